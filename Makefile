@@ -1,0 +1,145 @@
+# inferflow. `make` builds build/inferflow; `make help` lists the rest.
+#
+# One object tree per set of flags: BUILD changes with the variant (asan, ubsan, debug), and build/*/flags makes a flag change
+# rebuild. Dependencies come from the compiler (-MMD). Sources are found by wildcard: a new file needs no line here.
+
+BUILD   ?= build
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
+CLANG   ?= clang
+OPT     ?= -O2 -g
+SAN     ?=
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla -Wno-missing-field-initializers
+# -ffp-contract=off: a fused multiply-add is written where it is meant, so every instruction set computes the same bits.
+CFLAGS  += -std=gnu11 $(OPT) $(WARN) $(SAN) -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
+CPPFLAGS += -Isrc -I. -I$(BUILD)/gen
+LDFLAGS += $(SAN) -pthread
+LDLIBS  := -lmicrohttpd -lcjson -linih -lpcre2-8 -lutf8proc -lm
+
+has = $(shell echo '\#include <$(1)>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1)
+HAVE_EDIT := $(call has,editline/readline.h)
+ifeq ($(HAVE_EDIT),1)
+CPPFLAGS += -DHAVE_EDIT
+LDLIBS += -ledit
+endif
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+
+# Per-instruction-set files: the suffix chooses the flags; everything else is built for plain x86-64 (or whatever CC targets).
+ISA_avx2   := -mavx2 -mfma -mf16c
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
+
+SRC   := $(filter-out src/app/main.c,$(wildcard src/*/*.c cpu/*.c models/*.c))
+OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
+SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
+TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
+FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+TIME  ?= 60
+
+.DEFAULT_GOAL := all
+.PHONY: all help config setup demo test check asan ubsan tsan debug lint format fuzz bench oracle install clean FORCE
+.SECONDARY:
+
+all: $(BUILD)/inferflow ## build build/inferflow (the default)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+config: ## what was found on this machine
+	@echo "compiler       $(CC): $$($(CC) --version | head -1)"
+	@for h in cjson/cJSON.h ini.h pcre2.h utf8proc.h microhttpd.h cmocka.h; do \
+	  printf '%-14s ' $$h; d=; [ $$h = pcre2.h ] && d='-DPCRE2_CODE_UNIT_WIDTH=8'; \
+	  if echo "#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <$$h>" | \
+	     sed 's/\\n/\n/g' | $(CC) $$d -E -x c - >/dev/null 2>&1; \
+	  then echo found; else echo "MISSING: run 'make setup'"; fi; done
+	@echo "line editing   $(if $(HAVE_EDIT),libedit,absent (optional: chat without history))"
+	@echo "fuzzing        $$(command -v $(CLANG) >/dev/null && echo $(CLANG) || echo 'absent (optional: apt-get install clang)')"
+	@echo "version        $(VERSION)"
+
+setup: ## install the Debian packages that are missing
+	@tools/setup.sh
+
+demo: setup ## install what is missing, build, start the server on the built-in model, stream one completion
+	@$(MAKE) --no-print-directory all && tools/demo.sh $(BUILD)/inferflow
+
+test: setup ## install what is missing, build, run all tests
+	@$(MAKE) --no-print-directory check
+
+check: all $(TESTS) ## run all tests (packages must be there)
+	@tools/run_tests.sh $(BUILD) $(TESTS)
+
+$(BUILD)/inferflow: $(BUILD)/obj/src/app/main.o $(BUILD)/libinferflow.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
+	@rm -f $@
+	ar rcs $@ $^
+
+isa = $(foreach i,avx2 avx512,$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CPPFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/src/app/main.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"'
+
+# Specs, the built-in model and the web page travel inside the executable.
+$(BUILD)/gen/embed: tools/embed_files.c
+	@mkdir -p $(@D)
+	cc -O1 -Wall -o $@ $<
+$(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) Makefile
+	$< $@ $(SPECS)
+$(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
+	$(CC) -c -o $@ $<
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libinferflow.a $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LDFLAGS) -lcmocka $(LDLIBS)
+
+asan: ## the tests under AddressSanitizer and leak check
+	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
+ubsan: ## the tests under UndefinedBehaviorSanitizer
+	$(MAKE) check BUILD=build/ubsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=undefined -fno-sanitize-recover=all'
+tsan: ## the tests under ThreadSanitizer
+	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread'
+debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
+	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
+
+lint: ## include rule, file lengths, unique names, formatting
+	@python3 tools/check_tree.py
+	@if command -v clang-format >/dev/null; then \
+	  git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format --dry-run -Werror; else echo "lint: clang-format absent, formatting not checked"; fi
+
+format: ## format all C files in place
+	@git ls-files -z -co --exclude-standard -- '*.c' '*.h' | xargs -0 clang-format -i
+
+fuzz: $(FUZZ:%=run-%) ## fuzz every parser for TIME=60 seconds each (make run-fuzz_gguf: one)
+$(BUILD)/fuzz/bin/%: tests/fuzz/%.c FORCE
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=$(CLANG) OPT='-O1 -g' \
+	  SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer' build/fuzz/libinferflow.a
+	@mkdir -p $(@D)
+	@$(CLANG) -std=gnu11 -O1 -g $(CPPFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -o $@ $< \
+	  build/fuzz/libinferflow.a $(LDLIBS) -pthread
+run-fuzz_%: $(BUILD)/fuzz/bin/fuzz_%
+	@mkdir -p build/fuzz/corpus/$* build/fuzz/findings
+	@mkdir -p tests/fuzz/seeds/$*
+	$< -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$*- -print_final_stats=1 \
+	  build/fuzz/corpus/$* tests/fuzz/seeds/$*
+
+bench: all ## decode and prefill speed, share of the measured read bandwidth
+	$(BUILD)/inferflow bench $(BENCH)
+
+oracle: all ## live comparison with transformers and the tokenizer libraries (needs Python packages, see tools/oracle.py --help)
+	python3 tools/oracle.py check --binary $(BUILD)/inferflow && python3 tools/oracle.py mutate --binary $(BUILD)/inferflow
+
+PREFIX ?= /usr/local
+install: all ## copy the executable to PREFIX/bin (default /usr/local/bin)
+	install -D -m 755 $(BUILD)/inferflow $(DESTDIR)$(PREFIX)/bin/inferflow
+
+clean: ## remove everything built
+	rm -rf build
+
+# A change of flags or compiler rebuilds: the stamp's time moves only when its text does.
+FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(ISA_avx2) $(ISA_avx512)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_NOW))' > $@
+
+-include $(OBJ:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)

@@ -1,0 +1,45 @@
+/* err.h - errors are values: a negative code and one message from the place that knows most.
+ *
+ * Every function that can fail returns int: 0, or one of the codes below, and takes an `err *` that may be NULL. The first
+ * message wins: callers add context in front (err_wrap), they never replace it. The command line prints
+ * "inferflow: error: <msg>"; the server maps codes to HTTP status. */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+/* X(id, value, http status, what it means) */
+#define ERR_LIST(X)                                                                                                    \
+    X(ERR_USAGE, -1, 400, "wrong usage: a flag, a request field")                                                      \
+    X(ERR_IO, -2, 500, "the operating system refused: open, read, write, bind")                                        \
+    X(ERR_FORMAT, -3, 400, "a file or message is malformed or hostile")                                                \
+    X(ERR_SPEC, -4, 400, "a spec, or a model that does not fit its spec")                                              \
+    X(ERR_MEMORY, -5, 500, "out of memory, or over a stated budget")                                                   \
+    X(ERR_LIMIT, -6, 400, "a stated limit is exceeded: context, body, queue")                                          \
+    X(ERR_NOT_FOUND, -7, 404, "no such model, file, key or tensor")                                                    \
+    X(ERR_BUSY, -8, 429, "no room now: try again later")                                                               \
+    X(ERR_CANCELLED, -9, 499, "the caller went away")
+
+enum {
+    OK = 0,
+#define X(id, value, http, doc) id = value,
+    ERR_LIST(X)
+#undef X
+};
+
+enum { ERR_MSG_MAX = 600 };
+
+typedef struct err {
+    int code; /* 0 = no error yet */
+    char msg[ERR_MSG_MAX];
+} err;
+
+/* Records code and message unless an error is already recorded; returns the code that stands. `e` may be NULL. Control
+ * characters in the message (they can come from hostile files) are replaced by '?'. */
+int err_set(err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Puts "context: " in front of a recorded message; returns its code (0 if nothing is recorded). */
+int err_wrap(err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* HTTP status that goes with a code; 500 for unknown codes. */
+int err_http(int code);
+
+#endif

@@ -1,0 +1,259 @@
+/* file.c - see file.h. The SIGBUS handler uses only async-signal-safe calls and a fixed table of live mappings. */
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct file_mapping {
+    char *path;
+    uint8_t *base;
+    size_t bytes;
+    int slot; /* in live[], -1 for an empty file */
+};
+
+enum { LIVE_MAX = 4096, PAGE_MIN = 4096 };
+static struct {
+    _Atomic uintptr_t base, end;
+    atomic_bool torn;
+} live[LIVE_MAX];
+static struct sigaction chained;
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr;
+    for (int i = 0; i < LIVE_MAX; i++) {
+        uintptr_t base = atomic_load(&live[i].base), end = atomic_load(&live[i].end);
+        if (!base || at < base || at >= end) continue;
+        uintptr_t page = at & ~(uintptr_t)(PAGE_MIN - 1);
+        if (mmap((void *)page, PAGE_MIN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            break;
+        atomic_store(&live[i].torn, true);
+        return;
+    }
+    if ((chained.sa_flags & SA_SIGINFO) && chained.sa_sigaction) {
+        chained.sa_sigaction(sig, info, context);
+        return;
+    }
+    signal(SIGBUS, SIG_DFL);
+    raise(SIGBUS);
+}
+
+static void install_handler(void)
+{
+    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    sigaction(SIGBUS, &sa, &chained);
+}
+
+static int claim_slot(uint8_t *base, size_t bytes)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_handler);
+    for (int i = 0; i < LIVE_MAX; i++) {
+        uintptr_t free_slot = 0;
+        if (!atomic_compare_exchange_strong(&live[i].base, &free_slot, (uintptr_t)base)) continue;
+        atomic_store(&live[i].torn, false);
+        atomic_store(&live[i].end, (uintptr_t)base + ((bytes + PAGE_MIN - 1) & ~(size_t)(PAGE_MIN - 1)));
+        return i;
+    }
+    return -1;
+}
+
+static int open_error(const char *path, err *e)
+{
+    int code = errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
+    return err_set(e, code, "%s: %s", path, strerror(errno));
+}
+
+int file_map(file_mapping **out, const char *path, err *e)
+{
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return open_error(path, e);
+    struct stat st;
+    int rc = OK;
+    file_mapping *m = mem_zero(1, sizeof *m);
+    if (m) m->slot = -1;
+    if (!m || !(m->path = mem_str(path))) {
+        rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    } else if (fstat(fd, &st) != 0) {
+        rc = open_error(path, e);
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = err_set(e, ERR_IO, "%s: not a regular file", path);
+    } else if (st.st_size > 0) {
+        m->bytes = (size_t)st.st_size;
+        void *p = mmap(NULL, m->bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            m->bytes = 0;
+            rc = open_error(path, e);
+        } else {
+            m->base = p;
+            m->slot = claim_slot(p, m->bytes);
+            if (m->slot < 0) rc = err_set(e, ERR_LIMIT, "%s: more than %d files mapped", path, LIVE_MAX);
+        }
+    }
+    close(fd);
+    if (rc) {
+        file_unmap(m);
+        return rc;
+    }
+    *out = m;
+    return OK;
+}
+
+span file_bytes(const file_mapping *m) { return span_of(m->base, m->bytes); }
+const char *file_path(const file_mapping *m) { return m->path; }
+bool file_torn(const file_mapping *m) { return m->slot >= 0 && atomic_load(&live[m->slot].torn); }
+
+void file_unmap(file_mapping *m)
+{
+    if (!m) return;
+    if (m->slot >= 0) {
+        atomic_store(&live[m->slot].end, 0);
+        atomic_store(&live[m->slot].base, 0);
+    }
+    if (m->base) munmap(m->base, m->bytes);
+    mem_free(m->path);
+    mem_free(m);
+}
+
+int file_read(buf *out, const char *path, size_t max, err *e)
+{
+    bool use_stdin = strcmp(path, "-") == 0;
+    FILE *f = use_stdin ? stdin : fopen(path, "rbe");
+    if (!f) return open_error(path, e);
+    int rc = OK;
+    char chunk[65536];
+    size_t n;
+    while (!rc && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {
+        if (out->n + n > max) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", path, max);
+        else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    }
+    if (!rc && ferror(f)) rc = open_error(path, e);
+    if (!use_stdin) fclose(f);
+    return rc;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+char *file_join(const char *dir, const char *name)
+{
+    if (name[0] == '/') return mem_str(name);
+    size_t nd = strlen(dir), nn = strlen(name);
+    while (nd > 1 && dir[nd - 1] == '/') nd--;
+    char *p = mem_alloc(nd + nn + 2);
+    if (!p) return NULL;
+    memcpy(p, dir, nd);
+    p[nd] = '/';
+    memcpy(p + nd + 1, name, nn + 1);
+    return p;
+}
+
+char *file_dir(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mem_str(".");
+    return slash == path ? mem_str("/") : mem_strn(path, (size_t)(slash - path));
+}
+
+struct file_out {
+    FILE *f;
+    char *path, *temporary;
+    uint64_t at;
+};
+
+int file_create(file_out **out, const char *path, err *e)
+{
+    *out = NULL;
+    file_out *f = mem_zero(1, sizeof *f);
+    size_t n = strlen(path);
+    int fd = -1;
+    if (!f || !(f->path = mem_str(path)) || !(f->temporary = mem_alloc(n + 16))) {
+        file_abandon(f);
+        return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    }
+    snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", path);
+    fd = mkstemp(f->temporary);
+    if (fd < 0) {
+        f->temporary[0] = 0;
+        int rc = open_error(path, e);
+        file_abandon(f);
+        return rc;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, 0666 & ~mask) != 0 || !(f->f = fdopen(fd, "wb"))) {
+        int rc = open_error(path, e);
+        close(fd);
+        file_abandon(f);
+        return rc;
+    }
+    setvbuf(f->f, NULL, _IOFBF, 1 << 20);
+    *out = f;
+    return OK;
+}
+
+int file_write(file_out *f, const void *p, size_t n, err *e)
+{
+    if (n && fwrite(p, 1, n, f->f) != n) return err_set(e, ERR_IO, "%s: write failed: %s", f->path, strerror(errno));
+    f->at += n;
+    return OK;
+}
+
+int file_pad(file_out *f, size_t align, err *e)
+{
+    static const char zeros[64];
+    size_t n = (size_t)((align - f->at % align) % align);
+    while (n) {
+        size_t step = n < sizeof zeros ? n : sizeof zeros;
+        int rc = file_write(f, zeros, step, e);
+        if (rc) return rc;
+        n -= step;
+    }
+    return OK;
+}
+
+uint64_t file_offset(const file_out *f) { return f->at; }
+
+int file_commit(file_out *f, err *e)
+{
+    int rc = OK;
+    if (fflush(f->f) != 0 || fsync(fileno(f->f)) != 0) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (fclose(f->f) != 0 && !rc) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    f->f = NULL;
+    if (!rc && rename(f->temporary, f->path) != 0) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (!rc) f->temporary[0] = 0;
+    file_abandon(f);
+    return rc;
+}
+
+void file_abandon(file_out *f)
+{
+    if (!f) return;
+    if (f->f) fclose(f->f);
+    if (f->temporary && f->temporary[0]) unlink(f->temporary);
+    mem_free(f->path);
+    mem_free(f->temporary);
+    mem_free(f);
+}

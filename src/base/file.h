@@ -1,0 +1,45 @@
+/* file.h - files: read whole, map, write atomically.
+ *
+ * A mapping survives a file that shrinks underneath it: the SIGBUS handler installed by the first file_map puts zero pages
+ * where the file ended and marks the mapping `torn`; owners ask file_torn after they used the bytes and report an error. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct file_mapping file_mapping;
+
+/* Maps `path` read-only. ERR_NOT_FOUND / ERR_IO name the path. An empty file gives an empty span. */
+int file_map(file_mapping **out, const char *path, err *e);
+span file_bytes(const file_mapping *m);
+const char *file_path(const file_mapping *m);
+bool file_torn(const file_mapping *m);
+void file_unmap(file_mapping *m);
+
+/* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
+int file_read(buf *out, const char *path, size_t max, err *e);
+
+bool file_is_dir(const char *path);
+bool file_exists(const char *path);
+/* dir + "/" + name (or name itself when it is absolute); mem_free the result. NULL: out of memory. */
+char *file_join(const char *dir, const char *name);
+/* The folder part of a path ("." when there is none); mem_free the result. */
+char *file_dir(const char *path);
+
+/* Output written to a temporary name in the same folder; file_commit syncs and renames it into place, file_abandon removes
+ * it. Nothing of an existing file is lost until the rename. */
+typedef struct file_out file_out;
+int file_create(file_out **out, const char *path, err *e);
+int file_write(file_out *f, const void *p, size_t n, err *e);
+int file_pad(file_out *f, size_t align, err *e); /* zero bytes up to a multiple of align */
+uint64_t file_offset(const file_out *f);
+int file_commit(file_out *f, err *e); /* frees f whatever the result */
+void file_abandon(file_out *f);       /* NULL ok */
+
+#endif

@@ -1,0 +1,344 @@
+/* json.c - see json.h. The only file that includes cJSON.
+ *
+ * cJSON parses; a single pass of our own before it checks the grammar that cJSON is lax about (its traps were measured, not
+ * guessed: leading zeros, "1.", 1e400, raw newlines, bad UTF-8, "\u0000", text after the value). Duplicate keys are found with
+ * a hash map per object, so an object of 100k keys costs linear time. */
+#include "base/json.h"
+
+#include "base/file.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 200 };
+
+typedef struct scan {
+    const uint8_t *p;
+    size_t n, at;
+    const char *what;
+    err *e;
+} scan;
+
+static int bad(scan *s, const char *why)
+{
+    return err_set(s->e, ERR_FORMAT, "%s: not valid JSON at byte %zu: %s", s->what, s->at, why);
+}
+
+static int peek(const scan *s) { return s->at < s->n ? s->p[s->at] : -1; }
+
+static void blanks(scan *s)
+{
+    while (s->at < s->n && (s->p[s->at] == ' ' || s->p[s->at] == '\t' || s->p[s->at] == '\n' || s->p[s->at] == '\r'))
+        s->at++;
+}
+
+static int hex4(scan *s, unsigned *out)
+{
+    unsigned v = 0;
+    for (int i = 0; i < 4; i++, s->at++) {
+        int c = peek(s), d = c >= '0' && c <= '9'   ? c - '0'
+                             : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                             : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                    : -1;
+        if (d < 0) return bad(s, "\\u needs four hexadecimal digits");
+        v = v << 4 | (unsigned)d;
+    }
+    *out = v;
+    return OK;
+}
+
+static int scan_escape(scan *s)
+{
+    int c = peek(s);
+    s->at++;
+    if (c >= 0 && c != 0 && strchr("\"\\/bfnrt", c)) return OK;
+    if (c != 'u') return bad(s, "unknown escape");
+    unsigned u;
+    int rc = hex4(s, &u);
+    if (rc) return rc;
+    if (u == 0) return bad(s, "\\u0000 is not accepted");
+    if (u >= 0xdc00 && u <= 0xdfff) return bad(s, "lone low surrogate");
+    if (u < 0xd800 || u > 0xdbff) return OK;
+    if (peek(s) != '\\' || s->at + 1 >= s->n || s->p[s->at + 1] != 'u') return bad(s, "lone high surrogate");
+    s->at += 2;
+    if ((rc = hex4(s, &u))) return rc;
+    return u >= 0xdc00 && u <= 0xdfff ? OK : bad(s, "lone high surrogate");
+}
+
+static int scan_string(scan *s)
+{
+    for (s->at++;;) {
+        int c = peek(s);
+        if (c < 0) return bad(s, "string without end");
+        if (c < 0x20) return bad(s, "raw control character in a string");
+        if (c == '"') {
+            s->at++;
+            return OK;
+        }
+        if (c == '\\') {
+            s->at++;
+            int rc = scan_escape(s);
+            if (rc) return rc;
+        } else if (c < 0x80) {
+            s->at++;
+        } else {
+            size_t len = utf8_valid_length(s->p + s->at, s->n - s->at);
+            if (!len) return bad(s, "invalid UTF-8");
+            s->at += len;
+        }
+    }
+}
+
+static int scan_number(scan *s)
+{
+    size_t start = s->at;
+    if (peek(s) == '-') s->at++;
+    if (peek(s) == '0') s->at++;
+    else if (peek(s) >= '1' && peek(s) <= '9')
+        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
+    else return bad(s, "not a value");
+    if (peek(s) >= '0' && peek(s) <= '9') return bad(s, "number with a leading zero");
+    if (peek(s) == '.') {
+        s->at++;
+        if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the decimal point");
+        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
+    }
+    if (peek(s) == 'e' || peek(s) == 'E') {
+        s->at++;
+        if (peek(s) == '+' || peek(s) == '-') s->at++;
+        if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the exponent");
+        while (peek(s) >= '0' && peek(s) <= '9') s->at++;
+    }
+    char text[64];
+    size_t n = s->at - start;
+    if (n >= sizeof text) return bad(s, "number of more than 63 characters");
+    memcpy(text, s->p + start, n);
+    text[n] = 0;
+    return isfinite(strtod(text, NULL)) ? OK : bad(s, "number out of range");
+}
+
+/* Grammar check without recursion: `open` holds the bracket of every open level. */
+static int scan_text(scan *s)
+{
+    char open[DEPTH_MAX];
+    int depth = 0, rc;
+    bool want_key = false;
+    for (;;) {
+        blanks(s);
+        int c = peek(s);
+        if (want_key) {
+            if (c != '"') return bad(s, "expected a key");
+            if ((rc = scan_string(s))) return rc;
+            blanks(s);
+            if (peek(s) != ':') return bad(s, "expected ':'");
+            s->at++;
+            blanks(s);
+            c = peek(s);
+            want_key = false;
+        }
+        if (c == '{' || c == '[') {
+            if (depth == DEPTH_MAX) return bad(s, "nested too deeply");
+            open[depth++] = (char)c;
+            s->at++;
+            blanks(s);
+            if (peek(s) == (c == '{' ? '}' : ']')) {
+                s->at++;
+                depth--;
+            } else {
+                want_key = c == '{';
+                continue;
+            }
+        } else if (c == '"') {
+            if ((rc = scan_string(s))) return rc;
+        } else if (s->n - s->at >= 4 && (!memcmp(s->p + s->at, "true", 4) || !memcmp(s->p + s->at, "null", 4))) {
+            s->at += 4;
+        } else if (s->n - s->at >= 5 && !memcmp(s->p + s->at, "false", 5)) {
+            s->at += 5;
+        } else if ((rc = scan_number(s))) {
+            return rc;
+        }
+        for (;;) { /* after a value: close levels or go on to the next member */
+            blanks(s);
+            c = peek(s);
+            if (depth == 0) return c < 0 ? OK : bad(s, "text after the value");
+            if (c == ',') {
+                s->at++;
+                want_key = open[depth - 1] == '{';
+                break;
+            }
+            if (c != (open[depth - 1] == '{' ? '}' : ']')) return bad(s, "expected ',' or a closing bracket");
+            s->at++;
+            depth--;
+        }
+    }
+}
+
+static int refuse_duplicates(const json *j, const char *what, err *e)
+{
+    int rc = OK;
+    if (cJSON_IsObject(j)) {
+        map seen = {0};
+        for (const json *m = j->child; m && !rc; m = m->next) {
+            span key = span_str(m->string);
+            if (map_get(&seen, key) != MAP_NONE)
+                rc = err_set(e, ERR_FORMAT, "%s: key \"%.80s\" appears twice", what, m->string);
+            else if (!map_put(&seen, key, 0)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", what);
+        }
+        map_free(&seen);
+    }
+    if (cJSON_IsObject(j) || cJSON_IsArray(j))
+        for (const json *m = j->child; m && !rc; m = m->next)
+            if (m->child) rc = refuse_duplicates(m, what, e);
+    return rc;
+}
+
+int json_parse(json **out, span text, const char *what, err *e)
+{
+    *out = NULL;
+    if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0) text = span_of(text.p + 3, text.n - 3);
+    scan s = {text.p, text.n, 0, what, e};
+    int rc = scan_text(&s);
+    if (rc) return rc;
+    json *j = cJSON_ParseWithLength((const char *)text.p, text.n);
+    if (!j) return err_set(e, ERR_MEMORY, "%s: out of memory reading JSON", what);
+    rc = refuse_duplicates(j, what, e);
+    if (rc) cJSON_Delete(j);
+    else *out = j;
+    return rc;
+}
+
+int json_read(json **out, const char *path, size_t max_bytes, err *e)
+{
+    buf b = {0};
+    *out = NULL;
+    int rc = file_read(&b, path, max_bytes, e);
+    if (!rc) rc = json_parse(out, buf_span(&b), path, e);
+    buf_free(&b);
+    return rc;
+}
+
+void json_free(json *root) { cJSON_Delete(root); }
+
+json_kind json_type(const json *j)
+{
+    if (cJSON_IsBool(j)) return JSON_BOOL;
+    if (cJSON_IsNumber(j)) return JSON_NUMBER;
+    if (cJSON_IsString(j)) return JSON_STRING;
+    if (cJSON_IsArray(j)) return JSON_ARRAY;
+    if (cJSON_IsObject(j)) return JSON_OBJECT;
+    return JSON_NULL;
+}
+
+const json *json_get(const json *obj, const char *key)
+{
+    return cJSON_IsObject(obj) ? cJSON_GetObjectItemCaseSensitive(obj, key) : NULL;
+}
+
+const json *json_path(const json *obj, const char *dotted)
+{
+    const json *whole = json_get(obj, dotted); /* keys may contain dots themselves */
+    if (whole) return whole;
+    const char *dot = strchr(dotted, '.');
+    char head[128];
+    if (!dot || (size_t)(dot - dotted) >= sizeof head) return NULL;
+    memcpy(head, dotted, (size_t)(dot - dotted));
+    head[dot - dotted] = 0;
+    return json_path(json_get(obj, head), dot + 1);
+}
+
+size_t json_count(const json *j)
+{
+    size_t n = 0;
+    for (const json *m = json_first(j); m; m = m->next) n++;
+    return n;
+}
+
+const json *json_first(const json *j) { return cJSON_IsArray(j) || cJSON_IsObject(j) ? j->child : NULL; }
+const json *json_next(const json *j) { return j ? j->next : NULL; }
+const char *json_key(const json *member) { return member && member->string ? member->string : ""; }
+
+const json *json_at(const json *arr, size_t i)
+{
+    const json *m = json_first(arr);
+    while (m && i--) m = m->next;
+    return m;
+}
+
+const char *json_str(const json *j, const char *otherwise) { return cJSON_IsString(j) ? j->valuestring : otherwise; }
+double json_num(const json *j, double otherwise) { return cJSON_IsNumber(j) ? j->valuedouble : otherwise; }
+bool json_bool(const json *j, bool otherwise) { return cJSON_IsBool(j) ? cJSON_IsTrue(j) : otherwise; }
+
+bool json_is_int(const json *j)
+{
+    return cJSON_IsNumber(j) && fabs(j->valuedouble) <= 9007199254740992.0 && j->valuedouble == floor(j->valuedouble);
+}
+
+int64_t json_int(const json *j, int64_t otherwise) { return json_is_int(j) ? (int64_t)j->valuedouble : otherwise; }
+
+json *json_new_object(void) { return cJSON_CreateObject(); }
+json *json_new_array(void) { return cJSON_CreateArray(); }
+
+static json *attach(json *parent, const char *key, json *child)
+{
+    if (!child) return NULL;
+    bool ok = parent && (key ? cJSON_AddItemToObject(parent, key, child) : cJSON_AddItemToArray(parent, child));
+    if (ok) return child;
+    cJSON_Delete(child);
+    return NULL;
+}
+
+json *json_add_object(json *obj, const char *key) { return attach(obj, key, cJSON_CreateObject()); }
+json *json_add_array(json *obj, const char *key) { return attach(obj, key, cJSON_CreateArray()); }
+json *json_add_str(json *obj, const char *key, const char *s) { return attach(obj, key, cJSON_CreateString(s)); }
+json *json_add_num(json *obj, const char *key, double v) { return attach(obj, key, cJSON_CreateNumber(v)); }
+json *json_add_bool(json *obj, const char *key, bool v) { return attach(obj, key, cJSON_CreateBool(v)); }
+json *json_add_null(json *obj, const char *key) { return attach(obj, key, cJSON_CreateNull()); }
+json *json_add_raw(json *obj, const char *key, const char *text) { return attach(obj, key, cJSON_CreateRaw(text)); }
+json *json_add_copy(json *obj, const char *key, const json *other)
+{
+    return attach(obj, key, cJSON_Duplicate(other, true));
+}
+
+json *json_add_int(json *obj, const char *key, int64_t v)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)v);
+    return json_add_raw(obj, key, text);
+}
+
+bool json_print(buf *out, const json *j, bool indent)
+{
+    char *text = indent ? cJSON_Print(j) : cJSON_PrintUnformatted(j);
+    if (!text) return false;
+    bool ok = buf_str(out, text);
+    cJSON_free(text);
+    return ok;
+}
+
+bool json_quote(buf *out, span s)
+{
+    buf_byte(out, '"');
+    for (size_t i = 0; i < s.n;) {
+        uint8_t c = s.p[i];
+        if (c == '"' || c == '\\') buf_printf(out, "\\%c", c);
+        else if (c == '\n') buf_str(out, "\\n");
+        else if (c < 0x20 || c == 0x7f) buf_printf(out, "\\u%04x", c);
+        else if (c < 0x80) buf_byte(out, c);
+        else {
+            size_t len = utf8_valid_length(s.p + i, s.n - i);
+            if (len) buf_add(out, s.p + i, len);
+            else buf_str(out, "\xef\xbf\xbd");
+            i += len ? len : 1;
+            continue;
+        }
+        i++;
+    }
+    return buf_byte(out, '"');
+}

@@ -1,0 +1,25 @@
+/* utf8.h - UTF-8, strictly (Unicode 15, table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length in bytes (1..4) of the valid character that starts at p, 0 when there is none. */
+size_t utf8_valid_length(const uint8_t *p, size_t n);
+
+/* The character at p and its length in *len. Invalid bytes give U+FFFD with *len = 1 ("one per byte"). n must be > 0. */
+uint32_t utf8_decode(const uint8_t *p, size_t n, size_t *len);
+
+/* Writes a character (1..4 bytes) to out; returns its length. */
+size_t utf8_encode(uint32_t c, uint8_t out[4]);
+
+bool utf8_is_valid(span s);
+
+/* How many bytes at the end of s are the beginning of a character that is not complete yet (0..3): what a streaming
+ * detokenizer holds back. */
+size_t utf8_incomplete_tail(span s);
+
+#endif

@@ -1,0 +1,51 @@
+/* test.h - what every test file starts with: cmocka, and where the optional shared test data is.
+ *
+ * A test program is tests/t_<subject>.c with one main that calls cmocka_run_group_tests; tools/run_tests.sh finds it by name. */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Fails with the message of an err when rc is not 0. */
+#define assert_ok(rc, e)                                                                                               \
+    do {                                                                                                               \
+        int rc_value = (rc);                                                                                           \
+        if (rc_value) fail_msg("%s:%d: code %d: %s", __FILE__, __LINE__, rc_value, (e)->msg);                          \
+    } while (0)
+
+/* Path of a file of the shared test data in a static buffer (8 in rotation), or NULL when it is absent: then say skip_msg and
+ * return. The folder is $INFERFLOW_SHARED/data or ../shared/data. */
+static inline const char *shared_path(const char *name)
+{
+    static char path[8][1024];
+    static int turn;
+    const char *root = getenv("INFERFLOW_SHARED");
+    char *p = path[turn++ & 7];
+    snprintf(p, sizeof path[0], "%s/data/%s", root ? root : "../shared", name);
+    return access(p, R_OK) == 0 ? p : NULL;
+}
+
+/* The runner counts these lines. */
+#define skip_msg(...) (printf("skipped: " __VA_ARGS__), printf("\n"))
+
+/* A file name for output of a test, in a folder that is removed by nobody: small files only. Static buffer, 8 in rotation. */
+static inline const char *temp_path(const char *name)
+{
+    static char path[8][256];
+    static int turn;
+    char *p = path[turn++ & 7];
+    const char *dir = getenv("TMPDIR");
+    snprintf(p, sizeof path[0], "%s/inferflow-test-%d-%s", dir ? dir : "/tmp", (int)getpid(), name);
+    return p;
+}
+
+#endif

@@ -1,0 +1,22 @@
+#!/bin/sh
+# run_tests.sh BUILD TEST... - runs every test program in a process of its own, with a time limit, and adds up the results.
+# A crash or a time-out counts as one failure and does not stop the others.
+build=$1; shift
+passed=0; failed=0; skipped=0
+for t in "$@"; do
+    name=$(basename "$t")
+    log="$build/tests/$name.log"
+    INFERFLOW_BIN="$build/inferflow" timeout "${TEST_TIMEOUT:-300}" "$t" >"$log" 2>&1
+    rc=$?
+    p=$(grep -c '^\[       OK \]' "$log"); f=$(grep -c '^\[  FAILED  \] [a-z0-9_]*$' "$log"); s=$(grep -c '^skipped: ' "$log")
+    if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+    passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
+    if [ $rc -ne 0 ]; then
+        echo "FAILED $name (exit $rc), its output:"; grep -v -e '^\[ RUN ' -e '^\[       OK ' "$log" | tail -40
+    else
+        printf 'ok %-28s %4d checks%s\n' "$name" "$p" "$([ "$s" -gt 0 ] && echo ", $s skipped")"
+        grep '^skipped: ' "$log" | sort | uniq -c | sed 's/^ */   /' | head -3
+    fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
