@@ -1,0 +1,66 @@
+/* ckpt.h - a checkpoint: a list of named tensors that lie in mapped files, and the metadata that came with them.
+ *
+ * Formats only list (fmt_*.c); no weight byte is read before it is needed. Names, types, shapes, bounds, duplicates and
+ * overlaps are checked here, once, so that an entry can be trusted: file bytes [data, data + bytes) exist in the mapping,
+ * and bytes fits dtype and shape exactly. */
+#ifndef IO_CKPT_H
+#define IO_CKPT_H
+#include "base/err.h"
+#include "base/json.h"
+#include "base/span.h"
+#include "tensor/dtype.h"
+
+#include <stdint.h>
+
+typedef struct ckpt ckpt;
+
+typedef struct ckpt_entry {
+    const char *name; /* as in the file, UTF-8 */
+    dtype type;
+    shape dims;          /* row-major: dims.dim[rank-1] contiguous (GGUF's order is reversed on reading) */
+    const uint8_t *data; /* in a mapping; any alignment */
+    uint64_t bytes;
+    uint32_t file; /* which mapped file, for messages: ckpt_file */
+} ckpt_entry;
+
+/* Opens a model file or a directory in Hugging Face layout (config.json beside *.safetensors, a *.index.json, or
+ * pytorch_model*.bin). Formats are recognised by content, never by name. Errors name the file and what is wrong. */
+int ckpt_open(ckpt **out, const char *path, err *e);
+void ckpt_close(ckpt *c); /* NULL ok; entries die with it */
+
+const char *ckpt_path(const ckpt *c);
+const char *ckpt_format(const ckpt *c); /* "safetensors", "gguf", "pickle", "llama2c" */
+uint32_t ckpt_count(const ckpt *c);
+const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i);
+const ckpt_entry *ckpt_find(const ckpt *c, const char *name); /* NULL when absent */
+const char *ckpt_file(const ckpt *c, uint32_t file);
+
+/* Metadata as one JSON object: config.json of a directory (NULL when there is none); for gguf its key-values, keys as in the
+ * file ("llama.block_count"), huge arrays (more than 1024 elements: the vocabulary) left out, see ckpt_meta_array; for llama2.c
+ * the header under its struct's names (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len, shared_classifier,
+ * version, group_size). */
+const json *ckpt_config(const ckpt *c);
+/* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is malformed
+ * (then `e` says so). Owned by the checkpoint. Only for directories and files inside one. */
+const json *ckpt_side_json(ckpt *c, const char *name, err *e);
+/* The folder that the side files are in. */
+const char *ckpt_dir(const ckpt *c);
+
+/* One array of a GGUF file, by key: element type as in GGUF (ckpt_array.kind), strings as spans into the mapping. */
+typedef enum { META_NONE, META_INT, META_FLOAT, META_STRING, META_BOOL } meta_kind;
+typedef struct ckpt_array {
+    meta_kind kind;
+    uint64_t count;
+    const uint8_t *data; /* packed elements */
+    uint32_t type;       /* GGUF element type id */
+} ckpt_array;
+bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
+/* Walks strings in order: *at starts at 0 (a byte offset). */
+span ckpt_array_string(const ckpt_array *a, uint64_t *at);
+int64_t ckpt_array_int(const ckpt_array *a, uint64_t i);
+double ckpt_array_float(const ckpt_array *a, uint64_t i);
+
+/* ERR_IO when a mapped file shrank while it was used (file_torn). Call after reading weights. */
+int ckpt_check_torn(const ckpt *c, err *e);
+
+#endif

@@ -1,0 +1,74 @@
+/* tokenizer.h - text to token ids and back, exactly as the reference library of the vocabulary's own file format does.
+ *
+ * A tokenizer is immutable after opening and may be used by many threads at once. Time is linear or n log n in the length of any
+ * input. Text is bytes; invalid UTF-8 is replaced (U+FFFD per byte) before tokenizing. */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/span.h"
+#include "io/ckpt.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tokenizer tokenizer;
+
+/* Opens a Hugging Face directory, tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), vocab.txt, a tiktoken
+ * rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised by content.
+ * `pre` may be NULL. */
+int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
+/* The tokenizer that a model carries: GGUF metadata, or the files in its folder. ERR_NOT_FOUND when it carries none. */
+int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e);
+void tokenizer_close(tokenizer *t); /* NULL ok */
+
+enum {
+    TOKENIZE_SPECIAL = 1, /* add the special tokens that the reference adds (BOS, [CLS] … [SEP]) */
+    TOKENIZE_PARSE = 2    /* special-token text inside the input becomes special tokens (else it is plain text) */
+};
+
+typedef struct token_list {
+    int32_t *id; /* {0} is a valid empty list; token_list_free */
+    size_t n, cap;
+} token_list;
+void token_list_free(token_list *l);
+
+/* Appends the ids of `text` to *out. */
+int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);
+
+enum { DETOKENIZE_SKIP_SPECIAL = 1 };
+/* Appends the text of ids. Unknown ids are an error that names the id. */
+int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags, buf *out, err *e);
+
+/* Streaming: feeds one token, appends the text that is certain now (never half a character; "" is common). The texts of all calls
+ * together plus detok_finish equal tokenizer_decode of the whole list. */
+typedef struct detok detok;
+int detok_open(detok **out, const tokenizer *t, int flags, err *e);
+int detok_next(detok *d, int32_t id, buf *out, err *e);
+int detok_finish(detok *d, buf *out, err *e);
+void detok_close(detok *d);
+
+uint32_t tokenizer_size(const tokenizer *t);          /* highest id + 1 */
+span tokenizer_piece(const tokenizer *t, int32_t id); /* the piece as the vocabulary spells it; empty when unknown */
+int32_t tokenizer_id(const tokenizer *t, const char *piece); /* -1 when absent */
+bool tokenizer_is_special(const tokenizer *t, int32_t id);
+/* Raw bytes that id stands for in running text (for grammars and log-probabilities); false for special tokens. */
+bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out);
+
+typedef enum {
+    TOKEN_BOS,
+    TOKEN_EOS,
+    TOKEN_UNK,
+    TOKEN_PAD,
+    TOKEN_SEP,
+    TOKEN_CLS,
+    TOKEN_MASK,
+    TOKEN_EOT,
+    TOKEN_ROLE_COUNT
+} token_role;
+int32_t tokenizer_role(const tokenizer *t, token_role role); /* -1 when the vocabulary has none */
+const char *tokenizer_chat_template(const tokenizer *t);     /* Jinja source, NULL when there is none */
+const char *tokenizer_kind(const tokenizer *t); /* "bpe", "spm-bpe", "unigram", "wordpiece": for `info` and messages */
+
+#endif
