@@ -1,0 +1,44 @@
+/* model.h - a model ready to run: checkpoint, resolved spec, program.
+ *
+ * What outer folders need to know of models/: they never see a spec key or a family. */
+#ifndef MODELS_MODEL_H
+#define MODELS_MODEL_H
+#include "base/err.h"
+#include "base/buf.h"
+#include "core/program.h"
+#include "io/ckpt.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct spec spec; /* models/spec.h */
+
+typedef struct model_options {
+    const char *spec_path;  /* spec file, or NULL */
+    const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
+    const char *weights;    /* type name to hold weights in, NULL = as in the file */
+    int ctx; /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
+} model_options;
+
+typedef struct model {
+    program *prog;
+    ckpt *weights; /* mapped; must outlive the backends that bound it */
+    spec *resolved;
+    const char *name; /* of the spec or the path, for humans and /v1/models */
+    const char *arch; /* "LlamaForCausalLM" or as the spec calls it */
+    int ctx;          /* positions this instance serves */
+    int ctx_max;      /* positions the model was made for; 0 unknown */
+    int32_t eos[16];  /* end ids from config and generation_config; n_eos of them */
+    int n_eos;
+    int32_t bos;                /* -1 none */
+    const char *tokenizer_path; /* from [tokenizer] of the spec; NULL: the checkpoint's own */
+    const char *tokenizer_pre;
+} model;
+
+int model_open(model **out, const model_options *o, err *e);
+void model_close(model *m); /* NULL ok */
+
+/* The fully resolved spec as INI text that loads again (`spec show`). */
+int model_spec_text(const model *m, buf *out, err *e);
+
+#endif

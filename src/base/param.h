@@ -1,0 +1,44 @@
+/* param.h - options as rows: one table gives command-line flags, JSON fields, spec keys, help texts, defaults and validation. */
+#ifndef BASE_PARAM_H
+#define BASE_PARAM_H
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    PARAM_INT,   /* int64_t, min … max */
+    PARAM_FLOAT, /* double, min … max */
+    PARAM_BOOL,  /* bool; text: true/false/on/off/1/0/yes/no; a flag without value is true */
+    PARAM_TEXT,  /* const char * (the caller's memory; NULL = not given) */
+    PARAM_WORD   /* const char *, one of `words` separated by '|' */
+} param_type;
+
+typedef struct param {
+    const char *key; /* "top_p": on the command line also "--top-p" */
+    param_type type;
+    size_t offset;         /* of the field in the struct the table describes */
+    const char *otherwise; /* default as text; NULL: NULL / 0 / false */
+    double min, max;       /* PARAM_INT, PARAM_FLOAT: inclusive; both 0 = unbounded */
+    const char *words;     /* PARAM_WORD: "f32|f16|bf16"; others: what the help shows as value ("FILE", "N"), NULL ok */
+    const char *doc;
+    const char *alias; /* another name for the same key, or NULL; one letter = a short flag */
+} param;
+
+void param_defaults(const param *rows, size_t n, void *into);
+/* The row for a key ('-' and '_' are the same), or NULL. */
+const param *param_find(const param *rows, size_t n, const char *key);
+/* Sets one field from text. `where` names the place for messages ("--top-p", "mistral.ini:12: rope_theta"). */
+int param_set(const param *row, void *into, const char *text, const char *where, err *e);
+int param_set_number(const param *row, void *into, double value, const char *where, err *e);
+/* The key nearest to a misspelt one, NULL when none is near (edit distance <= 2, or a third of its length). */
+const char *param_nearest(const param *rows, size_t n, const char *key);
+/* "  --top-p F        doc (default 0.9)" lines. */
+bool param_help(const param *rows, size_t n, buf *out);
+
+/* Edit distance (insert, delete, replace, swap of neighbours), capped at 99. */
+int edit_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,59 @@
+/* backend.h - what a device must be able to do. A backend is one const struct; "can" is "the table has an entry".
+ *
+ * Several runs may be in flight (a pipeline): nothing is global. All calls on one device come from one thread. */
+#ifndef CORE_BACKEND_H
+#define CORE_BACKEND_H
+#include "base/err.h"
+#include "core/program.h"
+#include "core/step.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct dev dev; /* the backend's own */
+typedef struct backend backend;
+
+/* A contiguous run of ops on one device. Made by src/plan; `compiled` belongs to the backend. */
+typedef struct segment {
+    const program *p;
+    uint32_t op0, op1;
+    ref in, out; /* the one activation handed over at the cut before (0: starts from tokens) and after (0: last) */
+    const backend *be;
+    dev *on;
+    int rank, ranks;    /* within a tensor group */
+    uint64_t act_bytes; /* arena for activations at full capacity, by compile */
+    void *compiled;
+} segment;
+
+/* One segment of one step. */
+typedef struct run {
+    const segment *seg;
+    const step *st;
+    uint8_t *act; /* arena of the segment; activations at tensor.off */
+} run;
+
+/* CPU kernels: called by every worker of the pool at once; each takes its share of output units (never of a reduction). */
+typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
+
+typedef struct dev_options {
+    int threads;              /* 0 = all this process may use */
+    int max_rows[ROWS_COUNT]; /* capacity of each row symbol in one step */
+    int n_page[GROUP_MAX];    /* KV pages per group */
+    dtype k_type, v_type;     /* F32 or F16 */
+    bool exact;               /* results do not depend on batch, chunk or threads */
+    const char *isa;          /* NULL = best; "c", "avx2", "avx512": for tests */
+} dev_options;
+
+struct backend {
+    const char *name;
+    int (*open)(dev **d, int ordinal, const program *p, const dev_options *o, err *e);
+    void (*close)(dev *d);
+    int (*weight_put)(dev *d, const program *p, uint32_t weight, err *e); /* bind, cut, encode, pack, upload */
+    int (*page_copy)(dev *d, int group, int32_t from, int32_t to, int tokens, err *e);
+    int (*compile)(dev *d, segment *s, err *e); /* place, fuse, barriers */
+    void (*discard)(dev *d, segment *s);        /* undo compile */
+    int (*run)(const run *r, err *e);
+    uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
+};
+
+#endif

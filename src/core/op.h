@@ -1,0 +1,111 @@
+/* op.h - the op list: everything a program can do, one row each.
+ *
+ * Activations are float32, row-major [rows, dim], rows being a symbol (enum rows) that each step binds to a count. Parameters are
+ * constants after load; whatever changes from step to step is in struct step. Each tensor is written by exactly one op (single
+ * assignment): in-place is the memory plan's business. To add an op: a row here, a reference kernel cpu/cpu_<op>.c, and its
+ * shape rule in src/core/program.c. The definition of each op is its reference kernel; the sentence here is its contract. */
+#ifndef CORE_OP_H
+#define CORE_OP_H
+#include <stdint.h>
+
+/* X(id, name, how a tensor-parallel cut treats it, sentence) */
+#define OP_LIST(X)                                                                                                     \
+    X(EMBED, "embed", CUT_VOCAB, "out[r] = table in0[ id(r) + offset ]; id: the row's token, or its position")         \
+    X(NORM, "norm", CUT_ROWWISE, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")            \
+    X(MATMUL, "matmul", CUT_BY_WEIGHT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                      \
+    X(ROPE, "rope", CUT_HEADS,                                                                                         \
+      "out = in0 with the first `dims` of each head of `width` rotated by the row's position")                         \
+    X(KV_PUT, "kv_put", CUT_HEADS, "state[row's position] = keys in0, values in1; writes no tensor")                   \
+    X(ATTN, "attn", CUT_HEADS, "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state")    \
+    X(ACT, "act", CUT_FOLLOW, "out = fn(in0)")                                                                         \
+    X(MUL, "mul", CUT_FOLLOW, "out = in0 * in1; in1 an activation, or a vector over the last axis")                    \
+    X(ADD, "add", CUT_FOLLOW, "out = in0 + in1; in1 an activation, or a vector over the last axis")                    \
+    X(SCALE, "scale", CUT_FOLLOW, "out = in0 * factor")                                                                \
+    X(SOFTCAP, "softcap", CUT_FOLLOW, "out = cap * tanh(in0 / cap)")                                                   \
+    X(TAKE_OUT, "take_out", CUT_ROWWISE, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")
+
+enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
+
+typedef enum op_kind {
+#define X(id, name, cut, doc) OP_##id,
+    OP_LIST(X)
+#undef X
+        OP_COUNT
+} op_kind;
+
+typedef struct op_row {
+    const char *name;
+    uint8_t cut;
+    const char *doc;
+} op_row;
+extern const op_row op_info[OP_COUNT];
+
+/* Activation functions: X(id, spec name, sentence). erf form of gelu is the exact one. The scalar definitions are in
+ * cpu/cpu_act.c; "gelu.tanh" is gelu_new = gelu_pytorch_tanh, "gelu.quick" is x*sigmoid(1.702x). */
+#define ACT_LIST(X)                                                                                                    \
+    X(NONE, "none", "x")                                                                                               \
+    X(SILU, "silu", "x * sigmoid(x)")                                                                                  \
+    X(GELU, "gelu", "x * (1 + erf(x / sqrt 2)) / 2")                                                                   \
+    X(GELU_TANH, "gelu.tanh", "x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2")                                   \
+    X(GELU_QUICK, "gelu.quick", "x * sigmoid(1.702 x)")                                                                \
+    X(RELU, "relu", "max(x, 0)")                                                                                       \
+    X(RELU2, "relu2", "max(x, 0)^2")                                                                                   \
+    X(SIGMOID, "sigmoid", "1 / (1 + exp(-x))")                                                                         \
+    X(TANH, "tanh", "tanh(x)")
+
+typedef enum act_kind {
+#define X(id, name, doc) ACT_##id,
+    ACT_LIST(X)
+#undef X
+        ACT_COUNT
+} act_kind;
+extern const char *const act_name[ACT_COUNT];
+
+enum { NORM_RMS, NORM_LAYER }; /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps) */
+enum { EMBED_BY_TOKEN, EMBED_BY_POSITION };
+enum { ROPE_HALVES, ROPE_NEIGHBOURS }; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
+enum {
+    BIAS_NONE,
+    BIAS_ALIBI,
+    BIAS_ALIBI_BF16
+}; /* slope[h] * key position; the same with slope * position rounded to bfloat16
+                                                    and added before scaling (how Falcon was trained) */
+
+typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
+
+typedef struct op {
+    uint8_t kind;  /* op_kind */
+    int16_t layer; /* -1 outside layers */
+    int16_t state; /* KV_PUT, ATTN: index into program.state; else -1 */
+    ref out;       /* 0 for KV_PUT */
+    ref in[4];
+    union {
+        struct {
+            int32_t by, offset;
+        } embed;
+        struct {
+            float eps;
+            int32_t kind, width; /* width: elements normalised together (dim, head_dim, or the whole projection) */
+        } norm;
+        struct {
+            int32_t dims, style, width,
+                table; /* dims: rotated per head, even; width: head_dim; table: index into program.rope */
+        } rope;
+        struct {
+            float scale, softcap; /* softcap 0 = none */
+            int32_t heads, window,
+                bias; /* window 0 = all before; w: sees keys with position > own - w. bias: BIAS_*, slopes in in[1] */
+        } attn;
+        struct {
+            int32_t fn;
+        } act;
+        struct {
+            float factor;
+        } scale;
+        struct {
+            float cap;
+        } softcap;
+    } u;
+} op;
+
+#endif

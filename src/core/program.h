@@ -1,0 +1,131 @@
+/* program.h - a model as data: ops in order, tensors, weights as recipes, states, entries, cut points.
+ *
+ * Built once per model by models/, printed by `plan --dump`, cut into segments by src/plan, compiled and run by backends. No
+ * pointer into a model family exists here, so a program can be cut, costed, diffed and differentiated by code that knows no
+ * model. Everything belongs to the program's arena. */
+#ifndef CORE_PROGRAM_H
+#define CORE_PROGRAM_H
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "core/op.h"
+#include "core/rope.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The leading axis of an activation: a symbol, bound to a count in each step. The memory plan sizes buffers by capacity. */
+enum rows {
+    ROWS_NONE, /* no row axis: weights and constants */
+    ROWS_TOK,  /* token rows of the step */
+    ROWS_OUT,  /* rows whose logits or hidden states are wanted */
+    ROWS_ENC,  /* encoder rows */
+    ROWS_EXP,  /* expert rows: token rows x experts per token */
+    ROWS_SEQ,  /* one per sequence */
+    ROWS_COUNT
+};
+
+/* How a tensor lies over the ranks of a tensor group. The cut pass reads and writes only this. */
+enum { DIST_SAME, DIST_SHARD, DIST_PART }; /* replicated; split on the last axis; partial sums */
+
+enum { TENSOR_ACT, TENSOR_WEIGHT, TENSOR_CONST };
+
+typedef struct tensor {
+    const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
+    uint8_t kind, type, rank, rows, dist;
+    int16_t layer;     /* -1 outside layers; the planner cuts by it */
+    int32_t unit;      /* a shard boundary is a multiple of this many elements of the last axis (head_dim) */
+    int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
+    uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
+    const float *data; /* TENSOR_CONST: values */
+    uint64_t off;      /* activations: byte offset in the arena of their segment, by place */
+} tensor;
+
+/* One piece of a weight: output row n (0 <= n < rows) comes from source row
+ *     row0 + (n' / block) * stride + n' % block,     n' = n, or with pairs: the row of the neighbour order of a head of `pairs` rows
+ * which covers plain ranges, every fused q/k/v order (all-q-then-k-v, per head, per group) and the rope permutation. Columns
+ * are taken whole. `transpose`: the file holds [cols, rows] (Conv1D). Values become w * mul + add. Pieces stack along rows. */
+typedef struct piece {
+    uint32_t entry;      /* index in the checkpoint: what two peers agree on */
+    const uint8_t *data; /* the entry's bytes in this process */
+    dtype type;
+    int64_t src_rows, src_cols; /* of the entry as it lies in the file */
+    int64_t rows, row0, block, stride;
+    int32_t
+        pairs; /* 0, or head_dim: source rows are in neighbour order (2i, 2i+1), output in half order (i, i + d/2) */
+    bool transpose;
+    float mul, add;
+} piece;
+
+typedef struct weight {
+    const char *name; /* slot: "dec.3.attn.q" */
+    piece *pieces;
+    uint32_t n_piece;
+    int64_t rows, cols; /* vectors: rows = n, cols = 1 */
+    dtype want;         /* type to hold it in: DTYPE_NONE = as in the file */
+    int8_t cut_axis;    /* 0 output rows, 1 input columns, -1 never */
+    bool vector;        /* norm weights and biases: always held as float32 */
+} weight;
+
+/* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
+const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
+
+/* True when the whole weight is one untouched run of the file, so that it can be used where it lies. */
+bool weight_is_plain(const weight *w);
+
+/* Decodes row n into `to` (cols floats), recipe applied. The definition that packers must equal. */
+void weight_decode_row(const weight *w, int64_t n, float *to);
+
+/* What a sequence keeps between steps. */
+enum { STATE_KV, STATE_CROSS, STATE_FIXED };
+typedef struct state {
+    uint8_t kind;
+    int16_t layer;
+    int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
+    int32_t window;              /* 0 = all */
+    uint8_t group; /* states with equal window share page tables: group = index into program.group_window */
+} state;
+enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sharing, copy-on-write and transfer */
+
+enum entry { ENTRY_ENC, ENTRY_DEC, ENTRY_HEAD, ENTRY_POOL, ENTRY_COUNT };
+
+typedef struct program {
+    arena mem;
+    op *ops;
+    tensor *tensors; /* [0] unused */
+    weight *weights;
+    state *states;
+    rope_set *ropes; /* cos/sin tables, one per distinct (theta, scaling, dims) */
+    uint32_t n_op, n_tensor, n_weight, n_state, n_rope;
+    struct {
+        uint32_t op0, op1; /* [op0, op1): empty when the model has no such part */
+        ref in, out;
+    } entries[ENTRY_COUNT];
+    int32_t group_window[GROUP_MAX];
+    uint32_t n_group;
+    uint32_t *cuts; /* ops before which exactly one activation lives: the only places where layers are divided */
+    uint32_t n_cut;
+    int64_t dim, vocab; /* width of the hidden state; columns of the logits */
+    int32_t n_layer;
+    ref *hidden;   /* [n_layer + 1] tensors: input of layer 0 … output of the last layer: taps, `eval hidden` */
+    uint64_t hash; /* of ops, shapes and recipes: what two peers compare instead of exchanging programs */
+} program;
+
+/* ---- building: append to a program. They return 0 / NULL and set e when memory is short or a shape does not fit. */
+program *program_new(err *e);
+void program_free(program *p); /* NULL ok */
+ref program_tensor(program *p, const tensor *t, err *e);
+uint32_t program_weight(program *p, const weight *w, err *e); /* index; UINT32_MAX on error */
+int program_state(program *p, const state *s, err *e);        /* index, or negative code; assigns the page group */
+int program_op(program *p, const op *o, err *e);              /* checks operands and shapes */
+
+/* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
+int program_finish(program *p, err *e);
+
+/* The program as text, one op per line with names, shapes with row symbols, weight types and bytes. */
+bool program_dump(const program *p, buf *out);
+
+uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
+
+#endif

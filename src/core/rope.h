@@ -1,0 +1,63 @@
+/* rope.h - rotary positions as tables of cosines and sines, built at load: every scaling is a table, no kernel knows one.
+ *
+ * RoPE: Su et al. 2021 (arXiv 2104.09864). A set holds one table per variant: most scalings have one; longrope has two (short and long),
+ * chosen by the length a sequence is admitted with; dynamic NTK has one per admitted length above the original. A sequence's
+ * variant is fixed at admission, so that its tokens never depend on what comes later. */
+#ifndef CORE_ROPE_H
+#define CORE_ROPE_H
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(id, spec name, source) */
+#define ROPE_SCALING_LIST(X)                                                                                           \
+    X(NONE, "none", "arXiv 2104.09864")                                                                                \
+    X(LINEAR, "linear", "position interpolation, arXiv 2306.15595")                                                    \
+    X(DYNAMIC, "dynamic", "NTK-aware scaling by the admitted length")                                                  \
+    X(YARN, "yarn", "arXiv 2309.00071")                                                                                \
+    X(LLAMA3, "llama3", "Llama 3.1: three bands of wavelengths")                                                       \
+    X(LONGROPE, "longrope", "arXiv 2402.13753: a factor per frequency, short and long")
+
+enum {
+#define X(id, name, doc) ROPE_##id,
+    ROPE_SCALING_LIST(X)
+#undef X
+        ROPE_SCALING_COUNT
+};
+
+enum { ROPE_DIMS_MAX = 1024 };
+
+typedef struct rope_params {
+    int scaling; /* ROPE_* */
+    int dims;    /* rotated dimensions per head, even, <= ROPE_DIMS_MAX */
+    double theta, factor;
+    int original;                            /* original_max_position_embeddings; 0 unknown */
+    int max_positions;                       /* max_position_embeddings of the config */
+    double low_freq, high_freq;              /* llama3 */
+    double beta_fast, beta_slow;             /* yarn: 32, 1 */
+    double mscale, mscale_all_dim;           /* yarn, 0 = absent */
+    double attention_factor;                 /* yarn, longrope; 0 = computed */
+    bool truncate;                           /* yarn: correction range rounded to whole dimensions (true by default) */
+    const float *short_factor, *long_factor; /* longrope: dims / 2 each, owned by the program */
+} rope_params;
+
+typedef struct rope_variant rope_variant;
+typedef struct rope_set {
+    rope_params params;
+    rope_variant *variant; /* built on demand by rope_admit */
+    uint32_t n_variant, cap;
+    int ctx; /* positions per table */
+} rope_set;
+
+/* Checks the parameters and builds the first variant for positions 0 … ctx-1. */
+int rope_init(rope_set *r, const rope_params *p, int ctx, err *e);
+void rope_close(rope_set *r);
+/* The variant for a sequence admitted with `length` tokens: an index, stable; or a negative code (ERR_MEMORY, ERR_LIMIT when
+ * more than 64 distinct dynamic lengths are in use). Not thread-safe: called by the engine thread at admission. */
+int rope_admit(rope_set *r, int length, err *e);
+/* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included). */
+const float *rope_cos(const rope_set *r, int variant);
+const float *rope_sin(const rope_set *r, int variant);
+
+#endif

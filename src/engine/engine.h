@@ -1,0 +1,104 @@
+/* engine.h - the engine as outer folders see it: open a model, add queries, infer. No tensor type appears here.
+ *
+ * engine_add_query and engine_infer are the dynamic-batching interface of the Inferflow paper (arXiv 2401.08294, section 3): queries
+ * come and go between steps; each step mixes prefill chunks and decode rows of all of them. One thread calls engine_infer;
+ * engine_add_query, engine_cancel and engine_stats may be called from any thread. Callbacks run on the engine thread. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+#include "base/err.h"
+#include "base/param.h"
+#include "sample/sample.h"
+#include "text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct engine engine;
+
+/* What every command that takes a model accepts; rows in engine_param_rows. */
+typedef struct engine_options {
+    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *kv;
+    bool exact;
+    int64_t ctx, threads, chunk, max_batch; /* 0 = default */
+} engine_options;
+
+extern const param engine_param_rows[];
+extern const size_t engine_param_count;
+
+int engine_open(engine **out, const engine_options *o, err *e);
+void engine_close(engine *g); /* NULL ok; queries that run end with FINISH_CANCELLED */
+
+typedef struct engine_info {
+    const char *name, *arch, *format, *path;
+    int32_t n_vocab, dim, n_layer;
+    int ctx, max_batch, threads;
+    int32_t bos, eos[16];
+    int n_eos;
+    uint64_t weight_bytes; /* read per token: all weights but the embedding table */
+    const char *isa;
+} engine_info;
+const engine_info *engine_describe(const engine *g);
+/* NULL when the model carries none and none was given. */
+const tokenizer *engine_tokenizer(const engine *g);
+
+typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
+
+typedef struct token_event {
+    uint64_t query;
+    int32_t token; /* -1 with finish reasons that carry no token (EOS is not delivered) */
+    int64_t index; /* 0 = first generated token; prompt_logprobs: position - n_ids (negative) */
+    float logprob; /* raw distribution; only when asked for */
+    const top_logprob *top;
+    int32_t n_top;
+    finish_reason finish;  /* FINISH_NONE: more will come */
+    const char *error;     /* FINISH_ERROR */
+    int64_t cached_tokens; /* prompt tokens that needed no computation */
+} token_event;
+
+typedef struct query {
+    const int32_t *ids; /* prompt, copied; at least one id */
+    size_t n_ids;
+    int64_t
+        max_tokens; /* 0: only the prompt is evaluated (prompt_logprobs); generation stops at the context in any case */
+    int64_t min_tokens;
+    bool ignore_eos;
+    sample_params sample;
+    const logit_bias *bias; /* copied */
+    int32_t n_bias;
+    int32_t n_logprobs; /* -1 none; k: logprob of each token and the k best */
+    bool prompt_logprobs;
+    bool (*on_token)(void *ctx,
+                     const token_event *ev); /* false: stop this query now (stop string found) with FINISH_STOP */
+    void *ctx;
+} query;
+
+/* Queues a query; ERR_LIMIT when the prompt does not fit the context (message holds both numbers), ERR_USAGE for ids outside
+ * the vocabulary, ERR_BUSY when the queue is full. */
+int engine_add_query(engine *g, const query *q, uint64_t *id, err *e);
+void engine_cancel(engine *g, uint64_t id); /* unknown ids are ignored */
+
+/* One step; *more says whether work is left. Errors are of the device, not of a query. */
+int engine_infer(engine *g, bool *more, err *e);
+/* Waits until there is work or `milliseconds` have passed (-1: for ever); engine_wake ends a wait. */
+void engine_wait(engine *g, int milliseconds);
+void engine_wake(engine *g);
+
+typedef struct engine_stats {
+    uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
+    int running, waiting;
+    double kv_usage; /* 0 … 1 */
+} engine_stats;
+void engine_get_stats(engine *g, engine_stats *out);
+
+/* Evaluation without sampling: runs `ids` (one sequence, chunked), calls on_rows with consecutive rows of logits [n, n_vocab] or, with
+ * layer >= 0, hidden states [n, dim] (layer 0 = embeddings, n_layer = output of the last layer). Not while queries run. */
+typedef int (*rows_fn)(void *ctx, const float *rows, int64_t first, int64_t n, err *e);
+int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e);
+
+/* `plan --dump`: the program and its segments as text. */
+int engine_plan_text(engine *g, bool dump, buf *out, err *e);
+/* `spec show`. */
+int engine_spec_text(engine *g, buf *out, err *e);
+
+#endif

@@ -1,0 +1,61 @@
+/* sample.h - logits to a token: penalties, bias, temperature, filters, one draw.
+ *
+ * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same request
+ * gives the same tokens whatever else the engine does. Order of work (the field's): repetition penalties and bias on the logits; greedy
+ * when temperature is 0; else temperature, top-k, top-p, min-p, then the draw. */
+#ifndef SAMPLE_SAMPLE_H
+#define SAMPLE_SAMPLE_H
+#include "base/err.h"
+#include "base/param.h"
+
+#include <stdint.h>
+
+typedef struct sample_params {
+    double temperature;                         /* 0 = greedy */
+    int64_t top_k;                              /* 0 = off */
+    double top_p, min_p;                        /* 1 = off; 0 = off */
+    double repetition_penalty;                  /* 1 = off; over prompt and generated tokens (CTRL, arXiv 1909.05858) */
+    double presence_penalty, frequency_penalty; /* OpenAI: over generated tokens */
+    int64_t seed;                               /* -1: drawn by the caller */
+    int64_t choice;                             /* k of the k-th choice of a request */
+} sample_params;
+
+extern const param sample_param_rows[]; /* "temperature" (alias "temp"), "top_k", … */
+extern const size_t sample_param_count;
+
+typedef struct logit_bias {
+    int32_t id;
+    float bias;
+} logit_bias;
+
+typedef struct top_logprob {
+    int32_t id;
+    float logprob;
+} top_logprob;
+
+/* Working memory for one vocabulary, reused by every call: no allocation in the token loop. */
+typedef struct sampler sampler;
+int sampler_open(sampler **out, int32_t n_vocab, err *e);
+void sampler_close(sampler *s);
+
+typedef struct sample_input {
+    const float *logits; /* [n_vocab], not changed */
+    int32_t n_vocab;
+    const int32_t *prompt; /* tokens before generation */
+    int64_t n_prompt;
+    const int32_t *generated;
+    int64_t n_generated;
+    const logit_bias *bias;
+    int32_t n_bias;
+    const int32_t *banned; /* ids that must not be drawn now (EOS before min_tokens) */
+    int32_t n_banned;
+} sample_input;
+
+/* The next token. NaN logits never win. */
+int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
+
+/* Log-probabilities of the raw distribution (before temperature, bias and penalties): of `id`, and the n best, best first.
+ * Returns logprob of id. */
+float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n);
+
+#endif
