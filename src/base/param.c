@@ -1,0 +1,203 @@
+/* param.c - see param.h. One reader of text values for flags, JSON fields and spec keys, so that all of them take the same
+ * spellings and complain in the same words. */
+#include "base/param.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { EDIT_MAX = 64 }; /* longer words are far from each other */
+
+static bool same_key(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if ((*a == '-' ? '_' : *a) != (*b == '-' ? '_' : *b)) return false;
+    return *a == *b;
+}
+
+const param *param_find(const param *rows, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (same_key(rows[i].key, key) || (rows[i].alias && same_key(rows[i].alias, key))) return &rows[i];
+    return NULL;
+}
+
+static int out_of_range(const param *row, const char *text, const char *where, err *e)
+{
+    if (row->max >= 1e15) return err_set(e, ERR_USAGE, "%s: %s is out of range: at least %g", where, text, row->min);
+    return err_set(e, ERR_USAGE, "%s: %s is out of range: %.15g to %.15g", where, text, row->min, row->max);
+}
+
+static bool in_range(const param *row, double v)
+{
+    return (row->min == 0 && row->max == 0) || (v >= row->min && v <= row->max);
+}
+
+static int set_int(const param *row, void *field, const char *text, const char *where, err *e)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno) return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number", where, text);
+    if (!in_range(row, (double)v)) return out_of_range(row, text, where, e);
+    *(int64_t *)field = v;
+    return OK;
+}
+
+static int set_float(const param *row, void *field, const char *text, const char *where, err *e)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end || !isfinite(v)) return err_set(e, ERR_USAGE, "%s: '%s' is not a number", where, text);
+    if (!in_range(row, v)) return out_of_range(row, text, where, e);
+    *(double *)field = v;
+    return OK;
+}
+
+static int set_bool(void *field, const char *text, const char *where, err *e)
+{
+    static const char *const word[] = {"false", "off", "no", "0", "true", "on", "yes", "1"};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (strcasecmp(text, word[i]) == 0) {
+            *(bool *)field = i >= 4;
+            return OK;
+        }
+    return err_set(e, ERR_USAGE, "%s: '%s' is not true or false", where, text);
+}
+
+/* Like PARAM_TEXT, the field keeps the caller's memory. */
+static int set_word(const param *row, void *field, const char *text, const char *where, err *e)
+{
+    size_t n = strlen(text);
+    for (const char *w = row->words; w;) {
+        const char *bar = strchr(w, '|');
+        size_t len = bar ? (size_t)(bar - w) : strlen(w);
+        if (len == n && memcmp(w, text, n) == 0) {
+            *(const char **)field = text;
+            return OK;
+        }
+        w = bar ? bar + 1 : NULL;
+    }
+    return err_set(e, ERR_USAGE, "%s: '%s' is not one of %s", where, text, row->words ? row->words : "");
+}
+
+int param_set(const param *row, void *into, const char *text, const char *where, err *e)
+{
+    void *field = (char *)into + row->offset;
+    switch (row->type) {
+    case PARAM_INT: return set_int(row, field, text, where, e);
+    case PARAM_FLOAT: return set_float(row, field, text, where, e);
+    case PARAM_BOOL: return set_bool(field, text, where, e);
+    case PARAM_TEXT: *(const char **)field = text; return OK;
+    case PARAM_WORD: return set_word(row, field, text, where, e);
+    }
+    return err_set(e, ERR_USAGE, "%s: unknown kind of option", where);
+}
+
+int param_set_number(const param *row, void *into, double value, const char *where, err *e)
+{
+    void *field = (char *)into + row->offset;
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    switch (row->type) {
+    case PARAM_INT:
+        if (!(value >= -9007199254740992.0 && value <= 9007199254740992.0) || value != floor(value))
+            return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number", where, text);
+        if (!in_range(row, value)) return out_of_range(row, text, where, e);
+        *(int64_t *)field = (int64_t)value;
+        return OK;
+    case PARAM_FLOAT:
+        if (!isfinite(value)) return err_set(e, ERR_USAGE, "%s: '%s' is not a number", where, text);
+        if (!in_range(row, value)) return out_of_range(row, text, where, e);
+        *(double *)field = value;
+        return OK;
+    case PARAM_BOOL:
+        if (value != 0 && value != 1) return err_set(e, ERR_USAGE, "%s: '%s' is not true or false", where, text);
+        *(bool *)field = value != 0;
+        return OK;
+    default: return err_set(e, ERR_USAGE, "%s: %s is a number, expected text", where, text);
+    }
+}
+
+void param_defaults(const param *rows, size_t n, void *into)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *field = (char *)into + rows[i].offset;
+        switch (rows[i].type) {
+        case PARAM_INT: *(int64_t *)field = 0; break;
+        case PARAM_FLOAT: *(double *)field = 0; break;
+        case PARAM_BOOL: *(bool *)field = false; break;
+        case PARAM_TEXT:
+        case PARAM_WORD: *(const char **)field = NULL; break;
+        }
+        if (rows[i].otherwise) param_set(&rows[i], into, rows[i].otherwise, rows[i].key, NULL);
+    }
+}
+
+static int least(int a, int b, int c)
+{
+    int m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+int edit_distance(const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b);
+    if (na > EDIT_MAX || nb > EDIT_MAX) return strcmp(a, b) == 0 ? 0 : 99;
+    int row[3][EDIT_MAX + 1]; /* rows i-2, i-1, i of the table of prefixes, in rotation */
+    for (size_t j = 0; j <= nb; j++) row[0][j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int *now = row[i % 3], *up = row[(i + 2) % 3], *up2 = row[(i + 1) % 3];
+        now[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            now[j] = least(up[j] + 1, now[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < now[j])
+                now[j] = up2[j - 2] + 1;
+        }
+    }
+    int d = row[na % 3][nb];
+    return d > 99 ? 99 : d;
+}
+
+const char *param_nearest(const param *rows, size_t n, const char *key)
+{
+    const char *best = NULL;
+    size_t len = strlen(key);
+    int bound = len / 3 > 2 ? (int)(len / 3) : 2;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) {
+            const char *name = k ? rows[i].alias : rows[i].key;
+            int d = name && strlen(name) > 1 ? edit_distance(key, name) : 99;
+            if (d <= bound && d < (int)len) {
+                best = rows[i].key;
+                bound = d - 1;
+            }
+        }
+    return best;
+}
+
+static const char *value_name(const param *p)
+{
+    if (p->words) return p->words;
+    return p->type == PARAM_INT ? "N" : p->type == PARAM_FLOAT ? "F" : p->type == PARAM_TEXT ? "TEXT" : "";
+}
+
+bool param_help(const param *rows, size_t n, buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const param *p = &rows[i];
+        char flag[160];
+        size_t at = 0;
+        if (p->alias && !p->alias[1]) at += (size_t)snprintf(flag, sizeof flag, "-%s, ", p->alias);
+        snprintf(flag + at, sizeof flag - at, "--%s%s%s", p->key, *value_name(p) ? " " : "", value_name(p));
+        for (char *c = flag + at; *c && *c != ' '; c++)
+            if (*c == '_') *c = '-';
+        buf_printf(out, "  %-26s %s", flag, p->doc ? p->doc : "");
+        if (p->otherwise && *p->otherwise) buf_printf(out, " (default %s)", p->otherwise);
+        buf_byte(out, '\n');
+    }
+    return !out->bad;
+}
