@@ -284,6 +284,7 @@ int64_t json_int(const json *j, int64_t otherwise) { return json_is_int(j) ? (in
 
 json *json_new_object(void) { return cJSON_CreateObject(); }
 json *json_new_array(void) { return cJSON_CreateArray(); }
+json *json_copy(const json *j) { return cJSON_Duplicate(j, true); }
 
 static json *attach(json *parent, const char *key, json *child)
 {

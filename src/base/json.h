@@ -40,6 +40,7 @@ bool json_bool(const json *j, bool otherwise);
 /* Building. Every call returns the new node (owned by its parent) or NULL when memory is short; a NULL parent gives NULL. */
 json *json_new_object(void);
 json *json_new_array(void);
+json *json_copy(const json *j);                    /* a root of its own */
 json *json_add_object(json *obj, const char *key); /* key NULL: append to an array */
 json *json_add_array(json *obj, const char *key);
 json *json_add_str(json *obj, const char *key, const char *s);

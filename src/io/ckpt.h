@@ -18,7 +18,7 @@ typedef struct ckpt_entry {
     const char *name; /* as in the file, UTF-8 */
     dtype type;
     shape dims;          /* row-major: dims.dim[rank-1] contiguous (GGUF's order is reversed on reading) */
-    const uint8_t *data; /* in a mapping; any alignment */
+    const uint8_t *data; /* in a mapping, or rewritten at opening (ckpt_entry_mapped); any alignment */
     uint64_t bytes;
     uint32_t file; /* which mapped file, for messages: ckpt_file */
 } ckpt_entry;
@@ -26,6 +26,8 @@ typedef struct ckpt_entry {
 /* Opens a model file or a directory in Hugging Face layout (config.json beside *.safetensors, a *.index.json, or
  * pytorch_model*.bin). Formats are recognised by content, never by name. Errors name the file and what is wrong. */
 int ckpt_open(ckpt **out, const char *path, err *e);
+/* The same for one file that is already in memory (the built-in model, tests). `bytes` must outlive the checkpoint. */
+int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e);
 void ckpt_close(ckpt *c); /* NULL ok; entries die with it */
 
 const char *ckpt_path(const ckpt *c);
@@ -34,12 +36,17 @@ uint32_t ckpt_count(const ckpt *c);
 const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i);
 const ckpt_entry *ckpt_find(const ckpt *c, const char *name); /* NULL when absent */
 const char *ckpt_file(const ckpt *c, uint32_t file);
+/* False for the few entries that could not stay in the file: Q8 of llama2.c, transposed pickle tensors. */
+bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t);
 
 /* Metadata as one JSON object: config.json of a directory (NULL when there is none); for gguf its key-values, keys as in the
  * file ("llama.block_count"), huge arrays (more than 1024 elements: the vocabulary) left out, see ckpt_meta_array; for llama2.c
  * the header under its struct's names (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len, shared_classifier,
  * version, group_size). */
 const json *ckpt_config(const ckpt *c);
+/* The "__metadata__" object of safetensors, the plain values beside the weights of a pickle (epoch, arguments); NULL when there
+ * is none. */
+const json *ckpt_metadata(const ckpt *c);
 /* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is malformed
  * (then `e` says so). Owned by the checkpoint. Only for directories and files inside one. */
 const json *ckpt_side_json(ckpt *c, const char *name, err *e);

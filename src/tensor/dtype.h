@@ -48,7 +48,8 @@
     X(IQ1_M, "iq1_m", 256, 56, 29)                                                                                     \
     X(TQ1_0, "tq1_0", 256, 54, 34)                                                                                     \
     X(TQ2_0, "tq2_0", 256, 66, 35)                                                                                     \
-    X(MXFP4, "mxfp4", 32, 17, 39)
+    X(MXFP4, "mxfp4", 32, 17, 39)                                                                                      \
+    X(Q8_F32, "q8_f32", 32, 36, -1)
 
 typedef enum dtype {
     DTYPE_NONE, /* not a type: "as the file has it", "unknown" */

@@ -1,0 +1,446 @@
+/* ckpt.c - see ckpt.h and ckpt_build.h: opening, the checks that hold for every format, look-ups.
+ *
+ * Files are hostile until proved otherwise. What a format says about a tensor is believed only after ckpt_add has compared it with
+ * the mapping; a name is known once; and when all files are listed, tensors sorted by address must not overlap. */
+#include "io/ckpt.h"
+
+#include "base/file.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "io/ckpt_build.h"
+#include "io/ckpt_pick.h"
+#include "io/format_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILES_MAX = 1024, REWRITTEN_FACTOR = 8 };
+static const uint64_t side_max = 1u << 29, rewritten_free = 64u << 20;
+
+typedef struct ckpt_source {
+    char *path;
+    file_mapping *mapping; /* NULL for bytes in memory */
+    span bytes;
+} ckpt_source;
+
+typedef struct side_file {
+    struct side_file *next;
+    char *name;
+    json *root;
+} side_file;
+
+struct ckpt {
+    arena mem;
+    char *path, *dir; /* dir NULL: bytes in memory, no side files */
+    const ckpt_reader *format;
+    ckpt_entry *entry;
+    size_t n, cap;
+    map names;
+    ckpt_source *file;
+    size_t n_file, file_cap;
+    uint64_t rewritten;
+    json *config, *metadata;
+    side_file *side;
+    struct meta_array {
+        struct meta_array *next;
+        char *key;
+        ckpt_array value;
+    } * array;
+    json *index;  /* weight map of a sharded model, NULL: none */
+    map index_of; /* tensor name -> file number */
+};
+
+#define X(name) extern const ckpt_reader format_##name;
+FORMAT_LIST(X)
+#undef X
+static const ckpt_reader *const formats[] = {
+#define X(name) &format_##name,
+    FORMAT_LIST(X)
+#undef X
+};
+
+span ckpt_file_bytes(const ckpt *c, uint32_t file) { return c->file[file].bytes; }
+arena *ckpt_arena(ckpt *c) { return &c->mem; }
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
+
+/* ---- listing */
+
+static int check_name(const ckpt *c, span name, err *e)
+{
+    int shown = name.n < 80 ? (int)name.n : 80;
+    const char *p = (const char *)name.p;
+    if (name.n == 0) return err_set(e, ERR_FORMAT, "a tensor has an empty name");
+    if (name.n > CKPT_NAME_MAX) return err_set(e, ERR_FORMAT, "a tensor's name has %zu bytes", name.n);
+    if (memchr(p, 0, name.n) || !utf8_is_valid(name))
+        return err_set(e, ERR_FORMAT, "tensor name \"%.*s\" is not UTF-8 text", shown, p);
+    uint32_t other = map_get(&c->names, name);
+    if (other == MAP_NONE) return OK;
+    const char *where = ckpt_file(c, c->entry[other].file);
+    return err_set(e, ERR_FORMAT, "tensor \"%.*s\" appears twice (also in %s)", shown, p, where);
+}
+
+/* Appends an entry after checking its name and that `bytes` fits type and shape. *skip: the index places it in another file. */
+static int add_entry(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, const uint64_t *bytes,
+                     ckpt_entry **out, bool *skip, err *e)
+{
+    uint32_t place = c->index ? map_get(&c->index_of, name) : MAP_NONE;
+    *skip = place != MAP_NONE && place != file;
+    if (*skip) return OK;
+    int rc = check_name(c, name, e);
+    if (rc) return rc;
+    int shown = name.n < 80 ? (int)name.n : 80;
+    uint64_t count, need;
+    char text[200];
+    if (dims->rank < 0 || dims->rank > SHAPE_MAX || !shape_count(dims, &count))
+        return err_set(e, ERR_FORMAT, "tensor \"%.*s\": impossible shape", shown, (const char *)name.p);
+    shape_text(dims, text, sizeof text);
+    int64_t cols = dims->rank ? dims->dim[dims->rank - 1] : 1;
+    if (type == DTYPE_NONE || type >= DTYPE_COUNT || cols % dtype_info[type].weights != 0 ||
+        !dtype_bytes(type, count, &need))
+        return err_set(e, ERR_FORMAT, "tensor \"%.*s\": shape %s does not fit type %s", shown, (const char *)name.p,
+                       text, type < DTYPE_COUNT ? dtype_info[type].name : "?");
+    if (bytes && *bytes != need)
+        return err_set(e, ERR_FORMAT, "tensor \"%.*s\": %s of %s needs %llu bytes, the file gives it %llu", shown,
+                       (const char *)name.p, text, dtype_info[type].name, (unsigned long long)need,
+                       (unsigned long long)*bytes);
+    if (c->n >= CKPT_TENSORS_MAX) return err_set(e, ERR_LIMIT, "more than %d tensors", CKPT_TENSORS_MAX);
+    char *copy = arena_strn(&c->mem, (const char *)name.p, name.n);
+    if (!copy || !mem_grow((void **)&c->entry, &c->cap, c->n + 1, sizeof *c->entry) ||
+        !map_put(&c->names, span_str(copy), (uint32_t)c->n))
+        return no_memory(e);
+    ckpt_entry *t = &c->entry[c->n++];
+    *t = (ckpt_entry){.name = copy, .type = type, .dims = *dims, .bytes = need, .file = file};
+    *out = t;
+    return OK;
+}
+
+int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e)
+{
+    span all = ckpt_file_bytes(c, file);
+    if (offset > all.n || bytes > all.n - offset)
+        return err_set(
+            e, ERR_FORMAT,
+            "tensor \"%.*s\": bytes %llu to %llu+%llu lie outside the file (%zu bytes): incomplete download?",
+            name.n < 80 ? (int)name.n : 80, (const char *)name.p, (unsigned long long)offset,
+            (unsigned long long)offset, (unsigned long long)bytes, all.n);
+    ckpt_entry *t;
+    bool skip;
+    int rc = add_entry(c, file, name, type, dims, &bytes, &t, &skip, e);
+    if (!rc && !skip) t->data = all.p + offset;
+    return rc;
+}
+
+int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e)
+{
+    ckpt_entry *t;
+    bool skip;
+    static uint8_t nothing[1];
+    *data = nothing;
+    int rc = add_entry(c, file, name, type, dims, NULL, &t, &skip, e);
+    if (rc) return rc;
+    if (skip) return err_set(e, ERR_FORMAT, "a tensor that must be rewritten lies in two files");
+    uint64_t limit = rewritten_free, total = 0;
+    for (size_t i = 0; i < c->n_file; i++) limit += c->file[i].bytes.n * REWRITTEN_FACTOR;
+    if (!mem_add(c->rewritten, t->bytes, &total) || total > limit)
+        return err_set(e, ERR_LIMIT,
+                       "tensor \"%s\": tensors that do not lie in the file as they are used need more than %llu bytes",
+                       t->name, (unsigned long long)limit);
+    c->rewritten = total;
+    *data = arena_alloc(&c->mem, t->bytes);
+    t->data = *data;
+    return *data ? OK : no_memory(e);
+}
+
+static int open_source(ckpt *c, const char *path, uint32_t *file, err *e)
+{
+    if (c->n_file >= FILES_MAX) return err_set(e, ERR_LIMIT, "more than %d files", FILES_MAX);
+    if (!mem_grow((void **)&c->file, &c->file_cap, c->n_file + 1, sizeof *c->file)) return no_memory(e);
+    ckpt_source *s = &c->file[c->n_file];
+    *s = (ckpt_source){.path = arena_str(&c->mem, path)};
+    if (!s->path) return no_memory(e);
+    int rc = file_map(&s->mapping, path, e);
+    if (rc) return rc;
+    s->bytes = file_bytes(s->mapping);
+    *file = (uint32_t)c->n_file++;
+    return OK;
+}
+
+int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e)
+{
+    if (!c->dir) return err_set(e, ERR_FORMAT, "part %s is missing: only one file was given", name);
+    char *path;
+    int rc = ckpt_part_path(&path, c->dir, name, e);
+    if (!rc) rc = open_source(c, path, file, e);
+    mem_free(path);
+    return rc;
+}
+
+void ckpt_set_config(ckpt *c, json *config)
+{
+    if (c->config) json_free(config);
+    else c->config = config;
+}
+
+void ckpt_set_metadata(ckpt *c, json *metadata)
+{
+    if (c->metadata) json_free(metadata);
+    else c->metadata = metadata;
+}
+
+int ckpt_add_array(ckpt *c, span key, const ckpt_array *a, err *e)
+{
+    struct meta_array *m = arena_alloc(&c->mem, sizeof *m);
+    if (!m || !(m->key = arena_strn(&c->mem, (const char *)key.p, key.n))) return no_memory(e);
+    m->value = *a;
+    m->next = c->array;
+    c->array = m;
+    return OK;
+}
+
+/* ---- opening */
+
+static int list_file(ckpt *c, uint32_t file, err *e)
+{
+    const char *path = c->file[file].path;
+    int best = 0;
+    const ckpt_reader *f = NULL;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        int score = formats[i]->probe(c->file[file].bytes);
+        if (score > best) {
+            best = score;
+            f = formats[i];
+        }
+    }
+    if (!f) {
+        char known[200] = "";
+        for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+            if (i) strncat(known, ", ", sizeof known - strlen(known) - 1);
+            strncat(known, formats[i]->name, sizeof known - strlen(known) - 1);
+        }
+        return err_set(e, ERR_FORMAT, "%s: not a model file (known formats: %s)", path, known);
+    }
+    if (c->format && c->format != f)
+        return err_set(e, ERR_FORMAT, "%s: is %s, but the files before it are %s", path, f->name, c->format->name);
+    c->format = f;
+    int rc = f->list(c, file, e);
+    if (rc) {
+        err_wrap(e, "%s", path);
+        return rc;
+    }
+    return OK;
+}
+
+static int by_address(const void *pa, const void *pb)
+{
+    const ckpt_entry *a = *(const ckpt_entry *const *)pa, *b = *(const ckpt_entry *const *)pb;
+    if (a->data != b->data) return a->data < b->data ? -1 : 1;
+    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
+}
+
+static int check_overlaps(const ckpt *c, err *e)
+{
+    const ckpt_entry **sorted = mem_array(c->n, sizeof *sorted);
+    if (!sorted) return no_memory(e);
+    for (size_t i = 0; i < c->n; i++) sorted[i] = &c->entry[i];
+    qsort(sorted, c->n, sizeof *sorted, by_address);
+    int rc = OK;
+    for (size_t i = 1; i < c->n && !rc; i++)
+        if (sorted[i - 1]->data + sorted[i - 1]->bytes > sorted[i]->data)
+            rc = err_set(e, ERR_FORMAT, "%s: tensors \"%s\" and \"%s\" overlap", ckpt_file(c, sorted[i]->file),
+                         sorted[i - 1]->name, sorted[i]->name);
+    mem_free(sorted);
+    return rc;
+}
+
+/* config.json beside the weights, where the format itself brought none (or only values beside the weights). */
+static int read_config(ckpt *c, err *e)
+{
+    if (!c->dir || c->format->own_config) return OK;
+    char *path = file_join(c->dir, "config.json");
+    json *config = NULL;
+    int rc = path ? OK : no_memory(e);
+    if (!rc && file_exists(path)) rc = json_read(&config, path, side_max, e);
+    mem_free(path);
+    if (config) {
+        json_free(c->config);
+        c->config = config;
+    }
+    return rc;
+}
+
+static int finish(ckpt *c, err *e)
+{
+    int rc = OK;
+    if (c->n == 0) return err_set(e, ERR_FORMAT, "%s: holds no tensors", c->path);
+    for (const json *m = json_first(json_get(c->index, "weight_map")); m; m = json_next(m))
+        if (!ckpt_find(c, json_key(m)))
+            return err_set(e, ERR_FORMAT, "%s: the index places tensor \"%s\" in %s, which has none of that name",
+                           c->path, json_key(m), json_str(m, "?"));
+    if (!c->format->may_share) rc = check_overlaps(c, e);
+    if (!rc) rc = read_config(c, e);
+    if (!rc) rc = ckpt_check_torn(c, e);
+    return rc;
+}
+
+/* Reads the weight map of a sharded model: opens every file it names, in order of name. */
+static int open_index(ckpt *c, const char *path, err *e)
+{
+    int rc = json_read(&c->index, path, side_max, e);
+    char **names = NULL;
+    size_t n = 0;
+    if (!rc) rc = ckpt_index_files(c->index, path, &names, &n, e);
+    map numbers = {0};
+    for (size_t i = 0; i < n && !rc; i++) {
+        uint32_t file;
+        rc = ckpt_add_file(c, names[i], &file, e);
+        if (!rc && !map_put(&numbers, span_str(names[i]), file)) rc = no_memory(e);
+    }
+    for (const json *m = json_first(json_get(c->index, "weight_map")); m && !rc; m = json_next(m))
+        if (!map_put(&c->index_of, span_str(json_key(m)), map_get_str(&numbers, json_str(m, "")))) rc = no_memory(e);
+    map_free(&numbers);
+    for (size_t i = 0; i < n && !rc; i++) rc = list_file(c, (uint32_t)i, e);
+    ckpt_names_free(names, n);
+    return rc;
+}
+
+static int open_path(ckpt *c, const char *path, err *e)
+{
+    char **names = NULL;
+    size_t n = 0;
+    int rc = OK;
+    if (file_is_dir(path)) {
+        if (!(c->dir = arena_str(&c->mem, path))) return no_memory(e);
+        rc = ckpt_pick_files(path, &names, &n, e);
+    } else {
+        char *dir = file_dir(path);
+        c->dir = arena_str(&c->mem, dir ? dir : "");
+        mem_free(dir);
+        const char *slash = strrchr(path, '/');
+        names = mem_zero(1, sizeof *names);
+        if (!c->dir || !c->dir[0] || !names || !(names[n++] = mem_str(slash ? slash + 1 : path))) rc = no_memory(e);
+    }
+    for (size_t i = 0; i < n && !rc; i++) {
+        char *full = file_join(c->dir, names[i]);
+        uint32_t file;
+        if (!full) rc = no_memory(e);
+        else if (n == 1 && ckpt_is_index(full)) rc = open_index(c, full, e);
+        else if (!(rc = open_source(c, full, &file, e))) rc = list_file(c, file, e);
+        mem_free(full);
+    }
+    ckpt_names_free(names, n);
+    return rc;
+}
+
+static ckpt *ckpt_new(const char *path)
+{
+    ckpt *c = mem_zero(1, sizeof *c);
+    if (c && (c->path = arena_str(&c->mem, path))) return c;
+    ckpt_close(c);
+    return NULL;
+}
+
+int ckpt_open(ckpt **out, const char *path, err *e)
+{
+    *out = NULL;
+    ckpt *c = ckpt_new(path);
+    if (!c) return no_memory(e);
+    int rc = open_path(c, path, e);
+    if (!rc) rc = finish(c, e);
+    if (rc) ckpt_close(c);
+    else *out = c;
+    return rc;
+}
+
+int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e)
+{
+    *out = NULL;
+    ckpt *c = ckpt_new(name);
+    if (!c) return no_memory(e);
+    int rc = OK;
+    if (!mem_grow((void **)&c->file, &c->file_cap, 1, sizeof *c->file)) {
+        rc = no_memory(e);
+    } else {
+        c->file[c->n_file++] = (ckpt_source){.path = c->path, .bytes = bytes};
+        rc = list_file(c, 0, e);
+    }
+    if (!rc) rc = finish(c, e);
+    if (rc) ckpt_close(c);
+    else *out = c;
+    return rc;
+}
+
+void ckpt_close(ckpt *c)
+{
+    if (!c) return;
+    for (size_t i = 0; i < c->n_file; i++) file_unmap(c->file[i].mapping);
+    for (side_file *s = c->side; s; s = s->next) json_free(s->root);
+    json_free(c->config);
+    json_free(c->metadata);
+    json_free(c->index);
+    map_free(&c->names);
+    map_free(&c->index_of);
+    mem_free(c->entry);
+    mem_free(c->file);
+    arena_free(&c->mem);
+    mem_free(c);
+}
+
+/* ---- asking */
+
+const char *ckpt_path(const ckpt *c) { return c->path; }
+const char *ckpt_format(const ckpt *c) { return c->format->name; }
+uint32_t ckpt_count(const ckpt *c) { return (uint32_t)c->n; }
+const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i) { return &c->entry[i]; }
+const char *ckpt_file(const ckpt *c, uint32_t file) { return c->file[file].path; }
+const char *ckpt_dir(const ckpt *c) { return c->dir ? c->dir : ""; }
+const json *ckpt_config(const ckpt *c) { return c->config; }
+const json *ckpt_metadata(const ckpt *c) { return c->metadata; }
+
+const ckpt_entry *ckpt_find(const ckpt *c, const char *name)
+{
+    uint32_t i = map_get_str(&c->names, name);
+    return i == MAP_NONE ? NULL : &c->entry[i];
+}
+
+bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t)
+{
+    span all = ckpt_file_bytes(c, t->file);
+    return t->data >= all.p && t->data <= all.p + all.n;
+}
+
+const json *ckpt_side_json(ckpt *c, const char *name, err *e)
+{
+    if (!c->dir) return NULL;
+    for (const side_file *s = c->side; s; s = s->next)
+        if (strcmp(s->name, name) == 0) return s->root;
+    char *path = file_join(c->dir, name);
+    side_file *s = arena_alloc(&c->mem, sizeof *s);
+    if (!path || !s || !(s->name = arena_str(&c->mem, name))) {
+        no_memory(e);
+    } else if (file_exists(path) && json_read(&s->root, path, side_max, e) == OK) {
+        s->next = c->side;
+        c->side = s;
+    }
+    mem_free(path);
+    return s ? s->root : NULL;
+}
+
+bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out)
+{
+    for (const struct meta_array *m = c->array; m; m = m->next)
+        if (strcmp(m->key, key) == 0) {
+            *out = m->value;
+            return true;
+        }
+    return false;
+}
+
+int ckpt_check_torn(const ckpt *c, err *e)
+{
+    for (size_t i = 0; i < c->n_file; i++)
+        if (c->file[i].mapping && file_torn(c->file[i].mapping))
+            return err_set(e, ERR_IO, "%s: became shorter while it was read", c->file[i].path);
+    return OK;
+}

@@ -1,0 +1,39 @@
+/* ckpt_build.h - what a checkpoint format implements, and the calls it lists its tensors with.
+ *
+ * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add: names,
+ * shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
+#ifndef IO_CKPT_BUILD_H
+#define IO_CKPT_BUILD_H
+#include "base/arena.h"
+#include "io/ckpt.h"
+
+typedef struct ckpt_reader {
+    const char *name;
+    /* How surely these bytes (a whole file, mapped: look at little of it) are of this format: 0 no .. 100 certain. */
+    int (*probe)(span file);
+    int (*list)(ckpt *c, uint32_t file, err *e);
+    bool may_share;  /* tensors may share bytes (tied weights of a pickle); elsewhere an overlap is an error */
+    bool own_config; /* the file describes the model itself: a config.json beside it is not looked at */
+} ckpt_reader;
+
+/* Longest tensor name that is accepted; the most tensors of one checkpoint. */
+enum { CKPT_NAME_MAX = 1024, CKPT_TENSORS_MAX = 1 << 20 };
+
+span ckpt_file_bytes(const ckpt *c, uint32_t file);
+/* Memory that lives as long as the checkpoint. */
+arena *ckpt_arena(ckpt *c);
+
+/* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
+int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);
+/* One tensor that the format writes itself: *data has room for type and shape, zeroed. All such tensors together may take at most
+ * 8 times the bytes of the files plus 64 MiB. */
+int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e);
+/* Another file of the same checkpoint (a split GGUF): a plain name in the folder of file 0. The caller lists it. */
+int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e);
+
+/* These take ownership, also when they fail. A second config or metadata object is dropped: the first file speaks. */
+void ckpt_set_config(ckpt *c, json *config);
+void ckpt_set_metadata(ckpt *c, json *metadata);
+int ckpt_add_array(ckpt *c, span key, const ckpt_array *a, err *e);
+
+#endif

@@ -1,0 +1,157 @@
+/* ckpt_pick.c - see ckpt_pick.h. Here alone names of files matter: inside a folder something must be chosen; what a chosen file is
+ * gets decided by its content. */
+#include "io/ckpt_pick.h"
+
+#include "base/file.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+void ckpt_names_free(char **names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) mem_free(names[i]);
+    mem_free(names);
+}
+
+static int add_name(char ***names, size_t *n, size_t *cap, const char *name, err *e)
+{
+    if (!mem_grow((void **)names, cap, *n + 1, sizeof **names)) return no_memory(e);
+    char *copy = mem_str(name);
+    if (!copy) return no_memory(e);
+    (*names)[(*n)++] = copy;
+    return OK;
+}
+
+/* Things that training leaves in the folder; they are not weights. */
+static bool is_leftover(const char *name)
+{
+    static const char *const known[] = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt",
+                                        "rng_state.pth",     "scaler.pt",    "tokenizer.bin"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i]) == 0) return true;
+    return strncmp(name, "rng_state_", 10) == 0;
+}
+
+static int list_folder(const char *dir, char ***names, size_t *n, err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d) return err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+    size_t cap = 0;
+    int rc = OK;
+    for (struct dirent *f; !rc && (f = readdir(d));)
+        if (f->d_name[0] != '.') rc = add_name(names, n, &cap, f->d_name, e);
+    closedir(d);
+    if (!rc && *n) qsort(*names, *n, sizeof **names, by_name);
+    return rc;
+}
+
+/* Keeps the names that match a rule; a rule with an exact name keeps one. Returns how many stayed, 0 leaves the list alone. */
+typedef bool name_rule(const char *name);
+static size_t keep(char **names, size_t *n, name_rule *rule)
+{
+    size_t hits = 0;
+    for (size_t i = 0; i < *n; i++) hits += rule(names[i]);
+    if (!hits) return 0;
+    size_t to = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (rule(names[i])) names[to++] = names[i];
+        else mem_free(names[i]);
+    }
+    return *n = to;
+}
+
+static bool is_st_index(const char *s) { return strcmp(s, "model.safetensors.index.json") == 0; }
+static bool is_st_model(const char *s) { return strcmp(s, "model.safetensors") == 0; }
+static bool is_pt_index(const char *s) { return strcmp(s, "pytorch_model.bin.index.json") == 0; }
+static bool is_pt_model(const char *s) { return strcmp(s, "pytorch_model.bin") == 0; }
+static bool is_any_st(const char *s) { return ends_with(s, ".safetensors"); }
+static bool is_pt_shard(const char *s) { return strncmp(s, "pytorch_model-", 14) == 0 && ends_with(s, ".bin"); }
+static bool is_split_head(const char *s) { return strstr(s, "-00001-of-") && ends_with(s, ".gguf"); }
+static bool is_gguf(const char *s) { return ends_with(s, ".gguf"); }
+static bool is_other(const char *s)
+{
+    return (ends_with(s, ".bin") || ends_with(s, ".pt") || ends_with(s, ".pth")) && !is_leftover(s);
+}
+
+int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
+{
+    static const struct {
+        name_rule *rule;
+        bool many; /* several files make one model */
+    } order[] = {{is_st_index, false},   {is_st_model, false}, {is_pt_index, false},
+                 {is_pt_model, false},   {is_any_st, true},    {is_pt_shard, true},
+                 {is_split_head, false}, {is_gguf, false},     {is_other, false}};
+    int rc = list_folder(dir, names, n, e);
+    if (rc) return rc;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        size_t hits = keep(*names, n, order[i].rule);
+        if (hits > 1 && !order[i].many)
+            return err_set(e, ERR_USAGE, "%s: holds several models (%s, %s): name one of the files", dir, (*names)[0],
+                           (*names)[1]);
+        if (hits) return OK;
+    }
+    return err_set(e, ERR_NOT_FOUND,
+                   "%s: no weights here (looked for *.safetensors, pytorch_model*.bin, *.gguf, *.pt, *.pth, *.bin)",
+                   dir);
+}
+
+bool ckpt_is_index(const char *path)
+{
+    file_mapping *m;
+    if (file_map(&m, path, NULL) != OK) return false;
+    span s = file_bytes(m);
+    size_t i = 0;
+    while (i < s.n && i < 64 && strchr(" \t\r\n", s.p[i]) && s.p[i]) i++;
+    bool yes = i < s.n && s.p[i] == '{';
+    file_unmap(m);
+    return yes;
+}
+
+static bool leaves_folder(const char *name)
+{
+    return !name[0] || strchr(name, '/') || strchr(name, '\\') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+int ckpt_part_path(char **path, const char *dir, const char *name, err *e)
+{
+    *path = NULL;
+    if (leaves_folder(name))
+        return err_set(e, ERR_FORMAT, "\"%.80s\" is not the name of a file in the same folder", name);
+    *path = file_join(dir, name);
+    return *path ? OK : no_memory(e);
+}
+
+int ckpt_index_files(const json *index, const char *path, char ***names, size_t *n, err *e)
+{
+    const json *weights = json_get(index, "weight_map");
+    if (json_type(weights) != JSON_OBJECT || !json_first(weights))
+        return err_set(e, ERR_FORMAT, "%s: JSON, but not the index of a sharded model (no \"weight_map\")", path);
+    map seen = {0};
+    size_t cap = 0;
+    int rc = OK;
+    for (const json *m = json_first(weights); m && !rc; m = json_next(m)) {
+        const char *file = json_str(m, "");
+        if (map_get_str(&seen, file) != MAP_NONE) continue;
+        if (leaves_folder(file))
+            rc = err_set(e, ERR_FORMAT, "%s: \"%.80s\" is not the name of a file in the same folder", path, file);
+        else if (!map_put(&seen, span_str(file), 0)) rc = no_memory(e);
+        else rc = add_name(names, n, &cap, file, e);
+    }
+    map_free(&seen);
+    if (!rc) qsort(*names, *n, sizeof **names, by_name);
+    return rc;
+}

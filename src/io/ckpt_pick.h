@@ -1,0 +1,25 @@
+/* ckpt_pick.h - which files of a folder are the model, and which files an index names. */
+#ifndef IO_CKPT_PICK_H
+#define IO_CKPT_PICK_H
+#include "base/err.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The weight files of a folder, names without folder, sorted: an index alone, or one file, or unindexed shards. Release with
+ * ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
+int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
+
+/* Whether a file is JSON text (then it can only be an index). */
+bool ckpt_is_index(const char *path);
+
+/* The distinct files that the weight map of an index names, sorted. Names that leave the folder are refused. */
+int ckpt_index_files(const json *index, const char *path, char ***names, size_t *n, err *e);
+
+/* *path = dir/name for a part that a file names; refuses names that leave the folder. mem_free *path. */
+int ckpt_part_path(char **path, const char *dir, const char *name, err *e);
+
+void ckpt_names_free(char **names, size_t n);
+
+#endif

@@ -1,0 +1,96 @@
+/* quant.c - see quant.h: the table of decoders and encoders, and the plain types.
+ *
+ * Float widening is exact; narrowing rounds to nearest, ties to even. f8_e4m3 is the "fn" form of the OCP FP8 paper
+ * (Micikevicius et al. 2022): no infinities, S.1111.111 is NaN; f8_e5m2 is the upper byte of an f16. */
+#include "tensor/quant.h"
+
+#include "base/half.h"
+#include "tensor/quant_row.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A decoder for a plain type: C type of an element, expression of its value x as float. */
+#define PLAIN_DECODER(name, ctype, value)                                                                              \
+    static void decode_##name(const uint8_t *from, float *to, uint64_t n)                                              \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            ctype x;                                                                                                   \
+            memcpy(&x, from + i * sizeof x, sizeof x);                                                                 \
+            to[i] = (value);                                                                                           \
+        }                                                                                                              \
+    }
+#define PLAIN_ENCODER(name, ctype, value)                                                                              \
+    static void encode_##name(const float *from, uint8_t *to, uint64_t n)                                              \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            float x = from[i];                                                                                         \
+            ctype y = (value);                                                                                         \
+            memcpy(to + i * sizeof y, &y, sizeof y);                                                                   \
+        }                                                                                                              \
+    }
+
+static float e4m3_to_f32(uint8_t b)
+{
+    int exponent = b >> 3 & 15, mantissa = b & 7;
+    float v = exponent == 15 && mantissa == 7 ? NAN
+              : exponent == 0                 ? ldexpf((float)mantissa, -9)
+                                              : ldexpf((float)(8 + mantissa), exponent - 10);
+    return b & 0x80 ? -v : v;
+}
+
+PLAIN_DECODER(f32, float, x)
+PLAIN_DECODER(f64, double, (float)x)
+PLAIN_DECODER(f16, uint16_t, f16_to_f32(x))
+PLAIN_DECODER(bf16, uint16_t, bf16_to_f32(x))
+PLAIN_DECODER(f8_e4m3, uint8_t, e4m3_to_f32(x))
+PLAIN_DECODER(f8_e5m2, uint8_t, f16_to_f32((uint16_t)(x << 8)))
+PLAIN_DECODER(i8, int8_t, (float)x)
+PLAIN_DECODER(i16, int16_t, (float)x)
+PLAIN_DECODER(i32, int32_t, (float)x)
+PLAIN_DECODER(i64, int64_t, (float)x)
+PLAIN_DECODER(u8, uint8_t, (float)x)
+PLAIN_DECODER(u16, uint16_t, (float)x)
+PLAIN_DECODER(u32, uint32_t, (float)x)
+PLAIN_DECODER(u64, uint64_t, (float)x)
+PLAIN_DECODER(bool, uint8_t, x ? 1.f : 0.f)
+PLAIN_ENCODER(f32, float, x)
+PLAIN_ENCODER(f64, double, x)
+PLAIN_ENCODER(f16, uint16_t, f32_to_f16(x))
+PLAIN_ENCODER(bf16, uint16_t, f32_to_bf16(x))
+
+/* Blocks of 32: an f32 scale, 32 int8 (what int8 groups with float scales become, see fmt_llama2c.c). */
+static void decode_q8_f32(const uint8_t *from, float *to, uint64_t n)
+{
+    for (; n; n -= 32, from += 36, to += 32) {
+        float scale;
+        memcpy(&scale, from, 4);
+        for (int i = 0; i < 32; i++) to[i] = (float)(int8_t)from[4 + i] * scale;
+    }
+}
+
+static const struct quant_row {
+    quant_decoder *decode;
+    quant_encoder *encode; /* NULL: not a type that is written */
+} row[DTYPE_COUNT] = {
+    [DTYPE_F32] = {decode_f32, encode_f32},
+    [DTYPE_F16] = {decode_f16, encode_f16},
+    [DTYPE_BF16] = {decode_bf16, encode_bf16},
+    [DTYPE_F64] = {decode_f64, encode_f64},
+    [DTYPE_F8_E4M3] = {decode_f8_e4m3, NULL},
+    [DTYPE_F8_E5M2] = {decode_f8_e5m2, NULL},
+    [DTYPE_I8] = {decode_i8, NULL},
+    [DTYPE_I16] = {decode_i16, NULL},
+    [DTYPE_I32] = {decode_i32, NULL},
+    [DTYPE_I64] = {decode_i64, NULL},
+    [DTYPE_U8] = {decode_u8, NULL},
+    [DTYPE_U16] = {decode_u16, NULL},
+    [DTYPE_U32] = {decode_u32, NULL},
+    [DTYPE_U64] = {decode_u64, NULL},
+    [DTYPE_BOOL] = {decode_bool, NULL},
+    [DTYPE_Q8_F32] = {decode_q8_f32, NULL},
+};
+
+void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }
+bool quant_can_encode(dtype t) { return row[t].encode != NULL; }
+void quant_encode(dtype t, const float *from, void *to, uint64_t n) { row[t].encode(from, to, n); }
