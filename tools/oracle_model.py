@@ -1,0 +1,247 @@
+"""Builds one tiny model with transformers, redraws every parameter, and writes what an engine must reproduce.
+
+A folder written here holds the model in Hugging Face form (config.json, model.safetensors) and
+    ids.json        the test sequence
+    logits.npy      float32 [tokens, vocab], one forward over ids
+    hidden.npy      float32 [layers + 1, tokens, dim]; the last entry is taken after the final norm
+    greedy.json     {"prompt": ids, "ids": 32 greedy tokens, "margin": smallest top-2 distance on the way}
+    reference.json  sizes, tolerance and how it was found
+    hub/            the same model with config.json as files on the hub have it: defaults left out, old rope keys
+
+Why redraw: transformers initialises norms to 1, biases to 0 and everything else to 0.02, so that a forgotten bias, a
+wrong eps or another GELU is invisible. Here each of them moves the logits by far more than the tolerance, and that is
+checked for every parameter before a model is written.
+"""
+import copy
+import json
+import math
+import os
+import re
+import warnings
+
+import numpy as np
+import torch
+import transformers
+
+from oracle_cases import CASES, FULL, vocab_of
+from oracle_hub import hub_config
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+BAR = 3e-5            # of max |logit|
+GREEDY_TOKENS = 32
+MIN_MARGIN = 0.02     # greedy tokens are only compared where the winner leads by this much
+FFN_IN = ("gate_proj", "up_proj", "gate_up_proj", "fc1", "fc_in", "c_fc", "dense_h_to_4h")
+SCORES = ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "q_attn")
+HEADS = ("lm_head", "embed_out")
+
+
+def gain(name):
+    """How much larger than 1/sqrt(inputs) the weights of a linear layer are drawn: positions must matter, so scores
+    spread; erf and tanh GELU must differ, so FFN inputs are large; logits must spread by several units."""
+    last = name.split(".")[-1]
+    return 3.0 if last in HEADS else 2.0 if last in FFN_IN else 1.5 if last in SCORES else 1.0
+
+
+def redraw(model, case, seed, tied):
+    """Draws every parameter anew. The kind of a parameter is that of the module that owns it."""
+    g = torch.Generator().manual_seed(seed)
+    draw = lambda p, mean, std: p.data.copy_(mean + std * torch.randn(p.shape, generator=g))
+    left = {id(p): n for n, p in model.named_parameters()}
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        for part, p in module.named_parameters(recurse=False):
+            if id(p) not in left:
+                continue
+            del left[id(p)]
+            if "Norm" in kind:
+                one = 0.0 if kind.startswith("Gemma") else 1.0
+                draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
+            elif "Embedding" in kind:
+                head = tied and p.shape[0] == model.config.vocab_size
+                draw(p, 0.0, case.embed * (4.0 / math.sqrt(p.shape[1]) if head else 0.7))
+            elif part == "bias":
+                draw(p, 0.0, 0.1)
+            elif kind.endswith(("Linear", "Conv1D")):
+                draw(p, 0.0, gain(name) / math.sqrt(p.shape[0] if kind == "Conv1D" else p.shape[1]))
+            else:
+                raise SystemExit(f"oracle: no rule to draw {name}.{part} of {kind}")
+    assert not left, left
+    model.tie_weights()
+    uneven_last_norm(model, 1 / case.embed, tied)
+
+
+def uneven_last_norm(model, size, tied):
+    """The last norm scales some columns much more than others: before a tied head an even one is nearly invisible.
+    There every other column also changes sign, or each token would predict itself. `size` makes up for a tied head
+    that was drawn small."""
+    norms = [m for n, m in model.named_modules() if "Norm" in type(m).__name__ and not re.search(r"\.\d+\.", n)]
+    if not norms or getattr(norms[-1], "weight", None) is None:
+        return
+    columns = torch.arange(hidden_width(model))
+    scale = size * (1 + 0.35 * torch.cos(columns.float()))
+    if tied:
+        scale[columns % 2 == 1] *= -1
+    norms[-1].weight.data.add_(scale - 1)
+
+
+def hidden_width(model):
+    c = model.config
+    return getattr(c, "hidden_size", None) or c.d_model
+
+
+@torch.no_grad()
+def forward(model, ids, hidden=False):
+    out = model(torch.tensor([ids]), use_cache=False, output_hidden_states=hidden)
+    logits = out.logits[0]
+    if not hidden:
+        return logits
+    same_width = [h[0] for h in out.hidden_states if h.shape[-1] == hidden_width(model)]  # OPT-350m projects the last
+    return logits, torch.stack(same_width)
+
+
+def make_model(case, size, vocab):
+    args = dict(dict(vocab_size=vocab, bos_token_id=1, eos_token_id=2), **case.make(size))
+    config = getattr(transformers, case.config)(**args)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=case.attention)
+    return model.float().eval()
+
+
+def greedy(model, prompt):
+    """Tokens and the smallest lead of a winner, by transformers' own generate (its cache, its positions)."""
+    out = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                         generation_config=transformers.GenerationConfig(
+                             max_new_tokens=GREEDY_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0,
+                             output_logits=True, return_dict_in_generate=True))
+    tops = torch.stack([x[0] for x in out.logits]).topk(2).values
+    return out.sequences[0, len(prompt):].tolist(), float((tops[:, 0] - tops[:, 1]).min())
+
+
+def choose_ids(model, case, size, vocab, rng):
+    """A test sequence whose greedy continuation has no near-ties, no end token and some variety."""
+    best = None
+    for _ in range(40):
+        ids = rng.integers(3, vocab, size.tokens).tolist()
+        tokens, margin = greedy(model, ids[:case.prompt])
+        if 2 in tokens or len(set(tokens)) < 6:
+            continue
+        if best is None or margin > best[2]:
+            best = (ids, tokens, margin)
+        if margin >= 2 * MIN_MARGIN:
+            break
+    return best if best and best[2] >= MIN_MARGIN else None
+
+
+@torch.no_grad()
+def weak_parameters(model, case, ids, logits, tol):
+    """Names of parameters that may be zeroed without the logits moving by 30 tolerances: a model with such a
+    parameter would not notice an engine that forgets it."""
+    weak = []
+    for name, p in model.named_parameters():
+        if any(q in name for q in case.quiet):
+            continue
+        kept = p.data.clone()
+        p.data.zero_()
+        moved = float((forward(model, ids) - logits).abs().max())
+        p.data.copy_(kept)
+        if moved < 30 * tol:
+            weak.append(f"{name} ({moved:.1e})")
+    return weak
+
+
+@torch.no_grad()
+def wrong_eps_shift(model, ids, logits):
+    """How far the logits move when every eps grows by a tenth: small means that a wrong eps would pass."""
+    other = copy.deepcopy(model)
+    for m in other.modules():
+        for key in ("variance_epsilon", "eps"):
+            if isinstance(getattr(m, key, None), float):
+                setattr(m, key, 1.1 * getattr(m, key))
+    return float((forward(other, ids) - logits).abs().max())
+
+
+def reference(model, ids):
+    """(logits, hidden, largest difference between the float32 and the float64 run of transformers)"""
+    logits, hidden = forward(model, ids, hidden=True)
+    wide = forward(copy.deepcopy(model).double(), ids)
+    return logits, hidden, float((wide - logits.double()).abs().max())
+
+
+def tolerance(logits, f64_diff):
+    return max(BAR * float(logits.abs().max()), 4 * f64_diff)
+
+
+def rounded(model, dtype):
+    """The model with every weight rounded through `dtype`, still computed in float32."""
+    if dtype is not None:
+        for p in model.parameters():
+            p.data.copy_(p.data.to(dtype).float())
+    return model
+
+
+def draw_case(name, size=FULL, dtype=None):
+    """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, margin, tied)."""
+    case = CASES[name]
+    vocab = vocab_of(name)
+    for seed in range(1000, 1012):
+        model = make_model(case, size, vocab)
+        tied = bool(getattr(model.config, "tie_word_embeddings", False))
+        redraw(model, case, seed, tied)
+        rounded(model, dtype)
+        found = choose_ids(model, case, size, vocab, np.random.default_rng(seed))
+        if found:
+            return (model, *found)
+    raise SystemExit(f"oracle: {name}: no draw without near-ties in its greedy tokens")
+
+
+def write_json(path, value):
+    with open(path, "w") as f:
+        json.dump(value, f)
+
+
+def write_expected(folder, ids, logits, hidden, prompt, tokens, margin, more):
+    np.save(os.path.join(folder, "logits.npy"), logits.numpy().astype(np.float32))
+    if hidden is not None:
+        np.save(os.path.join(folder, "hidden.npy"), hidden.numpy().astype(np.float32))
+    write_json(os.path.join(folder, "ids.json"), ids)
+    write_json(os.path.join(folder, "greedy.json"), dict(prompt=ids[:prompt], ids=tokens, margin=margin))
+    write_json(os.path.join(folder, "reference.json"), more)
+
+
+def generate(name, out):
+    """Writes the case into `out`/`name` and returns its row of the summary table."""
+    case = CASES[name]
+    model, ids, tokens, margin = draw_case(name)
+    logits, hidden, f64 = reference(model, ids)
+    tol = tolerance(logits, f64)
+    weak = weak_parameters(model, case, ids, logits, tol)
+    if weak:
+        raise SystemExit(f"oracle: {name}: parameters that hardly matter: {', '.join(weak)}")
+    folder = os.path.join(out, name)
+    os.makedirs(folder, exist_ok=True)
+    model.save_pretrained(folder)
+    facts = dict(name=name, spec=case.spec, tokens=len(ids), vocab=model.config.vocab_size, margin=margin, tolerance=tol,
+                 max_logit=float(logits.abs().max()), f64_diff=f64, eps_shift=wrong_eps_shift(model, ids, logits),
+                 transformers=transformers.__version__, torch=torch.__version__, attention=case.attention)
+    write_expected(folder, ids, logits, hidden, case.prompt, tokens, margin, facts)
+    write_hub_form(folder, model, ids, logits, case)
+    return facts
+
+
+def write_hub_form(folder, model, ids, logits, case):
+    """hub/: old-style config.json beside links to the same weights; transformers itself must read it the same way."""
+    hub = os.path.join(folder, "hub")
+    os.makedirs(hub, exist_ok=True)
+    with open(os.path.join(folder, "config.json")) as f:
+        saved = json.load(f)
+    write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config)))
+    for other in ("model.safetensors", "ids.json", "logits.npy", "greedy.json", "reference.json"):
+        link = os.path.join(hub, other)
+        if not os.path.lexists(link):
+            os.symlink(os.path.join("..", other), link)
+    again = transformers.AutoModelForCausalLM.from_pretrained(hub, attn_implementation=case.attention).float().eval()
+    off = float((forward(again, ids) - logits).abs().max())
+    if off > 0:
+        raise SystemExit(f"oracle: {folder}/hub: transformers reads the hub form differently (by {off:.1e})")
