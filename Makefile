@@ -78,7 +78,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CPPFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
-$(BUILD)/obj/src/app/main.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"'
+$(BUILD)/obj/src/base/version.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"' -DINFERFLOW_CFLAGS='"$(CFLAGS)"'
+$(BUILD)/obj/src/base/version.o: $(BUILD)/version
+$(BUILD)/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' > $@
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
