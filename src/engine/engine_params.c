@@ -1,0 +1,31 @@
+/* engine_params.c - the flags of every command that takes a model, as rows of engine_options. */
+#include "engine/engine.h"
+
+#define ROW(field, kind, ...)                                                                                          \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(engine_options, field), __VA_ARGS__                            \
+    }
+
+const param engine_param_rows[] = {
+    ROW(model, PARAM_TEXT, .words = "PATH", .alias = "m",
+        .doc =
+            "Hugging Face folder, .safetensors, .bin/.pt, .gguf or llama2.c file; \"builtin\" is the built-in model"),
+    ROW(spec, PARAM_TEXT, .words = "FILE", .doc = "spec file (INI or JSON) instead of, or besides, --model"),
+    ROW(tokenizer, PARAM_TEXT, .words = "PATH", .doc = "tokenizer for files that carry none, or instead of theirs"),
+    ROW(pre, PARAM_TEXT, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
+    ROW(devices, PARAM_TEXT, .words = "LIST",
+        .doc = "where layers run: groups split by ';' (layers) and '&' (heads), \"cpu;cpu\""),
+    ROW(weights, PARAM_TEXT, .words = "TYPE",
+        .doc = "type weights are held in: f32, f16, bf16, q8, ... (default: as stored)"),
+    ROW(kv, PARAM_WORD, .words = "f32|f16|q8|q4",
+        .doc = "type of the KV cache (default: f32 for f32 weights, else f16)"),
+    ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
+        .doc = "on: results do not depend on batch, chunk or threads; off: faster arithmetic whose results do"),
+    ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
+    ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
+        .doc = "compute threads (default: the cores this process may use)"),
+    ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
+    ROW(max_batch, PARAM_INT, .max = 4096, .alias = "slots",
+        .doc = "sequences that run at once (default: chosen for the machine)"),
+};
+const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
