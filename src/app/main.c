@@ -1,8 +1,4 @@
-/* main.c - finds the sub-command and runs it. */
-#include <stdio.h>
+/* main.c - the entry of the executable; tests link everything but this file and call app_main themselves. */
+#include "app/app.h"
 
-int main(void)
-{
-    printf("inferflow %s\n", INFERFLOW_VERSION);
-    return 0;
-}
+int main(int argc, char **argv) { return app_main(argc, argv); }

@@ -1,0 +1,123 @@
+/* app.c - argv to exit status; see app.h. */
+#include "app/app.h"
+
+#include "app/cmd_list.h"
+#include "app/flags.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/version.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+static const command *const commands[] = {
+#define X(name) &command_##name,
+    COMMAND_LIST(X)
+#undef X
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static int fail(const err *e)
+{
+    fprintf(stderr, "inferflow: error: %s\n", e->msg);
+    return e->code == ERR_USAGE ? 2 : 1;
+}
+
+/* Output that could not be written is a failure of any command. */
+static int finish_output(err *e)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return OK;
+    return err_set(e, ERR_IO, "standard output: %s", strerror(errno));
+}
+
+static void print_buf(buf *b)
+{
+    fwrite(b->p, 1, b->n, stdout);
+    buf_free(b);
+}
+
+static void print_overview(void)
+{
+    buf b = {0};
+    buf_str(&b,
+            "inferflow: serve transformer models from spec files\n\nusage: inferflow COMMAND [flags]\n\ncommands:\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) buf_printf(&b, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    buf_str(&b,
+            "\n`inferflow COMMAND --help` lists the flags of a command. Without --model and --spec a command uses the\n"
+            "built-in model: `inferflow run -p \"Once upon a time\"`.\n");
+    print_buf(&b);
+}
+
+static const command *find_command(const char *name, err *e)
+{
+    const command *near = NULL;
+    int best = 3;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        int d = edit_distance(commands[i]->name, name);
+        if (d == 0) return commands[i];
+        if (d < best) {
+            best = d;
+            near = commands[i];
+        }
+    }
+    if (near) err_set(e, ERR_USAGE, "unknown command \"%.40s\"; did you mean %s?", name, near->name);
+    else err_set(e, ERR_USAGE, "unknown command \"%.40s\"; `inferflow --help` lists them", name);
+    return NULL;
+}
+
+static int run_command(const command *cmd, int argc, char **argv, err *e)
+{
+    invocation v = {.cmd = cmd, .options = mem_zero(1, cmd->options_size + 1)};
+    common_flags common;
+    if (!v.options) return err_set(e, ERR_MEMORY, "out of memory");
+    int rc = flags_parse(&v, &common, argc, argv, e);
+    if (!rc && common.help) {
+        buf b = {0};
+        flags_help(cmd, &b);
+        print_buf(&b);
+    } else if (!rc) {
+        if (common.log_level) log_set_level(common.log_level);
+        rc = cmd->run(&v, e);
+    }
+    mem_free(v.options);
+    return rc;
+}
+
+int app_main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, ""); /* never LC_NUMERIC: number texts use the C locale */
+    err e = {0};
+    const char *word = argc > 1 ? argv[1] : "--help";
+    int rc = OK;
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+        const command *cmd = NULL;
+        if (argc > 2 && !strcmp(word, "help")) {
+            cmd = find_command(argv[2], &e);
+            rc = e.code;
+        }
+        char *help[] = {"--help"};
+        if (cmd) rc = run_command(cmd, 1, help, &e);
+        else if (!rc) print_overview();
+    } else if (!strcmp(word, "--version") || !strcmp(word, "version")) {
+        printf("inferflow %s\n", inferflow_version);
+    } else {
+        const command *cmd = find_command(word, &e);
+        rc = cmd ? run_command(cmd, argc - 2, argv + 2, &e) : e.code;
+    }
+    if (!rc) rc = finish_output(&e);
+    if (!rc) return 0;
+    if (!e.code) err_set(&e, rc, "failed (code %d)", rc);
+    return fail(&e);
+}
+
+int app_print_json(const json *j, err *e)
+{
+    buf b = {0};
+    int rc = OK;
+    if (!j || !json_print(&b, j, false) || !buf_byte(&b, '\n')) rc = err_set(e, ERR_MEMORY, "out of memory");
+    else fwrite(b.p, 1, b.n, stdout);
+    buf_free(&b);
+    return rc;
+}

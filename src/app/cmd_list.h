@@ -1,0 +1,12 @@
+/* cmd_list.h - the sub-commands in the order of `inferflow --help`; each is `const command command_<name>` in cmd_<name>.c. */
+#ifndef APP_CMD_LIST_H
+#define APP_CMD_LIST_H
+#include "app/app.h"
+
+#define COMMAND_LIST(X) X(info)
+
+#define X(name) extern const command command_##name;
+COMMAND_LIST(X)
+#undef X
+
+#endif

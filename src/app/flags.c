@@ -1,0 +1,176 @@
+/* flags.c - see flags.h. */
+#include "app/flags.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const param common_rows[] = {
+    {.key = "help", .type = PARAM_BOOL, .offset = offsetof(common_flags, help), .alias = "h", .doc = "this text"},
+    {.key = "log_level",
+     .type = PARAM_WORD,
+     .offset = offsetof(common_flags, log_level),
+     .words = "error|warn|info|debug",
+     .doc = "what goes to standard error"},
+    {.key = "json",
+     .type = PARAM_BOOL,
+     .offset = offsetof(common_flags, json),
+     .doc = "print one JSON object on standard output"},
+};
+static const size_t common_count = sizeof common_rows / sizeof *common_rows;
+
+/* --json is the last common row, so that commands without it can leave it out. */
+static size_t common_rows_of(const command *cmd) { return cmd->prints_json ? common_count : common_count - 1; }
+
+/* The groups of a command with the common rows as the last one. */
+static const param *group_rows(const command *cmd, size_t g, size_t *n, const char **title)
+{
+    const flag_group *own = cmd->flags;
+    size_t i = 0;
+    while (own && own[i].title) {
+        if (i == g) {
+            *n = *own[i].n;
+            *title = own[i].title;
+            return own[i].rows;
+        }
+        i++;
+    }
+    *n = common_rows_of(cmd);
+    *title = "General";
+    return i == g ? common_rows : NULL;
+}
+
+/* The row of a key and the struct it fills. Exact keys only; `short_only`: one-letter aliases. */
+static const param *find_row(const invocation *v, common_flags *common, const char *key, bool short_only, void **into)
+{
+    size_t n;
+    const char *title;
+    const param *rows;
+    for (size_t g = 0; (rows = group_rows(v->cmd, g, &n, &title)); g++) {
+        const param *row = param_find(rows, n, key);
+        bool one_letter = row && row->alias && strcmp(row->alias, key) == 0 && !row->alias[1];
+        if (!row || (one_letter != short_only)) continue;
+        *into = rows == common_rows ? (char *)common : (char *)v->options + v->cmd->flags[g].offset;
+        return row;
+    }
+    return NULL;
+}
+
+static int unknown_flag(const invocation *v, const char *flag, const char *key, err *e)
+{
+    size_t n;
+    const char *title, *best = NULL;
+    const param *rows;
+    int best_distance = 99;
+    for (size_t g = 0; (rows = group_rows(v->cmd, g, &n, &title)); g++) {
+        const char *near = param_nearest(rows, n, key);
+        int d = near ? edit_distance(near, key) : 99;
+        if (d < best_distance) {
+            best_distance = d;
+            best = near;
+        }
+    }
+    if (!best) return err_set(e, ERR_USAGE, "%s: unknown flag %.60s", v->cmd->name, flag);
+    char shown[80];
+    snprintf(shown, sizeof shown, "%s", best);
+    for (char *c = shown; *c; c++)
+        if (*c == '_') *c = '-';
+    return err_set(e, ERR_USAGE, "%s: unknown flag %.60s; did you mean %s%s?", v->cmd->name, flag,
+                   shown[1] ? "--" : "-", shown);
+}
+
+static bool is_switch_word(const char *s)
+{
+    return s && (!strcmp(s, "on") || !strcmp(s, "off") || !strcmp(s, "true") || !strcmp(s, "false"));
+}
+
+/* One flag; *used is how many words it took. */
+static int take_flag(const invocation *v, common_flags *common, int argc, char **argv, int *used, err *e)
+{
+    const char *word = argv[0], *value = NULL;
+    char key[80], where[84];
+    bool is_long = word[1] == '-', negated = false;
+    void *into = NULL;
+    const param *row;
+    *used = 1;
+    if (is_long) {
+        const char *eq = strchr(word, '=');
+        size_t n = eq ? (size_t)(eq - word - 2) : strlen(word + 2);
+        snprintf(key, sizeof key, "%.*s", n < sizeof key ? (int)n : (int)sizeof key - 1, word + 2);
+        snprintf(where, sizeof where, "--%s", key);
+        value = eq ? eq + 1 : NULL;
+        row = find_row(v, common, key, false, &into);
+        if (!row && (strncmp(key, "no-", 3) == 0 || strncmp(key, "no_", 3) == 0)) {
+            row = find_row(v, common, key + 3, false, &into);
+            negated = row && row->type == PARAM_BOOL;
+            if (!negated) row = NULL;
+        }
+    } else {
+        snprintf(key, sizeof key, "%c", word[1]);
+        snprintf(where, sizeof where, "-%c", word[1]);
+        value = word[2] ? word + 2 : NULL;
+        row = find_row(v, common, key, true, &into);
+        if (row && row->type == PARAM_BOOL && value) row = NULL; /* "-hx" */
+    }
+    if (!row) return unknown_flag(v, is_long ? where : word, key, e);
+    if (negated) {
+        if (value) return err_set(e, ERR_USAGE, "%s: takes no value", where);
+        return param_set(row, into, "false", where, e);
+    }
+    if (row->type == PARAM_BOOL) {
+        if (!value && argc > 1 && is_switch_word(argv[1])) {
+            value = argv[1];
+            *used = 2;
+        }
+        return param_set(row, into, value ? value : "true", where, e);
+    }
+    if (!value) {
+        if (argc < 2) return err_set(e, ERR_USAGE, "%s: needs a value (%s)", where, row->doc);
+        value = argv[1];
+        *used = 2;
+    }
+    return param_set(row, into, value, where, e);
+}
+
+int flags_parse(invocation *v, common_flags *common, int argc, char **argv, err *e)
+{
+    const command *cmd = v->cmd;
+    *common = (common_flags){0};
+    for (const flag_group *g = cmd->flags; g && g->title; g++)
+        param_defaults(g->rows, *g->n, (char *)v->options + g->offset);
+    v->operand = argv;
+    v->n_operand = 0;
+    bool flags_over = false;
+    for (int i = 0; i < argc;) {
+        if (!flags_over && strcmp(argv[i], "--") == 0) {
+            flags_over = true;
+            i++;
+        } else if (!flags_over && argv[i][0] == '-' && argv[i][1]) {
+            int used, rc = take_flag(v, common, argc - i, argv + i, &used, e);
+            if (rc) return rc;
+            i += used;
+        } else {
+            v->operand[v->n_operand++] = argv[i++];
+        }
+    }
+    v->json = common->json;
+    if (common->help) return OK;
+    if (v->n_operand > cmd->operand_max)
+        return err_set(e, ERR_USAGE, "%s: unexpected word \"%.60s\"", cmd->name, v->operand[cmd->operand_max]);
+    if (v->n_operand < cmd->operand_min) return err_set(e, ERR_USAGE, "%s: needs %s", cmd->name, cmd->operands);
+    return OK;
+}
+
+bool flags_help(const command *cmd, buf *out)
+{
+    buf_printf(out, "%s\n\nusage: inferflow %s%s%s [flags]\n", cmd->summary, cmd->name, cmd->operands ? " " : "",
+               cmd->operands ? cmd->operands : "");
+    size_t n;
+    const char *title;
+    const param *rows;
+    for (size_t g = 0; (rows = group_rows(cmd, g, &n, &title)); g++) {
+        buf_printf(out, "\n%s:\n", title);
+        param_help(rows, n, out);
+    }
+    if (cmd->notes) buf_printf(out, "\n%s", cmd->notes);
+    return !out->bad;
+}

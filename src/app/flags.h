@@ -1,0 +1,23 @@
+/* flags.h - the words of a command line, read by the rows of a command.
+ *
+ * --key value, --key=value, -k value, -kvalue; a bool flag alone is true, takes on|off|true|false when that is the next word, and has
+ * --no-key; '-' and '_' in keys are the same; "--" ends the flags; the last of repeated flags wins. "-" alone is an operand. */
+#ifndef APP_FLAGS_H
+#define APP_FLAGS_H
+#include "app/app.h"
+#include "base/buf.h"
+
+/* What every command accepts besides its own rows. */
+typedef struct common_flags {
+    bool help, json;
+    const char *log_level;
+} common_flags;
+
+/* Fills v->options (options_size bytes, cleared by the caller), v->operand (argv's own strings, compacted into argv) and
+ * *common. argv[0] is the first word after the command's name. ERR_USAGE with the flag named. */
+int flags_parse(invocation *v, common_flags *common, int argc, char **argv, err *e);
+
+/* `inferflow <command> --help`. */
+bool flags_help(const command *cmd, buf *out);
+
+#endif

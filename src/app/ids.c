@@ -1,0 +1,48 @@
+/* ids.c - see ids.h. */
+#include "app/ids.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+enum { IDS_FILE_MAX = 64 << 20 };
+
+static bool is_gap(uint8_t c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+int ids_parse_text(token_list *out, span text, const char *where, err *e)
+{
+    size_t at = 0, end = text.n;
+    while (at < end && is_gap(text.p[at])) at++;
+    while (end > at && is_gap(text.p[end - 1])) end--;
+    if (end - at >= 2 && text.p[at] == '[' && text.p[end - 1] == ']') {
+        at++;
+        end--;
+    }
+    while (at < end) {
+        if (is_gap(text.p[at])) {
+            at++;
+            continue;
+        }
+        size_t start = at;
+        int64_t v = 0;
+        while (at < end && text.p[at] >= '0' && text.p[at] <= '9' && v <= INT32_MAX) v = v * 10 + (text.p[at++] - '0');
+        if (at == start || v > INT32_MAX || (at < end && !is_gap(text.p[at])))
+            return err_set(e, ERR_USAGE, "%s: \"%.*s\" is no token id", where,
+                           (int)(end - start < 20 ? end - start : 20), (const char *)text.p + start);
+        void *p = out->id;
+        if (!mem_grow(&p, &out->cap, out->n + 1, sizeof *out->id)) return err_set(e, ERR_MEMORY, "out of memory");
+        out->id = p;
+        out->id[out->n++] = (int32_t)v;
+    }
+    return OK;
+}
+
+int ids_parse(token_list *out, const char *text, err *e)
+{
+    if (text[0] != '@') return ids_parse_text(out, span_str(text), "--ids", e);
+    buf b = {0};
+    int rc = file_read(&b, text + 1, IDS_FILE_MAX, e);
+    if (!rc) rc = ids_parse_text(out, buf_span(&b), text + 1, e);
+    buf_free(&b);
+    return rc;
+}

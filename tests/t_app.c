@@ -1,0 +1,247 @@
+/* t_app.c - the command line: flags of every shape, help made from rows, ids, exit statuses. */
+#include "tests/test.h"
+
+#include "app/cmd_list.h"
+#include "app/flags.h"
+#include "app/ids.h"
+#include "base/mem.h"
+
+typedef struct inner {
+    double heat;
+    const char *text;
+} inner;
+typedef struct options {
+    int64_t count;
+    bool loud, exact;
+    const char *kind;
+    inner in;
+} options;
+
+static const param own_rows[] = {
+    {.key = "count",
+     .type = PARAM_INT,
+     .offset = offsetof(options, count),
+     .otherwise = "7",
+     .max = 100,
+     .alias = "n",
+     .doc = "how many"},
+    {.key = "loud", .type = PARAM_BOOL, .offset = offsetof(options, loud), .doc = "louder"},
+    {.key = "exact",
+     .type = PARAM_BOOL,
+     .offset = offsetof(options, exact),
+     .otherwise = "on",
+     .words = "on|off",
+     .doc = "exact"},
+    {.key = "output_kind",
+     .type = PARAM_WORD,
+     .offset = offsetof(options, kind),
+     .otherwise = "a",
+     .words = "a|b",
+     .doc = "kind"},
+};
+static const param inner_rows[] = {
+    {.key = "heat",
+     .type = PARAM_FLOAT,
+     .offset = offsetof(inner, heat),
+     .alias = "temp",
+     .min = -1,
+     .max = 2,
+     .doc = "heat"},
+    {.key = "text", .type = PARAM_TEXT, .offset = offsetof(inner, text), .alias = "p", .doc = "text"},
+};
+static const size_t own_count = 4, inner_count = 2;
+static const flag_group groups[] = {
+    {"Own", own_rows, &own_count, 0}, {"Inner", inner_rows, &inner_count, offsetof(options, in)}, {NULL}};
+static const command cmd = {.name = "test",
+                            .summary = "a test",
+                            .operands = "[FILE]",
+                            .operand_max = 2,
+                            .flags = groups,
+                            .options_size = sizeof(options)};
+
+static options got;
+static invocation call;
+static common_flags common;
+
+/* Parses a line split at blanks; "_" stands for an empty word. */
+static int parse(const char *line, err *e)
+{
+    static char copy[512];
+    static char *word[64];
+    int n = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *w = strtok(copy, " "); w; w = strtok(NULL, " ")) word[n++] = strcmp(w, "_") ? w : w + 1;
+    memset(&got, 0, sizeof got);
+    *e = (err){0};
+    call = (invocation){.cmd = &cmd, .options = &got};
+    return flags_parse(&call, &common, n, word, e);
+}
+
+static void flags_of_every_shape(void **state)
+{
+    (void)state;
+    err e;
+    assert_ok(parse("", &e), &e);
+    assert_int_equal(got.count, 7);
+    assert_true(got.exact);
+    assert_false(got.loud);
+    assert_string_equal(got.kind, "a");
+    assert_ok(parse("--count 5 a --loud --exact off --output-kind=b -p hello b --temp -0.5", &e), &e);
+    assert_int_equal(got.count, 5);
+    assert_true(got.loud);
+    assert_false(got.exact);
+    assert_string_equal(got.kind, "b");
+    assert_string_equal(got.in.text, "hello");
+    assert_true(got.in.heat == -0.5);
+    assert_int_equal(call.n_operand, 2);
+    assert_string_equal(call.operand[0], "a");
+    assert_string_equal(call.operand[1], "b");
+    assert_ok(parse("-n3 -n 9 --no-exact --output_kind b -p --loud", &e), &e); /* a value may look like a flag */
+    assert_int_equal(got.count, 9);
+    assert_false(got.exact);
+    assert_false(got.loud);
+    assert_string_equal(got.in.text, "--loud");
+    assert_ok(parse("--text= -- --loud -", &e), &e);
+    assert_string_equal(got.in.text, "");
+    assert_int_equal(call.n_operand, 2);
+    assert_string_equal(call.operand[0], "--loud");
+    assert_ok(parse("--loud file", &e), &e); /* a switch does not eat the next word */
+    assert_int_equal(call.n_operand, 1);
+    assert_ok(parse("--help", &e), &e);
+    assert_true(common.help);
+}
+
+static void expect_usage(const char *line, const char *part)
+{
+    err e;
+    assert_int_equal(parse(line, &e), ERR_USAGE);
+    if (!strstr(e.msg, part)) fail_msg("\"%s\" gives \"%s\", expected \"%s\"", line, e.msg, part);
+}
+
+static void wrong_flags_are_named(void **state)
+{
+    (void)state;
+    expect_usage("--cuont 5", "--cuont; did you mean --count?");
+    expect_usage("--otput-kind b", "did you mean --output-kind?");
+    expect_usage("--zzzzzzzzz", "unknown flag --zzzzzzzzz");
+    expect_usage("-x", "unknown flag -x");
+    expect_usage("--count", "--count: needs a value");
+    expect_usage("--count five", "--count: 'five' is not a whole number");
+    expect_usage("--count=101", "out of range");
+    expect_usage("--heat nan", "not a number");
+    expect_usage("--output-kind c", "not one of a|b");
+    expect_usage("--no-count", "unknown flag");
+    expect_usage("--no-loud=1", "takes no value");
+    expect_usage("--p x", "unknown flag --p"); /* short flags have one dash */
+    expect_usage("--json", "unknown flag");    /* this command prints none */
+    expect_usage("a b c", "unexpected word \"c\"");
+}
+
+static void help_lists_every_row(void **state)
+{
+    (void)state;
+    buf b = {0};
+    assert_true(flags_help(&cmd, &b));
+    const char *text = buf_cstr(&b);
+    const char *parts[] = {"usage: inferflow test [FILE] [flags]",
+                           "Own:",
+                           "-n, --count N",
+                           "(default 7)",
+                           "Inner:",
+                           "--heat",
+                           "--log-level"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(text, parts[i])) fail_msg("help lacks \"%s\":\n%s", parts[i], text);
+    assert_null(strstr(text, "--json"));
+    buf_free(&b);
+}
+
+static void every_command_is_complete(void **state)
+{
+    (void)state;
+    static const command *const all[] = {
+#define X(name) &command_##name,
+        COMMAND_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const command *c = all[i];
+        assert_true(c->name && c->summary && c->run);
+        assert_true(!c->operands == !c->operand_max);
+        for (const flag_group *g = c->flags; g && g->title; g++)
+            for (size_t r = 0; r < *g->n; r++) {
+                if (!g->rows[r].doc) fail_msg("%s: --%s has no doc", c->name, g->rows[r].key);
+                for (const flag_group *h = c->flags; h->title; h++) /* a key means one thing within a command */
+                    for (size_t q = 0; q < *h->n; q++)
+                        if ((g != h || r != q) && param_find(&h->rows[q], 1, g->rows[r].key))
+                            fail_msg("%s: --%s is there twice", c->name, g->rows[r].key);
+            }
+    }
+}
+
+static void ids_in_every_spelling(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"1,2,300", "[1, 2, 300]", " 1 2\n300 ", "[1,2,300]\n"};
+    err e = {0};
+    for (size_t i = 0; i < 4; i++) {
+        token_list l = {0};
+        assert_ok(ids_parse(&l, good[i], &e), &e);
+        assert_int_equal(l.n, 3);
+        assert_int_equal(l.id[2], 300);
+        mem_free(l.id);
+    }
+    static const char *const bad[] = {"1,x", "-1", "2147483648", "1.5", "[1", "99999999999999999999", "1,2]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        token_list l = {0};
+        e = (err){0};
+        if (ids_parse(&l, bad[i], &e) != ERR_USAGE) fail_msg("\"%s\" was taken", bad[i]);
+        mem_free(l.id);
+    }
+    token_list l = {0};
+    e = (err){0};
+    assert_int_equal(ids_parse(&l, "@/nonexistent/ids", &e), ERR_NOT_FOUND);
+    const char *path = temp_path("ids.json");
+    FILE *f = fopen(path, "w");
+    fputs("[5, 6]\n", f);
+    fclose(f);
+    char arg[300];
+    snprintf(arg, sizeof arg, "@%s", path);
+    e = (err){0};
+    assert_ok(ids_parse(&l, arg, &e), &e);
+    assert_int_equal(l.n, 2);
+    mem_free(l.id);
+    unlink(path);
+}
+
+static int status_of(const char *args)
+{
+    char line[512];
+    const char *bin = getenv("INFERFLOW_BIN");
+    snprintf(line, sizeof line, "%s %s 2>/dev/null", bin ? bin : "build/inferflow", args);
+    int rc = system(line);
+    return rc < 0 ? rc : rc >> 8;
+}
+
+static void exit_statuses(void **state)
+{
+    (void)state;
+    assert_int_equal(status_of("--help"), 0);
+    assert_int_equal(status_of(""), 0);
+    assert_int_equal(status_of("--version"), 0);
+    assert_int_equal(status_of("info --json"), 0);
+    assert_int_equal(status_of("help info"), 0);
+    assert_int_equal(status_of("nonsense"), 2);
+    assert_int_equal(status_of("info --nonsense"), 2);
+    assert_int_equal(status_of("info >/dev/full"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flags_of_every_shape),  cmocka_unit_test(wrong_flags_are_named),
+        cmocka_unit_test(help_lists_every_row),  cmocka_unit_test(every_command_is_complete),
+        cmocka_unit_test(ids_in_every_spelling), cmocka_unit_test(exit_statuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
