@@ -53,10 +53,16 @@ typedef struct rope_set {
 /* Checks the parameters and builds the first variant for positions 0 … ctx-1. */
 int rope_init(rope_set *r, const rope_params *p, int ctx, err *e);
 void rope_close(rope_set *r);
-/* The variant for a sequence admitted with `length` tokens: an index, stable; or a negative code (ERR_MEMORY, ERR_LIMIT when
- * more than 64 distinct dynamic lengths are in use). Not thread-safe: called by the engine thread at admission. */
+/* The variant for a sequence that will hold at most `length` tokens: an index, stable until rope_release; or a negative code
+ * (ERR_MEMORY, ERR_LIMIT when too many distinct dynamic lengths are in use). Not thread-safe: called by the engine thread,
+ * between steps. */
 int rope_admit(rope_set *r, int length, err *e);
-/* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included). */
+void rope_release(rope_set *r, int variant); /* the sequence is gone */
+/* The dims / 2 frequencies for a sequence of `length` tokens, and the factor that cosines and sines carry. */
+void rope_frequencies(const rope_params *p, int length, float *inv, float *scale);
+
+/* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included); of a dynamic variant the first `length`
+ * positions. */
 const float *rope_cos(const rope_set *r, int variant);
 const float *rope_sin(const rope_set *r, int variant);
 
