@@ -119,12 +119,18 @@ ref program_tensor(program *p, const tensor *t, err *e);
 uint32_t program_weight(program *p, const weight *w, err *e); /* index; UINT32_MAX on error */
 int program_state(program *p, const state *s, err *e);        /* index, or negative code; assigns the page group */
 int program_op(program *p, const op *o, err *e);              /* checks operands and shapes */
+/* Index of the table with these parameters for positions 0 … ctx-1, made when there is none yet; or a negative code. */
+int program_rope(program *p, const rope_params *rp, int ctx, err *e);
 
 /* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
 int program_finish(program *p, err *e);
 
 /* The program as text, one op per line with names, shapes with row symbols, weight types and bytes. */
 bool program_dump(const program *p, buf *out);
+bool program_dump_op(const program *p, uint32_t i, buf *out); /* one line of it */
+
+/* Elements of one row of an activation, or of a whole weight or constant. */
+int64_t tensor_count(const tensor *t);
 
 uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
 

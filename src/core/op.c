@@ -1,0 +1,14 @@
+/* op.c - the op list and the activation list as tables. */
+#include "core/op.h"
+
+const op_row op_info[OP_COUNT] = {
+#define X(id, name, cut, doc) [OP_##id] = {name, cut, doc},
+    OP_LIST(X)
+#undef X
+};
+
+const char *const act_name[ACT_COUNT] = {
+#define X(id, name, doc) [ACT_##id] = name,
+    ACT_LIST(X)
+#undef X
+};

@@ -1,0 +1,415 @@
+/* t_program.c - building a program: shape rules, recipes of weights, cut points, single assignment, hash, text. */
+#include "base/mem.h"
+#include "core/program.h"
+
+#include "test.h"
+
+#include <math.h>
+
+/* ---- recipes: each row of a weight against a row computed by hand */
+
+static float file[64 * 4]; /* [64, 4], element (r, c) = 100 r + c */
+
+static piece source(int64_t rows, int64_t row0)
+{
+    return (piece){.data = (const uint8_t *)file,
+                   .type = DTYPE_F32,
+                   .src_rows = 64,
+                   .src_cols = 4,
+                   .rows = rows,
+                   .row0 = row0,
+                   .block = rows,
+                   .stride = rows,
+                   .mul = 1};
+}
+
+static void expect_rows(const piece *pieces, uint32_t n_piece, int64_t rows, const int *want)
+{
+    err e = {0};
+    program *p = program_new(&e);
+    assert_non_null(p);
+    weight w = {.name = "w", .pieces = (piece *)pieces, .n_piece = n_piece, .rows = rows, .cols = 4};
+    uint32_t i = program_weight(p, &w, &e);
+    assert_ok(e.code, &e);
+    for (int64_t r = 0; r < rows; r++) {
+        float got[4];
+        weight_decode_row(&p->weights[i], r, got);
+        for (int c = 0; c < 4; c++) assert_true(got[c] == (float)(100 * want[r] + c));
+    }
+    program_free(p);
+}
+
+static void recipes(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 64 * 4; i++) file[i] = (float)(100 * (i / 4) + i % 4);
+    piece plain = source(5, 7);
+    expect_rows(&plain, 1, 5, (int[]){7, 8, 9, 10, 11});
+    /* per head (q, k, v) of 2 rows each, 3 heads: the k of every head */
+    piece per_head = source(6, 2);
+    per_head.block = 2;
+    per_head.stride = 6;
+    expect_rows(&per_head, 1, 6, (int[]){2, 3, 8, 9, 14, 15});
+    /* per group (2 q heads, k, v) of 2 rows: the queries */
+    piece per_group = source(8, 0);
+    per_group.block = 4;
+    per_group.stride = 8;
+    expect_rows(&per_group, 1, 8, (int[]){0, 1, 2, 3, 8, 9, 10, 11});
+    /* neighbour order in the file, half order here: heads of 6 */
+    piece pairs = source(12, 1);
+    pairs.pairs = 6;
+    expect_rows(&pairs, 1, 12, (int[]){1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12});
+    piece stacked[2] = {source(2, 40), source(3, 0)};
+    expect_rows(stacked, 2, 5, (int[]){40, 41, 0, 1, 2});
+}
+
+static void transposed_and_scaled(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    for (int i = 0; i < 64 * 4; i++) file[i] = (float)i;
+    program *p = program_new(&e);
+    piece c = {.data = (const uint8_t *)file,
+               .type = DTYPE_F32,
+               .src_rows = 4,
+               .src_cols = 6,
+               .rows = 6,
+               .block = 6,
+               .stride = 6,
+               .transpose = true,
+               .mul = 2,
+               .add = 1};
+    weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = 6, .cols = 4};
+    uint32_t i = program_weight(p, &w, &e);
+    assert_ok(e.code, &e);
+    float row[4];
+    weight_decode_row(&p->weights[i], 5, row);
+    for (int k = 0; k < 4; k++) assert_true(row[k] == (float)(k * 6 + 5) * 2 + 1);
+    assert_false(weight_is_plain(&p->weights[i]));
+    assert_int_equal(weight_file_bytes(&p->weights[i]), 96);
+    program_free(p);
+}
+
+static void plain_weights(void **unused)
+{
+    (void)unused;
+    piece c = source(8, 4);
+    weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = 8, .cols = 4};
+    assert_true(weight_is_plain(&w));
+    w.want = DTYPE_F16;
+    assert_false(weight_is_plain(&w));
+    w.want = DTYPE_F32;
+    assert_true(weight_is_plain(&w));
+    c.add = 1;
+    assert_false(weight_is_plain(&w));
+    c.add = 0;
+    c.block = 4;
+    assert_true(weight_is_plain(&w) == false);
+    c.stride = 4;
+    assert_true(weight_is_plain(&w));
+    c.pairs = 4;
+    assert_false(weight_is_plain(&w));
+}
+
+static void bad_recipes(void **unused)
+{
+    (void)unused;
+    piece good = source(8, 56), bad[] = {good, good, good, good, good, good, good};
+    bad[0].row0 = 57; /* one row past the end */
+    bad[1].src_cols = 5;
+    bad[2].mul = 0;
+    bad[3].pairs = 3;
+    bad[4].block = 4, bad[4].stride = INT64_MAX / 2;
+    bad[5].row0 = -1;
+    bad[6].rows = 7; /* a row short */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err e = {0};
+        program *p = program_new(&e);
+        weight w = {.name = "dec.0.q", .pieces = &bad[i], .n_piece = 1, .rows = 8, .cols = 4};
+        assert_int_equal(program_weight(p, &w, &e), UINT32_MAX);
+        assert_int_equal(e.code, ERR_SPEC);
+        assert_non_null(strstr(e.msg, "dec.0.q"));
+        program_free(p);
+    }
+    /* strides: blocks of 2 rows every 6, 10 blocks: the last needs row 55; 11 blocks would need row 61; 12 row 67 */
+    for (int blocks = 10; blocks <= 12; blocks++) {
+        err e = {0};
+        program *p = program_new(&e);
+        piece c = source(2 * blocks, 0);
+        c.block = 2;
+        c.stride = 6;
+        weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = c.rows, .cols = 4};
+        assert_int_equal(program_weight(p, &w, &e) == 0, blocks < 12);
+        program_free(p);
+    }
+}
+
+/* ---- a small program: embed, then two layers  x = x + act(norm(x) W), then take_out and a head */
+
+static float table[16 * 4];
+
+static ref act(program *p, const char *name, int rows, int64_t dim, int layer)
+{
+    err e = {0};
+    ref r = program_tensor(p,
+                           &(tensor){.name = name,
+                                     .kind = TENSOR_ACT,
+                                     .type = DTYPE_F32,
+                                     .rank = 1,
+                                     .rows = (uint8_t)rows,
+                                     .layer = (int16_t)layer,
+                                     .dim = {dim}},
+                           &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+static ref matrix(program *p, const char *name, int64_t rows, int64_t cols)
+{
+    err e = {0};
+    piece c = {.data = (const uint8_t *)table,
+               .type = DTYPE_F32,
+               .src_rows = rows,
+               .src_cols = cols,
+               .rows = rows,
+               .block = rows,
+               .stride = rows,
+               .mul = 1};
+    uint32_t w = program_weight(p, &(weight){.name = name, .pieces = &c, .n_piece = 1, .rows = rows, .cols = cols}, &e);
+    assert_ok(e.code, &e);
+    ref r = program_tensor(p,
+                           &(tensor){.name = name,
+                                     .kind = TENSOR_WEIGHT,
+                                     .type = DTYPE_F32,
+                                     .rank = 2,
+                                     .layer = -1,
+                                     .dim = {rows, cols},
+                                     .weight = w},
+                           &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+static void add(program *p, op o)
+{
+    err e = {0};
+    o.state = o.kind == OP_ATTN || o.kind == OP_KV_PUT ? 0 : -1;
+    assert_ok(program_op(p, &o, &e), &e);
+}
+
+static program *small(int layers)
+{
+    err e = {0};
+    program *p = program_new(&e);
+    ref x = act(p, "x0", ROWS_TOK, 4, -1);
+    p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
+    p->dim = 4;
+    p->vocab = 16;
+    p->n_layer = layers;
+    p->hidden[0] = x;
+    assert_int_equal(program_state(p, &(state){.kind = STATE_KV, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
+    for (int l = 0; l < layers; l++) {
+        char name[32];
+        snprintf(name, sizeof name, "dec.%d.y", l);
+        ref n = act(p, "n", ROWS_TOK, 4, l), y = act(p, "y", ROWS_TOK, 4, l), z = act(p, name, ROWS_TOK, 4, l);
+        ref out = act(p, "x", ROWS_TOK, 4, l);
+        add(p, (op){.kind = OP_NORM, .layer = (int16_t)l, .out = n, .in = {x}, .u.norm = {.eps = 1e-5f, .width = 4}});
+        if (l == 0) {
+            ref a = act(p, "a", ROWS_TOK, 4, l);
+            add(p, (op){.kind = OP_KV_PUT, .layer = 0, .in = {n, n}});
+            add(p, (op){.kind = OP_ATTN, .layer = 0, .out = a, .in = {n}, .u.attn = {.scale = 1, .heads = 1}});
+            n = a;
+        }
+        add(p, (op){.kind = OP_MATMUL, .layer = (int16_t)l, .out = y, .in = {n, matrix(p, "w", 4, 4)}});
+        add(p, (op){.kind = OP_ACT, .layer = (int16_t)l, .out = z, .in = {y}, .u.act.fn = ACT_SILU});
+        add(p, (op){.kind = OP_ADD, .layer = (int16_t)l, .out = out, .in = {x, z}});
+        x = out;
+        p->hidden[l + 1] = x;
+    }
+    uint32_t head = p->n_op;
+    ref t = act(p, "t", ROWS_OUT, 4, -1), logits = act(p, "logits", ROWS_OUT, 16, -1);
+    add(p, (op){.kind = OP_TAKE_OUT, .layer = -1, .out = t, .in = {x}});
+    add(p, (op){.kind = OP_MATMUL, .layer = -1, .out = logits, .in = {t, matrix(p, "head", 16, 4)}});
+    p->entries[ENTRY_DEC].op1 = head;
+    p->entries[ENTRY_HEAD].op0 = head;
+    p->entries[ENTRY_HEAD].op1 = p->n_op;
+    p->entries[ENTRY_HEAD].out = logits;
+    return p;
+}
+
+static void cut_points(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = small(2);
+    assert_ok(program_finish(p, &e), &e);
+    /* ops: 0 embed, 1 norm, 2 kv_put, 3 attn, 4 matmul, 5 act, 6 add, 7 norm, 8 matmul, 9 act, 10 add, 11 take_out, 12 head */
+    assert_int_equal(p->n_cut, 4);
+    const uint32_t want[] = {1, 7, 11, 12};
+    for (int i = 0; i < 4; i++) assert_int_equal(p->cuts[i], want[i]);
+    program_free(p);
+}
+
+/* x = attn(x) without residual: between kv_put and attn only x is alive, but the state is open. */
+static void no_cut_inside_a_state(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = program_new(&e);
+    ref x = act(p, "x", ROWS_TOK, 4, -1), y = act(p, "y", ROWS_TOK, 4, 0);
+    p->hidden = (ref[]){x};
+    p->dim = 4;
+    assert_int_equal(program_state(p, &(state){.kind = STATE_KV, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
+    add(p, (op){.kind = OP_KV_PUT, .layer = 0, .in = {x, x}});
+    add(p, (op){.kind = OP_ATTN, .layer = 0, .out = y, .in = {x}, .u.attn = {.scale = 1, .heads = 1}});
+    assert_ok(program_finish(p, &e), &e);
+    assert_int_equal(p->n_cut, 1);
+    assert_int_equal(p->cuts[0], 1);
+    program_free(p);
+}
+
+static void single_assignment(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = small(1);
+    op again = p->ops[4];
+    add(p, again);
+    assert_int_equal(program_finish(p, &e), ERR_SPEC);
+    assert_non_null(strstr(e.msg, "second time"));
+    program_free(p);
+
+    p = small(1);
+    e = (err){0};
+    ref lost = act(p, "lost", ROWS_TOK, 4, 0), out = act(p, "o", ROWS_TOK, 4, 0);
+    add(p, (op){.kind = OP_ACT, .layer = 0, .out = out, .in = {lost}});
+    assert_int_equal(program_finish(p, &e), ERR_SPEC);
+    assert_non_null(strstr(e.msg, "before it is written"));
+    program_free(p);
+}
+
+static void shape_rules(void **unused)
+{
+    (void)unused;
+    err none = {0};
+    program *p = small(1);
+    ref x = p->hidden[0], wide = act(p, "wide", ROWS_TOK, 8, 0), same = act(p, "same", ROWS_TOK, 4, 0),
+        o = act(p, "o", ROWS_OUT, 4, 0);
+    ref w = matrix(p, "w2", 4, 4);
+    rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
+    assert_int_equal(program_rope(p, &rp, 16, &none), 0);
+    assert_int_equal(program_rope(p, &rp, 16, &none), 0); /* one table per set of parameters */
+    const op wrong[] = {
+        {.kind = OP_NORM, .state = -1, .out = wide, .in = {x}, .u.norm = {.width = 4}},
+        {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.width = 3}},
+        {.kind = OP_NORM, .state = -1, .out = same, .in = {x, w}, .u.norm = {.width = 4}},
+        {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.width = 4, .eps = NAN}},
+        {.kind = OP_MATMUL, .state = -1, .out = wide, .in = {x, w}},
+        {.kind = OP_MATMUL, .state = -1, .out = o, .in = {x, w}},
+        {.kind = OP_MATMUL, .state = -1, .out = same, .in = {x, x}},
+        {.kind = OP_MATMUL, .state = -1, .out = same, .in = {x, w, w}},
+        {.kind = OP_MATMUL, .state = 0, .out = same, .in = {x, w}},
+        {.kind = OP_ADD, .state = -1, .out = same, .in = {x, wide}},
+        {.kind = OP_ADD, .state = -1, .out = same, .in = {x, w}},
+        {.kind = OP_ADD, .state = -1, .out = same, .in = {x, o}},
+        {.kind = OP_ROPE, .state = -1, .out = same, .in = {x}, .u.rope = {.dims = 4, .width = 4}},
+        {.kind = OP_ROPE, .state = -1, .out = same, .in = {x}, .u.rope = {.dims = 2, .width = 4, .table = 1}},
+        {.kind = OP_KV_PUT, .state = 1, .in = {x, x}},
+        {.kind = OP_KV_PUT, .state = 0, .in = {x, wide}},
+        {.kind = OP_ATTN, .state = 0, .out = same, .in = {x}, .u.attn = {.heads = 3}},
+        {.kind = OP_ATTN, .state = 0, .out = same, .in = {x}, .u.attn = {.heads = 1, .bias = BIAS_ALIBI}},
+        {.kind = OP_TAKE_OUT, .state = -1, .out = same, .in = {x}},
+        {.kind = OP_ACT, .state = -1, .out = same, .in = {x}, .u.act.fn = ACT_COUNT},
+        {.kind = OP_ACT, .state = -1, .out = 9999, .in = {x}},
+        {.kind = OP_ACT, .state = -1, .out = same, .in = {9999}},
+        {.kind = OP_COUNT, .state = -1},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        err e = {0};
+        if (program_op(p, &wrong[i], &e) != ERR_SPEC)
+            fail_msg("op %zu (%s) was accepted", i, op_info[wrong[i].kind % OP_COUNT].name);
+    }
+    program_free(p);
+}
+
+static void windows_make_groups(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = program_new(&e);
+    const int32_t window[] = {0, 8, 0, 8, 16};
+    const int group[] = {0, 1, 0, 1, 2};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = window[i]}, &e), i);
+        assert_int_equal(p->states[i].group, group[i]);
+    }
+    assert_int_equal(p->n_group, 3);
+    program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = 1}, &e);
+    assert_int_equal(program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = 2}, &e), ERR_LIMIT);
+    program_free(p);
+}
+
+static void hash_and_text(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *a = small(2), *b = small(2), *c = small(3);
+    assert_ok(program_finish(a, &e), &e);
+    assert_ok(program_finish(b, &e), &e);
+    assert_ok(program_finish(c, &e), &e);
+    assert_true(a->hash == b->hash && a->hash != c->hash);
+    b->ops[1].u.norm.eps *= 2;
+    assert_ok(program_finish(b, &e), &e);
+    assert_true(a->hash != b->hash);
+    buf text = {0};
+    assert_true(program_dump(a, &text));
+    const char *s = buf_cstr(&text);
+    assert_non_null(strstr(s, "x0 [tok, 4] = embed f32 [16, 4] 256 B by=token"));
+    assert_non_null(strstr(s, "-- cut"));
+    assert_non_null(strstr(s, "logits [out, 16] = t head f32 [16, 4]"));
+    buf_free(&text);
+    program_free(a);
+    program_free(b);
+    program_free(c);
+}
+
+static void short_of_memory(void **unused)
+{
+    (void)unused;
+    for (int n = 1; n < 40; n++) {
+        err e = {0};
+        mem_fail_at(n);
+        program *p = program_new(&e);
+        int rc = 0;
+        for (int i = 0; p && !rc && i < 300; i++)
+            if (!program_tensor(
+                    p,
+                    &(tensor){
+                        .name = "t", .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .rows = ROWS_TOK, .dim = {4}},
+                    &e))
+                rc = e.code;
+        bool fired = mem_fail_at(0);
+        assert_true(!fired || (e.code == ERR_MEMORY && (rc == ERR_MEMORY || !p)));
+        program_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recipes),
+        cmocka_unit_test(transposed_and_scaled),
+        cmocka_unit_test(plain_weights),
+        cmocka_unit_test(bad_recipes),
+        cmocka_unit_test(cut_points),
+        cmocka_unit_test(no_cut_inside_a_state),
+        cmocka_unit_test(single_assignment),
+        cmocka_unit_test(shape_rules),
+        cmocka_unit_test(windows_make_groups),
+        cmocka_unit_test(hash_and_text),
+        cmocka_unit_test(short_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
