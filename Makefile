@@ -33,6 +33,12 @@ SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TIME  ?= 60
+# V=1 shows whole commands; without it one short line per file.
+V     ?= 0
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-5s %s\n' $(1) $(2)
+endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help config setup demo test check asan ubsan tsan debug lint format fuzz bench oracle install clean FORCE
@@ -67,16 +73,19 @@ check: all $(TESTS) ## run all tests (packages must be there)
 	@tools/run_tests.sh $(BUILD) $(TESTS)
 
 $(BUILD)/inferflow: $(BUILD)/obj/src/app/main.o $(BUILD)/libinferflow.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)ar rcs $@ $^
 
 isa = $(foreach i,avx2 avx512,$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CPPFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/src/base/version.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"' -DINFERFLOW_CFLAGS='"$(CFLAGS)"'
 $(BUILD)/obj/src/base/version.o: $(BUILD)/version
@@ -87,15 +96,16 @@ $(BUILD)/version: FORCE
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
 	@mkdir -p $(@D)
-	cc -O1 -Wall -o $@ $<
+	$(Q)cc -O1 -Wall -o $@ $<
 $(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) Makefile
-	$< $@ $(SPECS)
+	$(Q)$< $@ $(SPECS)
 $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
-	$(CC) -c -o $@ $<
+	$(Q)$(CC) -c -o $@ $<
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libinferflow.a $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LDFLAGS) -lcmocka $(LDLIBS)
+	$(call say,TEST,$<)
+	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LDFLAGS) -lcmocka $(LDLIBS)
 
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
