@@ -1,0 +1,150 @@
+/* cpu.h - inside the CPU backend: the device, weights as they are held, KV pages, and what every kernel starts from.
+ *
+ * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
+ * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
+ * (kernels_avx2.c, kernels_avx512.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
+ * SCALE, SOFTCAP; otherwise operands do not overlap. */
+#ifndef CPU_CPU_H
+#define CPU_CPU_H
+#include "base/pool.h"
+#include "core/backend.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- instruction sets */
+enum {
+    CPU_AVX2 = 1,
+    CPU_AVX512 = 2
+};                           /* AVX2 + FMA + F16C; AVX-512 F, BW, DQ, VL, VNNI, VBMI: what the Makefile compiles for */
+unsigned cpu_features(void); /* what processor and operating system both allow */
+const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
+
+/* The kernels of one instruction set; op[k] is never NULL. */
+typedef struct cpu_table {
+    const char *isa; /* "c", "avx2", "avx512" */
+    unsigned needs;  /* CPU_* */
+    kernel op[OP_COUNT];
+} cpu_table;
+const cpu_table *cpu_kernels(unsigned flags);         /* the best that `flags` allow */
+const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
+
+/* ---- weights as held */
+typedef struct held_weight {
+    const uint8_t *data; /* row n at data + n * stride; any alignment; NULL: not put yet */
+    dtype type;          /* vectors: DTYPE_F32 */
+    uint64_t stride;     /* bytes from row to row */
+    int64_t rows, cols;  /* vectors: rows = n, cols = 1, contiguous */
+    void *own;           /* memory to mem_unmap, or NULL: lies in a mapped file */
+    uint64_t own_bytes;
+} held_weight;
+
+/* Row n as float32: cols values. */
+void held_row(const held_weight *w, int64_t n, float *to);
+
+/* ---- keys and values. Of each page a state has, per head, a tile of keys [k_dim][PAGE_TOKENS] (transposed: 16 keys are one vector) and a
+ * tile of values [PAGE_TOKENS][v_dim]. Pages of a state are contiguous, page i at i * page_bytes. */
+typedef struct kv_store {
+    uint8_t *k, *v; /* 64-byte aligned */
+    dtype k_type, v_type;
+    int32_t heads, k_dim, v_dim;
+    uint64_t k_page, v_page; /* bytes of one page */
+} kv_store;
+
+/* Fills all but k and v. */
+void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
+
+/* ---- working memory of the kernels */
+typedef struct cpu_work {
+    float *scratch; /* per worker */
+    uint64_t scratch_floats, bytes;
+} cpu_work;
+int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e);
+void cpu_work_close(cpu_work *w);
+
+struct dev {
+    const program *p;
+    dev_options opt; /* threads resolved */
+    pool *pool;
+    const cpu_table *table;
+    held_weight *held; /* [p->n_weight] */
+    kv_store *kv;      /* [p->n_state] */
+    cpu_work work;
+};
+
+/* ---- operands of the op being run */
+static inline const tensor *arg_info(const run *r, ref t) { return &r->seg->p->tensors[t]; }
+static inline int64_t arg_rows(const run *r, ref t) { return r->st->n[arg_info(r, t)->rows]; }
+/* Elements of one row of an activation; all elements of a weight or constant vector. */
+static inline int64_t arg_dim(const run *r, ref t)
+{
+    const tensor *i = arg_info(r, t);
+    int64_t n = 1;
+    for (int d = 0; d < i->rank; d++) n *= i->dim[d];
+    return n;
+}
+static inline const held_weight *arg_weight(const run *r, ref t) { return &r->seg->on->held[arg_info(r, t)->weight]; }
+/* Values of an activation, a constant, or a vector weight; NULL for ref 0. */
+static inline float *arg_at(const run *r, ref t)
+{
+    if (!t) return NULL;
+    const tensor *i = arg_info(r, t);
+    if (i->kind == TENSOR_CONST) return (float *)i->data;
+    if (i->kind == TENSOR_WEIGHT) return (float *)arg_weight(r, t)->data;
+    return (float *)(r->act + i->off);
+}
+static inline float *arg_scratch(const run *r, int worker)
+{
+    const cpu_work *w = &r->seg->on->work;
+    return w->scratch + (uint64_t)worker * w->scratch_floats;
+}
+static inline int32_t step_page(const step *st, int group, int seq, int tile)
+{
+    return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
+}
+
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. */
+static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
+{
+    int64_t grains = (n + grain - 1) / grain;
+    int64_t a = grains * worker / workers * grain, b = grains * (worker + 1) / workers * grain;
+    *from = a < n ? a : n;
+    *to = b < n ? b : n;
+}
+
+/* ---- definitions shared by references */
+enum { LANES = 16 }; /* partial sums of every float reduction: element i belongs to lane i mod 16 */
+static inline float lanes_fold(const float a[LANES])
+{
+    float s[8];
+    for (int i = 0; i < 8; i++) s[i] = a[i] + a[i + 8];
+    for (int i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
+    for (int i = 0; i < 2; i++) s[i] = s[i] + s[i + 2];
+    return s[0] + s[1];
+}
+
+enum { ATTN_RANGE = 512 }; /* keys per range: ranges are reduced on their own, then merged ascending */
+
+float act_value(int fn, float x); /* ACT_*: the definition */
+
+#define CPU_KERNEL_LIST(X)                                                                                             \
+    X(EMBED, embed)                                                                                                    \
+    X(NORM, norm)                                                                                                      \
+    X(MATMUL, matmul)                                                                                                  \
+    X(ROPE, rope)                                                                                                      \
+    X(KV_PUT, kv_put)                                                                                                  \
+    X(ATTN, attn)                                                                                                      \
+    X(ACT, act)                                                                                                        \
+    X(MUL, mul)                                                                                                        \
+    X(ADD, add)                                                                                                        \
+    X(SCALE, scale)                                                                                                    \
+    X(SOFTCAP, softcap)                                                                                                \
+    X(TAKE_OUT, take_out)
+
+#define X(id, name) void cpu_##name(const run *r, const op *o, int worker, int workers);
+CPU_KERNEL_LIST(X)
+#undef X
+
+extern const cpu_table cpu_table_c;
+
+#endif

@@ -1,0 +1,35 @@
+/* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP. The second operand of MUL and ADD is an activation of the same shape, or a
+ * vector (weight or constant) over the last axis. */
+#include "cpu/cpu.h"
+
+#include "base/fmath.h"
+
+/* Calls out: for every element i of this worker's share, y[i] = x[i] `how` b, b taken from a vector when there is one. */
+#define PAIRWISE(how)                                                                                                  \
+    const float *x = arg_at(r, o->in[0]), *b = arg_at(r, o->in[1]);                                                    \
+    float *y = arg_at(r, o->out);                                                                                      \
+    int64_t dim = arg_dim(r, o->out), from, to;                                                                        \
+    bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT;                                                           \
+    cpu_share(arg_rows(r, o->out) * dim, LANES, worker, workers, &from, &to);                                          \
+    for (int64_t i = from; i < to; i++) y[i] = x[i] how b[vector ? i % dim : i]
+
+void cpu_mul(const run *r, const op *o, int worker, int workers) { PAIRWISE(*); }
+void cpu_add(const run *r, const op *o, int worker, int workers) { PAIRWISE(+); }
+
+void cpu_scale(const run *r, const op *o, int worker, int workers)
+{
+    const float *x = arg_at(r, o->in[0]);
+    float *y = arg_at(r, o->out);
+    int64_t from, to;
+    cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) y[i] = x[i] * o->u.scale.factor;
+}
+
+void cpu_softcap(const run *r, const op *o, int worker, int workers)
+{
+    const float *x = arg_at(r, o->in[0]), cap = o->u.softcap.cap;
+    float *y = arg_at(r, o->out);
+    int64_t from, to;
+    cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) y[i] = cap * fm_tanh(x[i] / cap);
+}

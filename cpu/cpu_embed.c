@@ -1,0 +1,31 @@
+/* cpu_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read beyond it. */
+#include "cpu/cpu.h"
+
+#include "tensor/quant.h"
+
+#include <string.h>
+
+void held_row(const held_weight *w, int64_t n, float *to)
+{
+    quant_decode(w->type, w->data + (uint64_t)n * w->stride, to, (uint64_t)w->cols);
+}
+
+void cpu_embed(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *table = arg_weight(r, o->in[0]);
+    const step *st = r->st;
+    int64_t dim = arg_dim(r, o->out), from, to;
+    float *out = arg_at(r, o->out);
+    cpu_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        bool by_token = o->u.embed.by == EMBED_BY_TOKEN;
+        int64_t id = (int64_t)(by_token ? st->token[i] : st->pos[i]);
+        if (by_token && id < 0) {
+            memcpy(out + i * dim, st->vec + ~id * dim, (size_t)dim * sizeof *out);
+            continue;
+        }
+        id += o->u.embed.offset;
+        if (id >= 0 && id < table->rows) held_row(table, id, out + i * dim);
+        else memset(out + i * dim, 0, (size_t)dim * sizeof *out);
+    }
+}

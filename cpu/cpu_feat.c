@@ -1,0 +1,52 @@
+/* cpu_feat.c - what the processor has and the operating system saves: CPUID leaves 1 and 7, XGETBV, brand string. */
+#include "cpu/cpu.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* Register state that the system saves: bits 1, 2 vectors of 128 and 256 bits, 5 to 7 those of AVX-512. */
+static uint64_t saved_state(void)
+{
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+unsigned cpu_features(void)
+{
+    unsigned a, b, c, d, b7, c7;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return 0;
+    bool base = (c & bit_AVX) && (c & bit_FMA) && (c & bit_F16C);
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d)) return 0;
+    uint64_t saved = saved_state();
+    unsigned f = 0;
+    if (base && (saved & 6) == 6 && (b7 & bit_AVX2)) {
+        f |= CPU_AVX2;
+        unsigned need7 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL,
+                 needc = bit_AVX512VNNI | bit_AVX512VBMI;
+        if ((saved & 0xe6) == 0xe6 && (b7 & need7) == need7 && (c7 & needc) == needc) f |= CPU_AVX512;
+    }
+    return f;
+}
+
+const char *cpu_model(void)
+{
+    static char name[49];
+    unsigned top, words[12], unused;
+    if (!__get_cpuid(0x80000000, &top, &unused, &unused, &unused) || top < 0x80000004) return "unknown";
+    for (unsigned i = 0; i < 3; i++)
+        __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    memcpy(name, words, 48);
+    const char *s = name;
+    while (*s == ' ') s++;
+    return s;
+}
+
+#else
+
+unsigned cpu_features(void) { return 0; }
+const char *cpu_model(void) { return "unknown"; }
+
+#endif

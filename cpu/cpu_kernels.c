@@ -1,0 +1,55 @@
+/* cpu_kernels.c - the kernel tables, best first, and the working memory that kernels share. */
+#include "cpu/cpu.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+const cpu_table cpu_table_c = {"c",
+                               0,
+                               {
+#define X(id, name) [OP_##id] = cpu_##name,
+                                   CPU_KERNEL_LIST(X)
+#undef X
+                               }};
+
+static const cpu_table *const tables[] = {&cpu_table_c};
+
+const cpu_table *cpu_kernels(unsigned flags)
+{
+    size_t i = 0;
+    while (tables[i]->needs & ~flags) i++; /* the last needs nothing */
+    return tables[i];
+}
+
+const cpu_table *cpu_kernels_named(const char *name)
+{
+    unsigned flags = cpu_features();
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(tables[i]->isa, name) == 0) return tables[i]->needs & ~flags ? NULL : tables[i];
+    return NULL;
+}
+
+int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e)
+{
+    (void)o;
+    uint64_t floats = 4096;
+    for (uint32_t i = 0; i < p->n_weight; i++) /* one decoded row */
+        if ((uint64_t)p->weights[i].cols > floats) floats = (uint64_t)p->weights[i].cols;
+    for (uint32_t i = 0; i < p->n_state; i++) { /* two sums of values */
+        uint64_t need = 2 * (uint64_t)p->states[i].v_dim;
+        if (need > floats) floats = need;
+    }
+    floats = (floats + LANES - 1) / LANES * LANES;
+    *w = (cpu_work){0};
+    if (!mem_mul(floats, (uint64_t)workers * sizeof(float), &w->bytes) || !(w->scratch = mem_map(w->bytes)))
+        return err_set(e, ERR_MEMORY, "out of memory for the scratch space of %d threads", workers);
+    w->scratch_floats = floats;
+    return OK;
+}
+
+void cpu_work_close(cpu_work *w)
+{
+    mem_unmap(w->scratch, w->bytes);
+    *w = (cpu_work){0};
+}

@@ -1,0 +1,43 @@
+/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467) and layer norm (Ba et al. 2016, arXiv 1607.06450).
+ *
+ * Groups of `width` elements of a row, each reduced in 16 lanes. The variance is a second pass over the differences. One
+ * weight vector may span several groups: element i of a row takes weight i mod its length. */
+#include "cpu/cpu.h"
+
+#include <math.h>
+
+static void norm_group(const op *o, const float *x, float *y, const float *gain, const float *bias)
+{
+    int width = o->u.norm.width;
+    float a[LANES] = {0}, mean = 0;
+    if (o->u.norm.kind == NORM_LAYER) {
+        for (int i = 0; i < width; i++) a[i % LANES] += x[i];
+        mean = lanes_fold(a) / (float)width;
+        for (int i = 0; i < LANES; i++) a[i] = 0;
+    }
+    for (int i = 0; i < width; i++) {
+        float d = x[i] - mean;
+        a[i % LANES] = fmaf(d, d, a[i % LANES]);
+    }
+    float inv = 1.0f / sqrtf(lanes_fold(a) / (float)width + o->u.norm.eps);
+    for (int i = 0; i < width; i++) {
+        float v = (x[i] - mean) * inv;
+        if (gain) v = v * gain[i];
+        if (bias) v = v + bias[i];
+        y[i] = v;
+    }
+}
+
+void cpu_norm(const run *r, const op *o, int worker, int workers)
+{
+    int64_t dim = arg_dim(r, o->out), width = o->u.norm.width, groups = dim / width, from, to;
+    const float *x = arg_at(r, o->in[0]), *gain = arg_at(r, o->in[1]), *bias = arg_at(r, o->in[2]);
+    int64_t gain_len = gain ? arg_dim(r, o->in[1]) : width, bias_len = bias ? arg_dim(r, o->in[2]) : width;
+    float *y = arg_at(r, o->out);
+    cpu_share(arg_rows(r, o->out) * groups, 1, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        int64_t at = i % groups * width;
+        norm_group(o, x + i * width, y + i * width, gain ? gain + at % gain_len : NULL,
+                   bias ? bias + at % bias_len : NULL);
+    }
+}
