@@ -3,6 +3,7 @@
 
     oracle.py list                      names of all cases
     oracle.py make [NAME...]            generate models and expected results (default: all) into --out
+    oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
 
 The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers, safetensors.
 """
@@ -42,11 +43,19 @@ def cmd_make(args):
               f"{f['margin']:7.3f} {time.time() - start:5.1f}", flush=True)
 
 
+def cmd_files(args):
+    from oracle_files import variants
+    for name in chosen(args.names):
+        for folder in variants(args.out, name):
+            print(folder, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="build/oracle", help="folder of the generated models (build/oracle)")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results")):
+    for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
+                            ("files", cmd_files, "write the models in other containers")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
         sub.set_defaults(run=run)

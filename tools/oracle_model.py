@@ -102,8 +102,8 @@ def forward(model, ids, hidden=False):
     return logits, torch.stack(same_width)
 
 
-def make_model(case, size, vocab):
-    args = dict(dict(vocab_size=vocab, bos_token_id=1, eos_token_id=2), **case.make(size))
+def make_model(case, size, vocab, over):
+    args = {**dict(vocab_size=vocab, bos_token_id=1, eos_token_id=2), **case.make(size), **over}
     config = getattr(transformers, case.config)(**args)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=case.attention)
     return model.float().eval()
@@ -173,23 +173,25 @@ def tolerance(logits, f64_diff):
     return max(BAR * float(logits.abs().max()), 4 * f64_diff)
 
 
-def rounded(model, dtype):
-    """The model with every weight rounded through `dtype`, still computed in float32."""
-    if dtype is not None:
+def rounded(model, through):
+    """The model with every parameter replaced by `through(parameter)`, still computed in float32."""
+    if through is not None:
         for p in model.parameters():
-            p.data.copy_(p.data.to(dtype).float())
+            p.data.copy_(through(p.data).float())
     return model
 
 
-def draw_case(name, size=FULL, dtype=None):
-    """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, margin, tied)."""
+def draw_case(name, size=FULL, dtype=None, over=None, through=None):
+    """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, smallest margin).
+    `over` replaces values of its configuration; `dtype` or `through` are what the weights are rounded to."""
     case = CASES[name]
     vocab = vocab_of(name)
+    if dtype is not None:
+        through = lambda p: p.to(dtype)
     for seed in range(1000, 1012):
-        model = make_model(case, size, vocab)
-        tied = bool(getattr(model.config, "tie_word_embeddings", False))
-        redraw(model, case, seed, tied)
-        rounded(model, dtype)
+        model = make_model(case, size, vocab, over or {})
+        redraw(model, case, seed, bool(getattr(model.config, "tie_word_embeddings", False)))
+        rounded(model, through)
         found = choose_ids(model, case, size, vocab, np.random.default_rng(seed))
         if found:
             return (model, *found)

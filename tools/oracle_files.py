@@ -1,0 +1,183 @@
+"""The same tiny models in every container: pickles, shards, half precision, GGUF.
+
+Each variant is a folder `<case>@<variant>` of the same form as a case (see oracle_model.py); where weights lose bits,
+the expected results are computed by transformers from the weights as stored, widened to float32.
+"""
+import json
+import os
+import re
+import shutil
+
+import gguf
+import safetensors.torch
+import torch
+
+from oracle_cases import CASES
+from oracle_gguf import FILES, implied, write_gguf
+from oracle_model import draw_case, greedy, reference, tolerance, write_expected, write_json
+
+PICKLED = ("llama", "gpt2")            # families whose containers are varied
+PREFIXED = {"gpt2": "transformer.", "bloom": "transformer.", "falcon-7b": "transformer.", "opt-125m": "model.",
+            "llama-tied": "model."}    # checkpoints on the hub that lack the prefix
+
+
+def save_pickle(folder, state, zipped=True, name="pytorch_model.bin"):
+    torch.save(state, os.path.join(folder, name), _use_new_zipfile_serialization=zipped)
+
+
+def shards(state, count=3):
+    """The state dict cut into `count` parts of about equal bytes, in order."""
+    total, done, parts = sum(t.numel() for t in state.values()), 0, [{} for _ in range(count)]
+    for name, t in state.items():
+        parts[min(count - 1, done * count // total)][name] = t
+        done += t.numel()
+    return parts
+
+
+def save_sharded(folder, state, stem, suffix, save):
+    parts = shards(state)
+    where = {}
+    for i, part in enumerate(parts):
+        file = f"{stem}-{i + 1:05d}-of-{len(parts):05d}.{suffix}"
+        save(part, os.path.join(folder, file))
+        where.update({name: file for name in part})
+    size = sum(t.numel() * t.element_size() for t in state.values())
+    write_json(os.path.join(folder, f"{stem}.{suffix}.index.json"), dict(metadata=dict(total_size=size), weight_map=where))
+
+
+def save_tensors(part, path):
+    safetensors.torch.save_file(part, path, metadata=dict(format="pt"))
+
+
+def as_type(state, dtype):
+    return {name: t.to(dtype) for name, t in state.items()}
+
+
+def with_clutter(state, layers):
+    """Buffers old checkpoints carry and readers ignore."""
+    extra = {}
+    for i in range(layers):
+        extra[f"h.{i}.attn.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.uint8)
+        extra[f"h.{i}.attn.masked_bias"] = torch.tensor(-1e4)
+    return dict(state, **extra)
+
+
+def stored_state(folder):
+    """What save_pretrained wrote: tied tensors once."""
+    return safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
+
+
+def finish(folder, model, base, prompt, more):
+    """Expected results of the weights now in `model`; `base` has ids and prompt of the case."""
+    ids = base["ids"]
+    logits, hidden, f64 = reference(model, ids)
+    tokens, margin = greedy(model, ids[:prompt])
+    facts = dict(tolerance=tolerance(logits, f64), max_logit=float(logits.abs().max()), f64_diff=f64, margin=margin, **more)
+    write_expected(folder, ids, logits, hidden, prompt, tokens, margin, facts)
+
+
+def start(out, name, variant, config_from):
+    folder = os.path.join(out, f"{name}@{variant}")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    if config_from:
+        shutil.copy(os.path.join(config_from, "config.json"), folder)
+    return folder
+
+
+def link_expected(folder, base):
+    for f in ("ids.json", "logits.npy", "hidden.npy", "greedy.json"):
+        shutil.copy(os.path.join(base, f), folder)
+    with open(os.path.join(base, "reference.json")) as f:
+        facts = json.load(f)
+    write_json(os.path.join(folder, "reference.json"), dict(facts, name=os.path.basename(folder)))
+
+
+def containers(out, name):
+    """Variants whose weights are those of the case itself, bit for bit."""
+    base = os.path.join(out, name)
+    state = stored_state(base)
+    layers = 1 + max(int(m.group(1)) for m in (re.search(r"\.(\d+)\.", n) for n in state) if m)
+    made = []
+
+    def variant(kind, write):
+        folder = start(out, name, kind, base)
+        write(folder)
+        link_expected(folder, base)
+        made.append(folder)
+
+    if name in PICKLED:
+        variant("pickle", lambda f: save_pickle(f, state))
+        variant("legacy", lambda f: save_pickle(f, state, zipped=False))
+        variant("shards", lambda f: save_sharded(f, state, "model", "safetensors", save_tensors))
+        variant("pickle-shards", lambda f: save_sharded(f, state, "pytorch_model", "bin", torch.save))
+    if name in PREFIXED:
+        cut = len(PREFIXED[name])
+        bare = {n[cut:] if n.startswith(PREFIXED[name]) else n: t for n, t in state.items()}
+        if name == "gpt2":
+            bare = with_clutter(bare, layers)
+        variant("bare", lambda f: save_tensors(bare, os.path.join(f, "model.safetensors")))
+    return made
+
+
+def halves(out, name):
+    """Weights in float16 and bfloat16, stored as tensors and as a pickle."""
+    made = []
+    for kind, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+        model, ids, tokens, margin = draw_case(name, dtype=dtype)
+        folder = start(out, name, kind, None)
+        model.config.dtype = dtype
+        model.save_pretrained(folder)
+        state = as_type(stored_state(folder), dtype)
+        os.remove(os.path.join(folder, "model.safetensors"))
+        if kind == "f16":
+            save_tensors(state, os.path.join(folder, "model.safetensors"))
+        else:
+            save_pickle(folder, state)
+        finish(folder, model, dict(ids=ids), CASES[name].prompt, dict(name=f"{name}@{kind}", spec=CASES[name].spec,
+                                                                     tokens=len(ids), vocab=model.config.vocab_size))
+        made.append(folder)
+    return made
+
+
+def ggufs(out, name):
+    """GGUF with float32 matrices, for `llama` also float16 and Q8_0 (whose decoded values the reference gets)."""
+    kinds = [("gguf", None)]
+    if name == "llama":
+        kinds += [("gguf-f16", gguf.GGMLQuantizationType.F16), ("gguf-q8_0", gguf.GGMLQuantizationType.Q8_0)]
+    made = []
+    for kind, to_type in kinds:
+        over = implied(name)
+        if kind == "gguf-q8_0":
+            over = dict(over, hidden_size=64, intermediate_size=96, head_dim=16)
+        model, ids, tokens, margin = draw_case(name, over=over, through=stored_as(to_type))
+        folder = start(out, name, kind, None)
+        write_gguf(os.path.join(folder, "model.gguf"), model, name, to_type)
+        finish(folder, model, dict(ids=ids), CASES[name].prompt,
+               dict(name=f"{name}@{kind}", spec=CASES[name].spec, model="model.gguf", tokens=len(ids),
+                    vocab=model.config.vocab_size))
+        made.append(folder)
+    return made
+
+
+def stored_as(to_type):
+    """A function that gives a matrix the values a file of that type holds; None for float32."""
+    if to_type is None:
+        return None
+
+    def change(p):
+        if p.dim() != 2:
+            return p
+        packed = gguf.quants.quantize(p.detach().numpy(), to_type)
+        return torch.from_numpy(gguf.quants.dequantize(packed, to_type).reshape(p.shape).copy())
+    return change
+
+
+def variants(out, name):
+    """All variants of a case; folders written."""
+    made = containers(out, name)
+    if name in PICKLED:
+        made += halves(out, name)
+    if name in FILES:
+        made += ggufs(out, name)
+    return made

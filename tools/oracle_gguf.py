@@ -1,0 +1,250 @@
+"""Writes tiny models as GGUF files, the way the common converters lay them out, with the `gguf` package.
+
+What the layout does to a family is in the table FILES: its architecture name, what the file cannot say and must
+therefore be at the value readers assume (theta 10000, a query scale of 1/sqrt(head size), no window), and how q, k, v are
+re-ordered. Tensor names come from the package's own name map.
+"""
+import math
+
+import gguf
+import numpy as np
+import torch
+
+from oracle_cases import FULL, pattern, rope
+
+
+def rotated_as_neighbours(heads_of):
+    """q and k rows from half order (i, i + n/2) to neighbour order (2i, 2i + 1), head by head."""
+    def change(name, w, c):
+        for part in ("q_proj.", "k_proj."):
+            if part in name:
+                heads = heads_of(c, part)
+                return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+        return w
+    return change
+
+
+def heads_in(c, part):
+    return c.num_attention_heads if part == "q_proj." else c.num_key_value_heads
+
+
+LLAMA = rotated_as_neighbours(heads_in)
+
+
+def plain(name, w, c):
+    return w
+
+
+def one_plus(name, w, c):
+    """Gemma's norms are stored as 1 + w."""
+    return w + 1 if name.endswith("norm.weight") else w
+
+
+def per_head_qkv(name, w, c):
+    """[head][q, k, v] rows to all q, all k, all v."""
+    if "query_key_value" not in name:
+        return w
+    heads = c.num_attention_heads
+    return w.reshape(heads, 3, w.shape[0] // heads // 3, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape)
+
+
+def per_group_qkv(name, w, c):
+    """[group][its queries, k, v] rows to all q, all k, all v."""
+    if "query_key_value" not in name:
+        return w
+    size = c.hidden_size // c.num_attention_heads
+    groups = c.num_kv_heads if c.new_decoder_architecture else 1
+    parts = w.reshape(groups, -1, size, w.shape[1])
+    return np.concatenate([parts[:, :-2].reshape(-1, w.shape[1]), parts[:, -2].reshape(-1, w.shape[1]),
+                           parts[:, -1].reshape(-1, w.shape[1])])
+
+
+def conv1d(name, w, c):
+    """GPT-2 keeps its projections transposed."""
+    return w.T if w.ndim == 2 and any(p in name for p in ("c_attn", "c_proj", "c_fc")) else w
+
+
+def theta(value=10000.0, **more):
+    return lambda s: dict(rope_parameters=rope(value, **more))
+
+
+# case: (architecture, values the file implies, change of each tensor)
+FILES = {
+    "llama":            ("llama", None, LLAMA),
+    "llama-bias":       ("llama", lambda s: dict(mlp_bias=False), LLAMA),
+    "llama-tied":       ("llama", None, LLAMA),
+    "llama-linear":     ("llama", None, LLAMA),
+    "llama-llama3":     ("llama", None, LLAMA),
+    "mistral-headdim":  ("llama", None, LLAMA),
+    "qwen2":            ("qwen2", None, plain),
+    "qwen2-yarn":       ("qwen2", None, plain),
+    "qwen3":            ("qwen3", None, plain),
+    "gemma":            ("gemma", theta(), one_plus),
+    "gemma2":           ("gemma2", lambda s: dict(theta()(s), query_pre_attn_scalar=s.hd), one_plus),
+    "gemma3-plain":     ("gemma3", lambda s: dict(
+        query_pre_attn_scalar=s.hd, num_hidden_layers=7, layer_types=pattern(7, 6, "sliding_attention", "full_attention"),
+        rope_parameters=dict(sliding_attention=rope(10000.0), full_attention=rope(5000.0))), one_plus),
+    "gpt2":             ("gpt2", None, conv1d),
+    "falcon-7b":        ("falcon", theta(), per_group_qkv),
+    "falcon-40b":       ("falcon", theta(), per_group_qkv),
+    "phi":              ("phi2", lambda s: dict(theta(partial_rotary_factor=0.5)(s), intermediate_size=4 * 48), plain),
+    "phi3":             ("phi3", None, plain),
+    "phi3-long":        ("phi3", None, plain),
+    "neox":             ("gptneox", theta(partial_rotary_factor=0.5), per_head_qkv),
+    "neox-sequential":  ("gptneox", lambda s: dict(theta(partial_rotary_factor=0.5)(s), attention_bias=True), per_head_qkv),
+    "bigcode":          ("starcoder", None, plain),
+    "bloom":            ("bloom", None, per_head_qkv),
+    "mpt":              ("mpt", None, plain),
+    "stablelm-bias":    ("stablelm", theta(partial_rotary_factor=0.5), plain),
+    "stablelm-parallel": ("stablelm", theta(partial_rotary_factor=0.5), plain),
+    "starcoder2":       ("starcoder2", lambda s: dict(sliding_window=None), plain),
+    "olmo-clip":        ("olmo", None, LLAMA),
+    "olmo2":            ("olmo2", None, plain),
+    "granite":          ("granite", None, LLAMA),
+    "cohere":           ("command-r", None, plain),
+    "cohere2":          ("cohere2", lambda s: dict(
+        num_hidden_layers=5, layer_types=pattern(5, 4, "sliding_attention", "full_attention")), plain),
+    "smollm3":          ("smollm3", lambda s: dict(no_rope_layer_interval=4, num_hidden_layers=5), LLAMA),
+}
+
+
+def first(c, *names):
+    """The first configuration value that exists and is not None."""
+    for name in names:
+        value = getattr(c, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def kv_heads(c, arch):
+    if arch == "falcon":
+        return c.num_kv_heads if c.new_decoder_architecture else 1
+    return 1 if arch == "starcoder" else first(c, "num_key_value_heads", "num_attention_heads", "n_head", "n_heads")
+
+
+def write_keys(w, c, arch):
+    """The hyper-parameters of configuration `c`, under the keys of `arch`."""
+    dim = first(c, "hidden_size", "n_embd", "d_model")
+    heads = first(c, "num_attention_heads", "n_head", "n_heads")
+    w.add_context_length(first(c, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
+    w.add_embedding_length(dim)
+    w.add_block_count(first(c, "num_hidden_layers", "n_layer", "n_layers"))
+    w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size") or 4 * dim)
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads(c, arch))
+    w.add_vocab_size(c.vocab_size)
+    if first(c, "rms_norm_eps") is not None:
+        w.add_layer_norm_rms_eps(c.rms_norm_eps)
+    else:
+        w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") or 1e-5)
+    size = first(c, "head_dim") or dim // heads
+    if size != dim // heads or arch.startswith("gemma"):
+        w.add_key_length(size)
+        w.add_value_length(size)
+    write_rope(w, c, arch, size)
+    write_extras(w, c, arch)
+
+
+def write_rope(w, c, arch, size):
+    rope_set = getattr(c, "rope_parameters", None)
+    if not rope_set or arch in ("bloom", "mpt", "gpt2", "starcoder"):
+        return
+    rope_set = rope_set.get("full_attention", rope_set)
+    if arch not in ("gemma", "gemma2", "falcon", "phi2", "gptneox", "stablelm"):
+        w.add_rope_freq_base(rope_set["rope_theta"])
+    if arch not in ("gemma", "gemma2", "gemma3", "falcon"):
+        w.add_rope_dimension_count(int(size * rope_set.get("partial_rotary_factor", 1.0)))
+    kind = rope_set["rope_type"]
+    if kind in ("linear", "yarn"):
+        w.add_rope_scaling_type(gguf.RopeScalingType(kind))
+        w.add_rope_scaling_factor(rope_set["factor"])
+    if kind in ("yarn", "longrope"):
+        w.add_rope_scaling_orig_ctx_len(rope_set["original_max_position_embeddings"])
+    if kind == "longrope":
+        scale = c.max_position_embeddings / c.original_max_position_embeddings
+        w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(c.original_max_position_embeddings)))
+        w.add_tensor("rope_factors_long.weight", np.array(rope_set["long_factor"], np.float32))
+        w.add_tensor("rope_factors_short.weight", np.array(rope_set["short_factor"], np.float32))
+    if kind == "llama3":
+        w.add_tensor("rope_freqs.weight", llama3_factors(rope_set, size))
+
+
+def llama3_factors(r, size):
+    """What every frequency is divided by, as transformers computes it."""
+    freqs = 1.0 / r["rope_theta"] ** (torch.arange(0, size, 2).float() / size)
+    wave, length = 2 * math.pi / freqs, r["original_max_position_embeddings"]
+    smooth = (length / wave - r["low_freq_factor"]) / (r["high_freq_factor"] - r["low_freq_factor"])
+    middle = 1 / ((1 - smooth) / r["factor"] + smooth)
+    low, high = length / r["low_freq_factor"], length / r["high_freq_factor"]
+    factors = torch.where(wave < high, 1.0, torch.where(wave > low, float(r["factor"]), middle))
+    return factors.numpy().astype(np.float32)
+
+
+def write_extras(w, c, arch):
+    if arch in ("gemma2", "gemma3", "cohere2", "phi3"):
+        w.add_sliding_window(c.sliding_window or 0)
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        w.add_final_logit_softcapping(c.final_logit_softcapping)
+    if arch in ("gptneox", "stablelm"):
+        w.add_parallel_residual(c.use_parallel_residual)
+    if arch in ("olmo", "mpt"):
+        clip = c.clip_qkv if arch == "olmo" else c.attn_config.clip_qkv
+        if clip is not None:
+            w.add_clamp_kqv(clip)
+    if arch == "mpt":
+        w.add_max_alibi_bias(8.0)
+    if arch == "falcon":
+        w.add_tensor_data_layout("jploski")
+    if arch == "granite":
+        w.add_attention_scale(c.attention_multiplier)
+        w.add_embedding_scale(c.embedding_multiplier)
+        w.add_residual_scale(c.residual_multiplier)
+        w.add_logit_scale(c.logits_scaling)
+    if arch in ("command-r", "cohere2"):
+        w.add_logit_scale(c.logit_scale)
+        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
+def stacked_head_norms(tensors):
+    """StableLM's norm per head lies in one tensor per head; GGUF stacks them [heads, size]."""
+    found = {}
+    for name in [n for n in tensors if "layernorm.norms." in n]:
+        stem, head = name.replace(".weight", "").rsplit(".norms.", 1)
+        found.setdefault(stem + ".weight", {})[int(head)] = tensors.pop(name)
+    for name, heads in found.items():
+        tensors[name] = np.stack([heads[h] for h in sorted(heads)])
+
+
+def write_gguf(path, model, name, to_type=None):
+    """Writes `model` (case `name`). Matrices are stored as `to_type` (a GGMLQuantizationType) where given, vectors as
+    float32."""
+    arch_name, _, change = FILES[name]
+    c = model.config
+    arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == arch_name)
+    layers = first(c, "num_hidden_layers", "n_layer", "n_layers")
+    names = gguf.get_tensor_name_map(arch, layers)
+    w = gguf.GGUFWriter(path, arch_name)
+    write_keys(w, c, arch_name)
+    params = {n: p.detach().numpy() for n, p in model.named_parameters()}
+    stacked_head_norms(params)
+    for n, values in params.items():
+        to = names.get_name(n, (".weight", ".bias")) or names.get_name(n.replace("transformer.", ""), (".weight", ".bias"))
+        if to is None:
+            raise SystemExit(f"oracle: {name}: {arch_name} has no tensor for {n}")
+        values = np.ascontiguousarray(change(n, values, c), dtype=np.float32)
+        if to_type is not None and values.ndim == 2 and "norm" not in n:
+            w.add_tensor(to, gguf.quants.quantize(values, to_type), raw_dtype=to_type)
+        else:
+            w.add_tensor(to, values)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def implied(name, size=FULL):
+    """What a GGUF file of this case must assume: overrides of the case's configuration."""
+    more = FILES[name][1]
+    return more(size) if more else {}
