@@ -2,7 +2,8 @@
  *
  * engine_add_query and engine_infer are the dynamic-batching interface of the Inferflow paper (arXiv 2401.08294, section 3): queries
  * come and go between steps; each step mixes prefill chunks and decode rows of all of them. One thread calls engine_infer;
- * engine_add_query, engine_cancel and engine_stats may be called from any thread. Callbacks run on the engine thread. */
+ * engine_add_query, engine_cancel, engine_pause, engine_wake and engine_get_stats may be called from any thread. Callbacks run on
+ * the engine thread while no lock of the engine is held: they may call these too. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 #include "base/err.h"
@@ -73,10 +74,16 @@ typedef struct query {
     void *ctx;
 } query;
 
-/* Queues a query; ERR_LIMIT when the prompt does not fit the context (message holds both numbers), ERR_USAGE for ids outside
+/* Exactly one event with a finish reason ends every accepted query, a cancelled one too; on_token is not called after it, nor after
+ * it returned false. Events of a query may come before engine_add_query has returned.
+ *
+ * Queues a query; ERR_LIMIT when the prompt does not fit the context (message holds both numbers), ERR_USAGE for ids outside
  * the vocabulary, ERR_BUSY when the queue is full. */
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e);
 void engine_cancel(engine *g, uint64_t id); /* unknown ids are ignored */
+/* Holds a query back (its reader is slow): until it is let go it takes no part in steps and no place that another could use. Unknown
+ * ids are ignored. What it generates in the end does not depend on pauses. */
+void engine_pause(engine *g, uint64_t id, bool hold);
 
 /* One step; *more says whether work is left. Errors are of the device, not of a query. */
 int engine_infer(engine *g, bool *more, err *e);

@@ -1,4 +1,5 @@
 /* quant.c - see quant.h: the table of decoders and encoders, and the plain types.
+ * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c.
  *
  * Float widening is exact; narrowing rounds to nearest, ties to even. f8_e4m3 is the "fn" form of the OCP FP8 paper
  * (Micikevicius et al. 2022): no infinities, S.1111.111 is NaN; f8_e5m2 is the upper byte of an f16. */
@@ -59,15 +60,15 @@ PLAIN_ENCODER(f64, double, x)
 PLAIN_ENCODER(f16, uint16_t, f32_to_f16(x))
 PLAIN_ENCODER(bf16, uint16_t, f32_to_bf16(x))
 
-/* Blocks of 32: an f32 scale, 32 int8 (what int8 groups with float scales become, see fmt_llama2c.c). */
-static void decode_q8_f32(const uint8_t *from, float *to, uint64_t n)
-{
-    for (; n; n -= 32, from += 36, to += 32) {
-        float scale;
-        memcpy(&scale, from, 4);
-        for (int i = 0; i < 32; i++) to[i] = (float)(int8_t)from[4 + i] * scale;
-    }
-}
+/* The block structs are the sizes that the list of types says. */
+#define X(id, type) _Static_assert(sizeof(type) == DTYPE_BYTES_##id, "size of a block of " #id);
+enum {
+#define Y(id, name, weights, bytes, ggml) DTYPE_BYTES_##id = bytes,
+    DTYPE_LIST(Y)
+#undef Y
+};
+BLOCK_LIST(X)
+#undef X
 
 static const struct quant_row {
     quant_decoder *decode;
@@ -88,7 +89,34 @@ static const struct quant_row {
     [DTYPE_U32] = {decode_u32, NULL},
     [DTYPE_U64] = {decode_u64, NULL},
     [DTYPE_BOOL] = {decode_bool, NULL},
-    [DTYPE_Q8_F32] = {decode_q8_f32, NULL},
+    [DTYPE_Q4_0] = {quant_decode_q4_0, quant_encode_q4_0},
+    [DTYPE_Q4_1] = {quant_decode_q4_1, quant_encode_q4_1},
+    [DTYPE_Q5_0] = {quant_decode_q5_0, quant_encode_q5_0},
+    [DTYPE_Q5_1] = {quant_decode_q5_1, quant_encode_q5_1},
+    [DTYPE_Q8_0] = {quant_decode_q8_0, quant_encode_q8_0},
+    [DTYPE_Q8_1] = {quant_decode_q8_1, NULL},
+    [DTYPE_Q8_F32] = {quant_decode_q8_f32, NULL},
+    [DTYPE_Q1_0] = {quant_decode_q1_0, NULL},
+    [DTYPE_Q2_0] = {quant_decode_q2_0, NULL},
+    [DTYPE_Q2_K] = {quant_decode_q2_k, NULL},
+    [DTYPE_Q3_K] = {quant_decode_q3_k, NULL},
+    [DTYPE_Q4_K] = {quant_decode_q4_k, NULL},
+    [DTYPE_Q5_K] = {quant_decode_q5_k, NULL},
+    [DTYPE_Q6_K] = {quant_decode_q6_k, NULL},
+    [DTYPE_Q8_K] = {quant_decode_q8_k, NULL},
+    [DTYPE_IQ2_XXS] = {quant_decode_iq2_xxs, NULL},
+    [DTYPE_IQ2_XS] = {quant_decode_iq2_xs, NULL},
+    [DTYPE_IQ2_S] = {quant_decode_iq2_s, NULL},
+    [DTYPE_IQ3_XXS] = {quant_decode_iq3_xxs, NULL},
+    [DTYPE_IQ3_S] = {quant_decode_iq3_s, NULL},
+    [DTYPE_IQ1_S] = {quant_decode_iq1_s, NULL},
+    [DTYPE_IQ1_M] = {quant_decode_iq1_m, NULL},
+    [DTYPE_IQ4_NL] = {quant_decode_iq4_nl, NULL},
+    [DTYPE_IQ4_XS] = {quant_decode_iq4_xs, NULL},
+    [DTYPE_TQ1_0] = {quant_decode_tq1_0, NULL},
+    [DTYPE_TQ2_0] = {quant_decode_tq2_0, NULL},
+    [DTYPE_MXFP4] = {quant_decode_mxfp4, quant_encode_mxfp4},
+    [DTYPE_NVFP4] = {quant_decode_nvfp4, NULL},
 };
 
 void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }
