@@ -273,7 +273,7 @@ static int read_config(ckpt *c, err *e)
 static int finish(ckpt *c, err *e)
 {
     int rc = OK;
-    if (c->n == 0) return err_set(e, ERR_FORMAT, "%s: holds no tensors", c->path);
+    if (c->n == 0 && !c->format->may_be_empty) return err_set(e, ERR_FORMAT, "%s: holds no tensors", c->path);
     for (const json *m = json_first(json_get(c->index, "weight_map")); m; m = json_next(m))
         if (!ckpt_find(c, json_key(m)))
             return err_set(e, ERR_FORMAT, "%s: the index places tensor \"%s\" in %s, which has none of that name",

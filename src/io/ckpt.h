@@ -57,13 +57,14 @@ const char *ckpt_dir(const ckpt *c);
 typedef enum { META_NONE, META_INT, META_FLOAT, META_STRING, META_BOOL } meta_kind;
 typedef struct ckpt_array {
     meta_kind kind;
-    uint64_t count;
-    const uint8_t *data; /* packed elements */
+    uint64_t count, bytes;
+    const uint8_t *data; /* packed elements; strings are a 64-bit length and bytes each */
     uint32_t type;       /* GGUF element type id */
 } ckpt_array;
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
-/* Walks strings in order: *at starts at 0 (a byte offset). */
+/* Walks strings in order: *at starts at 0 (a byte offset). Past the end: an empty span. */
 span ckpt_array_string(const ckpt_array *a, uint64_t *at);
+/* Element i of a META_INT or META_BOOL array, of a META_FLOAT array; 0 where there is none. */
 int64_t ckpt_array_int(const ckpt_array *a, uint64_t i);
 double ckpt_array_float(const ckpt_array *a, uint64_t i);
 

@@ -12,8 +12,9 @@ typedef struct ckpt_reader {
     /* How surely these bytes (a whole file, mapped: look at little of it) are of this format: 0 no .. 100 certain. */
     int (*probe)(span file);
     int (*list)(ckpt *c, uint32_t file, err *e);
-    bool may_share;  /* tensors may share bytes (tied weights of a pickle); elsewhere an overlap is an error */
-    bool own_config; /* the file describes the model itself: a config.json beside it is not looked at */
+    bool may_share;    /* tensors may share bytes (tied weights of a pickle); elsewhere an overlap is an error */
+    bool own_config;   /* the file describes the model itself: a config.json beside it is not looked at */
+    bool may_be_empty; /* files without tensors are of use: a GGUF vocabulary */
 } ckpt_reader;
 
 /* Longest tensor name that is accepted; the most tensors of one checkpoint. */

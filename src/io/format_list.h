@@ -4,6 +4,7 @@
 
 #define FORMAT_LIST(X)                                                                                                 \
     X(safetensors)                                                                                                     \
+    X(gguf)                                                                                                            \
     X(llama2c)
 
 #endif
