@@ -4,6 +4,7 @@
     oracle.py list                      names of all cases
     oracle.py make [NAME...]            generate models and expected results (default: all) into --out
     oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
+    oracle.py vectors [NAME...]         the small models committed in tests/vectors
 
 The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers, safetensors.
 """
@@ -11,7 +12,6 @@ import argparse
 import fnmatch
 import os
 import sys
-import time
 
 from oracle_cases import CASES, FIRST_SLICE
 
@@ -35,12 +35,12 @@ def cmd_list(args):
 def cmd_make(args):
     from oracle_model import generate
     os.makedirs(args.out, exist_ok=True)
-    print(f"{'case':20s} {'max|logit|':>10s} {'f64 diff':>9s} {'tolerance':>9s} {'eps+10%':>9s} {'margin':>7s} {'s':>5s}")
+    titles = ("max|logit|", "f64 diff", "tolerance", "eps+10%", "margin")
+    print(f"{'case':20s} " + " ".join(f"{t:>10s}" for t in titles))
     for name in chosen(args.names):
-        start = time.time()
         f = generate(name, args.out)
-        print(f"{name:20s} {f['max_logit']:10.2f} {f['f64_diff']:9.1e} {f['tolerance']:9.1e} {f['eps_shift']:9.1e} "
-              f"{f['margin']:7.3f} {time.time() - start:5.1f}", flush=True)
+        print(f"{name:20s} {f['max_logit']:10.2f} {f['f64_diff']:10.1e} {f['tolerance']:10.1e} {f['eps_shift']:10.1e} "
+              f"{f['margin']:10.3f}", flush=True)
 
 
 def cmd_files(args):
@@ -50,12 +50,25 @@ def cmd_files(args):
             print(folder, flush=True)
 
 
+def cmd_vectors(args):
+    from oracle_vectors import write_vector, write_readme
+    total = 0
+    for name in chosen(args.names):
+        size, margin = write_vector(name, args.vectors)
+        total += size
+        print(f"{name:20s} {size:7d} bytes, smallest greedy margin {margin:.3f}", flush=True)
+    write_readme(args.vectors)
+    print(f"{total} bytes")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="build/oracle", help="folder of the generated models (build/oracle)")
+    parser.add_argument("--vectors", default="tests/vectors/models", help="folder of committed models")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
-                            ("files", cmd_files, "write the models in other containers")):
+                            ("files", cmd_files, "write the models in other containers"),
+                            ("vectors", cmd_vectors, "write the models that are committed")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
         sub.set_defaults(run=run)

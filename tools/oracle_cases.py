@@ -1,9 +1,9 @@
 """The table of tiny models that judge the engine: one row per family and form.
 
-A case is a transformers configuration class with odd sizes, plus the few facts the generator cannot see in it. Sizes are
-never multiples of anything convenient, windows and original lengths are shorter than the tested sequence, and every
-constant a family can choose (theta, eps, scales, caps) differs from its default, so that an engine that falls back to
-a default is seen.
+A case is a transformers configuration class with odd sizes, plus the few facts the generator cannot see in it. Sizes
+are never multiples of anything convenient, windows and original lengths are shorter than the tested sequence, and
+every constant a family can choose (theta, eps, scales, caps) differs from its default, so that an engine that falls
+back to a default is seen.
 """
 from dataclasses import dataclass, field
 
@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Size:
     """Dimensions shared by the cases of one run; FULL for the live check, SMALL for vectors that are committed."""
+    vocab: int     # which list of vocabulary sizes
     dim: int       # model width
     heads: int     # query heads; kv < heads
     kv: int        # key/value heads
     hd: int        # head size where a family lets it differ from dim / heads
+    half: int      # width for families that rotate half of a head: heads are multiples of 4
+    six: int       # width for six heads: alibi slopes of a count that is no power of two
     ffn: int       # inner width of the feed-forward block
     layers: int
     window: int    # sliding window
@@ -23,8 +26,8 @@ class Size:
     tokens: int    # length of the test sequence
 
 
-FULL = Size(dim=56, heads=4, kv=2, hd=18, ffn=92, layers=3, window=11, orig=24, ctx=160, tokens=80)
-SMALL = Size(dim=24, heads=4, kv=2, hd=10, ffn=36, layers=2, window=7, orig=20, ctx=128, tokens=72)
+FULL = Size(vocab=0, dim=56, heads=4, kv=2, hd=18, half=48, six=54, ffn=92, layers=3, window=11, orig=24, ctx=160, tokens=80)
+SMALL = Size(vocab=1, dim=24, heads=4, kv=2, hd=10, half=32, six=30, ffn=28, layers=2, window=7, orig=20, ctx=128, tokens=72)
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class Case:
 
 def hf(s, **more):
     """Names most families since Llama share. As in every function here, `more` replaces what was said before."""
-    return {**dict(hidden_size=s.dim, intermediate_size=s.ffn, num_hidden_layers=s.layers, num_attention_heads=s.heads,
-                   num_key_value_heads=s.kv, max_position_embeddings=s.ctx, rope_parameters=rope()), **more}
+    return {**dict(hidden_size=s.dim, intermediate_size=s.ffn, num_hidden_layers=s.layers,
+                   num_attention_heads=s.heads, num_key_value_heads=s.kv, max_position_embeddings=s.ctx,
+                   rope_parameters=rope()), **more}
 
 
 def rope(theta=700.0, kind="default", **more):
@@ -57,7 +61,11 @@ def half_rope():
 
 
 def yarn(s, **more):
-    return rope(900.0, "yarn", factor=4.0, original_max_position_embeddings=s.orig, beta_fast=4.0, beta_slow=0.5, **more)
+    return rope(900.0, "yarn", factor=4.0, original_max_position_embeddings=s.orig, **more)
+
+
+def yarn_betas(s, **more):
+    return yarn(s, beta_fast=4.0, beta_slow=0.5, **more)
 
 
 def llama3(s):
@@ -90,8 +98,7 @@ def gemma3(s, scaling):
 
 
 def phi(s, **more):
-    """48 rather than `dim`: half of a head is rotated, so a head must be a multiple of 4."""
-    return ln(s, hidden_size=48, rope_parameters=half_rope(), tie_word_embeddings=False, **more)
+    return ln(s, hidden_size=s.half, rope_parameters=half_rope(), tie_word_embeddings=False, **more)
 
 
 def longrope(s, orig):
@@ -108,13 +115,15 @@ def gpt(s, **more):
 
 
 def neox(s, **more):
-    return {**dict(hidden_size=48, intermediate_size=s.ffn, num_hidden_layers=s.layers, num_attention_heads=s.heads,
-                   max_position_embeddings=s.ctx, layer_norm_eps=3e-3, rope_parameters=half_rope()), **more}
+    return {**dict(hidden_size=s.half, intermediate_size=s.ffn, num_hidden_layers=s.layers,
+                   num_attention_heads=s.heads, max_position_embeddings=s.ctx, layer_norm_eps=3e-3,
+                   rope_parameters=half_rope()), **more}
 
 
 def falcon(s, **more):
-    return {**dict(hidden_size=s.dim, num_hidden_layers=s.layers, num_attention_heads=s.heads, layer_norm_epsilon=3e-3,
-                   max_position_embeddings=s.ctx, ffn_hidden_size=4 * s.dim, rope_parameters=rope()), **more}
+    return {**dict(hidden_size=s.dim, num_hidden_layers=s.layers, num_attention_heads=s.heads,
+                   layer_norm_epsilon=3e-3, max_position_embeddings=s.ctx, ffn_hidden_size=4 * s.dim,
+                   rope_parameters=rope()), **more}
 
 
 def bloom(s, **more):
@@ -132,7 +141,7 @@ def mpt(s, dim, heads, **attn):
 
 
 def stablelm(s, **more):
-    return ln(s, **{**dict(hidden_size=48, rope_parameters=half_rope(), tie_word_embeddings=False), **more})
+    return ln(s, **{**dict(hidden_size=s.half, rope_parameters=half_rope(), tie_word_embeddings=False), **more})
 
 
 def cohere(s, **more):
@@ -140,7 +149,8 @@ def cohere(s, **more):
 
 
 def granite(s, **more):
-    return rms(s, embedding_multiplier=2.3, logits_scaling=0.8, residual_multiplier=0.61, attention_multiplier=0.19, **more)
+    return rms(s, embedding_multiplier=2.3, logits_scaling=0.8, residual_multiplier=0.61, attention_multiplier=0.19,
+               **more)
 
 
 def smollm3(s, **more):
@@ -164,7 +174,8 @@ CASES = {
     "qwen2":            Case("Qwen2Config", "qwen2", lambda s: rms(s, tie_word_embeddings=False)),
     "qwen3":            Case("Qwen3Config", "qwen3", lambda s: rms(s, head_dim=s.hd, tie_word_embeddings=False)),
     "gemma2":           scaled("Gemma2Config", "gemma2", lambda s: rms(
-        s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=3.0, final_logit_softcapping=6.0)),
+        s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=3.0,
+        final_logit_softcapping=6.0)),
     "gpt2":             Case("GPT2Config", "gpt2", gpt),
     "falcon-7b":        Case("FalconConfig", "falcon", falcon),
 
@@ -172,70 +183,77 @@ CASES = {
     "llama-tied":       Case("LlamaConfig", "llama", lambda s: llama(s, tie_word_embeddings=True)),
     "llama-mha":        Case("LlamaConfig", "llama", lambda s: llama(
         s, head_dim=s.dim // s.heads, num_key_value_heads=s.heads, hidden_act="gelu_pytorch_tanh")),
-    "llama-linear":     Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=rope(900.0, "linear", factor=2.5))),
+    "llama-linear":     Case("LlamaConfig", "llama", lambda s: llama(
+        s, rope_parameters=rope(900.0, "linear", factor=2.5))),
     "llama-dynamic":    Case("LlamaConfig", "llama", lambda s: llama(
         s, max_position_embeddings=56, rope_parameters=rope(900.0, "dynamic", factor=2.5))),
-    "llama-yarn":       Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=yarn(s))),
+    "llama-yarn":       Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=yarn_betas(s))),
     "llama-yarn-mscale": Case("LlamaConfig", "llama", lambda s: llama(
-        s, rope_parameters=yarn(s, mscale=0.9, mscale_all_dim=0.4, truncate=False))),
+        s, rope_parameters=yarn_betas(s, mscale=0.9, mscale_all_dim=0.4, truncate=False))),
     "llama-llama3":     Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=llama3(s))),
-    "mistral":          Case("MistralConfig", "mistral", lambda s: rms(s, sliding_window=s.window, tie_word_embeddings=False)),
+    "mistral":          Case("MistralConfig", "mistral", lambda s: rms(
+        s, sliding_window=s.window, tie_word_embeddings=False)),
     "mistral-headdim":  Case("MistralConfig", "mistral", lambda s: rms(
         s, sliding_window=None, head_dim=s.hd, tie_word_embeddings=False)),
     "qwen2-window":     Case("Qwen2Config", "qwen2", lambda s: rms(
         s, use_sliding_window=True, sliding_window=s.window, max_window_layers=1, tie_word_embeddings=True)),
     "qwen2-yarn":       Case("Qwen2Config", "qwen2", lambda s: rms(
-        s, tie_word_embeddings=False, rope_parameters=rope(900.0, "yarn", factor=4.0, original_max_position_embeddings=s.orig))),
+        s, tie_word_embeddings=False, rope_parameters=yarn(s))),
     "qwen3-window":     Case("Qwen3Config", "qwen3", lambda s: rms(
         s, head_dim=s.hd, attention_bias=True, use_sliding_window=True, sliding_window=s.window, max_window_layers=1,
         tie_word_embeddings=True)),
     "gemma":            scaled("GemmaConfig", "gemma", lambda s: rms(s, head_dim=s.hd)),
     "gemma-mqa":        scaled("GemmaConfig", "gemma", lambda s: rms(s, head_dim=s.hd, num_key_value_heads=1)),
     "gemma2-nocap":     scaled("Gemma2Config", "gemma2", lambda s: rms(
-        s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=None, final_logit_softcapping=None,
-        attention_bias=True)),
-    "gemma3":           scaled("Gemma3TextConfig", "gemma3", lambda s: gemma3(s, dict(rope_type="linear", factor=3.0))),
+        s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=None,
+        final_logit_softcapping=None, attention_bias=True)),
+    "gemma3":           scaled("Gemma3TextConfig", "gemma3", lambda s: gemma3(
+        s, dict(rope_type="linear", factor=3.0))),
     "gemma3-plain":     scaled("Gemma3TextConfig", "gemma3", lambda s: gemma3(s, dict(rope_type="default"))),
     "phi":              Case("PhiConfig", "phi", phi),
     "phi-qknorm":       Case("PhiConfig", "phi", lambda s: phi(s, qk_layernorm=True)),
     "phi3":             Case("Phi3Config", "phi3", lambda s: rms(s, pad_token_id=0, sliding_window=s.window)),
     "phi3-partial":     Case("Phi3Config", "phi3", lambda s: rms(
-        s, hidden_size=48, pad_token_id=0, rope_parameters=half_rope(), tie_word_embeddings=True)),
+        s, hidden_size=s.half, pad_token_id=0, rope_parameters=half_rope(), tie_word_embeddings=True)),
     "phi3-short":       Case("Phi3Config", "phi3", lambda s: longrope(s, s.ctx - 40)),
     "phi3-long":        Case("Phi3Config", "phi3", lambda s: longrope(s, s.orig), prompt=32),
     "gpt2-scales":      Case("GPT2Config", "gpt2", lambda s: gpt(
         s, scale_attn_by_inverse_layer_idx=True, activation_function="relu", tie_word_embeddings=False)),
     "gptj":             Case("GPTJConfig", "gptj", lambda s: gpt(s, rotary_dim=s.dim // s.heads - 2)),
     "neox":             Case("GPTNeoXConfig", "gpt_neox", neox),
-    "neox-sequential":  Case("GPTNeoXConfig", "gpt_neox", lambda s: neox(s, use_parallel_residual=False, attention_bias=False)),
+    "neox-sequential":  Case("GPTNeoXConfig", "gpt_neox", lambda s: neox(
+        s, use_parallel_residual=False, attention_bias=False)),
     "bigcode":          Case("GPTBigCodeConfig", "gpt_bigcode", gpt),
     "bigcode-mha":      Case("GPTBigCodeConfig", "gpt_bigcode", lambda s: gpt(s, multi_query=False)),
-    "falcon-40b":       Case("FalconConfig", "falcon", lambda s: falcon(s, new_decoder_architecture=True, num_kv_heads=s.kv)),
+    "falcon-40b":       Case("FalconConfig", "falcon", lambda s: falcon(
+        s, new_decoder_architecture=True, num_kv_heads=s.kv)),
     "falcon-11b":       Case("FalconConfig", "falcon", lambda s: falcon(
         s, new_decoder_architecture=True, num_kv_heads=s.kv, num_ln_in_parallel_attn=1, ffn_hidden_size=s.ffn)),
     "falcon-rw":        Case("FalconConfig", "falcon", lambda s: falcon(
         s, alibi=True, multi_query=False, parallel_attn=False, bias=True), attention="sdpa"),
     "bloom":            Case("BloomConfig", "bloom", bloom),
-    "bloom-heads":      Case("BloomConfig", "bloom", lambda s: bloom(s, hidden_size=54, n_head=6)),
+    "bloom-heads":      Case("BloomConfig", "bloom", lambda s: bloom(s, hidden_size=s.six, n_head=6)),
     "bloom-post":       Case("BloomConfig", "bloom", lambda s: bloom(s, apply_residual_connection_post_layernorm=True)),
     "opt-125m":         Case("OPTConfig", "opt", lambda s: opt(s), embed=0.03, quiet=KEY_BIAS),
-    "opt-350m":         Case("OPTConfig", "opt", lambda s: opt(s, do_layer_norm_before=False, word_embed_proj_dim=s.dim // 2 + 3),
-                             quiet=KEY_BIAS),
+    "opt-350m":         Case("OPTConfig", "opt", lambda s: opt(
+        s, do_layer_norm_before=False, word_embed_proj_dim=s.dim // 2 + 3), quiet=KEY_BIAS),
     "opt-galactica":    Case("OPTConfig", "opt", lambda s: opt(
         s, enable_bias=False, layer_norm_elementwise_affine=False, activation_function="gelu")),
     "mpt":              Case("MptConfig", "mpt", lambda s: mpt(s, s.dim, s.heads)),
-    "mpt-heads":        Case("MptConfig", "mpt", lambda s: mpt(s, 48, 6, clip_qkv=1.1, softmax_scale=0.41)),
+    "mpt-heads":        Case("MptConfig", "mpt", lambda s: mpt(s, s.six, 6, clip_qkv=1.1, softmax_scale=0.41)),
     "stablelm":         Case("StableLmConfig", "stablelm", stablelm),
     "stablelm-bias":    Case("StableLmConfig", "stablelm", lambda s: stablelm(s, use_qkv_bias=True)),
-    "stablelm-parallel": Case("StableLmConfig", "stablelm", lambda s: stablelm(s, use_parallel_residual=True, qk_layernorm=True)),
-    "stablelm-qknorm":  Case("StableLmConfig", "stablelm", lambda s: stablelm(s, qk_layernorm=True, tie_word_embeddings=True)),
+    "stablelm-parallel": Case("StableLmConfig", "stablelm", lambda s: stablelm(
+        s, use_parallel_residual=True, qk_layernorm=True)),
+    "stablelm-qknorm":  Case("StableLmConfig", "stablelm", lambda s: stablelm(
+        s, qk_layernorm=True, tie_word_embeddings=True)),
     "starcoder2":       Case("Starcoder2Config", "starcoder2", lambda s: hf(
         s, norm_epsilon=3e-3, sliding_window=s.window)),
     "starcoder2-plain": Case("Starcoder2Config", "starcoder2", lambda s: hf(
         s, norm_epsilon=3e-3, use_bias=False, tie_word_embeddings=False)),
     "olmo":             Case("OlmoConfig", "olmo", lambda s: hf(s, pad_token_id=0), embed=0.03),
-    "olmo-clip":        Case("OlmoConfig", "olmo", lambda s: hf(s, pad_token_id=0, clip_qkv=1.3,
-                                                               tie_word_embeddings=True)),
+    "olmo-clip":        Case("OlmoConfig", "olmo", lambda s: hf(
+        s, pad_token_id=0, clip_qkv=1.3, tie_word_embeddings=True)),
     "olmo2":            Case("Olmo2Config", "olmo2", lambda s: rms(s, pad_token_id=0)),
     "granite":          Case("GraniteConfig", "granite", lambda s: granite(s, tie_word_embeddings=True)),
     "granite-bias":     Case("GraniteConfig", "granite", lambda s: granite(s, attention_bias=True, mlp_bias=True)),
@@ -246,14 +264,17 @@ CASES = {
         layer_types=pattern(s.layers + 1, 2, "sliding_attention", "full_attention"))),
     "smollm3":          Case("SmolLM3Config", "smollm3", lambda s: smollm3(s, no_rope_layer_interval=2)),
     "smollm3-window":   Case("SmolLM3Config", "smollm3", lambda s: smollm3(     # layer 2 has no rope
-        s, no_rope_layer_interval=3, use_sliding_window=True, sliding_window=s.window, attention_bias=True, mlp_bias=True),
+        s, no_rope_layer_interval=3, use_sliding_window=True, sliding_window=s.window, attention_bias=True,
+        mlp_bias=True),
         quiet=("layers.2.self_attn.k_proj.bias",)),
 }
 
 FIRST_SLICE = ("llama", "qwen2", "qwen3", "gemma2", "gpt2", "falcon-7b")
 
 
-def vocab_of(name):
+VOCABS = ((97, 101, 103, 107, 109, 113, 127, 131), (47, 53, 59, 61, 67, 71, 73, 79))
+
+
+def vocab_of(name, size):
     """A vocabulary that is a multiple of nothing, another one for each case."""
-    primes = (97, 101, 103, 107, 109, 113, 127, 131)
-    return primes[list(CASES).index(name) % len(primes)]
+    return VOCABS[size.vocab][list(CASES).index(name) % 8]

@@ -42,7 +42,8 @@ def save_sharded(folder, state, stem, suffix, save):
         save(part, os.path.join(folder, file))
         where.update({name: file for name in part})
     size = sum(t.numel() * t.element_size() for t in state.values())
-    write_json(os.path.join(folder, f"{stem}.{suffix}.index.json"), dict(metadata=dict(total_size=size), weight_map=where))
+    write_json(os.path.join(folder, f"{stem}.{suffix}.index.json"),
+               dict(metadata=dict(total_size=size), weight_map=where))
 
 
 def save_tensors(part, path):
@@ -72,7 +73,8 @@ def finish(folder, model, base, prompt, more):
     ids = base["ids"]
     logits, hidden, f64 = reference(model, ids)
     tokens, margin = greedy(model, ids[:prompt])
-    facts = dict(tolerance=tolerance(logits, f64), max_logit=float(logits.abs().max()), f64_diff=f64, margin=margin, **more)
+    facts = dict(tolerance=tolerance(logits, f64), max_logit=float(logits.abs().max()), f64_diff=f64, margin=margin,
+                 **more)
     write_expected(folder, ids, logits, hidden, prompt, tokens, margin, facts)
 
 

@@ -1,8 +1,8 @@
 """Writes tiny models as GGUF files, the way the common converters lay them out, with the `gguf` package.
 
 What the layout does to a family is in the table FILES: its architecture name, what the file cannot say and must
-therefore be at the value readers assume (theta 10000, a query scale of 1/sqrt(head size), no window), and how q, k, v are
-re-ordered. Tensor names come from the package's own name map.
+therefore be at the value readers assume (theta 10000, a query scale of 1/sqrt(head size), no window), and how q, k, v
+are re-ordered. Tensor names come from the package's own name map.
 """
 import math
 
@@ -68,6 +68,8 @@ def theta(value=10000.0, **more):
     return lambda s: dict(rope_parameters=rope(value, **more))
 
 
+HALF = theta(partial_rotary_factor=0.5)
+
 # case: (architecture, values the file implies, change of each tensor)
 FILES = {
     "llama":            ("llama", None, LLAMA),
@@ -82,21 +84,22 @@ FILES = {
     "gemma":            ("gemma", theta(), one_plus),
     "gemma2":           ("gemma2", lambda s: dict(theta()(s), query_pre_attn_scalar=s.hd), one_plus),
     "gemma3-plain":     ("gemma3", lambda s: dict(
-        query_pre_attn_scalar=s.hd, num_hidden_layers=7, layer_types=pattern(7, 6, "sliding_attention", "full_attention"),
+        query_pre_attn_scalar=s.hd, num_hidden_layers=7,
+        layer_types=pattern(7, 6, "sliding_attention", "full_attention"),
         rope_parameters=dict(sliding_attention=rope(10000.0), full_attention=rope(5000.0))), one_plus),
     "gpt2":             ("gpt2", None, conv1d),
     "falcon-7b":        ("falcon", theta(), per_group_qkv),
     "falcon-40b":       ("falcon", theta(), per_group_qkv),
-    "phi":              ("phi2", lambda s: dict(theta(partial_rotary_factor=0.5)(s), intermediate_size=4 * 48), plain),
+    "phi":              ("phi2", lambda s: dict(HALF(s), intermediate_size=4 * s.half), plain),
     "phi3":             ("phi3", None, plain),
     "phi3-long":        ("phi3", None, plain),
-    "neox":             ("gptneox", theta(partial_rotary_factor=0.5), per_head_qkv),
-    "neox-sequential":  ("gptneox", lambda s: dict(theta(partial_rotary_factor=0.5)(s), attention_bias=True), per_head_qkv),
+    "neox":             ("gptneox", HALF, per_head_qkv),
+    "neox-sequential":  ("gptneox", lambda s: dict(HALF(s), attention_bias=True), per_head_qkv),
     "bigcode":          ("starcoder", None, plain),
     "bloom":            ("bloom", None, per_head_qkv),
     "mpt":              ("mpt", None, plain),
-    "stablelm-bias":    ("stablelm", theta(partial_rotary_factor=0.5), plain),
-    "stablelm-parallel": ("stablelm", theta(partial_rotary_factor=0.5), plain),
+    "stablelm-bias":    ("stablelm", HALF, plain),
+    "stablelm-parallel": ("stablelm", HALF, plain),
     "starcoder2":       ("starcoder2", lambda s: dict(sliding_window=None), plain),
     "olmo-clip":        ("olmo", None, LLAMA),
     "olmo2":            ("olmo2", None, plain),
@@ -230,7 +233,8 @@ def write_gguf(path, model, name, to_type=None):
     params = {n: p.detach().numpy() for n, p in model.named_parameters()}
     stacked_head_norms(params)
     for n, values in params.items():
-        to = names.get_name(n, (".weight", ".bias")) or names.get_name(n.replace("transformer.", ""), (".weight", ".bias"))
+        ends = (".weight", ".bias")
+        to = names.get_name(n, ends) or names.get_name(n.replace("transformer.", ""), ends)
         if to is None:
             raise SystemExit(f"oracle: {name}: {arch_name} has no tensor for {n}")
         values = np.ascontiguousarray(change(n, values, c), dtype=np.float32)

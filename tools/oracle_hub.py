@@ -8,7 +8,8 @@ ALWAYS = ("architectures", "model_type", "vocab_size")
 PARTIAL = dict(gpt_neox="rotary_pct")       # elsewhere partial_rotary_factor
 THETA = dict(gpt_neox="rotary_emb_base")    # elsewhere rope_theta
 DERIVED = dict(                             # keys hub files never carry, computed from others
-    qwen2=("layer_types",), qwen3=("layer_types",), gemma2=("layer_types",), smollm3=("layer_types", "no_rope_layers"),
+    qwen2=("layer_types",), qwen3=("layer_types",), gemma2=("layer_types",),
+    smollm3=("layer_types", "no_rope_layers"),
     gemma3_text=("layer_types", "_sliding_window_pattern"), cohere2=("layer_types", "head_dim"),
     gpt_bigcode=("num_key_value_heads",))
 

@@ -185,7 +185,7 @@ def draw_case(name, size=FULL, dtype=None, over=None, through=None):
     """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, smallest margin).
     `over` replaces values of its configuration; `dtype` or `through` are what the weights are rounded to."""
     case = CASES[name]
-    vocab = vocab_of(name)
+    vocab = vocab_of(name, size)
     if dtype is not None:
         through = lambda p: p.to(dtype)
     for seed in range(1000, 1012):
@@ -224,8 +224,9 @@ def generate(name, out):
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
     model.save_pretrained(folder)
-    facts = dict(name=name, spec=case.spec, tokens=len(ids), vocab=model.config.vocab_size, margin=margin, tolerance=tol,
-                 max_logit=float(logits.abs().max()), f64_diff=f64, eps_shift=wrong_eps_shift(model, ids, logits),
+    facts = dict(name=name, spec=case.spec, tokens=len(ids), vocab=model.config.vocab_size, margin=margin,
+                 tolerance=tol, max_logit=float(logits.abs().max()), f64_diff=f64,
+                 eps_shift=wrong_eps_shift(model, ids, logits),
                  transformers=transformers.__version__, torch=torch.__version__, attention=case.attention)
     write_expected(folder, ids, logits, hidden, case.prompt, tokens, margin, facts)
     write_hub_form(folder, model, ids, logits, case)
