@@ -5,6 +5,7 @@
     oracle.py make [NAME...]            generate models and expected results (default: all) into --out
     oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
     oracle.py vectors [NAME...]         the small models committed in tests/vectors
+    oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
 
 The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers, safetensors.
 """
@@ -61,16 +62,33 @@ def cmd_vectors(args):
     print(f"{total} bytes")
 
 
+def cmd_check(args):
+    from oracle_check import folders_of, missing, report
+    names = chosen(args.names)
+    if missing(args.out, names):
+        from oracle_files import variants
+        from oracle_model import generate
+        os.makedirs(args.out, exist_ok=True)
+        for name in missing(args.out, names):
+            generate(name, args.out)
+            variants(args.out, name)
+    return 1 if report(args.binary, folders_of(args.out, names)) else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="build/oracle", help="folder of the generated models (build/oracle)")
     parser.add_argument("--vectors", default="tests/vectors/models", help="folder of committed models")
+    parser.add_argument("--binary", default="build/inferflow", help="the engine (build/inferflow)")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
                             ("files", cmd_files, "write the models in other containers"),
-                            ("vectors", cmd_vectors, "write the models that are committed")):
+                            ("vectors", cmd_vectors, "write the models that are committed"),
+                            ("check", cmd_check, "compare the engine with them")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
+        for flag in ("--out", "--binary", "--vectors"):
+            sub.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         sub.set_defaults(run=run)
     args = parser.parse_args()
     return args.run(args)

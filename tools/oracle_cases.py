@@ -26,8 +26,10 @@ class Size:
     tokens: int    # length of the test sequence
 
 
-FULL = Size(vocab=0, dim=56, heads=4, kv=2, hd=18, half=48, six=54, ffn=92, layers=3, window=11, orig=24, ctx=160, tokens=80)
-SMALL = Size(vocab=1, dim=24, heads=4, kv=2, hd=10, half=32, six=30, ffn=28, layers=2, window=7, orig=20, ctx=128, tokens=72)
+FULL = Size(vocab=0, dim=56, heads=4, kv=2, hd=18, half=48, six=54, ffn=92, layers=3,
+            window=11, orig=24, ctx=160, tokens=80)
+SMALL = Size(vocab=1, dim=24, heads=4, kv=2, hd=10, half=32, six=30, ffn=28, layers=2,
+             window=7, orig=20, ctx=128, tokens=72)
 
 
 @dataclass(frozen=True)
