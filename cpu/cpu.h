@@ -3,7 +3,7 @@
  * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
  * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
  * (kernels_avx2.c, kernels_avx512.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
- * SCALE, SOFTCAP; otherwise operands do not overlap. */
+ * SCALE, SOFTCAP, CLAMP; otherwise operands do not overlap. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 #include "base/pool.h"
@@ -139,6 +139,7 @@ float act_value(int fn, float x); /* ACT_*: the definition */
     X(ADD, add)                                                                                                        \
     X(SCALE, scale)                                                                                                    \
     X(SOFTCAP, softcap)                                                                                                \
+    X(CLAMP, clamp)                                                                                                    \
     X(TAKE_OUT, take_out)
 
 #define X(id, name) void cpu_##name(const run *r, const op *o, int worker, int workers);

@@ -1,5 +1,5 @@
-/* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP. The second operand of MUL and ADD is an activation of the same shape, or a
- * vector (weight or constant) over the last axis. */
+/* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP, CLAMP. The second operand of MUL and ADD is an activation of the same
+ * shape, or a vector (weight or constant) over the last axis. */
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"
@@ -32,4 +32,13 @@ void cpu_softcap(const run *r, const op *o, int worker, int workers)
     int64_t from, to;
     cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) y[i] = cap * fm_tanh(x[i] / cap);
+}
+
+void cpu_clamp(const run *r, const op *o, int worker, int workers)
+{
+    const float *x = arg_at(r, o->in[0]), limit = o->u.clamp.limit;
+    float *y = arg_at(r, o->out);
+    int64_t from, to;
+    cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) y[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }

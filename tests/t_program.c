@@ -322,6 +322,7 @@ static void shape_rules(void **unused)
         {.kind = OP_ATTN, .state = 0, .out = same, .in = {x}, .u.attn = {.heads = 1, .bias = BIAS_ALIBI}},
         {.kind = OP_TAKE_OUT, .state = -1, .out = same, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = same, .in = {x}, .u.act.fn = ACT_COUNT},
+        {.kind = OP_CLAMP, .state = -1, .out = same, .in = {x}, .u.clamp.limit = 0},
         {.kind = OP_ACT, .state = -1, .out = 9999, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = same, .in = {9999}},
         {.kind = OP_COUNT, .state = -1},

@@ -22,6 +22,7 @@
     X(ADD, "add", CUT_FOLLOW, "out = in0 + in1; in1 an activation, or a vector over the last axis")                    \
     X(SCALE, "scale", CUT_FOLLOW, "out = in0 * factor")                                                                \
     X(SOFTCAP, "softcap", CUT_FOLLOW, "out = cap * tanh(in0 / cap)")                                                   \
+    X(CLAMP, "clamp", CUT_FOLLOW, "out = min(max(in0, -limit), limit)")                                                \
     X(TAKE_OUT, "take_out", CUT_ROWWISE, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")
 
 enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
@@ -105,6 +106,9 @@ typedef struct op {
         struct {
             float cap;
         } softcap;
+        struct {
+            float limit; /* > 0 */
+        } clamp;
     } u;
 } op;
 

@@ -295,6 +295,9 @@ static const char *check_op(const program *p, const op *o)
                          : (is_vector(b, tensor_count(out)) ? NULL : "the vector does not fit");
     case OP_SCALE:
     case OP_SOFTCAP: return same_shape(a, out) && !b ? NULL : "input and output differ";
+    case OP_CLAMP:
+        if (!(o->u.clamp.limit > 0)) return "the limit must be positive";
+        return same_shape(a, out) && !b ? NULL : "input and output differ";
     case OP_TAKE_OUT:
         if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_OUT || b) return "takes token rows to wanted rows";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";

@@ -62,6 +62,7 @@ static void dump_params(const program *p, const op *o, buf *out)
     case OP_ACT: buf_printf(out, " %s", act_name[o->u.act.fn]); break;
     case OP_SCALE: buf_printf(out, " factor=%.9g", (double)o->u.scale.factor); break;
     case OP_SOFTCAP: buf_printf(out, " cap=%g", (double)o->u.softcap.cap); break;
+    case OP_CLAMP: buf_printf(out, " limit=%g", (double)o->u.clamp.limit); break;
     case OP_MATMUL:
     case OP_KV_PUT:
     case OP_MUL:

@@ -113,6 +113,7 @@ static void hash_op(hasher *s, const op *o)
     case OP_ACT: add_int(s, o->u.act.fn); break;
     case OP_SCALE: add_float(s, o->u.scale.factor); break;
     case OP_SOFTCAP: add_float(s, o->u.softcap.cap); break;
+    case OP_CLAMP: add_float(s, o->u.clamp.limit); break;
     case OP_MATMUL:
     case OP_KV_PUT:
     case OP_MUL:
