@@ -1,0 +1,157 @@
+/* t_sample.c - every sampling rule by a case worked by hand, the distribution of draws, determinism. */
+#include "test.h"
+
+#include "base/rng.h"
+#include "sample/sample.h"
+
+#include <math.h>
+
+static sample_params defaults(void)
+{
+    sample_params p;
+    memset(&p, 0, sizeof p);
+    param_defaults(sample_param_rows, sample_param_count, &p);
+    return p;
+}
+
+/* Which ids come up in 2000 draws, as a bit mask; counts in `hits`. */
+static unsigned drawn(const sample_params *base, const float *logits, int32_t n, int hits[])
+{
+    err e = {0};
+    sampler *s;
+    assert_ok(sampler_open(&s, n, &e), &e);
+    unsigned mask = 0;
+    for (int i = 0; i < n; i++) hits[i] = 0;
+    for (int i = 0; i < 2000; i++) {
+        sample_params p = *base;
+        p.seed = i;
+        int32_t id = sampler_pick(s, &p, &(sample_input){.logits = logits, .n_vocab = n});
+        hits[id]++;
+        mask |= 1u << id;
+    }
+    sampler_close(s);
+    return mask;
+}
+
+/* Probabilities 0.5, 0.25, 0.125, 0.125. */
+static const float quarters[4] = {2 * 0.69314718f, 0.69314718f, 0, 0};
+
+static void greedy_takes_lowest_id_of_a_tie(void **state)
+{
+    (void)state;
+    err e = {0};
+    sampler *s;
+    assert_ok(sampler_open(&s, 5, &e), &e);
+    sample_params p = defaults();
+    p.temperature = 0;
+    const float l[5] = {1, NAN, 3, 3, -INFINITY};
+    assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5}), 2);
+    const int32_t ban[1] = {2};
+    assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5, .banned = ban, .n_banned = 1}), 3);
+    const logit_bias bias[1] = {{0, 5}};
+    assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5, .bias = bias, .n_bias = 1}), 0);
+    sampler_close(s);
+}
+
+static void draws_follow_the_distribution(void **state)
+{
+    (void)state;
+    int hits[4];
+    sample_params p = defaults();
+    assert_int_equal(drawn(&p, quarters, 4, hits), 15);
+    assert_in_range(hits[0], 920, 1080); /* 1000 +- 3.6 sigma */
+    assert_in_range(hits[1], 425, 575);
+    assert_in_range(hits[2], 195, 305);
+    p.top_k = 3; /* the same through the heap: 4/7, 2/7, 1/7; of the tie the lower id stays */
+    assert_int_equal(drawn(&p, quarters, 4, hits), 7);
+    assert_in_range(hits[0], 1060, 1225);
+}
+
+static void filters_keep_what_they_say(void **state)
+{
+    (void)state;
+    int hits[4];
+    sample_params p = defaults();
+    p.top_p = 0.74;
+    assert_int_equal(drawn(&p, quarters, 4, hits), 3);
+    p.top_p = 0.4;
+    assert_int_equal(drawn(&p, quarters, 4, hits), 1);
+    p.top_p = 1;
+    p.min_p = 0.3;
+    assert_int_equal(drawn(&p, quarters, 4, hits), 3);
+    p.min_p = 0;
+    p.top_k = 2;
+    p.top_p = 0.6; /* of the top two, 0.5 is 2/3 */
+    assert_int_equal(drawn(&p, quarters, 4, hits), 1);
+    p = defaults();
+    p.temperature = 0.05;
+    assert_int_equal(drawn(&p, quarters, 4, hits), 1);
+}
+
+static void penalties_change_the_winner(void **state)
+{
+    (void)state;
+    err e = {0};
+    sampler *s;
+    assert_ok(sampler_open(&s, 3, &e), &e);
+    sample_params p = defaults();
+    p.temperature = 0;
+    const float l[3] = {4, 3, -1};
+    const int32_t prompt[2] = {0, 0}, generated[2] = {0, 0};
+    sample_input in = {.logits = l, .n_vocab = 3, .prompt = prompt, .n_prompt = 2};
+    p.repetition_penalty = 1.2; /* 4/1.2 = 3.33: once, however often it was seen */
+    assert_int_equal(sampler_pick(s, &p, &in), 0);
+    p.repetition_penalty = 1.4; /* 2.86 */
+    assert_int_equal(sampler_pick(s, &p, &in), 1);
+    assert_int_equal(sampler_pick(s, &p, &in), 1); /* nothing is left over from the call before */
+    p = defaults();
+    p.temperature = 0;
+    p.frequency_penalty = 0.6; /* twice */
+    assert_int_equal(sampler_pick(s, &p, &in), 0);
+    in.generated = generated;
+    in.n_generated = 2;
+    assert_int_equal(sampler_pick(s, &p, &in), 1);
+    p.frequency_penalty = 0;
+    p.presence_penalty = 0.9;
+    assert_int_equal(sampler_pick(s, &p, &in), 0);
+    sampler_close(s);
+}
+
+static void logprobs_are_of_the_raw_distribution(void **state)
+{
+    (void)state;
+    err e = {0};
+    sampler *s;
+    assert_ok(sampler_open(&s, 4, &e), &e);
+    top_logprob best[3];
+    float lp = sampler_logprobs(s, quarters, 4, 1, best, 3);
+    assert_true(fabsf(lp - logf(0.25f)) < 1e-6f);
+    assert_int_equal(best[0].id, 0);
+    assert_int_equal(best[1].id, 1);
+    assert_int_equal(best[2].id, 2);
+    assert_true(fabsf(best[0].logprob - logf(0.5f)) < 1e-6f);
+    sampler_close(s);
+}
+
+static void draws_depend_on_seed_choice_and_position_only(void **state)
+{
+    (void)state;
+    assert_true(rng_bits(1, 2, 3) == rng_bits(1, 2, 3));
+    assert_true(rng_bits(1, 2, 3) != rng_bits(2, 1, 3) && rng_bits(1, 2, 3) != rng_bits(1, 3, 2));
+    double sum = 0;
+    for (int i = 0; i < 10000; i++) sum += rng_uniform(7, 0, (uint64_t)i);
+    assert_true(fabs(sum / 10000 - 0.5) < 0.01);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_takes_lowest_id_of_a_tie),
+        cmocka_unit_test(draws_follow_the_distribution),
+        cmocka_unit_test(filters_keep_what_they_say),
+        cmocka_unit_test(penalties_change_the_winner),
+        cmocka_unit_test(logprobs_are_of_the_raw_distribution),
+        cmocka_unit_test(draws_depend_on_seed_choice_and_position_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
