@@ -39,6 +39,10 @@ typedef struct held_weight {
     uint64_t own_bytes;
 } held_weight;
 
+/* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
+int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e);
+void cpu_weight_drop(held_weight *h);
+
 /* Row n as float32: cols values. */
 void held_row(const held_weight *w, int64_t n, float *to);
 
@@ -103,7 +107,8 @@ static inline int32_t step_page(const step *st, int group, int seq, int tile)
     return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
 }
 
-/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. */
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. ACT, MUL, ADD, SCALE and SOFTCAP share all elements
+ * of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
 static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
 {
     int64_t grains = (n + grain - 1) / grain;

@@ -1,10 +1,10 @@
 /* rope.c - rotary frequencies of every scaling, and the tables of cosines and sines made from them.
  *
  * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds where torch
- * rounds; angle = float(position) * frequency in float32. Only then come our own cosine and sine: Cody-Waite reduction by pi/2 in
- * three parts and Taylor polynomials in double (error below 1e-16), rounded once to float32, so that tables are equal on
- * every machine. */
+ * rounds; angle = float(position) * frequency in float32. Only then come cosine and sine of base/fmath.h in double, rounded once to
+ * float32: tables are equal on every machine. */
 #include "core/rope.h"
+#include "base/fmath.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -17,33 +17,6 @@ struct rope_variant {
     int length;     /* dynamic: the admitted length it is made for */
     uint32_t users; /* sequences admitted and not released */
 };
-
-/* cos and sin of x, correctly rounded for all but about one argument in 10^8. */
-static void cos_sin(float x, float *c, float *s)
-{
-    static const double two_over_pi = 0.63661977236758134308, big = 0x1.8p52;
-    static const double part1 = 1.57079632673412561417, part2 = 6.07710050630396597660e-11,
-                        part3 = 2.02226624879595063154e-21;
-    double v = x, n = v * two_over_pi + big;
-    n -= big; /* nearest integer */
-    double r = ((v - n * part1) - n * part2) - n * part3, q = r * r;
-    double sine = r + r * q *
-                          (-1.0 / 6 +
-                           q * (1.0 / 120 +
-                                q * (-1.0 / 5040 +
-                                     q * (1.0 / 362880 + q * (-1.0 / 39916800 +
-                                                              q * (1.0 / 6227020800 + q * (-1.0 / 1307674368000)))))));
-    double cosine =
-        1 + q * (-0.5 + q * (1.0 / 24 +
-                             q * (-1.0 / 720 +
-                                  q * (1.0 / 40320 + q * (-1.0 / 3628800 +
-                                                          q * (1.0 / 479001600 + q * (-1.0 / 87178291200 +
-                                                                                      q * (1.0 / 20922789888000))))))));
-    int64_t quarter = (int64_t)n & 3;
-    double a = quarter & 1 ? sine : cosine, b = quarter & 1 ? cosine : sine;
-    *c = (float)(quarter == 1 || quarter == 2 ? -a : a);
-    *s = (float)(quarter >= 2 ? -b : b);
-}
 
 /* theta ^ (2i / dims) in float32. */
 static float wave(float theta, int i, int dims)
@@ -173,9 +146,10 @@ static int build(rope_set *r, uint32_t v, int length, int positions, err *e)
     for (int pos = 0; pos < positions; pos++) {
         float *c = to->table + (size_t)pos * (size_t)half, *s = c + n;
         for (int i = 0; i < half; i++) {
-            cos_sin((float)pos * inv[i], &c[i], &s[i]);
-            c[i] *= scale;
-            s[i] *= scale;
+            double sine, cosine;
+            fm_sincos((double)((float)pos * inv[i]), &sine, &cosine);
+            c[i] = (float)cosine * scale;
+            s[i] = (float)sine * scale;
         }
     }
     return 0;

@@ -1,0 +1,211 @@
+/* cpu_backend.c - the CPU as a device: one pool of threads, weights, KV pages, and the loop over the ops of a segment.
+ *
+ * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
+ * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
+ * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. */
+#include "cpu/cpu_backend.h"
+
+#include "base/mem.h"
+#include "cpu/cpu.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct compiled {
+    uint8_t *barrier; /* [op1 - op0] wait before this op */
+} compiled;
+
+static void cpu_close(dev *d)
+{
+    if (!d) return;
+    for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
+    for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) {
+        const kv_store *s = &d->kv[i];
+        uint64_t pages = (uint64_t)d->opt.n_page[d->p->states[i].group];
+        mem_unmap(s->k, s->k_page * pages);
+        mem_unmap(s->v, s->v_page * pages);
+    }
+    cpu_work_close(&d->work);
+    pool_close(d->pool);
+    mem_free(d->held);
+    mem_free(d->kv);
+    mem_free(d);
+}
+
+static int cpu_open(dev **out, int ordinal, const program *p, const dev_options *o, err *e)
+{
+    (void)ordinal; /* "cpu:N" is a number of threads, in o->threads */
+    *out = NULL;
+    dev *d = mem_zero(1, sizeof *d);
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    d->p = p;
+    d->opt = *o;
+    if (d->opt.threads < 1) d->opt.threads = pool_default_threads();
+    int rc = 0;
+    d->table = o->isa ? cpu_kernels_named(o->isa) : cpu_kernels(cpu_features());
+    d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
+    d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", o->isa);
+    else if (!d->held || !d->kv) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    if (!rc) rc = pool_open(&d->pool, d->opt.threads, e);
+    if (!rc) rc = cpu_work_open(&d->work, p, &d->opt, d->opt.threads, e);
+    if (rc) cpu_close(d);
+    else *out = d;
+    return rc;
+}
+
+/* Memory for the pages of one state; the system gives it page by page as it is written. */
+static int kv_open(dev *d, int16_t index, err *e)
+{
+    kv_store *s = &d->kv[index];
+    const state *of = &d->p->states[index];
+    uint64_t pages = (uint64_t)d->opt.n_page[of->group], k_bytes, v_bytes;
+    if (s->k) return 0;
+    kv_store fresh;
+    kv_layout(&fresh, of, d->opt.k_type, d->opt.v_type);
+    if (!mem_mul(fresh.k_page, pages, &k_bytes) || !mem_mul(fresh.v_page, pages, &v_bytes) ||
+        !(fresh.k = mem_map(k_bytes)))
+        return err_set(e, ERR_MEMORY, "out of memory for the key cache of layer %d (%" PRIu64 " pages)", of->layer,
+                       pages);
+    fresh.v = mem_map(v_bytes);
+    if (!fresh.v) {
+        mem_unmap(fresh.k, k_bytes);
+        return err_set(e, ERR_MEMORY, "out of memory for the value cache of layer %d (%" PRIu64 " pages)", of->layer,
+                       pages);
+    }
+    *s = fresh;
+    return 0;
+}
+
+static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens, err *e)
+{
+    (void)tokens; /* keys are transposed: whole pages are cheaper than the used part */
+    if (group < 0 || group >= GROUP_MAX || from < 0 || to < 0 || from >= d->opt.n_page[group] ||
+        to >= d->opt.n_page[group])
+        return err_set(e, ERR_USAGE, "no page %d or %d in group %d", from, to, group);
+    for (uint32_t i = 0; i < d->p->n_state; i++) {
+        const kv_store *s = &d->kv[i];
+        if (!s->k || d->p->states[i].group != group) continue;
+        memcpy(s->k + (uint64_t)to * s->k_page, s->k + (uint64_t)from * s->k_page, s->k_page);
+        memcpy(s->v + (uint64_t)to * s->v_page, s->v + (uint64_t)from * s->v_page, s->v_page);
+    }
+    return 0;
+}
+
+/* ---- barriers */
+
+static bool elementwise(const op *o)
+{
+    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE || o->kind == OP_SOFTCAP;
+}
+
+static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b)
+{
+    const tensor *x = &p->tensors[a], *y = &p->tensors[b];
+    if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
+    uint64_t nx = (uint64_t)tensor_count(x) * sizeof(float) * (uint64_t)max_rows[x->rows];
+    uint64_t ny = (uint64_t)tensor_count(y) * sizeof(float) * (uint64_t)max_rows[y->rows];
+    return x->off < y->off + ny && y->off < x->off + nx;
+}
+
+/* True when a worker of `late` may touch what another worker of `early` is still working on. */
+static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late)
+{
+    if (early->kind == OP_KV_PUT && late->kind == OP_ATTN && early->state == late->state) return true;
+    if (elementwise(early) && elementwise(late)) {
+        const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
+        if (a->rows == b->rows && tensor_count(a) == tensor_count(b)) return false;
+    }
+    for (int k = 0; k < 4; k++)
+        if (overlaps(p, max_rows, early->out, late->in[k]) || overlaps(p, max_rows, early->in[k], late->out))
+            return true;
+    return overlaps(p, max_rows, early->out, late->out);
+}
+
+static void cpu_discard(dev *d, segment *s)
+{
+    (void)d;
+    compiled *c = s->compiled;
+    if (c) mem_free(c->barrier);
+    mem_free(c);
+    s->compiled = NULL;
+}
+
+static int cpu_compile(dev *d, segment *s, err *e)
+{
+    const program *p = s->p;
+    for (uint32_t i = s->op0; i < s->op1; i++) {
+        int rc = p->ops[i].kind == OP_KV_PUT ? kv_open(d, p->ops[i].state, e) : 0;
+        if (rc) return rc;
+    }
+    compiled *c = mem_zero(1, sizeof *c);
+    s->compiled = c;
+    if (c) c->barrier = mem_zero(s->op1 - s->op0 + 1, 1);
+    if (!c || !c->barrier) {
+        cpu_discard(d, s);
+        return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    }
+    uint32_t since = s->op0; /* first op after the last barrier */
+    for (uint32_t i = s->op0; i < s->op1; i++)
+        for (uint32_t k = since; k < i; k++)
+            if (depends(p, d->opt.max_rows, &p->ops[k], &p->ops[i])) {
+                c->barrier[i - s->op0] = 1;
+                since = i;
+                break;
+            }
+    return 0;
+}
+
+/* ---- running */
+
+static void copy_taps(const run *r, ref done)
+{
+    for (int32_t i = 0; i < r->st->n_tap; i++)
+        if (r->st->taps[i].what == done && done)
+            memcpy(r->st->taps[i].to, arg_at(r, done), (size_t)(arg_rows(r, done) * arg_dim(r, done)) * sizeof(float));
+}
+
+static void run_ops(void *arg, int worker, int workers)
+{
+    const run *r = arg;
+    const segment *s = r->seg;
+    const compiled *c = s->compiled;
+    dev *d = s->on;
+    for (uint32_t i = s->op0; i < s->op1; i++) {
+        const op *o = &s->p->ops[i];
+        if (c->barrier[i - s->op0]) pool_barrier(d->pool, worker);
+        d->table->op[o->kind](r, o, worker, workers);
+        if (r->st->n_tap == 0) continue;
+        pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */
+        if (worker == 0) copy_taps(r, o->out);
+        pool_barrier(d->pool, worker);
+    }
+}
+
+static int cpu_run(const run *r, err *e)
+{
+    (void)e;
+    pool_run(r->seg->on->pool, run_ops, (void *)r);
+    return 0;
+}
+
+static uint64_t cpu_held_bytes(const dev *d)
+{
+    uint64_t sum = d->work.bytes;
+    for (uint32_t i = 0; i < d->p->n_weight; i++) sum += d->held[i].own_bytes;
+    for (uint32_t i = 0; i < d->p->n_state; i++)
+        if (d->kv[i].k) sum += (d->kv[i].k_page + d->kv[i].v_page) * (uint64_t)d->opt.n_page[d->p->states[i].group];
+    return sum;
+}
+
+const backend cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .weight_put = cpu_weight_put,
+    .page_copy = cpu_page_copy,
+    .compile = cpu_compile,
+    .discard = cpu_discard,
+    .run = cpu_run,
+    .held_bytes = cpu_held_bytes,
+};

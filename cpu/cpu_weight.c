@@ -1,0 +1,147 @@
+/* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing, else
+ * gathered, transposed or re-encoded once, by all workers, into memory of its own.
+ *
+ * Rows are held one after another, each a whole number of blocks. A recipe that only permutes rows copies bytes; everything
+ * else goes through weight_decode_row, the definition. */
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "tensor/quant.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct fill {
+    const weight *w;
+    held_weight *to;
+    float *row; /* [workers][cols] */
+} fill;
+
+static bool scales(const weight *w)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (w->pieces[i].mul != 1 || w->pieces[i].add != 0) return true;
+    return false;
+}
+
+/* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change in a block type. */
+static dtype held_type(const weight *w)
+{
+    if (w->vector) return DTYPE_F32;
+    if (w->want != DTYPE_NONE) return w->want;
+    for (uint32_t i = 1; i < w->n_piece; i++)
+        if (w->pieces[i].type != w->pieces[0].type) return DTYPE_F32;
+    return scales(w) ? DTYPE_F32 : w->pieces[0].type;
+}
+
+/* Rows can be copied as bytes: nothing but their order changes. */
+static bool copies(const weight *w, dtype type)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (w->pieces[i].type != type || w->pieces[i].transpose) return false;
+    return !scales(w);
+}
+
+/* Transposed files of plain types: elements move, tile by tile so that both sides stay in cache. */
+static bool transposes(const weight *w, dtype type)
+{
+    return w->n_piece == 1 && w->pieces[0].transpose && w->pieces[0].type == type && !scales(w);
+}
+
+static void fill_copy(void *arg, int worker, int workers)
+{
+    const fill *f = arg;
+    int64_t from, to, row;
+    cpu_share(f->w->rows, 1, worker, workers, &from, &to);
+    for (int64_t n = from; n < to; n++) {
+        const piece *c = weight_row(f->w, n, &row);
+        memcpy((uint8_t *)f->to->own + (uint64_t)n * f->to->stride, c->data + (uint64_t)row * f->to->stride,
+               f->to->stride);
+    }
+}
+
+static void fill_transposed(void *arg, int worker, int workers)
+{
+    enum { TILE = 64 };
+    const fill *f = arg;
+    const piece *c = &f->w->pieces[0];
+    uint64_t size = dtype_info[c->type].bytes;
+    int64_t from, to, source[TILE];
+    cpu_share(f->w->rows, TILE, worker, workers, &from, &to);
+    for (int64_t n0 = from; n0 < to; n0 += TILE) {
+        int64_t n1 = n0 + TILE < to ? n0 + TILE : to;
+        for (int64_t n = n0; n < n1; n++) weight_row(f->w, n, &source[n - n0]);
+        for (int64_t k0 = 0; k0 < f->w->cols; k0 += TILE) {
+            int64_t k1 = k0 + TILE < f->w->cols ? k0 + TILE : f->w->cols;
+            for (int64_t n = n0; n < n1; n++) {
+                uint8_t *out = (uint8_t *)f->to->own + (uint64_t)n * f->to->stride;
+                for (int64_t k = k0; k < k1; k++)
+                    memcpy(out + (uint64_t)k * size, c->data + (uint64_t)(k * c->src_cols + source[n - n0]) * size,
+                           size);
+            }
+        }
+    }
+}
+
+static void fill_encoded(void *arg, int worker, int workers)
+{
+    const fill *f = arg;
+    float *row = f->row + (int64_t)worker * f->w->cols;
+    int64_t from, to;
+    cpu_share(f->w->rows, 1, worker, workers, &from, &to);
+    for (int64_t n = from; n < to; n++) {
+        uint8_t *out = (uint8_t *)f->to->own + (uint64_t)n * f->to->stride;
+        weight_decode_row(f->w, n, row);
+        if (f->to->type == DTYPE_F32) memcpy(out, row, f->to->stride);
+        else quant_encode(f->to->type, row, out, (uint64_t)f->w->cols);
+    }
+}
+
+/* Where the rows of a plain weight begin in the file; NULL when float32 values there are not aligned (vectors are read as floats). */
+static const uint8_t *plain_data(const weight *w)
+{
+    int64_t row;
+    uint64_t skip;
+    const piece *c = weight_row(w, 0, &row);
+    if (!weight_is_plain(w) || !dtype_bytes(c->type, (uint64_t)row * (uint64_t)w->cols, &skip)) return NULL;
+    return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
+}
+
+int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
+{
+    const weight *w = &p->weights[index];
+    held_weight *to = &d->held[index];
+    if (to->data) return 0; /* tied: two ops, one weight */
+    held_weight h = {.type = held_type(w), .rows = w->rows, .cols = w->cols};
+    if (!dtype_bytes(h.type, (uint64_t)w->cols, &h.stride))
+        return err_set(e, ERR_SPEC, "weight %s: rows of %" PRId64 " cannot be held as %s (blocks of %d)", w->name,
+                       w->cols, dtype_info[h.type].name, dtype_info[h.type].weights);
+    h.data = plain_data(w);
+    if (h.data) {
+        *to = h;
+        return 0;
+    }
+    bool copy = copies(w, h.type), transposed = transposes(w, h.type);
+    if (!copy && !transposed && h.type != DTYPE_F32 && !quant_can_encode(h.type))
+        return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[h.type].name);
+    if (!mem_mul((uint64_t)h.rows, h.stride, &h.own_bytes) || !(h.own = mem_map(h.own_bytes)))
+        return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h.own_bytes);
+    fill f = {.w = w, .to = &h};
+    if (!copy && !transposed) {
+        f.row = mem_array((size_t)w->cols * (size_t)pool_workers(d->pool), sizeof *f.row);
+        if (!f.row) {
+            mem_unmap(h.own, h.own_bytes);
+            return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+        }
+    }
+    pool_run(d->pool, copy ? fill_copy : transposed ? fill_transposed : fill_encoded, &f);
+    mem_free(f.row);
+    h.data = h.own;
+    *to = h;
+    return 0;
+}
+
+void cpu_weight_drop(held_weight *h)
+{
+    mem_unmap(h->own, h->own_bytes);
+    *h = (held_weight){0};
+}

@@ -1,0 +1,121 @@
+/* place.c - see place.h. First fit over the buffers that are alive, op by op. */
+#include "core/place.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { ALIGN = 64 };
+
+typedef struct block {
+    uint64_t off, bytes;
+    uint32_t last; /* op after which it is free */
+} block;
+
+typedef struct placer {
+    program *p;
+    uint32_t *last; /* [n_tensor] last op that reads it; the end of the segment for what must survive */
+    block *live;    /* sorted by offset */
+    uint32_t n_live;
+    uint64_t top; /* highest byte used */
+} placer;
+
+static bool buffer_bytes(const program *p, ref t, const int max_rows[ROWS_COUNT], uint64_t *bytes)
+{
+    const tensor *i = &p->tensors[t];
+    return mem_mul((uint64_t)tensor_count(i) * sizeof(float), (uint64_t)max_rows[i->rows], bytes) &&
+           *bytes < (uint64_t)1 << 46;
+}
+
+static void insert(placer *s, block b)
+{
+    uint32_t i = s->n_live++;
+    for (; i > 0 && s->live[i - 1].off > b.off; i--) s->live[i] = s->live[i - 1];
+    s->live[i] = b;
+    if (b.off + b.bytes > s->top) s->top = b.off + b.bytes;
+}
+
+static uint64_t first_fit(const placer *s, uint64_t bytes)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < s->n_live; i++) {
+        if (s->live[i].off >= at + bytes) break;
+        uint64_t end = s->live[i].off + s->live[i].bytes;
+        if (end > at) at = (end + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return at;
+}
+
+static void release(placer *s, uint32_t done)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_live; i++)
+        if (s->live[i].last > done) s->live[n++] = s->live[i];
+    s->n_live = n;
+}
+
+static bool may_overwrite(const op *o)
+{
+    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
+           o->kind == OP_SOFTCAP || o->kind == OP_ROPE;
+}
+
+/* When op i is the last to read its first operand, extends the life of that block to the output's; true when done. */
+static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
+{
+    const op *o = &s->p->ops[i];
+    const tensor *in = &s->p->tensors[o->in[0]];
+    if (!may_overwrite(o) || s->last[o->in[0]] != i || in->kind != TENSOR_ACT || o->in[1] == o->in[0]) return false;
+    for (uint32_t k = 0; k < s->n_live; k++)
+        if (s->live[k].off == in->off && s->live[k].bytes >= bytes) {
+            s->live[k].last = s->last[o->out];
+            s->p->tensors[o->out].off = in->off;
+            return true;
+        }
+    return false;
+}
+
+static void find_last(placer *s, const segment *g)
+{
+    const program *p = s->p;
+    memset(s->last, 0xff, p->n_tensor * sizeof *s->last); /* nothing reads it: lives to the end */
+    for (uint32_t i = g->op0; i < g->op1; i++)
+        for (int k = 0; k < 4; k++) s->last[p->ops[i].in[k]] = i;
+    s->last[g->out] = UINT32_MAX;
+    for (int i = 0; i < ENTRY_COUNT; i++) s->last[p->entries[i].out] = UINT32_MAX;
+}
+
+int place_segment(program *p, segment *g, const int max_rows[ROWS_COUNT], err *e)
+{
+    placer s = {
+        .p = p, .last = mem_array(p->n_tensor, sizeof *s.last), .live = mem_array((size_t)p->n_op + 1, sizeof *s.live)};
+    int rc = 0;
+    uint64_t bytes;
+    if (!s.last || !s.live) {
+        rc = err_set(e, ERR_MEMORY, "out of memory for the memory plan");
+        goto done;
+    }
+    find_last(&s, g);
+    if (g->in) {
+        if (!buffer_bytes(p, g->in, max_rows, &bytes)) goto too_large;
+        insert(&s, (block){p->tensors[g->in].off, bytes, s.last[g->in]});
+    }
+    for (uint32_t i = g->op0; i < g->op1; i++) {
+        ref out = p->ops[i].out;
+        if (out) {
+            if (!buffer_bytes(p, out, max_rows, &bytes)) goto too_large;
+            if (!reuse_operand(&s, i, bytes)) {
+                p->tensors[out].off = first_fit(&s, bytes);
+                insert(&s, (block){p->tensors[out].off, bytes, s.last[out]});
+            }
+        }
+        release(&s, i);
+    }
+    g->act_bytes = (s.top + ALIGN - 1) / ALIGN * ALIGN;
+done:
+    mem_free(s.last);
+    mem_free(s.live);
+    return rc;
+too_large:
+    rc = err_set(e, ERR_MEMORY, "the activations of a step do not fit any memory");
+    goto done;
+}

@@ -1,0 +1,272 @@
+/* plan.c - see plan.h. */
+#include "plan/plan.h"
+
+#include "base/mem.h"
+#include "core/place.h"
+#include "plan/devices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct stage {
+    segment seg;
+    uint8_t *act;
+    int layer0, layer1; /* [layer0, layer1) */
+    int number;         /* of the device notation, -1 none */
+} stage;
+
+struct plan {
+    program *p;
+    dev_options opt;
+    stage *stages;
+    int n;
+};
+
+/* ---- cutting */
+
+/* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last segment's). */
+static uint32_t layer_start(const program *p, int layer)
+{
+    uint32_t i = 0;
+    while (i < p->n_op && p->ops[i].layer != layer) i++;
+    return i;
+}
+
+static bool is_cut(const program *p, uint32_t i)
+{
+    for (uint32_t k = 0; k < p->n_cut; k++)
+        if (p->cuts[k] == i) return true;
+    return false;
+}
+
+/* The activation that is alive before op `at`: written before, read at or after it. */
+static ref alive_at(const program *p, uint32_t at)
+{
+    for (uint32_t i = at; i < p->n_op; i++)
+        for (int k = 0; k < 4; k++) {
+            ref t = p->ops[i].in[k];
+            if (!t || p->tensors[t].kind != TENSOR_ACT) continue;
+            for (uint32_t j = 0; j < at; j++)
+                if (p->ops[j].out == t) return t;
+        }
+    return 0;
+}
+
+/* Gives each device a run of layers in proportion to its share, at least one, at boundaries that are cut points. */
+static int divide(plan *l, const device_entry *d, err *e)
+{
+    const program *p = l->p;
+    double total = 0, sum = 0;
+    if (l->n > p->n_layer && l->n > 1)
+        return err_set(e, ERR_USAGE, "--devices: %d devices for a model of %d layers", l->n, p->n_layer);
+    for (int i = 0; i < l->n; i++) total += d[i].share;
+    int layer = 0;
+    uint32_t op0 = 0;
+    ref in = 0;
+    for (int i = 0; i < l->n; i++) {
+        stage *s = &l->stages[i];
+        sum += d[i].share;
+        int end = (int)(sum / total * p->n_layer + 0.5), most = p->n_layer - (l->n - 1 - i);
+        if (end < layer + 1) end = layer + 1;
+        if (end > most || i == l->n - 1) end = most;
+        uint32_t op1 = p->n_op;
+        if (i < l->n - 1) {
+            while (end < most && !is_cut(p, layer_start(p, end))) end++;
+            op1 = layer_start(p, end);
+            if (!is_cut(p, op1))
+                return err_set(
+                    e, ERR_USAGE,
+                    "--devices: this model cannot be divided before layer %d: more than one activation lives there",
+                    end);
+        }
+        ref out = op1 < p->n_op ? alive_at(p, op1) : 0;
+        s->seg = (segment){.p = p, .op0 = op0, .op1 = op1, .in = in, .out = out, .be = d[i].be, .ranks = 1};
+        s->layer0 = layer;
+        s->layer1 = end;
+        s->number = d[i].number;
+        layer = end;
+        op0 = op1;
+        in = out;
+    }
+    return 0;
+}
+
+/* ---- opening */
+
+static int bind_weights(stage *s, const program *p, err *e)
+{
+    for (uint32_t i = s->seg.op0; i < s->seg.op1; i++)
+        for (int k = 0; k < 4; k++) {
+            const tensor *t = &p->tensors[p->ops[i].in[k]];
+            if (!p->ops[i].in[k] || t->kind != TENSOR_WEIGHT) continue;
+            int rc = s->seg.be->weight_put(s->seg.on, p, t->weight, e);
+            if (rc) return rc;
+        }
+    return 0;
+}
+
+static int stage_open(plan *l, stage *s, err *e)
+{
+    dev_options o = l->opt;
+    if (s->number > 0) o.threads = s->number;
+    int rc = s->seg.be->open(&s->seg.on, s->number < 0 ? 0 : s->number, l->p, &o, e);
+    if (!rc) rc = place_segment(l->p, &s->seg, o.max_rows, e);
+    if (!rc) rc = bind_weights(s, l->p, e);
+    if (!rc) rc = s->seg.be->compile(s->seg.on, &s->seg, e);
+    if (rc) return rc;
+    s->act = mem_map(s->seg.act_bytes);
+    return s->act ? 0 : err_set(e, ERR_MEMORY, "out of memory for activations (%" PRIu64 " bytes)", s->seg.act_bytes);
+}
+
+int plan_open(plan **out, program *p, const plan_options *o, err *e)
+{
+    device_entry d[DEVICES_MAX];
+    *out = NULL;
+    int n = devices_parse(o->devices, o->backends, d, e);
+    if (n < 0) return n;
+    plan *l = mem_zero(1, sizeof *l);
+    if (l) l->stages = mem_zero((size_t)n, sizeof *l->stages);
+    if (!l || !l->stages) {
+        mem_free(l);
+        return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    }
+    l->p = p;
+    l->opt = o->dev;
+    l->n = n;
+    int rc = divide(l, d, e);
+    for (int i = 0; i < n && !rc; i++) rc = stage_open(l, &l->stages[i], e);
+    if (rc) plan_close(l);
+    else *out = l;
+    return rc;
+}
+
+void plan_close(plan *l)
+{
+    if (!l) return;
+    for (int i = 0; i < l->n; i++) {
+        stage *s = &l->stages[i];
+        mem_unmap(s->act, s->seg.act_bytes);
+        if (!s->seg.on) continue;
+        s->seg.be->discard(s->seg.on, &s->seg);
+        s->seg.be->close(s->seg.on);
+    }
+    mem_free(l->stages);
+    mem_free(l);
+}
+
+/* ---- running */
+
+int plan_step(plan *l, const step *st, err *e)
+{
+    for (int i = 0; i < l->n; i++) {
+        stage *s = &l->stages[i];
+        const tensor *in = &l->p->tensors[s->seg.in];
+        if (s->seg.in)
+            memcpy(s->act + in->off, l->stages[i - 1].act + in->off,
+                   (size_t)(tensor_count(in) * st->n[in->rows]) * sizeof(float));
+        int rc = s->seg.be->run(&(run){.seg = &s->seg, .st = st, .act = s->act}, e);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+const float *plan_logits(const plan *l)
+{
+    return (const float *)(l->stages[l->n - 1].act + l->p->tensors[l->p->entries[ENTRY_HEAD].out].off);
+}
+
+int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err *e)
+{
+    int rc = 0;
+    for (int i = 0; i < l->n && !rc; i++)
+        rc = l->stages[i].seg.be->page_copy(l->stages[i].seg.on, group, from, to, tokens, e);
+    return rc;
+}
+
+int plan_segments(const plan *l) { return l->n; }
+
+const segment *plan_segment(const plan *l, int i) { return &l->stages[i].seg; }
+
+/* ---- what it costs */
+
+/* True when op i is the first of [op0, i] that reads this weight. */
+static bool first_use(const program *p, uint32_t op0, uint32_t i, uint32_t w)
+{
+    for (uint32_t j = op0; j < i; j++)
+        for (int k = 0; k < 4; k++) {
+            const tensor *t = &p->tensors[p->ops[j].in[k]];
+            if (p->ops[j].in[k] && t->kind == TENSOR_WEIGHT && t->weight == w) return false;
+        }
+    return true;
+}
+
+static uint64_t weight_bytes(const weight *w)
+{
+    uint64_t n = 0, file = weight_file_bytes(w);
+    dtype type = w->vector ? DTYPE_F32 : w->want;
+    if (type == DTYPE_NONE || !dtype_bytes(type, (uint64_t)w->cols, &n)) return file;
+    return n * (uint64_t)w->rows;
+}
+
+static uint64_t segment_bytes(const segment *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = s->op0; i < s->op1; i++)
+        for (int k = 0; k < 4; k++) {
+            const tensor *t = &s->p->tensors[s->p->ops[i].in[k]];
+            if (s->p->ops[i].in[k] && t->kind == TENSOR_WEIGHT && first_use(s->p, s->op0, i, t->weight))
+                sum += weight_bytes(&s->p->weights[t->weight]);
+        }
+    return sum;
+}
+
+uint64_t plan_weight_bytes(const plan *l)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < l->p->n_op; i++) {
+        const op *o = &l->p->ops[i];
+        for (int k = 0; k < 4 && o->kind != OP_EMBED; k++)
+            if (o->in[k] && l->p->tensors[o->in[k]].kind == TENSOR_WEIGHT)
+                sum += weight_bytes(&l->p->weights[l->p->tensors[o->in[k]].weight]);
+    }
+    return sum;
+}
+
+uint64_t plan_held_bytes(const plan *l)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < l->n; i++)
+        sum += l->stages[i].seg.be->held_bytes(l->stages[i].seg.on) + l->stages[i].seg.act_bytes;
+    return sum;
+}
+
+static double mebi(uint64_t n) { return (double)n / (1 << 20); }
+
+bool plan_text(const plan *l, bool dump, buf *out)
+{
+    const program *p = l->p;
+    buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 ", %d of %u cut points used\n", p->n_layer, p->dim,
+               p->vocab, l->n - 1, p->n_cut);
+    buf_printf(out, "%-3s %-10s %-10s %14s %14s %16s  %s\n", "#", "device", "layers", "weights MiB", "own mem. MiB",
+               "activations MiB", "hands over");
+    for (int i = 0; i < l->n; i++) {
+        const stage *s = &l->stages[i];
+        char name[32], layers[32];
+        snprintf(name, sizeof name, s->number >= 0 ? "%s:%d" : "%s", s->seg.be->name, s->number);
+        snprintf(layers, sizeof layers, "%d-%d", s->layer0, s->layer1 - 1);
+        buf_printf(out, "%-3d %-10s %-10s %14.1f %14.1f %16.1f  %s\n", i, name, layers, mebi(segment_bytes(&s->seg)),
+                   mebi(s->seg.be->held_bytes(s->seg.on)), mebi(s->seg.act_bytes),
+                   s->seg.out ? p->tensors[s->seg.out].name : "-");
+    }
+    if (!dump) return !out->bad;
+    buf_str(out, "\n");
+    program_dump(p, out);
+    for (int i = 0; i < l->n; i++) {
+        const segment *s = &l->stages[i].seg;
+        buf_printf(out, "segment %d: ops %u-%u on %s, in %s, out %s, %" PRIu64 " bytes of activations\n", i, s->op0,
+                   s->op1 - 1, s->be->name, s->in ? p->tensors[s->in].name : "tokens",
+                   s->out ? p->tensors[s->out].name : p->tensors[p->entries[ENTRY_HEAD].out].name, s->act_bytes);
+    }
+    return !out->bad;
+}

@@ -1,0 +1,45 @@
+/* plan.h - a program divided over devices, ready to run steps.
+ *
+ * Layers are cut only at cut points that liveness found (program.cuts): there one activation is all that the rest of the model
+ * needs, so a segment on another device, or another machine, takes it and goes on. Logits are the same bits however layers
+ * are divided. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+#include "base/buf.h"
+#include "core/backend.h"
+
+#include <stdbool.h>
+
+typedef struct plan plan;
+
+typedef struct plan_options {
+    const char *devices;            /* notation of devices.h; NULL: everything on the best device */
+    const backend *const *backends; /* NULL-terminated */
+    dev_options dev;                /* for every device; "cpu:N" overrides threads */
+} plan_options;
+
+/* Cuts, places activations (tensor.off is written), opens devices, binds weights, compiles. The program and its checkpoint must
+ * outlive the plan; a program has one plan at a time. */
+int plan_open(plan **out, program *p, const plan_options *o, err *e);
+void plan_close(plan *l); /* NULL ok */
+
+/* Runs all segments of one step, handing the hidden state from each to the next. No allocation. */
+int plan_step(plan *l, const step *st, err *e);
+
+/* Rows of the head's result after plan_step: [n[ROWS_OUT]][vocab], valid until the next step. */
+const float *plan_logits(const plan *l);
+
+/* Copies one KV page on every device. */
+int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err *e);
+
+int plan_segments(const plan *l);
+const segment *plan_segment(const plan *l, int i);
+
+/* Bytes of all weights that one decoded token reads: everything but the rows of embedding tables. */
+uint64_t plan_weight_bytes(const plan *l);
+uint64_t plan_held_bytes(const plan *l);
+
+/* Which layers and bytes land on which device; with `dump` also each segment's ops. */
+bool plan_text(const plan *l, bool dump, buf *out);
+
+#endif

@@ -1,0 +1,317 @@
+/* random_model.h - for tests: small programs with random weights and awkward sizes, built without any spec, and steps to run them.
+ *
+ * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs sequences over
+ * a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
+#ifndef TESTS_RANDOM_MODEL_H
+#define TESTS_RANDOM_MODEL_H
+#include "base/half.h"
+#include "base/mem.h"
+#include "core/program.h"
+#include "cpu/cpu_backend.h"
+#include "plan/plan.h"
+
+#include "test.h"
+
+#include <math.h>
+
+typedef struct model_shape {
+    int layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
+    int window;     /* of odd layers; 0 = none */
+    int norm, bias; /* NORM_*, BIAS_* (then no rope) */
+    int rope_dims, rope_style;
+    dtype type; /* of matrices */
+    bool parallel, gated, biases, qk_norm, learned;
+    float softcap, final_cap;
+} model_shape;
+
+static uint64_t test_random_state;
+
+static float test_random(void) /* uniform in [-1, 1) */
+{
+    uint64_t x = test_random_state += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return (float)((double)((x ^ x >> 31) >> 11) * 0x1p-52 - 1);
+}
+
+typedef struct model_builder {
+    program *p;
+    const model_shape *m;
+    int layer;
+} model_builder;
+
+static ref test_weight(model_builder *b, const char *name, int64_t rows, int64_t cols, bool vector, float mean,
+                       float spread)
+{
+    err e = {0};
+    dtype type = vector ? DTYPE_F32 : b->m->type;
+    size_t n = (size_t)(rows * cols);
+    uint8_t *data = arena_alloc(&b->p->mem, n * 4);
+    assert_non_null(data);
+    for (size_t i = 0; i < n; i++) {
+        float v = mean + spread * test_random();
+        if (type == DTYPE_F32) ((float *)data)[i] = v;
+        else ((uint16_t *)data)[i] = type == DTYPE_F16 ? f32_to_f16(v) : f32_to_bf16(v);
+    }
+    piece c = {.data = data,
+               .type = type,
+               .src_rows = rows,
+               .src_cols = cols,
+               .rows = rows,
+               .block = rows,
+               .stride = rows,
+               .mul = 1};
+    uint32_t w = program_weight(
+        b->p, &(weight){.name = name, .pieces = &c, .n_piece = 1, .rows = rows, .cols = cols, .vector = vector}, &e);
+    assert_ok(e.code, &e);
+    ref r = program_tensor(b->p,
+                           &(tensor){.name = name,
+                                     .kind = TENSOR_WEIGHT,
+                                     .type = type,
+                                     .rank = vector ? 1 : 2,
+                                     .layer = (int16_t)b->layer,
+                                     .dim = {rows, cols},
+                                     .weight = w},
+                           &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+static ref test_act(model_builder *b, int rows, int64_t dim)
+{
+    err e = {0};
+    ref r = program_tensor(b->p,
+                           &(tensor){.name = "t",
+                                     .kind = TENSOR_ACT,
+                                     .type = DTYPE_F32,
+                                     .rank = 1,
+                                     .rows = (uint8_t)rows,
+                                     .layer = (int16_t)b->layer,
+                                     .dim = {dim}},
+                           &e);
+    assert_ok(e.code, &e);
+    return r;
+}
+
+static ref test_op(model_builder *b, op o, int rows, int64_t dim)
+{
+    err e = {0};
+    o.layer = (int16_t)b->layer;
+    if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
+    if (dim) o.out = test_act(b, rows, dim);
+    assert_ok(program_op(b->p, &o, &e), &e);
+    return o.out;
+}
+
+static ref test_norm(model_builder *b, ref x, int64_t dim, int width, int rows)
+{
+    ref gain = test_weight(b, "norm", width, 1, true, 1, 0.2f);
+    ref bias = b->m->norm == NORM_LAYER ? test_weight(b, "norm.b", width, 1, true, 0, 0.1f) : 0;
+    return test_op(
+        b, (op){.kind = OP_NORM, .in = {x, gain, bias}, .u.norm = {.eps = 1e-3f, .kind = b->m->norm, .width = width}},
+        rows, dim);
+}
+
+static ref test_linear(model_builder *b, ref x, int64_t in, int64_t out, int rows)
+{
+    ref w = test_weight(b, "w", out, in, false, 0, 2.0f / sqrtf((float)in));
+    ref bias = b->m->biases ? test_weight(b, "b", out, 1, true, 0, 0.1f) : 0;
+    return test_op(b, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, rows, out);
+}
+
+static ref test_attention(model_builder *b, ref x)
+{
+    err e = {0};
+    const model_shape *m = b->m;
+    int q_dim = m->heads * m->head_dim, kv_dim = m->kv_heads * m->head_dim, window = b->layer % 2 ? m->window : 0;
+    ref q = test_linear(b, x, m->dim, q_dim, ROWS_TOK), k = test_linear(b, x, m->dim, kv_dim, ROWS_TOK);
+    ref v = test_linear(b, x, m->dim, kv_dim, ROWS_TOK), slopes = 0;
+    if (m->qk_norm) {
+        q = test_norm(b, q, q_dim, m->head_dim, ROWS_TOK);
+        k = test_norm(b, k, kv_dim, m->head_dim, ROWS_TOK);
+    }
+    if (m->bias) {
+        float *values = arena_array(&b->p->mem, (size_t)m->heads, sizeof *values);
+        for (int h = 0; h < m->heads; h++) values[h] = exp2f(-8.0f * (float)(h + 1) / (float)m->heads);
+        slopes = program_tensor(b->p,
+                                &(tensor){.name = "slopes",
+                                          .kind = TENSOR_CONST,
+                                          .type = DTYPE_F32,
+                                          .rank = 1,
+                                          .layer = -1,
+                                          .dim = {m->heads},
+                                          .data = values},
+                                &e);
+    } else if (m->rope_dims) {
+        rope_params rp = {.scaling = ROPE_NONE, .dims = m->rope_dims, .theta = 500, .truncate = true};
+        int table = program_rope(b->p, &rp, m->ctx, &e);
+        op o = {.kind = OP_ROPE,
+                .in = {q},
+                .u.rope = {.dims = m->rope_dims, .style = m->rope_style, .width = m->head_dim, .table = table}};
+        q = test_op(b, o, ROWS_TOK, q_dim);
+        o.in[0] = k;
+        k = test_op(b, o, ROWS_TOK, kv_dim);
+    }
+    int s = program_state(b->p,
+                          &(state){.kind = STATE_KV,
+                                   .layer = (int16_t)b->layer,
+                                   .heads = m->kv_heads,
+                                   .k_dim = m->head_dim,
+                                   .v_dim = m->head_dim,
+                                   .window = window},
+                          &e);
+    assert_true(s >= 0);
+    test_op(b, (op){.kind = OP_KV_PUT, .state = (int16_t)s, .in = {k, v}}, 0, 0);
+    ref a = test_op(b,
+                    (op){.kind = OP_ATTN,
+                         .state = (int16_t)s,
+                         .in = {q, slopes},
+                         .u.attn = {.scale = 1 / sqrtf((float)m->head_dim),
+                                    .softcap = m->softcap,
+                                    .heads = m->heads,
+                                    .window = window,
+                                    .bias = m->bias}},
+                    ROWS_TOK, q_dim);
+    return test_linear(b, a, q_dim, m->dim, ROWS_TOK);
+}
+
+static ref test_ffn(model_builder *b, ref x)
+{
+    const model_shape *m = b->m;
+    ref up = test_linear(b, x, m->dim, m->ffn, ROWS_TOK);
+    if (m->gated) {
+        ref gate = test_linear(b, x, m->dim, m->ffn, ROWS_TOK);
+        gate = test_op(b, (op){.kind = OP_ACT, .in = {gate}, .u.act.fn = ACT_SILU}, ROWS_TOK, m->ffn);
+        up = test_op(b, (op){.kind = OP_MUL, .in = {gate, up}}, ROWS_TOK, m->ffn);
+    } else {
+        up = test_op(b, (op){.kind = OP_ACT, .in = {up}, .u.act.fn = ACT_GELU}, ROWS_TOK, m->ffn);
+    }
+    return test_linear(b, up, m->ffn, m->dim, ROWS_TOK);
+}
+
+static ref test_sum(model_builder *b, ref x, ref y)
+{
+    return test_op(b, (op){.kind = OP_ADD, .in = {x, y}}, ROWS_TOK, b->m->dim);
+}
+
+static program *random_model(const model_shape *m, uint64_t seed)
+{
+    err e = {0};
+    test_random_state = seed;
+    model_builder b = {.p = program_new(&e), .m = m, .layer = -1};
+    program *p = b.p;
+    assert_non_null(p);
+    p->hidden = arena_array(&p->mem, (size_t)m->layers + 1, sizeof *p->hidden);
+    p->dim = m->dim;
+    p->vocab = m->vocab;
+    p->n_layer = m->layers;
+    ref x = test_op(&b, (op){.kind = OP_EMBED, .in = {test_weight(&b, "embed", m->vocab, m->dim, false, 0, 1)}},
+                    ROWS_TOK, m->dim);
+    if (m->learned) {
+        ref table = test_weight(&b, "position", m->ctx + 2, m->dim, false, 0, 0.3f);
+        x = test_sum(&b, x,
+                     test_op(&b,
+                             (op){.kind = OP_EMBED, .in = {table}, .u.embed = {.by = EMBED_BY_POSITION, .offset = 2}},
+                             ROWS_TOK, m->dim));
+    }
+    p->hidden[0] = x;
+    for (b.layer = 0; b.layer < m->layers; b.layer++) {
+        ref a = test_norm(&b, x, m->dim, m->dim, ROWS_TOK);
+        if (m->parallel) {
+            x = test_sum(&b, test_sum(&b, x, test_attention(&b, a)), test_ffn(&b, a));
+        } else {
+            x = test_sum(&b, x, test_attention(&b, a));
+            x = test_sum(&b, x, test_ffn(&b, test_norm(&b, x, m->dim, m->dim, ROWS_TOK)));
+        }
+        p->hidden[b.layer + 1] = x;
+    }
+    b.layer = -1;
+    p->entries[ENTRY_DEC].op1 = p->n_op;
+    p->entries[ENTRY_HEAD].op0 = p->n_op;
+    x = test_op(&b, (op){.kind = OP_TAKE_OUT, .in = {x}}, ROWS_OUT, m->dim);
+    x = test_norm(&b, x, m->dim, m->dim, ROWS_OUT);
+    x = test_linear(&b, x, m->dim, m->vocab, ROWS_OUT);
+    if (m->final_cap > 0)
+        x = test_op(&b, (op){.kind = OP_SOFTCAP, .in = {x}, .u.softcap.cap = m->final_cap}, ROWS_OUT, m->vocab);
+    p->entries[ENTRY_HEAD].op1 = p->n_op;
+    p->entries[ENTRY_HEAD].out = x;
+    assert_ok(program_finish(p, &e), &e);
+    return p;
+}
+
+/* ---- running */
+
+enum { TRACE_SEQS = 16, TRACE_ROWS = 512 };
+
+typedef struct trace_options {
+    const char *devices, *isa;
+    int threads, batch, chunk; /* sequences in one step; rows of one sequence in one step */
+    dtype kv;
+} trace_options;
+
+/* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the logits of
+ * every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows mix. */
+__attribute__((unused)) static void trace(program *p, const trace_options *t, int n_seq, int length, float *logits)
+{
+    static int32_t token[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], out[TRACE_ROWS], len[TRACE_SEQS],
+        first[TRACE_SEQS + 1];
+    static int32_t variant[4 * TRACE_SEQS], page[GROUP_MAX * TRACE_SEQS * 64];
+    static const backend *const backends[] = {&cpu_backend, NULL};
+    err e = {0};
+    plan *l;
+    plan_options o = {.devices = t->devices,
+                      .backends = backends,
+                      .dev = {.threads = t->threads, .k_type = t->kv, .v_type = t->kv, .exact = true, .isa = t->isa}};
+    int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    for (int i = 0; i < ROWS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
+    for (int g = 0; g < GROUP_MAX; g++) o.dev.n_page[g] = pages * TRACE_SEQS;
+    assert_true(n_seq <= TRACE_SEQS && pages <= 64 && t->batch <= TRACE_SEQS && t->chunk * t->batch <= TRACE_ROWS);
+    assert_ok(plan_open(&l, p, &o, &e), &e);
+    for (int s0 = 0; s0 < n_seq; s0 += t->batch) {
+        int done[TRACE_SEQS] = {0}, n = n_seq - s0 < t->batch ? n_seq - s0 : t->batch;
+        for (int turn = 0, left = n; left; turn++) {
+            int rows = 0, k = 0, who[TRACE_SEQS], from[TRACE_SEQS];
+            for (int s = 0; s < n; s++) {
+                if (done[s] >= length || turn < s) continue; /* staggered */
+                who[k] = s;
+                from[k] = first[k] = rows;
+                for (int i = 0; i < t->chunk && done[s] < length; i++, rows++, done[s]++) {
+                    token[rows] = (7 * (s0 + s) + 13 * done[s] + (s0 + s) * done[s]) % (int)p->vocab;
+                    pos[rows] = done[s];
+                    seq[rows] = k;
+                    out[rows] = rows;
+                }
+                left -= done[s] >= length;
+                len[k++] = done[s];
+            }
+            first[k] = rows;
+            for (uint32_t g = 0; g < p->n_group; g++)
+                for (int i = 0; i < k; i++)
+                    for (int j = 0; j < pages; j++) /* scattered, each group differently */
+                        page[((int)g * k + i) * pages + j] = (who[i] * pages + j) * 7 % (pages * TRACE_SEQS);
+            if (pages * TRACE_SEQS % 7 == 0)
+                for (uint32_t i = 0; i < p->n_group * (uint32_t)(k * pages); i++)
+                    page[i] = (int32_t)(i % (uint32_t)(k * pages));
+            step st = {.token = token,
+                       .pos = pos,
+                       .seq = seq,
+                       .out = out,
+                       .n_seq = k,
+                       .seq_len = len,
+                       .seq_row = first,
+                       .seq_rope = variant,
+                       .page = page,
+                       .page_cap = pages};
+            st.n[ROWS_TOK] = st.n[ROWS_OUT] = rows;
+            assert_ok(plan_step(l, &st, &e), &e);
+            const float *got = plan_logits(l);
+            for (int i = 0; i < k; i++)
+                memcpy(logits + ((size_t)(s0 + who[i]) * (size_t)length + (size_t)pos[from[i]]) * (size_t)p->vocab,
+                       got + (size_t)from[i] * (size_t)p->vocab,
+                       (size_t)(first[i + 1] - from[i]) * (size_t)p->vocab * sizeof *got);
+        }
+    }
+    plan_close(l);
+}
+
+#endif

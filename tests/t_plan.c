@@ -1,0 +1,241 @@
+/* t_plan.c - the partition notation, the memory plan, cutting by layers, and what happens when memory is short. */
+#include "core/place.h"
+#include "cpu/cpu.h"
+#include "plan/devices.h"
+#include "random_model.h"
+
+static const backend *const backends[] = {&cpu_backend, NULL};
+
+static const model_shape small = {.layers = 4,
+                                  .dim = 24,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 6,
+                                  .ffn = 32,
+                                  .vocab = 31,
+                                  .ctx = 64,
+                                  .rope_dims = 6,
+                                  .gated = true,
+                                  .type = DTYPE_F32};
+
+static void notation(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    device_entry d[DEVICES_MAX];
+    assert_int_equal(devices_parse(NULL, backends, d, &e), 1);
+    assert_true(d[0].be == &cpu_backend && d[0].number == -1 && d[0].share == 1);
+    assert_int_equal(devices_parse("cpu:2*3; cpu ;auto*0.5", backends, d, &e), 3);
+    assert_true(d[0].number == 2 && d[0].share == 3 && d[1].number == -1 && d[2].share == 0.5 &&
+                d[2].be == &cpu_backend);
+}
+
+static void bad_notation(void **unused)
+{
+    (void)unused;
+    static const char *const bad[][2] = {
+        {"gpu", "no device \"gpu\""}, {"cpu&cpu", "by heads"},
+        {"cpu;", "empty device"},     {";cpu", "empty device"},
+        {"cpu*0", "positive"},        {"cpu*x", "positive"},
+        {"cpu*-1", "positive"},       {"cpu:x", "number"},
+        {"cpu:", "number"},           {"cpu:-1", "number"},
+        {"cuda:0;cuda:1", "cuda"},    {"host:7000/cpu", "number"},
+        {"cpu:1:2", "number"},        {"cpu*nan", "positive"},
+        {"cpu*1e999", "positive"},    {"cpu:99999999999999999999", "number"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err e = {0};
+        device_entry d[DEVICES_MAX];
+        assert_int_equal(devices_parse(bad[i][0], backends, d, &e), ERR_USAGE);
+        if (!strstr(e.msg, bad[i][1])) fail_msg("%s: %s", bad[i][0], e.msg);
+    }
+    err e = {0};
+    device_entry d[DEVICES_MAX];
+    devices_parse("tpu", backends, d, &e);
+    assert_non_null(strstr(e.msg, "available: cpu, cpu:N"));
+}
+
+/* No op writes over a tensor that a later op reads, but for the operand that dies with it; everything is inside the arena. */
+static void check_places(const program *p, const segment *s, const int *rows)
+{
+    for (uint32_t i = s->op0; i < s->op1; i++) {
+        const tensor *out = &p->tensors[p->ops[i].out];
+        if (!p->ops[i].out) continue;
+        uint64_t a0 = out->off, a1 = a0 + (uint64_t)(tensor_count(out) * rows[out->rows]) * 4;
+        assert_true(a0 % 64 == 0 && a1 <= s->act_bytes);
+        for (uint32_t w = s->op0; w <= i;
+             w++) { /* tensors alive here: written before, or the segment's input, and read at or after i */
+            ref t = w == i ? s->in : p->ops[w].out;
+            const tensor *x = &p->tensors[t];
+            if (!t || t == p->ops[i].out) continue;
+            uint64_t b0 = x->off, b1 = b0 + (uint64_t)(tensor_count(x) * rows[x->rows]) * 4;
+            for (uint32_t r = i; r < s->op1; r++)
+                for (int k = 0; k < 4; k++)
+                    if (p->ops[r].in[k] == t && a0 < b1 && b0 < a1 &&
+                        !(r == i && k == 0 && a0 == b0 && p->ops[i].kind != OP_MATMUL))
+                        fail_msg("op %u writes over %s, which op %u reads", i, x->name, r);
+        }
+    }
+}
+
+static void places(void **unused)
+{
+    (void)unused;
+    model_shape other = small;
+    other.parallel = true;
+    other.gated = false;
+    other.rope_dims = 0;
+    other.bias = BIAS_ALIBI;
+    const model_shape *shapes[] = {&small, &other};
+    for (int i = 0; i < 2; i++)
+        for (int n = 1; n <= 4; n++) {
+            err e = {0};
+            program *p = random_model(shapes[i], 1);
+            plan *l;
+            plan_options o = {.devices = n == 1   ? "cpu:1"
+                                         : n == 2 ? "cpu:1;cpu:1"
+                                         : n == 3 ? "cpu:1;cpu:1*2;cpu:1"
+                                                  : "cpu:1;cpu:1;cpu:1;cpu:1",
+                              .backends = backends,
+                              .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
+            for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 3 + k;
+            assert_ok(plan_open(&l, p, &o, &e), &e);
+            assert_int_equal(plan_segments(l), n);
+            uint32_t at = 0;
+            for (int k = 0; k < n; k++) {
+                const segment *s = plan_segment(l, k);
+                assert_int_equal(s->op0, at);
+                at = s->op1;
+                assert_true(k == 0 ? s->in == 0 : s->in == plan_segment(l, k - 1)->out);
+                assert_true((s->out == 0) == (k == n - 1));
+                check_places(p, s, o.dev.max_rows);
+            }
+            assert_int_equal(at, p->n_op);
+            buf text = {0};
+            assert_true(plan_text(l, true, &text));
+            assert_non_null(strstr(buf_cstr(&text), "cpu:1"));
+            assert_non_null(strstr(buf_cstr(&text), "segment 0: ops 0-"));
+            buf_free(&text);
+            plan_close(l);
+            program_free(p);
+        }
+}
+
+static void shares(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = random_model(&small, 1);
+    plan *l;
+    plan_options o = {
+        .devices = "cpu:1*3;cpu:1*1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
+    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 1;
+    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
+    assert_ok(plan_open(&l, p, &o, &e), &e);
+    assert_int_equal(p->ops[plan_segment(l, 1)->op0].layer, 3);
+    plan_close(l);
+    o.devices = "cpu:1;cpu:1;cpu:1;cpu:1;cpu:1";
+    assert_int_equal(plan_open(&l, p, &o, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, "5 devices for a model of 4 layers"));
+    program_free(p);
+}
+
+static void short_of_memory(void **unused)
+{
+    (void)unused;
+    program *p = random_model(&small, 1);
+    plan_options o = {
+        .devices = "cpu:1;cpu:1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
+    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 4;
+    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
+    int n = 1;
+    for (bool fired = true; fired; n++) {
+        err e = {0};
+        plan *l;
+        mem_fail_at(n);
+        int rc = plan_open(&l, p, &o, &e);
+        fired = mem_fail_at(0);
+        if (fired) {
+            assert_int_equal(rc, ERR_MEMORY);
+            assert_null(l);
+        } else {
+            assert_ok(rc, &e);
+            plan_close(l);
+        }
+    }
+    assert_true(n > 20);
+    program_free(p);
+}
+
+/* Weights that are not as the file has them: gathered, transposed, re-encoded, stacked rows equal weight_decode_row. */
+static void held_weights(void **unused)
+{
+    (void)unused;
+    enum { N = 70, K = 64 };
+    static uint16_t file[3 * N * K];
+    static uint8_t plain[N * K * 4 + 1];
+    for (int i = 0; i < 3 * N * K; i++) file[i] = f32_to_f16(test_random());
+    piece f16 = {.data = (const uint8_t *)file,
+                 .type = DTYPE_F16,
+                 .src_rows = 3 * N,
+                 .src_cols = K,
+                 .rows = N,
+                 .block = N,
+                 .stride = N,
+                 .mul = 1};
+    piece transposed = f16, pairs = f16, blocks = f16, offset = f16, twice[2] = {f16, f16}, mixed[2] = {f16, f16},
+          odd = f16;
+    transposed.transpose = true, transposed.src_rows = K, transposed.src_cols = 3 * N, transposed.row0 = 3;
+    pairs.pairs = 10;
+    blocks.block = 7, blocks.stride = 21;
+    offset.add = 1;
+    twice[0].rows = twice[0].block = 30, twice[1].rows = twice[1].block = 40, twice[1].row0 = 100;
+    mixed[0].rows = mixed[0].block = 30, mixed[1].rows = mixed[1].block = 40;
+    mixed[1].type = DTYPE_F32, mixed[1].data = plain, mixed[1].src_rows = N;
+    odd.row0 = 5;
+    const struct {
+        const piece *pieces;
+        uint32_t n;
+        dtype want, held;
+        bool own;
+    } cases[] = {
+        {&f16, 1, DTYPE_NONE, DTYPE_F16, false},    {&transposed, 1, DTYPE_NONE, DTYPE_F16, true},
+        {&pairs, 1, DTYPE_NONE, DTYPE_F16, true},   {&blocks, 1, DTYPE_F32, DTYPE_F32, true},
+        {&offset, 1, DTYPE_NONE, DTYPE_F32, true},  {twice, 2, DTYPE_NONE, DTYPE_F16, true},
+        {mixed, 2, DTYPE_NONE, DTYPE_F32, true},    {&odd, 1, DTYPE_F16, DTYPE_F16, false},
+        {&blocks, 1, DTYPE_BF16, DTYPE_BF16, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        program *p = program_new(&e);
+        weight w = {.name = "w",
+                    .pieces = (piece *)cases[i].pieces,
+                    .n_piece = cases[i].n,
+                    .rows = N,
+                    .cols = K,
+                    .want = cases[i].want};
+        assert_int_equal(program_weight(p, &w, &e), 0);
+        dev *d;
+        assert_ok(cpu_backend.open(&d, 0, p, &(dev_options){.threads = 2}, &e), &e);
+        assert_ok(cpu_backend.weight_put(d, p, 0, &e), &e);
+        assert_int_equal(d->held[0].type, cases[i].held);
+        assert_true((d->held[0].own != NULL) == cases[i].own);
+        for (int64_t n = 0; n < N; n++) {
+            float want[K], got[K];
+            weight_decode_row(&p->weights[0], n, want);
+            held_row(&d->held[0], n, got);
+            for (int k = 0; k < K && cases[i].held == DTYPE_BF16; k++) want[k] = bf16_to_f32(f32_to_bf16(want[k]));
+            assert_memory_equal(want, got, sizeof want);
+        }
+        cpu_backend.close(d);
+        program_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),        cmocka_unit_test(bad_notation),
+                                       cmocka_unit_test(places),          cmocka_unit_test(shares),
+                                       cmocka_unit_test(short_of_memory), cmocka_unit_test(held_weights)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
