@@ -42,7 +42,8 @@ class Case:
     attention: str = "eager"       # implementation that defines the answer
     embed: float = 1.0             # factor on the drawn token embeddings, where the family itself scales them up
     quiet: tuple = ()              # parameter name parts that provably cannot change the logits
-    keys: dict = field(default_factory=dict)   # config.json keys transformers drops but hub files carry
+    hub: dict = field(default_factory=dict)    # keys hub files of the family also carry, though they change nothing
+    renamed: dict = field(default_factory=dict)   # keys that have another name in some hub files
 
 
 # ---------------------------------------------------------------- pieces of configurations
@@ -165,15 +166,16 @@ def smollm3(s, **more):
 KEY_BIAS = ("k_proj.bias",)
 
 
-def scaled(config, spec, make):
+def scaled(config, spec, make, **more):
     """A family that multiplies embeddings by sqrt(dim): drawn smaller, or the branches would be drowned."""
-    return Case(config, spec, make, embed=0.25)
+    return Case(config, spec, make, embed=0.25, **more)
 
 
 CASES = {
     # first slice: the six families that between them need every feature of the block formula
     "llama":            Case("LlamaConfig", "llama", llama),
-    "qwen2":            Case("Qwen2Config", "qwen2", lambda s: rms(s, tie_word_embeddings=False)),
+    "qwen2":            Case("Qwen2Config", "qwen2", lambda s: rms(s, tie_word_embeddings=False),
+                             hub=dict(use_sliding_window=False, sliding_window=9, max_window_layers=1)),
     "qwen3":            Case("Qwen3Config", "qwen3", lambda s: rms(s, head_dim=s.hd, tie_word_embeddings=False)),
     "gemma2":           scaled("Gemma2Config", "gemma2", lambda s: rms(
         s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=3.0,
@@ -204,7 +206,7 @@ CASES = {
     "qwen3-window":     Case("Qwen3Config", "qwen3", lambda s: rms(
         s, head_dim=s.hd, attention_bias=True, use_sliding_window=True, sliding_window=s.window, max_window_layers=1,
         tie_word_embeddings=True)),
-    "gemma":            scaled("GemmaConfig", "gemma", lambda s: rms(s, head_dim=s.hd)),
+    "gemma":            scaled("GemmaConfig", "gemma", lambda s: rms(s, head_dim=s.hd), hub=dict(hidden_act="gelu")),
     "gemma-mqa":        scaled("GemmaConfig", "gemma", lambda s: rms(s, head_dim=s.hd, num_key_value_heads=1)),
     "gemma2-nocap":     scaled("Gemma2Config", "gemma2", lambda s: rms(
         s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=None,
@@ -234,7 +236,8 @@ CASES = {
     "falcon-rw":        Case("FalconConfig", "falcon", lambda s: falcon(
         s, alibi=True, multi_query=False, parallel_attn=False, bias=True), attention="sdpa"),
     "bloom":            Case("BloomConfig", "bloom", bloom),
-    "bloom-heads":      Case("BloomConfig", "bloom", lambda s: bloom(s, hidden_size=s.six, n_head=6)),
+    "bloom-heads":      Case("BloomConfig", "bloom", lambda s: bloom(s, hidden_size=s.six, n_head=6),
+                             renamed=dict(hidden_size="n_embed", n_head="num_attention_heads")),
     "bloom-post":       Case("BloomConfig", "bloom", lambda s: bloom(s, apply_residual_connection_post_layernorm=True)),
     "opt-125m":         Case("OPTConfig", "opt", lambda s: opt(s), embed=0.03, quiet=KEY_BIAS),
     "opt-350m":         Case("OPTConfig", "opt", lambda s: opt(

@@ -37,8 +37,8 @@ def pattern_of(layer_types):
     return layer_types.index("full_attention") + 1
 
 
-def hub_config(saved, config_class):
-    """The saved configuration (a dict) in the old form."""
+def hub_config(saved, config_class, case):
+    """The saved configuration (a dict) of a case in the old form."""
     defaults = config_class().to_dict()
     config = {k: v for k, v in saved.items() if k in ALWAYS or k == "rope_parameters" or defaults.get(k, None) != v}
     family = saved["model_type"]
@@ -48,11 +48,17 @@ def hub_config(saved, config_class):
         usual = defaults["attn_config"]
         chosen = {k: v for k, v in saved["attn_config"].items() if k in usual and v != usual[k] and "label" not in k}
         config["attn_config"] = dict(chosen, alibi=True)
-    if family == "falcon" and saved["ffn_hidden_size"] == 4 * saved["hidden_size"]:
-        config.pop("ffn_hidden_size", None)
+    if family == "falcon":
+        if saved["ffn_hidden_size"] == 4 * saved["hidden_size"]:
+            config.pop("ffn_hidden_size", None)
+        if saved["num_kv_heads"] == saved["num_attention_heads"]:
+            config.pop("num_kv_heads", None)
     for key in DERIVED.get(family, ()):
         config.pop(key, None)
     old_rope(config, family)
+    config.update(case.hub)
+    for name, other in case.renamed.items():
+        config[other] = config.pop(name)
     config["torch_dtype"] = config.pop("dtype", "float32")
     config["transformers_version"] = "4.40.0"
     return config

@@ -239,7 +239,7 @@ def write_hub_form(folder, model, ids, logits, case):
     os.makedirs(hub, exist_ok=True)
     with open(os.path.join(folder, "config.json")) as f:
         saved = json.load(f)
-    write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config)))
+    write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config), case))
     for other in ("model.safetensors", "ids.json", "logits.npy", "greedy.json", "reference.json"):
         link = os.path.join(hub, other)
         if not os.path.lexists(link):
