@@ -63,6 +63,34 @@ typedef struct cpu_work {
     float *scratch; /* per worker */
     uint64_t scratch_floats, bytes;
 } cpu_work;
+
+/* Blocking of the matmul of many rows (v_matmul.h) and its share of the scratch space. */
+enum { MATMUL_BLOCK_M = 192, MATMUL_BLOCK_K = 512, MATMUL_PANEL_N = 12, MATMUL_TILE_N = 4 };
+typedef struct matmul_space {
+    float *x;       /* packed activations */
+    float *w;       /* widened weights of one panel and block of k */
+    float *acc;     /* partial sums of one panel, 16 per output */
+    float *decoded; /* whole rows of one panel, for block types */
+} matmul_space;
+static inline matmul_space matmul_space_of(float *scratch, int64_t rows, int64_t k)
+{
+    int64_t padded = (k + 15) / 16 * 16;
+    float *w = scratch + rows * padded, *acc = w + MATMUL_PANEL_N * MATMUL_BLOCK_K;
+    return (matmul_space){scratch, w, acc, acc + rows * MATMUL_PANEL_N * 16};
+}
+static inline uint64_t matmul_space_floats(int64_t rows, int64_t k, bool decode)
+{
+    uint64_t r = (uint64_t)rows, padded = ((uint64_t)k + 15) / 16 * 16;
+    return r * padded + MATMUL_PANEL_N * MATMUL_BLOCK_K + r * MATMUL_PANEL_N * 16 +
+           (decode ? MATMUL_PANEL_N * padded : 0);
+}
+/* Rows of the block that starts at row m: blocks of about equal size. */
+static inline int64_t matmul_block_rows(int64_t rows, int64_t m)
+{
+    int64_t blocks = (rows + MATMUL_BLOCK_M - 1) / MATMUL_BLOCK_M, each = (rows + blocks - 1) / blocks;
+    return rows - m < each ? rows - m : each;
+}
+
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e);
 void cpu_work_close(cpu_work *w);
 
@@ -132,25 +160,26 @@ enum { ATTN_RANGE = 512 }; /* keys per range: ranges are reduced on their own, t
 
 float act_value(int fn, float x); /* ACT_*: the definition */
 
+/* X(op, reference, vector body: the reference where one of its own would gain nothing) */
 #define CPU_KERNEL_LIST(X)                                                                                             \
-    X(EMBED, embed)                                                                                                    \
-    X(NORM, norm)                                                                                                      \
-    X(MATMUL, matmul)                                                                                                  \
-    X(ROPE, rope)                                                                                                      \
-    X(KV_PUT, kv_put)                                                                                                  \
-    X(ATTN, attn)                                                                                                      \
-    X(ACT, act)                                                                                                        \
-    X(MUL, mul)                                                                                                        \
-    X(ADD, add)                                                                                                        \
-    X(SCALE, scale)                                                                                                    \
-    X(SOFTCAP, softcap)                                                                                                \
-    X(CLAMP, clamp)                                                                                                    \
-    X(TAKE_OUT, take_out)
+    X(EMBED, cpu_embed, cpu_embed)                                                                                     \
+    X(NORM, cpu_norm, cpu_norm)                                                                                        \
+    X(MATMUL, cpu_matmul, v_matmul)                                                                                    \
+    X(ROPE, cpu_rope, cpu_rope)                                                                                        \
+    X(KV_PUT, cpu_kv_put, cpu_kv_put)                                                                                  \
+    X(ATTN, cpu_attn, cpu_attn)                                                                                        \
+    X(ACT, cpu_act, cpu_act)                                                                                           \
+    X(MUL, cpu_mul, cpu_mul)                                                                                           \
+    X(ADD, cpu_add, cpu_add)                                                                                           \
+    X(SCALE, cpu_scale, cpu_scale)                                                                                     \
+    X(SOFTCAP, cpu_softcap, cpu_softcap)                                                                               \
+    X(CLAMP, cpu_clamp, cpu_clamp)                                                                                     \
+    X(TAKE_OUT, cpu_take_out, cpu_take_out)
 
-#define X(id, name) void cpu_##name(const run *r, const op *o, int worker, int workers);
+#define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
 CPU_KERNEL_LIST(X)
 #undef X
 
-extern const cpu_table cpu_table_c;
+extern const cpu_table cpu_table_c, cpu_table_avx2, cpu_table_avx512; /* the last two on x86-64 only */
 
 #endif

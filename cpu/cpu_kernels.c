@@ -8,12 +8,16 @@
 const cpu_table cpu_table_c = {"c",
                                0,
                                {
-#define X(id, name) [OP_##id] = cpu_##name,
+#define X(id, reference, body) [OP_##id] = reference,
                                    CPU_KERNEL_LIST(X)
 #undef X
                                }};
 
-static const cpu_table *const tables[] = {&cpu_table_c};
+static const cpu_table *const tables[] = {
+#if defined(__x86_64__)
+    &cpu_table_avx512, &cpu_table_avx2,
+#endif
+    &cpu_table_c};
 
 const cpu_table *cpu_kernels(unsigned flags)
 {
@@ -32,10 +36,14 @@ const cpu_table *cpu_kernels_named(const char *name)
 
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e)
 {
-    (void)o;
     uint64_t floats = 4096;
-    for (uint32_t i = 0; i < p->n_weight; i++) /* one decoded row */
-        if ((uint64_t)p->weights[i].cols > floats) floats = (uint64_t)p->weights[i].cols;
+    int64_t rows = MATMUL_BLOCK_M;
+    if (o->max_rows[ROWS_TOK] > 0 && o->max_rows[ROWS_TOK] < rows) rows = o->max_rows[ROWS_TOK];
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        if (p->weights[i].vector) continue;
+        uint64_t need = matmul_space_floats(rows, p->weights[i].cols, true);
+        if (need > floats) floats = need;
+    }
     for (uint32_t i = 0; i < p->n_state; i++) { /* two sums of values */
         uint64_t need = 2 * (uint64_t)p->states[i].v_dim;
         if (need > floats) floats = need;

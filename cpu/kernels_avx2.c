@@ -1,0 +1,12 @@
+/* kernels_avx2.c - the kernel bodies of v_*.h compiled for AVX2, FMA and F16C. */
+#include "cpu/cpu.h"
+
+#include "cpu/v_matmul.h"
+
+const cpu_table cpu_table_avx2 = {"avx2",
+                                  CPU_AVX2,
+                                  {
+#define X(id, reference, body) [OP_##id] = body,
+                                      CPU_KERNEL_LIST(X)
+#undef X
+                                  }};

@@ -1,0 +1,12 @@
+/* kernels_avx512.c - the kernel bodies of v_*.h compiled for AVX-512. */
+#include "cpu/cpu.h"
+
+#include "cpu/v_matmul.h"
+
+const cpu_table cpu_table_avx512 = {"avx512",
+                                    CPU_AVX2 | CPU_AVX512,
+                                    {
+#define X(id, reference, body) [OP_##id] = body,
+                                        CPU_KERNEL_LIST(X)
+#undef X
+                                    }};

@@ -1,0 +1,360 @@
+/* v_matmul.h - MATMUL on sixteen lanes; definition: cpu_matmul.c.
+ *
+ * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
+ * sequential stream straight from the mapped file, prefetched AHEAD bytes in front: four rows side by side, as a register tile would
+ * like, read at half the speed.
+ * A few rows (to DIRECT_M): register tiles of TILE_N weight rows x TILE_M activation rows, weights widened in registers. The next TILE_N
+ * weight rows are prefetched in the order of memory while these are used, so the memory still sees one stream.
+ * Many rows: bound by multiply-adds. Weights of MATMUL_PANEL_N rows x MATMUL_BLOCK_K are widened to float once and stay in the L1 cache
+ * while all activation tiles pass; the partial sums of a block of k wait in memory (they are the lanes of the contract, so
+ * blocking k changes no bit). Tiles hold 4 x 6 registers of sums on AVX-512, 4 x 3 of half width, twice, on AVX2.
+ * Activations are copied once per thread into tiles [k / 16][rows][16], which are read in order. */
+#ifndef CPU_V_MATMUL_H
+#define CPU_V_MATMUL_H
+#include "cpu/cpu.h"
+#include "cpu/v16.h"
+
+enum { STREAM_M = 6, DIRECT_M = 24, AHEAD = 6144, TILE_N = MATMUL_TILE_N, TILE_M = VREGS == 32 ? 6 : 3 };
+
+/* One weight row against mr activation rows. */
+INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_t k, float *sum)
+{
+    v16 a[STREAM_M];
+    const uintptr_t bytes = t == DTYPE_F32 ? 4 : 2;
+    UNROLL for (int m = 0; m < mr; m++) a[m] = v16_zero();
+    int64_t i = 0;
+    for (; i + 64 / (int64_t)bytes <= k; i += 64 / (int64_t)bytes) {
+        _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD), _MM_HINT_T0);
+        UNROLL for (int j = 0; j < 64 / (int)bytes; j += LANES)
+        {
+            v16 v = v16_load_as(t, w, i + j);
+            UNROLL for (int m = 0; m < mr; m++) a[m] = v16_fma(v, v16_load(x + m * k + i + j), a[m]);
+        }
+    }
+    for (; i < k; i += LANES) {
+        int n = k - i < LANES ? (int)(k - i) : LANES;
+        v16 v = n == LANES ? v16_load_as(t, w, i) : v16_load_as_part(t, w, i, n);
+        UNROLL for (int m = 0; m < mr; m++) a[m] = v16_fma(v, v16_load_part(x + m * k + i, n), a[m]);
+    }
+    UNROLL for (int m = 0; m < mr; m++) sum[m] = v16_fold(a[m]);
+}
+
+typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *sum);
+#define STREAM(t, mr)                                                                                                  \
+    static void stream_##t##_##mr(const uint8_t *w, const float *x, int64_t k, float *sum)                             \
+    {                                                                                                                  \
+        stream_row(DTYPE_##t, mr, w, x, k, sum);                                                                       \
+    }
+#define STREAM_TYPE(t) STREAM(t, 1) STREAM(t, 2) STREAM(t, 3) STREAM(t, 4) STREAM(t, 5) STREAM(t, 6)
+#define STREAM_NAMES(t)                                                                                                \
+    {                                                                                                                  \
+        stream_##t##_1, stream_##t##_2, stream_##t##_3, stream_##t##_4, stream_##t##_5, stream_##t##_6                 \
+    }
+STREAM_TYPE(F32)
+STREAM_TYPE(F16)
+STREAM_TYPE(BF16)
+
+static void matmul_stream(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
+                          float *decoded, int64_t from, int64_t to)
+{
+    static const stream_fn f32[STREAM_M] = STREAM_NAMES(F32), f16[STREAM_M] = STREAM_NAMES(F16),
+                           bf16[STREAM_M] = STREAM_NAMES(BF16);
+    bool plain = dtype_is_float(w->type);
+    stream_fn fn = (w->type == DTYPE_F16 ? f16 : w->type == DTYPE_BF16 ? bf16 : f32)[rows - 1];
+    for (int64_t n = from; n < to; n++) {
+        const uint8_t *row = w->data + (uint64_t)n * w->stride;
+        float sum[STREAM_M];
+        if (!plain) {
+            held_row(w, n, decoded);
+            row = (const uint8_t *)decoded;
+        }
+        fn(row, x, w->cols, sum);
+        for (int64_t m = 0; m < rows; m++) y[m * w->rows + n] = bias ? sum[m] + bias[n] : sum[m];
+    }
+}
+
+/* ---- a few rows */
+
+/* Rows of the next tile: full ones, then two of nearly equal size. */
+INLINE int tile_rows(int64_t left)
+{
+    return left <= TILE_M ? (int)left : left < 2 * TILE_M ? (int)(left + 1) / 2 : TILE_M;
+}
+
+/* Copies `rows` activation rows into tiles [k / 16][rows of tile][16], one after the other, k padded with zeros. */
+static void pack_rows(const float *x, int64_t rows, int64_t k, float *to)
+{
+    for (int64_t m = 0, mr; m < rows; m += mr) {
+        mr = tile_rows(rows - m);
+        for (int64_t i = 0; i < k; i += LANES)
+            for (int64_t j = 0; j < mr; j++, to += LANES) {
+                const float *from = x + (m + j) * k + i;
+                v16_store(to, k - i < LANES ? v16_load_part(from, (int)(k - i)) : v16_load(from));
+            }
+    }
+}
+
+/* Element j of a row of weights and its followers, one register full; elements from k on are zero. */
+INLINE vreg vreg_load_as(dtype t, const uint8_t *row, int64_t j)
+{
+#if defined(__AVX512F__)
+    return v16_load_as(t, row, j);
+#else
+    if (t == DTYPE_F16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(row + 2 * j)));
+    if (t == DTYPE_F32) return _mm256_loadu_ps((const float *)(const void *)(row + 4 * j));
+    __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(row + 2 * j)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
+#endif
+}
+
+/* The whole sums of TILE_N weight rows, straight from the file, x one packed tile of mr activation rows. `tail`: the last k mod 16 elements
+ * of the four rows, widened and padded. With `ahead` the four rows after these are prefetched, in the order in which they lie
+ * in memory. */
+INLINE void direct_sum(dtype t, int mr, const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,
+                       bool ahead, float *acc)
+{
+    const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
+    uintptr_t next = (uintptr_t)w + TILE_N * stride;
+    for (int half = 0; half < LANES; half += VREG_LANES) {
+        vreg a[TILE_N][TILE_M], v[TILE_M];
+        UNROLL for (int n = 0; n < TILE_N; n++) { UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_zero(); }
+        const uint8_t *w0 = w + half * bytes, *w2 = w0 + 2 * stride;
+        const float *xk = x + half;
+        for (int64_t s = k / LANES; s > 0; s--, w0 += LANES * bytes, w2 += LANES * bytes, xk += mr * LANES) {
+            if (ahead && half == 0) {
+                UNROLL for (int64_t i = 0; i < bytes / 2 * TILE_N / 2; i++, next += 64)
+                    _mm_prefetch((const char *)next, _MM_HINT_T0);
+            }
+            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
+            UNROLL for (int n = 0; n < TILE_N; n++)
+            {
+                vreg b = vreg_load_as(t, (n < 2 ? w0 : w2) + (n & 1) * stride, 0);
+                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_fma(b, v[m], a[n][m]);
+            }
+        }
+        if (tail) {
+            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
+            UNROLL for (int n = 0; n < TILE_N; n++)
+            {
+                vreg b = vreg_load(tail + n * LANES + half);
+                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_fma(b, v[m], a[n][m]);
+            }
+        }
+        UNROLL for (int n = 0; n < TILE_N; n++)
+        {
+            UNROLL for (int m = 0; m < mr; m++) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
+        }
+    }
+}
+
+typedef void (*direct_fn)(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x, bool ahead,
+                          float *acc);
+#define DIRECT(t, mr)                                                                                                  \
+    static void direct_##t##_##mr(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,     \
+                                  bool ahead, float *acc)                                                              \
+    {                                                                                                                  \
+        if (ahead) direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, true, acc);                                        \
+        else direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, false, acc);                                             \
+    }
+#if defined(__AVX512F__)
+#define DIRECT_TYPE(t) DIRECT(t, 1) DIRECT(t, 2) DIRECT(t, 3) DIRECT(t, 4) DIRECT(t, 5) DIRECT(t, 6)
+#define DIRECT_NAMES(t)                                                                                                \
+    {                                                                                                                  \
+        direct_##t##_1, direct_##t##_2, direct_##t##_3, direct_##t##_4, direct_##t##_5, direct_##t##_6                 \
+    }
+#else
+#define DIRECT_TYPE(t) DIRECT(t, 1) DIRECT(t, 2) DIRECT(t, 3)
+#define DIRECT_NAMES(t)                                                                                                \
+    {                                                                                                                  \
+        direct_##t##_1, direct_##t##_2, direct_##t##_3                                                                 \
+    }
+#endif
+DIRECT_TYPE(F32)
+DIRECT_TYPE(F16)
+DIRECT_TYPE(BF16)
+
+/* Folds a finished tile into y; n of its TILE_N columns exist. */
+static void tile_store(const float *acc, int mr, int n, float *y, int64_t y_stride, const float *bias)
+{
+    for (int m = 0; m < mr; m++, y += y_stride) {
+        const float *a = acc + m * LANES;
+        int next = mr * LANES;
+        __m128 s = v16_fold_four(v16_load(a), v16_load(a + next), v16_load(a + 2 * next), v16_load(a + 3 * next));
+        if (n == TILE_N) {
+            _mm_storeu_ps(y, bias ? _mm_add_ps(s, _mm_loadu_ps(bias)) : s);
+        } else {
+            float out[4];
+            _mm_storeu_ps(out, s);
+            for (int i = 0; i < n; i++) y[i] = bias ? out[i] + bias[i] : out[i];
+        }
+    }
+}
+
+static void matmul_direct(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
+                          float *scratch, int64_t from, int64_t to)
+{
+    static const direct_fn f32[TILE_M] = DIRECT_NAMES(F32), f16[TILE_M] = DIRECT_NAMES(F16),
+                           bf16[TILE_M] = DIRECT_NAMES(BF16);
+    const direct_fn *fns = w->type == DTYPE_F16 ? f16 : w->type == DTYPE_BF16 ? bf16 : f32;
+    int64_t k = w->cols, padded = (k + LANES - 1) / LANES * LANES;
+    bool plain = dtype_is_float(w->type);
+    matmul_space at = matmul_space_of(scratch, rows, k);
+    pack_rows(x, rows, k, at.x);
+    int64_t n = from;
+    for (; n + TILE_N <= to; n += TILE_N) {
+        const uint8_t *four = w->data + (uint64_t)n * w->stride;
+        uint64_t stride = w->stride;
+        dtype t = w->type;
+        float tail[TILE_N * LANES];
+        if (!plain) {
+            for (int i = 0; i < TILE_N; i++) held_row(w, n + i, at.decoded + i * k);
+            four = (const uint8_t *)at.decoded;
+            stride = (uint64_t)k * sizeof(float);
+            t = DTYPE_F32;
+        }
+        if (k % LANES)
+            for (int i = 0; i < TILE_N; i++)
+                v16_store(tail + i * LANES,
+                          v16_load_as_part(t, four + (uint64_t)i * stride, k / LANES * LANES, (int)(k % LANES)));
+        for (int64_t m = 0, mr; m < rows; m += mr) {
+            mr = tile_rows(rows - m);
+            fns[mr - 1](four, stride, k % LANES ? tail : NULL, k, at.x + m * padded, plain && m == 0, at.acc);
+            tile_store(at.acc, (int)mr, TILE_N, y + m * w->rows + n, w->rows, bias ? bias + n : NULL);
+        }
+    }
+    for (int64_t m = 0; m < rows && n < to; m += STREAM_M)
+        matmul_stream(w, x + m * k, rows - m < STREAM_M ? rows - m : STREAM_M, y + m * w->rows, bias, at.decoded, n,
+                      to);
+}
+
+/* ---- many rows */
+
+/* Widens k0 … k1 - 1 of n weight rows into tiles [k / 16][TILE_N][16]; rows up to a multiple of TILE_N are zero. `next`: where the rows
+ * of the block after this one start, to be prefetched. */
+INLINE void widen_rows(dtype t, const uint8_t *w, uint64_t stride, int n, int64_t k, int64_t k0, int64_t k1,
+                       const uint8_t *next, float *to)
+{
+    int64_t tile = (k1 - k0 + LANES - 1) / LANES * LANES * TILE_N;
+    const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
+    for (int row = 0; row < (n + TILE_N - 1) / TILE_N * TILE_N; row++) {
+        float *at = to + row / TILE_N * tile + row % TILE_N * LANES;
+        const uint8_t *from = w + (uint64_t)row * stride, *ahead = next + (uint64_t)row * stride;
+        for (int64_t i = k0; i < k1; i += LANES, at += TILE_N * LANES) {
+            if (row >= n) {
+                v16_store(at, v16_zero());
+                continue;
+            }
+            _mm_prefetch((const char *)((uintptr_t)ahead + (uintptr_t)((i - k0) * bytes)), _MM_HINT_T1);
+            v16_store(at, k - i < LANES ? v16_load_as_part(t, from, i, (int)(k - i)) : v16_load_as(t, from, i));
+        }
+    }
+}
+
+/* acc[n][m] (+)= partial sums of TILE_N weight rows x mr activation rows over `steps` x 16 k. */
+INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool first, float *acc)
+{
+    for (int half = 0; half < LANES; half += VREG_LANES) {
+        vreg a[TILE_N][TILE_M];
+        UNROLL for (int n = 0; n < TILE_N; n++)
+        {
+            UNROLL for (int m = 0; m < mr; m++) a[n][m] = first ? vreg_zero()
+                                                                : vreg_load(acc + (n * mr + m) * LANES + half);
+        }
+        const float *wk = w + half, *xk = x + half;
+        for (int64_t s = 0; s < steps; s++, wk += TILE_N * LANES, xk += mr * LANES) {
+            vreg v[TILE_M];
+            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
+            UNROLL for (int n = 0; n < TILE_N; n++)
+            {
+                vreg b = vreg_load(wk + n * LANES);
+                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_fma(b, v[m], a[n][m]);
+            }
+        }
+        UNROLL for (int n = 0; n < TILE_N; n++)
+        {
+            UNROLL for (int m = 0; m < mr; m++) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
+        }
+    }
+}
+
+typedef void (*tile_fn)(const float *w, const float *x, int64_t steps, bool first, float *acc);
+#define TILE(mr)                                                                                                       \
+    static void tile_##mr(const float *w, const float *x, int64_t steps, bool first, float *acc)                       \
+    {                                                                                                                  \
+        if (first) tile_sum(mr, w, x, steps, true, acc);                                                               \
+        else tile_sum(mr, w, x, steps, false, acc);                                                                    \
+    }
+TILE(1)
+TILE(2)
+TILE(3)
+#if defined(__AVX512F__)
+TILE(4)
+TILE(5)
+TILE(6)
+static const tile_fn tile_fns[TILE_M] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+#else
+static const tile_fn tile_fns[TILE_M] = {tile_1, tile_2, tile_3};
+#endif
+
+static void matmul_panels(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
+                          float *scratch, int64_t from, int64_t to)
+{
+    int64_t k = w->cols, padded = (k + LANES - 1) / LANES * LANES;
+    bool plain = dtype_is_float(w->type);
+    matmul_space at = matmul_space_of(scratch, rows, k);
+    pack_rows(x, rows, k, at.x);
+    for (int64_t n0 = from; n0 < to; n0 += MATMUL_PANEL_N) {
+        int n = to - n0 < MATMUL_PANEL_N ? (int)(to - n0) : MATMUL_PANEL_N;
+        const uint8_t *panel = w->data + (uint64_t)n0 * w->stride;
+        uint64_t stride = w->stride;
+        dtype t = w->type;
+        if (!plain) {
+            for (int i = 0; i < n; i++) held_row(w, n0 + i, at.decoded + i * k);
+            panel = (const uint8_t *)at.decoded;
+            stride = (uint64_t)k * sizeof(float);
+            t = DTYPE_F32;
+        }
+        for (int64_t k0 = 0; k0 < k; k0 += MATMUL_BLOCK_K) {
+            int64_t k1 = k - k0 < MATMUL_BLOCK_K ? k : k0 + MATMUL_BLOCK_K, steps = (k1 - k0 + LANES - 1) / LANES;
+            const uint8_t *next = k1 < k ? panel + (uint64_t)k1 * (t == DTYPE_F32 ? 4 : 2)
+                                         : panel + MATMUL_PANEL_N * stride;
+            if (t == DTYPE_F16) widen_rows(DTYPE_F16, panel, stride, n, k, k0, k1, next, at.w);
+            else if (t == DTYPE_BF16) widen_rows(DTYPE_BF16, panel, stride, n, k, k0, k1, next, at.w);
+            else widen_rows(DTYPE_F32, panel, stride, n, k, k0, k1, next, at.w);
+            float *acc = at.acc;
+            for (int64_t m = 0, mr; m < rows; m += mr) {
+                mr = tile_rows(rows - m);
+                for (int i = 0; i < n; i += TILE_N, acc += TILE_N * mr * LANES) {
+                    tile_fns[mr - 1](at.w + i * steps * LANES, at.x + m * padded + k0 * mr, steps, k0 == 0, acc);
+                    if (k1 == k)
+                        tile_store(acc, (int)mr, n - i < TILE_N ? n - i : TILE_N, y + m * w->rows + n0 + i, w->rows,
+                                   bias ? bias + n0 + i : NULL);
+                }
+            }
+        }
+    }
+}
+
+static void v_matmul(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
+    float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
+    int64_t rows = arg_rows(r, o->out), from, to;
+    if (rows == 1) {
+        cpu_share(w->rows, 1, worker, workers, &from, &to);
+        matmul_stream(w, x, rows, y, bias, scratch, from, to);
+        return;
+    }
+    cpu_share(w->rows, TILE_N, worker, workers, &from, &to);
+    if (rows <= DIRECT_M) {
+        if (from < to) matmul_direct(w, x, rows, y, bias, scratch, from, to);
+        return;
+    }
+    for (int64_t m = 0, count; m < rows && from < to; m += count) {
+        count = matmul_block_rows(rows, m);
+        matmul_panels(w, x + m * w->cols, count, y + m * w->rows, bias, scratch, from, to);
+    }
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* rig.h - one op on a program made by hand: operands in an arena with sentinels, run on any instruction set and number of workers.
+ *
+ * Everything outside the output must stay as it was: rig_same compares the whole arena, byte for byte. */
+#ifndef TESTS_RIG_H
+#define TESTS_RIG_H
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "tensor/quant.h"
+
+#include "test.h"
+
+#include <math.h>
+
+enum { RIG_TENSORS = 12, RIG_GAP = 256 };
+
+typedef struct rig {
+    program p;
+    tensor t[RIG_TENSORS];
+    weight w[RIG_TENSORS];
+    state states[1];
+    segment seg;
+    dev d;
+    step st;
+    run r;
+    held_weight held[RIG_TENSORS];
+    kv_store kv[1];
+    uint8_t *act;
+    uint64_t used, cap;
+    void *own[RIG_TENSORS];
+    uint32_t n_own;
+} rig;
+
+static uint64_t rig_seed = 88172645463325252ull;
+static inline uint32_t rig_random(void)
+{
+    rig_seed ^= rig_seed << 13;
+    rig_seed ^= rig_seed >> 7;
+    rig_seed ^= rig_seed << 17;
+    return (uint32_t)(rig_seed >> 16);
+}
+/* Roughly normal, mean 0, deviation 1. */
+static inline float rig_normal(void)
+{
+    float s = 0;
+    for (int i = 0; i < 4; i++) s += (float)(rig_random() & 0xffff) / 65536.0f - 0.5f;
+    return s * 1.732f;
+}
+
+static inline void rig_open(rig *g, uint64_t act_bytes)
+{
+    memset(g, 0, sizeof *g);
+    g->cap = act_bytes + 64 * 1024;
+    g->act = mem_map(g->cap);
+    assert_non_null(g->act);
+    for (uint64_t i = 0; i < g->cap; i++) g->act[i] = (uint8_t)(i * 167 + 13);
+    g->used = RIG_GAP;
+    g->p.tensors = g->t;
+    g->p.weights = g->w;
+    g->p.states = g->states;
+    g->p.n_tensor = 1;
+    g->seg.p = &g->p;
+    g->seg.on = &g->d;
+    g->d.p = &g->p;
+    g->d.held = g->held;
+    g->d.kv = g->kv;
+    g->r = (run){&g->seg, &g->st, g->act};
+}
+
+static inline void rig_close(rig *g)
+{
+    mem_unmap(g->act, g->cap);
+    for (uint32_t i = 0; i < g->n_own; i++) mem_free(g->own[i]);
+}
+
+static inline void *rig_own(rig *g, uint64_t bytes)
+{
+    assert_true(g->n_own < RIG_TENSORS);
+    void *p = mem_alloc(bytes);
+    assert_non_null(p);
+    g->own[g->n_own++] = p;
+    return p;
+}
+
+static inline float *rig_at(rig *g, ref t) { return (float *)(g->act + g->t[t].off); }
+
+/* An activation [rows of ROWS_TOK, dim] of random values. */
+static inline ref rig_act(rig *g, int64_t dim)
+{
+    assert_true(g->p.n_tensor < RIG_TENSORS);
+    ref t = g->p.n_tensor++;
+    uint64_t bytes = (uint64_t)g->st.n[ROWS_TOK] * (uint64_t)dim * 4;
+    assert_true(g->used + bytes + 2 * RIG_GAP <= g->cap);
+    g->t[t] = (tensor){
+        .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .rows = ROWS_TOK, .dim = {dim}, .off = g->used};
+    float *x = rig_at(g, t);
+    for (uint64_t i = 0; i < bytes / 4; i++) x[i] = rig_normal();
+    g->used += (bytes + RIG_GAP + 63) / 64 * 64;
+    return t;
+}
+
+/* A constant vector. */
+static inline ref rig_const(rig *g, int64_t n)
+{
+    ref t = g->p.n_tensor++;
+    float *x = rig_own(g, (uint64_t)n * 4);
+    for (int64_t i = 0; i < n; i++) x[i] = rig_normal();
+    g->t[t] = (tensor){.kind = TENSOR_CONST, .type = DTYPE_F32, .rank = 1, .dim = {n}, .data = x};
+    return t;
+}
+
+/* A weight [rows, cols], its bytes `shift` bytes off any alignment, with exactly the memory it needs. */
+static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int shift)
+{
+    ref t = g->p.n_tensor++;
+    uint32_t i = g->p.n_weight++;
+    uint64_t row_bytes = (uint64_t)cols / dtype_info[type].weights * dtype_info[type].bytes;
+    uint8_t *data = rig_own(g, row_bytes * (uint64_t)rows + (uint64_t)shift);
+    data += shift;
+    float *row = mem_array((size_t)cols, 4);
+    assert_non_null(row);
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t k = 0; k < cols; k++) row[k] = rig_normal();
+        if (quant_can_encode(type)) quant_encode(type, row, data + (uint64_t)n * row_bytes, (uint64_t)cols);
+        else /* any bytes decode to something; small exponents keep it finite */
+            for (uint64_t b = 0; b < row_bytes; b++) data[(uint64_t)n * row_bytes + b] = (uint8_t)(rig_random() & 0x2f);
+    }
+    mem_free(row);
+    g->w[i] = (weight){.name = "w", .rows = rows, .cols = cols};
+    g->t[t] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)type, .rank = 2, .dim = {rows, cols}, .weight = i};
+    g->held[i] = (held_weight){.data = data, .type = type, .stride = row_bytes, .rows = rows, .cols = cols};
+    return t;
+}
+
+static inline void rig_worker(void *arg, int worker, int workers)
+{
+    rig *g = ((void **)arg)[0];
+    const op *o = ((void **)arg)[1];
+    g->d.table->op[o->kind](&g->r, o, worker, workers);
+}
+
+static inline void rig_run(rig *g, const cpu_table *table, int workers, const op *o)
+{
+    err e = {0};
+    g->d.table = table;
+    assert_ok(pool_open(&g->d.pool, workers, &e), &e);
+    assert_ok(cpu_work_open(&g->d.work, &g->p, &g->d.opt, workers, &e), &e);
+    pool_run(g->d.pool, rig_worker, (void *[]){g, (void *)o});
+    cpu_work_close(&g->d.work);
+    pool_close(g->d.pool);
+}
+
+/* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all memory. Leaves the
+ * reference's output in place. */
+static inline void rig_same(rig *g, const op *o, const char *what)
+{
+    static const char *const isa[] = {"c", "avx2", "avx512"};
+    uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap);
+    assert_true(before && want);
+    memcpy(before, g->act, g->cap);
+    rig_run(g, cpu_kernels_named("c"), 1, o);
+    memcpy(want, g->act, g->cap);
+    for (int i = 0; i < 3; i++)
+        for (int workers = 1; workers <= 3; workers++) {
+            const cpu_table *table = cpu_kernels_named(isa[i]);
+            if (!table) continue;
+            memcpy(g->act, before, g->cap);
+            rig_run(g, table, workers, o);
+            for (uint64_t b = 0; b < g->cap; b++)
+                if (g->act[b] != want[b])
+                    fail_msg("%s: %s with %d workers differs from the reference at byte %llu (output starts at %llu)",
+                             what, isa[i], workers, (unsigned long long)b,
+                             (unsigned long long)(o->out ? g->t[o->out].off : 0));
+        }
+    memcpy(g->act, want, g->cap);
+    mem_free(before);
+    mem_free(want);
+}
+
+#endif
