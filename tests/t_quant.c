@@ -79,7 +79,7 @@ static void types_encode_like_gguf(void **state)
     while (fgets(line, sizeof line, f)) {
         if (sscanf(line, "encode %15s %x", name, &crc) != 2) continue;
         dtype t = dtype_by_name(name);
-        uint64_t bytes;
+        uint64_t bytes = 0;
         assert_true(quant_can_encode(t) && dtype_bytes(t, BLOCKS * 32 + 32, &bytes));
         uint8_t out[sizeof x];
         quant_encode(t, x, out, BLOCKS * 32 + 32);

@@ -5,6 +5,7 @@
 #define FORMAT_LIST(X)                                                                                                 \
     X(safetensors)                                                                                                     \
     X(gguf)                                                                                                            \
+    X(pickle)                                                                                                          \
     X(llama2c)
 
 #endif
