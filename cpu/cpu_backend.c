@@ -189,6 +189,8 @@ static int cpu_run(const run *r, err *e)
     return 0;
 }
 
+static const char *cpu_isa(const dev *d) { return d->table->isa; }
+
 static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
@@ -207,5 +209,6 @@ const backend cpu_backend = {
     .compile = cpu_compile,
     .discard = cpu_discard,
     .run = cpu_run,
+    .isa = cpu_isa,
     .held_bytes = cpu_held_bytes,
 };

@@ -53,6 +53,7 @@ struct backend {
     int (*compile)(dev *d, segment *s, err *e); /* place, fuse, barriers */
     void (*discard)(dev *d, segment *s);        /* undo compile */
     int (*run)(const run *r, err *e);
+    const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
 

@@ -241,6 +241,8 @@ uint64_t plan_held_bytes(const plan *l)
     return sum;
 }
 
+const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
+
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
 bool plan_text(const plan *l, bool dump, buf *out)

@@ -38,6 +38,7 @@ const segment *plan_segment(const plan *l, int i);
 /* Bytes of all weights that one decoded token reads: everything but the rows of embedding tables. */
 uint64_t plan_weight_bytes(const plan *l);
 uint64_t plan_held_bytes(const plan *l);
+const char *plan_isa(const plan *l); /* of the first device */
 
 /* Which layers and bytes land on which device; with `dump` also each segment's ops. */
 bool plan_text(const plan *l, bool dump, buf *out);

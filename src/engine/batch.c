@@ -1,0 +1,97 @@
+/* batch.c - see batch.h. */
+#include "engine/batch.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_max, int64_t ctx, err *e)
+{
+    size_t rows = (size_t)rows_max, seqs = (size_t)seq_max, cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS);
+    *b = (batch){.rows_max = rows_max, .out_max = out_max, .seq_max = seq_max, .page_cap = (int32_t)cap};
+    b->token = mem_zero(rows, sizeof *b->token);
+    b->pos = mem_zero(rows, sizeof *b->pos);
+    b->seq = mem_zero(rows, sizeof *b->seq);
+    b->out = mem_zero((size_t)out_max, sizeof *b->out);
+    b->seq_len = mem_zero(seqs, sizeof *b->seq_len);
+    b->seq_row = mem_zero(seqs + 1, sizeof *b->seq_row);
+    b->seq_rope = mem_zero(seqs * (p->n_rope + 1), sizeof *b->seq_rope);
+    b->page = mem_zero(seqs * cap, sizeof *b->page * (p->n_group ? p->n_group : 1));
+    b->who = mem_zero(seqs, sizeof *b->who);
+    if (b->token && b->pos && b->seq && b->out && b->seq_len && b->seq_row && b->seq_rope && b->page && b->who)
+        return 0;
+    batch_close(b);
+    return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
+}
+
+void batch_close(batch *b)
+{
+    mem_free(b->token);
+    mem_free(b->pos);
+    mem_free(b->seq);
+    mem_free(b->out);
+    mem_free(b->seq_len);
+    mem_free(b->seq_row);
+    mem_free(b->seq_rope);
+    mem_free(b->page);
+    mem_free(b->who);
+    *b = (batch){0};
+}
+
+void batch_clear(batch *b)
+{
+    b->st = (step){.token = b->token,
+                   .pos = b->pos,
+                   .seq = b->seq,
+                   .out = b->out,
+                   .seq_len = b->seq_len,
+                   .seq_row = b->seq_row,
+                   .seq_rope = b->seq_rope,
+                   .page = b->page,
+                   .page_cap = b->page_cap};
+}
+
+static bool wanted(const session *s, int64_t pos)
+{
+    bool scores = s->q.prompt_logprobs && pos + 1 < s->n_prompt && pos + 1 > s->scored;
+    return s->want_all || scores || pos == s->n_ids - 1;
+}
+
+int batch_add(batch *b, session *s, int rows, int keep)
+{
+    step *st = &b->st;
+    int32_t at = st->n[ROWS_TOK], n = 0;
+    while (n < rows && at + n < b->rows_max && s->n_past + n < s->n_ids) {
+        int64_t pos = s->n_past + n;
+        if (wanted(s, pos)) {
+            if (st->n[ROWS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
+            b->out[st->n[ROWS_OUT]++] = at + n;
+        }
+        b->token[at + n] = s->ids[pos];
+        b->pos[at + n] = (int32_t)pos;
+        b->seq[at + n] = st->n_seq;
+        n++;
+    }
+    if (n == 0) return 0;
+    b->who[st->n_seq] = s;
+    b->seq_row[st->n_seq] = at;
+    b->seq_len[st->n_seq++] = (int32_t)(s->n_past + n);
+    b->seq_row[st->n_seq] = st->n[ROWS_TOK] = at + n;
+    return n;
+}
+
+const step *batch_finish(batch *b, const program *p)
+{
+    step *st = &b->st;
+    st->n[ROWS_SEQ] = st->n_seq;
+    for (uint32_t r = 0; r < p->n_rope; r++)
+        for (int32_t i = 0; i < st->n_seq; i++)
+            b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->variant[r];
+    for (uint32_t g = 0; g < p->n_group; g++)
+        for (int32_t i = 0; i < st->n_seq; i++) {
+            const session *s = b->who[i];
+            int32_t *to = b->page + ((size_t)g * (size_t)st->n_seq + (size_t)i) * (size_t)b->page_cap;
+            memcpy(to, s->page[g], (size_t)s->n_page * sizeof *to);
+        }
+    return st;
+}

@@ -1,0 +1,25 @@
+/* batch.h - the arrays of one step: sessions add rows, the plan reads them in place. Allocated once for the largest step. */
+#ifndef ENGINE_BATCH_H
+#define ENGINE_BATCH_H
+#include "core/step.h"
+#include "engine/session.h"
+
+typedef struct batch {
+    step st;
+    int32_t rows_max, out_max, seq_max, page_cap;
+    int32_t *token, *pos, *seq, *out, *seq_len, *seq_row, *seq_rope, *page;
+    session **who; /* [n_seq] */
+} batch;
+
+int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_max, int64_t ctx, err *e);
+void batch_close(batch *b);
+
+void batch_clear(batch *b);
+/* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the last token, when the
+ * session wants all, or when it scores a prompt token; rows stop where `out_max - keep` wanted rows are reached. Returns how many
+ * were added. Pages must be there already. */
+int batch_add(batch *b, session *s, int rows, int keep);
+/* Makes the step from what was added. */
+const step *batch_finish(batch *b, const program *p);
+
+#endif

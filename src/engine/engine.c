@@ -1,0 +1,184 @@
+/* engine.c - opens a model for serving: model, tokenizer, plan, KV pages, working memory; and closes it. */
+#include "engine/engine_state.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "engine/backend_list.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_BATCH = 16, CHUNK = 512 };
+
+static const backend *const backends[] = {
+#define X(name) &name,
+    BACKEND_LIST(X)
+#undef X
+        NULL,
+};
+
+/* Memory that could be had now: MemAvailable, or a guess from free pages. */
+static uint64_t memory_available(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
+    if (f) fclose(f);
+    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (!kib && pages > 0 && size > 0) return (uint64_t)pages * (uint64_t)size;
+    return (uint64_t)kib << 10;
+}
+
+static bool weights_are_f32(const program *p)
+{
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        const weight *w = &p->weights[i];
+        dtype t = w->want != DTYPE_NONE ? w->want : w->pieces[0].type;
+        if (!w->vector && t != DTYPE_F32) return false;
+    }
+    return true;
+}
+
+static int kv_type(const engine_options *o, const program *p, dtype *out, err *e)
+{
+    if (!o->kv) *out = weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
+    else if (!strcmp(o->kv, "f32")) *out = DTYPE_F32;
+    else if (!strcmp(o->kv, "f16")) *out = DTYPE_F16;
+    else return err_set(e, ERR_USAGE, "--kv %s: this build keeps keys and values as f32 or f16", o->kv);
+    return 0;
+}
+
+static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
+{
+    const program *p = g->mod->prog;
+    uint64_t bytes[GROUP_MAX] = {0};
+    for (uint32_t i = 0; i < p->n_state; i++) {
+        const state *s = &p->states[i];
+        bytes[s->group] += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * PAGE_TOKENS * dtype_info[kv].bytes;
+    }
+    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, memory_available() / 2, n_page);
+}
+
+static int open_parts(engine *g, const engine_options *o, err *e)
+{
+    const program *p = g->mod->prog;
+    int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
+    dtype kv = DTYPE_F32;
+    plan_options po = {
+        .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
+    int rc = kv_type(o, p, &kv, e);
+    if (rc) return rc;
+    po.dev.k_type = po.dev.v_type = kv;
+    for (int i = ROWS_TOK; i < ROWS_COUNT; i++) po.dev.max_rows[i] = i == ROWS_OUT ? outs : rows;
+    count_pages(g, kv, po.dev.n_page);
+    for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
+    if (!rc) rc = batch_open(&g->work, p, rows, outs, g->info.max_batch, g->info.ctx, e);
+    if (!rc) rc = sampler_open(&g->smp, g->info.n_vocab, e);
+    if (!rc) rc = plan_open(&g->layout, g->mod->prog, &po, e);
+    if (!rc && g->mod->weights) rc = ckpt_check_torn(g->mod->weights, e);
+    return rc;
+}
+
+static void describe(engine *g, const engine_options *o)
+{
+    const model *m = g->mod;
+    g->chunk = o->chunk > 0 ? o->chunk : CHUNK;
+    if (g->chunk > m->ctx) g->chunk = m->ctx;
+    g->info = (engine_info){.name = m->name,
+                            .arch = m->arch,
+                            .n_vocab = (int32_t)m->prog->vocab,
+                            .dim = (int32_t)m->prog->dim,
+                            .n_layer = m->prog->n_layer,
+                            .ctx = m->ctx,
+                            .bos = m->bos,
+                            .n_eos = m->n_eos,
+                            .max_batch = o->max_batch > 0 ? (int)o->max_batch : MAX_BATCH,
+                            .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
+    memcpy(g->info.eos, m->eos, sizeof g->info.eos);
+    g->info.format = m->weights ? ckpt_format(m->weights) : "none";
+    g->info.path = m->weights ? ckpt_path(m->weights) : "";
+}
+
+int engine_of_model(engine **out, model *m, const engine_options *o, err *e)
+{
+    *out = NULL;
+    engine *g = mem_zero(1, sizeof *g);
+    if (!g) {
+        model_close(m);
+        return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    }
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&g->lock, NULL);
+    g->mod = m;
+    describe(g, o);
+    int rc = open_parts(g, o, e);
+    if (rc) {
+        engine_close(g);
+        return rc;
+    }
+    g->info.weight_bytes = plan_weight_bytes(g->layout);
+    g->info.isa = plan_isa(g->layout);
+    *out = g;
+    return 0;
+}
+
+int engine_open(engine **out, const engine_options *o, err *e)
+{
+    model *m;
+    tokenizer *t = NULL;
+    *out = NULL;
+    model_options mo = {.spec_path = o->spec, .model_path = o->model, .weights = o->weights, .ctx = (int)o->ctx};
+    int rc = model_open(&m, &mo, e);
+    if (rc) return rc;
+    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path, *pre = o->pre ? o->pre : m->tokenizer_pre;
+    if (path) {
+        rc = tokenizer_open(&t, path, pre, e);
+    } else {
+        err none = {0};
+        rc = tokenizer_of_model(&t, m->weights, &none);
+        if (rc && rc != ERR_NOT_FOUND) log_line(LOG_WARN, "no tokenizer, only token ids can be used: %s", none.msg);
+        rc = 0;
+    }
+    if (rc) {
+        model_close(m);
+        return rc;
+    }
+    rc = engine_of_model(out, m, o, e);
+    if (rc) tokenizer_close(t);
+    else (*out)->tok = t;
+    return rc;
+}
+
+void engine_close(engine *g)
+{
+    if (!g) return;
+    while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
+    plan_close(g->layout);
+    batch_close(&g->work);
+    for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pool[i]);
+    sampler_close(g->smp);
+    tokenizer_close(g->tok);
+    model_close(g->mod);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    mem_free(g);
+}
+
+const engine_info *engine_describe(const engine *g) { return &g->info; }
+
+const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
+
+int engine_plan_text(engine *g, bool dump, buf *out, err *e)
+{
+    return plan_text(g->layout, dump, out) ? 0 : err_set(e, ERR_MEMORY, "out of memory for the text of the plan");
+}
+
+int engine_spec_text(engine *g, buf *out, err *e) { return model_spec_text(g->mod, out, e); }

@@ -1,0 +1,64 @@
+/* engine_state.h - inside the engine: what its files share.
+ *
+ * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c runs steps and
+ * delivers tokens, evaluate.c runs one sequence without sampling. */
+#ifndef ENGINE_ENGINE_STATE_H
+#define ENGINE_ENGINE_STATE_H
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/pages.h"
+#include "engine/session.h"
+#include "models/model.h"
+#include "plan/plan.h"
+
+#include <pthread.h>
+
+enum { QUEUE_MAX = 1024, SCORE_ROWS = 256 };
+
+struct engine {
+    model *mod;
+    tokenizer *tok;
+    plan *layout;
+    sampler *smp;
+    engine_info info;
+    int64_t chunk;
+    page_pool pool[GROUP_MAX];
+    batch work;
+
+    /* of the engine thread: sessions in order of id */
+    session *waiting, *running;
+    int n_running;
+
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    session *inbox, *all; /* inbox: newest first */
+    int n_queued;         /* in inbox or waiting */
+    bool woken;
+    uint64_t last_id;
+    engine_stats stats;
+};
+
+/* An engine around a model that is ready; the model is the engine's from here, also on failure. */
+int engine_of_model(engine **out, model *m, const engine_options *o, err *e);
+
+/* ---- queue.c */
+bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
+
+/* ---- schedule.c: on the engine thread */
+/* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
+void schedule_admit(engine *g);
+/* Fills the batch: first every session with one token left, then prompts by age, at most `chunk` of their rows. */
+void schedule_fill(engine *g);
+/* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
+int session_admit(engine *g, session *s, err *e);
+void session_pages(engine *g, session *s, int64_t to); /* pages for positions below `to` */
+void session_advance(engine *g, session *s,
+                     int64_t n);                /* n more tokens are in the cache; pages behind windows go back */
+void session_drop_cache(engine *g, session *s); /* gives pages, reservations and variants back */
+/* Takes the session out of all lists and frees it. */
+void session_end(engine *g, session *s);
+/* Delivers an event that ends the query, then session_end. */
+void session_finish(engine *g, session *s, finish_reason why, const char *error);
+
+#endif

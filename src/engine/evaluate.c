@@ -1,0 +1,56 @@
+/* evaluate.c - one sequence without sampling: logits or hidden states of every row, chunk by chunk. */
+#include "engine/engine_state.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+
+static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn on_rows, void *ctx, err *e)
+{
+    const program *p = g->mod->prog;
+    tap t = {.to = tapped};
+    if (layer >= 0) t.what = p->hidden[layer];
+    while (s->n_past < s->n_ids) {
+        batch_clear(&g->work);
+        int n = batch_add(&g->work, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
+        session_pages(g, s, s->n_past + n);
+        batch_finish(&g->work, p);
+        if (layer >= 0) {
+            g->work.st.taps = &t;
+            g->work.st.n_tap = 1;
+            g->work.st.n[ROWS_OUT] = 0;
+        }
+        int rc = plan_step(g->layout, &g->work.st, e);
+        if (!rc) rc = on_rows(ctx, layer >= 0 ? tapped : plan_logits(g->layout), s->n_past, n, e);
+        if (rc) return rc;
+        session_advance(g, s, n);
+    }
+    return 0;
+}
+
+int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e)
+{
+    query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
+    session *s;
+    float *tapped = NULL;
+    if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
+    if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
+    if (n < 1 || (int64_t)n > g->info.ctx)
+        return err_set(e, ERR_LIMIT, "%zu tokens for a context of %d", n, g->info.ctx);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= g->info.n_vocab)
+            return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", ids[i], g->info.n_vocab);
+    int rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
+    if (rc) return rc;
+    s->want_all = layer < 0;
+    if (layer >= 0) {
+        tapped = mem_array((size_t)g->chunk * (size_t)g->info.dim, sizeof *tapped);
+        if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
+    }
+    if (!rc) rc = session_admit(g, s, e);
+    if (!rc) rc = run_chunks(g, s, layer, tapped, on_rows, ctx, e);
+    session_drop_cache(g, s);
+    session_free(s);
+    mem_free(tapped);
+    return rc;
+}

@@ -1,0 +1,133 @@
+/* infer.c - one step: run it, then for every row that was wanted score or draw a token and hand it out. */
+#include "engine/engine_state.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+/* Log-probability of the prompt token after `pos`. False: the query is over. */
+static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits)
+{
+    int32_t id = s->ids[pos + 1], n = s->q.n_logprobs > 0 ? s->q.n_logprobs : 0;
+    token_event ev = {.query = s->id, .token = id, .index = pos + 1 - s->n_prompt, .top = s->top, .n_top = n};
+    ev.logprob = sampler_logprobs(g->smp, logits, g->info.n_vocab, id, s->top, n);
+    s->scored = pos + 1;
+    return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
+}
+
+static bool is_end(const engine *g, int32_t id)
+{
+    for (int i = 0; i < g->info.n_eos; i++)
+        if (g->info.eos[i] == id) return true;
+    return false;
+}
+
+static int32_t draw(engine *g, const session *s, const float *logits)
+{
+    int64_t made = s->n_ids - s->n_prompt;
+    bool hold = made < s->q.min_tokens;
+    sample_input in = {.logits = logits,
+                       .n_vocab = g->info.n_vocab,
+                       .prompt = s->ids,
+                       .n_prompt = s->n_prompt,
+                       .generated = s->ids + s->n_prompt,
+                       .n_generated = made,
+                       .bias = s->q.bias,
+                       .n_bias = s->q.n_bias,
+                       .banned = g->info.eos,
+                       .n_banned = hold ? g->info.n_eos : 0};
+    return sampler_pick(g->smp, &s->q.sample, &in);
+}
+
+/* The row of the last token: the next one. */
+static void generate(engine *g, session *s, const float *logits, uint64_t *made)
+{
+    if (s->room == 0) {
+        session_finish(g, s, FINISH_LENGTH, NULL);
+        return;
+    }
+    int32_t id = draw(g, s, logits);
+    if (id < 0 || !isfinite(logits[id])) {
+        session_finish(g, s, FINISH_ERROR, "the model computed no finite logit for this text");
+        return;
+    }
+    if (is_end(g, id) && !s->q.ignore_eos) {
+        session_finish(g, s, FINISH_STOP, NULL);
+        return;
+    }
+    int64_t index = s->n_ids - s->n_prompt;
+    token_event ev = {.query = s->id, .token = id, .index = index};
+    if (s->q.n_logprobs >= 0) {
+        ev.logprob = sampler_logprobs(g->smp, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
+        ev.top = s->top;
+        ev.n_top = s->q.n_logprobs;
+    }
+    s->ids[s->n_ids++] = id;
+    ++*made;
+    bool over = index + 1 == s->room;
+    ev.finish = over ? FINISH_LENGTH : FINISH_NONE;
+    bool go_on = !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
+    if (over || !go_on) session_end(g, s);
+}
+
+/* Everything that the step computed goes to its sessions; a session may end here. */
+static void deliver(engine *g, const step *st, uint64_t *made)
+{
+    const float *logits = plan_logits(g->layout);
+    int32_t i = 0;
+    for (int32_t k = 0; k < st->n_seq; k++) {
+        session *s = g->work.who[k];
+        int64_t before = s->n_past;
+        session_advance(g, s, st->seq_row[k + 1] - st->seq_row[k]);
+        for (bool alive = true; i < st->n[ROWS_OUT] && st->out[i] < st->seq_row[k + 1]; i++) {
+            int64_t pos = before + st->out[i] - st->seq_row[k];
+            const float *row = logits + (int64_t)i * g->info.n_vocab;
+            if (!alive) continue;
+            if (pos + 1 < s->n_prompt) {
+                alive = score_prompt(g, s, pos, row);
+                if (!alive) session_end(g, s);
+            } else {
+                generate(g, s, row, made);
+                alive = false;
+            }
+        }
+    }
+}
+
+static double kv_usage(const engine *g)
+{
+    int64_t used = 0, total = 0;
+    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
+        used += g->pool[i].total - g->pool[i].n_free;
+        total += g->pool[i].total;
+    }
+    return total ? (double)used / (double)total : 0;
+}
+
+int engine_infer(engine *g, bool *more, err *e)
+{
+    schedule_admit(g);
+    uint64_t made = 0, fed = 0;
+    mem_guard("a step");
+    schedule_fill(g);
+    const step *st = batch_finish(&g->work, g->mod->prog);
+    int rc = st->n_seq ? plan_step(g->layout, st, e) : 0;
+    mem_unguard();
+    if (!rc && st->n_seq) {
+        for (int32_t k = 0; k < st->n_seq; k++) {
+            const session *s = g->work.who[k];
+            int64_t to = s->n_past + st->seq_row[k + 1] - st->seq_row[k];
+            if (s->n_past < s->n_prompt) fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - s->n_past);
+        }
+        deliver(g, st, &made);
+    }
+    pthread_mutex_lock(&g->lock);
+    g->stats.steps += st->n_seq > 0;
+    g->stats.prompt_tokens += fed;
+    g->stats.generated_tokens += made;
+    g->stats.running = g->n_running;
+    g->stats.kv_usage = kv_usage(g);
+    pthread_mutex_unlock(&g->lock);
+    *more = queue_has_work(g);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* pages.h - who holds which page of the KV cache.
+ *
+ * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only when the most
+ * pages it can ever hold at once are free or will be: reservations are counted, so that a page is always there when a
+ * step needs one, and nothing has to be thrown out in the middle of a sequence. */
+#ifndef ENGINE_PAGES_H
+#define ENGINE_PAGES_H
+#include "base/err.h"
+#include "core/program.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct page_pool {
+    int32_t *free_pages; /* stack: the page freed last is given out first, it may still be in cache */
+    int32_t n_free, total, reserved;
+} page_pool;
+
+int pages_open(page_pool *p, int32_t total, err *e);
+void pages_close(page_pool *p);
+bool pages_reserve(page_pool *p, int32_t n); /* false: not now */
+void pages_unreserve(page_pool *p, int32_t n);
+int32_t pages_take(page_pool *p); /* within a reservation: always there */
+void pages_give(page_pool *p, int32_t page);
+
+/* Most pages that a sequence of `length` positions holds at once when it runs in chunks of at most `chunk` rows. */
+int32_t pages_needed(int64_t length, int32_t window, int64_t chunk);
+
+/* Pages of a group for `n` sequences of `ctx` positions, so that all groups together take at most `budget` bytes but one sequence
+ * always fits. `bytes` [group]: one page of every state of the group. */
+void pages_plan(const program *p, const uint64_t bytes[GROUP_MAX], int n, int64_t ctx, int64_t chunk, uint64_t budget,
+                int32_t total[GROUP_MAX]);
+
+#endif

@@ -1,0 +1,125 @@
+/* queue.c - the side of the engine that other threads see: adding, cancelling and pausing queries, waiting, numbers. */
+#include "engine/engine_state.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <time.h>
+
+static int check_query(const engine *g, const query *q, err *e)
+{
+    int64_t n = (int64_t)q->n_ids, ctx = g->info.ctx;
+    if (n < 1) return err_set(e, ERR_USAGE, "the prompt is empty: at least one token is needed");
+    if (n > ctx || (n == ctx && q->max_tokens > 0))
+        return err_set(e, ERR_LIMIT, "the prompt has %" PRId64 " tokens, the context holds %" PRId64 "%s", n, ctx,
+                       n == ctx ? ", which leaves no room to generate" : "");
+    for (size_t i = 0; i < q->n_ids; i++)
+        if (q->ids[i] < 0 || q->ids[i] >= g->info.n_vocab)
+            return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", q->ids[i], g->info.n_vocab);
+    for (int32_t i = 0; i < q->n_bias; i++)
+        if (q->bias[i].id < 0 || q->bias[i].id >= g->info.n_vocab)
+            return err_set(e, ERR_USAGE, "bias for token id %d, which is outside the vocabulary of %d", q->bias[i].id,
+                           g->info.n_vocab);
+    if (q->max_tokens < 0 || q->n_bias < 0 || q->n_logprobs < -1 || q->n_logprobs > g->info.n_vocab)
+        return err_set(e, ERR_USAGE, "max_tokens, bias or logprobs of a query out of range");
+    return 0;
+}
+
+int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
+{
+    session *s;
+    int rc = check_query(g, q, e);
+    if (!rc) rc = session_new(&s, q, g->mod->prog, g->info.ctx, e);
+    if (rc) return rc;
+    pthread_mutex_lock(&g->lock);
+    if (g->n_queued >= QUEUE_MAX) {
+        pthread_mutex_unlock(&g->lock);
+        session_free(s);
+        return err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
+    }
+    s->id = ++g->last_id;
+    s->next = g->inbox;
+    g->inbox = s;
+    s->all_next = g->all;
+    g->all = s;
+    g->n_queued++;
+    if (id) *id = s->id; /* before the engine thread can see the session */
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    return 0;
+}
+
+/* Under the lock. */
+static session *find(engine *g, uint64_t id)
+{
+    session *s = g->all;
+    while (s && s->id != id) s = s->all_next;
+    return s;
+}
+
+void engine_cancel(engine *g, uint64_t id)
+{
+    pthread_mutex_lock(&g->lock);
+    session *s = find(g, id);
+    if (s) s->cancelled = true;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_pause(engine *g, uint64_t id, bool hold)
+{
+    pthread_mutex_lock(&g->lock);
+    session *s = find(g, id);
+    if (s) s->paused = hold;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Under the lock: some session could take part in a step, or has to be ended. */
+static bool has_work(const engine *g)
+{
+    for (const session *s = g->all; s; s = s->all_next)
+        if (s->cancelled || !s->paused) return true;
+    return false;
+}
+
+bool queue_has_work(engine *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool work = has_work(g);
+    pthread_mutex_unlock(&g->lock);
+    return work;
+}
+
+void engine_wait(engine *g, int milliseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += milliseconds / 1000;
+    until.tv_nsec += milliseconds % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    pthread_mutex_lock(&g->lock);
+    int rc = 0;
+    while (!g->woken && !has_work(g) && rc != ETIMEDOUT)
+        rc = milliseconds < 0 ? pthread_cond_wait(&g->changed, &g->lock)
+                              : pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    g->woken = false;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_wake(engine *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->woken = true;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_get_stats(engine *g, engine_stats *out)
+{
+    pthread_mutex_lock(&g->lock);
+    *out = g->stats;
+    out->waiting = g->n_queued;
+    pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,206 @@
+/* schedule.c - who takes part in the next step.
+ *
+ * First come, first served. A session is admitted when one of max_batch places is free and all the pages it may ever hold can be
+ * reserved, so that nothing admitted is ever thrown out, but for paused sessions: they give up their place at once, and their
+ * pages when somebody else could use them. Their tokens stay; the cache is computed again later, to the same bits. */
+#include "engine/engine_state.h"
+
+#include "base/mem.h"
+
+/* ---- pages of a session */
+
+int session_admit(engine *g, session *s, err *e)
+{
+    const program *p = g->mod->prog;
+    if (s->admitted) return 0;
+    for (uint32_t i = 0; i < p->n_group; i++) {
+        int32_t n = pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
+        if (pages_reserve(&g->pool[i], n)) {
+            s->reserved[i] = n;
+            continue;
+        }
+        while (i-- > 0) pages_unreserve(&g->pool[i], s->reserved[i]);
+        return ERR_BUSY;
+    }
+    s->admitted = true;
+    for (uint32_t r = 0; r < p->n_rope; r++) s->variant[r] = -1;
+    for (uint32_t r = 0; r < p->n_rope; r++) {
+        s->variant[r] = rope_admit(&p->ropes[r], (int)(s->n_prompt + s->room), e);
+        if (s->variant[r] >= 0) continue;
+        int rc = s->variant[r];
+        session_drop_cache(g, s);
+        return rc;
+    }
+    return 0;
+}
+
+void session_pages(engine *g, session *s, int64_t to)
+{
+    for (uint32_t i = 0; i < g->mod->prog->n_group; i++)
+        for (int64_t k = s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < to; k++)
+            if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pool[i]);
+}
+
+void session_advance(engine *g, session *s, int64_t n)
+{
+    s->n_past += n;
+    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
+        int32_t window = g->mod->prog->group_window[i];
+        int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
+        for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++) {
+            pages_give(&g->pool[i], s->page[i][s->first[i]]);
+            s->page[i][s->first[i]] = -1;
+        }
+    }
+}
+
+void session_drop_cache(engine *g, session *s)
+{
+    const program *p = g->mod->prog;
+    if (!s->admitted) return;
+    for (uint32_t i = 0; i < p->n_group; i++) {
+        for (int64_t k = 0; k < s->n_page; k++) {
+            if (s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
+            s->page[i][k] = -1;
+        }
+        s->first[i] = 0;
+        pages_unreserve(&g->pool[i], s->reserved[i]);
+        s->reserved[i] = 0;
+    }
+    for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
+    s->n_past = 0;
+    s->admitted = false;
+}
+
+/* ---- lists */
+
+static void insert_by_id(session **list, session *s)
+{
+    while (*list && (*list)->id < s->id) list = &(*list)->next;
+    s->next = *list;
+    *list = s;
+}
+
+static bool unlink_from(session **list, const session *s)
+{
+    while (*list && *list != s) list = &(*list)->next;
+    if (!*list) return false;
+    *list = s->next;
+    return true;
+}
+
+void session_end(engine *g, session *s)
+{
+    bool was_running = unlink_from(&g->running, s), was_waiting = !was_running && unlink_from(&g->waiting, s);
+    g->n_running -= was_running;
+    session_drop_cache(g, s);
+    pthread_mutex_lock(&g->lock);
+    g->n_queued -= was_waiting;
+    session **at = &g->all;
+    while (*at && *at != s) at = &(*at)->all_next;
+    if (*at) *at = s->all_next;
+    pthread_mutex_unlock(&g->lock);
+    session_free(s);
+}
+
+void session_finish(engine *g, session *s, finish_reason why, const char *error)
+{
+    token_event ev = {.query = s->id, .token = -1, .index = s->n_ids - s->n_prompt, .finish = why, .error = error};
+    if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+    session_end(g, s);
+}
+
+/* ---- admission */
+
+/* New sessions join the queue, paused ones leave their place, cancelled ones end. */
+static void take_in(engine *g)
+{
+    session *cancelled = NULL;
+    pthread_mutex_lock(&g->lock);
+    for (session *s = g->inbox, *next; s; s = next) {
+        next = s->next;
+        insert_by_id(&g->waiting, s);
+    }
+    g->inbox = NULL;
+    for (session *s = g->running, *next; s; s = next) {
+        next = s->next;
+        if (!s->paused || s->cancelled) continue;
+        unlink_from(&g->running, s);
+        g->n_running--;
+        insert_by_id(&g->waiting, s);
+        g->n_queued++;
+    }
+    for (session **list = &g->waiting; list; list = list == &g->waiting ? &g->running : NULL)
+        for (session **at = list; *at;) {
+            session *s = *at;
+            if (!s->cancelled) {
+                at = &s->next;
+                continue;
+            }
+            *at = s->next;
+            if (list == &g->running) g->n_running--;
+            else g->n_queued--;
+            s->next = cancelled;
+            cancelled = s;
+        }
+    pthread_mutex_unlock(&g->lock);
+    while (cancelled) { /* events without the lock */
+        session *s = cancelled;
+        cancelled = s->next;
+        session_finish(g, s, FINISH_CANCELLED, NULL);
+    }
+}
+
+/* Takes the cache of the youngest paused session; false when none has one. */
+static bool evict_paused(engine *g)
+{
+    session *young = NULL;
+    pthread_mutex_lock(&g->lock);
+    for (session *s = g->waiting; s; s = s->next)
+        if (s->admitted && s->paused) young = s;
+    pthread_mutex_unlock(&g->lock);
+    if (!young) return false;
+    session_drop_cache(g, young);
+    return true;
+}
+
+void schedule_admit(engine *g)
+{
+    take_in(g);
+    for (session *s = g->waiting, *next; s && g->n_running < g->info.max_batch; s = next) {
+        next = s->next;
+        pthread_mutex_lock(&g->lock);
+        bool paused = s->paused;
+        pthread_mutex_unlock(&g->lock);
+        if (paused) continue;
+        err e = {0};
+        int rc;
+        while ((rc = session_admit(g, s, &e)) == ERR_BUSY && evict_paused(g)) {}
+        if (rc == ERR_BUSY) return; /* nobody overtakes */
+        if (rc) {
+            session_finish(g, s, FINISH_ERROR, e.msg);
+            continue;
+        }
+        unlink_from(&g->waiting, s);
+        insert_by_id(&g->running, s);
+        g->n_running++;
+        pthread_mutex_lock(&g->lock);
+        g->n_queued--;
+        pthread_mutex_unlock(&g->lock);
+    }
+}
+
+void schedule_fill(engine *g)
+{
+    int64_t left = g->chunk;
+    int apart = g->n_running; /* sessions that are not in the step yet */
+    batch_clear(&g->work);
+    for (int prompts = 0; prompts < 2; prompts++)
+        for (session *s = g->running; s; s = s->next) {
+            int64_t rest = s->n_ids - s->n_past;
+            if ((rest > 1) != prompts || (prompts && left == 0)) continue;
+            int n = batch_add(&g->work, s, (int)(prompts && rest > left ? left : rest), --apart);
+            session_pages(g, s, s->n_past + n);
+            if (prompts) left -= n;
+        }
+}

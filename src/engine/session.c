@@ -1,0 +1,57 @@
+/* session.c - see session.h. */
+#include "engine/session.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e)
+{
+    *out = NULL;
+    session *s = mem_zero(1, sizeof *s);
+    if (!s) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    int64_t n = (int64_t)q->n_ids, room = ctx - n;
+    s->q = *q;
+    s->room = q->max_tokens < room ? q->max_tokens : room;
+    s->n_prompt = s->n_ids = n;
+    s->n_page = (n + s->room + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);
+    s->variant = mem_zero(p->n_rope + 1, sizeof *s->variant);
+    bool ok = s->ids && s->variant;
+    for (uint32_t g = 0; g < p->n_group && ok; g++) {
+        s->page[g] = mem_array((size_t)s->n_page, sizeof *s->page[g]);
+        ok = s->page[g] != NULL;
+        if (ok) memset(s->page[g], 0xff, (size_t)s->n_page * sizeof *s->page[g]);
+    }
+    if (ok && q->n_bias > 0) {
+        logit_bias *bias = mem_array((size_t)q->n_bias, sizeof *bias);
+        ok = bias != NULL;
+        if (ok) memcpy(bias, q->bias, (size_t)q->n_bias * sizeof *bias);
+        s->q.bias = bias;
+    } else {
+        s->q.bias = NULL;
+    }
+    if (ok && q->n_logprobs > 0) {
+        s->top = mem_array((size_t)q->n_logprobs, sizeof *s->top);
+        ok = s->top != NULL;
+    }
+    if (!ok) {
+        session_free(s);
+        return err_set(e, ERR_MEMORY, "out of memory for a query of %lld tokens", (long long)n);
+    }
+    memcpy(s->ids, q->ids, q->n_ids * sizeof *s->ids);
+    s->q.ids = s->ids;
+    *out = s;
+    return 0;
+}
+
+void session_free(session *s)
+{
+    if (!s) return;
+    mem_free(s->ids);
+    mem_free((void *)s->q.bias);
+    mem_free(s->top);
+    mem_free(s->variant);
+    for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
+    mem_free(s);
+}

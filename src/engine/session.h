@@ -1,0 +1,43 @@
+/* session.h - one query inside the engine: its tokens, how many of them are in the cache, its pages.
+ *
+ * There is no "prefill" and no "decode": a session has n_ids tokens, n_past of them in the KV cache, and wants the rest evaluated. One token
+ * left is a decode row, many are a prompt or a sequence that lost its pages. Everything a session needs is allocated when the
+ * query is added, by the thread that adds it. */
+#ifndef ENGINE_SESSION_H
+#define ENGINE_SESSION_H
+#include "core/program.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SESSION_WAITING, SESSION_RUNNING };
+
+typedef struct session session;
+struct session {
+    session *next;     /* in the list it is in (inbox, waiting, running) */
+    session *all_next; /* every live session, under the engine's lock */
+    uint64_t id;
+    bool cancelled, paused; /* written by any thread, under the engine's lock */
+
+    query q; /* ids and bias point to copies */
+    int32_t *ids;
+    int64_t n_prompt, n_ids, room; /* room: tokens that may still be generated, at first */
+    int64_t n_past;
+    int64_t scored; /* prompt positions whose log-probability was delivered */
+    bool want_all;  /* eval: the result of every row */
+    top_logprob *top;
+
+    bool admitted;               /* holds reservations and rope variants */
+    int64_t n_page;              /* length of the page tables */
+    int32_t *page[GROUP_MAX];    /* [n_page] physical page, -1 none */
+    int64_t first[GROUP_MAX];    /* pages before this one were given back: they lie behind the window */
+    int32_t reserved[GROUP_MAX]; /* pages set aside for this session */
+    int32_t *variant;            /* [n_rope] */
+};
+
+/* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
+int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e);
+void session_free(session *s); /* NULL ok; pages and variants must have been given back */
+
+#endif
