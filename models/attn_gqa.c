@@ -1,0 +1,243 @@
+/* attn_gqa.c - causal attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245).
+ *
+ * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
+ * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
+#include "models/net.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct attn_gqa_options {
+    int64_t heads, kv_heads, head_dim, window;
+    double scale, softcap;
+    const char *bias, *bias_o;
+    const char *qk_norm, *qk_norm_kind, *qk_norm_bias;
+    double eps;
+    const char *rope;
+    int64_t rope_dims, rope_original, rope_positions;
+    double theta, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
+        rope_mscale_all, rope_attention_factor;
+    bool rope_truncate;
+    const char *rope_type, *rope_short, *rope_long;
+    const char *alibi, *alibi_round;
+} attn_gqa_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
+    ROW(kv_heads, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "key/value heads; 0 = heads"),
+    ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
+    ROW(window, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "a token sees itself and window - 1 before; 0 = all before"),
+    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
+    ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "biases of q, k, v; auto: when the checkpoint has them"),
+    ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
+    ROW(qk_norm, PARAM_WORD, .otherwise = "none", .words = "none|head|heads|whole",
+        .doc = "norm of queries and keys before rotation: per head with one weight for all heads, per head with a "
+               "weight for "
+               "each, or over the whole projection"),
+    ROW(qk_norm_kind, PARAM_WORD, .otherwise = "rms", .words = "rms|layer", .doc = "which norm that is"),
+    ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
+    ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 1e-30, .max = 1, .doc = "its eps"),
+    ROW(rope, PARAM_WORD, .otherwise = "none", .words = "none|neox|interleaved",
+        .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),
+    ROW(rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,
+        .doc = "rotated dimensions of a head, the first ones; 0 = all"),
+    ROW(theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15, .doc = "base of the frequencies"),
+    ROW(rope_type, PARAM_WORD, .otherwise = "none", .words = "none|linear|dynamic|yarn|llama3|longrope",
+        .doc = "scaling of the frequencies (src/core/rope.h)"),
+    ROW(rope_factor, PARAM_FLOAT, .otherwise = "1", .min = 1e-6, .max = 1e6, .doc = "linear, dynamic, yarn, llama3"),
+    ROW(rope_original, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "positions before scaling: dynamic, yarn, llama3, longrope"),
+    ROW(rope_positions, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "positions after scaling: longrope, dynamic"),
+    ROW(rope_low_freq, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "llama3"),
+    ROW(rope_high_freq, PARAM_FLOAT, .otherwise = "4", .min = 0, .max = 1e6, .doc = "llama3"),
+    ROW(rope_beta_fast, PARAM_FLOAT, .otherwise = "32", .min = 0, .max = 1e6, .doc = "yarn"),
+    ROW(rope_beta_slow, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "yarn"),
+    ROW(rope_mscale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "yarn; 0 = absent"),
+    ROW(rope_mscale_all, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "yarn, mscale_all_dim; 0 = absent"),
+    ROW(rope_attention_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "yarn, longrope; 0 = computed"),
+    ROW(rope_truncate, PARAM_BOOL, .otherwise = "true", .doc = "yarn: the correction range is whole dimensions"),
+    ROW(rope_short, PARAM_TEXT, .words = "LIST", .doc = "longrope: a factor per frequency for short texts"),
+    ROW(rope_long, PARAM_TEXT, .words = "LIST", .doc = "longrope: and for long ones"),
+    ROW(alibi, PARAM_WORD, .otherwise = "none", .words = "none|below|above",
+        .doc = "linear biases (arXiv 2108.12409); for head counts that are no power of two, slopes of the power below "
+               "and its "
+               "double, or of the power above"),
+    ROW(alibi_round, PARAM_WORD, .otherwise = "none", .words = "none|bf16",
+        .doc = "bf16: slope * position rounded to bfloat16 and added before scaling"),
+};
+static const module_weight weights[] = {
+    {"q", "[heads * head_dim, dim]", "queries"},
+    {"k", "[kv_heads * head_dim, dim]", "keys"},
+    {"v", "[kv_heads * head_dim, dim]", "values"},
+    {"o", "[dim, heads * head_dim]", "output"},
+    {"q_norm", "[head_dim], [heads * head_dim]", "norm of queries, with qk_norm"},
+    {"k_norm", "[head_dim], [kv_heads * head_dim]", "norm of keys, with qk_norm"},
+};
+
+/* ---- positions */
+
+static int scaling_of(const char *name)
+{
+    static const char *const names[] = {
+#define X(id, name, doc) name,
+        ROPE_SCALING_LIST(X)
+#undef X
+    };
+    for (int i = 0; i < ROPE_SCALING_COUNT; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return ROPE_NONE;
+}
+
+/* Index of the table of cosines and sines; negative: failed. */
+static int rope_table(net *b, const call *c, int dims)
+{
+    const attn_gqa_options *o = c->options;
+    size_t n_short, n_long;
+    const float *shorts = net_list(b, c, "rope_short", &n_short);
+    const float *longs = shorts ? net_list(b, c, "rope_long", &n_long) : NULL;
+    if (!longs) return -1;
+    rope_params p = {.scaling = scaling_of(o->rope_type),
+                     .dims = dims,
+                     .theta = o->theta,
+                     .factor = o->rope_factor,
+                     .original = (int)o->rope_original,
+                     .max_positions = (int)o->rope_positions,
+                     .low_freq = o->rope_low_freq,
+                     .high_freq = o->rope_high_freq,
+                     .beta_fast = o->rope_beta_fast,
+                     .beta_slow = o->rope_beta_slow,
+                     .mscale = o->rope_mscale,
+                     .mscale_all_dim = o->rope_mscale_all,
+                     .attention_factor = o->rope_attention_factor,
+                     .truncate = o->rope_truncate};
+    if (p.scaling == ROPE_LONGROPE) {
+        if (n_short != (size_t)dims / 2 || n_long != (size_t)dims / 2)
+            return err_set(b->e, ERR_SPEC, "%s: longrope needs %d short and long factors, got %zu and %zu", c->where,
+                           dims / 2, n_short, n_long);
+        p.short_factor = shorts;
+        p.long_factor = longs;
+    }
+    int table = program_rope(b->prog, &p, b->ctx, b->e);
+    if (table < 0) err_wrap(b->e, "%s", c->where);
+    return table;
+}
+
+static ref rotate(net *b, const call *c, const char *part, ref x, int table, int dims, int head_dim)
+{
+    const attn_gqa_options *o = c->options;
+    int style = strcmp(o->rope, "neox") == 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
+    op r = {.kind = OP_ROPE, .in = {x}, .u.rope = {dims, style, head_dim, table}};
+    return net_op(b, r, c->path, part, x, net_width(b, x));
+}
+
+/* Slopes as BLOOM computes them (powers of the power of two below, then every other of its double), or as MPT does (of the power of
+ * two above: every other one first). */
+static ref alibi_slopes(net *b, const call *c, int heads)
+{
+    const attn_gqa_options *o = c->options;
+    enum { HEADS_MAX = 1 << 12 };
+    float slope[HEADS_MAX];
+    if (heads > HEADS_MAX) return err_set(b->e, ERR_LIMIT, "%s: more than %d heads with alibi", c->where, HEADS_MAX), 0;
+    int below = 1;
+    while (below * 2 <= heads) below *= 2;
+    for (int h = 0; h < heads; h++) {
+        if (below == heads || (strcmp(o->alibi, "below") == 0 && h < below))
+            slope[h] = (float)pow(2, -8.0 * (h + 1) / below);
+        else if (strcmp(o->alibi, "below") == 0) slope[h] = (float)pow(2, -8.0 * (2 * (h - below) + 1) / (2 * below));
+        else if (h < below) slope[h] = (float)pow(2, -8.0 * (2 * h + 2) / (2 * below));
+        else slope[h] = (float)pow(2, -8.0 * (2 * (h - below) + 1) / (2 * below));
+    }
+    return net_const(b, c->path, "slopes", slope, heads, 0);
+}
+
+/* ---- the module */
+
+static ref qk_norm(net *b, const call *c, const char *role, ref x, int head_dim)
+{
+    const attn_gqa_options *o = c->options;
+    int64_t all = net_width(b, x);
+    bool whole = strcmp(o->qk_norm, "whole") == 0;
+    norm_opt n = {.kind = strcmp(o->qk_norm_kind, "rms") == 0 ? NORM_RMS : NORM_LAYER,
+                  .eps = o->eps,
+                  .bias = o->qk_norm_bias,
+                  .width = whole ? all : head_dim,
+                  .n_weight = strcmp(o->qk_norm, "head") == 0 ? head_dim : all};
+    return net_norm(b, c, role, x, n);
+}
+
+static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
+{
+    const attn_gqa_options *o = c->options;
+    int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads);
+    state s = {.kind = STATE_KV,
+               .layer = (int16_t)b->layer,
+               .heads = kv_heads,
+               .k_dim = head_dim,
+               .v_dim = head_dim,
+               .window = (int32_t)o->window};
+    int index = program_state(b->prog, &s, b->e);
+    if (index < 0) return 0;
+    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
+    if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    bool alibi = strcmp(o->alibi, "none") != 0;
+    ref slopes = alibi ? alibi_slopes(b, c, heads) : 0;
+    if (alibi && !slopes) return 0;
+    int bias = !alibi ? BIAS_NONE : strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
+    double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
+    op a = {.kind = OP_ATTN,
+            .state = (int16_t)index,
+            .in = {q, slopes},
+            .u.attn = {(float)scale, (float)o->softcap, heads, (int32_t)o->window, bias}};
+    return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
+}
+
+static ref emit(net *b, const call *c)
+{
+    const attn_gqa_options *o = c->options;
+    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = o->head_dim;
+    ref x = c->in[0];
+    if (!head_dim && net_width(b, x) % o->heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
+                       (long long)o->heads, (long long)net_width(b, x)),
+               0;
+    if (!head_dim) head_dim = net_width(b, x) / o->heads;
+    if (o->heads % kv_heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
+                       (long long)kv_heads),
+               0;
+    int hd = (int)head_dim;
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .unit = hd}, values = in,
+               out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = hd};
+    values.pairs = 0;
+    ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
+    ref k = q ? net_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
+    ref v = k ? net_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
+    if (v && strcmp(o->qk_norm, "none") != 0) {
+        q = qk_norm(b, c, "q_norm", q, hd);
+        k = q ? qk_norm(b, c, "k_norm", k, hd) : 0;
+    }
+    if (v && k && strcmp(o->rope, "none") != 0) {
+        int dims = (int)(o->rope_dims ? o->rope_dims : head_dim), table = rope_table(b, c, dims);
+        q = table >= 0 ? rotate(b, c, "q_rope", q, table, dims, hd) : 0;
+        k = q ? rotate(b, c, "k_rope", k, table, dims, hd) : 0;
+    }
+    ref mix = v && q && k ? attend(b, c, q, k, v, hd) : 0;
+    return mix ? net_linear(b, c, "o", mix, net_width(b, x), out) : 0;
+}
+
+const module module_attn_gqa = {"attn.gqa",
+                                "causal attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)",
+                                rows,
+                                MODULE_COUNT(rows),
+                                sizeof(attn_gqa_options),
+                                weights,
+                                MODULE_COUNT(weights),
+                                1,
+                                emit};

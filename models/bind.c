@@ -1,0 +1,348 @@
+/* bind.c - see bind.h. */
+#include "models/bind.h"
+
+#include "base/mem.h"
+#include "models/recipe.h"
+#include "models/spec_split.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PREFIX_MAX = 8 };
+
+struct binder {
+    program *prog;
+    spec *s;
+    hyper *h;
+    const ckpt *c;
+    dtype want;
+    arena mem;
+    map made; /* weight name -> tensor */
+    struct {
+        int64_t rows, total; /* rows that weights were made of, of all that there are; rows -1: needs no check */
+    } * used;                /* [entry] */
+    span prefix[PREFIX_MAX];
+    int n_prefix;
+};
+
+/* A tensor found for a slot: the entry and what to do to it. */
+typedef struct found {
+    const ckpt_entry *entry;
+    recipe how;
+    const spec_row *row; /* the line of [tensors] */
+    const char *first;   /* the first name that was looked for */
+} found;
+
+static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
+
+int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, dtype want, err *e)
+{
+    binder *b = mem_zero(1, sizeof *b);
+    if (!b) return short_of_memory(e);
+    *b = (binder){.prog = p, .s = s, .h = h, .c = c, .want = want};
+    b->used = mem_zero(ckpt_count(c) ? ckpt_count(c) : 1, sizeof *b->used);
+    if (!b->used) {
+        mem_free(b);
+        return short_of_memory(e);
+    }
+    const char *prefix = spec_text(s, "tensors", "prefix");
+    span rest = prefix ? span_str(prefix) : (span){0}, part;
+    while (split_next(&rest, '|', &part) && b->n_prefix < PREFIX_MAX) b->prefix[b->n_prefix++] = part;
+    *out = b;
+    return OK;
+}
+
+void bind_close(binder *b)
+{
+    if (!b) return;
+    map_free(&b->made);
+    mem_free(b->used);
+    arena_free(&b->mem);
+    mem_free(b);
+}
+
+/* ---- looking up */
+
+static bool source_fits(const binder *b, const char *source)
+{
+    return !*source || strcmp(source, "hf") == 0 || strcmp(source, ckpt_format(b->c)) == 0;
+}
+
+/* prefix + name + suffix in the checkpoint. */
+static const ckpt_entry *entry_named(const binder *b, span prefix, const char *name, size_t n, const char *suffix)
+{
+    char full[1024 + 64];
+    int len = snprintf(full, sizeof full, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, suffix);
+    return len > 0 && (size_t)len < sizeof full ? ckpt_find(b->c, full) : NULL;
+}
+
+/* A name may be full or lack ".weight"; for a bias, ".weight" gives way to ".bias". Each prefix is tried, then none. */
+static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias)
+{
+    size_t n = strlen(name);
+    bool full = n > 7 && strcmp(name + n - 7, ".weight") == 0;
+    if (bias && full) n -= 7;
+    for (int k = 0; k <= b->n_prefix; k++) {
+        span prefix = k < b->n_prefix ? b->prefix[k] : (span){(const uint8_t *)"", 0};
+        const ckpt_entry *t = bias ? NULL : entry_named(b, prefix, name, n, "");
+        if (!t) t = entry_named(b, prefix, name, n, bias ? ".bias" : ".weight");
+        if (t) return t;
+    }
+    return NULL;
+}
+
+static const spec_row *line_of(binder *b, const char *slot, const char *suffix, int layer)
+{
+    char key[200];
+    snprintf(key, sizeof key, "%s%s%s", layer == OUTSIDE ? "" : "{i}.", slot, suffix);
+    const spec_row *r = spec_find(b->s, "tensors", key);
+    if (r) ((spec_row *)r)->used = true;
+    return r;
+}
+
+/* The first alternative of a line that the checkpoint has. out->entry NULL: none. derived: the line is the weight's, the bias is
+ * looked for. */
+static int look(binder *b, const spec_row *row, int layer, bool derived, found *out, err *e)
+{
+    char where[300];
+    span rest = span_str(row->text), part;
+    snprintf(where, sizeof where, "%s: %s", row->where, row->key);
+    *out = (found){.row = row};
+    while (split_next(&rest, '|', &part)) {
+        recipe how;
+        if (part.n == 0) continue;
+        int rc = recipe_parse(&how, b->h, &b->mem, part, layer, where, e);
+        if (rc) return rc;
+        if (!source_fits(b, how.source)) continue;
+        if (!out->first) out->first = how.name;
+        out->entry = find_entry(b, how.name, derived);
+        if (!out->entry) continue;
+        out->how = how;
+        if (derived) out->how.transpose = false, out->how.mul = 1, out->how.add = 0;
+        return OK;
+    }
+    return OK;
+}
+
+static int find_slot(binder *b, const char *slot, int layer, bool bias, found *out, err *e)
+{
+    const spec_row *row = line_of(b, slot, bias ? ".bias" : "", layer);
+    if (row) return look(b, row, layer, false, out, e);
+    row = bias ? line_of(b, slot, "", layer) : NULL;
+    if (row) return look(b, row, layer, true, out, e);
+    *out = (found){0};
+    return OK;
+}
+
+bool bind_has(binder *b, const char *slot, int layer)
+{
+    found f;
+    return find_slot(b, slot, layer, false, &f, NULL) == OK && f.entry;
+}
+
+/* ---- shapes */
+
+static uint32_t index_of(const binder *b, const ckpt_entry *t) { return (uint32_t)(t - ckpt_at(b->c, 0)); }
+
+static const char *describe(const bind_want *w, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s%s%s", w->layer == OUTSIDE ? "" : "{i}.", w->slot, w->bias ? ".bias" : "");
+    return out;
+}
+
+static int misshapen(binder *b, const bind_want *w, const found *f, const char *expected, err *e)
+{
+    char have[128], slot[128];
+    return err_set(e, ERR_SPEC, "%s: tensor '%.200s' is %s, expected %s for %s (%s; %s)",
+                   ckpt_file(b->c, f->entry->file), f->entry->name, shape_text(&f->entry->dims, have, sizeof have),
+                   expected, describe(w, slot, sizeof slot), f->row->where, w->for_whom);
+}
+
+/* Rows and columns of the entry as the weight sees it; vectors are columns of one. */
+static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
+{
+    const shape *s = &f->entry->dims;
+    uint64_t n;
+    if (!shape_count(s, &n) || n == 0 || n > INT64_MAX / 2) return misshapen(b, w, f, "a tensor with elements", e);
+    if (w->cols == 0) {
+        *rows = (int64_t)n;
+        *cols = 1;
+        return OK;
+    }
+    if (s->rank != 2) return misshapen(b, w, f, "a matrix", e);
+    *rows = s->dim[f->how.transpose ? 1 : 0];
+    *cols = s->dim[f->how.transpose ? 0 : 1];
+    return OK;
+}
+
+static int check_shape(binder *b, const bind_want *w, const found *f, int64_t rows, int64_t have, int64_t cols, err *e)
+{
+    char expected[120];
+    int64_t last = f->how.row0 + rows;
+    bool fits = w->cols == 0 || cols == w->cols;
+    if (f->how.block) {
+        fits &= rows % f->how.block == 0;
+        last = (rows / f->how.block - 1) * f->how.stride + f->how.row0 + f->how.block;
+    }
+    if (f->how.rows && f->how.rows != rows) {
+        snprintf(expected, sizeof expected, "%" PRId64 " rows, not the %" PRId64 " of the recipe,", rows, f->how.rows);
+        return misshapen(b, w, f, expected, e);
+    }
+    fits &= f->how.sliced ? last <= have : rows == have;
+    if (fits) return OK;
+    const char *least = f->how.sliced ? "at least " : "";
+    if (w->cols == 0) snprintf(expected, sizeof expected, "%s[%" PRId64 "]", least, last);
+    else if (f->how.transpose)
+        snprintf(expected, sizeof expected, "%s[%" PRId64 ", %" PRId64 "]", least, w->cols, last);
+    else snprintf(expected, sizeof expected, "%s[%" PRId64 ", %" PRId64 "]", least, last, w->cols);
+    return misshapen(b, w, f, expected, e);
+}
+
+/* ---- making */
+
+/* The type to hold a matrix in: what --weights asks for, where rows are whole blocks of it. */
+static dtype wanted_type(const binder *b, const bind_want *w)
+{
+    if (w->cols == 0 || w->keep_type || b->want == DTYPE_NONE) return DTYPE_NONE;
+    return w->cols % dtype_info[b->want].weights == 0 ? b->want : DTYPE_NONE;
+}
+
+static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
+{
+    int64_t have = 0, cols = 0, rows = w->rows;
+    int rc = source_shape(b, w, f, &have, &cols, e);
+    if (rc) return rc;
+    if (!rows) rows = f->how.rows ? f->how.rows : have;
+    if ((rc = check_shape(b, w, f, rows, have, cols, e))) return rc;
+    if (f->how.rope_pairs && !w->pairs)
+        return err_set(e, ERR_SPEC, "%s: %s: rope_pairs is for queries and keys", f->row->where, f->row->key);
+    bool vector = w->cols == 0;
+    uint32_t at = index_of(b, f->entry);
+    piece p = {.entry = at,
+               .data = f->entry->data,
+               .type = f->entry->type,
+               .rows = rows,
+               .row0 = f->how.row0,
+               .block = f->how.block ? f->how.block : rows,
+               .stride = f->how.block ? f->how.stride : rows,
+               .pairs = f->how.rope_pairs ? w->pairs : 0,
+               .transpose = f->how.transpose && !vector,
+               .mul = (float)f->how.mul,
+               .add = (float)f->how.add};
+    p.src_rows = vector ? have : f->entry->dims.dim[0];
+    p.src_cols = vector ? 1 : f->entry->dims.dim[1];
+    weight made = {.name = name,
+                   .pieces = &p,
+                   .n_piece = 1,
+                   .rows = rows,
+                   .cols = cols,
+                   .want = wanted_type(b, w),
+                   .cut_axis = (int8_t)w->cut_axis,
+                   .vector = vector};
+    uint32_t index = program_weight(b->prog, &made, e);
+    if (index == UINT32_MAX) return err_wrap(e, "%s: %s", f->row->where, f->row->key);
+    tensor t = {.name = name,
+                .kind = TENSOR_WEIGHT,
+                .type = (uint8_t)(vector ? DTYPE_F32 : f->entry->type),
+                .rank = vector ? 1 : 2,
+                .layer = (int16_t)w->layer,
+                .unit = w->unit,
+                .dim = {rows, vector ? 0 : cols},
+                .weight = index};
+    *out = program_tensor(b->prog, &t, e);
+    if (!*out) return e ? e->code : ERR_MEMORY;
+    if (b->used[at].rows >= 0) b->used[at].rows += rows;
+    b->used[at].total = have;
+    char *key = arena_str(&b->mem, name);
+    return key && map_put(&b->made, span_str(key), *out) ? OK : short_of_memory(e);
+}
+
+static int missing(binder *b, const bind_want *w, const found *f, err *e)
+{
+    char slot[128];
+    describe(w, slot, sizeof slot);
+    if (!f->row)
+        return err_set(e, ERR_SPEC, "%s: [tensors] has no line for '%s', which %s needs", b->s->file, slot,
+                       w->for_whom);
+    if (!f->first)
+        return err_set(e, ERR_SPEC, "%s: %s names no tensor of a %s file (%s needs it)", f->row->where, f->row->key,
+                       ckpt_format(b->c), w->for_whom);
+    return err_set(e, ERR_SPEC, "%s: tensor '%.200s' is missing: %s (%s; %s)", ckpt_path(b->c), f->first, slot,
+                   f->row->where, w->for_whom);
+}
+
+int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
+{
+    char name[200];
+    if (w->layer == OUTSIDE) snprintf(name, sizeof name, "dec.%s%s", w->slot, w->bias ? ".bias" : "");
+    else snprintf(name, sizeof name, "dec.%d.%s%s", w->layer, w->slot, w->bias ? ".bias" : "");
+    uint32_t made = map_get_str(&b->made, name);
+    *out = made == MAP_NONE ? 0 : made;
+    if (*out) return OK;
+    found f;
+    int rc = find_slot(b, w->slot, w->layer, w->bias, &f, e);
+    if (rc) return rc;
+    if (!f.entry) return w->optional ? OK : missing(b, w, &f, e);
+    return make(b, w, &f, name, out, e);
+}
+
+/* ---- nothing left over */
+
+void bind_spare(binder *b, const char *slot)
+{
+    for (int bias = 0; bias < 2; bias++) {
+        found f;
+        if (find_slot(b, slot, OUTSIDE, bias, &f, NULL) == OK && f.entry) b->used[index_of(b, f.entry)].rows = -1;
+    }
+}
+
+/* '*' stands for any run of characters. */
+static bool matches(span pattern, const char *name)
+{
+    size_t p = 0, star = SIZE_MAX;
+    const char *back = name;
+    while (*name) {
+        if (p < pattern.n && pattern.p[p] == '*') star = p++, back = name;
+        else if (p < pattern.n && pattern.p[p] == (uint8_t)*name) p++, name++;
+        else if (star != SIZE_MAX) p = star + 1, name = ++back;
+        else return false;
+    }
+    while (p < pattern.n && pattern.p[p] == '*') p++;
+    return p == pattern.n;
+}
+
+static bool ignored(const binder *b, const char *name)
+{
+    const char *list = spec_text(b->s, "tensors", "ignore");
+    span rest = list ? span_str(list) : (span){0}, part;
+    while (split_next(&rest, '|', &part))
+        if (matches(part, name)) return true;
+    return false;
+}
+
+int bind_finish(binder *b, err *e)
+{
+    buf names = {0};
+    uint32_t unused = 0;
+    for (uint32_t i = 0; i < ckpt_count(b->c); i++) {
+        const ckpt_entry *t = ckpt_at(b->c, i);
+        if (b->used[i].rows == 0 && !ignored(b, t->name) && unused++ < 3)
+            buf_printf(&names, "%s'%.120s'", unused > 1 ? ", " : "", t->name);
+        if (b->used[i].rows > 0 && b->used[i].rows < b->used[i].total) {
+            char have[128];
+            buf_free(&names);
+            return err_set(e, ERR_SPEC, "%s: of tensor '%.200s' %s only %" PRId64 " of %" PRId64 " rows are used",
+                           ckpt_file(b->c, t->file), t->name, shape_text(&t->dims, have, sizeof have), b->used[i].rows,
+                           b->used[i].total);
+        }
+    }
+    int rc = OK;
+    if (unused)
+        rc = err_set(
+            e, ERR_SPEC,
+            "%s: %u tensor%s that nothing in %s uses: %s%s (if they are not needed, name them in [tensors] ignore)",
+            ckpt_path(b->c), unused, unused == 1 ? "" : "s", b->s->file, buf_cstr(&names), unused > 3 ? ", ..." : "");
+    buf_free(&names);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* bind.h - from weight slots to tensors of the checkpoint: the [tensors] section.
+ *
+ *     {i}.attn.q = layers.{i}.self_attn.q_proj | gguf:blk.{i}.attn_q (rope_pairs)
+ *
+ * A line lists names, the first that exists is taken; `.weight` may be left out; `prefix` is tried in front. A source in front
+ * (gguf:, llama2c:) restricts a name to checkpoints of that format. In brackets behind a name, what is done to its values:
+ *     transpose                  the file holds [in, out] (Conv1D)
+ *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
+ *     rows A .. B                rows A to B-1 of a fused tensor
+ *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
+ *     + N, * N                   values plus or times N: norms that store w - 1
+ * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used, or match one of
+ * the patterns in `ignore`; of fused tensors every row. */
+#ifndef MODELS_BIND_H
+#define MODELS_BIND_H
+#include "core/program.h"
+#include "io/ckpt.h"
+#include "models/hyper.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct binder binder;
+
+int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, dtype want, err *e);
+void bind_close(binder *b); /* NULL ok */
+
+typedef struct bind_want {
+    const char *slot;     /* "attn.q", "norm.a", "token" */
+    const char *for_whom; /* "llama.ini:20: attn": who asks, for messages */
+    int layer;            /* OUTSIDE for none */
+    int64_t rows, cols;   /* rows 0: as many as the tensor has; cols 0: a vector of `rows` */
+    int pairs;            /* head_dim where rope_pairs is allowed */
+    int cut_axis;
+    int32_t unit;
+    bool bias;      /* the bias of `slot` */
+    bool optional;  /* absent: *out = 0 and OK */
+    bool keep_type; /* --weights does not touch it */
+} bind_want;
+
+/* The weight as a tensor of the program; asked twice, it is the same tensor. */
+int bind_weight(binder *b, const bind_want *w, ref *out, err *e);
+/* Whether the checkpoint has a tensor for the slot. */
+bool bind_has(binder *b, const char *slot, int layer);
+/* Says that a slot's tensor may lie in the file unused (the head of a model with tied embeddings). */
+void bind_spare(binder *b, const char *slot);
+/* After the last weight: tensors and rows that nothing uses are errors. */
+int bind_finish(binder *b, err *e);
+
+#endif

@@ -1,0 +1,198 @@
+/* build.c - see build.h. decoder_only: embed, the block once per layer, wanted rows, final, logits. */
+#include "models/build.h"
+
+#include "models/net.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30 };
+
+hyper_sources build_sources(ckpt *c, const json *config)
+{
+    hyper_sources from = {0};
+    const json *own = ckpt_config(c);
+    if (strcmp(ckpt_format(c), "gguf") == 0) {
+        from.gguf = own;
+        from.arch = json_str(json_get(own, "general.architecture"), "");
+    } else if (strcmp(ckpt_format(c), "llama2c") == 0) {
+        from.llama2c = own;
+    } else {
+        from.hf = own;
+    }
+    if (config) from.hf = config;
+    from.generation = ckpt_side_json(c, "generation_config.json", NULL);
+    return from;
+}
+
+int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e)
+{
+    const spec_row *r;
+    value v;
+    int rc = spec_value(s, "network", key, &r, e);
+    if (!rc) rc = r ? hyper_eval(h, r->value, OUTSIDE, NULL, r->where, &v, e) : hyper_name(h, key, OUTSIDE, &v, e);
+    if (rc) return rc;
+    *out = otherwise;
+    if (v.kind == VALUE_NONE) return OK;
+    if (v.kind != VALUE_NUMBER || !(v.number >= 0 && v.number <= POSITIONS_MAX) || v.number != floor(v.number))
+        return err_set(e, ERR_SPEC, "%s: %s must be a whole number from 0 to %d", r ? r->where : s->file, key,
+                       POSITIONS_MAX);
+    *out = (int64_t)v.number;
+    return OK;
+}
+
+/* The text of a formula at a layer: of the last class that has one, else of [network]. */
+static const spec_row *formula_of(const net *b, const char *key)
+{
+    for (size_t k = b->s->n_class; k-- > 0;) {
+        const spec_row *r = hyper_in_class(b->h, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key) : NULL;
+        if (r) return r;
+    }
+    return spec_find(b->s, "network", key);
+}
+
+static ref run(net *b, const char *key, const char *otherwise, ref x, const char *result)
+{
+    char where[300];
+    const spec_row *r = formula_of(b, key);
+    if (!r && !otherwise) return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
+    snprintf(where, sizeof where, "%s: %s", r ? r->where : b->s->file, key);
+    return net_formula(b, r ? r->text : otherwise, where, x, result);
+}
+
+static int same_width(net *b, const char *what, ref x)
+{
+    if (net_width(b, x) == b->dim) return OK;
+    return err_set(b->e, ERR_SPEC, "%s: %s gives rows of width %lld, dim is %lld", b->s->file, what,
+                   (long long)net_width(b, x), (long long)b->dim);
+}
+
+static int build_layers(net *b, int layers)
+{
+    program *p = b->prog;
+    p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
+    if (!p->hidden) return err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    ref x = run(b, "embed", "token", 0, "embed");
+    if (!x || same_width(b, "embed", x)) return b->e->code;
+    p->hidden[0] = x;
+    for (b->layer = 0; b->layer < layers; b->layer++) {
+        x = run(b, "block", NULL, x, "x");
+        if (!x || same_width(b, "block", x)) return b->e->code;
+        p->hidden[b->layer + 1] = x;
+    }
+    b->layer = OUTSIDE;
+    p->entries[ENTRY_DEC].op1 = p->n_op;
+    p->entries[ENTRY_DEC].out = x;
+    return OK;
+}
+
+static int build_head(net *b)
+{
+    program *p = b->prog;
+    ref x = p->entries[ENTRY_DEC].out;
+    p->entries[ENTRY_HEAD].op0 = p->n_op;
+    p->entries[ENTRY_HEAD].in = x;
+    op take = {.kind = OP_TAKE_OUT, .in = {x}};
+    x = net_op(b, take, "out", NULL, x, net_width(b, x));
+    if (x) x = run(b, "final", "x", x, "final");
+    if (x) x = run(b, "logits", "head(x)", x, "logits");
+    if (!x) return b->e->code;
+    p->entries[ENTRY_HEAD].op1 = p->n_op;
+    p->entries[ENTRY_HEAD].out = x;
+    p->vocab = net_width(b, x);
+    return OK;
+}
+
+/* A slot of the user's own file that no formula calls is a mistake; an inherited one may stand idle. */
+static int check_slots(const net *b)
+{
+    for (size_t i = 0; i < b->s->n_slot; i++) {
+        const spec_slot *d = &b->s->slots[i];
+        if (!d->own || d->used) continue;
+        const char *near = NULL;
+        int best = 3;
+        for (size_t k = 0; k < b->s->n_slot; k++) {
+            int distance = b->s->slots[k].used ? edit_distance(d->name, b->s->slots[k].name) : 99;
+            if (distance < best) near = b->s->slots[k].name, best = distance;
+        }
+        return err_set(b->e, ERR_SPEC, "%s: [%s] no formula uses '%s'%s%s%s", d->where, d->section, d->name,
+                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return OK;
+}
+
+/* A name of [config] in the user's own file that nothing asks for: a misspelt option, most likely. */
+static int check_names(const net *b)
+{
+    for (size_t i = 0; i < b->s->n; i++) {
+        const spec_row *r = &b->s->rows[i];
+        if (r->depth || r->used || strcmp(r->section, "config") != 0) continue;
+        const char *near = NULL;
+        for (size_t k = 0; k < module_count && !near; k++)
+            near = param_nearest(module_list[k]->params, module_list[k]->n_params, r->key);
+        return err_set(b->e, ERR_SPEC, "%s: [config] nothing uses the name '%s'%s%s%s", r->where, r->key,
+                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return OK;
+}
+
+/* Lines of [tensors] in the user's own file that no slot asked for. */
+static int check_lines(const net *b)
+{
+    for (size_t i = 0; i < b->s->n; i++) {
+        const spec_row *r = &b->s->rows[i];
+        if (r->depth || r->used || strcmp(r->section, "tensors") != 0) continue;
+        if (strcmp(r->key, "prefix") == 0 || strcmp(r->key, "ignore") == 0) continue;
+        const char *near = NULL;
+        int best = 4;
+        for (size_t k = 0; k < b->s->n; k++) {
+            const spec_row *q = &b->s->rows[k];
+            int distance = q->used && strcmp(q->section, "tensors") == 0 ? edit_distance(r->key, q->key) : 99;
+            if (distance < best) near = q->key, best = distance;
+        }
+        return err_set(b->e, ERR_SPEC, "%s: [tensors] no slot asks for '%s'%s%s%s", r->where, r->key,
+                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return OK;
+}
+
+static int check_type(spec *s, err *e)
+{
+    const spec_row *r = spec_find(s, "network", "type");
+    if (!r || strcmp(r->text, "decoder_only") == 0) return OK;
+    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only", r->where, r->text);
+}
+
+static int build(net *b, err *e)
+{
+    int64_t dim = 0;
+    int rc = check_type(b->s, e), layers = hyper_layers(b->h);
+    if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
+    if (!rc && (dim < 1 || dim > DIM_MAX))
+        rc = err_set(e, ERR_SPEC, "%s: dim is %lld: expected a width from 1 to %d", b->s->file, (long long)dim,
+                     DIM_MAX);
+    if (rc) return rc;
+    b->dim = b->prog->dim = dim;
+    b->prog->n_layer = layers;
+    if ((rc = build_layers(b, layers)) || (rc = build_head(b))) return rc;
+    if ((rc = check_slots(b)) || (rc = check_names(b)) || (rc = check_lines(b))) return rc;
+    rc = bind_finish(b->bind, e);
+    return rc ? rc : program_finish(b->prog, e);
+}
+
+int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e)
+{
+    err own = {0};
+    net b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .e = &own};
+    b.prog = program_new(&own);
+    int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->want, &own) : own.code;
+    if (!rc) rc = build(&b, &own);
+    bind_close(b.bind);
+    if (rc) {
+        program_free(b.prog);
+        return err_set(e, rc, "%s", own.msg);
+    }
+    *out = b.prog;
+    return OK;
+}

@@ -1,0 +1,22 @@
+/* build.h - a spec, its hyper-parameters and a checkpoint become a program. */
+#ifndef MODELS_BUILD_H
+#define MODELS_BUILD_H
+#include "core/program.h"
+#include "io/ckpt.h"
+#include "models/hyper.h"
+
+typedef struct build_options {
+    dtype want; /* type to hold matrices in; DTYPE_NONE: as in the file */
+    int ctx;    /* positions that tables are made for */
+} build_options;
+
+/* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
+int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e);
+
+/* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
+int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e);
+
+/* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */
+hyper_sources build_sources(ckpt *c, const json *config);
+
+#endif

@@ -1,0 +1,74 @@
+/* expr.h - the one small language of specs: expressions over hyper-parameters, and formulas of modules.
+ *
+ *     value   = choice { "|" choice }                      the first that exists
+ *     choice  = or [ "?" choice ":" choice ]
+ *     or      = and { "or" and }        and = not { "and" not }        not = [ "not" ] compare
+ *     compare = sum [ ("==" "!=" "<" "<=" ">" ">=") sum ]
+ *     sum     = term { ("+" "-") term }                    term = sign { ("*" "/" "%") sign }
+ *     sign    = [ "-" ] power                              power = postfix [ "^" sign ]
+ *     postfix = primary { "[" value "]" | "{" word ":" word, … "}" }
+ *     primary = number | "text" | true | false | name [ "(" value, … ")" ] | "(" value ")" | "[" value, … "]"
+ *     name    = letters, digits, "_" and "." ; optionally a source in front: gguf:attention.head_count
+ *     formula = name "=" value { ";" name "=" value }
+ *
+ * There are no loops and no definitions; text, depth and number of nodes are bounded, so hostile specs cost little. What names
+ * and calls mean is the business of the walker: hyper.c makes values of expressions, formula.c makes ops of formulas. */
+#ifndef MODELS_EXPR_H
+#define MODELS_EXPR_H
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum expr_kind {
+    EXPR_NUMBER,
+    EXPR_BOOL,      /* number 0 or 1 */
+    EXPR_TEXT,      /* text */
+    EXPR_NAME,      /* text; source in front: "gguf:rope.freq_base" */
+    EXPR_CALL,      /* text ( arg … ) */
+    EXPR_LIST,      /* [ arg … ] */
+    EXPR_INDEX,     /* arg0 [ arg1 ] */
+    EXPR_TRANSLATE, /* arg0 { words } */
+    EXPR_NEGATE,    /* - arg0 */
+    EXPR_NOT,
+    EXPR_BINARY, /* arg0 op arg1 */
+    EXPR_CHOOSE, /* arg0 ? arg1 : arg2 */
+    EXPR_ELSE    /* arg0 | arg1 */
+} expr_kind;
+
+/* Operators of EXPR_BINARY: their character, and for two-character ones: */
+enum { OP_EQ = 'e', OP_NE = 'n', OP_LE = 'l', OP_GE = 'g', OP_AND = '&', OP_OR = 'o' };
+
+typedef struct expr expr;
+struct expr {
+    expr_kind kind;
+    char op;
+    double number;
+    const char *text;
+    const expr **arg;
+    size_t n_arg;
+    const char *const *words; /* EXPR_TRANSLATE: from, to, from, to …, n_words pairs */
+    size_t n_words;
+};
+
+typedef struct statement {
+    const char *name;
+    const expr *value;
+} statement;
+
+typedef struct formula {
+    statement *at;
+    size_t n;
+} formula;
+
+enum { EXPR_TEXT_MAX = 1 << 18, EXPR_DEPTH_MAX = 48, EXPR_NODES_MAX = 1 << 14, FORMULA_MAX = 64 };
+
+/* Parses the whole of `text` into the arena. `where` ("llama.ini:12: heads") starts messages. */
+int expr_parse(const expr **out, arena *a, const char *text, const char *where, err *e);
+int formula_parse(formula *out, arena *a, const char *text, const char *where, err *e);
+
+/* The sources that may stand in front of a name: "hf", "gguf", "llama2c", "generation". */
+bool expr_is_source(const char *s, size_t n);
+
+#endif

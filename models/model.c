@@ -1,0 +1,205 @@
+/* model.c - see model.h: finds checkpoint and spec for each other, then builds.
+ *
+ * A spec names a checkpoint ([model] path), a checkpoint finds a built-in spec (the architecture in its configuration); a command may
+ * give either or both. The built-in model is an embedded GGUF file. */
+#include "models/model.h"
+
+#include "base/embed.h"
+#include "base/mem.h"
+#include "models/arch.h"
+#include "models/build.h"
+#include "models/show.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CTX_DEFAULT = 8192, CTX_UNKNOWN = 2048, CTX_MAX = 1 << 24 };
+
+/* Everything one model owns; model is the public part. */
+typedef struct opened {
+    model m;
+    hyper *h;
+    json *config; /* of [model] config */
+    arena mem;
+} opened;
+
+static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while opening a model"); }
+
+static int open_weights(model *m, const char *path, err *e)
+{
+    if (strcmp(path, "builtin") != 0) return ckpt_open(&m->weights, path, e);
+    span file = embedded_find("builtin.gguf");
+    if (!file.p) return err_set(e, ERR_NOT_FOUND, "this build has no built-in model: give --model PATH or --spec FILE");
+    return ckpt_open_bytes(&m->weights, file, "builtin", e);
+}
+
+/* Loads the spec over the built-in one of the checkpoint's architecture, if it needs one. */
+static int find_spec(opened *o, const model_options *opt, err *e)
+{
+    model *m = &o->m;
+    int rc = OK;
+    if (opt->spec_path) rc = spec_load(&m->resolved, opt->spec_path, NULL, e);
+    if (rc) return rc;
+    const char *path = opt->model_path ? opt->model_path
+                       : m->resolved   ? spec_path(m->resolved, "model", "path")
+                                       : "builtin";
+    if (!path)
+        return err_set(e, ERR_SPEC, "%s: which model? [model] path is missing (or give --model)", m->resolved->file);
+    if ((rc = open_weights(m, path, e))) return rc;
+    const char *config = m->resolved ? spec_path(m->resolved, "model", "config") : NULL;
+    if (config && (rc = json_read(&o->config, config, SPEC_BYTES_MAX, e))) return rc;
+    if (m->resolved && spec_find(m->resolved, "network", "block")) return OK;
+
+    char base[64];
+    if ((rc = arch_find(m->weights, o->config, base, sizeof base, e))) return rc;
+    spec_free(m->resolved);
+    m->resolved = NULL;
+    return spec_load(&m->resolved, opt->spec_path ? opt->spec_path : base, base, e);
+}
+
+static int check_format(const model *m, err *e)
+{
+    const spec_row *r = spec_find(m->resolved, "model", "format");
+    if (!r || strcmp(r->text, ckpt_format(m->weights)) == 0) return OK;
+    return err_set(e, ERR_SPEC, "%s: format is %s, but %s is a %s file", r->where, r->text, ckpt_path(m->weights),
+                   ckpt_format(m->weights));
+}
+
+/* ---- what the engine wants to know */
+
+typedef struct runtime_options {
+    int64_t ctx;
+    const char *weights;
+} runtime_options;
+
+static const param runtime_rows[] = {
+    {.key = "ctx", .type = PARAM_INT, .offset = offsetof(runtime_options, ctx), .min = 0, .max = CTX_MAX},
+    {.key = "weights", .type = PARAM_TEXT, .offset = offsetof(runtime_options, weights)},
+};
+
+static int read_runtime(const model *m, const model_options *opt, runtime_options *out, err *e)
+{
+    *out = (runtime_options){opt->ctx, opt->weights};
+    for (size_t i = 0; i < sizeof runtime_rows / sizeof *runtime_rows; i++) {
+        const spec_row *r = spec_find(m->resolved, "runtime", runtime_rows[i].key);
+        bool given = i == 0 ? opt->ctx != 0 : opt->weights != NULL;
+        char where[300];
+        if (!r || given) continue;
+        snprintf(where, sizeof where, "%s: [runtime] %s", r->where, r->key);
+        int rc = param_set(&runtime_rows[i], out, r->text, where, e);
+        if (rc) return rc;
+    }
+    return OK;
+}
+
+static int choose_ctx(opened *o, int64_t asked, err *e)
+{
+    int64_t most;
+    int rc = build_number(o->m.resolved, o->h, "positions", 0, &most, e);
+    if (rc) return rc;
+    if (asked < 0 || asked > CTX_MAX) return err_set(e, ERR_LIMIT, "a context of %lld tokens", (long long)asked);
+    o->m.ctx_max = (int)most;
+    o->m.ctx = asked ? (int)asked : most == 0 ? CTX_UNKNOWN : most < CTX_DEFAULT ? (int)most : CTX_DEFAULT;
+    return OK;
+}
+
+static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, err *e)
+{
+    const spec_row *r;
+    value v;
+    *n = 0;
+    int rc = spec_value(o->m.resolved, "generate", key, &r, e);
+    if (rc || !r) return rc;
+    if ((rc = hyper_eval(o->h, r->value, OUTSIDE, NULL, r->where, &v, e))) return rc;
+    for (size_t i = 0, count = value_count(&v); i < count && *n < cap; i++) {
+        value item = value_at(&v, i);
+        if (item.kind != VALUE_NUMBER || item.number != floor(item.number) || fabs(item.number) > INT32_MAX)
+            return err_set(e, ERR_SPEC, "%s: %s is not a token id or a list of them", r->where, key);
+        if (item.number >= 0) out[(*n)++] = (int32_t)item.number;
+    }
+    return OK;
+}
+
+/* "qwen2.5-0.5b" of "/models/qwen2.5-0.5b/", "stories" of "stories.gguf". */
+static const char *name_of(opened *o, const model_options *opt)
+{
+    const char *given = spec_text(o->m.resolved, "model", "name"), *path = ckpt_path(o->m.weights);
+    if (given) return given;
+    if (opt->spec_path && !opt->model_path) path = opt->spec_path;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t start = n;
+    while (start > 0 && path[start - 1] != '/') start--;
+    static const char *const ends[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ini", ".json"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t k = strlen(ends[i]);
+        if (n - start > k && strncmp(path + n - k, ends[i], k) == 0) {
+            n -= k;
+            break;
+        }
+    }
+    return arena_strn(&o->mem, path + start, n - start);
+}
+
+static int fill(opened *o, const model_options *opt, err *e)
+{
+    model *m = &o->m;
+    runtime_options run;
+    hyper_sources from = build_sources(m->weights, o->config);
+    int rc = check_format(m, e), n_bos;
+    if (!rc) rc = hyper_open(&o->h, m->resolved, &from, e);
+    if (!rc) rc = read_runtime(m, opt, &run, e);
+    if (!rc) rc = choose_ctx(o, run.ctx, e);
+    if (!rc) rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
+    m->bos = -1;
+    if (!rc) rc = read_ids(o, "bos", &m->bos, 1, &n_bos, e);
+    if (rc) return rc;
+    build_options build = {.ctx = m->ctx};
+    if (run.weights && (build.want = dtype_by_name(run.weights)) == DTYPE_NONE)
+        return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", run.weights);
+    m->name = name_of(o, opt);
+    m->arch = arch_name(m->weights, o->config);
+    m->tokenizer_path = spec_path(m->resolved, "tokenizer", "path");
+    m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
+    if (!m->name) return short_of_memory(e);
+    return build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);
+}
+
+int model_open(model **out, const model_options *opt, err *e)
+{
+    opened *o = mem_zero(1, sizeof *o);
+    if (!o) return short_of_memory(e);
+    int rc = find_spec(o, opt, e);
+    if (!rc) rc = fill(o, opt, e);
+    if (rc) {
+        model_close(&o->m);
+        return rc;
+    }
+    *out = &o->m;
+    return OK;
+}
+
+int model_spec_text(const model *m, buf *out, err *e)
+{
+    const opened *o = (const opened *)m;
+    const char *path = ckpt_path(m->weights);
+    char *full = strcmp(path, "builtin") == 0 ? NULL : realpath(path, NULL);
+    int rc = spec_show(m->resolved, o->h, m->arch, full ? full : path, out, e);
+    free(full);
+    return rc;
+}
+
+void model_close(model *m)
+{
+    if (!m) return;
+    opened *o = (opened *)m;
+    program_free(m->prog);
+    hyper_close(o->h);
+    spec_free(m->resolved);
+    ckpt_close(m->weights);
+    json_free(o->config);
+    arena_free(&o->mem);
+    mem_free(o);
+}

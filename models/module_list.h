@@ -1,0 +1,12 @@
+/* module_list.h - every atomic module, one line each, in the order of `inferflow spec modules`. */
+#define MODULE_LIST(X)                                                                                                 \
+    X(token_table)                                                                                                     \
+    X(position_learned)                                                                                                \
+    X(position_sinusoid)                                                                                               \
+    X(norm_rms)                                                                                                        \
+    X(norm_layer)                                                                                                      \
+    X(attn_gqa)                                                                                                        \
+    X(ffn_gated)                                                                                                       \
+    X(ffn_plain)                                                                                                       \
+    X(linear_plain)                                                                                                    \
+    X(head_linear)

@@ -1,0 +1,174 @@
+/* net.c - see net.h: the helpers that modules emit ops with. */
+#include "models/net.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- tensors and ops */
+
+int64_t net_width(const net *b, ref x) { return tensor_count(&b->prog->tensors[x]); }
+
+static void full_name(const net *b, const char *path, const char *part, char *out, size_t cap)
+{
+    const char *dot = part && *part && *path ? "." : "";
+    if (b->layer == OUTSIDE) snprintf(out, cap, "dec.%s%s%s", path, dot, part ? part : "");
+    else snprintf(out, cap, "dec.%d.%s%s%s", b->layer, path, dot, part ? part : "");
+}
+
+static ref fresh(net *b, const char *path, const char *part, int rows, int64_t width)
+{
+    char name[200];
+    full_name(b, path, part, name, sizeof name);
+    tensor t = {.name = name,
+                .kind = TENSOR_ACT,
+                .type = DTYPE_F32,
+                .rank = 1,
+                .rows = (uint8_t)rows,
+                .layer = (int16_t)b->layer,
+                .dim = {width}};
+    return program_tensor(b->prog, &t, b->e);
+}
+
+ref net_act(net *b, const char *path, const char *part, ref like, int64_t width)
+{
+    return fresh(b, path, part, like ? b->prog->tensors[like].rows : ROWS_TOK, width);
+}
+
+static bool emit(net *b, op *o)
+{
+    if (b->prog->n_op >= NET_OPS_MAX) {
+        err_set(b->e, ERR_LIMIT, "the program has more than %d ops", NET_OPS_MAX);
+        return false;
+    }
+    o->layer = (int16_t)b->layer;
+    return program_op(b->prog, o, b->e) == OK;
+}
+
+ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t width)
+{
+    if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
+    if (o.kind != OP_KV_PUT) {
+        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : like ? b->prog->tensors[like].rows : ROWS_TOK;
+        o.out = fresh(b, path, part, rows, width);
+        if (!o.out) return 0;
+    }
+    if (!emit(b, &o)) return 0;
+    return o.kind == OP_KV_PUT ? o.in[0] : o.out;
+}
+
+ref net_const(net *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols)
+{
+    char name[200];
+    full_name(b, path, part, name, sizeof name);
+    size_t n = (size_t)rows * (size_t)(cols ? cols : 1);
+    float *own = arena_array(&b->prog->mem, n, sizeof *own);
+    if (!own) return err_set(b->e, ERR_MEMORY, "out of memory for a table of the model"), 0;
+    memcpy(own, values, n * sizeof *own);
+    tensor t = {.name = name,
+                .kind = TENSOR_CONST,
+                .type = DTYPE_F32,
+                .rank = cols ? 2 : 1,
+                .layer = (int16_t)b->layer,
+                .dim = {rows, cols},
+                .data = own};
+    return program_tensor(b->prog, &t, b->e);
+}
+
+/* ---- weights */
+
+static void slot_of(const call *c, const char *role, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s%s%s", c->path, *role ? "." : "", role);
+}
+
+/* A weight of the call; *w 0 when it is optional and absent. */
+static bool weight_of(net *b, const call *c, const char *role, bind_want want, ref *w)
+{
+    char slot[128];
+    slot_of(c, role, slot, sizeof slot);
+    want.slot = slot;
+    want.for_whom = c->where;
+    want.layer = b->layer;
+    return bind_weight(b->bind, &want, w, b->e) == OK;
+}
+
+static bool bias_of(net *b, const call *c, const char *role, const char *mode, int64_t n, linear_opt o, ref *bias)
+{
+    *bias = 0;
+    if (!mode || strcmp(mode, "false") == 0) return true;
+    bind_want want = {.rows = n,
+                      .pairs = o.pairs,
+                      .cut_axis = o.cut == NET_CUT_ROWS ? 0 : -1,
+                      .unit = o.unit,
+                      .bias = true,
+                      .optional = strcmp(mode, "auto") == 0};
+    return weight_of(b, c, role, want, bias);
+}
+
+ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
+{
+    op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
+    return net_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);
+}
+
+ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
+{
+    ref w, bias;
+    if (n < 1) return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
+    bind_want want = {.rows = n, .cols = net_width(b, x), .pairs = o.pairs, .cut_axis = o.cut, .unit = o.unit};
+    if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, n, o, &bias)) return 0;
+    return net_matmul(b, c, w, bias, x, role);
+}
+
+ref net_norm(net *b, const call *c, const char *role, ref x, norm_opt o)
+{
+    ref w = 0, bias = 0;
+    int64_t width = o.width ? o.width : net_width(b, x);
+    if (o.n_weight) {
+        bind_want want = {.rows = o.n_weight, .cut_axis = -1};
+        if (!weight_of(b, c, role, want, &w)) return 0;
+        if (!bias_of(b, c, role, o.bias, o.n_weight, (linear_opt){.cut = NET_CUT_NONE}, &bias)) return 0;
+    }
+    op n = {.kind = OP_NORM, .in = {x, w, bias}, .u.norm = {(float)o.eps, o.kind, (int32_t)width}};
+    return net_op(b, n, c->path, role, x, net_width(b, x));
+}
+
+/* ---- small ops */
+
+ref net_act_fn(net *b, const char *path, const char *part, ref x, act_kind fn)
+{
+    if (fn == ACT_NONE) return x;
+    op o = {.kind = OP_ACT, .in = {x}, .u.act = {fn}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+static ref two(net *b, op_kind kind, const char *path, const char *part, ref x, ref y)
+{
+    op o = {.kind = (uint8_t)kind, .in = {x, y}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+ref net_add(net *b, const char *path, const char *part, ref x, ref y) { return two(b, OP_ADD, path, part, x, y); }
+ref net_mul(net *b, const char *path, const char *part, ref x, ref y) { return two(b, OP_MUL, path, part, x, y); }
+
+ref net_scale(net *b, const char *path, const char *part, ref x, double factor)
+{
+    if (factor == 1) return x;
+    op o = {.kind = OP_SCALE, .in = {x}, .u.scale = {(float)factor}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+ref net_softcap(net *b, const char *path, const char *part, ref x, double cap)
+{
+    if (cap == 0) return x;
+    op o = {.kind = OP_SOFTCAP, .in = {x}, .u.softcap = {(float)cap}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+act_kind net_act_kind(const char *name)
+{
+    for (int i = 0; i < ACT_COUNT; i++)
+        if (strcmp(act_name[i], name) == 0) return (act_kind)i;
+    return ACT_NONE;
+}

@@ -1,0 +1,79 @@
+/* net.h - what modules write a program with. Every helper returns a tensor, or 0 after recording the error in b->e.
+ *
+ * net_linear is the only place that multiplies by a weight: bias, adapters, cuts and activation quantization are its business. */
+#ifndef MODELS_NET_H
+#define MODELS_NET_H
+#include "core/program.h"
+#include "models/bind.h"
+#include "models/hyper.h"
+#include "models/module.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { NET_OPS_MAX = 1 << 18 };
+
+struct net {
+    program *prog;
+    spec *s;
+    hyper *h;
+    binder *bind;
+    int layer; /* OUTSIDE before the first and after the last */
+    int ctx;   /* positions that tables are made for */
+    int64_t dim;
+    err *e;
+};
+
+int64_t net_width(const net *b, ref x);
+/* A fresh activation "dec.3.<path>.<part>" with the rows of `like` and `width` elements. part "" or NULL: just the path. */
+ref net_act(net *b, const char *path, const char *part, ref like, int64_t width);
+/* Emits o with inputs in[], writing a fresh activation. */
+ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t width);
+/* A constant of the program; values are copied. dims: cols 0 = a vector. */
+ref net_const(net *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols);
+
+enum { NET_CUT_ROWS = 0, NET_CUT_COLS = 1, NET_CUT_NONE = -1 };
+typedef struct linear_opt {
+    const char *bias; /* "auto" (when the checkpoint has one), "true", "false" */
+    int cut;          /* NET_CUT_* */
+    int pairs;        /* head_dim where the recipe rope_pairs is allowed, else 0 */
+    int32_t unit;     /* a shard boundary is a multiple of this many output elements */
+} linear_opt;
+/* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call. */
+ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);
+/* The same with a weight that is there already (tied heads); bias_slot NULL = none. */
+ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part);
+
+typedef struct norm_opt {
+    int kind; /* NORM_RMS, NORM_LAYER */
+    double eps;
+    int64_t width;    /* elements normalised together; 0 = the whole row */
+    int64_t n_weight; /* length of weight and bias; 0 = no weight */
+    const char *bias; /* as linear_opt; ignored without weight */
+} norm_opt;
+ref net_norm(net *b, const call *c, const char *role, ref x, norm_opt o);
+
+ref net_act_fn(net *b, const char *path, const char *part, ref x, act_kind fn);
+ref net_add(net *b, const char *path, const char *part, ref x, ref y);
+ref net_mul(net *b, const char *path, const char *part, ref x, ref y);
+ref net_scale(net *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
+ref net_softcap(net *b, const char *path, const char *part, ref x, double cap);  /* 0: x itself */
+
+/* A list option of the call ("short_factor") as floats in the program's arena; *n = 0 when it has no value. NULL on error. */
+const float *net_list(net *b, const call *c, const char *key, size_t *n);
+
+/* act_kind of an option checked against ACT_WORDS. */
+act_kind net_act_kind(const char *name);
+/* Every activation as a PARAM_WORD list. */
+#define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|sigmoid|tanh"
+
+/* ---- used by build.c and formula.c */
+
+/* Calls the module of a slot ("norm.a") in the current layer. */
+ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where);
+/* Whether `path` names a slot that is declared or has a module by default. */
+bool net_is_slot(const net *b, const char *path);
+/* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. */
+ref net_formula(net *b, const char *text, const char *where, ref x, const char *result);
+
+#endif

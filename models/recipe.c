@@ -1,0 +1,155 @@
+/* recipe.c - see recipe.h. */
+#include "models/recipe.h"
+
+#include "models/spec_split.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct reader {
+    hyper *h;
+    arena *mem;
+    int layer;
+    const char *where;
+    err *e;
+} reader;
+
+static int short_of_memory(reader *r) { return err_set(r->e, ERR_MEMORY, "%s: out of memory", r->where); }
+
+/* The number that an expression gives. */
+static int number(reader *r, span text, double *out)
+{
+    const expr *x;
+    value v;
+    char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
+    if (!copy) return short_of_memory(r);
+    int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
+    if (!rc) rc = hyper_eval(r->h, x, r->layer, NULL, r->where, &v, r->e);
+    if (rc) return rc;
+    if (v.kind != VALUE_NUMBER)
+        return err_set(r->e, ERR_SPEC, "%s: '%s' has no value that is a number", r->where, copy);
+    *out = v.number;
+    return OK;
+}
+
+static int count(reader *r, span text, int64_t *out)
+{
+    double v;
+    int rc = number(r, text, &v);
+    if (rc) return rc;
+    if (!(v >= 0 && v <= INT32_MAX) || v != floor(v))
+        return err_set(r->e, ERR_SPEC, "%s: '%.*s' is %g: expected a whole number", r->where, (int)text.n,
+                       (const char *)text.p, v);
+    *out = (int64_t)v;
+    return OK;
+}
+
+/* Cuts `text` at the keyword between blanks: " take ", " at ", " .. ". */
+static bool cut_at(span text, const char *keyword, span *left, span *right)
+{
+    size_t n = strlen(keyword);
+    for (size_t i = 0; i + n <= text.n; i++)
+        if (memcmp(text.p + i, keyword, n) == 0) {
+            *left = span_trim(span_of(text.p, i));
+            *right = span_trim(span_of(text.p + i + n, text.n - i - n));
+            return true;
+        }
+    return false;
+}
+
+static span after_word(span s, size_t n) { return span_trim(span_of(s.p + n, s.n - n)); }
+
+static int read_rows(reader *r, span args, recipe *out)
+{
+    span a, b;
+    int64_t to;
+    if (!cut_at(args, "..", &a, &b)) return err_set(r->e, ERR_SPEC, "%s: expected 'rows A .. B'", r->where);
+    int rc = count(r, a, &out->row0);
+    if (!rc) rc = count(r, b, &to);
+    if (rc) return rc;
+    if (to <= out->row0)
+        return err_set(r->e, ERR_SPEC, "%s: rows %lld .. %lld are none", r->where, (long long)out->row0, (long long)to);
+    out->rows = to - out->row0;
+    return OK;
+}
+
+static int read_every(reader *r, span args, recipe *out)
+{
+    span stride, rest, length, start;
+    if (!cut_at(args, " take ", &stride, &rest) || !cut_at(rest, " at ", &length, &start))
+        return err_set(r->e, ERR_SPEC, "%s: expected 'every S take L at O'", r->where);
+    int rc = count(r, stride, &out->stride);
+    if (!rc) rc = count(r, length, &out->block);
+    if (!rc) rc = count(r, start, &out->row0);
+    if (rc) return rc;
+    if (out->block < 1 || out->row0 + out->block > out->stride)
+        return err_set(r->e, ERR_SPEC, "%s: %lld rows at %lld do not fit in every %lld", r->where,
+                       (long long)out->block, (long long)out->row0, (long long)out->stride);
+    return OK;
+}
+
+static int read_step(reader *r, span step, recipe *out)
+{
+    if (span_is(step, "transpose")) return out->transpose = true, OK;
+    if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
+    if (span_starts(step, "rows ") || span_starts(step, "every ")) {
+        if (out->sliced) return err_set(r->e, ERR_SPEC, "%s: rows are chosen twice", r->where);
+        out->sliced = true;
+        return step.p[0] == 'r' ? read_rows(r, after_word(step, 5), out) : read_every(r, after_word(step, 6), out);
+    }
+    if (step.n && step.p[0] == '+') return number(r, after_word(step, 1), &out->add);
+    if (step.n && step.p[0] == '*') return number(r, after_word(step, 1), &out->mul);
+    return err_set(
+        r->e, ERR_SPEC,
+        "%s: unknown recipe '%.*s': known are transpose, rope_pairs, rows A .. B, every S take L at O, + N, * N",
+        r->where, (int)step.n, (const char *)step.p);
+}
+
+/* The name with every {expression} replaced by its value. */
+static int fill_name(reader *r, span name, recipe *out)
+{
+    buf b = {0};
+    int rc = OK;
+    for (size_t i = 0; i < name.n && !rc; i++) {
+        const uint8_t *end = name.p[i] == '{' ? memchr(name.p + i, '}', name.n - i) : NULL;
+        if (!end) {
+            buf_byte(&b, name.p[i]);
+            continue;
+        }
+        int64_t v;
+        rc = count(r, span_of(name.p + i + 1, (size_t)(end - (name.p + i + 1))), &v);
+        if (!rc) buf_printf(&b, "%lld", (long long)v);
+        i = (size_t)(end - name.p);
+    }
+    if (!rc && !(out->name = arena_str(r->mem, buf_cstr(&b)))) rc = short_of_memory(r);
+    if (!rc && b.bad) rc = short_of_memory(r);
+    buf_free(&b);
+    return rc;
+}
+
+int recipe_parse(recipe *out, hyper *h, arena *mem, span part, int layer, const char *where, err *e)
+{
+    reader r = {h, mem, layer, where, e};
+    *out = (recipe){.source = "", .mul = 1};
+    const uint8_t *colon = memchr(part.p, ':', part.n);
+    size_t n = colon ? (size_t)(colon - part.p) : 0;
+    if (colon && expr_is_source((const char *)part.p, n)) {
+        if (!(out->source = arena_strn(mem, (const char *)part.p, n))) return short_of_memory(&r);
+        part = span_of(colon + 1, part.n - n - 1);
+    }
+    n = 0;
+    int depth = 0;
+    for (; n < part.n && (depth || (part.p[n] != ' ' && part.p[n] != '(')); n++)
+        depth += (part.p[n] == '{') - (part.p[n] == '}');
+    int rc = fill_name(&r, span_of(part.p, n), out);
+    if (rc) return rc;
+    if (!*out->name) return err_set(e, ERR_SPEC, "%s: a tensor name is missing", where);
+    part = span_trim(span_of(part.p + n, part.n - n));
+    if (!part.n) return OK;
+    if (part.p[0] != '(' || part.p[part.n - 1] != ')')
+        return err_set(e, ERR_SPEC, "%s: expected '(recipe)' at '%.*s'", where, (int)part.n, (const char *)part.p);
+    span rest = span_of(part.p + 1, part.n - 2), step;
+    while (!rc && split_next(&rest, ',', &step)) rc = read_step(&r, step, out);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* recipe.h - one name of a [tensors] line with what is done to its values. */
+#ifndef MODELS_RECIPE_H
+#define MODELS_RECIPE_H
+#include "models/hyper.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct recipe {
+    const char *source; /* "gguf", …; "" = any checkpoint */
+    const char *name;   /* with {i} filled in */
+    bool transpose, rope_pairs, sliced;
+    int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
+    int64_t rows;                /* of a run; 0 = as many as are wanted */
+    double mul, add;
+} recipe;
+
+/* The alternative `part` of a line at a layer. Names and numbers may use [config] and i. */
+int recipe_parse(recipe *out, hyper *h, arena *mem, span part, int layer, const char *where, err *e);
+
+#endif

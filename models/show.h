@@ -1,0 +1,11 @@
+/* show.h - a resolved spec as text. */
+#ifndef MODELS_SHOW_H
+#define MODELS_SHOW_H
+#include "base/buf.h"
+#include "models/hyper.h"
+
+/* Appends INI text that loads again to the same program with the checkpoint at `path` (NULL: left out). `arch` is what the
+ * checkpoint calls itself. */
+int spec_show(spec *s, hyper *h, const char *arch, const char *path, buf *out, err *e);
+
+#endif

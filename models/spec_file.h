@@ -1,0 +1,27 @@
+/* spec_file.h - one spec file as flat rows, before bases are merged: the seam between the two syntaxes and the tree. */
+#ifndef MODELS_SPEC_FILE_H
+#define MODELS_SPEC_FILE_H
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stddef.h>
+
+typedef struct file_row {
+    const char *section, *key, *text;
+    int line;
+} file_row;
+
+typedef struct spec_file {
+    arena mem; /* owns the strings */
+    file_row *rows;
+    size_t n, cap;
+} spec_file;
+
+/* INI, or JSON when the first byte that is not blank is '{'. */
+int spec_file_parse(spec_file *out, span text, const char *what, err *e);
+int spec_file_json(spec_file *out, span text, const char *what, err *e); /* spec_json.c */
+int spec_file_add(spec_file *f, const char *section, const char *key, const char *text, int line, err *e);
+void spec_file_free(spec_file *f);
+
+#endif

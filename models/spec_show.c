@@ -1,0 +1,263 @@
+/* spec_show.c - `spec show`: a model's spec with every value filled in, as INI text that loads again and gives the same program.
+ *
+ * Names of [config] and options of slots are printed as numbers and words; those that differ between layers as lists indexed by i.
+ * Classes of layers become lists too. Formulas and [tensors] stand as they are: they use only names of [config]. So the text
+ * needs neither bases nor config.json. */
+#include "models/show.h"
+
+#include "base/mem.h"
+#include "models/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct show {
+    spec *s;
+    hyper *h;
+    buf *out;
+    buf *one; /* the value being printed */
+    int layers;
+    err *e;
+} show;
+
+/* Gives the value of something at a layer. */
+typedef int (*value_at_layer)(show *w, const void *what, int layer, value *out);
+
+/* The text of a value: words of an option stand bare, what is absent is null. */
+static bool print_one(show *w, const value *v, bool words)
+{
+    if (v->kind == VALUE_NONE) return buf_str(w->one, "null");
+    return words && v->kind == VALUE_TEXT ? buf_str(w->one, v->text) : value_print(v, w->one);
+}
+
+/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does. *any: it has a text. */
+static int print_value(show *w, value_at_layer get, const void *what, bool words, bool *any)
+{
+    buf all = {0}, one = {0}, first = {0}, outside = {0};
+    bool same = true, printable = true, some = false;
+    value v = {0};
+    w->one = &outside;
+    if (get(w, what, OUTSIDE, &v)) v = (value){0}; /* it may need i: then it has no value outside */
+    int rc = w->layers ? OK : w->e->code;
+    bool fits = print_one(w, &v, words);
+    some = fits && v.kind != VALUE_NONE && !w->layers;
+    w->one = &one;
+    if (!rc) *w->e = (err){0};
+    for (int i = 0; i < w->layers && !rc; i++) {
+        rc = get(w, what, i, &v);
+        one.n = 0;
+        printable &= !rc && print_one(w, &v, words);
+        some |= v.kind != VALUE_NONE;
+        if (i == 0) buf_str(&first, buf_cstr(&one));
+        same &= strcmp(buf_cstr(&one), buf_cstr(&first)) == 0;
+        buf_printf(&all, "%s%s", i > 0 ? ", " : "[", buf_cstr(&one));
+    }
+    *any = !rc && printable && some;
+    same &= !w->layers || strcmp(buf_cstr(&first), buf_cstr(&outside)) == 0 || strcmp(buf_cstr(&outside), "null") == 0;
+    if (*any && same) buf_str(w->out, buf_cstr(w->layers ? &first : &outside));
+    else if (*any) buf_printf(w->out, "%s][i] | %s", buf_cstr(&all), fits ? buf_cstr(&outside) : "null");
+    if (!rc && (all.bad || one.bad || first.bad || outside.bad)) rc = err_set(w->e, ERR_MEMORY, "out of memory");
+    buf_free(&all);
+    buf_free(&one);
+    buf_free(&first);
+    buf_free(&outside);
+    return rc;
+}
+
+/* "key = value", or nothing when the value has no text (absent, an object, or a list that changes with the layer). */
+static int print_line(show *w, const char *key, value_at_layer get, const void *what)
+{
+    size_t start = w->out->n;
+    bool any;
+    buf_printf(w->out, "%s = ", key);
+    int rc = print_value(w, get, what, false, &any);
+    if (any) buf_byte(w->out, '\n');
+    else w->out->n = start;
+    return rc;
+}
+
+/* ---- [config] */
+
+static int get_name(show *w, const void *what, int layer, value *out)
+{
+    const spec_row *r = what;
+    return hyper_name(w->h, r->key, layer, out, w->e);
+}
+
+static int show_config(show *w)
+{
+    buf_str(w->out, "\n[config]\n");
+    for (size_t i = 0; i < w->s->n; i++) {
+        const spec_row *r = &w->s->rows[i];
+        if (strcmp(r->section, "config") != 0) continue;
+        int rc = print_line(w, r->key, get_name, r);
+        if (rc) return rc;
+    }
+    return OK;
+}
+
+/* ---- [network] and layers */
+
+typedef struct shown_option {
+    const slot_option *o;
+    const char *words;
+} shown_option;
+
+static int get_option(show *w, const void *what, int layer, value *out)
+{
+    const shown_option *o = what;
+    char where[300];
+    snprintf(where, sizeof where, "%s: %s", o->o->where, o->o->key);
+    return hyper_eval(w->h, o->o->value, layer, o->words, where, out, w->e);
+}
+
+/* The module of a slot as one section declares it: its own, or the one it refines. */
+static const module *module_of(show *w, const spec_slot *d)
+{
+    char kind[64];
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(d->name, "."), d->name);
+    const spec_slot *up = d->module ? d : spec_slot_find(w->s, "network", d->name);
+    if (!up || !up->module) up = spec_slot_find(w->s, "network", kind);
+    return module_find(kind, up ? up->module : NULL);
+}
+
+static int show_slot(show *w, const spec_slot *d)
+{
+    const module *m = module_of(w, d);
+    bool first = true;
+    buf_printf(w->out, "%s = %s", d->name, d->module ? d->module : "");
+    first = !d->module;
+    for (size_t i = 0; i < d->n && m; i++) {
+        const param *row = param_find(m->params, m->n_params, d->options[i].key);
+        shown_option o = {&d->options[i], row && row->type == PARAM_WORD ? row->words : NULL};
+        size_t start = w->out->n;
+        bool any;
+        buf_printf(w->out, "%s%s = ", first ? "" : ", ", d->options[i].key);
+        int rc = print_value(w, get_option, &o, o.words != NULL, &any);
+        if (rc) return rc;
+        if (!any) w->out->n = start;
+        else first = false;
+    }
+    buf_byte(w->out, '\n');
+    return OK;
+}
+
+static int show_slots(show *w, const char *section)
+{
+    for (size_t i = 0; i < w->s->n_slot; i++) {
+        int rc = strcmp(w->s->slots[i].section, section) == 0 ? show_slot(w, &w->s->slots[i]) : OK;
+        if (rc) return rc;
+    }
+    return OK;
+}
+
+static void show_network_keys(show *w)
+{
+    size_t n;
+    const param *rows = spec_section_rows("network", &n);
+    buf_str(w->out, "\n[network]\n");
+    for (size_t i = 0; i < n; i++) {
+        const char *text = spec_text(w->s, "network", rows[i].key);
+        bool number = strcmp(rows[i].key, "layers") == 0 || strcmp(rows[i].key, "dim") == 0 ||
+                      strcmp(rows[i].key, "positions") == 0;
+        if (text && !number) buf_printf(w->out, "%s = %s\n", rows[i].key, text);
+    }
+}
+
+static int get_number(show *w, const void *what, int layer, value *out)
+{
+    (void)layer;
+    const spec_row *r = what;
+    return hyper_eval(w->h, r->value, OUTSIDE, NULL, r->where, out, w->e);
+}
+
+static int show_network(show *w)
+{
+    static const char *const numbers[] = {"layers", "dim", "positions"};
+    show_network_keys(w);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const spec_row *r = spec_find(w->s, "network", numbers[i]);
+        int rc = r ? print_line(w, numbers[i], get_number, r) : OK;
+        if (rc) return rc;
+    }
+    return show_slots(w, "network");
+}
+
+/* Names that a class gives are in [config] by now, layer by layer; its slots and its block remain. */
+static int show_class(show *w, size_t k)
+{
+    const spec_class *c = &w->s->classes[k];
+    const char *block = spec_text(w->s, c->section, "block");
+    bool empty = !block;
+    for (size_t i = 0; i < w->s->n_slot; i++) empty &= strcmp(w->s->slots[i].section, c->section) != 0;
+    if (empty) return OK;
+    buf_printf(w->out, "\n[%s]\nwhere = [", c->section);
+    for (int i = 0; i < w->layers; i++) buf_printf(w->out, "%s%d", i ? ", " : "", hyper_in_class(w->h, k, i));
+    buf_str(w->out, "][i]\n");
+    if (block) buf_printf(w->out, "block = %s\n", block);
+    return show_slots(w, c->section);
+}
+
+/* ---- the other sections */
+
+static void show_plain(show *w, const char *section, const char *const *skip)
+{
+    bool any = false;
+    for (size_t i = 0; i < w->s->n; i++) {
+        const spec_row *r = &w->s->rows[i];
+        bool skipped = strcmp(r->section, section) != 0;
+        for (size_t k = 0; skip && skip[k]; k++) skipped |= strcmp(r->key, skip[k]) == 0;
+        if (skipped) continue;
+        if (!any) buf_printf(w->out, "\n[%s]\n", section);
+        any = true;
+        bool path = strcmp(section, "tokenizer") == 0 && strcmp(r->key, "path") == 0;
+        const char *text = path ? spec_path(w->s, section, r->key) : r->text;
+        buf_printf(w->out, "%s = %s\n", r->key, text ? text : r->text);
+    }
+}
+
+static int show_generate(show *w)
+{
+    static const char *const ids[] = {"bos", "eos", NULL};
+    buf_str(w->out, "\n[generate]\n");
+    for (size_t i = 0; ids[i]; i++) {
+        const spec_row *r;
+        int rc = spec_value(w->s, "generate", ids[i], &r, w->e);
+        if (!rc && r) rc = print_line(w, ids[i], get_number, r);
+        if (rc) return rc;
+    }
+    for (size_t i = 0; i < w->s->n; i++) {
+        const spec_row *r = &w->s->rows[i];
+        if (strcmp(r->section, "generate") != 0 || strcmp(r->key, "bos") == 0 || strcmp(r->key, "eos") == 0) continue;
+        buf_printf(w->out, "%s = %s\n", r->key, r->text);
+    }
+    return OK;
+}
+
+int spec_show(spec *s, hyper *h, const char *arch, const char *path, buf *out, err *e)
+{
+    static const char *const skip[] = {"path", "arch", "config", "base", NULL};
+    err own = {0};
+    show w = {.s = s, .h = h, .out = out, .layers = hyper_layers(h), .e = &own};
+    buf_printf(out, "[model]\narch = %s\n", arch);
+    if (path) buf_printf(out, "path = %s\n", path);
+    for (size_t i = 0; i < s->n; i++) {
+        bool shown = strcmp(s->rows[i].section, "model") == 0;
+        for (size_t k = 0; skip[k]; k++) shown &= strcmp(s->rows[i].key, skip[k]) != 0;
+        if (shown) buf_printf(out, "%s = %s\n", s->rows[i].key, s->rows[i].text);
+    }
+    int rc = show_config(&w);
+    if (!rc) rc = show_network(&w);
+    for (size_t k = 0; k < s->n_class && !rc; k++) rc = show_class(&w, k);
+    if (!rc) {
+        show_plain(&w, "tensors", NULL);
+        show_plain(&w, "tokenizer", NULL);
+        rc = show_generate(&w);
+    }
+    if (!rc) {
+        show_plain(&w, "runtime", NULL);
+        show_plain(&w, "serve", NULL);
+    }
+    if (!rc && out->bad) rc = err_set(&own, ERR_MEMORY, "out of memory");
+    return rc ? err_set(e, rc, "%s", own.msg) : OK;
+}
