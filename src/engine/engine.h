@@ -55,6 +55,7 @@ typedef struct token_event {
     finish_reason finish;  /* FINISH_NONE: more will come */
     const char *error;     /* FINISH_ERROR */
     int64_t cached_tokens; /* prompt tokens that needed no computation */
+    double queue_seconds;  /* from engine_add_query to the query's first step */
 } token_event;
 
 typedef struct query {

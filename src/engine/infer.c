@@ -56,7 +56,7 @@ static void generate(engine *g, session *s, const float *logits, uint64_t *made)
         return;
     }
     int64_t index = s->n_ids - s->n_prompt;
-    token_event ev = {.query = s->id, .token = id, .index = index};
+    token_event ev = {.query = s->id, .token = id, .index = index, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
         ev.logprob = sampler_logprobs(g->smp, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.top = s->top;

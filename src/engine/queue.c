@@ -1,6 +1,7 @@
 /* queue.c - the side of the engine that other threads see: adding, cancelling and pausing queries, waiting, numbers. */
 #include "engine/engine_state.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -39,6 +40,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
         return err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
     }
     s->id = ++g->last_id;
+    s->added = clock_now();
     s->next = g->inbox;
     g->inbox = s;
     s->all_next = g->all;

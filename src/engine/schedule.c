@@ -5,6 +5,7 @@
  * pages when somebody else could use them. Their tokens stay; the cache is computed again later, to the same bits. */
 #include "engine/engine_state.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* ---- pages of a session */
@@ -184,6 +185,7 @@ void schedule_admit(engine *g)
         unlink_from(&g->waiting, s);
         insert_by_id(&g->running, s);
         g->n_running++;
+        if (!(s->waited > 0)) s->waited = clock_now() - s->added;
         pthread_mutex_lock(&g->lock);
         g->n_queued--;
         pthread_mutex_unlock(&g->lock);

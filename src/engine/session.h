@@ -19,6 +19,7 @@ struct session {
     session *all_next; /* every live session, under the engine's lock */
     uint64_t id;
     bool cancelled, paused; /* written by any thread, under the engine's lock */
+    double added, waited;   /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
 
     query q; /* ids and bias point to copies */
     int32_t *ids;

@@ -1,0 +1,22 @@
+/* api_list.h - the endpoints; each is `const route route_<name>` in api_<x>.c. */
+#ifndef SERVE_API_LIST_H
+#define SERVE_API_LIST_H
+#include "serve/exchange.h"
+
+#define ROUTE_LIST(X)                                                                                                  \
+    X(health)                                                                                                          \
+    X(metrics)                                                                                                         \
+    X(models)                                                                                                          \
+    X(completions)                                                                                                     \
+    X(tokenize)                                                                                                        \
+    X(detokenize)                                                                                                      \
+    X(props)
+
+#define X(name) extern const route route_##name;
+ROUTE_LIST(X)
+#undef X
+
+extern const route *const route_all[];
+extern const int route_count;
+
+#endif

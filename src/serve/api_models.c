@@ -1,0 +1,70 @@
+/* api_models.c - GET /v1/models, GET /health and GET /props: what runs here, and whether it is ready. */
+#include "base/version.h"
+#include "serve/api_list.h"
+#include "serve/server.h"
+
+static void handle_models(server *s, exchange *x)
+{
+    json *root = json_new_object();
+    json_add_str(root, "object", "list");
+    json *list = json_add_array(root, "data");
+    engine *g = atomic_load(&s->g);
+    if (g) {
+        const engine_info *info = engine_describe(g);
+        json *m = json_add_object(list, NULL);
+        json_add_str(m, "id", server_model_name(s));
+        json_add_str(m, "object", "model");
+        json_add_int(m, "created", (int64_t)s->created);
+        json_add_str(m, "owned_by", "inferflow");
+        json *meta = json_add_object(m, "meta");
+        json_add_str(meta, "architecture", info->arch);
+        json_add_str(meta, "format", info->format);
+        json_add_int(meta, "n_vocab", info->n_vocab);
+        json_add_int(meta, "n_embd", info->dim);
+        json_add_int(meta, "n_layer", info->n_layer);
+        json_add_int(meta, "n_ctx", info->ctx);
+    }
+    reply_json(x, 200, root);
+}
+
+/* 503 while the model loads, so that whoever starts the server can wait for 200. */
+static void handle_health(server *s, exchange *x)
+{
+    if (!atomic_load(&s->g)) {
+        reply_error(x, 503, NULL, "model_loading", "the model is still loading; try again soon");
+        exchange_add_header(x, "Retry-After", "1");
+        return;
+    }
+    json *root = json_new_object();
+    json_add_str(root, "status", "ok");
+    reply_json(x, 200, root);
+}
+
+static void handle_props(server *s, exchange *x)
+{
+    const engine_info *info = engine_describe(s->g);
+    const tokenizer *t = engine_tokenizer(s->g);
+    json *root = json_new_object();
+    json_add_str(root, "model", server_model_name(s));
+    json_add_str(root, "model_path", info->path ? info->path : "");
+    json_add_int(root, "total_slots", info->max_batch);
+    json_add_int(root, "n_ctx", info->ctx);
+    json_add_str(root, "tokenizer", t ? tokenizer_kind(t) : "none");
+    json_add_str(root, "chat_template", t && tokenizer_chat_template(t) ? tokenizer_chat_template(t) : "");
+    json_add_str(root, "build_info", inferflow_version);
+    json *d = json_add_object(root, "default_generation_settings");
+    const sample_params *p = &s->o->sample;
+    json_add_num(d, "temperature", p->temperature);
+    json_add_int(d, "top_k", p->top_k);
+    json_add_num(d, "top_p", p->top_p);
+    json_add_num(d, "min_p", p->min_p);
+    json_add_num(d, "repetition_penalty", p->repetition_penalty);
+    json_add_num(d, "presence_penalty", p->presence_penalty);
+    json_add_num(d, "frequency_penalty", p->frequency_penalty);
+    json_add_int(d, "seed", p->seed);
+    reply_json(x, 200, root);
+}
+
+const route route_models = {.method = "GET", .path = "/v1/models", .handle = handle_models};
+const route route_health = {.method = "GET", .path = "/health", .open_to_all = true, .handle = handle_health};
+const route route_props = {.method = "GET", .path = "/props", .needs_engine = true, .handle = handle_props};

@@ -1,0 +1,338 @@
+/* completion.c - see completion.h.
+ *
+ * Streams show text only when it is certain: no half character (the detokenizer sees to that) and no beginning of a stop string. */
+#include "serve/completion.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "serve/stop_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+static void free_job(void *ctx)
+{
+    job *j = ctx;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        choice *c = &j->choices[i];
+        detok_close(c->text_maker);
+        buf_free(&c->text);
+        mem_free(c->prompt_tokens.p);
+        mem_free(c->tokens.p);
+        mem_free(c->top);
+    }
+    mem_free(j->choices);
+    request_free(&j->req);
+    buf_free(&j->scratch);
+    pthread_mutex_destroy(&j->lock);
+    mem_free(j);
+}
+
+/* The client left: its queries stop as soon as the engine can. */
+static void cancel_job(void *ctx)
+{
+    job *j = ctx;
+    pthread_mutex_lock(&j->lock);
+    j->gone = true;
+    for (size_t i = 0; i < j->n_choices; i++)
+        if (j->choices[i].accepted) engine_cancel(j->srv->g, j->choices[i].query);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* The client caught up: queries that were held back go on. */
+static void resume_job(void *ctx)
+{
+    job *j = ctx;
+    pthread_mutex_lock(&j->lock);
+    for (size_t i = 0; i < j->n_choices; i++)
+        if (j->choices[i].held) {
+            j->choices[i].held = false;
+            engine_pause(j->srv->g, j->choices[i].query, false);
+        }
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void hold_when_full(choice *c, uint64_t id)
+{
+    job *j = c->owner;
+    pthread_mutex_lock(&j->lock);
+    if (!c->held && stream_is_full(j->out)) {
+        c->held = true;
+        engine_pause(j->srv->g, id, true);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+static bool add_record(choice *c, record_list *l, int32_t id, float logprob, size_t offset)
+{
+    void *p = l->p;
+    if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->p)) return false;
+    l->p = p;
+    l->p[l->n++] = (token_record){id, logprob, offset, c->n_top, 0};
+    return true;
+}
+
+static bool add_top(choice *c, token_record *t, const token_event *ev)
+{
+    void *p = c->top;
+    if (!ev->n_top) return true;
+    if (!mem_grow(&p, &c->cap_top, c->n_top + (size_t)ev->n_top, sizeof *c->top)) return false;
+    c->top = p;
+    memcpy(c->top + c->n_top, ev->top, (size_t)ev->n_top * sizeof *c->top);
+    t->first_top = c->n_top;
+    t->n_top = ev->n_top;
+    c->n_top += (size_t)ev->n_top;
+    return true;
+}
+
+static void fail_job(job *j, const char *why)
+{
+    if (!j->failed) snprintf(j->error, sizeof j->error, "%s", why);
+    j->failed = true;
+}
+
+/* A choice's end; the last one ends the reply. */
+static void end_reply(job *j)
+{
+    if (atomic_fetch_sub(&j->pending, 1) != 1) return;
+    bool live = stream_is_started(j->out);
+    j->scratch.n = 0;
+    if (j->failed && live) buf_str(&j->scratch, "data: ");
+    if (j->failed) error_text(&j->scratch, 500, NULL, NULL, j->error);
+    if (live) {
+        if (j->failed) buf_str(&j->scratch, "\n\n");
+        else if (j->req.include_usage) chunk_usage(&j->scratch, j);
+        buf_str(&j->scratch, "data: [DONE]\n\n");
+    } else {
+        if (!j->failed) completion_write(&j->scratch, j);
+        stream_start(j->out, j->failed || j->scratch.bad ? 500 : 200, "application/json", false);
+    }
+    stream_write(j->out, j->scratch.p, j->scratch.n);
+    stream_end(j->out);
+}
+
+static void send_chunk(choice *c, size_t upto)
+{
+    job *j = c->owner;
+    if (!j->req.stream || j->failed) return;
+    bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
+                       c->tokens.p[c->tokens_sent].offset < upto;
+    if (upto == c->sent && !tokens_wait && !c->finish) return;
+    j->scratch.n = 0;
+    chunk_write(&j->scratch, j, c, upto);
+    if (j->scratch.bad) fail_job(j, "out of memory");
+    else stream_write(j->out, j->scratch.p, j->scratch.n);
+}
+
+static void end_choice(choice *c, finish_reason why)
+{
+    job *j = c->owner;
+    c->finish = why;
+    if (why == FINISH_CANCELLED && !j->failed && !stream_is_gone(j->out)) fail_job(j, "the server is shutting down");
+    send_chunk(c, c->text.n);
+    end_reply(j);
+    stream_drop(j->out); /* the query's reference: the job may be gone after this */
+}
+
+/* Cuts the text at a stop string: tokens that begin behind the cut were not shown and are not listed. */
+static void cut_text(choice *c, size_t cut)
+{
+    c->text.n = cut;
+    while (c->tokens.n && c->tokens.p[c->tokens.n - 1].offset >= cut && c->tokens.n > c->tokens_sent) c->tokens.n--;
+}
+
+static bool take_prompt_token(choice *c, const token_event *ev)
+{
+    int64_t at = ev->index + (int64_t)c->from->ids.n;
+    if (at < 1 || at >= (int64_t)c->prompt_tokens.n) return true;
+    token_record *t = &c->prompt_tokens.p[at];
+    t->logprob = ev->logprob;
+    return add_top(c, t, ev);
+}
+
+static bool take_token(choice *c, const token_event *ev)
+{
+    job *j = c->owner;
+    double now = clock_now();
+    c->n_generated++;
+    if (c->last_token > 0) metrics_observe(j->srv->counts, HISTOGRAM_INTER_TOKEN, now - c->last_token);
+    if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
+    j->first_token_seen = true;
+    c->last_token = now;
+    if (j->req.logprobs >= 0) {
+        if (!add_record(c, &c->tokens, ev->token, ev->logprob, c->text.n)) return false;
+        if (!add_top(c, &c->tokens.p[c->tokens.n - 1], ev)) return false;
+    }
+    return !c->text_maker || detok_next(c->text_maker, ev->token, &c->text, NULL) == OK;
+}
+
+/* Looks for stop strings in what is new since `seen`; true: the choice has ended with its text cut. */
+static bool stops_here(choice *c, size_t seen)
+{
+    const request *r = &c->owner->req;
+    size_t cut;
+    if (!r->n_stop || c->n_generated < r->min_tokens) return false;
+    if (!stop_find(r->stop, r->n_stop, (const char *)c->text.p, c->echo, seen, c->text.n, &cut)) return false;
+    cut_text(c, cut);
+    return true;
+}
+
+/* Everything the engine says about one choice. False: no more. */
+static bool on_event(void *ctx, const token_event *ev)
+{
+    choice *c = ctx;
+    job *j = c->owner;
+    bool good = true;
+    size_t seen = c->text.n + 1;
+    if (ev->index <= 0) c->cached = ev->cached_tokens;
+    if (ev->index == 0) metrics_observe(j->srv->counts, HISTOGRAM_QUEUE, ev->queue_seconds);
+    if (stream_is_gone(j->out) || j->failed) {
+        end_choice(c, FINISH_CANCELLED);
+        return false;
+    }
+    if (ev->token >= 0) good = ev->index < 0 ? take_prompt_token(c, ev) : take_token(c, ev);
+    if (ev->finish == FINISH_STOP || ev->finish == FINISH_LENGTH)
+        good = good && (!c->text_maker || detok_finish(c->text_maker, &c->text, NULL) == OK);
+    if (!good || c->text.bad || ev->finish == FINISH_ERROR) {
+        fail_job(j, ev->finish == FINISH_ERROR && ev->error ? ev->error : "out of memory");
+        end_choice(c, FINISH_ERROR);
+        return false;
+    }
+    if (stops_here(c, seen)) {
+        end_choice(c, FINISH_STOP);
+        return false;
+    }
+    if (ev->finish) {
+        end_choice(c, ev->finish);
+        return false;
+    }
+    if (ev->index < 0) return true;
+    const request *r = &j->req;
+    size_t certain = c->text.n;
+    if (r->n_stop && certain) certain = stop_certain(r->stop, r->n_stop, (const char *)c->text.p, c->echo, certain);
+    if (certain < c->sent) certain = c->sent;
+    send_chunk(c, certain);
+    hold_when_full(c, ev->query);
+    return true;
+}
+
+/* Makes the text of the prompt, which the detokenizer must have seen, and the records of its tokens. */
+static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
+{
+    const tokenizer *t = engine_tokenizer(j->srv->g);
+    const request *r = &j->req;
+    bool keep = r->prompt_logprobs >= 0 || (r->echo && r->logprobs >= 0);
+    int rc = OK;
+    c->owner = j;
+    c->index = index;
+    c->from = p;
+    if (t) rc = detok_open(&c->text_maker, t, DETOKENIZE_SKIP_SPECIAL, e);
+    for (size_t i = 0; i < p->ids.n && !rc; i++) {
+        if (keep && !add_record(c, &c->prompt_tokens, p->ids.id[i], NAN, r->echo ? c->text.n : 0))
+            rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (t && !rc) rc = detok_next(c->text_maker, p->ids.id[i], &c->text, e);
+    }
+    if (rc) return rc;
+    if (r->echo && p->text) { /* shown as it was written; the tokens' offsets stay inside it */
+        size_t n = strlen(p->text);
+        c->text.n = 0;
+        buf_str(&c->text, p->text);
+        for (size_t i = 0; i < c->prompt_tokens.n; i++)
+            if (c->prompt_tokens.p[i].offset > n) c->prompt_tokens.p[i].offset = n;
+    }
+    if (!r->echo) c->text.n = 0;
+    c->echo = c->text.n;
+    return c->text.bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+}
+
+static int new_job(job **out, server *s, exchange *x, request *r, err *e)
+{
+    job *j = *out = mem_zero(1, sizeof *j);
+    if (!j) {
+        request_free(r);
+        return err_set(e, ERR_MEMORY, "out of memory");
+    }
+    pthread_mutex_init(&j->lock, NULL);
+    j->srv = s;
+    j->req = *r;
+    *r = (request){0};
+    j->began = x->began;
+    j->created = time(NULL);
+    uint64_t random[2] = {0};
+    if (getrandom(random, sizeof random, 0) < 0) random[0] = atomic_fetch_add(&s->serial, 1);
+    snprintf(j->id, sizeof j->id, "cmpl-%016llx%08x", (unsigned long long)random[0], (unsigned)random[1]);
+    int rc = stream_open(&j->out, &(stream_owner){j, resume_job, cancel_job, free_job}, e);
+    if (rc) {
+        free_job(j);
+        *out = NULL;
+        return rc;
+    }
+    size_t n = j->req.n_prompts * (size_t)j->req.n;
+    j->choices = mem_zero(n, sizeof *j->choices);
+    if (!j->choices) return err_set(e, ERR_MEMORY, "out of memory");
+    j->n_choices = n;
+    atomic_store(&j->pending, n + 1);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = prepare_choice(j, &j->choices[i], (int)i, &j->req.prompts[i / (size_t)j->req.n], e);
+    return rc;
+}
+
+/* One query; the engine may call back before this returns. */
+static int add_choice(job *j, choice *c, err *e)
+{
+    const request *r = &j->req;
+    int64_t k = r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs;
+    query q = {.ids = c->from->ids.id,
+               .n_ids = c->from->ids.n,
+               .max_tokens = r->max_tokens,
+               .min_tokens = r->min_tokens,
+               .ignore_eos = r->ignore_eos,
+               .sample = r->sample,
+               .bias = r->bias,
+               .n_bias = r->n_bias,
+               .n_logprobs = (int32_t)k,
+               .prompt_logprobs = c->prompt_tokens.n > 0,
+               .on_token = on_event,
+               .ctx = c};
+    q.sample.choice = c->index % r->n;
+    int rc = ERR_CANCELLED;
+    pthread_mutex_lock(&j->lock);
+    if (!j->gone) {
+        stream_keep(j->out); /* the query's */
+        rc = engine_add_query(j->srv->g, &q, &c->query, e);
+        c->accepted = rc == OK;
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (rc) stream_drop(j->out);
+    return rc;
+}
+
+static int check_queue(server *s, size_t n, err *e)
+{
+    engine_stats st;
+    engine_get_stats(s->g, &st);
+    if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
+    return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
+}
+
+void completion_start(server *s, exchange *x, request *r)
+{
+    err e = {0};
+    job *j;
+    int rc = new_job(&j, s, x, r, &e);
+    if (!rc) rc = check_queue(s, j->n_choices, &e);
+    if (!rc && j->req.stream) stream_start(j->out, 200, "text/event-stream", true);
+    for (size_t i = 0; i < (rc ? 0 : j->n_choices) && !rc; i++) rc = add_choice(j, &j->choices[i], &e);
+    if (!rc) {
+        x->later = j->out;
+        end_reply(j); /* takes back the one that kept the reply open while queries were added */
+        return;
+    }
+    if (e.code == ERR_LIMIT) reply_error(x, 400, "prompt", "context_length_exceeded", "%s", e.msg);
+    else reply_err(x, NULL, &e);
+    if (!j) return;
+    stream_leave(j->out);
+    stream_drop(j->out);
+}

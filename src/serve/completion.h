@@ -1,0 +1,73 @@
+/* completion.h - a request for text on its way through the engine: one query per choice, events become text, text becomes JSON.
+ *
+ * A job owns the request and its choices, prompt-major (all choices of the first prompt, then of the second). It is built on a
+ * listener's thread, then written by the engine thread alone; it lives until the connection and every query have let go of its
+ * stream. */
+#ifndef SERVE_COMPLETION_H
+#define SERVE_COMPLETION_H
+#include "serve/request.h"
+#include "serve/stream.h"
+
+/* One token with its log-probabilities. */
+typedef struct token_record {
+    int32_t id;
+    float logprob;    /* NaN: none (first token of a prompt) */
+    size_t offset;    /* bytes of the choice's text before it */
+    size_t first_top; /* into choice.top */
+    int32_t n_top;
+} token_record;
+
+typedef struct record_list {
+    token_record *p;
+    size_t n, cap;
+} record_list;
+
+typedef struct job job;
+
+typedef struct choice {
+    job *owner;
+    int index;
+    const prompt *from;
+    uint64_t query;
+    bool accepted, held; /* under job.lock: the engine has it; held back because the client is slow */
+    detok *text_maker;   /* NULL: no tokenizer */
+    buf text;            /* echoed prompt, then what was generated */
+    size_t echo;         /* bytes of it that are the prompt */
+    size_t sent, sent_chars;
+    record_list prompt_tokens, tokens; /* kept only when asked for */
+    size_t prompt_tokens_sent, tokens_sent;
+    top_logprob *top;
+    size_t n_top, cap_top;
+    int64_t n_generated, cached;
+    double last_token;
+    finish_reason finish;
+} choice;
+
+struct job {
+    server *srv;
+    stream *out;
+    request req;
+    char id[40];
+    time_t created;
+    double began;
+    choice *choices;
+    size_t n_choices;
+    _Atomic size_t pending; /* choices that have not ended, plus one while queries are being added */
+    bool first_token_seen, failed;
+    char error[ERR_MSG_MAX]; /* of the first choice that failed */
+    buf scratch;             /* reused for every chunk */
+    pthread_mutex_t lock;    /* accepted, held, gone */
+    bool gone;
+};
+
+/* Takes the request over (it is freed with the job) and adds its queries; x->later or an error reply is set. */
+void completion_start(server *s, exchange *x, request *r);
+
+/* completion_json.c: the next chunk of a choice as an SSE event: text up to byte `upto` and the tokens that begin before it; all that
+ * is left when the choice has ended. */
+void chunk_write(buf *out, job *j, choice *c, size_t upto);
+void chunk_usage(buf *out, const job *j);
+/* The whole reply. */
+void completion_write(buf *out, job *j);
+
+#endif

@@ -1,0 +1,218 @@
+/* completion_json.c - choices as JSON: the same writer for whole replies and for chunks, so that the chunks of a stream add up to the
+ * reply. Text is written by hand into one buffer: a chunk costs about a microsecond and no allocation. */
+#include "serve/completion.h"
+
+#include "base/utf8.h"
+#include "base/version.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A token as the client sees it: its text, or its bytes when they are no text by themselves. */
+static void write_piece(buf *out, const job *j, int32_t id)
+{
+    const tokenizer *t = engine_tokenizer(j->srv->g);
+    buf raw = {0}, shown = {0};
+    if (!t) {
+        buf_printf(out, "\"token_id:%d\"", id);
+    } else if (!tokenizer_bytes(t, id, &raw)) {
+        json_quote(out, tokenizer_piece(t, id));
+    } else if (utf8_is_valid(buf_span(&raw))) {
+        json_quote(out, buf_span(&raw));
+    } else {
+        buf_str(&shown, "bytes:");
+        for (size_t i = 0; i < raw.n; i++) buf_printf(&shown, "\\x%02x", raw.p[i]);
+        json_quote(out, buf_span(&shown));
+    }
+    if (raw.bad || shown.bad) out->bad = true;
+    buf_free(&raw);
+    buf_free(&shown);
+}
+
+static void write_logprob(buf *out, float v)
+{
+    if (isnan(v)) buf_str(out, "null");
+    else buf_printf(out, "%.8g", v < -9999.0f ? -9999.0 : v > 0 ? 0.0 : (double)v); /* JSON has no infinity */
+}
+
+/* {"piece": logprob, …}: the k best and the token itself. Two ids may look alike: the better one keeps the name. */
+static void write_top(buf *out, const job *j, const choice *c, const token_record *t, int64_t k)
+{
+    if (isnan(t->logprob)) {
+        buf_str(out, "null");
+        return;
+    }
+    size_t start[REQUEST_LOGPROBS_MAX + 1], length[REQUEST_LOGPROBS_MAX + 1];
+    int32_t best = t->n_top < k ? t->n_top : (int32_t)k;
+    int n = 0;
+    bool has_own = false;
+    buf_byte(out, '{');
+    for (int32_t i = 0; i <= best; i++) {
+        if (i == best && has_own) break;
+        const top_logprob own = {t->id, t->logprob};
+        const top_logprob *e = i < best ? &c->top[t->first_top + (size_t)i] : &own;
+        has_own |= e->id == t->id;
+        size_t before = out->n;
+        if (n) buf_byte(out, ',');
+        start[n] = out->n;
+        write_piece(out, j, e->id);
+        length[n] = out->n - start[n];
+        bool twice = false;
+        for (int q = 0; q < n && !out->bad; q++)
+            twice |= length[q] == length[n] && memcmp(out->p + start[q], out->p + start[n], length[n]) == 0;
+        if (twice) {
+            out->n = before;
+            continue;
+        }
+        buf_byte(out, ':');
+        write_logprob(out, e->logprob);
+        n++;
+    }
+    buf_byte(out, '}');
+}
+
+typedef struct record_range {
+    const token_record *p;
+    size_t n;
+} record_range;
+
+static record_range rest_of(const record_list *l, size_t from)
+{
+    return from < l->n ? (record_range){l->p + from, l->n - from} : (record_range){NULL, 0};
+}
+
+/* The four parallel arrays over the tokens of both ranges. */
+static void write_logprobs(buf *out, const job *j, const choice *c, const record_range part[2])
+{
+    static const char *const key[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
+                                      "],\"text_offset\":["};
+    for (int column = 0; column < 4; column++) {
+        buf_str(out, key[column]);
+        size_t at = c->sent, chars = c->sent_chars;
+        bool comma = false;
+        for (int r = 0; r < 2; r++)
+            for (size_t i = 0; i < part[r].n; i++) {
+                const token_record *t = &part[r].p[i];
+                if (comma) buf_byte(out, ',');
+                comma = true;
+                if (column == 0) write_piece(out, j, t->id);
+                else if (column == 1) write_logprob(out, t->logprob);
+                else if (column == 2) write_top(out, j, c, t, j->req.logprobs);
+                else {
+                    for (; at < t->offset && at < c->text.n; at++) chars += (c->text.p[at] & 0xc0) != 0x80;
+                    buf_printf(out, "%zu", chars);
+                }
+            }
+    }
+    buf_str(out, "]}");
+}
+
+/* [null, {"id": {"logprob", "rank", "decoded_token"}}, …]: the prompt under the model. */
+static void write_prompt_logprobs(buf *out, const job *j, const choice *c)
+{
+    buf_byte(out, '[');
+    for (size_t i = 0; i < c->prompt_tokens.n; i++) {
+        const token_record *t = &c->prompt_tokens.p[i];
+        if (i) buf_byte(out, ',');
+        if (isnan(t->logprob)) {
+            buf_str(out, "null");
+            continue;
+        }
+        int32_t best = t->n_top < j->req.prompt_logprobs ? t->n_top : (int32_t)j->req.prompt_logprobs;
+        bool has_own = false;
+        buf_byte(out, '{');
+        for (int32_t k = 0; k <= best; k++) {
+            if (k == best && has_own) break;
+            const top_logprob own = {t->id, t->logprob};
+            const top_logprob *e = k < best ? &c->top[t->first_top + (size_t)k] : &own;
+            has_own |= e->id == t->id;
+            buf_printf(out, "%s\"%d\":{\"logprob\":", k ? "," : "", e->id);
+            write_logprob(out, e->logprob);
+            if (k < best) buf_printf(out, ",\"rank\":%d", k + 1);
+            buf_str(out, ",\"decoded_token\":");
+            write_piece(out, j, e->id);
+            buf_byte(out, '}');
+        }
+        buf_byte(out, '}');
+    }
+    buf_byte(out, ']');
+}
+
+static void write_head(buf *out, const job *j)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%lld,\"model\":", j->id,
+               (long long)j->created);
+    json_quote(out, span_str(server_model_name(j->srv)));
+    buf_printf(out, ",\"system_fingerprint\":\"inferflow-%s\",\"choices\":[", inferflow_version);
+}
+
+static void write_choice(buf *out, const job *j, choice *c, size_t upto, bool whole)
+{
+    buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+    json_quote(out, upto > c->sent ? span_of(c->text.p + c->sent, upto - c->sent) : span_str(""));
+    buf_str(out, ",\"logprobs\":");
+    if (j->req.logprobs < 0) {
+        buf_str(out, "null");
+    } else {
+        record_range part[2] = {rest_of(&c->prompt_tokens, j->req.echo ? c->prompt_tokens_sent : c->prompt_tokens.n),
+                                rest_of(&c->tokens, c->tokens_sent)};
+        while (part[1].n && !c->finish && part[1].p[part[1].n - 1].offset >= upto) part[1].n--;
+        write_logprobs(out, j, c, part);
+        c->prompt_tokens_sent += part[0].n;
+        c->tokens_sent += part[1].n;
+    }
+    for (; c->sent < upto; c->sent++) c->sent_chars += (c->text.p[c->sent] & 0xc0) != 0x80;
+    buf_printf(out, ",\"finish_reason\":%s",
+               c->finish == FINISH_STOP     ? "\"stop\""
+               : c->finish == FINISH_LENGTH ? "\"length\""
+                                            : "null");
+    if (whole && j->req.prompt_logprobs >= 0) {
+        buf_str(out, ",\"prompt_logprobs\":");
+        write_prompt_logprobs(out, j, c);
+    }
+    buf_byte(out, '}');
+}
+
+static void write_usage(buf *out, const job *j)
+{
+    int64_t given = 0, generated = 0, cached = 0;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        generated += j->choices[i].n_generated;
+        if (i % (size_t)j->req.n) continue; /* the choices of a prompt share it */
+        given += (int64_t)j->choices[i].from->ids.n;
+        cached += j->choices[i].cached;
+    }
+    buf_printf(out,
+               "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+               (long long)given, (long long)generated, (long long)(given + generated), (long long)cached);
+}
+
+void chunk_write(buf *out, job *j, choice *c, size_t upto)
+{
+    buf_str(out, "data: ");
+    write_head(out, j);
+    write_choice(out, j, c, upto, c->finish != FINISH_NONE);
+    buf_str(out, j->req.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+void chunk_usage(buf *out, const job *j)
+{
+    buf_str(out, "data: ");
+    write_head(out, j);
+    buf_str(out, "],");
+    write_usage(out, j);
+    buf_str(out, "}\n\n");
+}
+
+void completion_write(buf *out, job *j)
+{
+    write_head(out, j);
+    for (size_t i = 0; i < j->n_choices; i++) {
+        if (i) buf_byte(out, ',');
+        write_choice(out, j, &j->choices[i], j->choices[i].text.n, true);
+    }
+    buf_str(out, "],");
+    write_usage(out, j);
+    buf_byte(out, '}');
+}

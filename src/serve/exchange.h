@@ -1,0 +1,69 @@
+/* exchange.h - one request and its reply, without sockets: what routes see, and what tests call them with.
+ *
+ * The listener fills the request half and calls exchange_admit when the head is complete (keys, origin, method, declared length: all
+ * that can be refused before a body is read), then exchange_handle with the body. A handler either fills status and `out`, or sets
+ * `later`: a stream that another thread will fill. */
+#ifndef SERVE_EXCHANGE_H
+#define SERVE_EXCHANGE_H
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/span.h"
+#include "serve/stream.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct server server;
+typedef struct route route;
+
+enum { EXCHANGE_HEADERS = 8 };
+
+typedef struct exchange {
+    /* request; strings belong to the listener, NULL = absent */
+    const char *method, *path;
+    const char *authorization, *origin, *host;
+    int64_t content_length; /* -1: not declared */
+    span body;
+    /* reply */
+    int status; /* 0: not decided yet */
+    const char *content_type;
+    buf out;
+    stream *later; /* the consumer's reference is the listener's */
+    struct {
+        const char *name, *value; /* value: a literal, or in `origin` */
+    } header[EXCHANGE_HEADERS];
+    int n_header;
+    /* set on the way */
+    const route *route;
+    double began; /* clock_now of the head */
+} exchange;
+
+/* An endpoint: one const struct in api_<x>.c plus one line in api_list.h. */
+struct route {
+    const char *method, *path;
+    bool open_to_all;  /* no key asked for */
+    bool needs_engine; /* 503 until the model is loaded */
+    void (*handle)(server *s, exchange *x);
+};
+
+/* False: refused; the reply is in x and no body is wanted. */
+bool exchange_admit(server *s, exchange *x);
+void exchange_handle(server *s, exchange *x);
+/* 413 for a body of at least `bytes`. */
+void exchange_refuse_size(const server *s, exchange *x, int64_t bytes);
+/* When the reply was sent or given up: metrics and the debug log. `status`: what was sent. Frees x->out. */
+void exchange_finish(server *s, exchange *x, int status);
+
+void exchange_add_header(exchange *x, const char *name, const char *value);
+
+/* A complete reply. The JSON value is freed. */
+void reply_json(exchange *x, int status, json *j);
+/* {"error":{"message","type","param","code"}}; `at`: the field at fault ("param"); at and code NULL: null. */
+void reply_error(exchange *x, int status, const char *at, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The same from an error value: its HTTP status, its message. */
+void reply_err(exchange *x, const char *at, const err *e);
+/* The text of such an object, for errors inside a stream. */
+bool error_text(buf *out, int status, const char *at, const char *code, const char *message);
+
+#endif

@@ -1,0 +1,124 @@
+/* fields.c - see fields.h. */
+#include "serve/fields.h"
+
+#include "base/log.h"
+#include "base/param.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *json_type_name(const json *j)
+{
+    switch (json_type(j)) {
+    case JSON_NULL: return "null";
+    case JSON_BOOL: return "a boolean";
+    case JSON_NUMBER: return "a number";
+    case JSON_STRING: return "a string";
+    case JSON_ARRAY: return "an array";
+    case JSON_OBJECT: return "an object";
+    }
+    return "unknown";
+}
+
+static bool wrong_type(exchange *x, const char *name, const char *expected, const json *v)
+{
+    reply_error(x, 400, name, "invalid_type", "%s: expected %s, got %s", name, expected, json_type_name(v));
+    return false;
+}
+
+static bool read_number(exchange *x, const field *f, const json *v, void *to)
+{
+    double value = json_num(v, 0);
+    bool whole = f->type == FIELD_INT;
+    if (json_type(v) != JSON_NUMBER || (whole && !json_is_int(v)))
+        return wrong_type(x, f->name, whole ? "a whole number" : "a number", v);
+    if ((f->min || f->max) && !(value >= f->min && value <= f->max)) {
+        reply_error(x, 400, f->name, "out_of_range", "%s: %.15g is out of range: %.15g to %.15g", f->name, value,
+                    f->min, f->max);
+        return false;
+    }
+    if (whole) *(int64_t *)to = json_int(v, 0);
+    else *(double *)to = value;
+    return true;
+}
+
+static bool read_field(exchange *x, const field *f, const json *v, void *into)
+{
+    char *to = (char *)into + f->offset;
+    if (json_type(v) == JSON_NULL || f->type == FIELD_IGNORE) return true;
+    switch (f->type) {
+    case FIELD_INT:
+    case FIELD_FLOAT: return read_number(x, f, v, to);
+    case FIELD_BOOL:
+        if (json_type(v) != JSON_BOOL) return wrong_type(x, f->name, "true or false", v);
+        *(bool *)to = json_bool(v, false);
+        return true;
+    case FIELD_TEXT:
+        if (json_type(v) != JSON_STRING) return wrong_type(x, f->name, "a string", v);
+        *(const char **)to = json_str(v, NULL);
+        return true;
+    case FIELD_NODE: *(const json **)to = v; return true;
+    case FIELD_IGNORE: break;
+    }
+    return true;
+}
+
+static bool unknown_field(exchange *x, const field *rows, size_t n, bool lenient, const char *name)
+{
+    const char *near = NULL;
+    int best = 3;
+    for (size_t i = 0; i < n; i++) {
+        int d = edit_distance(rows[i].name, name);
+        if (d < best && (size_t)d < strlen(name)) {
+            best = d;
+            near = rows[i].name;
+        }
+    }
+    if (lenient) {
+        log_line(LOG_WARN, "%.100s: field \"%.80s\" ignored", x->path, name);
+        return true;
+    }
+    char shown[84];
+    snprintf(shown, sizeof shown, "%.80s", name);
+    if (near) reply_error(x, 400, shown, "unknown_field", "unknown field \"%s\"; did you mean \"%s\"?", shown, near);
+    else reply_error(x, 400, shown, "unknown_field", "unknown field \"%s\"", shown);
+    return false;
+}
+
+static const field *find_field(const field *rows, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0 || (rows[i].alias && strcmp(rows[i].alias, name) == 0)) return &rows[i];
+    return NULL;
+}
+
+bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const json *body, void *into)
+{
+    for (const json *m = json_first(body); m; m = json_next(m)) {
+        const field *f = find_field(rows, n, json_key(m));
+        if (!f) {
+            if (!unknown_field(x, rows, n, lenient, json_key(m))) return false;
+            continue;
+        }
+        if (f->alias && json_get(body, f->name) && json_get(body, f->alias)) {
+            reply_error(x, 400, f->name, "duplicate_field", "%s and %s are the same field", f->name, f->alias);
+            return false;
+        }
+        if (!read_field(x, f, m, into)) return false;
+    }
+    return true;
+}
+
+json *body_parse(exchange *x)
+{
+    json *j = NULL;
+    err e = {0};
+    if (json_parse(&j, x->body, "request body", &e)) {
+        reply_error(x, e.code == ERR_MEMORY ? 500 : 400, NULL, "invalid_json", "%s", e.msg);
+        return NULL;
+    }
+    if (json_type(j) == JSON_OBJECT) return j;
+    reply_error(x, 400, NULL, "invalid_json", "request body: expected an object, got %s", json_type_name(j));
+    json_free(j);
+    return NULL;
+}

@@ -1,0 +1,34 @@
+/* fields.h - the fields of a JSON request as rows: names, types, ranges.
+ *
+ * Strict: an unknown field (one of another endpoint too) is refused by name or, lenient, ignored and logged; a value of the wrong type
+ * or out of range is refused; null means absent. */
+#ifndef SERVE_FIELDS_H
+#define SERVE_FIELDS_H
+#include "base/json.h"
+#include "serve/exchange.h"
+
+typedef enum {
+    FIELD_INT,   /* int64_t, whole numbers up to 2^53 */
+    FIELD_FLOAT, /* double */
+    FIELD_BOOL,  /* bool */
+    FIELD_TEXT,  /* const char *, the JSON node's memory */
+    FIELD_NODE,  /* const json *, any type: the endpoint reads it */
+    FIELD_IGNORE /* accepted without effect */
+} field_type;
+
+typedef struct field {
+    const char *name, *alias; /* alias NULL ok */
+    field_type type;
+    size_t offset;   /* in the struct of the endpoint */
+    double min, max; /* numbers; both 0 = unbounded */
+} field;
+
+/* Reads the members of `body` into `into`, which holds the defaults. On failure the reply is in x. */
+bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const json *body, void *into);
+
+/* Parses x->body, which must be a JSON object; NULL: the reply is in x. json_free the result. */
+json *body_parse(exchange *x);
+
+const char *json_type_name(const json *j); /* "a string", "an array", … */
+
+#endif

@@ -1,0 +1,413 @@
+/* http.c - see http.h. The only file that includes microhttpd.h (0.9.75).
+ *
+ * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it):
+ * - framing: two Content-Length, Content-Length with Transfer-Encoding, codings other than chunked are refused (request smuggling);
+ * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
+ * - clients that leave, heads that never end: watch.c;
+ * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
+ * - a daemon must not be stopped while a connection sleeps: streams are left first. */
+#define _GNU_SOURCE
+#include "serve/http.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/exchange.h"
+#include "serve/watch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 1024,
+    POOL_BYTES = 32 << 10, /* per connection: also the largest head */
+    CHUNK = 16 << 10,      /* of a live reply */
+    DRAIN_BYTES = 1 << 20, /* a refused body up to this size is read before the refusal, which keeps the connection */
+    DRAIN_CHUNKED = 64 << 20, /* a chunked body that grew too large is read up to here for the sake of a 413 */
+    BODIES_BYTES = 512 << 20, /* all bodies being received together */
+    SEND_SECONDS = 600,       /* a client that reads nothing */
+    CONNECTIONS_MAX = 16384
+};
+
+struct http {
+    server *srv;
+    struct MHD_Daemon *daemon;
+    watch *w;
+    int port, listen_fd;
+    buf cert, key;
+    atomic_int active;
+    atomic_llong body_bytes;
+    bool quiesced;
+};
+
+/* One request on one connection. */
+typedef struct call {
+    http *h;
+    struct MHD_Connection *conn;
+    int fd;
+    exchange x;
+    buf body;
+    uint64_t body_seen;
+    bool handled, refused, unread, queued; /* unread: refused before its body came */
+    int status;
+} call;
+
+static const char *request_header(struct MHD_Connection *c, const char *name)
+{
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+typedef struct framing {
+    int lengths, codings, hosts;
+    bool strange;
+    int64_t length;
+} framing;
+
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    (void)kind;
+    framing *f = ctx;
+    if (!value) value = "";
+    if (strcasecmp(name, "content-length") == 0) {
+        f->lengths++;
+        size_t digits = strspn(value, "0123456789");
+        f->length = strtoll(value, NULL, 10);
+        f->strange |= digits == 0 || digits > 18 || value[digits];
+    } else if (strcasecmp(name, "transfer-encoding") == 0) {
+        f->codings++;
+        f->strange |= strcasecmp(value, "chunked") != 0;
+    } else if (strcasecmp(name, "host") == 0) {
+        f->hosts++;
+    }
+    return MHD_YES;
+}
+
+static bool is_framed_well(const framing *f)
+{
+    return !f->strange && f->lengths <= 1 && f->codings <= 1 && f->hosts <= 1 && !(f->lengths && f->codings);
+}
+
+static void suspend_call(void *ctx) { MHD_suspend_connection(((call *)ctx)->conn); }
+static void resume_call(void *ctx) { MHD_resume_connection(((call *)ctx)->conn); }
+
+static ssize_t read_live(void *ctx, uint64_t at, char *to, size_t max)
+{
+    (void)at;
+    call *c = ctx;
+    ssize_t n = stream_read(c->x.later, to, max);
+    if (n >= 0) return n;
+    return stream_is_gone(c->x.later) ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static enum MHD_Result queue_response(call *c, struct MHD_Response *r, int status, const char *content_type)
+{
+    if (!r) return MHD_NO;
+    if (content_type) MHD_add_response_header(r, "Content-Type", content_type);
+    for (int i = 0; i < c->x.n_header; i++) MHD_add_response_header(r, c->x.header[i].name, c->x.header[i].value);
+    if (c->unread) MHD_add_response_header(r, "Connection", "close");
+    c->status = status;
+    c->queued = true;
+    enum MHD_Result rc = MHD_queue_response(c->conn, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+static enum MHD_Result send_whole(call *c, int status, const char *content_type, const buf *b)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(b->n, b->n ? b->p : (uint8_t *)"", MHD_RESPMEM_MUST_COPY);
+    return queue_response(c, r, status, content_type);
+}
+
+/* The reply of a stream, when there is something to say; else the connection sleeps and this is called again. */
+static enum MHD_Result send_later(call *c)
+{
+    int status;
+    const char *content_type;
+    bool live;
+    if (!stream_ready(c->x.later, &status, &content_type, &live)) return MHD_YES;
+    if (live) {
+        exchange_add_header(&c->x, "Cache-Control", "no-cache");
+        exchange_add_header(&c->x, "X-Accel-Buffering", "no");
+        return queue_response(c, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK, read_live, c, NULL), status,
+                              content_type);
+    }
+    buf whole = {0};
+    char part[CHUNK];
+    ssize_t n;
+    while ((n = stream_read(c->x.later, part, sizeof part)) > 0) buf_add(&whole, part, (size_t)n);
+    enum MHD_Result rc = whole.bad ? MHD_NO : send_whole(c, status, content_type, &whole);
+    buf_free(&whole);
+    return rc;
+}
+
+/* The head is complete: everything that can be refused without the body. */
+static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const char *url, const char *method,
+                                  void **slot)
+{
+    call *c = mem_zero(1, sizeof *c);
+    if (!c) return MHD_NO;
+    *slot = c;
+    c->h = h;
+    c->conn = conn;
+    c->fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    atomic_fetch_add(&h->active, 1);
+    watch_body(h->w, c->fd);
+    framing f = {0};
+    MHD_get_connection_values(conn, MHD_HEADER_KIND, count_header, &f);
+    exchange *x = &c->x;
+    x->method = method;
+    x->path = url;
+    x->authorization = request_header(conn, "Authorization");
+    x->origin = request_header(conn, "Origin");
+    x->host = request_header(conn, "Host");
+    x->content_length = f.lengths ? f.length : -1;
+    if (!is_framed_well(&f)) {
+        x->began = clock_now();
+        reply_error(x, 400, NULL, "bad_framing",
+                    "the length of the body is not clear: Content-Length and Transfer-Encoding");
+        c->refused = c->unread = true;
+    } else if (!exchange_admit(h->srv, x)) {
+        c->refused = true;
+        c->unread = f.codings > 0 || f.length > DRAIN_BYTES || (f.length > 0 && request_header(conn, "Expect"));
+    }
+    return c->unread ? send_whole(c, x->status, x->content_type, &x->out) : MHD_YES;
+}
+
+static enum MHD_Result take_body(call *c, const char *data, size_t *n)
+{
+    http *h = c->h;
+    c->body_seen += *n;
+    if (!c->refused && c->body_seen > (uint64_t)h->srv->o->max_body) {
+        exchange_refuse_size(h->srv, &c->x, (int64_t)c->body_seen);
+        c->refused = true;
+    }
+    bool fits = !c->refused;
+    if (fits && atomic_fetch_add(&h->body_bytes, (long long)*n) + (long long)*n > BODIES_BYTES) {
+        atomic_fetch_sub(&h->body_bytes, (long long)*n);
+        reply_error(&c->x, 503, NULL, "overloaded", "too many large requests at once; try again");
+        c->refused = true;
+        fits = false;
+    }
+    if (fits && !buf_add(&c->body, data, *n)) return MHD_NO;
+    *n = 0;
+    return c->body_seen > DRAIN_CHUNKED ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result on_request(void *ctx, struct MHD_Connection *conn, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *n, void **slot)
+{
+    (void)version;
+    http *h = ctx;
+    call *c = *slot;
+    if (!c) return begin_call(h, conn, url, method, slot);
+    if (*n) return take_body(c, data, n);
+    if (c->queued) return MHD_YES;
+    exchange *x = &c->x;
+    if (!c->refused && !c->handled) {
+        c->handled = true;
+        x->body = buf_span(&c->body);
+        if (c->body_seen > (uint64_t)h->srv->o->max_body)
+            x->body.n = (size_t)c->body_seen; /* too large: refused unread */
+        exchange_handle(h->srv, x);
+        if (x->later) stream_attach(x->later, &(stream_waiter){c, suspend_call, resume_call});
+        watch_reply(h->w, c->fd, x->later);
+    }
+    return x->later ? send_later(c) : send_whole(c, x->status, x->content_type, &x->out);
+}
+
+static void on_completed(void *ctx, struct MHD_Connection *conn, void **slot, enum MHD_RequestTerminationCode why)
+{
+    (void)conn;
+    http *h = ctx;
+    call *c = *slot;
+    if (!c) return;
+    *slot = NULL;
+    watch_idle(h->w, c->fd);
+    if (c->x.later) {
+        stream_leave(c->x.later); /* nothing happens when it had ended */
+        stream_drop(c->x.later);
+    }
+    exchange_finish(h->srv, &c->x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? c->status : 499);
+    if (c->body.n) atomic_fetch_sub(&h->body_bytes, (long long)c->body.n);
+    buf_free(&c->body);
+    bool *linger = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    if (linger && c->unread) *linger = true;
+    mem_free(c);
+    atomic_fetch_sub(&h->active, 1);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *conn, void **slot, enum MHD_ConnectionNotificationCode what)
+{
+    http *h = ctx;
+    int fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        *slot = mem_zero(1, sizeof(bool));
+        watch_add(h->w, fd);
+    } else {
+        bool *linger = *slot;
+        watch_remove(h->w, fd, linger && *linger);
+        mem_free(linger);
+        *slot = NULL;
+    }
+}
+
+static void log_library(void *ctx, const char *fmt, va_list ap)
+{
+    (void)ctx;
+    char line[400];
+    vsnprintf(line, sizeof line, fmt, ap);
+    line[strcspn(line, "\n")] = 0;
+    log_line(LOG_DEBUG, "http: %s", line);
+}
+
+/* Escapes in paths stay as they are: no path of ours has any. */
+static size_t keep_escapes(void *ctx, struct MHD_Connection *conn, char *s)
+{
+    (void)ctx, (void)conn;
+    return strlen(s);
+}
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET) return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+static int bind_socket(http *h, err *e)
+{
+    const serve_options *o = h->srv->o;
+    char port[16];
+    snprintf(port, sizeof port, "%d", (int)o->port);
+    struct addrinfo hint = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
+    int rc = getaddrinfo(o->host, port, &hint, &list);
+    if (rc) return err_set(e, ERR_USAGE, "--host %s: %s", o->host, gai_strerror(rc));
+    int fd = -1, why = 0;
+    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+        if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) {
+            h->srv->loopback = is_loopback(a->ai_addr);
+            break;
+        }
+        why = errno;
+        if (fd >= 0) close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(list);
+    if (fd < 0)
+        return err_set(e, ERR_IO, "cannot listen on %s:%s: %s; choose another with --host and --port", o->host, port,
+                       strerror(why));
+    struct sockaddr_storage got;
+    socklen_t n = sizeof got;
+    getsockname(fd, (struct sockaddr *)&got, &n);
+    h->port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&got)->sin6_port
+                                              : ((struct sockaddr_in *)&got)->sin_port);
+    h->listen_fd = fd;
+    return OK;
+}
+
+/* Raises the limit of descriptors as far as allowed; returns how many connections fit. */
+static unsigned raise_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r)) return 512;
+    rlim_t before = r.rlim_cur;
+    r.rlim_cur = r.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &r)) r.rlim_cur = before;
+    rlim_t room = r.rlim_cur > 128 ? r.rlim_cur - 64 : r.rlim_cur / 2;
+    return room < CONNECTIONS_MAX ? (unsigned)room : CONNECTIONS_MAX;
+}
+
+static int read_tls(http *h, err *e)
+{
+    const serve_options *o = h->srv->o;
+    if (!o->tls_cert && !o->tls_key) return OK;
+    if (!o->tls_cert || !o->tls_key) return err_set(e, ERR_USAGE, "--tls-cert and --tls-key belong together");
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return err_set(e, ERR_USAGE, "--tls-cert: the installed libmicrohttpd has no TLS");
+    int rc = file_read(&h->cert, o->tls_cert, 1 << 20, e);
+    return rc ? rc : file_read(&h->key, o->tls_key, 1 << 20, e);
+}
+
+static int start_daemon(http *h, err *e)
+{
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+             room = raise_descriptors();
+    unsigned threads = (unsigned)h->srv->o->http_threads;
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, buf_cstr(&h->cert)},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, buf_cstr(&h->key)},
+                                   {MHD_OPTION_END, 0, NULL}};
+    if (h->cert.n) flags |= MHD_USE_TLS;
+    else tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    struct MHD_OptionItem pool[] = {{MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL}, {MHD_OPTION_END, 0, NULL}};
+    if (threads < 2) pool[0] = pool[1];
+    if (room < threads * 4) room = threads * 4;
+    h->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
+        h->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+        MHD_OPTION_CONNECTION_LIMIT, room, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SEND_SECONDS,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+    if (h->daemon) return OK;
+    return err_set(e, h->cert.n ? ERR_USAGE : ERR_IO, "cannot start the HTTP threads%s",
+                   h->cert.n ? " (are certificate and key right?)" : "");
+}
+
+int http_open(http **out, server *s, err *e)
+{
+    http *h = *out = mem_zero(1, sizeof *h);
+    if (!h) return err_set(e, ERR_MEMORY, "out of memory");
+    h->srv = s;
+    h->listen_fd = -1;
+    int rc = read_tls(h, e);
+    if (!rc) rc = watch_open(&h->w, e);
+    if (!rc) rc = bind_socket(h, e);
+    if (!rc) rc = start_daemon(h, e);
+    if (rc) {
+        http_close(h);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int http_port(const http *h) { return h->port; }
+int http_active(const http *h) { return atomic_load(&h->active); }
+
+void http_quiesce(http *h)
+{
+    if (h->quiesced || !h->daemon) return;
+    h->quiesced = true;
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+    h->listen_fd = -1;
+}
+
+void http_close(http *h)
+{
+    if (!h) return;
+    http_quiesce(h);
+    if (h->daemon) {
+        watch_leave_all(h->w); /* a sleeping connection would abort the library */
+        for (int i = 0; i < 100 && http_active(h); i++) {
+            usleep(10000);
+            watch_leave_all(h->w);
+        }
+        MHD_stop_daemon(h->daemon);
+    }
+    if (h->listen_fd >= 0) close(h->listen_fd);
+    watch_close(h->w);
+    buf_free(&h->cert);
+    buf_free(&h->key);
+    mem_free(h);
+}

@@ -1,0 +1,18 @@
+/* http.h - the listener: sockets in, exchanges out. http.c is the only file that knows libmicrohttpd. */
+#ifndef SERVE_HTTP_H
+#define SERVE_HTTP_H
+#include "serve/server.h"
+
+typedef struct http http;
+
+/* Listens and answers from now on; the address and limits are those of s->o, s->loopback is set. */
+int http_open(http **out, server *s, err *e);
+int http_port(const http *h);
+/* New connections are refused from here on. */
+void http_quiesce(http *h);
+/* Requests whose reply is not finished. */
+int http_active(const http *h);
+/* Ends what is still open and all threads. NULL ok. */
+void http_close(http *h);
+
+#endif

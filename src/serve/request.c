@@ -1,0 +1,281 @@
+/* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
+#include "serve/request.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define AT(member) .offset = offsetof(request, member)
+#define NUMBER(key, kind, member, low, high)                                                                           \
+    {                                                                                                                  \
+        .name = key, .type = kind, AT(member), .min = low, .max = high                                                 \
+    }
+
+static const field fields[] = {
+    {.name = "model", .type = FIELD_TEXT, AT(model)},
+    {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
+    NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),
+    NUMBER("best_of", FIELD_INT, best_of, 1, REQUEST_CHOICES_MAX),
+    NUMBER("max_tokens", FIELD_INT, max_tokens, 0, 1 << 30),
+    NUMBER("min_tokens", FIELD_INT, min_tokens, 0, 1 << 30),
+    NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
+    NUMBER("prompt_logprobs", FIELD_INT, prompt_logprobs, 0, REQUEST_LOGPROBS_MAX),
+    {.name = "echo", .type = FIELD_BOOL, AT(echo)},
+    {.name = "stream", .type = FIELD_BOOL, AT(stream)},
+    {.name = "stream_options", .type = FIELD_NODE, AT(stream_options)},
+    {.name = "stop", .type = FIELD_NODE, AT(stop_node)},
+    {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
+    {.name = "ignore_eos", .type = FIELD_BOOL, AT(ignore_eos)},
+    {.name = "logit_bias", .type = FIELD_NODE, AT(bias_node)},
+    {.name = "seed", .type = FIELD_INT, AT(sample.seed)},
+    NUMBER("temperature", FIELD_FLOAT, sample.temperature, 0, 2),
+    NUMBER("top_p", FIELD_FLOAT, sample.top_p, 0, 1),
+    NUMBER("top_k", FIELD_INT, sample.top_k, -1, 1 << 30),
+    NUMBER("min_p", FIELD_FLOAT, sample.min_p, 0, 1),
+    NUMBER("presence_penalty", FIELD_FLOAT, sample.presence_penalty, -2, 2),
+    NUMBER("frequency_penalty", FIELD_FLOAT, sample.frequency_penalty, -2, 2),
+    {.name = "repetition_penalty",
+     .alias = "repeat_penalty",
+     .type = FIELD_FLOAT,
+     AT(sample.repetition_penalty),
+     .min = 0.01,
+     .max = 10},
+    {.name = "user", .type = FIELD_IGNORE},
+    {.name = "metadata", .type = FIELD_IGNORE},
+    {.name = "store", .type = FIELD_IGNORE},
+    {.name = "service_tier", .type = FIELD_IGNORE},
+    {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
+};
+
+static bool refuse(exchange *x, const char *name, const char *expected, const json *got)
+{
+    reply_error(x, 400, name, "invalid_type", "%s: expected %s, got %s", name, expected, json_type_name(got));
+    return false;
+}
+
+static bool out_of_memory(exchange *x)
+{
+    reply_error(x, 500, NULL, NULL, "out of memory");
+    return false;
+}
+
+static bool check_model(server *s, exchange *x, const request *r)
+{
+    const char *served = server_model_name(s);
+    if (!r->model || strcmp(r->model, served) == 0) return true;
+    reply_error(x, 404, "model", "model_not_found", "the model \"%.100s\" does not exist; this server has \"%s\"",
+                r->model, served);
+    return false;
+}
+
+static bool add_stop(exchange *x, request *r, const json *v)
+{
+    const char *text = json_str(v, NULL);
+    if (!text) return refuse(x, "stop", "a string or an array of strings", v);
+    if (!*text || strlen(text) > REQUEST_STOP_BYTES) {
+        reply_error(x, 400, "stop", "invalid_value", "stop: a stop string has 1 to %d bytes", REQUEST_STOP_BYTES);
+        return false;
+    }
+    r->stop[r->n_stop++] = text;
+    return true;
+}
+
+static bool read_stop(exchange *x, request *r)
+{
+    const json *v = r->stop_node;
+    if (json_type(v) == JSON_NULL) return true;
+    if (json_type(v) != JSON_ARRAY) return add_stop(x, r, v);
+    if (json_count(v) > REQUEST_STOPS_MAX) {
+        reply_error(x, 400, "stop", "invalid_value", "stop: at most %d strings", REQUEST_STOPS_MAX);
+        return false;
+    }
+    for (const json *m = json_first(v); m; m = json_next(m))
+        if (!add_stop(x, r, m)) return false;
+    return true;
+}
+
+/* {"50256": -100}: ids as keys. */
+static bool read_bias(exchange *x, request *r, int32_t n_vocab)
+{
+    const json *v = r->bias_node;
+    if (json_type(v) == JSON_NULL) return true;
+    if (json_type(v) != JSON_OBJECT) return refuse(x, "logit_bias", "an object", v);
+    size_t n = json_count(v);
+    if (n > REQUEST_BIAS_MAX) {
+        reply_error(x, 400, "logit_bias", "invalid_value", "logit_bias: at most %d entries", REQUEST_BIAS_MAX);
+        return false;
+    }
+    r->bias = mem_array(n, sizeof *r->bias);
+    if (!r->bias) return out_of_memory(x);
+    for (const json *m = json_first(v); m; m = json_next(m)) {
+        char *end;
+        const char *key = json_key(m);
+        long id = strtol(key, &end, 10);
+        double bias = json_num(m, 1e9);
+        if (*key < '0' || *key > '9' || *end || id >= n_vocab) {
+            reply_error(x, 400, "logit_bias", "invalid_value", "logit_bias: \"%.40s\" is no token id (0 to %d)", key,
+                        n_vocab - 1);
+            return false;
+        }
+        if (!(bias >= -100 && bias <= 100)) {
+            reply_error(x, 400, "logit_bias", "out_of_range",
+                        "logit_bias: the bias of %ld must be a number from -100 to 100", id);
+            return false;
+        }
+        r->bias[r->n_bias++] = (logit_bias){(int32_t)id, (float)bias};
+    }
+    return true;
+}
+
+static bool read_stream_options(exchange *x, request *r)
+{
+    static const field rows[] = {{.name = "include_usage", .type = FIELD_BOOL, AT(include_usage)}};
+    const json *v = r->stream_options;
+    if (json_type(v) == JSON_NULL) return true;
+    if (json_type(v) != JSON_OBJECT) return refuse(x, "stream_options", "an object", v);
+    if (!r->stream) {
+        reply_error(x, 400, "stream_options", "invalid_value", "stream_options needs \"stream\": true");
+        return false;
+    }
+    return fields_read(x, rows, 1, false, v, r);
+}
+
+/* Rules between fields. */
+static bool check_together(exchange *x, const request *r)
+{
+    if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0) {
+        reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
+        return false;
+    }
+    if (r->best_of && r->best_of != r->n) {
+        reply_error(x, 400, "best_of", "unsupported", "best_of: only best_of equal to n is possible");
+        return false;
+    }
+    if (r->suffix && *r->suffix) {
+        reply_error(x, 400, "suffix", "unsupported", "suffix: this endpoint continues text, it does not fill in");
+        return false;
+    }
+    if (r->min_tokens > r->max_tokens) {
+        reply_error(x, 400, "min_tokens", "invalid_value", "min_tokens is larger than max_tokens");
+        return false;
+    }
+    return true;
+}
+
+static bool read_ids(exchange *x, const json *array, token_list *out, int32_t n_vocab)
+{
+    out->id = mem_array(json_count(array), sizeof *out->id);
+    if (!out->id) return out_of_memory(x);
+    out->cap = json_count(array);
+    for (const json *m = json_first(array); m; m = json_next(m)) {
+        int64_t id = json_int(m, -1);
+        if (json_type(m) != JSON_NUMBER) return refuse(x, "prompt", "token ids in an array of numbers", m);
+        if (id < 0 || id >= n_vocab) {
+            reply_error(x, 400, "prompt", "invalid_value", "prompt: %.15g is no token id (0 to %d)", json_num(m, 0),
+                        n_vocab - 1);
+            return false;
+        }
+        out->id[out->n++] = (int32_t)id;
+    }
+    return true;
+}
+
+static bool read_text(server *s, exchange *x, const json *v, prompt *p)
+{
+    const tokenizer *t = engine_tokenizer(s->g);
+    const char *text = json_str(v, "");
+    err e = {0};
+    if (!t) {
+        reply_error(x, 400, "prompt", "no_tokenizer", "prompt: this model has no tokenizer; send token ids");
+        return false;
+    }
+    p->text = mem_str(text);
+    if (!p->text) return out_of_memory(x);
+    if (tokenizer_encode(t, span_str(text), TOKENIZE_SPECIAL, &p->ids, &e)) {
+        reply_err(x, "prompt", &e);
+        return false;
+    }
+    return true;
+}
+
+/* Starts an empty prompt from BOS; a prompt beyond the context is refused with both numbers. */
+static bool check_length(server *s, exchange *x, prompt *p)
+{
+    const engine_info *info = engine_describe(s->g);
+    if (p->ids.n == 0 && info->bos >= 0) {
+        void *id = p->ids.id;
+        if (!mem_grow(&id, &p->ids.cap, 1, sizeof *p->ids.id)) return out_of_memory(x);
+        p->ids.id = id;
+        p->ids.id[p->ids.n++] = info->bos;
+    }
+    if (p->ids.n == 0) {
+        reply_error(x, 400, "prompt", "invalid_value", "prompt: empty, and this model has no token to begin with");
+        return false;
+    }
+    if (p->ids.n > (size_t)info->ctx) {
+        reply_error(x, 400, "prompt", "context_length_exceeded",
+                    "the prompt has %zu tokens; the context of this model holds %d", p->ids.n, info->ctx);
+        return false;
+    }
+    return true;
+}
+
+static bool read_prompt(server *s, exchange *x, const json *v, prompt *p)
+{
+    bool good = json_type(v) == JSON_STRING  ? read_text(s, x, v, p)
+                : json_type(v) == JSON_ARRAY ? read_ids(x, v, &p->ids, engine_describe(s->g)->n_vocab)
+                                             : refuse(x, "prompt", "a string or an array of token ids", v);
+    return good && check_length(s, x, p);
+}
+
+/* A string, ids, or an array of either. */
+static bool read_prompts(server *s, exchange *x, request *r)
+{
+    const json *v = r->prompt_node;
+    if (!v) {
+        reply_error(x, 400, "prompt", "missing_field", "prompt is missing");
+        return false;
+    }
+    bool many = json_type(v) == JSON_ARRAY && json_type(json_first(v)) != JSON_NUMBER;
+    size_t n = many ? json_count(v) : 1;
+    if (n == 0 || n > REQUEST_PROMPTS_MAX || n * (size_t)r->n > REQUEST_PROMPTS_MAX) {
+        reply_error(x, 400, "prompt", "invalid_value", "prompt: an array of 1 to %d prompts, times n",
+                    REQUEST_PROMPTS_MAX);
+        return false;
+    }
+    r->prompts = mem_zero(n, sizeof *r->prompts);
+    if (!r->prompts) return out_of_memory(x);
+    r->n_prompts = n;
+    if (!many) return read_prompt(s, x, v, r->prompts);
+    prompt *p = r->prompts;
+    for (const json *m = json_first(v); m; m = json_next(m))
+        if (!read_prompt(s, x, m, p++)) return false;
+    return true;
+}
+
+bool request_read(server *s, exchange *x, request *r)
+{
+    *r = (request){.n = 1, .max_tokens = 16, .logprobs = -1, .prompt_logprobs = -1, .sample = s->o->sample};
+    r->body = body_parse(x);
+    if (!r->body || !fields_read(x, fields, sizeof fields / sizeof *fields, s->o->lenient, r->body, r)) return false;
+    if (!check_model(s, x, r) || !read_stop(x, r) || !read_stream_options(x, r) || !check_together(x, r)) return false;
+    if (!read_bias(x, r, engine_describe(s->g)->n_vocab)) return false;
+    if (r->sample.top_k < 0) r->sample.top_k = 0;
+    if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
+    return read_prompts(s, x, r);
+}
+
+void request_free(request *r)
+{
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        mem_free(r->prompts[i].ids.id);
+        mem_free(r->prompts[i].text);
+    }
+    mem_free(r->prompts);
+    mem_free(r->bias);
+    json_free(r->body);
+    *r = (request){0};
+}

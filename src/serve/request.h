@@ -1,0 +1,45 @@
+/* request.h - a request for generated text: its JSON fields, checked, and its prompts as token ids. */
+#ifndef SERVE_REQUEST_H
+#define SERVE_REQUEST_H
+#include "sample/sample.h"
+#include "serve/fields.h"
+#include "serve/server.h"
+
+enum {
+    REQUEST_PROMPTS_MAX = 2048, /* prompts times n */
+    REQUEST_CHOICES_MAX = 128,  /* n */
+    REQUEST_STOPS_MAX = 4,
+    REQUEST_STOP_BYTES = 1024,
+    REQUEST_LOGPROBS_MAX = 20,
+    REQUEST_BIAS_MAX = 1024
+};
+
+typedef struct prompt {
+    token_list ids;
+    char *text; /* as the client wrote it; NULL: given as ids */
+} prompt;
+
+typedef struct request {
+    json *body; /* strings below point into it */
+    /* plain fields */
+    const char *model, *suffix;
+    const json *prompt_node, *stop_node, *bias_node, *stream_options;
+    int64_t n, best_of, max_tokens, min_tokens;
+    int64_t logprobs, prompt_logprobs; /* -1: not asked for */
+    bool echo, stream, ignore_eos;
+    sample_params sample;
+    /* made from them */
+    bool include_usage;
+    prompt *prompts;
+    size_t n_prompts;
+    const char *stop[REQUEST_STOPS_MAX];
+    int n_stop;
+    logit_bias *bias;
+    int32_t n_bias;
+} request;
+
+/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. request_free in either case. */
+bool request_read(server *s, exchange *x, request *r);
+void request_free(request *r);
+
+#endif

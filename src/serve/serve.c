@@ -1,0 +1,125 @@
+/* serve.c - the life of `inferflow serve`: listen, load, serve, drain, end.
+ *
+ * Signals are taken by the main thread alone, through a descriptor; the engine thread reports its state through another. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "serve/http.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const double STOP_SECONDS = 1.5; /* for the step that is running when all else has ended */
+
+typedef struct inbox {
+    int signals, states;
+} inbox;
+
+static int inbox_open(inbox *in, err *e)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts: all inherit it */
+    in->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    in->states = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (in->signals >= 0 && in->states >= 0) return OK;
+    return err_set(e, ERR_IO, "signalfd: %s", strerror(errno));
+}
+
+static void inbox_close(inbox *in)
+{
+    if (in->signals >= 0) close(in->signals);
+    if (in->states >= 0) close(in->states);
+}
+
+static void report_state(void *ctx)
+{
+    inbox *in = ctx;
+    ssize_t n = write(in->states, &(uint64_t){1}, 8);
+    (void)n; /* a full counter is a report already */
+}
+
+/* Waits; true when a signal came. */
+static bool inbox_wait(inbox *in, int milliseconds)
+{
+    struct pollfd p[2] = {{in->signals, POLLIN, 0}, {in->states, POLLIN, 0}};
+    uint64_t count;
+    struct signalfd_siginfo info;
+    poll(p, 2, milliseconds);
+    while (read(in->states, &count, sizeof count) > 0) continue;
+    return read(in->signals, &info, sizeof info) > 0;
+}
+
+static void announce(const server *s, const http *h)
+{
+    bool v6 = strchr(s->o->host, ':') != NULL;
+    printf("inferflow serves at %s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", v6 ? "[" : "", s->o->host,
+           v6 ? "]" : "", http_port(h));
+    fflush(stdout);
+}
+
+/* Streams get their time; a second signal ends the process at once. */
+static void drain(server *s, http *h, inbox *in)
+{
+    atomic_store(&s->draining, true);
+    http_quiesce(h);
+    double until = clock_now() + (double)s->o->drain;
+    if (http_active(h))
+        log_line(LOG_INFO, "stopping: %d requests may finish within %lld s", http_active(h), (long long)s->o->drain);
+    while (http_active(h) && clock_now() < until && atomic_load(&s->state) == SERVER_READY)
+        if (inbox_wait(in, 20)) _exit(0);
+    if (!server_stop(s, STOP_SECONDS)) _exit(0); /* a long step or a load: nothing is lost by ending here */
+    for (int i = 0; i < 25 && http_active(h); i++)
+        if (inbox_wait(in, 20)) _exit(0); /* clients take the last words of what was cut */
+}
+
+static int wait_for_end(server *s, http *h, inbox *in, err *e)
+{
+    double began = clock_now();
+    bool told = false;
+    for (;;) {
+        bool signalled = inbox_wait(in, -1);
+        if (atomic_load(&s->state) == SERVER_FAILED) {
+            *e = s->load_error;
+            drain(s, h, in);
+            return e->code;
+        }
+        if (signalled) {
+            drain(s, h, in);
+            return OK;
+        }
+        if (atomic_load(&s->state) == SERVER_READY && !told) {
+            const engine_info *info = engine_describe(s->g);
+            log_line(LOG_INFO, "%s ready after %.2f s: context %d, up to %d sequences at once, %d threads",
+                     server_model_name(s), clock_now() - began, info->ctx, info->max_batch, info->threads);
+            told = true;
+        }
+    }
+}
+
+int serve_run(const serve_options *o, const engine_options *model, err *e)
+{
+    server s;
+    http *h = NULL;
+    inbox in = {-1, -1};
+    int rc = server_open(&s, o, e);
+    if (!rc) rc = inbox_open(&in, e);
+    if (!rc) rc = http_open(&h, &s, e);
+    if (!rc) {
+        announce(&s, h);
+        rc = server_start(&s, model, report_state, &in, e);
+    }
+    if (!rc) rc = wait_for_end(&s, h, &in, e);
+    http_close(h);
+    server_close(&s);
+    inbox_close(&in);
+    return rc;
+}

@@ -1,0 +1,119 @@
+/* server.c - the shared state of the server and the engine thread; see server.h. */
+#define _GNU_SOURCE
+#include "serve/server.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/api_list.h"
+
+#include <string.h>
+
+enum { IDLE_MS = 500 }; /* longest sleep of an idle engine thread */
+
+#define ROW(field, kind, ...)                                                                                          \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(serve_options, field), __VA_ARGS__                             \
+    }
+
+const param serve_param_rows[] = {
+    ROW(host, PARAM_TEXT, .otherwise = "127.0.0.1", .words = "ADDR",
+        .doc = "address to listen on; 0.0.0.0: all networks"),
+    ROW(port, PARAM_INT, .otherwise = "8080", .max = 65535,
+        .doc = "port to listen on; 0: a free one, which is printed"),
+    ROW(alias, PARAM_TEXT, .words = "NAME", .doc = "name of the model in /v1/models and replies"),
+    ROW(api_key_file, PARAM_TEXT, .words = "FILE", .doc = "ask for one of these keys, one per line"),
+    ROW(cors_origin, PARAM_TEXT, .words = "LIST",
+        .doc = "web pages that may use the server, besides local ones: origins split by ',', or *"),
+    ROW(tls_cert, PARAM_TEXT, .words = "FILE", .doc = "certificate chain (PEM): serve https"),
+    ROW(tls_key, PARAM_TEXT, .words = "FILE", .doc = "private key of the certificate (PEM)"),
+    ROW(max_body, PARAM_INT, .otherwise = "8388608", .min = 1024, .max = 1 << 30, .words = "BYTES",
+        .doc = "largest request body"),
+    ROW(max_queue, PARAM_INT, .otherwise = "1024", .min = 1, .max = 1 << 20,
+        .doc = "queries that may wait for a place; more are refused with 429"),
+    ROW(drain, PARAM_INT, .otherwise = "30", .max = 86400, .words = "SECONDS",
+        .doc = "after SIGTERM, time for streams to finish"),
+    ROW(http_threads, PARAM_INT, .otherwise = "2", .min = 1, .max = 64,
+        .doc = "threads that read requests and send replies"),
+    ROW(lenient, PARAM_BOOL, .doc = "ignore and log unknown request fields instead of refusing them"),
+};
+const size_t serve_param_count = sizeof serve_param_rows / sizeof *serve_param_rows;
+
+int server_open(server *s, const serve_options *o, err *e)
+{
+    *s = (server){.o = o, .created = time(NULL)};
+    s->counts = metrics_open(route_count);
+    if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
+    for (int i = 0; i < route_count; i++) metrics_label(s->counts, i, route_all[i]->path);
+    if (!o->api_key_file) return OK;
+    return keys_read(&s->keys, o->api_key_file, e);
+}
+
+void server_close(server *s)
+{
+    keys_free(&s->keys);
+    metrics_close(s->counts);
+    s->counts = NULL;
+}
+
+const char *server_model_name(const server *s)
+{
+    engine *g = atomic_load(&s->g);
+    return s->o->alias ? s->o->alias : g ? engine_describe(g)->name : "";
+}
+
+static void set_state(server *s, server_state state)
+{
+    atomic_store(&s->state, (int)state);
+    if (s->on_state) s->on_state(s->on_state_ctx);
+}
+
+/* Opens the model, then steps for ever: the only thread that calls engine_infer. */
+static void *run_engine(void *arg)
+{
+    server *s = arg;
+    engine *g = NULL;
+    int rc = engine_open(&g, s->model, &s->load_error);
+    if (rc) {
+        set_state(s, SERVER_FAILED);
+        return NULL;
+    }
+    atomic_store(&s->g, g);
+    set_state(s, SERVER_READY);
+    while (!rc && !atomic_load(&s->halt)) {
+        bool more;
+        rc = engine_infer(g, &more, &s->load_error);
+        if (!rc && !more) engine_wait(g, IDLE_MS);
+    }
+    if (rc) set_state(s, SERVER_FAILED);
+    return NULL;
+}
+
+int server_start(server *s, const engine_options *model, void (*on_state)(void *ctx), void *ctx, err *e)
+{
+    s->model = model;
+    s->on_state = on_state;
+    s->on_state_ctx = ctx;
+    if (pthread_create(&s->thread, NULL, run_engine, s)) return err_set(e, ERR_IO, "cannot start the engine thread");
+    s->has_thread = true;
+    return OK;
+}
+
+bool server_stop(server *s, double seconds)
+{
+    atomic_store(&s->draining, true);
+    atomic_store(&s->halt, true);
+    engine *g = atomic_load(&s->g);
+    if (g) engine_wake(g);
+    if (s->has_thread) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        double until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + seconds;
+        t.tv_sec = (time_t)until;
+        t.tv_nsec = (long)((until - (double)t.tv_sec) * 1e9);
+        if (pthread_timedjoin_np(s->thread, NULL, &t)) return false;
+        s->has_thread = false;
+    }
+    engine_close(atomic_load(&s->g)); /* ends the queries that are left: they still ask for the model's name */
+    atomic_store(&s->g, NULL);
+    return true;
+}

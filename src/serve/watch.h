@@ -1,0 +1,35 @@
+/* watch.h - what a listener's library does not see: a client that leaves while nothing is sent, a head or body that never ends.
+ *
+ * One thread with its own epoll set. A connection whose reply is pending is watched for EPOLLRDHUP; deadlines are looked at twice a
+ * second and enforced by shutdown(2), which the listener's own threads then notice. A client that closes its sending half counts as
+ * gone, as with other servers of this kind. */
+#ifndef SERVE_WATCH_H
+#define SERVE_WATCH_H
+#include "base/err.h"
+#include "serve/stream.h"
+
+#include <stdbool.h>
+
+typedef struct watch watch;
+
+enum {
+    WATCH_HEAD_SECONDS = 10,  /* a request's head */
+    WATCH_BODY_SECONDS = 300, /* ... its body */
+    WATCH_IDLE_SECONDS = 75,  /* a connection between requests */
+    WATCH_PING_SECONDS = 15,  /* silence in an event stream before a comment is sent */
+    WATCH_LINGER_SECONDS = 2  /* how long a refused body is still read, so that the refusal arrives */
+};
+
+int watch_open(watch **out, err *e);
+void watch_close(watch *w); /* NULL ok */
+
+void watch_add(watch *w, int fd);                    /* a new connection: its head is due */
+void watch_body(watch *w, int fd);                   /* its head is complete: the body is due */
+void watch_reply(watch *w, int fd, stream *pending); /* its reply is pending; NULL: no stream */
+void watch_idle(watch *w, int fd);                   /* its reply was sent */
+/* Before the socket is closed. linger: keep a duplicate and read what the client still sends. */
+void watch_remove(watch *w, int fd, bool linger);
+/* All pending streams are left: their clients get what is there and an end. */
+void watch_leave_all(watch *w);
+
+#endif

@@ -1,0 +1,377 @@
+/* fake_engine.h - engine.h and tokenizer.h without a model, for tests of the server: linked instead of the real ones because this
+ * object defines their functions first.
+ *
+ * A token is a byte (id 3 + byte; 0 <s>, 1 </s>, 2 <|x|>). The text it generates is `fake.text` followed by EOS, or without one letters
+ * that depend on seed, choice and position, for ever. */
+#ifndef TESTS_FAKE_ENGINE_H
+#define TESTS_FAKE_ENGINE_H
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/engine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FAKE_QUERIES = 512, FAKE_VOCAB = 259 };
+
+typedef struct fake_query {
+    uint64_t id;
+    query q;
+    int32_t *ids;
+    int64_t done;
+    bool started, cancelled, held;
+} fake_query;
+
+struct engine {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    fake_query *all[FAKE_QUERIES];
+    uint64_t last;
+    bool woken;
+    engine_stats stats;
+    engine_info info;
+};
+
+/* What tests may change before a request. */
+static struct {
+    const char *text;
+    int ctx;
+    int max_batch;
+    atomic_int delay_us; /* per step */
+    int load_ms;         /* of engine_open */
+    int fail_open;       /* error code of engine_open */
+    int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
+    bool no_tokenizer;
+    atomic_int paused, resumed; /* counted */
+} fake = {.ctx = 128, .max_batch = 16};
+
+struct tokenizer {
+    int unused;
+};
+static const tokenizer fake_tokenizer;
+
+int engine_open(engine **out, const engine_options *o, err *e)
+{
+    (void)o;
+    *out = NULL;
+    if (fake.load_ms) usleep((unsigned)fake.load_ms * 1000);
+    if (fake.fail_open) return err_set(e, fake.fail_open, "fake.bin: no such model");
+    engine *g = *out = mem_zero(1, sizeof *g);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->work, NULL);
+    g->info = (engine_info){.name = "fake",
+                            .arch = "FakeForCausalLM",
+                            .format = "none",
+                            .path = "/models/fake",
+                            .n_vocab = FAKE_VOCAB,
+                            .dim = 8,
+                            .n_layer = 2,
+                            .ctx = fake.ctx,
+                            .max_batch = fake.max_batch,
+                            .threads = 1,
+                            .bos = 0,
+                            .eos = {1},
+                            .n_eos = 1,
+                            .isa = "c"};
+    return OK;
+}
+
+static void fake_end(engine *g, int slot)
+{
+    pthread_mutex_lock(&g->lock);
+    fake_query *f = g->all[slot];
+    g->all[slot] = NULL;
+    g->stats.running--;
+    pthread_mutex_unlock(&g->lock);
+    free(f->ids);
+    free(f);
+}
+
+static bool fake_say(fake_query *f, token_event ev)
+{
+    ev.query = f->id;
+    ev.cached_tokens = f->q.n_ids > 4 ? 4 : 0;
+    return f->q.on_token(f->q.ctx, &ev);
+}
+
+void engine_close(engine *g)
+{
+    if (!g) return;
+    for (int i = 0; i < FAKE_QUERIES; i++)
+        if (g->all[i]) {
+            fake_say(g->all[i], (token_event){.token = -1, .finish = FINISH_CANCELLED});
+            fake_end(g, i);
+        }
+    pthread_mutex_destroy(&g->lock);
+    pthread_cond_destroy(&g->work);
+    mem_free(g);
+}
+
+const engine_info *engine_describe(const engine *g) { return &g->info; }
+const tokenizer *engine_tokenizer(const engine *g)
+{
+    (void)g;
+    return fake.no_tokenizer ? NULL : &fake_tokenizer;
+}
+
+int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
+{
+    if (q->n_ids > (size_t)g->info.ctx)
+        return err_set(e, ERR_LIMIT, "the prompt has %zu tokens, the context %d", q->n_ids, g->info.ctx);
+    pthread_mutex_lock(&g->lock);
+    int slot = 0;
+    while (slot < FAKE_QUERIES && g->all[slot]) slot++;
+    if (slot == FAKE_QUERIES) {
+        pthread_mutex_unlock(&g->lock);
+        return err_set(e, ERR_BUSY, "the queue is full");
+    }
+    fake_query *f = calloc(1, sizeof *f);
+    f->q = *q;
+    f->ids = calloc(q->n_ids, sizeof *f->ids);
+    memcpy(f->ids, q->ids, q->n_ids * sizeof *f->ids);
+    *id = f->id = ++g->last;
+    g->all[slot] = f;
+    g->stats.running++;
+    g->stats.prompt_tokens += q->n_ids;
+    g->woken = true;
+    pthread_cond_signal(&g->work);
+    pthread_mutex_unlock(&g->lock);
+    return OK;
+}
+
+static fake_query *fake_find(engine *g, uint64_t id)
+{
+    for (int i = 0; i < FAKE_QUERIES; i++)
+        if (g->all[i] && g->all[i]->id == id) return g->all[i];
+    return NULL;
+}
+
+void engine_cancel(engine *g, uint64_t id)
+{
+    pthread_mutex_lock(&g->lock);
+    fake_query *f = fake_find(g, id);
+    if (f) f->cancelled = true;
+    g->woken = true;
+    pthread_cond_signal(&g->work);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_pause(engine *g, uint64_t id, bool hold)
+{
+    pthread_mutex_lock(&g->lock);
+    fake_query *f = fake_find(g, id);
+    if (f) f->held = hold;
+    if (hold) fake.paused++;
+    else fake.resumed++;
+    g->woken = true;
+    pthread_cond_signal(&g->work);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static int32_t fake_next(const fake_query *f)
+{
+    if (fake.text) {
+        size_t n = strlen(fake.text);
+        if ((size_t)f->done < n) return 3 + (uint8_t)fake.text[f->done];
+        return f->q.ignore_eos ? 3 + '.' : 1;
+    }
+    uint64_t mix[3] = {(uint64_t)f->q.sample.seed, (uint64_t)f->q.sample.choice, (uint64_t)f->done};
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < sizeof mix; i++) h = (h ^ ((uint8_t *)mix)[i]) * 16777619u;
+    return 3 + 'a' + (int32_t)(h >> 8) % 26;
+}
+
+/* One token of one query; false: it has ended. */
+static bool fake_advance(engine *g, fake_query *f)
+{
+    top_logprob top[32];
+    token_event ev = {.token = -1, .top = top, .n_top = f->q.n_logprobs > 0 ? f->q.n_logprobs : 0};
+    for (int i = 0; i < ev.n_top; i++) top[i] = (top_logprob){3 + 'a' + i, -0.25f * (float)(i + 1)};
+    if (f->cancelled) {
+        ev.finish = FINISH_CANCELLED;
+        fake_say(f, ev);
+        return false;
+    }
+    if (!f->started && f->q.prompt_logprobs)
+        for (size_t i = 1; i < f->q.n_ids; i++) {
+            ev.token = f->ids[i];
+            ev.index = (int64_t)i - (int64_t)f->q.n_ids;
+            ev.logprob = -0.5f * (float)i;
+            if (!fake_say(f, ev)) return false;
+        }
+    f->started = true;
+    ev.index = f->done;
+    ev.token = fake_next(f);
+    ev.logprob = -1.5f;
+    int64_t room = g->info.ctx - (int64_t)f->q.n_ids, most = f->q.max_tokens < room ? f->q.max_tokens : room;
+    if (fake.fail_at && f->done == fake.fail_at) {
+        ev = (token_event){.token = -1, .finish = FINISH_ERROR, .error = "the device is on fire"};
+    } else if (most == 0) {
+        ev.token = -1;
+        ev.finish = FINISH_LENGTH;
+    } else if (ev.token == 1) {
+        ev.token = -1;
+        ev.finish = FINISH_STOP;
+    } else if (++f->done == most) {
+        ev.finish = FINISH_LENGTH;
+    }
+    return fake_say(f, ev) && !ev.finish;
+}
+
+int engine_infer(engine *g, bool *more, err *e)
+{
+    (void)e;
+    *more = false;
+    int batch = 0;
+    for (int i = 0; i < FAKE_QUERIES; i++) {
+        pthread_mutex_lock(&g->lock);
+        fake_query *f = g->all[i];
+        bool run = f && (f->cancelled || (!f->held && batch < g->info.max_batch));
+        batch += run;
+        pthread_mutex_unlock(&g->lock);
+        if (!run) continue;
+        *more = true;
+        if (!fake_advance(g, f)) fake_end(g, i);
+        else g->stats.generated_tokens++;
+    }
+    g->stats.steps++;
+    if (fake.delay_us) usleep((unsigned)fake.delay_us);
+    return OK;
+}
+
+void engine_wait(engine *g, int milliseconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += milliseconds / 1000;
+    t.tv_nsec += milliseconds % 1000 * 1000000L;
+    if (t.tv_nsec >= 1000000000L) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&g->lock);
+    while (!g->woken && pthread_cond_timedwait(&g->work, &g->lock, &t) == 0) continue;
+    g->woken = false;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_wake(engine *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->woken = true;
+    pthread_cond_signal(&g->work);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void engine_get_stats(engine *g, engine_stats *out)
+{
+    pthread_mutex_lock(&g->lock);
+    *out = g->stats;
+    pthread_mutex_unlock(&g->lock);
+}
+
+int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e)
+{
+    (void)t;
+    void *p = out->id;
+    if (!mem_grow(&p, &out->cap, out->n + text.n + 1, sizeof *out->id)) return err_set(e, ERR_MEMORY, "out of memory");
+    out->id = p;
+    if (flags & TOKENIZE_SPECIAL) out->id[out->n++] = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        if ((flags & TOKENIZE_PARSE) && text.n - i >= 5 && memcmp(text.p + i, "<|x|>", 5) == 0) {
+            out->id[out->n++] = 2;
+            i += 4;
+        } else {
+            out->id[out->n++] = 3 + text.p[i];
+        }
+    }
+    return OK;
+}
+
+bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)
+{
+    (void)t;
+    return id >= 3 && id < FAKE_VOCAB && buf_byte(out, (uint8_t)(id - 3));
+}
+
+span tokenizer_piece(const tokenizer *t, int32_t id)
+{
+    (void)t;
+    return span_str(id == 0 ? "<s>" : id == 1 ? "</s>" : id == 2 ? "<|x|>" : "");
+}
+
+struct detok {
+    buf held;
+    int flags;
+};
+
+int detok_open(detok **out, const tokenizer *t, int flags, err *e)
+{
+    (void)t;
+    *out = mem_zero(1, sizeof **out);
+    if (!*out) return err_set(e, ERR_MEMORY, "out of memory");
+    (*out)->flags = flags;
+    return OK;
+}
+
+int detok_next(detok *d, int32_t id, buf *out, err *e)
+{
+    if (id < 3) {
+        span piece = tokenizer_piece(NULL, id);
+        if (!(d->flags & DETOKENIZE_SKIP_SPECIAL)) buf_add(out, piece.p, piece.n);
+        return OK;
+    }
+    if (!buf_byte(&d->held, (uint8_t)(id - 3))) return err_set(e, ERR_MEMORY, "out of memory");
+    size_t keep = utf8_incomplete_tail(buf_span(&d->held));
+    buf_add(out, d->held.p, d->held.n - keep);
+    memmove(d->held.p, d->held.p + d->held.n - keep, keep);
+    d->held.n = keep;
+    return OK;
+}
+
+int detok_finish(detok *d, buf *out, err *e)
+{
+    (void)e;
+    for (size_t i = 0; i < d->held.n; i++) buf_str(out, "\xef\xbf\xbd");
+    d->held.n = 0;
+    return OK;
+}
+
+void detok_close(detok *d)
+{
+    if (!d) return;
+    buf_free(&d->held);
+    mem_free(d);
+}
+
+int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags, buf *out, err *e)
+{
+    detok *d;
+    int rc = detok_open(&d, t, flags, e);
+    for (size_t i = 0; i < n && !rc; i++) rc = detok_next(d, id[i], out, e);
+    if (!rc) rc = detok_finish(d, out, e);
+    detok_close(d);
+    return rc;
+}
+
+uint32_t tokenizer_size(const tokenizer *t)
+{
+    (void)t;
+    return FAKE_VOCAB;
+}
+const char *tokenizer_kind(const tokenizer *t)
+{
+    (void)t;
+    return "bytes";
+}
+const char *tokenizer_chat_template(const tokenizer *t)
+{
+    (void)t;
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,405 @@
+/* t_completions.c - POST /v1/completions without sockets: every field, every refusal, streams, log-probabilities. */
+#include "tests/serve_rig.h"
+
+#include "serve/stop_text.h"
+
+static void a_reply_has_the_shape_of_the_api(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    assert_int_equal(post(""), 200);
+    json *j = parsed();
+    assert_string_equal(json_str(json_get(j, "object"), ""), "text_completion");
+    assert_string_equal(json_str(json_get(j, "model"), ""), "fake");
+    assert_memory_equal(json_str(json_get(j, "id"), ""), "cmpl-", 5);
+    assert_true(json_int(json_get(j, "created"), 0) > 1600000000);
+    const json *c = json_at(json_get(j, "choices"), 0);
+    assert_string_equal(json_str(json_get(c, "text"), ""), "hello");
+    assert_string_equal(json_str(json_get(c, "finish_reason"), ""), "stop");
+    assert_int_equal(json_type(json_get(c, "logprobs")), JSON_NULL);
+    const json *u = json_get(j, "usage");
+    assert_int_equal(json_int(json_get(u, "prompt_tokens"), 0), 3);     /* with BOS */
+    assert_int_equal(json_int(json_get(u, "completion_tokens"), 0), 5); /* EOS is not counted */
+    assert_int_equal(json_int(json_get(u, "total_tokens"), 0), 8);
+    assert_int_equal(json_int(json_path(u, "prompt_tokens_details.cached_tokens"), -1), 0);
+    json_free(j);
+    assert_int_equal(post("\"max_tokens\":3"), 200);
+    expect_part("\"text\":\"hel\"");
+    expect_part("\"finish_reason\":\"length\"");
+    fake.text = NULL;
+    assert_int_equal(post(""), 200); /* 16 tokens unless asked otherwise */
+    expect_part("\"completion_tokens\":16");
+    assert_int_equal(post("\"max_tokens\":1000"), 200); /* ends at the context */
+    expect_part("\"completion_tokens\":125");
+    expect_part("\"finish_reason\":\"length\"");
+}
+
+static void fields_of_wrong_type_or_range_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"\"temperature\":\"hot\"", "temperature"},
+        {"\"temperature\":2.1", "temperature"},
+        {"\"temperature\":-0.1", "temperature"},
+        {"\"top_p\":1.5", "top_p"},
+        {"\"top_p\":[1]", "top_p"},
+        {"\"top_k\":1.5", "top_k"},
+        {"\"min_p\":-1", "min_p"},
+        {"\"n\":0", "n"},
+        {"\"n\":129", "n"},
+        {"\"n\":true", "n"},
+        {"\"max_tokens\":-1", "max_tokens"},
+        {"\"max_tokens\":0", "max_tokens"},
+        {"\"max_tokens\":\"16\"", "max_tokens"},
+        {"\"min_tokens\":20", "min_tokens"},
+        {"\"logprobs\":21", "logprobs"},
+        {"\"logprobs\":true", "logprobs"},
+        {"\"echo\":1", "echo"},
+        {"\"stream\":\"yes\"", "stream"},
+        {"\"stream_options\":{\"include_usage\":true}", "stream_options"},
+        {"\"stream\":true,\"stream_options\":{\"include_usage\":1}", "include_usage"},
+        {"\"stream\":true,\"stream_options\":{\"x\":1}", "x"},
+        {"\"stream\":true,\"stream_options\":7", "stream_options"},
+        {"\"seed\":1.5", "seed"},
+        {"\"seed\":1e300", "seed"},
+        {"\"seed\":9007199254740993000", "seed"},
+        {"\"presence_penalty\":2.5", "presence_penalty"},
+        {"\"frequency_penalty\":-2.5", "frequency_penalty"},
+        {"\"repetition_penalty\":0", "repetition_penalty"},
+        {"\"repetition_penalty\":1.1,\"repeat_penalty\":1.1", "repetition_penalty"},
+        {"\"stop\":5", "stop"},
+        {"\"stop\":\"\"", "stop"},
+        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop"},
+        {"\"stop\":[\"a\",null]", "stop"},
+        {"\"logit_bias\":[1]", "logit_bias"},
+        {"\"logit_bias\":{\"a\":1}", "logit_bias"},
+        {"\"logit_bias\":{\"-1\":1}", "logit_bias"},
+        {"\"logit_bias\":{\"259\":1}", "logit_bias"},
+        {"\"logit_bias\":{\"99999999999999999999\":1}", "logit_bias"},
+        {"\"logit_bias\":{\"5\":101}", "logit_bias"},
+        {"\"logit_bias\":{\"5\":\"1\"}", "logit_bias"},
+        {"\"best_of\":2", "best_of"},
+        {"\"suffix\":\"x\"", "suffix"},
+        {"\"model\":5", "model"},
+        {"\"foo\":1", "foo"},
+        {"\"messages\":[]", "messages"},
+        {"\"temprature\":1", "temprature"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int status = post(bad[i][0]);
+        if (status != 400) fail_msg("%s gives %d: %s", bad[i][0], status, reply);
+        expect_error(400, status, bad[i][1], NULL);
+    }
+    assert_int_equal(post("\"temprature\":1"), 400);
+    expect_part("did you mean \\\"temperature\\\"");
+}
+
+static void fields_without_effect_are_accepted(void **state)
+{
+    (void)state;
+    fake.text = "ok";
+    assert_int_equal(post("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,\"service_tier\":\"auto\","
+                          "\"parallel_tool_calls\":true"),
+                     200);
+    assert_int_equal(
+        post("\"temperature\":null,\"stop\":null,\"logprobs\":null,\"n\":null,\"seed\":null,\"model\":null,"
+             "\"stream_options\":null,\"logit_bias\":null,\"suffix\":null,\"best_of\":null"),
+        200);
+    assert_int_equal(post("\"n\":2,\"best_of\":2,\"suffix\":\"\",\"repeat_penalty\":1.2,\"top_k\":-1,\"seed\":-1"),
+                     200);
+    opt.lenient = true;
+    assert_int_equal(post("\"foo\":1"), 200);
+    assert_int_equal(post("\"temperature\":\"hot\""), 400);
+    opt.lenient = false;
+}
+
+static void prompts_of_every_form(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "{}",
+        "{\"prompt\":5}",
+        "{\"prompt\":null}",
+        "{\"prompt\":[]}",
+        "{\"prompt\":{}}",
+        "{\"prompt\":[5,\"a\"]}",
+        "{\"prompt\":[\"a\",5]}",
+        "{\"prompt\":[[]],\"n\":1,\"x\":1}",
+        "{\"prompt\":[259]}",
+        "{\"prompt\":[-1]}",
+        "{\"prompt\":[1.5]}",
+        "{\"prompt\":[[5],[999]]}",
+        "{\"prompt\":[[[5]]]}",
+        "{\"prompt\":[true]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int status = call("POST", "/v1/completions", bad[i]);
+        if (status != 400) fail_msg("%s gives %d: %s", bad[i], status, reply);
+        expect_error(400, status, NULL, NULL);
+    }
+    fake.text = "z";
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"ab\",\"echo\":true}"), 200);
+    expect_part("\"text\":\"abz\"");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":[100,101],\"echo\":true}"), 200);
+    expect_part("\"text\":\"abz\"");
+    expect_part("\"prompt_tokens\":2");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":[\"q\",[100,101]],\"echo\":true}"), 200);
+    expect_part("\"text\":\"qz\"");
+    expect_part("\"text\":\"abz\"");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"\"}"), 200); /* begins from BOS */
+    expect_part("\"prompt_tokens\":1");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":[[],[5]]}"), 200);
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"<|x|>\"}"), 200); /* special text is text */
+    expect_part("\"prompt_tokens\":6");
+    /* beyond the context, with both numbers */
+    char body[400], text[160];
+    memset(text, 'a', sizeof text);
+    text[150] = 0;
+    snprintf(body, sizeof body, "{\"prompt\":\"%s\"}", text);
+    expect_error(400, call("POST", "/v1/completions", body), "prompt", "context_length_exceeded");
+    expect_part("151");
+    expect_part("128");
+    fake.no_tokenizer = true;
+    expect_error(400, post(""), "prompt", "no_tokenizer");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":[100,101],\"logprobs\":0}"), 200);
+    expect_part("token_id:125");
+    fake.no_tokenizer = false;
+}
+
+static void choices_are_prompt_major_and_independent(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    assert_int_equal(
+        call("POST", "/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"n\":3,\"seed\":5,\"max_tokens\":8,\"echo\":true}"),
+        200);
+    json *many = parsed();
+    char first[6][32];
+    for (int i = 0; i < 6; i++) {
+        const json *c = json_at(json_get(many, "choices"), (size_t)i);
+        assert_int_equal(json_int(json_get(c, "index"), -1), i);
+        snprintf(first[i], 32, "%s", json_str(json_get(c, "text"), ""));
+        assert_int_equal(first[i][0], i < 3 ? 'a' : 'b');
+    }
+    assert_string_not_equal(first[0] + 1, first[1] + 1);
+    assert_string_equal(first[0] + 1, first[3] + 1);
+    json_free(many);
+    assert_int_equal(
+        call("POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":1,\"seed\":5,\"max_tokens\":8,\"echo\":true}"), 200);
+    expect_part(first[0]); /* choice 0 of n = 3 is that of n = 1 */
+    expect_part("\"prompt_tokens\":2");
+}
+
+static void stop_strings(void **state)
+{
+    (void)state;
+    fake.text = "one two three";
+    assert_int_equal(post("\"stop\":\"two\",\"max_tokens\":50"), 200);
+    expect_part("\"text\":\"one \"");
+    expect_part("\"finish_reason\":\"stop\"");
+    assert_int_equal(post("\"stop\":[\"three\",\"x\"],\"max_tokens\":50"), 200);
+    expect_part("\"text\":\"one two \"");
+    assert_int_equal(post("\"stop\":\"threef\",\"max_tokens\":50"), 200); /* a beginning at the end is text */
+    expect_part("\"text\":\"one two three\"");
+    assert_int_equal(post("\"stop\":\"one\",\"min_tokens\":4,\"max_tokens\":50"), 200);
+    expect_part("\"text\":\"one two three\"");
+    assert_int_equal(post("\"stop\":\"b\",\"echo\":true,\"max_tokens\":50"), 200); /* the prompt is not searched */
+    expect_part("\"text\":\"abone two three\"");
+
+    const char *stop[] = {"abcdef", "cd"};
+    size_t cut;
+    assert_true(stop_find(stop, 2, "xxabcdef", 0, 0, 8, &cut)); /* "cd" is complete first, in pieces or whole */
+    assert_int_equal(cut, 4);
+    assert_int_equal(stop_certain(stop, 2, "xxabc", 0, 5), 2);
+    assert_int_equal(stop_certain(stop, 2, "xxabc", 4, 5), 4);
+    assert_int_equal(stop_certain(stop, 2, "xx", 0, 2), 2);
+}
+
+static void join_stream(char *text, char *finish, bool *usage)
+{
+    *text = *finish = 0;
+    *usage = false;
+    bool done = false;
+    char *at = reply;
+    while (*at) {
+        char *end = strstr(at, "\n\n");
+        if (!end) fail_msg("event without end: %s", at);
+        *end = 0;
+        assert_false(done);
+        if (at[0] != ':') {
+            assert_memory_equal(at, "data: ", 6);
+            if (strcmp(at + 6, "[DONE]") == 0) {
+                done = true;
+            } else {
+                json *j = NULL;
+                err e = {0};
+                assert_ok(json_parse(&j, span_str(at + 6), "chunk", &e), &e);
+                const json *c = json_first(json_get(j, "choices"));
+                strcat(text, json_str(json_get(c, "text"), ""));
+                strcat(finish, json_str(json_get(c, "finish_reason"), ""));
+                *usage |= json_type(json_get(j, "usage")) == JSON_OBJECT;
+                json_free(j);
+            }
+        }
+        at = end + 2;
+    }
+    assert_true(done);
+}
+
+static void streams_add_up_to_the_reply(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *fields, *expect, *finish;
+    } cases[] = {
+        {"hello", "", "hello", "stop"},
+        {"hello", "\"max_tokens\":3", "hel", "length"},
+        {"h\xc3\xa9llo \xe4\xbd\xa0!", "", "h\xc3\xa9llo \xe4\xbd\xa0!", "stop"},
+        {"\xe4\xbd\xa0\xe4\xbd\xa0", "\"max_tokens\":4", "\xe4\xbd\xa0\xef\xbf\xbd", "length"},
+        {"one two", "\"stop\":\"two\"", "one ", "stop"},
+        {"one two", "\"stop\":[\"two three\"]", "one two", "stop"},
+        {"aab", "\"stop\":\"ab\"", "a", "stop"},
+        {"aaaaab", "\"stop\":\"aab\"", "aaa", "stop"},
+        {"q", "\"echo\":true", "abq", "stop"},
+        {"q", "\"echo\":true,\"max_tokens\":0", "ab", "length"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fields[200], text[400], finish[40], whole[300];
+        bool usage;
+        fake.text = cases[i].text;
+        snprintf(fields, sizeof fields, "%s%s\"stream\":true", cases[i].fields, *cases[i].fields ? "," : "");
+        assert_int_equal(post(fields), 200);
+        join_stream(text, finish, &usage);
+        assert_string_equal(text, cases[i].expect);
+        assert_string_equal(finish, cases[i].finish);
+        assert_false(usage);
+        assert_int_equal(post(cases[i].fields), 200);
+        buf quoted = {0};
+        json_quote(&quoted, span_str(cases[i].expect));
+        snprintf(whole, sizeof whole, "\"text\":%s", buf_cstr(&quoted));
+        buf_free(&quoted);
+        expect_part(whole);
+    }
+    fake.text = "hello";
+    char text[400], finish[40];
+    bool usage;
+    assert_int_equal(post("\"stream\":true,\"stream_options\":{\"include_usage\":true}"), 200);
+    expect_part("\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":5,");
+    expect_part("\"usage\":null");
+    join_stream(text, finish, &usage);
+    assert_true(usage);
+    /* no chunk ever shows the beginning of a stop string */
+    fake.text = "abcabd";
+    assert_int_equal(post("\"stream\":true,\"stop\":\"abd\""), 200);
+    expect_part("\"text\":\"abc\"");
+    assert_null(strstr(reply, "\"text\":\"ab\""));
+}
+
+static void logprobs_of_tokens(void **state)
+{
+    (void)state;
+    fake.text = "h\xc3\xa9y";
+    assert_int_equal(post("\"logprobs\":2,\"echo\":true"), 200);
+    json *j = parsed();
+    const json *l = json_get(json_at(json_get(j, "choices"), 0), "logprobs");
+    static const char *const tokens[] = {"<s>", "a", "b", "h", "bytes:\\xc3", "bytes:\\xa9", "y"};
+    static const int offset[] = {0, 0, 1, 2, 3, 3, 4};
+    assert_int_equal(json_count(json_get(l, "tokens")), 7);
+    assert_int_equal(json_count(json_get(l, "token_logprobs")), 7);
+    assert_int_equal(json_count(json_get(l, "top_logprobs")), 7);
+    for (size_t i = 0; i < 7; i++) {
+        assert_string_equal(json_str(json_at(json_get(l, "tokens"), i), ""), tokens[i]);
+        assert_int_equal(json_int(json_at(json_get(l, "text_offset"), i), -1), offset[i]);
+    }
+    assert_int_equal(json_type(json_at(json_get(l, "token_logprobs"), 0)), JSON_NULL);
+    assert_int_equal(json_type(json_at(json_get(l, "top_logprobs"), 0)), JSON_NULL);
+    assert_true(json_num(json_at(json_get(l, "token_logprobs"), 2), 0) == -1.0);
+    assert_true(json_num(json_at(json_get(l, "token_logprobs"), 3), 0) == -1.5);
+    const json *top = json_at(json_get(l, "top_logprobs"), 3); /* the two best and the token itself */
+    assert_int_equal(json_count(top), 3);
+    assert_true(json_num(json_get(top, "a"), 0) == -0.25);
+    assert_true(json_num(json_get(top, "h"), 0) == -1.5);
+    json_free(j);
+    /* a stop string takes its tokens along */
+    fake.text = "one two";
+    assert_int_equal(post("\"logprobs\":0,\"stop\":\" tw\""), 200);
+    expect_part("\"tokens\":[\"o\",\"n\",\"e\"]");
+    expect_part("\"completion_tokens\":6");
+    /* streamed records add up as well */
+    assert_int_equal(post("\"logprobs\":0,\"stop\":\" tw\",\"stream\":true"), 200);
+    expect_part("\"tokens\":[\"o\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"o\":-1.5}],\"text_offset\":[0]");
+    expect_part("\"tokens\":[\"e\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"e\":-1.5}],\"text_offset\":[2]");
+    assert_null(strstr(reply, "\"tokens\":[\" \""));
+    /* prompt_logprobs: a list with null first */
+    assert_int_equal(post("\"prompt_logprobs\":1,\"max_tokens\":0"), 200);
+    expect_part("\"prompt_logprobs\":[null,{\"100\":{\"logprob\":-0.25,\"rank\":1,\"decoded_token\":\"a\"}},{");
+    expect_part("\"logprobs\":null");
+}
+
+static void errors_of_the_engine(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    fake.fail_at = 2;
+    expect_error(500, post(""), NULL, NULL);
+    expect_part("on fire");
+    assert_int_equal(post("\"stream\":true"), 200);
+    expect_part("\"text\":\"h\"");
+    expect_part("data: {\"error\":{\"message\":\"the device is on fire\",\"type\":\"server_error\"");
+    expect_part("data: [DONE]");
+    assert_int_equal(post("\"n\":3,\"stream\":true"), 200);
+    fake.fail_at = 0;
+    expect_error(429,
+                 call("POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":128,\"max_tokens\":1,\"stream\":false}") ==
+                         200
+                     ? (opt.max_queue = 5, post("\"n\":6"))
+                     : 0,
+                 NULL, "queue_full");
+    opt.max_queue = 1024;
+}
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    const char *body = "{\"prompt\":[\"ab\",[100,101]],\"n\":2,\"logprobs\":2,\"echo\":true,\"stop\":\"xyz\",\"logit_"
+                       "bias\":{\"5\":1}}";
+    for (long at = 1;; at++) {
+        exchange x = {.method = "POST",
+                      .path = "/v1/completions",
+                      .content_length = (int64_t)strlen(body),
+                      .body = span_str(body)};
+        assert_true(exchange_admit(&srv, &x));
+        mem_fail_at(at);
+        exchange_handle(&srv, &x);
+        bool fired = mem_fail_at(0);
+        int status = x.status;
+        if (x.later) {
+            const char *type;
+            bool live;
+            stream_attach(x.later, &(stream_waiter){NULL, fall_asleep, wake_up});
+            while (!stream_ready(x.later, &status, &type, &live)) wait_awake();
+            stream_drop(x.later);
+        }
+        if (status != 200 && status != 500) fail_msg("allocation %ld: status %d", at, status);
+        exchange_finish(&srv, &x, status);
+        if (!fired) break;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_has_the_shape_of_the_api),
+        cmocka_unit_test(fields_of_wrong_type_or_range_are_refused),
+        cmocka_unit_test(fields_without_effect_are_accepted),
+        cmocka_unit_test(prompts_of_every_form),
+        cmocka_unit_test(choices_are_prompt_major_and_independent),
+        cmocka_unit_test(stop_strings),
+        cmocka_unit_test(streams_add_up_to_the_reply),
+        cmocka_unit_test(logprobs_of_tokens),
+        cmocka_unit_test(errors_of_the_engine),
+        cmocka_unit_test(memory_may_run_out),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

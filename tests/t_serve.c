@@ -1,0 +1,298 @@
+/* t_serve.c - the server around its routes, without sockets: heads, keys, pages from elsewhere, slow readers, loading, stopping. */
+#include "tests/serve_rig.h"
+
+/* The texts of a stream's chunks joined; checks framing on the way. */
+static void heads_are_judged(void **state)
+{
+    (void)state;
+    expect_error(404, call("GET", "/nothing", NULL), NULL, "not_found");
+    expect_error(405, call("GET", "/v1/completions", NULL), NULL, "method_not_allowed");
+    assert_string_equal(last.header[0].name, "Allow");
+    expect_error(405, call("DELETE", "/health", NULL), NULL, "method_not_allowed");
+    assert_int_equal(call("HEAD", "/health", NULL), 200);
+    assert_int_equal(call("GET", "http://some.host/health", NULL), 200);
+    assert_int_equal(call("OPTIONS", "/v1/completions", NULL), 204);
+    opt.max_body = 10;
+    expect_error(413, post(""), NULL, "body_too_large");
+    opt.max_body = 8 << 20;
+    expect_error(404, post("\"model\":\"gpt-5\""), "model", "model_not_found");
+    assert_int_equal(post("\"model\":\"fake\""), 200);
+    static const char *const text[] = {"",
+                                       "[]",
+                                       "{",
+                                       "{\"prompt\":\"a\",\"prompt\":\"b\"}",
+                                       "{\"prompt\":\"a\"} x",
+                                       "{\"prompt\":\"a\nb\"}",
+                                       "{\"prompt\":\"\\u0000\"}",
+                                       "{\"prompt\":\"\xff\"}",
+                                       "{\"prompt\":\"a\",\"seed\":NaN}",
+                                       "{\"prompt\":\"a\",\"seed\":1e400}",
+                                       "\"x\"",
+                                       "{\"prompt\":\"\\ud800\"}",
+                                       "null"};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        expect_error(400, call("POST", "/v1/completions", text[i]), NULL, "invalid_json");
+    atomic_store(&srv.draining, true);
+    expect_error(503, post(""), NULL, "shutting_down");
+    atomic_store(&srv.draining, false);
+}
+
+static const char *header_of(const char *name)
+{
+    for (int i = 0; i < last.n_header; i++)
+        if (strcmp(last.header[i].name, name) == 0) return last.header[i].value;
+    return NULL;
+}
+
+static void pages_from_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"http://localhost", "http://localhost:3000", "https://127.0.0.1:8443",
+                                       "http://[::1]:1"};
+    static const char *const bad[] = {"http://evil.example",           "null",    "http://localhost.evil.example",
+                                      "http://127.0.0.1.evil.example", "file://", "http://127.0.0.2"};
+    for (size_t i = 0; i < 4; i++) {
+        last = (exchange){.origin = good[i]};
+        assert_int_equal(call("OPTIONS", "/v1/completions", NULL), 204);
+        assert_string_equal(header_of("Access-Control-Allow-Origin"), good[i]);
+        assert_non_null(strstr(header_of("Access-Control-Allow-Headers"), "authorization"));
+        assert_non_null(strstr(header_of("Access-Control-Allow-Headers"), "content-type"));
+        last = (exchange){.origin = good[i]};
+        assert_int_equal(post(""), 200);
+        assert_string_equal(header_of("Access-Control-Allow-Origin"), good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        last = (exchange){.origin = bad[i]};
+        assert_int_equal(call("OPTIONS", "/v1/completions", NULL), 403);
+        assert_null(header_of("Access-Control-Allow-Origin"));
+        last = (exchange){.origin = bad[i], .host = "evil.example"};
+        assert_int_equal(post(""), 403);
+        last = (exchange){.origin = bad[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 200);
+        assert_null(header_of("Access-Control-Allow-Origin"));
+    }
+    opt.cors_origin = "https://a.example, http://evil.example";
+    last = (exchange){.origin = "http://evil.example"};
+    assert_int_equal(post(""), 200);
+    opt.cors_origin = NULL;
+    srv.loopback = false; /* on a network, the server's own pages may use it */
+    last = (exchange){.origin = "http://box:8080", .host = "box:8080"};
+    assert_int_equal(post(""), 200);
+    last = (exchange){.origin = "http://evil.example", .host = "box:8080"};
+    assert_int_equal(post(""), 403);
+    srv.loopback = true;
+}
+
+static void keys_are_asked_for(void **state)
+{
+    (void)state;
+    err e = {0};
+    const char *path = temp_path("keys");
+    FILE *f = fopen(path, "w");
+    fputs("# comment\n\n  first-key \nsecond\r\n", f);
+    fclose(f);
+    assert_ok(keys_read(&srv.keys, path, &e), &e);
+    assert_int_equal(srv.keys.n, 2);
+    static const char *const wrong[] = {NULL,
+                                        "",
+                                        "Bearer",
+                                        "Bearer ",
+                                        "Bearer first-ke",
+                                        "Bearer first-keyy",
+                                        "Basic first-key",
+                                        "first-key",
+                                        "Bearer # comment"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        last = (exchange){.authorization = wrong[i]};
+        expect_error(401, post(""), NULL, "invalid_api_key");
+        assert_null(strstr(reply, "first"));
+        last = (exchange){.authorization = wrong[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 401);
+        last = (exchange){.authorization = wrong[i]};
+        assert_int_equal(call("GET", "/nothing", NULL), 401);
+    }
+    assert_int_equal(call("GET", "/health", NULL), 200);
+    assert_int_equal(call("OPTIONS", "/v1/models", NULL), 204);
+    last = (exchange){.authorization = "Bearer first-key"};
+    assert_int_equal(post(""), 200);
+    last = (exchange){.authorization = "bearer second"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    keys_free(&srv.keys);
+    f = fopen(path, "w");
+    fputs("# nothing\n", f);
+    fclose(f);
+    assert_int_equal(keys_read(&srv.keys, path, &e), ERR_USAGE);
+    unlink(path);
+}
+
+static void tokenize_and_back(void **state)
+{
+    (void)state;
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\"}"), 200);
+    assert_string_equal(reply, "{\"tokens\":[100,63,127,123,127,65]}");
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\",\"add_special\":true,\"parse_special\":true}"),
+                     200);
+    assert_string_equal(reply, "{\"tokens\":[0,100,2]}");
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"\\u00e9\",\"add_special\":true,\"with_pieces\":true}"),
+                     200);
+    assert_string_equal(
+        reply, "{\"tokens\":[{\"id\":0,\"piece\":\"<s>\"},{\"id\":198,\"piece\":[195]},{\"id\":172,\"piece\":[169]}]}");
+    assert_int_equal(call("POST", "/detokenize", "{\"tokens\":[100,2,198,172]}"), 200);
+    assert_string_equal(reply, "{\"content\":\"a<|x|>\xc3\xa9\"}");
+    assert_int_equal(call("POST", "/detokenize", "{\"tokens\":[]}"), 200);
+    expect_error(400, call("POST", "/tokenize", "{}"), "content", NULL);
+    expect_error(400, call("POST", "/tokenize", "{\"content\":5}"), "content", NULL);
+    expect_error(400, call("POST", "/tokenize", "{\"content\":\"a\",\"prompt\":\"b\"}"), "prompt", NULL);
+    expect_error(400, call("POST", "/detokenize", "{}"), "tokens", NULL);
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[1,\"2\"]}"), "tokens", NULL);
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[259]}"), "tokens", NULL);
+    fake.no_tokenizer = true;
+    expect_error(400, call("POST", "/tokenize", "{\"content\":\"a\"}"), NULL, "no_tokenizer");
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[5]}"), NULL, "no_tokenizer");
+    fake.no_tokenizer = false;
+}
+
+static void what_runs_here(void **state)
+{
+    (void)state;
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    expect_part("{\"object\":\"list\",\"data\":[{\"id\":\"fake\",\"object\":\"model\",\"created\":");
+    assert_int_equal(call("GET", "/health", NULL), 200);
+    assert_string_equal(reply, "{\"status\":\"ok\"}");
+    assert_int_equal(call("GET", "/props", NULL), 200);
+    expect_part("\"total_slots\":16");
+    opt.alias = "mine";
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    expect_part("\"id\":\"mine\"");
+    assert_int_equal(post("\"model\":\"mine\""), 200);
+    opt.alias = NULL;
+    assert_int_equal(call("GET", "/metrics", NULL), 200);
+    static const char *const name[] = {"inferflow_prompt_tokens_total ",
+                                       "inferflow_prompt_tokens_cached_total ",
+                                       "inferflow_generation_tokens_total ",
+                                       "inferflow_requests_total{endpoint=\"/v1/models\",status=\"200\"}",
+                                       "inferflow_requests_total{endpoint=\"other\",status=\"404\"}",
+                                       "inferflow_requests_running ",
+                                       "inferflow_requests_waiting ",
+                                       "inferflow_kv_usage_ratio ",
+                                       "inferflow_time_to_first_token_seconds_bucket{le=\"+Inf\"}",
+                                       "inferflow_inter_token_seconds_count",
+                                       "inferflow_queue_seconds_sum",
+                                       "inferflow_request_duration_seconds_bucket{le=\"0.001\"}"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) expect_part(name[i]);
+}
+
+static void a_slow_reader_pauses_its_own_query(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    engine_stats before, now;
+    engine_get_stats(srv.g, &before);
+    ((engine *)srv.g)->info.ctx = 1 << 20;
+    const char *body = "{\"prompt\":\"a\",\"max_tokens\":100000,\"stream\":true}";
+    exchange x = {
+        .method = "POST", .path = "/v1/completions", .content_length = (int64_t)strlen(body), .body = span_str(body)};
+    fake.paused = fake.resumed = 0;
+    assert_true(exchange_admit(&srv, &x));
+    exchange_handle(&srv, &x);
+    stream *s = x.later;
+    assert_non_null(s);
+    for (int i = 0; i < 500 && !stream_is_full(s); i++) usleep(10000);
+    assert_true(stream_is_full(s));
+    usleep(50000);
+    size_t held = stream_waiting(s);
+    assert_true(held >= STREAM_FULL && held < STREAM_FULL + 4096);
+    assert_int_equal(fake.paused, 1);
+    assert_int_equal(post("\"max_tokens\":4"), 200); /* others go on */
+    assert_int_equal(stream_waiting(s), held);
+    stream_attach(s, &(stream_waiter){NULL, fall_asleep, wake_up});
+    static char part[1 << 18];
+    while (stream_waiting(s) >= STREAM_LOW) stream_read(s, part, STREAM_LOW / 2);
+    for (int i = 0; i < 500 && !stream_is_full(s); i++) usleep(10000); /* it goes on, and is full again */
+    assert_true(fake.resumed >= 1);
+    assert_true(stream_is_full(s));
+    stream_leave(s); /* the client goes: the query ends */
+    stream_drop(s);
+    exchange_finish(&srv, &x, 499);
+    for (int i = 0; i < 500; i++) {
+        engine_get_stats(srv.g, &now);
+        if (now.running == 0) break;
+        usleep(10000);
+    }
+    assert_int_equal(now.running, 0);
+    ((engine *)srv.g)->info.ctx = 128;
+}
+
+static void loading_and_failing(void **state)
+{
+    (void)state;
+    stop_server();
+    fake.load_ms = 300;
+    err e = {0};
+    static const engine_options model;
+    assert_ok(server_open(&srv, &opt, &e), &e);
+    srv.loopback = true;
+    assert_ok(server_start(&srv, &model, NULL, NULL, &e), &e);
+    expect_error(503, call("GET", "/health", NULL), NULL, "model_loading");
+    assert_non_null(header_of("Retry-After"));
+    expect_error(503, post(""), NULL, "model_loading");
+    expect_error(503, call("POST", "/tokenize", "{\"content\":\"a\"}"), NULL, "model_loading");
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    assert_string_equal(reply, "{\"object\":\"list\",\"data\":[]}");
+    assert_int_equal(call("GET", "/metrics", NULL), 200);
+    assert_false(server_stop(&srv, 0.01)); /* busy loading */
+    atomic_store(&srv.halt, false);
+    atomic_store(&srv.draining, false);
+    while (!atomic_load(&srv.g)) usleep(1000);
+    assert_int_equal(call("GET", "/health", NULL), 200);
+    stop_server();
+    fake.load_ms = 0;
+    fake.fail_open = ERR_NOT_FOUND;
+    assert_ok(server_open(&srv, &opt, &e), &e);
+    assert_ok(server_start(&srv, &model, NULL, NULL, &e), &e);
+    while (atomic_load(&srv.state) == SERVER_LOADING) usleep(1000);
+    assert_int_equal(atomic_load(&srv.state), SERVER_FAILED);
+    assert_int_equal(srv.load_error.code, ERR_NOT_FOUND);
+    stop_server();
+    fake.fail_open = 0;
+    start_server();
+}
+
+/* Queries that run when the server stops end with an error, not with silence. */
+static void stopping_ends_streams(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    fake.delay_us = 2000;
+    ((engine *)srv.g)->info.ctx = 1 << 20;
+    const char *body = "{\"prompt\":\"a\",\"max_tokens\":100000,\"stream\":true}";
+    exchange x = {
+        .method = "POST", .path = "/v1/completions", .content_length = (int64_t)strlen(body), .body = span_str(body)};
+    assert_true(exchange_admit(&srv, &x));
+    exchange_handle(&srv, &x);
+    usleep(20000);
+    assert_true(server_stop(&srv, 5));
+    stream_attach(x.later, &(stream_waiter){NULL, fall_asleep, wake_up});
+    size_t n = 0;
+    for (ssize_t got; (got = stream_read(x.later, reply + n, sizeof reply - 1 - n)) > 0; n += (size_t)got) continue;
+    reply[n] = 0;
+    expect_part("shutting down");
+    expect_part("data: [DONE]");
+    stream_drop(x.later);
+    exchange_finish(&srv, &x, 200);
+    server_close(&srv);
+    fake.delay_us = 0;
+    start_server();
+}
+
+/* Every allocation of a request fails once: no crash, no leak (with the sanitizers), an error or a full reply. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_are_judged),    cmocka_unit_test(pages_from_elsewhere),
+        cmocka_unit_test(keys_are_asked_for),  cmocka_unit_test(tokenize_and_back),
+        cmocka_unit_test(what_runs_here),      cmocka_unit_test(a_slow_reader_pauses_its_own_query),
+        cmocka_unit_test(loading_and_failing), cmocka_unit_test(stopping_ends_streams),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
