@@ -13,6 +13,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,9 +200,23 @@ static int refuse_duplicates(const json *j, const char *what, err *e)
     return rc;
 }
 
+static void set_hooks(void)
+{
+    cJSON_Hooks hooks = {mem_alloc, mem_free};
+    cJSON_InitHooks(&hooks);
+}
+
+/* cJSON's memory comes through mem.h too, so that its failures are tested and its use in the token loop is noticed. */
+static void use_mem(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_hooks);
+}
+
 int json_parse(json **out, span text, const char *what, err *e)
 {
     *out = NULL;
+    use_mem();
     if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0) text = span_of(text.p + 3, text.n - 3);
     scan s = {text.p, text.n, 0, what, e};
     int rc = scan_text(&s);
@@ -282,8 +297,18 @@ bool json_is_int(const json *j)
 
 int64_t json_int(const json *j, int64_t otherwise) { return json_is_int(j) ? (int64_t)j->valuedouble : otherwise; }
 
-json *json_new_object(void) { return cJSON_CreateObject(); }
-json *json_new_array(void) { return cJSON_CreateArray(); }
+json *json_new_object(void)
+{
+    use_mem();
+    return cJSON_CreateObject();
+}
+
+json *json_new_array(void)
+{
+    use_mem();
+    return cJSON_CreateArray();
+}
+
 json *json_copy(const json *j) { return cJSON_Duplicate(j, true); }
 
 static json *attach(json *parent, const char *key, json *child)

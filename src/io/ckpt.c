@@ -324,9 +324,10 @@ static int open_path(ckpt *c, const char *path, err *e)
     for (size_t i = 0; i < n && !rc; i++) {
         char *full = file_join(c->dir, names[i]);
         uint32_t file;
-        if (!full) rc = no_memory(e);
-        else if (n == 1 && ckpt_is_index(full)) rc = open_index(c, full, e);
-        else if (!(rc = open_source(c, full, &file, e))) rc = list_file(c, file, e);
+        bool index = false;
+        rc = !full ? no_memory(e) : n == 1 ? ckpt_is_index(full, &index, e) : OK;
+        if (!rc && index) rc = open_index(c, full, e);
+        else if (!rc && !(rc = open_source(c, full, &file, e))) rc = list_file(c, file, e);
         mem_free(full);
     }
     ckpt_names_free(names, n);

@@ -109,16 +109,18 @@ int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
                    dir);
 }
 
-bool ckpt_is_index(const char *path)
+int ckpt_is_index(const char *path, bool *yes, err *e)
 {
     file_mapping *m;
-    if (file_map(&m, path, NULL) != OK) return false;
+    *yes = false;
+    int rc = file_map(&m, path, e);
+    if (rc) return rc;
     span s = file_bytes(m);
     size_t i = 0;
-    while (i < s.n && i < 64 && strchr(" \t\r\n", s.p[i]) && s.p[i]) i++;
-    bool yes = i < s.n && s.p[i] == '{';
+    while (i < s.n && i < 64 && s.p[i] && strchr(" \t\r\n", s.p[i])) i++;
+    *yes = i < s.n && s.p[i] == '{';
     file_unmap(m);
-    return yes;
+    return OK;
 }
 
 static bool leaves_folder(const char *name)

@@ -11,8 +11,8 @@
  * ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
 
-/* Whether a file is JSON text (then it can only be an index). */
-bool ckpt_is_index(const char *path);
+/* *yes: whether a file is JSON text (then it can only be an index). */
+int ckpt_is_index(const char *path, bool *yes, err *e);
 
 /* The distinct files that the weight map of an index names, sorted. Names that leave the folder are refused. */
 int ckpt_index_files(const json *index, const char *path, char ***names, size_t *n, err *e);

@@ -1,0 +1,25 @@
+/* fuzz_json.c - JSON: what is accepted prints to text that is accepted again and prints the same. */
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    json *j, *again;
+    err e = {0};
+    if (json_parse(&j, span_of(data, n), "fuzz", &e) != OK) {
+        if (!e.msg[0] || j) abort();
+        return 0;
+    }
+    buf first = {0}, second = {0};
+    if (!json_print(&first, j, false)) abort();
+    if (json_parse(&again, buf_span(&first), "printed", &e) != OK) abort();
+    if (!json_print(&second, again, false) || !span_eq(buf_span(&first), buf_span(&second))) abort();
+    json_free(j);
+    json_free(again);
+    buf_free(&first);
+    buf_free(&second);
+    return 0;
+}

@@ -1,0 +1,9 @@
+/* fuzz_safetensors.c - safetensors: header JSON, offsets. */
+#include "fuzz_ckpt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    use_checkpoint(data, n);
+    return 0;
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""seeds.py - writes tests/fuzz/seeds for the checkpoint and JSON fuzzers: small correct files of each kind, and some of the hostile
+pickles.
+
+    python3 tests/fuzz/seeds.py
+"""
+import json
+import os
+import struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PICKLES = os.path.join(HERE, "..", "vectors", "pickles")
+
+
+def put(kind, name, data):
+    folder = os.path.join(HERE, "seeds", kind)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(data)
+
+
+def safetensors(header, data):
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def string(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def gguf(version, keys, tensors, data, align=32):
+    b = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys)
+    for name, dims, kind, offset in tensors:
+        b += string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
+    return b + b"\0" * (-len(b) % align) + data
+
+
+def llama2c(version, shared):
+    dim, hidden, layers, heads, kv, vocab, seq = 4, 6, 1, 2, 1, 3, 2
+    if version == 2:
+        hidden = 4
+    head = struct.pack("<7i", dim, hidden, layers, heads, kv, vocab if shared or version else -vocab, seq)
+    sizes = [vocab * dim, dim * dim, dim * dim // 2, dim * dim // 2, dim * dim, hidden * dim, hidden * dim, hidden * dim]
+    head_size = [] if shared else [vocab * dim]
+    if version == 0:
+        return head + b"\1\2\3\4" * (sum(sizes) + 3 * dim + seq * dim // heads + sum(head_size))
+    b = struct.pack("<Ii", 0x616B3432, version) + head + struct.pack("<B", shared)
+    if version == 2:
+        b += struct.pack("<i", 4)
+    b += b"\0" * (256 - len(b)) + b"\1\2\3\4" * (3 * dim)
+    for n in sizes + head_size:
+        b += b"\5" * n + b"\1\2\3\4" * (n // 4) if version == 2 else b"\1\2\3\4" * n
+    return b
+
+
+def main():
+    put("safetensors", "two", safetensors({"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                                           "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}}, b"\0" * 12))
+    put("safetensors", "scalar", safetensors({"x": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, b"\1" * 8))
+    put("safetensors", "empty", safetensors({"x": {"dtype": "U8", "shape": [0, 3], "data_offsets": [0, 0]}}, b""))
+    key = lambda name, kind, value: string(name) + struct.pack("<I", kind) + value
+    values = [key("general.architecture", 8, string("llama")), key("general.alignment", 4, struct.pack("<I", 32)), key("b", 7, b"\1"),
+              key("f", 6, struct.pack("<f", 1)), key("strings", 9, struct.pack("<IQ", 8, 2) + string("a") + string("bc")),
+              key("ints", 9, struct.pack("<IQ", 5, 2) + b"\1\0\0\0\2\0\0\0"), key("u", 10, b"\1" * 8), key("d", 12, struct.pack("<d", 2))]
+    put("gguf", "values", gguf(3, values, [("x", [32, 2], 8, 0), ("y", [3], 0, 96)], b"\0" * 108))
+    put("gguf", "v2", gguf(2, [], [("q", [256], 12, 0)], b"\1" * 144))
+    put("gguf", "iq", gguf(3, [], [("q", [256, 1, 1, 1], 16, 0), ("r", [256], 29, 96), ("s", [32], 39, 160)], b"\x55" * 192))
+    put("gguf", "vocabulary", gguf(3, values[4:5], [], b""))
+    for version in (0, 1, 2):
+        for shared in (0, 1):
+            put("llama2c", f"v{version}-{shared}", llama2c(version, shared))
+    names = [n for n in sorted(os.listdir(PICKLES)) if n.endswith(".pt")]
+    for n in names:
+        with open(os.path.join(PICKLES, n), "rb") as f:
+            data = f.read()
+        if n.startswith(("good", "legacy", "zip", "bomb-laughs", "v3", "expand")):
+            put("torch_file", n, data)
+        if n.startswith("zip") or n == "good-plain.pt":
+            put("zip", n, data)
+        if data.startswith(b"PK\3\4") and not n.startswith(("zip", "name-long")):
+            size = struct.unpack_from("<I", data, 22)[0] or len(data)
+            start = 30 + struct.unpack_from("<H", data, 26)[0] + struct.unpack_from("<H", data, 28)[0]
+            put("pickle", n[:-3], data[start:start + size][:600])
+    for i, text in enumerate(['{"a":[1,-2.5e3,true,null,"\\u00e9\\ud83d\\ude00"],"b":{"c":{}}}', "[]", '"x"', "-0.0", '{"a":1,"a":2}',
+                              "[1,[2,[3]]]", '{"é":"\\n\\"\\\\"}', "1e-300", "123456789012345678901234567890"]):
+        put("json", f"{i}", text.encode())
+
+
+main()
