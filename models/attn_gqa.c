@@ -18,7 +18,7 @@ typedef struct attn_gqa_options {
     double theta, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
         rope_mscale_all, rope_attention_factor;
     bool rope_truncate;
-    const char *rope_type, *rope_short, *rope_long;
+    const char *rope_type, *rope_short, *rope_long, *rope_freqs;
     const char *alibi, *alibi_round;
 } attn_gqa_options;
 
@@ -65,6 +65,8 @@ static const param rows[] = {
     ROW(rope_truncate, PARAM_BOOL, .otherwise = "true", .doc = "yarn: the correction range is whole dimensions"),
     ROW(rope_short, PARAM_TEXT, .words = "LIST", .doc = "longrope: a factor per frequency for short texts"),
     ROW(rope_long, PARAM_TEXT, .words = "LIST", .doc = "longrope: and for long ones"),
+    ROW(rope_freqs, PARAM_TEXT, .words = "LIST",
+        .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)"),
     ROW(alibi, PARAM_WORD, .otherwise = "none", .words = "none|below|above",
         .doc = "linear biases (arXiv 2108.12409); for head counts that are no power of two, slopes of the power below "
                "and its "
@@ -99,10 +101,11 @@ static int scaling_of(const char *name)
 static int rope_table(net *b, const call *c, int dims)
 {
     const attn_gqa_options *o = c->options;
-    size_t n_short, n_long;
+    size_t n_short, n_long, n_freqs;
     const float *shorts = net_list(b, c, "rope_short", &n_short);
     const float *longs = shorts ? net_list(b, c, "rope_long", &n_long) : NULL;
-    if (!longs) return -1;
+    const float *freqs = longs ? net_list(b, c, "rope_freqs", &n_freqs) : NULL;
+    if (!freqs) return -1;
     rope_params p = {.scaling = scaling_of(o->rope_type),
                      .dims = dims,
                      .theta = o->theta,
@@ -117,6 +120,12 @@ static int rope_table(net *b, const call *c, int dims)
                      .mscale_all_dim = o->rope_mscale_all,
                      .attention_factor = o->rope_attention_factor,
                      .truncate = o->rope_truncate};
+    if (n_freqs) { /* longrope whose short and long factors are the same */
+        p.scaling = ROPE_LONGROPE;
+        p.attention_factor = 1;
+        shorts = longs = freqs;
+        n_short = n_long = n_freqs;
+    }
     if (p.scaling == ROPE_LONGROPE) {
         if (n_short != (size_t)dims / 2 || n_long != (size_t)dims / 2)
             return err_set(b->e, ERR_SPEC, "%s: longrope needs %d short and long factors, got %zu and %zu", c->where,

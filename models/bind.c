@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "models/recipe.h"
 #include "models/spec_split.h"
+#include "tensor/quant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -285,6 +286,25 @@ int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
     if (rc) return rc;
     if (!f.entry) return w->optional ? OK : missing(b, w, &f, e);
     return make(b, w, &f, name, out, e);
+}
+
+const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e)
+{
+    enum { VALUES_MAX = 1 << 16 };
+    found f;
+    uint64_t count;
+    *n = 0;
+    if (find_slot(b, slot, layer, false, &f, e) || !f.entry) return NULL;
+    if (!shape_count(&f.entry->dims, &count) || count > VALUES_MAX) {
+        err_set(e, ERR_SPEC, "%s: tensor '%.200s' has more than %d elements", f.row->where, f.entry->name, VALUES_MAX);
+        return NULL;
+    }
+    float *list = arena_array(mem, count, sizeof *list);
+    if (!list) return short_of_memory(e), NULL;
+    quant_decode(f.entry->type, f.entry->data, list, count);
+    b->used[index_of(b, f.entry)].rows = -1;
+    *n = count;
+    return list;
 }
 
 /* ---- nothing left over */

@@ -11,7 +11,7 @@ enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30 };
 
 hyper_sources build_sources(ckpt *c, const json *config)
 {
-    hyper_sources from = {0};
+    hyper_sources from = {.weights = c};
     const json *own = ckpt_config(c);
     if (strcmp(ckpt_format(c), "gguf") == 0) {
         from.gguf = own;
@@ -104,59 +104,6 @@ static int build_head(net *b)
     return OK;
 }
 
-/* A slot of the user's own file that no formula calls is a mistake; an inherited one may stand idle. */
-static int check_slots(const net *b)
-{
-    for (size_t i = 0; i < b->s->n_slot; i++) {
-        const spec_slot *d = &b->s->slots[i];
-        if (!d->own || d->used) continue;
-        const char *near = NULL;
-        int best = 3;
-        for (size_t k = 0; k < b->s->n_slot; k++) {
-            int distance = b->s->slots[k].used ? edit_distance(d->name, b->s->slots[k].name) : 99;
-            if (distance < best) near = b->s->slots[k].name, best = distance;
-        }
-        return err_set(b->e, ERR_SPEC, "%s: [%s] no formula uses '%s'%s%s%s", d->where, d->section, d->name,
-                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-    }
-    return OK;
-}
-
-/* A name of [config] in the user's own file that nothing asks for: a misspelt option, most likely. */
-static int check_names(const net *b)
-{
-    for (size_t i = 0; i < b->s->n; i++) {
-        const spec_row *r = &b->s->rows[i];
-        if (r->depth || r->used || strcmp(r->section, "config") != 0) continue;
-        const char *near = NULL;
-        for (size_t k = 0; k < module_count && !near; k++)
-            near = param_nearest(module_list[k]->params, module_list[k]->n_params, r->key);
-        return err_set(b->e, ERR_SPEC, "%s: [config] nothing uses the name '%s'%s%s%s", r->where, r->key,
-                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-    }
-    return OK;
-}
-
-/* Lines of [tensors] in the user's own file that no slot asked for. */
-static int check_lines(const net *b)
-{
-    for (size_t i = 0; i < b->s->n; i++) {
-        const spec_row *r = &b->s->rows[i];
-        if (r->depth || r->used || strcmp(r->section, "tensors") != 0) continue;
-        if (strcmp(r->key, "prefix") == 0 || strcmp(r->key, "ignore") == 0) continue;
-        const char *near = NULL;
-        int best = 4;
-        for (size_t k = 0; k < b->s->n; k++) {
-            const spec_row *q = &b->s->rows[k];
-            int distance = q->used && strcmp(q->section, "tensors") == 0 ? edit_distance(r->key, q->key) : 99;
-            if (distance < best) near = q->key, best = distance;
-        }
-        return err_set(b->e, ERR_SPEC, "%s: [tensors] no slot asks for '%s'%s%s%s", r->where, r->key,
-                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-    }
-    return OK;
-}
-
 static int check_type(spec *s, err *e)
 {
     const spec_row *r = spec_find(s, "network", "type");
@@ -176,8 +123,8 @@ static int build(net *b, err *e)
     b->dim = b->prog->dim = dim;
     b->prog->n_layer = layers;
     if ((rc = build_layers(b, layers)) || (rc = build_head(b))) return rc;
-    if ((rc = check_slots(b)) || (rc = check_names(b)) || (rc = check_lines(b))) return rc;
-    rc = bind_finish(b->bind, e);
+    rc = spec_check_unused(b->s, e);
+    if (!rc) rc = bind_finish(b->bind, e);
     return rc ? rc : program_finish(b->prog, e);
 }
 

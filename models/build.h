@@ -13,6 +13,9 @@ typedef struct build_options {
 /* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
 int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e);
 
+/* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
+int spec_check_unused(const spec *s, err *e);
+
 /* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
 int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e);
 

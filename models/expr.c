@@ -324,7 +324,7 @@ static const expr *choice(parser *p)
     if (++p->depth > EXPR_DEPTH_MAX) return fail(p, "nested too deeply");
     const expr *x = disjunction(p);
     if (x && eat(p, '?')) {
-        const expr *yes = choice(p);
+        const expr *yes = value(p);
         if (yes && !eat(p, ':')) return fail(p, "expected ':' of '?'");
         const expr *no = yes ? choice(p) : NULL;
         expr *c = no ? node(p, EXPR_CHOOSE, 3) : NULL;

@@ -1,7 +1,7 @@
 /* expr.h - the one small language of specs: expressions over hyper-parameters, and formulas of modules.
  *
  *     value   = choice { "|" choice }                      the first that exists
- *     choice  = or [ "?" choice ":" choice ]
+ *     choice  = or [ "?" value ":" choice ]
  *     or      = and { "or" and }        and = not { "and" not }        not = [ "not" ] compare
  *     compare = sum [ ("==" "!=" "<" "<=" ">" ">=") sum ]
  *     sum     = term { ("+" "-") term }                    term = sign { ("*" "/" "%") sign }

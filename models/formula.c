@@ -75,7 +75,10 @@ const float *net_list(net *b, const call *c, const char *key, size_t *n)
     *n = 0;
     if (option_value(c->slot, b->h, row, b->layer, &v, &where, b->e)) return NULL;
     size_t count = value_count(&v);
-    if (!count) return empty;
+    if (!count) {
+        const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
+        return stored ? stored : b->e->code ? NULL : empty;
+    }
     float *list = arena_array(&b->prog->mem, count, sizeof *list);
     if (!list) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), NULL;
     for (size_t i = 0; i < count; i++) {
@@ -116,26 +119,11 @@ static bool has_tensor(const walk *w, const expr *x)
     return false;
 }
 
-/* Names of numbers in formulas must be names of [config]: then a resolved spec needs no config.json. */
-static bool check_names(walk *w, const expr *x)
-{
-    if (x->kind == EXPR_NAME) {
-        char head[64];
-        size_t n = strcspn(x->text, ".");
-        bool fits = n < sizeof head && !strchr(x->text, ':');
-        if (fits) memcpy(head, x->text, n), head[n] = 0;
-        if (!fits || (strcmp(head, "i") != 0 && !hyper_knows(w->b->h, head)))
-            return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", x->text);
-    }
-    for (size_t i = 0; i < x->n_arg; i++)
-        if (!check_names(w, x->arg[i])) return false;
-    return true;
-}
-
 static bool number(walk *w, const expr *x, double *out)
 {
     value v;
-    if (!check_names(w, x)) return false;
+    const char *stranger = hyper_stranger(w->b->h, x);
+    if (stranger) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", stranger);
     if (hyper_eval(w->b->h, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
     if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL) return refuse(w, "a number in the formula has no value", "");
     *out = v.number;

@@ -83,6 +83,24 @@ static const char *section_of(const hyper *h, const char *name, int layer)
 
 bool hyper_knows(const hyper *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
 
+const char *hyper_stranger(const hyper *h, const expr *x)
+{
+    if (x->kind == EXPR_NAME) {
+        char head[64];
+        size_t n = strcspn(x->text, ".");
+        if (n >= sizeof head || strchr(x->text, ':')) return x->text;
+        memcpy(head, x->text, n);
+        head[n] = 0;
+        if (strcmp(head, "i") != 0 && !hyper_knows(h, head)) return x->text;
+    }
+    if (x->kind == EXPR_CALL && (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0)) return x->text;
+    for (size_t i = 0; i < x->n_arg; i++) {
+        const char *name = hyper_stranger(h, x->arg[i]);
+        if (name) return name;
+    }
+    return NULL;
+}
+
 static int eval_row(scope *c, const char *section, const char *name, value *out)
 {
     hyper *h = c->h;
@@ -224,6 +242,13 @@ static int call_contains(scope *c, const expr *x, value *out)
     return OK;
 }
 
+static int call_has(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "has() takes a tensor name in quotes", "");
+    *out = truth_of(c->h->from.weights && ckpt_find(c->h->from.weights, x->arg[0]->text));
+    return OK;
+}
+
 static int call_len(scope *c, const expr *x, value *out)
 {
     value v;
@@ -277,6 +302,7 @@ static int eval_call(scope *c, const expr *x, value *out)
         if (strcmp(x->text, math[i].name) == 0) return call_math(c, x, math[i].fn, out);
     if (strcmp(x->text, "min") == 0 || strcmp(x->text, "max") == 0) return call_extreme(c, x, x->text[1] == 'a', out);
     if (strcmp(x->text, "given") == 0) return call_given(c, x, out);
+    if (strcmp(x->text, "has") == 0) return call_has(c, x, out);
     if (strcmp(x->text, "contains") == 0) return call_contains(c, x, out);
     if (strcmp(x->text, "len") == 0) return call_len(c, x, out);
     return refuse(c, "there is no function ", x->text);

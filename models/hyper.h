@@ -7,6 +7,7 @@
 #ifndef MODELS_HYPER_H
 #define MODELS_HYPER_H
 #include "base/json.h"
+#include "io/ckpt.h"
 #include "models/spec.h"
 
 #include <stdbool.h>
@@ -27,7 +28,8 @@ struct value {
 /* Where names outside the spec come from; NULL = there is no such source. */
 typedef struct hyper_sources {
     const json *hf, *gguf, *llama2c, *generation;
-    const char *arch; /* general.architecture: in front of gguf keys that are not general.* or tokenizer.* */
+    const char *arch;    /* general.architecture: in front of gguf keys that are not general.* or tokenizer.* */
+    const ckpt *weights; /* what has("tensor name") looks in */
 } hyper_sources;
 
 typedef struct hyper hyper;
@@ -46,8 +48,10 @@ enum { OUTSIDE = -1 }; /* the layer of what is in no layer */
 int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);
 /* A name of [config] (and its layer classes); out->kind VALUE_NONE when it is not defined or has no value. */
 int hyper_name(hyper *h, const char *name, int layer, value *out, err *e);
-/* Whether [config] defines the name. Formulas and recipes may use only such names, so that a resolved spec stands alone. */
-bool hyper_knows(const hyper *h, const char *name);
+bool hyper_knows(const hyper *h, const char *name); /* whether [config] defines it */
+/* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
+ * NULL. */
+const char *hyper_stranger(const hyper *h, const expr *x);
 
 size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for none */
 /* Element i of a list or array. */

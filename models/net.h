@@ -59,7 +59,8 @@ ref net_mul(net *b, const char *path, const char *part, ref x, ref y);
 ref net_scale(net *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
 ref net_softcap(net *b, const char *path, const char *part, ref x, double cap);  /* 0: x itself */
 
-/* A list option of the call ("short_factor") as floats in the program's arena; *n = 0 when it has no value. NULL on error. */
+/* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors] names under
+ * the same key; *n = 0 when there is neither. NULL on error. */
 const float *net_list(net *b, const call *c, const char *key, size_t *n);
 
 /* act_kind of an option checked against ACT_WORDS. */

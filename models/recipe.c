@@ -25,6 +25,8 @@ static int number(reader *r, span text, double *out)
     char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
     if (!copy) return short_of_memory(r);
     int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
+    const char *stranger = rc ? NULL : hyper_stranger(r->h, x);
+    if (stranger) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, stranger);
     if (!rc) rc = hyper_eval(r->h, x, r->layer, NULL, r->where, &v, r->e);
     if (rc) return rc;
     if (v.kind != VALUE_NUMBER)

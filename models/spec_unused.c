@@ -1,0 +1,145 @@
+/* spec_unused.c - what a spec says and nothing hears: names of [config], slots and lines of [tensors] that no formula, expression or
+ * option mentions. Most are misspelt, so each message has the nearest word that would be heard.
+ *
+ * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the texts, not in what
+ * was evaluated: the branch of a `?` that was not taken counts. */
+#include "models/build.h"
+#include "models/module.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool word_byte(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.'; }
+
+/* Whether the word occurs in the text; a word may go on behind a dot when `head` is set ("norm" in "norm.a(x)"). */
+static bool mentions(const char *text, const char *word, bool head)
+{
+    size_t n = strlen(word);
+    for (const char *p = text; (p = strstr(p, word)); p++) {
+        bool starts = p == text || !word_byte(p[-1]);
+        if (starts && (!word_byte(p[n]) || (head && p[n] == '.'))) return true;
+    }
+    return false;
+}
+
+static bool is_formula(const spec_row *r)
+{
+    static const char *const keys[] = {"embed", "block", "final", "logits"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(r->key, keys[i]) == 0) return true;
+    return false;
+}
+
+static bool called(const spec *s, const char *path, bool head)
+{
+    static const char *const by_default[] = {"token", "head"}; /* formulas that need not be written */
+    for (size_t i = 0; i < sizeof by_default / sizeof *by_default; i++)
+        if (strcmp(path, by_default[i]) == 0) return true;
+    for (size_t i = 0; i < s->n; i++)
+        if (is_formula(&s->rows[i]) && mentions(s->rows[i].text, path, head)) return true;
+    return false;
+}
+
+/* ---- names of [config] */
+
+static bool name_is_asked(const spec *s, const char *name)
+{
+    static const char *const own[] = {"layers", "dim", "positions"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0) return true;
+    for (size_t i = 0; i < s->n; i++)
+        if (strcmp(s->rows[i].key, name) != 0 && mentions(s->rows[i].text, name, true)) return true;
+    for (size_t i = 0; i < s->n_slot; i++)
+        for (size_t k = 0; k < s->slots[i].n; k++)
+            if (mentions(s->slots[i].options[k].text, name, true)) return true;
+    for (size_t i = 0; i < module_count; i++)
+        if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
+    return false;
+}
+
+static int unheard_name(const spec_row *r, err *e)
+{
+    const char *near = NULL;
+    for (size_t k = 0; k < module_count && !near; k++)
+        near = param_nearest(module_list[k]->params, module_list[k]->n_params, r->key);
+    return err_set(e, ERR_SPEC, "%s: [config] nothing uses the name '%s'%s%s%s", r->where, r->key,
+                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* ---- lines of [tensors] */
+
+/* Whether `role` ("q", "q.bias", "bias", "") is one that some module has. */
+static bool is_role(const char *role)
+{
+    size_t n = strlen(role);
+    if (n >= 5 && strcmp(role + n - 5, ".bias") == 0) n -= 5;
+    else if (strcmp(role, "bias") == 0) n = 0;
+    for (size_t i = 0; i < module_count; i++)
+        for (size_t k = 0; k < module_list[i]->n_weights; k++) {
+            const char *known = module_list[i]->weights[k].role;
+            if (strlen(known) == n && memcmp(known, role, n) == 0) return true;
+        }
+    return false;
+}
+
+/* "attn.q", "norm.a.bias", "rope_freqs": some prefix is called in a formula and the rest is a role. */
+static bool line_is_asked(const spec *s, const char *key)
+{
+    char path[160];
+    if (strcmp(key, "prefix") == 0 || strcmp(key, "ignore") == 0) return true;
+    if (strncmp(key, "{i}.", 4) == 0) key += 4;
+    for (size_t i = 0; i < module_count; i++) {
+        const param *p = param_find(module_list[i]->params, module_list[i]->n_params, key);
+        if (p && p->words && strcmp(p->words, "LIST") == 0) return true;
+    }
+    snprintf(path, sizeof path, "%s", key);
+    for (;;) {
+        size_t n = strlen(path);
+        if (called(s, path, false) && is_role(key[n] ? key + n + 1 : "")) return true;
+        char *dot = strrchr(path, '.');
+        if (!dot) return false;
+        *dot = 0;
+    }
+}
+
+static int unheard_line(const spec *s, const spec_row *r, err *e)
+{
+    const char *near = NULL;
+    int best = 4;
+    for (size_t k = 0; k < s->n; k++) {
+        const spec_row *q = &s->rows[k];
+        if (q == r || strcmp(q->section, "tensors") != 0 || !line_is_asked(s, q->key)) continue;
+        int distance = edit_distance(r->key, q->key);
+        if (distance < best) near = q->key, best = distance;
+    }
+    return err_set(e, ERR_SPEC, "%s: [tensors] no slot asks for '%s'%s%s%s", r->where, r->key,
+                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* ---- slots */
+
+static int unheard_slot(const spec *s, const spec_slot *d, err *e)
+{
+    const char *near = NULL;
+    int best = 3;
+    for (size_t k = 0; k < s->n_slot; k++) {
+        int distance = called(s, s->slots[k].name, true) ? edit_distance(d->name, s->slots[k].name) : 99;
+        if (distance < best) near = s->slots[k].name, best = distance;
+    }
+    return err_set(e, ERR_SPEC, "%s: [%s] no formula uses '%s'%s%s%s", d->where, d->section, d->name,
+                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+int spec_check_unused(const spec *s, err *e)
+{
+    for (size_t i = 0; i < s->n_slot; i++)
+        if (s->slots[i].own && !called(s, s->slots[i].name, true)) return unheard_slot(s, &s->slots[i], e);
+    for (size_t i = 0; i < s->n; i++) {
+        const spec_row *r = &s->rows[i];
+        if (r->depth) continue;
+        if (strcmp(r->section, "config") == 0 && !name_is_asked(s, r->key)) return unheard_name(r, e);
+        if (strcmp(r->section, "tensors") == 0 && !line_is_asked(s, r->key)) return unheard_line(s, r, e);
+    }
+    return OK;
+}
