@@ -55,42 +55,21 @@ typedef struct kv_store {
     uint64_t k_page, v_page; /* bytes of one page */
 } kv_store;
 
+/* The tile of one head in a page. */
+static inline uint8_t *kv_tile(uint8_t *base, uint64_t page_bytes, int heads, int32_t page, int64_t head)
+{
+    return base + (uint64_t)page * page_bytes + (uint64_t)head * (page_bytes / (uint64_t)heads);
+}
+
 /* Fills all but k and v. */
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 
 /* ---- working memory of the kernels */
 typedef struct cpu_work {
-    float *scratch; /* per worker */
-    uint64_t scratch_floats, bytes;
+    float *scratch; /* per worker: [workers][scratch_floats] */
+    float *shared;  /* partial results that workers merge after a barrier */
+    uint64_t scratch_floats, shared_floats, bytes;
 } cpu_work;
-
-/* Blocking of the matmul of many rows (v_matmul.h) and its share of the scratch space. */
-enum { MATMUL_BLOCK_M = 192, MATMUL_BLOCK_K = 512, MATMUL_PANEL_N = 12, MATMUL_TILE_N = 4 };
-typedef struct matmul_space {
-    float *x;       /* packed activations */
-    float *w;       /* widened weights of one panel and block of k */
-    float *acc;     /* partial sums of one panel, 16 per output */
-    float *decoded; /* whole rows of one panel, for block types */
-} matmul_space;
-static inline matmul_space matmul_space_of(float *scratch, int64_t rows, int64_t k)
-{
-    int64_t padded = (k + 15) / 16 * 16;
-    float *w = scratch + rows * padded, *acc = w + MATMUL_PANEL_N * MATMUL_BLOCK_K;
-    return (matmul_space){scratch, w, acc, acc + rows * MATMUL_PANEL_N * 16};
-}
-static inline uint64_t matmul_space_floats(int64_t rows, int64_t k, bool decode)
-{
-    uint64_t r = (uint64_t)rows, padded = ((uint64_t)k + 15) / 16 * 16;
-    return r * padded + MATMUL_PANEL_N * MATMUL_BLOCK_K + r * MATMUL_PANEL_N * 16 +
-           (decode ? MATMUL_PANEL_N * padded : 0);
-}
-/* Rows of the block that starts at row m: blocks of about equal size. */
-static inline int64_t matmul_block_rows(int64_t rows, int64_t m)
-{
-    int64_t blocks = (rows + MATMUL_BLOCK_M - 1) / MATMUL_BLOCK_M, each = (rows + blocks - 1) / blocks;
-    return rows - m < each ? rows - m : each;
-}
-
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e);
 void cpu_work_close(cpu_work *w);
 
@@ -163,17 +142,17 @@ float act_value(int fn, float x); /* ACT_*: the definition */
 /* X(op, reference, vector body: the reference where one of its own would gain nothing) */
 #define CPU_KERNEL_LIST(X)                                                                                             \
     X(EMBED, cpu_embed, cpu_embed)                                                                                     \
-    X(NORM, cpu_norm, cpu_norm)                                                                                        \
+    X(NORM, cpu_norm, v_norm)                                                                                          \
     X(MATMUL, cpu_matmul, v_matmul)                                                                                    \
-    X(ROPE, cpu_rope, cpu_rope)                                                                                        \
-    X(KV_PUT, cpu_kv_put, cpu_kv_put)                                                                                  \
-    X(ATTN, cpu_attn, cpu_attn)                                                                                        \
-    X(ACT, cpu_act, cpu_act)                                                                                           \
-    X(MUL, cpu_mul, cpu_mul)                                                                                           \
-    X(ADD, cpu_add, cpu_add)                                                                                           \
-    X(SCALE, cpu_scale, cpu_scale)                                                                                     \
-    X(SOFTCAP, cpu_softcap, cpu_softcap)                                                                               \
-    X(CLAMP, cpu_clamp, cpu_clamp)                                                                                     \
+    X(ROPE, cpu_rope, v_rope)                                                                                          \
+    X(KV_PUT, cpu_kv_put, v_kv_put)                                                                                    \
+    X(ATTN, cpu_attn, v_attn)                                                                                          \
+    X(ACT, cpu_act, v_act)                                                                                             \
+    X(MUL, cpu_mul, v_mul)                                                                                             \
+    X(ADD, cpu_add, v_add)                                                                                             \
+    X(SCALE, cpu_scale, v_scale)                                                                                       \
+    X(SOFTCAP, cpu_softcap, v_softcap)                                                                                 \
+    X(CLAMP, cpu_clamp, v_clamp)                                                                                       \
     X(TAKE_OUT, cpu_take_out, cpu_take_out)
 
 #define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);

@@ -2,6 +2,8 @@
 #include "cpu/cpu.h"
 
 #include "base/mem.h"
+#include "cpu/attn_plan.h"
+#include "cpu/matmul_plan.h"
 
 #include <string.h>
 
@@ -12,6 +14,8 @@ const cpu_table cpu_table_c = {"c",
                                    CPU_KERNEL_LIST(X)
 #undef X
                                }};
+
+enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided */
 
 static const cpu_table *const tables[] = {
 #if defined(__x86_64__)
@@ -36,7 +40,7 @@ const cpu_table *cpu_kernels_named(const char *name)
 
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e)
 {
-    uint64_t floats = 4096;
+    uint64_t floats = 4096, shared = 0, pages = 0;
     int64_t rows = MATMUL_BLOCK_M;
     if (o->max_rows[ROWS_TOK] > 0 && o->max_rows[ROWS_TOK] < rows) rows = o->max_rows[ROWS_TOK];
     for (uint32_t i = 0; i < p->n_weight; i++) {
@@ -44,15 +48,29 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
         uint64_t need = matmul_space_floats(rows, p->weights[i].cols, true);
         if (need > floats) floats = need;
     }
-    for (uint32_t i = 0; i < p->n_state; i++) { /* two sums of values */
-        uint64_t need = 2 * (uint64_t)p->states[i].v_dim;
+    for (int g = 0; g < GROUP_MAX; g++)
+        if (o->n_page[g] > 0 && (uint64_t)o->n_page[g] > pages) pages = (uint64_t)o->n_page[g];
+    uint64_t ranges = pages * PAGE_TOKENS / ATTN_RANGE +
+                      4 * (uint64_t)workers; /* that a step can be divided into, see v_attn */
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        const op *a = &p->ops[i];
+        if (a->kind != OP_ATTN || a->state < 0) continue;
+        const state *s = &p->states[a->state];
+        uint64_t need = attn_space_floats(s->k_dim, s->v_dim);
         if (need > floats) floats = need;
+        need = ranges * attn_soft_floats((uint64_t)a->u.attn.heads, s->v_dim);
+        if (need > shared) shared = need;
     }
+    if (shared > SHARED_MAX) shared = SHARED_MAX;
+    shared = (shared + LANES - 1) / LANES * LANES;
     floats = (floats + LANES - 1) / LANES * LANES;
     *w = (cpu_work){0};
-    if (!mem_mul(floats, (uint64_t)workers * sizeof(float), &w->bytes) || !(w->scratch = mem_map(w->bytes)))
+    if (!mem_mul(floats, (uint64_t)workers, &w->bytes) || !mem_add(w->bytes, shared, &w->bytes) ||
+        !mem_mul(w->bytes, sizeof(float), &w->bytes) || !(w->scratch = mem_map(w->bytes)))
         return err_set(e, ERR_MEMORY, "out of memory for the scratch space of %d threads", workers);
     w->scratch_floats = floats;
+    w->shared_floats = shared;
+    w->shared = w->scratch + floats * (uint64_t)workers;
     return OK;
 }
 

@@ -1,7 +1,12 @@
 /* kernels_avx2.c - the kernel bodies of v_*.h compiled for AVX2, FMA and F16C. */
 #include "cpu/cpu.h"
 
+#include "cpu/v_attn.h"
+#include "cpu/v_elementwise.h"
+#include "cpu/v_kv.h"
 #include "cpu/v_matmul.h"
+#include "cpu/v_norm.h"
+#include "cpu/v_rope.h"
 
 const cpu_table cpu_table_avx2 = {"avx2",
                                   CPU_AVX2,

@@ -49,7 +49,11 @@ INLINE v16 v16_sign_of(v16 size, v16 sign) /* copysign */
         _mm512_ternarylogic_epi32(s, _mm512_castps_si512(sign), _mm512_castps_si512(size), 0xca));
 }
 INLINE m16 v16_less(v16 a, v16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-INLINE m16 m16_range(int from, int to) { return (m16)(v16_first(to) & ~v16_first(from)); } /* lanes from … to - 1 */
+INLINE int v16_clip(int n) { return n < 0 ? 0 : n > 16 ? 16 : n; }
+INLINE m16 m16_range(int from, int to) /* lanes from … to - 1; any integers */
+{
+    return (m16)(v16_first(v16_clip(to)) & ~v16_first(v16_clip(from)));
+}
 INLINE v16 v16_pick(m16 m, v16 yes, v16 no) { return _mm512_mask_blend_ps(m, no, yes); }
 /* 2^n with n the integer in the low bits of t - FM_ROUND: two factors, as fm_exp has them. */
 INLINE v16 v16_scale_2n(v16 p, v16 t, v16 round)
@@ -59,6 +63,29 @@ INLINE v16 v16_scale_2n(v16 p, v16 t, v16 round)
     p = _mm512_mul_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(h, b), 23)));
     i = _mm512_sub_epi32(i, h);
     return _mm512_mul_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(i, b), 23)));
+}
+/* Rounds to bfloat16, ties to even, and widens again; not for NaN. */
+INLINE v16 v16_round_bf16(v16 a)
+{
+    __m512i u = _mm512_castps_si512(a), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000)));
+}
+INLINE v16 v16_iota(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+/* 32 neighbours to the 16 even ones and the 16 odd ones, and back. */
+INLINE void v16_unzip(v16 *a, v16 *b)
+{
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    v16 e = _mm512_permutex2var_ps(*a, even, *b);
+    *b = _mm512_permutex2var_ps(*a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), *b);
+    *a = e;
+}
+INLINE void v16_zip(v16 *a, v16 *b)
+{
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    v16 l = _mm512_permutex2var_ps(*a, low, *b);
+    *b = _mm512_permutex2var_ps(*a, _mm512_add_epi32(low, _mm512_set1_epi32(8)), *b);
+    *a = l;
 }
 INLINE __m256 v16_fold8(v16 a) { return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
 
@@ -93,11 +120,16 @@ INLINE __m256i v16_first8(int n) /* all ones in lanes below n */
 }
 INLINE v16 v16_load_part(const float *p, int n)
 {
+    if (n >= 16) return v16_load(p);
     return V16(_mm256_maskload_ps(p, v16_first8(n)),
                n > 8 ? _mm256_maskload_ps(p + 8, v16_first8(n - 8)) : _mm256_setzero_ps());
 }
 INLINE void v16_store_part(float *p, v16 a, int n)
 {
+    if (n >= 16) {
+        v16_store(p, a);
+        return;
+    }
     _mm256_maskstore_ps(p, v16_first8(n), a.lo);
     if (n > 8) _mm256_maskstore_ps(p + 8, v16_first8(n - 8), a.hi);
 }
@@ -139,7 +171,7 @@ INLINE m16 v16_less(v16 a, v16 b)
 {
     return V16(_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ));
 }
-INLINE m16 m16_range(int from, int to) /* lanes from … to - 1 */
+INLINE m16 m16_range(int from, int to) /* lanes from … to - 1; any integers */
 {
     __m256i a = _mm256_andnot_si256(v16_first8(from), v16_first8(to));
     __m256i b = _mm256_andnot_si256(v16_first8(from - 8), v16_first8(to - 8));
@@ -161,6 +193,39 @@ INLINE __m256 v16_half_scale_2n(__m256 p, __m256 t, __m256 round)
 INLINE v16 v16_scale_2n(v16 p, v16 t, v16 round)
 {
     return V16(v16_half_scale_2n(p.lo, t.lo, round.lo), v16_half_scale_2n(p.hi, t.hi, round.hi));
+}
+INLINE __m256 v16_half_round_bf16(__m256 a)
+{
+    __m256i u = _mm256_castps_si256(a), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    u = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    return _mm256_castsi256_ps(_mm256_and_si256(u, _mm256_set1_epi32((int)0xffff0000)));
+}
+/* Rounds to bfloat16, ties to even, and widens again; not for NaN. */
+INLINE v16 v16_round_bf16(v16 a) { return V16(v16_half_round_bf16(a.lo), v16_half_round_bf16(a.hi)); }
+INLINE v16 v16_iota(void)
+{
+    return V16(_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15));
+}
+/* 32 neighbours to the 16 even ones and the 16 odd ones, and back. */
+INLINE void v16_unzip(v16 *a, v16 *b)
+{
+    const __m256i order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7); /* shuffle_ps works in 128-bit halves */
+    v16 x = *a, y = *b;
+    *a = V16(_mm256_permutevar8x32_ps(_mm256_shuffle_ps(x.lo, x.hi, 0x88), order),
+             _mm256_permutevar8x32_ps(_mm256_shuffle_ps(y.lo, y.hi, 0x88), order));
+    *b = V16(_mm256_permutevar8x32_ps(_mm256_shuffle_ps(x.lo, x.hi, 0xdd), order),
+             _mm256_permutevar8x32_ps(_mm256_shuffle_ps(y.lo, y.hi, 0xdd), order));
+}
+INLINE void v16_half_zip(__m256 a, __m256 b, v16 *to)
+{
+    __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    *to = V16(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+}
+INLINE void v16_zip(v16 *a, v16 *b)
+{
+    v16 x = *a, y = *b;
+    v16_half_zip(x.lo, y.lo, a);
+    v16_half_zip(x.hi, y.hi, b);
 }
 INLINE __m256 v16_fold8(v16 a) { return _mm256_add_ps(a.lo, a.hi); }
 

@@ -12,6 +12,7 @@
 #ifndef CPU_V_MATMUL_H
 #define CPU_V_MATMUL_H
 #include "cpu/cpu.h"
+#include "cpu/matmul_plan.h"
 #include "cpu/v16.h"
 
 enum { STREAM_M = 6, DIRECT_M = 24, AHEAD = 6144, TILE_N = MATMUL_TILE_N, TILE_M = VREGS == 32 ? 6 : 3 };

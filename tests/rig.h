@@ -3,6 +3,7 @@
  * Everything outside the output must stay as it was: rig_same compares the whole arena, byte for byte. */
 #ifndef TESTS_RIG_H
 #define TESTS_RIG_H
+#include "base/half.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "tensor/quant.h"
@@ -11,13 +12,18 @@
 
 #include <math.h>
 
-enum { RIG_TENSORS = 12, RIG_GAP = 256 };
+enum { RIG_TENSORS = 12, RIG_GAP = 256, RIG_ROWS = 256, RIG_PAGES = 64 };
 
 typedef struct rig {
     program p;
     tensor t[RIG_TENSORS];
     weight w[RIG_TENSORS];
     state states[1];
+    op ops[1];
+    rope_set ropes[1];
+    int32_t pos[RIG_ROWS], seq[RIG_ROWS], token[RIG_ROWS], wanted[RIG_ROWS], seq_row[RIG_ROWS + 1], seq_len[RIG_ROWS],
+        seq_rope[RIG_ROWS];
+    int32_t page[RIG_ROWS * RIG_PAGES];
     segment seg;
     dev d;
     step st;
@@ -26,7 +32,8 @@ typedef struct rig {
     kv_store kv[1];
     uint8_t *act;
     uint64_t used, cap;
-    void *own[RIG_TENSORS];
+    void *own[RIG_TENSORS], *kv_memory;
+    uint64_t kv_bytes;
     uint32_t n_own;
 } rig;
 
@@ -57,6 +64,8 @@ static inline void rig_open(rig *g, uint64_t act_bytes)
     g->p.tensors = g->t;
     g->p.weights = g->w;
     g->p.states = g->states;
+    g->p.ropes = g->ropes;
+    g->p.ops = g->ops;
     g->p.n_tensor = 1;
     g->seg.p = &g->p;
     g->seg.on = &g->d;
@@ -70,6 +79,7 @@ static inline void rig_close(rig *g)
 {
     mem_unmap(g->act, g->cap);
     for (uint32_t i = 0; i < g->n_own; i++) mem_free(g->own[i]);
+    mem_unmap(g->kv_memory, g->kv_bytes);
 }
 
 static inline void *rig_own(rig *g, uint64_t bytes)
@@ -131,6 +141,59 @@ static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int
     return t;
 }
 
+/* Sequences of `rows[i]` rows each, the last row of sequence i at position last[i]; each has its own pages, in mixed order. */
+static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *last)
+{
+    int32_t row = 0;
+    g->st.page_cap = RIG_PAGES;
+    for (int s = 0; s < n_seq; s++) {
+        g->seq_row[s] = row;
+        g->seq_len[s] = last[s] + 1;
+        for (int i = 0; i < rows[s]; i++, row++) {
+            g->seq[row] = s;
+            g->pos[row] = last[s] - rows[s] + 1 + i;
+        }
+        for (int i = 0; i < RIG_PAGES; i++) g->page[s * RIG_PAGES + i] = i * n_seq + (s + i) % n_seq;
+    }
+    g->seq_row[n_seq] = row;
+    g->st.n[ROWS_TOK] = row;
+    g->st.n[ROWS_OUT] = row;
+    g->st.n_seq = n_seq;
+    g->st.pos = g->pos;
+    g->st.seq = g->seq;
+    g->st.token = g->token;
+    g->st.out = g->wanted;
+    g->st.seq_row = g->seq_row;
+    g->st.seq_len = g->seq_len;
+    g->st.seq_rope = g->seq_rope;
+    g->st.page = g->page;
+}
+
+/* A cache of `pages` pages, filled with noise as if kv_put had written every position. */
+static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_type, dtype v_type, int pages)
+{
+    g->states[0] = (state){.heads = heads, .k_dim = k_dim, .v_dim = v_dim};
+    g->p.n_state = 1;
+    kv_store *s = &g->kv[0];
+    kv_layout(s, &g->states[0], k_type, v_type);
+    g->kv_bytes = (s->k_page + s->v_page) * (uint64_t)pages;
+    g->kv_memory = mem_map(g->kv_bytes);
+    assert_non_null(g->kv_memory);
+    s->k = g->kv_memory;
+    s->v = s->k + s->k_page * (uint64_t)pages;
+    g->d.opt.n_page[0] = pages;
+    for (int side = 0; side < 2; side++) {
+        dtype t = side ? v_type : k_type;
+        uint8_t *to = side ? s->v : s->k;
+        uint64_t n = (side ? s->v_page : s->k_page) * (uint64_t)pages / dtype_info[t].bytes;
+        for (uint64_t i = 0; i < n; i++) {
+            float x = rig_normal();
+            uint16_t h = f32_to_f16(x);
+            memcpy(to + i * dtype_info[t].bytes, t == DTYPE_F16 ? (void *)&h : (void *)&x, dtype_info[t].bytes);
+        }
+    }
+}
+
 static inline void rig_worker(void *arg, int worker, int workers)
 {
     rig *g = ((void **)arg)[0];
@@ -142,6 +205,8 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
 {
     err e = {0};
     g->d.table = table;
+    g->ops[0] = *o;
+    g->p.n_op = 1;
     assert_ok(pool_open(&g->d.pool, workers, &e), &e);
     assert_ok(cpu_work_open(&g->d.work, &g->p, &g->d.opt, workers, &e), &e);
     pool_run(g->d.pool, rig_worker, (void *[]){g, (void *)o});
@@ -154,17 +219,23 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
 static inline void rig_same(rig *g, const op *o, const char *what)
 {
     static const char *const isa[] = {"c", "avx2", "avx512"};
-    uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap);
-    assert_true(before && want);
+    uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap), *kv_before = mem_alloc(g->kv_bytes),
+            *kv_want = mem_alloc(g->kv_bytes);
+    assert_true(before && want && kv_before && kv_want);
     memcpy(before, g->act, g->cap);
+    if (g->kv_bytes) memcpy(kv_before, g->kv_memory, g->kv_bytes);
     rig_run(g, cpu_kernels_named("c"), 1, o);
     memcpy(want, g->act, g->cap);
+    if (g->kv_bytes) memcpy(kv_want, g->kv_memory, g->kv_bytes);
     for (int i = 0; i < 3; i++)
         for (int workers = 1; workers <= 3; workers++) {
             const cpu_table *table = cpu_kernels_named(isa[i]);
             if (!table) continue;
             memcpy(g->act, before, g->cap);
+            if (g->kv_bytes) memcpy(g->kv_memory, kv_before, g->kv_bytes);
             rig_run(g, table, workers, o);
+            if (g->kv_bytes && memcmp(g->kv_memory, kv_want, g->kv_bytes))
+                fail_msg("%s: %s with %d workers leaves another cache than the reference", what, isa[i], workers);
             for (uint64_t b = 0; b < g->cap; b++)
                 if (g->act[b] != want[b])
                     fail_msg("%s: %s with %d workers differs from the reference at byte %llu (output starts at %llu)",
@@ -174,6 +245,8 @@ static inline void rig_same(rig *g, const op *o, const char *what)
     memcpy(g->act, want, g->cap);
     mem_free(before);
     mem_free(want);
+    mem_free(kv_before);
+    mem_free(kv_want);
 }
 
 #endif

@@ -55,10 +55,335 @@ static void matmul_equals_the_reference(void **unused)
     }
 }
 
+/* ---- rows and elements */
+
+static void norms_equal_the_reference(void **unused)
+{
+    (void)unused;
+    static const int widths[] = {1, 5, 16, 31, 64, 100, 257};
+    for (int w = 0; w < 7; w++)
+        for (int form = 0; form < 16; form++) {
+            rig g;
+            int groups = 1 + form % 3, width = widths[w], rows[] = {5}, last[] = {4};
+            rig_open(&g, 200000);
+            rig_sequences(&g, 1, rows, last);
+            op o = {.kind = OP_NORM,
+                    .u.norm = {.eps = 1e-5f, .kind = form & 1 ? NORM_LAYER : NORM_RMS, .width = width}};
+            o.in[0] = rig_act(&g, width * groups);
+            if (form & 2) o.in[1] = rig_const(&g, form & 8 ? width * groups : width);
+            if (form & 4) o.in[2] = rig_const(&g, width);
+            o.out = form == 9 ? o.in[0] : rig_act(&g, width * groups);
+            snprintf(what, sizeof what, "norm width %d form %d", width, form);
+            const float *x = rig_at(&g, o.in[0]) + width * groups; /* second row, first group */
+            double mean = 0, var = 0;
+            for (int i = 0; i < width; i++) mean += x[i] / (double)width;
+            if (!(form & 1)) mean = 0;
+            for (int i = 0; i < width; i++) var += (x[i] - mean) * (x[i] - mean) / width;
+            double want = (x[width - 1] - mean) / sqrt(var + 1e-5f);
+            if (form & 2) want *= g.t[o.in[1]].data[width - 1];
+            if (form & 4) want += g.t[o.in[2]].data[width - 1];
+            rig_same(&g, &o, what);
+            float got = rig_at(&g, o.out)[width * groups + width - 1];
+            if (fabs(got - want) > 3e-6 * (1 + fabs(want))) fail_msg("%s: %g, not %g", what, (double)got, want);
+            rig_close(&g);
+        }
+}
+
+static double act_double(int fn, double x)
+{
+    switch (fn) {
+    case ACT_SILU: return x / (1 + exp(-x));
+    case ACT_GELU: return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ACT_GELU_QUICK: return x / (1 + exp(-1.702 * x));
+    case ACT_RELU: return x > 0 ? x : 0;
+    case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case ACT_TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+/* Every function over floats of all sizes, signs, infinities and zeros. */
+static void activations_equal_the_reference(void **unused)
+{
+    (void)unused;
+    for (int fn = 0; fn < ACT_COUNT; fn++) {
+        rig g;
+        int rows[] = {40}, last[] = {39}, n = 1111;
+        rig_open(&g, 600000);
+        rig_sequences(&g, 1, rows, last);
+        op o = {.kind = OP_ACT, .u.act = {fn}, .in = {rig_act(&g, n)}, .out = rig_act(&g, n)};
+        float *x = rig_at(&g, o.in[0]);
+        for (int i = 0; i < 40 * n; i++) {
+            x[i] = i % 3 ? x[i] * (float)(i % 31) : bits_float(rig_random() << 16 ^ rig_random());
+            if (isnan(x[i])) x[i] = i % 2 ? 0.0f : -0.0f;
+        }
+        snprintf(what, sizeof what, "act %s", act_name[fn]);
+        rig_same(&g, &o, what);
+        for (int i = 0; i < 40 * n; i++) {
+            double want = act_double(fn, x[i]), got = rig_at(&g, o.out)[i];
+            if (fabsf(x[i]) < 1e6f && fabs(got - want) > 1e-44 + 4e-7 * (fabs(want) + fmin(1, fabs((double)x[i]))))
+                fail_msg("%s(%g) = %g, not %g", what, (double)x[i], got, want);
+        }
+        rig_close(&g);
+    }
+}
+
+static void elementwise_equals_the_reference(void **unused)
+{
+    (void)unused;
+    static const uint8_t kinds[] = {OP_MUL, OP_ADD, OP_SCALE, OP_SOFTCAP, OP_CLAMP};
+    for (int k = 0; k < 5; k++)
+        for (int form = 0; form < 12; form++) {
+            rig g;
+            int rows[] = {1 + form}, last[] = {20}, n = (int[]){1, 16, 37, 256}[form % 4];
+            rig_open(&g, 200000);
+            rig_sequences(&g, 1, rows, last);
+            op o = {.kind = kinds[k], .in = {rig_act(&g, n)}};
+            if (k < 2) o.in[1] = form % 3 ? rig_act(&g, n) : rig_const(&g, n);
+            if (k == 2) o.u.scale.factor = 1.7f;
+            if (k == 3) o.u.softcap.cap = 0.9f;
+            if (k == 4) o.u.clamp.limit = 0.6f;
+            o.out = form % 2 ? o.in[0] : rig_act(&g, n);
+            snprintf(what, sizeof what, "%s form %d", op_info[kinds[k]].name, form);
+            rig_same(&g, &o, what);
+            rig_close(&g);
+        }
+}
+
+static void rope_equals_the_reference(void **unused)
+{
+    (void)unused;
+    static const int shapes[][3] = {{64, 64, 4}, {80, 32, 3}, {20, 20, 2}, {96, 40, 1}, {128, 128, 2}, {6, 2, 5}};
+    for (int i = 0; i < 12; i++) {
+        rig g;
+        err e = {0};
+        const int *s = shapes[i / 2];
+        int rows[] = {3, 1, 9}, last[] = {50, 0, 8};
+        rig_open(&g, 200000);
+        rig_sequences(&g, 3, rows, last);
+        rope_params p = {.scaling = ROPE_NONE, .dims = s[1], .theta = 10000};
+        assert_ok(rope_init(&g.ropes[0], &p, 64, &e), &e);
+        op o = {.kind = OP_ROPE,
+                .u.rope = {.dims = s[1], .style = i % 2 ? ROPE_NEIGHBOURS : ROPE_HALVES, .width = s[0]}};
+        o.in[0] = rig_act(&g, s[0] * s[2]);
+        o.out = i % 3 ? rig_act(&g, s[0] * s[2]) : o.in[0];
+        float x[2] = {rig_at(&g, o.in[0])[0], rig_at(&g, o.in[0])[i % 2 ? 1 : s[1] / 2]};
+        snprintf(what, sizeof what, "rope %d of %d, style %d", s[1], s[0], i % 2);
+        rig_same(&g, &o, what);
+        double want = x[0] * cos(48) - x[1] * sin(48); /* the first row is at position 48 */
+        assert_true(fabs(rig_at(&g, o.out)[0] - want) < 1e-5);
+        rope_close(&g.ropes[0]);
+        rig_close(&g);
+    }
+}
+
+/* ---- tables and copies */
+
+static void embed_and_take_out(void **unused)
+{
+    (void)unused;
+    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_Q8_0};
+    for (int t = 0; t < 3; t++) {
+        rig g;
+        float vec[2 * 64];
+        int rows[] = {7}, last[] = {9};
+        for (int i = 0; i < 2 * 64; i++) vec[i] = (float)i;
+        rig_open(&g, 20000);
+        rig_sequences(&g, 1, rows, last);
+        g.st.vec = vec;
+        memcpy(g.token, (int[]){3, 0, ~1, 10, 99, INT32_MIN, 11}, 7 * sizeof *g.token);
+        g.token[5] = ~0;
+        op o = {.kind = OP_EMBED, .in = {rig_weight(&g, types[t], 11, 64, 2)}, .out = rig_act(&g, 64)};
+        rig_same(&g, &o, "embed by token");
+        float row[64];
+        held_row(&g.held[0], 10, row);
+        assert_memory_equal(rig_at(&g, o.out) + 3 * 64, row, sizeof row);
+        assert_memory_equal(rig_at(&g, o.out) + 2 * 64, vec + 64, sizeof row);
+        assert_true(rig_at(&g, o.out)[4 * 64 + 5] == 0 && rig_at(&g, o.out)[6 * 64] == 0);
+        o.u.embed.by = EMBED_BY_POSITION;
+        o.u.embed.offset = 1;
+        rig_same(&g, &o, "embed by position");
+        assert_memory_equal(rig_at(&g, o.out) + 6 * 64, row, sizeof row);
+        g.st.n[ROWS_OUT] = 2;
+        memcpy(g.wanted, (int[]){1, 6}, 2 * sizeof *g.wanted);
+        op k = {.kind = OP_TAKE_OUT, .in = {o.out}, .out = rig_act(&g, 64)};
+        g.t[k.out].rows = ROWS_OUT;
+        rig_same(&g, &k, "take_out");
+        assert_memory_equal(rig_at(&g, k.out) + 64, row, sizeof row);
+        rig_close(&g);
+    }
+}
+
+/* ---- keys, values, attention */
+
+typedef struct attn_case {
+    int heads, kv, k_dim, v_dim, window, bias;
+    float softcap;
+    dtype k_type, v_type;
+    int n_seq, rows[4], last[4];
+} attn_case;
+
+static const attn_case attn_cases[] = {
+    {1, 1, 16, 16, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 1, {1}, {0}},
+    {8, 1, 64, 64, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_F16, 1, {1}, {700}},
+    {8, 2, 64, 64, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 3, {1, 1, 1}, {1300, 3, 511}},
+    {6, 6, 20, 20, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_F32, 2, {5, 1}, {64, 63}},
+    {14, 2, 33, 17, 0, BIAS_ALIBI, 0, DTYPE_F32, DTYPE_F16, 2, {9, 70}, {135, 69}},
+    {4, 2, 32, 48, 0, BIAS_ALIBI_BF16, 0, DTYPE_F32, DTYPE_F32, 1, {30}, {600}},
+    {6, 3, 64, 128, 13, BIAS_NONE, 0, DTYPE_F16, DTYPE_F16, 2, {70, 1}, {200, 30}},
+    {4, 4, 24, 24, 100, BIAS_NONE, 5, DTYPE_F32, DTYPE_F32, 2, {40, 3}, {139, 1100}},
+    {60, 1, 16, 16, 0, BIAS_NONE, 0.5f, DTYPE_F32, DTYPE_F32, 1, {3}, {530}},
+    {2, 1, 8, 8, 1, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 1, {80}, {79}},
+    {9, 3, 128, 128, 600, BIAS_ALIBI, 0, DTYPE_F16, DTYPE_F16, 4, {1, 2, 1, 33}, {1500, 700, 5, 1060}},
+};
+
+/* The head `h` of row `row` in double precision, straight from the formula. */
+static void attn_double(const rig *g, const attn_case *c, const op *o, const float *slopes, int row, int h, double *out)
+{
+    const kv_store *s = &g->kv[0];
+    static double score[RIG_PAGES * PAGE_TOKENS];
+    int own = g->pos[row], kv = h / (c->heads / c->kv), least = c->window && own >= c->window ? own - c->window + 1 : 0;
+    double max = -1e300, sum = 0;
+    for (int i = 0; i < c->v_dim; i++) out[i] = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int j = least; j <= own; j++) {
+            int page = g->page[g->seq[row] * RIG_PAGES + j / PAGE_TOKENS], at = j % PAGE_TOKENS;
+            const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, kv),
+                          *values = kv_tile(s->v, s->v_page, s->heads, page, kv);
+            if (pass == 0) {
+                double dot = 0;
+                for (int i = 0; i < c->k_dim; i++) {
+                    float k;
+                    quant_decode(c->k_type, keys + (i * PAGE_TOKENS + at) * dtype_info[c->k_type].bytes, &k, 1);
+                    dot += (double)k *
+                           (double)((float *)(g->act + g->t[o->in[0]].off))[(row * c->heads + h) * c->k_dim + i];
+                }
+                if (c->bias == BIAS_ALIBI_BF16)
+                    dot += bf16_to_f32(
+                        f32_to_bf16(bf16_to_f32(f32_to_bf16(slopes[h])) * bf16_to_f32(f32_to_bf16((float)j))));
+                dot *= (double)o->u.attn.scale;
+                if (c->softcap != 0) dot = (double)c->softcap * tanh(dot / (double)c->softcap);
+                if (c->bias == BIAS_ALIBI) dot += (double)slopes[h] * j;
+                score[j] = dot;
+                if (dot > max) max = dot;
+            } else {
+                double e = exp(score[j] - max);
+                sum += e;
+                for (int i = 0; i < c->v_dim; i++) {
+                    float v;
+                    quant_decode(c->v_type, values + (at * c->v_dim + i) * dtype_info[c->v_type].bytes, &v, 1);
+                    out[i] += e * (double)v;
+                }
+            }
+        }
+    for (int i = 0; i < c->v_dim; i++) out[i] /= sum;
+}
+
+static void attention_equals_the_reference(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof attn_cases / sizeof *attn_cases; i++) {
+        const attn_case *c = &attn_cases[i];
+        rig g;
+        int pages = 0, rows = 0;
+        for (int s = 0; s < c->n_seq; s++) {
+            rows += c->rows[s];
+            if (c->last[s] / PAGE_TOKENS + 1 > pages) pages = c->last[s] / PAGE_TOKENS + 1;
+        }
+        rig_open(&g, (uint64_t)rows * (uint64_t)(c->heads * (c->k_dim + c->v_dim) + c->kv * (c->k_dim + c->v_dim)) * 4);
+        rig_sequences(&g, c->n_seq, c->rows, c->last);
+        rig_cache(&g, c->kv, c->k_dim, c->v_dim, c->k_type, c->v_type, pages * c->n_seq);
+        op put = {.kind = OP_KV_PUT, .in = {rig_act(&g, c->kv * c->k_dim), rig_act(&g, c->kv * c->v_dim)}};
+        snprintf(what, sizeof what, "kv_put case %d", (int)i);
+        rig_same(&g, &put, what);
+        op o = {.kind = OP_ATTN,
+                .u.attn = {.scale = 1 / sqrtf((float)c->k_dim),
+                           .softcap = c->softcap,
+                           .heads = c->heads,
+                           .window = c->window,
+                           .bias = c->bias}};
+        o.in[0] = rig_act(&g, c->heads * c->k_dim);
+        if (c->bias) o.in[1] = rig_const(&g, c->heads);
+        for (int h = 0; c->bias && h < c->heads; h++)
+            ((float *)g.t[o.in[1]].data)[h] = powf(2, -8.0f * (float)(h + 1) / (float)c->heads);
+        o.out = rig_act(&g, c->heads * c->v_dim);
+        snprintf(what, sizeof what, "attn case %d", (int)i);
+        rig_same(&g, &o, what);
+        for (int row = 0; row < rows; row += 1 + rows / 9)
+            for (int h = 0; h < c->heads; h += 1 + c->heads / 3) {
+                double want[256];
+                attn_double(&g, c, &o, o.in[1] ? g.t[o.in[1]].data : NULL, row, h, want);
+                for (int d = 0; d < c->v_dim; d++)
+                    if (fabs(want[d] - rig_at(&g, o.out)[(row * c->heads + h) * c->v_dim + d]) > 1e-5)
+                        fail_msg("%s: row %d head %d wrong", what, row, h);
+            }
+        rig_close(&g);
+    }
+}
+
+/* An unseen key takes no part, whatever lies there: infinities and NaN after the last row and outside the window change nothing. */
+static void attention_ignores_what_it_does_not_see(void **unused)
+{
+    (void)unused;
+    rig g;
+    int rows[] = {9}, last[] = {150}, window = 70, dim = 32;
+    rig_open(&g, 100000);
+    rig_sequences(&g, 1, rows, last);
+    rig_cache(&g, 2, dim, dim, DTYPE_F32, DTYPE_F32, 3);
+    op o = {.kind = OP_ATTN,
+            .u.attn = {.scale = 0.2f, .heads = 10, .window = window},
+            .in = {rig_act(&g, 10 * dim)},
+            .out = rig_act(&g, 10 * dim)};
+    rig_same(&g, &o, "attn, clean cache");
+    float *clean = mem_array(9 * 10 * 32, 4);
+    memcpy(clean, rig_at(&g, o.out), 9 * 10 * 32 * 4);
+    const kv_store *s = &g.kv[0];
+    for (int at = 0; at < 3 * PAGE_TOKENS; at++) {
+        if (at <= 150 && at > 150 - 8 - window) continue;
+        for (int h = 0; h < 2; h++)
+            for (int d = 0; d < dim; d++) {
+                ((float *)kv_tile(s->k, s->k_page, 2, at / PAGE_TOKENS,
+                                  h))[d * PAGE_TOKENS + at % PAGE_TOKENS] = d % 2 ? NAN : INFINITY;
+                ((float *)kv_tile(s->v, s->v_page, 2, at / PAGE_TOKENS,
+                                  h))[at % PAGE_TOKENS * dim + d] = d % 2 ? NAN : INFINITY;
+            }
+    }
+    rig_same(&g, &o, "attn, dirty cache");
+    assert_memory_equal(clean, rig_at(&g, o.out), 9 * 10 * 32 * 4);
+    mem_free(clean);
+    rig_close(&g);
+}
+
+static void every_op_has_a_kernel(void **unused)
+{
+    (void)unused;
+    static const char *const isa[] = {"c", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++) {
+        const cpu_table *t = cpu_kernels_named(isa[i]);
+        printf("%s: %s\n", isa[i], t ? "tested" : "not on this machine");
+        for (int k = 0; t && k < OP_COUNT; k++)
+            if (!t->op[k]) fail_msg("%s has no kernel for %s", isa[i], op_info[k].name);
+    }
+    assert_string_equal(cpu_kernels(0)->isa, "c");
+    assert_string_equal(cpu_kernels(CPU_AVX2)->isa, "avx2");
+    assert_string_equal(cpu_kernels(CPU_AVX2 | CPU_AVX512)->isa, "avx512");
+    assert_null(cpu_kernels_named("mmx"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_op_has_a_kernel),
         cmocka_unit_test(matmul_equals_the_reference),
+        cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(activations_equal_the_reference),
+        cmocka_unit_test(elementwise_equals_the_reference),
+        cmocka_unit_test(rope_equals_the_reference),
+        cmocka_unit_test(embed_and_take_out),
+        cmocka_unit_test(attention_equals_the_reference),
+        cmocka_unit_test(attention_ignores_what_it_does_not_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

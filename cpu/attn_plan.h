@@ -1,0 +1,102 @@
+/* attn_plan.h - how the work of ATTN is divided: units of (rows of one sequence, one key/value head, some of its query heads).
+ *
+ * The queries of a unit are its lines (rows x heads, heads fastest): they share every tile of keys and values. When there are fewer units
+ * than workers can share evenly, the ranges of ATTN_RANGE keys of each unit are given out one by one and merged afterwards, in
+ * the order of the contract; that choice changes no bit. */
+#ifndef CPU_ATTN_PLAN_H
+#define CPU_ATTN_PLAN_H
+#include "cpu/cpu.h"
+
+enum { ATTN_LINES = 48 }; /* most lines of a unit */
+
+typedef struct attn_plan {
+    const step *st;
+    int kv_heads, per_kv; /* query heads of one key/value head */
+    int heads, chunks;    /* query heads per unit, units per key/value head */
+    int rows, window;     /* most rows per unit */
+} attn_plan;
+
+/* Softmax state of the lines of a unit: greatest score, sum of exponentials, weighted sum of values [lines][padded v_dim]. */
+typedef struct attn_soft {
+    float *max, *sum, *acc;
+} attn_soft;
+
+static inline uint64_t attn_padded(int64_t dim) { return ((uint64_t)dim + LANES - 1) / LANES * LANES; }
+static inline uint64_t attn_soft_floats(uint64_t lines, int64_t v_dim) { return lines * (attn_padded(v_dim) + 2); }
+static inline attn_soft attn_soft_at(float *memory, uint64_t lines, int64_t v_dim)
+{
+    float *max = memory + lines * attn_padded(v_dim);
+    return (attn_soft){.acc = memory, .max = max, .sum = max + lines};
+}
+
+/* The scratch space of one worker. */
+typedef struct attn_space {
+    float *queries;      /* [lines][k_dim] */
+    float *p;            /* [lines][PAGE_TOKENS] scores, then exponentials */
+    float *k_wide;       /* one tile of keys as floats */
+    float *v_wide;       /* one tile of values as floats, [PAGE_TOKENS][padded] */
+    attn_soft all, part; /* of the unit, of the range in work */
+} attn_space;
+static inline uint64_t attn_space_floats(int64_t k_dim, int64_t v_dim)
+{
+    uint64_t tiles = ((uint64_t)k_dim + attn_padded(v_dim)) * PAGE_TOKENS;
+    return ATTN_LINES * (PAGE_TOKENS + (uint64_t)k_dim) + tiles + 2 * attn_soft_floats(ATTN_LINES, v_dim);
+}
+static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_dim)
+{
+    attn_space a = {.p = scratch};
+    a.k_wide = a.p + ATTN_LINES * PAGE_TOKENS;
+    a.v_wide = a.k_wide + k_dim * PAGE_TOKENS;
+    float *sums = a.v_wide + attn_padded(v_dim) * PAGE_TOKENS;
+    a.all = attn_soft_at(sums, ATTN_LINES, v_dim);
+    a.part = attn_soft_at(sums + attn_soft_floats(ATTN_LINES, v_dim), ATTN_LINES, v_dim);
+    a.queries = sums + 2 * attn_soft_floats(ATTN_LINES, v_dim);
+    return a;
+}
+
+typedef struct attn_unit {
+    int seq, row0, rows, kv, head0, heads; /* first query head, absolute */
+    int range0, range1;                    /* first and last range of keys that a row sees */
+} attn_unit;
+
+static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *s)
+{
+    attn_plan p = {.st = r->st, .kv_heads = s->heads, .per_kv = o->u.attn.heads / s->heads, .window = o->u.attn.window};
+    p.chunks = (p.per_kv + ATTN_LINES - 1) / ATTN_LINES;
+    p.heads = (p.per_kv + p.chunks - 1) / p.chunks;
+    p.rows = ATTN_LINES / p.heads;
+    return p;
+}
+
+/* First position that the row at `own` sees. */
+static inline int attn_least(const attn_plan *p, int own)
+{
+    return p->window && own >= p->window ? own - p->window + 1 : 0;
+}
+
+/* The unit after *u, or the first when u->seq is -1; false at the end. */
+static inline bool attn_next(const attn_plan *p, attn_unit *u)
+{
+    const step *st = p->st;
+    if (u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv) {
+        u->head0 += u->heads;
+    } else if (u->seq >= 0 && u->kv + 1 < p->kv_heads) {
+        u->kv++;
+        u->head0 = u->kv * p->per_kv;
+    } else {
+        int row = u->seq >= 0 ? u->row0 + u->rows : 0;
+        while (u->seq < 0 || row >= st->seq_row[u->seq + 1]) {
+            if (++u->seq >= st->n_seq) return false;
+            row = st->seq_row[u->seq];
+        }
+        int left = st->seq_row[u->seq + 1] - row;
+        *u = (attn_unit){.seq = u->seq, .row0 = row, .rows = left < p->rows ? left : p->rows};
+        u->range0 = attn_least(p, st->pos[row]) / ATTN_RANGE;
+        u->range1 = st->pos[row + u->rows - 1] / ATTN_RANGE;
+    }
+    int left = (u->kv + 1) * p->per_kv - u->head0;
+    u->heads = left < p->heads ? left : p->heads;
+    return true;
+}
+
+#endif

@@ -1,0 +1,321 @@
+/* v_attn.h - ATTN on sixteen lanes; definition: cpu_attn.c.
+ *
+ * Decoding is bound by reading the cache, prefill by multiply-adds. Keys are stored transposed, so 16 keys are one vector and a score needs no
+ * horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit (attn_plan.h) share each tile; up to
+ * ATTN_GROUP lines share each register of it. A tile that more than one group of lines reads is widened to float once. */
+#ifndef CPU_V_ATTN_H
+#define CPU_V_ATTN_H
+#include "cpu/attn_plan.h"
+#include "cpu/v16.h"
+#include "cpu/vmath.h"
+
+enum {
+    ATTN_GROUP = 6,                  /* lines per register tile */
+    ATTN_WIDE = VREGS == 32 ? 4 : 1, /* vectors of 16 per register tile */
+    TILE_CHUNKS = PAGE_TOKENS / LANES
+};
+
+/* dots[line][key] = q[line] . key for the 64 keys of a tile; chains over the elements of the head, ascending. */
+INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const float *q, float *dots)
+{
+    const int bytes = t == DTYPE_F16 ? 2 : 4;
+    for (int c = 0; c < TILE_CHUNKS; c += ATTN_WIDE) {
+        v16 a[ATTN_GROUP][ATTN_WIDE], k[ATTN_WIDE];
+        UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < ATTN_WIDE; w++) a[l][w] = v16_zero(); }
+        const uint8_t *at = keys + c * LANES * bytes;
+        for (int d = 0; d < dim; d++, at += PAGE_TOKENS * bytes) {
+            UNROLL for (int w = 0; w < ATTN_WIDE; w++) k[w] = v16_load_as(t, at, w * LANES);
+            UNROLL for (int l = 0; l < lines; l++)
+            {
+                v16 b = v16_all(q[l * dim + d]);
+                UNROLL for (int w = 0; w < ATTN_WIDE; w++) a[l][w] = v16_fma(b, k[w], a[l][w]);
+            }
+        }
+        UNROLL for (int l = 0; l < lines; l++)
+        {
+            UNROLL for (int w = 0; w < ATTN_WIDE; w++) v16_store(dots + l * PAGE_TOKENS + (c + w) * LANES, a[l][w]);
+        }
+    }
+}
+
+/* acc[line] += sum over keys from … to - 1, ascending, of p[line][key] * value[key]; `wide` vectors of elements from d on. */
+INLINE void tile_values(dtype t, int lines, int wide, const uint8_t *values, int64_t dim, const float *p, int from,
+                        int to, float *acc, int64_t acc_stride)
+{
+    v16 a[ATTN_GROUP][ATTN_WIDE], v[ATTN_WIDE];
+    UNROLL for (int l = 0; l < lines; l++)
+    {
+        UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_load(acc + l * acc_stride + w * LANES);
+    }
+    const uint8_t *at = values + from * dim * (t == DTYPE_F16 ? 2 : 4);
+    for (int j = from; j < to; j++, at += dim * (t == DTYPE_F16 ? 2 : 4)) {
+        UNROLL for (int w = 0; w < wide; w++) v[w] = v16_load_as(t, at, w * LANES);
+        UNROLL for (int l = 0; l < lines; l++)
+        {
+            v16 b = v16_all(p[l * PAGE_TOKENS + j]);
+            UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_fma(b, v[w], a[l][w]);
+        }
+    }
+    UNROLL for (int l = 0; l < lines; l++)
+    {
+        UNROLL for (int w = 0; w < wide; w++) v16_store(acc + l * acc_stride + w * LANES, a[l][w]);
+    }
+}
+
+typedef void (*dots_fn)(const uint8_t *keys, int dim, const float *q, float *dots);
+typedef void (*values_fn)(const uint8_t *values, int64_t dim, const float *p, int from, int to, float *acc,
+                          int64_t acc_stride);
+#define ATTN_FNS(t, lines)                                                                                             \
+    static void dots_##t##_##lines(const uint8_t *keys, int dim, const float *q, float *dots)                          \
+    {                                                                                                                  \
+        tile_dots(DTYPE_##t, lines, keys, dim, q, dots);                                                               \
+    }                                                                                                                  \
+    static void values_##t##_##lines(const uint8_t *values, int64_t dim, const float *p, int from, int to, float *acc, \
+                                     int64_t acc_stride)                                                               \
+    {                                                                                                                  \
+        const int bytes = DTYPE_##t == DTYPE_F16 ? 2 : 4;                                                              \
+        int64_t d = 0;                                                                                                 \
+        for (; d + ATTN_WIDE * LANES <= dim; d += ATTN_WIDE * LANES)                                                   \
+            tile_values(DTYPE_##t, lines, ATTN_WIDE, values + d * bytes, dim, p, from, to, acc + d, acc_stride);       \
+        for (; d < dim; d += LANES)                                                                                    \
+            tile_values(DTYPE_##t, lines, 1, values + d * bytes, dim, p, from, to, acc + d, acc_stride);               \
+    }
+#define ATTN_TYPE(t) ATTN_FNS(t, 1) ATTN_FNS(t, 2) ATTN_FNS(t, 3) ATTN_FNS(t, 4) ATTN_FNS(t, 5) ATTN_FNS(t, 6)
+#define ATTN_NAMES(f, t)                                                                                               \
+    {                                                                                                                  \
+        f##_##t##_1, f##_##t##_2, f##_##t##_3, f##_##t##_4, f##_##t##_5, f##_##t##_6                                   \
+    }
+ATTN_TYPE(F32)
+ATTN_TYPE(F16)
+static const dots_fn dots_f32[] = ATTN_NAMES(dots, F32), dots_f16[] = ATTN_NAMES(dots, F16);
+static const values_fn values_f32[] = ATTN_NAMES(values, F32), values_f16[] = ATTN_NAMES(values, F16);
+
+/* All that a worker needs while it works on one op. */
+typedef struct attn_job {
+    attn_plan plan;
+    const run *r;
+    const op *o;
+    const kv_store *s;
+    const float *q, *slopes;
+    float *out;
+    int group;
+    int64_t padded; /* v_dim up to a multiple of 16 */
+    attn_space at;
+} attn_job;
+
+static void soft_clear(attn_soft t, int lines, int64_t padded)
+{
+    for (int l = 0; l < lines; l++) {
+        t.max[l] = -INFINITY;
+        t.sum[l] = 0;
+    }
+    for (int64_t i = 0; i < lines * padded; i += LANES) v16_store(t.acc + i, v16_zero());
+}
+
+/* Scores of one line to exponentials, in place; keys a … b - 1 of the tile are seen. */
+static void line_soft(const op *o, float *p, int a, int b, float slope, int first, int own, float *max, float *sum,
+                      v16 *keep)
+{
+    v16 s[TILE_CHUNKS], most = v16_all(*max);
+    UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
+    {
+        v16 v = v16_load(p + c * LANES);
+        v16 key = v16_add(v16_iota(), v16_all((float)(c * LANES)));
+        if (o->u.attn.bias == BIAS_ALIBI_BF16) {
+            v16 position = v16_round_bf16(v16_add(key, v16_all((float)first)));
+            v = v16_add(v, v16_round_bf16(v16_mul(v16_round_bf16(v16_all(slope)), position)));
+        }
+        v = v16_mul(v, v16_all(o->u.attn.scale));
+        if (o->u.attn.softcap != 0) {
+            v16 cap = v16_all(o->u.attn.softcap);
+            v = v16_mul(cap, v16_tanh(v16_div(v, cap)));
+        }
+        if (o->u.attn.bias == BIAS_ALIBI)
+            v = v16_add(v, v16_mul(v16_all(slope), v16_add(key, v16_all((float)(first - own)))));
+        s[c] = v16_pick(m16_range(a - c * LANES, b - c * LANES), v, v16_all(-INFINITY));
+        most = v16_max(s[c], most);
+    }
+    float top = v16_max_lane(most), kept = fm_exp(*max - top);
+    v16 total = v16_zero();
+    UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
+    {
+        v16 e = v16_exp(v16_sub(s[c], v16_all(top)));
+        total = v16_add(total, e);
+        v16_store(p + c * LANES, e);
+    }
+    *sum = fmaf(*sum, kept, v16_fold(total));
+    *max = top;
+    *keep = v16_all(kept);
+}
+
+/* A tile as floats, rows of `n` elements padded to `padded`. */
+static void tile_widen(dtype t, const uint8_t *from, int rows, int64_t n, int64_t padded, float *to)
+{
+    for (int j = 0; j < rows; j++, from += n * dtype_info[t].bytes, to += padded)
+        for (int64_t i = 0; i < n; i += LANES) {
+            int left = n - i < LANES ? (int)(n - i) : LANES;
+            v16 v = left < LANES     ? v16_load_as_part(t, from, i, left)
+                    : t == DTYPE_F16 ? v16_load_f16(from + 2 * i)
+                                     : v16_load_as(t, from, i);
+            v16_store(to + i, v);
+        }
+}
+
+/* Adds one tile to the states of lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. */
+static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t page, int l0, int l1, attn_soft t)
+{
+    const kv_store *s = j->s;
+    const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, u->kv),
+                  *values = kv_tile(s->v, s->v_page, s->heads, page, u->kv);
+    bool once = l1 - l0 <= ATTN_GROUP;
+    const dots_fn *dots = s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
+    const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
+    int64_t v_dim = s->v_dim;
+    if (!once && s->k_type == DTYPE_F16) {
+        tile_widen(DTYPE_F16, keys, s->k_dim, PAGE_TOKENS, PAGE_TOKENS, j->at.k_wide);
+        keys = (const uint8_t *)j->at.k_wide;
+        dots = dots_f32;
+    }
+    int own0 = j->r->st->pos[u->row0];
+    if (v_dim != j->padded || (!once && s->v_type == DTYPE_F16)) {
+        int last = own0 + u->rows - 1 - first; /* no row sees later keys */
+        tile_widen(s->v_type, values, last < PAGE_TOKENS ? last + 1 : PAGE_TOKENS, v_dim, j->padded, j->at.v_wide);
+        values = (const uint8_t *)j->at.v_wide;
+        sums = values_f32;
+        v_dim = j->padded;
+    }
+    for (int l = l0, n; l < l1; l += n) {
+        n = l1 - l < ATTN_GROUP ? l1 - l : ATTN_GROUP;
+        float *p = j->at.p + l * PAGE_TOKENS, *acc = t.acc + l * j->padded;
+        int a[ATTN_GROUP], b[ATTN_GROUP], all0 = 0, all1 = PAGE_TOKENS;
+        dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, p);
+        for (int i = 0; i < n; i++) {
+            int own = own0 + (l + i) / u->heads, least = attn_least(&j->plan, own);
+            a[i] = least > first ? least - first : 0;
+            b[i] = own - first < PAGE_TOKENS ? own - first + 1 : PAGE_TOKENS;
+            if (a[i] > all0) all0 = a[i];
+            if (b[i] < all1) all1 = b[i];
+            v16 keep;
+            line_soft(j->o, p + i * PAGE_TOKENS, a[i], b[i], j->slopes ? j->slopes[u->head0 + (l + i) % u->heads] : 0,
+                      first, own, t.max + l + i, t.sum + l + i, &keep);
+            for (int64_t d = 0; d < j->padded; d += LANES)
+                v16_store(acc + i * j->padded + d, v16_mul(v16_load(acc + i * j->padded + d), keep));
+        }
+        /* keys that all lines of the group see together; others one line at a time, so that an unseen key takes no part */
+        if (all1 < all0) all1 = all0;
+        for (int i = 0; i < n; i++)
+            if (a[i] < all0)
+                sums[0](values, v_dim, p + i * PAGE_TOKENS, a[i], b[i] < all0 ? b[i] : all0, acc + i * j->padded,
+                        j->padded);
+        if (all0 < all1) sums[n - 1](values, v_dim, p, all0, all1, acc, j->padded);
+        for (int i = 0; i < n; i++) {
+            int from = a[i] > all1 ? a[i] : all1;
+            if (from < b[i]) sums[0](values, v_dim, p + i * PAGE_TOKENS, from, b[i], acc + i * j->padded, j->padded);
+        }
+    }
+}
+
+/* Lines of the unit whose rows see any of the positions first … last. */
+static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int last, int *l0, int *l1)
+{
+    int own0 = j->r->st->pos[u->row0], r0 = 0, r1 = u->rows;
+    while (r0 < r1 && own0 + r0 < first) r0++;
+    while (r1 > r0 && attn_least(&j->plan, own0 + r1 - 1) > last) r1--;
+    *l0 = r0 * u->heads;
+    *l1 = r1 * u->heads;
+}
+
+/* The state of a unit's lines over one range of keys, from nothing. */
+static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_soft t)
+{
+    const step *st = j->r->st;
+    soft_clear(t, u->rows * u->heads, j->padded);
+    for (int i = 0; i < u->rows; i++)
+        memcpy(j->at.queries + (int64_t)i * u->heads * j->s->k_dim,
+               j->q + ((int64_t)(u->row0 + i) * j->o->u.attn.heads + u->head0) * j->s->k_dim,
+               (size_t)u->heads * (size_t)j->s->k_dim * sizeof(float));
+    for (int first = range * ATTN_RANGE; first < (range + 1) * ATTN_RANGE; first += PAGE_TOKENS) {
+        int l0, l1;
+        lines_seeing(j, u, first, first + PAGE_TOKENS - 1, &l0, &l1);
+        if (l0 == l1) continue;
+        int32_t page = step_page(st, j->group, u->seq, first / PAGE_TOKENS);
+        if (page >= 0) tile_add(j, u, first, page, l0, l1, t);
+    }
+}
+
+/* t and the state of a later range become one, for the lines that see some of that range. */
+static void soft_merge(const attn_job *j, const attn_unit *u, int range, attn_soft t, attn_soft with)
+{
+    int l0, l1;
+    lines_seeing(j, u, range * ATTN_RANGE, (range + 1) * ATTN_RANGE - 1, &l0, &l1);
+    for (int l = l0; l < l1; l++) {
+        float max = fm_max(with.max[l], t.max[l]), keep = fm_exp(t.max[l] - max), take = fm_exp(with.max[l] - max);
+        t.sum[l] = fmaf(with.sum[l], take, t.sum[l] * keep);
+        t.max[l] = max;
+        float *a = t.acc + l * j->padded, *b = with.acc + l * j->padded;
+        for (int64_t d = 0; d < j->padded; d += LANES)
+            v16_store(a + d, v16_fma(v16_load(b + d), v16_all(take), v16_mul(v16_load(a + d), v16_all(keep))));
+    }
+}
+
+static void unit_store(const attn_job *j, const attn_unit *u, attn_soft t)
+{
+    int64_t dim = j->s->v_dim;
+    for (int l = 0; l < u->rows * u->heads; l++) {
+        float *to = j->out + ((int64_t)(u->row0 + l / u->heads) * j->o->u.attn.heads + u->head0 + l % u->heads) * dim;
+        for (int64_t d = 0; d < dim; d += LANES)
+            v16_store_part(to + d, v16_div(v16_load(t.acc + l * j->padded + d), v16_all(t.sum[l])),
+                           dim - d < LANES ? (int)(dim - d) : LANES);
+    }
+}
+
+static void v_attn(const run *r, const op *o, int worker, int workers)
+{
+    dev *on = r->seg->on;
+    const kv_store *s = &on->kv[o->state];
+    attn_job j = {
+        .plan = attn_plan_of(r, o, s), .r = r, .o = o, .s = s, .q = arg_at(r, o->in[0]), .slopes = arg_at(r, o->in[1])};
+    j.out = arg_at(r, o->out);
+    j.group = r->seg->p->states[o->state].group;
+    j.padded = (s->v_dim + LANES - 1) / LANES * LANES;
+    j.at = attn_space_of(arg_scratch(r, worker), s->k_dim, s->v_dim);
+
+    int64_t units = 0, ranges = 0;
+    int rows = 0;
+    for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u); units++) {
+        ranges += u.range1 - u.range0 + 1;
+        if (u.rows > rows) rows = u.rows;
+    }
+    uint64_t lines = (uint64_t)rows * (uint64_t)j.plan.heads, slot = attn_soft_floats(lines, s->v_dim);
+    bool split = units < 4 * workers && workers > 1 && ranges > units &&
+                 (uint64_t)ranges * slot <= on->work.shared_floats;
+
+    int64_t i = 0;
+    for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u);) {
+        if (split) {
+            for (int range = u.range0; range <= u.range1; range++, i++)
+                if (i % workers == worker)
+                    range_soft(&j, &u, range, attn_soft_at(on->work.shared + (uint64_t)i * slot, lines, s->v_dim));
+        } else if (i++ % workers == worker) {
+            soft_clear(j.at.all, u.rows * u.heads, j.padded);
+            for (int range = u.range0; range <= u.range1; range++) {
+                range_soft(&j, &u, range, j.at.part);
+                soft_merge(&j, &u, range, j.at.all, j.at.part);
+            }
+            unit_store(&j, &u, j.at.all);
+        }
+    }
+    if (!split) return;
+    pool_barrier(on->pool, worker);
+    i = units = 0;
+    for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u); i += u.range1 - u.range0 + 1) {
+        if (units++ % workers != worker) continue;
+        soft_clear(j.at.all, u.rows * u.heads, j.padded);
+        for (int range = u.range0; range <= u.range1; range++)
+            soft_merge(&j, &u, range, j.at.all,
+                       attn_soft_at(on->work.shared + (uint64_t)(i + range - u.range0) * slot, lines, s->v_dim));
+        unit_store(&j, &u, j.at.all);
+    }
+}
+
+#endif
