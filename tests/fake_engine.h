@@ -235,10 +235,12 @@ int engine_infer(engine *g, bool *more, err *e)
         pthread_mutex_unlock(&g->lock);
         if (!run) continue;
         *more = true;
-        if (!fake_advance(g, f)) fake_end(g, i);
-        else g->stats.generated_tokens++;
+        bool alive = fake_advance(g, f);
+        if (!alive) fake_end(g, i);
+        pthread_mutex_lock(&g->lock);
+        g->stats.generated_tokens += alive;
+        pthread_mutex_unlock(&g->lock);
     }
-    g->stats.steps++;
     if (fake.delay_us) usleep((unsigned)fake.delay_us);
     return OK;
 }

@@ -1,0 +1,482 @@
+/* t_http.c - the listener on real loopback sockets: framing, limits, clients that leave or are slow, many streams, an orderly end.
+ *
+ * The client side is a few lines over plain sockets, so that it can be as rude as needed. */
+#include "tests/test.h"
+#include "tests/fake_engine.h"
+
+#include "base/clock.h"
+#include "serve/api_list.h"
+#include "serve/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+static server srv;
+static serve_options opt;
+static http *listener;
+
+static int setup(void **state)
+{
+    (void)state;
+    err e = {0};
+    static const engine_options model;
+    param_defaults(serve_param_rows, serve_param_count, &opt);
+    param_defaults(sample_param_rows, sample_param_count, &opt.sample);
+    opt.port = 0;
+    fake.max_batch = 256;
+    fake.ctx = 1 << 20;
+    assert_ok(server_open(&srv, &opt, &e), &e);
+    assert_ok(http_open(&listener, &srv, &e), &e);
+    assert_ok(server_start(&srv, &model, NULL, NULL, &e), &e);
+    while (!atomic_load(&srv.g)) usleep(1000);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    http_close(listener);
+    assert_true(server_stop(&srv, 5));
+    server_close(&srv);
+    return 0;
+}
+
+static int dial(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)http_port(listener)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a)) {
+        if (fd >= 0) close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void put(int fd, const char *text)
+{
+    for (size_t n = strlen(text), at = 0; at < n;) {
+        ssize_t sent = send(fd, text + at, n - at, MSG_NOSIGNAL);
+        if (sent <= 0) return;
+        at += (size_t)sent;
+    }
+}
+
+static char got[1 << 20];
+static size_t n_got;
+
+/* Reads until `until` appears, the peer closes (NULL: only that), or `seconds` pass. True: it happened. */
+static bool get(int fd, const char *until, double seconds)
+{
+    double end = clock_now() + seconds;
+    n_got = 0;
+    got[0] = 0;
+    for (;;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        double left = end - clock_now();
+        if (left <= 0 || poll(&p, 1, (int)(left * 1000) + 1) <= 0) return false;
+        ssize_t n = recv(fd, got + n_got, sizeof got - 1 - n_got, 0);
+        if (n <= 0) return until == NULL && n == 0;
+        n_got += (size_t)n;
+        got[n_got] = 0;
+        if (until && strstr(got, until)) return true;
+    }
+}
+
+static void expect_status(const char *status)
+{
+    if (strncmp(got, "HTTP/1.1 ", 9) || strncmp(got + 9, status, strlen(status)))
+        fail_msg("expected %s, got: %.300s", status, n_got ? got : "nothing");
+}
+
+/* Sends a raw request on a connection of its own and reads until the server closes or 3 s pass. */
+static void raw(const char *request)
+{
+    int fd = dial();
+    assert_true(fd >= 0);
+    put(fd, request);
+    get(fd, NULL, 0.7);
+    close(fd);
+}
+
+static const char *post_text(const char *body)
+{
+    static char text[1 << 16];
+    snprintf(text, sizeof text, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    return text;
+}
+
+static bool wait_running(int n, double seconds)
+{
+    engine_stats st;
+    for (double end = clock_now() + seconds; clock_now() < end; usleep(2000)) {
+        engine_get_stats(srv.g, &st);
+        if (st.running == n) return true;
+    }
+    return false;
+}
+
+static bool wait_active(int n, double seconds)
+{
+    for (double end = clock_now() + seconds; clock_now() < end; usleep(2000))
+        if (http_active(listener) == n) return true;
+    return false;
+}
+
+static void plain_requests(void **state)
+{
+    (void)state;
+    int fd = dial();
+    put(fd, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "{\"status\":\"ok\"}", 2));
+    expect_status("200");
+    assert_non_null(strstr(got, "Content-Type: application/json\r\n"));
+    put(fd, "GET /nothing?x=1 HTTP/1.1\r\nHost: a\r\n\r\n"); /* the connection stays */
+    assert_true(get(fd, "}}", 2));
+    expect_status("404");
+    fake.text = "hello";
+    put(fd, post_text("{\"prompt\":\"a\"}"));
+    assert_true(get(fd, "cached_tokens", 2));
+    expect_status("200");
+    put(fd, "HEAD /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "\r\n\r\n", 2));
+    expect_status("200");
+    put(fd, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "}}", 2));
+    expect_status("404");
+    put(fd, "BREW /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "}}", 2));
+    expect_status("405");
+    assert_non_null(strstr(got, "Allow: GET"));
+    put(fd, "GET http://a/health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "ok", 2));
+    put(fd, "OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://localhost:5173\r\n"
+            "Access-Control-Request-Method: POST\r\n\r\n");
+    assert_true(get(fd, "\r\n\r\n", 2));
+    expect_status("204");
+    assert_non_null(strstr(got, "Access-Control-Allow-Origin: http://localhost:5173\r\n"));
+    put(fd, "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+            "chunked\r\n\r\n5\r\n{\"con\r\nb\r\ntent\":\"ab\"}\r\n0\r\n\r\n");
+    assert_true(get(fd, "]}", 2));
+    expect_status("200");
+    close(fd);
+}
+
+static void framing_is_strict(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} ",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 0x2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2, 2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "GET /health HTTP/1.1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char two[700]; /* what is hidden behind must not be answered */
+        snprintf(two, sizeof two, "%sGET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n", bad[i]);
+        raw(two);
+        bool refused = n_got == 0 || strncmp(got, "HTTP/1.1 4", 10) == 0;
+        if (!refused || strstr(got, "\"object\":\"list\"")) fail_msg("taken: %s -> %s", bad[i], got);
+    }
+    raw("nonsense\r\n\r\n");
+    assert_true(n_got == 0 || strncmp(got, "HTTP/1.1 4", 10) == 0 || strncmp(got, "HTTP/1.0 4", 10) == 0);
+}
+
+static void large_heads_and_bodies(void **state)
+{
+    (void)state;
+    static char big[80000];
+    int fd = dial();
+    put(fd, "GET /health HTTP/1.1\r\nHost: a\r\nX: ");
+    memset(big, 'x', 70000);
+    big[70000] = 0;
+    put(fd, big);
+    put(fd, "\r\n\r\n");
+    get(fd, "\r\n\r\n", 2);
+    expect_status("431");
+    close(fd);
+    fd = dial();
+    put(fd, "GET /");
+    put(fd, big);
+    put(fd, " HTTP/1.1\r\nHost: a\r\n\r\n");
+    get(fd, "\r\n\r\n", 2);
+    expect_status("414");
+    close(fd);
+    /* a declared length is refused before the body, and the refusal arrives although the client goes on sending */
+    fd = dial();
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\n\r\n");
+    assert_true(get(fd, "}}", 2));
+    expect_status("413");
+    close(fd);
+    for (int i = 0; i < 20; i++) {
+        fd = dial();
+        put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n");
+        for (int k = 0; k < 40; k++) put(fd, big);
+        assert_true(get(fd, "}}", 2));
+        expect_status("413");
+        close(fd);
+    }
+    fd = dial();
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\nExpect: 100-continue\r\n\r\n");
+    assert_true(get(fd, "}}", 2));
+    expect_status("413");
+    close(fd);
+    /* an undeclared one is read, not kept, and refused */
+    fd = dial();
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int k = 0; k < 150; k++) {
+        put(fd, "11170\r\n");
+        put(fd, big);
+        put(fd, "\r\n");
+    }
+    put(fd, "0\r\n\r\n");
+    assert_true(get(fd, "}}", 3));
+    expect_status("413");
+    put(fd, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(fd, "ok", 2));
+    close(fd);
+    fd = dial();
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_true(get(fd, "100 Continue", 2));
+    put(fd, "{\"a\":");
+    assert_true(get(fd, "}}", 2));
+    expect_status("400");
+    close(fd);
+}
+
+static void pipelined_requests(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    static char text[1 << 17];
+    snprintf(text, sizeof text, "%s%s%s", "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+             post_text("{\"prompt\":\"a\",\"stream\":true}"),
+             "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    int fd = dial();
+    put(fd, text);
+    assert_true(get(fd, NULL, 3));
+    char *one = strstr(got, "\"ok\""), *two = strstr(got, "[DONE]"), *three = strstr(got, "\"list\"");
+    assert_true(one && two && three && one < two && two < three);
+    close(fd);
+}
+
+static void streams_arrive_as_they_are_made(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    fake.delay_us = 50000;
+    int fd = dial();
+    double began = clock_now();
+    put(fd, post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":20}"));
+    assert_true(get(fd, "text/event-stream", 2));
+    assert_true(clock_now() - began < 0.5);
+    assert_true(get(fd, "data: {", 2) || strstr(got, "data: {"));
+    assert_true(clock_now() - began < 0.9); /* not after all 20 tokens */
+    assert_true(get(fd, "data: [DONE]", 5));
+    close(fd);
+    fake.delay_us = 0;
+}
+
+static void a_client_that_leaves_frees_its_query(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    for (int form = 0; form < 3; form++) {
+        fake.delay_us = 1000;
+        int fd = dial();
+        put(fd, post_text(form == 1 ? "{\"prompt\":\"a\",\"max_tokens\":1000000}"
+                                    : "{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":1000000}"));
+        assert_true(wait_running(1, 2));
+        if (form == 2) { /* while nothing is sent: the engine is slow */
+            fake.delay_us = 200000;
+            usleep(50000);
+        }
+        double began = clock_now();
+        close(fd);
+        assert_true(wait_running(0, 2));
+        assert_true(clock_now() - began < 1);
+        assert_true(wait_active(0, 2));
+    }
+    fake.delay_us = 1000; /* closing the sending half counts as leaving */
+    int fd = dial();
+    put(fd, post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":1000000}"));
+    assert_true(get(fd, "data: {", 2));
+    shutdown(fd, SHUT_WR);
+    assert_true(wait_running(0, 2));
+    assert_true(get(fd, NULL, 2) || errno == ECONNRESET);
+    close(fd);
+    fake.delay_us = 0;
+    assert_true(wait_active(0, 2));
+}
+
+static void a_client_that_does_not_read_waits_alone(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    fake.paused = 0;
+    int fd = dial();
+    put(fd, post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":60000,\"seed\":1}"));
+    for (int i = 0; i < 1000 && !fake.paused; i++) usleep(5000);
+    assert_true(fake.paused > 0);
+    int other = dial(); /* others are served meanwhile */
+    put(other, post_text("{\"prompt\":\"a\",\"max_tokens\":100}"));
+    assert_true(get(other, "cached_tokens", 2));
+    close(other);
+    size_t events = 0; /* and nothing was lost */
+    char tail[41] = "", part[65536];
+    for (ssize_t n; (n = recv(fd, part, sizeof part - 1, 0)) > 0;) {
+        part[n] = 0;
+        for (char *p = part; (p = strstr(p, "\"finish_reason\"")); p++) events++;
+        snprintf(tail, sizeof tail, "%.40s", n > 40 ? part + n - 40 : part);
+        if (strstr(tail, "[DONE]")) break;
+    }
+    close(fd);
+    assert_non_null(strstr(tail, "[DONE]"));
+    assert_true(events > 59900 && events <= 60000); /* a match may be cut by a read */
+}
+
+static void many_streams_at_once(void **state)
+{
+    (void)state;
+    enum { STREAMS = 50, TOKENS = 200 };
+    int fd[STREAMS];
+    static size_t letters[STREAMS];
+    bool done[STREAMS] = {false};
+    fake.text = NULL;
+    memset(letters, 0, sizeof letters);
+    double began = clock_now();
+    char body[100];
+    snprintf(body, sizeof body, "{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":%d}", TOKENS);
+    for (int i = 0; i < STREAMS; i++) {
+        fd[i] = dial();
+        put(fd[i], post_text(body));
+    }
+    for (int left = STREAMS; left && clock_now() - began < 30;)
+        for (int i = 0; i < STREAMS; i++) {
+            char part[65536];
+            if (done[i]) continue;
+            ssize_t n = recv(fd[i], part, sizeof part - 1, MSG_DONTWAIT);
+            if (n <= 0) continue;
+            part[n] = 0;
+            for (char *p = part; (p = strstr(p, "\"text\":\"")); p++) letters[i]++;
+            if (strstr(part, "[DONE]")) {
+                done[i] = true;
+                left--;
+            }
+        }
+    double seconds = clock_now() - began;
+    for (int i = 0; i < STREAMS; i++) {
+        assert_true(done[i]);
+        assert_true(letters[i] >= TOKENS - 4);
+        close(fd[i]);
+    }
+    printf("%d streams of %d tokens in %.3f s: %.0f events/s\n", STREAMS, TOKENS, seconds, STREAMS * TOKENS / seconds);
+    assert_true(wait_active(0, 2));
+}
+
+/* The slow-head limit is 10 s: run only when asked for, it would hold up every other test. */
+static void slow_heads_are_closed(void **state)
+{
+    (void)state;
+    if (!getenv("TEST_SLOW")) {
+        skip_msg("slow heads: takes 12 s, set TEST_SLOW=1");
+        return;
+    }
+    int fd = dial(), kept = dial();
+    put(kept, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(kept, "ok", 2));
+    put(fd, "GET /health HTTP/1.1\r\nHo");
+    put(kept, "GET /hea");
+    double began = clock_now();
+    for (int i = 0; i < 20; i++) { /* one byte now and then does not help */
+        struct pollfd p = {fd, POLLIN, 0};
+        if (poll(&p, 1, 700) > 0) break;
+        put(fd, "s");
+        put(kept, "l");
+    }
+    double seconds = clock_now() - began;
+    assert_true(get(fd, NULL, 2) || errno == ECONNRESET);
+    assert_true(get(kept, NULL, 2) || errno == ECONNRESET);
+    assert_true(seconds > 9 && seconds < 13);
+    close(fd);
+    close(kept);
+}
+
+/* Last: what SIGTERM does. Streams finish, new connections are refused, then everything ends quickly. */
+static void an_orderly_end(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    fake.delay_us = 20000;
+    int fd = dial(), idle = dial(), refused;
+    put(idle, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(get(idle, "ok", 2));
+    put(fd, post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":30}"));
+    assert_true(get(fd, "data: {", 2));
+    atomic_store(&srv.draining, true);
+    http_quiesce(listener);
+    refused = dial();
+    if (refused >= 0) { /* the last one in the kernel's queue is closed without an answer */
+        put(refused, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+        get(refused, "ok", 0.3);
+        assert_null(strstr(got, "\"ok\""));
+        close(refused);
+    }
+    put(idle, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    get(idle, "}}", 1);
+    expect_status("503");
+    assert_true(get(fd, "data: [DONE]", 5));
+    close(idle);
+    close(fd);
+    double began = clock_now();
+    http_close(listener);
+    assert_true(clock_now() - began < 1);
+    /* and with a stream that does not end */
+    err e = {0};
+    atomic_store(&srv.draining, false);
+    assert_ok(http_open(&listener, &srv, &e), &e);
+    fake.delay_us = 1000;
+    fd = dial();
+    put(fd, post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":1000000}"));
+    assert_true(get(fd, "data: {", 2));
+    began = clock_now();
+    http_close(listener);
+    assert_true(clock_now() - began < 1);
+    assert_true(get(fd, NULL, 1) || errno == ECONNRESET);
+    close(fd);
+    assert_ok(http_open(&listener, &srv, &e), &e);
+    fake.delay_us = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_requests),
+        cmocka_unit_test(framing_is_strict),
+        cmocka_unit_test(large_heads_and_bodies),
+        cmocka_unit_test(pipelined_requests),
+        cmocka_unit_test(streams_arrive_as_they_are_made),
+        cmocka_unit_test(a_client_that_leaves_frees_its_query),
+        cmocka_unit_test(a_client_that_does_not_read_waits_alone),
+        cmocka_unit_test(many_streams_at_once),
+        cmocka_unit_test(slow_heads_are_closed),
+        cmocka_unit_test(an_orderly_end),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
