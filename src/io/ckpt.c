@@ -30,6 +30,12 @@ typedef struct side_file {
     json *root;
 } side_file;
 
+typedef struct meta_value {
+    char *key;
+    ckpt_array value;
+    bool scalar;
+} meta_value;
+
 struct ckpt {
     arena mem;
     char *path, *dir; /* dir NULL: bytes in memory, no side files */
@@ -42,11 +48,8 @@ struct ckpt {
     uint64_t rewritten;
     json *config, *metadata;
     side_file *side;
-    struct meta_array {
-        struct meta_array *next;
-        char *key;
-        ckpt_array value;
-    } * array;
+    meta_value *meta;
+    size_t n_meta, meta_cap;
     json *index;  /* weight map of a sharded model, NULL: none */
     map index_of; /* tensor name -> file number */
 };
@@ -189,13 +192,12 @@ void ckpt_set_metadata(ckpt *c, json *metadata)
     else c->metadata = metadata;
 }
 
-int ckpt_add_array(ckpt *c, span key, const ckpt_array *a, err *e)
+int ckpt_add_meta(ckpt *c, span key, const ckpt_array *a, bool scalar, err *e)
 {
-    struct meta_array *m = arena_alloc(&c->mem, sizeof *m);
-    if (!m || !(m->key = arena_strn(&c->mem, (const char *)key.p, key.n))) return no_memory(e);
-    m->value = *a;
-    m->next = c->array;
-    c->array = m;
+    if (c->config) return OK; /* of a later part of a split model */
+    char *copy = arena_strn(&c->mem, (const char *)key.p, key.n);
+    if (!copy || !mem_grow((void **)&c->meta, &c->meta_cap, c->n_meta + 1, sizeof *c->meta)) return no_memory(e);
+    c->meta[c->n_meta++] = (meta_value){copy, *a, scalar};
     return OK;
 }
 
@@ -384,6 +386,7 @@ void ckpt_close(ckpt *c)
     map_free(&c->index_of);
     mem_free(c->entry);
     mem_free(c->file);
+    mem_free(c->meta);
     arena_free(&c->mem);
     mem_free(c);
 }
@@ -430,12 +433,21 @@ const json *ckpt_side_json(ckpt *c, const char *name, err *e)
 
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out)
 {
-    for (const struct meta_array *m = c->array; m; m = m->next)
-        if (strcmp(m->key, key) == 0) {
-            *out = m->value;
+    for (size_t i = 0; i < c->n_meta; i++)
+        if (!c->meta[i].scalar && strcmp(c->meta[i].key, key) == 0) {
+            *out = c->meta[i].value;
             return true;
         }
     return false;
+}
+
+bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar)
+{
+    if (i >= c->n_meta) return false;
+    *key = c->meta[i].key;
+    *out = c->meta[i].value;
+    *scalar = c->meta[i].scalar;
+    return true;
 }
 
 int ckpt_check_torn(const ckpt *c, err *e)

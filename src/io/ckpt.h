@@ -62,6 +62,8 @@ typedef struct ckpt_array {
     uint32_t type;       /* GGUF element type id */
 } ckpt_array;
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
+/* All key-values of a GGUF file, in its order, scalars as arrays of one (*scalar). For copying; false when i is too large. */
+bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar);
 /* Walks strings in order: *at starts at 0 (a byte offset). Past the end: an empty span. */
 span ckpt_array_string(const ckpt_array *a, uint64_t *at);
 /* Element i of a META_INT or META_BOOL array, of a META_FLOAT array; 0 where there is none. */

@@ -35,6 +35,7 @@ int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e);
 /* These take ownership, also when they fail. A second config or metadata object is dropped: the first file speaks. */
 void ckpt_set_config(ckpt *c, json *config);
 void ckpt_set_metadata(ckpt *c, json *metadata);
-int ckpt_add_array(ckpt *c, span key, const ckpt_array *a, err *e);
+/* A key-value in the file's own types; only those of the first file are kept. */
+int ckpt_add_meta(ckpt *c, span key, const ckpt_array *a, bool scalar, err *e);
 
 #endif

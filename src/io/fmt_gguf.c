@@ -145,7 +145,7 @@ static int read_array(gguf_reader *r, const char *key, span key_span)
         cursor_take(&r->in, count * type_info[type].bytes);
     }
     a.bytes = (uint64_t)(r->in.p + r->in.at - a.data);
-    int rc = ckpt_add_array(r->c, key_span, &a, r->e);
+    int rc = ckpt_add_meta(r->c, key_span, &a, false, r->e);
     if (rc || count > GGUF_ARRAY_IN_CONFIG_MAX || r->elements + count > CONFIG_ELEMENTS_MAX) return rc;
     return config_array(r, key, &a);
 }
@@ -180,14 +180,18 @@ static int read_key_value(gguf_reader *r)
     if (r->in.bad) return ends_early(r);
     if (type >= GGUF_TYPE_COUNT) return bad(r, "a value of an unknown type");
     if (type == GGUF_ARRAY) return read_array(r, key, name);
+    ckpt_array one = {.kind = type_info[type].kind, .count = 1, .data = r->in.p + r->in.at, .type = type};
     if (type == GGUF_STRING) {
         rc = read_string(r, strncmp(key, "tokenizer.", 10) == 0 ? TOKENIZER_STRING_MAX : STRING_MAX, &text);
         if (rc) return rc;
         if (!is_text(text)) return err_set(r->e, ERR_FORMAT, "GGUF key \"%s\" is not UTF-8 text", key);
-        return add_text(r->config, key, text) ? OK : no_memory(r);
+        rc = add_text(r->config, key, text) ? OK : no_memory(r);
+    } else {
+        rc = read_scalar(r, key, type, &value);
+        if (!rc) rc = note_special(r, key, type, value);
     }
-    rc = read_scalar(r, key, type, &value);
-    return rc ? rc : note_special(r, key, type, value);
+    one.bytes = (uint64_t)(r->in.p + r->in.at - one.data);
+    return rc ? rc : ckpt_add_meta(r->c, name, &one, true, r->e);
 }
 
 /* ---- tensors */

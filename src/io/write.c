@@ -1,0 +1,87 @@
+/* write.c - see write.h: what the formats share, and the list of GGUF pairs. */
+#include "io/write.h"
+
+#include "base/mem.h"
+#include "io/write_rows.h"
+#include "tensor/quant.h"
+
+#include <string.h>
+
+bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
+{
+    uint64_t n;
+    int64_t cols = t->dims.rank ? t->dims.dim[t->dims.rank - 1] : 1;
+    return t->type != DTYPE_NONE && shape_count(&t->dims, &n) && cols % dtype_info[t->type].weights == 0 &&
+           dtype_bytes(t->type, n, bytes);
+}
+
+int write_rows(file_out *f, const write_tensor *t, err *e)
+{
+    uint64_t bytes, n, row_bytes = 0;
+    if (!write_tensor_bytes(t, &bytes) || !shape_count(&t->dims, &n))
+        return err_set(e, ERR_SPEC, "tensor \"%s\": its shape does not fit type %s", t->name, dtype_info[t->type].name);
+    if (t->raw || n == 0) return file_write(f, t->raw, bytes, e);
+    if (!quant_can_encode(t->type)) return err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
+    uint64_t cols = t->dims.rank ? (uint64_t)t->dims.dim[t->dims.rank - 1] : 1;
+    dtype_bytes(t->type, cols, &row_bytes); /* a part of `bytes` */
+    float *values = mem_array(cols, sizeof *values);
+    uint8_t *encoded = mem_alloc(row_bytes);
+    int rc = values && encoded ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    for (uint64_t i = 0; i < n / cols && !rc; i++) {
+        rc = t->row(t->self, i, values, e);
+        if (rc) break;
+        quant_encode(t->type, values, encoded, cols);
+        rc = file_write(f, encoded, row_bytes, e);
+    }
+    mem_free(values);
+    mem_free(encoded);
+    return rc;
+}
+
+static void add_pair(gguf_pairs *p, const char *key, gguf_type type, gguf_type element, uint64_t count, span data)
+{
+    if (!mem_grow((void **)&p->pair, &p->cap, p->n + 1, sizeof *p->pair)) {
+        p->bad = true;
+        return;
+    }
+    gguf_pair *q = &p->pair[p->n];
+    *q = (gguf_pair){.type = type, .element = element, .count = count};
+    q->key = arena_str(&p->mem, key);
+    q->data = span_of(arena_strn(&p->mem, (const char *)data.p, data.n), data.n);
+    if (q->key && q->data.p) p->n++;
+    else p->bad = true;
+}
+
+void gguf_add_text(gguf_pairs *p, const char *key, const char *s)
+{
+    add_pair(p, key, GGUF_STRING, GGUF_STRING, 1, span_str(s));
+}
+
+void gguf_add_uint(gguf_pairs *p, const char *key, gguf_type type, uint64_t v)
+{
+    static const uint8_t size[GGUF_TYPE_COUNT] = {
+#define X(id, value, bytes, kind) [value] = bytes,
+        GGUF_TYPES(X)
+#undef X
+    };
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(v >> 8 * i);
+    add_pair(p, key, type, type, 1, span_of(bytes, size[type]));
+}
+
+void gguf_add_float(gguf_pairs *p, const char *key, float v)
+{
+    add_pair(p, key, GGUF_F32, GGUF_F32, 1, span_of(&v, 4));
+}
+
+void gguf_add_array(gguf_pairs *p, const char *key, gguf_type element, uint64_t count, span packed)
+{
+    add_pair(p, key, GGUF_ARRAY, element, count, packed);
+}
+
+void gguf_pairs_free(gguf_pairs *p)
+{
+    mem_free(p->pair);
+    arena_free(&p->mem);
+    *p = (gguf_pairs){0};
+}
