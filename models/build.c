@@ -96,6 +96,7 @@ static int build_head(net *b)
     op take = {.kind = OP_TAKE_OUT, .in = {x}};
     x = net_op(b, take, "out", NULL, x, net_width(b, x));
     if (x) x = run(b, "final", "x", x, "final");
+    p->hidden[p->n_layer] = x;
     if (x) x = run(b, "logits", "head(x)", x, "logits");
     if (!x) return b->e->code;
     p->entries[ENTRY_HEAD].op1 = p->n_op;

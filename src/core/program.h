@@ -108,7 +108,9 @@ typedef struct program {
     uint32_t n_cut;
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;
-    ref *hidden;   /* [n_layer + 1] tensors: input of layer 0 … output of the last layer: taps, `eval hidden` */
+    ref *
+        hidden; /* [n_layer + 1] tensors: input of layer 0, outputs of layers, the last after the final norm (it may be of wanted
+                      rows): taps, `eval hidden` */
     uint64_t hash; /* of ops, shapes and recipes: what two peers compare instead of exchanging programs */
 } program;
 

@@ -103,12 +103,12 @@ static void describe(engine *g, const engine_options *o)
     g->info.path = m->weights ? ckpt_path(m->weights) : "";
 }
 
-int engine_of_model(engine **out, model *m, const engine_options *o, err *e)
+int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e)
 {
     *out = NULL;
     engine *g = mem_zero(1, sizeof *g);
     if (!g) {
-        model_close(m);
+        drop(m);
         return err_set(e, ERR_MEMORY, "out of memory for the engine");
     }
     pthread_condattr_t attr;
@@ -118,6 +118,7 @@ int engine_of_model(engine **out, model *m, const engine_options *o, err *e)
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&g->lock, NULL);
     g->mod = m;
+    g->drop = drop;
     describe(g, o);
     int rc = open_parts(g, o, e);
     if (rc) {
@@ -151,7 +152,7 @@ int engine_open(engine **out, const engine_options *o, err *e)
         model_close(m);
         return rc;
     }
-    rc = engine_of_model(out, m, o, e);
+    rc = engine_of_model(out, m, model_close, o, e);
     if (rc) tokenizer_close(t);
     else (*out)->tok = t;
     return rc;
@@ -166,7 +167,7 @@ void engine_close(engine *g)
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pool[i]);
     sampler_close(g->smp);
     tokenizer_close(g->tok);
-    model_close(g->mod);
+    g->drop(g->mod);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);

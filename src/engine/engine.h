@@ -100,8 +100,10 @@ typedef struct engine_stats {
 void engine_get_stats(engine *g, engine_stats *out);
 
 /* Evaluation without sampling: runs `ids` (one sequence, chunked), calls on_rows with consecutive rows of logits [n, n_vocab] or, with
- * layer >= 0, hidden states [n, dim] (layer 0 = embeddings, n_layer = output of the last layer). Not while queries run. */
+ * layer >= 0, hidden states [n, engine_width] numbered as transformers does: 0 what enters the first layer, l what layer l gives,
+ * n_layer what the last gives after the final norm. Not while queries run. */
 typedef int (*rows_fn)(void *ctx, const float *rows, int64_t first, int64_t n, err *e);
+int32_t engine_width(const engine *g, int layer); /* columns of such rows */
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e);
 
 /* `plan --dump`: the program and its segments as text. */

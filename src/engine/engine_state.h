@@ -17,6 +17,7 @@ enum { QUEUE_MAX = 1024, SCORE_ROWS = 256 };
 
 struct engine {
     model *mod;
+    void (*drop)(model *m);
     tokenizer *tok;
     plan *layout;
     sampler *smp;
@@ -39,8 +40,8 @@ struct engine {
     engine_stats stats;
 };
 
-/* An engine around a model that is ready; the model is the engine's from here, also on failure. */
-int engine_of_model(engine **out, model *m, const engine_options *o, err *e);
+/* An engine around a model that is ready. The model is the engine's from here, also on failure; `drop` ends it. */
+int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- queue.c */
 bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */

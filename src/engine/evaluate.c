@@ -18,7 +18,6 @@ static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn o
         if (layer >= 0) {
             g->work.st.taps = &t;
             g->work.st.n_tap = 1;
-            g->work.st.n[ROWS_OUT] = 0;
         }
         int rc = plan_step(g->layout, &g->work.st, e);
         if (!rc) rc = on_rows(ctx, layer >= 0 ? tapped : plan_logits(g->layout), s->n_past, n, e);
@@ -26,6 +25,12 @@ static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn o
         session_advance(g, s, n);
     }
     return 0;
+}
+
+int32_t engine_width(const engine *g, int layer)
+{
+    const program *p = g->mod->prog;
+    return layer < 0 ? g->info.n_vocab : (int32_t)tensor_count(&p->tensors[p->hidden[layer]]);
 }
 
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e)
@@ -36,15 +41,15 @@ int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_r
     if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
     if (n < 1 || (int64_t)n > g->info.ctx)
-        return err_set(e, ERR_LIMIT, "%zu tokens for a context of %d", n, g->info.ctx);
+        return err_set(e, ERR_LIMIT, "%zu tokens, the context holds %d (--ctx makes it larger)", n, g->info.ctx);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", ids[i], g->info.n_vocab);
     int rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->want_all = layer < 0;
+    s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].rows == ROWS_OUT;
     if (layer >= 0) {
-        tapped = mem_array((size_t)g->chunk * (size_t)g->info.dim, sizeof *tapped);
+        tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
         if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
     }
     if (!rc) rc = session_admit(g, s, e);
