@@ -9,7 +9,7 @@
 
 typedef struct attn_gqa_options {
     int64_t heads, kv_heads, head_dim, window;
-    double scale, softcap;
+    double scale, softcap, clip;
     const char *bias, *bias_o;
     const char *qk_norm, *qk_norm_kind, *qk_norm_bias;
     double eps;
@@ -31,6 +31,8 @@ static const param rows[] = {
         .doc = "a token sees itself and window - 1 before; 0 = all before"),
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
     ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
+    ROW(clip, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
+        .doc = "queries, keys and values are kept between -clip and clip; 0 = free"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
         .doc = "biases of q, k, v; auto: when the checkpoint has them"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
@@ -48,7 +50,8 @@ static const param rows[] = {
     ROW(theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15, .doc = "base of the frequencies"),
     ROW(rope_type, PARAM_WORD, .otherwise = "none", .words = "none|linear|dynamic|yarn|llama3|longrope",
         .doc = "scaling of the frequencies (src/core/rope.h)"),
-    ROW(rope_factor, PARAM_FLOAT, .otherwise = "1", .min = 1e-6, .max = 1e6, .doc = "linear, dynamic, yarn, llama3"),
+    ROW(rope_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "all but none; 0: of yarn and longrope, rope_positions / rope_original"),
     ROW(rope_original, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
         .doc = "positions before scaling: dynamic, yarn, llama3, longrope"),
     ROW(rope_positions, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
@@ -228,11 +231,14 @@ static ref emit(net *b, const call *c)
     ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
     ref k = q ? net_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
     ref v = k ? net_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
-    if (v && strcmp(o->qk_norm, "none") != 0) {
+    if (v) q = net_clamp(b, c->path, "q_clip", q, o->clip);
+    if (v && q) k = net_clamp(b, c->path, "k_clip", k, o->clip);
+    if (v && k) v = net_clamp(b, c->path, "v_clip", v, o->clip);
+    if (v && q && k && strcmp(o->qk_norm, "none") != 0) {
         q = qk_norm(b, c, "q_norm", q, hd);
         k = q ? qk_norm(b, c, "k_norm", k, hd) : 0;
     }
-    if (v && k && strcmp(o->rope, "none") != 0) {
+    if (v && q && k && strcmp(o->rope, "none") != 0) {
         int dims = (int)(o->rope_dims ? o->rope_dims : head_dim), table = rope_table(b, c, dims);
         q = table >= 0 ? rotate(b, c, "q_rope", q, table, dims, hd) : 0;
         k = q ? rotate(b, c, "k_rope", k, table, dims, hd) : 0;

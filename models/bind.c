@@ -29,7 +29,9 @@ struct binder {
 
 /* A tensor found for a slot: the entry and what to do to it. */
 typedef struct found {
-    const ckpt_entry *entry;
+    const ckpt_entry *entry;  /* NULL: none; of a stack the first */
+    const ckpt_entry **stack; /* n of them */
+    size_t n;
     recipe how;
     const spec_row *row; /* the line of [tensors] */
     const char *first;   /* the first name that was looked for */
@@ -93,6 +95,35 @@ static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias
     return NULL;
 }
 
+/* Every tensor of a stack; out->entry NULL when not even the first is there. */
+static int find_stack(binder *b, const recipe *how, bool bias, const char *where, found *out, err *e)
+{
+    out->n = (size_t)(how->to - how->from);
+    out->stack = arena_array(&b->mem, out->n, sizeof *out->stack);
+    if (!out->stack) return short_of_memory(e);
+    for (size_t i = 0; i < out->n; i++) {
+        char name[1024];
+        int len = snprintf(name, sizeof name, "%s%" PRId64 "%s", how->name, how->from + (int64_t)i, how->tail);
+        out->stack[i] = len > 0 && (size_t)len < sizeof name ? find_entry(b, name, bias) : NULL;
+        if (!out->stack[i] && i > 0)
+            return err_set(e, ERR_SPEC, "%s: %s: tensor '%.200s' of a stack of %zu is missing", ckpt_path(b->c), where,
+                           name, out->n);
+        if (!out->stack[i]) return OK;
+    }
+    out->entry = out->stack[0];
+    return OK;
+}
+
+/* The tensor that a recipe names. */
+static int find_named(binder *b, const recipe *how, bool bias, const char *where, found *out, err *e)
+{
+    if (how->tail) return find_stack(b, how, bias, where, out, e);
+    out->entry = find_entry(b, how->name, bias);
+    out->stack = &out->entry;
+    out->n = 1;
+    return OK;
+}
+
 static const spec_row *line_of(binder *b, const char *slot, const char *suffix, int layer)
 {
     char key[200];
@@ -117,7 +148,7 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
         if (rc) return rc;
         if (!source_fits(b, how.source)) continue;
         if (!out->first) out->first = how.name;
-        out->entry = find_entry(b, how.name, derived);
+        if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
         if (derived) out->how.transpose = false, out->how.mul = 1, out->how.add = 0;
@@ -160,8 +191,8 @@ static int misshapen(binder *b, const bind_want *w, const found *f, const char *
                    expected, describe(w, slot, sizeof slot), f->row->where, w->for_whom);
 }
 
-/* Rows and columns of the entry as the weight sees it; vectors are columns of one. */
-static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
+/* Rows and columns of one entry as the weight sees it; vectors are columns of one. */
+static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
 {
     const shape *s = &f->entry->dims;
     uint64_t n;
@@ -175,6 +206,21 @@ static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *
     *rows = s->dim[f->how.transpose ? 1 : 0];
     *cols = s->dim[f->how.transpose ? 0 : 1];
     return OK;
+}
+
+/* The same of all that was found: the rows of a stack add up. */
+static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
+{
+    int rc = entry_shape(b, w, f, rows, cols, e);
+    for (size_t i = 1; i < f->n && !rc; i++) {
+        found one = {.entry = f->stack[i], .how = f->how, .row = f->row};
+        int64_t more = 0, same = 0;
+        rc = entry_shape(b, w, &one, &more, &same, e);
+        if (!rc && (same != *cols || more > INT64_MAX / 2 - *rows))
+            rc = misshapen(b, w, &one, "the columns of the others of its stack", e);
+        *rows += more;
+    }
+    return rc;
 }
 
 static int check_shape(binder *b, const bind_want *w, const found *f, int64_t rows, int64_t have, int64_t cols, err *e)
@@ -209,6 +255,32 @@ static dtype wanted_type(const binder *b, const bind_want *w)
     return w->cols % dtype_info[b->want].weights == 0 ? b->want : DTYPE_NONE;
 }
 
+/* The piece of the weight that comes from the entry of f; all its rows of a stack, else `rows` by the recipe. */
+static int piece_of(binder *b, const bind_want *w, const found *f, int64_t rows, piece *out, err *e)
+{
+    int64_t have = 0, cols = 0;
+    uint32_t at = index_of(b, f->entry);
+    int rc = entry_shape(b, w, f, &have, &cols, e);
+    if (rc) return rc;
+    if (f->how.tail) rows = have;
+    *out = (piece){.entry = at,
+                   .data = f->entry->data,
+                   .type = f->entry->type,
+                   .src_rows = w->cols == 0 ? have : f->entry->dims.dim[0],
+                   .src_cols = w->cols == 0 ? 1 : f->entry->dims.dim[1],
+                   .rows = rows,
+                   .row0 = f->how.row0,
+                   .block = f->how.block ? f->how.block : rows,
+                   .stride = f->how.block ? f->how.stride : rows,
+                   .pairs = f->how.rope_pairs ? w->pairs : 0,
+                   .transpose = f->how.transpose && w->cols != 0,
+                   .mul = (float)f->how.mul,
+                   .add = (float)f->how.add};
+    if (b->used[at].rows >= 0) b->used[at].rows += rows;
+    b->used[at].total = have;
+    return OK;
+}
+
 static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
     int64_t have = 0, cols = 0, rows = w->rows;
@@ -218,24 +290,19 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
     if ((rc = check_shape(b, w, f, rows, have, cols, e))) return rc;
     if (f->how.rope_pairs && !w->pairs)
         return err_set(e, ERR_SPEC, "%s: %s: rope_pairs is for queries and keys", f->row->where, f->row->key);
+    if (f->how.sliced && f->how.tail)
+        return err_set(e, ERR_SPEC, "%s: %s: rows of a stack of tensors", f->row->where, f->row->key);
     bool vector = w->cols == 0;
-    uint32_t at = index_of(b, f->entry);
-    piece p = {.entry = at,
-               .data = f->entry->data,
-               .type = f->entry->type,
-               .rows = rows,
-               .row0 = f->how.row0,
-               .block = f->how.block ? f->how.block : rows,
-               .stride = f->how.block ? f->how.stride : rows,
-               .pairs = f->how.rope_pairs ? w->pairs : 0,
-               .transpose = f->how.transpose && !vector,
-               .mul = (float)f->how.mul,
-               .add = (float)f->how.add};
-    p.src_rows = vector ? have : f->entry->dims.dim[0];
-    p.src_cols = vector ? 1 : f->entry->dims.dim[1];
+    piece *pieces = arena_array(&b->mem, f->n, sizeof *pieces);
+    if (!pieces) return short_of_memory(e);
+    for (size_t i = 0; i < f->n && !rc; i++) {
+        found one = {.entry = f->stack[i], .how = f->how, .row = f->row};
+        rc = piece_of(b, w, &one, rows, &pieces[i], e);
+    }
+    if (rc) return rc;
     weight made = {.name = name,
-                   .pieces = &p,
-                   .n_piece = 1,
+                   .pieces = pieces,
+                   .n_piece = (uint32_t)f->n,
                    .rows = rows,
                    .cols = cols,
                    .want = wanted_type(b, w),
@@ -253,8 +320,6 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                 .weight = index};
     *out = program_tensor(b->prog, &t, e);
     if (!*out) return e ? e->code : ERR_MEMORY;
-    if (b->used[at].rows >= 0) b->used[at].rows += rows;
-    b->used[at].total = have;
     char *key = arena_str(&b->mem, name);
     return key && map_put(&b->made, span_str(key), *out) ? OK : short_of_memory(e);
 }
@@ -313,7 +378,8 @@ void bind_spare(binder *b, const char *slot)
 {
     for (int bias = 0; bias < 2; bias++) {
         found f;
-        if (find_slot(b, slot, OUTSIDE, bias, &f, NULL) == OK && f.entry) b->used[index_of(b, f.entry)].rows = -1;
+        if (find_slot(b, slot, OUTSIDE, bias, &f, NULL) != OK || !f.entry) continue;
+        for (size_t k = 0; k < f.n; k++) b->used[index_of(b, f.stack[k])].rows = -1;
     }
 }
 

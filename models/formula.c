@@ -48,10 +48,26 @@ bool net_is_slot(const net *b, const char *path)
     return spec_slot_find(b->s, "network", path) || spec_slot_find(b->s, "network", kind) || module_find(kind, NULL);
 }
 
+/* Marks the [tensors] lines of every role of a module as asked for: an option may leave some of them idle. */
+static void claim_lines(net *b, const char *path, const module *m)
+{
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const char *role = m->weights[i].role;
+        for (int form = 0; form < 4; form++) {
+            char key[200];
+            snprintf(key, sizeof key, "%s%s%s%s%s", form & 1 ? "{i}." : "", path, *role ? "." : "", role,
+                     form & 2 ? ".bias" : "");
+            const spec_row *r = spec_find(b->s, "tensors", key);
+            if (r) ((spec_row *)r)->used = true;
+        }
+    }
+}
+
 ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where)
 {
     option_slot slot;
     if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, where, b->e)) return 0;
+    claim_lines(b, path, slot.mod);
     if (n_in != slot.mod->args) {
         err_set(b->e, ERR_SPEC, "%s: %s (%s) takes %d activation%s, got %d", where, path, slot.mod->name,
                 slot.mod->args, slot.mod->args == 1 ? "" : "s", n_in);
@@ -188,6 +204,21 @@ static bool visit_binary(walk *w, const expr *x, term *out)
     return refuse(w, "activations are added, multiplied with each other, and multiplied or divided by numbers", "");
 }
 
+/* Slots of a branch that is not built are known all the same: their lines in the spec are no mistake. */
+static bool claim_branch(walk *w, const expr *x)
+{
+    bool may_be = (x->kind == EXPR_NAME || x->kind == EXPR_CALL) && !var_of(w, x->text) && has_tensor(w, x);
+    if (may_be && net_is_slot(w->b, x->text)) {
+        option_slot slot;
+        net *b = w->b;
+        if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, x->text, b->layer, w->where, b->e)) return false;
+        claim_lines(b, x->text, slot.mod);
+    }
+    for (size_t i = 0; i < x->n_arg; i++)
+        if (!claim_branch(w, x->arg[i])) return false;
+    return true;
+}
+
 static bool visit(walk *w, const expr *x, term *out)
 {
     *out = (term){0};
@@ -201,8 +232,9 @@ static bool visit(walk *w, const expr *x, term *out)
     case EXPR_BINARY: return visit_binary(w, x, out);
     case EXPR_CHOOSE: {
         double yes;
-        return !has_tensor(w, x->arg[0]) ? number(w, x->arg[0], &yes) && visit(w, x->arg[yes != 0 ? 1 : 2], out)
-                                         : refuse(w, "the condition of '?' must be a number", "");
+        if (has_tensor(w, x->arg[0])) return refuse(w, "the condition of '?' must be a number", "");
+        if (!number(w, x->arg[0], &yes)) return false;
+        return claim_branch(w, x->arg[yes != 0 ? 2 : 1]) && visit(w, x->arg[yes != 0 ? 1 : 2], out);
     }
     default: return refuse(w, "this does not work with activations", "");
     }

@@ -159,6 +159,13 @@ ref net_scale(net *b, const char *path, const char *part, ref x, double factor)
     return net_op(b, o, path, part, x, net_width(b, x));
 }
 
+ref net_clamp(net *b, const char *path, const char *part, ref x, double limit)
+{
+    if (limit == 0) return x;
+    op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
 ref net_softcap(net *b, const char *path, const char *part, ref x, double cap)
 {
     if (cap == 0) return x;

@@ -57,6 +57,7 @@ ref net_act_fn(net *b, const char *path, const char *part, ref x, act_kind fn);
 ref net_add(net *b, const char *path, const char *part, ref x, ref y);
 ref net_mul(net *b, const char *path, const char *part, ref x, ref y);
 ref net_scale(net *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
+ref net_clamp(net *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
 ref net_softcap(net *b, const char *path, const char *part, ref x, double cap);  /* 0: x itself */
 
 /* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors] names under

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { STACK_MAX = 1 << 16 };
+
 typedef struct reader {
     hyper *h;
     arena *mem;
@@ -108,11 +110,28 @@ static int read_step(reader *r, span step, recipe *out)
         r->where, (int)step.n, (const char *)step.p);
 }
 
-/* The name with every {expression} replaced by its value. */
+/* Ends the first part of a stack's name at {A .. B}. */
+static int start_stack(reader *r, span from, span to, buf *head, recipe *out)
+{
+    if (out->tail) return err_set(r->e, ERR_SPEC, "%s: a name has two ranges", r->where);
+    int rc = count(r, from, &out->from);
+    if (!rc) rc = count(r, to, &out->to);
+    if (rc) return rc;
+    if (out->to <= out->from || out->to - out->from > STACK_MAX)
+        return err_set(r->e, ERR_SPEC, "%s: a stack of tensors %lld .. %lld", r->where, (long long)out->from,
+                       (long long)out->to);
+    out->name = arena_str(r->mem, buf_cstr(head));
+    out->tail = "";
+    head->n = 0;
+    return out->name && !head->bad ? OK : short_of_memory(r);
+}
+
+/* The name with every {expression} replaced by its value; {A .. B} makes it a stack. */
 static int fill_name(reader *r, span name, recipe *out)
 {
     buf b = {0};
     int rc = OK;
+    const char *last;
     for (size_t i = 0; i < name.n && !rc; i++) {
         const uint8_t *end = name.p[i] == '{' ? memchr(name.p + i, '}', name.n - i) : NULL;
         if (!end) {
@@ -120,12 +139,14 @@ static int fill_name(reader *r, span name, recipe *out)
             continue;
         }
         int64_t v;
-        rc = count(r, span_of(name.p + i + 1, (size_t)(end - (name.p + i + 1))), &v);
-        if (!rc) buf_printf(&b, "%lld", (long long)v);
+        span inside = span_of(name.p + i + 1, (size_t)(end - (name.p + i + 1))), from, to;
+        if (cut_at(inside, "..", &from, &to)) rc = start_stack(r, from, to, &b, out);
+        else if (!(rc = count(r, inside, &v))) buf_printf(&b, "%lld", (long long)v);
         i = (size_t)(end - name.p);
     }
-    if (!rc && !(out->name = arena_str(r->mem, buf_cstr(&b)))) rc = short_of_memory(r);
-    if (!rc && b.bad) rc = short_of_memory(r);
+    if (!rc && (!(last = arena_str(r->mem, buf_cstr(&b))) || b.bad)) rc = short_of_memory(r);
+    if (!rc && out->tail) out->tail = last;
+    else if (!rc) out->name = last;
     buf_free(&b);
     return rc;
 }

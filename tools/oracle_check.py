@@ -12,6 +12,7 @@ import tempfile
 import numpy as np
 
 TIMEOUT = 120
+CONTEXT = "100"     # more than any test needs; a dynamic rotation says less
 
 
 class Failure(Exception):
@@ -39,7 +40,7 @@ def logits_of(binary, folder, *model, flags=()):
     """Logits the engine computes for the folder's test sequence; `model` is --model or --spec with its value."""
     with tempfile.TemporaryDirectory() as tmp:
         out = os.path.join(tmp, "logits.npy")
-        run(binary, "eval", "logits", *model, "--ids", "@" + os.path.join(folder, "ids.json"), "-o", out, *flags)
+        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--ids", "@" + os.path.join(folder, "ids.json"), "-o", out, *flags)
         return np.load(out)
 
 
@@ -65,7 +66,7 @@ def greedy_equal(binary, folder, *model):
     """That greedy generation gives the tokens transformers gives; fails naming the first other one."""
     want = read(folder, "greedy.json")
     prompt = ",".join(map(str, want["prompt"]))
-    got = json.loads(run(binary, "run", *model, "--ids", prompt, "-n", str(len(want["ids"])), "--temp", "0", "--kv",
+    got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, "--ids", prompt, "-n", str(len(want["ids"])), "--temp", "0", "--kv",
                          "f32", "--ignore-eos", "--output", "ids"))
     for i, (a, b) in enumerate(zip(got, want["ids"])):
         if a != b:
