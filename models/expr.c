@@ -373,7 +373,7 @@ int formula_parse(formula *out, arena *a, const char *text, const char *where, e
         if (!*p.at && n) break; /* a semicolon after the last statement */
         size_t len = name_length(p.at);
         if (n == FORMULA_MAX) fail(&p, "more than 64 statements");
-        else if (!len) fail(&p, "expected 'name = …'");
+        else if (!len) fail(&p, "expected 'name = ...'");
         if (p.rc) return p.rc;
         list[n].name = arena_strn(a, p.at, len);
         p.at += len;

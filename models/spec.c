@@ -186,6 +186,7 @@ static int read_base(spec *s, loaded *l, const loaded *child, err *e)
     char *path = *child->dir ? file_join(child->dir, child->base) : mem_str(child->base);
     int rc = path ? read_disk(s, l, path, e) : short_of_memory(e);
     mem_free(path);
+    if (rc) err_wrap(e, "%s: base", child->what);
     return rc;
 }
 

@@ -1,0 +1,14 @@
+/* spec_text.h - what the `spec` command prints, as text: the command itself only parses flags. */
+#ifndef MODELS_SPEC_TEXT_H
+#define MODELS_SPEC_TEXT_H
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Every built-in spec: name, architectures, sentence. */
+int spec_text_list(buf *out, err *e);
+/* Every module: sentence, options with type, default, range and doc, weights with shapes; then the fixed keys of all sections. */
+bool spec_text_modules(buf *out);
+/* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends one line that says what was checked. */
+int spec_text_check(const char *path, const char *model_path, buf *out, err *e);
+
+#endif
