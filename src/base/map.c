@@ -50,7 +50,7 @@ static uint64_t process_seed(void)
 
 static map_slot *find(const map *m, span key, uint64_t h)
 {
-    size_t i = h & (m->cap - 1);
+    size_t i = h >> 1 & (m->cap - 1); /* the lowest bit is always set */
     for (;; i = (i + 1) & (m->cap - 1)) {
         map_slot *s = &m->slot[i];
         if (!s->hash || (s->hash == h && s->n == key.n && (key.n == 0 || memcmp(s->p, key.p, key.n) == 0))) return s;
