@@ -37,7 +37,14 @@ void token_list_free(token_list *l);
 /* Appends the ids of `text` to *out. */
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);
 
-enum { DETOKENIZE_SKIP_SPECIAL = 1 };
+/* Two texts as one input (classification, re-ranking), with the special tokens that the reference puts between and around them.
+ * Appends to *types, when it is not NULL, the segment number of each id (token_type_ids). */
+int tokenizer_encode_pair(const tokenizer *t, span a, span b, int flags, token_list *out, token_list *types, err *e);
+
+enum {
+    DETOKENIZE_SKIP_SPECIAL = 1, /* special tokens give no text */
+    DETOKENIZE_CONTINUE = 2      /* the ids continue earlier text: the space in front of the first word stays */
+};
 /* Appends the text of ids. Unknown ids are an error that names the id. */
 int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags, buf *out, err *e);
 

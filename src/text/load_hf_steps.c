@@ -1,0 +1,539 @@
+/* load_hf_steps.c - see load_hf_steps.h: normalizers, pre-tokenizers, post-processors and decoders by their type names, one row each.
+ *
+ * Names and defaults: the Hugging Face tokenizers library, version 0.23. */
+#include "text/load_hf_steps.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "text/tk_base64.h"
+#include "text/tk_patterns.h"
+
+#include <string.h>
+
+enum { NEST_MAX = 16 };
+
+typedef struct steps {
+    tokenizer *t;
+    const char *path, *what; /* "normalizer" */
+    int depth;
+    err *e;
+} steps;
+
+typedef int (*step_reader)(steps *s, const json *j);
+typedef struct step_row {
+    const char *type;
+    step_reader read;
+} step_row;
+
+static int bad(const steps *s, const json *j, const char *why)
+{
+    return err_set(s->e, ERR_FORMAT, "%s: %s of type \"%.40s\": %s", s->path, s->what,
+                   json_str(json_get(j, "type"), ""), why);
+}
+
+static int read_step(steps *s, const step_row *rows, const json *j)
+{
+    const char *type = json_str(json_get(j, "type"), NULL);
+    if (!type) return err_set(s->e, ERR_FORMAT, "%s: a %s without a type", s->path, s->what);
+    for (; rows->type; rows++)
+        if (strcmp(rows->type, type) == 0) return rows->read(s, j);
+    return err_set(s->e, ERR_FORMAT, "%s: %s of type \"%.40s\" is not supported", s->path, s->what, type);
+}
+
+static int read_sequence(steps *s, const step_row *rows, const json *list)
+{
+    if (json_type(list) != JSON_ARRAY)
+        return err_set(s->e, ERR_FORMAT, "%s: a %s sequence without a list", s->path, s->what);
+    if (++s->depth > NEST_MAX) return err_set(s->e, ERR_FORMAT, "%s: %ss nested too deeply", s->path, s->what);
+    int rc = OK;
+    for (const json *j = json_first(list); j && !rc; j = json_next(j)) rc = read_step(s, rows, j);
+    s->depth--;
+    return rc;
+}
+
+static span keep(steps *s, const json *j) { return tokenizer_keep(s->t, span_str(json_str(j, ""))); }
+
+/* A string that must be one character. */
+static bool one_char(const json *j, uint32_t *out)
+{
+    span s = span_str(json_str(j, ""));
+    size_t len;
+    if (!s.n) return false;
+    *out = utf8_decode(s.p, s.n, &len);
+    return len == s.n;
+}
+
+/* {"String": text} or {"Regex": pattern}: compiled to *re, or left as plain text in *text when `text` is wanted and will do. */
+static int read_pattern(steps *s, const json *j, regex **re, span *text)
+{
+    const json *p = json_get(j, "pattern"), *plain = json_get(p, "String"), *pattern = json_get(p, "Regex");
+    int rc;
+    if (json_type(plain) == JSON_STRING && text && *json_str(plain, "")) {
+        *text = keep(s, plain);
+        return text->p ? OK : err_set(s->e, ERR_MEMORY, "%s: out of memory", s->path);
+    }
+    if (json_type(plain) == JSON_STRING) rc = regex_compile_literal(re, span_str(json_str(plain, "")), s->e);
+    else if (json_type(pattern) == JSON_STRING)
+        rc = regex_compile(re, span_str(json_str(pattern, "")), REGEX_ONIGURUMA, s->e);
+    else return bad(s, j, "\"pattern\" is neither String nor Regex");
+    if (rc) err_wrap(s->e, "%s", s->path);
+    return rc;
+}
+
+/* ---- normalizers ---- */
+
+static norm_step *add_norm(steps *s, norm_kind kind) { return tokenizer_add_normalizer(s->t, kind, s->e); }
+static int norm_plain(steps *s, norm_kind kind) { return add_norm(s, kind) ? OK : ERR_LIMIT; }
+
+static int norm_form(steps *s, uc_form form)
+{
+    norm_step *n = add_norm(s, NORM_FORM);
+    if (n) n->form = form;
+    return n ? OK : ERR_LIMIT;
+}
+
+static int norm_nfc(steps *s, const json *j) { return (void)j, norm_form(s, UC_NFC); }
+static int norm_nfd(steps *s, const json *j) { return (void)j, norm_form(s, UC_NFD); }
+static int norm_nfkc(steps *s, const json *j) { return (void)j, norm_form(s, UC_NFKC); }
+static int norm_nfkd(steps *s, const json *j) { return (void)j, norm_form(s, UC_NFKD); }
+static int norm_lower(steps *s, const json *j) { return (void)j, norm_plain(s, NORM_LOWER); }
+static int norm_accents(steps *s, const json *j) { return (void)j, norm_plain(s, NORM_STRIP_ACCENTS); }
+static int norm_nmt(steps *s, const json *j) { return (void)j, norm_plain(s, NORM_NMT); }
+static int norm_bytes(steps *s, const json *j) { return (void)j, norm_plain(s, NORM_BYTES); }
+
+static int norm_strip(steps *s, const json *j)
+{
+    norm_step *n = add_norm(s, NORM_STRIP);
+    if (!n) return ERR_LIMIT;
+    n->left = json_bool(json_get(j, "strip_left"), false);
+    n->right = json_bool(json_get(j, "strip_right"), false);
+    return OK;
+}
+
+static int norm_replace(steps *s, const json *j)
+{
+    norm_step *n = add_norm(s, NORM_REPLACE);
+    if (!n) return ERR_LIMIT;
+    n->to = keep(s, json_get(j, "content"));
+    return read_pattern(s, j, &n->pattern, &n->from);
+}
+
+static int norm_prepend(steps *s, const json *j)
+{
+    norm_step *n = add_norm(s, NORM_PREPEND);
+    if (n) n->to = keep(s, json_get(j, "prepend"));
+    return n ? OK : ERR_LIMIT;
+}
+
+static int norm_bert(steps *s, const json *j)
+{
+    bool lower = json_bool(json_get(j, "lowercase"), true);
+    int rc = OK;
+    if (json_bool(json_get(j, "clean_text"), true)) rc = norm_plain(s, NORM_BERT_CLEAN);
+    if (!rc && json_bool(json_get(j, "handle_chinese_chars"), true)) rc = norm_plain(s, NORM_BERT_CHINESE);
+    if (!rc && json_bool(json_get(j, "strip_accents"), lower) && !(rc = norm_form(s, UC_NFD)))
+        rc = norm_plain(s, NORM_BERT_ACCENTS);
+    if (!rc && lower) rc = norm_plain(s, NORM_LOWER);
+    return rc;
+}
+
+static int norm_precompiled(steps *s, const json *j)
+{
+    norm_step *n = add_norm(s, NORM_CHARSMAP);
+    if (!n) return ERR_LIMIT;
+    buf blob = {0};
+    int rc = OK;
+    if (!base64_decode(span_str(json_str(json_get(j, "precompiled_charsmap"), "")), &blob))
+        rc = bad(s, j, "not base64");
+    if (!rc) rc = charsmap_open(&n->map, buf_span(&blob), s->e);
+    buf_free(&blob);
+    return rc;
+}
+
+static int norm_sequence(steps *s, const json *j);
+static const step_row norm_rows[] = {{"Sequence", norm_sequence},
+                                     {"NFC", norm_nfc},
+                                     {"NFD", norm_nfd},
+                                     {"NFKC", norm_nfkc},
+                                     {"NFKD", norm_nfkd},
+                                     {"Lowercase", norm_lower},
+                                     {"Strip", norm_strip},
+                                     {"StripAccents", norm_accents},
+                                     {"Replace", norm_replace},
+                                     {"Prepend", norm_prepend},
+                                     {"Nmt", norm_nmt},
+                                     {"BertNormalizer", norm_bert},
+                                     {"Precompiled", norm_precompiled},
+                                     {"ByteLevel", norm_bytes},
+                                     {NULL, NULL}};
+static int norm_sequence(steps *s, const json *j) { return read_sequence(s, norm_rows, json_get(j, "normalizers")); }
+
+int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e)
+{
+    steps s = {t, path, "normalizer", 0, e};
+    return json_type(j) == JSON_NULL ? OK : read_step(&s, norm_rows, j);
+}
+
+/* ---- pre-tokenizers ---- */
+
+static int read_behaviour(steps *s, const json *j, split_behaviour otherwise, split_behaviour *out)
+{
+    static const struct {
+        const char *name;
+        split_behaviour value;
+    } rows[] = {{"Removed", SPLIT_REMOVED},
+                {"Isolated", SPLIT_ISOLATED},
+                {"MergedWithPrevious", SPLIT_MERGED_WITH_PREVIOUS},
+                {"MergedWithNext", SPLIT_MERGED_WITH_NEXT},
+                {"Contiguous", SPLIT_CONTIGUOUS}};
+    const char *name = json_str(json_get(j, "behavior"), NULL);
+    *out = otherwise;
+    if (!name) return OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) {
+            *out = rows[i].value;
+            return OK;
+        }
+    return bad(s, j, "unknown behavior");
+}
+
+static int pre_chars(steps *s, bool (*is)(uint32_t c), split_behaviour behaviour)
+{
+    pretok_step *p = tokenizer_add_pretokenizer(s->t, PRETOK_CHARS, s->e);
+    if (!p) return ERR_LIMIT;
+    p->is = is;
+    p->behaviour = behaviour;
+    return OK;
+}
+
+static int pre_bert(steps *s, const json *j)
+{
+    (void)j;
+    int rc = pre_chars(s, uc_is_space, SPLIT_REMOVED);
+    return rc ? rc : pre_chars(s, uc_bert_punctuation, SPLIT_ISOLATED);
+}
+
+static int pre_whitespace_split(steps *s, const json *j) { return (void)j, pre_chars(s, uc_is_space, SPLIT_REMOVED); }
+
+static int pre_whitespace(steps *s, const json *j)
+{
+    (void)j;
+    return tokenizer_add_split(s->t, "\\w+|[^\\w\\s]+", REGEX_FANCY, SPLIT_REMOVED, true, s->e);
+}
+
+static int pre_punctuation(steps *s, const json *j)
+{
+    split_behaviour b;
+    int rc = read_behaviour(s, j, SPLIT_ISOLATED, &b);
+    return rc ? rc : pre_chars(s, uc_bert_punctuation, b);
+}
+
+static int pre_digits(steps *s, const json *j)
+{
+    return pre_chars(s, uc_is_numeric,
+                     json_bool(json_get(j, "individual_digits"), false) ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS);
+}
+
+static int pre_delimiter(steps *s, const json *j)
+{
+    int rc = pre_chars(s, NULL, SPLIT_REMOVED);
+    if (rc) return rc;
+    return one_char(json_get(j, "delimiter"), &s->t->pre.step[s->t->pre.n - 1].sign)
+               ? OK
+               : bad(s, j, "delimiter is not one character");
+}
+
+static int pre_split(steps *s, const json *j)
+{
+    pretok_step *p = tokenizer_add_pretokenizer(s->t, PRETOK_REGEX, s->e);
+    if (!p) return ERR_LIMIT;
+    p->invert = json_bool(json_get(j, "invert"), false);
+    int rc = read_behaviour(s, j, SPLIT_ISOLATED, &p->behaviour);
+    return rc ? rc : read_pattern(s, j, &p->pattern, NULL);
+}
+
+static int pre_byte_level(steps *s, const json *j)
+{
+    int rc = OK;
+    s->t->byte_level = true;
+    if (json_bool(json_get(j, "add_prefix_space"), true) && !tokenizer_add_pretokenizer(s->t, PRETOK_PREFIX, s->e))
+        rc = ERR_LIMIT;
+    if (!rc && json_bool(json_get(j, "use_regex"), true))
+        rc = tokenizer_add_split(s->t, pattern_gpt2, REGEX_ONIGURUMA, SPLIT_ISOLATED, false, s->e);
+    if (!rc && !tokenizer_add_pretokenizer(s->t, PRETOK_BYTES, s->e)) rc = ERR_LIMIT;
+    return rc;
+}
+
+/* "always", "first", "never"; older files say add_prefix_space. */
+static int read_scheme(steps *s, const json *j, prepend_scheme *out)
+{
+    const char *name = json_str(json_get(j, "prepend_scheme"), NULL);
+    *out = json_bool(json_get(j, "add_prefix_space"), true) ? PREPEND_ALWAYS : PREPEND_NEVER;
+    if (!name || *out == PREPEND_NEVER) return OK;
+    if (strcmp(name, "first") == 0) *out = PREPEND_FIRST;
+    else if (strcmp(name, "never") == 0) *out = PREPEND_NEVER;
+    else if (strcmp(name, "always") != 0) return bad(s, j, "unknown prepend_scheme");
+    return OK;
+}
+
+static int pre_metaspace(steps *s, const json *j)
+{
+    pretok_step *p = tokenizer_add_pretokenizer(s->t, PRETOK_METASPACE, s->e);
+    if (!p) return ERR_LIMIT;
+    s->t->space_sign = true;
+    p->split = json_bool(json_get(j, "split"), true);
+    if (!one_char(json_get(j, "replacement"), &p->sign)) return bad(s, j, "replacement is not one character");
+    return read_scheme(s, j, &p->prepend);
+}
+
+static int pre_length(steps *s, const json *j)
+{
+    pretok_step *p = tokenizer_add_pretokenizer(s->t, PRETOK_LENGTH, s->e);
+    if (!p) return ERR_LIMIT;
+    int64_t n = json_int(json_get(j, "length"), 5);
+    p->count = (size_t)n;
+    return n > 0 ? OK : bad(s, j, "length is not positive");
+}
+
+static int pre_scripts(steps *s, const json *j)
+{
+    (void)j;
+    return tokenizer_add_pretokenizer(s->t, PRETOK_SCRIPTS, s->e) ? OK : ERR_LIMIT;
+}
+
+static int pre_sequence(steps *s, const json *j);
+static const step_row pre_rows[] = {{"Sequence", pre_sequence},
+                                    {"ByteLevel", pre_byte_level},
+                                    {"Split", pre_split},
+                                    {"Whitespace", pre_whitespace},
+                                    {"WhitespaceSplit", pre_whitespace_split},
+                                    {"Punctuation", pre_punctuation},
+                                    {"Digits", pre_digits},
+                                    {"Metaspace", pre_metaspace},
+                                    {"BertPreTokenizer", pre_bert},
+                                    {"CharDelimiterSplit", pre_delimiter},
+                                    {"Delimiter", pre_delimiter},
+                                    {"FixedLength", pre_length},
+                                    {"UnicodeScripts", pre_scripts},
+                                    {NULL, NULL}};
+static int pre_sequence(steps *s, const json *j) { return read_sequence(s, pre_rows, json_get(j, "pretokenizers")); }
+
+int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e)
+{
+    steps s = {t, path, "pre_tokenizer", 0, e};
+    return json_type(j) == JSON_NULL ? OK : read_step(&s, pre_rows, j);
+}
+
+/* ---- post-processors ---- */
+
+static int add_item(steps *s, const json *j, post_template *p, post_item item)
+{
+    if (p->n == POST_ITEMS_MAX) return bad(s, j, "too many elements");
+    p->item[p->n++] = item;
+    return OK;
+}
+
+static int add_special_ids(steps *s, const json *j, post_template *p, const json *special, int32_t type)
+{
+    const char *name = json_str(json_get(special, "id"), "");
+    const json *ids = json_get(json_get(json_get(j, "special_tokens"), name), "ids");
+    if (!json_count(ids)) return bad(s, j, "a special token without ids");
+    int rc = OK;
+    for (const json *i = json_first(ids); i && !rc; i = json_next(i)) {
+        int64_t id = json_int(i, -1);
+        rc = vocab_has(&s->t->voc, id) ? add_item(s, j, p, (post_item){(int32_t)id, type})
+                                       : bad(s, j, "a special token outside the vocabulary");
+    }
+    return rc;
+}
+
+static int read_template(steps *s, const json *j, const json *list, post_template *p)
+{
+    p->n = 0;
+    int rc = OK;
+    for (const json *i = json_first(list); i && !rc; i = json_next(i)) {
+        const json *special = json_get(i, "SpecialToken"), *sequence = json_get(i, "Sequence");
+        int32_t type = (int32_t)json_int(json_get(special ? special : sequence, "type_id"), 0);
+        const char *id = json_str(json_get(sequence, "id"), "");
+        if (special) rc = add_special_ids(s, j, p, special, type);
+        else if (strcmp(id, "A") == 0 || strcmp(id, "B") == 0)
+            rc = add_item(s, j, p, (post_item){*id == 'A' ? POST_A : POST_B, type});
+        else rc = bad(s, j, "an element that is neither SpecialToken nor Sequence");
+    }
+    return rc;
+}
+
+/* A later post-processor sees what an earlier one made of a text as that text. */
+static int wrap(steps *s, const json *j, const post_template *outer, post_template *t)
+{
+    post_template inner = *t, made = {.n = 0};
+    int rc = OK;
+    for (int i = 0; i < outer->n && !rc; i++)
+        if (outer->item[i].id != POST_A) rc = add_item(s, j, &made, outer->item[i]);
+        else
+            for (int k = 0; k < inner.n && !rc; k++) rc = add_item(s, j, &made, inner.item[k]);
+    *t = made;
+    return rc;
+}
+
+static int post_template_step(steps *s, const json *j)
+{
+    post_template single, pair;
+    int rc = read_template(s, j, json_get(j, "single"), &single);
+    if (!rc) rc = read_template(s, j, json_get(j, "pair"), &pair);
+    if (!rc) rc = wrap(s, j, &single, &s->t->single);
+    if (!rc && pair.n) s->t->pair = pair;
+    return rc;
+}
+
+/* ["[SEP]", 102] */
+static bool named_id(steps *s, const json *pair, int32_t *id)
+{
+    *id = (int32_t)json_int(json_at(pair, 1), -1);
+    return vocab_has(&s->t->voc, *id);
+}
+
+static int post_cls_sep(steps *s, const json *j, bool roberta)
+{
+    int32_t cls, sep;
+    if (!named_id(s, json_get(j, "cls"), &cls) || !named_id(s, json_get(j, "sep"), &sep))
+        return bad(s, j, "cls or sep outside the vocabulary");
+    post_template single = {{{cls, 0}, {POST_A, 0}, {sep, 0}}, 3};
+    s->t->pair = roberta ? (post_template){{{cls, 0}, {POST_A, 0}, {sep, 0}, {sep, 0}, {POST_B, 0}, {sep, 0}}, 6}
+                         : (post_template){{{cls, 0}, {POST_A, 0}, {sep, 0}, {POST_B, 1}, {sep, 1}}, 5};
+    return wrap(s, j, &single, &s->t->single);
+}
+
+static int post_bert(steps *s, const json *j) { return post_cls_sep(s, j, false); }
+static int post_roberta(steps *s, const json *j) { return post_cls_sep(s, j, true); }
+static int post_offsets_only(steps *s, const json *j) { return (void)s, (void)j, OK; }
+
+static int post_sequence(steps *s, const json *j);
+static const step_row post_rows[] = {{"Sequence", post_sequence},      {"TemplateProcessing", post_template_step},
+                                     {"BertProcessing", post_bert},    {"RobertaProcessing", post_roberta},
+                                     {"ByteLevel", post_offsets_only}, {NULL, NULL}};
+static int post_sequence(steps *s, const json *j) { return read_sequence(s, post_rows, json_get(j, "processors")); }
+
+int hf_read_postprocessor(tokenizer *t, const json *j, const char *path, err *e)
+{
+    steps s = {t, path, "post_processor", 0, e};
+    return json_type(j) == JSON_NULL ? OK : read_step(&s, post_rows, j);
+}
+
+/* ---- decoders ---- */
+
+static decode_step *add_dec(steps *s, decode_kind kind) { return tokenizer_add_decoder(s->t, kind, s->e); }
+static int dec_bytes(steps *s, const json *j) { return (void)j, add_dec(s, DECODE_BYTE_LEVEL) ? OK : ERR_LIMIT; }
+static int dec_fallback(steps *s, const json *j) { return (void)j, add_dec(s, DECODE_BYTE_FALLBACK) ? OK : ERR_LIMIT; }
+static int dec_fuse(steps *s, const json *j) { return (void)j, add_dec(s, DECODE_FUSE) ? OK : ERR_LIMIT; }
+
+static int dec_wordpiece(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_WORDPIECE);
+    if (!d) return ERR_LIMIT;
+    d->text = tokenizer_keep(s->t, span_str(json_str(json_get(j, "prefix"), "##")));
+    d->cleanup = json_bool(json_get(j, "cleanup"), true);
+    return OK;
+}
+
+static int dec_metaspace(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_METASPACE);
+    prepend_scheme scheme;
+    if (!d) return ERR_LIMIT;
+    if (!one_char(json_get(j, "replacement"), &d->sign)) return bad(s, j, "replacement is not one character");
+    int rc = read_scheme(s, j, &scheme);
+    d->first_differs = scheme != PREPEND_NEVER;
+    return rc;
+}
+
+static int dec_suffix(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_SUFFIX);
+    if (d) d->text = tokenizer_keep(s->t, span_str(json_str(json_get(j, "suffix"), "</w>")));
+    return d ? OK : ERR_LIMIT;
+}
+
+static int dec_strip(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_STRIP);
+    if (!d) return ERR_LIMIT;
+    int64_t start = json_int(json_get(j, "start"), 0), stop = json_int(json_get(j, "stop"), 0);
+    if (!one_char(json_get(j, "content"), &d->sign)) return bad(s, j, "content is not one character");
+    if (start < 0 || stop < 0) return bad(s, j, "negative count");
+    d->start = (size_t)start;
+    d->stop = (size_t)stop;
+    return OK;
+}
+
+static int dec_replace(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_REPLACE);
+    if (!d) return ERR_LIMIT;
+    d->replace.kind = NORM_REPLACE;
+    d->replace.to = keep(s, json_get(j, "content"));
+    return read_pattern(s, j, &d->replace.pattern, &d->replace.from);
+}
+
+static int dec_ctc(steps *s, const json *j)
+{
+    decode_step *d = add_dec(s, DECODE_CTC);
+    if (!d) return ERR_LIMIT;
+    d->text = tokenizer_keep(s->t, span_str(json_str(json_get(j, "pad_token"), "<pad>")));
+    d->delimiter = tokenizer_keep(s->t, span_str(json_str(json_get(j, "word_delimiter_token"), "|")));
+    d->cleanup = json_bool(json_get(j, "cleanup"), true);
+    return OK;
+}
+
+static int dec_sequence(steps *s, const json *j);
+static const step_row dec_rows[] = {{"Sequence", dec_sequence},
+                                    {"ByteLevel", dec_bytes},
+                                    {"WordPiece", dec_wordpiece},
+                                    {"Metaspace", dec_metaspace},
+                                    {"BPEDecoder", dec_suffix},
+                                    {"ByteFallback", dec_fallback},
+                                    {"Fuse", dec_fuse},
+                                    {"Strip", dec_strip},
+                                    {"Replace", dec_replace},
+                                    {"CTC", dec_ctc},
+                                    {NULL, NULL}};
+static int dec_sequence(steps *s, const json *j) { return read_sequence(s, dec_rows, json_get(j, "decoders")); }
+
+int hf_read_decoder(tokenizer *t, const json *j, const char *path, err *e)
+{
+    steps s = {t, path, "decoder", 0, e};
+    if (json_type(j) == JSON_NULL) return tokenizer_add_decoder(t, DECODE_JOIN, e) ? OK : ERR_LIMIT;
+    return read_step(&s, dec_rows, j);
+}
+
+/* ---- added tokens ---- */
+
+static int normalize_text(tokenizer *t, span in, span *out, err *e)
+{
+    norm_work w = {0};
+    regex_work *rx;
+    bool moved;
+    span made;
+    int rc = regex_work_open(&rx, e);
+    if (rc) return rc;
+    rc = normalizer_run(&t->norm, &w, rx, in, &made, &moved, e);
+    if (!rc) {
+        *out = tokenizer_keep(t, made);
+        if (!out->p) rc = err_set(e, ERR_MEMORY, "out of memory for added tokens");
+    }
+    norm_work_free(&w);
+    regex_work_free(rx);
+    return rc;
+}
+
+int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e)
+{
+    vocab *v = &t->voc;
+    int rc = vocab_has(v, id) ? OK : vocab_set(v, id, a->text, 0, e);
+    if (rc) return rc;
+    v->flag[id] |= PIECE_ADDED | (a->special ? PIECE_SPECIAL : 0);
+    added_token token = {v->piece[id], id, a->special, a->single_word, a->lstrip, a->rstrip};
+    if (!a->normalized || !t->norm.n) return added_put(a->normalized ? &t->normalized : &t->raw, token, e);
+    if ((rc = normalize_text(t, a->text, &token.text, e)) || !token.text.n) return rc;
+    return added_put(&t->normalized, token, e);
+}

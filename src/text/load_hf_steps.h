@@ -1,0 +1,21 @@
+/* load_hf_steps.h - the parts of a tokenizer.json around the model. Each reader appends steps to the tokenizer; JSON null appends
+ * none; a type that is not implemented is an error that names it. */
+#ifndef TEXT_LOAD_HF_STEPS_H
+#define TEXT_LOAD_HF_STEPS_H
+#include "text/tokenizer_parts.h"
+
+int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e);
+int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e);
+int hf_read_postprocessor(tokenizer *t, const json *j, const char *path, err *e);
+int hf_read_decoder(tokenizer *t, const json *j, const char *path, err *e);
+
+/* An element of added_tokens. */
+typedef struct hf_added {
+    span text;
+    bool special, normalized, single_word, lstrip, rstrip;
+} hf_added;
+
+/* Adds it with this id; the normalizer must be there already. The same text again replaces the earlier properties. */
+int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e);
+
+#endif

@@ -1,0 +1,279 @@
+/* load_spm.c - SentencePiece models (tokenizer.model, *.spm): a protocol buffer, read with a small walker.
+ * Source: github.com/google/sentencepiece, sentencepiece_model.proto.
+ *
+ * Fields used: ModelProto.pieces = 1 {piece 1, score 2, type 3}, trainer_spec = 2 {model_type 3, treat_whitespace_as_suffix 24,
+ * byte_fallback 35, unk/bos/eos/pad_id 40..43, unk_surface 44}, normalizer_spec = 3 and denormalizer_spec = 5
+ * {precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5}. */
+#include "text/load_spm.h"
+
+#include "base/half.h"
+#include "base/mem.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct field {
+    uint32_t number, wire;
+    uint64_t value; /* wire 0, 1, 5 */
+    span bytes;     /* wire 2 */
+} field;
+
+static uint64_t varint(cursor *c)
+{
+    uint64_t v = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        uint8_t b = cursor_u8(c);
+        v |= (uint64_t)(b & 0x7f) << shift;
+        if (!(b & 0x80)) return v;
+    }
+    c->bad = true;
+    return 0;
+}
+
+/* The next field of a message; false at its end or when it is malformed (then c->bad). */
+static bool next_field(cursor *c, field *f)
+{
+    if (c->bad || c->at == c->n) return false;
+    uint64_t tag = varint(c);
+    *f = (field){(uint32_t)(tag >> 3), (uint32_t)(tag & 7), 0, {0}};
+    if (tag >> 32) c->bad = true;
+    switch (f->wire) {
+    case 0: f->value = varint(c); break;
+    case 1: f->value = cursor_u64(c); break;
+    case 2: f->bytes = cursor_take(c, varint(c)); break;
+    case 5: f->value = cursor_u32(c); break;
+    default: c->bad = true;
+    }
+    return !c->bad;
+}
+
+bool spm_probe(span file)
+{
+    cursor c = cursor_of(file), inner;
+    field f, g;
+    for (int i = 0; i < 4; i++) {
+        if (!next_field(&c, &f) || f.number != 1 || f.wire != 2) return false;
+        inner = cursor_of(f.bytes);
+        if (!next_field(&inner, &g) || g.number != 1 || g.wire != 2) return false;
+    }
+    return true;
+}
+
+static void read_normalizer(span bytes, spm_normalizer *n, bool *bad)
+{
+    cursor c = cursor_of(bytes);
+    for (field f; next_field(&c, &f);) {
+        if (f.number == 2 && f.wire == 2) n->charsmap = f.bytes;
+        if (f.wire != 0) continue;
+        if (f.number == 3) n->add_space = f.value;
+        if (f.number == 4) n->trim = f.value;
+        if (f.number == 5) n->escape = f.value;
+    }
+    *bad = *bad || c.bad;
+}
+
+static void read_trainer(span bytes, spm_model *m, bool *bad)
+{
+    cursor c = cursor_of(bytes);
+    for (field f; next_field(&c, &f);) {
+        if (f.number == 44 && f.wire == 2) m->unk_surface = f.bytes;
+        if (f.wire != 0) continue;
+        switch (f.number) {
+        case 3: m->type = (uint32_t)f.value; break;
+        case 24: m->space_after = f.value; break;
+        case 35: m->fall_back = f.value; break;
+        case 40: m->unk = (int32_t)f.value; break;
+        case 41: m->bos = (int32_t)f.value; break;
+        case 42: m->eos = (int32_t)f.value; break;
+        case 43: m->pad = (int32_t)f.value; break;
+        }
+    }
+    *bad = *bad || c.bad;
+}
+
+static unsigned type_flags(uint64_t type)
+{
+    switch (type) {
+    case 2: return PIECE_UNKNOWN | PIECE_SPECIAL;
+    case 3: return PIECE_CONTROL | PIECE_SPECIAL;
+    case 4: return PIECE_USER;
+    case 5: return PIECE_UNUSED;
+    case 6: return PIECE_BYTE;
+    default: return 0;
+    }
+}
+
+static int read_piece(span bytes, uint32_t id, vocab *voc, float *score, const char *path, err *e)
+{
+    cursor c = cursor_of(bytes);
+    span piece = {0};
+    uint64_t type = 1;
+    *score = 0;
+    for (field f; next_field(&c, &f);) {
+        if (f.number == 1 && f.wire == 2) piece = f.bytes;
+        if (f.number == 2 && f.wire == 5) *score = bits_float((uint32_t)f.value);
+        if (f.number == 3 && f.wire == 0) type = f.value;
+    }
+    if (c.bad || piece.n == 0 || !isfinite(*score))
+        return err_set(e, ERR_FORMAT, "%s: piece %u is malformed", path, id);
+    return vocab_set(voc, id, piece, type_flags(type), e);
+}
+
+int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e)
+{
+    *m = (spm_model){.type = 1, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .unk_surface = span_str(" \xe2\x81\x87 ")};
+    m->norm = m->denorm = (spm_normalizer){.add_space = true, .trim = true, .escape = true};
+    bool bad = false;
+    size_t cap = 0;
+    void *score = NULL;
+    int rc = OK;
+    uint32_t n = 0;
+    cursor c = cursor_of(file);
+    for (field f; !rc && next_field(&c, &f);) {
+        if (f.wire != 2) continue;
+        if (f.number == 1) {
+            if (!mem_grow(&score, &cap, (size_t)n + 1, sizeof *m->score))
+                rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+            m->score = score;
+            if (!rc) rc = read_piece(f.bytes, n, voc, &m->score[n], path, e);
+            n++;
+        }
+        if (f.number == 2) read_trainer(f.bytes, m, &bad);
+        if (f.number == 3) read_normalizer(f.bytes, &m->norm, &bad);
+        if (f.number == 5) {
+            m->has_denorm = true;
+            read_normalizer(f.bytes, &m->denorm, &bad);
+        }
+    }
+    if (!rc && (c.bad || bad))
+        rc = err_set(e, ERR_FORMAT, "%s: not a SentencePiece model: malformed at byte %zu", path, c.at);
+    if (!rc && n == 0) rc = err_set(e, ERR_FORMAT, "%s: a SentencePiece model without pieces", path);
+    if (rc) spm_free(m);
+    return rc;
+}
+
+void spm_free(spm_model *m)
+{
+    mem_free(m->score);
+    m->score = NULL;
+}
+
+static int set_normalizer(norm_step *st, const spm_normalizer *n, err *e)
+{
+    st->add_space = n->add_space;
+    st->trim = n->trim;
+    st->escape = n->escape;
+    return charsmap_open(&st->map, n->charsmap, e);
+}
+
+/* Pieces that are one token wherever their text occurs. */
+static int add_user_symbols(tokenizer *t, err *e)
+{
+    int rc = OK;
+    for (uint32_t id = 0; id < t->voc.size && !rc; id++) {
+        if (t->voc.flag[id] & PIECE_USER) rc = trie_put(&t->bp.frozen, t->voc.piece[id], (int32_t)id, e);
+        t->bp.resplit = t->bp.resplit || (t->voc.flag[id] & PIECE_UNUSED);
+    }
+    return rc;
+}
+
+static int build_unigram(tokenizer *t, const float *score, err *e)
+{
+    unigram *u = &t->ug;
+    const vocab *v = &t->voc;
+    u->score = mem_zero(v->size, sizeof *u->score);
+    if (!u->score) return err_set(e, ERR_MEMORY, "out of memory reading the vocabulary");
+    u->count = v->size;
+    float least = FLT_MAX;
+    for (uint32_t id = 0; id < v->size; id++) {
+        if (!v->piece[id].p || v->flag[id]) continue; /* of normal pieces only */
+        if (score[id] < least) least = score[id];
+    }
+    int rc = OK;
+    for (uint32_t id = 0; id < v->size && !rc; id++) {
+        span p = v->piece[id];
+        if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_UNKNOWN | PIECE_BYTE | PIECE_UNUSED))) continue;
+        /* user-defined symbols must win; found by experiment with sentencepiece 0.2.3 (it shows in ties after such a symbol) */
+        u->score[id] = v->flag[id] & PIECE_USER ? (float)(0.1 * (double)p.n - 0.1) : score[id];
+        rc = trie_put(&u->pieces, p, (int32_t)id, e);
+    }
+    u->unk_score = least - 10.0f;
+    u->single = true;
+    return rc;
+}
+
+int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e)
+{
+    if (m->type != 1 && m->type != 2)
+        return err_set(e, ERR_FORMAT, "%s: SentencePiece model type %u (word or character) is not supported", path,
+                       m->type);
+    int32_t byte_piece[256];
+    bool all_bytes = true;
+    for (int i = 0; i < 256; i++) byte_piece[i] = -1;
+    int32_t unk = -1;
+    for (uint32_t id = 0; id < t->voc.size; id++) {
+        int byte = t->voc.flag[id] & PIECE_BYTE ? vocab_piece_byte(t->voc.piece[id]) : -1;
+        if (byte >= 0) byte_piece[byte] = (int32_t)id;
+        else if (t->voc.flag[id] & PIECE_BYTE)
+            return err_set(e, ERR_FORMAT, "%s: byte piece %u is not spelled <0xXX>", path, id);
+        if ((t->voc.flag[id] & PIECE_UNKNOWN) && unk < 0) unk = (int32_t)id;
+    }
+    for (int i = 0; i < 256; i++) all_bytes = all_bytes && byte_piece[i] >= 0;
+    if (unk < 0) return err_set(e, ERR_FORMAT, "%s: no piece of type unknown", path);
+    if (m->fall_back && !all_bytes)
+        return err_set(e, ERR_FORMAT, "%s: byte_fallback without all 256 byte pieces", path);
+    int rc = add_user_symbols(t, e);
+    norm_step *n = rc ? NULL : tokenizer_add_normalizer(t, NORM_SENTENCEPIECE, e);
+    if (!n) return rc ? rc : ERR_LIMIT;
+    n->space_after = m->space_after;
+    n->user = t->bp.frozen.nodes ? &t->bp.frozen : NULL;
+    if ((rc = set_normalizer(n, &m->norm, e))) return rc;
+    if (m->type == 2) {
+        bpe *b = &t->bp;
+        t->kind = "spm-bpe";
+        t->model = MODEL_BPE;
+        b->fuse_unk = true;
+        b->unk = unk;
+        b->fall_back = m->fall_back;
+        memcpy(b->byte_piece, byte_piece, sizeof byte_piece);
+        b->space = span_str(m->norm.escape ? "\xe2\x96\x81" : " ");
+        if ((rc = bpe_rank_by_score(b, m->score, e))) return rc;
+        bpe_finish(b);
+    } else {
+        t->kind = "unigram";
+        t->model = MODEL_UNIGRAM;
+        t->ug.unk = unk;
+        t->ug.fall_back = m->fall_back;
+        memcpy(t->ug.byte_piece, byte_piece, sizeof byte_piece);
+        if ((rc = build_unigram(t, m->score, e))) return rc;
+    }
+    t->space_sign = true;
+    decode_step *d = tokenizer_add_decoder(t, DECODE_SENTENCEPIECE, e);
+    if (!d) return ERR_LIMIT;
+    d->text = tokenizer_keep(t, m->unk_surface);
+    d->first_differs = m->norm.add_space || m->norm.trim;
+    d->trim = m->norm.trim;
+    if (m->has_denorm && m->denorm.charsmap.n) {
+        if (!(d = tokenizer_add_decoder(t, DECODE_REPLACE, e))) return ERR_LIMIT;
+        d->replace.kind = NORM_SENTENCEPIECE;
+        if ((rc = set_normalizer(&d->replace, &m->denorm, e))) return rc;
+    }
+    t->role[TOKEN_UNK] = unk;
+    t->role[TOKEN_BOS] = vocab_has(&t->voc, m->bos) ? m->bos : -1;
+    t->role[TOKEN_EOS] = vocab_has(&t->voc, m->eos) ? m->eos : -1;
+    t->role[TOKEN_PAD] = vocab_has(&t->voc, m->pad) ? m->pad : -1;
+    for (uint32_t id = 0; id < t->voc.size && !rc; id++)
+        if (t->voc.flag[id] & PIECE_CONTROL) rc = tokenizer_add_special(t, (int32_t)id, e);
+    return rc;
+}
+
+int load_spm(tokenizer *t, span file, const char *path, err *e)
+{
+    spm_model m;
+    int rc = spm_read(file, &m, &t->voc, path, e);
+    if (rc) return rc;
+    rc = spm_build(t, &m, path, e);
+    spm_free(&m);
+    return rc;
+}

@@ -1,0 +1,26 @@
+/* load_spm.h - what a SentencePiece model says, for the loaders that use one: tokenizer.model itself, GGUF and Marian vocabularies. */
+#ifndef TEXT_LOAD_SPM_H
+#define TEXT_LOAD_SPM_H
+#include "text/tokenizer_parts.h"
+
+typedef struct spm_normalizer {
+    span charsmap;
+    bool add_space, trim, escape;
+} spm_normalizer;
+
+typedef struct spm_model {
+    uint32_t type; /* 1 unigram, 2 BPE */
+    bool fall_back, space_after, has_denorm;
+    int32_t unk, bos, eos, pad;
+    span unk_surface;
+    spm_normalizer norm, denorm;
+    float *score; /* by piece; owned */
+} spm_model;
+
+/* Reads a model: pieces and their kinds into *voc. Spans lie in `file`. spm_free the result. */
+int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e);
+void spm_free(spm_model *m);
+/* Makes a tokenizer of a model whose pieces are in t->voc already. */
+int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e);
+
+#endif

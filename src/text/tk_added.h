@@ -1,0 +1,41 @@
+/* tk_added.h - added tokens: texts that become one token before (or right after) normalization, whatever the model would make of
+ * them. Leftmost-longest; semantics of the Hugging Face library. */
+#ifndef TEXT_TK_ADDED_H
+#define TEXT_TK_ADDED_H
+#include "base/err.h"
+#include "base/span.h"
+#include "text/tk_trie.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct added_token {
+    span text; /* as it is looked for; owned by the tokenizer's arena */
+    int32_t id;
+    bool special;        /* found only where special tokens are parsed */
+    bool single_word;    /* not inside a word */
+    bool lstrip, rstrip; /* takes the white space around it along */
+} added_token;
+
+typedef struct added_set {
+    added_token *v; /* {0} is a valid empty set */
+    size_t n, cap;
+    trie texts; /* -> index */
+} added_set;
+
+int added_put(added_set *s, added_token t, err *e);
+void added_free(added_set *s);
+
+typedef struct added_walk {
+    const added_set *set;
+    span text;
+    bool parse;  /* special tokens count; else they are skipped whole, with whatever lies inside them */
+    size_t at;   /* where to look next */
+    size_t done; /* end of the last token */
+} added_walk;
+
+/* The next token: text [w->done, *start) lies before it, the token itself ends at *stop; the caller then sets w->done = *stop.
+ * NULL: no more. */
+const added_token *added_next(added_walk *w, size_t *start, size_t *stop);
+
+#endif

@@ -1,0 +1,153 @@
+/* tk_patterns.c - see tk_patterns.h. */
+#include "text/tk_patterns.h"
+
+#include <string.h>
+
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES_END  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORD        "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define SYMBOLS     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+#define UPPER       "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER       "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(end)  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end
+#define NO_HAN(set) "[" set "&&[^\\p{Han}]]"
+#define CASED_BUT_HAN(end)                                                                                             \
+    "[^\\r\\n\\p{L}\\p{N}]?" NO_HAN(UPPER) "*" NO_HAN(LOWER) "+" end "|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN(                 \
+        UPPER) "+" NO_HAN(LOWER) "*" end
+#define SYMBOLS_SLASH "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
+
+#define GPT2            "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3          CONTRACTION WORD "|\\p{N}{1,3}" SYMBOLS SPACES_END
+#define QWEN2           CONTRACTION WORD "|\\p{N}" SYMBOLS SPACES_END
+#define GPT4O           CASED(CONTRACTION "?") "|\\p{N}{1,3}" SYMBOLS_SLASH SPACES_END
+#define TEKKEN          CASED("") "|\\p{N}" SYMBOLS_SLASH SPACES_END
+#define BLOOM           " ?[^(\\s|.,!?…。，、।۔،)]+"
+#define CJK_DEEP        "[一-龥ࠀ-一가-퟿]+"
+#define KANA            "[一-龥぀-ゟ゠-ヿ]+"
+#define ASCII_SIGN_WORD "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+#define DEEPSEEK3       ASCII_SIGN_WORD "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES_END
+/* clang-format off */
+#define LATIN_AND_LIKE \
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-" \
+    "ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ" \
+    "ꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+/* clang-format on */
+
+static const pattern_row rows[] = {
+    {"gpt2", {GPT2}, false},
+    {"gpt-2", {GPT2}, false},
+    {"r50k_base", {GPT2}, true},
+    {"p50k_base", {GPT2}, true},
+    {"cl100k", {LLAMA3}, true},
+    {"cl100k_base", {LLAMA3}, true},
+    {"o200k", {GPT4O}, true},
+    {"o200k_base", {GPT4O}, true},
+    {"gpt-4o", {GPT4O}, false},
+    {"llama4", {GPT4O}, false},
+    {"kanana2", {GPT4O}, false},
+    {"talkie", {GPT4O}, false},
+    {"minimax-m2", {GPT4O}, false},
+    {"llama3", {LLAMA3}, true},
+    {"llama-v3", {LLAMA3}, true},
+    {"llama-bpe", {LLAMA3}, true},
+    {"falcon3", {LLAMA3}, true},
+    {"falcon-h1", {LLAMA3}, true},
+    {"pixtral", {LLAMA3}, true},
+    {"midm-2.0", {LLAMA3}, true},
+    {"lfm2", {LLAMA3}, true},
+    {"jina-v5-nano", {LLAMA3}, true},
+    {"dbrx", {LLAMA3}, false},
+    {"smaug-bpe", {LLAMA3}, false},
+    {"glm4", {LLAMA3}, false},
+    {"chatglm-bpe", {LLAMA3}, false},
+    {"jais-2",
+     {CONTRACTION WORD "|\\p{N}{1,3}" SYMBOLS
+                       "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|"
+                       "\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"},
+     false},
+    {"qwen2", {QWEN2}, false},
+    {"deepseek-r1-qwen", {QWEN2}, false},
+    {"kormo", {QWEN2}, false},
+    {"f2llmv2", {QWEN2}, false},
+    {"megrez", {QWEN2}, false},
+    {"stablelm2", {QWEN2}, false},
+    {"hunyuan", {QWEN2}, false},
+    {"solar-open", {QWEN2}, false},
+    {"grok-2", {QWEN2}, false},
+    {"qwen35",
+     {CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES_END},
+     false},
+    {"laguna", {"[^\\n]+|[\\n]+", QWEN2}, false},
+    {"ufakzeka", {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" SYMBOLS SPACES_END}, false},
+    {"seed-coder", {CONTRACTION WORD "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES_END}, false},
+    {"bailingmoe", {"'(?i:[sdmt]|ll|ve|re)" WORD "|\\p{N}" SYMBOLS "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}, false},
+    {"bailingmoe2", {"'(?i:[sdmt]|ll|ve|re)" WORD "|\\p{N}" SYMBOLS "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}, false},
+    {"llada-moe", {"'(?i:[sdmt]|ll|ve|re)" WORD "|\\p{N}" SYMBOLS "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}, false},
+    {"minicpm5", {"\\p{N}{1,3}", CONTRACTION WORD "|\\p{N}+" SYMBOLS SPACES_END}, true},
+    {"exaone-moe",
+     {CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"
+                  "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"},
+     false},
+    {"tekken", {TEKKEN}, true},
+    {"tiny_aya", {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}, false},
+    {"cohere2moe", {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}, false},
+    {"granite-embed-multi-97m", {GPT4O}, true},
+    {"youtu",
+     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|" KANA,
+      CASED(CONTRACTION "?") "|\\p{N}" SYMBOLS_SLASH SPACES_END},
+     true},
+    {"kimi-k2", {"[\\p{Han}]+|" CASED_BUT_HAN(CONTRACTION "?") "|\\p{N}{1,3}" SYMBOLS SPACES_END}, true},
+    {"deepseek-llm",
+     {"[\\r\\n]", "\\s?[" LATIN_AND_LIKE "]+", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK_DEEP, "\\p{N}+"},
+     false},
+    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK_DEEP, "\\p{N}"}, false},
+    {"deepseek-v3", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
+    {"hunyuan-dense", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
+    {"joyai-llm", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
+    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, false},
+    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false},
+    {"starcoder", {"\\p{N}", GPT2}, false},
+    {"refact", {"\\p{N}", GPT2}, false},
+    {"command-r", {"\\p{N}", GPT2}, false},
+    {"smollm", {"\\p{N}", GPT2}, false},
+    {"codeshell", {"\\p{N}", GPT2}, false},
+    {"exaone", {"\\p{N}", GPT2}, false},
+    {"minerva-7b", {"\\p{N}", GPT2}, false},
+    {"mellum2", {"\\p{N}", GPT2}, false},
+    {"mpt", {GPT2}, false},
+    {"olmo", {GPT2}, false},
+    {"jais", {GPT2}, false},
+    {"trillion", {GPT2}, false},
+    {"granite-docling", {GPT2}, false},
+    {"phi-2", {GPT2}, false},
+    {"exaone4", {GPT2}, false},
+    {"gigachat", {GPT2}, false},
+    {"a.x-4.0", {GPT2}, false},
+    {"mellum", {GPT2}, false},
+    {"modern-bert", {GPT2}, false},
+    {"jina-es", {GPT2}, false},
+    {"jina-de", {GPT2}, false},
+    {"jina-v1-en", {GPT2}, false},
+    {"jina-v2-es", {GPT2}, false},
+    {"jina-v2-de", {GPT2}, false},
+    {"jina-v2-code", {GPT2}, false},
+    {"roberta-bpe", {GPT2}, false},
+    {"bloom", {BLOOM}, false},
+    {"poro-chat", {BLOOM}, false},
+    {"gpt3-finnish", {BLOOM}, false},
+    {"viking", {BLOOM, "\\p{N}"}, false},
+    {"superbpe", {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, false},
+    {"chameleon",
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     false},
+};
+
+const char *const pattern_gpt2 = GPT2;
+
+const pattern_row *pattern_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}

@@ -1,0 +1,23 @@
+/* tk_patterns.h - byte-level pre-tokenizers by the names that GGUF files and `--pre` use: one row, one vocabulary family.
+ *
+ * A row is a list of patterns, each cutting the pieces of the one before further (matches and gaps both stay). Patterns are facts
+ * published with the models (their tokenizer.json, tiktoken's and llama.cpp's tables). */
+#ifndef TEXT_TK_PATTERNS_H
+#define TEXT_TK_PATTERNS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { PATTERN_STEPS_MAX = 6 };
+
+typedef struct pattern_row {
+    const char *name;
+    const char *step[PATTERN_STEPS_MAX]; /* NULL ends the list; none: the whole text is one word */
+    bool whole_first;                    /* a word that is a piece is not merged (ignore_merges) */
+} pattern_row;
+
+/* NULL when there is no such name. */
+const pattern_row *pattern_find(const char *name);
+
+extern const char *const pattern_gpt2; /* the one that ByteLevel brings along */
+
+#endif

@@ -1,0 +1,45 @@
+/* tk_regex.h - the regular expressions of tokenizer files, matched as the library matches that the file was made for.
+ *
+ * Patterns are translated to PCRE2 first (tk_regex_syntax.c), since Oniguruma (Hugging Face), fancy-regex (tiktoken) and PCRE2 differ in \s, \w, nested classes,
+ * `{n,m}+`, `^` and `$`. Compiled patterns are shared by threads; regex_work belongs to one. */
+#ifndef TEXT_TK_REGEX_H
+#define TEXT_TK_REGEX_H
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum { REGEX_ONIGURUMA, REGEX_FANCY } regex_flavour;
+
+/* Appends the pattern in PCRE2's syntax. ERR_FORMAT names what cannot be translated. */
+int regex_translate(span pattern, regex_flavour from, buf *out, err *e);
+
+typedef struct regex regex;
+typedef struct regex_work regex_work;
+
+int regex_compile(regex **out, span pattern, regex_flavour from, err *e);
+/* Matches exactly these bytes. */
+int regex_compile_literal(regex **out, span text, err *e);
+void regex_free(regex *r); /* NULL ok */
+
+int regex_work_open(regex_work **out, err *e);
+void regex_work_free(regex_work *w); /* NULL ok */
+
+/* Walks all matches of a text (valid UTF-8), left to right, without overlap; an empty match right after a match is skipped. */
+typedef struct regex_walk {
+    const regex *r;
+    regex_work *w;
+    span text;
+    size_t at, last; /* last: end of the last match, SIZE_MAX before the first */
+} regex_walk;
+
+static inline regex_walk regex_begin(const regex *r, regex_work *w, span text)
+{
+    return (regex_walk){r, w, text, 0, SIZE_MAX};
+}
+/* 1: a match at [*start, *end); 0: no more; negative: an error (a pattern that needs too many steps). */
+int regex_next(regex_walk *m, size_t *start, size_t *end, err *e);
+
+#endif

@@ -1,0 +1,61 @@
+/* tk_trie.h - a set of byte strings that is walked a byte at a time: every prefix of the text that is a key, in one walk.
+ *
+ * Edges live in one hash table of 8-byte slots ((node, byte) -> node), so building needs no sorting and hostile keys cost no more
+ * than their length. Node 0 is the root. */
+#ifndef TEXT_TK_TRIE_H
+#define TEXT_TK_TRIE_H
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TRIE_NODES_MAX = 1 << 24 };
+
+typedef struct trie_edge {
+    uint32_t key;  /* node << 8 | byte */
+    uint32_t node; /* 0 = empty slot */
+} trie_edge;
+
+typedef struct trie {
+    trie_edge *edge; /* {0} is a valid empty trie */
+    size_t cap;      /* power of two */
+    int32_t *value;  /* [nodes], -1: not a key */
+    size_t value_cap;
+    uint32_t nodes;
+    uint32_t root[256]; /* first step */
+    size_t longest;     /* bytes of the longest key */
+} trie;
+
+/* Adds a key (not empty); a key that is there gets the new value. value >= 0. */
+int trie_put(trie *t, span key, int32_t value, err *e);
+void trie_free(trie *t);
+
+static inline size_t trie_slot(const trie *t, uint32_t key) { return (key * 0x9e3779b1u >> 7) & (t->cap - 1); }
+
+/* The node after one more byte, 0 when no key goes on so. */
+static inline uint32_t trie_step(const trie *t, uint32_t node, uint8_t byte)
+{
+    if (node == 0) return t->root[byte];
+    uint32_t key = node << 8 | byte;
+    for (size_t i = trie_slot(t, key);; i = (i + 1) & (t->cap - 1)) {
+        if (t->edge[i].node == 0) return 0;
+        if (t->edge[i].key == key) return t->edge[i].node;
+    }
+}
+
+/* Value of the longest key that is a prefix of s and its length in *n; -1 when there is none. */
+static inline int32_t trie_longest(const trie *t, span s, size_t *n)
+{
+    int32_t found = -1;
+    uint32_t node = 0;
+    for (size_t i = 0; i < s.n && (node = trie_step(t, node, s.p[i])); i++)
+        if (t->value[node] >= 0) {
+            found = t->value[node];
+            *n = i + 1;
+        }
+    return found;
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* tk_unicode.h - what tokenizers ask of Unicode: classes of characters, case, normalization forms, grapheme clusters. */
+#ifndef TEXT_TK_UNICODE_H
+#define TEXT_TK_UNICODE_H
+#include "base/buf.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+bool uc_is_space(uint32_t c);   /* White_Space */
+bool uc_is_numeric(uint32_t c); /* general categories N* */
+bool uc_is_word(uint32_t c);    /* \w of UTS 18: alphabetic, marks, decimal digits, connectors, joiners */
+bool uc_is_mark(uint32_t c);    /* M* */
+
+/* As the tables of BERT tokenizers have it (about Unicode 8). */
+bool uc_bert_punctuation(uint32_t c); /* P* and the ASCII symbols */
+bool uc_bert_nonspacing(uint32_t c);  /* Mn */
+bool uc_bert_control(uint32_t c);     /* Cc but tab and line ends, Cf, Co */
+
+/* Full lower case without context: writes 1 to 2 characters, returns how many. */
+int uc_lower(uint32_t c, uint32_t out[2]);
+
+typedef enum { UC_NFC, UC_NFD, UC_NFKC, UC_NFKD } uc_form;
+/* Appends a normalization form of s (valid UTF-8); false: out of memory. */
+bool uc_normalize(uc_form form, span s, buf *out);
+
+/* Bytes of the grapheme cluster at the start of s (extended, UAX 29); s.n > 0. Linear in the length of the cluster. */
+size_t uc_grapheme(span s);
+
+/* Number of the script as the pre-tokenizer UnicodeScripts sees it (Han, Hiragana and Katakana are one); 0 fits every script. */
+int uc_script_of(uint32_t c);
+
+/* Where the libraries' tables are not those of utf8proc and PCRE2 (tk_unicode_table.c); a row of zeros ends each. */
+typedef struct uc_range {
+    uint32_t from, to;
+} uc_range;
+typedef struct uc_category_range {
+    uint32_t from, to;
+    const char *category; /* "Lo" */
+} uc_category_range;
+typedef struct uc_shift_range {
+    uint32_t from, to;
+    int32_t value;
+} uc_shift_range;
+
+extern const uc_category_range uc_newer[];
+extern const uc_range uc_newer_han[], uc_newer_numeric[], uc_unnormalized[];
+extern const uc_range uc_not_bert_punctuation[], uc_only_bert_punctuation[], uc_not_bert_nonspacing[],
+    uc_only_bert_nonspacing[];
+extern const uc_range uc_not_bert_control[], uc_not_mark[], uc_only_mark[];
+extern const uc_shift_range uc_newer_lower[], uc_script[];
+
+#endif

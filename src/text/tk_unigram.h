@@ -1,0 +1,40 @@
+/* tk_unigram.h - Unigram language model (Kudo 2018): of all ways to spell the text with pieces, the one whose scores sum up highest.
+ *
+ * One pass over the bytes (Viterbi); time is the length of the text times the longest piece. Hugging Face adds in double and
+ * sentencepiece in float, which decides ties: both are here. */
+#ifndef TEXT_TK_UNIGRAM_H
+#define TEXT_TK_UNIGRAM_H
+#include "base/err.h"
+#include "base/span.h"
+#include "text/tk_trie.h"
+#include "text/tk_vocab.h"
+#include "text/tokenizer.h"
+
+typedef struct unigram {
+    trie pieces;    /* -> id */
+    double *score;  /* [count] */
+    uint32_t count; /* ids the model knows; added tokens lie behind them */
+    double unk_score;
+    int32_t unk;    /* -1: an unknown character is an error */
+    bool single;    /* sentencepiece's float arithmetic */
+    bool fall_back; /* unknown characters become their bytes <0xXX> */
+    int32_t byte_piece[256];
+    const vocab *voc;
+} unigram;
+
+typedef struct unigram_node {
+    double score;   /* of the best spelling that ends here */
+    uint32_t start; /* of its last piece; UINT32_MAX: no spelling ends here */
+    int32_t id;
+} unigram_node;
+
+typedef struct unigram_work {
+    unigram_node *node;
+    size_t cap;
+} unigram_work;
+
+int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out, err *e);
+void unigram_free(unigram *u);
+void unigram_work_free(unigram_work *w);
+
+#endif

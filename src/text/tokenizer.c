@@ -1,0 +1,360 @@
+/* tokenizer.c - see tokenizer.h: runs the parts of a tokenizer on a text. Opening files is tokenizer_open.c's business. */
+#include "text/tokenizer_parts.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <string.h>
+
+enum { KEEP_WORK_BYTES = 8 << 20 }; /* buffers larger than this are released after use */
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
+
+tokenizer *tokenizer_new(void)
+{
+    tokenizer *t = mem_zero(1, sizeof *t);
+    if (!t) return NULL;
+    for (int i = 0; i < TOKEN_ROLE_COUNT; i++) t->role[i] = -1;
+    t->single = (post_template){{{POST_A, 0}}, 1};
+    t->pair = (post_template){{{POST_A, 0}, {POST_B, 1}}, 2};
+    t->bp.unk = t->ug.unk = t->wp.unk = -1;
+    t->bp.voc = t->ug.voc = &t->voc;
+    pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+static void work_free(tokenizer_work *w)
+{
+    if (!w) return;
+    buf_free(&w->clean);
+    norm_work_free(&w->norm);
+    pretok_work_free(&w->pre);
+    regex_work_free(w->rx);
+    bpe_work_free(&w->bp);
+    unigram_work_free(&w->ug);
+    token_list_free(&w->list);
+    mem_free(w);
+}
+
+void tokenizer_close(tokenizer *t)
+{
+    if (!t) return;
+    while (t->idle) {
+        tokenizer_work *w = t->idle;
+        t->idle = w->next;
+        work_free(w);
+    }
+    pthread_mutex_destroy(&t->lock);
+    normalizer_free(&t->norm);
+    pretok_free(&t->pre);
+    decoder_free(&t->dec);
+    bpe_free(&t->bp);
+    unigram_free(&t->ug);
+    wordpiece_free(&t->wp);
+    added_free(&t->raw);
+    added_free(&t->normalized);
+    vocab_free(&t->voc);
+    mem_free(t->shown);
+    mem_free(t->chat_template);
+    arena_free(&t->mem);
+    mem_free(t);
+}
+
+decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e)
+{
+    if (t->dec.n == DECODE_STEPS_MAX) {
+        err_set(e, ERR_LIMIT, "more than %d decoders", DECODE_STEPS_MAX);
+        return NULL;
+    }
+    decode_step *st = &t->dec.step[t->dec.n++];
+    *st = (decode_step){.kind = kind};
+    return st;
+}
+
+norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e)
+{
+    if (t->norm.n == NORM_STEPS_MAX) {
+        err_set(e, ERR_LIMIT, "more than %d normalizers", NORM_STEPS_MAX);
+        return NULL;
+    }
+    norm_step *st = &t->norm.step[t->norm.n++];
+    *st = (norm_step){.kind = kind};
+    return st;
+}
+
+pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e)
+{
+    if (t->pre.n == PRETOK_STEPS_MAX) {
+        err_set(e, ERR_LIMIT, "more than %d pre-tokenizers", PRETOK_STEPS_MAX);
+        return NULL;
+    }
+    pretok_step *st = &t->pre.step[t->pre.n++];
+    *st = (pretok_step){.kind = kind};
+    return st;
+}
+
+int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, split_behaviour behaviour, bool invert,
+                        err *e)
+{
+    pretok_step *st = tokenizer_add_pretokenizer(t, PRETOK_REGEX, e);
+    if (!st) return ERR_LIMIT;
+    st->behaviour = behaviour;
+    st->invert = invert;
+    return regex_compile(&st->pattern, span_str(pattern), from, e);
+}
+
+span tokenizer_keep(tokenizer *t, span s) { return span_of(arena_strn(&t->mem, (const char *)s.p, s.n), s.n); }
+
+int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e)
+{
+    if (!t->shown && !(t->shown = mem_zero(t->voc.size, sizeof *t->shown))) return no_memory(e);
+    t->shown[id] = text;
+    return OK;
+}
+
+int tokenizer_add_special(tokenizer *t, int32_t id, err *e)
+{
+    if (!vocab_has(&t->voc, id) || !t->voc.piece[id].n) return OK;
+    t->voc.flag[id] |= PIECE_SPECIAL | PIECE_ADDED;
+    return added_put(&t->raw, (added_token){.text = t->voc.piece[id], .id = id, .special = true}, e);
+}
+
+void token_list_free(token_list *l)
+{
+    mem_free(l->id);
+    *l = (token_list){0};
+}
+
+static tokenizer_work *work_take(const tokenizer *shared, err *e)
+{
+    tokenizer *t = (tokenizer *)shared; /* the list of idle memory is all that changes after opening */
+    pthread_mutex_lock(&t->lock);
+    tokenizer_work *w = t->idle;
+    if (w) t->idle = w->next;
+    pthread_mutex_unlock(&t->lock);
+    if (w) return w;
+    w = mem_zero(1, sizeof *w);
+    if (!w) {
+        no_memory(e);
+        return NULL;
+    }
+    if (regex_work_open(&w->rx, e)) {
+        mem_free(w);
+        return NULL;
+    }
+    return w;
+}
+
+static void buf_trim(buf *b)
+{
+    b->bad = false;
+    if (b->cap > KEEP_WORK_BYTES) buf_free(b);
+}
+
+static void work_give(const tokenizer *shared, tokenizer_work *w)
+{
+    tokenizer *t = (tokenizer *)shared;
+    buf_trim(&w->clean);
+    for (int i = 0; i < 2; i++) {
+        buf_trim(&w->norm.text[i]);
+        buf_trim(&w->pre.text[i]);
+        if (w->pre.list[i].cap * sizeof(text_piece) > KEEP_WORK_BYTES) {
+            mem_free(w->pre.list[i].v);
+            w->pre.list[i] = (piece_list){0};
+        }
+    }
+    if (w->bp.sym_cap * sizeof(bpe_symbol) > KEEP_WORK_BYTES) bpe_work_free(&w->bp);
+    if (w->ug.cap * sizeof(unigram_node) > KEEP_WORK_BYTES) unigram_work_free(&w->ug);
+    if (w->list.cap * sizeof(int32_t) > KEEP_WORK_BYTES) token_list_free(&w->list);
+    pthread_mutex_lock(&t->lock);
+    w->next = t->idle;
+    t->idle = w;
+    pthread_mutex_unlock(&t->lock);
+}
+
+static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
+{
+    switch (t->model) {
+    case MODEL_BPE: return bpe_encode(&t->bp, &w->bp, word, out, e);
+    case MODEL_UNIGRAM: return unigram_encode(&t->ug, &w->ug, word, out, e);
+    case MODEL_WORDPIECE: return wordpiece_encode(&t->wp, word, out, e);
+    case MODEL_WORDLEVEL: {
+        int32_t id = vocab_find(&t->voc, word);
+        if (id < 0 || (t->voc.flag[id] & PIECE_SPECIAL)) id = t->wp.unk;
+        if (id < 0) return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and lacks a word of the text");
+        return token_list_add(out, id) ? OK : no_memory(e);
+    }
+    }
+    return OK;
+}
+
+/* Text without added tokens: pre-tokenizers, then the model. */
+static int encode_plain(const tokenizer *t, tokenizer_work *w, span text, bool first, token_list *out, err *e)
+{
+    const piece_list *pieces;
+    span cut;
+    int rc = text.n ? pretok_run(&t->pre, &w->pre, w->rx, text, first, &cut, &pieces, e) : OK;
+    for (size_t i = 0; text.n && i < pieces->n && !rc; i++)
+        rc = encode_word(t, w, span_of(cut.p + pieces->v[i].at, pieces->v[i].n), out, e);
+    return rc;
+}
+
+/* A stretch of the input between tokens that match as they are. */
+static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool first, bool parse, token_list *out,
+                          err *e)
+{
+    span norm;
+    bool moved;
+    int rc = text.n ? normalizer_run(&t->norm, &w->norm, w->rx, text, &norm, &moved, e) : OK;
+    if (rc || !text.n) return rc;
+    first = first && !moved;
+    added_walk walk = {&t->normalized, norm, parse, 0, 0};
+    size_t start, stop;
+    for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
+        if (start > walk.done)
+            rc = encode_plain(t, w, span_of(norm.p + walk.done, start - walk.done), first && !walk.done, out, e);
+        if (!rc && !token_list_add(out, a->id)) rc = no_memory(e);
+    }
+    if (rc || walk.done >= norm.n) return rc;
+    return encode_plain(t, w, span_of(norm.p + walk.done, norm.n - walk.done), first && !walk.done, out, e);
+}
+
+static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool parse, token_list *out, err *e)
+{
+    if (text.n > (size_t)1 << 30) return err_set(e, ERR_LIMIT, "text of %zu bytes: at most 1 GiB at once", text.n);
+    if (!utf8_is_valid(text)) {
+        w->clean.n = 0;
+        for (size_t i = 0, n; i < text.n; i += n ? n : 1) {
+            n = utf8_valid_length(text.p + i, text.n - i);
+            buf_add(&w->clean, n ? text.p + i : (const uint8_t *)"\xef\xbf\xbd", n ? n : 3);
+        }
+        if (w->clean.bad) return no_memory(e);
+        text = buf_span(&w->clean);
+    }
+    added_walk walk = {&t->raw, text, parse, 0, 0};
+    size_t start, stop;
+    int rc = OK;
+    for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
+        if (start > walk.done)
+            rc = encode_stretch(t, w, span_of(text.p + walk.done, start - walk.done), !walk.done, parse, out, e);
+        if (!rc && !token_list_add(out, a->id)) rc = no_memory(e);
+    }
+    if (rc || walk.done >= text.n) return rc;
+    return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, parse, out, e);
+}
+
+static int encode_template(const tokenizer *t, const post_template *p, span a, span b, bool parse, token_list *out,
+                           token_list *types, err *e)
+{
+    tokenizer_work *w = work_take(t, e);
+    if (!w) return ERR_MEMORY;
+    size_t start = out->n;
+    int rc = OK;
+    for (int i = 0; i < p->n && !rc; i++) {
+        post_item item = p->item[i];
+        if (item.id < 0) rc = encode_text(t, w, item.id == POST_A ? a : b, parse, out, e);
+        else if (!token_list_add(out, item.id)) rc = no_memory(e);
+        for (size_t k = types ? types->n : 0; types && !rc && k < out->n - start; k++)
+            if (!token_list_add(types, item.type)) rc = no_memory(e);
+    }
+    if (rc) out->n = start;
+    work_give(t, w);
+    return rc;
+}
+
+static const post_template alone = {{{POST_A, 0}}, 1}, both = {{{POST_A, 0}, {POST_B, 1}}, 2};
+
+int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e)
+{
+    const post_template *p = flags & TOKENIZE_SPECIAL ? &t->single : &alone;
+    return encode_template(t, p, text, (span){0}, flags & TOKENIZE_PARSE, out, NULL, e);
+}
+
+int tokenizer_encode_pair(const tokenizer *t, span a, span b, int flags, token_list *out, token_list *types, err *e)
+{
+    token_list segment = {0}, ids = {0};
+    int rc = encode_template(t, flags & TOKENIZE_SPECIAL ? &t->pair : &both, a, b, flags & TOKENIZE_PARSE, &ids,
+                             &segment, e);
+    for (size_t i = 0; i < ids.n && !rc; i++)
+        if (!token_list_add(out, ids.id[i]) || (types && !token_list_add(types, segment.id[i]))) rc = no_memory(e);
+    token_list_free(&ids);
+    token_list_free(&segment);
+    return rc;
+}
+
+struct detok {
+    const tokenizer *t;
+    int flags;
+    decode_stream s;
+};
+
+int detok_open(detok **out, const tokenizer *t, int flags, err *e)
+{
+    detok *d = *out = mem_zero(1, sizeof *d);
+    if (!d) return no_memory(e);
+    d->t = t;
+    d->flags = flags;
+    d->s = (decode_stream){.d = &t->dec, .voc = &t->voc, .begun = flags & DETOKENIZE_CONTINUE};
+    return OK;
+}
+
+int detok_next(detok *d, int32_t id, buf *out, err *e)
+{
+    const vocab *v = &d->t->voc;
+    if (!vocab_has(v, id))
+        return err_set(e, ERR_USAGE, "token id %d is not in the vocabulary (0..%u)", id, v->size - 1);
+    if ((d->flags & DETOKENIZE_SKIP_SPECIAL) && (v->flag[id] & PIECE_SPECIAL)) return OK;
+    bool other = d->t->shown && d->t->shown[id].p;
+    return decode_push(&d->s, id, other ? d->t->shown[id] : v->piece[id], out, e);
+}
+
+int detok_finish(detok *d, buf *out, err *e) { return decode_finish(&d->s, out, e); }
+
+void detok_close(detok *d)
+{
+    if (!d) return;
+    decode_stream_free(&d->s);
+    mem_free(d);
+}
+
+int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags, buf *out, err *e)
+{
+    detok *d;
+    int rc = detok_open(&d, t, flags, e);
+    for (size_t i = 0; i < n && !rc; i++) rc = detok_next(d, id[i], out, e);
+    if (!rc) rc = detok_finish(d, out, e);
+    detok_close(d);
+    return rc;
+}
+
+uint32_t tokenizer_size(const tokenizer *t) { return t->voc.size; }
+
+span tokenizer_piece(const tokenizer *t, int32_t id) { return vocab_has(&t->voc, id) ? t->voc.piece[id] : (span){0}; }
+
+int32_t tokenizer_id(const tokenizer *t, const char *piece) { return vocab_find(&t->voc, span_str(piece)); }
+
+bool tokenizer_is_special(const tokenizer *t, int32_t id)
+{
+    return vocab_has(&t->voc, id) && (t->voc.flag[id] & PIECE_SPECIAL);
+}
+
+bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)
+{
+    if (!vocab_has(&t->voc, id) || (t->voc.flag[id] & PIECE_SPECIAL)) return false;
+    span piece = t->voc.piece[id];
+    int byte = vocab_piece_byte(piece);
+    if (t->byte_level) return byte_unspell(piece, out) || buf_add(out, piece.p, piece.n);
+    if (byte >= 0 && (t->voc.flag[id] & PIECE_BYTE)) return buf_byte(out, (uint8_t)byte);
+    detok *d;
+    size_t start = out->n;
+    bool ok = detok_open(&d, t, DETOKENIZE_CONTINUE, NULL) == OK;
+    if (ok && t->dec.n && t->dec.step[0].kind == DECODE_BYTES) ok = buf_add(out, piece.p, piece.n);
+    else if (ok) ok = detok_next(d, id, out, NULL) == OK && detok_finish(d, out, NULL) == OK;
+    detok_close(d);
+    if (!ok) out->n = start;
+    return ok;
+}
+
+int32_t tokenizer_role(const tokenizer *t, token_role role) { return role < TOKEN_ROLE_COUNT ? t->role[role] : -1; }
+const char *tokenizer_chat_template(const tokenizer *t) { return t->chat_template; }
+const char *tokenizer_kind(const tokenizer *t) { return t->kind; }

@@ -1,0 +1,187 @@
+/* t_tokenizer.c - tokenizers: small vocabularies written here, real ones where the shared data is present. */
+#include "test.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "text/tokenizer.h"
+
+#include <time.h>
+
+static tokenizer *open_text(const char *name, const char *text, err *e)
+{
+    const char *path = temp_path(name);
+    file_out *f;
+    assert_ok(file_create(&f, path, e), e);
+    assert_ok(file_write(f, text, strlen(text), e), e);
+    assert_ok(file_commit(f, e), e);
+    tokenizer *t = NULL;
+    tokenizer_open(&t, path, "gpt2", e);
+    unlink(path);
+    return t;
+}
+
+static void expect_ids(const tokenizer *t, const char *text, int flags, const char *want)
+{
+    err e = {0};
+    token_list ids = {0};
+    buf shown = {0};
+    assert_ok(tokenizer_encode(t, span_str(text), flags, &ids, &e), &e);
+    for (size_t i = 0; i < ids.n; i++) buf_printf(&shown, i ? " %d" : "%d", ids.id[i]);
+    assert_string_equal(buf_cstr(&shown), want);
+    buf_free(&shown);
+    token_list_free(&ids);
+}
+
+/* Decodes and, in passing, checks that the stream gives the same text in parts that are whole characters. */
+static void expect_text(const tokenizer *t, const int32_t *id, size_t n, int flags, const char *want)
+{
+    err e = {0};
+    buf whole = {0}, parts = {0};
+    assert_ok(tokenizer_decode(t, id, n, flags, &whole, &e), &e);
+    detok *d;
+    assert_ok(detok_open(&d, t, flags, &e), &e);
+    for (size_t i = 0; i <= n; i++) {
+        size_t before = parts.n;
+        assert_ok(i < n ? detok_next(d, id[i], &parts, &e) : detok_finish(d, &parts, &e), &e);
+        assert_true(utf8_is_valid(span_of(parts.p + before, parts.n - before)));
+    }
+    detok_close(d);
+    assert_true(span_eq(buf_span(&whole), buf_span(&parts)));
+    if (want) assert_string_equal(buf_cstr(&whole), want);
+    buf_free(&whole);
+    buf_free(&parts);
+}
+
+static const char tiny_bpe[] =
+    "{\"added_tokens\":[{\"id\":9,\"content\":\"<end>\",\"special\":true,\"normalized\":false},"
+    "{\"id\":10,\"content\":\"now\",\"special\":false,\"normalized\":false,\"single_word\":true,\"lstrip\":true}],"
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"decoder\":{\"type\":\"ByteLevel\"},"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},"
+    "{\"SpecialToken\":{\"id\":\"<end>\",\"type_id\":0}}],\"special_tokens\":{\"<end>\":{\"id\":\"<end>\",\"ids\":[9]}}"
+    "},"
+    "\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"\xc4\xa0\":2,\"ab\":3,\"\xc4\xa0"
+    "ab\":4,\"aa\":5,\"\xc3\xa3\":6,\"\xc4\xa3\":7,\"\xc4\xa4\":8},"
+    "\"merges\":[\"a b\",\"\xc4\xa0 ab\",[\"a\",\"a\"]]}}";
+
+static void bytes_merge_by_rank(void **state)
+{
+    (void)state;
+    err e = {0};
+    tokenizer *t = open_text("tiny.json", tiny_bpe, &e);
+    assert_non_null(t);
+    assert_string_equal(tokenizer_kind(t), "bpe");
+    expect_ids(t, "ab ab", 0, "3 4");
+    expect_ids(t, "aaab", 0, "5 3");                   /* a+b first, then a+a */
+    expect_ids(t, "ab<end>", TOKENIZE_SPECIAL, "3 9"); /* < e n d > are no bytes of this vocabulary: they vanish */
+    expect_ids(t, "ab<end>b", TOKENIZE_PARSE, "3 9 1");
+    expect_ids(t, "ab  now ab", 0, "3 10 4");
+    expect_ids(t, "anow", 0, "0"); /* inside a word it is text */
+    expect_ids(t, "", TOKENIZE_SPECIAL, "9");
+    expect_text(t, (int32_t[]){3, 4, 9}, 3, 0, "ab ab<end>");
+    expect_text(t, (int32_t[]){3, 4, 9}, 3, DETOKENIZE_SKIP_SPECIAL, "ab ab");
+    expect_text(t, (int32_t[]){6, 7, 8}, 3, 0, "\xe3\x81\x82"); /* one character in three tokens */
+    expect_text(t, (int32_t[]){6, 7, 0}, 3, 0,
+                "\xef\xbf\xbd"
+                "a");
+    buf b = {0};
+    assert_int_equal(tokenizer_decode(t, (int32_t[]){77}, 1, 0, &b, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, "77"));
+    buf_free(&b);
+    tokenizer_close(t);
+}
+
+static void unknown_parts_are_named(void **state)
+{
+    (void)state;
+    static const char *const file[] = {
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Rot13\"}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Rot13\"}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"post_processor\":{\"type\":\"Rot13\"}}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{"
+        "\"type\":\"Rot13\"}]}}",
+        "{\"model\":{\"type\":\"Rot13\"}}",
+    };
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        err e = {0};
+        assert_null(open_text("unknown.json", file[i], &e));
+        assert_int_equal(e.code, ERR_FORMAT);
+        assert_non_null(strstr(e.msg, "Rot13"));
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* One long word, one long run of spaces: n log n at most. The bound is generous; quadratic work would take minutes. */
+static void expect_fast(const tokenizer *t)
+{
+    static const struct {
+        char c;
+        size_t n;
+    } runs[] = {{'a', 10000},    {' ', 5000},    {'a', 1 << 20}, {' ', 1 << 20},
+                {'\n', 1 << 20}, {'=', 1 << 20}, {'7', 1 << 20}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        err e = {0};
+        char *text = malloc(runs[i].n);
+        memset(text, runs[i].c, runs[i].n);
+        token_list ids = {0};
+        double start = seconds();
+        assert_ok(tokenizer_encode(t, span_of(text, runs[i].n), 0, &ids, &e), &e);
+        if (seconds() - start > 20) fail_msg("%zu times '%c' took %.1f s", runs[i].n, runs[i].c, seconds() - start);
+        token_list_free(&ids);
+        free(text);
+    }
+}
+
+static void real_vocabularies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *pre, *text, *ids;
+        int flags;
+    } rows[] = {
+        {"models/stories260K/tok512.bin", NULL, "Once upon a time", "1 403 407 261 378", TOKENIZE_SPECIAL},
+        {"models/stories260K/tok512.model", NULL, "Once upon a time", "403 407 261 378", TOKENIZE_SPECIAL},
+        {"tokenizers/llama2/tokenizer.bin", NULL, "Hello  world", "1 15043 29871 3186", TOKENIZE_SPECIAL},
+        {"tokenizers/llama2/tokenizer.model", NULL, "Hello  world", "15043 29871 3186", TOKENIZE_SPECIAL},
+        {"tokenizers/llama2/tokenizer.json", NULL, "Hello  world", "1 15043 29871 3186", TOKENIZE_SPECIAL},
+        {"tokenizers/gpt2/tokenizer.json", NULL, "Hello world's", "15496 995 338", TOKENIZE_SPECIAL},
+        {"tokenizers/llama3/tokenizer.model", "llama3", "Hello world's", "9906 1917 596", TOKENIZE_SPECIAL},
+        {"tokenizers/t5/tokenizer.json", NULL, "Hello world", "8774 296 1", TOKENIZE_SPECIAL},
+        {"tokenizers/bert/all-minilm-l6-v2.json", NULL, "Hello wörld!", "101 7592 2088 999 102", TOKENIZE_SPECIAL},
+        {"tokenizers/unigram-spm/test_model.model", NULL, "Hello world!", "151 88 21 887 147", TOKENIZE_SPECIAL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *path = shared_path(rows[i].path);
+        if (!path) {
+            skip_msg("%s is absent", rows[i].path);
+            continue;
+        }
+        err e = {0};
+        tokenizer *t;
+        assert_ok(tokenizer_open(&t, path, rows[i].pre, &e), &e);
+        expect_ids(t, rows[i].text, rows[i].flags, rows[i].ids);
+        expect_fast(t);
+        int32_t some[64];
+        for (int32_t k = 0; k < 64; k++) some[k] = (int32_t)(k * 7919u % tokenizer_size(t));
+        for (int k = 0; k < 64; k++)
+            if (!tokenizer_piece(t, some[k]).p) some[k] = 3;
+        expect_text(t, some, 64, 0, NULL);
+        tokenizer_close(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_merge_by_rank),
+        cmocka_unit_test(unknown_parts_are_named),
+        cmocka_unit_test(real_vocabularies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
