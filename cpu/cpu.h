@@ -114,8 +114,8 @@ static inline int32_t step_page(const step *st, int group, int seq, int tile)
     return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
 }
 
-/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. ACT, MUL, ADD, SCALE and SOFTCAP share all elements
- * of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. ACT, MUL, ADD, SCALE, SOFTCAP and CLAMP share all
+ * elements of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
 static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
 {
     int64_t grains = (n + grain - 1) / grain;

@@ -2,7 +2,8 @@
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
  * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
- * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. */
+ * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. A step too small to
+ * be worth the waiting runs on the calling thread alone. */
 #include "cpu/cpu_backend.h"
 
 #include "base/mem.h"
@@ -13,7 +14,12 @@
 
 typedef struct compiled {
     uint8_t *barrier; /* [op1 - op0] wait before this op */
+    uint32_t barriers;
+    uint64_t multiplies[ROWS_COUNT]; /* of all matmuls, per row of each symbol */
 } compiled;
+
+/* Multiplications between two barriers below which waiting costs more than sharing gains: some microseconds of one core. */
+enum { WORTH_SHARING = 1 << 15 };
 
 static void cpu_close(dev *d)
 {
@@ -96,30 +102,31 @@ static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens
 
 static bool elementwise(const op *o)
 {
-    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE || o->kind == OP_SOFTCAP;
+    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
+           o->kind == OP_SOFTCAP || o->kind == OP_CLAMP;
 }
 
-static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b)
+/* Two activations share memory; `aligned`: other than element by element. */
+static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b, bool aligned)
 {
     const tensor *x = &p->tensors[a], *y = &p->tensors[b];
     if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
     uint64_t nx = (uint64_t)tensor_count(x) * sizeof(float) * (uint64_t)max_rows[x->rows];
     uint64_t ny = (uint64_t)tensor_count(y) * sizeof(float) * (uint64_t)max_rows[y->rows];
-    return x->off < y->off + ny && y->off < x->off + nx;
+    return x->off < y->off + ny && y->off < x->off + nx && !(aligned && x->off == y->off);
 }
 
 /* True when a worker of `late` may touch what another worker of `early` is still working on. */
 static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late)
 {
     if (early->kind == OP_KV_PUT && late->kind == OP_ATTN && early->state == late->state) return true;
-    if (elementwise(early) && elementwise(late)) {
-        const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
-        if (a->rows == b->rows && tensor_count(a) == tensor_count(b)) return false;
-    }
+    const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
+    bool alike = elementwise(early) && elementwise(late) && a->rows == b->rows && tensor_count(a) == tensor_count(b);
     for (int k = 0; k < 4; k++)
-        if (overlaps(p, max_rows, early->out, late->in[k]) || overlaps(p, max_rows, early->in[k], late->out))
+        if (overlaps(p, max_rows, early->out, late->in[k], alike) ||
+            overlaps(p, max_rows, early->in[k], late->out, alike))
             return true;
-    return overlaps(p, max_rows, early->out, late->out);
+    return overlaps(p, max_rows, early->out, late->out, alike);
 }
 
 static void cpu_discard(dev *d, segment *s)
@@ -153,6 +160,12 @@ static int cpu_compile(dev *d, segment *s, err *e)
                 since = i;
                 break;
             }
+    for (uint32_t i = s->op0; i < s->op1; i++) {
+        const op *o = &p->ops[i];
+        c->barriers += c->barrier[i - s->op0];
+        if (o->kind == OP_MATMUL)
+            c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
+    }
     return 0;
 }
 
@@ -173,19 +186,24 @@ static void run_ops(void *arg, int worker, int workers)
     dev *d = s->on;
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &s->p->ops[i];
-        if (c->barrier[i - s->op0]) pool_barrier(d->pool, worker);
+        if (c->barrier[i - s->op0] && workers > 1) pool_barrier(d->pool, worker);
         d->table->op[o->kind](r, o, worker, workers);
         if (r->st->n_tap == 0) continue;
-        pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */
+        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */
         if (worker == 0) copy_taps(r, o->out);
-        pool_barrier(d->pool, worker);
+        if (workers > 1) pool_barrier(d->pool, worker);
     }
 }
 
 static int cpu_run(const run *r, err *e)
 {
     (void)e;
-    pool_run(r->seg->on->pool, run_ops, (void *)r);
+    const compiled *c = r->seg->compiled;
+    uint64_t work = 0;
+    for (int i = 0; i < ROWS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
+    if (work < (uint64_t)WORTH_SHARING * c->barriers && !r->seg->on->opt.share_all)
+        run_ops((void *)r, 0, 1); /* same bits on one worker */
+    else pool_run(r->seg->on->pool, run_ops, (void *)r);
     return 0;
 }
 

@@ -261,7 +261,12 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
     plan *l;
     plan_options o = {.devices = t->devices,
                       .backends = backends,
-                      .dev = {.threads = t->threads, .k_type = t->kv, .v_type = t->kv, .exact = true, .isa = t->isa}};
+                      .dev = {.threads = t->threads,
+                              .k_type = t->kv,
+                              .v_type = t->kv,
+                              .exact = true,
+                              .isa = t->isa,
+                              .share_all = t->threads != 1}};
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
     for (int i = 0; i < ROWS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
     for (int g = 0; g < GROUP_MAX; g++) o.dev.n_page[g] = pages * TRACE_SEQS;

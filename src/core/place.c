@@ -56,7 +56,7 @@ static void release(placer *s, uint32_t done)
 static bool may_overwrite(const op *o)
 {
     return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
-           o->kind == OP_SOFTCAP || o->kind == OP_ROPE;
+           o->kind == OP_SOFTCAP || o->kind == OP_CLAMP || o->kind == OP_ROPE;
 }
 
 /* When op i is the last to read its first operand, extends the life of that block to the output's; true when done. */
