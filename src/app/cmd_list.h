@@ -3,7 +3,7 @@
 #define APP_CMD_LIST_H
 #include "app/app.h"
 
-#define COMMAND_LIST(X) X(info) X(spec)
+#define COMMAND_LIST(X) X(eval) X(plan) X(spec) X(info)
 
 #define X(name) extern const command command_##name;
 COMMAND_LIST(X)
