@@ -74,7 +74,7 @@ static int parse(const char *line, err *e)
     memset(&got, 0, sizeof got);
     *e = (err){0};
     call = (invocation){.cmd = &cmd, .options = &got};
-    return flags_parse(&call, &common, n, word, e);
+    return flags_parse(&call, &common, n, word, NULL, e);
 }
 
 static void flags_of_every_shape(void **state)

@@ -71,8 +71,9 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
 {
     invocation v = {.cmd = cmd, .options = mem_zero(1, cmd->options_size + 1)};
     common_flags common;
+    spec *over;
     if (!v.options) return err_set(e, ERR_MEMORY, "out of memory");
-    int rc = flags_parse(&v, &common, argc, argv, e);
+    int rc = flags_parse(&v, &common, argc, argv, &over, e);
     if (!rc && common.help) {
         buf b = {0};
         flags_help(cmd, &b);
@@ -81,6 +82,7 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
         if (common.log_level) log_set_level(common.log_level);
         rc = cmd->run(&v, e);
     }
+    spec_free(over);
     mem_free(v.options);
     return rc;
 }

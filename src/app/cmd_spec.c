@@ -1,5 +1,6 @@
 /* cmd_spec.c - `inferflow spec`: shows, checks and lists specs, and prints what they can say. The texts are made in models/. */
 #include "app/app.h"
+#include "app/settings.h"
 #include "engine/engine.h"
 #include "models/model.h"
 #include "models/spec_text.h"
@@ -25,15 +26,23 @@ static int show(const engine_options *o, const char *path, buf *out, err *e)
     return rc;
 }
 
+static int check(const engine_options *o, const char *path, buf *out, err *e)
+{
+    spec *s;
+    if (!path) return err_set(e, ERR_USAGE, "spec check: which file?");
+    int rc = spec_load(&s, path, NULL, e);
+    if (rc) return rc;
+    rc = settings_check(s, e);
+    spec_free(s);
+    return rc ? rc : spec_text_check(path, o->model, out, e);
+}
+
 static int make_text(const invocation *v, buf *out, err *e)
 {
     const engine_options *o = &((const spec_options *)v->options)->model;
     const char *what = v->operand[0], *path = v->n_operand > 1 ? v->operand[1] : NULL;
     if (strcmp(what, "show") == 0) return show(o, path, out, e);
-    if (strcmp(what, "check") == 0) {
-        if (!path) path = o->spec;
-        return path ? spec_text_check(path, o->model, out, e) : err_set(e, ERR_USAGE, "spec check: which file?");
-    }
+    if (strcmp(what, "check") == 0) return check(o, path ? path : o->spec, out, e);
     if (path) return err_set(e, ERR_USAGE, "spec %s takes no file", what);
     if (strcmp(what, "list") == 0) return spec_text_list(out, e);
     if (strcmp(what, "modules") != 0)

@@ -1,6 +1,9 @@
 /* flags.c - see flags.h. */
 #include "app/flags.h"
 
+#include "app/settings.h"
+#include "base/mem.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -131,12 +134,15 @@ static int take_flag(const invocation *v, common_flags *common, int argc, char *
     return param_set(row, into, value, where, e);
 }
 
-int flags_parse(invocation *v, common_flags *common, int argc, char **argv, err *e)
+static void set_defaults(const invocation *v)
 {
-    const command *cmd = v->cmd;
-    *common = (common_flags){0};
-    for (const flag_group *g = cmd->flags; g && g->title; g++)
+    for (const flag_group *g = v->cmd->flags; g && g->title; g++)
         param_defaults(g->rows, *g->n, (char *)v->options + g->offset);
+}
+
+/* Flags into options, operands to the front of argv. */
+static int take_words(invocation *v, common_flags *common, int argc, char **argv, err *e)
+{
     v->operand = argv;
     v->n_operand = 0;
     bool flags_over = false;
@@ -152,6 +158,33 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, err 
             v->operand[v->n_operand++] = argv[i++];
         }
     }
+    return OK;
+}
+
+/* The words again, over the defaults of a spec. Operands are found where the first pass put them. */
+static int take_flags_again(invocation *v, int argc, char **words, const spec *over, err *e)
+{
+    invocation again = *v;
+    common_flags ignored;
+    set_defaults(v);
+    int rc = settings_apply(over, v, e);
+    return rc ? rc : take_words(&again, &ignored, argc, words, e);
+}
+
+int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec **over, err *e)
+{
+    const command *cmd = v->cmd;
+    char **words = mem_array((size_t)argc + 1, sizeof *words);
+    *common = (common_flags){0};
+    if (over) *over = NULL;
+    if (!words) return err_set(e, ERR_MEMORY, "out of memory");
+    if (argc) memcpy(words, argv, (size_t)argc * sizeof *words);
+    set_defaults(v);
+    int rc = take_words(v, common, argc, argv, e);
+    if (!rc && over && !common->help) rc = settings_open(over, v, e);
+    if (!rc && over && *over) rc = take_flags_again(v, argc, words, *over, e);
+    mem_free(words);
+    if (rc) return rc;
     v->json = common->json;
     if (common->help) return OK;
     if (v->n_operand > cmd->operand_max)

@@ -6,6 +6,7 @@
 #define APP_FLAGS_H
 #include "app/app.h"
 #include "base/buf.h"
+#include "models/spec.h"
 
 /* What every command accepts besides its own rows. */
 typedef struct common_flags {
@@ -14,8 +15,9 @@ typedef struct common_flags {
 } common_flags;
 
 /* Fills v->options (options_size bytes, cleared by the caller), v->operand (argv's own strings, compacted into argv) and
- * *common. argv[0] is the first word after the command's name. ERR_USAGE with the flag named. */
-int flags_parse(invocation *v, common_flags *common, int argc, char **argv, err *e);
+ * *common. argv[0] is the first word after the command's name. ERR_USAGE with the flag named. A spec that --spec names gives other
+ * defaults than the rows (settings.h); *over (NULL ok: none does) is that spec, to be freed after the command has run. */
+int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec **over, err *e);
 
 /* `inferflow <command> --help`. */
 bool flags_help(const command *cmd, buf *out);

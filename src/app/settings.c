@@ -1,0 +1,66 @@
+/* settings.c - see settings.h. A flag group is known by its rows. */
+#include "app/settings.h"
+
+#include "engine/engine.h"
+#include "sample/sample.h"
+#include "serve/server.h"
+
+#include <string.h>
+
+static const struct {
+    const char *section;
+    const param *rows;
+} speaks_for[] = {{"runtime", engine_param_rows}, {"serve", serve_param_rows}, {"generate", sample_param_rows}};
+
+static const char *section_of(const flag_group *g)
+{
+    for (size_t i = 0; i < sizeof speaks_for / sizeof *speaks_for; i++)
+        if (speaks_for[i].rows == g->rows) return speaks_for[i].section;
+    return NULL;
+}
+
+int settings_open(spec **out, const invocation *v, err *e)
+{
+    *out = NULL;
+    for (const flag_group *g = v->cmd->flags; g && g->title; g++) {
+        if (g->rows != engine_param_rows) continue;
+        const engine_options *o = (const void *)((const char *)v->options + g->offset);
+        if (o->spec) return spec_load(out, o->spec, NULL, e);
+    }
+    return OK;
+}
+
+/* What a model is has sections of its own. */
+static int check_place(const spec *s, err *e)
+{
+    static const char *const elsewhere[][2] = {{"model", "[model] path"},
+                                               {"spec", "[model] base"},
+                                               {"tokenizer", "[tokenizer] path"},
+                                               {"pre", "[tokenizer] pre"}};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        const spec_row *r = spec_find(s, "runtime", elsewhere[i][0]);
+        if (r) return err_set(e, ERR_SPEC, "%s: [runtime] %s: say it as %s", r->where, r->key, elsewhere[i][1]);
+    }
+    return OK;
+}
+
+int settings_apply(const spec *s, const invocation *v, err *e)
+{
+    int rc = check_place(s, e);
+    for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++) {
+        const char *section = section_of(g);
+        if (section) rc = spec_settings(s, section, g->rows, *g->n, (char *)v->options + g->offset, e);
+    }
+    return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
+}
+
+int settings_check(const spec *s, err *e)
+{
+    engine_options run;
+    serve_options serve;
+    sample_params sample;
+    int rc = check_place(s, e);
+    if (!rc) rc = spec_settings(s, "runtime", engine_param_rows, engine_param_count, &run, e);
+    if (!rc) rc = spec_settings(s, "serve", serve_param_rows, serve_param_count, &serve, e);
+    return rc ? rc : spec_settings(s, "generate", sample_param_rows, sample_param_count, &sample, e);
+}

@@ -1,0 +1,15 @@
+/* settings.h - a spec's [runtime], [serve] and [generate] as defaults of a command's flags: what the command line says wins. */
+#ifndef APP_SETTINGS_H
+#define APP_SETTINGS_H
+#include "app/app.h"
+#include "models/spec.h"
+
+/* Loads the file of --spec, if the command has that flag and it is given; *out NULL otherwise. spec_free it after the command has run:
+ * options point into it. */
+int settings_open(spec **out, const invocation *v, err *e);
+/* Sets the options of every flag group that a section of the spec speaks for. */
+int settings_apply(const spec *s, const invocation *v, err *e);
+/* Whether the keys of the three sections are known and their values in range (`spec check`). */
+int settings_check(const spec *s, err *e);
+
+#endif
