@@ -3,7 +3,12 @@
 #define APP_CMD_LIST_H
 #include "app/app.h"
 
-#define COMMAND_LIST(X) X(eval) X(plan) X(spec) X(info)
+/* One command a line. */
+#define COMMAND_LIST(X)                                                                                                \
+    X(eval)                                                                                                            \
+    X(spec)                                                                                                            \
+    X(plan)                                                                                                            \
+    X(info)
 
 #define X(name) extern const command command_##name;
 COMMAND_LIST(X)
