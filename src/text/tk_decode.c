@@ -168,10 +168,9 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         bool bos = id == 1 || id == 2;
         if (byte >= 0) buf_byte(&g->hold, (uint8_t)byte);
         else if (!bos) {
-            bool drop = g->space_seen && tok.n && tok.p[0] == ' ';
+            bool drop = s->before == 1 && tok.n && tok.p[0] == ' ';
             buf_add(&g->hold, tok.p + drop, tok.n - drop);
         }
-        g->space_seen = id == 1;
         bytes_to_text(&g->hold, text, false);
         part = true;
         break;

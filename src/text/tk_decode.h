@@ -60,7 +60,8 @@ typedef struct decode_stream {
     const vocab *voc;
     regex_work *rx; /* opened when a pattern needs it */
     decode_stage stage[DECODE_STEPS_MAX];
-    bool begun; /* the tokens continue earlier text: nothing is special about the first one */
+    int32_t before; /* the token before this one, shown or not */
+    bool begun;     /* the tokens continue earlier text: nothing is special about the first one */
 } decode_stream;
 
 int decode_push(decode_stream *s, int32_t id, span piece, buf *out, err *e);

@@ -303,9 +303,11 @@ int detok_next(detok *d, int32_t id, buf *out, err *e)
     const vocab *v = &d->t->voc;
     if (!vocab_has(v, id))
         return err_set(e, ERR_USAGE, "token id %d is not in the vocabulary (0..%u)", id, v->size - 1);
-    if ((d->flags & DETOKENIZE_SKIP_SPECIAL) && (v->flag[id] & PIECE_SPECIAL)) return OK;
+    bool skip = (d->flags & DETOKENIZE_SKIP_SPECIAL) && (v->flag[id] & PIECE_SPECIAL);
     bool other = d->t->shown && d->t->shown[id].p;
-    return decode_push(&d->s, id, other ? d->t->shown[id] : v->piece[id], out, e);
+    int rc = skip ? OK : decode_push(&d->s, id, other ? d->t->shown[id] : v->piece[id], out, e);
+    d->s.before = id;
+    return rc;
 }
 
 int detok_finish(detok *d, buf *out, err *e) { return decode_finish(&d->s, out, e); }
