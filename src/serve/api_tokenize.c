@@ -1,10 +1,11 @@
 /* api_tokenize.c - POST /tokenize and POST /detokenize. */
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "serve/api_list.h"
 #include "serve/fields.h"
 #include "serve/server.h"
 
-#include "base/mem.h"
+#include <string.h>
 
 typedef struct tokenize_fields {
     const char *content;
@@ -45,7 +46,7 @@ static void add_piece(json *list, const tokenizer *t, int32_t id)
         raw.n = 0;
         buf_add(&raw, piece.p, piece.n);
     }
-    if (utf8_is_valid(buf_span(&raw))) {
+    if (utf8_is_valid(buf_span(&raw)) && !(raw.n && memchr(raw.p, 0, raw.n))) {
         json_add_str(o, "piece", buf_cstr(&raw));
     } else {
         json *bytes = json_add_array(o, "piece");

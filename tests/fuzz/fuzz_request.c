@@ -1,0 +1,67 @@
+/* fuzz_request.c - bodies of POST /v1/completions, /tokenize and /detokenize: the first byte chooses, the rest is the body. Every refusal
+ * must be an error object that parses; what is accepted runs to its end on the engine made for tests. */
+#include "tests/fake_engine.h"
+
+#include "serve/api_list.h"
+#include "serve/server.h"
+
+static server srv;
+static serve_options opt;
+
+static void ready(void)
+{
+    static bool once;
+    if (once) return;
+    once = true;
+    err e = {0};
+    static const engine_options model;
+    param_defaults(serve_param_rows, serve_param_count, &opt);
+    param_defaults(sample_param_rows, sample_param_count, &opt.sample);
+    engine *g;
+    if (server_open(&srv, &opt, &e) || engine_open(&g, &model, &e)) abort();
+    atomic_store(&srv.g, g);
+}
+
+static void no_sleep(void *ctx) { (void)ctx; }
+
+static void finish(exchange *x)
+{
+    bool more = true;
+    err e = {0};
+    int status;
+    const char *type;
+    bool live;
+    char part[4096];
+    stream_attach(x->later, &(stream_waiter){NULL, no_sleep, no_sleep});
+    while (more) engine_infer(srv.g, &more, &e);
+    if (!stream_ready(x->later, &status, &type, &live)) abort();
+    while (stream_read(x->later, part, sizeof part) > 0) continue;
+    stream_drop(x->later);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const char *const path[] = {"/v1/completions", "/v1/completions", "/tokenize", "/detokenize"};
+    if (n < 1) return 0;
+    ready();
+    fake.text = data[0] & 4 ? "h\xc3\xa9llo one two" : NULL;
+    exchange x = {.method = "POST",
+                  .path = path[data[0] & 3],
+                  .content_length = (int64_t)n - 1,
+                  .body = span_of(data + 1, n - 1)};
+    if (!exchange_admit(&srv, &x)) abort();
+    exchange_handle(&srv, &x);
+    if (x.later) {
+        finish(&x);
+    } else {
+        json *j;
+        err e = {0};
+        bool nul = strstr(buf_cstr(&x.out), "\\u0000"); /* allowed in replies; our own reader refuses it */
+        if (nul) j = NULL;
+        else if (json_parse(&j, buf_span(&x.out), "reply", &e)) abort();
+        if (j && x.status != 200 && !json_str(json_path(j, "error.message"), NULL)) abort();
+        json_free(j);
+    }
+    exchange_finish(&srv, &x, x.status);
+    return 0;
+}
