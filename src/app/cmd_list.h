@@ -5,8 +5,10 @@
 
 /* One command a line. */
 #define COMMAND_LIST(X)                                                                                                \
-    X(eval)                                                                                                            \
+    X(run)                                                                                                             \
+    X(serve)                                                                                                           \
     X(spec)                                                                                                            \
+    X(eval)                                                                                                            \
     X(plan)                                                                                                            \
     X(info)
 

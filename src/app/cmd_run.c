@@ -1,0 +1,275 @@
+/* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
+#include "app/app.h"
+#include "app/ids.h"
+#include "app/line_edit.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { PROMPT_BYTES_MAX = 64 << 20 };
+
+typedef struct run_options {
+    const char *prompt, *file, *ids, *output;
+    int64_t max_tokens, min_tokens;
+    bool echo, ignore_eos;
+    engine_options model;
+    sample_params sample;
+} run_options;
+
+#define ROW(field, kind, ...)                                                                                          \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(run_options, field), __VA_ARGS__                               \
+    }
+
+static const param own_rows[] = {
+    ROW(prompt, PARAM_TEXT, .alias = "p", .doc = "text to continue; \"\" starts from nothing"),
+    ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .doc = "text to continue, from a file; -: standard input"),
+    ROW(ids, PARAM_TEXT, .words = "1,2,3", .doc = "token ids to continue; @FILE reads them; no tokenizer is needed"),
+    ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1e9,
+        .doc = "tokens to generate; -1: until the model ends or the context is full"),
+    ROW(min_tokens, PARAM_INT, .min = 0, .max = 1e9, .doc = "tokens before the model may end"),
+    ROW(ignore_eos, PARAM_BOOL, .doc = "go on where the model would end"),
+    ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
+    ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
+        .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
+};
+static const size_t own_count = sizeof own_rows / sizeof *own_rows;
+
+static const flag_group groups[] = {
+    {"Text", own_rows, &own_count, 0},
+    {"Sampling", sample_param_rows, &sample_param_count, offsetof(run_options, sample)},
+    MODEL_FLAGS(run_options, model),
+    {NULL},
+};
+
+typedef enum { OUTPUT_TEXT, OUTPUT_IDS, OUTPUT_JSON } output_kind;
+
+/* One continuation. */
+typedef struct generation {
+    output_kind output;
+    detok *text_maker; /* NULL: no tokenizer */
+    buf text;          /* not printed yet; everything, for JSON */
+    token_list made;
+    finish_reason finish;
+    char error[ERR_MSG_MAX];
+    bool out_of_memory;
+    double first, last; /* clock_now of the first and last token */
+} generation;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+
+static void print_text(generation *g)
+{
+    if (g->output != OUTPUT_TEXT || !g->text.n) return;
+    fwrite(g->text.p, 1, g->text.n, stdout);
+    fflush(stdout);
+    g->text.n = 0;
+}
+
+static bool keep_id(generation *g, int32_t id)
+{
+    void *p = g->made.id;
+    if (!mem_grow(&p, &g->made.cap, g->made.n + 1, sizeof *g->made.id)) return false;
+    g->made.id = p;
+    g->made.id[g->made.n++] = id;
+    return true;
+}
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    generation *g = ctx;
+    if (ev->token >= 0) {
+        g->last = clock_now();
+        if (!g->made.n) g->first = g->last;
+        if (!keep_id(g, ev->token) || (g->text_maker && detok_next(g->text_maker, ev->token, &g->text, NULL)))
+            g->out_of_memory = true;
+        if (g->output == OUTPUT_IDS) {
+            printf("%s%d", g->made.n > 1 ? "," : "[", ev->token);
+            fflush(stdout);
+        }
+        print_text(g);
+    }
+    if (ev->finish == FINISH_ERROR)
+        snprintf(g->error, sizeof g->error, "%s", ev->error ? ev->error : "the engine failed");
+    g->finish = ev->finish ? ev->finish : interrupted || g->out_of_memory ? FINISH_STOP : FINISH_NONE;
+    return g->finish == FINISH_NONE;
+}
+
+static int steps_until_done(engine *eng, generation *g, err *e)
+{
+    bool more = true;
+    while (!g->finish) {
+        int rc = engine_infer(eng, &more, e);
+        if (rc) return rc;
+        if (!more && !g->finish) return err_set(e, ERR_IO, "the engine ended without a word");
+    }
+    if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
+    if (g->out_of_memory || g->text.bad) return err_set(e, ERR_MEMORY, "out of memory");
+    return OK;
+}
+
+static int print_json(engine *eng, const token_list *prompt, const generation *g, const sample_params *sample, err *e)
+{
+    json *root = json_new_object();
+    json_add_str(root, "model", engine_describe(eng)->name);
+    json *ids = json_add_array(root, "prompt_ids");
+    for (size_t i = 0; i < prompt->n; i++) json_add_int(ids, NULL, prompt->id[i]);
+    ids = json_add_array(root, "ids");
+    for (size_t i = 0; i < g->made.n; i++) json_add_int(ids, NULL, g->made.id[i]);
+    buf quoted = {0};
+    if (g->text_maker && json_quote(&quoted, buf_span(&g->text))) json_add_raw(root, "text", buf_cstr(&quoted));
+    else json_add_null(root, "text");
+    buf_free(&quoted);
+    json_add_str(root, "finish_reason", g->finish == FINISH_LENGTH ? "length" : "stop");
+    json_add_int(root, "seed", sample->seed);
+    if (g->made.n > 1) json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
+    int rc = app_print_json(root, e);
+    json_free(root);
+    return rc;
+}
+
+/* The detokenizer has to see the prompt, for what follows may depend on it. */
+static int feed_prompt(const engine *eng, generation *g, const token_list *prompt, bool echo, err *e)
+{
+    const tokenizer *t = engine_tokenizer(eng);
+    int rc = OK;
+    if (t) rc = detok_open(&g->text_maker, t, DETOKENIZE_SKIP_SPECIAL, e);
+    for (size_t i = 0; i < prompt->n && t && !rc; i++) {
+        rc = detok_next(g->text_maker, prompt->id[i], &g->text, e);
+        if (!echo) g->text.n = 0;
+    }
+    if (!rc && g->text.bad) rc = err_set(e, ERR_MEMORY, "out of memory");
+    return rc;
+}
+
+static int continue_prompt(engine *eng, const run_options *o, const token_list *prompt, err *e)
+{
+    generation g = {.output = strcmp(o->output, "ids") == 0    ? OUTPUT_IDS
+                              : strcmp(o->output, "json") == 0 ? OUTPUT_JSON
+                                                               : OUTPUT_TEXT};
+    query q = {.ids = prompt->id,
+               .n_ids = prompt->n,
+               .max_tokens = o->max_tokens < 0 ? INT32_MAX : o->max_tokens,
+               .min_tokens = o->min_tokens,
+               .ignore_eos = o->ignore_eos,
+               .sample = o->sample,
+               .n_logprobs = -1,
+               .on_token = on_token,
+               .ctx = &g};
+    if (q.sample.seed < 0 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
+    uint64_t id;
+    double began = clock_now();
+    int rc = feed_prompt(eng, &g, prompt, o->echo, e);
+    print_text(&g);
+    if (!rc) rc = engine_add_query(eng, &q, &id, e);
+    if (!rc) rc = steps_until_done(eng, &g, e);
+    if (!rc && g.text_maker) rc = detok_finish(g.text_maker, &g.text, e);
+    print_text(&g);
+    if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
+    if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, &q.sample, e);
+    if (!rc && g.made.n > 1)
+        log_line(LOG_DEBUG, "%zu prompt tokens, first token after %.1f ms, then %.1f tokens/s", prompt->n,
+                 (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));
+    detok_close(g.text_maker);
+    mem_free(g.made.id);
+    buf_free(&g.text);
+    return rc;
+}
+
+/* Text to ids; an empty prompt begins with the model's first token. */
+static int encode_prompt(const engine *eng, span text, token_list *out, err *e)
+{
+    const tokenizer *t = engine_tokenizer(eng);
+    if (!t) return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or --ids with --output ids");
+    int rc = tokenizer_encode(t, text, TOKENIZE_SPECIAL, out, e);
+    if (rc || out->n) return rc;
+    char first[16];
+    if (engine_describe(eng)->bos < 0)
+        return err_set(e, ERR_USAGE, "an empty prompt needs a model with a token to begin with; this one has none");
+    snprintf(first, sizeof first, "%d", engine_describe(eng)->bos);
+    return ids_parse_text(out, span_str(first), "bos", e);
+}
+
+static int read_prompt(const engine *eng, const run_options *o, token_list *out, err *e)
+{
+    if (o->ids) return ids_parse(out, o->ids, e);
+    if (o->prompt) return encode_prompt(eng, span_str(o->prompt), out, e);
+    buf b = {0};
+    int rc = file_read(&b, o->file ? o->file : "-", PROMPT_BYTES_MAX, e);
+    if (!rc) rc = encode_prompt(eng, buf_span(&b), out, e);
+    buf_free(&b);
+    return rc;
+}
+
+/* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the program. */
+static int talk(engine *eng, const run_options *o, err *e)
+{
+    struct sigaction sa = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &sa, NULL);
+    fprintf(stderr, "%s: type the beginning of a text; Ctrl-C stops it, Ctrl-D ends\n", engine_describe(eng)->name);
+    int rc = OK;
+    char *line;
+    while (!rc && (line = line_read("> "))) {
+        token_list prompt = {0};
+        interrupted = 0;
+        if (*line) rc = encode_prompt(eng, span_str(line), &prompt, e);
+        if (*line && !rc) rc = continue_prompt(eng, o, &prompt, e);
+        if (*line) putchar('\n');
+        if (rc == ERR_LIMIT) { /* a line that is too long is no reason to leave */
+            log_line(LOG_ERROR, "%s", e->msg);
+            *e = (err){0};
+            rc = OK;
+        }
+        mem_free(prompt.id);
+        line_free(line);
+    }
+    return rc;
+}
+
+static int run_run(const invocation *v, err *e)
+{
+    const run_options *o = v->options;
+    if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
+    bool chat = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
+    engine *eng;
+    token_list prompt = {0};
+    int rc = engine_open(&eng, &o->model, e);
+    if (rc) return rc;
+    if (strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
+        rc = err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or --ids with --output ids");
+    if (!rc && chat) rc = talk(eng, o, e);
+    if (!rc && !chat) rc = read_prompt(eng, o, &prompt, e);
+    if (!rc && !chat) rc = continue_prompt(eng, o, &prompt, e);
+    if (!rc && !chat && isatty(STDOUT_FILENO)) putchar('\n');
+    mem_free(prompt.id);
+    engine_close(eng);
+    return rc;
+}
+
+const command command_run = {
+    .name = "run",
+    .summary = "continue a text, token by token",
+    .flags = groups,
+    .options_size = sizeof(run_options),
+    .run = run_run,
+    .notes = "Without -p, -f and --ids the text comes from standard input; on a terminal, line by line: every line is "
+             "continued by\n"
+             "itself (a conversation needs a chat template, which this version does not apply yet).\n\n"
+             "  inferflow run -p \"Once upon a time\" -n 100 --temp 0.8 --seed 1\n"
+             "  inferflow run --model ./Qwen2.5-0.5B --temp 0 < question.txt\n",
+};

@@ -1,0 +1,36 @@
+/* cmd_serve.c - `inferflow serve`: an HTTP server around one model (src/serve). */
+#include "app/app.h"
+#include "engine/engine.h"
+#include "serve/server.h"
+
+typedef struct serve_command {
+    engine_options model;
+    serve_options serve;
+} serve_command;
+
+static const flag_group groups[] = {
+    {"Server", serve_param_rows, &serve_param_count, offsetof(serve_command, serve)},
+    MODEL_FLAGS(serve_command, model),
+    {"Sampling, for requests that do not say", sample_param_rows, &sample_param_count,
+     offsetof(serve_command, serve) + offsetof(serve_options, sample)},
+    {NULL},
+};
+
+static int run_serve(const invocation *v, err *e)
+{
+    const serve_command *o = v->options;
+    return serve_run(&o->serve, &o->model, e);
+}
+
+const command command_serve = {
+    .name = "serve",
+    .summary = "HTTP server with the OpenAI API",
+    .flags = groups,
+    .options_size = sizeof(serve_command),
+    .run = run_serve,
+    .notes = "The server listens before it loads: GET /health answers 503 until the model is ready, then 200. SIGTERM "
+             "lets running\n"
+             "requests finish (--drain); a second one ends at once.\n\n"
+             "  inferflow serve --port 8080 &\n"
+             "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon a time\", \"stream\": true}'\n",
+};
