@@ -19,7 +19,8 @@ typedef struct attn_gqa_options {
         rope_mscale_all, rope_attention_factor;
     bool rope_truncate;
     const char *rope_type, *rope_short, *rope_long, *rope_freqs;
-    const char *alibi, *alibi_round;
+    bool alibi;
+    const char *alibi_round;
 } attn_gqa_options;
 
 #define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
@@ -70,10 +71,10 @@ static const param rows[] = {
     ROW(rope_long, PARAM_TEXT, .words = "LIST", .doc = "longrope: and for long ones"),
     ROW(rope_freqs, PARAM_TEXT, .words = "LIST",
         .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)"),
-    ROW(alibi, PARAM_WORD, .otherwise = "none", .words = "none|below|above",
-        .doc = "linear biases (arXiv 2108.12409); for head counts that are no power of two, slopes of the power below "
-               "and its "
-               "double, or of the power above"),
+    ROW(alibi, PARAM_BOOL, .otherwise = "false",
+        .doc =
+            "linear biases (arXiv 2108.12409): slopes 2^(-8 k / n) for the power of two n below the number of heads, "
+            "then every other one of 2 n"),
     ROW(alibi_round, PARAM_WORD, .otherwise = "none", .words = "none|bf16",
         .doc = "bf16: slope * position rounded to bfloat16 and added before scaling"),
 };
@@ -149,22 +150,17 @@ static ref rotate(net *b, const call *c, const char *part, ref x, int table, int
     return net_op(b, r, c->path, part, x, net_width(b, x));
 }
 
-/* Slopes as BLOOM computes them (powers of the power of two below, then every other of its double), or as MPT does (of the power of
- * two above: every other one first). */
+/* Slopes of the power of two below the number of heads, then every other one of its double. */
 static ref alibi_slopes(net *b, const call *c, int heads)
 {
-    const attn_gqa_options *o = c->options;
     enum { HEADS_MAX = 1 << 12 };
     float slope[HEADS_MAX];
     if (heads > HEADS_MAX) return err_set(b->e, ERR_LIMIT, "%s: more than %d heads with alibi", c->where, HEADS_MAX), 0;
     int below = 1;
     while (below * 2 <= heads) below *= 2;
     for (int h = 0; h < heads; h++) {
-        if (below == heads || (strcmp(o->alibi, "below") == 0 && h < below))
-            slope[h] = (float)pow(2, -8.0 * (h + 1) / below);
-        else if (strcmp(o->alibi, "below") == 0) slope[h] = (float)pow(2, -8.0 * (2 * (h - below) + 1) / (2 * below));
-        else if (h < below) slope[h] = (float)pow(2, -8.0 * (2 * h + 2) / (2 * below));
-        else slope[h] = (float)pow(2, -8.0 * (2 * (h - below) + 1) / (2 * below));
+        double k = h < below ? h + 1 : (2 * (h - below) + 1) / 2.0;
+        slope[h] = (float)pow(2, -8.0 * k / below);
     }
     return net_const(b, c->path, "slopes", slope, heads, 0);
 }
@@ -198,10 +194,9 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
     if (index < 0) return 0;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
     if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
-    bool alibi = strcmp(o->alibi, "none") != 0;
-    ref slopes = alibi ? alibi_slopes(b, c, heads) : 0;
-    if (alibi && !slopes) return 0;
-    int bias = !alibi ? BIAS_NONE : strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
+    ref slopes = o->alibi ? alibi_slopes(b, c, heads) : 0;
+    if (o->alibi && !slopes) return 0;
+    int bias = !o->alibi ? BIAS_NONE : strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
     double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,

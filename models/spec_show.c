@@ -84,12 +84,40 @@ static int get_name(show *w, const void *what, int layer, value *out)
     return hyper_name(w->h, r->key, layer, out, w->e);
 }
 
+/* Whether `name` stands in the text as a whole word. */
+static bool mentions(const char *text, const char *name)
+{
+    static const char *const word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at++)
+        if ((at == text || !strchr(word, at[-1])) && (!at[n] || !strchr(word, at[n]))) return true;
+    return false;
+}
+
+/* Names that only served other definitions are of no use once those are values: what stays is an option of some module, a number of
+ * [network], or stands in a formula or a line of [tensors]. */
+static bool is_needed(const show *w, const char *name)
+{
+    static const char *const numbers[] = {"layers", "dim", "positions"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(name, numbers[i]) == 0) return true;
+    for (size_t i = 0; i < module_count; i++)
+        if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
+    for (size_t i = 0; i < w->s->n; i++) {
+        const spec_row *r = &w->s->rows[i];
+        bool kept = strcmp(r->section, "config") != 0 && strcmp(r->section, "model") != 0 &&
+                    strcmp(r->section, "generate") != 0 && strcmp(r->key, "where") != 0;
+        if (kept && mentions(r->text, name)) return true;
+    }
+    return false;
+}
+
 static int show_config(show *w)
 {
     buf_str(w->out, "\n[config]\n");
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
-        if (strcmp(r->section, "config") != 0) continue;
+        if (strcmp(r->section, "config") != 0 || !is_needed(w, r->key)) continue;
         int rc = print_line(w, r->key, get_name, r);
         if (rc) return rc;
     }
@@ -145,7 +173,8 @@ static int show_slot(show *w, const spec_slot *d)
 static int show_slots(show *w, const char *section)
 {
     for (size_t i = 0; i < w->s->n_slot; i++) {
-        int rc = strcmp(w->s->slots[i].section, section) == 0 ? show_slot(w, &w->s->slots[i]) : OK;
+        const spec_slot *d = &w->s->slots[i];
+        int rc = d->used && strcmp(d->section, section) == 0 ? show_slot(w, d) : OK;
         if (rc) return rc;
     }
     return OK;
@@ -206,6 +235,8 @@ static void show_plain(show *w, const char *section, const char *const *skip)
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
         bool skipped = strcmp(r->section, section) != 0;
+        bool fixed = strcmp(r->key, "prefix") == 0 || strcmp(r->key, "ignore") == 0;
+        if (strcmp(section, "tensors") == 0) skipped |= !r->used && !fixed; /* lines of a base that no slot asks for */
         for (size_t k = 0; skip && skip[k]; k++) skipped |= strcmp(r->key, skip[k]) == 0;
         if (skipped) continue;
         if (!any) buf_printf(w->out, "\n[%s]\n", section);

@@ -6,6 +6,7 @@
     oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
     oracle.py vectors [NAME...]         the small models committed in tests/vectors
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
+    oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
 
 The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers, safetensors.
 """
@@ -62,8 +63,9 @@ def cmd_vectors(args):
     print(f"{total} bytes")
 
 
-def cmd_check(args):
-    from oracle_check import folders_of, missing, report
+def generated(args):
+    """The chosen cases; those whose folders are missing are made first."""
+    from oracle_check import missing
     names = chosen(args.names)
     if missing(args.out, names):
         from oracle_files import variants
@@ -72,7 +74,25 @@ def cmd_check(args):
         for name in missing(args.out, names):
             generate(name, args.out)
             variants(args.out, name)
-    return 1 if report(args.binary, folders_of(args.out, names)) else 0
+    return names
+
+
+def cmd_check(args):
+    from oracle_check import folders_of, report
+    return 1 if report(args.binary, folders_of(args.out, generated(args))) else 0
+
+
+def cmd_mutate(args):
+    from oracle_check import folders_of
+    from oracle_mutate import mutate
+    names = generated(args)
+    survivors = 0
+    for spec in dict.fromkeys(CASES[n].spec for n in names):
+        folders = [f for f in folders_of(args.out, [n for n in names if CASES[n].spec == spec])
+                   if "@" not in f or "@gguf" in f]
+        survivors += len(mutate(args.binary, args.specs, spec, folders))
+    print(f"{survivors} survivors")
+    return 1 if survivors else 0
 
 
 def main():
@@ -80,14 +100,16 @@ def main():
     parser.add_argument("--out", default="build/oracle", help="folder of the generated models (build/oracle)")
     parser.add_argument("--vectors", default="tests/vectors/models", help="folder of committed models")
     parser.add_argument("--binary", default="build/inferflow", help="the engine (build/inferflow)")
+    parser.add_argument("--specs", default="specs", help="folder of the built-in specs (specs)")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
                             ("files", cmd_files, "write the models in other containers"),
                             ("vectors", cmd_vectors, "write the models that are committed"),
-                            ("check", cmd_check, "compare the engine with them")):
+                            ("check", cmd_check, "compare the engine with them"),
+                            ("mutate", cmd_mutate, "change each key of each spec")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
-        for flag in ("--out", "--binary", "--vectors"):
+        for flag in ("--out", "--binary", "--vectors", "--specs"):
             sub.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         sub.set_defaults(run=run)
     args = parser.parse_args()

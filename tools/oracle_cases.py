@@ -64,11 +64,9 @@ def half_rope():
 
 
 def yarn(s, **more):
-    return rope(900.0, "yarn", factor=4.0, original_max_position_embeddings=s.orig, **more)
-
-
-def yarn_betas(s, **more):
-    return yarn(s, beta_fast=4.0, beta_slow=0.5, **more)
+    """Frequencies near both ends of the correction range: with few rotations in so short a length, betas must be small."""
+    return rope(900.0, "yarn", **{**dict(factor=4.0, original_max_position_embeddings=s.orig, beta_fast=1.5,
+                                         beta_slow=0.2), **more})
 
 
 def llama3(s):
@@ -191,9 +189,9 @@ CASES = {
         s, rope_parameters=rope(900.0, "linear", factor=2.5))),
     "llama-dynamic":    Case("LlamaConfig", "llama", lambda s: llama(
         s, max_position_embeddings=56, rope_parameters=rope(900.0, "dynamic", factor=2.5))),
-    "llama-yarn":       Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=yarn_betas(s))),
+    "llama-yarn":       Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=yarn(s))),
     "llama-yarn-mscale": Case("LlamaConfig", "llama", lambda s: llama(
-        s, rope_parameters=yarn_betas(s, mscale=0.9, mscale_all_dim=0.4, truncate=False))),
+        s, rope_parameters=yarn(s, mscale=0.9, mscale_all_dim=0.4, truncate=False))),
     "llama-llama3":     Case("LlamaConfig", "llama", lambda s: llama(s, rope_parameters=llama3(s))),
     "mistral":          Case("MistralConfig", "mistral", lambda s: rms(
         s, sliding_window=s.window, tie_word_embeddings=False)),
@@ -202,7 +200,8 @@ CASES = {
     "qwen2-window":     Case("Qwen2Config", "qwen2", lambda s: rms(
         s, use_sliding_window=True, sliding_window=s.window, max_window_layers=1, tie_word_embeddings=True)),
     "qwen2-yarn":       Case("Qwen2Config", "qwen2", lambda s: rms(
-        s, tie_word_embeddings=False, rope_parameters=yarn(s))),
+        s, tie_word_embeddings=False, rope_parameters=rope(     # the betas that are usual need a longer original length
+            900.0, "yarn", factor=4.0, original_max_position_embeddings=2000))),
     "qwen3-window":     Case("Qwen3Config", "qwen3", lambda s: rms(
         s, head_dim=s.hd, attention_bias=True, use_sliding_window=True, sliding_window=s.window, max_window_layers=1,
         tie_word_embeddings=True)),
@@ -232,7 +231,8 @@ CASES = {
     "falcon-40b":       Case("FalconConfig", "falcon", lambda s: falcon(
         s, new_decoder_architecture=True, num_kv_heads=s.kv)),
     "falcon-11b":       Case("FalconConfig", "falcon", lambda s: falcon(
-        s, new_decoder_architecture=True, num_kv_heads=s.kv, num_ln_in_parallel_attn=1, ffn_hidden_size=s.ffn)),
+        s, new_decoder_architecture=True, num_kv_heads=s.kv, num_ln_in_parallel_attn=1, ffn_hidden_size=s.ffn,
+        tie_word_embeddings=False)),
     "falcon-rw":        Case("FalconConfig", "falcon", lambda s: falcon(
         s, alibi=True, multi_query=False, parallel_attn=False, bias=True), attention="sdpa"),
     "bloom":            Case("BloomConfig", "bloom", bloom),
