@@ -58,6 +58,8 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
         for (const json *a = json_first(json_get(j, "architectures")); a; a = json_next(a))
             if (find("", json_str(a, ""), out, cap)) return OK;
         if (find("", json_str(json_get(j, "model_type"), ""), out, cap)) return OK;
+        for (const json *m = json_first(j); m; m = json_next(m)) /* no name, but a telling key */
+            if (find("has:", json_key(m), out, cap)) return OK;
         if (!j)
             return err_set(
                 e, ERR_NOT_FOUND,

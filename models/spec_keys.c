@@ -16,7 +16,7 @@ static const param model_rows[] = {
     TEXT("format", "NAME", "what the checkpoint must be: safetensors, pickle, gguf or llama2c"),
     TEXT("name", "NAME", "name of the model in answers (default: of the spec or the path)"),
     TEXT("arch", "A, B",
-         "architectures it is for: config.json's architectures or model_type, gguf:NAME, llama2c:llama2"),
+         "architectures it is for: config.json's architectures or model_type, has:KEY, gguf:NAME, llama2c:llama2"),
     TEXT("doc", "TEXT", "a sentence about the family"),
 };
 static const param network_rows[] = {

@@ -1,0 +1,62 @@
+/* t_stories.c - the 200 greedy tokens of stories260K, from every container it comes in, through the engine and the tokenizer. */
+#include "base/file.h"
+#include "engine/engine.h"
+
+#include "test.h"
+
+enum { TOKENS = 200 };
+
+typedef struct story {
+    const tokenizer *t;
+    int32_t id[TOKENS];
+    int n;
+} story;
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    story *s = ctx;
+    if (ev->token >= 0) s->id[s->n++] = ev->token;
+    return true;
+}
+
+static void tell(const char *name)
+{
+    const char *path = shared_path(name), *vocab = shared_path("models/stories260K/tok512.bin");
+    const char *want = shared_path("models/stories260K/expected_greedy_200.txt");
+    err e = {0};
+    engine *g;
+    story s = {0};
+    buf text = {0}, expected = {0};
+    bool more = true;
+    int32_t bos = 1;
+    if (!path || !vocab || !want) {
+        skip_msg("%s is not there", name);
+        return;
+    }
+    assert_ok(engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab}, &e), &e);
+    query q = {.ids = &bos, .n_ids = 1, .max_tokens = TOKENS, .n_logprobs = -1, .on_token = on_token, .ctx = &s};
+    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+    assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    while (more) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_ok(tokenizer_decode(engine_tokenizer(g), s.id, (size_t)s.n, DETOKENIZE_SKIP_SPECIAL, &text, &e), &e);
+    assert_ok(file_read(&expected, want, 1 << 16, &e), &e);
+    assert_int_equal(s.n, TOKENS);
+    while (expected.n && expected.p[expected.n - 1] == '\n') expected.n--;
+    const char *got = buf_cstr(&text);
+    while (*got == ' ') got++;
+    assert_string_equal(got, buf_cstr(&expected));
+    buf_free(&text);
+    buf_free(&expected);
+    engine_close(g);
+}
+
+static void version_0(void **unused) { (void)unused, tell("models/stories260K/stories260K.bin"); }
+static void version_1(void **unused) { (void)unused, tell("models/stories260K/stories260K-v1.bin"); }
+static void training_pickle(void **unused) { (void)unused, tell("models/stories260K/stories260K.pt"); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(version_0), cmocka_unit_test(version_1),
+                                       cmocka_unit_test(training_pickle)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
