@@ -516,7 +516,7 @@ static int normalize_text(tokenizer *t, span in, span *out, err *e)
     span made;
     int rc = regex_work_open(&rx, e);
     if (rc) return rc;
-    rc = normalizer_run(&t->norm, &w, rx, in, &made, &moved, e);
+    rc = normalizer_run(&t->norm, &w, rx, in, true, &made, &moved, e);
     if (!rc) {
         *out = tokenizer_keep(t, made);
         if (!out->p) rc = err_set(e, ERR_MEMORY, "out of memory for added tokens");

@@ -67,3 +67,16 @@ static size_t walk(const charsmap *m, span s, bool longest, span *replacement)
 
 size_t charsmap_longest(const charsmap *m, span s, span *replacement) { return walk(m, s, true, replacement); }
 size_t charsmap_shortest(const charsmap *m, span s, span *replacement) { return walk(m, s, false, replacement); }
+
+bool charsmap_open_ended(const charsmap *m, span s)
+{
+    if (!m->units) return false;
+    uint32_t at = offset_of(unit_at(m, 0));
+    for (size_t i = 0; i < s.n; i++) {
+        at ^= s.p[i];
+        uint32_t u = unit_at(m, at);
+        if (at >= m->units || (u & (1u << 31 | 0xff)) != s.p[i]) return false;
+        at ^= offset_of(u);
+    }
+    return true;
+}

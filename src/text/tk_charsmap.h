@@ -24,5 +24,7 @@ void charsmap_free(charsmap *m);
 /* The longest (or the shortest) key that is a prefix of s: its length, 0 when there is none, and its replacement. */
 size_t charsmap_longest(const charsmap *m, span s, span *replacement);
 size_t charsmap_shortest(const charsmap *m, span s, span *replacement);
+/* Whether s is the beginning of a key, so that more text could make a longer match. */
+bool charsmap_open_ended(const charsmap *m, span s);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "text/tk_pretokenize.h"
+#include "text/tk_unicode.h"
 
 #include <string.h>
 
@@ -41,6 +42,24 @@ static size_t bad_run(span s)
     return n;
 }
 
+static void drop_front(buf *b, size_t n)
+{
+    if (n) memmove(b->p, b->p + n, b->n - n);
+    b->n -= n;
+}
+
+/* What Python's str.strip takes away. */
+static bool is_blank(uint32_t c) { return uc_is_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+static span trim(span s)
+{
+    size_t len, end = 0;
+    while (s.n && is_blank(utf8_decode(s.p, s.n, &len))) s = span_of(s.p + len, s.n - len);
+    for (size_t i = 0; i < s.n; i += len)
+        if (!is_blank(utf8_decode(s.p + i, s.n - i, &len))) end = i + len;
+    return span_of(s.p, end);
+}
+
 /* Text of bytes, keeping back an incomplete character at the end unless this is the end. */
 static void bytes_to_text(buf *hold, buf *text, bool last)
 {
@@ -52,14 +71,13 @@ static void bytes_to_text(buf *hold, buf *text, bool last)
         else buf_add(text, replacement, 3);
         at += n ? n : bad_run(rest);
     }
-    memmove(hold->p, hold->p + at, hold->n - at);
-    hold->n -= at;
+    drop_front(hold, at);
 }
 
 static void add_replaced(buf *out, span in, const char *from, const char *to)
 {
     norm_step st = {.kind = NORM_REPLACE, .from = span_str(from), .to = span_str(to)};
-    (void)norm_step_run(&st, NULL, in, out, NULL); /* plain text: only memory can fail, and out->bad says so */
+    (void)norm_step_run(&st, NULL, in, false, out, NULL); /* plain text: only memory can fail, and out->bad says so */
 }
 
 /* The tidying of English that BERT's decoder does inside each token. */
@@ -144,6 +162,22 @@ static void sentencepiece(decode_stream *s, const decode_step *st, decode_stage 
     add_metaspace(&sign, text, tok, false);
 }
 
+/* Marian's special tokens end a stretch of text; pieces that the model does not know print as they are. */
+static void marian(decode_stream *s, const decode_step *st, decode_stage *g, int32_t id, span tok)
+{
+    unsigned flags = id >= 0 && (uint32_t)id < s->voc->size ? s->voc->flag[id] : 0;
+    if (!(flags & PIECE_SPECIAL)) {
+        sentencepiece(s, st, g, id, tok);
+        g->seen += g->out.n;
+        return;
+    }
+    flush_sentencepiece(&g->hold, &g->out);
+    buf_add(&g->out, tok.p, tok.n);
+    buf_byte(&g->out, ' ');
+    g->seen = 0;
+    g->space_seen = false;
+}
+
 static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, err *e)
 {
     const decode_step *st = &s->d->step[i];
@@ -195,7 +229,7 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         break;
     case DECODE_REPLACE: {
         if (st->replace.pattern && !s->rx && regex_work_open(&s->rx, e)) return ERR_MEMORY;
-        int rc = norm_step_run(&st->replace, s->rx, tok, text, e);
+        int rc = norm_step_run(&st->replace, s->rx, tok, false, text, e);
         if (rc) return rc;
         break;
     }
@@ -211,7 +245,7 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
     case DECODE_SUFFIX: /* one token is kept back: it may be the last */
         if (g->seen) {
             norm_step r = {.kind = NORM_REPLACE, .from = st->text, .to = span_str(" ")};
-            (void)norm_step_run(&r, NULL, buf_span(&g->hold), text, NULL);
+            (void)norm_step_run(&r, NULL, buf_span(&g->hold), false, text, NULL);
         }
         g->hold.n = 0;
         buf_add(&g->hold, tok.p, tok.n);
@@ -224,12 +258,12 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         g->seen++;
         if (again) return OK;
         norm_step r = {.kind = NORM_REPLACE, .from = st->text};
-        (void)norm_step_run(&r, NULL, tok, text, NULL);
+        (void)norm_step_run(&r, NULL, tok, false, text, NULL);
         if (st->cleanup) {
             clean_up(text);
             buf next = {0};
             r = (norm_step){.kind = NORM_REPLACE, .from = st->delimiter, .to = span_str(" ")};
-            (void)norm_step_run(&r, NULL, buf_span(text), &next, NULL);
+            (void)norm_step_run(&r, NULL, buf_span(text), false, &next, NULL);
             buf_free(text);
             *text = next;
         }
@@ -245,10 +279,35 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         g->seen += text->n;
         part = true;
         break;
+    case DECODE_MARIAN:
+        marian(s, st, g, id, tok);
+        part = true;
+        break;
+    case DECODE_TRIM:
+        tok = trim(tok);
+        buf_add(text, tok.p, tok.n);
+        break;
     }
-    if (st->kind != DECODE_SENTENCEPIECE && st->kind != DECODE_SUFFIX && st->kind != DECODE_CTC) g->seen++;
+    bool counts = st->kind != DECODE_SENTENCEPIECE && st->kind != DECODE_MARIAN && st->kind != DECODE_SUFFIX &&
+                  st->kind != DECODE_CTC;
+    g->seen += counts;
     if (text->bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
     return push(s, i + 1, -1, buf_span(text), part, out, e);
+}
+
+/* Parts of the text to be trimmed: spaces in front vanish, spaces at the end wait for what comes. */
+static void trim_part(decode_stream *s, decode_stage *g, span part)
+{
+    for (size_t i = 0, len; i < part.n; i += len) {
+        if (is_blank(utf8_decode(part.p + i, part.n - i, &len))) {
+            if (g->seen || s->begun) buf_add(&g->hold, part.p + i, len);
+            continue;
+        }
+        buf_add(&g->out, g->hold.p, g->hold.n);
+        g->hold.n = 0;
+        buf_add(&g->out, part.p + i, len);
+        g->seen++;
+    }
 }
 
 /* A part of the one long token that an earlier step made. */
@@ -276,6 +335,16 @@ static int step_part(decode_stream *s, int i, span part, buf *out, err *e)
     case DECODE_METASPACE:
         add_metaspace(st, &g->out, part, st->first_differs && !s->begun);
         if (g->out.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
+        return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
+    case DECODE_TRIM:
+        trim_part(s, g, part);
+        if (g->out.bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
+        return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
+    case DECODE_REPLACE:
+        if (st->replace.kind != NORM_SENTENCEPIECE || st->replace.trim || st->replace.add_space) break;
+        buf_add(&g->hold, part.p, part.n);
+        drop_front(&g->hold, norm_map_stream(&st->replace.map, buf_span(&g->hold), false, &g->out));
+        if (g->out.bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
         return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
     default: break;
     }
@@ -311,6 +380,13 @@ static int finish(decode_stream *s, int i, buf *out, err *e)
         bytes_to_text(&g->hold, &g->out, true);
         rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
         break;
+    case DECODE_REPLACE:
+        if (st->replace.kind != NORM_SENTENCEPIECE) break;
+        norm_map_stream(&st->replace.map, buf_span(&g->hold), true, &g->out);
+        g->hold.n = 0;
+        rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
+        break;
+    case DECODE_MARIAN:
     case DECODE_SENTENCEPIECE:
         flush_sentencepiece(&g->hold, &g->out);
         rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
@@ -319,7 +395,7 @@ static int finish(decode_stream *s, int i, buf *out, err *e)
     case DECODE_SUFFIX:
         if (g->seen) {
             norm_step r = {.kind = NORM_REPLACE, .from = st->text};
-            (void)norm_step_run(&r, NULL, buf_span(&g->hold), &g->out, NULL);
+            (void)norm_step_run(&r, NULL, buf_span(&g->hold), false, &g->out, NULL);
             rc = push(s, i + 1, -1, buf_span(&g->out), false, out, e);
         }
         g->hold.n = 0;

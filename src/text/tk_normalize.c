@@ -175,9 +175,10 @@ static void put_escaped(const norm_step *st, buf *out, span s)
     }
 }
 
-static void sentencepiece(const norm_step *st, span in, buf *out)
+static void sentencepiece(const norm_step *st, span in, bool first, buf *out)
 {
     size_t used;
+    bool add_space = st->add_space && (first || !st->first_only);
     while (st->trim && in.n) { /* spaces in front */
         span to = sentencepiece_next(st, in, &used);
         if (!span_is(to, " ")) break;
@@ -185,7 +186,7 @@ static void sentencepiece(const norm_step *st, span in, buf *out)
     }
     if (!in.n) return;
     size_t start = out->n;
-    if (st->add_space && !st->space_after) put_escaped(st, out, span_str(" "));
+    if (add_space && !st->space_after) put_escaped(st, out, span_str(" "));
     bool after_space = st->trim;
     for (; in.n; in = span_of(in.p + used, in.n - used)) {
         span to = sentencepiece_next(st, in, &used);
@@ -199,10 +200,10 @@ static void sentencepiece(const norm_step *st, span in, buf *out)
     span space = st->escape ? span_of(space_sign, 3) : span_str(" ");
     while (st->trim && out->n >= start + space.n && memcmp(out->p + out->n - space.n, space.p, space.n) == 0)
         out->n -= space.n;
-    if (st->add_space && st->space_after) put_escaped(st, out, span_str(" "));
+    if (add_space && st->space_after) put_escaped(st, out, span_str(" "));
 }
 
-int norm_step_run(const norm_step *st, regex_work *rx, span in, buf *out, err *e)
+int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf *out, err *e)
 {
     int rc = OK;
     span s;
@@ -227,10 +228,28 @@ int norm_step_run(const norm_step *st, regex_work *rx, span in, buf *out, err *e
     case NORM_BERT_ACCENTS: filter(in, uc_bert_nonspacing, out); break;
     case NORM_CHARSMAP: by_charsmap(&st->map, in, out); break;
     case NORM_BYTES: spell_bytes(in, out); break;
-    case NORM_SENTENCEPIECE: sentencepiece(st, in, out); break;
+    case NORM_SENTENCEPIECE: sentencepiece(st, in, first, out); break;
     }
     if (!rc && out->bad) rc = err_set(e, ERR_MEMORY, "out of memory normalizing text");
     return rc;
+}
+
+size_t norm_map_stream(const charsmap *m, span in, bool last, buf *out)
+{
+    size_t at = 0;
+    while (at < in.n) {
+        span rest = span_of(in.p + at, in.n - at), to;
+        if (!last && charsmap_open_ended(m, rest)) break;
+        size_t n = charsmap_longest(m, rest, &to);
+        if (n) {
+            buf_add(out, to.p, to.n);
+        } else {
+            utf8_decode(rest.p, rest.n, &n);
+            buf_add(out, rest.p, n);
+        }
+        at += n;
+    }
+    return at;
 }
 
 /* Whether a step took characters away in front of what it left. */
@@ -249,7 +268,8 @@ static bool took_front(const norm_step *st, span in)
     }
 }
 
-int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, span *out, bool *moved, err *e)
+int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, bool first, span *out, bool *moved,
+                   err *e)
 {
     *moved = false;
     *out = in;
@@ -258,7 +278,7 @@ int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, s
         to->n = 0;
         to->bad = false;
         *moved = *moved || took_front(&m->step[i], *out);
-        int rc = norm_step_run(&m->step[i], rx, *out, to, e);
+        int rc = norm_step_run(&m->step[i], rx, *out, first, to, e);
         if (rc) return rc;
         *out = buf_span(to);
     }

@@ -36,6 +36,7 @@ typedef struct norm_step {
     charsmap map;     /* NORM_CHARSMAP, NORM_SENTENCEPIECE */
     /* NORM_SENTENCEPIECE */
     bool add_space;   /* add_dummy_prefix */
+    bool first_only;  /* but not after a special token ("legacy": false) */
     bool trim;        /* remove_extra_whitespaces */
     bool escape;      /* escape_whitespaces: spaces become U+2581 */
     bool space_after; /* treat_whitespace_as_suffix */
@@ -56,11 +57,16 @@ typedef struct norm_work {
 } norm_work;
 void norm_work_free(norm_work *w);
 
-/* Normalizes `in` (valid UTF-8). *out is `in` itself or a buffer of `w`, valid until the next call. *moved: whether characters in
+/* Normalizes `in` (valid UTF-8); `first`: it is the beginning of the input. *out is `in` itself or a buffer of `w`, valid until the next call. *moved: whether characters in
  * front were removed, so that the result does not begin where `in` begins. */
-int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, span *out, bool *moved, err *e);
+int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, bool first, span *out, bool *moved,
+                   err *e);
 
 /* One step, appended to *out. For SentencePiece's denormalizer and for tests. */
-int norm_step_run(const norm_step *st, regex_work *rx, span in, buf *out, err *e);
+int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf *out, err *e);
+
+/* SentencePiece's map without its treatment of spaces, on a stream: appends the text of `in` as far as what follows cannot change
+ * it, all of it when `last`; returns how many bytes of `in` were used. */
+size_t norm_map_stream(const charsmap *m, span in, bool last, buf *out);
 
 #endif

@@ -13,6 +13,8 @@ typedef struct pattern_row {
     const char *name;
     const char *step[PATTERN_STEPS_MAX]; /* NULL ends the list; none: the whole text is one word */
     bool whole_first;                    /* a word that is a piece is not merged (ignore_merges) */
+    bool nfc;                            /* text is composed first */
+    bool adds_bos, adds_sep;             /* GGUF files that do not say: BOS before a text, separator after it */
 } pattern_row;
 
 /* NULL when there is no such name. */

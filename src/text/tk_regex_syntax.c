@@ -130,6 +130,17 @@ static int copy_posix(scan *s, buf *out)
     return OK;
 }
 
+/* Whether a translated class is one class, not negated, without others in it. */
+static bool one_class(const buf *b)
+{
+    bool one = b->n > 2 && b->p[0] == '[' && b->p[1] != '^' && b->p[b->n - 1] == ']';
+    for (size_t i = 1; i + 1 < b->n && one; i++) {
+        if (b->p[i] == '\\') i++;
+        else if (b->p[i] == ']') one = false;
+    }
+    return one;
+}
+
 /* One operand of a class, up to ']' or "&&": its plain members go into one class, nested and negated ones become alternatives. */
 static int class_operand(scan *s)
 {
@@ -143,10 +154,15 @@ static int class_operand(scan *s)
         } else if (c == '[' && peek(s, 1) == ':') {
             rc = copy_posix(s, &plain);
         } else if (c == '[') {
-            s->out = &nested;
-            if (parts++) buf_byte(&nested, '|');
+            s->out = &set;
             rc = class_expression(s);
             s->out = out;
+            if (one_class(&set)) {
+                buf_add(&plain, set.p + 1, set.n - 2);
+            } else {
+                if (parts++) buf_byte(&nested, '|');
+                buf_add(&nested, set.p, set.n);
+            }
         } else if (c == '\\' && put_set(s, &set, &negated)) {
             if (negated) buf_str(&nested, parts++ ? "|[^" : "[^");
             buf_add(negated ? &nested : &plain, set.p, set.n);
@@ -198,18 +214,19 @@ static int class_body(scan *s)
         buf_byte(out, ']');
         return rc;
     }
-    for (;;) {
+    for (bool grouped = false;;) {
         buf operand = {0};
         s->out = &operand;
         rc = class_operand(s);
         s->out = out;
         bool more = !rc && peek(s, 0) == '&';
-        if (more) buf_str(out, "(?=");
+        if (more) buf_str(out, grouped ? "(?=" : "(?:(?=");
         buf_add(out, operand.p, operand.n);
-        if (more) buf_byte(out, ')');
+        if (more || grouped) buf_byte(out, ')');
         if (operand.bad) out->bad = true;
         buf_free(&operand);
         if (!more) return rc;
+        grouped = true;
         s->at += 2;
     }
 }
@@ -227,13 +244,7 @@ static int class_expression(scan *s)
     s->out = out;
     if (!rc && peek(s, 0) != ']') rc = refuse(s, "class without end");
     s->at++;
-    /* one class without others in it can be negated in place, anything else by a look-ahead */
-    bool plain = body.n > 2 && body.p[0] == '[' && body.p[1] != '^' && body.p[body.n - 1] == ']';
-    for (size_t i = 1; i + 1 < body.n && plain; i++) {
-        if (body.p[i] == '\\') i++;
-        else if (body.p[i] == ']') plain = false;
-    }
-    if (negated && plain) {
+    if (negated && one_class(&body)) { /* else a look-ahead negates it */
         buf_str(out, "[^");
         buf_add(out, body.p + 1, body.n - 1);
     } else {

@@ -30,15 +30,22 @@ static void best_paths(const unigram *u, unigram_node *node, span text)
     }
 }
 
+static bool add(const unigram *u, token_list *out, int32_t id)
+{
+    return token_list_add(out, u->number ? u->number[id] : id);
+}
+
 static bool emit_unknown(const unigram *u, span text, token_list *out)
 {
-    int32_t whole = u->single ? -1 : vocab_find(u->voc, text);
     bool bytes = u->fall_back;
-    if (whole >= 0 && !(u->voc->flag[whole] & PIECE_SPECIAL)) return token_list_add(out, whole);
+    if (!u->single || u->number) { /* these look the whole run up once more */
+        int32_t whole = bytes && u->number ? -1 : vocab_find(u->voc, text);
+        if (whole >= 0 && !(u->voc->flag[whole] & PIECE_SPECIAL)) return token_list_add(out, whole);
+    }
     for (size_t i = 0; i < text.n && bytes; i++) bytes = u->byte_piece[text.p[i]] >= 0;
     for (size_t i = 0; i < text.n && bytes; i++)
-        if (!token_list_add(out, u->byte_piece[text.p[i]])) return false;
-    return bytes || token_list_add(out, u->unk);
+        if (!add(u, out, u->byte_piece[text.p[i]])) return false;
+    return bytes || token_list_add(out, u->number ? u->number_unk : u->unk);
 }
 
 int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out, err *e)
@@ -59,7 +66,7 @@ int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out
     for (uint32_t at = 0; at < text.n; at = end, next = w->node[end].start) {
         end = next;
         if (w->node[end].id != u->unk) {
-            if (!token_list_add(out, w->node[end].id)) return no_memory(e);
+            if (!add(u, out, w->node[end].id)) return no_memory(e);
             continue;
         }
         while (end < text.n && w->node[w->node[end].start].id == u->unk) end = w->node[end].start;
@@ -74,6 +81,7 @@ int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out
 void unigram_free(unigram *u)
 {
     mem_free(u->score);
+    mem_free(u->number);
     trie_free(&u->pieces);
     *u = (unigram){0};
 }

@@ -40,7 +40,7 @@ int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
     v->piece[id] = span_of(copy, piece.n);
     v->flag[id] = (uint8_t)flags;
     if (id >= v->size) v->size = (uint32_t)id + 1;
-    if (vocab_find(v, piece) < 0 && !map_put(&v->ids, v->piece[id], (uint32_t)id)) return no_memory(e);
+    if (!map_put(&v->ids, v->piece[id], (uint32_t)id)) return no_memory(e);
     return OK;
 }
 

@@ -17,7 +17,8 @@ enum {
     PIECE_BYTE = 8,     /* <0xXX>: one raw byte */
     PIECE_CONTROL = 16, /* SentencePiece: prints as nothing */
     PIECE_USER = 32,    /* SentencePiece: always one token where its text occurs */
-    PIECE_UNUSED = 64   /* SentencePiece: known, but split again into what it was merged from */
+    PIECE_UNUSED = 64,  /* SentencePiece: known, but split again into what it was merged from */
+    PIECE_END = 128     /* generation ends here */
 };
 
 enum { VOCAB_IDS_MAX = 1 << 22 }; /* a file cannot ask for more ids than this */
@@ -28,12 +29,12 @@ typedef struct vocab {
     uint8_t *flag; /* [size], PIECE_* */
     uint32_t size; /* highest id + 1 */
     uint32_t cap;
-    map ids; /* piece -> id; the first id of a spelling keeps it */
+    map ids; /* piece -> id; the last id of a spelling has it */
 } vocab;
 
 /* Room for `n` pieces without growing. */
 int vocab_reserve(vocab *v, size_t n, err *e);
-/* Sets the piece of an id (bytes are copied) and its flags. A spelling that has an id keeps it for look-ups by piece. */
+/* Sets the piece of an id (bytes are copied) and its flags. Look-ups by piece find the last id that was set. */
 int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e);
 void vocab_free(vocab *v);
 

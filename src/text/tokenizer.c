@@ -1,4 +1,5 @@
 /* tokenizer.c - see tokenizer.h: runs the parts of a tokenizer on a text. Opening files is tokenizer_open.c's business. */
+#define _GNU_SOURCE
 #include "text/tokenizer_parts.h"
 
 #include "base/mem.h"
@@ -51,6 +52,7 @@ void tokenizer_close(tokenizer *t)
     bpe_free(&t->bp);
     unigram_free(&t->ug);
     wordpiece_free(&t->wp);
+    trie_free(&t->user_symbols);
     added_free(&t->raw);
     added_free(&t->normalized);
     vocab_free(&t->voc);
@@ -205,7 +207,14 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
 {
     span norm;
     bool moved;
-    int rc = text.n ? normalizer_run(&t->norm, &w->norm, w->rx, text, &norm, &moved, e) : OK;
+    if (t->language_codes && span_starts(text, ">>")) { /* Marian: a leading >>code<< is one token */
+        const uint8_t *end = memmem(text.p, text.n, "<<", 2);
+        size_t n = end ? (size_t)(end + 2 - text.p) : 0;
+        int32_t id = vocab_find(&t->voc, span_of(text.p, n));
+        if (n && !token_list_add(out, id >= 0 ? id : t->role[TOKEN_UNK])) return no_memory(e);
+        text = span_of(text.p + n, text.n - n);
+    }
+    int rc = text.n ? normalizer_run(&t->norm, &w->norm, w->rx, text, first, &norm, &moved, e) : OK;
     if (rc || !text.n) return rc;
     first = first && !moved;
     added_walk walk = {&t->normalized, norm, parse, 0, 0};
@@ -358,5 +367,9 @@ bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)
 }
 
 int32_t tokenizer_role(const tokenizer *t, token_role role) { return role < TOKEN_ROLE_COUNT ? t->role[role] : -1; }
+bool tokenizer_is_end(const tokenizer *t, int32_t id)
+{
+    return vocab_has(&t->voc, id) && (t->voc.flag[id] & PIECE_END);
+}
 const char *tokenizer_chat_template(const tokenizer *t) { return t->chat_template; }
 const char *tokenizer_kind(const tokenizer *t) { return t->kind; }

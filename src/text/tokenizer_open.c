@@ -1,4 +1,8 @@
-/* tokenizer_open.c - finds out what kind of tokenizer file a path is, by content, and calls its loader. */
+/* tokenizer_open.c - finds out what kind of tokenizer a path is, by content, and calls its loader.
+ *
+ * In a folder tokenizer.json counts before the files it can be made from. */
+#include "text/load_side.h"
+#include "text/load_vocab_files.h"
 #include "text/tokenizer_parts.h"
 
 #include "base/file.h"
@@ -7,60 +11,155 @@
 
 #include <string.h>
 
-static int load_json(tokenizer *t, span file, const char *path, err *e)
+typedef struct opening {
+    tokenizer *t;
+    const char *path, *pre; /* pre: NULL ok */
+    bool folder;            /* the path is a model's folder: its classes' rules count */
+    side_files side;
+    err *e;
+} opening;
+
+static int no_memory(const opening *o) { return err_set(o->e, ERR_MEMORY, "%s: out of memory", o->path); }
+
+/* Maps a file in the same folder as `path`. */
+static int map_beside(file_mapping **out, const opening *o, const char *path, const char *name)
+{
+    char *dir = file_dir(path), *file = dir ? file_join(dir, name) : NULL;
+    int rc = file ? file_map(out, file, o->e) : no_memory(o);
+    mem_free(dir);
+    mem_free(file);
+    return rc;
+}
+
+static int load_vocab_json(opening *o, const json *root, const char *path)
+{
+    static const char *const models[] = {"source.spm", "vocab.joint.spm"};
+    file_mapping *other = NULL;
+    char *dir = file_dir(path);
+    if (!dir) return no_memory(o);
+    int rc = OK;
+    bool marian = false;
+    for (size_t i = 0; i < sizeof models / sizeof *models && !marian && !rc; i++) {
+        char *file = file_join(dir, models[i]);
+        if (!file) rc = no_memory(o);
+        else if (file_exists(file) && !(rc = file_map(&other, file, o->e))) {
+            marian = true;
+            rc = load_marian(o->t, root, file_bytes(other), file, &o->side, o->e);
+        }
+        mem_free(file);
+    }
+    mem_free(dir);
+    if (!rc && !marian && !(rc = map_beside(&other, o, path, "merges.txt")))
+        rc = load_byte_bpe(o->t, root, file_bytes(other), path, o->pre, &o->side, o->e);
+    file_unmap(other);
+    return rc;
+}
+
+static int load_json(opening *o, span file, const char *path)
 {
     json *root;
-    int rc = json_parse(&root, file, path, e);
+    int rc = json_parse(&root, file, path, o->e);
     if (rc) return rc;
-    if (json_get(root, "model")) rc = load_hf_json(t, root, path, e);
-    else rc = err_set(e, ERR_FORMAT, "%s: a JSON file, but no tokenizer.json (no \"model\") and no vocab.json", path);
+    if (json_type(json_get(root, "model")) == JSON_OBJECT) {
+        rc = load_hf_json(o->t, root, path, o->e);
+        if (!rc) rc = side_apply(o->t, &o->side, o->e);
+    } else if (json_is_int(json_first(root))) {
+        rc = load_vocab_json(o, root, path);
+    } else {
+        rc = err_set(o->e, ERR_FORMAT,
+                     "%s: a JSON file, but no tokenizer.json (no \"model\") and no vocab.json (pieces and ids)", path);
+    }
     json_free(root);
     return rc;
 }
 
-static int load_file(tokenizer *t, const char *path, const char *pre, err *e)
+static int load_gguf_file(opening *o, const char *path)
 {
-    file_mapping *m;
-    int rc = file_map(&m, path, e);
+    ckpt *model;
+    int rc = ckpt_open(&model, path, o->e);
     if (rc) return rc;
-    span file = file_bytes(m);
+    rc = load_gguf_vocab(o->t, model, o->e);
+    ckpt_close(model);
+    return rc;
+}
+
+static int load_bytes(opening *o, span file, const char *path)
+{
     size_t blank = 0;
     while (blank < file.n &&
            (file.p[blank] == ' ' || file.p[blank] == '\n' || file.p[blank] == '\r' || file.p[blank] == '\t'))
         blank++;
     if (file.n >= 2 && file.p[0] == 0x1f && file.p[1] == 0x8b)
-        rc = err_set(e, ERR_FORMAT, "%s: compressed with gzip: unpack it first", path);
-    else if (blank < file.n && file.p[blank] == '{') rc = load_json(t, file, path, e);
-    else if (llama2c_probe(file)) rc = load_llama2c(t, file, path, e);
-    else if (spm_probe(file)) rc = load_spm(t, file, path, e);
-    else if (tiktoken_probe(file)) rc = load_tiktoken(t, file, path, pre, e);
-    else rc = err_set(e, ERR_FORMAT, "%s: not a tokenizer file of a kind that is known", path);
-    if (!rc && file_torn(m)) rc = err_set(e, ERR_IO, "%s: shrank while it was read", path);
+        return err_set(o->e, ERR_FORMAT, "%s: compressed with gzip: unpack it first", path);
+    if (span_starts(file, "GGUF")) return load_gguf_file(o, path);
+    if (blank < file.n && file.p[blank] == '{') return load_json(o, file, path);
+    if (llama2c_probe(file)) return load_llama2c(o->t, file, path, o->e);
+    if (spm_probe(file) && o->folder) return load_spm_model(o->t, file, path, &o->side, o->e);
+    if (spm_probe(file)) return load_spm(o->t, file, path, o->e);
+    if (tiktoken_probe(file)) return load_tiktoken(o->t, file, path, o->pre, o->e);
+    if (vocab_txt_probe(file)) return load_vocab_txt(o->t, file, path, &o->side, o->e);
+    return err_set(o->e, ERR_FORMAT, "%s: not a tokenizer file of a kind that is known", path);
+}
+
+static int load_file(opening *o, const char *path)
+{
+    file_mapping *m;
+    int rc = file_map(&m, path, o->e);
+    if (rc) return rc;
+    rc = load_bytes(o, file_bytes(m), path);
+    if (!rc && file_torn(m)) rc = err_set(o->e, ERR_IO, "%s: shrank while it was read", path);
+    if (!rc) side_guess_roles(o->t);
     file_unmap(m);
     return rc;
 }
 
-static int load_folder(tokenizer *t, const char *path, const char *pre, err *e)
+static int load_folder(opening *o)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
+                                        "vocab.txt",      "tokenizer.bin",   "qwen.tiktoken"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *file = file_join(path, names[i]);
-        if (!file) return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        char *file = file_join(o->path, names[i]);
+        if (!file) return no_memory(o);
         bool there = file_exists(file);
-        int rc = there ? load_file(t, file, pre, e) : OK;
+        int rc = there ? load_file(o, file) : OK;
         mem_free(file);
         if (there) return rc;
     }
-    return err_set(e, ERR_NOT_FOUND,
-                   "%s: no tokenizer file in this folder (tokenizer.json, tokenizer.model, vocab.json, vocab.txt, …)",
-                   path);
+    return err_set(o->e, ERR_NOT_FOUND,
+                   "%s: no tokenizer in this folder (tokenizer.json, tokenizer.model, vocab.json, vocab.txt, …)",
+                   o->path);
+}
+
+static int open_path(opening *o)
+{
+    o->folder = file_is_dir(o->path);
+    char *dir = o->folder ? mem_str(o->path) : file_dir(o->path);
+    int rc = dir ? side_read(&o->side, dir, o->e) : no_memory(o);
+    if (!rc) rc = o->folder ? load_folder(o) : load_file(o, o->path);
+    side_free(&o->side);
+    mem_free(dir);
+    return rc;
 }
 
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
 {
-    tokenizer *t = *out = NULL;
-    if (!(t = tokenizer_new())) return err_set(e, ERR_MEMORY, "out of memory");
-    int rc = file_is_dir(path) ? load_folder(t, path, pre, e) : load_file(t, path, pre, e);
+    opening o = {.t = tokenizer_new(), .path = path, .pre = pre, .e = e};
+    *out = NULL;
+    if (!o.t) return no_memory(&o);
+    int rc = open_path(&o);
+    if (rc) tokenizer_close(o.t);
+    else *out = o.t;
+    return rc;
+}
+
+int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e)
+{
+    ckpt_array pieces;
+    if (!ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces)) return tokenizer_open(out, ckpt_dir(model), NULL, e);
+    tokenizer *t = tokenizer_new();
+    *out = NULL;
+    if (!t) return err_set(e, ERR_MEMORY, "%s: out of memory", ckpt_path(model));
+    int rc = load_gguf_vocab(t, model, e);
     if (rc) tokenizer_close(t);
     else *out = t;
     return rc;

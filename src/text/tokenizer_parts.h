@@ -51,6 +51,8 @@ struct tokenizer {
     decoder dec;
     bool byte_level;                /* pieces are spelled with GPT-2's characters for bytes */
     bool space_sign;                /* pieces are spelled with U+2581 for spaces */
+    bool language_codes;            /* Marian: ">>fra<<" in front of a text is one token */
+    trie user_symbols;              /* Marian: what the normalizer passes unchanged */
     int32_t role[TOKEN_ROLE_COUNT]; /* -1: none */
     char *chat_template;
     pthread_mutex_t lock; /* guards `idle` */
@@ -90,6 +92,7 @@ int load_hf_json(tokenizer *t, const json *root, const char *path, err *e);
 int load_spm(tokenizer *t, span file, const char *path, err *e);
 int load_tiktoken(tokenizer *t, span file, const char *path, const char *pre, err *e);
 int load_llama2c(tokenizer *t, span file, const char *path, err *e);
+int load_gguf_vocab(tokenizer *t, const ckpt *model, err *e); /* ERR_NOT_FOUND when the model has none */
 
 /* For loaders that read the same kinds of vocabulary from other files: a merge given by its two halves (`joined` is working
  * memory), and what is to be done when vocabulary, merges, steps and special tokens are all there. */

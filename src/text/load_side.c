@@ -1,0 +1,211 @@
+/* load_side.c - see load_side.h. */
+#include "text/load_side.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "text/load_hf_steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE_FILE_MAX = 64 << 20 };
+
+/* Roles: the key of the side files, names that vocabularies use for it. */
+static const struct {
+    const char *key;
+    const char *name[10];
+} roles[TOKEN_ROLE_COUNT] = {
+    [TOKEN_BOS] = {"bos_token",
+                   {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "<|begin_of_sentence|>",
+                    "<｜begin▁of▁sentence｜>"}},
+    [TOKEN_EOS] = {"eos_token",
+                   {"</s>", "<|end_of_text|>", "<eos>", "<|endoftext|>", "<|end_of_sentence|>", "<｜end▁of▁sentence｜>",
+                    "<|im_end|>"}},
+    [TOKEN_UNK] = {"unk_token", {"<unk>", "[UNK]", "<UNK>"}},
+    [TOKEN_PAD] = {"pad_token", {"<pad>", "[PAD]", "<|pad|>", "<PAD>"}},
+    [TOKEN_SEP] = {"sep_token", {"[SEP]", "<sep>"}},
+    [TOKEN_CLS] = {"cls_token", {"[CLS]", "<cls>"}},
+    [TOKEN_MASK] = {"mask_token", {"[MASK]", "<mask>"}},
+    [TOKEN_EOT] = {"eot_token",
+                   {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|end_of_turn|>", "<|endofturn|>",
+                    "<|END_OF_TURN_TOKEN|>", "<|return|>", "<turn|>"}},
+};
+
+static int read_one(json **out, const char *folder, const char *name, err *e)
+{
+    char *path = file_join(folder, name);
+    if (!path) return err_set(e, ERR_MEMORY, "%s: out of memory", folder);
+    int rc = file_exists(path) ? json_read(out, path, SIDE_FILE_MAX, e) : OK;
+    mem_free(path);
+    return rc;
+}
+
+int side_read(side_files *s, const char *folder, err *e)
+{
+    *s = (side_files){0};
+    int rc = read_one(&s->config, folder, "tokenizer_config.json", e);
+    if (!rc) rc = read_one(&s->special, folder, "special_tokens_map.json", e);
+    if (!rc) rc = read_one(&s->added, folder, "added_tokens.json", e);
+    if (!rc) rc = read_one(&s->model, folder, "config.json", e);
+    if (!rc) rc = read_one(&s->generation, folder, "generation_config.json", e);
+    char *path = rc ? NULL : file_join(folder, "chat_template.jinja");
+    if (path && file_exists(path)) {
+        buf text = {0};
+        rc = file_read(&text, path, SIDE_FILE_MAX, e);
+        if (!rc && !(s->chat = mem_strn((const char *)text.p, text.n)))
+            rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        buf_free(&text);
+    }
+    mem_free(path);
+    return rc;
+}
+
+void side_free(side_files *s)
+{
+    json_free(s->config);
+    json_free(s->special);
+    json_free(s->added);
+    json_free(s->model);
+    json_free(s->generation);
+    mem_free(s->chat);
+    *s = (side_files){0};
+}
+
+span side_class(const side_files *s)
+{
+    span name = span_str(json_str(json_get(s->config, "tokenizer_class"), ""));
+    if (name.n > 4 && memcmp(name.p + name.n - 4, "Fast", 4) == 0) name.n -= 4;
+    return name;
+}
+
+/* The text of a token that is written as "text" or as {"content": "text", ...}; NULL when it is neither. */
+static const char *token_text(const json *j)
+{
+    return json_type(j) == JSON_OBJECT ? json_str(json_get(j, "content"), NULL) : json_str(j, NULL);
+}
+
+static hf_added token_of(const json *j, bool special)
+{
+    return (hf_added){.text = span_str(token_text(j) ? token_text(j) : ""),
+                      .special = json_bool(json_get(j, "special"), special),
+                      .normalized = json_bool(json_get(j, "normalized"), !special),
+                      .single_word = json_bool(json_get(j, "single_word"), false),
+                      .lstrip = json_bool(json_get(j, "lstrip"), false),
+                      .rstrip = json_bool(json_get(j, "rstrip"), false)};
+}
+
+typedef struct numbered {
+    int64_t id;
+    const json *token;
+} numbered;
+
+static int by_id(const void *x, const void *y)
+{
+    const numbered *a = x, *b = y;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int add_one(tokenizer *t, const hf_added *a, int64_t id, err *e)
+{
+    int32_t there = vocab_find(&t->voc, a->text);
+    if (!a->text.n || (there < 0 && id < 0)) return OK;
+    if (there < 0 && (id >= VOCAB_IDS_MAX || vocab_has(&t->voc, id)))
+        return err_set(e, ERR_FORMAT, "added token \"%.*s\" with id %lld, which is another token's",
+                       (int)(a->text.n < 60 ? a->text.n : 60), (const char *)a->text.p, (long long)id);
+    return hf_add_token(t, a, there >= 0 ? there : (int32_t)id, e);
+}
+
+/* added_tokens_decoder {"id": {...}} or added_tokens.json {"text": id}, by id. */
+static int add_numbered(tokenizer *t, const json *list, bool keyed_by_id, err *e)
+{
+    size_t n = json_count(list), k = 0;
+    numbered *order = mem_array(n, sizeof *order);
+    if (!order) return err_set(e, ERR_MEMORY, "out of memory for added tokens");
+    for (const json *m = json_first(list); m; m = json_next(m), k++)
+        order[k] = (numbered){keyed_by_id ? strtoll(json_key(m), NULL, 10) : json_int(m, -1), m};
+    qsort(order, n, sizeof *order, by_id);
+    int rc = OK;
+    for (k = 0; k < n && !rc; k++) {
+        hf_added a = keyed_by_id ? token_of(order[k].token, false)
+                                 : (hf_added){.text = span_str(json_key(order[k].token)), .special = true};
+        rc = add_one(t, &a, order[k].id, e);
+    }
+    mem_free(order);
+    return rc;
+}
+
+int side_add_tokens(tokenizer *t, const side_files *s, err *e)
+{
+    const json *listed = json_get(s->config, "added_tokens_decoder");
+    int rc = OK;
+    if (listed) rc = add_numbered(t, listed, true, e);
+    else if (s->added) rc = add_numbered(t, s->added, false, e);
+    const json *sources[] = {s->config, s->special};
+    for (int i = 0; i < 2 && !listed; i++) {
+        for (int r = 0; r < TOKEN_ROLE_COUNT && !rc; r++) {
+            hf_added a = token_of(json_get(sources[i], roles[r].key), true);
+            a.special = true;
+            a.normalized = false;
+            rc = add_one(t, &a, -1, e);
+        }
+        for (const json *j = json_first(json_get(sources[i], "additional_special_tokens")); j && !rc;
+             j = json_next(j)) {
+            hf_added a = token_of(j, true);
+            rc = add_one(t, &a, -1, e);
+        }
+    }
+    return rc;
+}
+
+static void mark_end(tokenizer *t, int64_t id)
+{
+    if (vocab_has(&t->voc, id)) t->voc.flag[id] |= PIECE_END;
+}
+
+static void mark_ends(tokenizer *t, const json *ids)
+{
+    if (json_is_int(ids)) mark_end(t, json_int(ids, -1));
+    for (const json *i = json_first(ids); i; i = json_next(i)) mark_end(t, json_int(i, -1));
+}
+
+void side_guess_roles(tokenizer *t)
+{
+    for (int r = 0; r < TOKEN_ROLE_COUNT; r++)
+        for (int k = 0; k < 10 && roles[r].name[k] && t->role[r] < 0; k++) {
+            int32_t id = tokenizer_id(t, roles[r].name[k]);
+            if (id >= 0 && (t->voc.flag[id] & PIECE_SPECIAL)) t->role[r] = id;
+        }
+    mark_end(t, t->role[TOKEN_EOS]);
+    mark_end(t, t->role[TOKEN_EOT]);
+}
+
+/* A string, or a list of {"name", "template"} of which "default" is the one for chat. */
+static const char *template_text(const json *j)
+{
+    const json *first = json_first(j), *chosen = first;
+    if (json_type(j) == JSON_STRING) return json_str(j, NULL);
+    for (const json *m = first; m; m = json_next(m))
+        if (strcmp(json_str(json_get(m, "name"), ""), "default") == 0) chosen = m;
+    return json_str(json_get(chosen, "template"), NULL);
+}
+
+int side_apply(tokenizer *t, const side_files *s, err *e)
+{
+    const json *sources[] = {s->config, s->special};
+    for (int r = 0; r < TOKEN_ROLE_COUNT; r++)
+        for (int i = 0; i < 2; i++) {
+            const char *text = token_text(json_get(sources[i], roles[r].key));
+            int32_t id = text ? tokenizer_id(t, text) : -1;
+            if (id < 0) continue;
+            t->role[r] = id;
+            break;
+        }
+    mark_ends(t, json_get(s->model, "eos_token_id"));
+    mark_ends(t, json_get(s->generation, "eos_token_id"));
+    side_guess_roles(t);
+    const char *chat = s->chat ? s->chat : template_text(json_get(s->config, "chat_template"));
+    if (!chat) return OK;
+    mem_free(t->chat_template);
+    t->chat_template = mem_str(chat);
+    return t->chat_template ? OK : err_set(e, ERR_MEMORY, "out of memory for the chat template");
+}
