@@ -2,6 +2,7 @@
 #include "models/hyper.h"
 
 #include "base/mem.h"
+#include "models/module.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,6 +102,16 @@ const char *hyper_stranger(const hyper *h, const expr *x)
     return NULL;
 }
 
+/* The words of options that are spelt like a name of [config]: the name is their value, so it may be written as they are. */
+static const char *words_of(const char *name)
+{
+    for (size_t i = 0; i < module_count; i++) {
+        const param *p = param_find(module_list[i]->params, module_list[i]->n_params, name);
+        if (p && p->type == PARAM_WORD) return p->words;
+    }
+    return NULL;
+}
+
 static int eval_row(scope *c, const char *section, const char *name, value *out)
 {
     hyper *h = c->h;
@@ -111,7 +122,7 @@ static int eval_row(scope *c, const char *section, const char *name, value *out)
     h->open[h->n_open++] = r;
     char where[300];
     snprintf(where, sizeof where, "%s: %s", r->where, name);
-    scope inner = {h, NULL, c->layer, where, c->e};
+    scope inner = {h, words_of(name), c->layer, where, c->e};
     rc = eval(&inner, r->value, out);
     h->n_open--;
     return rc;
@@ -310,26 +321,26 @@ static int eval_call(scope *c, const expr *x, value *out)
 
 /* ---- operators */
 
-static int compare(scope *c, char op, const value *a, const value *b, value *out)
+static int compare(scope *c, char sign, const value *a, const value *b, value *out)
 {
-    if (op == OP_EQ || op == OP_NE) {
+    if (sign == OP_EQ || sign == OP_NE) {
         if (a->kind >= VALUE_NODE || b->kind >= VALUE_NODE)
             return refuse(c, "lists and objects cannot be compared", "");
-        *out = truth_of(same(a, b) == (op == OP_EQ));
+        *out = truth_of(same(a, b) == (sign == OP_EQ));
         return OK;
     }
     int rc = want_number(c, a, "a comparison");
     if (!rc) rc = want_number(c, b, "a comparison");
     if (rc) return rc;
     double p = a->number, q = b->number;
-    *out = truth_of(op == '<' ? p < q : op == '>' ? p > q : op == OP_LE ? p <= q : p >= q);
+    *out = truth_of(sign == '<' ? p < q : sign == '>' ? p > q : sign == OP_LE ? p <= q : p >= q);
     return OK;
 }
 
-static int arithmetic(scope *c, char op, double a, double b, value *out)
+static int arithmetic(scope *c, char sign, double a, double b, value *out)
 {
-    if ((op == '/' || op == '%') && b == 0) return refuse(c, "divided by zero", "");
-    switch (op) {
+    if ((sign == '/' || sign == '%') && b == 0) return refuse(c, "divided by zero", "");
+    switch (sign) {
     case '+': return result(c, a + b, out);
     case '-': return result(c, a - b, out);
     case '*': return result(c, a * b, out);

@@ -30,11 +30,12 @@ static bool print_one(show *w, const value *v, bool words)
     return words && v->kind == VALUE_TEXT ? buf_str(w->one, v->text) : value_print(v, w->one);
 }
 
-/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does. *any: it has a text. */
+/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does; without "| 0" when some layer
+ * has none, which must not get that of the outside. *any: it has a text. */
 static int print_value(show *w, value_at_layer get, const void *what, bool words, bool *any)
 {
     buf all = {0}, one = {0}, first = {0}, outside = {0};
-    bool same = true, printable = true, some = false;
+    bool same = true, printable = true, some = false, every = true;
     value v = {0};
     w->one = &outside;
     if (get(w, what, OUTSIDE, &v)) v = (value){0}; /* it may need i: then it has no value outside */
@@ -48,6 +49,7 @@ static int print_value(show *w, value_at_layer get, const void *what, bool words
         one.n = 0;
         printable &= !rc && print_one(w, &v, words);
         some |= v.kind != VALUE_NONE;
+        every &= v.kind != VALUE_NONE;
         if (i == 0) buf_str(&first, buf_cstr(&one));
         same &= strcmp(buf_cstr(&one), buf_cstr(&first)) == 0;
         buf_printf(&all, "%s%s", i > 0 ? ", " : "[", buf_cstr(&one));
@@ -55,7 +57,9 @@ static int print_value(show *w, value_at_layer get, const void *what, bool words
     *any = !rc && printable && some;
     same &= !w->layers || strcmp(buf_cstr(&first), buf_cstr(&outside)) == 0 || strcmp(buf_cstr(&outside), "null") == 0;
     if (*any && same) buf_str(w->out, buf_cstr(w->layers ? &first : &outside));
-    else if (*any) buf_printf(w->out, "%s][i] | %s", buf_cstr(&all), fits ? buf_cstr(&outside) : "null");
+    else if (*any)
+        buf_printf(w->out, "%s][i]%s%s", buf_cstr(&all), every && fits ? " | " : "",
+                   every && fits ? buf_cstr(&outside) : "");
     if (!rc && (all.bad || one.bad || first.bad || outside.bad)) rc = err_set(w->e, ERR_MEMORY, "out of memory");
     buf_free(&all);
     buf_free(&one);

@@ -4,7 +4,8 @@ transformers 5 saves `rope_parameters` and explicit `layer_types`; files made be
 `rope_scaling`, `rotary_pct`, `sliding_window_pattern` and leave defaults out. An engine must read both.
 """
 
-ALWAYS = ("architectures", "model_type", "vocab_size")
+ALWAYS = ("architectures", "model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+          "num_key_value_heads", "n_layer", "n_head", "n_embd")
 PARTIAL = dict(gpt_neox="rotary_pct")       # elsewhere partial_rotary_factor
 THETA = dict(gpt_neox="rotary_emb_base")    # elsewhere rope_theta
 DERIVED = dict(                             # keys hub files never carry, computed from others
