@@ -362,7 +362,8 @@ def speed(ref, ours, args):
             t = time.perf_counter()
             ref.encode(text, False, False)
             theirs.append(time.perf_counter() - t)
-            p = subprocess.run([ours.binary, "tokenize", *ours.base, "--no-special", "--bench", f.name], capture_output=True, text=True)
+            p = subprocess.run([ours.binary, "tokenize", *ours.base, "--no-special", "--speed", "--file", f.name], capture_output=True,
+                               text=True)
             mine.append(float(p.stdout.split()[0]))
     return f"{size / min(mine) / 1e6:.1f} / {size / min(theirs) / 1e6:.1f} MB/s = {min(theirs) / min(mine):.1f}x"
 

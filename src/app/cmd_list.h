@@ -8,6 +8,8 @@
     X(run)                                                                                                             \
     X(serve)                                                                                                           \
     X(spec)                                                                                                            \
+    X(tokenize)                                                                                                        \
+    X(detokenize)                                                                                                      \
     X(eval)                                                                                                            \
     X(plan)                                                                                                            \
     X(info)

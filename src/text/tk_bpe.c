@@ -20,17 +20,6 @@ struct bpe_cached {
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
-bool token_list_add(token_list *l, int32_t id)
-{
-    if (l->n == l->cap) {
-        void *p = l->id;
-        if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
-        l->id = p;
-    }
-    l->id[l->n++] = id;
-    return true;
-}
-
 static size_t pair_slot(const bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t h = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;

@@ -79,7 +79,4 @@ void bpe_free(bpe *b);
 int bpe_encode(const bpe *b, bpe_work *w, span text, token_list *out, err *e);
 void bpe_work_free(bpe_work *w);
 
-/* Appends one id; false: out of memory. */
-bool token_list_add(token_list *l, int32_t id);
-
 #endif

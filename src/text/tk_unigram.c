@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/tk_bpe.h"
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 

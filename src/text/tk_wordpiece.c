@@ -1,8 +1,6 @@
 /* tk_wordpiece.c - see tk_wordpiece.h. */
 #include "text/tk_wordpiece.h"
 
-#include "text/tk_bpe.h"
-
 #include <string.h>
 
 int wordpiece_build(wordpiece *m, const vocab *voc, span prefix, err *e)

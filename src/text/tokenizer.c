@@ -121,6 +121,17 @@ int tokenizer_add_special(tokenizer *t, int32_t id, err *e)
     return added_put(&t->raw, (added_token){.text = t->voc.piece[id], .id = id, .special = true}, e);
 }
 
+bool token_list_add(token_list *l, int32_t id)
+{
+    if (l->n == l->cap) {
+        void *p = l->id;
+        if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
+        l->id = p;
+    }
+    l->id[l->n++] = id;
+    return true;
+}
+
 void token_list_free(token_list *l)
 {
     mem_free(l->id);

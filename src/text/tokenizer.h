@@ -32,6 +32,7 @@ typedef struct token_list {
     int32_t *id; /* {0} is a valid empty list; token_list_free */
     size_t n, cap;
 } token_list;
+bool token_list_add(token_list *l, int32_t id); /* false: out of memory */
 void token_list_free(token_list *l);
 
 /* Appends the ids of `text` to *out. */

@@ -1,0 +1,61 @@
+/* tokenizer_choice.c - see tokenizer_choice.h. */
+#include "app/tokenizer_choice.h"
+
+#include "base/file.h"
+#include "models/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int of_checkpoint(tokenizer **out, const char *path, err *e)
+{
+    ckpt *c;
+    int rc = ckpt_open(&c, path, e);
+    if (rc) return rc;
+    rc = tokenizer_of_model(out, c, e);
+    ckpt_close(c);
+    return rc;
+}
+
+static int of_spec(tokenizer **out, const engine_options *o, err *e)
+{
+    model *m;
+    model_options mo = {.spec_path = o->spec, .model_path = o->model};
+    int rc = model_open(&m, &mo, e);
+    if (rc) return rc;
+    const char *pre = o->pre ? o->pre : m->tokenizer_pre;
+    rc = m->tokenizer_path ? tokenizer_open(out, m->tokenizer_path, pre, e) : tokenizer_of_model(out, m->weights, e);
+    model_close(m);
+    return rc;
+}
+
+int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
+{
+    if (o->tokenizer) return tokenizer_open(out, o->tokenizer, o->pre, e);
+    bool plain = o->model && !o->spec && strcmp(o->model, "builtin") != 0;
+    if (plain && file_is_dir(o->model)) { /* needs no weights */
+        err none = {0};
+        if (tokenizer_open(out, o->model, o->pre, &none) != ERR_NOT_FOUND)
+            return none.code ? err_set(e, none.code, "%s", none.msg) : OK;
+    }
+    return plain ? of_checkpoint(out, o->model, e) : of_spec(out, o, e);
+}
+
+int jsonl_next(json **out, size_t *line, err *e)
+{
+    char *text = NULL;
+    size_t cap = 0;
+    char where[40];
+    ssize_t n = getline(&text, &cap, stdin);
+    int rc = n > 0;
+    snprintf(where, sizeof where, "line %zu", ++*line);
+    if (rc) {
+        int bad = json_parse(out, span_of(text, (size_t)n), where, e);
+        if (bad) rc = bad;
+    } else if (ferror(stdin)) {
+        rc = err_set(e, ERR_IO, "reading standard input failed");
+    }
+    free(text);
+    return rc;
+}

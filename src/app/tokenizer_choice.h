@@ -1,0 +1,12 @@
+/* tokenizer_choice.h - the tokenizer that a command's model flags name, without loading weights. */
+#ifndef APP_TOKENIZER_CHOICE_H
+#define APP_TOKENIZER_CHOICE_H
+#include "engine/engine.h"
+
+/* --tokenizer, else that of --model, --spec, or the built-in model. tokenizer_close it. ERR_NOT_FOUND when the model has none. */
+int tokenizer_choose(tokenizer **out, const engine_options *o, err *e);
+
+/* The next line of standard input in JSON (--jsonl): 1, or 0 at the end. *line counts lines for messages; json_free *out. */
+int jsonl_next(json **out, size_t *line, err *e);
+
+#endif
