@@ -76,7 +76,7 @@ ref net_call(net *b, const char *path, const ref *in, int n_in, const char *wher
     void *options = mem_zero(1, slot.mod->options_size ? slot.mod->options_size : 1);
     if (!options) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
     call c = {.mod = slot.mod, .path = path, .where = slot.where, .slot = &slot, .options = options};
-    memcpy(c.in, in, (size_t)n_in * sizeof *in);
+    for (int i = 0; i < n_in; i++) c.in[i] = in[i];
     ref out = option_fill(&slot, b->h, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;
     mem_free(options);
     return out;

@@ -1,5 +1,6 @@
 /* t_stories.c - the 200 greedy tokens of stories260K, from every container it comes in, through the engine and the tokenizer. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "engine/engine.h"
 
 #include "test.h"
@@ -54,9 +55,34 @@ static void version_0(void **unused) { (void)unused, tell("models/stories260K/st
 static void version_1(void **unused) { (void)unused, tell("models/stories260K/stories260K-v1.bin"); }
 static void training_pickle(void **unused) { (void)unused, tell("models/stories260K/stories260K.pt"); }
 
+/* Opening fails cleanly whichever allocation does (a sample of them: there are hundreds). */
+static void short_of_memory(void **unused)
+{
+    (void)unused;
+    const char *path = shared_path("models/stories260K/stories260K.bin"),
+               *vocab = shared_path("models/stories260K/tok512.bin");
+    if (!path || !vocab) {
+        skip_msg("stories260K is not there");
+        return;
+    }
+    int failed = 0;
+    bool fired = true;
+    for (long n = 1; fired; n += 1 + n / 24, failed++) {
+        err e = {0};
+        engine *g;
+        mem_fail_at(n);
+        int rc = engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab, .threads = 1}, &e);
+        fired = mem_fail_at(0);
+        if (fired && rc) assert_true(g == NULL && e.msg[0]);
+        else assert_ok(rc, &e); /* what is optional may be done without */
+        engine_close(g);
+    }
+    assert_true(failed > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(version_0), cmocka_unit_test(version_1),
-                                       cmocka_unit_test(training_pickle)};
+                                       cmocka_unit_test(training_pickle), cmocka_unit_test(short_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

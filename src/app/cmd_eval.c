@@ -52,8 +52,6 @@ static double now(void)
 /* The ids to evaluate, from --ids or from text. */
 static int read_ids(const engine *g, const eval_flags *f, token_list *out, err *e)
 {
-    int given = (f->ids != NULL) + (f->prompt != NULL) + (f->file != NULL);
-    if (given != 1) return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
     if (f->ids) return ids_parse(out, f->ids, e);
     const tokenizer *t = engine_tokenizer(g);
     if (!t) return err_set(e, ERR_USAGE, "this model carries no tokenizer: give --tokenizer PATH, or --ids");
@@ -75,7 +73,6 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool
 {
     npy *file;
     int n_layer = engine_describe(g)->n_layer, layer = !hidden ? -1 : f->layer < 0 ? n_layer : (int)f->layer;
-    if (!f->out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
     if (layer > n_layer) return err_set(e, ERR_USAGE, "--layer %d: the model has %d layers", layer, n_layer);
     if (ids->n == 0) return err_set(e, ERR_USAGE, "there are no tokens to evaluate");
     int rc = npy_create(&file, f->out, (int64_t)ids->n, engine_width(g, layer), e);
@@ -133,6 +130,9 @@ static int run_eval(const invocation *v, err *e)
     bool logits = !strcmp(what, "logits"), hidden = !strcmp(what, "hidden"), perplexity = !strcmp(what, "perplexity");
     if (!logits && !hidden && !perplexity)
         return err_set(e, ERR_USAGE, "eval %s: there is logits, hidden and perplexity", what);
+    if ((o->own.ids != NULL) + (o->own.prompt != NULL) + (o->own.file != NULL) != 1)
+        return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
+    if (!perplexity && !o->own.out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
     model.max_batch = 1;
