@@ -1,35 +1,55 @@
 /* cmd_info.c - `inferflow info`: what this machine offers and what this build can use. Reads /proc; needs no model. */
 #include "app/app.h"
+#include "base/pool.h"
 #include "base/version.h"
+#include "cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-/* The value of the first "key : value" line of a /proc file; "" when there is none. */
-static void proc_value(const char *path, const char *key, char *out, size_t size)
+/* What programs can still take without swapping; 0 when the kernel does not say. */
+static unsigned long long memory_available(void)
 {
-    out[0] = 0;
-    FILE *f = fopen(path, "re");
-    char line[4096];
-    while (f && !out[0] && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, key, strlen(key)) != 0) continue;
-        char *v = colon + 1 + strspn(colon + 1, " \t");
-        v[strcspn(v, "\n")] = 0;
-        snprintf(out, size, "%s", v);
-    }
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[256];
+    unsigned long long kib = 0;
+    while (f && !kib && fgets(line, sizeof line, f)) sscanf(line, "MemAvailable: %llu", &kib);
     if (f) fclose(f);
+    return kib * 1024;
 }
 
 static void describe_cpu(json *parent)
 {
-    char model[256];
-    proc_value("/proc/cpuinfo", "model name", model, sizeof model);
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } sets[] = {{CPU_AVX2, "avx2"}, {CPU_AVX512, "avx512"}};
     json *cpu = json_add_object(parent, "cpu");
-    json_add_str(cpu, "model", model[0] ? model : "unknown");
+    unsigned features = cpu_features();
+    json_add_str(cpu, "model", cpu_model());
     json_add_int(cpu, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
+    json_add_int(cpu, "threads_default", pool_default_threads());
+    json *list = json_add_array(cpu, "features");
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (features & sets[i].flag) json_add_str(list, NULL, sets[i].name);
+}
+
+/* Per op, the first instruction set whose table has the kernel that would be used: "c" where the reference serves. */
+static void describe_kernels(json *parent)
+{
+    static const char *const isa[] = {"c", "avx2", "avx512"};
+    const cpu_table *best = cpu_kernels(cpu_features());
+    json *kernels = json_add_object(parent, "kernels");
+    json_add_str(kernels, "isa", best->isa);
+    for (int k = 0; k < OP_COUNT; k++)
+        for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
+            const cpu_table *t = cpu_kernels_named(isa[i]);
+            if (!t || t->op[k] != best->op[k]) continue;
+            json_add_str(kernels, op_info[k].name, isa[i]);
+            break;
+        }
 }
 
 static void describe_memory(json *parent)
@@ -37,12 +57,8 @@ static void describe_memory(json *parent)
     struct sysinfo si;
     if (sysinfo(&si)) return;
     json *m = json_add_object(parent, "memory");
-    char text[64];
-    unsigned long long available = 0;
-    proc_value("/proc/meminfo", "MemAvailable", text, sizeof text);
-    sscanf(text, "%llu", &available);
     json_add_int(m, "total_bytes", (int64_t)si.totalram * si.mem_unit);
-    json_add_int(m, "available_bytes", (int64_t)available * 1024);
+    json_add_int(m, "available_bytes", (int64_t)memory_available());
 }
 
 static void describe_build(json *parent)
@@ -80,6 +96,7 @@ static int run_info(const invocation *v, err *e)
     json *root = json_new_object();
     json_add_str(root, "version", inferflow_version);
     describe_cpu(root);
+    describe_kernels(root);
     describe_memory(root);
     json_add_array(root, "gpus");
     describe_build(root);

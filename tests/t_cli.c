@@ -1,0 +1,338 @@
+/* t_cli.c - the executable from outside, on a real model: run, its outputs, a terminal; serve, its signals. */
+#define _GNU_SOURCE
+#include "tests/test.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static const char *binary(void) { return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow"; }
+
+/* " --model … --tokenizer …" of the reference model, or NULL: skip. */
+static const char *model_flags(void)
+{
+    static char flags[3000];
+    const char *model = shared_path("models/stories260K/stories260K.bin"),
+               *tok = shared_path("models/stories260K/tok512.bin");
+    if (!model || !tok) {
+        skip_msg("the shared test data is absent");
+        return NULL;
+    }
+    snprintf(flags, sizeof flags, " --model %s --tokenizer %s ", model, tok);
+    return flags;
+}
+
+static buf out, errors;
+
+/* Runs "inferflow …" in a shell; its exit status. */
+static int run(const char *fmt, ...)
+{
+    char line[8192];
+    const char *path = temp_path("cli-errors");
+    int at = snprintf(line, sizeof line, "exec 2>%s; %s ", path, binary());
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line + at, sizeof line - (size_t)at, fmt, ap);
+    va_end(ap);
+    out.n = errors.n = 0;
+    FILE *f = popen(line, "r");
+    char part[4096];
+    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) buf_add(&out, part, n);
+    int rc = pclose(f);
+    file_read(&errors, path, 1 << 20, NULL);
+    unlink(path);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+static bool says(const buf *b, const char *part)
+{
+    return memmem(b->p ? b->p : (uint8_t *)"", b->n, part, strlen(part)) != NULL;
+}
+
+static void run_prints_the_reference_tokens(void **state)
+{
+    (void)state;
+    const char *m = model_flags();
+    if (!m) return;
+    buf expected = {0};
+    err e = {0};
+    assert_ok(file_read(&expected, shared_path("models/stories260K/expected_greedy_200.txt"), 1 << 20, &e), &e);
+    assert_int_equal(run("run %s -p '' -n 200 --temp 0", m), 0);
+    assert_int_equal(out.n, expected.n);
+    assert_memory_equal(out.p, expected.p, out.n);
+    buf_free(&expected);
+    assert_int_equal(run("run %s -p 'Once upon a time' -n 8 --temp 0 --echo", m), 0);
+    assert_string_equal(buf_cstr(&out), "Once upon a time, there was a little girl");
+    assert_int_equal(run("run %s --ids 1,403 -n 4 --temp 0 --output ids", m), 0);
+    assert_string_equal(buf_cstr(&out), "[407,261,378,432]\n");
+    assert_int_equal(run("run --model %s --ids '[1, 403]' -n 4 --temp 0 --output ids", /* no tokenizer is needed */
+                         shared_path("models/stories260K/stories260K.bin")),
+                     0);
+    assert_string_equal(buf_cstr(&out), "[407,261,378,432]\n");
+    assert_int_equal(run("run --model %s --ids 1,403 -n 4", shared_path("models/stories260K/stories260K.bin")), 2);
+    assert_int_equal(run("run %s --ids 1,403 -n 0 --output ids", m), 0);
+    assert_string_equal(buf_cstr(&out), "[]\n");
+    assert_int_equal(run("run %s -p Once -n 5 --temp 0 --output json", m), 0);
+    json *j;
+    assert_ok(json_parse(&j, buf_span(&out), "output", &e), &e);
+    assert_int_equal(json_count(json_get(j, "ids")), 5);
+    assert_string_equal(json_str(json_get(j, "text"), ""), " upon a time, there");
+    assert_string_equal(json_str(json_get(j, "finish_reason"), ""), "length");
+    json_free(j);
+    buf first = {0};
+    assert_int_equal(run("run %s -p Once -n 30 --seed 5", m), 0);
+    buf_add(&first, out.p, out.n);
+    assert_int_equal(run("run %s -p Once -n 30 --seed 5 --threads 1 --chunk 1", m), 0);
+    assert_true(span_eq(buf_span(&first), buf_span(&out))); /* same seed, same text */
+    assert_int_equal(run("run %s -p Once -n 30 --seed 6", m), 0);
+    assert_false(span_eq(buf_span(&first), buf_span(&out)));
+    buf_free(&first);
+}
+
+static void failures_say_what_to_do(void **state)
+{
+    (void)state;
+    assert_int_equal(run("run --model /nonexistent/model -p x"), 1);
+    assert_memory_equal(errors.p, "inferflow: error: ", 18);
+    assert_true(says(&errors, "/nonexistent/model"));
+    assert_int_equal(memchr(errors.p, '\n', errors.n) == errors.p + errors.n - 1, 1); /* one line */
+    assert_int_equal(out.n, 0);
+    assert_int_equal(run("run -p a --ids 1"), 2);
+    assert_int_equal(run("run --temp x"), 2);
+    assert_int_equal(run("serve --port 99999"), 2);
+    assert_int_equal(run("serve --model /nonexistent/model --port 0"), 1);
+    assert_true(says(&errors, "inferflow: error: /nonexistent/model"));
+    const char *m = model_flags();
+    if (!m) return;
+    assert_int_equal(run("run %s --ids 1,600 --output ids", m), 2);
+    assert_true(says(&errors, "600"));
+    assert_int_equal(run("run %s --ids @/nonexistent", m), 1);
+    assert_int_equal(run("serve %s --port 0 --api-key-file /nonexistent", m), 1);
+    assert_int_equal(run("serve %s --port 0 --tls-cert /nonexistent", m), 2);
+    assert_int_equal(run("serve %s --port 0 --host nonsense.invalid", m), 2);
+}
+
+/* Starts a child with its standard streams at `fd`; its process id. */
+static pid_t start(int fd, bool terminal, const char *args)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "exec %s %s", binary(), args);
+    pid_t pid = fork();
+    if (pid) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
+    setsid();
+    if (terminal) ioctl(fd, TIOCSCTTY, 0);
+    if (terminal) dup2(fd, 0);
+    dup2(fd, 1);
+    if (terminal) dup2(fd, 2);
+    execl("/bin/sh", "sh", "-c", line, NULL);
+    _exit(127);
+}
+
+/* Reads until `until` was seen; `out` holds it all. */
+static bool read_until(int fd, const char *until, double seconds)
+{
+    out.n = 0;
+    for (double end = clock_now() + seconds; clock_now() < end;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        char part[4096];
+        if (poll(&p, 1, 50) <= 0) continue;
+        ssize_t n = read(fd, part, sizeof part);
+        if (n <= 0) return false;
+        buf_add(&out, part, (size_t)n);
+        if (says(&out, until)) return true;
+    }
+    return false;
+}
+
+/* Exit status of a child that should end within `seconds`; -1: it did not. */
+static int wait_exit(pid_t pid, double seconds)
+{
+    int rc;
+    for (double end = clock_now() + seconds; clock_now() < end; usleep(2000))
+        if (waitpid(pid, &rc, WNOHANG) == pid) return WIFEXITED(rc) ? WEXITSTATUS(rc) : -2;
+    kill(pid, SIGKILL);
+    waitpid(pid, &rc, 0);
+    return -1;
+}
+
+static void put(int fd, const char *s)
+{
+    ssize_t n = write(fd, s, strlen(s));
+    assert_int_equal(n, strlen(s));
+}
+
+static void run_on_a_terminal(void **state)
+{
+    (void)state;
+    const char *m = model_flags();
+    if (!m) return;
+    char args[3500];
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) || unlockpt(master)) {
+        skip_msg("no pseudo-terminals here");
+        return;
+    }
+    snprintf(args, sizeof args, "run %s --temp 0 -n -1 --ignore-eos", m);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    pid_t pid = start(slave, true, args);
+    close(slave);
+    assert_true(read_until(master, "> ", 5));
+    put(master, "Once upon\n");
+    assert_true(read_until(master, "a time, there was", 5));
+    put(master, "\003"); /* Ctrl-C ends the continuation (or nothing, when it has ended), not the program */
+    usleep(100000);
+    put(master, "One day\n");
+    assert_true(read_until(master, ",", 5));
+    usleep(300000);
+    put(master, "\003");
+    usleep(100000);
+    put(master, "\004"); /* Ctrl-D ends the program */
+    char rest[4096];
+    while (read(master, rest, sizeof rest) > 0) continue;
+    assert_int_equal(wait_exit(pid, 3), 0);
+    close(master);
+}
+
+typedef struct child {
+    pid_t pid;
+    int fd, port;
+} child;
+
+static child serve(const char *flags)
+{
+    char args[3500];
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    snprintf(args, sizeof args, "serve --port 0 --log-level error %s", flags);
+    child c = {start(pipes[1], false, args), pipes[0], 0};
+    close(pipes[1]);
+    assert_true(read_until(c.fd, "\n", 5));
+    const char *at = strstr(buf_cstr(&out), "http://127.0.0.1:");
+    assert_non_null(at);
+    c.port = atoi(at + 17);
+    assert_true(c.port > 0);
+    return c;
+}
+
+static int ask(const child *c, const char *method, const char *path, const char *body)
+{
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a)) {
+        close(fd);
+        return -1;
+    }
+    char text[4096];
+    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             method, path, strlen(body), body);
+    put(fd, text);
+    return fd;
+}
+
+static bool wait_ready(const child *c)
+{
+    for (int i = 0; i < 200; i++, usleep(10000)) {
+        int fd = ask(c, "GET", "/health", "");
+        bool ready = fd >= 0 && read_until(fd, "{\"status\":\"ok\"}", 1);
+        if (fd >= 0) close(fd);
+        if (ready) return true;
+    }
+    return false;
+}
+
+static void serve_answers_and_ends(void **state)
+{
+    (void)state;
+    const char *m = model_flags();
+    if (!m) return;
+    child c = serve(m);
+    assert_true(wait_ready(&c));
+    int fd = ask(&c, "POST", "/v1/completions", "{\"prompt\":\"Once upon a time\",\"max_tokens\":8,\"temperature\":0}");
+    assert_true(read_until(fd, "\"text\":\", there was a little girl\"", 5));
+    close(fd);
+    /* many at once give what one alone gives */
+    enum { MANY = 12 };
+    char alone[4096];
+    int fds[MANY];
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < (round ? MANY : 1); i++) {
+            if (round == 0) {
+                fd = ask(&c, "POST", "/v1/completions",
+                         "{\"prompt\":\"One day\",\"max_tokens\":60,\"seed\":9,\"logprobs\":1}");
+                assert_true(read_until(fd, "cached_tokens", 5));
+                const char *at = strstr(buf_cstr(&out), "\"choices\"");
+                snprintf(alone, sizeof alone, "%.*s", (int)strcspn(at, "]"), at);
+                close(fd);
+            } else {
+                fds[i] = ask(&c, "POST", "/v1/completions",
+                             "{\"prompt\":\"One day\",\"max_tokens\":60,\"seed\":9,\"logprobs\":1}");
+            }
+        }
+    for (int i = 0; i < MANY; i++) {
+        assert_true(read_until(fds[i], "cached_tokens", 10));
+        assert_non_null(strstr(buf_cstr(&out), alone));
+        close(fds[i]);
+    }
+    double began = clock_now();
+    kill(c.pid, SIGTERM);
+    assert_int_equal(wait_exit(c.pid, 3), 0);
+    assert_true(clock_now() - began < 2);
+    close(c.fd);
+}
+
+static void streams_outlive_the_first_signal(void **state)
+{
+    (void)state;
+    const char *m = model_flags();
+    static const char body[] = "{\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,\"stream\":true,\"n\":16}";
+    if (!m) return;
+    for (int round = 0; round < 2; round++) {
+        child c = serve(m);
+        assert_true(wait_ready(&c));
+        int fd = ask(&c, "POST", "/v1/completions", body);
+        assert_true(read_until(fd, "data: {", 5));
+        kill(c.pid, SIGTERM);
+        if (round == 0) { /* the stream comes to its end, then the server to its own */
+            assert_true(read_until(fd, "data: [DONE]", 20));
+            assert_int_equal(wait_exit(c.pid, 3), 0);
+        } else { /* a second signal ends at once */
+            usleep(20000);
+            kill(c.pid, SIGTERM);
+            assert_int_equal(wait_exit(c.pid, 1), 0);
+        }
+        close(fd);
+        close(c.fd);
+    }
+    child c = serve(m); /* and time is limited */
+    kill(c.pid, SIGTERM);
+    assert_int_equal(wait_exit(c.pid, 3), 0);
+    close(c.fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(run_prints_the_reference_tokens),
+        cmocka_unit_test(failures_say_what_to_do),
+        cmocka_unit_test(run_on_a_terminal),
+        cmocka_unit_test(serve_answers_and_ends),
+        cmocka_unit_test(streams_outlive_the_first_signal),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    buf_free(&out);
+    buf_free(&errors);
+    return rc;
+}
