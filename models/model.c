@@ -181,6 +181,8 @@ int model_open(model **out, const model_options *opt, err *e)
     return OK;
 }
 
+hyper *model_hyper(const model *m) { return ((const opened *)m)->h; }
+
 int model_spec_text(const model *m, buf *out, err *e)
 {
     const opened *o = (const opened *)m;

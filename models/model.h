@@ -38,6 +38,10 @@ typedef struct model {
 int model_open(model **out, const model_options *o, err *e);
 void model_close(model *m); /* NULL ok */
 
+/* The values of the resolved spec, for models/ itself. */
+typedef struct hyper hyper;
+hyper *model_hyper(const model *m);
+
 /* The fully resolved spec as INI text that loads again (`spec show`). */
 int model_spec_text(const model *m, buf *out, err *e);
 

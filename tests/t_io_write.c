@@ -55,11 +55,11 @@ static void safetensors_come_back(void **state)
     const char *path = temp_path("w.safetensors");
     uint64_t calls = 0;
     const float raw[2] = {1.5f, -2};
-    const write_tensor t[] = {{"b.bf16", DTYPE_BF16, {2, {ROWS, COLS}}, NULL, give_row, &calls},
-                              {"a.f16", DTYPE_F16, {2, {ROWS, COLS}}, NULL, give_row, &calls},
-                              {"z.f32", DTYPE_F32, {2, {ROWS, COLS}}, NULL, give_row, &calls},
-                              {"raw", DTYPE_F32, {1, {2}}, raw, NULL, NULL},
-                              {"empty", DTYPE_F32, {2, {0, 3}}, NULL, NULL, NULL}};
+    const write_tensor t[] = {{"b.bf16", DTYPE_BF16, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls},
+                              {"a.f16", DTYPE_F16, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls},
+                              {"z.f32", DTYPE_F32, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls},
+                              {"raw", DTYPE_F32, {1, {2}}, raw, NULL, NULL, NULL},
+                              {"empty", DTYPE_F32, {2, {0, 3}}, NULL, NULL, NULL, NULL}};
     json *meta = json_new_object();
     json_add_str(meta, "format", "pt");
     err e = {0};
@@ -78,7 +78,7 @@ static void safetensors_come_back(void **state)
     ckpt_close(c);
     unlink(path);
     json_free(meta);
-    const write_tensor block = {"q", DTYPE_Q8_0, {2, {ROWS, COLS}}, NULL, give_row, &calls};
+    const write_tensor block = {"q", DTYPE_Q8_0, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls};
     assert_int_equal(write_safetensors(path, &block, 1, NULL, &e), ERR_USAGE);
     assert_int_not_equal(access(path, F_OK), 0);
 }
@@ -98,7 +98,7 @@ static void gguf_comes_back(void **state)
     char name[KINDS][8];
     for (int i = 0; i < KINDS; i++) {
         snprintf(name[i], sizeof name[i], "%s", dtype_info[kind[i].type].name);
-        t[i] = (write_tensor){name[i], kind[i].type, {2, {ROWS, COLS}}, NULL, give_row, &calls};
+        t[i] = (write_tensor){name[i], kind[i].type, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls};
     }
     gguf_pairs p = {0};
     buf words = {0};
@@ -129,10 +129,10 @@ static void gguf_comes_back(void **state)
     assert_false(ckpt_meta_at(c, 6, &key, &a, &scalar));
     ckpt_close(c);
     unlink(path);
-    const write_tensor bad[] = {{"r", DTYPE_F32, {5, {1, 1, 1, 1, 1}}, NULL, give_row, NULL},
-                                {"w", DTYPE_U8, {1, {4}}, "abcd", NULL, NULL},
-                                {"q", DTYPE_Q8_0, {2, {2, 16}}, NULL, give_row, NULL},
-                                {"k", DTYPE_Q4_K, {1, {256}}, NULL, give_row, NULL}};
+    const write_tensor bad[] = {{"r", DTYPE_F32, {5, {1, 1, 1, 1, 1}}, NULL, give_row, NULL, NULL},
+                                {"w", DTYPE_U8, {1, {4}}, "abcd", NULL, NULL, NULL},
+                                {"q", DTYPE_Q8_0, {2, {2, 16}}, NULL, give_row, NULL, NULL},
+                                {"k", DTYPE_Q4_K, {1, {256}}, NULL, give_row, NULL, NULL}};
     for (int i = 0; i < 4; i++) {
         e = (err){0};
         assert_int_not_equal(write_gguf(path, &p, &bad[i], 1, &e), OK);
@@ -150,7 +150,7 @@ static void failure_keeps_the_old_file(void **state)
     FILE *f = fopen(path, "w");
     fputs("old", f);
     fclose(f);
-    const write_tensor t = {"w", DTYPE_F32, {2, {ROWS, COLS}}, NULL, fail_row, NULL};
+    const write_tensor t = {"w", DTYPE_F32, {2, {ROWS, COLS}}, NULL, fail_row, NULL, NULL};
     gguf_pairs none = {0};
     err e = {0};
     assert_int_equal(write_gguf(path, &none, &t, 1, &e), ERR_IO);
@@ -160,7 +160,7 @@ static void failure_keeps_the_old_file(void **state)
     for (long n = 1;; n++) {
         e = (err){0};
         uint64_t calls = 0;
-        const write_tensor good = {"w", DTYPE_F16, {2, {ROWS, COLS}}, NULL, give_row, &calls};
+        const write_tensor good = {"w", DTYPE_F16, {2, {ROWS, COLS}}, NULL, give_row, NULL, &calls};
         gguf_pairs p = {0};
         mem_fail_at(n);
         gguf_add_text(&p, "general.architecture", "llama");

@@ -12,6 +12,7 @@
     X(detokenize)                                                                                                      \
     X(eval)                                                                                                            \
     X(plan)                                                                                                            \
+    X(export)                                                                                                          \
     X(info)
 
 #define X(name) extern const command command_##name;

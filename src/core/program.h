@@ -127,6 +127,9 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e);
 /* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
 int program_finish(program *p, err *e);
 
+/* Of one op with its parameters and tensor numbers: equal in two programs whose ops are the same, wherever their weights lie. */
+uint64_t program_op_hash(const program *p, uint32_t i);
+
 /* The program as text, one op per line with names, shapes with row symbols, weight types and bytes. */
 bool program_dump(const program *p, buf *out);
 bool program_dump_op(const program *p, uint32_t i, buf *out); /* one line of it */

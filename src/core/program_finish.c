@@ -123,6 +123,13 @@ static void hash_op(hasher *s, const op *o)
     }
 }
 
+uint64_t program_op_hash(const program *p, uint32_t i)
+{
+    hasher s = {0};
+    hash_op(&s, &p->ops[i]);
+    return s.h;
+}
+
 static void hash_weight(hasher *s, const weight *w)
 {
     add_text(s, w->name);

@@ -21,17 +21,21 @@ int write_rows(file_out *f, const write_tensor *t, err *e)
     if (!write_tensor_bytes(t, &bytes) || !shape_count(&t->dims, &n))
         return err_set(e, ERR_SPEC, "tensor \"%s\": its shape does not fit type %s", t->name, dtype_info[t->type].name);
     if (t->raw || n == 0) return file_write(f, t->raw, bytes, e);
-    if (!quant_can_encode(t->type)) return err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
     uint64_t cols = t->dims.rank ? (uint64_t)t->dims.dim[t->dims.rank - 1] : 1;
     dtype_bytes(t->type, cols, &row_bytes); /* a part of `bytes` */
     float *values = mem_array(cols, sizeof *values);
     uint8_t *encoded = mem_alloc(row_bytes);
     int rc = values && encoded ? OK : err_set(e, ERR_MEMORY, "out of memory");
     for (uint64_t i = 0; i < n / cols && !rc; i++) {
-        rc = t->row(t->self, i, values, e);
-        if (rc) break;
-        quant_encode(t->type, values, encoded, cols);
-        rc = file_write(f, encoded, row_bytes, e);
+        const void *bytes_of_row = t->raw_row ? t->raw_row(t->self, i, t->type) : NULL;
+        if (!bytes_of_row) {
+            if (!quant_can_encode(t->type))
+                rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
+            else rc = t->row(t->self, i, values, e);
+            if (!rc) quant_encode(t->type, values, encoded, cols);
+            bytes_of_row = encoded;
+        }
+        if (!rc) rc = file_write(f, bytes_of_row, row_bytes, e);
     }
     mem_free(values);
     mem_free(encoded);
@@ -50,6 +54,11 @@ static void add_pair(gguf_pairs *p, const char *key, gguf_type type, gguf_type e
     q->data = span_of(arena_strn(&p->mem, (const char *)data.p, data.n), data.n);
     if (q->key && q->data.p) p->n++;
     else p->bad = true;
+}
+
+void gguf_add_value(gguf_pairs *p, const char *key, gguf_type type, span bytes)
+{
+    add_pair(p, key, type, type, 1, bytes);
 }
 
 void gguf_add_text(gguf_pairs *p, const char *key, const char *s)

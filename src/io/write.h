@@ -18,8 +18,10 @@ typedef struct write_tensor {
     dtype type;
     shape dims;
     const void *raw; /* the bytes of the tensor in `type`, or NULL: then `row` gives them */
-    /* Writes row n (of all leading dimensions together; dims.dim[rank-1] floats) to `to`. Types that quant_can_encode. */
+    /* Writes row n (of all leading dimensions together; dims.dim[rank-1] floats) to `to`. Types that quant_can_encode, unless all rows are raw. */
     int (*row)(void *self, uint64_t n, float *to, err *e);
+    /* The bytes of row n where they are there already in `type`, else NULL; or no function. */
+    const void *(*raw_row)(void *self, uint64_t n, dtype type);
     void *self;
 } write_tensor;
 
@@ -47,6 +49,7 @@ typedef struct gguf_pairs {
     bool bad; /* memory was short */
 } gguf_pairs;
 
+void gguf_add_value(gguf_pairs *p, const char *key, gguf_type type, span bytes); /* any scalar, as in a file */
 void gguf_add_text(gguf_pairs *p, const char *key, const char *s);
 void gguf_add_uint(gguf_pairs *p, const char *key, gguf_type type, uint64_t v); /* integers and GGUF_BOOL */
 void gguf_add_float(gguf_pairs *p, const char *key, float v);

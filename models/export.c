@@ -1,0 +1,215 @@
+/* export.c - see export.h: the copying of a checkpoint that is of the wanted kind, and the check of the result. */
+#include "models/export.h"
+
+#include "base/mem.h"
+#include "models/export_state.h"
+#include "tensor/quant.h"
+
+#include <string.h>
+
+const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
+
+int export_short_of_memory(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
+
+/* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */
+static bool is_of_kind(const exporter *x)
+{
+    const ckpt *c = x->m->weights;
+    bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
+    if (x->kind == EXPORT_GGUF) return gguf;
+    const json *j = ckpt_config(c);
+    return !gguf && (json_get(j, "architectures") || json_get(j, "model_type"));
+}
+
+/* ---- copying */
+
+static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
+{
+    const ckpt_entry *t = self;
+    uint64_t cols = (uint64_t)t->dims.dim[t->dims.rank - 1], row_bytes = 0;
+    (void)e;
+    dtype_bytes(t->type, cols, &row_bytes); /* whole blocks: the checkpoint was checked */
+    quant_decode(t->type, t->data + n * row_bytes, to, cols);
+    return OK;
+}
+
+/* The type to write an entry in. Integers and, in GGUF, vectors stay as they are. */
+static dtype type_of_copy(const exporter *x, const ckpt_entry *t)
+{
+    bool number = t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16 || t->type == DTYPE_F64 ||
+                  t->type == DTYPE_F8_E4M3 || t->type == DTYPE_F8_E5M2 || dtype_is_block(t->type);
+    bool vector = t->dims.rank < 2;
+    if (x->type == DTYPE_NONE || !number || t->dims.rank == 0 || (vector && x->kind == EXPORT_GGUF)) return t->type;
+    return t->dims.dim[t->dims.rank - 1] % dtype_info[x->type].weights == 0 ? x->type : t->type;
+}
+
+static int copy_tensors(exporter *x)
+{
+    const ckpt *c = x->m->weights;
+    x->tensor = mem_zero(ckpt_count(c), sizeof *x->tensor);
+    if (!x->tensor) return export_short_of_memory(x);
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        dtype type = type_of_copy(x, t);
+        x->tensor[x->n++] = (write_tensor){.name = t->name,
+                                           .type = type,
+                                           .dims = t->dims,
+                                           .raw = type == t->type ? t->data : NULL,
+                                           .row = decode_entry_row,
+                                           .self = (void *)t};
+    }
+    return OK;
+}
+
+static int copy_config(exporter *x)
+{
+    x->config = json_new_object();
+    for (const json *m = json_first(ckpt_config(x->m->weights)); m; m = json_next(m)) {
+        bool of_type = strcmp(json_key(m), "torch_dtype") == 0 || strcmp(json_key(m), "dtype") == 0;
+        if (of_type && x->type != DTYPE_NONE) continue;
+        if (!json_add_copy(x->config, json_key(m), m)) return export_short_of_memory(x);
+    }
+    return OK;
+}
+
+static int copy_pairs(exporter *x)
+{
+    const char *key;
+    ckpt_array v;
+    bool scalar;
+    for (uint32_t i = 0; ckpt_meta_at(x->m->weights, i, &key, &v, &scalar); i++) {
+        bool about_file = strcmp(key, "general.alignment") == 0 || strcmp(key, "general.file_type") == 0 ||
+                          strncmp(key, "split.", 6) == 0;
+        uint64_t at = 0;
+        if (about_file) continue;
+        if (strcmp(key, "tokenizer.ggml.tokens") == 0) x->vocabulary = true;
+        span bytes = span_of(v.data, (size_t)v.bytes);
+        if (!scalar) gguf_add_array(&x->pairs, key, (gguf_type)v.type, v.count, bytes);
+        else if (v.type != GGUF_STRING) gguf_add_value(&x->pairs, key, (gguf_type)v.type, bytes);
+        else gguf_add_value(&x->pairs, key, GGUF_STRING, ckpt_array_string(&v, &at));
+    }
+    return x->pairs.bad ? export_short_of_memory(x) : OK;
+}
+
+/* ---- what transformers wants to know of the type */
+
+static int add_type(exporter *x)
+{
+    static const struct {
+        dtype type;
+        const char *torch;
+    } names[] = {{DTYPE_F32, "float32"}, {DTYPE_F16, "float16"}, {DTYPE_BF16, "bfloat16"}};
+    if (x->kind != EXPORT_HF || json_get(x->config, "torch_dtype") || json_get(x->config, "dtype")) return OK;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (size_t i = 0; i < x->n; i++)
+            if (x->tensor[i].dims.rank > 1 && x->tensor[i].type == names[k].type)
+                return json_add_str(x->config, "torch_dtype", names[k].torch) ? OK : export_short_of_memory(x);
+    return OK;
+}
+
+int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e)
+{
+    *out = NULL;
+    if (type != DTYPE_NONE && !quant_can_encode(type))
+        return err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[type].name);
+    if (kind == EXPORT_HF && type != DTYPE_NONE && !dtype_is_float(type))
+        return err_set(e, ERR_USAGE, "a Hugging Face folder holds f32, f16 or bf16, not %s; write a .gguf file instead",
+                       dtype_info[type].name);
+    exporter *x = mem_zero(1, sizeof *x);
+    if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
+    *x = (exporter){.m = m, .s = m->resolved, .h = model_hyper(m), .kind = kind, .type = type, .e = e};
+    int rc;
+    if (is_of_kind(x)) {
+        rc = copy_tensors(x);
+        if (!rc) rc = kind == EXPORT_HF ? copy_config(x) : copy_pairs(x);
+    } else {
+        rc = export_find_names(x);
+        if (!rc) rc = export_rename_tensors(x);
+        if (!rc) rc = export_rename_config(x);
+    }
+    if (!rc) rc = add_type(x);
+    if (rc) export_close(x);
+    else *out = x;
+    return rc;
+}
+
+void export_close(exporter *x)
+{
+    if (!x) return;
+    mem_free(x->tensor);
+    mem_free(x->whole);
+    spec_free(x->base);
+    json_free(x->config);
+    gguf_pairs_free(&x->pairs);
+    arena_free(&x->mem);
+    mem_free(x);
+}
+
+const write_tensor *export_tensors(const exporter *x, size_t *n)
+{
+    *n = x->n;
+    return x->tensor;
+}
+
+const json *export_config(const exporter *x) { return x->config; }
+gguf_pairs *export_pairs(exporter *x) { return &x->pairs; }
+bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
+
+/* ---- the check */
+
+static int differs(const char *path, const char *what, err *e)
+{
+    return err_set(e, ERR_SPEC,
+                   "%s: would not be the same model again (%s); this family cannot be exported to that form", path,
+                   what);
+}
+
+static bool same_factors(const float *a, const float *b, int n)
+{
+    return a && b ? memcmp(a, b, (size_t)n * sizeof *a) == 0 : a == b;
+}
+
+static bool same_rope(const rope_params *p, const rope_params *q)
+{
+    if (p->scaling != q->scaling || p->dims != q->dims || p->theta != q->theta) return false;
+    if (p->scaling == ROPE_NONE) return true;
+    return p->factor == q->factor && p->original == q->original && p->max_positions == q->max_positions &&
+           p->low_freq == q->low_freq && p->high_freq == q->high_freq && p->beta_fast == q->beta_fast &&
+           p->beta_slow == q->beta_slow && p->mscale == q->mscale && p->mscale_all_dim == q->mscale_all_dim &&
+           p->attention_factor == q->attention_factor && p->truncate == q->truncate &&
+           same_factors(p->short_factor, q->short_factor, p->dims / 2) &&
+           same_factors(p->long_factor, q->long_factor, p->dims / 2);
+}
+
+static bool same_ropes(const program *a, const program *b)
+{
+    if (a->n_rope != b->n_rope) return false;
+    for (uint32_t i = 0; i < a->n_rope; i++)
+        if (!same_rope(&a->ropes[i].params, &b->ropes[i].params)) return false;
+    return true;
+}
+
+int export_check(const model *m, const char *path, err *e)
+{
+    model *again;
+    const model_options o = {.model_path = path, .ctx = m->ctx};
+    int rc = model_open(&again, &o, e);
+    if (rc) return err_wrap(e, "this family cannot be exported to that form: reading back what was written");
+    const program *a = m->prog, *b = again->prog;
+    if (a->n_op != b->n_op || a->n_tensor != b->n_tensor || a->n_weight != b->n_weight || a->n_layer != b->n_layer) {
+        rc = differs(path, "another number of operations", e);
+    } else if (!same_ropes(a, b)) {
+        rc = differs(path, "other rotary positions", e);
+    }
+    for (uint32_t i = 0; i < a->n_op && !rc; i++)
+        if (program_op_hash(a, i) != program_op_hash(b, i))
+            rc = differs(path,
+                         a->tensors[a->ops[i].out].name ? a->tensors[a->ops[i].out].name : op_info[a->ops[i].kind].name,
+                         e);
+    for (uint32_t i = 1; i < a->n_tensor && !rc; i++)
+        if (strcmp(a->tensors[i].name, b->tensors[i].name) != 0 ||
+            memcmp(a->tensors[i].dim, b->tensors[i].dim, sizeof a->tensors[i].dim) != 0)
+            rc = differs(path, a->tensors[i].name, e);
+    model_close(again);
+    return rc;
+}

@@ -1,0 +1,33 @@
+/* export.h - a loaded model in the names of a container: Hugging Face (config.json, safetensors) or GGUF.
+ *
+ * A spec's tables are read backwards. [tensors] says what a slot is called there and what is done to its values on reading; the
+ * reverse is done on writing. [config] says which key of the container's metadata a value comes from; the value goes back there. Where
+ * the checkpoint is of the wanted kind already, its tensors and metadata are copied, whatever the spec says of them.
+ * Whether the result is the same model is not believed but checked: export_check loads it and compares the programs. */
+#ifndef MODELS_EXPORT_H
+#define MODELS_EXPORT_H
+#include "io/write.h"
+#include "models/model.h"
+
+typedef enum export_kind { EXPORT_HF, EXPORT_GGUF } export_kind;
+
+typedef struct exporter exporter;
+
+/* Describes the output. `type`: of matrices (and in HF of all floats); DTYPE_NONE keeps what the checkpoint has where the container
+ * knows it. ERR_SPEC names the slot or key that the spec has no name for. The model must outlive it. */
+int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e);
+void export_close(exporter *x); /* NULL ok */
+
+const write_tensor *export_tensors(const exporter *x, size_t *n);
+/* EXPORT_HF: the contents of config.json. */
+const json *export_config(const exporter *x);
+/* EXPORT_GGUF: all key-values but the vocabulary; the caller may add to them. */
+gguf_pairs *export_pairs(exporter *x);
+
+/* Whether the checkpoint carried its own vocabulary along into export_pairs. */
+bool export_has_vocabulary(const exporter *x);
+
+/* Loads what was written at `path` and compares its program with the model's: the same ops, shapes and rotary tables. */
+int export_check(const model *m, const char *path, err *e);
+
+#endif

@@ -1,0 +1,272 @@
+/* export_tensors.c - the program's weights under the names of another container: [tensors] read backwards.
+ *
+ * For each weight the line of its slot gives a name there and a recipe. Several weights may go into one tensor (fused q, k, v). For
+ * every row of a tensor it is worked out once which row of which weight belongs there, by running the recipe forwards. */
+#include "base/mem.h"
+#include "models/export_state.h"
+#include "models/recipe.h"
+#include "models/spec_split.h"
+#include "tensor/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A weight and how the container holds it: a piece without data, whose rows are those of the container's tensor. */
+typedef struct out_part {
+    const weight *from;
+    piece how;
+} out_part;
+
+typedef struct out_row {
+    uint32_t part;
+    int64_t row; /* of the weight; -1: none yet */
+} out_row;
+
+typedef struct out_tensor {
+    const char *name, *slot;
+    out_part *part;
+    uint32_t n_part;
+    out_row *row;
+    int64_t rows, cols; /* as the engine sees it: cols 0 is a vector */
+    bool transpose;
+    exporter *x;
+} out_tensor;
+
+/* ---- names */
+
+/* "dec.3.attn.q.bias" -> layer 3, slot "attn.q", bias. */
+static void split_name(const char *name, int *layer, char slot[64], bool *bias)
+{
+    const char *p = strchr(name, '.');
+    int used = 0;
+    p = p ? p + 1 : name;
+    *layer = OUTSIDE;
+    if (sscanf(p, "%d.%n", layer, &used) == 1 && used) p += used;
+    else *layer = OUTSIDE;
+    snprintf(slot, 64, "%s", p);
+    size_t n = strlen(slot);
+    *bias = n > 5 && strcmp(slot + n - 5, ".bias") == 0;
+    if (*bias) slot[n - 5] = 0;
+}
+
+/* The first name that a line has for the container. */
+static int first_name(exporter *x, const spec_row *row, int layer, recipe *out, bool *any)
+{
+    span rest = span_str(row->text), part;
+    *any = false;
+    while (!*any && split_next(&rest, '|', &part)) {
+        if (part.n == 0) continue;
+        int rc = recipe_parse(out, x->h, &x->mem, part, layer, row->where, x->e);
+        if (rc) return rc;
+        bool gguf = strcmp(out->source, "gguf") == 0, hf = !*out->source || strcmp(out->source, "hf") == 0;
+        *any = x->kind == EXPORT_GGUF ? gguf : hf;
+    }
+    return OK;
+}
+
+/* "model.layers.0.self_attn.q_proj.weight": the prefix stands before all names but the head's. */
+static const char *full_name(exporter *x, const recipe *how, const char *slot, bool bias)
+{
+    const char *prefix = spec_text(x->names, "tensors", "prefix"), *end = bias ? ".bias" : ".weight";
+    size_t n = strlen(how->name), k = strlen(".weight");
+    span first = {0}, rest = prefix ? span_str(prefix) : (span){0};
+    if (x->kind == EXPORT_HF && strcmp(slot, "head") != 0) split_next(&rest, '|', &first);
+    if (n > k && strcmp(how->name + n - k, ".weight") == 0) n -= k;
+    return arena_printf(&x->mem, "%.*s%.*s%s", (int)first.n, first.n ? (const char *)first.p : "", (int)n, how->name,
+                        end);
+}
+
+static int find_name(exporter *x, const weight *w, recipe *how, const char **name, char slot[64])
+{
+    int layer;
+    bool bias, any = false;
+    char key[96];
+    split_name(w->name, &layer, slot, &bias);
+    const char *in_layer = layer == OUTSIDE ? "" : "{i}.";
+    snprintf(key, sizeof key, "%s%s.bias", in_layer, slot);
+    const spec_row *row = bias ? spec_find(x->names, "tensors", key) : NULL;
+    bool own_line = row != NULL;
+    snprintf(key, sizeof key, "%s%s", in_layer, slot);
+    if (!row) row = spec_find(x->names, "tensors", key);
+    int rc = row ? first_name(x, row, layer, how, &any) : OK;
+    if (rc) return rc;
+    if (!any)
+        return err_set(x->e, ERR_SPEC,
+                       "%s: [tensors] has no %s name for %s, so the model cannot be written in that form",
+                       x->names->file, export_source(x), key);
+    if (bias && !own_line) how->transpose = false, how->mul = 1, how->add = 0;
+    *name = own_line ? arena_str(&x->mem, how->name) : full_name(x, how, slot, bias);
+    return *name ? OK : export_short_of_memory(x);
+}
+
+/* ---- rows */
+
+static int head_dim(exporter *x, int64_t *out)
+{
+    value v;
+    int rc = hyper_name(x->h, "head_dim", OUTSIDE, &v, x->e);
+    if (rc) return rc;
+    if (v.kind != VALUE_NUMBER || !(v.number >= 2 && v.number < 1 << 20) || v.number != floor(v.number))
+        return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
+    *out = (int64_t)v.number;
+    return OK;
+}
+
+static int add_part(exporter *x, out_tensor *t, const weight *w, const recipe *how)
+{
+    int64_t pairs = 0;
+    int rc = how->rope_pairs ? head_dim(x, &pairs) : OK;
+    if (rc) return rc;
+    out_part *parts = arena_array(&x->mem, t->n_part + 1, sizeof *parts);
+    if (!parts) return export_short_of_memory(x);
+    if (t->n_part) memcpy(parts, t->part, t->n_part * sizeof *parts);
+    parts[t->n_part] = (out_part){w,
+                                  {.rows = w->rows,
+                                   .row0 = how->row0,
+                                   .block = how->block ? how->block : w->rows,
+                                   .stride = how->block ? how->stride : w->rows,
+                                   .pairs = (int32_t)pairs,
+                                   .mul = (float)how->mul,
+                                   .add = (float)how->add}};
+    t->part = parts;
+    t->n_part++;
+    t->rows += w->rows;
+    return OK;
+}
+
+/* Which row of which weight each row of the tensor is. */
+static int map_rows(exporter *x, out_tensor *t)
+{
+    t->row = arena_array(&x->mem, (size_t)t->rows, sizeof *t->row);
+    if (!t->row) return export_short_of_memory(x);
+    for (int64_t i = 0; i < t->rows; i++) t->row[i].row = -1;
+    for (uint32_t p = 0; p < t->n_part; p++) {
+        const weight run = {.pieces = &t->part[p].how, .n_piece = 1, .rows = t->part[p].how.rows};
+        for (int64_t n = 0; n < run.rows; n++) {
+            int64_t at = 0;
+            weight_row(&run, n, &at);
+            if (at < 0 || at >= t->rows || t->row[at].row >= 0)
+                return err_set(x->e, ERR_SPEC, "%s: the recipes of %s do not fill %s once", x->s->file, t->slot,
+                               t->name);
+            t->row[at] = (out_row){p, n};
+        }
+    }
+    return OK;
+}
+
+/* ---- values */
+
+static void decode_row(const out_tensor *t, uint64_t n, float *to)
+{
+    const out_row *r = &t->row[n];
+    const out_part *p = &t->part[r->part];
+    weight_decode_row(p->from, r->row, to);
+    if (p->how.mul == 1 && p->how.add == 0) return;
+    for (int64_t k = 0; k < p->from->cols; k++) to[k] = (to[k] - p->how.add) / p->how.mul;
+}
+
+static int give_row(void *self, uint64_t n, float *to, err *e)
+{
+    out_tensor *t = self;
+    if (t->cols == 0) { /* a vector: its rows are single numbers */
+        for (int64_t i = 0; i < t->rows; i++) decode_row(t, (uint64_t)i, to + i);
+        return OK;
+    }
+    if (!t->transpose) {
+        decode_row(t, n, to);
+        return OK;
+    }
+    exporter *x = t->x;
+    if (x->whole_of != t) { /* all values of one transposed tensor at a time */
+        mem_free(x->whole);
+        x->whole_of = t;
+        x->whole = mem_array((size_t)t->rows, (size_t)t->cols * sizeof *x->whole);
+        if (!x->whole) return err_set(e, ERR_MEMORY, "out of memory while exporting");
+        for (int64_t i = 0; i < t->rows; i++) decode_row(t, (uint64_t)i, x->whole + i * t->cols);
+    }
+    for (int64_t i = 0; i < t->rows; i++) to[i] = x->whole[i * t->cols + (int64_t)n];
+    return OK;
+}
+
+/* The bytes of a row that lies in the checkpoint as it is to be written. */
+static const void *give_raw(void *self, uint64_t n, dtype type)
+{
+    const out_tensor *t = self;
+    int64_t row;
+    uint64_t row_bytes;
+    const out_row *r = &t->row[n];
+    const out_part *p = &t->part[r->part];
+    const piece *c = weight_row(p->from, r->row, &row);
+    bool same = !c->transpose && c->mul == 1 && c->add == 0 && p->how.mul == 1 && p->how.add == 0 && c->type == type;
+    return same && dtype_bytes(type, (uint64_t)c->src_cols, &row_bytes) ? c->data + (uint64_t)row * row_bytes : NULL;
+}
+
+/* ---- the list */
+
+static dtype type_of(const exporter *x, const out_tensor *t)
+{
+    dtype have = t->part[0].from->pieces[0].type, want = x->type;
+    bool known = x->kind == EXPORT_GGUF ? dtype_info[have].ggml >= 0 : dtype_is_float(have);
+    if (t->cols == 0 && x->kind == EXPORT_GGUF) return DTYPE_F32;
+    if (want == DTYPE_NONE) want = known ? have : DTYPE_F32;
+    int64_t last = t->cols == 0 || t->transpose ? t->rows : t->cols;
+    bool copied = !quant_can_encode(want);
+    for (int64_t i = 0; i < t->rows && copied; i++) /* a type without encoder can only be copied */
+        if (t->transpose || !give_raw((void *)t, (uint64_t)i, want)) return DTYPE_F32;
+    return last % dtype_info[want].weights == 0 ? want : DTYPE_F32;
+}
+
+static out_tensor *tensor_named(out_tensor *all, size_t n, const char *name)
+{
+    for (size_t i = n; i-- > 0;) /* parts of one tensor follow each other closely */
+        if (strcmp(all[i].name, name) == 0) return &all[i];
+    return NULL;
+}
+
+static int collect(exporter *x, out_tensor *all, size_t *n)
+{
+    const program *p = x->m->prog;
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        const weight *w = &p->weights[i];
+        const char *name = NULL;
+        char slot[64];
+        recipe how;
+        int rc = find_name(x, w, &how, &name, slot);
+        if (rc) return rc;
+        out_tensor *t = tensor_named(all, *n, name);
+        if (!t) {
+            t = &all[(*n)++];
+            *t = (out_tensor){.name = name, .cols = w->vector ? 0 : w->cols, .transpose = how.transpose, .x = x};
+            if (!(t->slot = arena_str(&x->mem, slot))) return export_short_of_memory(x);
+        } else if (t->cols != (w->vector ? 0 : w->cols) || t->transpose != how.transpose) {
+            return err_set(x->e, ERR_SPEC, "%s: %s and %s do not fit into one tensor %s", x->s->file, t->slot, slot,
+                           name);
+        }
+        if ((rc = add_part(x, t, w, &how))) return rc;
+    }
+    return OK;
+}
+
+int export_rename_tensors(exporter *x)
+{
+    size_t most = x->m->prog->n_weight;
+    out_tensor *all = arena_array(&x->mem, most, sizeof *all);
+    x->tensor = mem_zero(most, sizeof *x->tensor);
+    if (!all || !x->tensor) return export_short_of_memory(x);
+    int rc = collect(x, all, &x->n);
+    for (size_t i = 0; i < x->n && !rc; i++) {
+        out_tensor *t = &all[i];
+        if ((rc = map_rows(x, t))) break;
+        shape dims = t->cols == 0   ? (shape){1, {t->rows}}
+                     : t->transpose ? (shape){2, {t->cols, t->rows}}
+                                    : (shape){2, {t->rows, t->cols}};
+        x->tensor[i] = (write_tensor){.name = t->name,
+                                      .type = type_of(x, t),
+                                      .dims = dims,
+                                      .row = give_row,
+                                      .raw_row = t->cols && !t->transpose ? give_raw : NULL,
+                                      .self = t};
+    }
+    return rc;
+}

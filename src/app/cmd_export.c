@@ -1,0 +1,209 @@
+/* cmd_export.c - `inferflow export`: writes the loaded model as a Hugging Face folder or a GGUF file.
+ *
+ * What models/export.h describes is written here, with the tokenizer beside it or inside it. The result is read back before the
+ * command says that it is done: an output whose program differs from the model's is removed again. */
+#include "app/app.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "models/export.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct export_flags {
+    const char *out;
+} export_flags;
+
+typedef struct export_options {
+    export_flags own;
+    engine_options model;
+} export_options;
+
+static const param rows[] = {
+    {"output", PARAM_TEXT, offsetof(export_flags, out), NULL, 0, 0, "PATH",
+     "a folder, or a file whose name ends in .gguf", "o"},
+};
+static const size_t n_rows = sizeof rows / sizeof *rows;
+
+static const flag_group flags[] = {
+    {"Export", rows, &n_rows, offsetof(export_options, own)}, MODEL_FLAGS(export_options, model), {0}};
+
+/* Files of a tokenizer, and of how to generate, that may lie beside a model. */
+static const char *const side_files[] = {"tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "tokenizer.model",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "vocab.txt",
+                                         "tokenizer.bin",
+                                         "chat_template.jinja",
+                                         "generation_config.json"};
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
+/* ---- the folder */
+
+static int write_bytes(const char *dir, const char *name, span bytes, err *e)
+{
+    file_out *f;
+    char *path = file_join(dir, name);
+    if (!path) return err_set(e, ERR_MEMORY, "out of memory");
+    int rc = file_create(&f, path, e);
+    if (!rc) {
+        rc = file_write(f, bytes.p, bytes.n, e);
+        if (rc) file_abandon(f);
+        else rc = file_commit(f, e);
+    }
+    mem_free(path);
+    return rc;
+}
+
+static int copy_file(const char *from, const char *dir, const char *name, err *e)
+{
+    file_mapping *m;
+    int rc = file_map(&m, from, e);
+    if (rc) return rc;
+    rc = write_bytes(dir, name, file_bytes(m), e);
+    file_unmap(m);
+    return rc;
+}
+
+/* Under what name a tokenizer file lies in a folder: by its own where that is a usual one, else by its kind. */
+static const char *usual_name(const char *path)
+{
+    for (size_t i = 0; i < sizeof side_files / sizeof *side_files; i++)
+        if (ends_with(path, side_files[i])) return side_files[i];
+    return ends_with(path, ".json") ? "tokenizer.json" : ends_with(path, ".bin") ? "tokenizer.bin" : "tokenizer.model";
+}
+
+static int copy_from_folder(const char *from, const char *dir, int *copied, err *e)
+{
+    int rc = OK;
+    for (size_t i = 0; i < sizeof side_files / sizeof *side_files && !rc; i++) {
+        char *path = file_join(from, side_files[i]);
+        if (!path) return err_set(e, ERR_MEMORY, "out of memory");
+        if (file_exists(path) && !(rc = copy_file(path, dir, side_files[i], e))) ++*copied;
+        mem_free(path);
+    }
+    return rc;
+}
+
+static int copy_tokenizer(const model *m, const engine_options *o, const char *dir, err *e)
+{
+    const char *given = o->tokenizer ? o->tokenizer : m->tokenizer_path;
+    int copied = 0, rc;
+    if (given && !file_is_dir(given)) {
+        copied = 1;
+        rc = copy_file(given, dir, usual_name(given), e);
+    } else {
+        const char *from = given ? given : ckpt_dir(m->weights);
+        rc = from[0] && (given || ckpt_config(m->weights)) ? copy_from_folder(from, dir, &copied, e) : OK;
+    }
+    if (!rc && !copied) log_line(LOG_WARN, "no tokenizer was found beside the model (--tokenizer PATH names one)");
+    return rc;
+}
+
+static int write_folder(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e)
+{
+    size_t n;
+    buf text = {0};
+    const write_tensor *t = export_tensors(x, &n);
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST) return err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+    json *metadata = json_new_object();
+    char *path = file_join(dir, "model.safetensors");
+    int rc = path && json_add_str(metadata, "format", "pt") ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && !json_print(&text, export_config(x), true)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc) rc = write_safetensors(path, t, n, metadata, e);
+    if (!rc) rc = write_bytes(dir, "config.json", buf_span(&text), e);
+    if (!rc) rc = copy_tokenizer(m, o, dir, e);
+    json_free(metadata);
+    mem_free(path);
+    buf_free(&text);
+    return rc;
+}
+
+/* ---- the command */
+
+static int write_file(exporter *x, const char *path, err *e)
+{
+    size_t n;
+    const write_tensor *t = export_tensors(x, &n);
+    return write_gguf(path, export_pairs(x), t, n, e);
+}
+
+static void remove_output(const char *path, bool is_file)
+{
+    static const char *const made[] = {"model.safetensors", "config.json"};
+    if (is_file) unlink(path);
+    for (size_t i = 0; !is_file && i < sizeof made / sizeof *made; i++) {
+        char *full = file_join(path, made[i]);
+        if (full) unlink(full);
+        mem_free(full);
+    }
+    if (!is_file) rmdir(path); /* only if nothing else is in it */
+}
+
+static int export_model(const model *m, const export_options *o, dtype type, err *e)
+{
+    exporter *x;
+    bool gguf = ends_with(o->own.out, ".gguf");
+    int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
+    if (rc) return rc;
+    rc = gguf ? write_file(x, o->own.out, e) : write_folder(m, &o->model, x, o->own.out, e);
+    export_close(x);
+    if (!rc) rc = ckpt_check_torn(m->weights, e);
+    if (rc) return rc;
+    rc = export_check(m, o->own.out, e);
+    if (rc) remove_output(o->own.out, gguf);
+    return rc;
+}
+
+static bool same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int run_export(const invocation *v, err *e)
+{
+    const export_options *o = v->options;
+    const model_options mo = {.spec_path = o->model.spec, .model_path = o->model.model, .ctx = (int)o->model.ctx};
+    dtype type = o->model.weights ? dtype_by_name(o->model.weights) : DTYPE_NONE;
+    model *m;
+    if (!o->own.out)
+        return err_set(e, ERR_USAGE, "where to? -o DIR writes a Hugging Face folder, -o FILE.gguf a GGUF file");
+    if (o->model.weights && type == DTYPE_NONE)
+        return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", o->model.weights);
+    if (ends_with(o->own.out, ".safetensors"))
+        return err_set(e, ERR_USAGE,
+                       "-o %s: give the folder: config.json and the tokenizer go beside model.safetensors", o->own.out);
+    int rc = model_open(&m, &mo, e);
+    if (rc) return rc;
+    if (same_place(o->own.out, ckpt_path(m->weights)) || same_place(o->own.out, ckpt_dir(m->weights)))
+        rc = err_set(e, ERR_USAGE, "-o %s: is where the model itself lies", o->own.out);
+    else rc = export_model(m, o, type, e);
+    model_close(m);
+    if (!rc) printf("%s\n", o->own.out);
+    return rc;
+}
+
+const command command_export = {
+    .name = "export",
+    .summary = "write the model as a Hugging Face folder or a GGUF file",
+    .flags = flags,
+    .options_size = sizeof(export_options),
+    .notes = "--weights is the type to write: f32, f16, bf16, and for GGUF also q8_0, q5_0, q5_1, q4_0, q4_1, mxfp4.\n"
+             "Example: inferflow export --model stories.bin --tokenizer tok512.bin -o stories.gguf --weights q8_0\n",
+    .run = run_export,
+};

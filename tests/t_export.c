@@ -1,0 +1,288 @@
+/* t_export.c - a model written in another container and read back has the same program and the same weights, bit for bit. */
+#include "test.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "models/export.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+/* ---- a small model of random weights, as Hugging Face would save it */
+
+enum { DIM = 32, FFN = 48, LAYERS = 2, VOCAB = 40, HEADS = 4, KV = 2 };
+
+static const char llama_config[] =
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":48,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":40,\"rms_norm_eps\":0."
+    "003,"
+    "\"max_position_embeddings\":64,\"rope_theta\":5000.5,\"eos_token_id\":[2,7],\"tie_word_embeddings\":false}";
+static const char gpt2_config[] = "{\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\",\"n_embd\":32,\"n_"
+                                  "inner\":48,\"n_layer\":2,\"n_head\":4,"
+                                  "\"vocab_size\":40,\"n_positions\":64,\"layer_norm_epsilon\":0.003}";
+
+typedef struct named_shape {
+    const char *name;
+    int rank;
+    int64_t dim[2];
+    int layers; /* 0: once */
+} named_shape;
+
+static const named_shape llama_tensors[] = {{"model.embed_tokens.weight", 2, {VOCAB, DIM}, 0},
+                                            {"lm_head.weight", 2, {VOCAB, DIM}, 0},
+                                            {"model.norm.weight", 1, {DIM}, 0},
+                                            {"model.layers.%d.input_layernorm.weight", 1, {DIM}, LAYERS},
+                                            {"model.layers.%d.post_attention_layernorm.weight", 1, {DIM}, LAYERS},
+                                            {"model.layers.%d.self_attn.q_proj.weight", 2, {DIM, DIM}, LAYERS},
+                                            {"model.layers.%d.self_attn.k_proj.weight", 2, {DIM / 2, DIM}, LAYERS},
+                                            {"model.layers.%d.self_attn.v_proj.weight", 2, {DIM / 2, DIM}, LAYERS},
+                                            {"model.layers.%d.self_attn.o_proj.weight", 2, {DIM, DIM}, LAYERS},
+                                            {"model.layers.%d.mlp.gate_proj.weight", 2, {FFN, DIM}, LAYERS},
+                                            {"model.layers.%d.mlp.up_proj.weight", 2, {FFN, DIM}, LAYERS},
+                                            {"model.layers.%d.mlp.down_proj.weight", 2, {DIM, FFN}, LAYERS},
+                                            {0}};
+/* Matrices lie transposed, q, k and v in one. */
+static const named_shape gpt2_tensors[] = {{"transformer.wte.weight", 2, {VOCAB, DIM}, 0},
+                                           {"transformer.wpe.weight", 2, {64, DIM}, 0},
+                                           {"transformer.ln_f.weight", 1, {DIM}, 0},
+                                           {"transformer.ln_f.bias", 1, {DIM}, 0},
+                                           {"transformer.h.%d.ln_1.weight", 1, {DIM}, LAYERS},
+                                           {"transformer.h.%d.ln_1.bias", 1, {DIM}, LAYERS},
+                                           {"transformer.h.%d.ln_2.weight", 1, {DIM}, LAYERS},
+                                           {"transformer.h.%d.ln_2.bias", 1, {DIM}, LAYERS},
+                                           {"transformer.h.%d.attn.c_attn.weight", 2, {DIM, 3 * DIM}, LAYERS},
+                                           {"transformer.h.%d.attn.c_attn.bias", 1, {3 * DIM}, LAYERS},
+                                           {"transformer.h.%d.attn.c_proj.weight", 2, {DIM, DIM}, LAYERS},
+                                           {"transformer.h.%d.attn.c_proj.bias", 1, {DIM}, LAYERS},
+                                           {"transformer.h.%d.mlp.c_fc.weight", 2, {DIM, FFN}, LAYERS},
+                                           {"transformer.h.%d.mlp.c_fc.bias", 1, {FFN}, LAYERS},
+                                           {"transformer.h.%d.mlp.c_proj.weight", 2, {FFN, DIM}, LAYERS},
+                                           {"transformer.h.%d.mlp.c_proj.bias", 1, {DIM}, LAYERS},
+                                           {0}};
+
+static int random_row(void *self, uint64_t n, float *to, err *e)
+{
+    const write_tensor *t = self;
+    uint64_t u = 1 + n;
+    (void)e;
+    for (const char *p = t->name; *p; p++) u = u * 31 + (uint8_t)*p;
+    for (int64_t i = 0; i < t->dims.dim[t->dims.rank - 1]; i++) {
+        u = u * 6364136223846793005u + 1442695040888963407u;
+        to[i] = (float)(int32_t)(u >> 32) * 0x1p-31f;
+    }
+    return OK;
+}
+
+static void write_text(const char *dir, const char *name, const char *text)
+{
+    char *path = file_join(dir, name);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    mem_free(path);
+}
+
+static void write_model(const char *dir, const char *config, const named_shape *shapes, dtype type)
+{
+    write_tensor t[64] = {0};
+    char name[64][64];
+    size_t n = 0;
+    err e = {0};
+    for (const named_shape *s = shapes; s->name; s++)
+        for (int i = 0; i < (s->layers ? s->layers : 1); i++, n++) {
+            if (s->layers) snprintf(name[n], sizeof name[n], s->name, i);
+            else snprintf(name[n], sizeof name[n], "%s", s->name);
+            t[n] = (write_tensor){
+                .name = name[n], .type = type, .dims = {s->rank, {s->dim[0], s->dim[1]}}, .row = random_row};
+            t[n].self = &t[n];
+        }
+    mkdir(dir, 0700);
+    write_text(dir, "config.json", config);
+    char *path = file_join(dir, "model.safetensors");
+    assert_ok(write_safetensors(path, t, n, NULL, &e), &e);
+    mem_free(path);
+}
+
+static void remove_folder(const char *dir)
+{
+    DIR *d = opendir(dir);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char *path = file_join(dir, f->d_name);
+        if (f->d_name[0] != '.') unlink(path);
+        mem_free(path);
+    }
+    if (d) closedir(d);
+    rmdir(dir);
+}
+
+/* ---- writing and comparing */
+
+static model *open_model(const char *path)
+{
+    model *m;
+    err e = {0};
+    const model_options o = {.model_path = path};
+    assert_ok(model_open(&m, &o, &e), &e);
+    return m;
+}
+
+static void export_to(const model *m, const char *path, dtype type)
+{
+    bool gguf = strstr(path, ".gguf") != NULL;
+    exporter *x;
+    err e = {0};
+    size_t n;
+    assert_ok(export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, &e), &e);
+    const write_tensor *t = export_tensors(x, &n);
+    if (gguf) {
+        assert_ok(write_gguf(path, export_pairs(x), t, n, &e), &e);
+    } else {
+        buf text = {0};
+        mkdir(path, 0700);
+        json_print(&text, export_config(x), true);
+        write_text(path, "config.json", buf_cstr(&text));
+        buf_free(&text);
+        char *file = file_join(path, "model.safetensors");
+        assert_ok(write_safetensors(file, t, n, NULL, &e), &e);
+        mem_free(file);
+    }
+    export_close(x);
+    assert_ok(export_check(m, path, &e), &e);
+}
+
+static void same_weights(const model *a, const model *b, float tolerance)
+{
+    assert_int_equal(a->prog->n_weight, b->prog->n_weight);
+    for (uint32_t i = 0; i < a->prog->n_weight; i++) {
+        const weight *x = &a->prog->weights[i], *y = &b->prog->weights[i];
+        assert_string_equal(x->name, y->name);
+        float *p = mem_array((size_t)x->cols, 4), *q = mem_array((size_t)x->cols, 4);
+        for (int64_t n = 0; n < x->rows; n++) {
+            weight_decode_row(x, n, p);
+            weight_decode_row(y, n, q);
+            for (int64_t k = 0; k < x->cols; k++) {
+                float off = p[k] - q[k];
+                bool exact = x->vector || tolerance == 0;
+                if (exact ? off != 0 : off > tolerance || off < -tolerance)
+                    fail_msg("%s: row %d, column %d: %g, not %g", x->name, (int)n, (int)k, (double)q[k], (double)p[k]);
+            }
+        }
+        mem_free(p);
+        mem_free(q);
+    }
+    assert_int_equal(a->n_eos, b->n_eos);
+}
+
+static void round_trip(const char *config, const named_shape *shapes, dtype type)
+{
+    const char *from = temp_path("export-from"), *gguf = temp_path("export.gguf"), *to = temp_path("export-to");
+    const char *again = temp_path("export-again.gguf");
+    write_model(from, config, shapes, type);
+    model *a = open_model(from);
+    a->n_eos = a->n_eos > 1 ? 1 : a->n_eos; /* a GGUF file has room for one */
+    export_to(a, gguf, DTYPE_NONE);
+    model *b = open_model(gguf);
+    same_weights(a, b, 0);
+    export_to(b, to, DTYPE_NONE);
+    model *c = open_model(to);
+    same_weights(a, c, 0);
+    export_to(b, again, DTYPE_NONE); /* GGUF to GGUF copies */
+    model *d = open_model(again);
+    same_weights(a, d, 0);
+    if (type == DTYPE_F32) {
+        model_close(d);
+        export_to(a, again, DTYPE_Q8_0);
+        d = open_model(again);
+        same_weights(a, d, 0.005f);
+    }
+    model_close(d);
+    model_close(c);
+    model_close(b);
+    model_close(a);
+    unlink(gguf);
+    unlink(again);
+    remove_folder(from);
+    remove_folder(to);
+}
+
+static void llama_goes_round(void **unused)
+{
+    (void)unused;
+    round_trip(llama_config, llama_tensors, DTYPE_F32);
+    round_trip(llama_config, llama_tensors, DTYPE_BF16);
+}
+
+static void gpt2_goes_round(void **unused)
+{
+    (void)unused;
+    round_trip(gpt2_config, gpt2_tensors, DTYPE_F16);
+}
+
+/* What a container cannot say is noticed: GGUF's "llama" knows no sliding window. */
+static void another_model_is_refused(void **unused)
+{
+    (void)unused;
+    const char *from = temp_path("export-window"), *gguf = temp_path("window.gguf");
+    char config[600];
+    snprintf(config, sizeof config, "{\"architectures\":[\"MistralForCausalLM\"],\"sliding_window\":16,%s",
+             llama_config + 1);
+    char *twice = strstr(config, "\"architectures\":[\"LlamaForCausalLM\"],");
+    memmove(twice, twice + 37, strlen(twice + 37) + 1);
+    write_model(from, config, llama_tensors, DTYPE_F32);
+    model *m = open_model(from);
+    exporter *x;
+    err e = {0};
+    size_t n;
+    assert_ok(export_open(&x, m, EXPORT_GGUF, DTYPE_NONE, &e), &e);
+    const write_tensor *t = export_tensors(x, &n);
+    assert_ok(write_gguf(gguf, export_pairs(x), t, n, &e), &e);
+    export_close(x);
+    assert_int_equal(export_check(m, gguf, &e), ERR_SPEC);
+    assert_non_null(strstr(e.msg, "not be the same model"));
+    e = (err){0};
+    assert_int_equal(export_open(&x, m, EXPORT_HF, DTYPE_Q8_0, &e), ERR_USAGE);
+    e = (err){0};
+    assert_int_equal(export_open(&x, m, EXPORT_GGUF, DTYPE_Q4_K, &e), ERR_USAGE);
+    model_close(m);
+    unlink(gguf);
+    remove_folder(from);
+}
+
+static void stories_are_the_same_everywhere(void **unused)
+{
+    (void)unused;
+    static const char *const files[] = {"models/stories260K/stories260K.bin", "models/stories260K/stories260K-v1.bin",
+                                        "models/stories260K/stories260K.pt"};
+    const char *dir = temp_path("stories"), *gguf = temp_path("stories.gguf");
+    for (int i = 0; i < 3; i++) {
+        const char *path = shared_path(files[i]);
+        if (!path) {
+            skip_msg("%s is not there", files[i]);
+            return;
+        }
+        model *a = open_model(path);
+        export_to(a, dir, DTYPE_NONE);
+        model *b = open_model(dir);
+        same_weights(a, b, 0);
+        export_to(b, gguf, DTYPE_NONE);
+        model *c = open_model(gguf);
+        b->n_eos = 1;
+        same_weights(b, c, 0);
+        model_close(c);
+        model_close(b);
+        model_close(a);
+    }
+    unlink(gguf);
+    remove_folder(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_goes_round),
+        cmocka_unit_test(gpt2_goes_round),
+        cmocka_unit_test(another_model_is_refused),
+        cmocka_unit_test(stories_are_the_same_everywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
