@@ -65,7 +65,9 @@ static inline uint8_t *kv_tile(uint8_t *base, uint64_t page_bytes, int heads, in
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 
 /* ---- working memory of the kernels */
+typedef struct deal_run deal_run; /* cpu_deal.h */
 typedef struct cpu_work {
+    deal_run *runs; /* [workers] */
     float *scratch; /* per worker: [workers][scratch_floats] */
     float *shared;  /* partial results that workers merge after a barrier */
     uint64_t scratch_floats, shared_floats, bytes;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cpu/attn_plan.h"
+#include "cpu/cpu_deal.h"
 #include "cpu/matmul_plan.h"
 
 #include <string.h>
@@ -64,13 +65,16 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     if (shared > SHARED_MAX) shared = SHARED_MAX;
     shared = (shared + LANES - 1) / LANES * LANES;
     floats = (floats + LANES - 1) / LANES * LANES;
+    uint64_t runs = (uint64_t)workers * sizeof(deal_run); /* cleared memory: turn 0, no chunks */
     *w = (cpu_work){0};
     if (!mem_mul(floats, (uint64_t)workers, &w->bytes) || !mem_add(w->bytes, shared, &w->bytes) ||
-        !mem_mul(w->bytes, sizeof(float), &w->bytes) || !(w->scratch = mem_map(w->bytes)))
+        !mem_mul(w->bytes, sizeof(float), &w->bytes) || !mem_add(w->bytes, runs, &w->bytes) ||
+        !(w->scratch = mem_map(w->bytes)))
         return err_set(e, ERR_MEMORY, "out of memory for the scratch space of %d threads", workers);
     w->scratch_floats = floats;
     w->shared_floats = shared;
     w->shared = w->scratch + floats * (uint64_t)workers;
+    w->runs = (deal_run *)(void *)(w->shared + shared);
     return OK;
 }
 

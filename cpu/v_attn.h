@@ -6,6 +6,7 @@
 #ifndef CPU_V_ATTN_H
 #define CPU_V_ATTN_H
 #include "cpu/attn_plan.h"
+#include "cpu/cpu_deal.h"
 #include "cpu/v16.h"
 #include "cpu/vmath.h"
 
@@ -290,19 +291,23 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
     bool split = units < 4 * workers && workers > 1 && ranges > units &&
                  (uint64_t)ranges * slot <= on->work.shared_floats;
 
-    int64_t i = 0;
-    for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u);) {
+    deal d = deal_start(r, worker, workers, split ? ranges : units, true);
+    int64_t i = 0, mine = deal_next(&d);
+    for (attn_unit u = {.seq = -1}; mine >= 0 && attn_next(&j.plan, &u);) {
         if (split) {
-            for (int range = u.range0; range <= u.range1; range++, i++)
-                if (i % workers == worker)
-                    range_soft(&j, &u, range, attn_soft_at(on->work.shared + (uint64_t)i * slot, lines, s->v_dim));
-        } else if (i++ % workers == worker) {
+            for (int range = u.range0; range <= u.range1; range++, i++) {
+                if (i != mine) continue;
+                range_soft(&j, &u, range, attn_soft_at(on->work.shared + (uint64_t)i * slot, lines, s->v_dim));
+                mine = deal_next(&d);
+            }
+        } else if (i++ == mine) {
             soft_clear(j.at.all, u.rows * u.heads, j.padded);
             for (int range = u.range0; range <= u.range1; range++) {
                 range_soft(&j, &u, range, j.at.part);
                 soft_merge(&j, &u, range, j.at.all, j.at.part);
             }
             unit_store(&j, &u, j.at.all);
+            mine = deal_next(&d);
         }
     }
     if (!split) return;

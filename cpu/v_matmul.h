@@ -12,10 +12,18 @@
 #ifndef CPU_V_MATMUL_H
 #define CPU_V_MATMUL_H
 #include "cpu/cpu.h"
+#include "cpu/cpu_deal.h"
 #include "cpu/matmul_plan.h"
 #include "cpu/v16.h"
 
-enum { STREAM_M = 6, DIRECT_M = 24, AHEAD = 6144, TILE_N = MATMUL_TILE_N, TILE_M = VREGS == 32 ? 6 : 3 };
+enum {
+    STREAM_M = 6,
+    DIRECT_M = 24,
+    CHUNK_BYTES = 128 << 10,
+    AHEAD = 6144,
+    TILE_N = MATMUL_TILE_N,
+    TILE_M = VREGS == 32 ? 6 : 3
+};
 
 /* One weight row against mr activation rows. */
 INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_t k, float *sum)
@@ -192,15 +200,13 @@ static void tile_store(const float *acc, int mr, int n, float *y, int64_t y_stri
 }
 
 static void matmul_direct(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
-                          float *scratch, int64_t from, int64_t to)
+                          const matmul_space *at, int64_t from, int64_t to)
 {
     static const direct_fn f32[TILE_M] = DIRECT_NAMES(F32), f16[TILE_M] = DIRECT_NAMES(F16),
                            bf16[TILE_M] = DIRECT_NAMES(BF16);
     const direct_fn *fns = w->type == DTYPE_F16 ? f16 : w->type == DTYPE_BF16 ? bf16 : f32;
     int64_t k = w->cols, padded = (k + LANES - 1) / LANES * LANES;
     bool plain = dtype_is_float(w->type);
-    matmul_space at = matmul_space_of(scratch, rows, k);
-    pack_rows(x, rows, k, at.x);
     int64_t n = from;
     for (; n + TILE_N <= to; n += TILE_N) {
         const uint8_t *four = w->data + (uint64_t)n * w->stride;
@@ -208,8 +214,8 @@ static void matmul_direct(const held_weight *w, const float *x, int64_t rows, fl
         dtype t = w->type;
         float tail[TILE_N * LANES];
         if (!plain) {
-            for (int i = 0; i < TILE_N; i++) held_row(w, n + i, at.decoded + i * k);
-            four = (const uint8_t *)at.decoded;
+            for (int i = 0; i < TILE_N; i++) held_row(w, n + i, at->decoded + i * k);
+            four = (const uint8_t *)at->decoded;
             stride = (uint64_t)k * sizeof(float);
             t = DTYPE_F32;
         }
@@ -219,12 +225,12 @@ static void matmul_direct(const held_weight *w, const float *x, int64_t rows, fl
                           v16_load_as_part(t, four + (uint64_t)i * stride, k / LANES * LANES, (int)(k % LANES)));
         for (int64_t m = 0, mr; m < rows; m += mr) {
             mr = tile_rows(rows - m);
-            fns[mr - 1](four, stride, k % LANES ? tail : NULL, k, at.x + m * padded, plain && m == 0, at.acc);
-            tile_store(at.acc, (int)mr, TILE_N, y + m * w->rows + n, w->rows, bias ? bias + n : NULL);
+            fns[mr - 1](four, stride, k % LANES ? tail : NULL, k, at->x + m * padded, plain && m == 0, at->acc);
+            tile_store(at->acc, (int)mr, TILE_N, y + m * w->rows + n, w->rows, bias ? bias + n : NULL);
         }
     }
     for (int64_t m = 0; m < rows && n < to; m += STREAM_M)
-        matmul_stream(w, x + m * k, rows - m < STREAM_M ? rows - m : STREAM_M, y + m * w->rows, bias, at.decoded, n,
+        matmul_stream(w, x + m * k, rows - m < STREAM_M ? rows - m : STREAM_M, y + m * w->rows, bias, at->decoded, n,
                       to);
 }
 
@@ -297,21 +303,19 @@ static const tile_fn tile_fns[TILE_M] = {tile_1, tile_2, tile_3, tile_4, tile_5,
 static const tile_fn tile_fns[TILE_M] = {tile_1, tile_2, tile_3};
 #endif
 
-static void matmul_panels(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
-                          float *scratch, int64_t from, int64_t to)
+static void matmul_panels(const held_weight *w, int64_t rows, float *y, const float *bias, const matmul_space *at,
+                          int64_t from, int64_t to)
 {
     int64_t k = w->cols, padded = (k + LANES - 1) / LANES * LANES;
     bool plain = dtype_is_float(w->type);
-    matmul_space at = matmul_space_of(scratch, rows, k);
-    pack_rows(x, rows, k, at.x);
     for (int64_t n0 = from; n0 < to; n0 += MATMUL_PANEL_N) {
         int n = to - n0 < MATMUL_PANEL_N ? (int)(to - n0) : MATMUL_PANEL_N;
         const uint8_t *panel = w->data + (uint64_t)n0 * w->stride;
         uint64_t stride = w->stride;
         dtype t = w->type;
         if (!plain) {
-            for (int i = 0; i < n; i++) held_row(w, n0 + i, at.decoded + i * k);
-            panel = (const uint8_t *)at.decoded;
+            for (int i = 0; i < n; i++) held_row(w, n0 + i, at->decoded + i * k);
+            panel = (const uint8_t *)at->decoded;
             stride = (uint64_t)k * sizeof(float);
             t = DTYPE_F32;
         }
@@ -319,14 +323,14 @@ static void matmul_panels(const held_weight *w, const float *x, int64_t rows, fl
             int64_t k1 = k - k0 < MATMUL_BLOCK_K ? k : k0 + MATMUL_BLOCK_K, steps = (k1 - k0 + LANES - 1) / LANES;
             const uint8_t *next = k1 < k ? panel + (uint64_t)k1 * (t == DTYPE_F32 ? 4 : 2)
                                          : panel + MATMUL_PANEL_N * stride;
-            if (t == DTYPE_F16) widen_rows(DTYPE_F16, panel, stride, n, k, k0, k1, next, at.w);
-            else if (t == DTYPE_BF16) widen_rows(DTYPE_BF16, panel, stride, n, k, k0, k1, next, at.w);
-            else widen_rows(DTYPE_F32, panel, stride, n, k, k0, k1, next, at.w);
-            float *acc = at.acc;
+            if (t == DTYPE_F16) widen_rows(DTYPE_F16, panel, stride, n, k, k0, k1, next, at->w);
+            else if (t == DTYPE_BF16) widen_rows(DTYPE_BF16, panel, stride, n, k, k0, k1, next, at->w);
+            else widen_rows(DTYPE_F32, panel, stride, n, k, k0, k1, next, at->w);
+            float *acc = at->acc;
             for (int64_t m = 0, mr; m < rows; m += mr) {
                 mr = tile_rows(rows - m);
                 for (int i = 0; i < n; i += TILE_N, acc += TILE_N * mr * LANES) {
-                    tile_fns[mr - 1](at.w + i * steps * LANES, at.x + m * padded + k0 * mr, steps, k0 == 0, acc);
+                    tile_fns[mr - 1](at->w + i * steps * LANES, at->x + m * padded + k0 * mr, steps, k0 == 0, acc);
                     if (k1 == k)
                         tile_store(acc, (int)mr, n - i < TILE_N ? n - i : TILE_N, y + m * w->rows + n0 + i, w->rows,
                                    bias ? bias + n0 + i : NULL);
@@ -336,25 +340,34 @@ static void matmul_panels(const held_weight *w, const float *x, int64_t rows, fl
     }
 }
 
+/* Output rows that are dealt out together: whole panels, and enough bytes that a change of place costs little. */
+static int64_t chunk_rows(const held_weight *w)
+{
+    int64_t n = (CHUNK_BYTES + (int64_t)w->stride - 1) / ((int64_t)w->stride > 0 ? (int64_t)w->stride : 1);
+    n = (n + MATMUL_PANEL_N - 1) / MATMUL_PANEL_N * MATMUL_PANEL_N;
+    int64_t least = (w->rows + DEAL_MAX - 1) / DEAL_MAX;
+    return n > least ? n : least;
+}
+
 static void v_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
-    int64_t rows = arg_rows(r, o->out), from, to;
-    if (rows == 1) {
-        cpu_share(w->rows, 1, worker, workers, &from, &to);
-        matmul_stream(w, x, rows, y, bias, scratch, from, to);
-        return;
-    }
-    cpu_share(w->rows, TILE_N, worker, workers, &from, &to);
-    if (rows <= DIRECT_M) {
-        if (from < to) matmul_direct(w, x, rows, y, bias, scratch, from, to);
-        return;
-    }
-    for (int64_t m = 0, count; m < rows && from < to; m += count) {
+    int64_t rows = arg_rows(r, o->out), each = chunk_rows(w), k = w->cols;
+    for (int64_t m = 0, count; m < rows; m += count, x += count * k, y += count * w->rows) {
         count = matmul_block_rows(rows, m);
-        matmul_panels(w, x + m * w->cols, count, y + m * w->rows, bias, scratch, from, to);
+        deal d = deal_start(r, worker, workers, (w->rows + each - 1) / each, false);
+        matmul_space at = matmul_space_of(scratch, count, k);
+        bool packed = count == 1;
+        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+            int64_t from = c * each, to = from + each < w->rows ? from + each : w->rows;
+            if (!packed) pack_rows(x, count, k, at.x);
+            packed = true;
+            if (count == 1) matmul_stream(w, x, 1, y, bias, at.decoded, from, to);
+            else if (count <= DIRECT_M) matmul_direct(w, x, count, y, bias, &at, from, to);
+            else matmul_panels(w, count, y, bias, &at, from, to);
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 #include "rig.h"
 
 #include "base/fmath.h"
+#include "cpu/cpu_deal.h"
+
+#include <sched.h>
 
 static char what[200];
 
@@ -356,6 +359,45 @@ static void attention_ignores_what_it_does_not_see(void **unused)
     rig_close(&g);
 }
 
+/* ---- dealing chunks */
+
+enum { DEALS = 3000, CHUNKS_MAX = 40 };
+static _Atomic uint8_t taken[DEALS][CHUNKS_MAX];
+
+/* Ops of different sizes without a barrier between them, workers that dawdle: each chunk goes to exactly one worker. */
+static void deal_worker(void *arg, int worker, int workers)
+{
+    for (int i = 0; i < DEALS; i++) {
+        deal d = deal_start(arg, worker, workers, i * 7 % CHUNKS_MAX, i % 5 == 0);
+        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+            taken[i][c]++;
+            if ((i + (int)c) % 97 == worker) sched_yield();
+        }
+    }
+}
+
+static void every_chunk_is_dealt_once(void **unused)
+{
+    (void)unused;
+    rig g;
+    err e = {0};
+    rig_open(&g, 100);
+    g.p.n_weight = g.p.n_state = 0;
+    for (int workers = 1; workers <= 5; workers++) {
+        memset((void *)taken, 0, sizeof taken);
+        assert_ok(pool_open(&g.d.pool, workers, &e), &e);
+        assert_ok(cpu_work_open(&g.d.work, &g.p, &g.d.opt, workers, &e), &e);
+        for (int w = 0; w < workers; w++) g.d.work.runs[w].turn = 64000; /* so that turns wrap */
+        for (int w = 0; w < workers; w++) g.d.work.runs[w].word = deal_word(64000, 0, 0);
+        pool_run(g.d.pool, deal_worker, &g.r);
+        cpu_work_close(&g.d.work);
+        pool_close(g.d.pool);
+        for (int i = 0; i < DEALS; i++)
+            for (int c = 0; c < CHUNKS_MAX; c++) assert_int_equal(taken[i][c], c < i * 7 % CHUNKS_MAX);
+    }
+    rig_close(&g);
+}
+
 static void every_op_has_a_kernel(void **unused)
 {
     (void)unused;
@@ -375,15 +417,11 @@ static void every_op_has_a_kernel(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_has_a_kernel),
-        cmocka_unit_test(matmul_equals_the_reference),
-        cmocka_unit_test(norms_equal_the_reference),
-        cmocka_unit_test(activations_equal_the_reference),
-        cmocka_unit_test(elementwise_equals_the_reference),
-        cmocka_unit_test(rope_equals_the_reference),
-        cmocka_unit_test(embed_and_take_out),
-        cmocka_unit_test(attention_equals_the_reference),
-        cmocka_unit_test(attention_ignores_what_it_does_not_see),
+        cmocka_unit_test(every_op_has_a_kernel),           cmocka_unit_test(every_chunk_is_dealt_once),
+        cmocka_unit_test(matmul_equals_the_reference),     cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(activations_equal_the_reference), cmocka_unit_test(elementwise_equals_the_reference),
+        cmocka_unit_test(rope_equals_the_reference),       cmocka_unit_test(embed_and_take_out),
+        cmocka_unit_test(attention_equals_the_reference),  cmocka_unit_test(attention_ignores_what_it_does_not_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
