@@ -41,7 +41,7 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug lint format fuzz bench oracle install clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug lint format fuzz bench bench-model oracle install clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -136,6 +136,13 @@ run-fuzz_%: $(BUILD)/fuzz/bin/fuzz_%
 	@mkdir -p tests/fuzz/seeds/$*
 	$< -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$*- -print_final_stats=1 \
 	  build/fuzz/corpus/$* tests/fuzz/seeds/$*
+
+$(BUILD)/make_llama: tools/make_llama.c src/base/half.h
+	@mkdir -p $(@D)
+	cc -O2 -Wall -Isrc -o $@ $<
+
+bench-model: $(BUILD)/make_llama ## write a 1.1 B Llama of random f16 weights (2.2 GB) to build/llama-1b for make bench BENCH='-m build/llama-1b'
+	$< $(BUILD)/llama-1b
 
 bench: all ## decode and prefill speed, share of the measured read bandwidth
 	$(BUILD)/inferflow bench $(BENCH)

@@ -20,11 +20,21 @@ enum {
 unsigned cpu_features(void); /* what processor and operating system both allow */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
 
+/* Loops for cpu_probe.h: read bytes; multiply and add, returning the operations done. */
+typedef struct cpu_probes {
+    void (*read)(const uint8_t *from, uint64_t bytes, int streams, int ahead);
+    uint64_t (*multiply)(uint64_t rounds);
+    uint64_t (*multiply_int8)(uint64_t rounds); /* NULL ok */
+} cpu_probes;
+void cpu_probe_read_c(const uint8_t *from, uint64_t bytes, int streams, int ahead);
+uint64_t cpu_probe_multiply_c(uint64_t rounds);
+
 /* The kernels of one instruction set; op[k] is never NULL. */
 typedef struct cpu_table {
     const char *isa; /* "c", "avx2", "avx512" */
     unsigned needs;  /* CPU_* */
     kernel op[OP_COUNT];
+    cpu_probes probe;
 } cpu_table;
 const cpu_table *cpu_kernels(unsigned flags);         /* the best that `flags` allow */
 const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */

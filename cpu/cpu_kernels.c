@@ -8,13 +8,16 @@
 
 #include <string.h>
 
-const cpu_table cpu_table_c = {"c",
-                               0,
-                               {
+const cpu_table cpu_table_c = {
+    .isa = "c",
+    .op =
+        {
 #define X(id, reference, body) [OP_##id] = reference,
-                                   CPU_KERNEL_LIST(X)
+            CPU_KERNEL_LIST(X)
 #undef X
-                               }};
+        },
+    .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},
+};
 
 enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided */
 

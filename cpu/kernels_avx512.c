@@ -6,12 +6,17 @@
 #include "cpu/v_kv.h"
 #include "cpu/v_matmul.h"
 #include "cpu/v_norm.h"
+#include "cpu/v_probe.h"
 #include "cpu/v_rope.h"
 
-const cpu_table cpu_table_avx512 = {"avx512",
-                                    CPU_AVX2 | CPU_AVX512,
-                                    {
+const cpu_table cpu_table_avx512 = {
+    .isa = "avx512",
+    .needs = CPU_AVX2 | CPU_AVX512,
+    .op =
+        {
 #define X(id, reference, body) [OP_##id] = body,
-                                        CPU_KERNEL_LIST(X)
+            CPU_KERNEL_LIST(X)
 #undef X
-                                    }};
+        },
+    .probe = {probe_read, probe_multiply, probe_multiply_int8},
+};

@@ -11,6 +11,7 @@
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \
     X(eval)                                                                                                            \
+    X(bench)                                                                                                           \
     X(plan)                                                                                                            \
     X(export)                                                                                                          \
     X(info)

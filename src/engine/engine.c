@@ -72,7 +72,7 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
     int rc = kv_type(o, p, &kv, e);
     if (rc) return rc;
-    po.dev.k_type = po.dev.v_type = kv;
+    po.dev.k_type = po.dev.v_type = g->kv_type = kv;
     for (int i = ROWS_TOK; i < ROWS_COUNT; i++) po.dev.max_rows[i] = i == ROWS_OUT ? outs : rows;
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);

@@ -99,6 +99,14 @@ typedef struct engine_stats {
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
 
+/* What one step costs that feeds `rows` rows of one sequence which then holds `depth` tokens, `outs` of them with logits: what
+ * `bench` and predictions compare with the machine's bounds. Activations are not counted. */
+typedef struct engine_cost {
+    uint64_t weight_bytes, kv_bytes; /* read */
+    double flops;                    /* of matrices and attention; a multiply-add is two */
+} engine_cost;
+engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth);
+
 /* Evaluation without sampling: runs `ids` (one sequence, chunked), calls on_rows with consecutive rows of logits [n, n_vocab] or, with
  * layer >= 0, hidden states [n, engine_width] numbered as transformers does: 0 what enters the first layer, l what layer l gives,
  * n_layer what the last gives after the final norm. Not while queries run. */

@@ -20,6 +20,7 @@ struct engine {
     void (*drop)(model *m);
     tokenizer *tok;
     plan *layout;
+    dtype kv_type;
     sampler *smp;
     engine_info info;
     int64_t chunk;

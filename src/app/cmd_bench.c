@@ -1,0 +1,336 @@
+/* cmd_bench.c - `inferflow bench`: prefill and decode speed of a model, beside what the machine could do at most.
+ *
+ * The bounds are measured anew between repetitions, because the load of a machine changes: shares compare the best of both. Prompts
+ * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
+ * decode is the n steps after it, all sequences together. */
+#include "app/app.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cpu/cpu.h"
+#include "cpu/cpu_probe.h"
+#include "engine/engine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { BATCHES_MAX = 16, HASH_IDS = 24, NAME = 24 };
+
+typedef struct bench_options {
+    engine_options model;
+    int64_t prompt, generate, reps;
+    const char *batches;
+} bench_options;
+
+static const param bench_rows[] = {
+    {.key = "prompt",
+     .type = PARAM_INT,
+     .offset = offsetof(bench_options, prompt),
+     .otherwise = "512",
+     .min = 1,
+     .max = 1 << 20,
+     .alias = "p",
+     .doc = "tokens of each prompt"},
+    {.key = "generate",
+     .type = PARAM_INT,
+     .offset = offsetof(bench_options, generate),
+     .otherwise = "128",
+     .max = 1 << 20,
+     .alias = "n",
+     .doc = "decode steps after the prompt; 0 measures prefill only"},
+    {.key = "batch",
+     .type = PARAM_TEXT,
+     .offset = offsetof(bench_options, batches),
+     .otherwise = "1",
+     .words = "N,N,...",
+     .alias = "b",
+     .doc = "sequences at once"},
+    {.key = "reps",
+     .type = PARAM_INT,
+     .offset = offsetof(bench_options, reps),
+     .otherwise = "5",
+     .min = 1,
+     .max = 1000,
+     .doc = "repetitions; the median, least and most are shown"},
+};
+static const size_t bench_row_count = sizeof bench_rows / sizeof *bench_rows;
+
+static const flag_group bench_flags[] = {
+    MODEL_FLAGS(bench_options, model),
+    {"Measurement", bench_rows, &bench_row_count, 0},
+    {0},
+};
+
+/* ---- one repetition */
+
+typedef struct progress {
+    int64_t made, first; /* tokens generated; sequences that have one */
+} progress;
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    progress *p = ctx;
+    if (ev->token >= 0) {
+        p->made++;
+        p->first += ev->index == 0;
+    }
+    return true;
+}
+
+typedef struct sample_times {
+    double prefill, decode; /* seconds */
+    int64_t decoded;        /* tokens */
+} sample_times;
+
+static int repetition(engine *g, const bench_options *o, int batch, uint64_t seed, sample_times *t, err *e)
+{
+    progress p = {0};
+    uint64_t ids[4096];
+    int32_t *prompt = mem_array((size_t)o->prompt, sizeof *prompt);
+    int rc = prompt ? 0 : err_set(e, ERR_MEMORY, "out of memory for a prompt");
+    bool more = true;
+    for (int i = 0; i < batch && !rc; i++) {
+        for (int64_t k = 0; k < o->prompt; k++)
+            prompt[k] = (int32_t)(rng_bits(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)engine_describe(g)->n_vocab);
+        query q = {.ids = prompt,
+                   .n_ids = (size_t)o->prompt,
+                   .max_tokens = o->generate + batch + 1,
+                   .ignore_eos = true,
+                   .n_logprobs = -1,
+                   .on_token = on_token,
+                   .ctx = &p};
+        rc = engine_add_query(g, &q, &ids[i], e);
+    }
+    mem_free(prompt);
+    double t0 = clock_now();
+    while (!rc && p.first < batch && more) rc = engine_infer(g, &more, e);
+    double t1 = clock_now();
+    int64_t before = p.made;
+    for (int64_t k = 0; !rc && k < o->generate && more; k++) rc = engine_infer(g, &more, e);
+    double t2 = clock_now();
+    *t = (sample_times){t1 - t0, t2 - t1, p.made - before};
+    for (int i = 0; i < batch && !rc; i++) engine_cancel(g, ids[i]);
+    while (!rc && more) rc = engine_infer(g, &more, e);
+    return rc;
+}
+
+/* ---- hash of the logits of a fixed prompt: the same on every instruction set, chunk and thread count */
+
+static int hash_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    (void)first;
+    (void)e;
+    uint64_t *h = ((void **)ctx)[0];
+    const engine *g = ((void **)ctx)[1];
+    const uint8_t *bytes = (const uint8_t *)rows;
+    for (int64_t i = 0; i < n * engine_describe(g)->n_vocab * 4; i++)
+        *h = (*h ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
+    return 0;
+}
+
+static int logits_hash(engine *g, char out[NAME], err *e)
+{
+    int32_t ids[HASH_IDS];
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i < HASH_IDS; i++)
+        ids[i] = (int32_t)(rng_bits(1, 2, (uint64_t)i) % (uint64_t)engine_describe(g)->n_vocab);
+    size_t n = engine_describe(g)->ctx < HASH_IDS ? (size_t)engine_describe(g)->ctx : HASH_IDS;
+    int rc = engine_eval(g, ids, n, -1, hash_rows, (void *[]){&h, g}, e);
+    snprintf(out, NAME, "%016" PRIx64, h);
+    return rc;
+}
+
+/* ---- statistics and output */
+
+typedef struct bounds {
+    double read, flops, int8;
+} bounds;
+
+typedef struct series {
+    double median, least, most;
+} series;
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static series summarise(double *rates, int64_t n)
+{
+    qsort(rates, (size_t)n, sizeof *rates, ascending);
+    return (series){rates[n / 2], rates[0], rates[n - 1]};
+}
+
+/* `per_token` is what one token of this test costs. */
+static void report(json *rows, const char *test, const bench_options *o, int batch, series s, engine_cost per_token,
+                   const bounds *b)
+{
+    double bytes = (double)(per_token.weight_bytes + per_token.kv_bytes);
+    json *row = json_add_object(rows, NULL);
+    json_add_str(row, "test", test);
+    json_add_num(row, "prompt", (double)o->prompt);
+    json_add_num(row, "batch", (double)batch);
+    json_add_num(row, "tokens_per_s", s.median);
+    json_add_num(row, "tokens_per_s_min", s.least);
+    json_add_num(row, "tokens_per_s_max", s.most);
+    json_add_num(row, "bytes_per_token", bytes);
+    json_add_num(row, "gb_per_s", s.most * bytes * 1e-9);
+    json_add_num(row, "read_share", s.most * bytes / b->read);
+    json_add_num(row, "gflops", s.most * per_token.flops * 1e-9);
+    json_add_num(row, "float_share", s.most * per_token.flops / b->flops);
+    if (b->int8 > 0) json_add_num(row, "int8_share", s.most * per_token.flops / b->int8);
+    else json_add_null(row, "int8_share");
+}
+
+static void print_rows(const json *root)
+{
+    printf("%-8s %6s %5s %10s %10s %10s %8s %6s %8s %6s\n", "test", "prompt", "batch", "tokens/s", "least", "most",
+           "GB/s", "read", "GFLOP/s", "float");
+    for (const json *r = json_first(json_get(root, "rows")); r; r = json_next(r))
+        printf("%-8s %6d %5d %10.2f %10.2f %10.2f %8.2f %5.0f%% %8.1f %5.0f%%\n", json_str(json_get(r, "test"), ""),
+               (int)json_int(json_get(r, "prompt"), 0), (int)json_int(json_get(r, "batch"), 0),
+               json_num(json_get(r, "tokens_per_s"), 0), json_num(json_get(r, "tokens_per_s_min"), 0),
+               json_num(json_get(r, "tokens_per_s_max"), 0), json_num(json_get(r, "gb_per_s"), 0),
+               100 * json_num(json_get(r, "read_share"), 0), json_num(json_get(r, "gflops"), 0),
+               100 * json_num(json_get(r, "float_share"), 0));
+    printf("read %.1f GB/s, float %.0f GFLOP/s, int8 %.2f TOP/s, %d threads, %s, %s; peak memory %.0f MiB; logits %s\n",
+           json_num(json_get(root, "read_gb_per_s"), 0), json_num(json_get(root, "float_peak_gflops"), 0),
+           json_num(json_get(root, "int8_peak_tops"), 0), (int)json_int(json_get(root, "threads"), 0),
+           json_str(json_get(root, "isa"), ""), json_str(json_get(root, "cpu_model"), ""),
+           json_num(json_get(root, "peak_rss_bytes"), 0) / (1 << 20), json_str(json_get(root, "logits_hash"), ""));
+}
+
+static int parse_batches(const char *text, int out[BATCHES_MAX], int *n, err *e)
+{
+    *n = 0;
+    for (const char *s = text; *n < BATCHES_MAX; s++) {
+        char *end;
+        long v = strtol(s, &end, 10);
+        if (end == s || v < 1 || v > 4096 || (*end && *end != ',')) break;
+        out[(*n)++] = (int)v;
+        if (!*end) return 0;
+        s = end;
+    }
+    return err_set(e, ERR_USAGE, "--batch %s: expected up to %d numbers from 1 to 4096, as in 1,2,4", text,
+                   BATCHES_MAX);
+}
+
+/* ---- the command */
+
+static int measure(engine *g, cpu_probe *probe, const bench_options *o, int batch, json *rows, bounds *b, err *e)
+{
+    double *prefill = mem_array((size_t)o->reps, sizeof *prefill), *decode = mem_array((size_t)o->reps, sizeof *decode);
+    int rc = prefill && decode ? 0 : err_set(e, ERR_MEMORY, "out of memory for results");
+    int64_t depth = o->prompt + 1 + o->generate / 2; /* on average while decoding */
+    for (int64_t i = 0; i < o->reps && !rc; i++) {
+        sample_times t;
+        b->read = cpu_probe_read(probe);
+        b->flops = cpu_probe_float(probe);
+        b->int8 = cpu_probe_integer(probe);
+        rc = repetition(g, o, batch, (uint64_t)(batch * 1000 + i), &t, e);
+        prefill[i] = (double)(o->prompt * batch) / t.prefill;
+        decode[i] = t.decode > 0 ? (double)t.decoded / t.decode : 0;
+    }
+    if (!rc) {
+        int64_t chunk = o->model.chunk > 0 ? o->model.chunk : 512, steps = (o->prompt + chunk - 1) / chunk;
+        engine_cost c = engine_cost_of(g, o->prompt, 1, o->prompt);
+        c.weight_bytes = c.weight_bytes * (uint64_t)steps / (uint64_t)o->prompt;
+        c.kv_bytes /= (uint64_t)o->prompt;
+        c.flops /= (double)o->prompt;
+        report(rows, "prefill", o, batch, summarise(prefill, o->reps), c, b);
+        c = engine_cost_of(g, 1, 1, depth);
+        c.weight_bytes /= (uint64_t)batch;
+        if (o->generate) report(rows, "decode", o, batch, summarise(decode, o->reps), c, b);
+    }
+    mem_free(prefill);
+    mem_free(decode);
+    return rc;
+}
+
+static int bench_model(const bench_options *o, const int *batches, int n, json *root, err *e)
+{
+    engine *g = NULL;
+    cpu_probe *probe = NULL;
+    bounds b = {0};
+    char hash[NAME] = "";
+    engine_options eo = o->model;
+    for (int i = 0; i < n; i++)
+        if (batches[i] > eo.max_batch) eo.max_batch = batches[i];
+    int rc = engine_open(&g, &eo, e);
+    if (rc) return rc;
+    const engine_info *info = engine_describe(g);
+    json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
+    json_add_num(root, "threads", info->threads);
+    json *rows = json_add_array(root, "rows");
+    rc = cpu_probe_open(&probe, info->threads, info->isa, 0, e);
+    if (!rc) rc = logits_hash(g, hash, e);
+    for (int i = 0; i < n && !rc; i++) rc = measure(g, probe, o, batches[i], rows, &b, e);
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    json_add_num(root, "read_gb_per_s", b.read * 1e-9);
+    json_add_num(root, "float_peak_gflops", b.flops * 1e-9);
+    json_add_num(root, "int8_peak_tops", b.int8 * 1e-12);
+    json_add_str(root, "cpu_model", cpu_model());
+    json_add_str(root, "isa", info->isa);
+    json_add_num(root, "peak_rss_bytes",
+                 (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(probe)); /* without our own */
+    json_add_str(root, "logits_hash", hash);
+    cpu_probe_close(probe);
+    engine_close(g);
+    return rc;
+}
+
+static int bench_read(const bench_options *o, json *root, bool text, err *e)
+{
+    cpu_probe *probe;
+    int threads = o->model.threads > 0 ? (int)o->model.threads : pool_default_threads();
+    int rc = cpu_probe_open(&probe, threads, NULL, 0, e);
+    if (rc) return rc;
+    double best = 0;
+    for (int64_t i = 0; i < o->reps; i++) best = cpu_probe_read(probe);
+    json_add_int(root, "threads", threads);
+    json_add_num(root, "gb_per_s", best * 1e-9);
+    for (int i = 0; text && i < cpu_probe_patterns(probe); i++) {
+        double rate;
+        const char *name = cpu_probe_pattern(probe, i, &rate);
+        printf("%-24s %7.1f GB/s\n", name, rate * 1e-9);
+    }
+    if (text) printf("best, %d threads%*s %7.1f GB/s\n", threads, threads > 9 ? 7 : 8, "", best * 1e-9);
+    cpu_probe_close(probe);
+    return 0;
+}
+
+static int run_bench(const invocation *v, err *e)
+{
+    const bench_options *o = v->options;
+    int batches[BATCHES_MAX], n;
+    if (v->n_operand && strcmp(v->operand[0], "read") != 0)
+        return err_set(e, ERR_USAGE, "bench %s: expected nothing or \"read\"", v->operand[0]);
+    int rc = parse_batches(o->batches, batches, &n, e);
+    if (rc) return rc;
+    json *root = json_new_object();
+    rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, batches, n, root, e);
+    if (!rc && v->json) rc = app_print_json(root, e);
+    else if (!rc && !v->n_operand) print_rows(root);
+    json_free(root);
+    return rc;
+}
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "prefill and decode speed beside the machine's own bounds",
+    .operands = "[read]",
+    .operand_max = 1,
+    .prints_json = true,
+    .flags = bench_flags,
+    .options_size = sizeof(bench_options),
+    .notes =
+        "`inferflow bench read` measures the read bandwidth alone.\n"
+        "\"read\" and \"float\" are shares of the read bandwidth and of the float32 multiply-add peak of all threads,\n"
+        "measured between the repetitions. GB/s counts weights and cached keys and values.",
+    .run = run_bench,
+};

@@ -1,0 +1,24 @@
+/* cost.c - bytes and operations of one step, from the program. */
+#include "engine/engine_state.h"
+
+engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth)
+{
+    const program *p = g->mod->prog;
+    engine_cost c = {.weight_bytes = g->info.weight_bytes};
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        const op *o = &p->ops[i];
+        double n = (double)(p->tensors[o->out].rows == ROWS_OUT ? outs : rows);
+        if (o->kind == OP_MATMUL) {
+            const tensor *w = &p->tensors[o->in[1]];
+            c.flops += 2 * n * (double)w->dim[0] * (double)w->dim[1];
+        } else if (o->kind == OP_ATTN) {
+            const state *s = &p->states[o->state];
+            int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;
+            double seen = (double)keys - (keys == depth ? (n - 1) / 2 : 0); /* on average: later rows see more */
+            c.kv_bytes += (uint64_t)keys * (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) *
+                          dtype_info[g->kv_type].bytes;
+            c.flops += 2 * n * seen * (double)o->u.attn.heads * (double)(s->k_dim + s->v_dim);
+        }
+    }
+    return c;
+}

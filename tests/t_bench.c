@@ -1,0 +1,67 @@
+/* t_bench.c - the bench command end to end on a tiny model: fields of the contract, and a hash that no setting changes. */
+#include "test.h"
+
+#include "app/app.h"
+
+static const char model_path[] = "tests/vectors/models/gemma2";
+
+/* Runs the command line and gives what it printed, parsed. */
+static json *bench_json(int argc, char **argv)
+{
+    err e = {0};
+    json *out = NULL;
+    const char *path = temp_path("bench.json");
+    fflush(stdout);
+    int saved = dup(1);
+    assert_non_null(freopen(path, "w", stdout));
+    int status = app_main(argc, argv);
+    fflush(stdout);
+    dup2(saved, 1);
+    close(saved);
+    assert_int_equal(status, 0);
+    assert_ok(json_read(&out, path, 1 << 20, &e), &e);
+    unlink(path);
+    return out;
+}
+
+static void rows_and_hash(void **state)
+{
+    (void)state;
+    char *one[] = {"inferflow", "bench",  "-m", (char *)model_path, "-p", "20", "-n", "4", "-b",
+                   "1,3",       "--reps", "2",  "--json",           "-t", "1"};
+    char *two[] = {"inferflow", "bench", "-m", (char *)model_path, "-p", "3", "-n", "0", "--reps", "1",
+                   "--json",    "-t",    "2",  "--chunk",          "7"};
+    json *a = bench_json(sizeof one / sizeof *one, one), *b = bench_json(sizeof two / sizeof *two, two);
+    assert_int_equal(json_count(json_get(a, "rows")), 4);
+    assert_int_equal(json_count(json_get(b, "rows")), 1);
+    static const char *const fields[] = {"prompt",           "batch",           "tokens_per_s", "tokens_per_s_min",
+                                         "tokens_per_s_max", "bytes_per_token", "gb_per_s",     "read_share"};
+    for (const json *r = json_first(json_get(a, "rows")); r; r = json_next(r))
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            if (!(json_num(json_get(r, fields[i]), -1) > 0)) fail_msg("%s is missing or not positive", fields[i]);
+    const json *last = json_at(json_get(a, "rows"), 3);
+    assert_string_equal(json_str(json_get(last, "test"), ""), "decode");
+    assert_true(json_num(json_get(last, "batch"), 0) == 3);
+    assert_true(json_num(json_get(a, "read_gb_per_s"), 0) > 0 && json_num(json_get(a, "peak_rss_bytes"), 0) > 1e6);
+    assert_int_equal(strlen(json_str(json_get(a, "logits_hash"), "")), 16);
+    assert_string_equal(json_str(json_get(a, "logits_hash"), ""), json_str(json_get(b, "logits_hash"), "-"));
+    json_free(a);
+    json_free(b);
+}
+
+static void wrong_usage(void **state)
+{
+    (void)state;
+    assert_int_equal(app_main(3, (char *[]){"inferflow", "bench", "write"}), 2);
+    assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "1,x"}), 2);
+    assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "0"}), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_and_hash),
+        cmocka_unit_test(wrong_usage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
