@@ -9,6 +9,7 @@
 #include "models/arch.h"
 #include "models/build.h"
 #include "models/show.h"
+#include "tensor/quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,6 +95,19 @@ static int read_runtime(const model *m, const model_options *opt, runtime_option
     return OK;
 }
 
+/* The type called `name`; "q8" is q8_0. */
+static int weight_type(const char *name, dtype *out, err *e)
+{
+    *out = dtype_by_name(strcmp(name, "q8") == 0 ? "q8_0" : name);
+    if (*out != DTYPE_NONE && quant_can_encode(*out)) return OK;
+    buf can = {0};
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
+        if (quant_can_encode((dtype)t)) buf_printf(&can, "%s%s", can.n ? ", " : "", dtype_info[t].name);
+    err_set(e, ERR_USAGE, "--weights %s: weights can be held as %s", name, buf_cstr(&can));
+    buf_free(&can);
+    return ERR_USAGE;
+}
+
 static int choose_ctx(opened *o, int64_t asked, err *e)
 {
     int64_t most;
@@ -157,8 +171,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = read_ids(o, "bos", &m->bos, 1, &n_bos, e);
     if (rc) return rc;
     build_options build = {.ctx = m->ctx};
-    if (run.weights && (build.want = dtype_by_name(run.weights)) == DTYPE_NONE)
-        return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", run.weights);
+    if (run.weights && (rc = weight_type(run.weights, &build.want, e))) return rc;
     m->name = name_of(o, opt);
     m->arch = arch_name(m->weights, o->config);
     m->tokenizer_path = spec_path(m->resolved, "tokenizer", "path");

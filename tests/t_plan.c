@@ -114,7 +114,7 @@ static void places(void **unused)
             buf text = {0};
             assert_true(plan_text(l, true, &text));
             assert_non_null(strstr(buf_cstr(&text), "cpu:1"));
-            assert_non_null(strstr(buf_cstr(&text), "segment 0: ops 0-"));
+            assert_non_null(strstr(buf_cstr(&text), "segment 0 on cpu:1: ops 0-"));
             buf_free(&text);
             plan_close(l);
             program_free(p);

@@ -368,7 +368,7 @@ static void hash_and_text(void **unused)
     assert_true(program_dump(a, &text));
     const char *s = buf_cstr(&text);
     assert_non_null(strstr(s, "x0 [tok, 4] = embed f32 [16, 4] 256 B by=token"));
-    assert_non_null(strstr(s, "-- cut"));
+    assert_non_null(strstr(s, "    1 | norm"));
     assert_non_null(strstr(s, "logits [out, 16] = t head f32 [16, 4]"));
     buf_free(&text);
     program_free(a);

@@ -130,9 +130,11 @@ int program_finish(program *p, err *e);
 /* Of one op with its parameters and tensor numbers: equal in two programs whose ops are the same, wherever their weights lie. */
 uint64_t program_op_hash(const program *p, uint32_t i);
 
-/* The program as text, one op per line with names, shapes with row symbols, weight types and bytes. */
+/* The program as text: a line of totals, then one op per line with names, shapes with row symbols, weight types and bytes; '|' marks
+ * cut points. */
 bool program_dump(const program *p, buf *out);
-bool program_dump_op(const program *p, uint32_t i, buf *out); /* one line of it */
+bool program_dump_head(const program *p, buf *out);           /* the first line of it */
+bool program_dump_op(const program *p, uint32_t i, buf *out); /* one of the others */
 
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);

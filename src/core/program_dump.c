@@ -30,8 +30,9 @@ static void dump_operand(const program *p, ref r, buf *out)
         dump_shape(t, out);
     } else if (t->kind == TENSOR_WEIGHT) {
         const weight *w = &p->weights[t->weight];
-        buf_printf(out, " %s%s%s ", dtype_info[w->pieces[0].type].name, w->want ? "->" : "",
-                   w->want ? dtype_info[w->want].name : "");
+        bool kept = w->want == DTYPE_NONE || w->want == w->pieces[0].type;
+        buf_printf(out, " %s%s%s ", dtype_info[w->pieces[0].type].name, kept ? "" : "->",
+                   kept ? "" : dtype_info[w->want].name);
         dump_shape(t, out);
         buf_str(out, " ");
         dump_bytes(weight_file_bytes(w), out);
@@ -76,10 +77,23 @@ static void dump_params(const program *p, const op *o, buf *out)
     }
 }
 
+bool program_dump_head(const program *p, buf *out)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_weight; i++) bytes += weight_file_bytes(&p->weights[i]);
+    buf_printf(out, "program %016" PRIx64 ": %u ops, %d layers, dim %" PRId64 ", vocab %" PRId64 ", %u weights of ",
+               p->hash, p->n_op, p->n_layer, p->dim, p->vocab, p->n_weight);
+    dump_bytes(bytes, out);
+    return buf_printf(out, ", %u states in %u page groups, %u cut points\n", p->n_state, p->n_group, p->n_cut);
+}
+
 bool program_dump_op(const program *p, uint32_t i, buf *out)
 {
+    static const char *const entry_name[ENTRY_COUNT] = {"encoder", "decoder", "head", "pool"};
     const op *o = &p->ops[i];
-    buf_printf(out, "%5u %-8s", i, op_info[o->kind].name);
+    bool cut = false;
+    for (uint32_t k = 0; k < p->n_cut; k++) cut = cut || p->cuts[k] == i;
+    buf_printf(out, "%5u %c %-8s", i, cut ? '|' : ' ', op_info[o->kind].name);
     if (o->out) {
         buf_printf(out, " %s ", p->tensors[o->out].name);
         dump_shape(&p->tensors[o->out], out);
@@ -88,24 +102,14 @@ bool program_dump_op(const program *p, uint32_t i, buf *out)
     for (int k = 0; k < 4; k++)
         if (o->in[k]) dump_operand(p, o->in[k], out);
     dump_params(p, o, out);
+    for (int k = 0; k < ENTRY_COUNT; k++)
+        if (p->entries[k].op0 == i && p->entries[k].op1 > i) buf_printf(out, "   (%s begins)", entry_name[k]);
     return buf_byte(out, '\n');
 }
 
 bool program_dump(const program *p, buf *out)
 {
-    static const char *const entry_name[ENTRY_COUNT] = {"encoder", "decoder", "head", "pool"};
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < p->n_weight; i++) bytes += weight_file_bytes(&p->weights[i]);
-    buf_printf(out, "program %016" PRIx64 ": %u ops, %d layers, dim %" PRId64 ", vocab %" PRId64 ", %u weights of ",
-               p->hash, p->n_op, p->n_layer, p->dim, p->vocab, p->n_weight);
-    dump_bytes(bytes, out);
-    buf_printf(out, ", %u states in %u page groups, %u cut points\n", p->n_state, p->n_group, p->n_cut);
-    for (uint32_t i = 0, cut = 0; i < p->n_op; i++) {
-        for (int k = 0; k < ENTRY_COUNT; k++)
-            if (p->entries[k].op0 == i && p->entries[k].op1 > i) buf_printf(out, "%s:\n", entry_name[k]);
-        while (cut < p->n_cut && p->cuts[cut] < i) cut++;
-        if (cut < p->n_cut && p->cuts[cut] == i) buf_str(out, "      -- cut\n");
-        program_dump_op(p, i, out);
-    }
+    program_dump_head(p, out);
+    for (uint32_t i = 0; i < p->n_op; i++) program_dump_op(p, i, out);
     return !out->bad;
 }

@@ -243,32 +243,61 @@ uint64_t plan_held_bytes(const plan *l)
 
 const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
 
+/* Keys and values of the segment's states when every page is in use. */
+static uint64_t segment_kv_bytes(const plan *l, const segment *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = s->op0; i < s->op1; i++) {
+        if (s->p->ops[i].kind != OP_KV_PUT) continue;
+        const state *t = &s->p->states[s->p->ops[i].state];
+        uint64_t token = (uint64_t)t->k_dim * dtype_info[l->opt.k_type].bytes +
+                         (uint64_t)t->v_dim * dtype_info[l->opt.v_type].bytes;
+        sum += (uint64_t)t->heads * token * PAGE_TOKENS * (uint64_t)l->opt.n_page[t->group];
+    }
+    return sum;
+}
+
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
+
+static const char *device_name(const stage *s, char *to, size_t cap)
+{
+    snprintf(to, cap, s->number >= 0 ? "%s:%d" : "%s", s->seg.be->name, s->number);
+    return to;
+}
+
+/* The ops of one segment, each with the place of its result in the segment's arena. */
+static void dump_segment(const plan *l, int i, buf *out)
+{
+    const stage *st = &l->stages[i];
+    const segment *s = &st->seg;
+    const program *p = l->p;
+    char name[32];
+    buf_printf(out, "\nsegment %d on %s: ops %u-%u, %s -> %s, arena of %" PRIu64 " bytes\n", i,
+               device_name(st, name, sizeof name), s->op0, s->op1 - 1, s->in ? p->tensors[s->in].name : "tokens",
+               s->out ? p->tensors[s->out].name : p->tensors[p->entries[ENTRY_HEAD].out].name, s->act_bytes);
+    for (uint32_t k = s->op0; k < s->op1; k++) {
+        if (p->ops[k].out) buf_printf(out, "@%-9" PRIu64, p->tensors[p->ops[k].out].off);
+        else buf_printf(out, "%-10s", "");
+        program_dump_op(p, k, out);
+    }
+}
 
 bool plan_text(const plan *l, bool dump, buf *out)
 {
     const program *p = l->p;
-    buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 ", %d of %u cut points used\n", p->n_layer, p->dim,
-               p->vocab, l->n - 1, p->n_cut);
-    buf_printf(out, "%-3s %-10s %-10s %14s %14s %16s  %s\n", "#", "device", "layers", "weights MiB", "own mem. MiB",
-               "activations MiB", "hands over");
+    if (dump) program_dump_head(p, out);
+    else buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 "\n", p->n_layer, p->dim, p->vocab);
+    buf_printf(out, "%-3s %-8s %-8s %12s %12s %12s %12s  %s\n", "#", "device", "layers", "weights MiB", "own MiB",
+               "KV MiB", "step MiB", "hands over");
     for (int i = 0; i < l->n; i++) {
         const stage *s = &l->stages[i];
+        uint64_t kv = segment_kv_bytes(l, &s->seg), held = s->seg.be->held_bytes(s->seg.on);
         char name[32], layers[32];
-        snprintf(name, sizeof name, s->number >= 0 ? "%s:%d" : "%s", s->seg.be->name, s->number);
         snprintf(layers, sizeof layers, "%d-%d", s->layer0, s->layer1 - 1);
-        buf_printf(out, "%-3d %-10s %-10s %14.1f %14.1f %16.1f  %s\n", i, name, layers, mebi(segment_bytes(&s->seg)),
-                   mebi(s->seg.be->held_bytes(s->seg.on)), mebi(s->seg.act_bytes),
+        buf_printf(out, "%-3d %-8s %-8s %12.1f %12.1f %12.1f %12.1f  %s\n", i, device_name(s, name, sizeof name),
+                   layers, mebi(segment_bytes(&s->seg)), mebi(held - kv), mebi(kv), mebi(s->seg.act_bytes),
                    s->seg.out ? p->tensors[s->seg.out].name : "-");
     }
-    if (!dump) return !out->bad;
-    buf_str(out, "\n");
-    program_dump(p, out);
-    for (int i = 0; i < l->n; i++) {
-        const segment *s = &l->stages[i].seg;
-        buf_printf(out, "segment %d: ops %u-%u on %s, in %s, out %s, %" PRIu64 " bytes of activations\n", i, s->op0,
-                   s->op1 - 1, s->be->name, s->in ? p->tensors[s->in].name : "tokens",
-                   s->out ? p->tensors[s->out].name : p->tensors[p->entries[ENTRY_HEAD].out].name, s->act_bytes);
-    }
+    for (int i = 0; i < l->n && dump; i++) dump_segment(l, i, out);
     return !out->bad;
 }
