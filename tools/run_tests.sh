@@ -8,7 +8,7 @@ for t in "$@"; do
     log="$build/tests/$name.log"
     INFERFLOW_BIN="$build/inferflow" timeout "${TEST_TIMEOUT:-300}" "$t" >"$log" 2>&1
     rc=$?
-    p=$(grep -c '^\[       OK \]' "$log"); f=$(grep -c '^\[  FAILED  \] [a-z0-9_]*$' "$log"); s=$(grep -c '^skipped: ' "$log")
+    p=$(grep -c '^\[       OK \]' "$log"); f=$(grep '^\[  FAILED  \] [a-z0-9_]*$' "$log" | sort -u | wc -l); s=$(grep -c '^skipped: ' "$log")
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
     if [ $rc -ne 0 ]; then

@@ -219,7 +219,7 @@ static int read_prompt(const engine *eng, const run_options *o, token_list *out,
 /* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the program. */
 static int talk(engine *eng, const run_options *o, err *e)
 {
-    struct sigaction sa = {.sa_handler = on_interrupt};
+    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}; /* output must not fail by it */
     sigaction(SIGINT, &sa, NULL);
     fprintf(stderr, "%s: type the beginning of a text; Ctrl-C stops it, Ctrl-D ends\n", engine_describe(eng)->name);
     int rc = OK;
