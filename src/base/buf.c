@@ -15,7 +15,7 @@ static bool reserve(buf *b, size_t more)
     return !b->bad;
 }
 
-bool buf_add(buf *b, const void *p, size_t n)
+bool buf_grow_add(buf *b, const void *p, size_t n)
 {
     if (!n) return !b->bad;
     if (!reserve(b, n)) return false;
@@ -25,7 +25,6 @@ bool buf_add(buf *b, const void *p, size_t n)
 }
 
 bool buf_str(buf *b, const char *s) { return buf_add(b, s, strlen(s)); }
-bool buf_byte(buf *b, uint8_t c) { return buf_add(b, &c, 1); }
 
 bool buf_uint(buf *b, uint64_t v, int bytes)
 {

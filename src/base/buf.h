@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct buf {
     uint8_t *p; /* {0} is a valid empty buffer */
@@ -13,9 +14,16 @@ typedef struct buf {
     bool bad;
 } buf;
 
-bool buf_add(buf *b, const void *p, size_t n);
+bool buf_grow_add(buf *b, const void *p, size_t n); /* buf_add where there is no room yet */
+static inline bool buf_add(buf *b, const void *p, size_t n)
+{
+    if (n == 0 || n > b->cap - b->n || b->bad) return buf_grow_add(b, p, n);
+    memcpy(b->p + b->n, p, n);
+    b->n += n;
+    return true;
+}
 bool buf_str(buf *b, const char *s);
-bool buf_byte(buf *b, uint8_t c);
+static inline bool buf_byte(buf *b, uint8_t c) { return buf_add(b, &c, 1); }
 bool buf_printf(buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool buf_uint(buf *b, uint64_t v, int bytes); /* little-endian */
 char *buf_cstr(buf *b);                       /* NUL-terminated view (the NUL is not counted); "" when empty or bad */

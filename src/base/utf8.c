@@ -1,6 +1,8 @@
 /* utf8.c - see utf8.h. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 /* Bytes the lead byte promises, and the range of the second byte (the table that rules out overlong forms and surrogates). */
 static size_t lead(uint8_t c, uint8_t *lo, uint8_t *hi)
 {
@@ -31,7 +33,7 @@ size_t utf8_valid_length(const uint8_t *p, size_t n)
     return len;
 }
 
-uint32_t utf8_decode(const uint8_t *p, size_t n, size_t *len)
+uint32_t utf8_decode_long(const uint8_t *p, size_t n, size_t *len)
 {
     size_t k = utf8_valid_length(p, n);
     *len = k ? k : 1;
@@ -54,12 +56,24 @@ size_t utf8_encode(uint32_t c, uint8_t out[4])
     return k;
 }
 
+size_t utf8_ascii_run(const uint8_t *p, size_t n)
+{
+    size_t i = 0;
+    for (uint64_t eight; i + 8 <= n; i += 8) {
+        memcpy(&eight, p + i, 8);
+        if (eight & 0x8080808080808080u) break;
+    }
+    while (i < n && p[i] < 0x80) i++;
+    return i;
+}
+
 bool utf8_is_valid(span s)
 {
     for (size_t i = 0; i < s.n;) {
         size_t k = utf8_valid_length(s.p + i, s.n - i);
         if (!k) return false;
         i += k;
+        if (k == 1) i += utf8_ascii_run(s.p + i, s.n - i);
     }
     return true;
 }

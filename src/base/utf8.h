@@ -11,7 +11,16 @@
 size_t utf8_valid_length(const uint8_t *p, size_t n);
 
 /* The character at p and its length in *len. Invalid bytes give U+FFFD with *len = 1 ("one per byte"). n must be > 0. */
-uint32_t utf8_decode(const uint8_t *p, size_t n, size_t *len);
+uint32_t utf8_decode_long(const uint8_t *p, size_t n, size_t *len); /* the same, for what is not ASCII too */
+static inline uint32_t utf8_decode(const uint8_t *p, size_t n, size_t *len)
+{
+    if (p[0] >= 0x80) return utf8_decode_long(p, n, len);
+    *len = 1;
+    return p[0];
+}
+
+/* Bytes of ASCII at the start of s. */
+size_t utf8_ascii_run(const uint8_t *p, size_t n);
 
 /* Writes a character (1..4 bytes) to out; returns its length. */
 size_t utf8_encode(uint32_t c, uint8_t out[4]);

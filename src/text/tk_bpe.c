@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCAN_MAX = 24, CACHE_SLOTS = 1 << 14, CACHE_KEY = 22, CACHE_IDS = 10 };
-
-struct bpe_cached {
-    uint8_t n, ids; /* n = 0: empty */
-    uint8_t key[CACHE_KEY];
-    int32_t id[CACHE_IDS];
-};
+enum { SCAN_MAX = 24 };
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
@@ -120,7 +114,7 @@ void bpe_work_free(bpe_work *w)
     mem_free(w->sym);
     mem_free(w->heap);
     mem_free(w->split);
-    mem_free(w->cache);
+    word_cache_free(&w->cache);
     *w = (bpe_work){0};
 }
 
@@ -362,22 +356,12 @@ static bool encode_word(const bpe *b, bpe_work *w, span text, token_list *out)
 
 static bool encode_cached(const bpe *b, bpe_work *w, span text, token_list *out)
 {
-    if (text.n > CACHE_KEY || text.n == 0 || b->resplit) return text.n == 0 || encode_word(b, w, text, out);
-    if (!w->cache && !(w->cache = mem_zero(CACHE_SLOTS, sizeof *w->cache))) return false;
-    bpe_cached *c = &w->cache[hash_bytes(text.p, text.n, 0) & (CACHE_SLOTS - 1)];
-    if (c->n == text.n && memcmp(c->key, text.p, text.n) == 0) {
-        for (int i = 0; i < c->ids; i++)
-            if (!token_list_add(out, c->id[i])) return false;
-        return true;
-    }
+    if (text.n == 0) return true;
+    word_slot *slot = b->resplit ? NULL : word_cache_slot(&w->cache, text);
+    if (word_cache_hit(slot, text)) return word_cache_give(slot, out);
     size_t first = out->n;
     if (!encode_word(b, w, text, out)) return false;
-    if (out->n - first <= CACHE_IDS) {
-        c->n = (uint8_t)text.n;
-        c->ids = (uint8_t)(out->n - first);
-        memcpy(c->key, text.p, text.n);
-        memcpy(c->id, out->id + first, (out->n - first) * sizeof *c->id);
-    }
+    word_cache_keep(slot, text, out, first);
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include "base/span.h"
 #include "text/tk_trie.h"
 #include "text/tk_vocab.h"
+#include "text/tk_word_cache.h"
 #include "text/tokenizer.h"
 
 typedef struct bpe_pair {
@@ -53,8 +54,6 @@ typedef struct bpe_candidate {
     uint32_t id;
 } bpe_candidate;
 
-typedef struct bpe_cached bpe_cached;
-
 /* Working memory of one thread; {0} is valid. */
 typedef struct bpe_work {
     bpe_symbol *sym;
@@ -62,7 +61,7 @@ typedef struct bpe_work {
     bpe_candidate *heap;
     size_t heap_cap, heap_n;
     uint32_t *split; /* resplit: bytes of the left part of each unused piece, as last merged */
-    bpe_cached *cache;
+    word_cache cache;
 } bpe_work;
 
 /* Room for n merges; then bpe_merge for each in order of rank. A pair that is there already keeps its first rank. */

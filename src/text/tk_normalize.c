@@ -34,6 +34,12 @@ static void lower(span in, buf *out)
 {
     for (size_t i = 0, len; i < in.n; i += len) {
         uint32_t low[2];
+        if ((len = utf8_ascii_run(in.p + i, in.n - i))) {
+            if (!buf_add(out, in.p + i, len)) return;
+            for (uint8_t *p = out->p + out->n - len; p < out->p + out->n; p++)
+                *p |= (uint8_t)(*p >= 'A' && *p <= 'Z') << 5;
+            continue;
+        }
         int n = uc_lower(utf8_decode(in.p + i, in.n - i, &len), low);
         for (int k = 0; k < n; k++) put(out, low[k]);
     }
@@ -48,11 +54,13 @@ static span strip(span s, bool left, bool right)
     return right ? span_of(s.p, end) : s;
 }
 
-/* Copies the characters that `drop` does not name. */
+/* Copies the characters that `drop` does not name; it names no ASCII. */
 static void filter(span in, bool (*drop)(uint32_t c), buf *out)
 {
-    for (size_t i = 0, len; i < in.n; i += len)
-        if (!drop(utf8_decode(in.p + i, in.n - i, &len))) buf_add(out, in.p + i, len);
+    for (size_t i = 0, len; i < in.n; i += len) {
+        bool plain = (len = utf8_ascii_run(in.p + i, in.n - i));
+        if (plain || !drop(utf8_decode(in.p + i, in.n - i, &len))) buf_add(out, in.p + i, len);
+    }
 }
 
 static int replace(const norm_step *st, regex_work *rx, span in, buf *out, err *e)
@@ -102,6 +110,11 @@ static void nmt(span in, buf *out)
 static void bert_clean(span in, buf *out)
 {
     for (size_t i = 0, len; i < in.n; i += len) {
+        for (len = 0; i + len < in.n && in.p[i + len] >= 32 && in.p[i + len] < 127;) len++;
+        if (len) {
+            buf_add(out, in.p + i, len);
+            continue;
+        }
         uint32_t c = utf8_decode(in.p + i, in.n - i, &len);
         if (c == 0 || c == 0xfffd || uc_bert_control(c)) continue;
         if (uc_is_space(c)) buf_byte(out, ' ');
@@ -119,7 +132,7 @@ static bool is_ideograph(uint32_t c)
 static void bert_chinese(span in, buf *out)
 {
     for (size_t i = 0, len; i < in.n; i += len) {
-        bool apart = is_ideograph(utf8_decode(in.p + i, in.n - i, &len));
+        bool apart = !(len = utf8_ascii_run(in.p + i, in.n - i)) && is_ideograph(utf8_decode(in.p + i, in.n - i, &len));
         if (apart) buf_byte(out, ' ');
         buf_add(out, in.p + i, len);
         if (apart) buf_byte(out, ' ');

@@ -38,6 +38,12 @@ static int add_node(trie *t, uint32_t *out, err *e)
     if (!mem_grow(&value, &t->value_cap, (size_t)t->nodes + 1, sizeof *t->value)) return no_memory(e);
     t->value = value;
     t->value[t->nodes] = -1;
+    if (t->nodes % 8 == 0) {
+        void *key = t->key;
+        if (!mem_grow(&key, &t->key_cap, t->nodes / 8 + 1, 1)) return no_memory(e);
+        t->key = key;
+        t->key[t->nodes / 8] = 0;
+    }
     *out = t->nodes++;
     return OK;
 }
@@ -55,7 +61,10 @@ int trie_put(trie *t, span key, int32_t value, err *e)
         if (node == 0) t->root[key.p[i]] = next;
         else insert(t, node << 8 | key.p[i], next);
     }
-    if (node) t->value[node] = value;
+    if (node) {
+        t->value[node] = value;
+        t->key[node >> 3] |= (uint8_t)(1u << (node & 7));
+    }
     if (key.n > t->longest) t->longest = key.n;
     return OK;
 }
@@ -64,5 +73,6 @@ void trie_free(trie *t)
 {
     mem_free(t->edge);
     mem_free(t->value);
+    mem_free(t->key);
     *t = (trie){0};
 }

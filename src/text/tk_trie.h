@@ -21,8 +21,9 @@ typedef struct trie_edge {
 typedef struct trie {
     trie_edge *edge; /* {0} is a valid empty trie */
     size_t cap;      /* power of two */
-    int32_t *value;  /* [nodes], -1: not a key */
-    size_t value_cap;
+    int32_t *value;  /* [nodes], -1: not a key; read by trie_value */
+    uint8_t *key;    /* a bit per node: it is a key (small enough to stay in the cache, unlike value) */
+    size_t value_cap, key_cap;
     uint32_t nodes;
     uint32_t root[256]; /* first step */
     size_t longest;     /* bytes of the longest key */
@@ -45,16 +46,23 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, uint8_t byte)
     }
 }
 
+/* The value of a node, -1 when it is not a key. */
+static inline int32_t trie_value(const trie *t, uint32_t node)
+{
+    return t->key[node >> 3] >> (node & 7) & 1 ? t->value[node] : -1;
+}
+
 /* Value of the longest key that is a prefix of s and its length in *n; -1 when there is none. */
 static inline int32_t trie_longest(const trie *t, span s, size_t *n)
 {
     int32_t found = -1;
     uint32_t node = 0;
-    for (size_t i = 0; i < s.n && (node = trie_step(t, node, s.p[i])); i++)
-        if (t->value[node] >= 0) {
-            found = t->value[node];
-            *n = i + 1;
-        }
+    for (size_t i = 0; i < s.n && (node = trie_step(t, node, s.p[i])); i++) {
+        int32_t value = trie_value(t, node);
+        if (value < 0) continue;
+        found = value;
+        *n = i + 1;
+    }
     return found;
 }
 

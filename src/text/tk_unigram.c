@@ -20,7 +20,7 @@ static void best_paths(const unigram *u, unigram_node *node, span text)
         bool single = false;
         uint32_t at = 0;
         for (size_t k = i; u->pieces.nodes && k < text.n && (at = trie_step(&u->pieces, at, text.p[k])); k++) {
-            int32_t id = u->pieces.value[at];
+            int32_t id = trie_value(&u->pieces, at);
             if (id < 0) continue;
             offer(u, &node[k + 1], u->score[id] + node[i].score, (uint32_t)i, id);
             single = single || k + 1 - i == len;

@@ -33,6 +33,7 @@ static void work_free(tokenizer_work *w)
     regex_work_free(w->rx);
     bpe_work_free(&w->bp);
     unigram_work_free(&w->ug);
+    word_cache_free(&w->words);
     token_list_free(&w->list);
     mem_free(w);
 }
@@ -185,7 +186,7 @@ static void work_give(const tokenizer *shared, tokenizer_work *w)
     pthread_mutex_unlock(&t->lock);
 }
 
-static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
+static int encode_by_model(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
 {
     switch (t->model) {
     case MODEL_BPE: return bpe_encode(&t->bp, &w->bp, word, out, e);
@@ -199,6 +200,18 @@ static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_l
     }
     }
     return OK;
+}
+
+static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
+{
+    if (t->model == MODEL_BPE || t->model == MODEL_WORDLEVEL)
+        return encode_by_model(t, w, word, out, e); /* has its own, needs none */
+    word_slot *slot = word_cache_slot(&w->words, word);
+    if (word_cache_hit(slot, word)) return word_cache_give(slot, out) ? OK : no_memory(e);
+    size_t first = out->n;
+    int rc = encode_by_model(t, w, word, out, e);
+    if (!rc) word_cache_keep(slot, word, out, first);
+    return rc;
 }
 
 /* Text without added tokens: pre-tokenizers, then the model. */

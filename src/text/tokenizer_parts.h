@@ -68,6 +68,7 @@ struct tokenizer_work {
     regex_work *rx;
     bpe_work bp;
     unigram_work ug;
+    word_cache words;
     token_list list;
 };
 
