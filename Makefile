@@ -147,8 +147,10 @@ bench-model: $(BUILD)/make_llama ## write a 1.1 B Llama of random f16 weights (2
 bench: all ## decode and prefill speed, share of the measured read bandwidth
 	$(BUILD)/inferflow bench $(BENCH)
 
-oracle: all ## live comparison with transformers and the tokenizer libraries (needs Python packages, see tools/oracle.py --help)
-	python3 tools/oracle.py check --binary $(BUILD)/inferflow && python3 tools/oracle.py mutate --binary $(BUILD)/inferflow
+PYTHON ?= python3
+oracle: all ## live comparison with transformers and the tokenizer libraries; PYTHON=... names a Python that has them
+	$(PYTHON) tools/oracle.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle.py mutate --binary $(BUILD)/inferflow
 
 PREFIX ?= /usr/local
 install: all ## copy the executable to PREFIX/bin (default /usr/local/bin)

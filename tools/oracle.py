@@ -8,7 +8,8 @@
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
 
-The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers, safetensors.
+The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers 5, safetensors,
+numpy and gguf (pip install torch transformers safetensors numpy gguf).
 """
 import argparse
 import fnmatch
@@ -16,6 +17,8 @@ import os
 import sys
 
 from oracle_cases import CASES, FIRST_SLICE
+
+PACKAGES = "torch, transformers 5, safetensors, numpy and gguf"
 
 
 def chosen(names):
@@ -113,7 +116,12 @@ def main():
             sub.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         sub.set_defaults(run=run)
     args = parser.parse_args()
-    return args.run(args)
+    try:
+        return args.run(args)
+    except ModuleNotFoundError as e:
+        print(f"oracle: the Python package {e.name} is missing: it needs {PACKAGES} (make oracle PYTHON=... names "
+              "a Python that has them)", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

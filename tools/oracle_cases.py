@@ -64,7 +64,7 @@ def half_rope():
 
 
 def yarn(s, **more):
-    """Frequencies near both ends of the correction range: with few rotations in so short a length, betas must be small."""
+    """Frequencies near both ends of the correction range: so short a length has few rotations, so betas are small."""
     return rope(900.0, "yarn", **{**dict(factor=4.0, original_max_position_embeddings=s.orig, beta_fast=1.5,
                                          beta_slow=0.2), **more})
 

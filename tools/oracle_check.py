@@ -40,7 +40,8 @@ def logits_of(binary, folder, *model, flags=()):
     """Logits the engine computes for the folder's test sequence; `model` is --model or --spec with its value."""
     with tempfile.TemporaryDirectory() as tmp:
         out = os.path.join(tmp, "logits.npy")
-        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--ids", "@" + os.path.join(folder, "ids.json"), "-o", out, *flags)
+        ids = "@" + os.path.join(folder, "ids.json")
+        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--ids", ids, "-o", out, *flags)
         return np.load(out)
 
 
@@ -66,8 +67,8 @@ def greedy_equal(binary, folder, *model):
     """That greedy generation gives the tokens transformers gives; fails naming the first other one."""
     want = read(folder, "greedy.json")
     prompt = ",".join(map(str, want["prompt"]))
-    got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, "--ids", prompt, "-n", str(len(want["ids"])), "--temp", "0", "--kv",
-                         "f32", "--ignore-eos", "--output", "ids"))
+    got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, "--ids", prompt, "-n", str(len(want["ids"])),
+                         "--temp", "0", "--kv", "f32", "--ignore-eos", "--output", "ids"))
     for i, (a, b) in enumerate(zip(got, want["ids"])):
         if a != b:
             raise Failure(f"greedy token {i} is {a}, not {b}")
@@ -114,7 +115,8 @@ def check_folder(binary, folder):
         check("hub", lambda: within(logits_of(binary, hub, "--model", hub), folder))
         check("spec", lambda: check_spec(binary, folder, path))
     if base:
-        again = lambda *flags: same_bits(logits_of(binary, folder, "--model", path, flags=flags), base[0], " ".join(flags))
+        again = lambda *flags: same_bits(logits_of(binary, folder, "--model", path, flags=flags), base[0],
+                                         " ".join(flags))
         check("cpu;cpu", lambda: again("--devices", "cpu;cpu"))
         check("chunks", lambda: again("--chunk", "7", "--threads", "2"))
     return results

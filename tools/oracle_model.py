@@ -29,6 +29,7 @@ from oracle_hub import hub_config
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)        # the models are so small that threads only cost time
 
 BAR = 3e-5            # of max |logit|
 GREEDY_TOKENS = 32

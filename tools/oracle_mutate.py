@@ -97,7 +97,8 @@ def other_formula(key, text):
     """A formula that leaves a part out or scales its result."""
     if key == "block":
         parts = text.split(";")
-        return ";".join(parts[:-1]) if len(parts) > 1 and re.search(r"\bx =", ";".join(parts[:-1])) else text + "; x = 1.5 * x"
+        shorter = ";".join(parts[:-1])
+        return shorter if re.search(r"\bx =", shorter) else text + "; x = 1.5 * x"
     return f"({text}) * 1.5"
 
 
@@ -182,7 +183,8 @@ def mutate_model(binary, folder, own, parts):
                 if section in SKIPPED or (section, key) in SILENT or (section, key) not in own:
                     continue
                 for what, changed in changes_of(section, key, value):
-                    if section == "network" and what not in ("module", "formula") and (section, f"{key}.{what}") not in own:
+                    option = what not in ("module", "formula")
+                    if section == "network" and option and (section, f"{key}.{what}") not in own:
                         continue
                     try:
                         got = logits(text_with(parts, section, key, changed))
@@ -204,7 +206,8 @@ def mutate(binary, specs, spec, folders):
             total[change] = total.get(change, False) or seen
     survivors = [c for c, seen in total.items() if not seen]
     untried = sorted(k for k in own & shown if not tried(k, total))
-    print(f"{spec:14s} {len(total) - len(survivors):4d} of {len(total):4d} changes seen in {len(folders)} models", flush=True)
+    print(f"{spec:14s} {len(total) - len(survivors):4d} of {len(total):4d} changes seen in {len(folders)} models",
+          flush=True)
     for section, key, what in survivors:
         print(f"    survives: [{section}] {key} ({what})")
     if untried:
