@@ -19,12 +19,13 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
-/* Whether the arch line of a built-in spec has the word "source:name". */
-static bool spec_lists(span text, const char *file, const char *source, const char *name)
+/* Whether the arch line of a built-in spec has the word "source:name": 1 or 0, or a negative code. */
+static int spec_lists(span text, const char *file, const char *source, const char *name, err *e)
 {
     spec_file f;
     bool found = false;
-    if (spec_file_parse(&f, text, file, NULL)) return false;
+    int rc = spec_file_parse(&f, text, file, e);
+    if (rc) return rc;
     for (size_t i = 0; i < f.n && !found; i++) {
         if (strcmp(f.rows[i].section, "model") != 0 || strcmp(f.rows[i].key, "arch") != 0) continue;
         span rest = span_str(f.rows[i].text), part;
@@ -36,36 +37,39 @@ static bool spec_lists(span text, const char *file, const char *source, const ch
     return found;
 }
 
-static bool find(const char *source, const char *name, char *out, size_t cap)
+/* As spec_lists, over all built-in specs; out gets the name. */
+static int find(const char *source, const char *name, char *out, size_t cap, err *e)
 {
     for (const embedded_file *f = embedded_files; f->name; f++) {
         size_t n = strlen(f->name);
         if (n < 5 || strcmp(f->name + n - 4, ".ini") != 0) continue;
-        if (!spec_lists(span_of(f->p, f->n), f->name, source, name)) continue;
-        snprintf(out, cap, "%.*s", (int)(n - 4), f->name);
-        return true;
+        int found = spec_lists(span_of(f->p, f->n), f->name, source, name, e);
+        if (found > 0) snprintf(out, cap, "%.*s", (int)(n - 4), f->name);
+        if (found) return found;
     }
-    return false;
+    return 0;
 }
 
 int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
 {
     const char *name = arch_name(c, config);
+    const json *j = config ? config : ckpt_config(c);
+    int found = 0;
     if (is_format(c, "gguf") || is_format(c, "llama2c")) {
-        if (find(is_format(c, "gguf") ? "gguf:" : "llama2c:", name, out, cap)) return OK;
+        found = find(is_format(c, "gguf") ? "gguf:" : "llama2c:", name, out, cap, e);
     } else {
-        const json *j = config ? config : ckpt_config(c);
-        for (const json *a = json_first(json_get(j, "architectures")); a; a = json_next(a))
-            if (find("", json_str(a, ""), out, cap)) return OK;
-        if (find("", json_str(json_get(j, "model_type"), ""), out, cap)) return OK;
-        for (const json *m = json_first(j); m; m = json_next(m)) /* no name, but a telling key */
-            if (find("has:", json_key(m), out, cap)) return OK;
-        if (!j)
-            return err_set(
-                e, ERR_NOT_FOUND,
-                "%s: no config.json beside it says what it is: give --spec FILE (two lines: [model] base = NAME)",
-                ckpt_path(c));
+        for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
+            found = find("", json_str(a, ""), out, cap, e);
+        if (!found) found = find("", json_str(json_get(j, "model_type"), ""), out, cap, e);
+        for (const json *m = json_first(j); m && !found; m = json_next(m)) /* no name, but a telling key */
+            found = find("has:", json_key(m), out, cap, e);
     }
+    if (found) return found > 0 ? OK : found;
+    if (!j)
+        return err_set(
+            e, ERR_NOT_FOUND,
+            "%s: no config.json beside it says what it is: give --spec FILE (two lines: [model] base = NAME)",
+            ckpt_path(c));
     return err_set(e, ERR_NOT_FOUND,
                    "%s: no built-in spec is for the architecture '%.80s' (inferflow spec list): write one, --spec FILE",
                    ckpt_path(c), name);

@@ -124,6 +124,28 @@ static int find_named(binder *b, const recipe *how, bool bias, const char *where
     return OK;
 }
 
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* The name that a recipe's tensor most likely has, for messages: behind the first prefix, with its ending. */
+static const char *likely_name(binder *b, const recipe *how, bool derived)
+{
+    char stack[600];
+    span prefix = b->n_prefix && !*how->source ? b->prefix[0] : (span){(const uint8_t *)"", 0};
+    const char *name = how->name, *end = derived ? ".bias" : ".weight";
+    if (how->tail) {
+        snprintf(stack, sizeof stack, "%s%" PRId64 "%s", how->name, how->from, how->tail);
+        name = stack;
+    }
+    size_t n = strlen(name);
+    if (derived && ends_with(name, ".weight")) n -= strlen(".weight");
+    else if (ends_with(name, end) || ends_with(name, ".bias")) end = "";
+    return arena_printf(&b->mem, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, end);
+}
+
 static const spec_row *line_of(binder *b, const char *slot, const char *suffix, int layer)
 {
     char key[200];
@@ -147,7 +169,7 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
         int rc = recipe_parse(&how, b->h, &b->mem, part, layer, where, e);
         if (rc) return rc;
         if (!source_fits(b, how.source)) continue;
-        if (!out->first) out->first = how.name;
+        if (!out->first && !(out->first = likely_name(b, &how, derived))) return short_of_memory(e);
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
@@ -167,10 +189,12 @@ static int find_slot(binder *b, const char *slot, int layer, bool bias, found *o
     return OK;
 }
 
-bool bind_has(binder *b, const char *slot, int layer)
+int bind_has(binder *b, const char *slot, int layer, bool *has, err *e)
 {
     found f;
-    return find_slot(b, slot, layer, false, &f, NULL) == OK && f.entry;
+    int rc = find_slot(b, slot, layer, false, &f, e);
+    *has = !rc && f.entry;
+    return rc;
 }
 
 /* ---- shapes */
@@ -374,13 +398,15 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
 
 /* ---- nothing left over */
 
-void bind_spare(binder *b, const char *slot)
+int bind_spare(binder *b, const char *slot, err *e)
 {
     for (int bias = 0; bias < 2; bias++) {
         found f;
-        if (find_slot(b, slot, OUTSIDE, bias, &f, NULL) != OK || !f.entry) continue;
-        for (size_t k = 0; k < f.n; k++) b->used[index_of(b, f.stack[k])].rows = -1;
+        int rc = find_slot(b, slot, OUTSIDE, bias, &f, e);
+        if (rc) return rc;
+        for (size_t k = 0; f.entry && k < f.n; k++) b->used[index_of(b, f.stack[k])].rows = -1;
     }
+    return OK;
 }
 
 /* '*' stands for any run of characters. */

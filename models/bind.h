@@ -42,12 +42,12 @@ typedef struct bind_want {
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */
 int bind_weight(binder *b, const bind_want *w, ref *out, err *e);
 /* Whether the checkpoint has a tensor for the slot. */
-bool bind_has(binder *b, const char *slot, int layer);
+int bind_has(binder *b, const char *slot, int layer, bool *has, err *e);
 /* The elements of a slot's tensor as float32 in `mem`; NULL and *n = 0 when the checkpoint has none, NULL and an error in e when memory
  * is short or there are more than 65536. */
 const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e);
 /* Says that a slot's tensor may lie in the file unused (the head of a model with tied embeddings). */
-void bind_spare(binder *b, const char *slot);
+int bind_spare(binder *b, const char *slot, err *e);
 /* After the last weight: tensors and rows that nothing uses are errors. */
 int bind_finish(binder *b, err *e);
 

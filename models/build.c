@@ -9,8 +9,9 @@
 
 enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30 };
 
-hyper_sources build_sources(ckpt *c, const json *config)
+int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e)
 {
+    err side = {0};
     hyper_sources from = {.weights = c};
     const json *own = ckpt_config(c);
     if (strcmp(ckpt_format(c), "gguf") == 0) {
@@ -22,8 +23,9 @@ hyper_sources build_sources(ckpt *c, const json *config)
         from.hf = own;
     }
     if (config) from.hf = config;
-    from.generation = ckpt_side_json(c, "generation_config.json", NULL);
-    return from;
+    from.generation = ckpt_side_json(c, "generation_config.json", &side);
+    *out = from;
+    return side.code ? err_set(e, side.code, "%s", side.msg) : OK;
 }
 
 int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e)

@@ -15,11 +15,13 @@ int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_o
 
 /* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
 int spec_check_unused(const spec *s, err *e);
+/* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, a recipe, or as an option. */
+bool spec_name_stays(const spec *s, const char *name);
 
 /* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
 int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e);
 
 /* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */
-hyper_sources build_sources(ckpt *c, const json *config);
+int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e);
 
 #endif

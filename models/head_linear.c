@@ -21,14 +21,16 @@ static const module_weight weights[] = {{"", "[vocab, dim]", "the matrix, unless
 static ref emit(net *b, const call *c)
 {
     const head_linear_options *o = c->options;
-    bool tied = strcmp(o->tied, "true") == 0 || (strcmp(o->tied, "auto") == 0 && !bind_has(b->bind, c->path, b->layer));
+    bool tied = strcmp(o->tied, "true") == 0, own;
+    if (bind_has(b->bind, c->path, b->layer, &own, b->e)) return 0;
+    if (strcmp(o->tied, "auto") == 0) tied = !own;
     bind_want want = {.slot = tied ? "token" : c->path,
                       .for_whom = c->where,
                       .layer = b->layer,
                       .rows = o->vocab,
                       .cols = net_width(b, c->in[0])};
     ref w, bias = 0;
-    if (tied) bind_spare(b->bind, c->path);
+    if (tied && bind_spare(b->bind, c->path, b->e)) return 0;
     if (bind_weight(b->bind, &want, &w, b->e)) return 0;
     if (strcmp(o->bias, "false") != 0) {
         bind_want add = {.slot = c->path,

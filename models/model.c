@@ -43,13 +43,13 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     int rc = OK;
     if (opt->spec_path) rc = spec_load(&m->resolved, opt->spec_path, NULL, e);
     if (rc) return rc;
-    const char *path = opt->model_path ? opt->model_path
-                       : m->resolved   ? spec_path(m->resolved, "model", "path")
-                                       : "builtin";
+    const char *path = opt->model_path, *config = NULL;
+    if (!path && !m->resolved) path = "builtin";
+    if (!path && (rc = spec_path(m->resolved, "model", "path", &path, e))) return rc;
     if (!path)
         return err_set(e, ERR_SPEC, "%s: which model? [model] path is missing (or give --model)", m->resolved->file);
     if ((rc = open_weights(m, path, e))) return rc;
-    const char *config = m->resolved ? spec_path(m->resolved, "model", "config") : NULL;
+    if (m->resolved && (rc = spec_path(m->resolved, "model", "config", &config, e))) return rc;
     if (config && (rc = json_read(&o->config, config, SPEC_BYTES_MAX, e))) return rc;
     if (m->resolved && spec_find(m->resolved, "network", "block")) return OK;
 
@@ -161,8 +161,9 @@ static int fill(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
     runtime_options run;
-    hyper_sources from = build_sources(m->weights, o->config);
+    hyper_sources from;
     int rc = check_format(m, e), n_bos;
+    if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = hyper_open(&o->h, m->resolved, &from, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
@@ -174,7 +175,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (run.weights && (rc = weight_type(run.weights, &build.want, e))) return rc;
     m->name = name_of(o, opt);
     m->arch = arch_name(m->weights, o->config);
-    m->tokenizer_path = spec_path(m->resolved, "tokenizer", "path");
+    if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
     return build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);

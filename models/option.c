@@ -89,6 +89,14 @@ static int set(const param *row, const value *v, void *into, const char *place, 
     return err_set(e, ERR_SPEC, "%s: a list or object does not fit here", place);
 }
 
+static bool is_given(const option_slot *o, const param *row)
+{
+    for (int i = 0; i < o->n; i++)
+        for (size_t k = 0; k < o->from[i]->n; k++)
+            if (strcmp(o->from[i]->options[k].key, row->key) == 0) return true;
+    return false;
+}
+
 static bool required(const param *row)
 {
     return !row->otherwise && (row->type == PARAM_INT || row->type == PARAM_FLOAT) && row->min > 0;
@@ -108,6 +116,10 @@ int option_fill(const option_slot *o, hyper *h, const char *path, int layer, voi
         char place[400];
         snprintf(place, sizeof place, "%s: %s.%s", where, path, row->key);
         if (v.kind != VALUE_NONE) rc = set(row, &v, into, place, e);
+        else if (row->type == PARAM_WORD && is_given(o, row)) /* a misspelt word is a name without value */
+            rc = err_set(e, ERR_SPEC,
+                         "%s has no value: it is one of %s, or a name that may be absent and then '| WORD'", place,
+                         row->words);
         else if (required(row))
             rc = err_set(e, ERR_SPEC,
                          "%s has no value: give it here or as a name in [config]; the model's configuration "

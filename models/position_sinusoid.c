@@ -36,8 +36,13 @@ static void fill(float *t, int64_t n, int64_t d, const position_sinusoid_options
 static ref emit(net *b, const call *c)
 {
     const position_sinusoid_options *o = c->options;
-    float *t = b->dim % 2 ? NULL : mem_zero((size_t)b->ctx, (size_t)b->dim * sizeof *t);
+    enum { VALUES_MAX = 1 << 26 };
     if (b->dim % 2) return err_set(b->e, ERR_SPEC, "%s: the width %lld is odd", c->where, (long long)b->dim), 0;
+    if (b->ctx > VALUES_MAX / b->dim)
+        return err_set(b->e, ERR_LIMIT, "%s: a table of %d positions of width %lld", c->where, b->ctx,
+                       (long long)b->dim),
+               0;
+    float *t = mem_zero((size_t)b->ctx, (size_t)b->dim * sizeof *t);
     if (!t) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
     fill(t, b->ctx, b->dim, o);
     ref table = net_const(b, c->path, "table", t, b->ctx, b->dim);

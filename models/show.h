@@ -4,7 +4,8 @@
 #include "base/buf.h"
 #include "models/hyper.h"
 
-/* Appends INI text that loads again to the same program with the checkpoint at `path` (NULL: left out). `arch` is what the
+/* Appends INI text that loads again to the same program with the checkpoint at `path` (NULL: left out). The spec has been built: what
+ * nothing asked for is left out. `arch` is what the
  * checkpoint calls itself. */
 int spec_show(spec *s, hyper *h, const char *arch, const char *path, buf *out, err *e);
 

@@ -148,7 +148,7 @@ static int read_disk(spec *s, loaded *l, const char *path, err *e)
 static bool names_a_file(const char *name)
 {
     size_t n = strlen(name);
-    return strchr(name, '/') || strcmp(name, "-") == 0 || (n > 4 && strcmp(name + n - 4, ".ini") == 0) ||
+    return strchr(name, '/') || (n > 4 && strcmp(name + n - 4, ".ini") == 0) ||
            (n > 5 && strcmp(name + n - 5, ".json") == 0);
 }
 
@@ -262,8 +262,8 @@ int spec_load(spec **out, const char *path, const char *base, err *e)
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
     if (!s) return short_of_memory(e);
-    int rc = names_a_file(path) || file_exists(path) ? read_disk(s, chain, path, e)
-                                                     : read_builtin(s, chain, path, "", e);
+    int rc = names_a_file(path) || strcmp(path, "-") == 0 || file_exists(path) ? read_disk(s, chain, path, e)
+                                                                               : read_builtin(s, chain, path, "", e);
     return conclude(out, s, chain, base, rc, e);
 }
 
@@ -300,13 +300,14 @@ int spec_value(spec *s, const char *section, const char *key, const spec_row **r
     return where ? expr_parse(&r->value, &s->mem, r->text, where, e) : short_of_memory(e);
 }
 
-const char *spec_path(spec *s, const char *section, const char *key)
+int spec_path(spec *s, const char *section, const char *key, const char **out, err *e)
 {
-    const char *p = spec_text(s, section, key);
-    if (!p || !*s->dir || strcmp(s->dir, ".") == 0 || strcmp(p, "builtin") == 0) return p;
-    char *joined = file_join(s->dir, p), *own = joined ? arena_str(&s->mem, joined) : NULL;
+    const char *p = *out = spec_text(s, section, key);
+    if (!p || !*s->dir || strcmp(s->dir, ".") == 0 || strcmp(p, "builtin") == 0) return OK;
+    char *joined = file_join(s->dir, p);
+    *out = joined ? arena_str(&s->mem, joined) : NULL;
     mem_free(joined);
-    return own;
+    return *out ? OK : short_of_memory(e);
 }
 
 int spec_settings(const spec *s, const char *section, const param *rows, size_t n, void *into, err *e)

@@ -87,7 +87,7 @@ const param *spec_section_rows(const char *section, size_t *n);
 /* Names of the embedded specs, in order; NULL ends. */
 const char *spec_builtin_name(size_t i);
 
-/* The path of [model] path (or another path key), taken relative to the spec's folder; in the spec's memory. */
-const char *spec_path(spec *s, const char *section, const char *key);
+/* A path key ([model] path), taken relative to the spec's folder; in the spec's memory. *out NULL when the key is absent. */
+int spec_path(spec *s, const char *section, const char *key, const char **out, err *e);
 
 #endif

@@ -6,6 +6,7 @@
 #include "models/show.h"
 
 #include "base/mem.h"
+#include "models/build.h"
 #include "models/option.h"
 
 #include <stdio.h>
@@ -30,12 +31,12 @@ static bool print_one(show *w, const value *v, bool words)
     return words && v->kind == VALUE_TEXT ? buf_str(w->one, v->text) : value_print(v, w->one);
 }
 
-/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does; without "| 0" when some layer
- * has none, which must not get that of the outside. *any: it has a text. */
+/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does (what stands behind the bar is
+ * the value outside layers). *any: it has a text. */
 static int print_value(show *w, value_at_layer get, const void *what, bool words, bool *any)
 {
     buf all = {0}, one = {0}, first = {0}, outside = {0};
-    bool same = true, printable = true, some = false, every = true;
+    bool same = true, printable = true, some = false, holes = false;
     value v = {0};
     w->one = &outside;
     if (get(w, what, OUTSIDE, &v)) v = (value){0}; /* it may need i: then it has no value outside */
@@ -49,7 +50,7 @@ static int print_value(show *w, value_at_layer get, const void *what, bool words
         one.n = 0;
         printable &= !rc && print_one(w, &v, words);
         some |= v.kind != VALUE_NONE;
-        every &= v.kind != VALUE_NONE;
+        holes |= v.kind == VALUE_NONE;
         if (i == 0) buf_str(&first, buf_cstr(&one));
         same &= strcmp(buf_cstr(&one), buf_cstr(&first)) == 0;
         buf_printf(&all, "%s%s", i > 0 ? ", " : "[", buf_cstr(&one));
@@ -57,9 +58,9 @@ static int print_value(show *w, value_at_layer get, const void *what, bool words
     *any = !rc && printable && some;
     same &= !w->layers || strcmp(buf_cstr(&first), buf_cstr(&outside)) == 0 || strcmp(buf_cstr(&outside), "null") == 0;
     if (*any && same) buf_str(w->out, buf_cstr(w->layers ? &first : &outside));
-    else if (*any)
-        buf_printf(w->out, "%s][i]%s%s", buf_cstr(&all), every && fits ? " | " : "",
-                   every && fits ? buf_cstr(&outside) : "");
+    const char *other = fits ? buf_cstr(&outside) : "null";
+    if (*any && !same && holes) buf_printf(w->out, "(i | -1) < 0 ? %s : %s][i]", other, buf_cstr(&all));
+    else if (*any && !same) buf_printf(w->out, "%s][i] | %s", buf_cstr(&all), other);
     if (!rc && (all.bad || one.bad || first.bad || outside.bad)) rc = err_set(w->e, ERR_MEMORY, "out of memory");
     buf_free(&all);
     buf_free(&one);
@@ -88,40 +89,12 @@ static int get_name(show *w, const void *what, int layer, value *out)
     return hyper_name(w->h, r->key, layer, out, w->e);
 }
 
-/* Whether `name` stands in the text as a whole word. */
-static bool mentions(const char *text, const char *name)
-{
-    static const char *const word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-    size_t n = strlen(name);
-    for (const char *at = text; (at = strstr(at, name)); at++)
-        if ((at == text || !strchr(word, at[-1])) && (!at[n] || !strchr(word, at[n]))) return true;
-    return false;
-}
-
-/* Names that only served other definitions are of no use once those are values: what stays is an option of some module, a number of
- * [network], or stands in a formula or a line of [tensors]. */
-static bool is_needed(const show *w, const char *name)
-{
-    static const char *const numbers[] = {"layers", "dim", "positions"};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (strcmp(name, numbers[i]) == 0) return true;
-    for (size_t i = 0; i < module_count; i++)
-        if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
-    for (size_t i = 0; i < w->s->n; i++) {
-        const spec_row *r = &w->s->rows[i];
-        bool kept = strcmp(r->section, "config") != 0 && strcmp(r->section, "model") != 0 &&
-                    strcmp(r->section, "generate") != 0 && strcmp(r->key, "where") != 0;
-        if (kept && mentions(r->text, name)) return true;
-    }
-    return false;
-}
-
 static int show_config(show *w)
 {
     buf_str(w->out, "\n[config]\n");
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
-        if (strcmp(r->section, "config") != 0 || !is_needed(w, r->key)) continue;
+        if (strcmp(r->section, "config") != 0 || !spec_name_stays(w->s, r->key)) continue;
         int rc = print_line(w, r->key, get_name, r);
         if (rc) return rc;
     }
@@ -233,21 +206,20 @@ static int show_class(show *w, size_t k)
 
 /* ---- the other sections */
 
-static void show_plain(show *w, const char *section, const char *const *skip)
+static void show_plain(show *w, const char *section)
 {
     bool any = false;
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
-        bool skipped = strcmp(r->section, section) != 0;
+        if (strcmp(r->section, section) != 0) continue;
         bool fixed = strcmp(r->key, "prefix") == 0 || strcmp(r->key, "ignore") == 0;
-        if (strcmp(section, "tensors") == 0) skipped |= !r->used && !fixed; /* lines of a base that no slot asks for */
-        for (size_t k = 0; skip && skip[k]; k++) skipped |= strcmp(r->key, skip[k]) == 0;
-        if (skipped) continue;
+        if (strcmp(section, "tensors") == 0 && !r->used && !fixed) continue; /* no slot asked for it */
         if (!any) buf_printf(w->out, "\n[%s]\n", section);
         any = true;
         bool path = strcmp(section, "tokenizer") == 0 && strcmp(r->key, "path") == 0;
-        const char *text = path ? spec_path(w->s, section, r->key) : r->text;
-        buf_printf(w->out, "%s = %s\n", r->key, text ? text : r->text);
+        const char *text = r->text;
+        if (path && spec_path(w->s, section, r->key, &text, w->e)) return;
+        buf_printf(w->out, "%s = %s\n", r->key, text);
     }
 }
 
@@ -285,14 +257,15 @@ int spec_show(spec *s, hyper *h, const char *arch, const char *path, buf *out, e
     if (!rc) rc = show_network(&w);
     for (size_t k = 0; k < s->n_class && !rc; k++) rc = show_class(&w, k);
     if (!rc) {
-        show_plain(&w, "tensors", NULL);
-        show_plain(&w, "tokenizer", NULL);
+        show_plain(&w, "tensors");
+        show_plain(&w, "tokenizer");
         rc = show_generate(&w);
     }
     if (!rc) {
-        show_plain(&w, "runtime", NULL);
-        show_plain(&w, "serve", NULL);
+        show_plain(&w, "runtime");
+        show_plain(&w, "serve");
     }
     if (!rc && out->bad) rc = err_set(&own, ERR_MEMORY, "out of memory");
+    if (!rc) rc = own.code;
     return rc ? err_set(e, rc, "%s", own.msg) : OK;
 }

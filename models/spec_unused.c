@@ -43,18 +43,28 @@ static bool called(const spec *s, const char *path, bool head)
 
 /* ---- names of [config] */
 
-static bool name_is_asked(const spec *s, const char *name)
+bool spec_name_stays(const spec *s, const char *name)
 {
     static const char *const own[] = {"layers", "dim", "positions"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
+        if ((is_formula(&s->rows[i]) || strcmp(s->rows[i].section, "tensors") == 0) &&
+            mentions(s->rows[i].text, name, true))
+            return true;
+    for (size_t i = 0; i < module_count; i++)
+        if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
+    return false;
+}
+
+static bool name_is_asked(const spec *s, const char *name)
+{
+    if (spec_name_stays(s, name)) return true;
+    for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->rows[i].key, name) != 0 && mentions(s->rows[i].text, name, true)) return true;
     for (size_t i = 0; i < s->n_slot; i++)
         for (size_t k = 0; k < s->slots[i].n; k++)
             if (mentions(s->slots[i].options[k].text, name, true)) return true;
-    for (size_t i = 0; i < module_count; i++)
-        if (param_find(module_list[i]->params, module_list[i]->n_params, name)) return true;
     return false;
 }
 
