@@ -20,9 +20,9 @@ static bool on_token(void *ctx, const token_event *ev)
     return true;
 }
 
-static void tell(const char *name)
+/* vocab NULL: the model carries its own. */
+static void tell_file(const char *path, const char *vocab)
 {
-    const char *path = shared_path(name), *vocab = shared_path("models/stories260K/tok512.bin");
     const char *want = shared_path("models/stories260K/expected_greedy_200.txt");
     err e = {0};
     engine *g;
@@ -30,10 +30,6 @@ static void tell(const char *name)
     buf text = {0}, expected = {0};
     bool more = true;
     int32_t bos = 1;
-    if (!path || !vocab || !want) {
-        skip_msg("%s is not there", name);
-        return;
-    }
     assert_ok(engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab}, &e), &e);
     query q = {.ids = &bos, .n_ids = 1, .max_tokens = TOKENS, .n_logprobs = -1, .on_token = on_token, .ctx = &s};
     q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
@@ -51,9 +47,45 @@ static void tell(const char *name)
     engine_close(g);
 }
 
+static void tell(const char *name)
+{
+    const char *path = shared_path(name), *vocab = shared_path("models/stories260K/tok512.bin");
+    if (path && vocab) tell_file(path, vocab);
+    else skip_msg("%s is not there", name);
+}
+
 static void version_0(void **unused) { (void)unused, tell("models/stories260K/stories260K.bin"); }
 static void version_1(void **unused) { (void)unused, tell("models/stories260K/stories260K-v1.bin"); }
 static void training_pickle(void **unused) { (void)unused, tell("models/stories260K/stories260K.pt"); }
+
+static void run_export(const char *model, const char *vocab, const char *out)
+{
+    const char *binary = getenv("INFERFLOW_BIN");
+    char command[4096];
+    snprintf(command, sizeof command, "%s export --model '%s' %s%s -o '%s' > /dev/null",
+             binary ? binary : "build/inferflow", model, vocab ? "--tokenizer " : "", vocab ? vocab : "", out);
+    if (system(command) != 0) fail_msg("failed: %s", command);
+}
+
+/* llama2.c -> folder -> GGUF -> folder, the vocabulary with it. */
+static void exported(void **unused)
+{
+    (void)unused;
+    const char *path = shared_path("models/stories260K/stories260K.bin"),
+               *vocab = shared_path("models/stories260K/tok512.bin");
+    const char *out[] = {temp_path("stories"), temp_path("stories.gguf"), temp_path("stories-again")};
+    char remove[4096];
+    if (!path || !vocab) {
+        skip_msg("stories260K is not there");
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        run_export(i ? out[i - 1] : path, i ? NULL : vocab, out[i]);
+        tell_file(out[i], NULL);
+    }
+    snprintf(remove, sizeof remove, "rm -r '%s' '%s' '%s'", out[0], out[1], out[2]);
+    assert_int_equal(system(remove), 0);
+}
 
 /* Opening fails cleanly whichever allocation does (a sample of them: there are hundreds). */
 static void short_of_memory(void **unused)
@@ -83,6 +115,7 @@ static void short_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(version_0), cmocka_unit_test(version_1),
-                                       cmocka_unit_test(training_pickle), cmocka_unit_test(short_of_memory)};
+                                       cmocka_unit_test(training_pickle), cmocka_unit_test(exported),
+                                       cmocka_unit_test(short_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

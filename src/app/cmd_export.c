@@ -3,11 +3,14 @@
  * What models/export.h describes is written here, with the tokenizer beside it or inside it. The result is read back before the
  * command says that it is done: an output whose program differs from the model's is removed again. */
 #include "app/app.h"
+#include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "models/export.h"
+#include "text/tokenizer_gguf.h"
+#include "text/tokenizer_json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,19 +102,57 @@ static int copy_from_folder(const char *from, const char *dir, int *copied, err 
     return rc;
 }
 
-static int copy_tokenizer(const model *m, const engine_options *o, const char *dir, err *e)
+static int copy_tokenizer(const model *m, const engine_options *o, const char *dir, int *copied, err *e)
 {
     const char *given = o->tokenizer ? o->tokenizer : m->tokenizer_path;
-    int copied = 0, rc;
     if (given && !file_is_dir(given)) {
-        copied = 1;
-        rc = copy_file(given, dir, usual_name(given), e);
-    } else {
-        const char *from = given ? given : ckpt_dir(m->weights);
-        rc = from[0] && (given || ckpt_config(m->weights)) ? copy_from_folder(from, dir, &copied, e) : OK;
+        *copied = 1;
+        return copy_file(given, dir, usual_name(given), e);
     }
-    if (!rc && !copied) log_line(LOG_WARN, "no tokenizer was found beside the model (--tokenizer PATH names one)");
+    const char *from = given ? given : ckpt_dir(m->weights);
+    bool folder = given || (from[0] && strcmp(ckpt_format(m->weights), "gguf") != 0 &&
+                            strcmp(ckpt_format(m->weights), "llama2c") != 0);
+    return folder ? copy_from_folder(from, dir, copied, e) : OK;
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = file_join(dir, name);
+    bool there = path && file_exists(path);
+    mem_free(path);
+    return there;
+}
+
+/* tokenizer.json of a tokenizer that came from another kind of file. */
+static int make_tokenizer(const engine_options *o, const char *dir, bool copied, err *e)
+{
+    tokenizer *t;
+    buf file = {0}, config = {0};
+    err why = {0};
+    int rc = tokenizer_choose(&t, o, &why);
+    if (!rc) {
+        rc = tokenizer_to_json(t, &file, &config, &why);
+        tokenizer_close(t);
+    }
+    if (rc == ERR_NOT_FOUND) {
+        if (!copied) log_line(LOG_WARN, "the folder will hold no tokenizer: %s", why.msg);
+        rc = OK;
+    } else if (rc) {
+        err_set(e, rc, "%s", why.msg);
+    } else {
+        rc = write_bytes(dir, "tokenizer.json", buf_span(&file), e);
+        if (!rc && !has_file(dir, "tokenizer_config.json"))
+            rc = write_bytes(dir, "tokenizer_config.json", buf_span(&config), e);
+    }
+    buf_free(&file);
+    buf_free(&config);
     return rc;
+}
+
+static int write_tokenizer(const model *m, const engine_options *o, const char *dir, err *e)
+{
+    int copied = 0, rc = copy_tokenizer(m, o, dir, &copied, e);
+    return rc || has_file(dir, "tokenizer.json") ? rc : make_tokenizer(o, dir, copied, e);
 }
 
 static int write_folder(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e)
@@ -126,7 +167,7 @@ static int write_folder(const model *m, const engine_options *o, const exporter 
     if (!rc && !json_print(&text, export_config(x), true)) rc = err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);
     if (!rc) rc = write_bytes(dir, "config.json", buf_span(&text), e);
-    if (!rc) rc = copy_tokenizer(m, o, dir, e);
+    if (!rc) rc = write_tokenizer(m, o, dir, e);
     json_free(metadata);
     mem_free(path);
     buf_free(&text);
@@ -135,11 +176,30 @@ static int write_folder(const model *m, const engine_options *o, const exporter 
 
 /* ---- the command */
 
-static int write_file(exporter *x, const char *path, err *e)
+/* The vocabulary goes into the file, if there is one and GGUF can say what it does. */
+static int add_vocabulary(const model *m, const engine_options *o, exporter *x, err *e)
+{
+    tokenizer *t;
+    err why = {0};
+    if (export_has_vocabulary(x) && !o->tokenizer) return OK;
+    int rc = tokenizer_choose(&t, o, &why);
+    if (!rc) {
+        rc = tokenizer_to_gguf(t, (uint32_t)m->prog->vocab, export_pairs(x), &why);
+        tokenizer_close(t);
+    }
+    if (rc == ERR_NOT_FOUND) {
+        log_line(LOG_WARN, "the file will carry no tokenizer: %s", why.msg);
+        return OK;
+    }
+    return rc ? err_set(e, rc, "%s", why.msg) : OK;
+}
+
+static int write_file(const model *m, const engine_options *o, exporter *x, const char *path, err *e)
 {
     size_t n;
     const write_tensor *t = export_tensors(x, &n);
-    return write_gguf(path, export_pairs(x), t, n, e);
+    int rc = add_vocabulary(m, o, x, e);
+    return rc ? rc : write_gguf(path, export_pairs(x), t, n, e);
 }
 
 static void remove_output(const char *path, bool is_file)
@@ -160,7 +220,7 @@ static int export_model(const model *m, const export_options *o, dtype type, err
     bool gguf = ends_with(o->own.out, ".gguf");
     int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
     if (rc) return rc;
-    rc = gguf ? write_file(x, o->own.out, e) : write_folder(m, &o->model, x, o->own.out, e);
+    rc = gguf ? write_file(m, &o->model, x, o->own.out, e) : write_folder(m, &o->model, x, o->own.out, e);
     export_close(x);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
     if (rc) return rc;

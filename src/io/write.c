@@ -88,6 +88,17 @@ void gguf_add_array(gguf_pairs *p, const char *key, gguf_type element, uint64_t 
     add_pair(p, key, GGUF_ARRAY, element, count, packed);
 }
 
+void gguf_add_all(gguf_pairs *p, const gguf_pairs *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        const gguf_pair *q = &from->pair[i];
+        bool known = false;
+        for (size_t k = 0; k < p->n && !known; k++) known = strcmp(p->pair[k].key, q->key) == 0;
+        if (!known) add_pair(p, q->key, q->type, q->element, q->count, q->data);
+    }
+    p->bad |= from->bad;
+}
+
 void gguf_pairs_free(gguf_pairs *p)
 {
     mem_free(p->pair);

@@ -5,6 +5,7 @@
 #ifndef IO_WRITE_H
 #define IO_WRITE_H
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "io/gguf.h"
@@ -54,10 +55,14 @@ void gguf_add_text(gguf_pairs *p, const char *key, const char *s);
 void gguf_add_uint(gguf_pairs *p, const char *key, gguf_type type, uint64_t v); /* integers and GGUF_BOOL */
 void gguf_add_float(gguf_pairs *p, const char *key, float v);
 void gguf_add_array(gguf_pairs *p, const char *key, gguf_type element, uint64_t count, span packed);
+/* Appends copies of the pairs of another list; a key that is there already stays as it is. */
+void gguf_add_all(gguf_pairs *p, const gguf_pairs *from);
 void gguf_pairs_free(gguf_pairs *p);
 
 /* general.* come first, the others in the order in which they were added; general.alignment must not be among them. Tensors lie in
  * the order given, each at the next multiple of 32, as ggml demands. */
+/* Everything before the data, padded: with n = 0 a whole file. */
+int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e);
 int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e);
 
 #endif

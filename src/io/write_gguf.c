@@ -53,24 +53,29 @@ static int add_tensor(buf *b, const write_tensor *t, uint64_t *offset, err *e)
     return OK;
 }
 
+int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e)
+{
+    uint64_t offset = 0;
+    int rc = pairs->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    buf_str(out, "GGUF");
+    buf_uint(out, GGUF_VERSION, 4);
+    buf_uint(out, n, 8);
+    buf_uint(out, pairs->n, 8);
+    for (int general = 1; general >= 0; general--)
+        for (size_t i = 0; i < pairs->n; i++)
+            if (is_general(&pairs->pair[i]) == general) add_pair(out, &pairs->pair[i]);
+    for (size_t i = 0; i < n && !rc; i++) rc = add_tensor(out, &t[i], &offset, e);
+    while (!out->bad && out->n % GGUF_ALIGNMENT) buf_byte(out, 0);
+    return !rc && out->bad ? err_set(e, ERR_MEMORY, "out of memory") : rc;
+}
+
 int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e)
 {
     buf b = {0};
     file_out *f = NULL;
-    uint64_t offset = 0;
-    int rc = pairs->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
-    buf_str(&b, "GGUF");
-    buf_uint(&b, GGUF_VERSION, 4);
-    buf_uint(&b, n, 8);
-    buf_uint(&b, pairs->n, 8);
-    for (int general = 1; general >= 0; general--)
-        for (size_t i = 0; i < pairs->n; i++)
-            if (is_general(&pairs->pair[i]) == general) add_pair(&b, &pairs->pair[i]);
-    for (size_t i = 0; i < n && !rc; i++) rc = add_tensor(&b, &t[i], &offset, e);
-    if (!rc && b.bad) rc = err_set(e, ERR_MEMORY, "out of memory");
+    int rc = write_gguf_header(&b, pairs, t, n, e);
     if (!rc) rc = file_create(&f, path, e);
     if (!rc) rc = file_write(f, b.p, b.n, e);
-    if (!rc) rc = file_pad(f, GGUF_ALIGNMENT, e);
     for (size_t i = 0; i < n && !rc; i++) {
         rc = write_rows(f, &t[i], e);
         if (!rc) rc = file_pad(f, GGUF_ALIGNMENT, e);

@@ -1,0 +1,87 @@
+/* tokenizer_same.c - see tokenizer_same.h. */
+#include "text/tokenizer_same.h"
+
+#include "base/mem.h"
+#include "text/tokenizer_parts.h"
+
+#include <string.h>
+
+const char *const tokenizer_patterns[] = {
+    "gpt-2",       "llama-bpe", "qwen2",        "gpt-4o",         "tekken",       "deepseek-v3", "falcon", "starcoder",
+    "command-r",   "bloom",     "deepseek-llm", "deepseek-coder", "mpt",          "olmo",        "smollm", "refact",
+    "stablelm2",   "dbrx",      "poro-chat",    "codeshell",      "gpt3-finnish", "viking",      "jais",   "minerva-7b",
+    "roberta-bpe", "phi-2",     "exaone",       "exaone4",        "default",      NULL};
+
+/* Texts whose cutting tells pre-tokenizers apart. */
+static const char *const samples[] = {
+    "",
+    " ",
+    "Hello world",
+    "Hello, y'all! How are you 's 'LL'D?",
+    " I've  been   here\n\n\nand\tthere \r\n ",
+    "1 12 123 1234 12345 3.14159 1,000,000",
+    "\xc3\x9c"
+    "berraschung na\xc3\xafve caf\xc3\xa9 e\xcc\x81",
+    "\xe4\xbd\xa0\xe5\xa5\xbd\xef\xbc\x8c\xe4\xb8\x96\xe7\x95\x8c\xe3\x80\x82\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe3"
+    "\x83\x86\xe3\x82\xb9\xe3\x83\x88",
+    "\xed\x95\x9c\xea\xb5\xad\xec\x96\xb4 \xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 "
+    "\xd9\x85\xd8\xb1\xd8\xad\xd8\xa8\xd8\xa7",
+    "\xf0\x9f\x98\x80\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 ok",
+    "for(int i=0;i<10;++i){ x[i] += 'c'; } // !!??",
+    "CamelCaseWORDSmixedUP lower UPPER iPhone",
+    "tab\there  two",
+    "   leading and trailing   ",
+    "a_b-c/d\\e@f#g$h%i^j&k*l(m)n",
+    "DON'T can'T we'Ve\xe2\x80\x99s",
+    "x\n\n y\n  z\n",
+    "\xc2\xa0nbsp\xe3\x80\x80wide",
+    "10%5\xc2\xb2\xe2\x85\xa7 \xd9\xa1\xd9\xa2\xd9\xa3"};
+
+static bool same_ids(const tokenizer *a, const tokenizer *b, span text, int flags)
+{
+    token_list x = {0}, y = {0};
+    buf p = {0}, q = {0};
+    bool same = tokenizer_encode(a, text, flags, &x, NULL) == OK && tokenizer_encode(b, text, flags, &y, NULL) == OK &&
+                x.n == y.n && (x.n == 0 || memcmp(x.id, y.id, x.n * sizeof *x.id) == 0);
+    if (same && (flags & TOKENIZE_SPECIAL)) /* whole texts print alike; llama2.c's pieces do not without their BOS */
+        same = tokenizer_decode(a, x.id, x.n, DETOKENIZE_SKIP_SPECIAL, &p, NULL) == OK &&
+               tokenizer_decode(b, y.id, y.n, DETOKENIZE_SKIP_SPECIAL, &q, NULL) == OK &&
+               span_eq(buf_span(&p), buf_span(&q));
+    token_list_free(&x);
+    token_list_free(&y);
+    buf_free(&p);
+    buf_free(&q);
+    return same;
+}
+
+bool tokenizer_same(const tokenizer *a, const tokenizer *b, bool added)
+{
+    bool same = true;
+    buf text = {0};
+    for (size_t i = 0; i < sizeof samples / sizeof *samples && same; i++)
+        same = same_ids(a, b, span_str(samples[i]), TOKENIZE_SPECIAL) &&
+               same_ids(a, b, span_str(samples[i]), TOKENIZE_PARSE);
+    for (uint32_t id = 0; added && id < a->voc.size && same; id++) {
+        if (!vocab_has(&a->voc, id) || !(a->voc.flag[id] & (PIECE_ADDED | PIECE_USER))) continue;
+        if ((int32_t)id == a->role[TOKEN_UNK]) continue; /* its text in a text means nothing */
+        span s = a->voc.piece[id];
+        text.n = 0;
+        buf_printf(&text, "one %.*s two%.*sthree", (int)s.n, (const char *)s.p, (int)s.n, (const char *)s.p);
+        same = !text.bad && same_ids(a, b, buf_span(&text), TOKENIZE_PARSE) && same_ids(a, b, buf_span(&text), 0);
+    }
+    buf_free(&text);
+    return same;
+}
+
+uint32_t *tokenizer_ranks(const tokenizer *t)
+{
+    const bpe *b = &t->bp;
+    uint32_t *rank = mem_array(t->voc.size, sizeof *rank);
+    if (!rank) return NULL;
+    for (uint32_t id = 0; id < t->voc.size; id++) rank[id] = !b->listed && b->rank ? b->rank[id] : UINT32_MAX;
+    for (size_t i = 0; b->listed && i < b->pair_cap; i++) {
+        const bpe_pair *p = &b->pair[i];
+        if (p->id < t->voc.size && p->rank < rank[p->id]) rank[p->id] = p->rank;
+    }
+    return rank;
+}

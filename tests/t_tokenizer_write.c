@@ -1,0 +1,179 @@
+/* t_tokenizer_write.c - tokenizers written as GGUF vocabularies and as tokenizer.json do the same when read back. */
+#include "test.h"
+
+#include "base/file.h"
+#include "io/ckpt.h"
+#include "text/tokenizer_gguf.h"
+#include "text/tokenizer_json.h"
+#include "text/tokenizer_same.h"
+
+static void add_string(buf *b, const char *s)
+{
+    buf_uint(b, strlen(s), 8);
+    buf_str(b, s);
+}
+
+/* A small SentencePiece-like vocabulary: <unk>, <s>, </s>, the bytes, letters and some words. */
+static tokenizer *small_tokenizer(void)
+{
+    static const char *const words[] = {"\xe2\x96\x81",
+                                        "t",
+                                        "h",
+                                        "e",
+                                        "c",
+                                        "a",
+                                        "th",
+                                        "the",
+                                        "\xe2\x96\x81the",
+                                        "at",
+                                        "cat",
+                                        "\xe2\x96\x81"
+                                        "cat",
+                                        "he"};
+    gguf_pairs p = {0};
+    buf tokens = {0}, scores = {0}, types = {0}, file = {0};
+    char piece[8];
+    uint32_t n = 0;
+    for (int i = 0; i < 3 + 256 + 13; i++, n++) {
+        float score = i < 259 ? 0 : -(float)(i - 258);
+        snprintf(piece, sizeof piece, "<0x%02X>", (i - 3) & 255);
+        add_string(&tokens, i == 0 ? "<unk>" : i == 1 ? "<s>" : i == 2 ? "</s>" : i < 259 ? piece : words[i - 259]);
+        buf_add(&scores, &score, 4);
+        buf_uint(&types, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1, 4);
+    }
+    gguf_add_text(&p, "general.architecture", "llama");
+    gguf_add_text(&p, "tokenizer.ggml.model", "llama");
+    gguf_add_array(&p, "tokenizer.ggml.tokens", GGUF_STRING, n, buf_span(&tokens));
+    gguf_add_array(&p, "tokenizer.ggml.scores", GGUF_F32, n, buf_span(&scores));
+    gguf_add_array(&p, "tokenizer.ggml.token_type", GGUF_I32, n, buf_span(&types));
+    err e = {0};
+    ckpt *c;
+    tokenizer *t;
+    assert_ok(write_gguf_header(&file, &p, NULL, 0, &e), &e);
+    assert_ok(ckpt_open_bytes(&c, buf_span(&file), "small", &e), &e);
+    assert_ok(tokenizer_of_model(&t, c, &e), &e);
+    ckpt_close(c);
+    gguf_pairs_free(&p);
+    buf_free(&tokens);
+    buf_free(&scores);
+    buf_free(&types);
+    buf_free(&file);
+    return t;
+}
+
+static tokenizer *through_gguf(const tokenizer *t)
+{
+    gguf_pairs p = {0};
+    buf file = {0};
+    err e = {0};
+    ckpt *c;
+    tokenizer *again;
+    assert_ok(tokenizer_to_gguf(t, tokenizer_size(t) + 7, &p, &e), &e);
+    assert_ok(write_gguf_header(&file, &p, NULL, 0, &e), &e);
+    assert_ok(ckpt_open_bytes(&c, buf_span(&file), "written", &e), &e);
+    assert_ok(tokenizer_of_model(&again, c, &e), &e);
+    assert_int_equal(tokenizer_size(again), tokenizer_size(t) + 7); /* rows of the model without a piece */
+    ckpt_close(c);
+    gguf_pairs_free(&p);
+    buf_free(&file);
+    return again;
+}
+
+static tokenizer *through_json(const tokenizer *t)
+{
+    buf file = {0}, config = {0};
+    err e = {0};
+    tokenizer *again;
+    const char *path = temp_path("tokenizer.json");
+    assert_ok(tokenizer_to_json(t, &file, &config, &e), &e);
+    json *j;
+    assert_ok(json_parse(&j, buf_span(&config), "config", &e), &e);
+    json_free(j);
+    FILE *f = fopen(path, "w");
+    fwrite(file.p, 1, file.n, f);
+    fclose(f);
+    assert_ok(tokenizer_open(&again, path, NULL, &e), &e);
+    unlink(path);
+    buf_free(&file);
+    buf_free(&config);
+    return again;
+}
+
+static void check(tokenizer *t, bool added)
+{
+    tokenizer *a = through_gguf(t), *b = through_json(t), *c = through_json(a);
+    assert_true(tokenizer_same(t, a, added));
+    assert_true(tokenizer_same(t, b, added));
+    assert_true(tokenizer_same(t, c, added));
+    tokenizer_close(a);
+    tokenizer_close(b);
+    tokenizer_close(c);
+    tokenizer_close(t);
+}
+
+static void small_vocabulary(void **unused)
+{
+    (void)unused;
+    tokenizer *t = small_tokenizer();
+    token_list ids = {0};
+    err e = {0};
+    assert_ok(tokenizer_encode(t, span_str("the cat"), TOKENIZE_SPECIAL, &ids, &e), &e);
+    assert_int_equal(ids.n, 3); /* <s> ▁the ▁cat */
+    token_list_free(&ids);
+    check(t, false);
+}
+
+static void real_vocabularies(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *path;
+        bool added;
+    } files[] = {{"models/stories260K/tok512.bin", false},
+                 {"tokenizers/llama2/tokenizer.json", false},
+                 {"tokenizers/llama2/tokenizer.model", false},
+                 {"tokenizers/gpt2/tokenizer.json", true}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = shared_path(files[i].path);
+        tokenizer *t;
+        err e = {0};
+        if (!path) {
+            skip_msg("%s is not there", files[i].path);
+            continue;
+        }
+        assert_ok(tokenizer_open(&t, path, NULL, &e), &e);
+        check(t, files[i].added);
+    }
+}
+
+/* What cannot be said is not said: nothing is added, and the message names the kind. */
+static void other_kinds_are_refused(void **unused)
+{
+    (void)unused;
+    const char *path = shared_path("tokenizers/t5/tokenizer.json");
+    tokenizer *t;
+    err e = {0};
+    if (!path) {
+        skip_msg("tokenizers/t5 is not there");
+        return;
+    }
+    assert_ok(tokenizer_open(&t, path, NULL, &e), &e);
+    gguf_pairs p = {0};
+    buf file = {0}, config = {0};
+    assert_int_equal(tokenizer_to_gguf(t, 0, &p, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "unigram"));
+    assert_int_equal(p.n, 0);
+    e = (err){0};
+    assert_int_equal(tokenizer_to_json(t, &file, &config, &e), ERR_NOT_FOUND);
+    assert_int_equal(file.n, 0);
+    gguf_pairs_free(&p);
+    buf_free(&file);
+    tokenizer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_vocabulary), cmocka_unit_test(real_vocabularies),
+                                       cmocka_unit_test(other_kinds_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
