@@ -63,11 +63,14 @@ config: ## what was found on this machine
 setup: ## install the Debian packages that are missing
 	@tools/setup.sh
 
+# All cores, unless -j was given.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
 demo: setup ## install what is missing, build, start the server on the built-in model, stream one completion
-	@$(MAKE) --no-print-directory all && tools/demo.sh $(BUILD)/inferflow
+	@$(MAKE) --no-print-directory $(JOBS) all && tools/demo.sh $(BUILD)/inferflow
 
 test: setup ## install what is missing, build, run all tests
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory $(JOBS) check
 
 check: all $(TESTS) ## run all tests (packages must be there)
 	@tools/run_tests.sh $(BUILD) $(TESTS)
