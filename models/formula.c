@@ -25,7 +25,7 @@ typedef struct walk {
     } var[VARS_MAX];
     int n_var;
     const char *target; /* variable of the statement being built: what results are called */
-    int part;           /* results of it so far */
+    int part;           /* activations made so far: their number keeps names unique in a layer */
 } walk;
 
 static bool visit(walk *w, const expr *x, term *out);
@@ -146,7 +146,7 @@ static bool number(walk *w, const expr *x, double *out)
     return true;
 }
 
-/* "", "1", "2": names of the results of one statement. */
+/* "1", "2", …: what tells apart the activations that one formula makes. */
 static const char *part_name(walk *w, char *text, size_t cap)
 {
     snprintf(text, cap, "%d", ++w->part);
@@ -270,7 +270,6 @@ ref net_formula(net *b, const char *text, const char *where, ref x, const char *
     for (size_t i = 0; ok && i < f.n; i++) {
         term t;
         w.target = f.at[i].name;
-        w.part = 0;
         ok = visit(&w, f.at[i].value, &t) &&
              (t.t || refuse(&w, "the value is a number, not an activation: ", w.target)) &&
              assign(&w, f.at[i].name, t.t);
