@@ -34,6 +34,7 @@ PROMPTS = [
     "1, 2, 3 caf\u00e9 \u2014 na\u00efve \U0001f600  spaces\n\n\n",
     "",
 ]
+GAP = 0.005  # far above what the order of float32 sums can change
 CHATS = [
     [{"role": "user", "content": "Good morning! Where are you going?"}],
     [
@@ -134,11 +135,12 @@ def dequantized(args):
 
 
 def prompt_ids(tok):
+    """(text, messages or None, ids): plain prompts after BOS, and conversations as the chat template renders them."""
     for text in PROMPTS:
-        yield text, tok(text)["input_ids"]
+        yield text, None, tok(text)["input_ids"]
     for chat in CHATS:
         text = tok.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-        yield chat, tok(text, add_special_tokens=False)["input_ids"]
+        yield text, chat, tok(text, add_special_tokens=False)["input_ids"]
 
 
 @torch.no_grad()
@@ -149,11 +151,10 @@ def check(args):
     read_tok = AutoTokenizer.from_pretrained(where.parent, gguf_file=where.name)
     tok = AutoTokenizer.from_pretrained(args.hf)
     float_model, own = AutoModelForCausalLM.from_pretrained(args.hf, dtype=torch.float32).eval(), dequantized(args)
-    for text, ids in prompt_ids(tok):
-        if isinstance(text, str):
-            theirs = read_tok(text, add_special_tokens=False)["input_ids"]
-            if theirs != ids[1:]:
-                raise SystemExit(f"ids differ for {text!r}: {ids[1:]} and {theirs}")
+    for text, chat, ids in prompt_ids(tok):
+        theirs = read_tok(text, add_special_tokens=False)["input_ids"]
+        if theirs != (ids if chat else ids[1:]):
+            raise SystemExit(f"ids differ for {text!r}: {ids} and {theirs}")
         row = torch.tensor([ids])
         a, b, c = (m(row).logits[0] for m in (float_model, own, read))
         print(f"{len(ids):3} ids, max |logit| {a.abs().max():.2f}: Q8 noise {(a - b).abs().max():.4f}, "
@@ -166,25 +167,21 @@ def check(args):
 def write_vectors(args):
     tok, model = AutoTokenizer.from_pretrained(args.hf), dequantized(args)
     cases = []
-    for text, ids in prompt_ids(tok):
+    for text, chat, ids in prompt_ids(tok):
         logits = model(torch.tensor([ids])).logits[0, -1]
         values, order = logits.topk(5)
-        greedy, gap = [], float("inf")
-        while len(greedy) < args.tokens:
-            step = model(torch.tensor([ids + greedy])).logits[0, -1]
-            best, which = step.topk(2)
-            gap = min(gap, float(best[0] - best[1]))
-            greedy.append(int(which[0]))
-            if greedy[-1] == model.config.eos_token_id:
+        greedy = []
+        while len(greedy) < args.tokens and (not greedy or greedy[-1] != model.config.eos_token_id):
+            best, which = model(torch.tensor([ids + greedy])).logits[0, -1].topk(2)
+            if best[0] - best[1] < GAP:
                 break
-        cases.append({
-            "prompt" if isinstance(text, str) else "messages": text, "ids": ids,
-            "top": [[int(i), round(float(v), 5)] for i, v in zip(order, values)],
-            "greedy": greedy, "text": tok.decode(greedy), "smallest_gap": round(gap, 5),
-        })
+            greedy.append(int(which[0]))
+        case = {"prompt": text, "ids": ids, "top": [[int(i), round(float(v), 5)] for i, v in zip(order, values)],
+                "greedy": greedy, "text": tok.decode(greedy, skip_special_tokens=True)}
+        cases.append({"messages": chat, **case} if chat else case)
     head = {
-        "what": "prompts with their ids (BOS first), the five largest logits after the last id, and greedy continuations; "
-                "smallest_gap is the least distance of the two largest logits on the way",
+        "what": "prompts (conversations as the chat template renders them) with their ids, the five largest logits after the "
+                f"last id, and the greedy continuation as far as the two largest logits lie at least {GAP} apart",
         "command": f"python tools/export_builtin.py vectors --hf DIR/hf --file specs/builtin.gguf --tokens {args.tokens} "
                    "--to tests/vectors/builtin.json",
         "sha256": hashlib.sha256(Path(args.file).read_bytes()).hexdigest(),

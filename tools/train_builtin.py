@@ -13,8 +13,9 @@ whole book is held out. The schedule is warm-up, constant, decay (Hu et al. 2024
 be called again and again and always goes on from DIR/stable.pt; `cooldown` starts from that file, leaves it alone and
 writes DIR/cooled.pt, so that a usable model exists whenever it is wanted and a later, longer run loses nothing. The
 matrices of the blocks are trained by Muon (Jordan et al. 2024), the rest by AdamW. Rows of 256 tokens teach most per
-second on a CPU; the last part of the cooldown uses rows of 2048, so that the whole context works. A tenth of the rows
-are conversations, cut from runs of quoted speech, in the form of the chat template.
+second on a CPU; in the last part of the cooldown every other step uses rows of 2048, so that the whole context works:
+with little time left, copy cooled.pt to stable.pt of another DIR and cool that down from a low rate with --long-from 0.
+A tenth of the rows are conversations, cut from runs of quoted speech, in the form of the chat template.
 
 Uses a GPU where torch finds one (there, --micro 65536 --length 512). On a CPU one thread at low priority is enough:
 nice -n 19. A stopped run loses at most --check steps. tools/export_builtin.py turns the exported weights into
@@ -38,7 +39,7 @@ BOS, EOS, USER, ASSISTANT = range(4)
 SPECIALS = ["<|bos|>", "<|eos|>", "<|user|>", "<|assistant|>"]
 SHAPE = {"vocab": 4096, "dim": 256, "layers": 6, "heads": 4, "kv_heads": 2, "ffn": 704, "context": 2048}
 HELD_OUT = "The Strange Case of Dr. Jekyll and Mr. Hyde"
-# Scripture, plays and verse: their layout is not that of a novel, which is all that so small a model can learn.
+# Scripture, plays, verse, a heap of clippings: not laid out as a novel is, which is all that so small a model can learn.
 LEFT_OUT = {
     "The Quran", "Poems: Three Series", "Twelfth Night", "Julius Caesar", "The Cherry Orchard", "Faust", "The Book of the Damned",
 }
@@ -343,7 +344,8 @@ def run(args):
         for opt in opts:
             for group in opt.param_groups:
                 group["lr"] = args.lr * factor
-        length = shape["context"] if cooldown and progress > args.long_from else args.length
+        long = cooldown and progress > args.long_from and step % 2
+        length = shape["context"] if long else args.length
         rows = max(1, args.batch // length)
         ids, targets = batches.batch(step, rows, length, device)
         part = max(1, min(rows, args.micro // length))
@@ -486,7 +488,7 @@ def arguments():
         sub.add_argument("--batch", type=int, default=8192, help="tokens a step")
         sub.add_argument("--micro", type=int, default=2048, help="tokens a forward pass")
         sub.add_argument("--length", type=int, default=256, help="tokens a row")
-        sub.add_argument("--long-from", type=float, default=0.7, help="part of the cooldown before rows of the whole context")
+        sub.add_argument("--long-from", type=float, default=0.7, help="part of the cooldown before every other step has rows of the whole context")
         sub.add_argument("--talk", type=float, default=0.1, help="share of rows that are conversations")
         sub.add_argument("--log", type=int, default=20, help="steps between lines of the log")
         sub.add_argument("--check", type=int, default=100, help="steps between checkpoints and held-out losses")
