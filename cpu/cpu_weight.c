@@ -16,10 +16,10 @@ typedef struct fill {
     float *row; /* [workers][cols] */
 } fill;
 
-static bool scales(const weight *w)
+static bool changes(const weight *w)
 {
     for (uint32_t i = 0; i < w->n_piece; i++)
-        if (w->pieces[i].mul != 1 || w->pieces[i].add != 0) return true;
+        if (piece_changes(&w->pieces[i])) return true;
     return false;
 }
 
@@ -30,7 +30,7 @@ static dtype held_type(const weight *w)
     if (w->want != DTYPE_NONE) return w->want;
     for (uint32_t i = 1; i < w->n_piece; i++)
         if (w->pieces[i].type != w->pieces[0].type) return DTYPE_F32;
-    return scales(w) ? DTYPE_F32 : w->pieces[0].type;
+    return changes(w) ? DTYPE_F32 : w->pieces[0].type;
 }
 
 /* Rows can be copied as bytes: nothing but their order changes. */
@@ -38,13 +38,13 @@ static bool copies(const weight *w, dtype type)
 {
     for (uint32_t i = 0; i < w->n_piece; i++)
         if (w->pieces[i].type != type || w->pieces[i].transpose) return false;
-    return !scales(w);
+    return !changes(w);
 }
 
 /* Transposed files of plain types: elements move, tile by tile so that both sides stay in cache. */
 static bool transposes(const weight *w, dtype type)
 {
-    return w->n_piece == 1 && w->pieces[0].transpose && w->pieces[0].type == type && !scales(w);
+    return w->n_piece == 1 && w->pieces[0].transpose && w->pieces[0].type == type && !changes(w);
 }
 
 static void fill_copy(void *arg, int worker, int workers)

@@ -173,7 +173,7 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
-        if (derived) out->how.transpose = false, out->how.mul = 1, out->how.add = 0;
+        if (derived) out->how.transpose = out->how.unit = false, out->how.mul = 1, out->how.add = 0;
         return OK;
     }
     return OK;
@@ -298,6 +298,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t rows,
                    .stride = f->how.block ? f->how.stride : rows,
                    .pairs = f->how.rope_pairs ? w->pairs : 0,
                    .transpose = f->how.transpose && w->cols != 0,
+                   .unit = f->how.unit,
                    .mul = (float)f->how.mul,
                    .add = (float)f->how.add};
     if (b->used[at].rows >= 0) b->used[at].rows += rows;

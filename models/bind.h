@@ -8,6 +8,7 @@
  *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
  *     rows A .. B                rows A to B-1 of a fused tensor
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
+ *     unit                       each row divided by its length (normalised heads)
  *     + N, * N                   values plus or times N: norms that store w - 1
  * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight.
  * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used, or match one of

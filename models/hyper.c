@@ -399,16 +399,19 @@ static int eval_index(scope *c, const expr *x, value *out)
     return OK;
 }
 
+/* Elements without value are left out. */
 static int eval_list(scope *c, const expr *x, value *out)
 {
     value *items = arena_array(&c->h->mem, x->n_arg, sizeof *items);
+    size_t n = 0;
     if (!items) return err_set(c->e, ERR_MEMORY, "%s: out of memory", c->where);
     for (size_t i = 0; i < x->n_arg; i++) {
-        int rc = eval(c, x->arg[i], &items[i]);
+        int rc = eval(c, x->arg[i], &items[n]);
         if (rc) return rc;
-        if (items[i].kind == VALUE_LIST || items[i].kind == VALUE_NODE) return refuse(c, "a list inside a list", "");
+        if (items[n].kind == VALUE_LIST || items[n].kind == VALUE_NODE) return refuse(c, "a list inside a list", "");
+        n += items[n].kind != VALUE_NONE;
     }
-    *out = (value){.kind = VALUE_LIST, .items = items, .n = x->n_arg};
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
     return OK;
 }
 

@@ -28,12 +28,12 @@ typedef struct opened {
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while opening a model"); }
 
-static int open_weights(model *m, const char *path, err *e)
+int model_weights(ckpt **out, const char *path, err *e)
 {
-    if (strcmp(path, "builtin") != 0) return ckpt_open(&m->weights, path, e);
+    if (strcmp(path, "builtin") != 0) return ckpt_open(out, path, e);
     span file = embedded_find("builtin.gguf");
     if (!file.p) return err_set(e, ERR_NOT_FOUND, "this build has no built-in model: give --model PATH or --spec FILE");
-    return ckpt_open_bytes(&m->weights, file, "builtin", e);
+    return ckpt_open_bytes(out, file, "builtin", e);
 }
 
 /* Loads the spec over the built-in one of the checkpoint's architecture, if it needs one. */
@@ -48,7 +48,7 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     if (!path && (rc = spec_path(m->resolved, "model", "path", &path, e))) return rc;
     if (!path)
         return err_set(e, ERR_SPEC, "%s: which model? [model] path is missing (or give --model)", m->resolved->file);
-    if ((rc = open_weights(m, path, e))) return rc;
+    if ((rc = model_weights(&m->weights, path, e))) return rc;
     if (m->resolved && (rc = spec_path(m->resolved, "model", "config", &config, e))) return rc;
     if (config && (rc = json_read(&o->config, config, SPEC_BYTES_MAX, e))) return rc;
     if (m->resolved && spec_find(m->resolved, "network", "block")) return OK;
@@ -202,7 +202,11 @@ int model_spec_text(const model *m, buf *out, err *e)
     const opened *o = (const opened *)m;
     const char *path = ckpt_path(m->weights);
     char *full = strcmp(path, "builtin") == 0 ? NULL : realpath(path, NULL);
-    int rc = spec_show(m->resolved, o->h, m->arch, full ? full : path, out, e);
+    const char *format = ckpt_format(m->weights);
+    bool prefixed = strcmp(format, "gguf") == 0 || strcmp(format, "llama2c") == 0;
+    char arch[128];
+    snprintf(arch, sizeof arch, "%s%s%s", prefixed ? format : "", prefixed ? ":" : "", m->arch);
+    int rc = spec_show(m->resolved, o->h, arch, full ? full : path, out, e);
     free(full);
     return rc;
 }

@@ -35,6 +35,8 @@ typedef struct model {
     const char *tokenizer_pre;
 } model;
 
+/* The checkpoint alone: of a path, or "builtin". */
+int model_weights(ckpt **out, const char *path, err *e);
 int model_open(model **out, const model_options *o, err *e);
 void model_close(model *m); /* NULL ok */
 

@@ -97,6 +97,7 @@ static int read_step(reader *r, span step, recipe *out)
 {
     if (span_is(step, "transpose")) return out->transpose = true, OK;
     if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
+    if (span_is(step, "unit")) return out->unit = true, OK;
     if (span_starts(step, "rows ") || span_starts(step, "every ")) {
         if (out->sliced) return err_set(r->e, ERR_SPEC, "%s: rows are chosen twice", r->where);
         out->sliced = true;
@@ -106,7 +107,7 @@ static int read_step(reader *r, span step, recipe *out)
     if (step.n && step.p[0] == '*') return number(r, after_word(step, 1), &out->mul);
     return err_set(
         r->e, ERR_SPEC,
-        "%s: unknown recipe '%.*s': known are transpose, rope_pairs, rows A .. B, every S take L at O, + N, * N",
+        "%s: unknown recipe '%.*s': known are transpose, rope_pairs, unit, rows A .. B, every S take L at O, + N, * N",
         r->where, (int)step.n, (const char *)step.p);
 }
 

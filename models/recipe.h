@@ -11,7 +11,7 @@ typedef struct recipe {
     const char *name;   /* with {i} filled in */
     const char *tail;   /* of a stack of tensors, name + number + tail for from <= number < to; NULL: one tensor */
     int64_t from, to;
-    bool transpose, rope_pairs, sliced;
+    bool transpose, rope_pairs, unit, sliced;
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */
     double mul, add;

@@ -3,12 +3,14 @@
 
 #include "base/embed.h"
 #include "core/program.h"
+#include "models/arch.h"
 #include "models/model.h"
 #include "models/module.h"
 #include "models/spec.h"
 #include "models/spec_file.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *row_of(const spec_file *f, const char *key)
@@ -75,6 +77,20 @@ bool spec_text_modules(buf *out)
         for (size_t k = 0; k < n; k++) buf_printf(out, "    %-22s %s\n", rows[k].key, rows[k].doc);
     }
     return !out->bad;
+}
+
+int spec_text_derive(const char *model_path, buf *out, err *e)
+{
+    ckpt *c;
+    char base[64];
+    int rc = model_weights(&c, model_path ? model_path : "builtin", e);
+    if (rc) return rc;
+    rc = arch_find(c, NULL, base, sizeof base, e);
+    char *full = realpath(ckpt_path(c), NULL);
+    if (!rc) buf_printf(out, "[model]\nbase = %s\npath = %s\n", base, full ? full : ckpt_path(c));
+    free(full);
+    ckpt_close(c);
+    return !rc && out->bad ? err_set(e, ERR_MEMORY, "out of memory") : rc;
 }
 
 int spec_text_check(const char *path, const char *model_path, buf *out, err *e)

@@ -8,6 +8,8 @@
 int spec_text_list(buf *out, err *e);
 /* Every module: sentence, options with type, default, range and doc, weights with shapes; then the fixed keys of all sections. */
 bool spec_text_modules(buf *out);
+/* The short spec of a model: base and path. NULL: the built-in one. */
+int spec_text_derive(const char *model_path, buf *out, err *e);
 /* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends one line that says what was checked. */
 int spec_text_check(const char *path, const char *model_path, buf *out, err *e);
 

@@ -9,6 +9,8 @@
 #include "models/model.h"
 #include "models/spec_text.h"
 
+#include <math.h>
+
 enum { DIM = 8, HEADS = 2, KV = 1, HEAD_DIM = 4, FFN = 12, VOCAB = 10, TENSORS = 40 };
 
 typedef struct made {
@@ -200,7 +202,8 @@ static void what_is_wrong_with_the_spec(void **unused)
         {NUMBERS "[tensors]\n{i}.attn.kk = a\n",
          "S:15: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (turn)\n",
-         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, rope_pairs, rows A .. B, every S take L at O, "
+         "S:15: {i}.attn.k: unknown recipe 'turn': known are transpose, rope_pairs, unit, rows A .. B, every S take L "
+         "at O, "
          "+ N, * N"},
         {NUMBERS "[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj (rows 0 .. 3)\n",
          "W: tensor 'model.layers.0.self_attn.k_proj.weight' is [4, 8], expected 4 rows, not the 3 of the recipe, for "
@@ -316,7 +319,7 @@ static void recipes(void **unused)
              "16 take 4 at 8)\n"
              "{i}.attn.v = fused (rows 12 .. 16, transpose, * 2, + 1)\n{i}.attn.q.bias = fused.bias (rows 0 .. 8)\n"
              "{i}.attn.k.bias = fused.bias (rows 8 .. 12)\n{i}.attn.v.bias = fused.bias (rows 12 .. 16)\n"
-             "{i}.attn.o = nothing | o\n{i}.norm.b = half.{0 .. 2} (+ 1)\n");
+             "{i}.attn.o = nothing | o (unit)\n{i}.norm.b = half.{0 .. 2} (+ 1)\n");
     char *two = strstr(text, "layers = 2");
     two[9] = '1';
     model *o = open_or_fail(&m, text);
@@ -329,6 +332,10 @@ static void recipes(void **unused)
     assert_true(element(p, "dec.0.attn.q", 6, 0) == 5.0f / 1000 + base);
     assert_true(element(p, "dec.0.attn.k.bias", 1, 0) == 9.0f / 1000 + 10.0f / 7);
     assert_true(element(p, "dec.0.norm.b", 5, 0) == 1.0f / 1000 + 6.0f / 7 + 1);
+    float row[DIM], sum = 0;
+    weight_decode_row(weight_named(p, "dec.0.attn.o"), 3, row);
+    for (int k = 0; k < DIM; k++) sum += row[k] * row[k];
+    assert_true(fabsf(sum - 1) < 1e-6f && row[1] > row[0]);
     assert_true(weight_named(p, "dec.0.attn.q.bias")->vector);
     assert_int_equal(weight_named(p, "dec.0.norm.b")->n_piece, 2);
     model_close(o);

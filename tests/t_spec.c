@@ -120,6 +120,8 @@ static void names_and_fallbacks(void **state)
         {"given(hf:head_dim)", "true", 0}, /* null is given */
         {"given(missing)", "false", 0},
         {"null | 1", "1", 0},
+        {"[missing, 2, null]", "[2]", 0},  /* what has no value is left out of a list, */
+        {"[missing, 2, null][1]", "2", 0}, /* but not counted out */
         {"rope.type", "\"yarn\"", 0},
         {"rope.factor * rope.list[1]", "10", 0},
         {"scaling.factor", "4", 0}, /* an object under a name of ours */

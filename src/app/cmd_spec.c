@@ -44,9 +44,10 @@ static int make_text(const invocation *v, buf *out, err *e)
     if (strcmp(what, "show") == 0) return show(o, path, out, e);
     if (strcmp(what, "check") == 0) return check(o, path ? path : o->spec, out, e);
     if (path) return err_set(e, ERR_USAGE, "spec %s takes no file", what);
+    if (strcmp(what, "derive") == 0) return spec_text_derive(o->model, out, e);
     if (strcmp(what, "list") == 0) return spec_text_list(out, e);
     if (strcmp(what, "modules") != 0)
-        return err_set(e, ERR_USAGE, "spec: '%s' is not one of show, check, list, modules", what);
+        return err_set(e, ERR_USAGE, "spec: '%s' is not one of show, derive, check, list, modules", what);
     return spec_text_modules(out) ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
@@ -62,12 +63,13 @@ static int run(const invocation *v, err *e)
 const command command_spec = {
     .name = "spec",
     .summary = "show, check and list the specs that describe models",
-    .operands = "show [FILE]|check FILE|list|modules",
+    .operands = "show [FILE]|derive|check FILE|list|modules",
     .operand_min = 1,
     .operand_max = 2,
     .flags = flags,
     .options_size = sizeof(spec_options),
     .notes = "spec show     the spec of a model with every value resolved; it loads again\n"
+             "spec derive   the short spec of --model: its family and its path, to start a file of your own\n"
              "spec check    a spec file, against its model when it names one or --model does\n"
              "spec list     the built-in specs and the architectures they are for\n"
              "spec modules  what slots can be: modules, options, weights",

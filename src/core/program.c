@@ -116,6 +116,7 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (last < 0 || last >= have_rows)
         return err_set(e, ERR_SPEC, "weight %s: needs row %" PRId64 " of a tensor of %" PRId64 " rows", name, last,
                        have_rows);
+    if (c->unit && w->vector) return err_set(e, ERR_SPEC, "weight %s: rows of a vector have no length", name);
     if (c->mul == 0) return err_set(e, ERR_SPEC, "weight %s: multiplied by zero", name);
     if (dtype_is_block(c->type) && c->transpose)
         return err_set(e, ERR_SPEC, "weight %s: %s cannot be transposed", name, dtype_info[c->type].name);

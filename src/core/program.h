@@ -55,8 +55,12 @@ typedef struct piece {
     int32_t
         pairs; /* 0, or head_dim: source rows are in neighbour order (2i, 2i+1), output in half order (i, i + d/2) */
     bool transpose;
+    bool unit; /* each row is divided by its length first (normalised heads) */
     float mul, add;
 } piece;
+
+/* Whether values change on the way, not only places. */
+static inline bool piece_changes(const piece *c) { return c->unit || c->mul != 1 || c->add != 0; }
 
 typedef struct weight {
     const char *name; /* slot: "dec.3.attn.q" */

@@ -139,7 +139,7 @@ static void hash_weight(hasher *s, const weight *w)
         int64_t f[] = {c->entry, c->type,  c->src_rows, c->src_cols, c->rows,
                        c->row0,  c->block, c->stride,   c->pairs,    c->transpose};
         for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
-        add_float(s, c->mul), add_float(s, c->add);
+        add_float(s, c->mul), add_float(s, c->add), add_int(s, c->unit);
     }
 }
 

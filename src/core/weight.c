@@ -4,6 +4,7 @@
 #include "core/program.h"
 #include "tensor/quant.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Source row (column of the file when transposed) of output row n of one piece. */
@@ -39,7 +40,7 @@ bool weight_is_plain(const weight *w)
 {
     const piece *c = &w->pieces[0];
     dtype want = w->vector ? DTYPE_F32 : w->want == DTYPE_NONE ? c->type : w->want;
-    return w->n_piece == 1 && piece_contiguous(c) && c->mul == 1 && c->add == 0 && want == c->type;
+    return w->n_piece == 1 && piece_contiguous(c) && !piece_changes(c) && want == c->type;
 }
 
 uint64_t weight_file_bytes(const weight *w)
@@ -77,6 +78,15 @@ static void decode_run(dtype type, const uint8_t *data, int64_t start, int64_t n
     }
 }
 
+/* As torch's normalize: a length below 1e-12 counts as that. */
+static void divide_by_length(float *row, int64_t n)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < n; k++) sum += (double)row[k] * row[k];
+    double length = sqrt(sum) > 1e-12 ? sqrt(sum) : 1e-12;
+    for (int64_t k = 0; k < n; k++) row[k] = (float)(row[k] / length);
+}
+
 void weight_decode_row(const weight *w, int64_t n, float *to)
 {
     int64_t row;
@@ -84,6 +94,7 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
     if (c->transpose)
         for (int64_t k = 0; k < w->cols; k++) decode_run(c->type, c->data, k * c->src_cols + row, 1, to + k);
     else decode_run(c->type, c->data, row * c->src_cols, w->cols, to);
+    if (c->unit) divide_by_length(to, w->cols);
     if (c->mul != 1 || c->add != 0)
         for (int64_t k = 0; k < w->cols; k++) to[k] = to[k] * c->mul + c->add;
 }
