@@ -78,6 +78,7 @@ void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 typedef struct deal_run deal_run; /* cpu_deal.h */
 typedef struct cpu_work {
     deal_run *runs; /* [workers] */
+    deal_run *solo; /* of steps that one worker runs alone */
     float *scratch; /* per worker: [workers][scratch_floats] */
     float *shared;  /* partial results that workers merge after a barrier */
     uint64_t scratch_floats, shared_floats, bytes;

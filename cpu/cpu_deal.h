@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* In an array of one per worker. */
+/* In an array of one per worker, and one more for steps that run on one thread alone: they would put the workers' counts apart. */
 struct deal_run {
     _Alignas(64) _Atomic uint64_t word; /* turn 16 bits, first 24, end 24 */
     uint32_t turn;                      /* ops dealt so far: this worker's own count */
@@ -34,7 +34,8 @@ static inline uint64_t deal_word(uint32_t turn, int64_t first, int64_t end)
 /* Every worker calls it once per op, with equal arguments. */
 static inline deal deal_start(const run *r, int worker, int workers, int64_t chunks, bool in_order)
 {
-    deal_run *runs = r->seg->on->work.runs;
+    const cpu_work *work = &r->seg->on->work;
+    deal_run *runs = workers == 1 ? work->solo : work->runs;
     return (deal){runs, worker, workers, ++runs[worker].turn, chunks, in_order};
 }
 
@@ -51,7 +52,13 @@ static inline int64_t deal_take(const deal *d, int whose)
             first = d->in_order ? 0 : d->chunks * whose / d->workers;
             end = d->in_order ? (whose == 0 ? d->chunks : 0) : d->chunks * (whose + 1) / d->workers;
         }
-        if (first >= end) return -1;
+        if (first >=
+            end) { /* the owner keeps the turn of an empty run fresh: it must not seem to lie ahead after a wrap */
+            if (age > 0 && whose == d->worker)
+                atomic_compare_exchange_strong_explicit(at, &was, deal_word(d->turn, first, end), memory_order_relaxed,
+                                                        memory_order_relaxed);
+            return -1;
+        }
         bool front = d->in_order || whose == d->worker;
         uint64_t now = front ? deal_word(d->turn, first + 1, end) : deal_word(d->turn, first, end - 1);
         if (atomic_compare_exchange_weak_explicit(at, &was, now, memory_order_relaxed, memory_order_relaxed))

@@ -68,7 +68,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     if (shared > SHARED_MAX) shared = SHARED_MAX;
     shared = (shared + LANES - 1) / LANES * LANES;
     floats = (floats + LANES - 1) / LANES * LANES;
-    uint64_t runs = (uint64_t)workers * sizeof(deal_run); /* cleared memory: turn 0, no chunks */
+    uint64_t runs = ((uint64_t)workers + 1) * sizeof(deal_run); /* cleared memory: turn 0, no chunks */
     *w = (cpu_work){0};
     if (!mem_mul(floats, (uint64_t)workers, &w->bytes) || !mem_add(w->bytes, shared, &w->bytes) ||
         !mem_mul(w->bytes, sizeof(float), &w->bytes) || !mem_add(w->bytes, runs, &w->bytes) ||
@@ -78,6 +78,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     w->shared_floats = shared;
     w->shared = w->scratch + floats * (uint64_t)workers;
     w->runs = (deal_run *)(void *)(w->shared + shared);
+    w->solo = w->runs + workers;
     return OK;
 }
 

@@ -376,6 +376,38 @@ static void deal_worker(void *arg, int worker, int workers)
     }
 }
 
+/* Many ops of one chunk, then a wide one: runs that were empty all the time are not taken for later ones. */
+static void narrow_then_wide(void *arg, int worker, int workers)
+{
+    const run *r = arg;
+    for (int i = 0; i <= 40000; i++) {
+        deal d = deal_start(r, worker, workers, i < 40000 ? 1 : CHUNKS_MAX, false);
+        if (workers > 1) pool_barrier(r->seg->on->pool, worker);
+        for (int64_t c; (c = deal_next(&d)) >= 0;)
+            if (i == 40000) taken[0][c]++;
+    }
+}
+
+static void empty_runs_stay_fresh(void **unused)
+{
+    (void)unused;
+    rig g;
+    err e = {0};
+    rig_open(&g, 100);
+    g.p.n_weight = g.p.n_state = 0;
+    memset((void *)taken, 0, sizeof taken);
+    assert_ok(pool_open(&g.d.pool, 3, &e), &e);
+    assert_ok(cpu_work_open(&g.d.work, &g.p, &g.d.opt, 3, &e), &e);
+    pool_run(g.d.pool, narrow_then_wide, &g.r);
+    for (int i = 0; i < 3; i++)
+        narrow_then_wide(&g.r, 0, 1); /* alone, between shared ones: the workers' counts stay together */
+    pool_run(g.d.pool, narrow_then_wide, &g.r);
+    cpu_work_close(&g.d.work);
+    pool_close(g.d.pool);
+    for (int c = 0; c < CHUNKS_MAX; c++) assert_int_equal(taken[0][c], 5);
+    rig_close(&g);
+}
+
 static void every_chunk_is_dealt_once(void **unused)
 {
     (void)unused;
@@ -417,11 +449,17 @@ static void every_op_has_a_kernel(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_has_a_kernel),           cmocka_unit_test(every_chunk_is_dealt_once),
-        cmocka_unit_test(matmul_equals_the_reference),     cmocka_unit_test(norms_equal_the_reference),
-        cmocka_unit_test(activations_equal_the_reference), cmocka_unit_test(elementwise_equals_the_reference),
-        cmocka_unit_test(rope_equals_the_reference),       cmocka_unit_test(embed_and_take_out),
-        cmocka_unit_test(attention_equals_the_reference),  cmocka_unit_test(attention_ignores_what_it_does_not_see),
+        cmocka_unit_test(every_op_has_a_kernel),
+        cmocka_unit_test(every_chunk_is_dealt_once),
+        cmocka_unit_test(empty_runs_stay_fresh),
+        cmocka_unit_test(matmul_equals_the_reference),
+        cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(activations_equal_the_reference),
+        cmocka_unit_test(elementwise_equals_the_reference),
+        cmocka_unit_test(rope_equals_the_reference),
+        cmocka_unit_test(embed_and_take_out),
+        cmocka_unit_test(attention_equals_the_reference),
+        cmocka_unit_test(attention_ignores_what_it_does_not_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
