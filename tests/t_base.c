@@ -108,6 +108,15 @@ static void json_is_strict(void **state)
     assert_int_equal(json_int(json_path(json_get(j, "b.c"), "d"), 0), 7);
     assert_null(json_get(j, "A"));
     json_free(j);
+    enum { MANY = (1 << 23) + 10 };
+    char *many = mem_alloc(2 * MANY);
+    for (int i = 0; i < MANY; i++) many[2 * i] = '0', many[2 * i + 1] = ',';
+    many[0] = '[';
+    many[1] = ' ';
+    many[2 * MANY - 1] = ']';
+    assert_int_not_equal(json_parse(&j, span_of(many, 2 * MANY), "t", &e), OK);
+    assert_non_null(strstr(e.msg, "2^23"));
+    mem_free(many);
     char deep[600];
     memset(deep, '[', sizeof deep - 1);
     deep[sizeof deep - 1] = 0;

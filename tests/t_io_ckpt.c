@@ -298,6 +298,37 @@ static void shards_are_joined_by_their_index(void **state)
     rmdir(dir);
 }
 
+/* A file that loses its end after it was opened: reading goes on, and the check says so. */
+static void shrinking_file_is_noticed(void **state)
+{
+    (void)state;
+    const char *path = temp_path("torn.safetensors");
+    enum { FLOATS = 8192 };
+    char header[100];
+    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", FLOATS,
+             FLOATS * 4);
+    buf b = {0};
+    static float data[FLOATS];
+    for (int i = 0; i < FLOATS; i++) data[i] = 1;
+    safetensors_bytes(&b, header, data, sizeof data);
+    FILE *f = fopen(path, "w");
+    fwrite(b.p, 1, b.n, f);
+    fclose(f);
+    ckpt *c;
+    err e = {0};
+    assert_ok(ckpt_open(&c, path, &e), &e);
+    assert_ok(ckpt_check_torn(c, &e), &e);
+    assert_int_equal(truncate(path, 4096), 0);
+    const ckpt_entry *t = ckpt_find(c, "a");
+    quant_decode(t->type, t->data, data, FLOATS);
+    assert_true(data[0] == 1 && data[FLOATS - 1] == 0);
+    assert_int_equal(ckpt_check_torn(c, &e), ERR_IO);
+    assert_non_null(strstr(e.msg, "shorter"));
+    ckpt_close(c);
+    unlink(path);
+    buf_free(&b);
+}
+
 /* ---- real files */
 
 static void stories_in_three_versions_agree(void **state)
@@ -342,6 +373,7 @@ static void stories_in_three_versions_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shrinking_file_is_noticed), /* first: cmocka puts its own handlers in front of ours */
         cmocka_unit_test(llama2c_v0_is_listed),
         cmocka_unit_test(llama2c_v2_keeps_values),
         cmocka_unit_test(safetensors_is_listed),

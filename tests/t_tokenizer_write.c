@@ -27,8 +27,8 @@ static tokenizer *small_tokenizer(void)
                                         "\xe2\x96\x81the",
                                         "at",
                                         "cat",
-                                        "\xe2\x96\x81"
-                                        "cat",
+                                        ("\xe2\x96\x81"
+                                         "cat"),
                                         "he"};
     gguf_pairs p = {0};
     buf tokens = {0}, scores = {0}, types = {0}, file = {0};

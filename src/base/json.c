@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 200 };
+enum { DEPTH_MAX = 200, VALUES_MAX = 1 << 23 }; /* a value takes cJSON 64 bytes: half a GiB */
 
 typedef struct scan {
     const uint8_t *p;
@@ -131,7 +131,8 @@ static int scan_text(scan *s)
     char open[DEPTH_MAX];
     int depth = 0, rc;
     bool want_key = false;
-    for (;;) {
+    for (size_t values = 0;; values++) {
+        if (values >= VALUES_MAX) return bad(s, "more than 2^23 values");
         blanks(s);
         int c = peek(s);
         if (want_key) {

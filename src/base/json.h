@@ -1,7 +1,7 @@
 /* json.h - JSON, strictly: RFC 8259 and nothing more, by cJSON behind a narrow door.
  *
  * Reading refuses what cJSON lets through: duplicate keys, raw control characters, invalid UTF-8, numbers such as 01, 1. or
- * 1e400, NaN, text after the value, nesting beyond 200, and (unless JSON_NUL_OK) "\u0000", which cJSON would cut.
+ * 1e400, NaN, text after the value, nesting beyond 200, more than 2^23 values, and (unless JSON_NUL_OK) "\u0000", which cJSON would cut.
  * A `json` node belongs to its root; json_free takes the root. All getters accept NULL nodes and give the default. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 16, VISITS_MAX = 1 << 20, JSON_LIST_MAX = 1024, PROTOCOL_VERSION = 1001 };
+enum { DEPTH_MAX = 16, VISITS_MAX = 1 << 22, JSON_LIST_MAX = 1024, PROTOCOL_VERSION = 1001 };
 static const uint8_t magic[10] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
 
 typedef struct found_tensor {
