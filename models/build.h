@@ -18,6 +18,9 @@ int spec_check_unused(const spec *s, err *e);
 /* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, a recipe, or as an option. */
 bool spec_name_stays(const spec *s, const char *name);
 
+/* Appends the keys of config.json that no text of the spec mentions, split by ", "; false when there are none. */
+bool spec_unread_keys(const spec *s, const json *config, buf *out);
+
 /* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
 int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e);
 

@@ -4,6 +4,7 @@
 #include "base/embed.h"
 #include "core/program.h"
 #include "models/arch.h"
+#include "models/build.h"
 #include "models/model.h"
 #include "models/module.h"
 #include "models/spec.h"
@@ -109,6 +110,10 @@ int spec_text_check(const char *path, const char *model_path, buf *out, err *e)
     if ((rc = model_open(&m, &o, e))) return rc;
     buf_printf(out, "%s: fits %s: %d layers, %u tensors, %u ops, hash %016llx\n", path, ckpt_path(m->weights),
                m->prog->n_layer, m->prog->n_weight, m->prog->n_op, (unsigned long long)m->prog->hash);
+    buf unread = {0};
+    if (strcmp(ckpt_format(m->weights), "gguf") != 0 && spec_unread_keys(m->resolved, ckpt_config(m->weights), &unread))
+        buf_printf(out, "keys of its configuration that no line mentions: %s\n", buf_cstr(&unread));
+    buf_free(&unread);
     model_close(m);
     return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
 }

@@ -77,6 +77,20 @@ static int unheard_name(const spec_row *r, err *e)
                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+bool spec_unread_keys(const spec *s, const json *config, buf *out)
+{
+    size_t n = 0;
+    for (const json *m = json_first(config); m; m = json_next(m)) {
+        bool heard = spec_find(s, "config", json_key(m)) != NULL;
+        for (size_t i = 0; i < s->n && !heard; i++) heard = mentions(s->rows[i].text, json_key(m), true);
+        for (size_t i = 0; i < s->n_slot && !heard; i++)
+            for (size_t k = 0; k < s->slots[i].n && !heard; k++)
+                heard = mentions(s->slots[i].options[k].text, json_key(m), true);
+        if (!heard) buf_printf(out, "%s%s", n++ ? ", " : "", json_key(m));
+    }
+    return n > 0;
+}
+
 /* ---- lines of [tensors] */
 
 /* Whether `role` ("q", "q.bias", "bias", "") is one that some module has. */

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "models/build.h"
 #include "models/hyper.h"
 #include "models/spec.h"
 
@@ -327,6 +328,29 @@ static void builtin_specs(void **state)
         spec_free(s);
     }
     assert_true(n >= 7);
+}
+
+/* Keys of a config.json that a spec does not know. */
+static void keys_nobody_reads(void **state)
+{
+    (void)state;
+    spec *s;
+    json *j;
+    buf b = {0};
+    err e = {0};
+    const char *text = "[model]\nbase = llama\n[config]\nr = residual_scale\n";
+    assert_ok(spec_parse(&s, span_str(text), "t.ini", "", NULL, &e), &e);
+    assert_ok(
+        json_parse(&j,
+                   span_str("{\"hidden_size\": 1, \"residual_scale\": 2, \"rope_scaling\": {\"a\": 1}, \"residual\": 3,"
+                            "\"new_thing\": 4, \"attention_bias\": true, \"head_dim\": 5}"),
+                   "config.json", &e),
+        &e);
+    assert_true(spec_unread_keys(s, j, &b));
+    assert_string_equal(buf_cstr(&b), "residual, new_thing");
+    json_free(j);
+    buf_free(&b);
+    spec_free(s);
 }
 
 static void memory_runs_out(void **state)
