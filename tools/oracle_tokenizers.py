@@ -6,6 +6,7 @@ special tokens, long runs), encoded plainly, with the special tokens the referen
 decoded again by both sides. Prints one row per vocabulary and the first differences. Exit status 1 when anything differs.
 
   tools/oracle_tokenizers.py --data ../shared/data --count 2000 --seed 1 [--only llama2,gpt2] [--speed] [--binary build/inferflow]
+  tools/oracle_tokenizers.py --random 100 --count 100
 
 Needs: tokenizers, sentencepiece, tiktoken, transformers.
 """
@@ -106,9 +107,9 @@ class HuggingFace:
 
     def plain_leaks(self, text):
         """The library's plain mode may yield a special id from text (Unigram, WordLevel); ours never does."""
-        unk = getattr(self.tok.model, "unk_token", None) or ""
-        got = [i for i in self.encode(text, False, False) if i in self.special_ids]
-        return any(self.tok.id_to_token(i) in text and self.tok.id_to_token(i) != unk for i in got)
+        content = {i: t.content for i, t in self.tok.get_added_tokens_decoder().items()}
+        got = {i for i in self.encode(text, False, False) if i in self.special_ids}
+        return any(content[i] in text or content[i] not in ("<unk>", "[UNK]") for i in got)
 
 
 class SentencePiece:
@@ -238,6 +239,149 @@ class Marian:
 
     def decode(self, ids):
         return self.tok.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+# ---- tokenizer.json files put together at random from the parts of the library ----
+
+def random_tokenizer(r, corpus):
+    """A small trained tokenizer of random parts, so that every normalizer, pre-tokenizer, model and decoder meets every other."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders as D, models, normalizers as N, pre_tokenizers as P, processors, trainers
+
+    norms = [lambda: N.NFC(), lambda: N.NFD(), lambda: N.NFKC(), lambda: N.NFKD(), lambda: N.Lowercase(), lambda: N.StripAccents(),
+             lambda: N.Strip(left=r.random() < .7, right=r.random() < .7), lambda: N.Nmt(), lambda: N.Prepend("▁"),
+             lambda: N.Replace(" ", "▁"), lambda: N.Replace(Regex(r"[aeiou]+$|\s{2,}"), "_"), lambda: N.Replace("e", ""),
+             lambda: N.BertNormalizer(clean_text=r.random() < .7, handle_chinese_chars=r.random() < .7,
+                                      strip_accents=r.choice([None, True, False]), lowercase=r.random() < .5)]
+    behaviours = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+    patterns = [Regex(CL100K), Regex(r"\p{L}+"), Regex(r"[\p{P}\p{S}]"), Regex(r"\d{1,2}+|\w"), Regex(r"[^(\s|[.,!?…。，、।۔،])]+"),
+                Regex(r"\s+$|^\s"), Regex(r"[\w&&[^a-f\d]]+"), Regex(r"(?i:the|s)"), Regex(r"\b"), Regex(r"x*"), " ", "e", "the"]
+    pres = [lambda: P.ByteLevel(add_prefix_space=r.random() < .5, use_regex=r.random() < .5), lambda: P.Whitespace(),
+            lambda: P.WhitespaceSplit(), lambda: P.BertPreTokenizer(), lambda: P.Punctuation(r.choice(behaviours)),
+            lambda: P.Digits(individual_digits=r.random() < .5), lambda: P.CharDelimiterSplit(r.choice("e -")),
+            lambda: P.Metaspace(prepend_scheme=r.choice(["always", "never", "never" if tok.normalizer else "first"]), split=r.random() < .7),
+            lambda: P.Split(r.choice(patterns), r.choice(behaviours), invert=r.random() < .3), lambda: P.UnicodeScripts(),
+            lambda: P.FixedLength(length=r.randint(1, 6))]
+    decs = [lambda: D.ByteLevel(), lambda: D.WordPiece(cleanup=r.random() < .5), lambda: D.Metaspace(prepend_scheme=r.choice(["always", "never"])),
+            lambda: D.BPEDecoder(suffix=r.choice(["</w>", "e"])), lambda: D.ByteFallback(), lambda: D.Fuse(), lambda: D.Strip(" ", 1, 0),
+            lambda: D.Replace("▁", " "), lambda: D.Replace(Regex(r"[a-c]+"), "<"), lambda: D.CTC(pad_token="e", word_delimiter_token="t")]
+    kind = r.choice(["bpe", "bpe", "bpe", "unigram", "wordpiece", "wordlevel"])
+    model = {"bpe": lambda: models.BPE(unk_token=r.choice([None, "<unk>"]), fuse_unk=r.random() < .5, byte_fallback=r.random() < .5,
+                                       ignore_merges=r.random() < .3, continuing_subword_prefix=r.choice([None, None, "##"]),
+                                       end_of_word_suffix=r.choice([None, None, "</w>"])),
+             "unigram": lambda: models.Unigram(), "wordpiece": lambda: models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=r.choice([100, 5])),
+             "wordlevel": lambda: models.WordLevel(unk_token="<unk>")}[kind]()
+    tok = Tokenizer(model)
+    chosen = [r.choice(norms)() for _ in range(r.choice([0, 0, 1, 1, 2, 3]))]
+    if chosen:
+        tok.normalizer = N.Sequence(chosen) if len(chosen) > 1 else chosen[0]
+    chosen = [r.choice(pres)() for _ in range(r.choice([0, 1, 1, 1, 2, 3]))]
+    if kind == "unigram" and not chosen:
+        chosen = [P.Metaspace()]
+    if chosen:
+        tok.pre_tokenizer = P.Sequence(chosen) if len(chosen) > 1 else chosen[0]
+    chosen = [r.choice(decs)() for _ in range(r.choice([0, 1, 1, 2, 3]))]
+    if chosen:
+        tok.decoder = D.Sequence(chosen) if len(chosen) > 1 else chosen[0]
+    special = ["<unk>", "[UNK]", "<s>", "</s>"] + (["<0x%02X>" % i for i in range(256)] if r.random() < .4 and kind != "wordpiece" else [])
+    sample = [corpus[i:i + 200] for i in range(0, 6000, 200)] + WORDS
+    size = r.choice([300, 600])
+    trainer = {"bpe": lambda: trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
+                                                  continuing_subword_prefix=model.continuing_subword_prefix or "",
+                                                  end_of_word_suffix=model.end_of_word_suffix or ""),
+               "unigram": lambda: trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", show_progress=False),
+               "wordpiece": lambda: trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False),
+               "wordlevel": lambda: trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)}[kind]()
+    tok.train_from_iterator(sample, trainer)
+    saved = json.loads(tok.to_str())
+    saved["added_tokens"] = [a for a in saved["added_tokens"] if not a["content"].startswith("<0x")]
+    if isinstance(saved["model"]["vocab"], dict):  # trainers leave holes, and the library then gives an id to two tokens
+        pieces = sorted(saved["model"]["vocab"], key=saved["model"]["vocab"].get)
+        saved["model"]["vocab"] = {p: i for i, p in enumerate(pieces)}
+        for a in saved["added_tokens"]:
+            a["id"] = saved["model"]["vocab"][a["content"]]
+    tok = Tokenizer.from_str(json.dumps(saved))
+    for text in r.sample(["the", "<mask>", "ab", "  ", "É", "Hello World", "1", "\n", "▁x", "ǅ"], r.choice([0, 1, 3])):
+        tok.add_tokens([AddedToken(text, single_word=r.random() < .3, lstrip=r.random() < .4, rstrip=r.random() < .4,
+                                   normalized=r.random() < .5, special=text == "<mask>")])
+    if r.random() < .6:
+        ids = [(n, tok.token_to_id(n)) for n in ("<s>", "</s>")]
+        tok.post_processor = r.choice([
+            processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=ids),
+            processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[1], ids[0]),
+            processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)])])
+    return tok
+
+
+def compare_random(args, corpus):
+    """--random N: N such tokenizers, each with a few hundred strings. The library panics on some combinations; those are left out."""
+    bad = tried = 0
+    for k in range(args.random):
+        r = random.Random(f"{args.seed} {k}")
+        try:
+            tok = random_tokenizer(r, corpus)
+        except BaseException as e:  # the library's panics are no Exceptions
+            if isinstance(e, KeyboardInterrupt):
+                raise
+            continue
+        folder = tempfile.mkdtemp()
+        path = os.path.join(folder, "tokenizer.json")
+        tok.save(path)
+        ref = HuggingFace(type(tok).from_file(path))
+        if tok.normalizer and any(a.normalized and not tok.normalizer.normalize_str(a.content)
+                                  for a in tok.get_added_tokens_decoder().values()):
+            continue  # a token that matches the empty text everywhere: the library then cuts text into single characters
+        ours = Ours(args.binary, path, None)
+        texts = [t[:400] for t in fuzz_strings(f"{args.seed} {k}", args.count, ref.specials, corpus)]
+        try:
+            got = {m: ours.run("tokenize", f, texts) for m, f in
+                   (("plain", ["--no-special"]), ("special", []), ("parse", ["--no-special", "--parse-special"]))}
+        except RuntimeError as e:
+            print(f"random {k}: ours failed: {e}\n  {path}")
+            bad += 1
+            continue
+        tried += 1
+        wrong, some = 0, None
+        ids = []
+        for m, special, parse in (("plain", False, False), ("special", True, False), ("parse", False, True)):
+            for t, g in zip(texts, got[m]):
+                try:
+                    w = ref.encode(t, special, parse)
+                except BaseException as e:
+                    if isinstance(e, KeyboardInterrupt):
+                        raise
+                    continue
+                ids.append(w)
+                if w != g and not ref.plain_leaks(t):
+                    wrong += 1
+                    some = some or (m, t, w, g)
+        ids = r.sample(ids, min(len(ids), args.count))
+        want = []
+        kept = []
+        for i in ids:
+            try:
+                want.append(ref.decode(i))
+                kept.append(i)
+            except BaseException as e:
+                if isinstance(e, KeyboardInterrupt):
+                    raise
+        try:
+            back = ours.run("detokenize", [], kept)
+        except RuntimeError as e:
+            back, wrong = want, wrong + 1
+            some = some or ("decode", str(e), [], [])
+        for i, w, g in zip(kept, want, back):
+            if w != g:
+                wrong += 1
+                some = some or ("decode", str(i[:30]), w, g)
+        if wrong:
+            bad += 1
+            d = first_difference(some[2], some[3])
+            print(f"random {k}: {wrong} differ, {some[0]}: {some[1][:100]!r}\n  want …{some[2][max(0, d - 4):d + 8]}\n  got  …{some[3][max(0, d - 4):d + 8]}\n  {path}")
+        elif not args.keep:
+            os.remove(path)
+            os.rmdir(folder)
+    print(f"random: {tried - bad} of {tried} tokenizers equal, seed {args.seed}")
+    return bad
 
 
 def vocabularies(data):
@@ -377,12 +521,16 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--show", type=int, default=3)
     p.add_argument("--speed", action="store_true")
-    p.add_argument("--text")
+    p.add_argument("--text", help="text to measure speed with")
+    p.add_argument("--random", type=int, default=0, help="compare this many tokenizer.json files of random parts instead")
+    p.add_argument("--keep", action="store_true", help="leave the files of --random")
     args = p.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
     path = args.data + "/text/tinyshakespeare.txt"
     corpus = open(path, encoding="utf-8").read() if os.path.exists(path) else open(__file__, encoding="utf-8").read()
+    if args.random:
+        sys.exit(1 if compare_random(args, corpus) else 0)
     bad = 0
     print(f"{'vocabulary':24} {'plain':>12} {'special':>12} {'parse':>12} {'decode':>12}  {'speed' if args.speed else ''}   seed {args.seed}")
     for name, path, pre, reference in vocabularies(args.data):

@@ -167,7 +167,7 @@ static int add_tokens(source *s)
     vocab *v = &s->t->voc;
     for (uint32_t id = 0; id < v->size && !rc; id++) {
         hf_added a = {.text = v->piece[id], .special = v->flag[id] & PIECE_CONTROL};
-        v->flag[id] &= (uint8_t)~PIECE_CONTROL; /* it prints */
+        v->flag[id] &= (uint16_t)~PIECE_CONTROL; /* it prints */
         if (a.text.n && (a.special || (v->flag[id] & PIECE_USER))) rc = hf_add_token(s->t, &a, (int32_t)id, s->e);
     }
     return rc;

@@ -104,7 +104,7 @@ static int index_words(tokenizer *t, err *e)
     for (uint32_t id = 0; id < v->size && !rc; id++) {
         span p = v->piece[id];
         bytes.n = 0;
-        if (!p.n || (v->flag[id] & PIECE_SPECIAL) || (b->bytes && !byte_unspell(p, &bytes))) continue;
+        if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_EXTRA)) || (b->bytes && !byte_unspell(p, &bytes))) continue;
         span key = b->bytes ? tokenizer_keep(t, buf_span(&bytes)) : p;
         if (!key.p || !map_put(&b->word, key, id)) rc = err_set(e, ERR_MEMORY, "out of memory");
     }
@@ -122,9 +122,9 @@ static int finish_bpe(tokenizer *t, err *e)
         uint8_t text[4], plain = (uint8_t)i;
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", i);
-        b->byte_piece[i] = vocab_find(v, span_str(name));
-        b->unit[i] = i < 128 ? vocab_find(v, span_of(&plain, 1)) : -1;
-        spelled[i] = vocab_find(v, span_of(text, utf8_encode(byte_char(plain), text)));
+        b->byte_piece[i] = vocab_find_known(v, span_str(name));
+        b->unit[i] = i < 128 ? vocab_find_known(v, span_of(&plain, 1)) : -1;
+        spelled[i] = vocab_find_known(v, span_of(text, utf8_encode(byte_char(plain), text)));
     }
     b->bytes = reads_bytes(t, spelled);
     if (b->bytes) {
@@ -228,7 +228,7 @@ static int finish_unigram(tokenizer *t, err *e)
     for (int i = 0; i < 256; i++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", i);
-        u->byte_piece[i] = vocab_find(&t->voc, span_str(name));
+        u->byte_piece[i] = vocab_find_known(&t->voc, span_str(name));
     }
     return rc;
 }

@@ -529,7 +529,8 @@ static int normalize_text(tokenizer *t, span in, span *out, err *e)
 int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e)
 {
     vocab *v = &t->voc;
-    int rc = vocab_has(v, id) ? OK : vocab_set(v, id, a->text, 0, e);
+    bool known = vocab_has(v, id) && span_eq(v->piece[id], a->text);
+    int rc = known ? OK : vocab_set(v, id, a->text, PIECE_EXTRA, e);
     if (rc) return rc;
     v->flag[id] |= PIECE_ADDED | (a->special ? PIECE_SPECIAL : 0);
     added_token token = {v->piece[id], id, a->special, a->single_word, a->lstrip, a->rstrip};

@@ -35,7 +35,7 @@ typedef struct added_walk {
 } added_walk;
 
 /* The next token: text [w->done, *start) lies before it, the token itself ends at *stop; the caller then sets w->done = *stop.
- * NULL: no more. */
+ * A token that lost all its text to the white space of the one before (stop <= start) does not count. NULL: no more. */
 const added_token *added_next(added_walk *w, size_t *start, size_t *stop);
 
 #endif

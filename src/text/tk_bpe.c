@@ -150,18 +150,24 @@ static bool add_symbol(bpe_work *w, size_t at, size_t n, int32_t id)
     return true;
 }
 
-/* Id of one character, with the affixes of old BPE files where they apply: "##x", "x</w>". */
-static int32_t char_id(const bpe *b, span ch, bool first, bool last)
+enum { AFFIXED_MAX = 80 }; /* a character and two affixes of at most 32 bytes */
+
+/* One character as the vocabulary spells it where affixes apply in old BPE files: "##x", "x</w>". */
+static span affixed(const bpe *b, span ch, bool first, bool last, uint8_t text[AFFIXED_MAX])
 {
     bool prefix = b->prefix.n && !first, suffix = b->suffix.n && last;
-    if (!prefix && !suffix) return ch.n == 1 && ch.p[0] < 128 ? b->unit[ch.p[0]] : vocab_find(b->voc, ch);
-    uint8_t text[128];
+    if (!prefix && !suffix) return ch;
     size_t n = 0;
-    if (prefix) memcpy(text, b->prefix.p, b->prefix.n), n = b->prefix.n;
+    if (prefix) memcpy(text, b->prefix.p, n = b->prefix.n);
     memcpy(text + n, ch.p, ch.n);
     n += ch.n;
-    if (suffix) memcpy(text + n, b->suffix.p, b->suffix.n), n += b->suffix.n;
-    return vocab_find(b->voc, span_of(text, n));
+    if (suffix) memcpy(text + n, b->suffix.p, b->suffix.n);
+    return span_of(text, n + (suffix ? b->suffix.n : 0));
+}
+
+static int32_t char_id(const bpe *b, span ch)
+{
+    return ch.n == 1 && ch.p[0] < 128 ? b->unit[ch.p[0]] : vocab_find_known(b->voc, ch);
 }
 
 /* Characters of a file whose merges are listed: unknown ones are replaced before merging, in the order that the Hugging Face
@@ -170,9 +176,10 @@ static bool split_listed_chars(const bpe *b, bpe_work *w, span text)
 {
     size_t unk_at = 0, unk_n = 0;
     for (size_t i = 0, len; i < text.n; i += len) {
+        uint8_t spelled[AFFIXED_MAX];
         utf8_decode(text.p + i, text.n - i, &len);
-        span ch = span_of(text.p + i, len);
-        int32_t id = char_id(b, ch, i == 0, i + len == text.n);
+        span ch = affixed(b, span_of(text.p + i, len), i == 0, i + len == text.n, spelled);
+        int32_t id = char_id(b, ch);
         if (id >= 0) {
             if (unk_n && !add_symbol(w, unk_at, unk_n, b->unk)) return false;
             unk_n = 0;
@@ -180,9 +187,9 @@ static bool split_listed_chars(const bpe *b, bpe_work *w, span text)
             continue;
         }
         bool bytes = b->fall_back;
-        for (size_t k = 0; k < len && bytes; k++) bytes = b->byte_piece[ch.p[k]] >= 0;
-        for (size_t k = 0; k < len && bytes; k++)
-            if (!add_symbol(w, i + k, 1, b->byte_piece[ch.p[k]])) return false;
+        for (size_t k = 0; k < ch.n && bytes; k++) bytes = b->byte_piece[ch.p[k]] >= 0;
+        for (size_t k = 0; k < ch.n && bytes; k++)
+            if (!add_symbol(w, i, 1, b->byte_piece[ch.p[k]])) return false;
         if (bytes || b->unk < 0) continue;
         if (unk_n && b->fuse_unk) {
             unk_n += len;

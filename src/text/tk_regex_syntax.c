@@ -3,6 +3,8 @@
  * What is rewritten, because PCRE2 means something else by it:
  *   \s \w \d \h \p{L}  and their negations: PCRE2's \s has U+180E, its \w has no marks, \h is a hexadecimal digit in Oniguruma, and
  *                      PCRE2 10.42 has Unicode 14 where the others have 16
+ *   \b \B              go by that \w
+ *   [:space:]          the other libraries' set; most POSIX names are refused
  *   [a[bc]] [a&&b]     classes in classes: a class is a set of characters, here an expression that matches one character
  *   X{n,m}+            Oniguruma: a repeated repetition; PCRE2: possessive
  *   ^ $                Oniguruma: of lines
@@ -14,6 +16,9 @@
 #include "text/tk_unicode.h"
 
 #include <string.h>
+
+#define SPACES "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define HEX    "0-9a-fA-F"
 
 enum { NEST_MAX = 32 };
 
@@ -55,6 +60,25 @@ static void put_word_set(buf *out, regex_flavour from)
     if (from == REGEX_FANCY) buf_str(out, "\\x{200c}\\x{200d}");
 }
 
+/* Oniguruma's \w and \b outside of classes know six more characters of Latin-1, the superscripts and fractions. */
+static void put_bare_word_set(buf *out, regex_flavour from)
+{
+    put_word_set(out, from);
+    if (from == REGEX_ONIGURUMA) buf_str(out, "\\xb2\\xb3\\xb9\\xbc-\\xbe");
+}
+
+static void put_boundary(buf *out, regex_flavour from, bool negated)
+{
+    buf set = {0};
+    buf_byte(&set, '[');
+    put_bare_word_set(&set, from);
+    buf_byte(&set, ']');
+    const char *w = buf_cstr(&set);
+    buf_printf(out, negated ? "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))" : "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))", w, w, w, w);
+    if (set.bad) out->bad = true;
+    buf_free(&set);
+}
+
 /* An escape at s->at that stands for a set: \p{X} \pX \s \w \d \h and the negations. Puts its members into *out and steps over it.
  * False: another kind of escape. */
 static bool put_set(scan *s, buf *out, bool *negated)
@@ -84,7 +108,7 @@ static bool put_set(scan *s, buf *out, bool *negated)
     } else if (low == 'd') {
         put_property(out, span_str("Nd"));
     } else if (low == 'h' && s->from == REGEX_ONIGURUMA) {
-        buf_str(out, "0-9a-fA-F");
+        buf_str(out, HEX);
     } else {
         return false;
     }
@@ -119,14 +143,28 @@ static int copy_escape(scan *s)
 
 static int class_expression(scan *s);
 
-/* [:alpha:] at s->at */
-static int copy_posix(scan *s, buf *out)
+/* [:space:] at s->at */
+static int put_posix(scan *s, buf *out)
 {
-    const uint8_t *here = s->in.p + s->at, *end = memmem(here, s->in.n - s->at, ":]", 2);
-    if (!end) return refuse(s, "class without end");
-    size_t n = (size_t)(end + 2 - here);
-    buf_add(out, here, n);
-    s->at += n;
+    static const struct {
+        const char *name, *set;
+    } rows[] = {{"[:space:]", SPACES}, {"[:xdigit:]", HEX}};
+    span here = span_of(s->in.p + s->at, s->in.n - s->at);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!span_starts(here, rows[i].name)) continue;
+        s->at += strlen(rows[i].name);
+        buf_str(out, rows[i].set);
+        return OK;
+    }
+    if (span_starts(here, "[:word:]")) {
+        put_word_set(out, s->from);
+        s->at += 8;
+    } else if (span_starts(here, "[:digit:]")) {
+        put_property(out, span_str("Nd"));
+        s->at += 9;
+    } else {
+        return refuse(s, "POSIX class that is not supported");
+    }
     return OK;
 }
 
@@ -152,7 +190,7 @@ static int class_operand(scan *s)
         if (c < 0) {
             rc = refuse(s, "class without end");
         } else if (c == '[' && peek(s, 1) == ':') {
-            rc = copy_posix(s, &plain);
+            rc = put_posix(s, &plain);
         } else if (c == '[') {
             s->out = &set;
             rc = class_expression(s);
@@ -301,7 +339,16 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
             buf set = {0};
             bool negated;
             atom = out->n;
-            if (put_set(&s, &set, &negated)) {
+            int k = peek(&s, 1);
+            if (k == 'b' || k == 'B') {
+                put_boundary(out, from, k == 'B');
+                s.at += 2;
+            } else if (k == 'w' || k == 'W') {
+                buf_str(out, k == 'W' ? "[^" : "[");
+                put_bare_word_set(out, from);
+                buf_byte(out, ']');
+                s.at += 2;
+            } else if (put_set(&s, &set, &negated)) {
                 buf_str(out, negated ? "[^" : "[");
                 buf_add(out, set.p, set.n);
                 buf_byte(out, ']');

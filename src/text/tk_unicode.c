@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 bool uc_is_space(uint32_t c)
@@ -63,6 +64,11 @@ bool uc_is_word(uint32_t c)
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_PC: return true;
+    case UTF8PROC_CATEGORY_CN: /* newer than utf8proc's tables */
+        for (const uc_category_range *r = uc_newer; r->to && r->from <= c; r++)
+            if (c <= r->to)
+                return strchr("LM", r->category[0]) || !strcmp(r->category, "Nd") || !strcmp(r->category, "Pc");
+        return false;
     default: /* Join_Control; Other_Alphabetic that are symbols */
         return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
                (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);

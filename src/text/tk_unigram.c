@@ -38,7 +38,7 @@ static bool emit_unknown(const unigram *u, span text, token_list *out)
 {
     bool bytes = u->fall_back;
     if (!u->single || u->number) { /* these look the whole run up once more */
-        int32_t whole = bytes && u->number ? -1 : vocab_find(u->voc, text);
+        int32_t whole = bytes && u->number ? -1 : vocab_find_known(u->voc, text);
         if (whole >= 0 && !(u->voc->flag[whole] & PIECE_SPECIAL)) return token_list_add(out, whole);
     }
     for (size_t i = 0; i < text.n && bytes; i++) bytes = u->byte_piece[text.p[i]] >= 0;

@@ -15,11 +15,11 @@ int vocab_reserve(vocab *v, size_t n, err *e)
     span *piece = mem_resize(v->piece, n, sizeof *piece);
     if (!piece) return no_memory(e);
     v->piece = piece;
-    uint8_t *flag = mem_resize(v->flag, n, 1);
+    uint16_t *flag = mem_resize(v->flag, n, sizeof *flag);
     if (!flag) return no_memory(e);
     v->flag = flag;
     memset(v->piece + v->cap, 0, (n - v->cap) * sizeof *piece);
-    memset(v->flag + v->cap, 0, n - v->cap);
+    memset(v->flag + v->cap, 0, (n - v->cap) * sizeof *flag);
     v->cap = (uint32_t)n;
     return OK;
 }
@@ -38,7 +38,7 @@ int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
     char *copy = arena_strn(&v->mem, (const char *)piece.p, piece.n);
     if (!copy) return no_memory(e);
     v->piece[id] = span_of(copy, piece.n);
-    v->flag[id] = (uint8_t)flags;
+    v->flag[id] = (uint16_t)flags;
     if (id >= v->size) v->size = (uint32_t)id + 1;
     if (!map_put(&v->ids, v->piece[id], (uint32_t)id)) return no_memory(e);
     return OK;

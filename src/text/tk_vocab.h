@@ -18,16 +18,17 @@ enum {
     PIECE_CONTROL = 16, /* SentencePiece: prints as nothing */
     PIECE_USER = 32,    /* SentencePiece: always one token where its text occurs */
     PIECE_UNUSED = 64,  /* SentencePiece: known, but split again into what it was merged from */
-    PIECE_END = 128     /* generation ends here */
+    PIECE_END = 128,    /* generation ends here */
+    PIECE_EXTRA = 256   /* added beside the model: only matching it as an added token makes it */
 };
 
 enum { VOCAB_IDS_MAX = 1 << 22 }; /* a file cannot ask for more ids than this */
 
 typedef struct vocab {
-    arena mem;     /* bytes of the pieces */
-    span *piece;   /* [size]; p == NULL: no such id */
-    uint8_t *flag; /* [size], PIECE_* */
-    uint32_t size; /* highest id + 1 */
+    arena mem;      /* bytes of the pieces */
+    span *piece;    /* [size]; p == NULL: no such id */
+    uint16_t *flag; /* [size], PIECE_* */
+    uint32_t size;  /* highest id + 1 */
     uint32_t cap;
     map ids; /* piece -> id; the last id of a spelling has it */
 } vocab;
@@ -43,6 +44,12 @@ static inline int32_t vocab_find(const vocab *v, span piece)
 {
     uint32_t id = map_get(&v->ids, piece);
     return id == MAP_NONE ? -1 : (int32_t)id;
+}
+/* The same, among the pieces that the model knows. */
+static inline int32_t vocab_find_known(const vocab *v, span piece)
+{
+    int32_t id = vocab_find(v, piece);
+    return id >= 0 && (v->flag[id] & PIECE_EXTRA) ? -1 : id;
 }
 /* The byte that a piece spelled <0xXX> stands for, -1 for any other piece. */
 int vocab_piece_byte(span piece);

@@ -8,7 +8,7 @@ int wordpiece_build(wordpiece *m, const vocab *voc, span prefix, err *e)
     int rc = OK;
     for (uint32_t id = 0; id < voc->size && !rc; id++) {
         span p = voc->piece[id];
-        if (!p.n || (voc->flag[id] & PIECE_SPECIAL) || vocab_find(voc, p) != (int32_t)id) continue;
+        if (!p.n || (voc->flag[id] & (PIECE_SPECIAL | PIECE_EXTRA)) || vocab_find(voc, p) != (int32_t)id) continue;
         rc = trie_put(&m->first, p, (int32_t)id, e);
         if (!rc && p.n > prefix.n && memcmp(p.p, prefix.p, prefix.n) == 0)
             rc = trie_put(&m->rest, span_of(p.p + prefix.n, p.n - prefix.n), (int32_t)id, e);

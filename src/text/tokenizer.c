@@ -193,7 +193,7 @@ static int encode_by_model(const tokenizer *t, tokenizer_work *w, span word, tok
     case MODEL_UNIGRAM: return unigram_encode(&t->ug, &w->ug, word, out, e);
     case MODEL_WORDPIECE: return wordpiece_encode(&t->wp, word, out, e);
     case MODEL_WORDLEVEL: {
-        int32_t id = vocab_find(&t->voc, word);
+        int32_t id = vocab_find_known(&t->voc, word);
         if (id < 0 || (t->voc.flag[id] & PIECE_SPECIAL)) id = t->wp.unk;
         if (id < 0) return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and lacks a word of the text");
         return token_list_add(out, id) ? OK : no_memory(e);
@@ -246,7 +246,7 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
     for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
         if (start > walk.done)
             rc = encode_plain(t, w, span_of(norm.p + walk.done, start - walk.done), first && !walk.done, out, e);
-        if (!rc && !token_list_add(out, a->id)) rc = no_memory(e);
+        if (!rc && stop > start && !token_list_add(out, a->id)) rc = no_memory(e);
     }
     if (rc || walk.done >= norm.n) return rc;
     return encode_plain(t, w, span_of(norm.p + walk.done, norm.n - walk.done), first && !walk.done, out, e);
@@ -270,7 +270,7 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool pa
     for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
         if (start > walk.done)
             rc = encode_stretch(t, w, span_of(text.p + walk.done, start - walk.done), !walk.done, parse, out, e);
-        if (!rc && !token_list_add(out, a->id)) rc = no_memory(e);
+        if (!rc && stop > start && !token_list_add(out, a->id)) rc = no_memory(e);
     }
     if (rc || walk.done >= text.n) return rc;
     return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, parse, out, e);
