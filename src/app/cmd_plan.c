@@ -1,5 +1,10 @@
-/* cmd_plan.c - `inferflow plan`: which layers and bytes land on which device; --dump prints the program itself. */
+/* cmd_plan.c - `inferflow plan`: which layers and bytes land on which device, and the time that bounds predict; --dump prints the
+ * program itself.
+ *
+ * One token of one sequence reads every weight once, so read bandwidth bounds it from below; a prompt does two operations per weight
+ * and token, so the rate of multiply-adds bounds it. Both bounds are measured here, for a moment. */
 #include "app/app.h"
+#include "cpu/cpu_probe.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -22,6 +27,26 @@ static const size_t n_rows = sizeof rows / sizeof *rows;
 static const flag_group flags[] = {
     {"Plan", rows, &n_rows, offsetof(plan_command_options, own)}, MODEL_FLAGS(plan_command_options, model), {0}};
 
+enum { ROUNDS = 3 };
+
+static int predict(const engine *g, err *e)
+{
+    const engine_info *info = engine_describe(g);
+    cpu_probe *p;
+    double read = 0, compute = 0;
+    int rc = cpu_probe_open(&p, info->threads, NULL, 0, e);
+    if (rc) return rc;
+    for (int i = 0; i < ROUNDS; i++) {
+        read = cpu_probe_read(p);
+        compute = cpu_probe_float(p);
+    }
+    cpu_probe_close(p);
+    double bytes = (double)info->weight_bytes, weights = (double)info->weight_count;
+    printf("at %.1f GB/s and %.0f GFLOP/s (%d threads, %s): at least %.1f ms a token, at most %.0f prompt tokens/s\n",
+           read / 1e9, compute / 1e9, info->threads, info->isa, 1e3 * bytes / read, compute / (2 * weights));
+    return 0;
+}
+
 static int run_plan(const invocation *v, err *e)
 {
     const plan_command_options *o = v->options;
@@ -31,6 +56,7 @@ static int run_plan(const invocation *v, err *e)
     if (rc) return rc;
     rc = engine_plan_text(g, o->own.dump, &text, e);
     if (!rc) fwrite(text.p, 1, text.n, stdout);
+    if (!rc && !o->own.dump) rc = predict(g, e);
     buf_free(&text);
     engine_close(g);
     return rc;
@@ -38,7 +64,7 @@ static int run_plan(const invocation *v, err *e)
 
 const command command_plan = {
     .name = "plan",
-    .summary = "which layers and bytes land on which device",
+    .summary = "which layers and bytes land on which device, and the predicted time",
     .flags = flags,
     .options_size = sizeof(plan_command_options),
     .notes = "Example: inferflow plan --model DIR --devices 'cpu:2;cpu:2' --dump\n",

@@ -125,7 +125,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
         engine_close(g);
         return rc;
     }
-    g->info.weight_bytes = plan_weight_bytes(g->layout);
+    g->info.weight_bytes = plan_weight_bytes(g->layout, &g->info.weight_count);
     g->info.isa = plan_isa(g->layout);
     *out = g;
     return 0;

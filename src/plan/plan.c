@@ -221,14 +221,18 @@ static uint64_t segment_bytes(const segment *s)
     return sum;
 }
 
-uint64_t plan_weight_bytes(const plan *l)
+uint64_t plan_weight_bytes(const plan *l, uint64_t *count)
 {
     uint64_t sum = 0;
+    *count = 0;
     for (uint32_t i = 0; i < l->p->n_op; i++) {
         const op *o = &l->p->ops[i];
-        for (int k = 0; k < 4 && o->kind != OP_EMBED; k++)
-            if (o->in[k] && l->p->tensors[o->in[k]].kind == TENSOR_WEIGHT)
-                sum += weight_bytes(&l->p->weights[l->p->tensors[o->in[k]].weight]);
+        for (int k = 0; k < 4 && o->kind != OP_EMBED; k++) {
+            const tensor *t = &l->p->tensors[o->in[k]];
+            if (!o->in[k] || t->kind != TENSOR_WEIGHT) continue;
+            sum += weight_bytes(&l->p->weights[t->weight]);
+            *count += (uint64_t)tensor_count(t);
+        }
     }
     return sum;
 }

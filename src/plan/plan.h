@@ -35,8 +35,8 @@ int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err
 int plan_segments(const plan *l);
 const segment *plan_segment(const plan *l, int i);
 
-/* Bytes of all weights that one decoded token reads: everything but the rows of embedding tables. */
-uint64_t plan_weight_bytes(const plan *l);
+/* Bytes of all weights that one decoded token reads (everything but the rows of embedding tables) and how many numbers they are. */
+uint64_t plan_weight_bytes(const plan *l, uint64_t *count);
 uint64_t plan_held_bytes(const plan *l);
 const char *plan_isa(const plan *l); /* of the first device */
 
