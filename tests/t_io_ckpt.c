@@ -253,14 +253,14 @@ static void shards_are_joined_by_their_index(void **state)
     (void)state;
     const char *dir = temp_path("shards");
     assert_int_equal(mkdir(dir, 0700), 0);
-    write_shard(dir, "m-1.safetensors", "a", "both", 1);
-    write_shard(dir, "m-2.safetensors", "b", "both", 3);
+    write_shard(dir, "m-1-of-2.safetensors", "a", "both", 1);
+    write_shard(dir, "m-2-of-2.safetensors", "b", "both", 3);
     ckpt *c;
     err e = {0};
     assert_int_equal(ckpt_open(&c, dir, &e), ERR_FORMAT); /* without an index "both" is there twice */
     assert_non_null(strstr(e.msg, "twice"));
-    const char *index =
-        "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\",\"both\":\"m-2.safetensors\"}}";
+    const char *index = "{\"weight_map\":{\"a\":\"m-1-of-2.safetensors\",\"b\":\"m-2-of-2.safetensors\",\"both\":\"m-2-"
+                        "of-2.safetensors\"}}";
     write_file(dir, "model.safetensors.index.json", index, strlen(index));
     write_file(dir, "config.json", "{\"hidden_size\":7}", 17);
     write_file(dir, "broken.json", "{", 1);
@@ -277,10 +277,16 @@ static void shards_are_joined_by_their_index(void **state)
     assert_ptr_equal(ckpt_side_json(c, "config.json", NULL), ckpt_side_json(c, "config.json", NULL));
     assert_ok(ckpt_check_torn(c, &e), &(err){0});
     ckpt_close(c);
-    static const char *const bad[] = {"{\"weight_map\":{\"a\":\"../m-1.safetensors\"}}",
+    char *one = file_join(dir, "m-1-of-2.safetensors"); /* a shard stands for its model */
+    e = (err){0};
+    assert_ok(ckpt_open(&c, one, &e), &e);
+    assert_int_equal(ckpt_count(c), 3);
+    ckpt_close(c);
+    mem_free(one);
+    static const char *const bad[] = {"{\"weight_map\":{\"a\":\"../m-1-of-2.safetensors\"}}",
                                       "{\"weight_map\":{\"a\":\"/etc/passwd\"}}",
                                       "{\"weight_map\":{\"a\":\"m-3.safetensors\"}}",
-                                      "{\"weight_map\":{\"absent\":\"m-1.safetensors\"}}",
+                                      "{\"weight_map\":{\"absent\":\"m-1-of-2.safetensors\"}}",
                                       "{\"weight_map\":{\"a\":7}}",
                                       "{\"weight_map\":{}}",
                                       "{}"};
@@ -290,7 +296,7 @@ static void shards_are_joined_by_their_index(void **state)
         if (ckpt_open(&c, dir, &e) == OK) fail_msg("accepted: %s", bad[i]);
         assert_true(e.msg[0]);
     }
-    static const char *const made[] = {"m-1.safetensors", "m-2.safetensors", "config.json", "broken.json",
+    static const char *const made[] = {"m-1-of-2.safetensors", "m-2-of-2.safetensors", "config.json", "broken.json",
                                        "model.safetensors.index.json"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) remove_file(dir, made[i]);
     e = (err){0};

@@ -322,6 +322,7 @@ static int open_path(ckpt *c, const char *path, err *e)
         const char *slash = strrchr(path, '/');
         names = mem_zero(1, sizeof *names);
         if (!c->dir || !c->dir[0] || !names || !(names[n++] = mem_str(slash ? slash + 1 : path))) rc = no_memory(e);
+        if (!rc) rc = ckpt_prefer_index(c->dir, &names[0], e);
     }
     for (size_t i = 0; i < n && !rc; i++) {
         char *full = file_join(c->dir, names[i]);

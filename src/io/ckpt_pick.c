@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { INDEX_MAX = 1 << 28 };
+
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
 
 static bool ends_with(const char *s, const char *tail)
@@ -121,6 +123,34 @@ int ckpt_is_index(const char *path, bool *yes, err *e)
     *yes = i < s.n && s.p[i] == '{';
     file_unmap(m);
     return OK;
+}
+
+static bool index_names(const json *index, const char *shard)
+{
+    for (const json *m = json_first(json_get(index, "weight_map")); m; m = json_next(m))
+        if (strcmp(json_str(m, ""), shard) == 0) return true;
+    return false;
+}
+
+int ckpt_prefer_index(const char *dir, char **name, err *e)
+{
+    static const char *const known[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
+    bool found = false;
+    int rc = OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known && !rc && !found && strstr(*name, "-of-"); i++) {
+        char *path = file_join(dir, known[i]);
+        json *index = NULL;
+        rc = path ? OK : no_memory(e);
+        if (!rc && file_exists(path)) rc = json_read(&index, path, INDEX_MAX, e);
+        if (!rc && index_names(index, *name)) {
+            char *copy = mem_str(known[i]);
+            if (!copy) rc = no_memory(e);
+            else mem_free(*name), *name = copy, found = true;
+        }
+        json_free(index);
+        mem_free(path);
+    }
+    return rc;
 }
 
 static bool leaves_folder(const char *name)

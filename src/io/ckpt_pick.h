@@ -11,6 +11,10 @@
  * ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
 
+/* Replaces the name of one shard ("model-00002-of-00003.safetensors") by that of the index beside it, where there is one that names
+ * the shard: a shard alone is never a model. *name belongs to the caller before and after. */
+int ckpt_prefer_index(const char *dir, char **name, err *e);
+
 /* *yes: whether a file is JSON text (then it can only be an index). */
 int ckpt_is_index(const char *path, bool *yes, err *e);
 

@@ -1,5 +1,5 @@
 /* write_gguf.c - see write.h. Version 3, little-endian, alignment 32. */
-#include "base/mem.h"
+#include "base/log.h"
 #include "io/write_rows.h"
 
 #include <string.h>
@@ -79,6 +79,7 @@ int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t,
     for (size_t i = 0; i < n && !rc; i++) {
         rc = write_rows(f, &t[i], e);
         if (!rc) rc = file_pad(f, GGUF_ALIGNMENT, e);
+        log_progress("writing", i + 1, n);
     }
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);

@@ -1,4 +1,5 @@
 /* write_safetensors.c - see write.h. The header is padded with blanks so that the data begins at a multiple of 64. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/safetensors.h"
 #include "io/write_rows.h"
@@ -87,7 +88,10 @@ int write_safetensors(const char *path, const write_tensor *t, size_t n, const j
     int rc = make_header(&header, sorted, n, metadata, e);
     if (!rc) rc = file_create(&f, path, e);
     if (!rc) rc = file_write(f, header.p, header.n, e);
-    for (size_t i = 0; i < n && !rc; i++) rc = write_rows(f, sorted[i], e);
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = write_rows(f, sorted[i], e);
+        log_progress("writing", i + 1, n);
+    }
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);
     buf_free(&header);
