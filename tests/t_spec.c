@@ -72,9 +72,9 @@ static void check_all(scene *c, const expectation *all, size_t n)
     }
 }
 
-static void expressions(void **state)
+static void expressions(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const expectation all[] = {
         {"1 + 2 * 3 ^ 2 ^ -1", "4.464101615137754", 0}, /* ^ binds to the right */
         {"-2 ^ 2", "-4", 0},
@@ -104,9 +104,9 @@ static void expressions(void **state)
     close_scene(&c);
 }
 
-static void names_and_fallbacks(void **state)
+static void names_and_fallbacks(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const expectation all[] = {
         {"dim", "64", 0},
         {"head_dim", "8", 0},                  /* null in config.json: the next one */
@@ -149,9 +149,9 @@ static void names_and_fallbacks(void **state)
     close_scene(&c);
 }
 
-static void expressions_that_fail(void **state)
+static void expressions_that_fail(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const expectation all[] = {
         {"1 +", "here: expected a value at the end", 0},
         {"1 + )", "here: expected a value at ')' (character 5)", 0},
@@ -196,9 +196,9 @@ static void expressions_that_fail(void **state)
     close_scene(&c);
 }
 
-static void formulas(void **state)
+static void formulas(void **unused)
 {
-    (void)state;
+    (void)unused;
     arena a = {0};
     formula f;
     err e = {0};
@@ -221,9 +221,9 @@ static void formulas(void **state)
     arena_free(&a);
 }
 
-static void slots_merge(void **state)
+static void slots_merge(void **unused)
 {
-    (void)state;
+    (void)unused;
     spec *s;
     err e = {0};
     const char *text = "[model]\nbase = qwen3\n[network]\nattn = window = 5, bias = false\nnorm = layer\n[layer odd]\n"
@@ -245,9 +245,9 @@ static void slots_merge(void **state)
     spec_free(s);
 }
 
-static void json_is_the_same_tree(void **state)
+static void json_is_the_same_tree(void **unused)
 {
-    (void)state;
+    (void)unused;
     const char *text =
         "{\"model\": {\"base\": \"llama\",\n \"arch\": [\"A\", \"B\"]},\n"
         "\"config\": {\"eps\": 0.5, \"list\": [1, \"two\", true], \"dim\": \"hidden_size | 3\"},\n"
@@ -277,9 +277,9 @@ static void json_is_the_same_tree(void **state)
     spec_free(s);
 }
 
-static void refusals(void **state)
+static void refusals(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const char *const bad[][2] = {
         {"[modle]\nbase = llama\n", "t.ini:2: unknown section [modle]: did you mean [model]?"},
         {"[model]\npaht = x\n", "t.ini:2: [model] unknown key 'paht': did you mean 'path'?"},
@@ -312,9 +312,9 @@ static void refusals(void **state)
 }
 
 /* Every built-in spec reads well and lists an architecture that no other lists. */
-static void builtin_specs(void **state)
+static void builtin_specs(void **unused)
 {
-    (void)state;
+    (void)unused;
     const char *name;
     size_t n = 0;
     for (; (name = spec_builtin_name(n)); n++) {
@@ -331,9 +331,9 @@ static void builtin_specs(void **state)
 }
 
 /* Keys of a config.json that a spec does not know. */
-static void keys_nobody_reads(void **state)
+static void keys_nobody_reads(void **unused)
 {
-    (void)state;
+    (void)unused;
     spec *s;
     json *j;
     buf b = {0};
@@ -353,9 +353,9 @@ static void keys_nobody_reads(void **state)
     spec_free(s);
 }
 
-static void memory_runs_out(void **state)
+static void memory_runs_out(void **unused)
 {
-    (void)state;
+    (void)unused;
     const char *text = "[model]\nbase = qwen2\n[config]\nwindow = 5\n[network]\nattn = softcap = 2\n";
     long n = 1;
     for (bool fired = true; fired; n += 1 + n / 40) {
@@ -373,9 +373,16 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions), cmocka_unit_test(names_and_fallbacks), cmocka_unit_test(expressions_that_fail),
-        cmocka_unit_test(formulas),    cmocka_unit_test(slots_merge),         cmocka_unit_test(json_is_the_same_tree),
-        cmocka_unit_test(refusals),    cmocka_unit_test(builtin_specs),       cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(expressions),
+        cmocka_unit_test(names_and_fallbacks),
+        cmocka_unit_test(expressions_that_fail),
+        cmocka_unit_test(formulas),
+        cmocka_unit_test(slots_merge),
+        cmocka_unit_test(json_is_the_same_tree),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(builtin_specs),
+        cmocka_unit_test(keys_nobody_reads),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
