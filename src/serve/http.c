@@ -371,7 +371,7 @@ int http_open(http **out, server *s, err *e)
     h->srv = s;
     h->listen_fd = -1;
     int rc = read_tls(h, e);
-    if (!rc) rc = watch_open(&h->w, e);
+    if (!rc) rc = watch_open(&h->w, (double)s->o->head_timeout, e);
     if (!rc) rc = bind_socket(h, e);
     if (!rc) rc = start_daemon(h, e);
     if (rc) {

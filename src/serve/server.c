@@ -32,6 +32,8 @@ const param serve_param_rows[] = {
         .doc = "queries that may wait for a place; more are refused with 429"),
     ROW(drain, PARAM_INT, .otherwise = "30", .max = 86400, .words = "SECONDS",
         .doc = "after SIGTERM, time for streams to finish"),
+    ROW(head_timeout, PARAM_INT, .otherwise = "10", .min = 1, .max = 3600, .words = "SECONDS",
+        .doc = "a connection whose request head takes longer is closed"),
     ROW(http_threads, PARAM_INT, .otherwise = "4", .min = 1, .max = 64,
         .doc = "threads that read requests and send replies"),
     ROW(lenient, PARAM_BOOL, .doc = "ignore and log unknown request fields instead of refusing them"),

@@ -33,6 +33,7 @@ struct watch {
     size_t cap;
     int top; /* highest descriptor in use, plus one */
     int epoll, wake;
+    double head_seconds;
     bool ending;
     pthread_t thread;
 };
@@ -73,7 +74,7 @@ void watch_add(watch *w, int fd)
 {
     pthread_mutex_lock(&w->lock);
     peer *p = peer_at(w, fd);
-    if (p) *p = (peer){PEER_HEAD, p->generation + 1, clock_now() + WATCH_HEAD_SECONDS, 0, NULL};
+    if (p) *p = (peer){PEER_HEAD, p->generation + 1, clock_now() + w->head_seconds, 0, NULL};
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -173,7 +174,7 @@ static void check_peer(watch *w, int fd, double now)
     case PEER_IDLE:
         if (bytes_received(fd) != p->received) { /* the next head has begun */
             p->state = PEER_HEAD;
-            p->deadline = now + WATCH_HEAD_SECONDS;
+            p->deadline = now + w->head_seconds;
             break;
         }
         /* fall through */
@@ -212,11 +213,12 @@ static void *run_watch(void *arg)
     }
 }
 
-int watch_open(watch **out, err *e)
+int watch_open(watch **out, double head_seconds, err *e)
 {
     watch *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_set(e, ERR_MEMORY, "out of memory");
     pthread_mutex_init(&w->lock, NULL);
+    w->head_seconds = head_seconds;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->wake = eventfd(0, EFD_CLOEXEC);
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = UINT64_MAX};

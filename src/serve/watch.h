@@ -13,14 +13,14 @@
 typedef struct watch watch;
 
 enum {
-    WATCH_HEAD_SECONDS = 10,  /* a request's head */
-    WATCH_BODY_SECONDS = 300, /* ... its body */
+    WATCH_BODY_SECONDS = 300, /* a request's body */
     WATCH_IDLE_SECONDS = 75,  /* a connection between requests */
     WATCH_PING_SECONDS = 15,  /* silence in an event stream before a comment is sent */
     WATCH_LINGER_SECONDS = 2  /* how long a refused body is still read, so that the refusal arrives */
 };
 
-int watch_open(watch **out, err *e);
+/* head_seconds: for a request's head. */
+int watch_open(watch **out, double head_seconds, err *e);
 void watch_close(watch *w); /* NULL ok */
 
 void watch_add(watch *w, int fd);                    /* a new connection: its head is due */
