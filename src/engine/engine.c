@@ -43,13 +43,11 @@ static bool weights_are_f32(const program *p)
     return true;
 }
 
-static int kv_type(const engine_options *o, const program *p, dtype *out, err *e)
+/* What --kv says, else what loses nothing against the weights. */
+static dtype kv_type(const engine_options *o, const program *p)
 {
-    if (!o->kv) *out = weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
-    else if (!strcmp(o->kv, "f32")) *out = DTYPE_F32;
-    else if (!strcmp(o->kv, "f16")) *out = DTYPE_F16;
-    else return err_set(e, ERR_USAGE, "--kv %s: this build keeps keys and values as f32 or f16", o->kv);
-    return 0;
+    if (o->kv) return dtype_by_name(o->kv);
+    return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
 static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
@@ -67,11 +65,10 @@ static int open_parts(engine *g, const engine_options *o, err *e)
 {
     const program *p = g->mod->prog;
     int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
-    dtype kv = DTYPE_F32;
+    dtype kv = kv_type(o, p);
     plan_options po = {
         .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
-    int rc = kv_type(o, p, &kv, e);
-    if (rc) return rc;
+    int rc = 0;
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
     for (int i = ROWS_TOK; i < ROWS_COUNT; i++) po.dev.max_rows[i] = i == ROWS_OUT ? outs : rows;
     count_pages(g, kv, po.dev.n_page);
