@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MATMUL_BLOCK_M = 192, MATMUL_BLOCK_K = 512, MATMUL_PANEL_N = 12, MATMUL_TILE_N = 4 };
+enum { MATMUL_BLOCK_M = 192, MATMUL_BLOCK_K = 384, MATMUL_PANEL_N = 12, MATMUL_TILE_N = 4 };
 typedef struct matmul_space {
     float *x;       /* packed activations */
     float *w;       /* widened weights of one panel and block of k */

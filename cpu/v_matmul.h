@@ -18,7 +18,7 @@
 
 enum {
     STREAM_M = 6,
-    DIRECT_M = 24,
+    DIRECT_M = 32,
     CHUNK_BYTES = 128 << 10,
     AHEAD = 6144,
     TILE_N = MATMUL_TILE_N,
@@ -117,23 +117,19 @@ INLINE vreg vreg_load_as(dtype t, const uint8_t *row, int64_t j)
 }
 
 /* The whole sums of TILE_N weight rows, straight from the file, x one packed tile of mr activation rows. `tail`: the last k mod 16 elements
- * of the four rows, widened and padded. With `ahead` the four rows after these are prefetched, in the order in which they lie
- * in memory. */
+ * of the four rows, widened and padded. Every step prefetches `lines` cache lines from `next` on: so the four rows after these
+ * come in the order in which they lie in memory. */
 INLINE void direct_sum(dtype t, int mr, const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,
-                       bool ahead, float *acc)
+                       uintptr_t next, int lines, float *acc)
 {
     const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
-    uintptr_t next = (uintptr_t)w + TILE_N * stride;
     for (int half = 0; half < LANES; half += VREG_LANES) {
         vreg a[TILE_N][TILE_M], v[TILE_M];
         UNROLL for (int n = 0; n < TILE_N; n++) { UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_zero(); }
         const uint8_t *w0 = w + half * bytes, *w2 = w0 + 2 * stride;
         const float *xk = x + half;
         for (int64_t s = k / LANES; s > 0; s--, w0 += LANES * bytes, w2 += LANES * bytes, xk += mr * LANES) {
-            if (ahead && half == 0) {
-                UNROLL for (int64_t i = 0; i < bytes / 2 * TILE_N / 2; i++, next += 64)
-                    _mm_prefetch((const char *)next, _MM_HINT_T0);
-            }
+            for (int i = 0; i < lines; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T0);
             UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
             UNROLL for (int n = 0; n < TILE_N; n++)
             {
@@ -153,17 +149,17 @@ INLINE void direct_sum(dtype t, int mr, const uint8_t *w, uint64_t stride, const
         {
             UNROLL for (int m = 0; m < mr; m++) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
         }
+        lines = 0; /* the other half of the lanes reads the same lines */
     }
 }
 
-typedef void (*direct_fn)(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x, bool ahead,
-                          float *acc);
+typedef void (*direct_fn)(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,
+                          uintptr_t next, int lines, float *acc);
 #define DIRECT(t, mr)                                                                                                  \
     static void direct_##t##_##mr(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,     \
-                                  bool ahead, float *acc)                                                              \
+                                  uintptr_t next, int lines, float *acc)                                               \
     {                                                                                                                  \
-        if (ahead) direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, true, acc);                                        \
-        else direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, false, acc);                                             \
+        direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, next, lines, acc);                                            \
     }
 #if defined(__AVX512F__)
 #define DIRECT_TYPE(t) DIRECT(t, 1) DIRECT(t, 2) DIRECT(t, 3) DIRECT(t, 4) DIRECT(t, 5) DIRECT(t, 6)
@@ -199,6 +195,14 @@ static void tile_store(const float *acc, int mr, int n, float *y, int64_t y_stri
     }
 }
 
+/* A step of 16 k over four rows is as many cache lines as a weight has bytes: so many are prefetched per step of each tile, that
+ * the tiles of a row of tiles share them evenly. */
+INLINE int tile_lines(dtype t, int64_t rows)
+{
+    int64_t tiles = (rows + TILE_M - 1) / TILE_M, all = dtype_info[t].bytes;
+    return (int)((all + tiles - 1) / tiles);
+}
+
 static void matmul_direct(const held_weight *w, const float *x, int64_t rows, float *y, const float *bias,
                           const matmul_space *at, int64_t from, int64_t to)
 {
@@ -223,9 +227,14 @@ static void matmul_direct(const held_weight *w, const float *x, int64_t rows, fl
             for (int i = 0; i < TILE_N; i++)
                 v16_store(tail + i * LANES,
                           v16_load_as_part(t, four + (uint64_t)i * stride, k / LANES * LANES, (int)(k % LANES)));
+        int lines = tile_lines(w->type, rows), left = plain ? (int)dtype_info[t].bytes : 0;
+        uintptr_t next = (uintptr_t)four + TILE_N * stride;
         for (int64_t m = 0, mr; m < rows; m += mr) {
             mr = tile_rows(rows - m);
-            fns[mr - 1](four, stride, k % LANES ? tail : NULL, k, at->x + m * padded, plain && m == 0, at->acc);
+            if (left < lines) lines = left;
+            fns[mr - 1](four, stride, k % LANES ? tail : NULL, k, at->x + m * padded, next, lines, at->acc);
+            left -= lines;
+            next += (uintptr_t)(k / LANES * lines * 64);
             tile_store(at->acc, (int)mr, TILE_N, y + m * w->rows + n, w->rows, bias ? bias + n : NULL);
         }
     }
@@ -236,29 +245,54 @@ static void matmul_direct(const held_weight *w, const float *x, int64_t rows, fl
 
 /* ---- many rows */
 
-/* Widens k0 … k1 - 1 of n weight rows into tiles [k / 16][TILE_N][16]; rows up to a multiple of TILE_N are zero. `next`: where the rows
- * of the block after this one start, to be prefetched. */
-INLINE void widen_rows(dtype t, const uint8_t *w, uint64_t stride, int n, int64_t k, int64_t k0, int64_t k1,
-                       const uint8_t *next, float *to)
+/* Widens k0 … k1 - 1 of n weight rows into tiles [k / 16][TILE_N][16]; rows up to a multiple of TILE_N are zero. */
+INLINE void widen_rows(dtype t, const uint8_t *w, uint64_t stride, int n, int64_t k0, int64_t k1, float *to)
 {
-    int64_t tile = (k1 - k0 + LANES - 1) / LANES * LANES * TILE_N;
-    const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
+    int64_t steps = (k1 - k0 + LANES - 1) / LANES, whole = (k1 - k0) / LANES;
     for (int row = 0; row < (n + TILE_N - 1) / TILE_N * TILE_N; row++) {
-        float *at = to + row / TILE_N * tile + row % TILE_N * LANES;
-        const uint8_t *from = w + (uint64_t)row * stride, *ahead = next + (uint64_t)row * stride;
-        for (int64_t i = k0; i < k1; i += LANES, at += TILE_N * LANES) {
-            if (row >= n) {
-                v16_store(at, v16_zero());
-                continue;
-            }
-            _mm_prefetch((const char *)((uintptr_t)ahead + (uintptr_t)((i - k0) * bytes)), _MM_HINT_T1);
-            v16_store(at, k - i < LANES ? v16_load_as_part(t, from, i, (int)(k - i)) : v16_load_as(t, from, i));
+        float *at = to + (row / TILE_N * steps * TILE_N + row % TILE_N) * LANES;
+        const uint8_t *from = w + (uint64_t)row * stride;
+        for (int64_t s = 0; s < steps; s++) {
+            v16 v = v16_zero();
+            if (row < n && s < whole) v = v16_load_as(t, from, k0 + s * LANES);
+            else if (row < n) v = v16_load_as_part(t, from, k0 + s * LANES, (int)((k1 - k0) % LANES));
+            v16_store(at + s * TILE_N * LANES, v);
         }
     }
 }
 
-/* acc[n][m] (+)= partial sums of TILE_N weight rows x mr activation rows over `steps` x 16 k. */
-INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool first, float *acc)
+/* Prefetches `lines` cache lines of a block of weight rows, a few at a time between tiles: a burst would stall. */
+typedef struct block_ahead {
+    const uint8_t *at; /* first row */
+    uint64_t stride;
+    int64_t row_bytes, done, all; /* bytes of a row that are in the block; lines */
+} block_ahead;
+
+/* The block that comes after the one that ends at k1: of the same n rows, or the first of the n after them. */
+INLINE block_ahead block_after(dtype t, const uint8_t *panel, uint64_t stride, int n, int64_t k, int64_t k1)
+{
+    const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
+    int64_t from = k1 < k ? k1 : 0, to = k - from < MATMUL_BLOCK_K ? k : from + MATMUL_BLOCK_K;
+    block_ahead b = {.at = panel + (k1 < k ? 0 : (uint64_t)n * stride) + (uint64_t)(from * bytes), .stride = stride};
+    b.row_bytes = (to - from) * bytes;
+    b.all = (b.row_bytes + 63) / 64 * n;
+    return b;
+}
+
+INLINE void block_prefetch(block_ahead *b, int64_t lines)
+{
+    int64_t each = (b->row_bytes + 63) / 64;
+    for (; lines > 0 && b->done < b->all; lines--, b->done++) {
+        uintptr_t p = (uintptr_t)b->at + (uintptr_t)(b->done / each) * b->stride + (uintptr_t)(b->done % each * 64);
+        _mm_prefetch((const char *)p, _MM_HINT_T1);
+    }
+}
+
+/* Cache lines of the next activation tile that each step of a tile prefetches: the tiles of a panel share them. */
+#define NEXT_LINES(mr) (((mr) + MATMUL_PANEL_N / TILE_N - 1) / (MATMUL_PANEL_N / TILE_N))
+
+/* acc[n][m] (+)= partial sums of TILE_N weight rows x mr activation rows over `steps` x 16 k. `next` is prefetched. */
+INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool first, float *acc, const float *next)
 {
     for (int half = 0; half < LANES; half += VREG_LANES) {
         vreg a[TILE_N][TILE_M];
@@ -270,6 +304,8 @@ INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool
         const float *wk = w + half, *xk = x + half;
         for (int64_t s = 0; s < steps; s++, wk += TILE_N * LANES, xk += mr * LANES) {
             vreg v[TILE_M];
+            UNROLL for (int m = 0; m < NEXT_LINES(mr); m++, next += LANES)
+                _mm_prefetch((const char *)next, _MM_HINT_T0);
             UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
             UNROLL for (int n = 0; n < TILE_N; n++)
             {
@@ -284,12 +320,12 @@ INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool
     }
 }
 
-typedef void (*tile_fn)(const float *w, const float *x, int64_t steps, bool first, float *acc);
+typedef void (*tile_fn)(const float *w, const float *x, int64_t steps, bool first, float *acc, const float *next);
 #define TILE(mr)                                                                                                       \
-    static void tile_##mr(const float *w, const float *x, int64_t steps, bool first, float *acc)                       \
+    static void tile_##mr(const float *w, const float *x, int64_t steps, bool first, float *acc, const float *next)    \
     {                                                                                                                  \
-        if (first) tile_sum(mr, w, x, steps, true, acc);                                                               \
-        else tile_sum(mr, w, x, steps, false, acc);                                                                    \
+        if (first) tile_sum(mr, w, x, steps, true, acc, next);                                                         \
+        else tile_sum(mr, w, x, steps, false, acc, next);                                                              \
     }
 TILE(1)
 TILE(2)
@@ -321,16 +357,20 @@ static void matmul_panels(const held_weight *w, int64_t rows, float *y, const fl
         }
         for (int64_t k0 = 0; k0 < k; k0 += MATMUL_BLOCK_K) {
             int64_t k1 = k - k0 < MATMUL_BLOCK_K ? k : k0 + MATMUL_BLOCK_K, steps = (k1 - k0 + LANES - 1) / LANES;
-            const uint8_t *next = k1 < k ? panel + (uint64_t)k1 * (t == DTYPE_F32 ? 4 : 2)
-                                         : panel + MATMUL_PANEL_N * stride;
-            if (t == DTYPE_F16) widen_rows(DTYPE_F16, panel, stride, n, k, k0, k1, next, at->w);
-            else if (t == DTYPE_BF16) widen_rows(DTYPE_BF16, panel, stride, n, k, k0, k1, next, at->w);
-            else widen_rows(DTYPE_F32, panel, stride, n, k, k0, k1, next, at->w);
+            block_ahead soon = block_after(t, panel, stride, n, k, k1);
+            int64_t turns = (rows / TILE_M + 1) * ((n + TILE_N - 1) / TILE_N), share = plain ? soon.all / turns + 1 : 0;
+            if (t == DTYPE_F16) widen_rows(DTYPE_F16, panel, stride, n, k0, k1, at->w);
+            else if (t == DTYPE_BF16) widen_rows(DTYPE_BF16, panel, stride, n, k0, k1, at->w);
+            else widen_rows(DTYPE_F32, panel, stride, n, k0, k1, at->w);
             float *acc = at->acc;
             for (int64_t m = 0, mr; m < rows; m += mr) {
                 mr = tile_rows(rows - m);
+                const float *ahead = at->x + (m + mr) * padded + k0 * mr; /* this block of k of the next tile */
                 for (int i = 0; i < n; i += TILE_N, acc += TILE_N * mr * LANES) {
-                    tile_fns[mr - 1](at->w + i * steps * LANES, at->x + m * padded + k0 * mr, steps, k0 == 0, acc);
+                    block_prefetch(&soon, share);
+                    tile_fns[mr - 1](at->w + i * steps * LANES, at->x + m * padded + k0 * mr, steps, k0 == 0, acc,
+                                     ahead);
+                    ahead += steps * NEXT_LINES(mr) * LANES;
                     if (k1 == k)
                         tile_store(acc, (int)mr, n - i < TILE_N ? n - i : TILE_N, y + m * w->rows + n0 + i, w->rows,
                                    bias ? bias + n0 + i : NULL);
