@@ -26,6 +26,9 @@ void mem_free(void *p);
 void *mem_map(size_t n);
 void mem_unmap(void *p, size_t n);
 
+/* Bytes that this process could still take without harm: free memory of the machine, and what control groups leave. */
+uint64_t mem_available(void);
+
 /* Grows *p (elements of `size` bytes, *cap of them) so that it holds at least `need`; doubles. Returns false on failure. */
 bool mem_grow(void **p, size_t *cap, size_t need, size_t size);
 

@@ -6,9 +6,7 @@
 #include "base/pool.h"
 #include "engine/backend_list.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_BATCH = 16, CHUNK = 512 };
 
@@ -18,20 +16,6 @@ static const backend *const backends[] = {
 #undef X
         NULL,
 };
-
-/* Memory that could be had now: MemAvailable, or a guess from free pages. */
-static uint64_t memory_available(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    if (f) fclose(f);
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    if (!kib && pages > 0 && size > 0) return (uint64_t)pages * (uint64_t)size;
-    return (uint64_t)kib << 10;
-}
 
 static bool weights_are_f32(const program *p)
 {
@@ -58,7 +42,7 @@ static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
         const state *s = &p->states[i];
         bytes[s->group] += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * PAGE_TOKENS * dtype_info[kv].bytes;
     }
-    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, memory_available() / 2, n_page);
+    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, mem_available() / 2, n_page);
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)
