@@ -44,7 +44,7 @@ static void expect_text(const tokenizer *t, const int32_t *id, size_t n, int fla
     for (size_t i = 0; i <= n; i++) {
         size_t before = parts.n;
         assert_ok(i < n ? detok_next(d, id[i], &parts, &e) : detok_finish(d, &parts, &e), &e);
-        assert_true(utf8_is_valid(span_of(parts.p + before, parts.n - before)));
+        assert_true(parts.n == before || utf8_is_valid(span_of(parts.p + before, parts.n - before)));
     }
     detok_close(d);
     assert_true(span_eq(buf_span(&whole), buf_span(&parts)));

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/tokenizer.h"
 
@@ -41,7 +42,7 @@ static void expect_decoded(const char *file, const tokenizer *t, const token_lis
     for (size_t i = 0; i <= ids->n; i++) {
         size_t before = parts.n;
         assert_ok(i < ids->n ? detok_next(d, ids->id[i], &parts, &e) : detok_finish(d, &parts, &e), &e);
-        if (!utf8_is_valid(span_of(parts.p + before, parts.n - before)))
+        if (parts.n > before && !utf8_is_valid(span_of(parts.p + before, parts.n - before)))
             fail_msg("%s: the stream gave half a character", file);
     }
     detok_close(d);
@@ -147,6 +148,37 @@ static tokenizer *open_shared(const char *name, const char *pre)
     if (path) assert_ok(tokenizer_open(&t, path, pre, &e), &e);
     else skip_msg("%s is absent", name);
     return t;
+}
+
+/* Opening and using each kind of file with the n-th allocation failing, n = 1, 2, …, ends in an error or in success. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"random0.json",   "random3.json", "bpe.model", "unigram.model",
+                                        "ranks.tiktoken", "llama2c.bin",  "vocab.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[200];
+        snprintf(path, sizeof path, VECTORS "%s", files[i]);
+        bool fired = true;
+        for (long n = 1; fired; n += 1 + n / 50) {
+            err e = {0};
+            tokenizer *t = NULL;
+            token_list ids = {0};
+            buf text = {0};
+            mem_fail_at(n);
+            int rc = tokenizer_open(&t, path, "cl100k", &e);
+            if (!rc)
+                rc = tokenizer_encode(
+                    t, span_str("Hello w\xc3\xb6rld, \xe4\xbd\xa0 <s>x  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), 3, &ids,
+                    &e);
+            if (!rc) rc = tokenizer_decode(t, ids.id, ids.n, 0, &text, &e);
+            fired = mem_fail_at(0);
+            if (!rc != !e.code || (rc && !fired)) fail_msg("%s, allocation %ld: code %d, %s", files[i], n, rc, e.msg);
+            token_list_free(&ids);
+            buf_free(&text);
+            tokenizer_close(t);
+        }
+    }
 }
 
 static void llama_cpp_cases(void **state)
@@ -285,9 +317,9 @@ static void a_source_file_in_cl100k(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_vocabularies),      cmocka_unit_test(llama_cpp_cases),
-        cmocka_unit_test(transformers_cases),      cmocka_unit_test(a_source_file_in_gpt2),
-        cmocka_unit_test(a_source_file_in_cl100k),
+        cmocka_unit_test(small_vocabularies),    cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(llama_cpp_cases),       cmocka_unit_test(transformers_cases),
+        cmocka_unit_test(a_source_file_in_gpt2), cmocka_unit_test(a_source_file_in_cl100k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "text/load_vocab_files.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -64,6 +65,8 @@ static int read_pieces(source *s, bool bert)
     for (uint64_t i = 0; i < s->tokens.count && !rc; i++) {
         span piece = ckpt_array_string(&s->tokens, &at);
         int64_t type = type_of(s, i);
+        if (!utf8_is_valid(piece))
+            rc = err_set(s->e, ERR_FORMAT, "%s: token %llu is not UTF-8", s->path, (unsigned long long)i);
         if (bert && type == TYPE_NORMAL) {
             bool starts = span_starts(piece, "\xe2\x96\x81");
             joined.n = 0;

@@ -106,7 +106,7 @@ static int index_words(tokenizer *t, err *e)
         bytes.n = 0;
         if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_EXTRA)) || (b->bytes && !byte_unspell(p, &bytes))) continue;
         span key = b->bytes ? tokenizer_keep(t, buf_span(&bytes)) : p;
-        if (!key.p || !map_put(&b->word, key, id)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (t->short_of_memory || !map_put(&b->word, key, id)) rc = err_set(e, ERR_MEMORY, "out of memory");
     }
     buf_free(&bytes);
     return rc;

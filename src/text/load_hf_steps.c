@@ -70,7 +70,7 @@ static int read_pattern(steps *s, const json *j, regex **re, span *text)
     int rc;
     if (json_type(plain) == JSON_STRING && text && *json_str(plain, "")) {
         *text = keep(s, plain);
-        return text->p ? OK : err_set(s->e, ERR_MEMORY, "%s: out of memory", s->path);
+        return OK;
     }
     if (json_type(plain) == JSON_STRING) rc = regex_compile_literal(re, span_str(json_str(plain, "")), s->e);
     else if (json_type(pattern) == JSON_STRING)
@@ -519,7 +519,6 @@ static int normalize_text(tokenizer *t, span in, span *out, err *e)
     rc = normalizer_run(&t->norm, &w, rx, in, true, &made, &moved, e);
     if (!rc) {
         *out = tokenizer_keep(t, made);
-        if (!out->p) rc = err_set(e, ERR_MEMORY, "out of memory for added tokens");
     }
     norm_work_free(&w);
     regex_work_free(rx);

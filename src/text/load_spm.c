@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <float.h>
 #include <math.h>
@@ -115,7 +116,7 @@ static int read_piece(span bytes, uint32_t id, vocab *voc, float *score, const c
         if (f.number == 2 && f.wire == 5) *score = bits_float((uint32_t)f.value);
         if (f.number == 3 && f.wire == 0) type = f.value;
     }
-    if (c.bad || piece.n == 0 || !isfinite(*score))
+    if (c.bad || piece.n == 0 || !isfinite(*score) || !utf8_is_valid(piece))
         return err_set(e, ERR_FORMAT, "%s: piece %u is malformed", path, id);
     return vocab_set(voc, id, piece, type_flags(type), e);
 }
@@ -148,6 +149,7 @@ int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e)
     }
     if (!rc && (c.bad || bad))
         rc = err_set(e, ERR_FORMAT, "%s: not a SentencePiece model: malformed at byte %zu", path, c.at);
+    if (!rc && !utf8_is_valid(m->unk_surface)) rc = err_set(e, ERR_FORMAT, "%s: unk_surface is not UTF-8", path);
     if (!rc && n == 0) rc = err_set(e, ERR_FORMAT, "%s: a SentencePiece model without pieces", path);
     if (rc) spm_free(m);
     return rc;

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/load_hf_steps.h"
 #include "text/load_spm.h"
 #include "text/tk_patterns.h"
@@ -216,7 +217,8 @@ int load_vocab_txt(tokenizer *t, span file, const char *path, const side_files *
     for (int64_t id = 0; !rc && next_line(&c, &line); id++) {
         while (line.n && (line.p[line.n - 1] == ' ' || line.p[line.n - 1] == '\t' || line.p[line.n - 1] == '\r'))
             line.n--;
-        rc = vocab_set(&t->voc, id, line, 0, e);
+        rc = utf8_is_valid(line) ? vocab_set(&t->voc, id, line, 0, e)
+                                 : err_set(e, ERR_FORMAT, "line %lld is not UTF-8", (long long)id + 1);
     }
     if (rc) {
         err_wrap(e, "%s", path);

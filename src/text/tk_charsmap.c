@@ -3,6 +3,7 @@
 #include "text/tk_charsmap.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -14,6 +15,8 @@ int charsmap_open(charsmap *m, span blob, err *e)
     uint32_t bytes = cursor_u32(&c);
     if (c.bad || bytes % 4 || bytes == 0 || bytes >= blob.n - 4)
         return err_set(e, ERR_FORMAT, "precompiled character map of %zu bytes: bad size of its array", blob.n);
+    if (!utf8_is_valid(span_of(blob.p + 4 + bytes, blob.n - 4 - bytes)))
+        return err_set(e, ERR_FORMAT, "precompiled character map: its texts are not UTF-8");
     m->blob = mem_alloc(blob.n);
     if (!m->blob) return err_set(e, ERR_MEMORY, "out of memory for the character map");
     memcpy(m->blob, blob.p, blob.n);
@@ -43,6 +46,7 @@ static bool text_at(const charsmap *m, uint32_t value, span *out)
 {
     if (value >= m->texts.n) return false;
     const uint8_t *p = m->texts.p + value, *end = memchr(p, 0, m->texts.n - value);
+    if ((*p & 0xc0) == 0x80) return false; /* inside a character */
     *out = span_of(p, end ? (size_t)(end - p) : m->texts.n - value);
     return true;
 }
@@ -57,7 +61,8 @@ static size_t walk(const charsmap *m, span s, bool longest, span *replacement)
         uint32_t u = unit_at(m, at);
         if (at >= m->units || (u & (1u << 31 | 0xff)) != s.p[i]) break;
         at ^= offset_of(u);
-        if (!(u >> 8 & 1)) continue; /* no key ends here */
+        if (!(u >> 8 & 1)) continue;                              /* no key ends here */
+        if (i + 1 < s.n && (s.p[i + 1] & 0xc0) == 0x80) continue; /* nor may it, inside a character */
         if (at >= m->units || !text_at(m, unit_at(m, at) & 0x7fffffff, replacement)) break;
         found = i + 1;
         if (!longest) break;

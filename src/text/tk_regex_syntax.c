@@ -305,9 +305,10 @@ static size_t braces_at(const scan *s)
 }
 
 /* Copies a quantifier in braces that follows out->p[atom..]. */
-static void copy_braces(scan *s, size_t n, size_t atom)
+static int copy_braces(scan *s, size_t n, size_t atom)
 {
     buf *out = s->out;
+    if (out->n <= atom) return refuse(s, "nothing to repeat");
     bool repeated = peek(s, n) == '+' && s->from == REGEX_ONIGURUMA;
     if (repeated) { /* (?:atom{n,m})+ */
         buf copy = {0};
@@ -323,6 +324,7 @@ static void copy_braces(scan *s, size_t n, size_t atom)
     buf_add(out, s->in.p + s->at + skip, n - skip);
     if (repeated) buf_str(out, ")+");
     s->at += n + repeated;
+    return OK;
 }
 
 int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
@@ -367,7 +369,7 @@ int regex_translate(span pattern, regex_flavour from, buf *out, err *e)
             buf_byte(out, ')');
             s.at++;
         } else if (c == '{' && (n = braces_at(&s))) {
-            copy_braces(&s, n, atom);
+            rc = copy_braces(&s, n, atom);
         } else if ((c == '^' || c == '$') && from == REGEX_ONIGURUMA) {
             atom = out->n;
             buf_str(out, c == '^' ? "(?m:^)" : "(?m:$)");

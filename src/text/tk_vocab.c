@@ -7,10 +7,8 @@
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory reading the vocabulary"); }
 
-int vocab_reserve(vocab *v, size_t n, err *e)
+static int grow_ids(vocab *v, size_t n, err *e)
 {
-    if (n > VOCAB_IDS_MAX) return err_set(e, ERR_LIMIT, "vocabulary of %zu pieces: at most %d", n, VOCAB_IDS_MAX);
-    if (!map_reserve(&v->ids, n)) return no_memory(e);
     if (n <= v->cap) return OK;
     span *piece = mem_resize(v->piece, n, sizeof *piece);
     if (!piece) return no_memory(e);
@@ -24,6 +22,12 @@ int vocab_reserve(vocab *v, size_t n, err *e)
     return OK;
 }
 
+int vocab_reserve(vocab *v, size_t n, err *e)
+{
+    if (n > VOCAB_IDS_MAX) return err_set(e, ERR_LIMIT, "vocabulary of %zu pieces: at most %d", n, VOCAB_IDS_MAX);
+    return map_reserve(&v->ids, n) ? grow_ids(v, n, e) : no_memory(e);
+}
+
 int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
 {
     if (id < 0 || id >= VOCAB_IDS_MAX)
@@ -32,7 +36,7 @@ int vocab_set(vocab *v, int64_t id, span piece, unsigned flags, err *e)
     if (id >= v->cap) {
         size_t n = v->cap ? v->cap : 256;
         while (n <= (size_t)id) n *= 2;
-        int rc = vocab_reserve(v, n < VOCAB_IDS_MAX ? n : VOCAB_IDS_MAX, e);
+        int rc = grow_ids(v, n < VOCAB_IDS_MAX ? n : VOCAB_IDS_MAX, e);
         if (rc) return rc;
     }
     char *copy = arena_strn(&v->mem, (const char *)piece.p, piece.n);

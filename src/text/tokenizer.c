@@ -106,7 +106,12 @@ int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, s
     return regex_compile(&st->pattern, span_str(pattern), from, e);
 }
 
-span tokenizer_keep(tokenizer *t, span s) { return span_of(arena_strn(&t->mem, (const char *)s.p, s.n), s.n); }
+span tokenizer_keep(tokenizer *t, span s)
+{
+    char *copy = arena_strn(&t->mem, (const char *)s.p, s.n);
+    t->short_of_memory = t->short_of_memory || !copy;
+    return span_of(copy, copy ? s.n : 0);
+}
 
 int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e)
 {
@@ -219,8 +224,9 @@ static int encode_plain(const tokenizer *t, tokenizer_work *w, span text, bool f
 {
     const piece_list *pieces;
     span cut;
-    int rc = text.n ? pretok_run(&t->pre, &w->pre, w->rx, text, first, &cut, &pieces, e) : OK;
-    for (size_t i = 0; text.n && i < pieces->n && !rc; i++)
+    if (!text.n) return OK;
+    int rc = pretok_run(&t->pre, &w->pre, w->rx, text, first, &cut, &pieces, e);
+    for (size_t i = 0; !rc && i < pieces->n; i++)
         rc = encode_word(t, w, span_of(cut.p + pieces->v[i].at, pieces->v[i].n), out, e);
     return rc;
 }

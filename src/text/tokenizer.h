@@ -19,6 +19,8 @@ typedef struct tokenizer tokenizer;
  * rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised by content.
  * `pre` may be NULL. */
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
+/* The same from memory, for files that need no other file beside them; `name` stands for the path in messages. */
+int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e);
 /* The tokenizer that a model carries: GGUF metadata, or the files in its folder. ERR_NOT_FOUND when it carries none. */
 int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e);
 void tokenizer_close(tokenizer *t); /* NULL ok */

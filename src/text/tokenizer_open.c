@@ -73,10 +73,10 @@ static int load_json(opening *o, span file, const char *path)
     return rc;
 }
 
-static int load_gguf_file(opening *o, const char *path)
+static int load_gguf_bytes(opening *o, span file, const char *path)
 {
     ckpt *model;
-    int rc = ckpt_open(&model, path, o->e);
+    int rc = ckpt_open_bytes(&model, file, path, o->e);
     if (rc) return rc;
     rc = load_gguf_vocab(o->t, model, o->e);
     ckpt_close(model);
@@ -91,7 +91,7 @@ static int load_bytes(opening *o, span file, const char *path)
         blank++;
     if (file.n >= 2 && file.p[0] == 0x1f && file.p[1] == 0x8b)
         return err_set(o->e, ERR_FORMAT, "%s: compressed with gzip: unpack it first", path);
-    if (span_starts(file, "GGUF")) return load_gguf_file(o, path);
+    if (span_starts(file, "GGUF")) return load_gguf_bytes(o, file, path);
     if (blank < file.n && file.p[blank] == '{') return load_json(o, file, path);
     if (llama2c_probe(file)) return load_llama2c(o->t, file, path, o->e);
     if (spm_probe(file) && o->folder) return load_spm_model(o->t, file, path, &o->side, o->e);
@@ -147,9 +147,26 @@ int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
     *out = NULL;
     if (!o.t) return no_memory(&o);
     int rc = open_path(&o);
+    if (!rc && o.t->short_of_memory) rc = no_memory(&o);
     if (rc) tokenizer_close(o.t);
     else *out = o.t;
     return rc;
+}
+
+int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e)
+{
+    opening o = {.t = tokenizer_new(), .path = name, .pre = pre, .e = e};
+    *out = NULL;
+    if (!o.t) return no_memory(&o);
+    int rc = load_bytes(&o, file, name);
+    if (!rc && o.t->short_of_memory) rc = no_memory(&o);
+    if (rc) {
+        tokenizer_close(o.t);
+        return rc;
+    }
+    side_guess_roles(o.t);
+    *out = o.t;
+    return OK;
 }
 
 int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e)
@@ -160,6 +177,7 @@ int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e)
     *out = NULL;
     if (!t) return err_set(e, ERR_MEMORY, "%s: out of memory", ckpt_path(model));
     int rc = load_gguf_vocab(t, model, e);
+    if (!rc && t->short_of_memory) rc = err_set(e, ERR_MEMORY, "%s: out of memory", ckpt_path(model));
     if (rc) tokenizer_close(t);
     else *out = t;
     return rc;

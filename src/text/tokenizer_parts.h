@@ -35,7 +35,8 @@ typedef struct post_template {
 typedef struct tokenizer_work tokenizer_work;
 
 struct tokenizer {
-    arena mem; /* small things that live as long as the tokenizer */
+    bool short_of_memory; /* tokenizer_keep failed */
+    arena mem;            /* small things that live as long as the tokenizer */
     const char *kind;
     vocab voc;
     added_set raw, normalized; /* looked for before, and after normalization */
@@ -81,7 +82,7 @@ pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e);
 /* Cuts by a pattern, gaps kept as pieces. */
 int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, split_behaviour behaviour, bool invert,
                         err *e);
-/* A copy of bytes that lives as long as the tokenizer; p = NULL: out of memory. */
+/* A copy of bytes that lives as long as the tokenizer. Out of memory: empty, and opening fails in the end (t->short_of_memory). */
 span tokenizer_keep(tokenizer *t, span s);
 /* Decoders see `text` (kept already) for this id. After all ids are in the vocabulary. */
 int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e);
