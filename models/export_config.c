@@ -212,7 +212,7 @@ int export_find_names(exporter *x)
         x->model_type = arch_word(x, x->names, "", true);
         if (x->arch || !base) break;
         spec *next;
-        int rc = spec_load(&next, base, NULL, x->e);
+        int rc = spec_load_base(&next, x->names, base, x->e);
         if (rc) return rc;
         spec_free(x->base);
         x->names = x->base = next;

@@ -82,6 +82,12 @@ static const char *section_of(const hyper *h, const char *name, int layer)
     return r && !is_open(h, r) ? r->section : NULL;
 }
 
+const spec_row *hyper_definition(const hyper *h, const char *name, int layer)
+{
+    const char *section = section_of(h, name, layer);
+    return section ? spec_find(h->s, section, name) : NULL;
+}
+
 bool hyper_knows(const hyper *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
 
 const char *hyper_stranger(const hyper *h, const expr *x)

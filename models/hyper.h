@@ -48,6 +48,8 @@ enum { OUTSIDE = -1 }; /* the layer of what is in no layer */
 int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);
 /* A name of [config] (and its layer classes); out->kind VALUE_NONE when it is not defined or has no value. */
 int hyper_name(hyper *h, const char *name, int layer, value *out, err *e);
+/* The definition that hyper_name evaluates, or NULL: what messages can name. */
+const spec_row *hyper_definition(const hyper *h, const char *name, int layer);
 bool hyper_knows(const hyper *h, const char *name); /* whether [config] defines it */
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */

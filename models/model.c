@@ -5,6 +5,7 @@
 #include "models/model.h"
 
 #include "base/embed.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
 #include "models/build.h"
@@ -57,7 +58,7 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     if ((rc = arch_find(m->weights, o->config, base, sizeof base, e))) return rc;
     spec_free(m->resolved);
     m->resolved = NULL;
-    return spec_load(&m->resolved, opt->spec_path ? opt->spec_path : base, base, e);
+    return opt->spec_path ? spec_load(&m->resolved, opt->spec_path, base, e) : spec_load_builtin(&m->resolved, base, e);
 }
 
 static int check_format(const model *m, err *e)
@@ -114,6 +115,8 @@ static int choose_ctx(opened *o, int64_t asked, err *e)
     int rc = build_number(o->m.resolved, o->h, "positions", 0, &most, e);
     if (rc) return rc;
     if (asked < 0 || asked > CTX_MAX) return err_set(e, ERR_LIMIT, "a context of %lld tokens", (long long)asked);
+    if (most && asked > most)
+        log_line(LOG_WARN, "a context of %lld tokens; the model was made for %lld", (long long)asked, (long long)most);
     o->m.ctx_max = (int)most;
     o->m.ctx = asked ? (int)asked : most == 0 ? CTX_UNKNOWN : most < CTX_DEFAULT ? (int)most : CTX_DEFAULT;
     return OK;

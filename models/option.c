@@ -113,8 +113,12 @@ int option_fill(const option_slot *o, hyper *h, const char *path, int layer, voi
         value v;
         if (is_list(row)) continue;
         if ((rc = option_value(o, h, row, layer, &v, &where, e))) return rc;
-        char place[400];
-        snprintf(place, sizeof place, "%s: %s.%s", where, path, row->key);
+        char place[600];
+        int at = snprintf(place, sizeof place, "%.300s: %.60s.%s", where, path, row->key);
+        const spec_row *name = is_given(o, row) ? NULL : hyper_definition(h, row->key, layer);
+        if (name)
+            snprintf(place + at, sizeof place - (size_t)at, " (%.100s: %s = %.120s)", name->where, name->key,
+                     name->text);
         if (v.kind != VALUE_NONE) rc = set(row, &v, into, place, e);
         else if (row->type == PARAM_WORD && is_given(o, row)) /* a misspelt word is a name without value */
             rc = err_set(e, ERR_SPEC,

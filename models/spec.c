@@ -267,6 +267,22 @@ int spec_load(spec **out, const char *path, const char *base, err *e)
     return conclude(out, s, chain, base, rc, e);
 }
 
+int spec_load_builtin(spec **out, const char *name, err *e)
+{
+    spec *s = mem_zero(1, sizeof *s);
+    loaded chain[SPEC_DEPTH_MAX] = {0};
+    if (!s) return short_of_memory(e);
+    return conclude(out, s, chain, NULL, read_builtin(s, chain, name, "", e), e);
+}
+
+int spec_load_base(spec **out, const spec *child, const char *base, err *e)
+{
+    spec *s = mem_zero(1, sizeof *s);
+    loaded chain[SPEC_DEPTH_MAX] = {0}, from = {.what = child->file, .dir = child->dir, .base = base};
+    if (!s) return short_of_memory(e);
+    return conclude(out, s, chain, NULL, read_base(s, chain, &from, e), e);
+}
+
 int spec_parse(spec **out, span text, const char *what, const char *dir, const char *base, err *e)
 {
     spec *s = mem_zero(1, sizeof *s);

@@ -63,6 +63,10 @@ enum { SPEC_BYTES_MAX = 1 << 22, SPEC_DEPTH_MAX = 8 };
 /* Loads a spec file, or a built-in one by its bare name ("llama"), with its bases. A file that names no base and has no block of its
  * own is read over the built-in spec `base` (NULL: none). */
 int spec_load(spec **out, const char *path, const char *base, err *e);
+/* Loads a built-in spec; unlike spec_load, whatever files of that name are around. */
+int spec_load_builtin(spec **out, const char *name, err *e);
+/* Loads what `[model] base` of a spec names: a built-in spec, or a file beside it. */
+int spec_load_base(spec **out, const spec *child, const char *base, err *e);
 /* The same from text. `what` names it in messages, `dir` is where relative paths start. */
 int spec_parse(spec **out, span text, const char *what, const char *dir, const char *base, err *e);
 void spec_free(spec *s); /* NULL ok */

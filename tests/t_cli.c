@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static const char *binary(void) { return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow"; }
@@ -120,6 +121,47 @@ static void failures_say_what_to_do(void **state)
     assert_int_equal(run("serve --port 0 --api-key-file /nonexistent"), 1);
     assert_int_equal(run("serve --port 0 --tls-cert /nonexistent"), 2);
     assert_int_equal(run("serve --port 0 --host nonsense.invalid"), 2);
+}
+
+static void flags_without_effect_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"eval logits --ids 1 --layer 1 -o x.npy", "--layer means nothing to eval logits"},
+        {"eval hidden --ids 1 --stride 1 -o x.npy", "--stride means nothing to eval hidden"},
+        {"eval perplexity --ids 1 -o x.npy", "-o means nothing to eval perplexity"},
+        {"run --exact maybe -p a", "--exact: 'maybe' is not true or false"},
+        {"run --kv q8 -p a", "--kv: 'q8' is not one of f32|f16"},
+        {"serve --port 0 --cors-origin foo", "--cors-origin foo: an origin is http://HOST"},
+        {"serve --port 0 --cors-origin 'https://a.example, http://b/'", "--cors-origin http://b/: an origin is"},
+        {"serve --port 0 --alias ''", "--alias: the name is empty"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(run("%s", bad[i][0]), 2);
+        if (!says(&errors, bad[i][1])) fail_msg("'%s' says: %.*s", bad[i][0], (int)errors.n, (char *)errors.p);
+    }
+}
+
+/* Where a command runs must not matter: neither a FIFO in place of a model nor a file named like a built-in spec. */
+static void surroundings_do_not_matter(void **state)
+{
+    (void)state;
+    char program[4096], dir[512];
+    if (!realpath(binary(), program)) fail_msg("no %s", binary());
+    snprintf(dir, sizeof dir, "%s", temp_path("cli-folder"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    char line[6000];
+    snprintf(line, sizeof line, "cd %s && mkfifo pipe && ! timeout 5 %s run --model pipe -p a 2>errors", dir, program);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "grep -q 'pipe: not a regular file' %s/errors", dir);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "cd %s && mkdir llama && %s spec show | grep -q '^arch = .*llama'", dir, program);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "cd %s && %s eval logits --ids 1,2 -o o.npy --json | grep -q '\"tokens\":2,\"width\"'",
+             dir, program);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "cd %s && rm -r pipe llama errors o.npy && rmdir %s", dir, dir);
+    assert_int_equal(system(line), 0);
 }
 
 /* Starts a child with its standard streams at `fd`; its process id. */
@@ -323,6 +365,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_prints_the_reference_tokens),
         cmocka_unit_test(failures_say_what_to_do),
+        cmocka_unit_test(flags_without_effect_are_refused),
+        cmocka_unit_test(surroundings_do_not_matter),
         cmocka_unit_test(run_on_a_terminal),
         cmocka_unit_test(serve_answers_and_ends),
         cmocka_unit_test(streams_outlive_the_first_signal),

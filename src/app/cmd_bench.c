@@ -331,6 +331,6 @@ const command command_bench = {
     .notes =
         "`inferflow bench read` measures the read bandwidth alone.\n"
         "\"read\" and \"float\" are shares of the read bandwidth and of the float32 multiply-add peak of all threads,\n"
-        "measured between the repetitions. GB/s counts weights and cached keys and values.",
+        "measured between the repetitions. GB/s counts weights and cached keys and values.\n",
     .run = run_bench,
 };

@@ -69,7 +69,7 @@ static int write_rows(void *ctx, const float *values, int64_t first, int64_t n, 
     return npy_write(ctx, values, n, e);
 }
 
-static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool hidden, err *e)
+static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool hidden, bool as_json, err *e)
 {
     npy *file;
     int n_layer = engine_describe(g)->n_layer, layer = !hidden ? -1 : f->layer < 0 ? n_layer : (int)f->layer;
@@ -80,6 +80,13 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool
     rc = engine_eval(g, ids->id, ids->n, layer, write_rows, file, e);
     if (rc) npy_abandon(file);
     else rc = npy_commit(file, e);
+    if (rc || !as_json) return rc;
+    json *j = json_new_object();
+    json_add_str(j, "file", f->out);
+    json_add_int(j, "tokens", (int64_t)ids->n);
+    json_add_int(j, "width", engine_width(g, layer));
+    rc = app_print_json(j, e);
+    json_free(j);
     return rc;
 }
 
@@ -132,6 +139,11 @@ static int run_eval(const invocation *v, err *e)
         return err_set(e, ERR_USAGE, "eval %s: there is logits, hidden and perplexity", what);
     if ((o->own.ids != NULL) + (o->own.prompt != NULL) + (o->own.file != NULL) != 1)
         return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
+    const char *stray = !hidden && o->own.layer >= 0   ? "--layer"
+                        : !perplexity && o->own.stride ? "--stride"
+                        : perplexity && o->own.out     ? "-o"
+                                                       : NULL;
+    if (stray) return err_set(e, ERR_USAGE, "%s means nothing to eval %s", stray, what);
     if (!perplexity && !o->own.out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
@@ -143,7 +155,7 @@ static int run_eval(const invocation *v, err *e)
     rc = read_ids(g, &o->own, &ids, e);
     if (!rc)
         rc = perplexity ? eval_perplexity(g, &o->own, &model, &ids, v->json, e)
-                        : eval_rows(g, &o->own, &ids, hidden, e);
+                        : eval_rows(g, &o->own, &ids, hidden, v->json, e);
     token_list_free(&ids);
     engine_close(g);
     return rc;

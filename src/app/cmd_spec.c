@@ -72,6 +72,6 @@ const command command_spec = {
              "spec derive   the short spec of --model: its family and its path, to start a file of your own\n"
              "spec check    a spec file, against its model when it names one or --model does\n"
              "spec list     the built-in specs and the architectures they are for\n"
-             "spec modules  what slots can be: modules, options, weights",
+             "spec modules  what slots can be: modules, options, weights\n",
     .run = run,
 };

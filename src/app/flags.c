@@ -120,7 +120,7 @@ static int take_flag(const invocation *v, common_flags *common, int argc, char *
         return param_set(row, into, "false", where, e);
     }
     if (row->type == PARAM_BOOL) {
-        if (!value && argc > 1 && is_switch_word(argv[1])) {
+        if (!value && argc > 1 && (is_switch_word(argv[1]) || (row->words && argv[1][0] != '-'))) {
             value = argv[1];
             *used = 2;
         }

@@ -79,7 +79,7 @@ static int open_error(const char *path, err *e)
 int file_map(file_mapping **out, const char *path, err *e)
 {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO must not wait for a writer */
     if (fd < 0) return open_error(path, e);
     struct stat st;
     int rc = OK;
@@ -161,7 +161,7 @@ char *file_join(const char *dir, const char *name)
 {
     if (name[0] == '/') return mem_str(name);
     size_t nd = strlen(dir), nn = strlen(name);
-    while (nd > 1 && dir[nd - 1] == '/') nd--;
+    while (nd && dir[nd - 1] == '/') nd--;
     char *p = mem_alloc(nd + nn + 2);
     if (!p) return NULL;
     memcpy(p, dir, nd);

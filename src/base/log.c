@@ -42,6 +42,8 @@ void log_line(log_level level, const char *fmt, ...)
     va_end(ap);
     if (n < 0) return;
     size_t len = strlen(line);
+    for (size_t i = 0; i < len; i++) /* names from files and requests must not steer a terminal or forge a line */
+        if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
     line[len] = '\n';
     write_all(line, len + 1);
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/param.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,11 @@ static bool read_number(exchange *x, const field *f, const json *v, void *to)
 {
     double value = json_num(v, 0);
     bool whole = f->type == FIELD_INT;
+    if (whole && json_type(v) == JSON_NUMBER && !json_is_int(v) && value == floor(value)) {
+        reply_error(x, 400, f->name, "out_of_range", "%s: %.17g has more digits than numbers here: at most 2^53",
+                    f->name, value);
+        return false;
+    }
     if (json_type(v) != JSON_NUMBER || (whole && !json_is_int(v)))
         return wrong_type(x, f->name, whole ? "a whole number" : "a number", v);
     if ((f->min || f->max) && !(value >= f->min && value <= f->max)) {

@@ -40,9 +40,27 @@ const param serve_param_rows[] = {
 };
 const size_t serve_param_count = sizeof serve_param_rows / sizeof *serve_param_rows;
 
+/* An entry that can match no page is a mistake: browsers send "scheme://host[:port]", without a path. */
+static int check_origins(const char *list, err *e)
+{
+    for (const char *p = list; p && *p; p = strchr(p, ',')) {
+        p += strspn(p, ", ");
+        size_t n = strcspn(p, ","), scheme = strncmp(p, "http://", 7) == 0 ? 7 : strncmp(p, "https://", 8) == 0 ? 8 : 0;
+        bool origin = scheme && n > scheme && !memchr(p + scheme, '/', n - scheme) && !memchr(p, ' ', n);
+        if (n && !origin && !(n == 1 && *p == '*'))
+            return err_set(e, ERR_USAGE,
+                           "--cors-origin %.*s: an origin is http://HOST[:PORT], https://HOST[:PORT] or *",
+                           n < 200 ? (int)n : 200, p);
+    }
+    return OK;
+}
+
 int server_open(server *s, const serve_options *o, err *e)
 {
     *s = (server){.o = o, .created = time(NULL)};
+    if (o->alias && !*o->alias) return err_set(e, ERR_USAGE, "--alias: the name is empty");
+    int rc = check_origins(o->cors_origin, e);
+    if (rc) return rc;
     s->counts = metrics_open(route_count);
     if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
     for (int i = 0; i < route_count; i++) metrics_label(s->counts, i, route_all[i]->path);
