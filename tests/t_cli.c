@@ -150,7 +150,7 @@ static void surroundings_do_not_matter(void **state)
     if (!realpath(binary(), program)) fail_msg("no %s", binary());
     snprintf(dir, sizeof dir, "%s", temp_path("cli-folder"));
     assert_int_equal(mkdir(dir, 0700), 0);
-    char line[6000];
+    char line[12000];
     snprintf(line, sizeof line, "cd %s && mkfifo pipe && ! timeout 5 %s run --model pipe -p a 2>errors", dir, program);
     assert_int_equal(system(line), 0);
     snprintf(line, sizeof line, "grep -q 'pipe: not a regular file' %s/errors", dir);
@@ -160,7 +160,14 @@ static void surroundings_do_not_matter(void **state)
     snprintf(line, sizeof line, "cd %s && %s eval logits --ids 1,2 -o o.npy --json | grep -q '\"tokens\":2,\"width\"'",
              dir, program);
     assert_int_equal(system(line), 0);
-    snprintf(line, sizeof line, "cd %s && rm -r pipe llama errors o.npy && rmdir %s", dir, dir);
+    /* devices, pipes and links are written to, not replaced */
+    snprintf(line, sizeof line,
+             "cd %s && ln -s o.npy link && %s eval logits --ids 1 -o link && test -L link && cmp -s link o.npy && "
+             "(timeout 5 cat pipe >copy & timeout 5 %s eval logits --ids 1 -o pipe && wait) && test -p pipe && cmp "
+             "copy o.npy",
+             dir, program, program);
+    assert_int_equal(system(line), 0);
+    snprintf(line, sizeof line, "cd %s && rm -r pipe llama errors o.npy link copy && rmdir %s", dir, dir);
     assert_int_equal(system(line), 0);
 }
 

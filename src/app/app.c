@@ -28,8 +28,8 @@ static int fail(const err *e)
 /* Output that could not be written is a failure of any command. */
 static int finish_output(err *e)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return OK;
-    return err_set(e, ERR_IO, "standard output: %s", strerror(errno));
+    if (fflush(stdout) != 0) return err_set(e, ERR_IO, "standard output: %s", strerror(errno));
+    return ferror(stdout) ? err_set(e, ERR_IO, "standard output: not all of it could be written") : OK;
 }
 
 static void print_buf(buf *b)

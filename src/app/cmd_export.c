@@ -239,12 +239,12 @@ static int run_export(const invocation *v, err *e)
 {
     const export_options *o = v->options;
     const model_options mo = {.spec_path = o->model.spec, .model_path = o->model.model, .ctx = (int)o->model.ctx};
-    dtype type = o->model.weights ? dtype_by_name(o->model.weights) : DTYPE_NONE;
+    const char *weights = o->model.weights && !strcmp(o->model.weights, "q8") ? "q8_0" : o->model.weights;
+    dtype type = weights ? dtype_by_name(weights) : DTYPE_NONE;
     model *m;
     if (!o->own.out)
         return err_set(e, ERR_USAGE, "where to? -o DIR writes a Hugging Face folder, -o FILE.gguf a GGUF file");
-    if (o->model.weights && type == DTYPE_NONE)
-        return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", o->model.weights);
+    if (weights && type == DTYPE_NONE) return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", weights);
     if (ends_with(o->own.out, ".safetensors"))
         return err_set(e, ERR_USAGE,
                        "-o %s: give the folder: config.json and the tokenizer go beside model.safetensors", o->own.out);

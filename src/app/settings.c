@@ -62,5 +62,6 @@ int settings_check(const spec *s, err *e)
     int rc = check_place(s, e);
     if (!rc) rc = spec_settings(s, "runtime", engine_param_rows, engine_param_count, &run, e);
     if (!rc) rc = spec_settings(s, "serve", serve_param_rows, serve_param_count, &serve, e);
-    return rc ? rc : spec_settings(s, "generate", sample_param_rows, sample_param_count, &sample, e);
+    if (!rc) rc = spec_settings(s, "generate", sample_param_rows, sample_param_count, &sample, e);
+    return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }

@@ -183,17 +183,38 @@ struct file_out {
     uint64_t at;
 };
 
+/* Devices and pipes are written, never replaced by a file of their name. */
+static int create_in_place(file_out **out, file_out *f, const char *path, err *e)
+{
+    if (!f || !(f->path = mem_str(path))) {
+        file_abandon(f);
+        return err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    }
+    if (!(f->f = fopen(path, "wbe"))) {
+        int rc = open_error(path, e);
+        file_abandon(f);
+        return rc;
+    }
+    *out = f;
+    return OK;
+}
+
 int file_create(file_out **out, const char *path, err *e)
 {
     *out = NULL;
     file_out *f = mem_zero(1, sizeof *f);
-    size_t n = strlen(path);
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return create_in_place(out, f, path, e);
+    char *real = realpath(path, NULL); /* a link stays, what it points to is replaced */
+    size_t n = strlen(real ? real : path);
     int fd = -1;
-    if (!f || !(f->path = mem_str(path)) || !(f->temporary = mem_alloc(n + 16))) {
+    bool kept = f && (f->path = mem_str(real ? real : path));
+    free(real);
+    if (!kept || !(f->temporary = mem_alloc(n + 16))) {
         file_abandon(f);
         return err_set(e, ERR_MEMORY, "%s: out of memory", path);
     }
-    snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", path);
+    snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", f->path);
     fd = mkstemp(f->temporary);
     if (fd < 0) {
         f->temporary[0] = 0;
@@ -239,11 +260,13 @@ uint64_t file_offset(const file_out *f) { return f->at; }
 int file_commit(file_out *f, err *e)
 {
     int rc = OK;
-    if (fflush(f->f) != 0 || fsync(fileno(f->f)) != 0) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (fflush(f->f) != 0 || (f->temporary && fsync(fileno(f->f)) != 0))
+        rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
     if (fclose(f->f) != 0 && !rc) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
     f->f = NULL;
-    if (!rc && rename(f->temporary, f->path) != 0) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
-    if (!rc) f->temporary[0] = 0;
+    if (!rc && f->temporary && rename(f->temporary, f->path) != 0)
+        rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (!rc && f->temporary) f->temporary[0] = 0;
     file_abandon(f);
     return rc;
 }

@@ -33,7 +33,8 @@ char *file_join(const char *dir, const char *name);
 char *file_dir(const char *path);
 
 /* Output written to a temporary name in the same folder; file_commit syncs and renames it into place, file_abandon removes
- * it. Nothing of an existing file is lost until the rename. */
+ * it. Nothing of an existing file is lost until the rename. A link stays and what it points to is replaced; devices and pipes
+ * are written directly. */
 typedef struct file_out file_out;
 int file_create(file_out **out, const char *path, err *e);
 int file_write(file_out *f, const void *p, size_t n, err *e);
