@@ -2,10 +2,14 @@
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
  * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
- * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. A step too small to
- * be worth the waiting runs on the calling thread alone. */
+ * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself.
+ *
+ * A small step may be faster on one thread than on all: waiting at barriers costs more than sharing gains, the more so when other
+ * programs use the cores. Nobody can know in advance, so both ways are timed now and then and the faster is taken; the bits are
+ * the same. */
 #include "cpu/cpu_backend.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 
@@ -13,13 +17,17 @@
 #include <string.h>
 
 typedef struct compiled {
-    uint8_t *barrier; /* [op1 - op0] wait before this op */
-    uint32_t barriers;
+    uint8_t *barrier;                /* [op1 - op0] wait before this op */
     uint64_t multiplies[ROWS_COUNT]; /* of all matmuls, per row of each symbol */
+    struct pace {
+        double seconds[2]; /* of a step alone, of a step shared: running means, 0 unknown */
+        uint32_t steps;
+    } pace[64]; /* by the logarithm of a step's multiplications */
 } compiled;
 
-/* Multiplications between two barriers below which waiting costs more than sharing gains: some microseconds of one core. */
-enum { WORTH_SHARING = 1 << 15 };
+/* Of ROUND steps of a size the first TRIAL are shared and the next TRIAL run alone, timed but for the first, which wakes or warms; the
+ * rest goes the way that took less time. From ALWAYS_SHARED multiplications (tens of milliseconds) there is no question. */
+enum { ROUND = 64, TRIAL = 3, ALWAYS_SHARED = 1 << 28 };
 
 static void cpu_close(dev *d)
 {
@@ -162,7 +170,6 @@ static int cpu_compile(dev *d, segment *s, err *e)
             }
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &p->ops[i];
-        c->barriers += c->barrier[i - s->op0];
         if (o->kind == OP_MATMUL)
             c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
     }
@@ -198,12 +205,24 @@ static void run_ops(void *arg, int worker, int workers)
 static int cpu_run(const run *r, err *e)
 {
     (void)e;
-    const compiled *c = r->seg->compiled;
-    uint64_t work = 0;
+    compiled *c = r->seg->compiled;
+    pool *p = r->seg->on->pool;
+    uint64_t work = 1;
     for (int i = 0; i < ROWS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
-    if (work < (uint64_t)WORTH_SHARING * c->barriers && !r->seg->on->opt.share_all)
-        run_ops((void *)r, 0, 1); /* same bits on one worker */
-    else pool_run(r->seg->on->pool, run_ops, (void *)r);
+    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->opt.share_all) {
+        pool_run(p, run_ops, (void *)r);
+        return 0;
+    }
+    struct pace *t = &c->pace[63 - __builtin_clzll(work)];
+    uint32_t at = t->steps++ % ROUND;
+    bool trial = at < 2 * TRIAL, shared = trial ? at < TRIAL : t->seconds[1] < t->seconds[0];
+    double start = clock_now();
+    if (shared) pool_run(p, run_ops, (void *)r);
+    else run_ops((void *)r, 0, 1);
+    if (trial && at % TRIAL) {
+        double *mean = &t->seconds[shared], took = clock_now() - start;
+        *mean = *mean > 0 ? 0.7 * *mean + 0.3 * took : took;
+    }
     return 0;
 }
 
