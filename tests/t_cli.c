@@ -272,15 +272,21 @@ static child serve(const char *flags)
     return c;
 }
 
-static int ask(const child *c, const char *method, const char *path, const char *body)
+/* A connection to the server; -1 when it takes none. */
+static int connect_to(const child *c)
 {
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&a, sizeof a)) {
-        close(fd);
-        return -1;
-    }
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static int ask(const child *c, const char *method, const char *path, const char *body)
+{
+    int fd = connect_to(c);
+    if (fd < 0) return -1;
     char text[4096];
     snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
              method, path, strlen(body), body);
@@ -361,6 +367,17 @@ static void streams_outlive_the_first_signal(void **state)
         close(fd);
         close(c.fd);
     }
+    child half = serve(""); /* a body that never ends is no stream */
+    assert_true(wait_ready(&half));
+    int fd = connect_to(&half);
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"pro");
+    usleep(200000);
+    double began = clock_now();
+    kill(half.pid, SIGTERM);
+    assert_int_equal(wait_exit(half.pid, 5), 0);
+    assert_true(clock_now() - began < 3);
+    close(fd);
+    close(half.fd);
     child c = serve(""); /* and time is limited */
     kill(c.pid, SIGTERM);
     assert_int_equal(wait_exit(c.pid, 3), 0);

@@ -46,7 +46,7 @@ struct http {
     watch *w;
     int port, listen_fd;
     buf cert, key;
-    atomic_int active;
+    atomic_int receiving, active; /* requests whose body comes; requests at work */
     atomic_llong body_bytes;
     bool quiesced;
 };
@@ -59,7 +59,7 @@ typedef struct call {
     exchange x;
     buf body;
     uint64_t body_seen;
-    bool handled, refused, unread, queued; /* unread: refused before its body came */
+    bool receiving, handled, refused, unread, queued; /* unread: refused before its body came */
     int status;
 } call;
 
@@ -151,6 +151,15 @@ static enum MHD_Result send_later(call *c)
     return rc;
 }
 
+/* The whole request is here, or as much as is wanted. */
+static void end_receiving(call *c)
+{
+    if (!c->receiving) return;
+    c->receiving = false;
+    atomic_fetch_add(&c->h->active, 1);
+    atomic_fetch_sub(&c->h->receiving, 1);
+}
+
 /* The head is complete: everything that can be refused without the body. */
 static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const char *url, const char *method,
                                   void **slot)
@@ -161,7 +170,8 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     c->h = h;
     c->conn = conn;
     c->fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    atomic_fetch_add(&h->active, 1);
+    c->receiving = true;
+    atomic_fetch_add(&h->receiving, 1);
     watch_body(h->w, c->fd);
     framing f = {0};
     MHD_get_connection_values(conn, MHD_HEADER_KIND, count_header, &f);
@@ -181,6 +191,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
         c->refused = true;
         c->unread = f.codings > 0 || f.length > DRAIN_BYTES || (f.length > 0 && request_header(conn, "Expect"));
     }
+    if (c->unread) end_receiving(c);
     return c->unread ? send_whole(c, x->status, x->content_type, &x->out) : MHD_YES;
 }
 
@@ -213,6 +224,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *conn, const 
     if (!c) return begin_call(h, conn, url, method, slot);
     if (*n) return take_body(c, data, n);
     if (c->queued) return MHD_YES;
+    end_receiving(c);
     exchange *x = &c->x;
     if (!c->refused && !c->handled) {
         c->handled = true;
@@ -243,8 +255,8 @@ static void on_completed(void *ctx, struct MHD_Connection *conn, void **slot, en
     buf_free(&c->body);
     bool *linger = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     if (linger && c->unread) *linger = true;
+    atomic_fetch_sub(c->receiving ? &h->receiving : &h->active, 1);
     mem_free(c);
-    atomic_fetch_sub(&h->active, 1);
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *conn, void **slot, enum MHD_ConnectionNotificationCode what)
@@ -383,6 +395,7 @@ int http_open(http **out, server *s, err *e)
 
 int http_port(const http *h) { return h->port; }
 int http_active(const http *h) { return atomic_load(&h->active); }
+int http_receiving(const http *h) { return atomic_load(&h->receiving); }
 
 void http_quiesce(http *h)
 {

@@ -10,8 +10,10 @@ int http_open(http **out, server *s, err *e);
 int http_port(const http *h);
 /* New connections are refused from here on. */
 void http_quiesce(http *h);
-/* Requests whose reply is not finished. */
+/* Requests at work: their reply is not finished. */
 int http_active(const http *h);
+/* Requests whose body is not here yet. */
+int http_receiving(const http *h);
 /* Ends what is still open and all threads. NULL ok. */
 void http_close(http *h);
 

@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+static const double BODY_SECONDS = 0.5; /* after SIGTERM, for the rest of bodies that were on their way */
 static const double STOP_SECONDS = 1.5; /* for the step that is running when all else has ended */
 
 typedef struct inbox {
@@ -71,10 +72,11 @@ static void drain(server *s, http *h, inbox *in)
 {
     atomic_store(&s->draining, true);
     http_quiesce(h);
-    double until = clock_now() + (double)s->o->drain;
+    double now = clock_now(), until = now + (double)s->o->drain, bodies_until = now + BODY_SECONDS;
     if (http_active(h))
         log_line(LOG_INFO, "stopping: %d requests may finish within %lld s", http_active(h), (long long)s->o->drain);
-    while (http_active(h) && clock_now() < until && atomic_load(&s->state) == SERVER_READY)
+    while (((http_active(h) && clock_now() < until) || (http_receiving(h) && clock_now() < bodies_until)) &&
+           atomic_load(&s->state) == SERVER_READY)
         if (inbox_wait(in, 20)) _exit(0);
     if (!server_stop(s, STOP_SECONDS)) _exit(0); /* a long step or a load: nothing is lost by ending here */
     for (int i = 0; i < 25 && http_active(h); i++)
