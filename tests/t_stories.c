@@ -67,13 +67,13 @@ static void run_export(const char *model, const char *vocab, const char *out)
     if (system(command) != 0) fail_msg("failed: %s", command);
 }
 
-/* llama2.c -> folder -> GGUF -> folder, the vocabulary with it. */
+/* llama2.c -> folder -> GGUF -> folder in a folder that is made, the vocabulary with it. */
 static void exported(void **unused)
 {
     (void)unused;
     const char *path = shared_path("models/stories260K/stories260K.bin"),
                *vocab = shared_path("models/stories260K/tok512.bin");
-    const char *out[] = {temp_path("stories"), temp_path("stories.gguf"), temp_path("stories-again")};
+    const char *out[] = {temp_path("stories"), temp_path("stories.gguf"), temp_path("stories-made/again")};
     char remove[4096];
     if (!path || !vocab) {
         skip_msg("stories260K is not there");
@@ -83,7 +83,7 @@ static void exported(void **unused)
         run_export(i ? out[i - 1] : path, i ? NULL : vocab, out[i]);
         tell_file(out[i], NULL);
     }
-    snprintf(remove, sizeof remove, "rm -r '%s' '%s' '%s'", out[0], out[1], out[2]);
+    snprintf(remove, sizeof remove, "rm -r '%s' '%s' '%s'", out[0], out[1], temp_path("stories-made"));
     assert_int_equal(system(remove), 0);
 }
 

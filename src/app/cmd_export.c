@@ -155,15 +155,28 @@ static int write_tokenizer(const model *m, const engine_options *o, const char *
     return rc || has_file(dir, "tokenizer.json") ? rc : make_tokenizer(o, dir, copied, e);
 }
 
+/* The folder and those above it that are missing. */
+static int make_folder(const char *dir, err *e)
+{
+    if (mkdir(dir, 0777) == 0 || errno == EEXIST) return OK;
+    char *above = errno == ENOENT ? file_dir(dir) : NULL;
+    bool has_above = above && strcmp(above, dir) != 0 && strcmp(above, ".") != 0;
+    int rc = has_above ? make_folder(above, e) : OK;
+    mem_free(above);
+    if (rc) return rc;
+    return mkdir(dir, 0777) == 0 || errno == EEXIST ? OK : err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+}
+
 static int write_folder(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e)
 {
     size_t n;
     buf text = {0};
     const write_tensor *t = export_tensors(x, &n);
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST) return err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+    int rc = make_folder(dir, e);
+    if (rc) return rc;
     json *metadata = json_new_object();
     char *path = file_join(dir, "model.safetensors");
-    int rc = path && json_add_str(metadata, "format", "pt") ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    rc = path && json_add_str(metadata, "format", "pt") ? OK : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc && !json_print(&text, export_config(x), true)) rc = err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);
     if (!rc) rc = write_bytes(dir, "config.json", buf_span(&text), e);
