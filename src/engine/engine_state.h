@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-enum { QUEUE_MAX = 1024, SCORE_ROWS = 256 };
+enum { QUEUE_MAX = 1024, SCORE_ROWS = 256, MIXED_ROWS = 128 };
 
 struct engine {
     model *mod;
@@ -50,7 +50,8 @@ bool queue_has_work(engine *g); /* a session could take part in a step, or has t
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
-/* Fills the batch: first every session with one token left, then prompts by age, at most `chunk` of their rows. */
+/* Fills the batch: first every session with one token left, then prompts by age, at most `chunk` of their rows; fewer when others
+ * generate, who would wait for the whole step. */
 void schedule_fill(engine *g);
 /* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);

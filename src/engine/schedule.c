@@ -197,7 +197,8 @@ void schedule_fill(engine *g)
     int64_t left = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
     batch_clear(&g->work);
-    for (int prompts = 0; prompts < 2; prompts++)
+    for (int prompts = 0; prompts < 2; prompts++) {
+        if (prompts && g->work.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *s = g->running; s; s = s->next) {
             int64_t rest = s->n_ids - s->n_past;
             if ((rest > 1) != prompts || (prompts && left == 0)) continue;
@@ -205,4 +206,5 @@ void schedule_fill(engine *g)
             session_pages(g, s, s->n_past + n);
             if (prompts) left -= n;
         }
+    }
 }
