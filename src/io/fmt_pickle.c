@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 16, VISITS_MAX = 1 << 22, JSON_LIST_MAX = 1024, PROTOCOL_VERSION = 1001 };
+enum { DEPTH_MAX = 16, VISITS_MAX = 1 << 20, JSON_LIST_MAX = 1024, PROTOCOL_VERSION = 1001 };
 static const uint8_t magic[10] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
 
 typedef struct found_tensor {
@@ -33,6 +33,7 @@ typedef struct pickle_reader {
     found_tensor *found;
     size_t n, cap;
     map names;
+    uint8_t *known; /* of each value: UNKNOWN … */
     uint32_t visits;
     err *e;
 } pickle_reader;
@@ -136,24 +137,22 @@ static int load_legacy(pickle_reader *r, span all)
 
 /* ---- finding the weights */
 
-/* Counts a visit: shared sub-dicts could make a small file endless to walk. */
-static int visit(pickle_reader *r, int depth)
-{
-    if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
-    if (++r->visits > VISITS_MAX) return err_set(r->e, ERR_LIMIT, "pickle: too many values to walk");
-    return OK;
-}
-
 static bool is_list(const pickle_value *x) { return x->kind == PV_LIST || x->kind == PV_TUPLE; }
+
+/* What is known of a container: asked once, so that walking is linear however often containers share containers. */
+enum { UNKNOWN, ASKING, HOLDS_NONE, HOLDS_TENSORS, TAKEN };
 
 static int holds_tensor(pickle_reader *r, pv v, int depth, bool *yes)
 {
     const pickle_value *x = pickle_at(&r->p, v);
-    int rc = visit(r, depth);
-    *yes = torch_tensor_of(&r->p, v) != NULL;
-    if (x->kind != PV_DICT && !is_list(x)) return rc;
+    *yes = torch_tensor_of(&r->p, v) != NULL || r->known[v] >= HOLDS_TENSORS;
+    if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
+    if (*yes || r->known[v] != UNKNOWN || (x->kind != PV_DICT && !is_list(x))) return OK;
+    int rc = OK;
+    r->known[v] = ASKING; /* one that lies in itself asks in vain */
     for (uint32_t i = x->kind == PV_DICT; i < x->n && !rc && !*yes; i += x->kind == PV_DICT ? 2 : 1)
         rc = holds_tensor(r, x->item[i], depth + 1, yes);
+    r->known[v] = *yes ? HOLDS_TENSORS : HOLDS_NONE;
     return rc;
 }
 
@@ -227,12 +226,14 @@ static int collect(pickle_reader *r, pv v, char *name, size_t n, int depth)
 {
     const pickle_value x = *pickle_at(&r->p, v);
     const torch_tensor *t = torch_tensor_of(&r->p, v);
-    int rc = visit(r, depth);
-    if (rc) return rc;
+    bool yes;
     if (t) return add_found(r, name, n, t);
+    int rc = holds_tensor(r, v, depth, &yes);
+    if (rc || !yes) return rc;
+    if (r->known[v] == TAKEN) return bad(r, "a dict of tensors lies in itself, or in two places");
+    r->known[v] = TAKEN;
     for (uint32_t i = 0; x.kind == PV_DICT && i + 1 < x.n && !rc; i += 2) {
         size_t longer = n;
-        bool yes;
         if ((rc = holds_tensor(r, x.item[i + 1], depth + 1, &yes)) || !yes) continue;
         rc = extend_name(r, name, &longer, x.item[i]);
         if (!rc) rc = collect(r, x.item[i + 1], name, longer, depth + 1);
@@ -301,6 +302,14 @@ static int list_found(pickle_reader *r)
 }
 
 /* ---- what is not a tensor, as JSON */
+
+/* Counts a visit of a plain value: shared lists could make a small file endless to print. */
+static int visit(pickle_reader *r, int depth)
+{
+    if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
+    if (++r->visits > VISITS_MAX) return err_set(r->e, ERR_LIMIT, "pickle: too many values to walk");
+    return OK;
+}
 
 static json *add_text(json *to, const char *key, span s)
 {
@@ -381,6 +390,8 @@ static int list_all(pickle_reader *r)
 {
     char name[CKPT_NAME_MAX + 1];
     pv weights = r->root;
+    r->known = mem_zero(r->p.n, 1);
+    if (!r->known) return no_memory(r);
     int rc = unwrap(r, &weights);
     if (!rc) rc = collect(r, weights, name, 0, 0);
     if (!rc && r->n == 0) rc = bad(r, "holds no tensors");
@@ -404,6 +415,7 @@ static int pickle_list(ckpt *c, uint32_t file, err *e)
     }
     if (!rc) rc = list_all(&r);
     mem_free(r.found);
+    mem_free(r.known);
     map_free(&r.names);
     torch_world_free(&r.world);
     pickle_free(&r.p);

@@ -162,10 +162,12 @@ def main():
             b"}(" + b"".join(u(chr(97 + k)) + b"h" + bytes([i]) for k in range(width)) + b"uq" + bytes([i + 1]) + b"0" for i in range(levels)) +
                 b"h" + bytes([levels]) + b".")
 
-    hostile("bomb-laughs", laughs(12, 4), "too many values")
+    hostile("bomb-laughs", laughs(12, 4), "in two places")
     hostile("bomb-laughs-deep", laughs(30, 2), "too deeply")
+    lists = b"]q\x50" + b"".join(b"0](" + (b"h" + bytes([80 + i])) * 4 + b"eq" + bytes([81 + i]) for i in range(12))
+    hostile("bomb-laughs-plain", top(u("model"), b"}(" + u("w") + tensor() + b"u", u("x"), lists), "too many values")
     hostile("bomb-deep", b"\x80\x02}(" + u("a") + b"]" * 40 + tensor() + b"a" * 40 + b"u.", "too deeply")
-    hostile("bomb-self", b"\x80\x02}q\x00(" + u("me") + b"h\x00" + u("w") + tensor() + b"u.", "too deeply")
+    hostile("bomb-self", b"\x80\x02}q\x00(" + u("me") + b"h\x00" + u("w") + tensor() + b"u.", "in itself")
     hostile("expand-huge", weights((1 << 40,), (0,)), "need more than")
 
     # tensors and storages
