@@ -162,34 +162,43 @@ static void tile_widen(dtype t, const uint8_t *from, int rows, int64_t n, int64_
         }
 }
 
-/* Adds one tile to the states of lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. */
-static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t page, int l0, int l1, attn_soft t)
+static void tile_prefetch(const uint8_t *tile, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)(tile + i), _MM_HINT_T0);
+}
+
+/* Adds one tile to the states of lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. `next_page` comes after it, or -1. */
+static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t page, int32_t next_page, int l0, int l1,
+                     attn_soft t)
 {
     const kv_store *s = j->s;
     const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, u->kv),
                   *values = kv_tile(s->v, s->v_page, s->heads, page, u->kv);
-    bool once = l1 - l0 <= ATTN_GROUP;
+    int groups = (l1 - l0 + ATTN_GROUP - 1) / ATTN_GROUP;
+    tile_prefetch(values, s->v_page / (uint64_t)s->heads); /* comes while scores are computed */
     const dots_fn *dots = s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
     const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
     int64_t v_dim = s->v_dim;
-    if (!once && s->k_type == DTYPE_F16) {
+    if (groups > 2 && s->k_type == DTYPE_F16) {
         tile_widen(DTYPE_F16, keys, s->k_dim, PAGE_TOKENS, PAGE_TOKENS, j->at.k_wide);
         keys = (const uint8_t *)j->at.k_wide;
         dots = dots_f32;
     }
     int own0 = j->r->st->pos[u->row0];
-    if (v_dim != j->padded || (!once && s->v_type == DTYPE_F16)) {
+    if (v_dim != j->padded || (groups > 2 && s->v_type == DTYPE_F16)) {
         int last = own0 + u->rows - 1 - first; /* no row sees later keys */
         tile_widen(s->v_type, values, last < PAGE_TOKENS ? last + 1 : PAGE_TOKENS, v_dim, j->padded, j->at.v_wide);
         values = (const uint8_t *)j->at.v_wide;
         sums = values_f32;
         v_dim = j->padded;
     }
-    for (int l = l0, n; l < l1; l += n) {
-        n = l1 - l < ATTN_GROUP ? l1 - l : ATTN_GROUP;
+    for (int l = l0, n; l < l1; l += n, groups--) {
+        n = (l1 - l + groups - 1) / groups;
         float *p = j->at.p + l * PAGE_TOKENS, *acc = t.acc + l * j->padded;
         int a[ATTN_GROUP], b[ATTN_GROUP], all0 = 0, all1 = PAGE_TOKENS;
         dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, p);
+        if (l == l0 && next_page >= 0)
+            tile_prefetch(kv_tile(s->k, s->k_page, s->heads, next_page, u->kv), s->k_page / (uint64_t)s->heads);
         for (int i = 0; i < n; i++) {
             int own = own0 + (l + i) / u->heads, least = attn_least(&j->plan, own);
             a[i] = least > first ? least - first : 0;
@@ -230,6 +239,7 @@ static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int l
 static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_soft t)
 {
     const step *st = j->r->st;
+    int last = st->pos[u->row0 + u->rows - 1];
     soft_clear(t, u->rows * u->heads, j->padded);
     for (int i = 0; i < u->rows; i++)
         memcpy(j->at.queries + (int64_t)i * u->heads * j->s->k_dim,
@@ -240,7 +250,9 @@ static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_so
         lines_seeing(j, u, first, first + PAGE_TOKENS - 1, &l0, &l1);
         if (l0 == l1) continue;
         int32_t page = step_page(st, j->group, u->seq, first / PAGE_TOKENS);
-        if (page >= 0) tile_add(j, u, first, page, l0, l1, t);
+        int after = first / PAGE_TOKENS + 1;
+        int32_t next = after * PAGE_TOKENS <= last ? step_page(st, j->group, u->seq, after) : -1;
+        if (page >= 0) tile_add(j, u, first, page, next, l0, l1, t);
     }
 }
 
