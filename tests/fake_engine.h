@@ -45,6 +45,7 @@ static struct {
     int load_ms;         /* of engine_open */
     int fail_open;       /* error code of engine_open */
     int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
+    int waiting;         /* what the statistics say of the queue */
     bool no_tokenizer;
     atomic_int paused, resumed; /* counted */
 } fake = {.ctx = 128, .max_batch = 16};
@@ -273,6 +274,7 @@ void engine_get_stats(engine *g, engine_stats *out)
 {
     pthread_mutex_lock(&g->lock);
     *out = g->stats;
+    if (fake.waiting) out->waiting = fake.waiting;
     pthread_mutex_unlock(&g->lock);
 }
 

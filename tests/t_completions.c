@@ -349,12 +349,12 @@ static void errors_of_the_engine(void **state)
     expect_part("data: [DONE]");
     assert_int_equal(post("\"n\":3,\"stream\":true"), 200);
     fake.fail_at = 0;
-    expect_error(429,
-                 call("POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":128,\"max_tokens\":1,\"stream\":false}") ==
-                         200
-                     ? (opt.max_queue = 5, post("\"n\":6"))
-                     : 0,
-                 NULL, "queue_full");
+    opt.max_queue = 5;
+    fake.waiting = 4;
+    expect_error(429, post("\"n\":2"), NULL, "queue_full");
+    fake.waiting = 0;
+    expect_error(400, post("\"n\":6"), NULL, NULL); /* trying again later would not help */
+    expect_part("6 choices in one request are more than the queue of 5 holds");
     opt.max_queue = 1024;
 }
 

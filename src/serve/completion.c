@@ -312,6 +312,9 @@ static int add_choice(job *j, choice *c, err *e)
 static int check_queue(server *s, size_t n, err *e)
 {
     engine_stats st;
+    if (n > (size_t)s->o->max_queue)
+        return err_set(e, ERR_USAGE, "%zu choices in one request are more than the queue of %lld holds (--max-queue)",
+                       n, (long long)s->o->max_queue);
     engine_get_stats(s->g, &st);
     if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
     return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
