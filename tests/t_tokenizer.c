@@ -176,9 +176,33 @@ static void real_vocabularies(void **state)
     }
 }
 
+/* Listed twice, once special: special, in either order and however each listing is normalized. */
+static void special_once_is_special(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        char text[1024];
+        err e = {0};
+        snprintf(text, sizeof text,
+                 "{\"normalizer\":{\"type\":\"NFC\"},\"added_tokens\":["
+                 "{\"id\":1,\"content\":\"<x>\",\"special\":%s,\"normalized\":%s},"
+                 "{\"id\":1,\"content\":\"<x>\",\"special\":%s,\"normalized\":%s}],"
+                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<x>\":1,\"<\":2,\"x\":3,\">\":4},\"merges\":[]}}",
+                 i & 1 ? "true" : "false", i & 2 ? "true" : "false", i & 1 ? "false" : "true",
+                 i & 4 ? "true" : "false");
+        tokenizer *t = open_text("twice.json", text, &e);
+        if (!t) fail_msg("%s", e.msg);
+        expect_ids(t, "a<x>", 0, "0 2 3 4");
+        expect_ids(t, "a<x>", TOKENIZE_PARSE, "0 1");
+        assert_true(tokenizer_is_special(t, 1));
+        tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(special_once_is_special),
         cmocka_unit_test(bytes_merge_by_rank),
         cmocka_unit_test(unknown_parts_are_named),
         cmocka_unit_test(real_vocabularies),

@@ -525,14 +525,24 @@ static int normalize_text(tokenizer *t, span in, span *out, err *e)
     return rc;
 }
 
+/* A token that was listed before without being special. */
+static void make_special(added_set *s, int32_t id)
+{
+    for (size_t i = 0; i < s->n; i++) s->v[i].special = s->v[i].special || s->v[i].id == id;
+}
+
 int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e)
 {
     vocab *v = &t->voc;
     bool known = vocab_has(v, id) && span_eq(v->piece[id], a->text);
     int rc = known ? OK : vocab_set(v, id, a->text, PIECE_EXTRA, e);
     if (rc) return rc;
+    if (a->special && (v->flag[id] & PIECE_ADDED)) {
+        make_special(&t->raw, id);
+        make_special(&t->normalized, id);
+    }
     v->flag[id] |= PIECE_ADDED | (a->special ? PIECE_SPECIAL : 0);
-    added_token token = {v->piece[id], id, a->special, a->single_word, a->lstrip, a->rstrip};
+    added_token token = {v->piece[id], id, v->flag[id] & PIECE_SPECIAL, a->single_word, a->lstrip, a->rstrip};
     if (!a->normalized || !t->norm.n) return added_put(a->normalized ? &t->normalized : &t->raw, token, e);
     if ((rc = normalize_text(t, a->text, &token.text, e)) || !token.text.n) return rc;
     return added_put(&t->normalized, token, e);
