@@ -399,17 +399,6 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
 
 /* ---- nothing left over */
 
-int bind_spare(binder *b, const char *slot, err *e)
-{
-    for (int bias = 0; bias < 2; bias++) {
-        found f;
-        int rc = find_slot(b, slot, OUTSIDE, bias, &f, e);
-        if (rc) return rc;
-        for (size_t k = 0; f.entry && k < f.n; k++) b->used[index_of(b, f.stack[k])].rows = -1;
-    }
-    return OK;
-}
-
 /* '*' stands for any run of characters. */
 static bool matches(span pattern, const char *name)
 {

@@ -47,8 +47,6 @@ int bind_has(binder *b, const char *slot, int layer, bool *has, err *e);
 /* The elements of a slot's tensor as float32 in `mem`; NULL and *n = 0 when the checkpoint has none, NULL and an error in e when memory
  * is short or there are more than 65536. */
 const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e);
-/* Says that a slot's tensor may lie in the file unused (the head of a model with tied embeddings). */
-int bind_spare(binder *b, const char *slot, err *e);
 /* After the last weight: tensors and rows that nothing uses are errors. */
 int bind_finish(binder *b, err *e);
 

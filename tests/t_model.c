@@ -342,6 +342,28 @@ static void recipes(void **unused)
     tidy();
 }
 
+/* tie_word_embeddings over a file that has a head: the head counts, whichever values it has. */
+static void the_head_of_the_file(void **unused)
+{
+    (void)unused;
+    made m;
+    for (int own = 0; own < 2; own++)
+        for (int tied = 0; tied < 3; tied++) {
+            add_llama(&m, 2);
+            if (own) add(&m, VOCAB, DIM, "lm_head.weight", 0);
+            const char *said[] = {NUMBERS "tied = false\n", NUMBERS "tied = true\n", NUMBERS "tied = \"auto\"\n"};
+            if (!own && !tied) {
+                expect(&m, said[tied], "W: tensor 'model.lm_head.weight' is missing: head (llama.ini:#; S: head)");
+                continue;
+            }
+            model *o = open_or_fail(&m, said[tied]);
+            const op *last = find_op(o->prog, OP_MATMUL, OUTSIDE, 0);
+            assert_string_equal(o->prog->tensors[last->in[1]].name, own ? "dec.head" : "dec.token");
+            model_close(o);
+            tidy();
+        }
+}
+
 static void weights_in_another_type(void **unused)
 {
     (void)unused;
@@ -451,6 +473,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_the_spec),
         cmocka_unit_test(layers_and_scalars),
         cmocka_unit_test(recipes),
+        cmocka_unit_test(the_head_of_the_file),
         cmocka_unit_test(weights_in_another_type),
         cmocka_unit_test(resolved_spec_is_the_same_program),
         cmocka_unit_test(memory_runs_out),

@@ -11,6 +11,7 @@ import shutil
 import gguf
 import safetensors.torch
 import torch
+from transformers import AutoModelForCausalLM
 
 from oracle_cases import CASES
 from oracle_gguf import FILES, implied, write_gguf
@@ -122,6 +123,22 @@ def containers(out, name):
     return made
 
 
+def own_head(out, name):
+    """A head of other values in the file of a model whose configuration says that it is tied: transformers uses it."""
+    base, folder = os.path.join(out, name), start(out, name, "own-head", os.path.join(out, name))
+    state = stored_state(base)
+    table = next(t for n, t in state.items() if n.endswith("embed_tokens.weight"))
+    head = torch.randn(table.shape, generator=torch.Generator().manual_seed(5)) * 3 / table.shape[1] ** 0.5
+    save_tensors(dict(state, **{"lm_head.weight": head}), os.path.join(folder, "model.safetensors"))
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=CASES[name].attention).float().eval()
+    assert torch.equal(model.lm_head.weight, head) and model.config.tie_word_embeddings
+    with open(os.path.join(base, "ids.json")) as f:
+        ids = json.load(f)
+    finish(folder, model, dict(ids=ids), CASES[name].prompt,
+           dict(name=f"{name}@own-head", spec=CASES[name].spec, tokens=len(ids), vocab=model.config.vocab_size))
+    return folder
+
+
 def halves(out, name):
     """Weights in float16 and bfloat16, stored as tensors and as a pickle."""
     made = []
@@ -178,6 +195,8 @@ def stored_as(to_type):
 def variants(out, name):
     """All variants of a case; folders written."""
     made = containers(out, name)
+    if name == "llama-tied":
+        made.append(own_head(out, name))
     if name in PICKLED:
         made += halves(out, name)
     if name in FILES:
