@@ -199,12 +199,33 @@ static void special_once_is_special(void **state)
     }
 }
 
+/* Two spellings of one id, one of them special: plain text makes that id of neither. */
+static void spellings_of_a_special_id(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        err e = {0};
+        snprintf(text, sizeof text,
+                 "{\"added_tokens\":[{\"id\":1,\"content\":\"<x>\",\"special\":%s,\"normalized\":false},"
+                 "{\"id\":1,\"content\":\"</x>\",\"special\":%s,\"normalized\":false}],"
+                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"<x>\":1,\"</x>\":1,\"a\":0,\"<\":2,\"x\":3,\">\":4,\"/\":5},"
+                 "\"merges\":[]}}",
+                 i ? "true" : "false", i ? "false" : "true");
+        tokenizer *t = open_text("spellings.json", text, &e);
+        if (!t) fail_msg("%s", e.msg);
+        expect_ids(t, "a<x></x>", 0, "0 2 3 4 2 5 3 4");
+        expect_ids(t, "a<x></x>", TOKENIZE_PARSE, "0 1 1");
+        assert_true(tokenizer_is_special(t, 1));
+        tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_once_is_special),
-        cmocka_unit_test(bytes_merge_by_rank),
-        cmocka_unit_test(unknown_parts_are_named),
+        cmocka_unit_test(special_once_is_special), cmocka_unit_test(spellings_of_a_special_id),
+        cmocka_unit_test(bytes_merge_by_rank),     cmocka_unit_test(unknown_parts_are_named),
         cmocka_unit_test(real_vocabularies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

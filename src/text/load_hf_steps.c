@@ -535,9 +535,11 @@ int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e)
 {
     vocab *v = &t->voc;
     bool known = vocab_has(v, id) && span_eq(v->piece[id], a->text);
-    int rc = known ? OK : vocab_set(v, id, a->text, PIECE_EXTRA, e);
+    unsigned listed = vocab_has(v, id) ? v->flag[id] & (PIECE_ADDED | PIECE_SPECIAL)
+                                       : 0; /* maybe by another spelling */
+    int rc = known ? OK : vocab_set(v, id, a->text, PIECE_EXTRA | listed, e);
     if (rc) return rc;
-    if (a->special && (v->flag[id] & PIECE_ADDED)) {
+    if (a->special && listed) {
         make_special(&t->raw, id);
         make_special(&t->normalized, id);
     }
