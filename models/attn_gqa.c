@@ -219,8 +219,8 @@ static ref emit(net *b, const call *c)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
                        (long long)kv_heads),
                0;
-    int hd = (int)head_dim;
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .unit = hd}, values = in,
+    int hd = (int)head_dim, dims = (int)(o->rope_dims ? o->rope_dims : head_dim);
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .rotated = dims, .unit = hd}, values = in,
                out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = hd};
     values.pairs = 0;
     ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
@@ -234,7 +234,7 @@ static ref emit(net *b, const call *c)
         k = q ? qk_norm(b, c, "k_norm", k, hd) : 0;
     }
     if (v && q && k && strcmp(o->rope, "none") != 0) {
-        int dims = (int)(o->rope_dims ? o->rope_dims : head_dim), table = rope_table(b, c, dims);
+        int table = rope_table(b, c, dims);
         q = table >= 0 ? rotate(b, c, "q_rope", q, table, dims, hd) : 0;
         k = q ? rotate(b, c, "k_rope", k, table, dims, hd) : 0;
     }

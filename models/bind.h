@@ -32,7 +32,7 @@ typedef struct bind_want {
     const char *for_whom; /* "llama.ini:20: attn": who asks, for messages */
     int layer;            /* OUTSIDE for none */
     int64_t rows, cols;   /* rows 0: as many as the tensor has; cols 0: a vector of `rows` */
-    int pairs;            /* head_dim where rope_pairs is allowed */
+    int pairs, rotated;   /* where rope_pairs is allowed: head_dim and how much of it rotates */
     int cut_axis;
     int32_t unit;
     bool bias;      /* the bias of `slot` */

@@ -102,21 +102,28 @@ static int find_name(exporter *x, const weight *w, recipe *how, const char **nam
 
 /* ---- rows */
 
-static int head_dim(exporter *x, int64_t *out)
+static bool is_width(const value *v)
 {
-    value v;
+    return v->kind == VALUE_NUMBER && v->number >= 2 && v->number < 1 << 20 && v->number == floor(v->number);
+}
+
+/* The width of a head and how much of it rotates. */
+static int head_dims(exporter *x, int32_t *width, int32_t *rotated)
+{
+    value v, part = {0};
     int rc = hyper_name(x->h, "head_dim", OUTSIDE, &v, x->e);
+    if (!rc && hyper_knows(x->h, "rope_dims")) rc = hyper_name(x->h, "rope_dims", OUTSIDE, &part, x->e);
     if (rc) return rc;
-    if (v.kind != VALUE_NUMBER || !(v.number >= 2 && v.number < 1 << 20) || v.number != floor(v.number))
-        return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
-    *out = (int64_t)v.number;
+    if (!is_width(&v)) return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
+    *width = (int32_t)v.number;
+    *rotated = is_width(&part) ? (int32_t)part.number : *width;
     return OK;
 }
 
 static int add_part(exporter *x, out_tensor *t, const weight *w, const recipe *how)
 {
-    int64_t pairs = 0;
-    int rc = how->rope_pairs ? head_dim(x, &pairs) : OK;
+    int32_t pairs = 0, rotated = 0;
+    int rc = how->rope_pairs ? head_dims(x, &pairs, &rotated) : OK;
     if (rc) return rc;
     out_part *parts = arena_array(&x->mem, t->n_part + 1, sizeof *parts);
     if (!parts) return export_short_of_memory(x);
@@ -126,7 +133,8 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const recipe *h
                                    .row0 = how->row0,
                                    .block = how->block ? how->block : w->rows,
                                    .stride = how->block ? how->stride : w->rows,
-                                   .pairs = (int32_t)pairs,
+                                   .pairs = pairs,
+                                   .rotated = rotated,
                                    .mul = (float)how->mul,
                                    .add = (float)how->add}};
     t->part = parts;

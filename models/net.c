@@ -99,6 +99,7 @@ static bool bias_of(net *b, const call *c, const char *role, const char *mode, i
     if (!mode || strcmp(mode, "false") == 0) return true;
     bind_want want = {.rows = n,
                       .pairs = o.pairs,
+                      .rotated = o.rotated,
                       .cut_axis = o.cut == NET_CUT_ROWS ? 0 : -1,
                       .unit = o.unit,
                       .bias = true,
@@ -116,7 +117,8 @@ ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear
 {
     ref w, bias;
     if (n < 1) return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
-    bind_want want = {.rows = n, .cols = net_width(b, x), .pairs = o.pairs, .cut_axis = o.cut, .unit = o.unit};
+    bind_want want = {
+        .rows = n, .cols = net_width(b, x), .pairs = o.pairs, .rotated = o.rotated, .cut_axis = o.cut, .unit = o.unit};
     if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, n, o, &bias)) return 0;
     return net_matmul(b, c, w, bias, x, role);
 }

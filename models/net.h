@@ -34,10 +34,10 @@ ref net_const(net *b, const char *path, const char *part, const float *values, i
 
 enum { NET_CUT_ROWS = 0, NET_CUT_COLS = 1, NET_CUT_NONE = -1 };
 typedef struct linear_opt {
-    const char *bias; /* "auto" (when the checkpoint has one), "true", "false" */
-    int cut;          /* NET_CUT_* */
-    int pairs;        /* head_dim where the recipe rope_pairs is allowed, else 0 */
-    int32_t unit;     /* a shard boundary is a multiple of this many output elements */
+    const char *bias;   /* "auto" (when the checkpoint has one), "true", "false" */
+    int cut;            /* NET_CUT_* */
+    int pairs, rotated; /* where the recipe rope_pairs is allowed: head_dim and how much of it rotates; else 0 */
+    int32_t unit;       /* a shard boundary is a multiple of this many output elements */
 } linear_opt;
 /* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call. */
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);

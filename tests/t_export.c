@@ -212,6 +212,29 @@ static void llama_goes_round(void **unused)
     round_trip(llama_config, llama_tensors, DTYPE_BF16);
 }
 
+/* llama.rope.dimension_count below the width of a head, in a file where q and k lie in the order of neighbours. */
+static void partial_rotation_goes_to_gguf(void **unused)
+{
+    (void)unused;
+    const char *from = temp_path("export-part"), *gguf = temp_path("export-part.gguf"), *ini = temp_path("part.ini");
+    char text[400];
+    write_model(from, llama_config, llama_tensors, DTYPE_F32);
+    snprintf(text, sizeof text, "[model]\nbase = llama\npath = %s\n[config]\nrope_dims = 6\n", from);
+    write_text("/", ini, text);
+    model *a, *b;
+    err e = {0};
+    assert_ok(model_open(&a, &(model_options){.spec_path = ini}, &e), &e);
+    export_to(a, gguf, DTYPE_NONE);
+    b = open_model(gguf);
+    a->n_eos = 1;
+    same_weights(a, b, 0);
+    model_close(a);
+    model_close(b);
+    unlink(ini);
+    unlink(gguf);
+    remove_folder(from);
+}
+
 static void gpt2_goes_round(void **unused)
 {
     (void)unused;
@@ -280,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_goes_round),
+        cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(gpt2_goes_round),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(stories_are_the_same_everywhere),

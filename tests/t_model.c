@@ -342,6 +342,27 @@ static void recipes(void **unused)
     tidy();
 }
 
+/* Where part of a head rotates, only that part of it lies in another order. */
+static void rope_pairs_of_a_part(void **unused)
+{
+    (void)unused;
+    made m;
+    add_llama(&m, 2);
+    for (size_t i = 0; i < m.n; i++)
+        if (strstr(m.name[i], "k_proj") || strstr(m.name[i], "v_proj")) m.t[i].dims.dim[0] = 8;
+    model *o = open_or_fail(&m, "base = llama\n[config]\ndim = 8\nlayers = 2\nvocab = 10\nheads = 1\nhead_dim = 8\n"
+                                "ffn_dim = 12\npositions = 32\neps = 1e-5\nrope_dims = 6\n[tensors]\n"
+                                "{i}.attn.q = layers.{i}.self_attn.q_proj (rope_pairs)\n");
+    const float base = (float)strlen("model.layers.0.self_attn.q_proj.weight") / 7;
+    for (int i = 0; i < 8; i++) {
+        static const int row[8] = {0, 2, 4, 1, 3, 5, 6, 7};
+        assert_true(element(o->prog, "dec.0.attn.q", i, 0) == (float)(100 * row[i]) / 1000 + base);
+    }
+    assert_int_equal(find_op(o->prog, OP_ROPE, 0, 0)->u.rope.dims, 6);
+    model_close(o);
+    tidy();
+}
+
 /* tie_word_embeddings over a file that has a head: the head counts, whichever values it has. */
 static void the_head_of_the_file(void **unused)
 {
@@ -473,6 +494,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_the_spec),
         cmocka_unit_test(layers_and_scalars),
         cmocka_unit_test(recipes),
+        cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),
         cmocka_unit_test(weights_in_another_type),
         cmocka_unit_test(resolved_spec_is_the_same_program),

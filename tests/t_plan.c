@@ -186,7 +186,7 @@ static void held_weights(void **unused)
     piece transposed = f16, pairs = f16, blocks = f16, offset = f16, twice[2] = {f16, f16}, mixed[2] = {f16, f16},
           odd = f16;
     transposed.transpose = true, transposed.src_rows = K, transposed.src_cols = 3 * N, transposed.row0 = 3;
-    pairs.pairs = 10;
+    pairs.pairs = pairs.rotated = 10;
     blocks.block = 7, blocks.stride = 21;
     offset.add = 1;
     twice[0].rows = twice[0].block = 30, twice[1].rows = twice[1].block = 40, twice[1].row0 = 100;

@@ -57,8 +57,10 @@ static void recipes(void **unused)
     expect_rows(&per_group, 1, 8, (int[]){0, 1, 2, 3, 8, 9, 10, 11});
     /* neighbour order in the file, half order here: heads of 6 */
     piece pairs = source(12, 1);
-    pairs.pairs = 6;
+    pairs.pairs = pairs.rotated = 6;
     expect_rows(&pairs, 1, 12, (int[]){1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12});
+    pairs.rotated = 4; /* of which four rotate */
+    expect_rows(&pairs, 1, 12, (int[]){1, 3, 2, 4, 5, 6, 7, 9, 8, 10, 11, 12});
     piece stacked[2] = {source(2, 40), source(3, 0)};
     expect_rows(stacked, 2, 5, (int[]){40, 41, 0, 1, 2});
 }
@@ -107,21 +109,22 @@ static void plain_weights(void **unused)
     assert_true(weight_is_plain(&w) == false);
     c.stride = 4;
     assert_true(weight_is_plain(&w));
-    c.pairs = 4;
+    c.pairs = c.rotated = 4;
     assert_false(weight_is_plain(&w));
 }
 
 static void bad_recipes(void **unused)
 {
     (void)unused;
-    piece good = source(8, 56), bad[] = {good, good, good, good, good, good, good};
+    piece good = source(8, 56), bad[] = {good, good, good, good, good, good, good, good};
     bad[0].row0 = 57; /* one row past the end */
     bad[1].src_cols = 5;
     bad[2].mul = 0;
-    bad[3].pairs = 3;
+    bad[3].pairs = bad[3].rotated = 3;
     bad[4].block = 4, bad[4].stride = INT64_MAX / 2;
     bad[5].row0 = -1;
     bad[6].rows = 7; /* a row short */
+    bad[7].pairs = 4, bad[7].rotated = 6;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err e = {0};
         program *p = program_new(&e);

@@ -109,7 +109,9 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (have_cols != w->cols)
         return err_set(e, ERR_SPEC, "weight %s: expected %" PRId64 " columns, the tensor has %" PRId64, name, w->cols,
                        have_cols);
-    if (c->pairs && (c->pairs < 2 || c->pairs % 2 || c->rows % c->pairs))
+    if (c->pairs && (c->rotated < 2 || c->rotated % 2 || c->rotated > c->pairs))
+        return err_set(e, ERR_SPEC, "weight %s: %d rotated rows in heads of %d", name, c->rotated, c->pairs);
+    if (c->pairs && c->rows % c->pairs)
         return err_set(e, ERR_SPEC, "weight %s: heads of %d rows do not divide %" PRId64 " rows", name, c->pairs,
                        c->rows);
     int64_t last = piece_last_row(c);

@@ -52,8 +52,9 @@ typedef struct piece {
     dtype type;
     int64_t src_rows, src_cols; /* of the entry as it lies in the file */
     int64_t rows, row0, block, stride;
-    int32_t
-        pairs; /* 0, or head_dim: source rows are in neighbour order (2i, 2i+1), output in half order (i, i + d/2) */
+    int32_t pairs,
+        rotated; /* pairs: 0, or head_dim: of each head, the first `rotated` source rows are in neighbour order
+                               (2i, 2i+1), those of the output in half order (i, i + rotated/2) */
     bool transpose;
     bool unit; /* each row is divided by its length first (normalised heads) */
     float mul, add;

@@ -136,8 +136,8 @@ static void hash_weight(hasher *s, const weight *w)
     add_int(s, w->rows), add_int(s, w->cols), add_int(s, w->want), add_int(s, w->vector);
     for (uint32_t i = 0; i < w->n_piece; i++) {
         const piece *c = &w->pieces[i];
-        int64_t f[] = {c->entry, c->type,  c->src_rows, c->src_cols, c->rows,
-                       c->row0,  c->block, c->stride,   c->pairs,    c->transpose};
+        int64_t f[] = {c->entry, c->type,   c->src_rows, c->src_cols, c->rows,     c->row0,
+                       c->block, c->stride, c->pairs,    c->rotated,  c->transpose};
         for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
         add_float(s, c->mul), add_float(s, c->add), add_int(s, c->unit);
     }

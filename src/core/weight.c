@@ -11,8 +11,8 @@
 static int64_t piece_row(const piece *c, int64_t n)
 {
     if (c->pairs) {
-        int64_t head = n / c->pairs, j = n % c->pairs, half = c->pairs / 2;
-        n = head * c->pairs + (j < half ? 2 * j : 2 * (j - half) + 1);
+        int64_t head = n / c->pairs, j = n % c->pairs, half = c->rotated / 2;
+        n = head * c->pairs + (j >= c->rotated ? j : j < half ? 2 * j : 2 * (j - half) + 1);
     }
     return c->row0 + n / c->block * c->stride + n % c->block;
 }
