@@ -8,15 +8,16 @@
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
 
-The table of cases is oracle_cases.py, the way they are built oracle_model.py. Needs torch, transformers 5, safetensors,
-numpy and gguf (pip install torch transformers safetensors numpy gguf).
+The tables of cases are oracle_cases*.py, joined in oracle_table.py; the way they are built is oracle_model.py. Needs
+torch, transformers 5, safetensors, numpy and gguf (pip install torch transformers safetensors numpy gguf).
 """
 import argparse
 import fnmatch
 import os
 import sys
 
-from oracle_cases import CASES, FIRST_SLICE
+from oracle_cases import FIRST_SLICE
+from oracle_table import CASES
 
 PACKAGES = "torch, transformers 5, safetensors, numpy and gguf"
 

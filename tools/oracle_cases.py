@@ -275,11 +275,3 @@ CASES = {
 }
 
 FIRST_SLICE = ("llama", "qwen2", "qwen3", "gemma2", "gpt2", "falcon-7b")
-
-
-VOCABS = ((97, 101, 103, 107, 109, 113, 127, 131), (47, 53, 59, 61, 67, 71, 73, 79))
-
-
-def vocab_of(name, size):
-    """A vocabulary that is a multiple of nothing, another one for each case."""
-    return VOCABS[size.vocab][list(CASES).index(name) % 8]

@@ -13,9 +13,9 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForCausalLM
 
-from oracle_cases import CASES
 from oracle_gguf import FILES, implied, write_gguf
 from oracle_model import draw_case, greedy, reference, tolerance, write_expected, write_json
+from oracle_table import CASES
 
 PICKLED = ("llama", "gpt2")            # families whose containers are varied
 PREFIXED = {"gpt2": "transformer.", "bloom": "transformer.", "falcon-7b": "transformer.", "opt-125m": "model.",

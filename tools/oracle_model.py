@@ -23,8 +23,9 @@ import numpy as np
 import torch
 import transformers
 
-from oracle_cases import CASES, FULL, vocab_of
+from oracle_cases import FULL
 from oracle_hub import hub_config
+from oracle_table import CASES, vocab_of
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()

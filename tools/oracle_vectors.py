@@ -16,9 +16,10 @@ import shutil
 import torch
 import safetensors.torch
 
-from oracle_cases import CASES, SMALL
+from oracle_cases import SMALL
 from oracle_hub import hub_config
 from oracle_model import draw_case, reference, tolerance, weak_parameters
+from oracle_table import CASES, place_of
 
 ROWS = (0, 1, 13, 40, SMALL.tokens - 1)
 
@@ -36,7 +37,7 @@ def number(x):
 
 def write_vector(name, out):
     """Writes the case, returns (bytes, smallest greedy margin)."""
-    index = list(CASES).index(name)
+    index = place_of(name)
     dtype = (torch.float16, torch.bfloat16)[index % 2]
     case = CASES[name]
     model, ids, tokens, margin = draw_case(name, size=SMALL, dtype=dtype)

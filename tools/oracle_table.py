@@ -1,0 +1,22 @@
+"""All cases of the oracle: the tables of oracle_cases*.py, joined.
+
+A vocabulary, and the form a committed vector has, follow from a case's place in its own table: append to a table, or
+add one, and no other case changes.
+"""
+import oracle_cases
+
+TABLES = (oracle_cases.CASES,)
+CASES = {name: case for table in TABLES for name, case in table.items()}
+assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
+
+VOCABS = ((97, 101, 103, 107, 109, 113, 127, 131), (47, 53, 59, 61, 67, 71, 73, 79))
+
+
+def place_of(name):
+    """The place of a case in its table."""
+    return next(list(table).index(name) for table in TABLES if name in table)
+
+
+def vocab_of(name, size):
+    """A vocabulary that is a multiple of nothing, another one for each neighbour in a table."""
+    return VOCABS[size.vocab][place_of(name) % 8]
