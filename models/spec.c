@@ -211,7 +211,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
             if (!r.section || !r.key || !r.text || !r.where) return short_of_memory(e);
             int rc = check_section(r.section, r.where, e);
             if (!rc && is_layer(r.section)) rc = add_class(s, r.section, e);
-            if (!rc)
+            if (!rc && *r.key)
                 rc = is_slot(s, r.section, r.key) ? spec_slot_merge(s, r.section, r.key, r.text, r.where, depth == 0, e)
                                                   : set_row(s, &r, e);
             if (rc) return rc;

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+/* A row with the key "" is the head of a section, with or without keys below it. */
 typedef struct file_row {
     const char *section, *key, *text;
     int line;

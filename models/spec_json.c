@@ -113,12 +113,12 @@ static int add_section(json_walk *w, const char *name, const json *section)
 {
     if (json_type(section) != JSON_OBJECT)
         return err_set(w->e, ERR_SPEC, "%s:%d: section '%s' is not an object", w->what, w->line, name);
-    for (const json *m = json_first(section); m; m = json_next(m)) {
+    int rc = spec_file_add(w->out, name, "", "", w->line, w->e);
+    for (const json *m = json_first(section); m && !rc; m = json_next(m)) {
         next_key(w);
-        int rc = add_row(w, name, m);
-        if (rc) return rc;
+        rc = add_row(w, name, m);
     }
-    return OK;
+    return rc;
 }
 
 int spec_file_json(spec_file *out, span text, const char *what, err *e)

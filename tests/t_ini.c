@@ -17,16 +17,20 @@ static void rows_and_lines(void **state)
                     "{i}.q: = p | q # no\nempty =\n[c]\nlong = 1,\n    2,\n    # aside\n\t3\nlast=4",
                     &e),
               &e);
-    assert_int_equal(i.n, 5);
+    assert_int_equal(i.n, 7);
     assert_string_equal(i.rows[0].section, "a b");
-    assert_string_equal(i.rows[0].value, "x + f(y) ; x = x");
-    assert_int_equal(i.rows[0].line, 5);
-    assert_string_equal(i.rows[1].value, "p | q # no");
-    assert_string_equal(i.rows[2].value, "");
-    assert_string_equal(i.rows[3].section, "c");
-    assert_string_equal(i.rows[3].value, "1, 2, 3");
-    assert_string_equal(i.rows[4].key, "last");
-    assert_int_equal(i.rows[4].line, 13);
+    assert_string_equal(i.rows[0].key, "");
+    assert_int_equal(i.rows[0].line, 4);
+    assert_string_equal(i.rows[1].section, "a b");
+    assert_string_equal(i.rows[1].value, "x + f(y) ; x = x");
+    assert_int_equal(i.rows[1].line, 5);
+    assert_string_equal(i.rows[2].value, "p | q # no");
+    assert_string_equal(i.rows[3].value, "");
+    assert_string_equal(i.rows[4].section, "c");
+    assert_string_equal(i.rows[5].section, "c");
+    assert_string_equal(i.rows[5].value, "1, 2, 3");
+    assert_string_equal(i.rows[6].key, "last");
+    assert_int_equal(i.rows[6].line, 13);
     ini_free(&i);
 }
 
@@ -42,9 +46,9 @@ static void lines_of_any_length(void **state)
     ini i;
     err e = {0};
     assert_ok(ini_read(&i, buf_span(&b), "t.ini", &e), &e);
-    assert_int_equal(i.n, 2);
-    assert_int_equal(strlen(i.rows[0].value), 5000);
-    assert_int_equal(i.rows[1].line, 4);
+    assert_int_equal(i.n, 3);
+    assert_int_equal(strlen(i.rows[1].value), 5000);
+    assert_int_equal(i.rows[2].line, 4);
     ini_free(&i);
     buf_free(&b);
 }
@@ -58,6 +62,7 @@ static void refusals(void **state)
         {"[s]\nk 1\n", "t.ini:2: expected '[section]' or 'key = value'"},
         {"[s\nk = 1\n", "t.ini:1: '[' without ']'"},
         {"[s]\n = 1\n", "t.ini:2: an indented line continues nothing"},
+        {"[s]\nk = 1\n[t]\n  2\n", "t.ini:4: an indented line continues nothing"},
         {"[s]\n= 1\n", "t.ini:2: a key is missing before '='"},
         {"  k = 1\n", "t.ini:1: an indented line continues nothing"},
         {"[s]\nk = \x01\n", "t.ini:2: control character 0x01"},

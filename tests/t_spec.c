@@ -281,7 +281,11 @@ static void refusals(void **unused)
 {
     (void)unused;
     static const char *const bad[][2] = {
-        {"[modle]\nbase = llama\n", "t.ini:2: unknown section [modle]: did you mean [model]?"},
+        {"[modle]\nbase = llama\n", "t.ini:1: unknown section [modle]: did you mean [model]?"},
+        {"[model]\nbase = llama\n[1]\n", "t.ini:3: unknown section [1]"},
+        {"[1]\n[model]\nbase = llama\n", "t.ini:1: unknown section [1]"},
+        {"{\"1\": {}}", "t.ini:1: unknown section [1]"},
+        {"[model]\nbase = llama\n[layer a]\n", "t.ini: [layer a] needs a key `where` that says for which layers it is"},
         {"[model]\npaht = x\n", "t.ini:2: [model] unknown key 'paht': did you mean 'path'?"},
         {"[model]\nbase = lama\n", "t.ini: base: no built-in spec is called 'lama': did you mean 'llama'?"},
         {"[model]\nbase = nowhere.ini\n", "t.ini: base: nowhere.ini: No such file or directory"},

@@ -79,6 +79,23 @@ static char *stop(reading *r, int rc)
     return NULL;
 }
 
+static int make_room(reading *r)
+{
+    if (r->out->n >= ROWS_MAX) return err_set(r->e, ERR_LIMIT, "%s: more than %d keys", r->what, ROWS_MAX);
+    if (mem_grow((void **)&r->out->rows, &r->cap, r->out->n + 1, sizeof *r->out->rows)) return OK;
+    return err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what);
+}
+
+/* The row of a line [section]. */
+static int add_section(reading *r, span name)
+{
+    const char *section = arena_strn(&r->out->mem, (const char *)name.p, name.n);
+    int rc = section ? make_room(r) : err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what);
+    if (!rc) r->out->rows[r->out->n++] = (ini_row){section, "", "", r->line};
+    r->value = NULL;
+    return rc;
+}
+
 /* fgets for inih. */
 static char *next_line(char *to, int room, void *stream)
 {
@@ -89,7 +106,7 @@ static char *next_line(char *to, int room, void *stream)
     to[0] = '\n', to[1] = 0;
     if (!s.n || is_comment(s)) return to;
     if (blank(raw.p[0])) {
-        if (!r->out->n && !r->value)
+        if (!r->value)
             return stop(r, err_set(r->e, ERR_SPEC, "%s:%d: an indented line continues nothing", r->what, r->line));
         return to; /* taken by value_text */
     }
@@ -101,6 +118,8 @@ static char *next_line(char *to, int room, void *stream)
     if (!eq) {
         if (s.p[0] == '[' && s.p[s.n - 1] != ']')
             return stop(r, err_set(r->e, ERR_SPEC, "%s:%d: '[' without ']'", r->what, r->line));
+        int rc = s.p[0] == '[' ? add_section(r, span_of(s.p + 1, s.n - 2)) : OK;
+        if (rc) return stop(r, rc);
         snprintf(to, (size_t)room, "%.*s\n", (int)key.n, (const char *)key.p);
         return to;
     }
@@ -128,8 +147,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
     if (!*key) return refuse(r, err_set(r->e, ERR_SPEC, "%s:%d: a key is missing before '='", r->what, line));
     size_t ns = strlen(section), nk = strlen(key);
     char *both = arena_alloc(&r->out->mem, ns + nk + 2);
-    if (!both || !mem_grow((void **)&r->out->rows, &r->cap, r->out->n + 1, sizeof *r->out->rows))
-        return refuse(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
+    if (!both) return refuse(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
     memcpy(both, section, ns);
     memcpy(both + ns + 1, key, nk);
     span id = span_of(both, ns + 1 + nk);
@@ -137,7 +155,8 @@ static int on_key(void *user, const char *section, const char *key, const char *
     if (before != MAP_NONE)
         return refuse(r, err_set(r->e, ERR_SPEC, "%s:%d: [%s] %s is already given in line %d", r->what, line, section,
                                  key, r->out->rows[before].line));
-    if (r->out->n >= ROWS_MAX) return refuse(r, err_set(r->e, ERR_LIMIT, "%s: more than %d keys", r->what, ROWS_MAX));
+    int rc = make_room(r);
+    if (rc) return refuse(r, rc);
     if (!map_put(&r->seen, id, (uint32_t)r->out->n))
         return refuse(r, err_set(r->e, ERR_MEMORY, "%s: out of memory", r->what));
     r->out->rows[r->out->n++] = (ini_row){both, both + ns + 1, r->value, line};
