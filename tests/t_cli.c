@@ -134,6 +134,9 @@ static void flags_without_effect_are_refused(void **state)
         {"run --kv q8 -p a", "--kv: 'q8' is not one of f32|f16"},
         {"serve --port 0 --cors-origin foo", "--cors-origin foo: an origin is http://HOST"},
         {"serve --port 0 --cors-origin 'https://a.example, http://b/'", "--cors-origin http://b/: an origin is"},
+        {"run --pre llama3 -p a -n 1", "--pre llama3: builtin says itself how it splits a text"},
+        {"run --tokenizer tests/vectors/tokenizers/random0.json --pre llama3 -p a -n 1", "--pre llama3: tests/vectors"},
+        {"tokenize --pre llama3 -p a", "--pre llama3: builtin says"},
         {"serve --port 0 --alias ''", "--alias: the name is empty"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -16,7 +16,7 @@ static tokenizer *open_text(const char *name, const char *text, err *e)
     assert_ok(file_write(f, text, strlen(text), e), e);
     assert_ok(file_commit(f, e), e);
     tokenizer *t = NULL;
-    tokenizer_open(&t, path, "gpt2", e);
+    tokenizer_open(&t, path, NULL, e);
     unlink(path);
     return t;
 }

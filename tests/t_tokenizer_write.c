@@ -51,7 +51,7 @@ static tokenizer *small_tokenizer(void)
     tokenizer *t;
     assert_ok(write_gguf_header(&file, &p, NULL, 0, &e), &e);
     assert_ok(ckpt_open_bytes(&c, buf_span(&file), "small", &e), &e);
-    assert_ok(tokenizer_of_model(&t, c, &e), &e);
+    assert_ok(tokenizer_of_model(&t, c, NULL, &e), &e);
     ckpt_close(c);
     gguf_pairs_free(&p);
     buf_free(&tokens);
@@ -71,7 +71,7 @@ static tokenizer *through_gguf(const tokenizer *t)
     assert_ok(tokenizer_to_gguf(t, tokenizer_size(t) + 7, &p, &e), &e);
     assert_ok(write_gguf_header(&file, &p, NULL, 0, &e), &e);
     assert_ok(ckpt_open_bytes(&c, buf_span(&file), "written", &e), &e);
-    assert_ok(tokenizer_of_model(&again, c, &e), &e);
+    assert_ok(tokenizer_of_model(&again, c, NULL, &e), &e);
     assert_int_equal(tokenizer_size(again), tokenizer_size(t) + 7); /* rows of the model without a piece */
     ckpt_close(c);
     gguf_pairs_free(&p);

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int of_checkpoint(tokenizer **out, const char *path, err *e)
+static int of_checkpoint(tokenizer **out, const char *path, const char *pre, err *e)
 {
     ckpt *c;
     int rc = ckpt_open(&c, path, e);
     if (rc) return rc;
-    rc = tokenizer_of_model(out, c, e);
+    rc = tokenizer_of_model(out, c, pre, e);
     ckpt_close(c);
     return rc;
 }
@@ -25,7 +25,8 @@ static int of_spec(tokenizer **out, const engine_options *o, err *e)
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
     const char *pre = o->pre ? o->pre : m->tokenizer_pre;
-    rc = m->tokenizer_path ? tokenizer_open(out, m->tokenizer_path, pre, e) : tokenizer_of_model(out, m->weights, e);
+    rc = m->tokenizer_path ? tokenizer_open(out, m->tokenizer_path, pre, e)
+                           : tokenizer_of_model(out, m->weights, pre, e);
     model_close(m);
     return rc;
 }
@@ -39,7 +40,7 @@ int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
         if (tokenizer_open(out, o->model, o->pre, &none) != ERR_NOT_FOUND)
             return none.code ? err_set(e, none.code, "%s", none.msg) : OK;
     }
-    return plain ? of_checkpoint(out, o->model, e) : of_spec(out, o, e);
+    return plain ? of_checkpoint(out, o->model, o->pre, e) : of_spec(out, o, e);
 }
 
 int jsonl_next(json **out, size_t *line, err *e)

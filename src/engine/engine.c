@@ -125,9 +125,13 @@ int engine_open(engine **out, const engine_options *o, err *e)
         rc = tokenizer_open(&t, path, pre, e);
     } else {
         err none = {0};
-        rc = tokenizer_of_model(&t, m->weights, &none);
-        if (rc && rc != ERR_NOT_FOUND) log_line(LOG_WARN, "no tokenizer, only token ids can be used: %s", none.msg);
-        rc = 0;
+        rc = tokenizer_of_model(&t, m->weights, pre, &none);
+        if (rc && pre) {
+            err_set(e, rc, "%s", none.msg);
+        } else if (rc) {
+            if (rc != ERR_NOT_FOUND) log_line(LOG_WARN, "no tokenizer, only token ids can be used: %s", none.msg);
+            rc = 0;
+        }
     }
     if (rc) {
         model_close(m);

@@ -17,12 +17,12 @@ typedef struct tokenizer tokenizer;
 
 /* Opens a Hugging Face directory, tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), vocab.txt, a tiktoken
  * rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised by content.
- * `pre` may be NULL. */
+ * `pre` may be NULL, and must be for files that say themselves how they split a text: ERR_USAGE. */
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
 /* The same from memory, for files that need no other file beside them; `name` stands for the path in messages. */
 int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e);
 /* The tokenizer that a model carries: GGUF metadata, or the files in its folder. ERR_NOT_FOUND when it carries none. */
-int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e);
+int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e);
 void tokenizer_close(tokenizer *t); /* NULL ok */
 
 enum {

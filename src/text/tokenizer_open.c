@@ -14,6 +14,7 @@
 typedef struct opening {
     tokenizer *t;
     const char *path, *pre; /* pre: NULL ok */
+    bool takes_pre;         /* the file leaves the pattern to `pre` */
     bool folder;            /* the path is a model's folder: its classes' rules count */
     side_files side;
     err *e;
@@ -49,6 +50,7 @@ static int load_vocab_json(opening *o, const json *root, const char *path)
         mem_free(file);
     }
     mem_free(dir);
+    o->takes_pre = !marian;
     if (!rc && !marian && !(rc = map_beside(&other, o, path, "merges.txt")))
         rc = load_byte_bpe(o->t, root, file_bytes(other), path, o->pre, &o->side, o->e);
     file_unmap(other);
@@ -96,7 +98,10 @@ static int load_bytes(opening *o, span file, const char *path)
     if (llama2c_probe(file)) return load_llama2c(o->t, file, path, o->e);
     if (spm_probe(file) && o->folder) return load_spm_model(o->t, file, path, &o->side, o->e);
     if (spm_probe(file)) return load_spm(o->t, file, path, o->e);
-    if (tiktoken_probe(file)) return load_tiktoken(o->t, file, path, o->pre, o->e);
+    if (tiktoken_probe(file)) {
+        o->takes_pre = true;
+        return load_tiktoken(o->t, file, path, o->pre, o->e);
+    }
     if (vocab_txt_probe(file)) return load_vocab_txt(o->t, file, path, &o->side, o->e);
     return err_set(o->e, ERR_FORMAT, "%s: not a tokenizer file of a kind that is known", path);
 }
@@ -141,16 +146,26 @@ static int open_path(opening *o)
     return rc;
 }
 
+/* Hands the loaded tokenizer out, or frees it. */
+static int finish(opening *o, int rc, tokenizer **out)
+{
+    *out = NULL;
+    if (!rc && o->t->short_of_memory) rc = no_memory(o);
+    if (!rc && o->pre && !o->takes_pre)
+        rc = err_set(
+            o->e, ERR_USAGE,
+            "--pre %.40s: %s says itself how it splits a text; --pre is for tiktoken rank files and vocab.json", o->pre,
+            o->path);
+    if (rc) tokenizer_close(o->t);
+    else *out = o->t;
+    return rc;
+}
+
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .pre = pre, .e = e};
     *out = NULL;
-    if (!o.t) return no_memory(&o);
-    int rc = open_path(&o);
-    if (!rc && o.t->short_of_memory) rc = no_memory(&o);
-    if (rc) tokenizer_close(o.t);
-    else *out = o.t;
-    return rc;
+    return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
 }
 
 int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e)
@@ -158,27 +173,16 @@ int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const cha
     opening o = {.t = tokenizer_new(), .path = name, .pre = pre, .e = e};
     *out = NULL;
     if (!o.t) return no_memory(&o);
-    int rc = load_bytes(&o, file, name);
-    if (!rc && o.t->short_of_memory) rc = no_memory(&o);
-    if (rc) {
-        tokenizer_close(o.t);
-        return rc;
-    }
-    side_guess_roles(o.t);
-    *out = o.t;
-    return OK;
+    int rc = finish(&o, load_bytes(&o, file, name), out);
+    if (!rc) side_guess_roles(*out);
+    return rc;
 }
 
-int tokenizer_of_model(tokenizer **out, const ckpt *model, err *e)
+int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e)
 {
     ckpt_array pieces;
-    if (!ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces)) return tokenizer_open(out, ckpt_dir(model), NULL, e);
-    tokenizer *t = tokenizer_new();
+    if (!ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces)) return tokenizer_open(out, ckpt_dir(model), pre, e);
+    opening o = {.t = tokenizer_new(), .path = ckpt_path(model), .pre = pre, .e = e};
     *out = NULL;
-    if (!t) return err_set(e, ERR_MEMORY, "%s: out of memory", ckpt_path(model));
-    int rc = load_gguf_vocab(t, model, e);
-    if (!rc && t->short_of_memory) rc = err_set(e, ERR_MEMORY, "%s: out of memory", ckpt_path(model));
-    if (rc) tokenizer_close(t);
-    else *out = t;
-    return rc;
+    return o.t ? finish(&o, load_gguf_vocab(o.t, model, e), out) : no_memory(&o);
 }
