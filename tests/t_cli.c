@@ -137,6 +137,12 @@ static void flags_without_effect_are_refused(void **state)
         {"run --pre llama3 -p a -n 1", "--pre llama3: builtin says itself how it splits a text"},
         {"run --tokenizer tests/vectors/tokenizers/random0.json --pre llama3 -p a -n 1", "--pre llama3: tests/vectors"},
         {"tokenize --pre llama3 -p a", "--pre llama3: builtin says"},
+        {"tokenize --devices nonsense -p a", "unknown flag --devices"},
+        {"detokenize --threads 2 --ids 1", "unknown flag --threads"},
+        {"export --devices nonsense -o x", "unknown flag --devices"},
+        {"spec show --chunk 7", "unknown flag --chunk"},
+        {"bench read -p 4", "--prompt means nothing to bench read"},
+        {"bench read --model x", "--model means nothing to bench read"},
         {"serve --port 0 --alias ''", "--alias: the name is empty"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

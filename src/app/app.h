@@ -34,13 +34,17 @@ typedef struct command {
     int (*run)(const invocation *v, err *e); /* ERR_USAGE ends in exit status 2, other errors in 1 */
 } command;
 
+enum { GIVEN_MAX = 64 };
+
 /* One call of a command, flags parsed. */
 struct invocation {
     const command *cmd;
     void *options;  /* the command's options struct, defaults filled in */
     char **operand; /* what was no flag, in order */
     int n_operand;
-    bool json; /* --json */
+    bool json;                     /* --json */
+    const param *given[GIVEN_MAX]; /* rows of the flags on the command line */
+    size_t n_given;
 };
 
 /* Everything from argv to the exit status: 0 done, 1 failed, 2 wrong usage. */
@@ -49,10 +53,19 @@ int app_main(int argc, char **argv);
 /* Prints one JSON value and a newline on standard output. */
 int app_print_json(const json *j, err *e);
 
-/* A group for the flags of every command that takes a model; `member` is an engine_options. Needs engine/engine.h. */
+/* A group for the flags of every command that runs a model; `member` is an engine_options. Needs engine/engine.h. */
 #define MODEL_FLAGS(type, member)                                                                                      \
     {                                                                                                                  \
         "Model", engine_param_rows, &engine_param_count, offsetof(type, member)                                        \
+    }
+/* Of commands that open it but run nothing; and of those that want its tokenizer alone. */
+#define PROGRAM_FLAGS(type, member)                                                                                    \
+    {                                                                                                                  \
+        "Model", engine_param_rows, &engine_program_param_count, offsetof(type, member)                                \
+    }
+#define SOURCE_FLAGS(type, member)                                                                                     \
+    {                                                                                                                  \
+        "Model", engine_param_rows, &engine_source_param_count, offsetof(type, member)                                 \
     }
 
 #endif

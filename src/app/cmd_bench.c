@@ -4,6 +4,7 @@
  * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
  * decode is the n steps after it, all sequences together. */
 #include "app/app.h"
+#include "app/flags.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -310,7 +311,9 @@ static int run_bench(const invocation *v, err *e)
     int batches[BATCHES_MAX], n;
     if (v->n_operand && strcmp(v->operand[0], "read") != 0)
         return err_set(e, ERR_USAGE, "bench %s: expected nothing or \"read\"", v->operand[0]);
-    int rc = parse_batches(o->batches, batches, &n, e);
+    static const char *const read_flags[] = {"reps", "threads", NULL};
+    int rc = v->n_operand ? flags_allow_only(v, read_flags, "bench read", e) : OK;
+    if (!rc) rc = parse_batches(o->batches, batches, &n, e);
     if (rc) return rc;
     json *root = json_new_object();
     rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, batches, n, root, e);

@@ -25,7 +25,7 @@ static const param own_rows[] = {
     ROW(skip_special, PARAM_BOOL, .doc = "special tokens give no text"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
-static const flag_group groups[] = {{"Ids", own_rows, &own_count, 0}, MODEL_FLAGS(detokenize_options, model), {NULL}};
+static const flag_group groups[] = {{"Ids", own_rows, &own_count, 0}, SOURCE_FLAGS(detokenize_options, model), {NULL}};
 
 static int print_text(const buf *text, err *e)
 {

@@ -34,7 +34,7 @@ static const param rows[] = {
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
 static const flag_group flags[] = {
-    {"Export", rows, &n_rows, offsetof(export_options, own)}, MODEL_FLAGS(export_options, model), {0}};
+    {"Export", rows, &n_rows, offsetof(export_options, own)}, PROGRAM_FLAGS(export_options, model), {0}};
 
 /* Files of a tokenizer, and of how to generate, that may lie beside a model. */
 static const char *const side_files[] = {"tokenizer.json",

@@ -12,7 +12,7 @@ typedef struct spec_options {
     engine_options model;
 } spec_options;
 
-static const flag_group flags[] = {MODEL_FLAGS(spec_options, model), {NULL, NULL, NULL, 0}};
+static const flag_group flags[] = {PROGRAM_FLAGS(spec_options, model), {NULL, NULL, NULL, 0}};
 
 static int show(const engine_options *o, const char *path, buf *out, err *e)
 {

@@ -28,7 +28,7 @@ static const param own_rows[] = {
     ROW(speed, PARAM_BOOL, .doc = "print the best encoding speed of 5 runs instead of ids"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
-static const flag_group groups[] = {{"Text", own_rows, &own_count, 0}, MODEL_FLAGS(tokenize_options, model), {NULL}};
+static const flag_group groups[] = {{"Text", own_rows, &own_count, 0}, SOURCE_FLAGS(tokenize_options, model), {NULL}};
 
 enum { SPEED_RUNS = 5 };
 static const size_t TEXT_MAX = (size_t)1 << 30;

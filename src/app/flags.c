@@ -58,6 +58,15 @@ static const param *find_row(const invocation *v, common_flags *common, const ch
     return NULL;
 }
 
+/* A key as flags are written: with '-' for '_'. */
+static const char *spelt(const char *key, char out[80])
+{
+    snprintf(out, 80, "%s", key);
+    for (char *c = out; *c; c++)
+        if (*c == '_') *c = '-';
+    return out;
+}
+
 static int unknown_flag(const invocation *v, const char *flag, const char *key, err *e)
 {
     size_t n;
@@ -74,9 +83,7 @@ static int unknown_flag(const invocation *v, const char *flag, const char *key, 
     }
     if (!best) return err_set(e, ERR_USAGE, "%s: unknown flag %.60s", v->cmd->name, flag);
     char shown[80];
-    snprintf(shown, sizeof shown, "%s", best);
-    for (char *c = shown; *c; c++)
-        if (*c == '_') *c = '-';
+    spelt(best, shown);
     return err_set(e, ERR_USAGE, "%s: unknown flag %.60s; did you mean %s%s?", v->cmd->name, flag,
                    shown[1] ? "--" : "-", shown);
 }
@@ -87,7 +94,7 @@ static bool is_switch_word(const char *s)
 }
 
 /* One flag; *used is how many words it took. */
-static int take_flag(const invocation *v, common_flags *common, int argc, char **argv, int *used, err *e)
+static int take_flag(invocation *v, common_flags *common, int argc, char **argv, int *used, err *e)
 {
     const char *word = argv[0], *value = NULL;
     char key[80], where[84];
@@ -115,6 +122,7 @@ static int take_flag(const invocation *v, common_flags *common, int argc, char *
         if (row && row->type == PARAM_BOOL && value) row = NULL; /* "-hx" */
     }
     if (!row) return unknown_flag(v, is_long ? where : word, key, e);
+    if (into != common && v->n_given < GIVEN_MAX) v->given[v->n_given++] = row;
     if (negated) {
         if (value) return err_set(e, ERR_USAGE, "%s: takes no value", where);
         return param_set(row, into, "false", where, e);
@@ -190,6 +198,17 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     if (v->n_operand > cmd->operand_max)
         return err_set(e, ERR_USAGE, "%s: unexpected word \"%.60s\"", cmd->name, v->operand[cmd->operand_max]);
     if (v->n_operand < cmd->operand_min) return err_set(e, ERR_USAGE, "%s: needs %s", cmd->name, cmd->operands);
+    return OK;
+}
+
+int flags_allow_only(const invocation *v, const char *const *keys, const char *what, err *e)
+{
+    for (size_t i = 0; i < v->n_given; i++) {
+        const char *const *k = keys;
+        char shown[80];
+        while (*k && strcmp(*k, v->given[i]->key) != 0) k++;
+        if (!*k) return err_set(e, ERR_USAGE, "--%s means nothing to %s", spelt(v->given[i]->key, shown), what);
+    }
     return OK;
 }
 

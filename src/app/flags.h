@@ -19,6 +19,9 @@ typedef struct common_flags {
  * defaults than the rows (settings.h); *over (NULL ok: none does) is that spec, to be freed after the command has run. */
 int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec **over, err *e);
 
+/* ERR_USAGE when the command line has a flag that is not in `keys` (NULL ends them): it means nothing to `what` ("bench read"). */
+int flags_allow_only(const invocation *v, const char *const *keys, const char *what, err *e);
+
 /* `inferflow <command> --help`. */
 bool flags_help(const command *cmd, buf *out);
 

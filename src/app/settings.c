@@ -1,4 +1,5 @@
-/* settings.c - see settings.h. A flag group is known by its rows. */
+/* settings.c - see settings.h. A flag group is known by its rows. A command that takes only some of the rows does not read the section:
+ * what it says there is for others. */
 #include "app/settings.h"
 
 #include "engine/engine.h"
@@ -10,12 +11,15 @@
 static const struct {
     const char *section;
     const param *rows;
-} speaks_for[] = {{"runtime", engine_param_rows}, {"serve", serve_param_rows}, {"generate", sample_param_rows}};
+    const size_t *n;
+} speaks_for[] = {{"runtime", engine_param_rows, &engine_param_count},
+                  {"serve", serve_param_rows, &serve_param_count},
+                  {"generate", sample_param_rows, &sample_param_count}};
 
 static const char *section_of(const flag_group *g)
 {
     for (size_t i = 0; i < sizeof speaks_for / sizeof *speaks_for; i++)
-        if (speaks_for[i].rows == g->rows) return speaks_for[i].section;
+        if (speaks_for[i].rows == g->rows && speaks_for[i].n == g->n) return speaks_for[i].section;
     return NULL;
 }
 

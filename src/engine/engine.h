@@ -26,6 +26,8 @@ typedef struct engine_options {
 
 extern const param engine_param_rows[];
 extern const size_t engine_param_count;
+/* Of those, the first ones: that name model and tokenizer; and these with the ones that a model's program depends on. */
+extern const size_t engine_source_param_count, engine_program_param_count;
 
 int engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g); /* NULL ok; queries that run end with FINISH_CANCELLED */

@@ -13,15 +13,15 @@ const param engine_param_rows[] = {
     ROW(spec, PARAM_TEXT, .words = "FILE", .doc = "spec file (INI or JSON) instead of, or besides, --model"),
     ROW(tokenizer, PARAM_TEXT, .words = "PATH", .doc = "tokenizer for files that carry none, or instead of theirs"),
     ROW(pre, PARAM_TEXT, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
-    ROW(devices, PARAM_TEXT, .words = "LIST",
-        .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
     ROW(weights, PARAM_TEXT, .words = "TYPE",
         .doc = "type weights are held in: f32, f16, bf16, q8, ... (default: as stored)"),
+    ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
+    ROW(devices, PARAM_TEXT, .words = "LIST",
+        .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
     ROW(kv, PARAM_WORD, .words = "f32|f16", .doc = "type of the KV cache (default: f32 for f32 weights, else f16)"),
     ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
         .doc = "on: results do not depend on batch, chunk or threads; off permits arithmetic whose results do, where "
                "it is faster (no kernel here needs it)"),
-    ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
@@ -29,3 +29,4 @@ const param engine_param_rows[] = {
         .doc = "sequences that run at once (default: chosen for the machine)"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
+const size_t engine_source_param_count = 4, engine_program_param_count = 6;
