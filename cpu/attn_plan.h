@@ -5,15 +5,16 @@
  * the order of the contract; that choice changes no bit. */
 #ifndef CPU_ATTN_PLAN_H
 #define CPU_ATTN_PLAN_H
-#include "cpu/cpu.h"
+#include "cpu/attn_sees.h"
 
 enum { ATTN_LINES = 48 }; /* most lines of a unit */
 
 typedef struct attn_plan {
     const step *st;
+    attn_sees sees;
     int kv_heads, per_kv; /* query heads of one key/value head */
     int heads, chunks;    /* query heads per unit, units per key/value head */
-    int rows, window;     /* most rows per unit */
+    int rows;             /* most rows per unit */
 } attn_plan;
 
 /* Softmax state of the lines of a unit: greatest score, sum of exponentials, weighted sum of values [lines][padded v_dim]. */
@@ -56,28 +57,24 @@ static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_
 
 typedef struct attn_unit {
     int seq, row0, rows, kv, head0, heads; /* first query head, absolute */
+    int last;                              /* key that its last row sees */
     int range0, range1;                    /* first and last range of keys that a row sees */
 } attn_unit;
 
 static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *s)
 {
-    attn_plan p = {.st = r->st, .kv_heads = s->heads, .per_kv = o->u.attn.heads / s->heads, .window = o->u.attn.window};
+    attn_plan p = {.st = r->st, .sees = attn_sees_of(r, o), .kv_heads = s->heads};
+    p.per_kv = o->u.attn.heads / s->heads;
     p.chunks = (p.per_kv + ATTN_LINES - 1) / ATTN_LINES;
     p.heads = (p.per_kv + p.chunks - 1) / p.chunks;
     p.rows = ATTN_LINES / p.heads;
     return p;
 }
 
-/* First position that the row at `own` sees. */
-static inline int attn_least(const attn_plan *p, int own)
-{
-    return p->window && own >= p->window ? own - p->window + 1 : 0;
-}
-
 /* The unit after *u, or the first when u->seq is -1; false at the end. */
 static inline bool attn_next(const attn_plan *p, attn_unit *u)
 {
-    const step *st = p->st;
+    const step_rows *rows = p->sees.rows;
     if (u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv) {
         u->head0 += u->heads;
     } else if (u->seq >= 0 && u->kv + 1 < p->kv_heads) {
@@ -85,14 +82,15 @@ static inline bool attn_next(const attn_plan *p, attn_unit *u)
         u->head0 = u->kv * p->per_kv;
     } else {
         int row = u->seq >= 0 ? u->row0 + u->rows : 0;
-        while (u->seq < 0 || row >= st->seq_row[u->seq + 1]) {
-            if (++u->seq >= st->n_seq) return false;
-            row = st->seq_row[u->seq];
+        while (u->seq < 0 || row >= rows->seq_row[u->seq + 1]) {
+            if (++u->seq >= p->st->n_seq) return false;
+            row = rows->seq_row[u->seq];
         }
-        int left = st->seq_row[u->seq + 1] - row;
+        int left = rows->seq_row[u->seq + 1] - row;
         *u = (attn_unit){.seq = u->seq, .row0 = row, .rows = left < p->rows ? left : p->rows};
-        u->range0 = attn_least(p, st->pos[row]) / ATTN_RANGE;
-        u->range1 = st->pos[row + u->rows - 1] / ATTN_RANGE;
+        u->range0 = attn_first(&p->sees, rows->pos[row]) / ATTN_RANGE;
+        u->last = attn_last(&p->sees, u->seq, rows->pos[row + u->rows - 1]);
+        u->range1 = u->last / ATTN_RANGE;
     }
     int left = (u->kv + 1) * p->per_kv - u->head0;
     u->heads = left < p->heads ? left : p->heads;

@@ -127,7 +127,7 @@ static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, re
 /* True when a worker of `late` may touch what another worker of `early` is still working on. */
 static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late)
 {
-    if (early->kind == OP_KV_PUT && late->kind == OP_ATTN && early->state == late->state) return true;
+    if (early->state >= 0 && early->state == late->state && early->kind != late->kind) return true;
     const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
     bool alike = elementwise(early) && elementwise(late) && a->rows == b->rows && tensor_count(a) == tensor_count(b);
     for (int k = 0; k < 4; k++)

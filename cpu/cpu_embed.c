@@ -13,15 +13,16 @@ void held_row(const held_weight *w, int64_t n, float *to)
 void cpu_embed(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *table = arg_weight(r, o->in[0]);
-    const step *st = r->st;
+    const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->rows);
+    const int32_t *const by[] = {rows->token, rows->pos, rows->type};
+    const int32_t *ids = by[o->u.embed.by];
     int64_t dim = arg_dim(r, o->out), from, to;
     float *out = arg_at(r, o->out);
     cpu_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
     for (int64_t i = from; i < to; i++) {
-        bool by_token = o->u.embed.by == EMBED_BY_TOKEN;
-        int64_t id = (int64_t)(by_token ? st->token[i] : st->pos[i]);
-        if (by_token && id < 0) {
-            memcpy(out + i * dim, st->vec + ~id * dim, (size_t)dim * sizeof *out);
+        int64_t id = ids[i];
+        if (o->u.embed.by == EMBED_BY_TOKEN && id < 0) {
+            memcpy(out + i * dim, r->st->vec + ~id * dim, (size_t)dim * sizeof *out);
             continue;
         }
         id += o->u.embed.offset;

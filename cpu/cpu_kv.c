@@ -21,6 +21,7 @@ static void put(uint8_t *to, dtype type, int64_t at, float value)
 void cpu_kv_put(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
+    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->rows);
     const kv_store *s = &r->seg->on->kv[o->state];
     int group = r->seg->p->states[o->state].group;
     const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
@@ -28,7 +29,7 @@ void cpu_kv_put(const run *r, const op *o, int worker, int workers)
     cpu_share(rows * s->heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u % rows, head = u / rows;
-        int32_t page = step_page(st, group, st->seq[row], st->pos[row] / PAGE_TOKENS), at = st->pos[row] % PAGE_TOKENS;
+        int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
         if (page < 0) continue;
         uint8_t *keys = s->k + (uint64_t)page * s->k_page, *values = s->v + (uint64_t)page * s->v_page;
         for (int d = 0; d < s->k_dim; d++)

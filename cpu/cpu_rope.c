@@ -8,6 +8,7 @@
 void cpu_rope(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
+    const step_rows *rows = step_rows_of(st, arg_info(r, o->out)->rows);
     const rope_set *set = &r->seg->p->ropes[o->u.rope.table];
     int64_t dim = arg_dim(r, o->out), width = o->u.rope.width, heads = dim / width, half = o->u.rope.dims / 2, from, to;
     bool halves = o->u.rope.style == ROPE_HALVES;
@@ -16,9 +17,9 @@ void cpu_rope(const run *r, const op *o, int worker, int workers)
     cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u / heads;
-        int variant = st->seq_rope[(int64_t)o->u.rope.table * st->n_seq + st->seq[row]];
-        const float *c = rope_cos(set, variant) + st->pos[row] * half,
-                    *s = rope_sin(set, variant) + st->pos[row] * half;
+        int variant = st->seq_rope[(int64_t)o->u.rope.table * st->n_seq + rows->seq[row]];
+        const float *c = rope_cos(set, variant) + rows->pos[row] * half,
+                    *s = rope_sin(set, variant) + rows->pos[row] * half;
         const float *from_head = x + u * width;
         float *to_head = y + u * width;
         for (int64_t i = 0; i < half; i++) {

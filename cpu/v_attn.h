@@ -97,7 +97,7 @@ typedef struct attn_job {
     const run *r;
     const op *o;
     const kv_store *s;
-    const float *q, *slopes;
+    const float *q, *slopes, *sinks;
     float *out;
     int group;
     int64_t padded; /* v_dim up to a multiple of 16 */
@@ -114,9 +114,13 @@ static void soft_clear(attn_soft t, int lines, int64_t padded)
 }
 
 /* Scores of one line to exponentials, in place; keys a … b - 1 of the tile are seen. */
-static void line_soft(const op *o, float *p, int a, int b, float slope, int first, int own, float *max, float *sum,
+static void line_soft(const attn_job *j, float *p, int a, int b, int head, int first, int own, float *max, float *sum,
                       v16 *keep)
 {
+    const op *o = j->o;
+    float slope = j->slopes ? j->slopes[head] : 0, added[PAGE_TOKENS];
+    if (o->u.attn.bias == BIAS_BUCKETS)
+        for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.sees, head, first + i, own);
     v16 s[TILE_CHUNKS], most = v16_all(*max);
     UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
     {
@@ -132,7 +136,8 @@ static void line_soft(const op *o, float *p, int a, int b, float slope, int firs
             v = v16_mul(cap, v16_tanh(v16_div(v, cap)));
         }
         if (o->u.attn.bias == BIAS_ALIBI)
-            v = v16_add(v, v16_mul(v16_all(slope), v16_add(key, v16_all((float)(first - own)))));
+            v = v16_add(v, v16_mul(v16_all(slope), v16_neg(v16_abs(v16_add(key, v16_all((float)(first - own)))))));
+        if (o->u.attn.bias == BIAS_BUCKETS) v = v16_add(v, v16_load(added + c * LANES));
         s[c] = v16_pick(m16_range(a - c * LANES, b - c * LANES), v, v16_all(-INFINITY));
         most = v16_max(s[c], most);
     }
@@ -184,9 +189,10 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
         keys = (const uint8_t *)j->at.k_wide;
         dots = dots_f32;
     }
-    int own0 = j->r->st->pos[u->row0];
+    const attn_sees *sees = &j->plan.sees;
+    int own0 = sees->rows->pos[u->row0];
     if (v_dim != j->padded || (groups > 2 && s->v_type == DTYPE_F16)) {
-        int last = own0 + u->rows - 1 - first; /* no row sees later keys */
+        int last = u->last - first; /* no row sees later keys */
         tile_widen(s->v_type, values, last < PAGE_TOKENS ? last + 1 : PAGE_TOKENS, v_dim, j->padded, j->at.v_wide);
         values = (const uint8_t *)j->at.v_wide;
         sums = values_f32;
@@ -200,14 +206,14 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
         if (l == l0 && next_page >= 0)
             tile_prefetch(kv_tile(s->k, s->k_page, s->heads, next_page, u->kv), s->k_page / (uint64_t)s->heads);
         for (int i = 0; i < n; i++) {
-            int own = own0 + (l + i) / u->heads, least = attn_least(&j->plan, own);
+            int own = own0 + (l + i) / u->heads, least = attn_first(sees, own), last = attn_last(sees, u->seq, own);
             a[i] = least > first ? least - first : 0;
-            b[i] = own - first < PAGE_TOKENS ? own - first + 1 : PAGE_TOKENS;
+            b[i] = last - first < PAGE_TOKENS ? last - first + 1 : PAGE_TOKENS;
             if (a[i] > all0) all0 = a[i];
             if (b[i] < all1) all1 = b[i];
             v16 keep;
-            line_soft(j->o, p + i * PAGE_TOKENS, a[i], b[i], j->slopes ? j->slopes[u->head0 + (l + i) % u->heads] : 0,
-                      first, own, t.max + l + i, t.sum + l + i, &keep);
+            line_soft(j, p + i * PAGE_TOKENS, a[i], b[i], u->head0 + (l + i) % u->heads, first, own, t.max + l + i,
+                      t.sum + l + i, &keep);
             for (int64_t d = 0; d < j->padded; d += LANES)
                 v16_store(acc + i * j->padded + d, v16_mul(v16_load(acc + i * j->padded + d), keep));
         }
@@ -228,9 +234,10 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
 /* Lines of the unit whose rows see any of the positions first … last. */
 static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int last, int *l0, int *l1)
 {
-    int own0 = j->r->st->pos[u->row0], r0 = 0, r1 = u->rows;
-    while (r0 < r1 && own0 + r0 < first) r0++;
-    while (r1 > r0 && attn_least(&j->plan, own0 + r1 - 1) > last) r1--;
+    const attn_sees *sees = &j->plan.sees;
+    int own0 = sees->rows->pos[u->row0], r0 = 0, r1 = u->rows;
+    while (r0 < r1 && attn_last(sees, u->seq, own0 + r0) < first) r0++;
+    while (r1 > r0 && attn_first(sees, own0 + r1 - 1) > last) r1--;
     *l0 = r0 * u->heads;
     *l1 = r1 * u->heads;
 }
@@ -239,7 +246,7 @@ static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int l
 static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_soft t)
 {
     const step *st = j->r->st;
-    int last = st->pos[u->row0 + u->rows - 1];
+    int last = u->last;
     soft_clear(t, u->rows * u->heads, j->padded);
     for (int i = 0; i < u->rows; i++)
         memcpy(j->at.queries + (int64_t)i * u->heads * j->s->k_dim,
@@ -271,8 +278,22 @@ static void soft_merge(const attn_job *j, const attn_unit *u, int range, attn_so
     }
 }
 
+/* A score without a value joins each line: soft_merge with max = the sink, sum = 1, acc = 0. */
+static void add_sinks(const attn_job *j, const attn_unit *u, attn_soft t)
+{
+    for (int l = 0; l < u->rows * u->heads; l++) {
+        float sink = j->sinks[u->head0 + l % u->heads], max = fm_max(sink, t.max[l]);
+        float keep = fm_exp(t.max[l] - max), take = fm_exp(sink - max), *a = t.acc + l * j->padded;
+        t.sum[l] = fmaf(1, take, t.sum[l] * keep);
+        t.max[l] = max;
+        for (int64_t d = 0; d < j->padded; d += LANES)
+            v16_store(a + d, v16_fma(v16_zero(), v16_all(take), v16_mul(v16_load(a + d), v16_all(keep))));
+    }
+}
+
 static void unit_store(const attn_job *j, const attn_unit *u, attn_soft t)
 {
+    if (j->sinks) add_sinks(j, u, t);
     int64_t dim = j->s->v_dim;
     for (int l = 0; l < u->rows * u->heads; l++) {
         float *to = j->out + ((int64_t)(u->row0 + l / u->heads) * j->o->u.attn.heads + u->head0 + l % u->heads) * dim;
@@ -286,8 +307,13 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
 {
     dev *on = r->seg->on;
     const kv_store *s = &on->kv[o->state];
-    attn_job j = {
-        .plan = attn_plan_of(r, o, s), .r = r, .o = o, .s = s, .q = arg_at(r, o->in[0]), .slopes = arg_at(r, o->in[1])};
+    attn_job j = {.plan = attn_plan_of(r, o, s),
+                  .r = r,
+                  .o = o,
+                  .s = s,
+                  .q = arg_at(r, o->in[ATTN_Q]),
+                  .sinks = arg_at(r, o->in[ATTN_SINKS])};
+    if (o->u.attn.bias != BIAS_BUCKETS) j.slopes = arg_at(r, o->in[ATTN_BIAS]);
     j.out = arg_at(r, o->out);
     j.group = r->seg->p->states[o->state].group;
     j.padded = (s->v_dim + LANES - 1) / LANES * LANES;

@@ -41,6 +41,7 @@ INLINE void kv_put_values(dtype t, const float *x, int dim, uint8_t *row)
 static void v_kv_put(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
+    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->rows);
     const kv_store *s = &r->seg->on->kv[o->state];
     int group = r->seg->p->states[o->state].group;
     const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
@@ -48,7 +49,7 @@ static void v_kv_put(const run *r, const op *o, int worker, int workers)
     cpu_share(rows * s->heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u % rows, head = u / rows;
-        int32_t page = step_page(st, group, st->seq[row], st->pos[row] / PAGE_TOKENS), at = st->pos[row] % PAGE_TOKENS;
+        int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
         if (page < 0) continue;
         uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, head),
                 *values = kv_tile(s->v, s->v_page, s->heads, page, head);

@@ -184,7 +184,7 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
     const attn_gqa_options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads);
-    state s = {.kind = STATE_KV,
+    state s = {.rows = ROWS_TOK,
                .layer = (int16_t)b->layer,
                .heads = kv_heads,
                .k_dim = head_dim,
@@ -201,7 +201,7 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
             .in = {q, slopes},
-            .u.attn = {(float)scale, (float)o->softcap, heads, (int32_t)o->window, bias}};
+            .u.attn = {(float)scale, (float)o->softcap, heads, (int32_t)o->window, .bias = bias}};
     return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }
 

@@ -153,7 +153,7 @@ static ref test_attention(model_builder *b, ref x)
         k = test_op(b, o, ROWS_TOK, kv_dim);
     }
     int s = program_state(b->p,
-                          &(state){.kind = STATE_KV,
+                          &(state){.rows = ROWS_TOK,
                                    .layer = (int16_t)b->layer,
                                    .heads = m->kv_heads,
                                    .k_dim = m->head_dim,
@@ -297,13 +297,9 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
             if (pages * TRACE_SEQS % 7 == 0)
                 for (uint32_t i = 0; i < p->n_group * (uint32_t)(k * pages); i++)
                     page[i] = (int32_t)(i % (uint32_t)(k * pages));
-            step st = {.token = token,
-                       .pos = pos,
-                       .seq = seq,
+            step st = {.tok = {.token = token, .pos = pos, .seq = seq, .seq_len = len, .seq_row = first},
                        .out = out,
                        .n_seq = k,
-                       .seq_len = len,
-                       .seq_row = first,
                        .seq_rope = variant,
                        .page = page,
                        .page_cap = pages};

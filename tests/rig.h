@@ -159,12 +159,12 @@ static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *
     g->st.n[ROWS_TOK] = row;
     g->st.n[ROWS_OUT] = row;
     g->st.n_seq = n_seq;
-    g->st.pos = g->pos;
-    g->st.seq = g->seq;
-    g->st.token = g->token;
+    g->st.tok.pos = g->pos;
+    g->st.tok.seq = g->seq;
+    g->st.tok.token = g->token;
     g->st.out = g->wanted;
-    g->st.seq_row = g->seq_row;
-    g->st.seq_len = g->seq_len;
+    g->st.tok.seq_row = g->seq_row;
+    g->st.tok.seq_len = g->seq_len;
     g->st.seq_rope = g->seq_rope;
     g->st.page = g->page;
 }

@@ -226,6 +226,8 @@ typedef struct attn_case {
     float softcap;
     dtype k_type, v_type;
     int n_seq, rows[4], last[4];
+    int ahead, chunk, cross[4]; /* cross: keys of another axis for each sequence */
+    bool sinks;
 } attn_case;
 
 static const attn_case attn_cases[] = {
@@ -240,7 +242,33 @@ static const attn_case attn_cases[] = {
     {60, 1, 16, 16, 0, BIAS_NONE, 0.5f, DTYPE_F32, DTYPE_F32, 1, {3}, {530}},
     {2, 1, 8, 8, 1, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 1, {80}, {79}},
     {9, 3, 128, 128, 600, BIAS_ALIBI, 0, DTYPE_F16, DTYPE_F16, 4, {1, 2, 1, 33}, {1500, 700, 5, 1060}},
+    {6, 3, 32, 32, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 3, {70, 1, 100}, {69, 0, 699}, .ahead = AHEAD_ALL},
+    {4, 4, 24, 24, 33, BIAS_NONE, 0, DTYPE_F32, DTYPE_F32, 2, {200, 40}, {199, 39}, .ahead = 32},
+    {4, 4, 16, 16, 0, BIAS_ALIBI, 0, DTYPE_F32, DTYPE_F16, 1, {130}, {129}, .ahead = AHEAD_ALL},
+    {4, 2, 16, 32, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_F32, 2, {150, 7}, {299, 130}, .chunk = 48},
+    {4,
+     4,
+     16,
+     16,
+     0,
+     BIAS_NONE,
+     0,
+     DTYPE_F32,
+     DTYPE_F32,
+     3,
+     {5, 1, 90},
+     {4, 9, 89},
+     .ahead = AHEAD_ALL,
+     .cross = {1, 700, 64}},
+    {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F32, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
+    {3, 3, 20, 20, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F16, 2, {9, 1}, {80, 600}},
+    {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_F16, DTYPE_F16, 2, {80, 1}, {180, 900}, .sinks = true},
 };
+
+enum { REACH = 20, BUCKETS = 7 };
+
+/* Any table will do: buckets of both signs, more of near distances. */
+static int bucket_of(int d) { return (d < 0 ? 0 : 3) + (abs(d) > 2) + (abs(d) > 9) + (d > 15); }
 
 /* The head `h` of row `row` in double precision, straight from the formula. */
 static void attn_double(const rig *g, const attn_case *c, const op *o, const float *slopes, int row, int h, double *out)
@@ -248,10 +276,13 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
     const kv_store *s = &g->kv[0];
     static double score[RIG_PAGES * PAGE_TOKENS];
     int own = g->pos[row], kv = h / (c->heads / c->kv), least = c->window && own >= c->window ? own - c->window + 1 : 0;
-    double max = -1e300, sum = 0;
+    int length = c->cross[0] ? c->cross[g->seq[row]] : g->seq_len[g->seq[row]], last = own;
+    if (c->ahead) last = c->ahead == AHEAD_ALL || own + c->ahead >= length ? length - 1 : own + c->ahead;
+    while (c->chunk && least < own - own % c->chunk) least++;
+    double max = c->sinks ? (double)g->t[o->in[ATTN_SINKS]].data[h] : -1e300, sum = c->sinks ? exp(0) : 0;
     for (int i = 0; i < c->v_dim; i++) out[i] = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int j = least; j <= own; j++) {
+        for (int j = least; j <= last; j++) {
             int page = g->page[g->seq[row] * RIG_PAGES + j / PAGE_TOKENS], at = j % PAGE_TOKENS;
             const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, kv),
                           *values = kv_tile(s->v, s->v_page, s->heads, page, kv);
@@ -268,9 +299,16 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
                         f32_to_bf16(bf16_to_f32(f32_to_bf16(slopes[h])) * bf16_to_f32(f32_to_bf16((float)j))));
                 dot *= (double)o->u.attn.scale;
                 if (c->softcap != 0) dot = (double)c->softcap * tanh(dot / (double)c->softcap);
-                if (c->bias == BIAS_ALIBI) dot += (double)slopes[h] * j;
+                if (c->bias == BIAS_ALIBI) dot -= (double)slopes[h] * abs(j - own);
+                if (c->bias == BIAS_BUCKETS) {
+                    int d = j - own < -REACH ? -REACH : j - own > REACH ? REACH : j - own;
+                    dot += (double)slopes[bucket_of(d) * c->heads + h];
+                }
                 score[j] = dot;
-                if (dot > max) max = dot;
+                if (dot > max) {
+                    sum *= exp(max - dot);
+                    max = dot;
+                }
             } else {
                 double e = exp(score[j] - max);
                 sum += e;
@@ -293,7 +331,8 @@ static void attention_equals_the_reference(void **unused)
         int pages = 0, rows = 0;
         for (int s = 0; s < c->n_seq; s++) {
             rows += c->rows[s];
-            if (c->last[s] / PAGE_TOKENS + 1 > pages) pages = c->last[s] / PAGE_TOKENS + 1;
+            int end = c->last[s] > c->cross[s] ? c->last[s] : c->cross[s];
+            if (end / PAGE_TOKENS + 1 > pages) pages = end / PAGE_TOKENS + 1;
         }
         rig_open(&g, (uint64_t)rows * (uint64_t)(c->heads * (c->k_dim + c->v_dim) + c->kv * (c->k_dim + c->v_dim)) * 4);
         rig_sequences(&g, c->n_seq, c->rows, c->last);
@@ -301,16 +340,27 @@ static void attention_equals_the_reference(void **unused)
         op put = {.kind = OP_KV_PUT, .in = {rig_act(&g, c->kv * c->k_dim), rig_act(&g, c->kv * c->v_dim)}};
         snprintf(what, sizeof what, "kv_put case %d", (int)i);
         rig_same(&g, &put, what);
+        if (c->cross[0]) {
+            g.states[0].rows = ROWS_ENC;
+            g.st.enc.seq_len = c->cross;
+        }
         op o = {.kind = OP_ATTN,
                 .u.attn = {.scale = 1 / sqrtf((float)c->k_dim),
                            .softcap = c->softcap,
                            .heads = c->heads,
                            .window = c->window,
+                           .ahead = c->ahead,
+                           .chunk = c->chunk,
                            .bias = c->bias}};
         o.in[0] = rig_act(&g, c->heads * c->k_dim);
-        if (c->bias) o.in[1] = rig_const(&g, c->heads);
-        for (int h = 0; c->bias && h < c->heads; h++)
-            ((float *)g.t[o.in[1]].data)[h] = powf(2, -8.0f * (float)(h + 1) / (float)c->heads);
+        bool buckets = c->bias == BIAS_BUCKETS;
+        if (c->bias) o.in[ATTN_BIAS] = rig_const(&g, buckets ? BUCKETS * c->heads : c->heads);
+        for (int h = 0; c->bias && !buckets && h < c->heads; h++)
+            ((float *)g.t[o.in[ATTN_BIAS]].data)[h] = powf(2, -8.0f * (float)(h + 1) / (float)c->heads);
+        if (buckets) o.in[ATTN_TABLE] = rig_const(&g, 2 * REACH + 1);
+        for (int d = -REACH; buckets && d <= REACH; d++)
+            ((float *)g.t[o.in[ATTN_TABLE]].data)[d + REACH] = (float)bucket_of(d);
+        if (c->sinks) o.in[ATTN_SINKS] = rig_const(&g, c->heads);
         o.out = rig_act(&g, c->heads * c->v_dim);
         snprintf(what, sizeof what, "attn case %d", (int)i);
         rig_same(&g, &o, what);

@@ -210,7 +210,7 @@ static program *small(int layers)
     p->vocab = 16;
     p->n_layer = layers;
     p->hidden[0] = x;
-    assert_int_equal(program_state(p, &(state){.kind = STATE_KV, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    assert_int_equal(program_state(p, &(state){.rows = ROWS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
     add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
     for (int l = 0; l < layers; l++) {
         char name[32];
@@ -263,7 +263,7 @@ static void no_cut_inside_a_state(void **unused)
     ref x = act(p, "x", ROWS_TOK, 4, -1), y = act(p, "y", ROWS_TOK, 4, 0);
     p->hidden = (ref[]){x};
     p->dim = 4;
-    assert_int_equal(program_state(p, &(state){.kind = STATE_KV, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    assert_int_equal(program_state(p, &(state){.rows = ROWS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
     add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
     add(p, (op){.kind = OP_KV_PUT, .layer = 0, .in = {x, x}});
     add(p, (op){.kind = OP_ATTN, .layer = 0, .out = y, .in = {x}, .u.attn = {.scale = 1, .heads = 1}});
@@ -343,15 +343,22 @@ static void windows_make_groups(void **unused)
     (void)unused;
     err e = {0};
     program *p = program_new(&e);
-    const int32_t window[] = {0, 8, 0, 8, 16};
-    const int group[] = {0, 1, 0, 1, 2};
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = window[i]}, &e), i);
+    const int32_t window[] = {0, 8, 0, 8, 16, 0};
+    const uint8_t rows[] = {ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_ENC};
+    const int group[] = {0, 1, 0, 1, 2, 3};
+    state s = {.heads = 1, .k_dim = 4, .v_dim = 4};
+    assert_int_equal(program_state(p, &s, &e), ERR_SPEC); /* of no rows */
+    e = (err){0};
+    for (int i = 0; i < 6; i++) {
+        s.window = window[i];
+        s.rows = rows[i];
+        assert_int_equal(program_state(p, &s, &e), i);
         assert_int_equal(p->states[i].group, group[i]);
+        assert_int_equal(p->group_rows[group[i]], rows[i]);
     }
-    assert_int_equal(p->n_group, 3);
-    program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = 1}, &e);
-    assert_int_equal(program_state(p, &(state){.heads = 1, .k_dim = 4, .v_dim = 4, .window = 2}, &e), ERR_LIMIT);
+    assert_int_equal(p->n_group, 4);
+    s.window = 2;
+    assert_int_equal(program_state(p, &s, &e), ERR_LIMIT);
     program_free(p);
 }
 

@@ -10,13 +10,15 @@
 
 /* X(id, name, how a tensor-parallel cut treats it, sentence) */
 #define OP_LIST(X)                                                                                                     \
-    X(EMBED, "embed", CUT_VOCAB, "out[r] = table in0[ id(r) + offset ]; id: the row's token, or its position")         \
+    X(EMBED, "embed", CUT_VOCAB, "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")  \
     X(NORM, "norm", CUT_ROWWISE, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")            \
     X(MATMUL, "matmul", CUT_BY_WEIGHT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                      \
     X(ROPE, "rope", CUT_HEADS,                                                                                         \
       "out = in0 with the first `dims` of each head of `width` rotated by the row's position")                         \
     X(KV_PUT, "kv_put", CUT_HEADS, "state[row's position] = keys in0, values in1; writes no tensor")                   \
-    X(ATTN, "attn", CUT_HEADS, "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state")    \
+    X(ATTN, "attn", CUT_HEADS,                                                                                         \
+      "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state; cross: rows of another "     \
+      "axis")                                                                                                          \
     X(ACT, "act", CUT_FOLLOW, "out = fn(in0)")                                                                         \
     X(MUL, "mul", CUT_FOLLOW, "out = in0 * in1; in1 an activation, or a vector over the last axis")                    \
     X(ADD, "add", CUT_FOLLOW, "out = in0 + in1; in1 an activation, or a vector over the last axis")                    \
@@ -63,14 +65,20 @@ typedef enum act_kind {
 extern const char *const act_name[ACT_COUNT];
 
 enum { NORM_RMS, NORM_LAYER }; /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps) */
-enum { EMBED_BY_TOKEN, EMBED_BY_POSITION };
+enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE };
 enum { ROPE_HALVES, ROPE_NEIGHBOURS }; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
+/* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added before scaling
+ * (how Falcon was trained). BUCKETS: values[bucket][h], the bucket of every distance -reach … reach being in a table; further ones
+ * count as reach (T5). */
+enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS };
 enum {
-    BIAS_NONE,
-    BIAS_ALIBI,
-    BIAS_ALIBI_BF16
-}; /* slope[h] * key position; the same with slope * position rounded to bfloat16
-                                                    and added before scaling (how Falcon was trained) */
+    ATTN_Q,
+    ATTN_BIAS,
+    ATTN_SINKS,
+    ATTN_TABLE
+}; /* in[] of ATTN: bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a
+                                                       logit without a value; table [2 * reach + 1]; 0 = none */
+enum { AHEAD_ALL = INT32_MAX };
 
 typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
 
@@ -94,8 +102,11 @@ typedef struct op {
         } rope;
         struct {
             float scale, softcap; /* softcap 0 = none */
-            int32_t heads, window,
-                bias; /* window 0 = all before; w: sees keys with position > own - w. bias: BIAS_*, slopes in in[1] */
+            int32_t heads;
+            int32_t window; /* 0 = all before; w: sees keys with position > own - w */
+            int32_t ahead;  /* 0 = causal; n: keys up to own + n as well; AHEAD_ALL: up to the last */
+            int32_t chunk;  /* 0 = none; c: no keys before own / c * c */
+            int32_t bias;   /* BIAS_* */
         } attn;
         struct {
             int32_t fn;

@@ -163,11 +163,16 @@ int program_state(program *p, const state *s, err *e)
         return err_set(e, ERR_SPEC, "layer %d: a state of %d heads, keys of %d, values of %d, window %d", s->layer,
                        s->heads, s->k_dim, s->v_dim, s->window);
     if (p->n_state >= STATES_MAX) return err_set(e, ERR_LIMIT, "more than %d states", STATES_MAX);
+    if (s->rows != ROWS_TOK && s->rows != ROWS_ENC)
+        return err_set(e, ERR_SPEC, "layer %d: a state of neither token nor encoder rows", s->layer);
     uint32_t g = 0;
-    while (g < p->n_group && p->group_window[g] != s->window) g++;
+    while (g < p->n_group && (p->group_window[g] != s->window || p->group_rows[g] != s->rows)) g++;
     if (g == GROUP_MAX) return err_set(e, ERR_LIMIT, "more than %d different attention windows", GROUP_MAX);
     if (!grow(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
-    if (g == p->n_group) p->group_window[p->n_group++] = s->window;
+    if (g == p->n_group) {
+        p->group_rows[g] = s->rows;
+        p->group_window[p->n_group++] = s->window;
+    }
     p->states[p->n_state] = *s;
     p->states[p->n_state].group = (uint8_t)g;
     return (int)p->n_state++;
@@ -231,6 +236,25 @@ static bool same_shape(const tensor *a, const tensor *b)
 
 static bool optional_vector(const op *o, int i, const tensor *t, int64_t n) { return !o->in[i] || is_vector(t, n); }
 
+/* values and table: ATTN_BIAS and ATTN_TABLE of an ATTN. */
+static const char *check_bias(const op *o, const tensor *values, const tensor *table, bool cross)
+{
+    int64_t heads = o->u.attn.heads;
+    int bias = o->u.attn.bias;
+    if (bias < BIAS_NONE || bias > BIAS_BUCKETS) return "unknown bias";
+    if ((bias != BIAS_BUCKETS && table) || (bias == BIAS_NONE && values)) return "too many operands";
+    if (bias == BIAS_NONE) return NULL;
+    if (cross) return "rows of another axis have no distance to keys";
+    if (bias != BIAS_BUCKETS) return is_vector(values, heads) ? NULL : "a bias needs one slope per head";
+    if (!table || table->kind != TENSOR_CONST || table->rank != 1 || table->dim[0] % 2 == 0)
+        return "the bias needs a table of distances";
+    if (!values || values->kind == TENSOR_ACT || values->rank != 1 || values->dim[0] % heads)
+        return "the bias needs values for each head";
+    for (int64_t i = 0; i < table->dim[0]; i++)
+        if (!(table->data[i] >= 0 && table->data[i] < (float)(values->dim[0] / heads))) return "no such bucket";
+    return NULL;
+}
+
 /* NULL when the op is well formed, else what is wrong. */
 static const char *check_op(const program *p, const op *o)
 {
@@ -238,7 +262,7 @@ static const char *check_op(const program *p, const op *o)
     const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    if (o->in[3]) return "too many operands";
+    if (o->in[3] && o->kind != OP_ATTN) return "too many operands";
     if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";
     bool has_state = o->kind == OP_KV_PUT || o->kind == OP_ATTN;
     if (has_state ? o->state < 0 || (uint32_t)o->state >= p->n_state : o->state >= 0) return "wrong state";
@@ -248,7 +272,8 @@ static const char *check_op(const program *p, const op *o)
     case OP_EMBED:
         if (!a || a->kind == TENSOR_ACT || a->rank != 2 || a->dim[1] != tensor_count(out))
             return "the table does not fit";
-        if (o->u.embed.by != EMBED_BY_TOKEN && o->u.embed.by != EMBED_BY_POSITION) return "embedded by what?";
+        if (o->u.embed.by < EMBED_BY_TOKEN || o->u.embed.by > EMBED_BY_TYPE) return "embedded by what?";
+        if (out->rows != ROWS_TOK && out->rows != ROWS_ENC) return "embeds rows that have no tokens";
         return o->u.embed.offset < 0 ? "negative offset" : b ? "too many operands" : NULL;
     case OP_NORM: {
         int64_t n = tensor_count(out), width = o->u.norm.width;
@@ -271,22 +296,28 @@ static const char *check_op(const program *p, const op *o)
         if (o->u.rope.dims < 2 || o->u.rope.dims % 2 || o->u.rope.dims > o->u.rope.width)
             return "rotated dimensions do not fit";
         if (o->u.rope.table < 0 || (uint32_t)o->u.rope.table >= p->n_rope) return "no such table";
+        if (out->rows != ROWS_TOK && out->rows != ROWS_ENC) return "rotates rows that have no positions";
         if (p->ropes[o->u.rope.table].params.dims != o->u.rope.dims) return "the table has other dimensions";
         return o->u.rope.style == ROPE_HALVES || o->u.rope.style == ROPE_NEIGHBOURS ? NULL : "unknown style";
     case OP_KV_PUT:
         if (!same_rows(a, b) || c) return "keys and values have different rows";
+        if (a->rows != s->rows) return "keys have other rows than the state";
         if (tensor_count(a) != (int64_t)s->heads * s->k_dim) return "keys do not fit the state";
         return tensor_count(b) == (int64_t)s->heads * s->v_dim ? NULL : "values do not fit the state";
     case OP_ATTN: {
         int32_t heads = o->u.attn.heads;
-        if (!same_rows(a, out) || c) return "queries and output have different rows";
+        if (!same_rows(a, out)) return "queries and output have different rows";
+        if (out->rows != ROWS_TOK && out->rows != s->rows) return "the rows cannot see this state";
         if (heads < 1 || heads % s->heads) return "heads are no multiple of the state's";
         if (tensor_count(a) != (int64_t)heads * s->k_dim) return "queries do not fit the state";
         if (tensor_count(out) != (int64_t)heads * s->v_dim) return "output does not fit the state";
         if (o->u.attn.window < 0 || (s->window && (!o->u.attn.window || o->u.attn.window > s->window)))
             return "the window is wider than what the state keeps";
-        if (o->u.attn.bias < BIAS_NONE || o->u.attn.bias > BIAS_ALIBI_BF16) return "unknown bias";
-        return (o->u.attn.bias ? is_vector(b, heads) : !b) ? NULL : "a bias needs one slope per head";
+        if (o->u.attn.ahead < 0 || o->u.attn.chunk < 0) return "a negative reach";
+        if (out->rows != s->rows && (o->u.attn.ahead != AHEAD_ALL || o->u.attn.window || o->u.attn.chunk))
+            return "rows of another axis have no distance to keys";
+        if (!optional_vector(o, ATTN_SINKS, c, heads)) return "needs a sink for each head";
+        return check_bias(o, b, operand(p, o, ATTN_TABLE), out->rows != s->rows);
     }
     case OP_ACT:
         if (o->u.act.fn < 0 || o->u.act.fn >= ACT_COUNT) return "unknown activation";
@@ -319,5 +350,7 @@ int program_op(program *p, const op *o, err *e)
     }
     if (!grow(p, (void **)&p->ops, p->n_op, sizeof *p->ops, e)) return ERR_MEMORY;
     p->ops[p->n_op++] = *o;
+    if (o->kind == OP_ATTN && o->u.attn.ahead && p->tensors[o->out].rows == p->states[o->state].rows)
+        p->whole = p->whole || p->tensors[o->out].rows == ROWS_TOK;
     return 0;
 }

@@ -83,13 +83,12 @@ bool weight_is_plain(const weight *w);
 void weight_decode_row(const weight *w, int64_t n, float *to);
 
 /* What a sequence keeps between steps. */
-enum { STATE_KV, STATE_CROSS, STATE_FIXED };
 typedef struct state {
-    uint8_t kind;
+    uint8_t rows; /* whose positions its pages hold: ROWS_TOK or ROWS_ENC */
     int16_t layer;
     int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
     int32_t window;              /* 0 = all */
-    uint8_t group; /* states with equal window share page tables: group = index into program.group_window */
+    uint8_t group; /* states with equal window and rows share page tables: index into program.group_window */
 } state;
 enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sharing, copy-on-write and transfer */
 
@@ -108,6 +107,8 @@ typedef struct program {
         ref in, out;
     } entries[ENTRY_COUNT];
     int32_t group_window[GROUP_MAX];
+    uint8_t group_rows[GROUP_MAX]; /* ROWS_TOK, ROWS_ENC */
+    bool whole;                    /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
     uint32_t *cuts; /* ops before which exactly one activation lives: the only places where layers are divided */
     uint32_t n_cut;

@@ -4,7 +4,8 @@
 #include <inttypes.h>
 
 static const char *const rows_name[ROWS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
-static const char *const bias_name[] = {"", " alibi", " alibi.bf16"};
+static const char *const by_name[] = {"token", "position", "type"};
+static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"};
 
 static void dump_shape(const tensor *t, buf *out)
 {
@@ -44,7 +45,7 @@ static void dump_params(const program *p, const op *o, buf *out)
 {
     switch ((op_kind)o->kind) {
     case OP_EMBED:
-        buf_printf(out, " by=%s", o->u.embed.by == EMBED_BY_TOKEN ? "token" : "position");
+        buf_printf(out, " by=%s", by_name[o->u.embed.by]);
         if (o->u.embed.offset) buf_printf(out, " offset=%d", o->u.embed.offset);
         break;
     case OP_NORM:
@@ -59,6 +60,9 @@ static void dump_params(const program *p, const op *o, buf *out)
         buf_printf(out, " heads=%d scale=%.9g%s", o->u.attn.heads, (double)o->u.attn.scale, bias_name[o->u.attn.bias]);
         if (o->u.attn.softcap != 0) buf_printf(out, " softcap=%g", (double)o->u.attn.softcap);
         if (o->u.attn.window) buf_printf(out, " window=%d", o->u.attn.window);
+        if (o->u.attn.ahead == AHEAD_ALL) buf_str(out, " ahead=all");
+        else if (o->u.attn.ahead) buf_printf(out, " ahead=%d", o->u.attn.ahead);
+        if (o->u.attn.chunk) buf_printf(out, " chunk=%d", o->u.attn.chunk);
         break;
     case OP_ACT: buf_printf(out, " %s", act_name[o->u.act.fn]); break;
     case OP_SCALE: buf_printf(out, " factor=%.9g", (double)o->u.scale.factor); break;
@@ -73,7 +77,8 @@ static void dump_params(const program *p, const op *o, buf *out)
     }
     if (o->state >= 0) {
         const state *s = &p->states[o->state];
-        buf_printf(out, " state=%d (%d x %d+%d, group %d)", o->state, s->heads, s->k_dim, s->v_dim, s->group);
+        buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->rows], s->heads, s->k_dim,
+                   s->v_dim, s->group);
     }
 }
 

@@ -46,14 +46,17 @@ static int check_entries(const program *p, err *e)
     return 0;
 }
 
-/* Marks in open[i] that op i lies after a KV_PUT and not after the last ATTN of the same state. */
+/* Marks in open[i] that op i lies after a KV_PUT and not after the last ATTN that reads what it wrote. */
 static void mark_open_states(const program *p, uint8_t *open)
 {
     for (uint32_t i = 0; i < p->n_op; i++) {
         if (p->ops[i].kind != OP_KV_PUT) continue;
         uint32_t end = i;
-        for (uint32_t k = i + 1; k < p->n_op; k++)
-            if (p->ops[k].kind == OP_ATTN && p->ops[k].state == p->ops[i].state) end = k;
+        for (uint32_t k = i + 1; k < p->n_op; k++) {
+            if (p->ops[k].state != p->ops[i].state) continue;
+            if (p->ops[k].kind == OP_KV_PUT) break;
+            end = k;
+        }
         for (uint32_t k = i + 1; k <= end; k++) open[k] = 1;
     }
 }
@@ -108,7 +111,8 @@ static void hash_op(hasher *s, const op *o)
         break;
     case OP_ATTN:
         add_float(s, o->u.attn.scale), add_float(s, o->u.attn.softcap), add_int(s, o->u.attn.heads);
-        add_int(s, o->u.attn.window), add_int(s, o->u.attn.bias);
+        add_int(s, o->u.attn.window), add_int(s, o->u.attn.ahead), add_int(s, o->u.attn.chunk);
+        add_int(s, o->u.attn.bias);
         break;
     case OP_ACT: add_int(s, o->u.act.fn); break;
     case OP_SCALE: add_float(s, o->u.scale.factor); break;
@@ -170,7 +174,7 @@ static uint64_t hash_program(const program *p)
     for (uint32_t i = 0; i < p->n_rope; i++) hash_rope(&s, &p->ropes[i].params);
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *t = &p->states[i];
-        add_int(&s, t->kind), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
+        add_int(&s, t->rows), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
             add_int(&s, t->window);
     }
     return s.h;

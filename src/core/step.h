@@ -1,7 +1,8 @@
 /* step.h - all that changes from step to step, in arrays of fixed capacity that kernels read in place.
  *
  * A step is ragged: T rows, each with a sequence and a position; prefill chunks, decode rows, draft verification and training rows
- * mix freely. The rows of a sequence are adjacent and their positions ascend by one. */
+ * mix freely. The rows of a sequence are adjacent and their positions ascend by one. Encoder rows (of what an encoder-decoder reads)
+ * are a second such set, with positions of their own. */
 #ifndef CORE_STEP_H
 #define CORE_STEP_H
 #include "core/program.h"
@@ -13,16 +14,22 @@ typedef struct tap {
     float *to; /* [rows of this step, dim] copied out after the segment that computes it */
 } tap;
 
+/* The rows of a symbol that lie in sequences. Every sequence of the step has both kinds, perhaps none of one. */
+typedef struct step_rows {
+    const int32_t *token;   /* [rows] id, or ~i: row i of vec (soft prompts, hidden states from a peer) */
+    const int32_t *type;    /* [rows] token type: which of two texts */
+    const int32_t *pos;     /* [rows] position in its sequence */
+    const int32_t *seq;     /* [rows] index into the sequence arrays of this step */
+    const int32_t *seq_len; /* [n_seq] positions held after this step */
+    const int32_t *seq_row; /* [n_seq + 1] first row of each sequence */
+} step_rows;
+
 typedef struct step {
     int32_t n[ROWS_COUNT]; /* counts of the row symbols */
-    const int32_t *token;  /* [TOK] id, or ~i: row i of vec (soft prompts, hidden states from a peer) */
+    step_rows tok, enc;    /* ROWS_TOK, ROWS_ENC: an encoder's rows come all in one step, those of the whole sequence */
     const float *vec;      /* [*, dim] */
-    const int32_t *pos;    /* [TOK] position in its sequence */
-    const int32_t *seq;    /* [TOK] index into the sequence arrays of this step */
     const int32_t *out;    /* [OUT] token rows whose results are wanted, ascending */
     int32_t n_seq;
-    const int32_t *seq_len;  /* [n_seq] tokens held after this step */
-    const int32_t *seq_row;  /* [n_seq + 1] first token row of each sequence */
     const int32_t *seq_rope; /* [n_rope][n_seq] variant fixed at admission */
     const int32_t
         *page; /* [group][n_seq][page_cap] physical page of each 64 positions; -1: not held (outside a window) */
@@ -30,5 +37,7 @@ typedef struct step {
     const tap *taps;
     int32_t n_tap;
 } step;
+
+static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == ROWS_ENC ? &st->enc : &st->tok; }
 
 #endif

@@ -10,6 +10,7 @@ int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_ma
     size_t rows = (size_t)rows_max, seqs = (size_t)seq_max, cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS);
     *b = (batch){.rows_max = rows_max, .out_max = out_max, .seq_max = seq_max, .page_cap = (int32_t)cap};
     b->token = mem_zero(rows, sizeof *b->token);
+    b->type = mem_zero(rows, sizeof *b->type);
     b->pos = mem_zero(rows, sizeof *b->pos);
     b->seq = mem_zero(rows, sizeof *b->seq);
     b->out = mem_zero((size_t)out_max, sizeof *b->out);
@@ -18,7 +19,8 @@ int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_ma
     b->seq_rope = mem_zero(seqs * (p->n_rope + 1), sizeof *b->seq_rope);
     b->page = mem_zero(seqs * cap, sizeof *b->page * (p->n_group ? p->n_group : 1));
     b->who = mem_zero(seqs, sizeof *b->who);
-    if (b->token && b->pos && b->seq && b->out && b->seq_len && b->seq_row && b->seq_rope && b->page && b->who)
+    if (b->token && b->type && b->pos && b->seq && b->out && b->seq_len && b->seq_row && b->seq_rope && b->page &&
+        b->who)
         return 0;
     batch_close(b);
     return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
@@ -27,6 +29,7 @@ int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_ma
 void batch_close(batch *b)
 {
     mem_free(b->token);
+    mem_free(b->type);
     mem_free(b->pos);
     mem_free(b->seq);
     mem_free(b->out);
@@ -40,12 +43,13 @@ void batch_close(batch *b)
 
 void batch_clear(batch *b)
 {
-    b->st = (step){.token = b->token,
-                   .pos = b->pos,
-                   .seq = b->seq,
+    b->st = (step){.tok = {.token = b->token,
+                           .type = b->type,
+                           .pos = b->pos,
+                           .seq = b->seq,
+                           .seq_len = b->seq_len,
+                           .seq_row = b->seq_row},
                    .out = b->out,
-                   .seq_len = b->seq_len,
-                   .seq_row = b->seq_row,
                    .seq_rope = b->seq_rope,
                    .page = b->page,
                    .page_cap = b->page_cap};

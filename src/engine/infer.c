@@ -78,9 +78,9 @@ static void deliver(engine *g, const step *st, uint64_t *made)
     for (int32_t k = 0; k < st->n_seq; k++) {
         session *s = g->work.who[k];
         int64_t before = s->n_past;
-        session_advance(g, s, st->seq_row[k + 1] - st->seq_row[k]);
-        for (bool alive = true; i < st->n[ROWS_OUT] && st->out[i] < st->seq_row[k + 1]; i++) {
-            int64_t pos = before + st->out[i] - st->seq_row[k];
+        session_advance(g, s, st->tok.seq_row[k + 1] - st->tok.seq_row[k]);
+        for (bool alive = true; i < st->n[ROWS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
+            int64_t pos = before + st->out[i] - st->tok.seq_row[k];
             const float *row = logits + (int64_t)i * g->info.n_vocab;
             if (!alive) continue;
             if (pos + 1 < s->n_prompt) {
@@ -116,7 +116,7 @@ int engine_infer(engine *g, bool *more, err *e)
     if (!rc && st->n_seq) {
         for (int32_t k = 0; k < st->n_seq; k++) {
             const session *s = g->work.who[k];
-            int64_t to = s->n_past + st->seq_row[k + 1] - st->seq_row[k];
+            int64_t to = s->n_past + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
             if (s->n_past < s->n_prompt) fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - s->n_past);
         }
         deliver(g, st, &made);
