@@ -182,16 +182,17 @@ static void every_command_is_complete(void **state)
 static void ids_in_every_spelling(void **state)
 {
     (void)state;
-    static const char *const good[] = {"1,2,300", "[1, 2, 300]", " 1 2\n300 ", "[1,2,300]\n"};
+    static const char *const good[] = {"1,2,300", "[1, 2, 300]", " 1 2\n300 ", "[1,2,300]\n", "1 , 2 ,300"};
     err e = {0};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         token_list l = {0};
         assert_ok(ids_parse(&l, good[i], &e), &e);
         assert_int_equal(l.n, 3);
         assert_int_equal(l.id[2], 300);
         mem_free(l.id);
     }
-    static const char *const bad[] = {"1,x", "-1", "2147483648", "1.5", "[1", "99999999999999999999", "1,2]"};
+    static const char *const bad[] = {"1,x",  "-1",   "2147483648", "1.5",  "[1", "99999999999999999999",
+                                      "1,2]", "1,2,", ",1",         "1,,2", ",",  "[1,]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         token_list l = {0};
         e = (err){0};
@@ -200,6 +201,8 @@ static void ids_in_every_spelling(void **state)
     }
     token_list l = {0};
     e = (err){0};
+    assert_ok(ids_parse(&l, " [ ] ", &e), &e);
+    assert_int_equal(l.n, 0);
     assert_int_equal(ids_parse(&l, "@/nonexistent/ids", &e), ERR_NOT_FOUND);
     const char *path = temp_path("ids.json");
     FILE *f = fopen(path, "w");
