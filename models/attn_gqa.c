@@ -43,7 +43,7 @@ static const param rows[] = {
                "each, or over the whole projection"),
     ROW(qk_norm_kind, PARAM_WORD, .otherwise = "rms", .words = "rms|layer", .doc = "which norm that is"),
     ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
-    ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 1e-30, .max = 1, .doc = "its eps"),
+    ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "its eps"),
     ROW(rope, PARAM_WORD, .otherwise = "none", .words = "none|neox|interleaved",
         .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),
     ROW(rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,

@@ -9,7 +9,7 @@ typedef struct norm_layer_options {
 
 #define ROW(field, kind, ...) MODULE_ROW(norm_layer_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
-    ROW(eps, PARAM_FLOAT, .min = 1e-30, .max = 1, .doc = "added to the variance"),
+    ROW(eps, PARAM_FLOAT, .min = 0, .max = 1, .doc = "added to the variance"),
     ROW(weight, PARAM_BOOL, .otherwise = "true", .doc = "multiplies by a weight vector"),
     ROW(bias, PARAM_WORD, .otherwise = "true", .words = "auto|true|false",
         .doc = "adds a bias vector; auto: when the checkpoint has one"),

@@ -10,7 +10,7 @@ typedef struct norm_rms_options {
 
 #define ROW(field, kind, ...) MODULE_ROW(norm_rms_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
-    ROW(eps, PARAM_FLOAT, .min = 1e-30, .max = 1, .doc = "added to the mean square"),
+    ROW(eps, PARAM_FLOAT, .min = 0, .max = 1, .doc = "added to the mean square"),
     ROW(weight, PARAM_BOOL, .otherwise = "true", .doc = "multiplies by a weight vector"),
     ROW(bias, PARAM_WORD, .otherwise = "false", .words = "auto|true|false", .doc = "adds a bias vector"),
 };

@@ -99,7 +99,7 @@ static bool is_given(const option_slot *o, const param *row)
 
 static bool required(const param *row)
 {
-    return !row->otherwise && (row->type == PARAM_INT || row->type == PARAM_FLOAT) && row->min > 0;
+    return !row->otherwise && (row->type == PARAM_INT || row->type == PARAM_FLOAT);
 }
 
 int option_fill(const option_slot *o, hyper *h, const char *path, int layer, void *into, err *e)

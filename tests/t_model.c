@@ -342,6 +342,23 @@ static void recipes(void **unused)
     tidy();
 }
 
+/* eps 0 is a number like others; none at all is a mistake. */
+static void eps_may_be_zero(void **unused)
+{
+    (void)unused;
+    made m;
+    add_llama(&m, 2);
+    model *o = open_or_fail(&m, NUMBERS "[network]\nnorm.b = eps = 0\n");
+    assert_true(find_op(o->prog, OP_NORM, 0, 1)->u.norm.eps == 0);
+    model_close(o);
+    tidy();
+    expect(&m, NUMBERS "[network]\nnorm = eps = -1\n", "S:15: norm.a.eps: -1 is out of range: 0 to 1");
+    expect(
+        &m, NUMBERS "[network]\nnorm = eps = absent\n",
+        "S:15: norm.a.eps has no value: give it here or as a name in [config]; the model's configuration has none of "
+        "the keys that were asked for");
+}
+
 /* Where part of a head rotates, only that part of it lies in another order. */
 static void rope_pairs_of_a_part(void **unused)
 {
@@ -494,6 +511,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_the_spec),
         cmocka_unit_test(layers_and_scalars),
         cmocka_unit_test(recipes),
+        cmocka_unit_test(eps_may_be_zero),
         cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),
         cmocka_unit_test(weights_in_another_type),
