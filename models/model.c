@@ -122,6 +122,7 @@ static int choose_ctx(opened *o, int64_t asked, err *e)
     return OK;
 }
 
+/* Ids that the model has no token for (configurations name them: defaults of a class, tokens never added) are left out. */
 static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, err *e)
 {
     const spec_row *r;
@@ -134,7 +135,10 @@ static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, e
         value item = value_at(&v, i);
         if (item.kind != VALUE_NUMBER || item.number != floor(item.number) || fabs(item.number) > INT32_MAX)
             return err_set(e, ERR_SPEC, "%s: %s is not a token id or a list of them", r->where, key);
-        if (item.number >= 0) out[(*n)++] = (int32_t)item.number;
+        if (item.number >= (double)o->m.prog->vocab)
+            log_line(LOG_WARN, "%s: %s %.0f is not in the vocabulary of %lld tokens: ignored (%s)",
+                     ckpt_path(o->m.weights), key, item.number, (long long)o->m.prog->vocab, r->where);
+        else if (item.number >= 0) out[(*n)++] = (int32_t)item.number;
     }
     return OK;
 }
@@ -170,9 +174,6 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = hyper_open(&o->h, m->resolved, &from, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
-    if (!rc) rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
-    m->bos = -1;
-    if (!rc) rc = read_ids(o, "bos", &m->bos, 1, &n_bos, e);
     if (rc) return rc;
     build_options build = {.ctx = m->ctx};
     if (run.weights && (rc = weight_type(run.weights, &build.want, e))) return rc;
@@ -181,7 +182,10 @@ static int fill(opened *o, const model_options *opt, err *e)
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
-    return build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);
+    rc = build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);
+    if (!rc) rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
+    m->bos = -1;
+    return rc ? rc : read_ids(o, "bos", &m->bos, 1, &n_bos, e);
 }
 
 int model_open(model **out, const model_options *opt, err *e)

@@ -342,6 +342,21 @@ static void recipes(void **unused)
     tidy();
 }
 
+/* Ids beyond the vocabulary, as configurations have them, are no reason to refuse a model, but nothing starts or ends with them. */
+static void ids_beyond_the_vocabulary(void **unused)
+{
+    (void)unused;
+    made m;
+    add_llama(&m, 2);
+    model *o = open_or_fail(&m, NUMBERS "[generate]\nbos = 10\neos = [50256, 9, -1]\n");
+    assert_int_equal(o->bos, -1);
+    assert_int_equal(o->n_eos, 1);
+    assert_int_equal(o->eos[0], 9);
+    model_close(o);
+    tidy();
+    expect(&m, NUMBERS "[generate]\neos = 1.5\n", "S:15: eos is not a token id or a list of them");
+}
+
 /* eps 0 is a number like others; none at all is a mistake. */
 static void eps_may_be_zero(void **unused)
 {
@@ -511,6 +526,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_the_spec),
         cmocka_unit_test(layers_and_scalars),
         cmocka_unit_test(recipes),
+        cmocka_unit_test(ids_beyond_the_vocabulary),
         cmocka_unit_test(eps_may_be_zero),
         cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),
