@@ -69,6 +69,29 @@ static int check_format(const model *m, err *e)
                    ckpt_format(m->weights));
 }
 
+/* Hugging Face checkpoints say in quantization_config how their integers become weights. That is not read here; one whose tensors are
+ * floats after all (decoded, or quantized only while loading) is like any other. */
+static int check_quantized(const opened *o, err *e)
+{
+    const ckpt *c = o->m.weights;
+    const json *q = json_get(o->config ? o->config : ckpt_config(c), "quantization_config");
+    const char *method = json_str(json_get(q, "quant_method"), "a method without name");
+    if (json_type(q) != JSON_OBJECT) return OK;
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        bool coded = t->type == DTYPE_I32 || t->type == DTYPE_U8 || t->type == DTYPE_I8 || t->type == DTYPE_F8_E4M3 ||
+                     t->type == DTYPE_F8_E5M2;
+        if (coded && t->dims.rank >= 2)
+            return err_set(
+                e, ERR_SPEC,
+                "%s: quantized (quantization_config.quant_method %.40s; tensor '%.200s' is %s): of quantized "
+                "models only GGUF files can be read",
+                ckpt_path(c), method, t->name, dtype_info[t->type].name);
+    }
+    log_line(LOG_WARN, "%s: quantization_config (%.40s) has no effect: all weights are floats", ckpt_path(c), method);
+    return OK;
+}
+
 /* ---- what the engine wants to know */
 
 typedef struct runtime_options {
@@ -170,6 +193,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     runtime_options run;
     hyper_sources from;
     int rc = check_format(m, e), n_bos;
+    if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = hyper_open(&o->h, m->resolved, &from, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);

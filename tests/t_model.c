@@ -357,6 +357,27 @@ static void ids_beyond_the_vocabulary(void **unused)
     expect(&m, NUMBERS "[generate]\neos = 1.5\n", "S:15: eos is not a token id or a list of them");
 }
 
+static void quantization_config_is_seen(void **unused)
+{
+    (void)unused;
+    made m;
+    char text[900];
+    const char *config = temp_path("quantized.json");
+    write_text(config, "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}");
+    snprintf(text, sizeof text, "config = %s\n%s", config, NUMBERS);
+    add_llama(&m, 2);
+    model *o = open_or_fail(&m, text); /* floats: the weights of any model */
+    model_close(o);
+    tidy();
+    add(&m, 4, 4, "model.layers.0.self_attn.q_proj.qweight", 0);
+    m.t[m.n - 1].type = DTYPE_I32;
+    m.t[m.n - 1].raw = (const int32_t[16]){0};
+    expect(&m, text,
+           "W: quantized (quantization_config.quant_method gptq; tensor 'model.layers.0.self_attn.q_proj.qweight' is "
+           "i32): of quantized models only GGUF files can be read");
+    unlink(config);
+}
+
 /* eps 0 is a number like others; none at all is a mistake. */
 static void eps_may_be_zero(void **unused)
 {
@@ -527,6 +548,7 @@ int main(void)
         cmocka_unit_test(layers_and_scalars),
         cmocka_unit_test(recipes),
         cmocka_unit_test(ids_beyond_the_vocabulary),
+        cmocka_unit_test(quantization_config_is_seen),
         cmocka_unit_test(eps_may_be_zero),
         cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),
