@@ -165,6 +165,15 @@ static void plain_requests(void **state)
             "chunked\r\n\r\n5\r\n{\"con\r\nb\r\ntent\":\"ab\"}\r\n0\r\n\r\n");
     assert_true(get(fd, "]}", 2));
     expect_status("200");
+    put(fd, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\b\b");
+    assert_true(get(fd, "}}", 2));
+    expect_status("415");
+    assert_non_null(strstr(got, "Accept-Encoding: identity\r\n"));
+    assert_non_null(strstr(got, "Content-Encoding: gzip: send the body as it is"));
+    put(fd, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity\r\nContent-Length: "
+            "16\r\n\r\n{\"content\":\"ab\"}");
+    assert_true(get(fd, "]}", 2));
+    expect_status("200");
     close(fd);
 }
 

@@ -204,6 +204,12 @@ bool exchange_admit(server *s, exchange *x)
         return false;
     }
     if (!x->route) return false;
+    if (!is_get && x->content_encoding && strcasecmp(x->content_encoding, "identity") != 0) {
+        reply_error(x, 415, NULL, "unsupported_encoding", "Content-Encoding: %.40s: send the body as it is",
+                    x->content_encoding);
+        exchange_add_header(x, "Accept-Encoding", "identity");
+        return false;
+    }
     if (x->content_length > s->o->max_body) {
         exchange_refuse_size(s, x, x->content_length);
         return false;

@@ -21,7 +21,7 @@ enum { EXCHANGE_HEADERS = 8 };
 typedef struct exchange {
     /* request; strings belong to the listener, NULL = absent */
     const char *method, *path;
-    const char *authorization, *origin, *host;
+    const char *authorization, *origin, *host, *content_encoding;
     int64_t content_length; /* -1: not declared */
     span body;
     /* reply */

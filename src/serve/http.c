@@ -181,6 +181,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     x->authorization = request_header(conn, "Authorization");
     x->origin = request_header(conn, "Origin");
     x->host = request_header(conn, "Host");
+    x->content_encoding = request_header(conn, "Content-Encoding");
     x->content_length = f.lengths ? f.length : -1;
     if (!is_framed_well(&f)) {
         x->began = clock_now();
