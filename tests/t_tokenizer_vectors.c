@@ -58,6 +58,23 @@ static int flags_of(const char *mode)
     return strcmp(mode, "special") == 0 ? TOKENIZE_SPECIAL : strcmp(mode, "parse") == 0 ? TOKENIZE_PARSE : 0;
 }
 
+/* One text or two, cut to "max" ids. */
+static void expect_input(const char *file, const tokenizer *t, const json *j, const token_list *want)
+{
+    err e = {0};
+    token_list ids = {0}, types = {0}, want_types = {0};
+    const json *a = json_first(json_get(j, "input")), *b = json_next(a);
+    span second = span_str(json_str(b, ""));
+    token_input in = {span_str(json_str(a, "")), b ? &second : NULL, (size_t)json_int(json_get(j, "max"), 0)};
+    ids_of(json_get(j, "types"), &want_types);
+    assert_ok(tokenizer_encode_input(t, &in, flags_of(json_str(json_get(j, "mode"), "")), &ids, &types, &e), &e);
+    expect_same_ids(file, json_str(a, ""), &ids, want);
+    expect_same_ids(file, "types", &types, &want_types);
+    token_list_free(&ids);
+    token_list_free(&types);
+    token_list_free(&want_types);
+}
+
 static void small_vocabularies(void **state)
 {
     (void)state;
@@ -83,7 +100,9 @@ static void small_vocabularies(void **state)
         }
         ids_of(json_get(j, "ids"), &want);
         const char *text = json_str(json_get(j, "text"), NULL);
-        if (text) {
+        if (json_get(j, "input")) {
+            expect_input(file, t, j, &want);
+        } else if (text) {
             got.n = 0;
             assert_ok(tokenizer_encode(t, span_str(text), flags_of(json_str(json_get(j, "mode"), "")), &got, &e), &e);
             expect_same_ids(file, text, &got, &want);

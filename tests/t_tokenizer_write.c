@@ -171,9 +171,47 @@ static void other_kinds_are_refused(void **unused)
     tokenizer_close(t);
 }
 
+/* The template for two texts, with a special token that the one for one text lacks. */
+static void templates_for_two(void **unused)
+{
+    (void)unused;
+    static const char file[] =
+        "{\"added_tokens\":[{\"id\":2,\"content\":\"</"
+        "s>\",\"special\":true}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+        "\"add_prefix_space\":false},\"decoder\":{\"type\":\"ByteLevel\"},\"post_processor\":{\"type\":"
+        "\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{"
+        "\"id\":"
+        "\"B\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"</"
+        "s>\",\"type_id\":3}},{\"Sequence\":{\"id\":\"A\",\"type_id\":1}}"
+        "],\"special_tokens\":{\"</s>\":{\"id\":\"</s>\",\"ids\":[2]}}},"
+        "\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"</s>\":2},\"merges\":[]}}";
+    static const int32_t want_ids[] = {1, 2, 0, 0}, want_types[] = {0, 3, 1, 1};
+    err e = {0};
+    tokenizer *t;
+    assert_ok(tokenizer_open_bytes(&t, span_str(file), "two", NULL, &e), &e);
+    tokenizer *again = through_json(t);
+    span b = span_str("b");
+    token_list ids = {0}, types = {0};
+    assert_ok(tokenizer_encode_input(again, &(token_input){span_str("aa"), &b, 0}, TOKENIZE_SPECIAL, &ids, &types, &e),
+              &e);
+    assert_int_equal(ids.n, 4);
+    assert_int_equal(types.n, 4);
+    assert_memory_equal(ids.id, want_ids, sizeof want_ids);
+    assert_memory_equal(types.id, want_types, sizeof want_types);
+    ids.n = 0;
+    assert_int_equal(
+        tokenizer_encode_input(again, &(token_input){span_str("aa"), &b, 1}, TOKENIZE_SPECIAL, &ids, NULL, &e),
+        OK); /* the special token alone */
+    assert_int_equal(ids.n, 1);
+    token_list_free(&ids);
+    token_list_free(&types);
+    tokenizer_close(again);
+    tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(small_vocabulary), cmocka_unit_test(real_vocabularies),
-                                       cmocka_unit_test(other_kinds_are_refused)};
+                                       cmocka_unit_test(other_kinds_are_refused), cmocka_unit_test(templates_for_two)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

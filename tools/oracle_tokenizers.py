@@ -105,6 +105,17 @@ class HuggingFace:
     def decode(self, ids):
         return self.tok.decode(ids, skip_special_tokens=False)
 
+    def encode_input(self, a, b, special, ids_max):
+        """One text (b None) or two, cut to ids_max (0: never): {"ids", "types"}."""
+        if ids_max:
+            self.tok.enable_truncation(ids_max, strategy="longest_first")
+        try:
+            self.tok.encode_special_tokens = True
+            e = self.tok.encode(a, b, add_special_tokens=special)
+            return {"ids": e.ids, "types": e.type_ids}
+        finally:
+            self.tok.no_truncation()
+
     def plain_leaks(self, text):
         """The library's plain mode may yield a special id from text (Unigram, WordLevel); ours never does."""
         content = {i: t.content for i, t in self.tok.get_added_tokens_decoder().items()}
@@ -308,8 +319,38 @@ def random_tokenizer(r, corpus):
         tok.post_processor = r.choice([
             processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=ids),
             processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[1], ids[0]),
-            processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)])])
+            processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)]),
+            processors.TemplateProcessing(single="$A:2 <s>:1", pair="<s>:3 $B:1 </s> $A:0 </s>:1", special_tokens=ids),
+            processors.TemplateProcessing(single="$A", pair="$B </s> $A </s> $B:1", special_tokens=ids),
+            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids),
+                                 processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B:1", special_tokens=ids)]),
+            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids), processors.ByteLevel()]),
+            processors.Sequence([processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[0], ids[1])])])
     return tok
+
+
+def differing_inputs(ref, ours, texts):
+    """Inputs of one and two texts, whole and cut, that the library takes: (how many, the first that differs or None)."""
+    r = random.Random(len(texts))
+    inputs = [[a, r.choice(texts)] for a in texts] + texts[:len(texts) // 4]
+    inputs = [i for i in inputs if not any(ref.plain_leaks(t) for t in ([i] if isinstance(i, str) else i))]
+    count, first = 0, None
+    for ids_max, special in ((0, True), (0, False), (8, True), (9, True), (31, True), (7, False)):
+        want, asked = [], []
+        for i in inputs:
+            a, b = (i, None) if isinstance(i, str) else i
+            try:
+                want.append(ref.encode_input(a, b, special, ids_max))
+                asked.append(i)
+            except BaseException as e:
+                if isinstance(e, KeyboardInterrupt):
+                    raise
+        got = ours.run("tokenize", ["--types", "--max-ids", str(ids_max)] + ([] if special else ["--no-special"]), asked)
+        for i, w, g in zip(asked, want, got):
+            if w != g:
+                count += 1
+                first = first or (f"input max {ids_max} special {special}", str(i), str(w), str(g))
+    return count, first
 
 
 def compare_random(args, corpus):
@@ -373,6 +414,8 @@ def compare_random(args, corpus):
             if w != g:
                 wrong += 1
                 some = some or ("decode", str(i[:30]), w, g)
+        if not wrong:
+            wrong, some = differing_inputs(ref, ours, texts[:40])
         if wrong:
             bad += 1
             d = first_difference(some[2], some[3])
@@ -484,6 +527,11 @@ def compare(name, path, pre, reference, args, corpus):
             shown += 1
             k = first_difference(w, g)
             print(f"  {name} decode: {i[:40]}\n    want …{w[max(0, k - 10):k + 20]!r}\n    got  …{g[max(0, k - 10):k + 20]!r}", file=sys.stderr)
+    if hasattr(ref, "encode_input"):
+        differ, first = differing_inputs(ref, ours, texts[:200])
+        row["bad"] += differ
+        if first:
+            print(f"  {name} {first[0]}: {first[1][:120]}\n    want {first[2]}\n    got  {first[3]}", file=sys.stderr)
     row["decode"] = f"{same}/{len(want)}"
     row["bad"] = row.get("bad", 0) + len(want) - same
     if args.speed:

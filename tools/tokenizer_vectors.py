@@ -4,7 +4,8 @@ and what the libraries they belong to make of a few texts.
 
   tools/tokenizer_vectors.py --data ../shared/data        (needs: tokenizers, sentencepiece, tiktoken)
 
-cases.jsonl has one object a line: {"file", "pre", "mode": "plain"|"special"|"parse", "text", "ids"} or {"file", "pre", "ids", "decoded"}.
+cases.jsonl has one object a line: {"file", "pre", "mode": "plain"|"special"|"parse", "text", "ids"}, {"file", "pre", "ids", "decoded"} or
+{"file", "mode", "input": [one or two texts], "max", "ids", "types"}.
 """
 import argparse
 import base64
@@ -33,6 +34,12 @@ def cases_of(name, ref, pre, out):
                 continue
             out.append({"file": name, "pre": pre, "mode": mode, "text": t, "ids": ids})
             ids_seen.append(ids)
+    for a, b, most, special in ((3, 4, 0, True), (3, 4, 0, False), (3, 4, 12, True), (4, 1, 11, True), (1, 3, 10, False), (0, 5, 9, True),
+                                (3, None, 8, True), (3, 3, 13, True), (3, 3, 12, True), (3, 3, 9, False)):
+        texts = [TEXTS[i] for i in (a, b) if i is not None]
+        if hasattr(ref, "encode_input") and not any(ref.plain_leaks(t) for t in texts):
+            out.append({"file": name, "pre": pre, "mode": "special" if special else "plain", "input": texts, "max": most,
+                        **ref.encode_input(texts[0], texts[1] if texts[1:] else None, special, most)})
     r = random.Random(name)
     top = max(max(i) for i in ids_seen if i)
     for ids in ids_seen[:len(TEXTS)] + [[r.randint(0, top) for _ in range(12)] for _ in range(6)]:

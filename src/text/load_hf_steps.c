@@ -17,6 +17,7 @@ typedef struct steps {
     const char *path, *what; /* "normalizer" */
     int depth;
     err *e;
+    struct framing *one, *two; /* post-processors: what becomes of one text, and of two */
 } steps;
 
 typedef int (*step_reader)(steps *s, const json *j);
@@ -170,7 +171,7 @@ static int norm_sequence(steps *s, const json *j) { return read_sequence(s, norm
 
 int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e)
 {
-    steps s = {t, path, "normalizer", 0, e};
+    steps s = {.t = t, .path = path, .what = "normalizer", .e = e};
     return json_type(j) == JSON_NULL ? OK : read_step(&s, norm_rows, j);
 }
 
@@ -320,20 +321,43 @@ static int pre_sequence(steps *s, const json *j) { return read_sequence(s, pre_r
 
 int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e)
 {
-    steps s = {t, path, "pre_tokenizer", 0, e};
+    steps s = {.t = t, .path = path, .what = "pre_tokenizer", .e = e};
     return json_type(j) == JSON_NULL ? OK : read_step(&s, pre_rows, j);
 }
 
 /* ---- post-processors ---- */
 
-static int add_item(steps *s, const json *j, post_template *p, post_item item)
+/* What the post-processors so far make of the input: parts, which the next one takes for texts, each a run of items. */
+typedef struct framing {
+    post_template all;
+    int end[POST_ITEMS_MAX]; /* where each part ends in all.item */
+    int parts;
+} framing;
+
+static int add_item(steps *s, const json *j, framing *f, int32_t id, int32_t type)
 {
-    if (p->n == POST_ITEMS_MAX) return bad(s, j, "too many elements");
-    p->item[p->n++] = item;
+    if (f->all.n == POST_ITEMS_MAX) return bad(s, j, "too many elements");
+    f->all.item[f->all.n++] = (post_item){id, type};
     return OK;
 }
 
-static int add_special_ids(steps *s, const json *j, post_template *p, const json *special, int32_t type)
+static int end_part(steps *s, const json *j, framing *f)
+{
+    if (f->parts == POST_ITEMS_MAX) return bad(s, j, "too many elements");
+    f->end[f->parts++] = f->all.n;
+    return OK;
+}
+
+/* Items of a part of `from`; type >= 0 replaces theirs. */
+static int add_part(steps *s, const json *j, framing *f, const framing *from, int part, int32_t type)
+{
+    int rc = OK;
+    for (int i = part ? from->end[part - 1] : 0; i < from->end[part] && !rc; i++)
+        rc = add_item(s, j, f, from->all.item[i].id, type < 0 ? from->all.item[i].type : type);
+    return rc;
+}
+
+static int add_special_ids(steps *s, const json *j, framing *f, const json *special, int32_t type)
 {
     const char *name = json_str(json_get(special, "id"), "");
     const json *ids = json_get(json_get(json_get(j, "special_tokens"), name), "ids");
@@ -341,49 +365,41 @@ static int add_special_ids(steps *s, const json *j, post_template *p, const json
     int rc = OK;
     for (const json *i = json_first(ids); i && !rc; i = json_next(i)) {
         int64_t id = json_int(i, -1);
-        rc = vocab_has(&s->t->voc, id) ? add_item(s, j, p, (post_item){(int32_t)id, type})
+        rc = vocab_has(&s->t->voc, id) ? add_item(s, j, f, (int32_t)id, type)
                                        : bad(s, j, "a special token outside the vocabulary");
     }
     return rc;
 }
 
-static int read_template(steps *s, const json *j, const json *list, post_template *p)
+static int apply_template(steps *s, const json *j, framing *f)
 {
-    p->n = 0;
+    framing made = {.parts = 0};
     int rc = OK;
+    if (f->all.n < 0 || f->parts < 1 || f->parts > 2) { /* here the library panics when it encodes */
+        f->all.n = -1;
+        return OK;
+    }
+    const json *list = json_get(j, f->parts == 2 ? "pair" : "single");
     for (const json *i = json_first(list); i && !rc; i = json_next(i)) {
         const json *special = json_get(i, "SpecialToken"), *sequence = json_get(i, "Sequence");
-        int32_t type = (int32_t)json_int(json_get(special ? special : sequence, "type_id"), 0);
+        int64_t type = json_int(json_get(special ? special : sequence, "type_id"), 0);
         const char *id = json_str(json_get(sequence, "id"), "");
-        if (special) rc = add_special_ids(s, j, p, special, type);
-        else if (strcmp(id, "A") == 0 || strcmp(id, "B") == 0)
-            rc = add_item(s, j, p, (post_item){*id == 'A' ? POST_A : POST_B, type});
-        else rc = bad(s, j, "an element that is neither SpecialToken nor Sequence");
+        int part = strcmp(id, "B") == 0;
+        if (type < 0 || type > INT32_MAX) rc = bad(s, j, "type_id out of range");
+        else if (special) rc = add_special_ids(s, j, &made, special, (int32_t)type);
+        else if (!part && strcmp(id, "A") != 0) rc = bad(s, j, "an element that is neither SpecialToken nor Sequence");
+        else if (part >= f->parts) rc = bad(s, j, "a second sequence in the template for one");
+        else rc = add_part(s, j, &made, f, part, (int32_t)type);
+        if (!rc) rc = end_part(s, j, &made);
     }
-    return rc;
-}
-
-/* A later post-processor sees what an earlier one made of a text as that text. */
-static int wrap(steps *s, const json *j, const post_template *outer, post_template *t)
-{
-    post_template inner = *t, made = {.n = 0};
-    int rc = OK;
-    for (int i = 0; i < outer->n && !rc; i++)
-        if (outer->item[i].id != POST_A) rc = add_item(s, j, &made, outer->item[i]);
-        else
-            for (int k = 0; k < inner.n && !rc; k++) rc = add_item(s, j, &made, inner.item[k]);
-    *t = made;
+    *f = made;
     return rc;
 }
 
 static int post_template_step(steps *s, const json *j)
 {
-    post_template single, pair;
-    int rc = read_template(s, j, json_get(j, "single"), &single);
-    if (!rc) rc = read_template(s, j, json_get(j, "pair"), &pair);
-    if (!rc) rc = wrap(s, j, &single, &s->t->single);
-    if (!rc && pair.n) s->t->pair = pair;
-    return rc;
+    int rc = apply_template(s, j, s->one);
+    return rc ? rc : apply_template(s, j, s->two);
 }
 
 /* ["[SEP]", 102] */
@@ -393,15 +409,28 @@ static bool named_id(steps *s, const json *pair, int32_t *id)
     return vocab_has(&s->t->voc, *id);
 }
 
-static int post_cls_sep(steps *s, const json *j, bool roberta)
+static int apply_cls_sep(steps *s, const json *j, framing *f, bool roberta)
 {
     int32_t cls, sep;
     if (!named_id(s, json_get(j, "cls"), &cls) || !named_id(s, json_get(j, "sep"), &sep))
         return bad(s, j, "cls or sep outside the vocabulary");
-    post_template single = {{{cls, 0}, {POST_A, 0}, {sep, 0}}, 3};
-    s->t->pair = roberta ? (post_template){{{cls, 0}, {POST_A, 0}, {sep, 0}, {sep, 0}, {POST_B, 0}, {sep, 0}}, 6}
-                         : (post_template){{{cls, 0}, {POST_A, 0}, {sep, 0}, {POST_B, 1}, {sep, 1}}, 5};
-    return wrap(s, j, &single, &s->t->single);
+    framing made = {.parts = 0};
+    int rc = OK;
+    if (f->all.n < 0) return OK;
+    for (int k = 0; k < f->parts && !rc; k++) {
+        if (k == 0 || roberta) rc = add_item(s, j, &made, k == 0 ? cls : sep, 0);
+        if (!rc) rc = add_part(s, j, &made, f, k, roberta ? 0 : -1);
+        if (!rc) rc = add_item(s, j, &made, sep, k > 0 && !roberta);
+        if (!rc) rc = end_part(s, j, &made);
+    }
+    *f = made;
+    return rc;
+}
+
+static int post_cls_sep(steps *s, const json *j, bool roberta)
+{
+    int rc = apply_cls_sep(s, j, s->one, roberta);
+    return rc ? rc : apply_cls_sep(s, j, s->two, roberta);
 }
 
 static int post_bert(steps *s, const json *j) { return post_cls_sep(s, j, false); }
@@ -416,8 +445,13 @@ static int post_sequence(steps *s, const json *j) { return read_sequence(s, post
 
 int hf_read_postprocessor(tokenizer *t, const json *j, const char *path, err *e)
 {
-    steps s = {t, path, "post_processor", 0, e};
-    return json_type(j) == JSON_NULL ? OK : read_step(&s, post_rows, j);
+    framing one = {{{{POST_A, 0}}, 1}, {1}, 1}, two = {{{{POST_A, 0}, {POST_B, 1}}, 2}, {1, 2}, 2};
+    steps s = {.t = t, .path = path, .what = "post_processor", .e = e, .one = &one, .two = &two};
+    int rc = json_type(j) == JSON_NULL ? OK : read_step(&s, post_rows, j);
+    if (!rc && one.all.n < 0) rc = err_set(e, ERR_FORMAT, "%s: the post-processors cannot follow each other", path);
+    t->single = one.all;
+    t->pair = two.all;
+    return rc;
 }
 
 /* ---- decoders ---- */
@@ -501,7 +535,7 @@ static int dec_sequence(steps *s, const json *j) { return read_sequence(s, dec_r
 
 int hf_read_decoder(tokenizer *t, const json *j, const char *path, err *e)
 {
-    steps s = {t, path, "decoder", 0, e};
+    steps s = {.t = t, .path = path, .what = "decoder", .e = e};
     if (json_type(j) == JSON_NULL) return tokenizer_add_decoder(t, DECODE_JOIN, e) ? OK : ERR_LIMIT;
     return read_step(&s, dec_rows, j);
 }

@@ -203,6 +203,7 @@ int side_apply(tokenizer *t, const side_files *s, err *e)
     mark_ends(t, json_get(s->model, "eos_token_id"));
     mark_ends(t, json_get(s->generation, "eos_token_id"));
     side_guess_roles(t);
+    t->cut_left = strcmp(json_str(json_get(s->config, "truncation_side"), "right"), "left") == 0;
     const char *chat = s->chat ? s->chat : template_text(json_get(s->config, "chat_template"));
     if (!chat) return OK;
     mem_free(t->chat_template);

@@ -34,7 +34,7 @@ static void work_free(tokenizer_work *w)
     bpe_work_free(&w->bp);
     unigram_work_free(&w->ug);
     word_cache_free(&w->words);
-    token_list_free(&w->list);
+    for (int i = 0; i < 2; i++) token_list_free(&w->text[i]);
     mem_free(w);
 }
 
@@ -177,6 +177,7 @@ static void work_give(const tokenizer *shared, tokenizer_work *w)
     for (int i = 0; i < 2; i++) {
         buf_trim(&w->norm.text[i]);
         buf_trim(&w->pre.text[i]);
+        if (w->text[i].cap * sizeof(int32_t) > KEEP_WORK_BYTES) token_list_free(&w->text[i]);
         if (w->pre.list[i].cap * sizeof(text_piece) > KEEP_WORK_BYTES) {
             mem_free(w->pre.list[i].v);
             w->pre.list[i] = (piece_list){0};
@@ -184,7 +185,6 @@ static void work_give(const tokenizer *shared, tokenizer_work *w)
     }
     if (w->bp.sym_cap * sizeof(bpe_symbol) > KEEP_WORK_BYTES) bpe_work_free(&w->bp);
     if (w->ug.cap * sizeof(unigram_node) > KEEP_WORK_BYTES) unigram_work_free(&w->ug);
-    if (w->list.cap * sizeof(int32_t) > KEEP_WORK_BYTES) token_list_free(&w->list);
     pthread_mutex_lock(&t->lock);
     w->next = t->idle;
     t->idle = w;
@@ -282,43 +282,65 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool pa
     return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, parse, out, e);
 }
 
-static int encode_template(const tokenizer *t, const post_template *p, span a, span b, bool parse, token_list *out,
-                           token_list *types, err *e)
+/* How many ids of each text stay when they may be `room` together: the longer text gives way until both are equally long. */
+static void share_room(size_t room, size_t n[2])
+{
+    int longer = n[0] > n[1] ? 0 : 1;
+    if (n[0] + n[1] <= room) return;
+    n[1 - longer] = n[1 - longer] < room / 2 ? n[1 - longer] : room / 2;
+    n[longer] = room - n[1 - longer];
+}
+
+static bool append(token_list *out, token_list *types, int32_t id, int32_t type)
+{
+    return token_list_add(out, id) && (!types || token_list_add(types, type));
+}
+
+static int fill_template(const tokenizer *t, const token_list text[2], const token_input *in, bool special,
+                         token_list *out, token_list *types, err *e)
+{
+    const post_template *p = in->b ? &t->pair : &t->single;
+    size_t stay[2] = {text[0].n, text[1].n}, around = 0;
+    if (p->n < 0) return err_set(e, ERR_FORMAT, "this tokenizer's post-processors cannot take two texts");
+    for (int i = 0; i < p->n; i++) around += special && p->item[i].id >= 0;
+    if (in->ids_max && in->ids_max < around)
+        return err_set(e, ERR_USAGE, "at most %zu tokens: the special tokens around the text alone are %zu",
+                       in->ids_max, around);
+    if (in->ids_max) share_room(in->ids_max - around, stay);
+    bool ok = true;
+    for (int i = 0; i < p->n && ok; i++) {
+        post_item item = p->item[i];
+        if (item.id >= 0) {
+            ok = !special || append(out, types, item.id, item.type);
+            continue;
+        }
+        int side = item.id == POST_B;
+        size_t first = t->cut_left ? text[side].n - stay[side] : 0;
+        for (size_t k = 0; k < stay[side] && ok; k++) ok = append(out, types, text[side].id[first + k], item.type);
+    }
+    return ok ? OK : no_memory(e);
+}
+
+int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
+                           err *e)
 {
     tokenizer_work *w = work_take(t, e);
     if (!w) return ERR_MEMORY;
-    size_t start = out->n;
-    int rc = OK;
-    for (int i = 0; i < p->n && !rc; i++) {
-        post_item item = p->item[i];
-        if (item.id < 0) rc = encode_text(t, w, item.id == POST_A ? a : b, parse, out, e);
-        else if (!token_list_add(out, item.id)) rc = no_memory(e);
-        for (size_t k = types ? types->n : 0; types && !rc && k < out->n - start; k++)
-            if (!token_list_add(types, item.type)) rc = no_memory(e);
-    }
+    size_t start = out->n, start_types = types ? types->n : 0;
+    bool parse = flags & TOKENIZE_PARSE;
+    w->text[0].n = w->text[1].n = 0;
+    int rc = encode_text(t, w, in->a, parse, &w->text[0], e);
+    if (!rc && in->b) rc = encode_text(t, w, *in->b, parse, &w->text[1], e);
+    if (!rc) rc = fill_template(t, w->text, in, flags & TOKENIZE_SPECIAL, out, types, e);
     if (rc) out->n = start;
+    if (rc && types) types->n = start_types;
     work_give(t, w);
     return rc;
 }
 
-static const post_template alone = {{{POST_A, 0}}, 1}, both = {{{POST_A, 0}, {POST_B, 1}}, 2};
-
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e)
 {
-    const post_template *p = flags & TOKENIZE_SPECIAL ? &t->single : &alone;
-    return encode_template(t, p, text, (span){0}, flags & TOKENIZE_PARSE, out, NULL, e);
-}
-
-int tokenizer_encode_pair(const tokenizer *t, span a, span b, int flags, token_list *out, token_list *types, err *e)
-{
-    token_list segment = {0}, ids = {0};
-    int rc = encode_template(t, flags & TOKENIZE_SPECIAL ? &t->pair : &both, a, b, flags & TOKENIZE_PARSE, &ids,
-                             &segment, e);
-    for (size_t i = 0; i < ids.n && !rc; i++)
-        if (!token_list_add(out, ids.id[i]) || (types && !token_list_add(types, segment.id[i]))) rc = no_memory(e);
-    token_list_free(&ids);
-    token_list_free(&segment);
-    return rc;
+    return tokenizer_encode_input(t, &(token_input){.a = text}, flags, out, NULL, e);
 }
 
 struct detok {

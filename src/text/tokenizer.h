@@ -40,9 +40,19 @@ void token_list_free(token_list *l);
 /* Appends the ids of `text` to *out. */
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);
 
-/* Two texts as one input (classification, re-ranking), with the special tokens that the reference puts between and around them.
- * Appends to *types, when it is not NULL, the segment number of each id (token_type_ids). */
-int tokenizer_encode_pair(const tokenizer *t, span a, span b, int flags, token_list *out, token_list *types, err *e);
+/* What an encoder network is fed: one text, or two as one input (classification, re-ranking). */
+typedef struct token_input {
+    span a;
+    const span *b;  /* NULL: one text */
+    size_t ids_max; /* of the whole input; 0: any number */
+} token_input;
+
+/* Appends the ids of the input and, where `types` is not NULL, the segment number of each (token_type_ids). With TOKENIZE_SPECIAL
+ * the reference's special tokens stand around and between the texts. An input that is too long loses the ends of its texts as the
+ * Hugging Face library cuts them ("longest_first", and at the side that tokenizer_config.json says); special tokens stay, and
+ * ids_max below their number is ERR_USAGE. */
+int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
+                           err *e);
 
 enum {
     DETOKENIZE_SKIP_SPECIAL = 1, /* special tokens give no text */

@@ -166,28 +166,36 @@ static void write_template(writer *w, const char *name, const post_template *p)
     buf_str(&w->out, "],");
 }
 
+static void write_special_token(writer *w, int32_t id, const char *comma)
+{
+    span s = w->t->voc.piece[id];
+    buf_str(&w->out, comma);
+    quote(w, s);
+    buf_str(&w->out, ":{\"id\":");
+    quote(w, s);
+    buf_printf(&w->out, ",\"ids\":[%d],\"tokens\":[", id);
+    quote(w, s);
+    buf_str(&w->out, "]}");
+}
+
 static void write_post_processor(writer *w)
 {
-    const post_template *p = &w->t->single;
-    const char *comma = "";
+    const post_template *p[] = {&w->t->single, &w->t->pair};
+    int32_t listed[2 * POST_ITEMS_MAX];
+    int n = 0;
     buf_str(&w->out, "\"post_processor\":{\"type\":\"TemplateProcessing\",");
-    write_template(w, "single", p);
-    write_template(w, "pair", &w->t->pair);
+    write_template(w, "single", p[0]);
+    write_template(w, "pair", p[1]);
     buf_str(&w->out, "\"special_tokens\":{");
-    for (int i = 0; i < p->n; i++) {
-        bool known = p->item[i].id < 0;
-        for (int k = 0; k < i; k++) known |= p->item[k].id == p->item[i].id;
-        if (known) continue;
-        span s = w->t->voc.piece[p->item[i].id];
-        buf_str(&w->out, comma);
-        quote(w, s);
-        buf_str(&w->out, ":{\"id\":");
-        quote(w, s);
-        buf_printf(&w->out, ",\"ids\":[%d],\"tokens\":[", p->item[i].id);
-        quote(w, s);
-        buf_str(&w->out, "]}");
-        comma = ",";
-    }
+    for (int two = 0; two < 2; two++)
+        for (int i = 0; i < p[two]->n; i++) {
+            int32_t id = p[two]->item[i].id;
+            bool known = id < 0;
+            for (int k = 0; k < n; k++) known |= listed[k] == id;
+            if (known) continue;
+            write_special_token(w, id, n ? "," : "");
+            listed[n++] = id;
+        }
     buf_str(&w->out, "}},");
 }
 

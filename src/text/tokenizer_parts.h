@@ -29,7 +29,7 @@ typedef struct post_item {
 enum { POST_ITEMS_MAX = 64 };
 typedef struct post_template {
     post_item item[POST_ITEMS_MAX];
-    int n;
+    int n; /* -1: the file's post-processors cannot take two texts */
 } post_template;
 
 typedef struct tokenizer_work tokenizer_work;
@@ -49,6 +49,7 @@ struct tokenizer {
     wordpiece wp;
     span wp_prefix; /* of pieces that go on a word */
     post_template single, pair;
+    bool cut_left; /* what is too long loses its beginning */
     decoder dec;
     bool byte_level;                /* pieces are spelled with GPT-2's characters for bytes */
     bool space_sign;                /* pieces are spelled with U+2581 for spaces */
@@ -70,7 +71,7 @@ struct tokenizer_work {
     bpe_work bp;
     unigram_work ug;
     word_cache words;
-    token_list list;
+    token_list text[2]; /* ids of the texts of an input */
 };
 
 /* An empty tokenizer; NULL: out of memory. */

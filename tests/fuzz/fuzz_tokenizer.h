@@ -55,6 +55,20 @@ static inline void use_text(const tokenizer *t, span text)
     }
 }
 
+/* Two texts as one input, whole and cut. */
+static inline void use_pair(const tokenizer *t, span a, span b)
+{
+    for (size_t most = 0; most < 9; most += 4) {
+        token_list ids = {0}, types = {0};
+        err e = {0};
+        int rc = tokenizer_encode_input(t, &(token_input){a, &b, most}, TOKENIZE_SPECIAL, &ids, &types, &e);
+        promise((rc == OK) == (e.code == 0) && ids.n == types.n && (rc == OK || ids.n == 0));
+        for (size_t i = 0; i < ids.n; i++) promise(tokenizer_piece(t, ids.id[i]).p != NULL && types.id[i] >= 0);
+        token_list_free(&ids);
+        token_list_free(&types);
+    }
+}
+
 /* A tokenizer from a hostile file, or none and a message. */
 static inline void use_tokenizer(tokenizer *t, int rc, const err *e)
 {
@@ -64,6 +78,7 @@ static inline void use_tokenizer(tokenizer *t, int rc, const err *e)
     promise((rc == OK) == (e->code == 0) && (rc == OK || e->msg[0]));
     if (rc) return;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) use_text(t, span_str(texts[i]));
+    use_pair(t, span_str(texts[1]), span_str(texts[3]));
     token_list all = {0};
     buf bytes = {0};
     for (int32_t id = 0; id < (int32_t)tokenizer_size(t) && id < 600; id++) {
