@@ -320,6 +320,9 @@ static void logprobs_of_tokens(void **state)
     assert_true(json_num(json_get(top, "a"), 0) == -0.25);
     assert_true(json_num(json_get(top, "h"), 0) == -1.5);
     json_free(j);
+    /* offsets count from the beginning of the prompt, shown or not */
+    assert_int_equal(post("\"logprobs\":0"), 200);
+    expect_part("\"text_offset\":[2,3,3,4]");
     /* a stop string takes its tokens along */
     fake.text = "one two";
     assert_int_equal(post("\"logprobs\":0,\"stop\":\" tw\""), 200);
@@ -327,8 +330,8 @@ static void logprobs_of_tokens(void **state)
     expect_part("\"completion_tokens\":6");
     /* streamed records add up as well */
     assert_int_equal(post("\"logprobs\":0,\"stop\":\" tw\",\"stream\":true"), 200);
-    expect_part("\"tokens\":[\"o\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"o\":-1.5}],\"text_offset\":[0]");
-    expect_part("\"tokens\":[\"e\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"e\":-1.5}],\"text_offset\":[2]");
+    expect_part("\"tokens\":[\"o\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"o\":-1.5}],\"text_offset\":[2]");
+    expect_part("\"tokens\":[\"e\"],\"token_logprobs\":[-1.5],\"top_logprobs\":[{\"e\":-1.5}],\"text_offset\":[4]");
     assert_null(strstr(reply, "\"tokens\":[\" \""));
     /* prompt_logprobs: a list with null first */
     assert_int_equal(post("\"prompt_logprobs\":1,\"max_tokens\":0"), 200);

@@ -242,7 +242,11 @@ static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
         for (size_t i = 0; i < c->prompt_tokens.n; i++)
             if (c->prompt_tokens.p[i].offset > n) c->prompt_tokens.p[i].offset = n;
     }
-    if (!r->echo) c->text.n = 0;
+    if (!r->echo) { /* text_offset counts from the beginning of the prompt all the same */
+        span shown = p->text ? span_str(p->text) : buf_span(&c->text);
+        for (size_t i = 0; i < shown.n; i++) c->sent_chars += (shown.p[i] & 0xc0) != 0x80;
+        c->text.n = 0;
+    }
     c->echo = c->text.n;
     return c->text.bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
 }

@@ -33,7 +33,8 @@ typedef struct choice {
     detok *text_maker;   /* NULL: no tokenizer */
     buf text;            /* echoed prompt, then what was generated */
     size_t echo;         /* bytes of it that are the prompt */
-    size_t sent, sent_chars;
+    size_t sent,
+        sent_chars; /* bytes of the text in earlier chunks; characters, and those of a prompt that is not shown */
     record_list prompt_tokens, tokens; /* kept only when asked for */
     size_t prompt_tokens_sent, tokens_sent;
     top_logprob *top;
