@@ -187,6 +187,19 @@ static const char *name_of(opened *o, const model_options *opt)
     return arena_strn(&o->mem, path + start, n - start);
 }
 
+/* What a line of a built-in spec complains of is what it read: the file with the values is named in front. */
+static int name_values(const opened *o, err *e)
+{
+    char file[80];
+    if (!e) return ERR_SPEC;
+    snprintf(file, sizeof file, "%.*s", (int)strcspn(e->msg, ":"), e->msg);
+    const ckpt *c = o->m.weights;
+    bool inside = strcmp(ckpt_format(c), "gguf") == 0 || strcmp(ckpt_format(c), "llama2c") == 0;
+    if (e->code != ERR_SPEC || !embedded_find(file).p) return e->code;
+    if (o->config) return err_wrap(e, "%s", spec_text(o->m.resolved, "model", "config"));
+    return inside ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
+}
+
 static int fill(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
@@ -195,7 +208,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     int rc = check_format(m, e), n_bos;
     if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
-    if (!rc) rc = hyper_open(&o->h, m->resolved, &from, e);
+    if (!rc && (rc = hyper_open(&o->h, m->resolved, &from, e))) return name_values(o, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
@@ -207,7 +220,8 @@ static int fill(opened *o, const model_options *opt, err *e)
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
     rc = build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);
-    if (!rc) rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
+    if (rc) return name_values(o, e);
+    rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
     m->bos = -1;
     return rc ? rc : read_ids(o, "bos", &m->bos, 1, &n_bos, e);
 }

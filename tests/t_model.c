@@ -378,6 +378,26 @@ static void quantization_config_is_seen(void **unused)
     unlink(config);
 }
 
+/* A value that is no good is looked for in the file it comes from, not in a line of a built-in spec. */
+static void the_file_of_a_value_is_named(void **unused)
+{
+    (void)unused;
+    made m;
+    char text[900], want[700];
+    const char *config = temp_path("values.json");
+    write_text(config, "{\"hidden_size\": 8, \"num_hidden_layers\": 2, \"vocab_size\": 10, \"num_attention_heads\": 2,"
+                       "\"intermediate_size\": 12, \"head_dim\": 2.5, \"max_position_embeddings\": 32}");
+    snprintf(text, sizeof text, "config = %s\nbase = llama\n", config);
+    snprintf(
+        want, sizeof want,
+        "%s: llama.ini:#: attn: attn.head_dim (llama.ini:#: head_dim = head_dim | gguf:attention.key_length | dim / "
+        "heads): '2.5' is not a whole number",
+        config);
+    add_llama(&m, 2);
+    expect(&m, text, want);
+    unlink(config);
+}
+
 /* eps 0 is a number like others; none at all is a mistake. */
 static void eps_may_be_zero(void **unused)
 {
@@ -549,6 +569,7 @@ int main(void)
         cmocka_unit_test(recipes),
         cmocka_unit_test(ids_beyond_the_vocabulary),
         cmocka_unit_test(quantization_config_is_seen),
+        cmocka_unit_test(the_file_of_a_value_is_named),
         cmocka_unit_test(eps_may_be_zero),
         cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),
