@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <string.h>
+
 enum { IDS_FILE_MAX = 64 << 20 };
 
 static bool is_blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -42,8 +44,9 @@ int ids_parse(token_list *out, const char *text, err *e)
 {
     if (text[0] != '@') return ids_parse_text(out, span_str(text), "--ids", e);
     buf b = {0};
+    const char *name = strcmp(text, "@-") == 0 ? "standard input" : text + 1;
     int rc = file_read(&b, text + 1, IDS_FILE_MAX, e);
-    if (!rc) rc = ids_parse_text(out, buf_span(&b), text + 1, e);
+    if (!rc) rc = ids_parse_text(out, buf_span(&b), name, e);
     buf_free(&b);
     return rc;
 }

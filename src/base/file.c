@@ -131,16 +131,17 @@ void file_unmap(file_mapping *m)
 int file_read(buf *out, const char *path, size_t max, err *e)
 {
     bool use_stdin = strcmp(path, "-") == 0;
+    const char *name = use_stdin ? "standard input" : path;
     FILE *f = use_stdin ? stdin : fopen(path, "rbe");
-    if (!f) return open_error(path, e);
+    if (!f) return open_error(name, e);
     int rc = OK;
     char chunk[65536];
     size_t n;
     while (!rc && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {
-        if (out->n + n > max) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", path, max);
-        else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+        if (out->n + n > max) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", name, max);
+        else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", name);
     }
-    if (!rc && ferror(f)) rc = open_error(path, e);
+    if (!rc && ferror(f)) rc = open_error(name, e);
     if (!use_stdin) fclose(f);
     return rc;
 }
