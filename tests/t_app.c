@@ -230,7 +230,8 @@ static void exit_statuses(void **state)
 {
     (void)state;
     assert_int_equal(status_of("--help"), 0);
-    assert_int_equal(status_of(""), 0);
+    assert_int_equal(status_of(""), 2);
+    assert_int_equal(status_of("2>&1 >/dev/null | grep -q '^usage: '"), 0);
     assert_int_equal(status_of("--version"), 0);
     assert_int_equal(status_of("info --json"), 0);
     assert_int_equal(status_of("help info"), 0);

@@ -32,13 +32,13 @@ static int finish_output(err *e)
     return ferror(stdout) ? err_set(e, ERR_IO, "standard output: not all of it could be written") : OK;
 }
 
-static void print_buf(buf *b)
+static void print_buf(buf *b, FILE *to)
 {
-    fwrite(b->p, 1, b->n, stdout);
+    fwrite(b->p, 1, b->n, to);
     buf_free(b);
 }
 
-static void print_overview(void)
+static void print_overview(FILE *to)
 {
     buf b = {0};
     buf_str(&b,
@@ -47,7 +47,7 @@ static void print_overview(void)
     buf_str(&b,
             "\n`inferflow COMMAND --help` lists the flags of a command. Without --model and --spec a command uses the\n"
             "built-in model: `inferflow run -p \"Once upon a time\"`.\n");
-    print_buf(&b);
+    print_buf(&b, to);
 }
 
 static const command *find_command(const char *name, err *e)
@@ -77,7 +77,7 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
     if (!rc && common.help) {
         buf b = {0};
         flags_help(cmd, &b);
-        print_buf(&b);
+        print_buf(&b, stdout);
     } else if (!rc) {
         if (common.log_level) log_set_level(common.log_level);
         rc = cmd->run(&v, e);
@@ -91,7 +91,11 @@ int app_main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, ""); /* never LC_NUMERIC: number texts use the C locale */
     err e = {0};
-    const char *word = argc > 1 ? argv[1] : "--help";
+    if (argc < 2) {
+        print_overview(stderr);
+        return 2;
+    }
+    const char *word = argv[1];
     int rc = OK;
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
         const command *cmd = NULL;
@@ -101,7 +105,7 @@ int app_main(int argc, char **argv)
         }
         char *help[] = {"--help"};
         if (cmd) rc = run_command(cmd, 1, help, &e);
-        else if (!rc) print_overview();
+        else if (!rc) print_overview(stdout);
     } else if (!strcmp(word, "--version") || !strcmp(word, "version")) {
         printf("inferflow %s\n", inferflow_version);
     } else {
