@@ -143,6 +143,9 @@ static void flags_without_effect_are_refused(void **state)
         {"spec show --chunk 7", "unknown flag --chunk"},
         {"bench read -p 4", "--prompt means nothing to bench read"},
         {"bench read --model x", "--model means nothing to bench read"},
+        {"export -o x.bin", "-o x.bin: a file is written for the ending .gguf only"},
+        {"export -o x.safetensors", "-o x.safetensors: a file is written for the ending .gguf only"},
+        {"detokenize <README.md", "standard input: \"# inferflow"},
         {"serve --port 0 --alias ''", "--alias: the name is empty"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

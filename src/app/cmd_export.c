@@ -55,6 +55,9 @@ static bool ends_with(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
+/* Endings of files that other programs keep models in: nobody means a folder by them. */
+static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".onnx", ".json"};
+
 /* ---- the folder */
 
 static int write_bytes(const char *dir, const char *name, span bytes, err *e)
@@ -258,9 +261,12 @@ static int run_export(const invocation *v, err *e)
     if (!o->own.out)
         return err_set(e, ERR_USAGE, "where to? -o DIR writes a Hugging Face folder, -o FILE.gguf a GGUF file");
     if (weights && type == DTYPE_NONE) return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", weights);
-    if (ends_with(o->own.out, ".safetensors"))
-        return err_set(e, ERR_USAGE,
-                       "-o %s: give the folder: config.json and the tokenizer go beside model.safetensors", o->own.out);
+    for (size_t i = 0; i < sizeof file_endings / sizeof *file_endings; i++)
+        if (ends_with(o->own.out, file_endings[i]) && !file_is_dir(o->own.out))
+            return err_set(e, ERR_USAGE,
+                           "-o %s: a file is written for the ending .gguf only; without one, a folder is (with "
+                           "model.safetensors, config.json and the tokenizer)",
+                           o->own.out);
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
     if (same_place(o->own.out, ckpt_path(m->weights)) || same_place(o->own.out, ckpt_dir(m->weights)))
