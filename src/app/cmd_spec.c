@@ -2,17 +2,38 @@
 #include "app/app.h"
 #include "app/settings.h"
 #include "engine/engine.h"
+#include "base/file.h"
+#include "models/import.h"
 #include "models/model.h"
 #include "models/spec_text.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+typedef struct import_flags {
+    const char *name, *output;
+} import_flags;
 
 typedef struct spec_options {
     engine_options model;
+    import_flags import;
 } spec_options;
 
-static const flag_group flags[] = {PROGRAM_FLAGS(spec_options, model), {NULL, NULL, NULL, 0}};
+#define ROW(field, ...)                                                                                                \
+    {                                                                                                                  \
+        .key = #field, .type = PARAM_TEXT, .offset = offsetof(import_flags, field), __VA_ARGS__                        \
+    }
+static const param import_rows[] = {
+    ROW(name, .words = "ID", .doc = "import: which model of a service's configuration"),
+    ROW(output, .words = "FILE", .alias = "o", .doc = "write there instead of standard output"),
+};
+static const size_t n_import_rows = sizeof import_rows / sizeof *import_rows;
+
+static const flag_group flags[] = {{"Import", import_rows, &n_import_rows, offsetof(spec_options, import)},
+                                   PROGRAM_FLAGS(spec_options, model),
+                                   {NULL, NULL, NULL, 0}};
 
 static int show(const engine_options *o, const char *path, buf *out, err *e)
 {
@@ -37,25 +58,54 @@ static int check(const engine_options *o, const char *path, buf *out, err *e)
     return rc ? rc : spec_text_check(path, o->model, out, e);
 }
 
+/* A file of the original Inferflow as a spec. With --model the spec names that path, and its tensors are looked at. */
+static int import(const spec_options *o, const char *path, buf *out, err *e)
+{
+    ckpt *weights = NULL;
+    const char *given = o->model.model;
+    if (!path) return err_set(e, ERR_USAGE, "spec import: which file?");
+    int rc = given ? model_weights(&weights, given, e) : OK;
+    char *full = given ? realpath(given, NULL) : NULL;
+    if (!rc) rc = import_file(path, o->import.name, full ? full : given, weights, out, e);
+    free(full);
+    ckpt_close(weights);
+    return rc;
+}
+
 static int make_text(const invocation *v, buf *out, err *e)
 {
-    const engine_options *o = &((const spec_options *)v->options)->model;
+    const spec_options *all = v->options;
+    const engine_options *o = &all->model;
     const char *what = v->operand[0], *path = v->n_operand > 1 ? v->operand[1] : NULL;
     if (strcmp(what, "show") == 0) return show(o, path, out, e);
     if (strcmp(what, "check") == 0) return check(o, path ? path : o->spec, out, e);
+    if (strcmp(what, "import") == 0) return import(all, path, out, e);
     if (path) return err_set(e, ERR_USAGE, "spec %s takes no file", what);
     if (strcmp(what, "derive") == 0) return spec_text_derive(o->model, out, e);
     if (strcmp(what, "list") == 0) return spec_text_list(out, e);
     if (strcmp(what, "modules") != 0)
-        return err_set(e, ERR_USAGE, "spec: '%s' is not one of show, derive, check, list, modules", what);
+        return err_set(e, ERR_USAGE, "spec: '%s' is not one of show, derive, check, import, list, modules", what);
     return spec_text_modules(out) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+}
+
+static int write_file(const char *path, const buf *text, err *e)
+{
+    file_out *f;
+    int rc = file_create(&f, path, e);
+    if (rc) return rc;
+    rc = file_write(f, text->p, text->n, e);
+    if (!rc) return file_commit(f, e);
+    file_abandon(f);
+    return rc;
 }
 
 static int run(const invocation *v, err *e)
 {
     buf out = {0};
     int rc = make_text(v, &out, e);
-    if (!rc) fwrite(out.p, 1, out.n, stdout);
+    const char *to = ((const spec_options *)v->options)->import.output;
+    if (!rc && to) rc = write_file(to, &out, e);
+    else if (!rc) fwrite(out.p, 1, out.n, stdout);
     buf_free(&out);
     return rc;
 }
@@ -63,7 +113,7 @@ static int run(const invocation *v, err *e)
 const command command_spec = {
     .name = "spec",
     .summary = "show, check and list the specs that describe models",
-    .operands = "show [FILE]|derive|check FILE|list|modules",
+    .operands = "show [FILE]|derive|check FILE|import FILE|list|modules",
     .operand_min = 1,
     .operand_max = 2,
     .flags = flags,
@@ -71,6 +121,7 @@ const command command_spec = {
     .notes = "spec show     the spec of a model with every value resolved; it loads again\n"
              "spec derive   the short spec of --model: its family and its path, to start a file of your own\n"
              "spec check    a spec file, against its model when it names one or --model does\n"
+             "spec import   a model_spec.json or inferflow_service.ini of the original Inferflow as a spec\n"
              "spec list     the built-in specs and the architectures they are for\n"
              "spec modules  what slots can be: modules, options, weights\n",
     .run = run,

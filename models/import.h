@@ -1,0 +1,39 @@
+/* import.h - model files of the original Inferflow (github.com/inferflow/inferflow, arXiv 2401.08294) as specs of ours.
+ *
+ * Its users describe a model twice: `model_spec.json` says what the network is (names of tensors, norms, positions, where residuals
+ * join), and a section `[model.ID]` of `inferflow_service.ini` says how to run it. Both become one INI text. Structure comes from
+ * their file; numbers come from the checkpoint's configuration, as there, by our names. Their flags that only steer their kernels are
+ * left out; what changes results and cannot be said is an error with the reason. Where their engine departs from the model on purpose
+ * or by mistake (one eps for all, heads of dim / heads only, tanh for every GELU), the configuration decides. */
+#ifndef MODELS_IMPORT_H
+#define MODELS_IMPORT_H
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/span.h"
+#include "io/ckpt.h"
+
+/* What is known besides the text of a model_spec.json. */
+typedef struct import_place {
+    const char *dir;   /* folder that file names in the spec start from */
+    const char *model; /* path to write instead of the files it names; NULL: those */
+    const ckpt
+        *weights; /* NULL: not looked at. Otherwise norms that have a bias are layer norms, whatever the spec says */
+    const char *name;     /* [model] name; NULL: none */
+    const char *generate; /* lines to add to [generate], "" none */
+    const char *settings; /* sections to add behind: [runtime], [serve]; "" none */
+    const char *remarks;  /* comment lines for the head of the file; "" none */
+} import_place;
+
+/* Appends the INI text for a model_spec.json. `what` names it in messages. */
+int import_model_spec(span text, const char *what, const import_place *place, buf *out, err *e);
+
+/* One model of an inferflow_service.ini: `id` of [model.ID], NULL: the only one in [transformer_engine] models. ERR_USAGE lists them
+ * when there are several. Reads the model_spec.json that the section names. `path` names the text in messages, `dir` is its folder;
+ * `model` NULL: the weights lie where the section says. */
+int import_service_text(span text, const char *path, const char *dir, const char *id, const char *model,
+                        const ckpt *weights, buf *out, err *e);
+
+/* A file, either of the two, told apart by content. */
+int import_file(const char *path, const char *id, const char *model, const ckpt *weights, buf *out, err *e);
+
+#endif
