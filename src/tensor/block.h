@@ -1,6 +1,6 @@
 /* block.h - the byte layout of every block type, shared by reference, kernels and GPU code; sizes are checked against dtype.h.
  *
- * Layouts are those of GGUF files (ggml's block types). d is the scale, an f16 unless said otherwise; 256-weight blocks hold
+ * Layouts are those of GGUF files (ggml's block types) and of the Inferflow paper. d is the scale, an f16 unless said otherwise; 256-weight blocks hold
  * sub-blocks of 16 or 32 weights with small integer scales of their own. Little-endian. The decoders in quant_*.c are the
  * definition of what the fields mean. */
 #ifndef TENSOR_BLOCK_H
@@ -42,6 +42,17 @@ typedef struct { uint16_t d, scales_h; uint8_t scales_l[4], qs[128]; } block_iq4
 typedef struct { uint8_t qs[48], qh[4]; uint16_t d; } block_tq1_0;           /* five base-3 digits per byte, four in qh */
 typedef struct { uint8_t qs[64]; uint16_t d; } block_tq2_0;
 
+/* code * scale + base: upper bits of the codes, then lower ones; q3h: of pairs (quant_linear.c) */
+typedef struct { uint16_t base, scale; uint8_t low[32]; } block_q8_b32;
+typedef struct { uint16_t base, scale; uint8_t low[64]; } block_q8_b64;
+typedef struct { uint16_t base, scale; uint8_t high[16], low[32]; } block_q6_b64;
+typedef struct { uint16_t base, scale; uint8_t high[8], low[32]; } block_q5_b64;
+typedef struct { uint16_t base, scale; uint8_t low[16]; } block_q4_b32;
+typedef struct { uint16_t base, scale; uint8_t low[32]; } block_q4_b64;
+typedef struct { uint16_t base, scale; uint8_t high[4], middle[8], low[16]; } block_q3h_b64;
+typedef struct { uint16_t base, scale; uint8_t high[4], low[8]; } block_q3_b32;
+typedef struct { uint16_t base, scale; uint8_t low[8]; } block_q2_b32;
+
 /* X(dtype, struct): every block type */
 #define BLOCK_LIST(X)                                                                                                  \
     X(Q4_0, block_q4_0) X(Q4_1, block_q4_1) X(Q5_0, block_q5_0) X(Q5_1, block_q5_1) X(Q8_0, block_q8_0)                 \
@@ -49,7 +60,9 @@ typedef struct { uint8_t qs[64]; uint16_t d; } block_tq2_0;
     X(Q2_0, block_q2_0) X(Q1_0, block_q1_0) X(Q2_K, block_q2_k) X(Q3_K, block_q3_k) X(Q4_K, block_q4_k)                 \
     X(Q5_K, block_q5_k) X(Q6_K, block_q6_k) X(Q8_K, block_q8_k) X(IQ2_XXS, block_iq2_xxs) X(IQ2_XS, block_iq2_xs)       \
     X(IQ2_S, block_iq2_s) X(IQ3_XXS, block_iq3_xxs) X(IQ3_S, block_iq3_s) X(IQ1_S, block_iq1_s) X(IQ1_M, block_iq1_m)   \
-    X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0) X(TQ2_0, block_tq2_0)
+    X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0) X(TQ2_0, block_tq2_0) X(Q8_B32, block_q8_b32)                         \
+    X(Q8_B64, block_q8_b64) X(Q6_B64, block_q6_b64) X(Q5_B64, block_q5_b64) X(Q4_B32, block_q4_b32)                     \
+    X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64) X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32)
 
 /* clang-format on */
 

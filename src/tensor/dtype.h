@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(id, name, weights per block, bytes per block, ggml type id or -1). Layouts: ggml's (notes in quant_*.c); plain types are
- * little-endian. */
+/* X(id, name, weights per block, bytes per block, ggml type id or -1). Layouts: ggml's (notes in quant_*.c), those of the Inferflow
+ * paper (quant_linear.c); plain types are little-endian. */
 #define DTYPE_LIST(X)                                                                                                  \
     X(F32, "f32", 1, 4, 0)                                                                                             \
     X(F16, "f16", 1, 2, 1)                                                                                             \
@@ -52,7 +52,16 @@
     X(NVFP4, "nvfp4", 64, 36, 40)                                                                                      \
     X(Q1_0, "q1_0", 128, 18, 41)                                                                                       \
     X(Q2_0, "q2_0", 64, 18, 42)                                                                                        \
-    X(Q8_F32, "q8_f32", 32, 36, -1)
+    X(Q8_F32, "q8_f32", 32, 36, -1)                                                                                    \
+    X(Q8_B32, "q8_b32", 32, 36, -1)                                                                                    \
+    X(Q8_B64, "q8_b64", 64, 68, -1)                                                                                    \
+    X(Q6_B64, "q6_b64", 64, 52, -1)                                                                                    \
+    X(Q5_B64, "q5_b64", 64, 44, -1)                                                                                    \
+    X(Q4_B32, "q4_b32", 32, 20, -1)                                                                                    \
+    X(Q4_B64, "q4_b64", 64, 36, -1)                                                                                    \
+    X(Q3H_B64, "q3h_b64", 64, 32, -1)                                                                                  \
+    X(Q3_B32, "q3_b32", 32, 16, -1)                                                                                    \
+    X(Q2_B32, "q2_b32", 32, 12, -1)
 
 typedef enum dtype {
     DTYPE_NONE, /* not a type: "as the file has it", "unknown" */

@@ -1,5 +1,5 @@
 /* quant.c - see quant.h: the table of decoders and encoders, and the plain types.
- * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c.
+ * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c, quant_linear.c.
  *
  * Float widening is exact; narrowing rounds to nearest, ties to even. f8_e4m3 is the "fn" form of the OCP FP8 paper
  * (Micikevicius et al. 2022): no infinities, S.1111.111 is NaN; f8_e5m2 is the upper byte of an f16. */
@@ -117,6 +117,15 @@ static const struct quant_row {
     [DTYPE_TQ2_0] = {quant_decode_tq2_0, NULL},
     [DTYPE_MXFP4] = {quant_decode_mxfp4, quant_encode_mxfp4},
     [DTYPE_NVFP4] = {quant_decode_nvfp4, NULL},
+    [DTYPE_Q8_B32] = {quant_decode_q8_b32, quant_encode_q8_b32},
+    [DTYPE_Q8_B64] = {quant_decode_q8_b64, quant_encode_q8_b64},
+    [DTYPE_Q6_B64] = {quant_decode_q6_b64, quant_encode_q6_b64},
+    [DTYPE_Q5_B64] = {quant_decode_q5_b64, quant_encode_q5_b64},
+    [DTYPE_Q4_B32] = {quant_decode_q4_b32, quant_encode_q4_b32},
+    [DTYPE_Q4_B64] = {quant_decode_q4_b64, quant_encode_q4_b64},
+    [DTYPE_Q3H_B64] = {quant_decode_q3h_b64, quant_encode_q3h_b64},
+    [DTYPE_Q3_B32] = {quant_decode_q3_b32, quant_encode_q3_b32},
+    [DTYPE_Q2_B32] = {quant_decode_q2_b32, quant_encode_q2_b32},
 };
 
 void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }

@@ -46,4 +46,9 @@ quant_decoder quant_decode_tq1_0, quant_decode_tq2_0, quant_decode_mxfp4, quant_
 quant_encoder quant_encode_q4_0, quant_encode_q4_1, quant_encode_q5_0, quant_encode_q5_1, quant_encode_q8_0,
     quant_encode_mxfp4;
 
+quant_decoder quant_decode_q8_b32, quant_decode_q8_b64, quant_decode_q6_b64, quant_decode_q5_b64, quant_decode_q4_b32,
+    quant_decode_q4_b64, quant_decode_q3h_b64, quant_decode_q3_b32, quant_decode_q2_b32;
+quant_encoder quant_encode_q8_b32, quant_encode_q8_b64, quant_encode_q6_b64, quant_encode_q5_b64, quant_encode_q4_b32,
+    quant_encode_q4_b64, quant_encode_q3h_b64, quant_encode_q3_b32, quant_encode_q2_b32;
+
 #endif
