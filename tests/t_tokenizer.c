@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/tk_trie.h"
 #include "text/tokenizer.h"
 
 #include <time.h>
@@ -108,6 +109,128 @@ static void unknown_parts_are_named(void **state)
         assert_int_equal(e.code, ERR_FORMAT);
         assert_non_null(strstr(e.msg, "Rot13"));
     }
+}
+
+/* Random keys of two letters against a plain list, before and after packing. */
+static void tries_find_prefixes(void **state)
+{
+    (void)state;
+    enum { KEYS = 400 };
+    static char key[KEYS][16];
+    trie t = {0};
+    err e = {0};
+    uint32_t r = 1;
+    for (int i = 0; i < KEYS; i++) {
+        int n = 1 + (int)((r = r * 1664525u + 1013904223u) >> 24) % 12;
+        for (int k = 0; k < n; k++) key[i][k] = (char)("ab\x80\xff"[(r = r * 1664525u + 1013904223u) >> 30]);
+        assert_ok(trie_put(&t, span_of(key[i], (size_t)n), i, &e), &e);
+    }
+    for (int packed = 0; packed < 2; packed++) {
+        for (int i = 0; i < KEYS; i++) {
+            char text[32];
+            snprintf(text, sizeof text, "%.15s%.15s", key[i], key[(i * 7 + 1) % KEYS]);
+            int best = -1;
+            for (int k = 0; k < KEYS; k++) /* the last of equal keys counts */
+                if (!strncmp(text, key[k], strlen(key[k])) && (best < 0 || strlen(key[k]) >= strlen(key[best])))
+                    best = k;
+            size_t n = 0;
+            assert_int_equal(trie_longest(&t, span_str(text), &n), best);
+            assert_int_equal(n, strlen(key[best]));
+        }
+        assert_ok(trie_seal(&t, &e), &e);
+    }
+    size_t n;
+    assert_int_equal(trie_longest(&t, span_str("c"), &n), -1);
+    trie_free(&t);
+}
+
+/* Keys whose packed form would be many times as large: each node takes bytes that exclude the other nodes' from its block. */
+static void wide_tries_stay_small(void **state)
+{
+    (void)state;
+    enum { NODES = 3000 };
+    trie t = {0};
+    err e = {0};
+    for (int i = 0; i < NODES; i++)
+        for (int k = 0; k < 30; k++) { /* low nibbles of 0x00, high nibbles of 0x0f: differences cover all bytes */
+            uint8_t key[4] = {1, (uint8_t)i, (uint8_t)(i >> 8), (uint8_t)(k < 15 ? k + 1 : (k - 14) << 4)};
+            assert_ok(trie_put(&t, span_of(key, 4), i, &e), &e);
+        }
+    assert_ok(trie_seal(&t, &e), &e);
+    assert_true(t.units <= 4 * (size_t)t.nodes + 4096);
+    for (int i = 0; i < NODES; i++) {
+        size_t n = 0;
+        uint8_t text[5] = {1, (uint8_t)i, (uint8_t)(i >> 8), 0x30, 7};
+        assert_int_equal(trie_longest(&t, span_of(text, 5), &n), i);
+        assert_int_equal(n, 4);
+    }
+    trie_free(&t);
+}
+
+static void expect_pair(const tokenizer *t, const char *a, const char *b, const char *want_ids, const char *want_types)
+{
+    err e = {0};
+    token_list ids = {0}, types = {0};
+    buf shown[2] = {{0}, {0}};
+    span second = span_str(b);
+    assert_ok(tokenizer_encode_input(t, &(token_input){span_str(a), &second, 0}, TOKENIZE_SPECIAL, &ids, &types, &e),
+              &e);
+    assert_int_equal(ids.n, types.n);
+    for (size_t i = 0; i < ids.n; i++) {
+        buf_printf(&shown[0], i ? " %d" : "%d", ids.id[i]);
+        buf_printf(&shown[1], "%d", types.id[i]);
+    }
+    assert_string_equal(buf_cstr(&shown[0]), want_ids);
+    assert_string_equal(buf_cstr(&shown[1]), want_types);
+    buf_free(&shown[0]);
+    buf_free(&shown[1]);
+    token_list_free(&ids);
+    token_list_free(&types);
+}
+
+static void pairs_of_texts(void **state)
+{
+    (void)state;
+    const char *bert = shared_path("tokenizers/bert/all-minilm-l6-v2.json"),
+               *llama = shared_path("tokenizers/llama2/tokenizer.json");
+    if (!bert || !llama) {
+        skip_msg("the vocabularies are absent");
+        return;
+    }
+    err e = {0};
+    tokenizer *t;
+    assert_ok(tokenizer_open(&t, bert, NULL, &e), &e);
+    expect_pair(t, "hello world", "good bye", "101 7592 2088 102 2204 9061 102", "0000111");
+    tokenizer_close(t);
+    assert_ok(tokenizer_open(&t, llama, NULL, &e), &e);
+    expect_pair(t, "hello", "bye", "1 22172 1 491 29872", "00111");
+    tokenizer_close(t);
+}
+
+static void side_files_name_roles(void **state)
+{
+    (void)state;
+    const char *path = shared_path("tokenizers/qwen2");
+    if (!path) {
+        skip_msg("the vocabulary is absent");
+        return;
+    }
+    err e = {0};
+    tokenizer *t;
+    assert_ok(tokenizer_open(&t, path, NULL, &e), &e);
+    int32_t end = tokenizer_id(t, "<|im_end|>");
+    assert_int_equal(end, 151645);
+    assert_int_equal(tokenizer_role(t, TOKEN_EOS), end);
+    assert_int_equal(tokenizer_role(t, TOKEN_BOS), -1);
+    assert_int_equal(tokenizer_role(t, TOKEN_PAD), 151643);
+    assert_true(tokenizer_is_end(t, end) && tokenizer_is_special(t, end) && !tokenizer_is_end(t, 5));
+    assert_non_null(strstr(tokenizer_chat_template(t), "<|im_start|>"));
+    buf b = {0};
+    assert_true(tokenizer_bytes(t, tokenizer_id(t, "\xc4\xa0the"), &b));
+    assert_string_equal(buf_cstr(&b), " the");
+    assert_false(tokenizer_bytes(t, end, &b));
+    buf_free(&b);
+    tokenizer_close(t);
 }
 
 static double seconds(void)
@@ -226,7 +349,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(special_once_is_special), cmocka_unit_test(spellings_of_a_special_id),
         cmocka_unit_test(bytes_merge_by_rank),     cmocka_unit_test(unknown_parts_are_named),
-        cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(real_vocabularies),       cmocka_unit_test(tries_find_prefixes),
+        cmocka_unit_test(wide_tries_stay_small),   cmocka_unit_test(pairs_of_texts),
+        cmocka_unit_test(side_files_name_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

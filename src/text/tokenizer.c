@@ -63,6 +63,15 @@ void tokenizer_close(tokenizer *t)
     mem_free(t);
 }
 
+int tokenizer_complete(tokenizer *t, err *e)
+{
+    trie *tries[] = {&t->ug.pieces,    &t->wp.first,  &t->wp.rest,         &t->bp.frozen,
+                     &t->user_symbols, &t->raw.texts, &t->normalized.texts};
+    int rc = t->short_of_memory ? no_memory(e) : OK;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc; i++) rc = trie_seal(tries[i], e);
+    return rc;
+}
+
 decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e)
 {
     if (t->dec.n == DECODE_STEPS_MAX) {

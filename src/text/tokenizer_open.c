@@ -150,7 +150,7 @@ static int open_path(opening *o)
 static int finish(opening *o, int rc, tokenizer **out)
 {
     *out = NULL;
-    if (!rc && o->t->short_of_memory) rc = no_memory(o);
+    if (!rc) rc = tokenizer_complete(o->t, o->e);
     if (!rc && o->pre && !o->takes_pre)
         rc = err_set(
             o->e, ERR_USAGE,

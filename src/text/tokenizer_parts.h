@@ -76,6 +76,8 @@ struct tokenizer_work {
 
 /* An empty tokenizer; NULL: out of memory. */
 tokenizer *tokenizer_new(void);
+/* What is left to do when a loader has filled it. */
+int tokenizer_complete(tokenizer *t, err *e);
 /* A decoder step appended, cleared; NULL and an error when there are too many. */
 decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e);
 norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e);

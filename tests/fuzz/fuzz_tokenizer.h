@@ -43,8 +43,8 @@ static inline void use_text(const tokenizer *t, span text)
         promise((rc == OK) == (e.code == 0));
         for (size_t i = 0; i < ids.n; i++) {
             promise(tokenizer_piece(t, ids.id[i]).p != NULL);
-            promise(flags || !tokenizer_is_special(t, ids.id[i]) || tokenizer_role(t, TOKEN_UNK) >= 0 ||
-                    t->ug.unk >= 0 || t->bp.unk >= 0 || t->wp.unk >= 0 || t->bp.pair_n);
+            bool unknown = ids.id[i] == t->ug.unk || ids.id[i] == t->wp.unk || ids.id[i] == t->ug.number_unk;
+            promise(flags || unknown || t->model == MODEL_BPE || !tokenizer_is_special(t, ids.id[i]));
         }
         if (!rc) promise(tokenizer_encode(t, text, flags, &again, NULL) == OK && again.n == ids.n);
         promise(rc || ids.n == 0 || memcmp(ids.id, again.id, ids.n * sizeof *ids.id) == 0);
@@ -70,13 +70,14 @@ static inline void use_pair(const tokenizer *t, span a, span b)
 }
 
 /* A tokenizer from a hostile file, or none and a message. */
-static inline void use_tokenizer(tokenizer *t, int rc, const err *e)
+static inline void use_tokenizer(tokenizer *t, int rc, err *e)
 {
     static const char *const texts[] = {
         "", "Hello world's 123  \n\n x", "na\xc3\xafve \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80\xe2\x80\x8d",
         "<s>a</s> [UNK] <|endoftext|>", "\xe2\x96\x81 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     promise((rc == OK) == (e->code == 0) && (rc == OK || e->msg[0]));
     if (rc) return;
+    promise(tokenizer_complete(t, e) == OK);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) use_text(t, span_str(texts[i]));
     use_pair(t, span_str(texts[1]), span_str(texts[3]));
     token_list all = {0};
