@@ -108,6 +108,25 @@ static void json_is_strict(void **state)
     assert_int_equal(json_int(json_path(json_get(j, "b.c"), "d"), 0), 7);
     assert_null(json_get(j, "A"));
     json_free(j);
+    static const struct {
+        const char *text;
+        int64_t value;
+        bool exact;
+    } whole[] = {{"[1.5, [9007199254740993], 7]", 9007199254740993, true},
+                 {"[{\"a\":0,\"b\":3},[9223372036854775807],9223372036854775806]", INT64_MAX, true},
+                 {"[99999999999999999999,[-9223372036854775808]]", INT64_MIN, true},
+                 {"[0,[9223372036854775808]]", 0, false},
+                 {"[0,[1e18]]", 0, false},
+                 {"[0,[1.5]]", 0, false},
+                 {"[0,[-1]]", -1, true}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        int64_t v = 0;
+        e = (err){0};
+        assert_ok(json_parse(&j, span_str(whole[i].text), "t", &e), &e);
+        assert_int_equal(json_int64(json_at(json_at(j, 1), 0), &v), whole[i].exact);
+        if (whole[i].exact && v != whole[i].value) fail_msg("%s: %lld", whole[i].text, (long long)v);
+        json_free(j);
+    }
     enum { MANY = (1 << 23) + 10 };
     char *many = mem_alloc(2 * MANY);
     for (int i = 0; i < MANY; i++) many[2 * i] = '0', many[2 * i + 1] = ',';

@@ -62,7 +62,7 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
         {"\"stream\":true,\"stream_options\":7", "stream_options"},
         {"\"seed\":1.5", "seed"},
         {"\"seed\":1e300", "seed"},
-        {"\"seed\":9007199254740993000", "seed"},
+        {"\"seed\":9223372036854775808", "seed"},
         {"\"presence_penalty\":2.5", "presence_penalty"},
         {"\"frequency_penalty\":-2.5", "frequency_penalty"},
         {"\"repetition_penalty\":0", "repetition_penalty"},
@@ -188,6 +188,15 @@ static void choices_are_prompt_major_and_independent(void **state)
         call("POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":1,\"seed\":5,\"max_tokens\":8,\"echo\":true}"), 200);
     expect_part(first[0]); /* choice 0 of n = 3 is that of n = 1 */
     expect_part("\"prompt_tokens\":2");
+    char odd[64]; /* seeds count to the last of their 64 bits */
+    assert_int_equal(post("\"seed\":9223372036854775807"), 200);
+    json *j = parsed();
+    snprintf(odd, sizeof odd, "%s", json_str(json_get(json_at(json_get(j, "choices"), 0), "text"), ""));
+    json_free(j);
+    assert_int_equal(post("\"seed\":9223372036854775806"), 200);
+    j = parsed();
+    assert_string_not_equal(odd, json_str(json_get(json_at(json_get(j, "choices"), 0), "text"), ""));
+    json_free(j);
 }
 
 static void stop_strings(void **state)

@@ -2,7 +2,9 @@
  *
  * cJSON parses; a single pass of our own before it checks the grammar that cJSON is lax about (its traps were measured, not
  * guessed: leading zeros, "1.", 1e400, raw newlines, bad UTF-8, "\u0000", text after the value). Duplicate keys are found with
- * a hash map per object, so an object of 100k keys costs linear time. */
+ * a hash map per object, so an object of 100k keys costs linear time.
+ *
+ * cJSON keeps numbers as doubles. Integers beyond 2^53 keep their digits beside, in the field that cJSON uses for strings. */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -19,10 +21,19 @@
 #include <string.h>
 
 enum { DEPTH_MAX = 200, VALUES_MAX = 1 << 23 }; /* a value takes cJSON 64 bytes: half a GiB */
+#define EXACT_MAX 0x1p53                        /* up to here doubles hold every integer */
+
+/* An integer that a double may not hold, and which of all numbers of the text it is. */
+typedef struct long_number {
+    size_t ordinal, at;
+} long_number;
 
 typedef struct scan {
     const uint8_t *p;
     size_t n, at;
+    size_t numbers; /* seen so far */
+    long_number *longs;
+    size_t n_longs, cap_longs;
     const char *what;
     err *e;
 } scan;
@@ -97,9 +108,21 @@ static int scan_string(scan *s)
     }
 }
 
+static int keep_long(scan *s, size_t start)
+{
+    void *p = s->longs;
+    if (!mem_grow(&p, &s->cap_longs, s->n_longs + 1, sizeof *s->longs))
+        return err_set(s->e, ERR_MEMORY, "%s: out of memory reading JSON", s->what);
+    s->longs = p;
+    s->longs[s->n_longs++] = (long_number){s->numbers, start};
+    return OK;
+}
+
 static int scan_number(scan *s)
 {
     size_t start = s->at;
+    bool whole = true;
+    s->numbers++;
     if (peek(s) == '-') s->at++;
     if (peek(s) == '0') s->at++;
     else if (peek(s) >= '1' && peek(s) <= '9')
@@ -107,11 +130,13 @@ static int scan_number(scan *s)
     else return bad(s, "not a value");
     if (peek(s) >= '0' && peek(s) <= '9') return bad(s, "number with a leading zero");
     if (peek(s) == '.') {
+        whole = false;
         s->at++;
         if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the decimal point");
         while (peek(s) >= '0' && peek(s) <= '9') s->at++;
     }
     if (peek(s) == 'e' || peek(s) == 'E') {
+        whole = false;
         s->at++;
         if (peek(s) == '+' || peek(s) == '-') s->at++;
         if (!(peek(s) >= '0' && peek(s) <= '9')) return bad(s, "digits must follow the exponent");
@@ -122,7 +147,9 @@ static int scan_number(scan *s)
     if (n >= sizeof text) return bad(s, "number of more than 63 characters");
     memcpy(text, s->p + start, n);
     text[n] = 0;
-    return isfinite(strtod(text, NULL)) ? OK : bad(s, "number out of range");
+    double v = strtod(text, NULL);
+    if (!isfinite(v)) return bad(s, "number out of range");
+    return whole && fabs(v) >= EXACT_MAX ? keep_long(s, start) : OK;
 }
 
 /* Grammar check without recursion: `open` holds the bracket of every open level. */
@@ -214,19 +241,43 @@ static void use_mem(void)
     pthread_once(&once, set_hooks);
 }
 
+/* Walks numbers in the order of the text and gives the long ones their digits. */
+static bool give_digits(json *j, const scan *s, size_t *number, size_t *next)
+{
+    for (json *m = j; m && *next < s->n_longs; m = m->next) {
+        if (m->child && !give_digits(m->child, s, number, next)) return false;
+        if (!cJSON_IsNumber(m) || ++*number != s->longs[*next].ordinal) continue;
+        const char *digits = (const char *)s->p + s->longs[(*next)++].at;
+        size_t n = 1;
+        while (digits + n < (const char *)s->p + s->n && digits[n] >= '0' && digits[n] <= '9') n++;
+        m->valuestring = mem_alloc(n + 1);
+        if (!m->valuestring) return false;
+        memcpy(m->valuestring, digits, n);
+        m->valuestring[n] = 0;
+    }
+    return true;
+}
+
+static int parse_scanned(json **out, const scan *s)
+{
+    json *j = cJSON_ParseWithLength((const char *)s->p, s->n);
+    size_t number = 0, next = 0;
+    int rc = j && give_digits(j, s, &number, &next) ? OK : ERR_MEMORY;
+    rc = rc ? err_set(s->e, rc, "%s: out of memory reading JSON", s->what) : refuse_duplicates(j, s->what, s->e);
+    if (rc) cJSON_Delete(j);
+    else *out = j;
+    return rc;
+}
+
 int json_parse(json **out, span text, const char *what, err *e)
 {
     *out = NULL;
     use_mem();
     if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0) text = span_of(text.p + 3, text.n - 3);
-    scan s = {text.p, text.n, 0, what, e};
+    scan s = {.p = text.p, .n = text.n, .what = what, .e = e};
     int rc = scan_text(&s);
-    if (rc) return rc;
-    json *j = cJSON_ParseWithLength((const char *)text.p, text.n);
-    if (!j) return err_set(e, ERR_MEMORY, "%s: out of memory reading JSON", what);
-    rc = refuse_duplicates(j, what, e);
-    if (rc) cJSON_Delete(j);
-    else *out = j;
+    if (!rc) rc = parse_scanned(out, &s);
+    mem_free(s.longs);
     return rc;
 }
 
@@ -293,7 +344,16 @@ bool json_bool(const json *j, bool otherwise) { return cJSON_IsBool(j) ? cJSON_I
 
 bool json_is_int(const json *j)
 {
-    return cJSON_IsNumber(j) && fabs(j->valuedouble) <= 9007199254740992.0 && j->valuedouble == floor(j->valuedouble);
+    return cJSON_IsNumber(j) && fabs(j->valuedouble) <= EXACT_MAX && j->valuedouble == floor(j->valuedouble);
+}
+
+bool json_int64(const json *j, int64_t *out)
+{
+    bool has_digits = cJSON_IsNumber(j) && j->valuestring;
+    if (!has_digits && !json_is_int(j)) return false;
+    errno = 0;
+    *out = has_digits ? strtoll(j->valuestring, NULL, 10) : (int64_t)j->valuedouble;
+    return errno == 0;
 }
 
 int64_t json_int(const json *j, int64_t otherwise) { return json_is_int(j) ? (int64_t)j->valuedouble : otherwise; }

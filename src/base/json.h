@@ -35,6 +35,8 @@ const char *json_str(const json *j, const char *otherwise);
 double json_num(const json *j, double otherwise);
 int64_t json_int(const json *j, int64_t otherwise); /* exact integers up to 2^53; anything else gives `otherwise` */
 bool json_is_int(const json *j);
+/* Whole numbers of 64 bits, exact also beyond 2^53 where they are written as digits only; false for anything else. */
+bool json_int64(const json *j, int64_t *out);
 bool json_bool(const json *j, bool otherwise);
 
 /* Building. Every call returns the new node (owned by its parent) or NULL when memory is short; a NULL parent gives NULL. */

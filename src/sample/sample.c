@@ -35,7 +35,7 @@ const param sample_param_rows[] = {
      "taken from the logits of tokens generated before", NULL},
     {"frequency_penalty", PARAM_FLOAT, offsetof(sample_params, frequency_penalty), "0", -2, 2, "F",
      "the same, for each time a token was generated", NULL},
-    {"seed", PARAM_INT, offsetof(sample_params, seed), "-1", -1, 0x1p53, "N", "same seed, same text; -1 draws one",
+    {"seed", PARAM_INT, offsetof(sample_params, seed), "-1", -1, 0x1p63, "N", "same seed, same text; -1 draws one",
      NULL},
 };
 const size_t sample_param_count = sizeof sample_param_rows / sizeof *sample_param_rows;

@@ -30,20 +30,20 @@ static bool wrong_type(exchange *x, const char *name, const char *expected, cons
 static bool read_number(exchange *x, const field *f, const json *v, void *to)
 {
     double value = json_num(v, 0);
-    bool whole = f->type == FIELD_INT;
-    if (whole && json_type(v) == JSON_NUMBER && !json_is_int(v) && value == floor(value)) {
-        reply_error(x, 400, f->name, "out_of_range", "%s: %.17g has more digits than numbers here: at most 2^53",
-                    f->name, value);
+    int64_t exact = 0;
+    bool whole = f->type == FIELD_INT, fits = json_int64(v, &exact);
+    if (whole && json_type(v) == JSON_NUMBER && !fits && value == floor(value)) {
+        reply_error(x, 400, f->name, "out_of_range", "%s: %.17g is no whole number of 64 bits", f->name, value);
         return false;
     }
-    if (json_type(v) != JSON_NUMBER || (whole && !json_is_int(v)))
+    if (json_type(v) != JSON_NUMBER || (whole && !fits))
         return wrong_type(x, f->name, whole ? "a whole number" : "a number", v);
     if ((f->min || f->max) && !(value >= f->min && value <= f->max)) {
         reply_error(x, 400, f->name, "out_of_range", "%s: %.15g is out of range: %.15g to %.15g", f->name, value,
                     f->min, f->max);
         return false;
     }
-    if (whole) *(int64_t *)to = json_int(v, 0);
+    if (whole) *(int64_t *)to = exact;
     else *(double *)to = value;
     return true;
 }

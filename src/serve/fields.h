@@ -8,7 +8,7 @@
 #include "serve/exchange.h"
 
 typedef enum {
-    FIELD_INT,   /* int64_t, whole numbers up to 2^53 */
+    FIELD_INT,   /* int64_t */
     FIELD_FLOAT, /* double */
     FIELD_BOOL,  /* bool */
     FIELD_TEXT,  /* const char *, the JSON node's memory */
