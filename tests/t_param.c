@@ -39,6 +39,22 @@ static void defaults_and_values(void **state)
     assert_null(param_find(rows, N, "top"));
 }
 
+static void as_json(void **state)
+{
+    (void)state;
+    options o;
+    buf b = {0};
+    param_defaults(rows, N, &o);
+    o.top_k = INT64_MAX;
+    json *j = json_new_object();
+    param_json(rows, N, &o, j);
+    assert_true(json_print(&b, j, false));
+    assert_string_equal(buf_cstr(&b),
+                        "{\"top_k\":9223372036854775807,\"top_p\":0.9,\"exact\":true,\"file\":null,\"kv\":\"f16\"}");
+    json_free(j);
+    buf_free(&b);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -92,10 +108,8 @@ static void help_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_and_values),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(nearest_key),
-        cmocka_unit_test(help_lines),
+        cmocka_unit_test(defaults_and_values), cmocka_unit_test(as_json),    cmocka_unit_test(refusals),
+        cmocka_unit_test(nearest_key),         cmocka_unit_test(help_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,6 +137,24 @@ void param_defaults(const param *rows, size_t n, void *into)
     }
 }
 
+void param_json(const param *rows, size_t n, const void *from, json *object)
+{
+    for (size_t i = 0; i < n; i++) {
+        const void *field = (const char *)from + rows[i].offset;
+        const char *text = NULL;
+        switch (rows[i].type) {
+        case PARAM_INT: json_add_int(object, rows[i].key, *(const int64_t *)field); break;
+        case PARAM_FLOAT: json_add_num(object, rows[i].key, *(const double *)field); break;
+        case PARAM_BOOL: json_add_bool(object, rows[i].key, *(const bool *)field); break;
+        case PARAM_TEXT:
+        case PARAM_WORD:
+            text = *(const char *const *)field;
+            if (text) json_add_str(object, rows[i].key, text);
+            else json_add_null(object, rows[i].key);
+        }
+    }
+}
+
 static int least(int a, int b, int c)
 {
     int m = a < b ? a : b;

@@ -3,6 +3,7 @@
 #define BASE_PARAM_H
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +38,9 @@ int param_set_number(const param *row, void *into, double value, const char *whe
 const char *param_nearest(const param *rows, size_t n, const char *key);
 /* "  --top-p F        doc (default 0.9)" lines. */
 bool param_help(const param *rows, size_t n, buf *out);
+
+/* Adds every row's key and value to a JSON object; texts that were not given are null. */
+void param_json(const param *rows, size_t n, const void *from, json *object);
 
 /* Edit distance (insert, delete, replace, swap of neighbours), capped at 99. */
 int edit_distance(const char *a, const char *b);

@@ -52,16 +52,8 @@ static void handle_props(server *s, exchange *x)
     json_add_str(root, "tokenizer", t ? tokenizer_kind(t) : "none");
     json_add_str(root, "chat_template", t && tokenizer_chat_template(t) ? tokenizer_chat_template(t) : "");
     json_add_str(root, "build_info", inferflow_version);
-    json *d = json_add_object(root, "default_generation_settings");
-    const sample_params *p = &s->o->sample;
-    json_add_num(d, "temperature", p->temperature);
-    json_add_int(d, "top_k", p->top_k);
-    json_add_num(d, "top_p", p->top_p);
-    json_add_num(d, "min_p", p->min_p);
-    json_add_num(d, "repetition_penalty", p->repetition_penalty);
-    json_add_num(d, "presence_penalty", p->presence_penalty);
-    json_add_num(d, "frequency_penalty", p->frequency_penalty);
-    json_add_int(d, "seed", p->seed);
+    json *defaults = json_add_object(root, "default_generation_settings");
+    param_json(sample_param_rows, sample_param_count, &s->o->sample, defaults);
     reply_json(x, 200, root);
 }
 
