@@ -2,7 +2,8 @@
  *
  * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
  * sequential stream straight from the mapped file, prefetched AHEAD bytes in front: four rows side by side, as a register tile would
- * like, read at half the speed.
+ * like, read at half the speed. Files lie in pages of 4 KiB: hardware prefetchers stop at their ends and every page is a walk of the page
+ * tables, so a line of each page is asked for PAGES_AHEAD bytes in front, long before the prefetches that need its address.
  * A few rows (to DIRECT_M): register tiles of TILE_N weight rows x TILE_M activation rows, weights widened in registers. The next TILE_N
  * weight rows are prefetched in the order of memory while these are used, so the memory still sees one stream.
  * Many rows: bound by multiply-adds. Weights of MATMUL_PANEL_N rows x MATMUL_BLOCK_K are widened to float once and stay in the L1 cache
@@ -20,7 +21,9 @@ enum {
     STREAM_M = 6,
     DIRECT_M = 32,
     CHUNK_BYTES = 128 << 10,
-    AHEAD = 6144,
+    AHEAD = 12288,
+    PAGES_AHEAD = 32768,
+    PAGE = 4096,
     TILE_N = MATMUL_TILE_N,
     TILE_M = VREGS == 32 ? 6 : 3
 };
@@ -31,6 +34,8 @@ INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_
     v16 a[STREAM_M];
     const uintptr_t bytes = t == DTYPE_F32 ? 4 : 2;
     UNROLL for (int m = 0; m < mr; m++) a[m] = v16_zero();
+    for (uintptr_t at = PAGES_AHEAD; at < PAGES_AHEAD + (uintptr_t)k * bytes; at += PAGE)
+        _mm_prefetch((const char *)((uintptr_t)w + at), _MM_HINT_T0);
     int64_t i = 0;
     for (; i + 64 / (int64_t)bytes <= k; i += 64 / (int64_t)bytes) {
         _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD), _MM_HINT_T0);
