@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import torch
 
-from oracle_cases import FULL, pattern, rope
+from oracle_cases import FULL, pattern, rope, yarn
 
 
 def rotated_as_neighbours(heads_of):
@@ -36,7 +36,7 @@ def plain(name, w, c):
 
 
 def one_plus(name, w, c):
-    """Gemma's norms are stored as 1 + w."""
+    """The norms of Gemma and Nemotron are stored as 1 + w."""
     return w + 1 if name.endswith("norm.weight") else w
 
 
@@ -108,6 +108,17 @@ FILES = {
     "cohere2":          ("cohere2", lambda s: dict(
         num_hidden_layers=5, layer_types=pattern(5, 4, "sliding_attention", "full_attention")), plain),
     "smollm3":          ("smollm3", lambda s: dict(no_rope_layer_interval=4, num_hidden_layers=5), LLAMA),
+    "glm4":             ("glm4", None, plain),
+    "olmo3":            ("olmo2", lambda s: dict(
+        rope_parameters=dict(sliding_attention=rope(5000.0), full_attention=dict(yarn(s), rope_theta=5000.0))), plain),
+    "exaone4":          ("exaone4", None, plain),
+    "exaone4-full":     ("exaone4", None, plain),
+    "nemotron":         ("nemotron", None, one_plus),
+    "nemotron-bias":    ("nemotron", lambda s: dict(hidden_act="relu2"), one_plus),
+    "ernie45":          ("ernie4_5", None, plain),
+    "seed-oss":         ("seed_oss", None, plain),
+    "arcee":            ("arcee", None, LLAMA),
+    "jais2":            ("jais2", None, plain),
 }
 
 
@@ -137,10 +148,10 @@ def write_keys(w, c, arch):
     w.add_head_count(heads)
     w.add_head_count_kv(kv_heads(c, arch))
     w.add_vocab_size(c.vocab_size)
-    if first(c, "rms_norm_eps") is not None:
+    if isinstance(first(c, "rms_norm_eps"), float):
         w.add_layer_norm_rms_eps(c.rms_norm_eps)
     else:
-        w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon") or 1e-5)
+        w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps") or 1e-5)
     size = first(c, "head_dim") or dim // heads
     if size != dim // heads or arch.startswith("gemma"):
         w.add_key_length(size)
@@ -162,6 +173,9 @@ def write_rope(w, c, arch, size):
     if kind in ("linear", "yarn"):
         w.add_rope_scaling_type(gguf.RopeScalingType(kind))
         w.add_rope_scaling_factor(rope_set["factor"])
+    if "beta_fast" in rope_set:
+        w.add_rope_scaling_yarn_beta_fast(rope_set["beta_fast"])
+        w.add_rope_scaling_yarn_beta_slow(rope_set["beta_slow"])
     if kind in ("yarn", "longrope"):
         w.add_rope_scaling_orig_ctx_len(rope_set["original_max_position_embeddings"])
     if kind == "longrope":
@@ -187,6 +201,9 @@ def llama3_factors(r, size):
 def write_extras(w, c, arch):
     if arch in ("gemma2", "gemma3", "cohere2", "phi3"):
         w.add_sliding_window(c.sliding_window or 0)
+    if arch in ("olmo2", "exaone4") and getattr(c, "sliding_window", None):
+        w.add_sliding_window(c.sliding_window)
+        w.add_sliding_window_pattern([kind == "sliding_attention" for kind in c.layer_types])
     if arch == "gemma2":
         w.add_attn_logit_softcapping(c.attn_logit_softcapping)
         w.add_final_logit_softcapping(c.final_logit_softcapping)

@@ -59,7 +59,7 @@ def redraw(model, case, seed, tied):
                 continue
             del left[id(p)]
             if "Norm" in kind:
-                one = 0.0 if kind.startswith("Gemma") else 1.0
+                one = 0.0 if kind.startswith("Gemma") or kind.endswith("1P") else 1.0
                 draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
             elif "Embedding" in kind:
                 head = tied and p.shape[0] == model.config.vocab_size

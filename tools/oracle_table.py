@@ -4,8 +4,9 @@ A vocabulary, and the form a committed vector has, follow from a case's place in
 add one, and no other case changes.
 """
 import oracle_cases
+import oracle_cases_dense
 
-TABLES = (oracle_cases.CASES,)
+TABLES = (oracle_cases.CASES, oracle_cases_dense.CASES)
 CASES = {name: case for table in TABLES for name, case in table.items()}
 assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
 
