@@ -1,10 +1,14 @@
-/* attn_gqa.c - causal attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245).
+/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245): causal, in the
+ * encoder of an encoder-decoder over the whole text.
  *
  * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
  * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
+#include "base/mem.h"
+#include "models/distance_buckets.h"
 #include "models/net.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct attn_gqa_options {
@@ -21,6 +25,7 @@ typedef struct attn_gqa_options {
     const char *rope_type, *rope_short, *rope_long, *rope_freqs;
     bool alibi;
     const char *alibi_round;
+    int64_t buckets, bucket_distance;
 } attn_gqa_options;
 
 #define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
@@ -77,6 +82,10 @@ static const param rows[] = {
             "then every other one of 2 n"),
     ROW(alibi_round, PARAM_WORD, .otherwise = "none", .words = "none|bf16",
         .doc = "bf16: slope * position rounded to bfloat16 and added before scaling"),
+    ROW(buckets, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16,
+        .doc = "learned biases for this many buckets of distances (arXiv 1910.10683); 0 = none"),
+    ROW(bucket_distance, PARAM_INT, .otherwise = "128", .min = 1, .max = 1 << 20,
+        .doc = "farther keys are all in the last bucket"),
 };
 static const module_weight weights[] = {
     {"q", "[heads * head_dim, dim]", "queries"},
@@ -85,6 +94,7 @@ static const module_weight weights[] = {
     {"o", "[dim, heads * head_dim]", "output"},
     {"q_norm", "[head_dim], [heads * head_dim]", "norm of queries, with qk_norm"},
     {"k_norm", "[head_dim], [kv_heads * head_dim]", "norm of keys, with qk_norm"},
+    {"buckets", "[buckets, heads]", "biases of distances"},
 };
 
 /* ---- positions */
@@ -165,6 +175,26 @@ static ref alibi_slopes(net *b, const call *c, int heads)
     return net_const(b, c->path, "slopes", slope, heads, 0);
 }
 
+/* The learned biases and the bucket of every distance. */
+static bool bucket_biases(net *b, const call *c, int heads, bool both_ways, ref *values, ref *table)
+{
+    const attn_gqa_options *o = c->options;
+    int n = (int)o->buckets, reach = (int)o->bucket_distance;
+    const char *wrong = o->alibi ? "alibi and buckets exclude each other" : buckets_check(n, reach, both_ways);
+    if (wrong) return err_set(b->e, ERR_SPEC, "%s: %s", c->where, wrong), false;
+    char slot[128];
+    snprintf(slot, sizeof slot, "%s.buckets", c->path);
+    bind_want want = {
+        .slot = slot, .for_whom = c->where, .layer = b->layer, .rows = o->buckets * heads, .cut_axis = -1};
+    if (bind_weight(b->bind, &want, values, b->e)) return false;
+    float *of = mem_array((size_t)reach * 2 + 1, sizeof *of);
+    if (!of) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), false;
+    for (int d = -reach; d <= reach; d++) of[d + reach] = (float)bucket_of(d, n, reach, both_ways);
+    *table = net_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
+    mem_free(of);
+    return *table != 0;
+}
+
 /* ---- the module */
 
 static ref qk_norm(net *b, const call *c, const char *role, ref x, int head_dim)
@@ -184,24 +214,32 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
     const attn_gqa_options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads);
-    state s = {.rows = ROWS_TOK,
-               .layer = (int16_t)b->layer,
+    const bool all = b->encoding;
+    state s = {.rows = b->prog->tensors[q].rows,
                .heads = kv_heads,
                .k_dim = head_dim,
                .v_dim = head_dim,
-               .window = (int32_t)o->window};
-    int index = program_state(b->prog, &s, b->e);
+               .window = (int32_t)o->window,
+               .scratch = all};
+    int index = net_state(b, s);
     if (index < 0) return 0;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
     if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
-    ref slopes = o->alibi ? alibi_slopes(b, c, heads) : 0;
-    if (o->alibi && !slopes) return 0;
-    int bias = !o->alibi ? BIAS_NONE : strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
+    ref biases = o->alibi ? alibi_slopes(b, c, heads) : 0, table = 0;
+    if (o->alibi && !biases) return 0;
+    if (o->buckets && !bucket_biases(b, c, heads, all, &biases, &table)) return 0;
+    int bias = o->buckets ? BIAS_BUCKETS : BIAS_NONE;
+    if (o->alibi) bias = strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
     double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
-            .in = {q, slopes},
-            .u.attn = {(float)scale, (float)o->softcap, heads, (int32_t)o->window, .bias = bias}};
+            .in = {[ATTN_Q] = q, [ATTN_BIAS] = biases, [ATTN_TABLE] = table},
+            .u.attn = {.scale = (float)scale,
+                       .softcap = (float)o->softcap,
+                       .heads = heads,
+                       .window = (int32_t)o->window,
+                       .ahead = all ? AHEAD_ALL : 0,
+                       .bias = bias}};
     return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }
 
@@ -243,7 +281,7 @@ static ref emit(net *b, const call *c)
 }
 
 const module module_attn_gqa = {"attn.gqa",
-                                "causal attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)",
+                                "self attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)",
                                 rows,
                                 MODULE_COUNT(rows),
                                 sizeof(attn_gqa_options),

@@ -146,10 +146,19 @@ static const char *likely_name(binder *b, const recipe *how, bool derived)
     return arena_printf(&b->mem, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, end);
 }
 
+void bind_key(char *to, size_t cap, const char *slot, int layer, const char *number)
+{
+    const bool enc = strncmp(slot, "enc.", 4) == 0;
+    if (layer == OUTSIDE) snprintf(to, cap, "%s", slot);
+    else snprintf(to, cap, "%s%s.%s", enc ? "enc." : "", number ? number : "{i}", slot + (enc ? 4 : 0));
+}
+
 static const spec_row *line_of(binder *b, const char *slot, const char *suffix, int layer)
 {
     char key[200];
-    snprintf(key, sizeof key, "%s%s%s", layer == OUTSIDE ? "" : "{i}.", slot, suffix);
+    bind_key(key, sizeof key, slot, layer, NULL);
+    size_t n = strlen(key);
+    snprintf(key + n, sizeof key - n, "%s", suffix);
     const spec_row *r = spec_find(b->s, "tensors", key);
     if (r) ((spec_row *)r)->used = true;
     return r;
@@ -203,7 +212,9 @@ static uint32_t index_of(const binder *b, const ckpt_entry *t) { return (uint32_
 
 static const char *describe(const bind_want *w, char *out, size_t cap)
 {
-    snprintf(out, cap, "%s%s%s", w->layer == OUTSIDE ? "" : "{i}.", w->slot, w->bias ? ".bias" : "");
+    bind_key(out, cap, w->slot, w->layer, NULL);
+    size_t n = strlen(out);
+    snprintf(out + n, cap - n, "%s", w->bias ? ".bias" : "");
     return out;
 }
 
@@ -340,7 +351,7 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                 .kind = TENSOR_WEIGHT,
                 .type = (uint8_t)(vector ? DTYPE_F32 : f->entry->type),
                 .rank = vector ? 1 : 2,
-                .layer = (int16_t)w->layer,
+                .layer = layer_number(w->layer, b->prog->n_enc),
                 .unit = w->unit,
                 .dim = {rows, vector ? 0 : cols},
                 .weight = index};
@@ -366,9 +377,10 @@ static int missing(binder *b, const bind_want *w, const found *f, err *e)
 
 int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
 {
-    char name[200];
-    if (w->layer == OUTSIDE) snprintf(name, sizeof name, "dec.%s%s", w->slot, w->bias ? ".bias" : "");
-    else snprintf(name, sizeof name, "dec.%d.%s%s", w->layer, w->slot, w->bias ? ".bias" : "");
+    char name[200], key[160], number[16];
+    snprintf(number, sizeof number, "%d", w->layer % ENCODER);
+    bind_key(key, sizeof key, w->slot, w->layer, number);
+    snprintf(name, sizeof name, "%s%s%s", strncmp(key, "enc.", 4) == 0 ? "" : "dec.", key, w->bias ? ".bias" : "");
     uint32_t made = map_get_str(&b->made, name);
     *out = made == MAP_NONE ? 0 : made;
     if (*out) return OK;

@@ -28,7 +28,7 @@ int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, dtype 
 void bind_close(binder *b); /* NULL ok */
 
 typedef struct bind_want {
-    const char *slot;     /* "attn.q", "norm.a", "token" */
+    const char *slot;     /* "attn.q", "norm.a", "token"; in an encoder "enc.attn.q" */
     const char *for_whom; /* "llama.ini:20: attn": who asks, for messages */
     int layer;            /* OUTSIDE for none */
     int64_t rows, cols;   /* rows 0: as many as the tensor has; cols 0: a vector of `rows` */
@@ -42,6 +42,8 @@ typedef struct bind_want {
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */
 int bind_weight(binder *b, const bind_want *w, ref *out, err *e);
+/* "{i}.attn.q", "token", "enc.{i}.attn.q": how [tensors] calls a slot; with a number for {i} where `number` is not NULL. */
+void bind_key(char *to, size_t cap, const char *slot, int layer, const char *number);
 /* Whether the checkpoint has a tensor for the slot. */
 int bind_has(binder *b, const char *slot, int layer, bool *has, err *e);
 /* The elements of a slot's tensor as float32 in `mem`; NULL and *n = 0 when the checkpoint has none, NULL and an error in e when memory

@@ -1,4 +1,5 @@
-/* build.c - see build.h. decoder_only: embed, the block once per layer, wanted rows, final, logits. */
+/* build.c - see build.h. decoder_only: embed, the block once per layer, wanted rows, final, logits. encoder_decoder: before that the
+ * encoder's embed, block and final over rows of its own; what comes out is read by cross attention in every layer. */
 #include "models/build.h"
 
 #include "models/net.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30 };
+enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30, ENC_LAYERS_MAX = 4096 };
 
 int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e)
 {
@@ -63,6 +64,25 @@ static ref run(net *b, const char *key, const char *otherwise, ref x, const char
     return net_formula(b, r ? r->text : otherwise, where, x, result);
 }
 
+/* The encoder of an encoder-decoder. */
+static int build_encoder(net *b, int layers)
+{
+    program *p = b->prog;
+    b->encoding = true;
+    ref x = run(b, "enc.embed", "token", 0, "embed");
+    for (int i = 0; i < layers && x; i++) {
+        b->layer = ENCODER + i;
+        x = run(b, "enc.block", NULL, x, "x");
+    }
+    b->layer = OUTSIDE;
+    if (x) x = run(b, "enc.final", "x", x, "final");
+    if (!x) return b->e->code;
+    b->encoding = false;
+    b->memory = p->entries[ENTRY_ENC].out = x;
+    p->entries[ENTRY_ENC].op1 = p->entries[ENTRY_DEC].op0 = p->n_op;
+    return OK;
+}
+
 static int same_width(net *b, const char *what, ref x)
 {
     if (net_width(b, x) == b->dim) return OK;
@@ -107,24 +127,32 @@ static int build_head(net *b)
     return OK;
 }
 
-static int check_type(spec *s, err *e)
+static int read_type(spec *s, bool *has_encoder, err *e)
 {
     const spec_row *r = spec_find(s, "network", "type");
-    if (!r || strcmp(r->text, "decoder_only") == 0) return OK;
-    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only", r->where, r->text);
+    *has_encoder = r && strcmp(r->text, "encoder_decoder") == 0;
+    if (!r || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
+    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_decoder", r->where, r->text);
 }
 
 static int build(net *b, err *e)
 {
-    int64_t dim = 0;
-    int rc = check_type(b->s, e), layers = hyper_layers(b->h);
+    int64_t dim = 0, enc_layers = 0;
+    bool has_encoder;
+    int rc = read_type(b->s, &has_encoder, e), layers = hyper_layers(b->h);
     if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
+    if (!rc && has_encoder) rc = build_number(b->s, b->h, "enc_layers", layers, &enc_layers, e);
+    if (!rc && enc_layers > ENC_LAYERS_MAX)
+        rc = err_set(e, ERR_SPEC, "%s: enc_layers is %lld: at most %d", b->s->file, (long long)enc_layers,
+                     ENC_LAYERS_MAX);
     if (!rc && (dim < 1 || dim > DIM_MAX))
         rc = err_set(e, ERR_SPEC, "%s: dim is %lld: expected a width from 1 to %d", b->s->file, (long long)dim,
                      DIM_MAX);
     if (rc) return rc;
     b->dim = b->prog->dim = dim;
     b->prog->n_layer = layers;
+    b->prog->n_enc = (int32_t)enc_layers;
+    if (has_encoder && (rc = build_encoder(b, (int)enc_layers))) return rc;
     if ((rc = build_layers(b, layers)) || (rc = build_head(b))) return rc;
     rc = spec_check_unused(b->s, e);
     if (!rc) rc = bind_finish(b->bind, e);

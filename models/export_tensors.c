@@ -3,6 +3,7 @@
  * For each weight the line of its slot gives a name there and a recipe. Several weights may go into one tensor (fused q, k, v). For
  * every row of a tensor it is worked out once which row of which weight belongs there, by running the recipe forwards. */
 #include "base/mem.h"
+#include "models/bind.h"
 #include "models/export_state.h"
 #include "models/recipe.h"
 #include "models/spec_split.h"
@@ -35,16 +36,18 @@ typedef struct out_tensor {
 
 /* ---- names */
 
-/* "dec.3.attn.q.bias" -> layer 3, slot "attn.q", bias. */
+/* "dec.3.attn.q.bias" -> layer 3, slot "attn.q", bias; "enc.3.attn.q" -> layer ENCODER + 3, slot "enc.attn.q". */
 static void split_name(const char *name, int *layer, char slot[64], bool *bias)
 {
     const char *p = strchr(name, '.');
     int used = 0;
     p = p ? p + 1 : name;
     *layer = OUTSIDE;
+    const bool enc = strncmp(name, "enc.", 4) == 0;
     if (sscanf(p, "%d.%n", layer, &used) == 1 && used) p += used;
     else *layer = OUTSIDE;
-    snprintf(slot, 64, "%s", p);
+    if (enc && *layer != OUTSIDE) *layer += ENCODER;
+    snprintf(slot, 64, "%s%s", enc ? "enc." : "", p);
     size_t n = strlen(slot);
     *bias = n > 5 && strcmp(slot + n - 5, ".bias") == 0;
     if (*bias) slot[n - 5] = 0;
@@ -81,13 +84,14 @@ static int find_name(exporter *x, const weight *w, recipe *how, const char **nam
 {
     int layer;
     bool bias, any = false;
-    char key[96];
+    char key[160];
     split_name(w->name, &layer, slot, &bias);
-    const char *in_layer = layer == OUTSIDE ? "" : "{i}.";
-    snprintf(key, sizeof key, "%s%s.bias", in_layer, slot);
+    bind_key(key, sizeof key, slot, layer, NULL);
+    size_t n = strlen(key);
+    snprintf(key + n, sizeof key - n, ".bias");
     const spec_row *row = bias ? spec_find(x->names, "tensors", key) : NULL;
     bool own_line = row != NULL;
-    snprintf(key, sizeof key, "%s%s", in_layer, slot);
+    key[n] = 0;
     if (!row) row = spec_find(x->names, "tensors", key);
     int rc = row ? first_name(x, row, layer, how, &any) : OK;
     if (rc) return rc;

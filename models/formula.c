@@ -41,6 +41,11 @@ static bool refuse(walk *w, const char *what, const char *detail)
 bool net_is_slot(const net *b, const char *path)
 {
     char kind[64];
+    if (b->encoding) {
+        char inner[80];
+        snprintf(inner, sizeof inner, "enc.%.70s", path);
+        if (spec_slot_find(b->s, "network", inner)) return true;
+    }
     size_t n = strcspn(path, ".");
     if (n >= sizeof kind) return false;
     memcpy(kind, path, n);
@@ -48,15 +53,24 @@ bool net_is_slot(const net *b, const char *path)
     return spec_slot_find(b->s, "network", path) || spec_slot_find(b->s, "network", kind) || module_find(kind, NULL);
 }
 
+/* What a slot that a formula calls is called in the spec; NULL when memory is short. */
+static const char *path_of(net *b, const char *name)
+{
+    const char *path = b->encoding ? arena_printf(&b->prog->mem, "enc.%s", name) : name;
+    if (!path) err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    return path;
+}
+
 /* Marks the [tensors] lines of every role of a module as asked for: an option may leave some of them idle. */
 static void claim_lines(net *b, const char *path, const module *m)
 {
+    const bool enc = strncmp(path, "enc.", 4) == 0;
     for (size_t i = 0; i < m->n_weights; i++) {
         const char *role = m->weights[i].role;
         for (int form = 0; form < 4; form++) {
             char key[200];
-            snprintf(key, sizeof key, "%s%s%s%s%s", form & 1 ? "{i}." : "", path, *role ? "." : "", role,
-                     form & 2 ? ".bias" : "");
+            snprintf(key, sizeof key, "%s%s%s%s%s%s", enc ? "enc." : "", form & 1 ? "{i}." : "", path + (enc ? 4 : 0),
+                     *role ? "." : "", role, form & 2 ? ".bias" : "");
             const spec_row *r = spec_find(b->s, "tensors", key);
             if (r) ((spec_row *)r)->used = true;
         }
@@ -66,6 +80,7 @@ static void claim_lines(net *b, const char *path, const module *m)
 ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where)
 {
     option_slot slot;
+    if (!(path = path_of(b, path))) return 0;
     if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, where, b->e)) return 0;
     claim_lines(b, path, slot.mod);
     if (n_in != slot.mod->args) {
@@ -211,8 +226,9 @@ static bool claim_branch(walk *w, const expr *x)
     if (may_be && net_is_slot(w->b, x->text)) {
         option_slot slot;
         net *b = w->b;
-        if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, x->text, b->layer, w->where, b->e)) return false;
-        claim_lines(b, x->text, slot.mod);
+        const char *path = path_of(b, x->text);
+        if (!path || option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, w->where, b->e)) return false;
+        claim_lines(b, path, slot.mod);
     }
     for (size_t i = 0; i < x->n_arg; i++)
         if (!claim_branch(w, x->arg[i])) return false;

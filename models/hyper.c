@@ -194,7 +194,7 @@ static int eval_name(scope *c, const char *name, value *out)
     }
     if (strcmp(name, "null") == 0) return OK;
     if (strcmp(name, "i") == 0) {
-        if (c->layer >= 0) *out = number_of(c->layer);
+        if (c->layer >= 0) *out = number_of(c->layer >= ENCODER ? c->layer - ENCODER : c->layer);
         return OK;
     }
     if (!strchr(name, ':')) {

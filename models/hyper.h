@@ -1,7 +1,7 @@
 /* hyper.h - hyper-parameters: values of a spec's expressions, with the checkpoint's own metadata as the outer scope.
  *
  * A name means, in this order: the layer number `i` (inside layers); a key of the [layer …] classes that hold for the layer (the
- * last one wins); a key of [config]; a key of config.json, nested ones with dots. Inside its own definition a name means what lies
+ * last one wins; never in the encoder of an encoder-decoder); a key of [config]; a key of config.json, nested ones with dots. Inside its own definition a name means what lies
  * further out: [layer] → [config] → config.json. `gguf:`, `llama2c:`, `generation:` (generation_config.json) and `hf:` ask
  * one source. What is absent or null has no value; no value spreads through operators until `|` or given() meets it. */
 #ifndef MODELS_HYPER_H
@@ -42,7 +42,15 @@ int hyper_layers(const hyper *h); /* number of layers */
 /* Classes hold: index into spec.classes; layer -1 is outside layers, where none does. */
 bool hyper_in_class(const hyper *h, size_t class, int layer);
 
-enum { OUTSIDE = -1 }; /* the layer of what is in no layer */
+enum {
+    OUTSIDE = -1,     /* the layer of what is in no layer */
+    ENCODER = 1 << 16 /* layer i of an encoder in front of a decoder is ENCODER + i */
+};
+/* The number that a program gives such a layer: those of the encoder come first. */
+static inline int16_t layer_number(int layer, int n_enc)
+{
+    return (int16_t)(layer == OUTSIDE ? -1 : layer >= ENCODER ? layer - ENCODER : n_enc + layer);
+}
 /* `where` starts messages. `words` ("neox|interleaved|none", or NULL): bare names that are words in this place. Strings and lists live
  * as long as h. */
 int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);

@@ -6,6 +6,7 @@
     X(norm_rms)                                                                                                        \
     X(norm_layer)                                                                                                      \
     X(attn_gqa)                                                                                                        \
+    X(attn_cross)                                                                                                      \
     X(ffn_gated)                                                                                                       \
     X(ffn_plain)                                                                                                       \
     X(linear_plain)                                                                                                    \

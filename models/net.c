@@ -11,10 +11,13 @@ int64_t net_width(const net *b, ref x) { return tensor_count(&b->prog->tensors[x
 
 static void full_name(const net *b, const char *path, const char *part, char *out, size_t cap)
 {
-    const char *dot = part && *part && *path ? "." : "";
-    if (b->layer == OUTSIDE) snprintf(out, cap, "dec.%s%s%s", path, dot, part ? part : "");
-    else snprintf(out, cap, "dec.%d.%s%s%s", b->layer, path, dot, part ? part : "");
+    const char *dot = part && *part && *path ? "." : "", *side = b->encoding ? "enc" : "dec";
+    if (b->encoding && strncmp(path, "enc.", 4) == 0) path += 4;
+    if (b->layer == OUTSIDE) snprintf(out, cap, "%s.%s%s%s", side, path, dot, part ? part : "");
+    else snprintf(out, cap, "%s.%d.%s%s%s", side, b->layer % ENCODER, path, dot, part ? part : "");
 }
+
+static int16_t op_layer(const net *b) { return layer_number(b->layer, b->prog->n_enc); }
 
 static ref fresh(net *b, const char *path, const char *part, int rows, int64_t width)
 {
@@ -25,14 +28,19 @@ static ref fresh(net *b, const char *path, const char *part, int rows, int64_t w
                 .type = DTYPE_F32,
                 .rank = 1,
                 .rows = (uint8_t)rows,
-                .layer = (int16_t)b->layer,
+                .layer = op_layer(b),
                 .dim = {width}};
     return program_tensor(b->prog, &t, b->e);
 }
 
+static int rows_like(const net *b, ref like)
+{
+    return like ? b->prog->tensors[like].rows : b->encoding ? ROWS_ENC : ROWS_TOK;
+}
+
 ref net_act(net *b, const char *path, const char *part, ref like, int64_t width)
 {
-    return fresh(b, path, part, like ? b->prog->tensors[like].rows : ROWS_TOK, width);
+    return fresh(b, path, part, rows_like(b, like), width);
 }
 
 static bool emit(net *b, op *o)
@@ -41,7 +49,7 @@ static bool emit(net *b, op *o)
         err_set(b->e, ERR_LIMIT, "the program has more than %d ops", NET_OPS_MAX);
         return false;
     }
-    o->layer = (int16_t)b->layer;
+    o->layer = op_layer(b);
     return program_op(b->prog, o, b->e) == OK;
 }
 
@@ -49,7 +57,7 @@ ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t w
 {
     if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
     if (o.kind != OP_KV_PUT) {
-        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : like ? b->prog->tensors[like].rows : ROWS_TOK;
+        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : rows_like(b, like);
         o.out = fresh(b, path, part, rows, width);
         if (!o.out) return 0;
     }
@@ -69,10 +77,22 @@ ref net_const(net *b, const char *path, const char *part, const float *values, i
                 .kind = TENSOR_CONST,
                 .type = DTYPE_F32,
                 .rank = cols ? 2 : 1,
-                .layer = (int16_t)b->layer,
+                .layer = op_layer(b),
                 .dim = {rows, cols},
                 .data = own};
     return program_tensor(b->prog, &t, b->e);
+}
+
+int net_state(net *b, state s)
+{
+    s.layer = op_layer(b);
+    for (uint32_t i = 0; i < b->prog->n_state && s.scratch; i++) {
+        const state *t = &b->prog->states[i];
+        if (t->scratch && t->rows == s.rows && t->heads == s.heads && t->k_dim == s.k_dim && t->v_dim == s.v_dim &&
+            t->window == s.window)
+            return (int)i;
+    }
+    return program_state(b->prog, &s, b->e);
 }
 
 /* ---- weights */

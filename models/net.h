@@ -18,14 +18,16 @@ struct net {
     spec *s;
     hyper *h;
     binder *bind;
-    int layer; /* OUTSIDE before the first and after the last */
-    int ctx;   /* positions that tables are made for */
+    int layer;     /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
+    bool encoding; /* in the formulas of that encoder: rows are ROWS_ENC, paths begin with "enc." */
+    ref memory;    /* its result; 0 in models without one */
+    int ctx;       /* positions that tables are made for */
     int64_t dim;
     err *e;
 };
 
 int64_t net_width(const net *b, ref x);
-/* A fresh activation "dec.3.<path>.<part>" with the rows of `like` and `width` elements. part "" or NULL: just the path. */
+/* A fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder) with the rows of `like` and `width` elements. part "" or NULL: just the path. */
 ref net_act(net *b, const char *path, const char *part, ref like, int64_t width);
 /* Emits o with inputs in[], writing a fresh activation. */
 ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t width);
@@ -59,6 +61,9 @@ ref net_mul(net *b, const char *path, const char *part, ref x, ref y);
 ref net_scale(net *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
 ref net_clamp(net *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
 ref net_softcap(net *b, const char *path, const char *part, ref x, double cap);  /* 0: x itself */
+
+/* A state of the layer; with s.scratch the one of equal shape that an earlier layer made. Its index, or a negative code. */
+int net_state(net *b, state s);
 
 /* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors] names under
  * the same key; *n = 0 when there is neither. NULL on error. */

@@ -16,17 +16,23 @@ static void add(option_slot *o, const spec *s, const char *section, const char *
 int option_slot_find(option_slot *out, spec *s, hyper *h, arena *mem, const char *path, int layer, const char *caller,
                      err *e)
 {
-    char kind[64];
+    char kind[64], enc_kind[70];
+    const bool enc = strncmp(path, "enc.", 4) == 0;
+    const char *full = path;
+    if (enc) path += 4;
     size_t n = strcspn(path, ".");
     if (n >= sizeof kind) return err_set(e, ERR_SPEC, "%s: the name '%.80s' is too long", caller, path);
     memcpy(kind, path, n);
     kind[n] = 0;
+    snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
     *out = (option_slot){.where = caller};
     for (size_t k = s->n_class; k-- > 0;)
         if (hyper_in_class(h, k, layer)) {
             add(out, s, s->classes[k].section, path);
             if (path[n]) add(out, s, s->classes[k].section, kind);
         }
+    if (enc) add(out, s, "network", full);
+    if (enc && path[n]) add(out, s, "network", enc_kind);
     add(out, s, "network", path);
     if (path[n]) add(out, s, "network", kind);
 
@@ -41,11 +47,11 @@ int option_slot_find(option_slot *out, spec *s, hyper *h, arena *mem, const char
     out->mod = module_find(kind, names ? names->module : NULL);
     const char *line = names ? names->where : out->n ? out->from[0]->where : s->file;
     if (!out->mod && names)
-        return err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", line, path,
+        return err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", line, full,
                        names->module);
     if (!out->mod)
-        return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, path, kind);
-    out->where = arena_printf(mem, "%s: %s", line, path);
+        return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, full, kind);
+    out->where = arena_printf(mem, "%s: %s", line, full);
     return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
 }
 

@@ -20,10 +20,15 @@ static const param model_rows[] = {
     TEXT("doc", "TEXT", "a sentence about the family"),
 };
 static const param network_rows[] = {
-    TEXT("type", "decoder_only", "kind of network"),
+    TEXT("type", "decoder_only|encoder_decoder", "kind of network"),
     TEXT("layers", "N", "number of layers (default: layers of [config])"),
+    TEXT("enc_layers", "N", "layers of the encoder of an encoder-decoder (default: enc_layers of [config])"),
     TEXT("dim", "N", "width of the hidden state (default: dim of [config])"),
     TEXT("positions", "N", "positions the model was made for; 0 unknown (default: positions of [config])"),
+    TEXT("enc.embed", "FORMULA",
+         "encoder: its tokens to its hidden state (default: token, which is the slot enc.token)"),
+    TEXT("enc.block", "FORMULA", "encoder: one layer, x to x"),
+    TEXT("enc.final", "FORMULA", "encoder: after its last layer; what cross attention reads (default: x)"),
     TEXT("embed", "FORMULA", "tokens to the hidden state: `token * sqrt(dim)`"),
     TEXT("block", "FORMULA", "one layer, x to x: `x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))`"),
     TEXT("final", "FORMULA", "after the last layer, on rows whose result is wanted: `norm.f(x)` (default: x)"),

@@ -164,8 +164,8 @@ static void show_network_keys(show *w)
     buf_str(w->out, "\n[network]\n");
     for (size_t i = 0; i < n; i++) {
         const char *text = spec_text(w->s, "network", rows[i].key);
-        bool number = strcmp(rows[i].key, "layers") == 0 || strcmp(rows[i].key, "dim") == 0 ||
-                      strcmp(rows[i].key, "positions") == 0;
+        bool number = strcmp(rows[i].key, "layers") == 0 || strcmp(rows[i].key, "enc_layers") == 0 ||
+                      strcmp(rows[i].key, "dim") == 0 || strcmp(rows[i].key, "positions") == 0;
         if (text && !number) buf_printf(w->out, "%s = %s\n", rows[i].key, text);
     }
 }
@@ -179,7 +179,7 @@ static int get_number(show *w, const void *what, int layer, value *out)
 
 static int show_network(show *w)
 {
-    static const char *const numbers[] = {"layers", "dim", "positions"};
+    static const char *const numbers[] = {"layers", "enc_layers", "dim", "positions"};
     show_network_keys(w);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const spec_row *r = spec_find(w->s, "network", numbers[i]);

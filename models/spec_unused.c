@@ -25,19 +25,24 @@ static bool mentions(const char *text, const char *word, bool head)
 
 static bool is_formula(const spec_row *r)
 {
-    static const char *const keys[] = {"embed", "block", "final", "logits"};
+    static const char *const keys[] = {"embed", "block", "final", "logits", "enc.embed", "enc.block", "enc.final"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(r->key, keys[i]) == 0) return true;
     return false;
 }
 
+/* "enc.norm.a": norm.a in a formula of the encoder. */
 static bool called(const spec *s, const char *path, bool head)
 {
     static const char *const by_default[] = {"token", "head"}; /* formulas that need not be written */
+    const bool enc = strncmp(path, "enc.", 4) == 0;
+    if (enc) path += 4;
     for (size_t i = 0; i < sizeof by_default / sizeof *by_default; i++)
         if (strcmp(path, by_default[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
-        if (is_formula(&s->rows[i]) && mentions(s->rows[i].text, path, head)) return true;
+        if (is_formula(&s->rows[i]) && (!enc || strncmp(s->rows[i].key, "enc.", 4) == 0) &&
+            mentions(s->rows[i].text, path, head))
+            return true;
     return false;
 }
 
@@ -45,7 +50,7 @@ static bool called(const spec *s, const char *path, bool head)
 
 bool spec_name_stays(const spec *s, const char *name)
 {
-    static const char *const own[] = {"layers", "dim", "positions"};
+    static const char *const own[] = {"layers", "enc_layers", "dim", "positions"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
@@ -112,16 +117,18 @@ static bool line_is_asked(const spec *s, const char *key)
 {
     char path[160];
     if (strcmp(key, "prefix") == 0 || strcmp(key, "ignore") == 0) return true;
+    const char *enc = strncmp(key, "enc.", 4) == 0 ? "enc." : "";
+    key += strlen(enc);
     if (strncmp(key, "{i}.", 4) == 0) key += 4;
     for (size_t i = 0; i < module_count; i++) {
         const param *p = param_find(module_list[i]->params, module_list[i]->n_params, key);
         if (p && p->words && strcmp(p->words, "LIST") == 0) return true;
     }
-    snprintf(path, sizeof path, "%s", key);
+    snprintf(path, sizeof path, "%s%s", enc, key);
     for (;;) {
-        size_t n = strlen(path);
+        size_t n = strlen(path) - strlen(enc);
         if (called(s, path, false) && is_role(key[n] ? key + n + 1 : "")) return true;
-        char *dot = strrchr(path, '.');
+        char *dot = strrchr(path + strlen(enc), '.');
         if (!dot) return false;
         *dot = 0;
     }

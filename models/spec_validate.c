@@ -35,7 +35,7 @@ static int check_layer_key(const spec *s, const spec_row *r, err *e)
 static bool is_formula(const spec_row *r)
 {
     if (strcmp(r->key, "block") == 0) return strcmp(r->section, "network") == 0 || is_layer(r);
-    return false;
+    return strcmp(r->key, "enc.block") == 0 && strcmp(r->section, "network") == 0;
 }
 
 static bool is_expression(const spec_row *r)

@@ -188,7 +188,7 @@ static void what_is_wrong_with_the_spec(void **unused)
         {NUMBERS "[network]\nattn = window = -1\n", "S:15: attn.window: -1 is out of range: 0 to 1073741824"},
         {NUMBERS "[network]\nattn = window = 1.5\n", "S:15: attn.window: '1.5' is not a whole number"},
         {NUMBERS "[network]\nattn = window = 1 / 0\n", "S:15: attn.window: divided by zero"},
-        {NUMBERS "[network]\ntype = encoder\n", "S:15: type 'encoder' is not one of decoder_only"},
+        {NUMBERS "[network]\ntype = encoder\n", "S:15: type 'encoder' is not one of decoder_only, encoder_decoder"},
         {NUMBERS "[network]\nblock = x = x + attn(norm.a(x)) + y\n",
          "S:15: block: neither a variable, nor a slot, nor a name of [config]: y"},
         {NUMBERS "[network]\nblock = x = attn(x, x)\n", "S:15: block: attn (attn.gqa) takes 1 activation, got 2"},
@@ -548,7 +548,7 @@ static void texts(void **unused)
     assert_ok(spec_text_list(&b, &e), &e);
     assert_non_null(strstr(buf_cstr(&b), "for LlamaForCausalLM, llama, gguf:llama, llama2c:llama2\n"));
     assert_true(spec_text_modules(&b));
-    assert_non_null(strstr(buf_cstr(&b), "attn.gqa: causal attention"));
+    assert_non_null(strstr(buf_cstr(&b), "attn.gqa: self attention"));
     assert_non_null(strstr(buf_cstr(&b), "default none"));
     b.n = 0;
     made m;

@@ -18,6 +18,7 @@ typedef struct segment {
     const program *p;
     uint32_t op0, op1;
     ref in, out; /* the one activation handed over at the cut before (0: starts from tokens) and after (0: last) */
+    ref memory;  /* the encoder's result, handed over beside `in`; 0: not needed, or made here */
     const backend *be;
     dev *on;
     int rank, ranks;    /* within a tensor group */

@@ -95,9 +95,11 @@ int place_segment(program *p, segment *g, const int max_rows[ROWS_COUNT], err *e
         goto done;
     }
     find_last(&s, g);
-    if (g->in) {
-        if (!buffer_bytes(p, g->in, max_rows, &bytes)) goto too_large;
-        insert(&s, (block){p->tensors[g->in].off, bytes, s.last[g->in]});
+    const ref given[] = {g->in, g->memory};
+    for (int i = 0; i < 2; i++) {
+        if (!given[i]) continue;
+        if (!buffer_bytes(p, given[i], max_rows, &bytes)) goto too_large;
+        insert(&s, (block){p->tensors[given[i]].off, bytes, s.last[given[i]]});
     }
     for (uint32_t i = g->op0; i < g->op1; i++) {
         ref out = p->ops[i].out;

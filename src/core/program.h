@@ -34,7 +34,7 @@ enum { TENSOR_ACT, TENSOR_WEIGHT, TENSOR_CONST };
 typedef struct tensor {
     const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
     uint8_t kind, type, rank, rows, dist;
-    int16_t layer;     /* -1 outside layers; the planner cuts by it */
+    int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the planner cuts by it */
     int32_t unit;      /* a shard boundary is a multiple of this many elements of the last axis (head_dim) */
     int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
     uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
@@ -88,6 +88,7 @@ typedef struct state {
     int16_t layer;
     int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
     int32_t window;              /* 0 = all */
+    bool scratch;                /* nothing in it is needed after the layer: layers of one shape share it */
     uint8_t group; /* states with equal window and rows share page tables: index into program.group_window */
 } state;
 enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sharing, copy-on-write and transfer */
@@ -110,10 +111,13 @@ typedef struct program {
     uint8_t group_rows[GROUP_MAX]; /* ROWS_TOK, ROWS_ENC */
     bool whole;                    /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
-    uint32_t *cuts; /* ops before which exactly one activation lives: the only places where layers are divided */
+    uint32_t *
+        cuts; /* ops before which exactly one activation lives, the encoder's result (entries[ENTRY_ENC].out) not counted:
+                       the only places where layers are divided */
     uint32_t n_cut;
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
-    int32_t n_layer;
+    int32_t n_layer;    /* of the decoder, or of a model that has only one part */
+    int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
     ref *
         hidden; /* [n_layer + 1] tensors: input of layer 0, outputs of layers, the last after the final norm (it may be of wanted
                       rows): taps, `eval hidden` */

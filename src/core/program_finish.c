@@ -1,7 +1,8 @@
 /* program_finish.c - what is true of a whole program: every tensor written once before it is read, the cut points, the hash.
  *
  * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its write and its
- * read. Only there can layers be divided, because only there the rest of the model depends on one tensor. */
+ * read. Only there can layers be divided, because only there the rest of the model depends on one tensor; and on the
+ * result of an encoder, which every layer of a decoder reads: it does not count. */
 #include "base/map.h"
 #include "base/mem.h"
 #include "core/program.h"
@@ -64,14 +65,15 @@ static void mark_open_states(const program *p, uint8_t *open)
 static void find_cuts(program *p, const uint32_t *last, const uint8_t *open)
 {
     int32_t live = 0;
+    ref memory = p->entries[ENTRY_ENC].out; /* beside whatever else is handed over */
     p->n_cut = 0;
     uint32_t *die = p->cuts + p->n_op; /* how many activations die after op i: second half of the array, as scratch */
     memset(die, 0, p->n_op * sizeof *die);
     for (uint32_t t = 1; t < p->n_tensor; t++)
-        if (p->tensors[t].kind == TENSOR_ACT && last[t] != UINT32_MAX) die[last[t]]++;
+        if (t != memory && p->tensors[t].kind == TENSOR_ACT && last[t] != UINT32_MAX) die[last[t]]++;
     for (uint32_t i = 0; i < p->n_op; i++) {
         if (live == 1 && !open[i]) p->cuts[p->n_cut++] = i;
-        live += p->ops[i].out && last[p->ops[i].out] != UINT32_MAX;
+        live += p->ops[i].out && p->ops[i].out != memory && last[p->ops[i].out] != UINT32_MAX;
         live -= (int32_t)die[i];
     }
 }
@@ -175,7 +177,7 @@ static uint64_t hash_program(const program *p)
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *t = &p->states[i];
         add_int(&s, t->rows), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
-            add_int(&s, t->window);
+            add_int(&s, t->window), add_int(&s, t->scratch);
     }
     return s.h;
 }

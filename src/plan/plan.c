@@ -40,13 +40,25 @@ static bool is_cut(const program *p, uint32_t i)
     return false;
 }
 
-/* The activation that is alive before op `at`: written before, read at or after it. */
+/* Whether t is written before op `at` and read at or after it. */
+static bool alive(const program *p, ref t, uint32_t at)
+{
+    bool written = false;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        if (i < at) written = written || p->ops[i].out == t;
+        for (int k = 0; k < 4 && written && i >= at; k++)
+            if (p->ops[i].in[k] == t) return true;
+    }
+    return false;
+}
+
+/* The activation that is alive before op `at`, the encoder's result apart. */
 static ref alive_at(const program *p, uint32_t at)
 {
     for (uint32_t i = at; i < p->n_op; i++)
         for (int k = 0; k < 4; k++) {
             ref t = p->ops[i].in[k];
-            if (!t || p->tensors[t].kind != TENSOR_ACT) continue;
+            if (!t || t == p->entries[ENTRY_ENC].out || p->tensors[t].kind != TENSOR_ACT) continue;
             for (uint32_t j = 0; j < at; j++)
                 if (p->ops[j].out == t) return t;
         }
@@ -57,9 +69,11 @@ static ref alive_at(const program *p, uint32_t at)
 static int divide(plan *l, const device_entry *d, err *e)
 {
     const program *p = l->p;
+    const int layers = p->n_enc + p->n_layer;
+    const ref memory = p->entries[ENTRY_ENC].out;
     double total = 0, sum = 0;
-    if (l->n > p->n_layer && l->n > 1)
-        return err_set(e, ERR_USAGE, "--devices: %d devices for a model of %d layers", l->n, p->n_layer);
+    if (l->n > layers && l->n > 1)
+        return err_set(e, ERR_USAGE, "--devices: %d devices for a model of %d layers", l->n, layers);
     for (int i = 0; i < l->n; i++) total += d[i].share;
     int layer = 0;
     uint32_t op0 = 0;
@@ -67,7 +81,7 @@ static int divide(plan *l, const device_entry *d, err *e)
     for (int i = 0; i < l->n; i++) {
         stage *s = &l->stages[i];
         sum += d[i].share;
-        int end = (int)(sum / total * p->n_layer + 0.5), most = p->n_layer - (l->n - 1 - i);
+        int end = (int)(sum / total * layers + 0.5), most = layers - (l->n - 1 - i);
         if (end < layer + 1) end = layer + 1;
         if (end > most || i == l->n - 1) end = most;
         uint32_t op1 = p->n_op;
@@ -82,6 +96,7 @@ static int divide(plan *l, const device_entry *d, err *e)
         }
         ref out = op1 < p->n_op ? alive_at(p, op1) : 0;
         s->seg = (segment){.p = p, .op0 = op0, .op1 = op1, .in = in, .out = out, .be = d[i].be, .ranks = 1};
+        if (op0 && memory && alive(p, memory, op0)) s->seg.memory = memory;
         s->layer0 = layer;
         s->layer1 = end;
         s->number = d[i].number;
@@ -157,14 +172,21 @@ void plan_close(plan *l)
 
 /* ---- running */
 
+/* Copies an activation from the stage before; t 0: none. */
+static void hand_over(const plan *l, int i, ref t, const step *st)
+{
+    const tensor *in = &l->p->tensors[t];
+    if (!t || st->n[in->rows] == 0) return;
+    memcpy(l->stages[i].act + in->off, l->stages[i - 1].act + in->off,
+           (size_t)(tensor_count(in) * st->n[in->rows]) * sizeof(float));
+}
+
 int plan_step(plan *l, const step *st, err *e)
 {
     for (int i = 0; i < l->n; i++) {
         stage *s = &l->stages[i];
-        const tensor *in = &l->p->tensors[s->seg.in];
-        if (s->seg.in)
-            memcpy(s->act + in->off, l->stages[i - 1].act + in->off,
-                   (size_t)(tensor_count(in) * st->n[in->rows]) * sizeof(float));
+        hand_over(l, i, s->seg.in, st);
+        hand_over(l, i, s->seg.memory, st);
         int rc = s->seg.be->run(&(run){.seg = &s->seg, .st = st, .act = s->act}, e);
         if (rc) return rc;
     }
@@ -247,12 +269,20 @@ uint64_t plan_held_bytes(const plan *l)
 
 const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
 
+/* True when no op of [op0, i) writes the state that op i writes: layers may share one. */
+static bool first_put(const program *p, uint32_t op0, uint32_t i)
+{
+    for (uint32_t j = op0; j < i; j++)
+        if (p->ops[j].kind == OP_KV_PUT && p->ops[j].state == p->ops[i].state) return false;
+    return true;
+}
+
 /* Keys and values of the segment's states when every page is in use. */
 static uint64_t segment_kv_bytes(const plan *l, const segment *s)
 {
     uint64_t sum = 0;
     for (uint32_t i = s->op0; i < s->op1; i++) {
-        if (s->p->ops[i].kind != OP_KV_PUT) continue;
+        if (s->p->ops[i].kind != OP_KV_PUT || !first_put(s->p, s->op0, i)) continue;
         const state *t = &s->p->states[s->p->ops[i].state];
         uint64_t token = (uint64_t)t->k_dim * dtype_info[l->opt.k_type].bytes +
                          (uint64_t)t->v_dim * dtype_info[l->opt.v_type].bytes;
