@@ -3,8 +3,8 @@
 
 #include "base/embed.h"
 #include "core/program.h"
-#include "models/arch.h"
 #include "models/build.h"
+#include "models/derive.h"
 #include "models/model.h"
 #include "models/module.h"
 #include "models/spec.h"
@@ -83,15 +83,11 @@ bool spec_text_modules(buf *out)
 int spec_text_derive(const char *model_path, buf *out, err *e)
 {
     ckpt *c;
-    char base[64];
     int rc = model_weights(&c, model_path ? model_path : "builtin", e);
     if (rc) return rc;
-    rc = arch_find(c, NULL, base, sizeof base, e);
-    char *full = realpath(ckpt_path(c), NULL);
-    if (!rc) buf_printf(out, "[model]\nbase = %s\npath = %s\n", base, full ? full : ckpt_path(c));
-    free(full);
+    rc = spec_derive(c, out, e);
     ckpt_close(c);
-    return !rc && out->bad ? err_set(e, ERR_MEMORY, "out of memory") : rc;
+    return rc;
 }
 
 int spec_text_check(const char *path, const char *model_path, buf *out, err *e)

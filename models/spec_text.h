@@ -8,7 +8,7 @@
 int spec_text_list(buf *out, err *e);
 /* Every module: sentence, options with type, default, range and doc, weights with shapes; then the fixed keys of all sections. */
 bool spec_text_modules(buf *out);
-/* The short spec of a model: base and path. NULL: the built-in one. */
+/* A starting spec for a model, with what was inferred and guessed as comments (models/derive.h). NULL: the built-in one. */
 int spec_text_derive(const char *model_path, buf *out, err *e);
 /* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends what was checked,
  * and the keys of config.json that the spec does not know: what they say may be missing in it. */
