@@ -173,8 +173,8 @@ static tokenizer *open_shared(const char *name, const char *pre)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    static const char *const files[] = {"random0.json",   "random3.json", "bpe.model", "unigram.model",
-                                        "ranks.tiktoken", "llama2c.bin",  "vocab.txt"};
+    static const char *const files[] = {"random0.json", "random3.json", "bpe.model", "unigram.model", "ranks.tiktoken",
+                                        "llama2c.bin",  "vocab.txt",    "albert",    "mbart",         "m2m100"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[200];
         snprintf(path, sizeof path, VECTORS "%s", files[i]);

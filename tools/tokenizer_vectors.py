@@ -2,7 +2,7 @@
 """tokenizer_vectors.py - makes tests/vectors/tokenizers: small vocabularies of every kind, trained here on a page of Shakespeare,
 and what the libraries they belong to make of a few texts.
 
-  tools/tokenizer_vectors.py --data ../shared/data        (needs: tokenizers, sentencepiece, tiktoken)
+  tools/tokenizer_vectors.py --data ../shared/data        (needs: tokenizers, sentencepiece, tiktoken, transformers)
 
 cases.jsonl has one object a line: {"file", "pre", "mode": "plain"|"special"|"parse", "text", "ids"}, {"file", "pre", "ids", "decoded"} or
 {"file", "mode", "input": [one or two texts], "max", "ids", "types"}.
@@ -17,9 +17,12 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
+import oracle_classes as classes
 import oracle_tokenizers as oracle
 
 OUT = "tests/vectors/tokenizers"
+CLASSES = ["MPNetTokenizer", "RobertaTokenizer", "T5Tokenizer", "PegasusTokenizer", "AlbertTokenizer", "DebertaV2Tokenizer",
+           "XLMRobertaTokenizer", "MBartTokenizer", "NllbTokenizer", "M2M100Tokenizer"]
 TEXTS = ["", "Hello world", "  two  spaces ", "First Citizen:\nBefore we proceed any further, hear me speak.", "It's 1234.5 o'clock, isn't it?",
          "naïve café ÀÉ e\u0301 ﬁ Å", "你好 мир שלום สวัสดี 한국어 각", "👩‍👩‍👧‍👦🇩🇪 😀", "tab\tnl\n\n\r\n end", "<s>the</s> <mask>x", "aaaaaaaaaaaaaaaa",
          "▁ ▁▁x <0x41>", "\u00a0\u2003\u3000\u200b\ufeff\u180e", "x=f(a,b)**2 # no!\\n", "\x01\x7f\u0085\ufffd", "½ ² ǅ ſ İ"]
@@ -138,6 +141,28 @@ def bert(corpus, out):
     cases_of("vocab.txt", oracle.bert_vocab(os.path.join(OUT, "vocab.txt")), None, out)
 
 
+def class_folders(corpus, out):
+    """Bare files of several classes, as tools/oracle_classes.py makes and judges them; ordinary text."""
+    import transformers
+    classes.SIZE[0], classes.FOLDING[0] = 90, "identity"
+    texts = ["Hello world", "First Citizen: Before we proceed any further, hear me speak.", "It's 12 o'clock, isn't it?"]
+    for name, settings, file, make in classes.cases():
+        folder = name.replace("Tokenizer", "").lower()
+        if name not in CLASSES or os.path.exists(os.path.join(OUT, folder)) and folder in [c["file"] for c in out]:
+            continue
+        path = os.path.join(OUT, folder)
+        classes.build(name, settings, file, make, corpus[:9000], path)
+        ref = classes.Pieces(name, path, settings) if name == "NllbTokenizer" else getattr(transformers, name).from_pretrained(path)
+        for a, b, most in ((0, None, 0), (1, None, 0), (2, None, 7), (0, 2, 0), (2, 1, 12)):
+            if most and b and name in classes.TRANSLATION:
+                continue
+            more = dict(truncation="longest_first", max_length=most) if most else {}
+            e = ref(texts[a], texts[b] if b else None, return_token_type_ids=True, **more)
+            types = [0] * len(e["input_ids"]) if name in classes.TRANSLATION else e["token_type_ids"]
+            out.append({"file": folder, "mode": "special", "input": [texts[a]] + ([texts[b]] if b else []), "max": most,
+                        "ids": e["input_ids"], "types": types})
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--data", default="../shared/data")
@@ -150,6 +175,7 @@ def main():
     ranks(corpus, out)
     llama2c(out)
     bert(corpus, out)
+    class_folders(corpus, out)
     with open(os.path.join(OUT, "cases.jsonl"), "w") as f:
         for c in out:
             f.write(json.dumps({k: v for k, v in c.items() if v is not None}, separators=(",", ":")) + "\n")

@@ -5,6 +5,7 @@
  * bare). */
 #include "text/load_hf_steps.h"
 #include "text/load_spm.h"
+#include "text/load_class.h"
 #include "text/load_vocab_files.h"
 
 #include "base/mem.h"
@@ -210,7 +211,7 @@ static int read_bert(source *s)
     read_roles(s);
     side_guess_roles(s->t);
     s->t->wp.unk = s->t->role[TOKEN_UNK];
-    tokenizer_frame_bert(s->t);
+    frame_set(s->t, "cls $A sep", "cls $A sep $B:1 sep:1");
     return hf_finish(s->t, s->e);
 }
 

@@ -162,7 +162,7 @@ static void sentencepiece(decode_stream *s, const decode_step *st, decode_stage 
     add_metaspace(&sign, text, tok, false);
 }
 
-/* Marian's special tokens end a stretch of text; pieces that the model does not know print as they are. */
+/* Marian's and M2M100's special tokens end a stretch of text; pieces that the model does not know print as they are. */
 static void marian(decode_stream *s, const decode_step *st, decode_stage *g, int32_t id, span tok)
 {
     unsigned flags = id >= 0 && (uint32_t)id < s->voc->size ? s->voc->flag[id] : 0;
@@ -173,7 +173,7 @@ static void marian(decode_stream *s, const decode_step *st, decode_stage *g, int
     }
     flush_sentencepiece(&g->hold, &g->out);
     buf_add(&g->out, tok.p, tok.n);
-    buf_byte(&g->out, ' ');
+    if (st->kind == DECODE_MARIAN) buf_byte(&g->out, ' ');
     g->seen = 0;
     g->space_seen = false;
 }
@@ -280,6 +280,7 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         part = true;
         break;
     case DECODE_MARIAN:
+    case DECODE_M2M100:
         marian(s, st, g, id, tok);
         part = true;
         break;
@@ -288,8 +289,8 @@ static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, e
         buf_add(text, tok.p, tok.n);
         break;
     }
-    bool counts = st->kind != DECODE_SENTENCEPIECE && st->kind != DECODE_MARIAN && st->kind != DECODE_SUFFIX &&
-                  st->kind != DECODE_CTC;
+    bool counts = st->kind != DECODE_SENTENCEPIECE && st->kind != DECODE_MARIAN && st->kind != DECODE_M2M100 &&
+                  st->kind != DECODE_SUFFIX && st->kind != DECODE_CTC;
     g->seen += counts;
     if (text->bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
     return push(s, i + 1, -1, buf_span(text), part, out, e);
@@ -387,6 +388,7 @@ static int finish(decode_stream *s, int i, buf *out, err *e)
         rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
         break;
     case DECODE_MARIAN:
+    case DECODE_M2M100:
     case DECODE_SENTENCEPIECE:
         flush_sentencepiece(&g->hold, &g->out);
         rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);

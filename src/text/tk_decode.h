@@ -24,6 +24,7 @@ typedef enum {
     DECODE_JOIN,          /* a space between tokens: files without a decoder */
     DECODE_SENTENCEPIECE, /* sentencepiece's own */
     DECODE_MARIAN,        /* sentencepiece's, with special tokens shown and a space behind each */
+    DECODE_M2M100,        /* the same without the space */
     DECODE_TRIM,          /* white space at the ends of the whole text */
     DECODE_LLAMA2C        /* run.c's: a space right after BOS vanishes, <0xXX> is a byte */
 } decode_kind;

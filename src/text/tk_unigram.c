@@ -80,7 +80,6 @@ int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out
 void unigram_free(unigram *u)
 {
     mem_free(u->score);
-    mem_free(u->number);
     trie_free(&u->pieces);
     *u = (unigram){0};
 }

@@ -20,7 +20,7 @@ typedef struct unigram {
     bool fall_back; /* unknown characters become their bytes <0xXX> */
     int32_t byte_piece[256];
     const vocab *voc;
-    int32_t *number; /* Marian: what each id is called in the vocabulary; owned, NULL: the ids are the vocabulary's */
+    const int32_t *number; /* Marian: what each id is called in the vocabulary; NULL: the ids are the vocabulary's */
     int32_t number_unk;
 } unigram;
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { KEEP_WORK_BYTES = 8 << 20 }; /* buffers larger than this are released after use */
@@ -18,7 +19,7 @@ tokenizer *tokenizer_new(void)
     for (int i = 0; i < TOKEN_ROLE_COUNT; i++) t->role[i] = -1;
     t->single = (post_template){{{POST_A, 0}}, 1};
     t->pair = (post_template){{{POST_A, 0}, {POST_B, 1}}, 2};
-    t->bp.unk = t->ug.unk = t->wp.unk = -1;
+    t->language = t->bp.unk = t->ug.unk = t->wp.unk = -1;
     t->bp.voc = t->ug.voc = &t->voc;
     pthread_mutex_init(&t->lock, NULL);
     return t;
@@ -53,7 +54,8 @@ void tokenizer_close(tokenizer *t)
     bpe_free(&t->bp);
     unigram_free(&t->ug);
     wordpiece_free(&t->wp);
-    trie_free(&t->user_symbols);
+    vocab_free(&t->model_voc);
+    mem_free(t->number);
     added_free(&t->raw);
     added_free(&t->normalized);
     vocab_free(&t->voc);
@@ -65,8 +67,7 @@ void tokenizer_close(tokenizer *t)
 
 int tokenizer_complete(tokenizer *t, err *e)
 {
-    trie *tries[] = {&t->ug.pieces,    &t->wp.first,  &t->wp.rest,         &t->bp.frozen,
-                     &t->user_symbols, &t->raw.texts, &t->normalized.texts};
+    trie *tries[] = {&t->ug.pieces, &t->wp.first, &t->wp.rest, &t->bp.frozen, &t->raw.texts, &t->normalized.texts};
     int rc = t->short_of_memory ? no_memory(e) : OK;
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc; i++) rc = trie_seal(tries[i], e);
     return rc;
@@ -200,10 +201,18 @@ static void work_give(const tokenizer *shared, tokenizer_work *w)
     pthread_mutex_unlock(&t->lock);
 }
 
+static int encode_bpe(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
+{
+    size_t first = out->n;
+    int rc = bpe_encode(&t->bp, &w->bp, word, out, e);
+    for (size_t i = first; t->number && !rc && i < out->n; i++) out->id[i] = t->number[out->id[i]];
+    return rc;
+}
+
 static int encode_by_model(const tokenizer *t, tokenizer_work *w, span word, token_list *out, err *e)
 {
     switch (t->model) {
-    case MODEL_BPE: return bpe_encode(&t->bp, &w->bp, word, out, e);
+    case MODEL_BPE: return encode_bpe(t, w, word, out, e);
     case MODEL_UNIGRAM: return unigram_encode(&t->ug, &w->ug, word, out, e);
     case MODEL_WORDPIECE: return wordpiece_encode(&t->wp, word, out, e);
     case MODEL_WORDLEVEL: {
@@ -319,6 +328,7 @@ static int fill_template(const tokenizer *t, const token_list text[2], const tok
     bool ok = true;
     for (int i = 0; i < p->n && ok; i++) {
         post_item item = p->item[i];
+        if (in->language > 0 && item.id >= 0 && item.id == t->language) item.id = in->language;
         if (item.id >= 0) {
             ok = !special || append(out, types, item.id, item.type);
             continue;
@@ -425,6 +435,18 @@ bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)
     detok_close(d);
     if (!ok) out->n = start;
     return ok;
+}
+
+int32_t tokenizer_language(const tokenizer *t, const char *code)
+{
+    static const char *const around[][2] = {{"", ""}, {"__", "__"}, {">>", "<<"}};
+    char name[64];
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        int n = snprintf(name, sizeof name, "%s%s%s", around[i][0], code, around[i][1]);
+        int32_t id = n > 0 && (size_t)n < sizeof name ? tokenizer_id(t, name) : -1;
+        if (id >= 0 && (tokenizer_is_special(t, id) || i == 2)) return id;
+    }
+    return -1;
 }
 
 int32_t tokenizer_role(const tokenizer *t, token_role role) { return role < TOKEN_ROLE_COUNT ? t->role[role] : -1; }

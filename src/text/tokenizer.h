@@ -45,6 +45,9 @@ typedef struct token_input {
     span a;
     const span *b;  /* NULL: one text */
     size_t ids_max; /* of the whole input; 0: any number */
+    int32_t
+        language; /* the token of the text's language where the model marks texts with one (tokenizer_language); 0: the
+                       * language that the files name */
 } token_input;
 
 /* Appends the ids of the input and, where `types` is not NULL, the segment number of each (token_type_ids). With TOKENIZE_SPECIAL
@@ -75,6 +78,9 @@ int32_t tokenizer_id(const tokenizer *t, const char *piece); /* -1 when absent *
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
 /* Raw bytes that id stands for in running text (for grammars and log-probabilities); false for special tokens. */
 bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out);
+
+/* The token of a language of a translation model, by its code as the model spells it ("en_XX", "eng_Latn", "en", "fra"); -1. */
+int32_t tokenizer_language(const tokenizer *t, const char *code);
 
 typedef enum {
     TOKEN_BOS,

@@ -1,6 +1,7 @@
 /* tokenizer_open.c - finds out what kind of tokenizer a path is, by content, and calls its loader.
  *
  * In a folder tokenizer.json counts before the files it can be made from. */
+#include "text/load_class.h"
 #include "text/load_side.h"
 #include "text/load_vocab_files.h"
 #include "text/tokenizer_parts.h"
@@ -34,24 +35,24 @@ static int map_beside(file_mapping **out, const opening *o, const char *path, co
 
 static int load_vocab_json(opening *o, const json *root, const char *path)
 {
-    static const char *const models[] = {"source.spm", "vocab.joint.spm"};
+    static const char *const models[] = {"source.spm", "vocab.joint.spm", "sentencepiece.bpe.model"};
     file_mapping *other = NULL;
     char *dir = file_dir(path);
     if (!dir) return no_memory(o);
     int rc = OK;
-    bool marian = false;
-    for (size_t i = 0; i < sizeof models / sizeof *models && !marian && !rc; i++) {
+    bool numbered = false;
+    for (size_t i = 0; i < sizeof models / sizeof *models && !numbered && !rc; i++) {
         char *file = file_join(dir, models[i]);
         if (!file) rc = no_memory(o);
         else if (file_exists(file) && !(rc = file_map(&other, file, o->e))) {
-            marian = true;
-            rc = load_marian(o->t, root, file_bytes(other), file, &o->side, o->e);
+            numbered = true;
+            rc = load_numbered_spm(o->t, root, file_bytes(other), file, &o->side, o->e);
         }
         mem_free(file);
     }
     mem_free(dir);
-    o->takes_pre = !marian;
-    if (!rc && !marian && !(rc = map_beside(&other, o, path, "merges.txt")))
+    o->takes_pre = !numbered;
+    if (!rc && !numbered && !(rc = map_beside(&other, o, path, "merges.txt")))
         rc = load_byte_bpe(o->t, root, file_bytes(other), path, o->pre, &o->side, o->e);
     file_unmap(other);
     return rc;
@@ -65,6 +66,7 @@ static int load_json(opening *o, span file, const char *path)
     if (json_type(json_get(root, "model")) == JSON_OBJECT) {
         rc = load_hf_json(o->t, root, path, o->e);
         if (!rc) rc = side_apply(o->t, &o->side, o->e);
+        if (!rc) class_frame_languages(o->t, &o->side);
     } else if (json_is_int(json_first(root))) {
         rc = load_vocab_json(o, root, path);
     } else {
@@ -120,8 +122,9 @@ static int load_file(opening *o, const char *path)
 
 static int load_folder(opening *o)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
-                                        "vocab.txt",      "tokenizer.bin",   "qwen.tiktoken"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
+                                        "vocab.json",     "vocab.txt",       "sentencepiece.bpe.model",
+                                        "spm.model",      "tokenizer.bin",   "qwen.tiktoken"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *file = file_join(o->path, names[i]);
         if (!file) return no_memory(o);

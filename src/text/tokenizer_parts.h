@@ -49,12 +49,14 @@ struct tokenizer {
     wordpiece wp;
     span wp_prefix; /* of pieces that go on a word */
     post_template single, pair;
-    bool cut_left; /* what is too long loses its beginning */
+    int32_t language; /* of texts by the frames: the token there that token_input.language replaces; -1: none */
+    bool cut_left;    /* what is too long loses its beginning */
     decoder dec;
     bool byte_level;                /* pieces are spelled with GPT-2's characters for bytes */
     bool space_sign;                /* pieces are spelled with U+2581 for spaces */
     bool language_codes;            /* Marian: ">>fra<<" in front of a text is one token */
-    trie user_symbols;              /* Marian: what the normalizer passes unchanged */
+    vocab model_voc;                /* Marian, M2M100: what the model calls its pieces ... */
+    int32_t *number;                /* ... and their numbers in voc; NULL: the model's are voc's */
     int32_t role[TOKEN_ROLE_COUNT]; /* -1: none */
     char *chat_template;
     pthread_mutex_t lock; /* guards `idle` */

@@ -56,6 +56,11 @@ put("vocab_files", "llama2c", b"\1" + read("llama2c.bin"))
 put("vocab_files", "vocab_txt", b"\2" + read("vocab.txt") + b"\xff" + b'{"do_lower_case":false}')
 put("vocab_files", "byte_bpe", b"\3" + '{"a":0,"b":1,"ab":2,"Ġ":3,"<|endoftext|>":4}'.encode() + b"\xff" + b"#version: 0.2\na b\n")
 put("vocab_files", "marian", b"\4" + b'{"</s>":0,"<unk>":1,"the":2,"<pad>":3}' + b"\xff" + read("unigram.model"))
+for kind in ("T5", "Pegasus", "Albert", "XLMRoberta", "MBart", "Nllb"):
+    put("vocab_files", "spm_" + kind.lower(), b"\5" + b'{"tokenizer_class":"%sTokenizer"}' % kind.encode() + b"\xff" +
+        read("bpe.model" if kind == "Nllb" else "unigram.model"))
+put("vocab_files", "m2m100", b"\6" + read("m2m100/vocab.json") + b"\xff" + read("m2m100/sentencepiece.bpe.model"))
+put("vocab_files", "m2m100_bpe", b"\6" + read("m2m100/vocab.json") + b"\xff" + read("bpe.model"))
 
 
 def string(s):
