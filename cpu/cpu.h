@@ -41,17 +41,25 @@ const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not 
 
 /* ---- weights as held */
 typedef struct held_weight {
-    const uint8_t *data; /* row n at data + n * stride; any alignment; NULL: not put yet */
-    dtype type;          /* vectors: DTYPE_F32 */
-    uint64_t stride;     /* bytes from row to row */
-    int64_t rows, cols;  /* vectors: rows = n, cols = 1, contiguous */
-    void *own;           /* memory to mem_unmap, or NULL: lies in a mapped file */
+    const uint8_t *data;  /* row n at data + n * stride; any alignment; NULL: not put yet */
+    dtype type;           /* vectors: DTYPE_F32 */
+    uint64_t stride;      /* bytes from row to row */
+    int64_t rows, cols;   /* vectors: rows = n, cols = 1, contiguous */
+    const uint8_t **part; /* [weight.parts] first row of each where they lie apart in the files; else NULL */
+    void *own;            /* memory to mem_unmap, or NULL: lies in a mapped file */
     uint64_t own_bytes;
 } held_weight;
 
 /* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e);
 void cpu_weight_drop(held_weight *h);
+
+/* The run `part` of `rows` rows, as a weight of its own. */
+static inline held_weight held_part(const held_weight *w, int64_t part, int64_t rows)
+{
+    const uint8_t *data = w->part ? w->part[part] : w->data + (uint64_t)(part * rows) * w->stride;
+    return (held_weight){.data = data, .type = w->type, .stride = w->stride, .rows = rows, .cols = w->cols};
+}
 
 /* Row n as float32: cols values. */
 void held_row(const held_weight *w, int64_t n, float *to);
@@ -150,7 +158,8 @@ static inline float lanes_fold(const float a[LANES])
 
 enum { ATTN_RANGE = 512 }; /* keys per range: ranges are reduced on their own, then merged ascending */
 
-float act_value(int fn, float x); /* ACT_*: the definition */
+float act_value(int fn, float x);                         /* ACT_*: the definition */
+float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its relatives: the definition */
 
 /* X(op, reference, vector body: the reference where one of its own would gain nothing) */
 #define CPU_KERNEL_LIST(X)                                                                                             \
@@ -166,7 +175,12 @@ float act_value(int fn, float x); /* ACT_*: the definition */
     X(SCALE, cpu_scale, v_scale)                                                                                       \
     X(SOFTCAP, cpu_softcap, v_softcap)                                                                                 \
     X(CLAMP, cpu_clamp, v_clamp)                                                                                       \
-    X(TAKE_OUT, cpu_take_out, cpu_take_out)
+    X(TAKE_OUT, cpu_take_out, cpu_take_out)                                                                            \
+    X(ROUTE, cpu_route, v_route)                                                                                       \
+    X(DISPATCH, cpu_dispatch, cpu_dispatch)                                                                            \
+    X(GATHER, cpu_gather, cpu_gather)                                                                                  \
+    X(MATMUL_EXP, cpu_matmul_exp, v_matmul_exp)                                                                        \
+    X(SCATTER, cpu_scatter, v_scatter)
 
 #define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
 CPU_KERNEL_LIST(X)

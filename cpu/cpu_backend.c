@@ -108,8 +108,11 @@ static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens
 
 /* ---- barriers */
 
-static bool elementwise(const op *o)
+/* Each element of the result depends on the same element of the operands (or of a weight) alone. */
+static bool elementwise(const program *p, const op *o)
 {
+    const tensor *b = &p->tensors[o->in[1]];
+    if (o->in[1] && b->kind == TENSOR_ACT && tensor_count(b) != tensor_count(&p->tensors[o->out])) return false;
     return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
            o->kind == OP_SOFTCAP || o->kind == OP_CLAMP;
 }
@@ -129,7 +132,8 @@ static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *
 {
     if (early->state >= 0 && early->state == late->state && early->kind != late->kind) return true;
     const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
-    bool alike = elementwise(early) && elementwise(late) && a->rows == b->rows && tensor_count(a) == tensor_count(b);
+    bool alike = elementwise(p, early) && elementwise(p, late) && a->rows == b->rows &&
+                 tensor_count(a) == tensor_count(b);
     for (int k = 0; k < 4; k++)
         if (overlaps(p, max_rows, early->out, late->in[k], alike) ||
             overlaps(p, max_rows, early->in[k], late->out, alike))
@@ -172,6 +176,9 @@ static int cpu_compile(dev *d, segment *s, err *e)
         const op *o = &p->ops[i];
         if (o->kind == OP_MATMUL)
             c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
+        if (o->kind == OP_MATMUL_EXP)
+            c->multiplies[ROWS_EXP] += (uint64_t)tensor_count(&p->tensors[o->in[0]]) *
+                                       (uint64_t)tensor_count(&p->tensors[o->out]);
     }
     return 0;
 }

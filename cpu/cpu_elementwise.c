@@ -1,5 +1,5 @@
 /* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP, CLAMP. The second operand of MUL and ADD is an activation of the same
- * shape, or a vector (weight or constant) over the last axis. */
+ * shape, or a vector (weight or constant) over the last axis; of MUL also one number for each row. */
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"
@@ -9,9 +9,9 @@
     const float *x = arg_at(r, o->in[0]), *b = arg_at(r, o->in[1]);                                                    \
     float *y = arg_at(r, o->out);                                                                                      \
     int64_t dim = arg_dim(r, o->out), from, to;                                                                        \
-    bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT;                                                           \
+    bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT, row = !vector && arg_dim(r, o->in[1]) < dim;              \
     cpu_share(arg_rows(r, o->out) * dim, LANES, worker, workers, &from, &to);                                          \
-    for (int64_t i = from; i < to; i++) y[i] = x[i] how b[vector ? i % dim : i]
+    for (int64_t i = from; i < to; i++) y[i] = x[i] how b[vector ? i % dim : row ? i / dim : i]
 
 void cpu_mul(const run *r, const op *o, int worker, int workers) { PAIRWISE(*); }
 void cpu_add(const run *r, const op *o, int worker, int workers) { PAIRWISE(+); }
@@ -36,9 +36,9 @@ void cpu_softcap(const run *r, const op *o, int worker, int workers)
 
 void cpu_clamp(const run *r, const op *o, int worker, int workers)
 {
-    const float *x = arg_at(r, o->in[0]), limit = o->u.clamp.limit;
+    const float *x = arg_at(r, o->in[0]), most = o->u.clamp.limit, least = o->u.clamp.above ? -INFINITY : -most;
     float *y = arg_at(r, o->out);
     int64_t from, to;
     cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
-    for (int64_t i = from; i < to; i++) y[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+    for (int64_t i = from; i < to; i++) y[i] = x[i] > most ? most : x[i] < least ? least : x[i];
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static float dot(const float *w, const float *x, int64_t k)
+float cpu_dot(const float *w, const float *x, int64_t k)
 {
     float a[LANES] = {0};
     for (int64_t i = 0; i < (k + LANES - 1) / LANES * LANES; i++)
@@ -24,7 +24,7 @@ void cpu_matmul(const run *r, const op *o, int worker, int workers)
     for (int64_t n = from; n < to; n++) {
         held_row(w, n, row);
         for (int64_t i = 0; i < rows; i++) {
-            float s = dot(row, x + i * w->cols, w->cols);
+            float s = cpu_dot(row, x + i * w->cols, w->cols);
             y[i * w->rows + n] = bias ? s + bias[n] : s;
         }
     }

@@ -44,7 +44,9 @@ static bool copies(const weight *w, dtype type)
 /* Transposed files of plain types: elements move, tile by tile so that both sides stay in cache. */
 static bool transposes(const weight *w, dtype type)
 {
-    return w->n_piece == 1 && w->pieces[0].transpose && w->pieces[0].type == type && !changes(w);
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (!w->pieces[i].transpose || w->pieces[i].type != type) return false;
+    return !changes(w);
 }
 
 static void fill_copy(void *arg, int worker, int workers)
@@ -63,20 +65,23 @@ static void fill_transposed(void *arg, int worker, int workers)
 {
     enum { TILE = 64 };
     const fill *f = arg;
-    const piece *c = &f->w->pieces[0];
-    uint64_t size = dtype_info[c->type].bytes;
-    int64_t from, to, source[TILE];
+    uint64_t size = dtype_info[f->to->type].bytes, apart[TILE]; /* from element to element of a row, in the file */
+    int64_t from, to, row;
+    const uint8_t *source[TILE];
     cpu_share(f->w->rows, TILE, worker, workers, &from, &to);
     for (int64_t n0 = from; n0 < to; n0 += TILE) {
         int64_t n1 = n0 + TILE < to ? n0 + TILE : to;
-        for (int64_t n = n0; n < n1; n++) weight_row(f->w, n, &source[n - n0]);
+        for (int64_t n = n0; n < n1; n++) {
+            const piece *c = weight_row(f->w, n, &row);
+            apart[n - n0] = (uint64_t)c->src_cols * size;
+            source[n - n0] = c->data + (uint64_t)c->col0 * apart[n - n0] + (uint64_t)row * size;
+        }
         for (int64_t k0 = 0; k0 < f->w->cols; k0 += TILE) {
             int64_t k1 = k0 + TILE < f->w->cols ? k0 + TILE : f->w->cols;
             for (int64_t n = n0; n < n1; n++) {
                 uint8_t *out = (uint8_t *)f->to->own + (uint64_t)n * f->to->stride;
                 for (int64_t k = k0; k < k1; k++)
-                    memcpy(out + (uint64_t)k * size, c->data + (uint64_t)(k * c->src_cols + source[n - n0]) * size,
-                           size);
+                    memcpy(out + (uint64_t)k * size, source[n - n0] + (uint64_t)k * apart[n - n0], size);
             }
         }
     }
@@ -106,6 +111,33 @@ static const uint8_t *plain_data(const weight *w)
     return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
 }
 
+/* Where a part of a weight lies in the files, when it is a run of rows there that nothing changes; else NULL. */
+static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64_t rows)
+{
+    int64_t first, last;
+    uint64_t skip;
+    const piece *c = weight_row(w, row0, &first), *end = weight_row(w, row0 + rows - 1, &last);
+    bool whole = c == end && last - first == rows - 1 && c->stride >= c->block;
+    if (!whole || c->transpose || c->pairs || piece_changes(c) || c->type != type) return NULL;
+    return dtype_bytes(type, (uint64_t)first * (uint64_t)w->cols, &skip) ? c->data + skip : NULL;
+}
+
+/* Experts are used where they lie, one by one: h->part, or NULL when one of them has to be changed. */
+static int find_parts(const weight *w, held_weight *h, err *e)
+{
+    int64_t rows = w->rows / w->parts, i = 0;
+    h->part = mem_array((size_t)w->parts, sizeof *h->part);
+    if (!h->part) return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+    while (i < w->parts && (h->part[i] = part_data(w, h->type, i * rows, rows))) i++;
+    if (i == w->parts) {
+        h->data = h->part[0];
+        return OK;
+    }
+    mem_free((void *)h->part);
+    h->part = NULL;
+    return OK;
+}
+
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
 {
     const weight *w = &p->weights[index];
@@ -116,6 +148,8 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
         return err_set(e, ERR_SPEC, "weight %s: rows of %" PRId64 " cannot be held as %s (blocks of %d)", w->name,
                        w->cols, dtype_info[h.type].name, dtype_info[h.type].weights);
     h.data = plain_data(w);
+    int rc = w->parts && !h.data ? find_parts(w, &h, e) : OK;
+    if (rc) return rc;
     if (h.data) {
         *to = h;
         return 0;
@@ -143,5 +177,6 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
 void cpu_weight_drop(held_weight *h)
 {
     mem_unmap(h->own, h->own_bytes);
+    mem_free((void *)h->part);
     *h = (held_weight){0};
 }

@@ -2,9 +2,10 @@
 #include "cpu/cpu.h"
 
 #include "cpu/v_attn.h"
+#include "cpu/v_dispatch.h"
 #include "cpu/v_elementwise.h"
 #include "cpu/v_kv.h"
-#include "cpu/v_matmul.h"
+#include "cpu/v_matmul_exp.h"
 #include "cpu/v_norm.h"
 #include "cpu/v_probe.h"
 #include "cpu/v_rope.h"

@@ -71,7 +71,7 @@ static void v_softcap(const run *r, const op *o, int worker, int workers)
 static void v_clamp(const run *r, const op *o, int worker, int workers)
 {
     UNARY;
-    v16 most = v16_all(o->u.clamp.limit), least = v16_neg(most);
+    v16 most = v16_all(o->u.clamp.limit), least = o->u.clamp.above ? v16_all(-INFINITY) : v16_neg(most);
     EACH(v16_max(least, v16_min(most, v)))
 }
 
@@ -80,13 +80,13 @@ INLINE void v_pair(const run *r, const op *o, int worker, int workers, bool add)
     const float *x = arg_at(r, o->in[0]), *b = arg_at(r, o->in[1]);
     float *y = arg_at(r, o->out);
     int64_t dim = arg_dim(r, o->out), from, to;
-    bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT;
+    bool vector = arg_info(r, o->in[1])->kind != TENSOR_ACT, row = !vector && arg_dim(r, o->in[1]) < dim;
     cpu_share(arg_rows(r, o->out) * dim, LANES, worker, workers, &from, &to);
     for (int64_t i = from, n; i < to; i += n) {
-        int64_t at = vector ? i % dim : i;
+        int64_t at = vector || row ? i % dim : i;
         n = to - i < LANES ? to - i : LANES;
-        if (vector && dim - at < n) n = dim - at; /* a vector ends with its row */
-        v16 v = v16_load_part(x + i, (int)n), w = v16_load_part(b + at, (int)n);
+        if ((vector || row) && dim - at < n) n = dim - at; /* a vector ends with its row */
+        v16 v = v16_load_part(x + i, (int)n), w = row ? v16_all(b[i / dim]) : v16_load_part(b + at, (int)n);
         v16_store_part(y + i, add ? v16_add(v, w) : v16_mul(v, w), (int)n);
     }
 }

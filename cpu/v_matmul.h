@@ -394,6 +394,15 @@ static int64_t chunk_rows(const held_weight *w)
     return n > least ? n : least;
 }
 
+/* y [count, w->rows] (+ bias) for the output rows from … to - 1; count > 1: at->x holds x packed. */
+static void matmul_rows(const held_weight *w, const float *x, int64_t count, float *y, const float *bias,
+                        const matmul_space *at, int64_t from, int64_t to)
+{
+    if (count == 1) matmul_stream(w, x, 1, y, bias, at->decoded, from, to);
+    else if (count <= DIRECT_M) matmul_direct(w, x, count, y, bias, at, from, to);
+    else matmul_panels(w, count, y, bias, at, from, to);
+}
+
 static void v_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
@@ -409,9 +418,7 @@ static void v_matmul(const run *r, const op *o, int worker, int workers)
             int64_t from = c * each, to = from + each < w->rows ? from + each : w->rows;
             if (!packed) pack_rows(x, count, k, at.x);
             packed = true;
-            if (count == 1) matmul_stream(w, x, 1, y, bias, at.decoded, from, to);
-            else if (count <= DIRECT_M) matmul_direct(w, x, count, y, bias, &at, from, to);
-            else matmul_panels(w, count, y, bias, &at, from, to);
+            matmul_rows(w, x, count, y, bias, &at, from, to);
         }
     }
 }

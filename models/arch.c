@@ -19,8 +19,19 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
+/* "llama" fits name "llama"; "llama+expert_count" where the file has a number llama.expert_count above zero, `keyed` only such. */
+static bool word_fits(span word, const char *name, const json *keyed)
+{
+    const uint8_t *plus = memchr(word.p, '+', word.n);
+    char key[128];
+    if (!keyed || !plus) return !keyed && span_is(word, name);
+    size_t n = (size_t)(plus - word.p);
+    snprintf(key, sizeof key, "%s.%.*s", name, (int)(word.n - n - 1), (const char *)plus + 1);
+    return span_is(span_of(word.p, n), name) && json_int(json_get(keyed, key), 0) > 0;
+}
+
 /* Whether the arch line of a built-in spec has the word "source:name": 1 or 0, or a negative code. */
-static int spec_lists(span text, const char *file, const char *source, const char *name, err *e)
+static int spec_lists(span text, const char *file, const char *source, const char *name, const json *keyed, err *e)
 {
     spec_file f;
     bool found = false;
@@ -31,19 +42,20 @@ static int spec_lists(span text, const char *file, const char *source, const cha
         span rest = span_str(f.rows[i].text), part;
         size_t n = strlen(source);
         while (!found && split_next(&rest, ',', &part))
-            found = part.n > n && memcmp(part.p, source, n) == 0 && span_is(span_of(part.p + n, part.n - n), name);
+            found = part.n > n && memcmp(part.p, source, n) == 0 &&
+                    word_fits(span_of(part.p + n, part.n - n), name, keyed);
     }
     spec_file_free(&f);
     return found;
 }
 
 /* As spec_lists, over all built-in specs; out gets the name. */
-static int find(const char *source, const char *name, char *out, size_t cap, err *e)
+static int find(const char *source, const char *name, const json *keyed, char *out, size_t cap, err *e)
 {
     for (const embedded_file *f = embedded_files; f->name; f++) {
         size_t n = strlen(f->name);
         if (n < 5 || strcmp(f->name + n - 4, ".ini") != 0) continue;
-        int found = spec_lists(span_of(f->p, f->n), f->name, source, name, e);
+        int found = spec_lists(span_of(f->p, f->n), f->name, source, name, keyed, e);
         if (found > 0) snprintf(out, cap, "%.*s", (int)(n - 4), f->name);
         if (found) return found;
     }
@@ -55,14 +67,17 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
     const char *name = arch_name(c, config);
     const json *j = config ? config : ckpt_config(c);
     int found = 0;
-    if (is_format(c, "gguf") || is_format(c, "llama2c")) {
-        found = find(is_format(c, "gguf") ? "gguf:" : "llama2c:", name, out, cap, e);
+    if (is_format(c, "gguf")) {
+        found = find("gguf:", name, ckpt_config(c), out, cap, e);
+        if (!found) found = find("gguf:", name, NULL, out, cap, e);
+    } else if (is_format(c, "llama2c")) {
+        found = find("llama2c:", name, NULL, out, cap, e);
     } else {
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
-            found = find("", json_str(a, ""), out, cap, e);
-        if (!found) found = find("", json_str(json_get(j, "model_type"), ""), out, cap, e);
+            found = find("", json_str(a, ""), NULL, out, cap, e);
+        if (!found) found = find("", json_str(json_get(j, "model_type"), ""), NULL, out, cap, e);
         for (const json *m = json_first(j); m && !found; m = json_next(m)) /* no name, but a telling key */
-            found = find("has:", json_key(m), out, cap, e);
+            found = find("has:", json_key(m), NULL, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;
     if (!j)

@@ -21,8 +21,9 @@ struct binder {
     arena mem;
     map made; /* weight name -> tensor */
     struct {
-        int64_t rows, total; /* rows that weights were made of, of all that there are; rows -1: needs no check */
-    } * used;                /* [entry] */
+        int64_t numbers, total; /* that weights were made of, of all that there are; numbers -1: needs no check */
+        int64_t cols;           /* of a row, as the weights see it */
+    } * used;                   /* [entry] */
     span prefix[PREFIX_MAX];
     int n_prefix;
 };
@@ -182,7 +183,7 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
-        if (derived) out->how.transpose = out->how.unit = false, out->how.mul = 1, out->how.add = 0;
+        if (derived) out->how.transpose = out->how.unit = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
         return OK;
     }
     return OK;
@@ -226,24 +227,38 @@ static int misshapen(binder *b, const bind_want *w, const found *f, const char *
                    expected, describe(w, slot, sizeof slot), f->row->where, w->for_whom);
 }
 
-/* Rows and columns of one entry as the weight sees it; vectors are columns of one. */
+/* How many matrices of a stack lie in one entry. */
+static int64_t matrices(const bind_want *w, const found *f) { return w->parts && !f->how.tail ? w->parts : 1; }
+
+/* Rows and columns of one matrix of an entry as the weight sees it; vectors are columns of one. */
 static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
 {
     const shape *s = &f->entry->dims;
+    int64_t parts = matrices(w, f);
     uint64_t n;
     if (!shape_count(s, &n) || n == 0 || n > INT64_MAX / 2) return misshapen(b, w, f, "a tensor with elements", e);
-    if (w->cols == 0) {
-        *rows = (int64_t)n;
-        *cols = 1;
-        return OK;
+    *rows = (int64_t)n;
+    *cols = 1;
+    if (w->cols != 0) {
+        bool stack = s->rank == 3 && parts > 1 && s->dim[0] == parts;
+        if (s->rank != 2 && !stack) return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
+        *cols = s->dim[s->rank - 1];
+        *rows /= *cols;
     }
-    if (s->rank != 2) return misshapen(b, w, f, "a matrix", e);
-    *rows = s->dim[f->how.transpose ? 1 : 0];
-    *cols = s->dim[f->how.transpose ? 0 : 1];
+    if (*rows % parts) return misshapen(b, w, f, "as many equal parts as there are experts or heads", e);
+    *rows /= parts;
+    if (w->cols == 0) return OK;
+    if (f->how.transpose) {
+        int64_t kept = *rows;
+        *rows = *cols;
+        *cols = kept;
+    }
+    if (f->how.cols && f->how.col0 > *cols - f->how.cols) return misshapen(b, w, f, "the columns of the recipe", e);
+    if (f->how.cols) *cols = f->how.cols;
     return OK;
 }
 
-/* The same of all that was found: the rows of a stack add up. */
+/* The same of all that was found: the rows of a stack add up, unless it is one of equal matrices. */
 static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *rows, int64_t *cols, err *e)
 {
     int rc = entry_shape(b, w, f, rows, cols, e);
@@ -251,13 +266,17 @@ static int source_shape(binder *b, const bind_want *w, const found *f, int64_t *
         found one = {.entry = f->stack[i], .how = f->how, .row = f->row};
         int64_t more = 0, same = 0;
         rc = entry_shape(b, w, &one, &more, &same, e);
-        if (!rc && (same != *cols || more > INT64_MAX / 2 - *rows))
-            rc = misshapen(b, w, &one, "the columns of the others of its stack", e);
-        *rows += more;
+        if (!rc && (same != *cols || more > INT64_MAX / 2 - *rows || (w->parts && more != *rows)))
+            rc = misshapen(b, w, &one, "the shape of the others of its stack", e);
+        if (!w->parts) *rows += more;
     }
+    if (!rc && f->how.tail && w->parts && f->n != (size_t)w->parts)
+        rc = err_set(e, ERR_SPEC, "%s: %s: a stack of %zu tensors, expected %d", f->row->where, f->row->key, f->n,
+                     w->parts);
     return rc;
 }
 
+/* `rows`, `have`: of one matrix of a stack. */
 static int check_shape(binder *b, const bind_want *w, const found *f, int64_t rows, int64_t have, int64_t cols, err *e)
 {
     char expected[120];
@@ -290,61 +309,95 @@ static dtype wanted_type(const binder *b, const bind_want *w)
     return w->cols % dtype_info[b->want].weights == 0 ? b->want : DTYPE_NONE;
 }
 
-/* The piece of the weight that comes from the entry of f; all its rows of a stack, else `rows` by the recipe. */
-static int piece_of(binder *b, const bind_want *w, const found *f, int64_t rows, piece *out, err *e)
+/* The piece of the weight that is matrix `part` of the entry of f: `rows` rows of it by the recipe. */
+static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part, int64_t rows, piece *out, err *e)
 {
     int64_t have = 0, cols = 0;
     uint32_t at = index_of(b, f->entry);
+    const shape *s = &f->entry->dims;
+    uint64_t n = 0;
     int rc = entry_shape(b, w, f, &have, &cols, e);
-    if (rc) return rc;
-    if (f->how.tail) rows = have;
+    if (rc || !shape_count(s, &n)) return rc;
+    bool transpose = f->how.transpose && w->cols != 0;
+    int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
     *out = (piece){.entry = at,
                    .data = f->entry->data,
                    .type = f->entry->type,
-                   .src_rows = w->cols == 0 ? have : f->entry->dims.dim[0],
-                   .src_cols = w->cols == 0 ? 1 : f->entry->dims.dim[1],
+                   .src_rows = src_rows,
+                   .src_cols = src_cols,
                    .rows = rows,
-                   .row0 = f->how.row0,
+                   .row0 = f->how.row0 + (transpose ? 0 : part * have),
+                   .col0 = transpose ? f->how.col0 + part * (src_rows / matrices(w, f)) : 0,
                    .block = f->how.block ? f->how.block : rows,
                    .stride = f->how.block ? f->how.stride : rows,
                    .pairs = f->how.rope_pairs ? w->pairs : 0,
                    .rotated = f->how.rope_pairs ? w->rotated : 0,
-                   .transpose = f->how.transpose && w->cols != 0,
+                   .transpose = transpose,
                    .unit = f->how.unit,
                    .mul = (float)f->how.mul,
                    .add = (float)f->how.add};
-    if (b->used[at].rows >= 0) b->used[at].rows += rows;
-    b->used[at].total = have;
+    if (b->used[at].numbers >= 0) b->used[at].numbers += rows * cols;
+    b->used[at].cols = cols;
+    b->used[at].total = (int64_t)n;
     return OK;
+}
+
+/* The pieces of a weight whose matrices (one, or w->parts) have `rows` rows each; *n of them, NULL on error. */
+static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t rows, size_t *n, err *e)
+{
+    int64_t per_entry = matrices(w, f);
+    bool whole = per_entry > 1 && !f->how.sliced && !f->how.transpose; /* all of them as they lie */
+    int rc = OK;
+    *n = whole ? 1 : f->n * (size_t)per_entry;
+    piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
+    if (!pieces) return short_of_memory(e), NULL;
+    for (size_t i = 0; i < *n && !rc; i++) {
+        found one = {.entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row};
+        int64_t have = rows, cols = 0;
+        if (f->how.tail) rc = entry_shape(b, w, &one, &have, &cols, e);
+        bool sum = f->how.tail && !w->parts; /* tensors of any heights */
+        if (!rc)
+            rc = piece_of(b, w, &one, (int64_t)i % per_entry,
+                          whole ? rows * per_entry
+                          : sum ? have
+                                : rows,
+                          &pieces[i], e);
+    }
+    return rc ? NULL : pieces;
+}
+
+static int check_recipe(const bind_want *w, const found *f, err *e)
+{
+    const recipe *how = &f->how;
+    const char *wrong = how->rope_pairs && !w->pairs            ? "rope_pairs is for queries and keys"
+                        : how->sliced && how->tail && !w->parts ? "rows of a stack of tensors"
+                        : how->cols && !how->transpose          ? "columns are taken after transpose only"
+                                                                : NULL;
+    return wrong ? err_set(e, ERR_SPEC, "%s: %s: %s", f->row->where, f->row->key, wrong) : OK;
 }
 
 static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
-    int64_t have = 0, cols = 0, rows = w->rows;
-    int rc = source_shape(b, w, f, &have, &cols, e);
+    int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
+    size_t n;
+    int rc = check_recipe(w, f, e);
+    if (!rc) rc = source_shape(b, w, f, &have, &cols, e);
     if (rc) return rc;
     if (!rows) rows = f->how.rows ? f->how.rows : have;
     if ((rc = check_shape(b, w, f, rows, have, cols, e))) return rc;
-    if (f->how.rope_pairs && !w->pairs)
-        return err_set(e, ERR_SPEC, "%s: %s: rope_pairs is for queries and keys", f->row->where, f->row->key);
-    if (f->how.sliced && f->how.tail)
-        return err_set(e, ERR_SPEC, "%s: %s: rows of a stack of tensors", f->row->where, f->row->key);
+    piece *pieces = pieces_of(b, w, f, rows, &n, e);
+    if (!pieces) return e->code;
     bool vector = w->cols == 0;
-    piece *pieces = arena_array(&b->mem, f->n, sizeof *pieces);
-    if (!pieces) return short_of_memory(e);
-    for (size_t i = 0; i < f->n && !rc; i++) {
-        found one = {.entry = f->stack[i], .how = f->how, .row = f->row};
-        rc = piece_of(b, w, &one, rows, &pieces[i], e);
-    }
-    if (rc) return rc;
+    rows *= parts;
     weight made = {.name = name,
                    .pieces = pieces,
-                   .n_piece = (uint32_t)f->n,
+                   .n_piece = (uint32_t)n,
                    .rows = rows,
                    .cols = cols,
                    .want = wanted_type(b, w),
                    .cut_axis = (int8_t)w->cut_axis,
-                   .vector = vector};
+                   .vector = vector,
+                   .parts = w->parts};
     uint32_t index = program_weight(b->prog, &made, e);
     if (index == UINT32_MAX) return err_wrap(e, "%s: %s", f->row->where, f->row->key);
     tensor t = {.name = name,
@@ -405,7 +458,7 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     float *list = arena_array(mem, count, sizeof *list);
     if (!list) return short_of_memory(e), NULL;
     quant_decode(f.entry->type, f.entry->data, list, count);
-    b->used[index_of(b, f.entry)].rows = -1;
+    b->used[index_of(b, f.entry)].numbers = -1;
     *n = count;
     return list;
 }
@@ -442,14 +495,15 @@ int bind_finish(binder *b, err *e)
     uint32_t unused = 0;
     for (uint32_t i = 0; i < ckpt_count(b->c); i++) {
         const ckpt_entry *t = ckpt_at(b->c, i);
-        if (b->used[i].rows == 0 && !ignored(b, t->name) && unused++ < 3)
+        if (b->used[i].numbers == 0 && !ignored(b, t->name) && unused++ < 3)
             buf_printf(&names, "%s'%.120s'", unused > 1 ? ", " : "", t->name);
-        if (b->used[i].rows > 0 && b->used[i].rows < b->used[i].total) {
+        if (b->used[i].numbers > 0 && b->used[i].numbers < b->used[i].total) {
+            int64_t cols = b->used[i].cols;
             char have[128];
             buf_free(&names);
             return err_set(e, ERR_SPEC, "%s: of tensor '%.200s' %s only %" PRId64 " of %" PRId64 " rows are used",
-                           ckpt_file(b->c, t->file), t->name, shape_text(&t->dims, have, sizeof have), b->used[i].rows,
-                           b->used[i].total);
+                           ckpt_file(b->c, t->file), t->name, shape_text(&t->dims, have, sizeof have),
+                           b->used[i].numbers / cols, b->used[i].total / cols);
         }
     }
     int rc = OK;

@@ -8,9 +8,12 @@
  *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
  *     rows A .. B                rows A to B-1 of a fused tensor
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
+ *     columns A .. B             columns A to B-1, after transpose
  *     unit                       each row divided by its length (normalised heads)
  *     + N, * N                   values plus or times N: norms that store w - 1
- * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight.
+ * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight. Where a weight is a stack of matrices (one for each expert,
+ * or for each head), it is either such a range, or one tensor that holds them one below the other, with an axis more or flat; a recipe then
+ * is about each matrix.
  * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used, or match one of
  * the patterns in `ignore`; of fused tensors every row. */
 #ifndef MODELS_BIND_H
@@ -32,6 +35,7 @@ typedef struct bind_want {
     const char *for_whom; /* "llama.ini:20: attn": who asks, for messages */
     int layer;            /* OUTSIDE for none */
     int64_t rows, cols;   /* rows 0: as many as the tensor has; cols 0: a vector of `rows` */
+    int parts;            /* the rows are those of so many equal matrices; 0 = one */
     int pairs, rotated;   /* where rope_pairs is allowed: head_dim and how much of it rotates */
     int cut_axis;
     int32_t unit;

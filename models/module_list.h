@@ -8,6 +8,7 @@
     X(attn_gqa)                                                                                                        \
     X(attn_cross)                                                                                                      \
     X(ffn_gated)                                                                                                       \
+    X(ffn_moe)                                                                                                         \
     X(ffn_plain)                                                                                                       \
     X(linear_plain)                                                                                                    \
     X(head_linear)

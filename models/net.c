@@ -57,7 +57,7 @@ ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t w
 {
     if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
     if (o.kind != OP_KV_PUT) {
-        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : rows_like(b, like);
+        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : o.kind == OP_DISPATCH ? ROWS_EXP : rows_like(b, like);
         o.out = fresh(b, path, part, rows, width);
         if (!o.out) return 0;
     }
@@ -137,10 +137,48 @@ ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear
 {
     ref w, bias;
     if (n < 1) return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
-    bind_want want = {
-        .rows = n, .cols = net_width(b, x), .pairs = o.pairs, .rotated = o.rotated, .cut_axis = o.cut, .unit = o.unit};
+    bind_want want = {.rows = n,
+                      .cols = net_width(b, x),
+                      .pairs = o.pairs,
+                      .rotated = o.rotated,
+                      .cut_axis = o.cut,
+                      .unit = o.unit,
+                      .keep_type = o.keep_type};
     if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, n, o, &bias)) return 0;
     return net_matmul(b, c, w, bias, x, role);
+}
+
+bool net_vector(net *b, const call *c, const char *role, const char *mode, int64_t n, ref *v)
+{
+    *v = 0;
+    if (strcmp(mode, "false") == 0) return true;
+    return weight_of(b, c, role, (bind_want){.rows = n, .cut_axis = -1, .optional = strcmp(mode, "auto") == 0}, v);
+}
+
+/* ---- experts */
+
+ref net_linear_exp(net *b, const call *c, const char *role, ref x, const net_experts *by, int64_t n, const char *bias)
+{
+    ref w, add = 0;
+    int64_t rows = n * by->experts;
+    bind_want want = {.rows = rows, .cols = net_width(b, x), .parts = by->experts, .cut_axis = -1};
+    bind_want adds = {
+        .rows = rows, .parts = by->experts, .cut_axis = -1, .bias = true, .optional = strcmp(bias, "auto") == 0};
+    if (!weight_of(b, c, role, want, &w)) return 0;
+    if (strcmp(bias, "false") != 0 && !weight_of(b, c, role, adds, &add)) return 0;
+    return net_op(b, (op){.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}}, c->path, role, x, n);
+}
+
+ref net_gather(net *b, const call *c, ref x, const net_experts *by, bool weigh)
+{
+    op o = {.kind = OP_GATHER, .in = {x, by->table, weigh ? by->route : 0}};
+    return net_op(b, o, c->path, "gather", by->table, net_width(b, x));
+}
+
+ref net_scatter(net *b, const call *c, ref rows, const net_experts *by, bool weigh)
+{
+    op o = {.kind = OP_SCATTER, .in = {rows, by->table, weigh ? by->route : 0}};
+    return net_op(b, o, c->path, "scatter", by->route, net_width(b, rows));
 }
 
 ref net_norm(net *b, const call *c, const char *role, ref x, norm_opt o)
@@ -168,7 +206,8 @@ ref net_act_fn(net *b, const char *path, const char *part, ref x, act_kind fn)
 static ref two(net *b, op_kind kind, const char *path, const char *part, ref x, ref y)
 {
     op o = {.kind = (uint8_t)kind, .in = {x, y}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    if (kind == OP_MUL && net_width(b, x) == 1) o.in[0] = y, o.in[1] = x; /* a gate for each row stands behind */
+    return net_op(b, o, path, part, x, net_width(b, o.in[0]));
 }
 
 ref net_add(net *b, const char *path, const char *part, ref x, ref y) { return two(b, OP_ADD, path, part, x, y); }
@@ -184,7 +223,13 @@ ref net_scale(net *b, const char *path, const char *part, ref x, double factor)
 ref net_clamp(net *b, const char *path, const char *part, ref x, double limit)
 {
     if (limit == 0) return x;
-    op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit}};
+    op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit, 0}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+ref net_clamp_above(net *b, const char *path, const char *part, ref x, double limit)
+{
+    op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit, 1}};
     return net_op(b, o, path, part, x, net_width(b, x));
 }
 

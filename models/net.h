@@ -39,12 +39,24 @@ typedef struct linear_opt {
     const char *bias;   /* "auto" (when the checkpoint has one), "true", "false" */
     int cut;            /* NET_CUT_* */
     int pairs, rotated; /* where the recipe rope_pairs is allowed: head_dim and how much of it rotates; else 0 */
+    bool keep_type;     /* --weights does not touch it */
     int32_t unit;       /* a shard boundary is a multiple of this many output elements */
 } linear_opt;
 /* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call. */
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);
 /* The same with a weight that is there already (tied heads); bias_slot NULL = none. */
 ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part);
+
+/* Token rows sorted by the expert that each goes to (ROUTE, DISPATCH). */
+typedef struct net_experts {
+    ref route, table;
+    int experts;
+} net_experts;
+/* y = W x for rows of experts, W [experts][n, width of x] the part of the row's expert [+ its bias]. */
+ref net_linear_exp(net *b, const call *c, const char *role, ref x, const net_experts *by, int64_t n, const char *bias);
+/* Rows of x at each of their experts, `weigh`: times their weights; and the sums of such rows, back in order. */
+ref net_gather(net *b, const call *c, ref x, const net_experts *by, bool weigh);
+ref net_scatter(net *b, const call *c, ref rows, const net_experts *by, bool weigh);
 
 typedef struct norm_opt {
     int kind; /* NORM_RMS, NORM_LAYER */
@@ -60,7 +72,11 @@ ref net_add(net *b, const char *path, const char *part, ref x, ref y);
 ref net_mul(net *b, const char *path, const char *part, ref x, ref y);
 ref net_scale(net *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
 ref net_clamp(net *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
-ref net_softcap(net *b, const char *path, const char *part, ref x, double cap);  /* 0: x itself */
+ref net_clamp_above(net *b, const char *path, const char *part, ref x, double limit);
+ref net_softcap(net *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
+
+/* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
+bool net_vector(net *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
 
 /* A state of the layer; with s.scratch the one of equal shape that an earlier layer made. Its index, or a negative code. */
 int net_state(net *b, state s);

@@ -64,17 +64,19 @@ static bool cut_at(span text, const char *keyword, span *left, span *right)
 
 static span after_word(span s, size_t n) { return span_trim(span_of(s.p + n, s.n - n)); }
 
-static int read_rows(reader *r, span args, recipe *out)
+/* "A .. B" of rows or columns. */
+static int read_run(reader *r, const char *what, span args, int64_t *first, int64_t *n)
 {
     span a, b;
     int64_t to;
-    if (!cut_at(args, "..", &a, &b)) return err_set(r->e, ERR_SPEC, "%s: expected 'rows A .. B'", r->where);
-    int rc = count(r, a, &out->row0);
+    if (!cut_at(args, "..", &a, &b)) return err_set(r->e, ERR_SPEC, "%s: expected '%s A .. B'", r->where, what);
+    int rc = count(r, a, first);
     if (!rc) rc = count(r, b, &to);
     if (rc) return rc;
-    if (to <= out->row0)
-        return err_set(r->e, ERR_SPEC, "%s: rows %lld .. %lld are none", r->where, (long long)out->row0, (long long)to);
-    out->rows = to - out->row0;
+    if (to <= *first)
+        return err_set(r->e, ERR_SPEC, "%s: %s %lld .. %lld are none", r->where, what, (long long)*first,
+                       (long long)to);
+    *n = to - *first;
     return OK;
 }
 
@@ -101,14 +103,17 @@ static int read_step(reader *r, span step, recipe *out)
     if (span_starts(step, "rows ") || span_starts(step, "every ")) {
         if (out->sliced) return err_set(r->e, ERR_SPEC, "%s: rows are chosen twice", r->where);
         out->sliced = true;
-        return step.p[0] == 'r' ? read_rows(r, after_word(step, 5), out) : read_every(r, after_word(step, 6), out);
+        return step.p[0] == 'r' ? read_run(r, "rows", after_word(step, 5), &out->row0, &out->rows)
+                                : read_every(r, after_word(step, 6), out);
     }
+    if (span_starts(step, "columns ")) return read_run(r, "columns", after_word(step, 8), &out->col0, &out->cols);
     if (step.n && step.p[0] == '+') return number(r, after_word(step, 1), &out->add);
     if (step.n && step.p[0] == '*') return number(r, after_word(step, 1), &out->mul);
-    return err_set(
-        r->e, ERR_SPEC,
-        "%s: unknown recipe '%.*s': known are transpose, rope_pairs, unit, rows A .. B, every S take L at O, + N, * N",
-        r->where, (int)step.n, (const char *)step.p);
+    return err_set(r->e, ERR_SPEC,
+                   "%s: unknown recipe '%.*s': known are transpose, rope_pairs, unit, rows A .. B, columns A .. B, "
+                   "every S take L at O, "
+                   "+ N, * N",
+                   r->where, (int)step.n, (const char *)step.p);
 }
 
 /* Ends the first part of a stack's name at {A .. B}. */

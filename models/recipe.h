@@ -14,6 +14,7 @@ typedef struct recipe {
     bool transpose, rope_pairs, unit, sliced;
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */
+    int64_t col0, cols;          /* columns col0 … col0 + cols - 1; cols 0: all */
     double mul, add;
 } recipe;
 

@@ -269,6 +269,7 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                               .share_all = t->threads != 1}};
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
     for (int i = 0; i < ROWS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
+    o.dev.max_rows[ROWS_EXP] = TRACE_ROWS * p->n_used;
     for (int g = 0; g < GROUP_MAX; g++) o.dev.n_page[g] = pages * TRACE_SEQS;
     assert_true(n_seq <= TRACE_SEQS && pages <= 64 && t->batch <= TRACE_SEQS && t->chunk * t->batch <= TRACE_ROWS);
     assert_ok(plan_open(&l, p, &o, &e), &e);
@@ -304,6 +305,7 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                        .page = page,
                        .page_cap = pages};
             st.n[ROWS_TOK] = st.n[ROWS_OUT] = rows;
+            st.n[ROWS_EXP] = rows * p->n_used;
             assert_ok(plan_step(l, &st, &e), &e);
             const float *got = plan_logits(l);
             for (int i = 0; i < k; i++)

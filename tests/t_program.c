@@ -338,6 +338,67 @@ static void shape_rules(void **unused)
     program_free(p);
 }
 
+/* Ops of experts; each row of `wrong` differs in one thing from one that is accepted. */
+static void expert_rules(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    program *p = small(1);
+    ref x = p->hidden[0], logits = act(p, "s", ROWS_TOK, 6, 0), route = act(p, "r", ROWS_TOK, 4, 0),
+        sorted = act(p, "d", ROWS_EXP, 3, 0), sent = act(p, "g", ROWS_EXP, 4, 0), mid = act(p, "m", ROWS_EXP, 2, 0),
+        back = act(p, "b", ROWS_TOK, 4, 0), wide = act(p, "w8", ROWS_TOK, 6, 0), one = act(p, "one", ROWS_TOK, 1, 0);
+    ref stack = matrix(p, "stack", 12, 4), small_stack = matrix(p, "small", 10, 4);
+    p->weights[p->tensors[stack].weight].parts = 6;
+    p->weights[p->tensors[small_stack].weight].parts = 5;
+    const op right[] = {
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2}},
+        {.kind = OP_DISPATCH, .out = sorted, .in = {route}, .u.dispatch = {6, 2}},
+        {.kind = OP_GATHER, .out = sent, .in = {x, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, 0, sorted}},
+        {.kind = OP_SCATTER, .out = back, .in = {sent, sorted, route}},
+        {.kind = OP_MUL, .out = back, .in = {x, one}},
+    };
+    const op wrong[] = {
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 3}}, /* another number than before */
+        {.kind = OP_ROUTE, .out = wide, .in = {logits}, .u.route = {.used = 2}},
+        {.kind = OP_ROUTE, .out = route, .in = {sent}, .u.route = {.used = 2}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits, matrix(p, "v", 6, 1)}, .u.route = {.used = 2}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .score = SCORE_COUNT}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .groups = 4, .groups_used = 2}},
+        {.kind = OP_ROUTE,
+         .out = route,
+         .in = {logits},
+         .u.route = {.used = 2, .groups = 6, .groups_used = 1, .group_best = 1}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .groups = 2, .groups_used = 1}},
+        {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 2, .near = NAN}},
+        {.kind = OP_DISPATCH, .out = sorted, .in = {route}, .u.dispatch = {EXPERTS_MAX + 1, 2}},
+        {.kind = OP_DISPATCH, .out = sorted, .in = {route}, .u.dispatch = {6, 3}},
+        {.kind = OP_DISPATCH, .out = sent, .in = {route}, .u.dispatch = {6, 2}},
+        {.kind = OP_DISPATCH, .out = sorted, .in = {logits}, .u.dispatch = {6, 2}},
+        {.kind = OP_GATHER, .out = sent, .in = {x, route}},
+        {.kind = OP_GATHER, .out = back, .in = {x, sorted}},
+        {.kind = OP_GATHER, .out = mid, .in = {x, sorted}},
+        {.kind = OP_GATHER, .out = sent, .in = {x, sorted, logits}},
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, 0, sent}},
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, small_stack, 0, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = sent, .in = {sent, stack, 0, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {mid, stack, 0, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, stack, sorted}},
+        {.kind = OP_SCATTER, .out = sent, .in = {sent, sorted, route}},
+        {.kind = OP_SCATTER, .out = back, .in = {mid, sorted, route}},
+        {.kind = OP_MUL, .out = one, .in = {one, x}},
+    };
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) add(p, right[i]);
+    assert_int_equal(p->n_used, 2);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        op o = wrong[i];
+        o.state = -1;
+        e = (err){0};
+        if (program_op(p, &o, &e) != ERR_SPEC) fail_msg("op %zu (%s) was accepted", i, op_info[o.kind].name);
+    }
+    program_free(p);
+}
+
 static void windows_make_groups(void **unused)
 {
     (void)unused;
@@ -410,17 +471,12 @@ static void short_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recipes),
-        cmocka_unit_test(transposed_and_scaled),
-        cmocka_unit_test(plain_weights),
-        cmocka_unit_test(bad_recipes),
-        cmocka_unit_test(cut_points),
-        cmocka_unit_test(no_cut_inside_a_state),
-        cmocka_unit_test(single_assignment),
-        cmocka_unit_test(shape_rules),
-        cmocka_unit_test(windows_make_groups),
-        cmocka_unit_test(hash_and_text),
-        cmocka_unit_test(short_of_memory),
+        cmocka_unit_test(recipes),           cmocka_unit_test(transposed_and_scaled),
+        cmocka_unit_test(plain_weights),     cmocka_unit_test(bad_recipes),
+        cmocka_unit_test(cut_points),        cmocka_unit_test(no_cut_inside_a_state),
+        cmocka_unit_test(single_assignment), cmocka_unit_test(shape_rules),
+        cmocka_unit_test(expert_rules),      cmocka_unit_test(windows_make_groups),
+        cmocka_unit_test(hash_and_text),     cmocka_unit_test(short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

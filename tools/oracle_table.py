@@ -5,8 +5,9 @@ add one, and no other case changes.
 """
 import oracle_cases
 import oracle_cases_dense
+import oracle_cases_moe
 
-TABLES = (oracle_cases.CASES, oracle_cases_dense.CASES)
+TABLES = (oracle_cases.CASES, oracle_cases_dense.CASES, oracle_cases_moe.CASES)
 CASES = {name: case for table in TABLES for name, case in table.items()}
 assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
 

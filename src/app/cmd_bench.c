@@ -244,7 +244,7 @@ static int measure(engine *g, cpu_probe *probe, const bench_options *o, int batc
         c.flops /= (double)o->prompt;
         report(rows, "prefill", o, batch, summarise(prefill, o->reps), c, b);
         c = engine_cost_of(g, 1, 1, depth);
-        c.weight_bytes /= (uint64_t)batch;
+        c.weight_bytes = engine_cost_of(g, batch, batch, depth).weight_bytes / (uint64_t)batch;
         if (o->generate) report(rows, "decode", o, batch, summarise(decode, o->reps), c, b);
     }
     mem_free(prefill);

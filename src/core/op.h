@@ -20,12 +20,22 @@
       "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state; cross: rows of another "     \
       "axis")                                                                                                          \
     X(ACT, "act", CUT_FOLLOW, "out = fn(in0)")                                                                         \
-    X(MUL, "mul", CUT_FOLLOW, "out = in0 * in1; in1 an activation, or a vector over the last axis")                    \
+    X(MUL, "mul", CUT_FOLLOW,                                                                                          \
+      "out = in0 * in1; in1 an activation (as wide, or of width 1), or a vector over the last axis")                   \
     X(ADD, "add", CUT_FOLLOW, "out = in0 + in1; in1 an activation, or a vector over the last axis")                    \
     X(SCALE, "scale", CUT_FOLLOW, "out = in0 * factor")                                                                \
     X(SOFTCAP, "softcap", CUT_FOLLOW, "out = cap * tanh(in0 / cap)")                                                   \
-    X(CLAMP, "clamp", CUT_FOLLOW, "out = min(max(in0, -limit), limit)")                                                \
-    X(TAKE_OUT, "take_out", CUT_ROWWISE, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")
+    X(CLAMP, "clamp", CUT_FOLLOW, "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                      \
+    X(TAKE_OUT, "take_out", CUT_ROWWISE, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")        \
+    X(ROUTE, "route", CUT_ROWWISE,                                                                                     \
+      "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights")       \
+    X(DISPATCH, "dispatch", CUT_ROWWISE,                                                                               \
+      "out = one row for each expert of each row of in0, sorted by expert: token row, expert; and where each went")    \
+    X(GATHER, "gather", CUT_ROWWISE, "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]") \
+    X(MATMUL_EXP, "matmul_exp", CUT_BY_WEIGHT,                                                                         \
+      "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
+    X(SCATTER, "scatter", CUT_ROWWISE,                                                                                 \
+      "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")
 
 enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
 
@@ -79,6 +89,13 @@ enum {
 }; /* in[] of ATTN: bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a
                                                        logit without a value; table [2 * reach + 1]; 0 = none */
 enum { AHEAD_ALL = INT32_MAX };
+/* How logits of experts become scores. SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax over those picked. MIXER: one after the
+ * other, the best of those left, its weight a softmax over those left that lie near it (arXiv 2409.12136, as at inference). */
+enum { SCORE_SOFTMAX, SCORE_PICKED, SCORE_SIGMOID, SCORE_MIXER, SCORE_COUNT };
+/* A row of DISPATCH, int32 in the memory of floats: token row and expert of the row; row r * used + rank has in SLOT where the expert of
+ * that rank of token row r went. */
+enum { DISPATCH_ROW, DISPATCH_EXPERT, DISPATCH_SLOT, DISPATCH_COLS };
+enum { EXPERTS_MAX = 1024 };
 
 typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
 
@@ -118,8 +135,21 @@ typedef struct op {
             float cap;
         } softcap;
         struct {
-            float limit; /* > 0 */
+            float limit;   /* > 0 */
+            int32_t above; /* only what is above the limit is changed */
         } clamp;
+        struct {
+            int32_t score, used; /* SCORE_*; experts of a row */
+            int32_t groups,
+                groups_used;    /* experts in `groups` equal groups: only of the best groups_used; 0 = one group */
+            int32_t group_best; /* a group is as good as the sum of its best 1 or 2 */
+            int32_t renorm;     /* weights are divided by their sum */
+            float factor;       /* of weights, at last */
+            float near;         /* MIXER: near is what lies less than this share of its size below */
+        } route;
+        struct {
+            int32_t experts, used;
+        } dispatch;
     } u;
 } op;
 

@@ -106,7 +106,7 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (c->rows < 1 || c->block < 1 || c->row0 < 0 || have_rows < 1 || have_rows > DIM_MAX || c->row0 >= have_rows)
         return err_set(e, ERR_SPEC, "weight %s: rows %" PRId64 " from %" PRId64 " of %" PRId64, name, c->rows, c->row0,
                        have_rows);
-    if (have_cols != w->cols)
+    if (c->transpose ? c->col0 < 0 || c->col0 > have_cols - w->cols : c->col0 || have_cols != w->cols)
         return err_set(e, ERR_SPEC, "weight %s: expected %" PRId64 " columns, the tensor has %" PRId64, name, w->cols,
                        have_cols);
     if (c->pairs && (c->rotated < 2 || c->rotated % 2 || c->rotated > c->pairs))
@@ -129,7 +129,7 @@ uint32_t program_weight(program *p, const weight *w, err *e)
 {
     int64_t sum = 0;
     if (w->rows < 1 || w->rows > DIM_MAX || w->cols < 1 || w->cols > DIM_MAX || w->n_piece < 1 ||
-        (w->vector && w->cols != 1)) {
+        (w->vector && w->cols != 1) || w->parts < 0 || (w->parts && w->rows % w->parts)) {
         err_set(e, ERR_SPEC, "weight %s: shape [%" PRId64 ", %" PRId64 "] of %u pieces", w->name, w->rows, w->cols,
                 w->n_piece);
         return UINT32_MAX;
@@ -255,6 +255,64 @@ static const char *check_bias(const op *o, const tensor *values, const tensor *t
     return NULL;
 }
 
+/* Number of experts of a DISPATCH; 0 when t is none. */
+static int32_t dispatched(const program *p, ref t)
+{
+    for (uint32_t i = p->n_op; i-- > 0;)
+        if (p->ops[i].out == t) return p->ops[i].kind == OP_DISPATCH ? p->ops[i].u.dispatch.experts : 0;
+    return 0;
+}
+
+static bool is_route(const tensor *t, int32_t used) { return is_act(t) && tensor_count(t) == 2 * (int64_t)used; }
+
+static const char *check_route(const program *p, const op *o, const tensor *out)
+{
+    const tensor *a = operand(p, o, 0), *b = operand(p, o, 1);
+    int64_t experts = is_act(a) ? tensor_count(a) : 0;
+    int32_t used = o->u.route.used, groups = o->u.route.groups, best = o->u.route.group_best;
+    if (!same_rows(a, out) || a->rows != ROWS_TOK) return "routes token rows";
+    if (experts > EXPERTS_MAX || used < 1 || used > experts) return "wrong numbers of experts";
+    if (p->n_used && p->n_used != used) return "all layers must use the same number of experts";
+    if (!is_route(out, used)) return "the output has an id and a weight for each expert";
+    if (!optional_vector(o, 1, b, experts)) return "the bias does not fit";
+    if (o->u.route.score < 0 || o->u.route.score >= SCORE_COUNT) return "unknown kind of score";
+    if (groups < 0 || (groups && experts % groups)) return "groups do not divide the experts";
+    if (groups && (o->u.route.groups_used < 1 || o->u.route.groups_used > groups ||
+                   o->u.route.groups_used * (experts / groups) < used))
+        return "too few experts in the groups";
+    if (groups && (best < 1 || best > 2 || best > experts / groups)) return "a group counts by its best one or two";
+    if (!(o->u.route.near >= 0)) return "near must not be negative";
+    return NULL;
+}
+
+static const char *check_dispatch(const program *p, const op *o, const tensor *out)
+{
+    const tensor *a = operand(p, o, 0);
+    if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_EXP) return "takes token rows to expert rows";
+    if (o->u.dispatch.experts < 1 || o->u.dispatch.experts > EXPERTS_MAX) return "too many experts";
+    if (o->u.dispatch.used != p->n_used || !is_route(a, p->n_used)) return "needs a route";
+    return tensor_count(out) == DISPATCH_COLS && !operand(p, o, 1) ? NULL : "the output is a table of rows";
+}
+
+static const char *check_expert_op(const program *p, const op *o, const tensor *out)
+{
+    const tensor *a = operand(p, o, 0), *b = operand(p, o, 1), *c = operand(p, o, 2);
+    bool in = o->kind == OP_GATHER, by_route = in || o->kind == OP_SCATTER;
+    if (!dispatched(p, by_route ? o->in[1] : o->in[3])) return "needs a dispatch";
+    if (by_route) {
+        if (!is_act(a) || a->rows != (in ? ROWS_TOK : ROWS_EXP) || out->rows != (in ? ROWS_EXP : ROWS_TOK))
+            return "takes token rows to expert rows or back";
+        if (c && !is_route(c, p->n_used)) return "needs a route";
+        return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
+    }
+    if (!same_rows(a, out) || a->rows != ROWS_EXP) return "multiplies expert rows";
+    if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
+    int32_t parts = p->weights[b->weight].parts;
+    if (parts != dispatched(p, o->in[3])) return "the weight has not as many parts as there are experts";
+    if (b->dim[1] != tensor_count(a) || b->dim[0] != parts * tensor_count(out)) return "the weight does not fit";
+    return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
+}
+
 /* NULL when the op is well formed, else what is wrong. */
 static const char *check_op(const program *p, const op *o)
 {
@@ -262,7 +320,7 @@ static const char *check_op(const program *p, const op *o)
     const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    if (o->in[3] && o->kind != OP_ATTN) return "too many operands";
+    if (o->in[3] && o->kind != OP_ATTN && o->kind != OP_MATMUL_EXP) return "too many operands";
     if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";
     bool has_state = o->kind == OP_KV_PUT || o->kind == OP_ATTN;
     if (has_state ? o->state < 0 || (uint32_t)o->state >= p->n_state : o->state >= 0) return "wrong state";
@@ -325,6 +383,7 @@ static const char *check_op(const program *p, const op *o)
     case OP_MUL:
     case OP_ADD:
         if (!same_shape(a, out) || c) return "input and output differ";
+        if (o->kind == OP_MUL && same_rows(a, b) && tensor_count(b) == 1) return NULL;
         return is_act(b) ? (same_shape(b, out) ? NULL : "operands differ")
                          : (is_vector(b, tensor_count(out)) ? NULL : "the vector does not fit");
     case OP_SCALE:
@@ -335,6 +394,11 @@ static const char *check_op(const program *p, const op *o)
     case OP_TAKE_OUT:
         if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_OUT || b) return "takes token rows to wanted rows";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
+    case OP_ROUTE: return check_route(p, o, out);
+    case OP_DISPATCH: return check_dispatch(p, o, out);
+    case OP_GATHER:
+    case OP_MATMUL_EXP:
+    case OP_SCATTER: return check_expert_op(p, o, out);
     case OP_COUNT: break;
     }
     return "no such op";
@@ -350,6 +414,7 @@ int program_op(program *p, const op *o, err *e)
     }
     if (!grow(p, (void **)&p->ops, p->n_op, sizeof *p->ops, e)) return ERR_MEMORY;
     p->ops[p->n_op++] = *o;
+    if (o->kind == OP_ROUTE) p->n_used = o->u.route.used;
     if (o->kind == OP_ATTN && o->u.attn.ahead && p->tensors[o->out].rows == p->states[o->state].rows)
         p->whole = p->whole || p->tensors[o->out].rows == ROWS_TOK;
     return 0;

@@ -45,13 +45,15 @@ typedef struct tensor {
 /* One piece of a weight: output row n (0 <= n < rows) comes from source row
  *     row0 + (n' / block) * stride + n' % block,     n' = n, or with pairs: the row of the neighbour order of a head of `pairs` rows
  * which covers plain ranges, every fused q/k/v order (all-q-then-k-v, per head, per group) and the rope permutation. Columns
- * are taken whole. `transpose`: the file holds [cols, rows] (Conv1D). Values become w * mul + add. Pieces stack along rows. */
+ * are taken whole. `transpose`: the file holds [cols, rows] (Conv1D), of which cols rows from col0 on are taken (experts and heads
+ * one below the other). Values become w * mul + add. Pieces stack along rows. */
 typedef struct piece {
     uint32_t entry;      /* index in the checkpoint: what two peers agree on */
     const uint8_t *data; /* the entry's bytes in this process */
     dtype type;
     int64_t src_rows, src_cols; /* of the entry as it lies in the file */
     int64_t rows, row0, block, stride;
+    int64_t col0; /* only with transpose */
     int32_t pairs,
         rotated; /* pairs: 0, or head_dim: of each head, the first `rotated` source rows are in neighbour order
                                (2i, 2i+1), those of the output in half order (i, i + rotated/2) */
@@ -71,6 +73,7 @@ typedef struct weight {
     dtype want;         /* type to hold it in: DTYPE_NONE = as in the file */
     int8_t cut_axis;    /* 0 output rows, 1 input columns, -1 never */
     bool vector;        /* norm weights and biases: always held as float32 */
+    int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
 } weight;
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
@@ -118,6 +121,7 @@ typedef struct program {
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */
     int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
+    int32_t n_used;     /* experts of a token row, the same in all layers: ROWS_EXP = n_used * ROWS_TOK; 0 = none */
     ref *
         hidden; /* [n_layer + 1] tensors: input of layer 0, outputs of layers, the last after the final norm (it may be of wanted
                       rows): taps, `eval hidden` */

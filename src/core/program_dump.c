@@ -5,6 +5,7 @@
 
 static const char *const rows_name[ROWS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
 static const char *const by_name[] = {"token", "position", "type"};
+static const char *const score_name[SCORE_COUNT] = {"softmax", "picked", "sigmoid", "mixer"};
 static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"};
 
 static void dump_shape(const tensor *t, buf *out)
@@ -38,6 +39,7 @@ static void dump_operand(const program *p, ref r, buf *out)
         buf_str(out, " ");
         dump_bytes(weight_file_bytes(w), out);
         if (w->n_piece > 1) buf_printf(out, " in %u pieces", w->n_piece);
+        if (w->parts) buf_printf(out, " of %d parts", w->parts);
     }
 }
 
@@ -67,8 +69,20 @@ static void dump_params(const program *p, const op *o, buf *out)
     case OP_ACT: buf_printf(out, " %s", act_name[o->u.act.fn]); break;
     case OP_SCALE: buf_printf(out, " factor=%.9g", (double)o->u.scale.factor); break;
     case OP_SOFTCAP: buf_printf(out, " cap=%g", (double)o->u.softcap.cap); break;
-    case OP_CLAMP: buf_printf(out, " limit=%g", (double)o->u.clamp.limit); break;
+    case OP_CLAMP: buf_printf(out, " limit=%g%s", (double)o->u.clamp.limit, o->u.clamp.above ? " above" : ""); break;
+    case OP_ROUTE:
+        buf_printf(out, " %s used=%d", score_name[o->u.route.score], o->u.route.used);
+        if (o->u.route.groups)
+            buf_printf(out, " groups=%d of %d by %d", o->u.route.groups_used, o->u.route.groups, o->u.route.group_best);
+        if (o->u.route.renorm) buf_str(out, " renorm");
+        if (o->u.route.factor != 1) buf_printf(out, " factor=%.9g", (double)o->u.route.factor);
+        if (o->u.route.score == SCORE_MIXER) buf_printf(out, " near=%g", (double)o->u.route.near);
+        break;
+    case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
     case OP_MATMUL:
+    case OP_GATHER:
+    case OP_MATMUL_EXP:
+    case OP_SCATTER:
     case OP_KV_PUT:
     case OP_MUL:
     case OP_ADD:

@@ -119,8 +119,17 @@ static void hash_op(hasher *s, const op *o)
     case OP_ACT: add_int(s, o->u.act.fn); break;
     case OP_SCALE: add_float(s, o->u.scale.factor); break;
     case OP_SOFTCAP: add_float(s, o->u.softcap.cap); break;
-    case OP_CLAMP: add_float(s, o->u.clamp.limit); break;
+    case OP_CLAMP: add_float(s, o->u.clamp.limit), add_int(s, o->u.clamp.above); break;
+    case OP_ROUTE:
+        add_int(s, o->u.route.score), add_int(s, o->u.route.used), add_int(s, o->u.route.groups);
+        add_int(s, o->u.route.groups_used), add_int(s, o->u.route.group_best), add_int(s, o->u.route.renorm);
+        add_float(s, o->u.route.factor), add_float(s, o->u.route.near);
+        break;
+    case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
     case OP_MATMUL:
+    case OP_GATHER:
+    case OP_MATMUL_EXP:
+    case OP_SCATTER:
     case OP_KV_PUT:
     case OP_MUL:
     case OP_ADD:
@@ -139,11 +148,11 @@ uint64_t program_op_hash(const program *p, uint32_t i)
 static void hash_weight(hasher *s, const weight *w)
 {
     add_text(s, w->name);
-    add_int(s, w->rows), add_int(s, w->cols), add_int(s, w->want), add_int(s, w->vector);
+    add_int(s, w->rows), add_int(s, w->cols), add_int(s, w->want), add_int(s, w->vector), add_int(s, w->parts);
     for (uint32_t i = 0; i < w->n_piece; i++) {
         const piece *c = &w->pieces[i];
-        int64_t f[] = {c->entry, c->type,   c->src_rows, c->src_cols, c->rows,     c->row0,
-                       c->block, c->stride, c->pairs,    c->rotated,  c->transpose};
+        int64_t f[] = {c->entry, c->type,   c->src_rows, c->src_cols, c->rows,      c->row0,
+                       c->block, c->stride, c->pairs,    c->rotated,  c->transpose, c->col0};
         for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
         add_float(s, c->mul), add_float(s, c->add), add_int(s, c->unit);
     }

@@ -92,7 +92,8 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
     int64_t row;
     const piece *c = weight_row(w, n, &row);
     if (c->transpose)
-        for (int64_t k = 0; k < w->cols; k++) decode_run(c->type, c->data, k * c->src_cols + row, 1, to + k);
+        for (int64_t k = 0; k < w->cols; k++)
+            decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);
     else decode_run(c->type, c->data, row * c->src_cols, w->cols, to);
     if (c->unit) divide_by_length(to, w->cols);
     if (c->mul != 1 || c->add != 0)

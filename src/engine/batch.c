@@ -88,6 +88,7 @@ const step *batch_finish(batch *b, const program *p)
 {
     step *st = &b->st;
     st->n[ROWS_SEQ] = st->n_seq;
+    st->n[ROWS_EXP] = st->n[ROWS_TOK] * p->n_used;
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)
             b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->variant[r];

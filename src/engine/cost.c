@@ -4,13 +4,14 @@
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth)
 {
     const program *p = g->mod->prog;
-    engine_cost c = {.weight_bytes = g->info.weight_bytes};
+    engine_cost c = {.weight_bytes = plan_weight_bytes(g->layout, rows, NULL)};
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
-        double n = (double)(p->tensors[o->out].rows == ROWS_OUT ? outs : rows);
-        if (o->kind == OP_MATMUL) {
-            const tensor *w = &p->tensors[o->in[1]];
-            c.flops += 2 * n * (double)w->dim[0] * (double)w->dim[1];
+        int axis = p->tensors[o->out].rows;
+        double n = (double)(axis == ROWS_OUT ? outs : axis == ROWS_EXP ? rows * p->n_used : rows);
+        if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
+            const tensor *x = &p->tensors[o->in[0]], *y = &p->tensors[o->out];
+            c.flops += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);
         } else if (o->kind == OP_ATTN) {
             const state *s = &p->states[o->state];
             int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;

@@ -55,6 +55,7 @@ static int open_parts(engine *g, const engine_options *o, err *e)
     int rc = 0;
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
     for (int i = ROWS_TOK; i < ROWS_COUNT; i++) po.dev.max_rows[i] = i == ROWS_OUT ? outs : rows;
+    po.dev.max_rows[ROWS_EXP] = rows * p->n_used;
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
     if (!rc) rc = batch_open(&g->work, p, rows, outs, g->info.max_batch, g->info.ctx, e);
@@ -106,7 +107,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
         engine_close(g);
         return rc;
     }
-    g->info.weight_bytes = plan_weight_bytes(g->layout, &g->info.weight_count);
+    g->info.weight_bytes = plan_weight_bytes(g->layout, 1, &g->info.weight_count);
     g->info.isa = plan_isa(g->layout);
     *out = g;
     return 0;

@@ -38,7 +38,7 @@ typedef struct engine_info {
     int ctx, max_batch, threads;
     int32_t bos, eos[16];
     int n_eos;
-    uint64_t weight_bytes; /* read per token: all weights but the embedding table */
+    uint64_t weight_bytes; /* read per token: all weights but the embedding table, of experts the used ones */
     uint64_t weight_count; /* numbers in them: two operations each per token */
     const char *isa;
 } engine_info;

@@ -6,6 +6,7 @@
 #include "plan/devices.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -243,20 +244,28 @@ static uint64_t segment_bytes(const segment *s)
     return sum;
 }
 
-uint64_t plan_weight_bytes(const plan *l, uint64_t *count)
+/* The share of an operand that `rows` token rows use: 1 but for experts. */
+static double used_share(const program *p, const op *o, int k, int64_t rows)
 {
-    uint64_t sum = 0;
-    *count = 0;
+    if (o->kind != OP_MATMUL_EXP) return 1;
+    int32_t parts = p->weights[p->tensors[o->in[1]].weight].parts;
+    return k == 1 || k == 2 ? 1 - pow(1 - (double)p->n_used / parts, (double)rows) : 1;
+}
+
+uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
+{
+    double sum = 0, numbers = 0;
     for (uint32_t i = 0; i < l->p->n_op; i++) {
         const op *o = &l->p->ops[i];
         for (int k = 0; k < 4 && o->kind != OP_EMBED; k++) {
             const tensor *t = &l->p->tensors[o->in[k]];
             if (!o->in[k] || t->kind != TENSOR_WEIGHT) continue;
-            sum += weight_bytes(&l->p->weights[t->weight]);
-            *count += (uint64_t)tensor_count(t);
+            sum += used_share(l->p, o, k, rows) * (double)weight_bytes(&l->p->weights[t->weight]);
+            numbers += used_share(l->p, o, k, 1) * (double)tensor_count(t);
         }
     }
-    return sum;
+    if (count) *count = (uint64_t)(numbers + 0.5);
+    return (uint64_t)(sum + 0.5);
 }
 
 uint64_t plan_held_bytes(const plan *l)

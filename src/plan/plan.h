@@ -35,8 +35,9 @@ int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err
 int plan_segments(const plan *l);
 const segment *plan_segment(const plan *l, int i);
 
-/* Bytes of all weights that one decoded token reads (everything but the rows of embedding tables) and how many numbers they are. */
-uint64_t plan_weight_bytes(const plan *l, uint64_t *count);
+/* Bytes of all weights that a step of `rows` token rows reads (everything but the rows of embedding tables), and how many numbers one row
+ * is multiplied with (count, NULL ok). Of experts those that are used, when each row picks its own evenly and by itself. */
+uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
 uint64_t plan_held_bytes(const plan *l);
 const char *plan_isa(const plan *l); /* of the first device */
 

@@ -1,0 +1,25 @@
+/* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums (cpu_matmul.c). Experts
+ * without rows are not touched. */
+#include "cpu/cpu_experts.h"
+
+void cpu_matmul_exp(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
+    const int32_t *table = dispatch_at(r, o->in[3]);
+    float *y = arg_at(r, o->out), *row = arg_scratch(r, worker);
+    int64_t rows = arg_rows(r, o->out), n = arg_dim(r, o->out), from, to;
+    cpu_share(n, 1, worker, workers, &from, &to);
+    for (int32_t at = 0; at < rows;) {
+        expert_run u = expert_run_at(table, at, rows);
+        held_weight own = held_part(w, u.expert, n);
+        for (int64_t i = from; i < to; i++) {
+            held_row(&own, i, row);
+            for (int32_t m = at; m < at + u.rows; m++) {
+                float s = cpu_dot(row, x + m * w->cols, w->cols);
+                y[m * n + i] = bias ? s + bias[u.expert * n + i] : s;
+            }
+        }
+        at += u.rows;
+    }
+}
