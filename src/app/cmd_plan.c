@@ -2,7 +2,7 @@
  * program itself.
  *
  * One token of one sequence reads every weight once, so read bandwidth bounds it from below; a prompt does two operations per weight
- * and token, so the rate of multiply-adds bounds it. Both bounds are measured here, once: about a tenth of a second. */
+ * and token, so the rate of multiply-adds bounds it. Both bounds are measured here, in about a tenth of a second. */
 #include "app/app.h"
 #include "cpu/cpu_probe.h"
 #include "engine/engine.h"
@@ -33,7 +33,8 @@ static int predict(const engine *g, err *e)
     cpu_probe *p;
     int rc = cpu_probe_open(&p, info->threads, NULL, 0, e);
     if (rc) return rc;
-    double read = cpu_probe_read(p), compute = cpu_probe_float(p);
+    double read = cpu_probe_read(p), compute = 0;
+    for (int i = 0; i < 3; i++) compute = cpu_probe_float(p); /* a few milliseconds each; the first one wakes threads */
     cpu_probe_close(p);
     double bytes = (double)info->weight_bytes, weights = (double)info->weight_count;
     printf("at %.1f GB/s and %.0f GFLOP/s, measured now (%d threads, %s): at least %.1f ms a token, at most %.0f "
