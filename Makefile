@@ -77,7 +77,7 @@ check: all $(TESTS) ## run all tests (packages must be there)
 
 $(BUILD)/inferflow: $(BUILD)/obj/src/app/main.o $(BUILD)/libinferflow.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@.new $^ $(LDLIBS) && mv -f $@.new $@ # whoever runs the old one goes on
 
 $(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
 	@rm -f $@
