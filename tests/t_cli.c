@@ -163,7 +163,8 @@ static void surroundings_do_not_matter(void **state)
     snprintf(dir, sizeof dir, "%s", temp_path("cli-folder"));
     assert_int_equal(mkdir(dir, 0700), 0);
     char line[12000];
-    snprintf(line, sizeof line, "cd %s && mkfifo pipe && ! timeout 5 %s run --model pipe -p a 2>errors", dir, program);
+    snprintf(line, sizeof line, "cd %s && mkfifo pipe && ! timeout 100 %s run --model pipe -p a 2>errors", dir,
+             program);
     assert_int_equal(system(line), 0);
     snprintf(line, sizeof line, "grep -q 'pipe: not a regular file' %s/errors", dir);
     assert_int_equal(system(line), 0);
@@ -175,7 +176,7 @@ static void surroundings_do_not_matter(void **state)
     /* devices, pipes and links are written to, not replaced */
     snprintf(line, sizeof line,
              "cd %s && ln -s o.npy link && %s eval logits --ids 1 -o link && test -L link && cmp -s link o.npy && "
-             "(timeout 5 cat pipe >copy & timeout 5 %s eval logits --ids 1 -o pipe && wait) && test -p pipe && cmp "
+             "(timeout 100 cat pipe >copy & timeout 100 %s eval logits --ids 1 -o pipe && wait) && test -p pipe && cmp "
              "copy o.npy",
              dir, program, program);
     assert_int_equal(system(line), 0);
@@ -200,8 +201,11 @@ static pid_t start(int fd, bool terminal, const char *args)
     _exit(127);
 }
 
+/* What has to come, comes; only a test that fails waits this long. */
+static const double PATIENCE = 100;
+
 /* Reads until `until` was seen; `out` holds it all. */
-static bool read_until(int fd, const char *until, double seconds)
+static bool read_within(int fd, const char *until, double seconds)
 {
     out.n = 0;
     for (double end = clock_now() + seconds; clock_now() < end;) {
@@ -216,14 +220,23 @@ static bool read_until(int fd, const char *until, double seconds)
     return false;
 }
 
-/* Exit status of a child that should end within `seconds`; -1: it did not. */
+static bool read_until(int fd, const char *until) { return read_within(fd, until, PATIENCE); }
+
+/* Exit status of a child that should end within `seconds` on a machine of its own; -1: it did not. */
 static int wait_exit(pid_t pid, double seconds)
 {
-    int rc;
-    for (double end = clock_now() + seconds; clock_now() < end; usleep(2000))
-        if (waitpid(pid, &rc, WNOHANG) == pid) return WIFEXITED(rc) ? WEXITSTATUS(rc) : -2;
-    kill(pid, SIGKILL);
-    waitpid(pid, &rc, 0);
+    int rc = 0;
+    double began = clock_now(), slowness = test_slowness();
+    bool ended = false;
+    while (!(ended = waitpid(pid, &rc, WNOHANG) == pid) && clock_now() < began + PATIENCE) usleep(2000);
+    double took = clock_now() - began, now = test_slowness();
+    if (now > slowness) slowness = now;
+    if (!ended) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &rc, 0);
+    }
+    if (took < seconds * slowness) return WIFEXITED(rc) ? WEXITSTATUS(rc) : -2;
+    printf("the end took %.1f s, %.1f s are allowed on a machine %.1f times slower\n", took, seconds, slowness);
     return -1;
 }
 
@@ -244,19 +257,19 @@ static void run_on_a_terminal(void **state)
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     pid_t pid = start(slave, true, "run -n -1 --ignore-eos");
     close(slave);
-    assert_true(read_until(master, "> ", 5));
+    assert_true(read_until(master, "> "));
     for (int i = 0; i < 2; i++) {
         put(master, "It was\n");
-        assert_true(read_until(master, "It was\r\n", 5));
-        assert_true(read_until(master, " ", 5)); /* words come */
+        assert_true(read_until(master, "It was\r\n"));
+        assert_true(read_until(master, " ")); /* words come */
         usleep(100000);
         put(master, "\003"); /* Ctrl-C ends the continuation, not the program */
-        assert_true(read_until(master, "> ", 5));
+        assert_true(read_until(master, "> "));
     }
     int status = -1; /* Ctrl-D ends the program; one that comes while the terminal changes its mode is an odd letter */
-    for (double end = clock_now() + 5; clock_now() < end && waitpid(pid, &status, WNOHANG) != pid; status = -1) {
-        read_until(master, "nothing", 0.1);
-        if (write(master, "\004", 1) == 1 && !read_until(master, "nothing", 0.3) && write(master, "\n", 1) < 0) break;
+    for (double end = clock_now() + PATIENCE; clock_now() < end && waitpid(pid, &status, WNOHANG) != pid; status = -1) {
+        read_within(master, "nothing", 0.1);
+        if (write(master, "\004", 1) == 1 && !read_within(master, "nothing", 0.3) && write(master, "\n", 1) < 0) break;
     }
     if (status == -1) status = wait_exit(pid, 1);
     assert_int_equal(status, 0);
@@ -276,7 +289,7 @@ static child serve(const char *flags)
     snprintf(args, sizeof args, "serve --port 0 --log-level error %s", flags);
     child c = {start(pipes[1], false, args), pipes[0], 0};
     close(pipes[1]);
-    assert_true(read_until(c.fd, "\n", 5));
+    assert_true(read_until(c.fd, "\n"));
     const char *at = strstr(buf_cstr(&out), "http://127.0.0.1:");
     assert_non_null(at);
     c.port = atoi(at + 17);
@@ -308,13 +321,20 @@ static int ask(const child *c, const char *method, const char *path, const char 
 
 static bool wait_ready(const child *c)
 {
-    for (int i = 0; i < 200; i++, usleep(10000)) {
+    for (double end = clock_now() + PATIENCE; clock_now() < end; usleep(10000)) {
         int fd = ask(c, "GET", "/health", "");
-        bool ready = fd >= 0 && read_until(fd, "{\"status\":\"ok\"}", 1);
+        bool ready = fd >= 0 && read_until(fd, "{\"status\":\"ok\"}");
         if (fd >= 0) close(fd);
         if (ready) return true;
     }
     return false;
+}
+
+/* Until the server takes no connections. */
+static void wait_refusal(const child *c)
+{
+    int fd;
+    for (double end = clock_now() + PATIENCE; clock_now() < end && (fd = connect_to(c)) >= 0; usleep(1000)) close(fd);
 }
 
 static void serve_answers_and_ends(void **state)
@@ -326,7 +346,7 @@ static void serve_answers_and_ends(void **state)
     assert_int_equal(run("run -p 'Once upon a time' -n 8 --temp 0"), 0); /* both doors lead to the same text */
     snprintf(same, sizeof same, "\"text\":\"%.*s\"", (int)out.n, out.p);
     int fd = ask(&c, "POST", "/v1/completions", "{\"prompt\":\"Once upon a time\",\"max_tokens\":8,\"temperature\":0}");
-    assert_true(read_until(fd, same, 5));
+    assert_true(read_until(fd, same));
     close(fd);
     /* many at once give what one alone gives */
     enum { MANY = 12 };
@@ -337,7 +357,7 @@ static void serve_answers_and_ends(void **state)
             if (round == 0) {
                 fd = ask(&c, "POST", "/v1/completions",
                          "{\"prompt\":\"One day\",\"max_tokens\":20,\"seed\":9,\"logprobs\":1}");
-                assert_true(read_until(fd, "cached_tokens", 5));
+                assert_true(read_until(fd, "cached_tokens"));
                 const char *at = strstr(buf_cstr(&out), "\"choices\"");
                 snprintf(alone, sizeof alone, "%.*s", (int)strcspn(at, "]"), at);
                 close(fd);
@@ -347,14 +367,12 @@ static void serve_answers_and_ends(void **state)
             }
         }
     for (int i = 0; i < MANY; i++) {
-        assert_true(read_until(fds[i], "cached_tokens", 10));
+        assert_true(read_until(fds[i], "cached_tokens"));
         assert_non_null(strstr(buf_cstr(&out), alone));
         close(fds[i]);
     }
-    double began = clock_now();
     kill(c.pid, SIGTERM);
-    assert_int_equal(wait_exit(c.pid, 3), 0);
-    assert_true(clock_now() - began < 2);
+    assert_int_equal(wait_exit(c.pid, 2), 0);
     close(c.fd);
 }
 
@@ -366,13 +384,13 @@ static void streams_outlive_the_first_signal(void **state)
         child c = serve("");
         assert_true(wait_ready(&c));
         int fd = ask(&c, "POST", "/v1/completions", body);
-        assert_true(read_until(fd, "data: {", 5));
+        assert_true(read_until(fd, "data: {"));
         kill(c.pid, SIGTERM);
         if (round == 0) { /* the stream comes to its end, then the server to its own */
-            assert_true(read_until(fd, "data: [DONE]", 20));
+            assert_true(read_until(fd, "data: [DONE]"));
             assert_int_equal(wait_exit(c.pid, 3), 0);
-        } else { /* a second signal ends at once (thread sanitizer sleeps a second on its own) */
-            usleep(20000);
+        } else {              /* a second signal ends at once (thread sanitizer sleeps a second on its own) */
+            wait_refusal(&c); /* it has taken the first: pending signals of a kind are one */
             kill(c.pid, SIGTERM);
             assert_int_equal(wait_exit(c.pid, 2.5), 0);
         }
@@ -384,10 +402,8 @@ static void streams_outlive_the_first_signal(void **state)
     int fd = connect_to(&half);
     put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"pro");
     usleep(200000);
-    double began = clock_now();
     kill(half.pid, SIGTERM);
-    assert_int_equal(wait_exit(half.pid, 5), 0);
-    assert_true(clock_now() - began < 3);
+    assert_int_equal(wait_exit(half.pid, 3), 0);
     close(fd);
     close(half.fd);
     child c = serve(""); /* and time is limited */

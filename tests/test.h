@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Fails with the message of an err when rc is not 0. */
@@ -36,6 +37,23 @@ static inline const char *shared_path(const char *name)
 
 /* The runner counts these lines. */
 #define skip_msg(...) (printf("skipped: " __VA_ARGS__), printf("\n"))
+
+/* How many times longer than alone on a machine a program takes now: the time of 5 ms of computing. At least 1. Limits of what
+ * must happen soon are multiplied by it. */
+static inline double test_slowness(void)
+{
+    struct timespec wall0, wall1, cpu0, cpu1;
+    clock_gettime(CLOCK_MONOTONIC, &wall0);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu0);
+    double spent = 0;
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu1);
+        spent = (double)(cpu1.tv_sec - cpu0.tv_sec) + 1e-9 * (double)(cpu1.tv_nsec - cpu0.tv_nsec);
+    } while (spent < 5e-3);
+    clock_gettime(CLOCK_MONOTONIC, &wall1);
+    double took = (double)(wall1.tv_sec - wall0.tv_sec) + 1e-9 * (double)(wall1.tv_nsec - wall0.tv_nsec);
+    return took > spent ? took / spent : 1;
+}
 
 /* A file name for output of a test, in a folder that is removed by nobody: small files only. Static buffer, 8 in rotation. */
 static inline const char *temp_path(const char *name)
