@@ -28,18 +28,25 @@ enum {
     TILE_M = VREGS == 32 ? 6 : 3
 };
 
+/* Asks for a line of each page that lies PAGES_AHEAD in front of these bytes. */
+INLINE void touch_pages(uintptr_t at, uintptr_t bytes)
+{
+    for (uintptr_t i = PAGES_AHEAD; i < PAGES_AHEAD + bytes; i += PAGE)
+        _mm_prefetch((const char *)(at + i), _MM_HINT_T0);
+}
+
 /* One weight row against mr activation rows. */
 INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_t k, float *sum)
 {
     v16 a[STREAM_M];
     const uintptr_t bytes = t == DTYPE_F32 ? 4 : 2;
     UNROLL for (int m = 0; m < mr; m++) a[m] = v16_zero();
-    for (uintptr_t at = PAGES_AHEAD; at < PAGES_AHEAD + (uintptr_t)k * bytes; at += PAGE)
-        _mm_prefetch((const char *)((uintptr_t)w + at), _MM_HINT_T0);
-    int64_t i = 0;
-    for (; i + 64 / (int64_t)bytes <= k; i += 64 / (int64_t)bytes) {
+    touch_pages((uintptr_t)w, (uintptr_t)k * bytes);
+    int64_t i = 0, line = 64 / (int64_t)bytes;
+    for (; i + 2 * line <= k; i += 2 * line) {
         _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD), _MM_HINT_T0);
-        UNROLL for (int j = 0; j < 64 / (int)bytes; j += LANES)
+        _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)(i + line) * bytes + AHEAD), _MM_HINT_T0);
+        UNROLL for (int j = 0; j < 2 * line; j += LANES)
         {
             v16 v = v16_load_as(t, w, i + j);
             UNROLL for (int m = 0; m < mr; m++) a[m] = v16_fma(v, v16_load(x + m * k + i + j), a[m]);
