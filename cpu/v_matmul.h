@@ -241,6 +241,7 @@ static void matmul_direct(const held_weight *w, const float *x, int64_t rows, fl
                           v16_load_as_part(t, four + (uint64_t)i * stride, k / LANES * LANES, (int)(k % LANES)));
         int lines = tile_lines(w->type, rows), left = plain ? (int)dtype_info[t].bytes : 0;
         uintptr_t next = (uintptr_t)four + TILE_N * stride;
+        if (plain) touch_pages(next, TILE_N * stride);
         for (int64_t m = 0, mr; m < rows; m += mr) {
             mr = tile_rows(rows - m);
             if (left < lines) lines = left;
