@@ -135,9 +135,24 @@ static void languages(void **state)
     }
 }
 
+/* One tokenizer serves both sides unless the folder has another. */
+static void target_tokenizers(void **state)
+{
+    (void)state;
+    tokenizer *t;
+    err e = {0};
+    assert_int_equal(tokenizer_open_target(&t, VECTORS "m2m100", &e), ERR_NOT_FOUND);
+    assert_null(t);
+    e = (err){0};
+    assert_ok(tokenizer_open_target(&t, VECTORS "marian", &e), &e);
+    assert_true(tokenizer_size(t) < 90);
+    tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(classes_of_vocab_txt),
-                                       cmocka_unit_test(texts_are_cut_at_their_side), cmocka_unit_test(languages)};
+                                       cmocka_unit_test(texts_are_cut_at_their_side), cmocka_unit_test(languages),
+                                       cmocka_unit_test(target_tokenizers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,7 @@ static void small_vocabularies(void **state)
     buf cases = {0};
     char open_name[64] = "";
     tokenizer *t = NULL;
+    bool is_target = false;
     token_list want = {0}, got = {0};
     assert_ok(file_read(&cases, VECTORS "cases.jsonl", 1 << 24, &e), &e);
     size_t lines = 0;
@@ -91,12 +92,15 @@ static void small_vocabularies(void **state)
         assert_ok(json_parse(&j, span_of(cases.p + at, n), "cases.jsonl", &e), &e);
         at += n + 1;
         const char *file = json_str(json_get(j, "file"), "");
-        if (strcmp(file, open_name) != 0) {
+        bool target = json_bool(json_get(j, "target"), false);
+        if (strcmp(file, open_name) != 0 || target != is_target) {
             char path[200];
             snprintf(path, sizeof path, VECTORS "%s", file);
             snprintf(open_name, sizeof open_name, "%s", file);
             tokenizer_close(t);
-            assert_ok(tokenizer_open(&t, path, json_str(json_get(j, "pre"), NULL), &e), &e);
+            is_target = target;
+            if (target) assert_ok(tokenizer_open_target(&t, path, &e), &e);
+            else assert_ok(tokenizer_open(&t, path, json_str(json_get(j, "pre"), NULL), &e), &e);
         }
         ids_of(json_get(j, "ids"), &want);
         const char *text = json_str(json_get(j, "text"), NULL);

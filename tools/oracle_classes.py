@@ -60,8 +60,13 @@ def numbered(kind, special, spm_name, drop):
         with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as f:
             json.dump(vocab, f, ensure_ascii=False)
         if spm_name == "source.spm":
+            target = train(corpus[4000:], model_type=kind, vocab_size=SIZE[0] - 10, **FAIRSEQ)
             with open(os.path.join(folder, "target.spm"), "wb") as f:
-                f.write(model)
+                f.write(target)
+            sp = sentencepiece.SentencePieceProcessor(model_proto=target)
+            with open(os.path.join(folder, "target_vocab.json"), "w", encoding="utf-8") as f:
+                pieces = special + [sp.id_to_piece(i) for i in range(3, sp.get_piece_size() - drop)]
+                json.dump({p: i for i, p in enumerate(pieces)}, f, ensure_ascii=False)
         return model
     return make
 
@@ -150,7 +155,9 @@ def cases():
     yield "NllbTokenizer", {"legacy_behaviour": True}, "sentencepiece.bpe.model", spm("bpe", **FAIRSEQ)
     yield "M2M100Tokenizer", {"src_lang": "fr"}, "sentencepiece.bpe.model", numbered("unigram", ["<s>", "<pad>", "</s>", "<unk>"], "sentencepiece.bpe.model", 20)
     yield "M2M100Tokenizer", {}, "sentencepiece.bpe.model", numbered("bpe", ["<s>", "<pad>", "</s>", "<unk>"], "sentencepiece.bpe.model", 20)
-    yield "MarianTokenizer", {}, "source.spm", numbered("unigram", ["</s>", "<unk>", "<pad>"], "source.spm", 20)
+    marian = numbered("unigram", ["</s>", "<unk>", "<pad>"], "source.spm", 20)
+    yield "MarianTokenizer", {}, "source.spm", marian
+    yield "MarianTokenizer", {"separate_vocabs": True}, "source.spm", marian
 
 
 def build(name, settings, file, make, corpus, folder=None):
@@ -226,6 +233,12 @@ def main():
                         d = oracle.first_difference(w["ids"], g["ids"])
                         print(f"  {name} {settings} max {ids_max}: {str(i)[:150]!r} at {d}\n    want {w['ids'][max(0, d - 3):d + 9]} {w['types'][:9]}\n    got  {g['ids'][max(0, d - 3):d + 9]} {g['types'][:9]}")
                         print("   ", ref.convert_ids_to_tokens(w["ids"][max(0, d - 3):d + 9]), ref.convert_ids_to_tokens([x for x in g["ids"][max(0, d - 3):d + 9]]))
+        if settings.get("separate_vocabs"):
+            want = [ref(text_target=t)["input_ids"] for t in texts]
+            back = [ref.decode(w, clean_up_tokenization_spaces=False) for w in want]
+            got = ours.run("tokenize", ["--target"], texts)
+            tried += 2 * len(texts)
+            wrong += sum(w != g for w, g in zip(want, got)) + sum(w != g for w, g in zip(back, ours.run("detokenize", ["--target"], want)))
         print(f"{name:22} {json.dumps(settings):60} {tried - wrong}/{tried}", flush=True)
         bad += wrong
     sys.exit(1 if bad else 0)

@@ -5,7 +5,7 @@ and what the libraries they belong to make of a few texts.
   tools/tokenizer_vectors.py --data ../shared/data        (needs: tokenizers, sentencepiece, tiktoken, transformers)
 
 cases.jsonl has one object a line: {"file", "pre", "mode": "plain"|"special"|"parse", "text", "ids"}, {"file", "pre", "ids", "decoded"} or
-{"file", "mode", "input": [one or two texts], "max", "ids", "types"}.
+{"file", "mode", "input": [one or two texts], "max", "ids", "types"}; "target": true means the tokenizer of what the model writes.
 """
 import argparse
 import base64
@@ -22,7 +22,7 @@ import oracle_tokenizers as oracle
 
 OUT = "tests/vectors/tokenizers"
 CLASSES = ["MPNetTokenizer", "RobertaTokenizer", "T5Tokenizer", "PegasusTokenizer", "AlbertTokenizer", "DebertaV2Tokenizer",
-           "XLMRobertaTokenizer", "MBartTokenizer", "NllbTokenizer", "M2M100Tokenizer"]
+           "XLMRobertaTokenizer", "MBartTokenizer", "NllbTokenizer", "M2M100Tokenizer", "MarianTokenizer"]
 TEXTS = ["", "Hello world", "  two  spaces ", "First Citizen:\nBefore we proceed any further, hear me speak.", "It's 1234.5 o'clock, isn't it?",
          "naïve café ÀÉ e\u0301 ﬁ Å", "你好 мир שלום สวัสดี 한국어 각", "👩‍👩‍👧‍👦🇩🇪 😀", "tab\tnl\n\n\r\n end", "<s>the</s> <mask>x", "aaaaaaaaaaaaaaaa",
          "▁ ▁▁x <0x41>", "\u00a0\u2003\u3000\u200b\ufeff\u180e", "x=f(a,b)**2 # no!\\n", "\x01\x7f\u0085\ufffd", "½ ² ǅ ſ İ"]
@@ -148,7 +148,7 @@ def class_folders(corpus, out):
     texts = ["Hello world", "First Citizen: Before we proceed any further, hear me speak.", "It's 12 o'clock, isn't it?"]
     for name, settings, file, make in classes.cases():
         folder = name.replace("Tokenizer", "").lower()
-        if name not in CLASSES or os.path.exists(os.path.join(OUT, folder)) and folder in [c["file"] for c in out]:
+        if name not in CLASSES or folder in [c["file"] for c in out] or name == "MarianTokenizer" and not settings:
             continue
         path = os.path.join(OUT, folder)
         classes.build(name, settings, file, make, corpus[:9000], path)
@@ -161,6 +161,10 @@ def class_folders(corpus, out):
             types = [0] * len(e["input_ids"]) if name in classes.TRANSLATION else e["token_type_ids"]
             out.append({"file": folder, "mode": "special", "input": [texts[a]] + ([texts[b]] if b else []), "max": most,
                         "ids": e["input_ids"], "types": types})
+        for t in texts if settings.get("separate_vocabs") else []:
+            ids = ref(text_target=t)["input_ids"]
+            out.append({"file": folder, "target": True, "mode": "special", "text": t, "ids": ids})
+            out.append({"file": folder, "target": True, "ids": ids, "decoded": ref.decode(ids, clean_up_tokenization_spaces=False)})
 
 
 def main():

@@ -9,7 +9,7 @@
 
 typedef struct detokenize_options {
     const char *ids;
-    bool jsonl, skip_special;
+    bool jsonl, skip_special, target;
     engine_options model;
 } detokenize_options;
 
@@ -23,6 +23,7 @@ static const param own_rows[] = {
         .doc = "the ids; @FILE reads them (default: a JSON array on standard input)"),
     ROW(jsonl, PARAM_BOOL, .doc = "one JSON array per line of standard input, one JSON string per line out"),
     ROW(skip_special, PARAM_BOOL, .doc = "special tokens give no text"),
+    ROW(target, PARAM_BOOL, .doc = "the tokenizer of what the model writes, where that is another one"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 static const flag_group groups[] = {{"Ids", own_rows, &own_count, 0}, SOURCE_FLAGS(detokenize_options, model), {NULL}};
@@ -89,7 +90,7 @@ static int run_detokenize(const invocation *v, err *e)
     const detokenize_options *o = v->options;
     if (o->ids && o->jsonl) return err_set(e, ERR_USAGE, "give one of --ids and --jsonl");
     tokenizer *t;
-    int rc = tokenizer_choose(&t, &o->model, e);
+    int rc = o->target ? tokenizer_choose_target(&t, &o->model, e) : tokenizer_choose(&t, &o->model, e);
     if (rc) return rc;
     int flags = o->skip_special ? DETOKENIZE_SKIP_SPECIAL : 0;
     rc = o->jsonl ? decode_lines(t, flags, e) : decode_once(t, o->ids, flags, e);

@@ -9,7 +9,7 @@
 
 typedef struct tokenize_options {
     const char *prompt, *file, *pair;
-    bool jsonl, special, parse_special, types, speed;
+    bool jsonl, special, parse_special, types, target, speed;
     int64_t max_ids;
     engine_options model;
 } tokenize_options;
@@ -32,6 +32,7 @@ static const param own_rows[] = {
     ROW(max_ids, PARAM_INT, .words = "N", .min = 0, .max = 1 << 30,
         .doc = "cut the text, the longer of two first, so that all ids are at most N (0: never)"),
     ROW(types, PARAM_BOOL, .doc = "print {\"ids\": [...], \"types\": [...]}, with the segment number of each id"),
+    ROW(target, PARAM_BOOL, .doc = "the tokenizer of what the model writes, where that is another one"),
     ROW(speed, PARAM_BOOL, .doc = "print the best encoding speed of 5 runs instead of ids"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
@@ -138,7 +139,7 @@ static int run_tokenize(const invocation *v, err *e)
         return err_set(e, ERR_USAGE, "give one of --prompt, --file and --jsonl");
     if (o->jsonl && o->pair) return err_set(e, ERR_USAGE, "--jsonl takes pairs as lines: [\"a\", \"b\"]");
     tokenizer *t;
-    int rc = tokenizer_choose(&t, &o->model, e);
+    int rc = o->target ? tokenizer_choose_target(&t, &o->model, e) : tokenizer_choose(&t, &o->model, e);
     if (rc) return rc;
     buf text = {0};
     if (o->jsonl) {

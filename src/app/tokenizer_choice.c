@@ -43,6 +43,13 @@ int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
     return plain ? of_checkpoint(out, o->model, o->pre, e) : of_spec(out, o, e);
 }
 
+int tokenizer_choose_target(tokenizer **out, const engine_options *o, err *e)
+{
+    const char *folder = o->tokenizer ? o->tokenizer : o->model;
+    if (!folder) return err_set(e, ERR_USAGE, "--target needs a model's folder: give --model or --tokenizer");
+    return tokenizer_open_target(out, folder, e);
+}
+
 int jsonl_next(json **out, size_t *line, err *e)
 {
     char *text = NULL;

@@ -17,6 +17,7 @@ typedef struct opening {
     const char *path, *pre; /* pre: NULL ok */
     bool takes_pre;         /* the file leaves the pattern to `pre` */
     bool folder;            /* the path is a model's folder: its classes' rules count */
+    bool target;            /* what the model writes with */
     side_files side;
     err *e;
 } opening;
@@ -35,13 +36,15 @@ static int map_beside(file_mapping **out, const opening *o, const char *path, co
 
 static int load_vocab_json(opening *o, const json *root, const char *path)
 {
-    static const char *const models[] = {"source.spm", "vocab.joint.spm", "sentencepiece.bpe.model"};
+    static const char *const source[] = {"source.spm", "vocab.joint.spm", "sentencepiece.bpe.model", NULL},
+                             *const target[] = {"target.spm", NULL};
+    const char *const *models = o->target ? target : source;
     file_mapping *other = NULL;
     char *dir = file_dir(path);
     if (!dir) return no_memory(o);
     int rc = OK;
     bool numbered = false;
-    for (size_t i = 0; i < sizeof models / sizeof *models && !numbered && !rc; i++) {
+    for (size_t i = 0; models[i] && !numbered && !rc; i++) {
         char *file = file_join(dir, models[i]);
         if (!file) rc = no_memory(o);
         else if (file_exists(file) && !(rc = file_map(&other, file, o->e))) {
@@ -138,12 +141,31 @@ static int load_folder(opening *o)
                    o->path);
 }
 
+static int load_target(opening *o)
+{
+    bool apart = json_bool(json_get(o->side.config, "separate_vocabs"), false);
+    const char *const names[] = {"target_tokenizer.json", apart ? "target_vocab.json" : "vocab.json"};
+    char *model = file_join(o->path, "target.spm");
+    if (!model) return no_memory(o);
+    size_t n = file_exists(model) ? 2 : 1;
+    mem_free(model);
+    for (size_t i = 0; i < n; i++) {
+        char *file = file_join(o->path, names[i]);
+        if (!file) return no_memory(o);
+        bool there = file_exists(file);
+        int rc = there ? load_file(o, file) : OK;
+        mem_free(file);
+        if (there) return rc;
+    }
+    return err_set(o->e, ERR_NOT_FOUND, "%s: no tokenizer of its own for what the model writes", o->path);
+}
+
 static int open_path(opening *o)
 {
     o->folder = file_is_dir(o->path);
     char *dir = o->folder ? mem_str(o->path) : file_dir(o->path);
     int rc = dir ? side_read(&o->side, dir, o->e) : no_memory(o);
-    if (!rc) rc = o->folder ? load_folder(o) : load_file(o, o->path);
+    if (!rc) rc = o->target ? load_target(o) : o->folder ? load_folder(o) : load_file(o, o->path);
     side_free(&o->side);
     mem_free(dir);
     return rc;
@@ -167,6 +189,13 @@ static int finish(opening *o, int rc, tokenizer **out)
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
 {
     opening o = {.t = tokenizer_new(), .path = path, .pre = pre, .e = e};
+    *out = NULL;
+    return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
+}
+
+int tokenizer_open_target(tokenizer **out, const char *folder, err *e)
+{
+    opening o = {.t = tokenizer_new(), .path = folder, .target = true, .e = e};
     *out = NULL;
     return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
 }
