@@ -272,6 +272,8 @@ CASES = {
         s, no_rope_layer_interval=3, use_sliding_window=True, sliding_window=s.window, attention_bias=True,
         mlp_bias=True),
         quiet=("layers.2.self_attn.k_proj.bias",)),
+    "gptj-tied":        Case("GPTJConfig", "gptj", lambda s: gpt(
+        s, rotary_dim=s.dim // s.heads - 2, tie_word_embeddings=True)),
 }
 
 FIRST_SLICE = ("llama", "qwen2", "qwen3", "gemma2", "gpt2", "falcon-7b")
