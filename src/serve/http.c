@@ -5,7 +5,9 @@
  * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
  * - clients that leave, heads that never end: watch.c;
  * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
- * - a daemon must not be stopped while a connection sleeps: streams are left first. */
+ * - a daemon must not be stopped while a connection sleeps: streams are left first.
+ * What it answers before it asks us cannot be changed: a head that is too long (431, 414), a Content-Length that is no number and
+ * other broken heads (400) get its own HTML, not our JSON. */
 #define _GNU_SOURCE
 #include "serve/http.h"
 
