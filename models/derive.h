@@ -1,8 +1,9 @@
 /* derive.h - `spec derive`: a commented starting spec for a checkpoint, from its configuration and the names and shapes of its tensors.
  *
- * First every built-in spec is tried: those that bind every tensor, with every shape right, fit; of these the one that hears most keys of
- * the configuration and asks for fewest that are absent is taken, and the others that would compute something else are named. Where
- * none fits, the parts of a layer are recognised one by one (derive_parts.c) and a spec of its own is written (derive_write.c). */
+ * First every built-in spec is tried: those that bind every tensor, with every shape right, fit; of these the one is taken that
+ * reads most keys of the configuration, has fewest bases and asks for fewest absent keys; the others that would compute something else
+ * are named. Where none fits, the parts of a layer are recognised one by one (derive_parts.c) and a spec of its own is written
+ * (derive_write.c). */
 #ifndef MODELS_DERIVE_H
 #define MODELS_DERIVE_H
 #include "base/buf.h"

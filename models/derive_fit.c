@@ -220,8 +220,8 @@ static int by_fit(const void *a, const void *b)
     if (!x->builds && x->known != y->known) return x->known < y->known ? 1 : -1;
     if (x->norms_agree != y->norms_agree) return y->norms_agree - x->norms_agree;
     if (x->heard != y->heard) return y->heard - x->heard;
-    if (x->absent != y->absent) return x->absent - y->absent;
-    return x->depth != y->depth ? x->depth - y->depth : strcmp(x->name, y->name);
+    if (x->depth != y->depth) return x->depth - y->depth;
+    return x->absent != y->absent ? x->absent - y->absent : strcmp(x->name, y->name);
 }
 
 int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e)
