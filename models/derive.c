@@ -35,9 +35,10 @@ static void write_start(const ckpt *c, const char *base, buf *out)
 /* Keys of training and of files, which no computation reads. */
 static bool is_housekeeping(const char *key, size_t n)
 {
-    static const char *const words[] = {"dropout",    "initializer",   "dtype",      "version",
-                                        "use_cache",  "architectures", "_name",      "auto_map",
-                                        "model_type", "_token_id",     "pretraining"};
+    static const char *const words[] = {"dropout",       "initializer", "dtype",    "version",    "use_cache",
+                                        "architectures", "_name",       "auto_map", "model_type", "_token_id",
+                                        "pretraining",   "id2label",    "label2id", "output_",    "return_dict",
+                                        "chunk_size",    "problem_type"};
     char one[64];
     snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), key);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

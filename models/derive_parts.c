@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LAYERS_MAX = 1 << 20, STEM_MAX = 400, PARTS_MAX = 4096 };
@@ -36,12 +37,12 @@ static bool strip(char *s, const char *end)
     return true;
 }
 
-/* "a.3.b.0.weight" -> "a.{i}.b.{j}"; *layer = 3, or -1. False when the name is too long or odd. */
-static bool pattern_of(const char *name, char out[STEM_MAX], int *layer, bool *bias)
+/* "a.3.b.0.weight" -> "a.{i}.b.{j}"; *layer = 3, *inner = 0, or -1. False when the name is too long or odd. */
+static bool pattern_of(const char *name, char out[STEM_MAX], int *layer, int *inner, bool *bias)
 {
     char stem[STEM_MAX];
     size_t n = 0;
-    *layer = -1;
+    *layer = *inner = -1;
     if (strlen(name) >= STEM_MAX || strpbrk(name, "{}|()\"")) return false;
     for (const char *p = name; *p; p++)
         if (!isgraph((unsigned char)*p)) return false;
@@ -52,12 +53,10 @@ static bool pattern_of(const char *name, char out[STEM_MAX], int *layer, bool *b
         size_t k = strcspn(p, "."), digits = strspn(p, "0123456789");
         bool number = k && digits == k && k < 7;
         if (n + (number ? 3 : k) + 2 > STEM_MAX) return false;
-        if (number && *layer < 0) {
-            *layer = 0;
-            for (size_t i = 0; i < k; i++) *layer = *layer * 10 + (p[i] - '0');
-            memcpy(out + n, "{i}", 3), n += 3;
-        } else if (number) {
-            memcpy(out + n, "{j}", 3), n += 3;
+        if (number) {
+            int *which = *layer < 0 ? layer : inner;
+            memcpy(out + n, which == layer ? "{i}" : "{j}", 3), n += 3;
+            *which = atoi(p);
         } else {
             memcpy(out + n, p, k), n += k;
         }
@@ -74,10 +73,10 @@ static int group(parts *p, const ckpt *c, err *e)
     int rc = OK;
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
         char stem[STEM_MAX];
-        int layer;
+        int layer, inner;
         bool bias;
         const ckpt_entry *t = ckpt_at(c, i);
-        if (!pattern_of(t->name, stem, &layer, &bias)) continue;
+        if (!pattern_of(t->name, stem, &layer, &inner, &bias)) continue;
         uint32_t at = map_get_str(&seen, stem);
         if (at == MAP_NONE && p->n == PARTS_MAX)
             rc = err_set(e, ERR_LIMIT, "%s: more than %d kinds of tensors", ckpt_path(c), PARTS_MAX);
@@ -92,6 +91,7 @@ static int group(parts *p, const ckpt *c, err *e)
         if (rc) break;
         part *g = &p->at[at];
         if (!bias && !g->first) g->first = t;
+        if (inner >= g->inner) g->inner = inner + 1;
         if (bias) g->biases++;
         else g->count++;
         if (layer >= p->n_layer && layer < LAYERS_MAX && !strstr(stem, "{j}")) p->n_layer = layer + 1;
@@ -200,11 +200,25 @@ static bool is_norm(const part *g)
     return mentions(g->name, "norm ln_ .ln ln1 ln2") && g->first && g->first->dims.rank <= 2;
 }
 
+/* A plain matrix of a feed-forward, as one of an expert or of what all rows go to beside the experts. */
+static part_role of_experts(part_role r, bool shared)
+{
+    if (r == PART_GATE) return shared ? PART_SHARED_GATE : PART_EXPERT_GATE;
+    if (r == PART_UP) return shared ? PART_SHARED_UP : PART_EXPERT_UP;
+    if (r == PART_DOWN) return shared ? PART_SHARED_DOWN : PART_EXPERT_DOWN;
+    return PART_NONE;
+}
+
 static part_role in_layer(const part *g, const char *rest)
 {
     if (mentions(rest, "inv_freq masked_bias rotary_emb") || (!g->first && mentions(rest, "attn attention")))
         return PART_BUFFER;
-    if (!g->first || strstr(rest, "{j}")) return PART_NONE;
+    if (!g->first) return PART_NONE;
+    const char *dot = strrchr(rest, '.'), *last = dot ? dot + 1 : rest;
+    bool expert = strstr(rest, "{j}") != NULL;
+    if (g->first->dims.rank == 2 && (expert || mentions(rest, "shared_expert")))
+        return mentions(rest, "expert") ? of_experts(by_words(last, forward_words, N_FORWARD), !expert) : PART_NONE;
+    if (expert) return PART_NONE;
     if (is_norm(g)) {
         if (mentions(rest, "q_norm q_layernorm query_norm q_ln norm_q")) return PART_Q_NORM;
         if (mentions(rest, "k_norm k_layernorm key_norm k_ln norm_k")) return PART_K_NORM;
@@ -268,14 +282,36 @@ static void place_norms(parts *p)
 
 /* ---- the door */
 
-static void settle(parts *p)
+/* `w1` is a gate where there is a `w3`, else the way up. */
+static void settle_first(parts *p, part_role gate, part_role up)
 {
     bool w3 = false;
-    for (size_t i = 0; i < p->n; i++) w3 |= p->at[i].role == PART_UP;
+    for (size_t i = 0; i < p->n; i++) w3 |= p->at[i].role == up;
     for (size_t i = 0; i < p->n; i++) {
         const char *dot = strrchr(p->at[i].name, '.');
-        if (p->at[i].role == PART_GATE && !w3 && is_one_of(dot ? dot + 1 : "", "w1")) p->at[i].role = PART_UP;
+        if (p->at[i].role == gate && !w3 && is_one_of(dot ? dot + 1 : "", "w1")) p->at[i].role = up;
     }
+}
+
+/* Beside experts, the matrix with a row for each of them is the router, whatever else its name could mean. */
+static void settle_router(parts *p)
+{
+    int experts = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->at[i].role == PART_EXPERT_DOWN) experts = p->at[i].inner;
+    for (size_t i = 0; i < p->n && experts; i++) {
+        part *g = &p->at[i];
+        bool fits = g->first && g->first->dims.rank == 2 && g->first->dims.dim[0] == experts && strstr(g->name, "{i}");
+        if (fits && mentions(g->name, "gate router") && !g->inner) g->role = PART_ROUTER;
+    }
+}
+
+static void settle(parts *p)
+{
+    settle_router(p);
+    settle_first(p, PART_GATE, PART_UP);
+    settle_first(p, PART_EXPERT_GATE, PART_EXPERT_UP);
+    settle_first(p, PART_SHARED_GATE, PART_SHARED_UP);
     place_norms(p);
     for (size_t i = 0; i < p->n; i++) {
         part_role r = p->at[i].role;

@@ -24,6 +24,13 @@
     X(UP, "ffn.up", true)                                                                                              \
     X(GATE_UP, "ffn.gate, ffn.up", true)                                                                               \
     X(DOWN, "ffn.down", true)                                                                                          \
+    X(ROUTER, "ffn.router", true)                                                                                      \
+    X(EXPERT_GATE, "ffn.gate", true)                                                                                   \
+    X(EXPERT_UP, "ffn.up", true)                                                                                       \
+    X(EXPERT_DOWN, "ffn.down", true)                                                                                   \
+    X(SHARED_GATE, "ffn.shared.gate", true)                                                                            \
+    X(SHARED_UP, "ffn.shared.up", true)                                                                                \
+    X(SHARED_DOWN, "ffn.shared.down", true)                                                                            \
     X(NORM_A, "norm.a", true)                                                                                          \
     X(NORM_B, "norm.b", true)                                                                                          \
     X(NORM_C, "norm.c", true)                                                                                          \
@@ -44,6 +51,7 @@ typedef struct part {
     part_role role;
     const ckpt_entry *first; /* the weight of the lowest layer; NULL: there are only biases */
     uint32_t count, biases;
+    int inner; /* one more than the largest {j}; 0: there is none */
 } part;
 
 /* How the norms of a layer stand to its two branches. */

@@ -14,6 +14,7 @@ typedef struct sketch {
     const json *config; /* config.json; NULL for GGUF and without one */
     bool gguf;
     int64_t dim, heads, kv_heads, head_dim, ffn_dim;
+    int64_t expert_dim, shared_dim; /* 0: there are none */
     bool transposed, gated, offset_norms;
     buf *out;
 } sketch;
@@ -103,14 +104,19 @@ static int measure(sketch *s, err *e)
         return incomplete(s, p->layers ? "no table of tokens is found" : "no layers are found", e);
     if (!p->of[PART_O] || !(p->of[PART_QKV] || (p->of[PART_Q] && p->of[PART_K] && p->of[PART_V])))
         return incomplete(s, "no attention (q, k, v, o) is found", e);
-    if (!p->of[PART_DOWN] || !(p->of[PART_UP] || p->of[PART_GATE_UP]))
-        return incomplete(s, "no feed-forward (up, down) is found", e);
+    bool dense = p->of[PART_DOWN] && (p->of[PART_UP] || p->of[PART_GATE_UP]);
+    bool experts = p->of[PART_ROUTER] && p->of[PART_EXPERT_DOWN] && p->of[PART_EXPERT_UP];
+    if (!dense && !experts) return incomplete(s, "no feed-forward (up, down) is found", e);
     s->dim = p->of[PART_TOKEN]->first->dims.dim[1];
-    const shape *up = &p->of[p->of[PART_UP] ? PART_UP : PART_GATE_UP]->first->dims,
-                *down = &p->of[PART_DOWN]->first->dims;
+    const shape *up = &p->of[!dense           ? PART_EXPERT_UP
+                             : p->of[PART_UP] ? PART_UP
+                                              : PART_GATE_UP]
+                           ->first->dims,
+                *down = &p->of[dense ? PART_DOWN : PART_EXPERT_DOWN]->first->dims;
     s->transposed = up->dim[1] != s->dim && up->dim[0] == s->dim && down->dim[1] == s->dim;
-    s->gated = p->of[PART_GATE_UP] || (p->of[PART_GATE] && p->of[PART_UP]);
-    s->ffn_dim = columns(s, PART_DOWN);
+    s->gated = p->of[PART_GATE_UP] || (p->of[PART_GATE] && p->of[PART_UP]) || (!dense && p->of[PART_EXPERT_GATE]);
+    s->ffn_dim = columns(s, dense ? PART_DOWN : PART_EXPERT_DOWN);
+    if (experts) s->expert_dim = columns(s, PART_EXPERT_DOWN), s->shared_dim = columns(s, PART_SHARED_DOWN);
     int64_t q_rows = columns(s, PART_O);
     bool by_head = p->of[PART_Q_NORM] && p->of[PART_Q_NORM]->first->dims.rank == 1 &&
                    q_rows % rows(s, PART_Q_NORM) == 0;
@@ -129,6 +135,51 @@ static int measure(sketch *s, err *e)
 
 /* What is called query_key_value is laid out by heads or groups of heads (NeoX, BLOOM, Falcon), the rest all q, all k, all v. */
 static bool fused_by_group(const sketch *s) { return strstr(s->p.of[PART_QKV]->name, "query_key_value") != NULL; }
+
+/* ---- experts */
+
+static void write_expert_numbers(sketch *s)
+{
+    static const char used[] =
+        "num_experts_per_tok num_experts_per_token moe_top_k moe_topk num_selected_experts top_k";
+    double v;
+    if (!s->expert_dim) return;
+    number(s, "experts", "num_local_experts n_routed_experts num_experts moe_num_experts",
+           s->p.of[PART_EXPERT_DOWN]->inner, "the numbers of experts in names");
+    number(s, "expert_dim", "moe_intermediate_size expert_dim intermediate_size", s->expert_dim,
+           "the columns of an expert's way down");
+    if (s->shared_dim)
+        number(s, "shared_dim", "shared_expert_intermediate_size moe_shared_expert_intermediate_size", s->shared_dim,
+               "the columns of the way down beside experts");
+    const char *key = key_with(s, used, &v);
+    if (key) buf_printf(s->out, "# inferred: the key %s\nused = %s\n", key, key);
+    else buf_str(s->out, "# guessed: no key says how many experts a row goes to\nused = 2\n");
+}
+
+static void write_expert_slots(sketch *s)
+{
+    bool renorm = s->config && json_type(json_get(s->config, "norm_topk_prob")) == JSON_BOOL;
+    const char *score = json_str(json_get(s->config, "scoring_func"),
+                                 json_str(json_get(s->config, "score_func"), "softmax"));
+    bool sigmoid = strcmp(score, "sigmoid") == 0;
+    buf_printf(s->out, "# inferred: %s; %s: whether weights are divided by their sum\nffn = moe, renorm = %s%s%s\n",
+               s->p.of[PART_ROUTER]->name, renorm ? "inferred, by the key norm_topk_prob" : "guessed",
+               renorm ? "norm_topk_prob" : "true", sigmoid ? ", score = sigmoid" : "",
+               s->p.of[PART_EXPERT_GATE] ? "" : ", gated = false");
+    if (s->shared_dim)
+        buf_printf(s->out, "# inferred: %s\nffn.shared = gated, ffn_dim = shared_dim\n",
+                   s->p.of[PART_SHARED_DOWN]->name);
+}
+
+/* The first layers may have a plain feed-forward where the others have experts. */
+static void write_dense_layers(sketch *s)
+{
+    const part *g = s->p.of[PART_DOWN];
+    if (!s->expert_dim || !g) return;
+    buf_printf(s->out, "\n# guessed: %s is in %u layers: the first ones\n[layer dense]\nwhere = i < %u\nffn = %s\n",
+               g->name, g->count, g->count, s->gated ? "gated" : "plain");
+    if (s->shared_dim) buf_str(s->out, "block = x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))\n");
+}
 
 /* ---- [config] */
 
@@ -213,6 +264,7 @@ static void write_config(sketch *s, bool rope)
     number(s, "head_dim", "head_dim kv_channels attention_head_dim d_kv", s->head_dim, "columns of attention by heads");
     number(s, "ffn_dim", "intermediate_size ffn_dim n_inner ffn_hidden_size d_ff mlp_dim ffn_size inner_dim",
            s->ffn_dim, "the columns of the way down");
+    write_expert_numbers(s);
     const char *key = key_with(
         s, "max_position_embeddings n_positions max_seq_len seq_length max_sequence_length n_ctx", &v);
     if (key) buf_printf(s->out, "trained = %s\n", key);
@@ -262,6 +314,9 @@ static void write_block(sketch *s)
     else if (!key_says(s, "do_layer_norm_before norm_first", true))
         buf_str(s->out, "# inferred: two norms in a layer, and a key that puts them behind\n"
                         "block = x = norm.a(x + attn(x)); x = norm.b(x + ffn(x))\n");
+    else if (s->shared_dim)
+        buf_str(s->out, "# inferred: experts, and a feed-forward beside them; guessed: norms before the branches\n"
+                        "block = x = x + attn(norm.a(x)); b = norm.b(x); x = x + (ffn(b) + ffn.shared(b))\n");
     else
         buf_str(s->out, "# guessed: two norms in a layer: one before each branch\nblock = x = x + attn(norm.a(x)); x = "
                         "x + ffn(norm.b(x))\n");
@@ -303,6 +358,11 @@ static void write_attention(sketch *s, bool rope, bool alibi)
                    : rows(s, PART_Q_NORM) == s->head_dim ? "head"
                                                          : "whole",
                    q->biases ? "layer" : "rms");
+    if (s->expert_dim) {
+        buf_byte(s->out, '\n');
+        write_expert_slots(s);
+        return;
+    }
     const part *up = s->p.of[s->p.of[PART_UP] ? PART_UP : PART_GATE_UP];
     buf_printf(s->out, "\n# inferred: %s\nffn = %s, bias = %s\n",
                s->p.of[PART_GATE_UP] ? "gate and up in one tensor"
@@ -333,18 +393,33 @@ static void write_network(sketch *s, bool rope, bool alibi)
     else buf_str(s->out, "# inferred: no norm behind the last layer\nfinal = x\n");
     write_norm(s);
     write_attention(s, rope, alibi);
+    write_dense_layers(s);
 }
 
 /* ---- [tensors] */
+
+/* {j} counts experts. */
+static void write_name(sketch *s, const part *g)
+{
+    const char *mark = strstr(g->name, "{j}");
+    if (mark) buf_printf(s->out, "%.*s{0 .. experts}%s", (int)(mark - g->name), g->name, mark + 3);
+    else buf_str(s->out, g->name);
+}
 
 static void line(sketch *s, part_role r, const char *key, const char *recipe)
 {
     const part *g = s->p.of[r];
     bool layer = strstr(g->name, "{i}") != NULL,
          turned = s->transposed && g->first->dims.rank == 2 && r != PART_TOKEN && r != PART_HEAD && r != PART_POSITION;
-    buf_printf(s->out, "%s%s = %s", layer ? "{i}." : "", key, g->name);
+    buf_printf(s->out, "%s%s = ", layer ? "{i}." : "", key);
+    write_name(s, g);
     if (turned || *recipe)
         buf_printf(s->out, " (%s%s%s)", turned ? "transpose" : "", turned && *recipe ? ", " : "", recipe);
+    part_role dense = r == PART_EXPERT_GATE   ? PART_GATE
+                      : r == PART_EXPERT_UP   ? PART_UP
+                      : r == PART_EXPERT_DOWN ? PART_DOWN
+                                              : PART_NONE;
+    if (dense && s->p.of[dense]) buf_printf(s->out, " | %s", s->p.of[dense]->name);
     buf_byte(s->out, '\n');
 }
 
@@ -371,7 +446,8 @@ static void write_tensors(sketch *s)
     buf_str(s->out, "\n[tensors]\n");
     if (s->offset_norms) buf_str(s->out, "# inferred from values: weights of norms lie around 0, so 1 is added\n");
     for (int r = PART_NONE + 1; r < PART_COUNT; r++) {
-        if (!s->p.of[r] || (r == PART_GATE && !s->gated)) continue;
+        bool dense = r == PART_GATE || r == PART_UP || r == PART_DOWN;
+        if (!s->p.of[r] || (r == PART_GATE && !s->gated) || (dense && s->expert_dim)) continue;
         if (r == PART_QKV) write_fused(s);
         else if (r == PART_GATE_UP) {
             buf_str(s->out, "# guessed: the gate comes first\n");

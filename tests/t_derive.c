@@ -200,10 +200,14 @@ static const char *const neox_names[] = {"gpt_neox.layers.",
 static const char *const gpt_names[] = {"transformer.h.", "stack.",         "attn.c_attn", "mixer.in_proj",
                                         "attn.c_proj",    "mixer.out_proj", "mlp.c_fc",    "ff.lin1",
                                         "mlp.c_proj",     "ff.lin2",        NULL};
+static const char *const moe_names[] = {
+    "model.layers.", "tower.", "block_sparse_moe.gate", "moe.router", "block_sparse_moe.experts.",
+    "moe.experts.",  NULL};
 static const renamed_case renamed[] = {
-    {"llama", meta_names, meta_keys}, {"llama-tied", meta_names, meta_keys}, {"qwen3", meta_names, meta_keys},
-    {"olmo2", meta_names, NULL},      {"mistral", meta_names, NULL},         {"qwen2", meta_names, meta_keys},
-    {"neox", neox_names, NULL},       {"neox-sequential", neox_names, NULL}, {"gpt2", gpt_names, NULL},
+    {"mixtral", moe_names, NULL},     {"llama", meta_names, meta_keys}, {"llama-tied", meta_names, meta_keys},
+    {"qwen3", meta_names, meta_keys}, {"olmo2", meta_names, NULL},      {"mistral", meta_names, NULL},
+    {"qwen2", meta_names, meta_keys}, {"neox", neox_names, NULL},       {"neox-sequential", neox_names, NULL},
+    {"gpt2", gpt_names, NULL},
 };
 
 static void renamed_models(void **unused)
