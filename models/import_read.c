@@ -160,21 +160,27 @@ static int add_rule(original *o, const char *source, const char *to, err *e)
     return OK;
 }
 
-/* The last norm of OPT is decoder.layer_norm in the files it was published in and decoder.final_layer_norm in those of transformers; the
- * original's specs know the first only. */
-static int add_last_norm(original *o, err *e)
+/* Names that the original's specs were written for and transformers has changed since: files of both have to work. */
+static const char *const newer[][2] = {{".gamma", ".weight"},
+                                       {".beta", ".bias"},
+                                       {"layer_norm.weight", "final_layer_norm.weight"},
+                                       {"layer_norm.bias", "final_layer_norm.bias"}};
+
+/* The last norm of OPT was decoder.layer_norm; LayerNorm.gamma and .beta of BERT are .weight and .bias. */
+static int add_newer_names(original *o, err *e)
 {
-    static const char *const end[] = {"weight", "bias"};
     int rc = OK;
-    for (int k = 0; k < 2 && !rc; k++) {
-        char published[40], saved[40], target[40];
-        snprintf(published, sizeof published, "layer_norm.%s", end[k]);
-        snprintf(saved, sizeof saved, "final_layer_norm.%s", end[k]);
-        snprintf(target, sizeof target, "dec.output_norm.%s", end[k]);
-        for (size_t i = 0, n = o->n_rule; i < n && !rc; i++)
-            if (strcmp(o->rules[i].source, published) == 0 && strcmp(o->rules[i].target, target) == 0)
-                rc = add_rule(o, saved, target, e);
-    }
+    for (size_t i = 0, n = o->n_rule; i < n && !rc; i++)
+        for (size_t k = 0; k < sizeof newer / sizeof *newer && !rc; k++) {
+            const char *source = o->rules[i].source;
+            size_t length = strlen(source), old = strlen(newer[k][0]);
+            char name[NAME_MAX_BYTES + 40];
+            bool whole = *newer[k][0] != '.', last = strncmp(o->rules[i].target, "dec.output_norm.", 16) == 0;
+            if (length < old || strcmp(source + length - old, newer[k][0]) != 0 || (whole && (length > old || !last)))
+                continue;
+            snprintf(name, sizeof name, "%.*s%s", (int)(length - old), source, newer[k][1]);
+            if (strlen(name) <= NAME_MAX_BYTES) rc = add_rule(o, name, o->rules[i].target, e);
+        }
     return rc;
 }
 
@@ -257,7 +263,7 @@ static int read_all(original *o, const json *root, err *e)
     const json *maps = json_get(network, "tensor_name_mapping");
     for (const json *m = json_first(maps); m && !rc; m = json_next(m))
         rc = add_rule(o, json_key(m), json_str(m, ""), e);
-    if (!rc) rc = add_last_norm(o, e);
+    if (!rc) rc = add_newer_names(o, e);
     if (!rc) rc = add_renamed(o, json_get(network, "tensor_name_pre_mapping"), e);
     if (!rc) rc = check_path(o, "config_file", o->config_file, e);
     if (!rc) rc = check_path(o, "model_files", o->model_file, e);

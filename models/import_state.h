@@ -61,8 +61,11 @@ int import_tensors(const original *o, buf *out, err *e);
 typedef struct original_shape {
     bool gated, fused_gate; /* feed-forward */
     bool pre_attn, post_attn, pre_ffn, post_ffn;
-    bool embed_norm, learned, project_in, project_out;
+    bool pre_cross, embed_norm, last_norm, learned, types, project_in, project_out;
 } original_shape;
+bool original_has_sines(const original *o); /* positions are computed */
+/* The [network] section (import_network.c), and [layer] sections behind it. `sure`: there is a last norm in any case; c may be NULL. */
+void import_network(const original *o, bool sure, const ckpt *c, buf *out);
 original_shape original_shape_of(const original *o, const char *side);
 
 #endif

@@ -121,8 +121,42 @@ static void attention(writer *w, const char *slot, const char *part)
     layer_line(w, key, one, "");
 }
 
+/* Names of an expert's matrix, then of the plain one: layers with and without experts have one line. */
+static void expert_line(writer *w, const char *key, const char *wi)
+{
+    char part[160];
+    buf names = {0};
+    snprintf(part, sizeof part, "dec.{i}.moe.expert.{j}.%s.weight", wi);
+    int n = original_names(w->o, part, "", &names, NULL);
+    snprintf(part, sizeof part, "dec.{i}.feed_forward.%s.weight", wi);
+    bool dense = w->o->moe_layer_start > 0 || w->o->moe_layer_end >= 0;
+    if (dense && original_names(w->o, part, "", NULL, NULL)) {
+        buf_str(&names, n ? " | " : "");
+        n += original_names(w->o, part, "", &names, NULL);
+    }
+    if (n) buf_printf(w->out, "{i}.%s = %s\n", key, buf_cstr(&names));
+    w->out->bad |= names.bad;
+    buf_free(&names);
+}
+
+static void experts(writer *w)
+{
+    layer_line(w, "ffn.router", "moe.gate", "");
+    expert_line(w, "ffn.gate", "w1");
+    expert_line(w, "ffn.up", "w3");
+    expert_line(w, "ffn.down", "w2");
+    if (!w->o->has_shared_expert) return;
+    layer_line(w, "ffn.shared.gate", "moe.shared_expert.w1", "");
+    layer_line(w, "ffn.shared.up", "moe.shared_expert.w3", "");
+    layer_line(w, "ffn.shared.down", "moe.shared_expert.w2", "");
+}
+
 static void feed_forward(writer *w, const original_shape *s)
 {
+    if (w->o->moe) {
+        experts(w);
+        return;
+    }
     if (s->fused_gate) {
         layer_line(w, "ffn.gate", "feed_forward.w1", "rows 0 .. ffn_dim");
         layer_line(w, "ffn.up", "feed_forward.w1", "rows ffn_dim .. 2 * ffn_dim");
@@ -143,29 +177,70 @@ static void layers(writer *w)
     attention(w, "attn", "self_attn");
     bool moved = s.post_attn && !o->is_attn_post_as_residual && !s.pre_ffn;
     if (s.post_attn) layer_line(w, moved ? "norm.b" : "norm.c", "self_attn.post_norm", "");
+    if (o->type == ORIGINAL_PAIR && strcmp(w->side, "dec") == 0) {
+        layer_line(w, "norm.x", "cross_attn.pre_norm", "");
+        attention(w, "cross", "cross_attn");
+    }
     if (s.pre_ffn) layer_line(w, "norm.b", "feed_forward.pre_norm", plus(o->ffn_pre_norm_base, base));
     feed_forward(w, &s);
     if (s.post_ffn) layer_line(w, "norm.d", "feed_forward.post_norm", "");
 }
 
+/* One side of the network: its tables, layers and last norm. */
+static void one_side(writer *w)
+{
+    char own[80], key[40], base[40];
+    buf names = {0};
+    snprintf(own, sizeof own, "%s.token_embeddings.weight", w->side);
+    bool given = original_maps(w->o, own);
+    int n = given ? 0 : original_names(w->o, "token_embeddings.weight", "", &names, NULL);
+    if (n && original_names(w->o, own, "", NULL, NULL)) buf_str(&names, " | ");
+    n += original_names(w->o, own, "", &names, NULL);
+    snprintf(key, sizeof key, "%stoken", w->path);
+    if (n) buf_printf(w->out, "%s = %s\n", key, buf_cstr(&names));
+    w->out->bad |= names.bad;
+    buf_free(&names);
+    outer_line(w, "position", "pos_embeddings", "");
+    outer_line(w, "type", "token_type_embeddings", "");
+    outer_line(w, "norm.e", "input_norm", "");
+    layers(w);
+    outer_line(w, "norm.f", "output_norm", plus(w->o->output_norm_base, base));
+}
+
+static void head_of_encoder(writer *w)
+{
+    if (!original_maps(w->o, "output_transform.weight")) return;
+    line_of(w, "linear.h", "output_transform", "");
+    line_of(w, "norm.h", "output_transform.post_norm", "");
+    buf names = {0};
+    if (original_names(w->o, "enc.output.weight", "", &names, NULL))
+        buf_printf(w->out, "head = %s\n", buf_cstr(&names));
+    names.n = 0;
+    if (original_names(w->o, "enc.output.bias", "", &names, NULL))
+        buf_printf(w->out, "head.bias = %s\n", buf_cstr(&names));
+    w->out->bad |= names.bad;
+    buf_free(&names);
+}
+
 int import_tensors(const original *o, buf *out, err *e)
 {
-    char base[40];
-    writer w = {o, "dec", "", out};
+    writer dec = {o, "dec", "", out}, enc = {o, "enc", o->type == ORIGINAL_PAIR ? "enc." : "", out};
     buf prefixes = {0};
     original_prefixes(o, &prefixes);
     buf_printf(out, "\n[tensors]\nprefix = %s\n", buf_cstr(&prefixes));
     buf_free(&prefixes);
-    if (original_names(o, "dec.token_embeddings.weight", "", NULL, NULL))
-        outer_line(&w, "token", "token_embeddings", "");
-    else line_of(&w, "token", "token_embeddings", "");
-    outer_line(&w, "position", "pos_embeddings", "");
-    outer_line(&w, "norm.e", "input_norm", "");
-    if (original_maps(o, "input_transform.weight")) line_of(&w, "project.in", "input_transform", "");
-    layers(&w);
-    outer_line(&w, "norm.f", "output_norm", plus(o->output_norm_base, base));
-    if (original_maps(o, "output_transform.weight")) line_of(&w, "project.out", "output_transform", "");
-    line_of(&w, "head", "output", o->normalize_lm_head ? "unit" : "");
-    buf_str(out, "ignore = *.rotary_emb.inv_freq | *.attention.bias | *.attention.masked_bias\n");
+    if (o->type == ORIGINAL_ENCODER || o->type == ORIGINAL_PAIR) one_side(&enc);
+    if (o->type == ORIGINAL_ENCODER) {
+        head_of_encoder(&enc);
+        buf_str(out, "ignore = *position_ids | *pooler.* | cls.*\n");
+        return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    }
+    if (original_maps(o, "input_transform.weight")) line_of(&dec, "project.in", "input_transform", "");
+    one_side(&dec);
+    if (original_maps(o, "output_transform.weight")) line_of(&dec, "project.out", "output_transform", "");
+    line_of(&dec, "head", "output", o->normalize_lm_head ? "unit" : "");
+    buf_str(out, o->type == ORIGINAL_PAIR
+                     ? "ignore = *coder.embed_tokens.weight | *.embed_positions.weights\n"
+                     : "ignore = *.rotary_emb.inv_freq | *.attention.bias | *.attention.masked_bias\n");
     return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
 }

@@ -1,118 +1,9 @@
-/* import_write.c - a model_spec.json of the original engine, read, as the text of a spec of ours.
- *
- * What a layer computes there (ProcessGpuLayer in its src/transformer/inference_worker.cc), with p parallel, s "share input":
- *     a = attn(pre_norm(x)) * scale; unless p or s: a = x + a; res = a
- *     post_norm: a = post_norm(a), res = a unless is_attn_post_as_residual is false
- *     f = ffn(pre_norm(p ? normed x : s ? x : a)) * scale; y = f + res; with p or s: y += x; post_norm: y = post_norm(y)
- * so that residuals and norms come out as two statements, or one where both branches start from x. */
+/* import_write.c - a model_spec.json of the original engine, read, as the text of a spec of ours: [model], [config], what cannot be said.
+ * Decoders start from base = llama, encoders from bert, pairs from bart: for the names of numbers. */
 #include "models/import_state.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static int names(const original *o, const char *side, const char *part, bool *given)
-{
-    char canonical[120];
-    snprintf(canonical, sizeof canonical, "%s.%s.weight", side, part);
-    return original_names(o, canonical, "", NULL, given);
-}
-
-original_shape original_shape_of(const original *o, const char *side)
-{
-    bool w1, w3 = false, given;
-    original_shape s = {0};
-    char up[60];
-    snprintf(up, sizeof up, "%s.{i}.feed_forward.w3.weight", side);
-    for (size_t i = 0; i < o->n_rule; i++) w3 |= strcmp(o->rules[i].target, up) == 0; /* meant, even where misspelt */
-    names(o, side, "{i}.feed_forward.w1", &w1);
-    s.gated = names(o, side, "{i}.feed_forward.w3", NULL) && (w3 || !w1);
-    s.fused_gate = strcmp(o->activation_function, "glu_silu") == 0;
-    s.gated |= s.fused_gate;
-    s.post_attn = names(o, side, "{i}.self_attn.post_norm", NULL);
-    s.post_ffn = names(o, side, "{i}.feed_forward.post_norm", NULL);
-    /* a default name that a post norm makes superfluous is of no model: BERT, OPT-350m */
-    bool after = s.post_attn && o->is_attn_post_as_residual;
-    s.pre_attn = names(o, side, "{i}.self_attn.pre_norm", &given) && (given || !after);
-    s.pre_ffn = names(o, side, "{i}.feed_forward.pre_norm", &given) &&
-                (given || !(after || s.post_ffn || o->is_parallel_attn));
-    s.embed_norm = names(o, side, "input_norm", NULL);
-    s.learned = names(o, side, "pos_embeddings", NULL);
-    s.project_in = original_maps(o, "input_transform.weight");
-    s.project_out = original_maps(o, "output_transform.weight");
-    return s;
-}
-
-/* ---- [network] */
-
-static void scaled(buf *out, double factor, const char *name)
-{
-    if (factor != 1) buf_printf(out, "%s * ", name);
-}
-
-static void write_block(const original *o, const original_shape *s, buf *out)
-{
-    bool beside = o->is_parallel_attn || o->mlp_attn_share_input, one = o->is_parallel_attn && s->pre_attn;
-    const char *normed = one ? "a" : s->pre_attn ? "norm.a(x)" : "x", *into = o->is_parallel_attn ? normed : "x";
-    bool moved = s->post_attn && !o->is_attn_post_as_residual && !beside;
-    buf_str(out, "block  = ");
-    if (one) buf_str(out, "a = norm.a(x); ");
-    buf_str(out, s->post_attn && !beside && !moved ? "x = norm.c(x + "
-                 : s->post_ffn && beside           ? "x = norm.d(x + "
-                                                   : "x = x + ");
-    if (beside && s->post_attn && o->is_attn_post_as_residual) buf_str(out, "norm.c(");
-    scaled(out, o->attn_out_scale, "attn_scale");
-    buf_printf(out, "attn(%s)", normed);
-    if (beside && s->post_attn && o->is_attn_post_as_residual) buf_str(out, ")");
-    if (s->post_attn && !beside && !moved) buf_str(out, ")");
-    buf_str(out, beside ? " + " : s->post_ffn ? "; x = norm.d(x + " : "; x = x + ");
-    scaled(out, o->ffn_out_scale, "ffn_scale");
-    if (moved && s->pre_ffn) buf_str(out, "ffn(norm.b(norm.c(x)))");
-    else if (moved || s->pre_ffn) buf_printf(out, "ffn(norm.b(%s))", into);
-    else buf_printf(out, "ffn(%s)", into);
-    buf_str(out, s->post_ffn ? ")\n" : "\n");
-}
-
-static bool sines(const original *o) { return strncmp(o->position_embedding, "sinusoidal", 10) == 0; }
-
-static void write_embed(const original *o, const original_shape *s, buf *out)
-{
-    const char *token = s->project_in ? "(has_in ? project.in(token) : token)" : "token";
-    bool scale = o->has_embedding_linear_norm || (sines(o) && o->linear_norm_before_sinusoidal);
-    buf_str(out, "embed  = ");
-    if (s->embed_norm) buf_str(out, "norm.e(");
-    buf_printf(out, "%s%s%s", token, scale ? " * embed_scale" : "", s->learned || sines(o) ? " + position" : "");
-    buf_str(out, s->embed_norm ? ")\n" : "\n");
-}
-
-static void write_final(const original *o, const original_shape *s, bool sure, buf *out)
-{
-    const char *normed = sure ? "norm.f(x)" : "(has_norm ? norm.f(x) : x)";
-    buf_str(out, "final  = ");
-    if (s->project_out) buf_printf(out, "has_out ? project.out(%s) : %s", normed, normed);
-    else buf_str(out, sure ? "norm.f(x)" : "has_norm ? norm.f(x) : x");
-    if (o->out_scale != 1) buf_str(out, " * out_scale");
-    buf_str(out, "\n");
-}
-
-static void write_slots(const original *o, const original_shape *s, const ckpt *c, buf *out)
-{
-    bool rms = strcmp(o->normalization_function, "rms") == 0, rope = strcmp(o->position_embedding, "rope") == 0;
-    bool biased = false;
-    for (uint32_t i = 0; rms && c && i < ckpt_count(c); i++) {
-        const char *name = ckpt_at(c, i)->name;
-        biased |= strstr(name, "norm.bias") != NULL;
-    }
-    if (biased) buf_str(out, "# the original says rms; norms with a bias are layer norms\n");
-    buf_printf(out, "norm   = %s\n", rms && !biased ? "rms" : "layer, bias = auto");
-    if (!o->use_self_attn_pre_norm) buf_str(out, "norm.a = weight = false, bias = false\n");
-    if (s->learned) buf_printf(out, "position = learned, offset = %d\n", (int)o->pos_embedding_offset);
-    if (s->project_in) buf_str(out, "token  = table, width = narrow\nproject = linear.plain\n");
-    if (s->project_out) buf_str(out, "project.out = out = narrow\n");
-    buf_str(out, "attn   = gqa, bias = auto, bias_o = auto");
-    buf_printf(out, ", rope = %s", !rope ? "none" : o->qk_column_order == 2 ? "neox" : "interleaved");
-    if (strcmp(o->position_embedding, "alibi") == 0) buf_str(out, ", alibi = true");
-    buf_printf(out, "\nffn    = %s, bias = auto\n", s->gated ? "gated" : "plain");
-}
 
 /* ---- [config] */
 
@@ -156,7 +47,7 @@ static void write_scales(const original *o, buf *out)
 {
     char given[40];
     snprintf(given, sizeof given, "%.9g", o->embedding_linear_scale);
-    if (o->has_embedding_linear_norm || (sines(o) && o->linear_norm_before_sinusoidal))
+    if (o->has_embedding_linear_norm || (original_has_sines(o) && o->linear_norm_before_sinusoidal))
         buf_printf(out, "embed_scale = scale_emb | %s\n", o->embedding_linear_scale != 0 ? given : "sqrt(dim)");
     if (o->attn_out_scale != 1)
         buf_printf(out, "attn_scale = given(scale_depth) ? scale_depth / sqrt(layers) : %.9g\n", o->attn_out_scale);
@@ -187,11 +78,39 @@ static void write_rope(const original *o, buf *out)
 
 static bool carries_numbers(const original *o) { return strcmp(o->model_file_format, "gguf") == 0; }
 
+/* The experts of a mixture. Where the original keeps less than all, its file would have tensors that nothing uses. */
+static void write_experts(const original *o, buf *out)
+{
+    if (!o->moe) return;
+    buf_printf(out, "experts  = num_local_experts | n_routed_experts | num_experts | %lld\n",
+               (long long)o->expert_count);
+    buf_printf(out, "used     = num_experts_per_tok | %lld\n", (long long)o->moe_top_k);
+    buf_str(out, "expert_dim = moe_intermediate_size | ffn_dim\n");
+    if (o->has_shared_expert) buf_str(out, "shared_dim = (n_shared_experts | 1) * expert_dim\n");
+}
+
+/* bart's and bert's names say all but these. */
+static void write_encoder_config(const original *o, buf *out)
+{
+    if (strcmp(o->activation_function, "gelu") != 0) buf_printf(out, "act      = \"%s\"\n", o->activation_function);
+    if (o->type == ORIGINAL_ENCODER) {
+        buf_str(out, "masked   = ");
+        original_has(o, "output_transform.weight", out);
+        buf_byte(out, '\n');
+    }
+    if (o->has_embedding_linear_norm || (original_has_sines(o) && o->linear_norm_before_sinusoidal))
+        buf_str(out, "embed_scale = (scale_embedding | true) ? sqrt(dim) : 1\n");
+}
+
 static void write_config(const original *o, const original_shape *s, bool sure, buf *out)
 {
     int64_t vocab = o->padded_vocab_size > o->vocab_size ? o->padded_vocab_size : o->vocab_size;
     if (vocab < o->input_vocab_size) vocab = o->input_vocab_size;
     buf_str(out, "\n[config]\n");
+    if (o->type == ORIGINAL_ENCODER || o->type == ORIGINAL_PAIR) {
+        write_encoder_config(o, out);
+        return;
+    }
     for (size_t i = 0; !carries_numbers(o) && i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(aliases[i][0], "vocab") != 0 || vocab <= 0)
             buf_printf(out, "%-8s = %s\n", aliases[i][0], aliases[i][1]);
@@ -199,6 +118,7 @@ static void write_config(const original *o, const original_shape *s, bool sure, 
     write_activation(o, s, out);
     if (!carries_numbers(o)) write_rope(o, out);
     write_scales(o, out);
+    write_experts(o, out);
     buf_str(out, "tied     = auto\n");
     if (fused(o) && !o->qkv_format) buf_str(out, "group    = heads / kv_heads * head_dim\n");
     if (fused(o) && o->qkv_format) buf_str(out, "q_rows   = heads * head_dim\nkv_rows  = kv_heads * head_dim\n");
@@ -246,16 +166,36 @@ static int check_expressible(const original *o, err *e)
     if (o->output_vocab_size > 0) return refuse(o, "output_vocab_size", "…", "a second vocabulary for the output", e);
     if (strcmp(format, "llama2.c") == 0 && o->type != ORIGINAL_LLAMA)
         return refuse(o, "type", o->network, "llama2.c files hold Llama", e);
-    if (o->type == ORIGINAL_PAIR || o->type == ORIGINAL_ENCODER)
-        return refuse(o, "type", o->network, "networks with an encoder are not built here yet", e);
-    if (o->moe) return refuse(o, "type", o->network, "mixtures of experts are not built here yet", e);
+    bool encodes = o->type == ORIGINAL_PAIR || o->type == ORIGINAL_ENCODER;
+    if (encodes) return refuse(o, "type", o->network, "networks with an encoder are not built here yet", e);
+    if (encodes && strncmp(format, "gguf", 4) == 0)
+        return refuse(o, "model_file_format", format, "the original reads no encoder from GGUF", e);
+    if (encodes && (o->is_parallel_attn || o->mlp_attn_share_input))
+        return refuse(o, "is_parallel_attn", "true", "no encoder of the original has it", e);
+    static const char *const fused_parts[] = {"enc.{i}.self_attn.qkv.weight", "dec.{i}.self_attn.qkv.weight",
+                                              "dec.{i}.cross_attn.qkv.weight"};
+    for (int i = 0; encodes && i < 3; i++)
+        if (original_maps(o, fused_parts[i]))
+            return refuse(o, "tensor_name_mapping", fused_parts[i],
+                          "q, k and v in one tensor, beside an encoder; no model has it", e);
+    if (!o->moe) return OK;
+    if (o->expert_count < 1 || o->moe_top_k < 1 || o->moe_top_k > o->expert_count)
+        return refuse(o, "expert_count, moe_top_k", "…", "a mixture needs both, and no more used than there are", e);
+    if (o->using_expert_count && o->using_expert_count < o->expert_count)
+        return refuse(o, "using_expert_count", "less than expert_count",
+                      "a model without some of its experts is another model", e);
+    if (o->has_shared_expert && (o->is_parallel_attn || o->mlp_attn_share_input))
+        return refuse(o, "has_shared_expert", "true", "with attention and experts side by side; no model has both", e);
     return OK;
 }
 
 static void write_model(const original *o, const import_place *p, buf *out)
 {
     bool own = strcmp(o->model_file_format, "llama2.c") == 0;
-    buf_printf(out, "[model]\nbase = llama\n");
+    buf_printf(out, "[model]\nbase = %s\n",
+               o->type == ORIGINAL_ENCODER ? "bert"
+               : o->type == ORIGINAL_PAIR  ? "bart"
+                                           : "llama");
     if (p->name) buf_printf(out, "name = %s\n", p->name);
     if (p->model) buf_printf(out, "path = %s\n", p->model);
     else if (*o->model_file)
@@ -300,11 +240,7 @@ static int write_all(const original *o, const import_place *p, buf *out, err *e)
     write_model(o, p, out);
     if (strcmp(o->model_file_format, "llama2.c") != 0) {
         write_config(o, &s, sure, out);
-        buf_str(out, "\n[network]\n");
-        write_embed(o, &s, out);
-        write_block(o, &s, out);
-        write_final(o, &s, sure, out);
-        write_slots(o, &s, p->weights, out);
+        import_network(o, sure, p->weights, out);
         rc = import_tensors(o, out, e);
     }
     if (*p->generate) buf_printf(out, "\n[generate]\n%s", p->generate);

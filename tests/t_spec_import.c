@@ -70,7 +70,8 @@ static void structure(void **unused)
          "\"dec.{i}.self_attn.post_norm.weight\", \"l.{i}.n1.beta\": \"dec.{i}.self_attn.post_norm.bias\", "
          "\"l.{i}.n2.weight\": \"dec.{i}.feed_forward.post_norm.weight\"}",
          {"block  = x = norm.c(x + attn(x)); x = norm.d(x + ffn(x))\n", "position = learned, offset = 2\n",
-          "{i}.norm.c.bias = l.{i}.n1.beta\n", "{i}.norm.c = l.{i}.n1.gamma\n", "embed  = token + position\n"}},
+          "{i}.norm.c.bias = l.{i}.n1.beta | l.{i}.n1.bias\n", "{i}.norm.c = l.{i}.n1.gamma | l.{i}.n1\n",
+          "embed  = token + position\n"}},
         {"\"type\": \"transformer.decoder_only\", \"is_attn_post_as_residual\": false, \"tensor_name_mapping\": "
          "{\"layers.{i}.post_attention_layernorm.weight\": \"dec.{i}.self_attn.post_norm.weight\"}",
          {"block  = x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))\n",
@@ -82,6 +83,16 @@ static void structure(void **unused)
          {"{i}.ffn.up = layers.{i}.mlp.gate_proj (rows ffn_dim .. 2 * ffn_dim)\n", "rope_dims = 64\n",
           "theta    = scaling.rope_theta | rope_theta | 5000\n", "# left out: kq_scale 10", "# left out: novel",
           "head = top | old.head\n"}},
+        {"\"type\": \"transformer.decoder_only.sparse_moe\", \"expert_count\": 8, \"moe_top_k\": 2, "
+         "\"moe_layer_start\": 1, "
+         "\"moe_norm_top_k_prob\": false, \"has_shared_expert\": true, \"tensor_name_mapping\": {\"l.{i}.r.weight\": "
+         "\"dec.{i}.moe.gate.weight\", \"l.{i}.e.{j}.g.weight\": \"dec.{i}.moe.expert.{j}.w1.weight\", "
+         "\"l.{i}.s.g.weight\": "
+         "\"dec.{i}.moe.shared_expert.w1.weight\"}",
+         {"block  = x = x + attn(norm.a(x)); b = norm.b(x); x = x + (ffn(b) + ffn.shared(b))\n",
+          "ffn    = moe, renorm = false\n", "where  = i < (first_k_dense_replace | 1)\n",
+          "{i}.ffn.gate = l.{i}.e.{0 .. experts}.g | layers.{i}.mlp.gate_proj\n", "{i}.ffn.router = l.{i}.r\n",
+          "{i}.ffn.shared.gate = l.{i}.s.g\n"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = imported(file_of("", cases[i].network), &nowhere);
@@ -115,6 +126,11 @@ static void refusals(void **unused)
         {"", "\"type\": \"bloom\", \"tensor_name_pre_mapping\": {\"a\": \"b\"}",
          "which no line of tensor_name_mapping has"},
         {"", "\"type\": \"bloom\", \"tensor_name_prefix\": \"a (\"", "is not a name"},
+        {"", "\"type\": \"transformer.decoder_only.sparse_moe\"", "a mixture needs both"},
+        {"",
+         "\"type\": \"transformer.decoder_only.sparse_moe\", \"expert_count\": 8, \"using_expert_count\": 4, "
+         "\"moe_top_k\": 2",
+         "without some of its experts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         err e = {0};
@@ -149,6 +165,16 @@ static const model_case models[] = {
     {"qwen2",
      "\"type\": \"transformer.decoder_only\", \"normalization_function\": \"rms\", \"qk_column_order\": 2, "
      "\"tensor_name_prefix\": \"model.\", \"tensor_name_mapping\": {\"norm.weight\": \"dec.output_norm.weight\"}"},
+    {"mixtral",
+     "\"type\": \"transformer.decoder_only.sparse_moe\", \"normalization_function\": \"rms\", \"qk_column_order\": 2, "
+     "\"expert_count\": 8, \"moe_top_k\": 2, \"is_attn_post_as_residual\": false, \"tensor_name_prefix\": \"model.\", "
+     "\"tensor_name_mapping\": {\"norm.weight\": \"dec.output_norm.weight\", "
+     "\"layers.{i}.post_attention_layernorm.weight\": "
+     "\"dec.{i}.self_attn.post_norm.weight\", \"layers.{i}.block_sparse_moe.gate.weight\": "
+     "\"dec.{i}.moe.gate.weight\", "
+     "\"layers.{i}.block_sparse_moe.experts.{j}.w1.weight\": \"dec.{i}.moe.expert.{j}.w1.weight\", "
+     "\"layers.{i}.block_sparse_moe.experts.{j}.w2.weight\": \"dec.{i}.moe.expert.{j}.w2.weight\", "
+     "\"layers.{i}.block_sparse_moe.experts.{j}.w3.weight\": \"dec.{i}.moe.expert.{j}.w3.weight\"}"},
     {"falcon-7b",
      "\"type\": \"transformer.decoder_only\", \"activation_function\": \"gelu\", \"qk_column_order\": 2, "
      "\"is_parallel_attn\": true, \"tensor_name_prefix\": \"transformer.\", \"tensor_name_mapping\": {"

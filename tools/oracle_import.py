@@ -20,7 +20,7 @@ import tempfile
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers.models.llama import modeling_llama
 
 from oracle_cases import FULL, hf
@@ -53,13 +53,10 @@ class Plain:
         return forward(model, ids)
 
     def tensors(self, model):
-        """{name in the file: tensor}, without what ties would store twice."""
-        seen, out = set(), {}
-        for name, p in model.named_parameters():
-            if id(p) not in seen:
-                out[name] = p.data
-            seen.add(id(p))
-        return out
+        """{name in the file: tensor}, as transformers stores them."""
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            return load_file(os.path.join(folder, "model.safetensors"))
 
     def config(self, model):
         c = json.loads(model.config.to_json_string(use_diff=False))
@@ -136,6 +133,44 @@ class MiniCpm(Plain):
         return c
 
 
+class DeepSeek(Plain):
+    """A Llama whose layers from the second on have experts, and experts that all rows go to."""
+
+    def edit(self, model):
+        torch.manual_seed(3)
+        for layer in model.model.layers[1:]:
+            layer.mlp = Experts(model.config)
+
+    def config(self, model):
+        return dict(super().config(model), n_routed_experts=Experts.COUNT, num_experts_per_tok=Experts.USED, moe_intermediate_size=28,
+                    n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=False)
+
+
+class Experts(torch.nn.Module):
+    """DeepSeekMoE (arXiv 2401.06066): weights are shares of a softmax over all experts, as they are."""
+    COUNT, USED = 7, 3
+
+    def __init__(self, c):
+        super().__init__()
+        self.gate = torch.nn.Linear(c.hidden_size, self.COUNT, bias=False)
+        self.experts = torch.nn.ModuleList([self.one(c, 28) for _ in range(self.COUNT)])
+        self.shared_experts = self.one(c, 56)
+        for p in self.parameters():
+            p.data = 2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape)
+
+    @staticmethod
+    def one(c, width):
+        sized = transformers.LlamaConfig(hidden_size=c.hidden_size, intermediate_size=width, hidden_act="silu", num_attention_heads=1)
+        return modeling_llama.LlamaMLP(sized)
+
+    def forward(self, x):
+        weights, best = self.gate(x).softmax(-1).topk(self.USED, -1)
+        out = self.shared_experts(x)
+        for j, expert in enumerate(self.experts):
+            out = out + (weights * (best == j)).sum(-1, keepdim=True) * expert(x)
+        return out
+
+
 class ChatGlm(Plain):
     """GLM with fused q, k, v, under ChatGLM2's names and keys."""
     NAMES = {"model.embed_tokens.": "transformer.embedding.word_embeddings.", "model.norm.": "transformer.encoder.final_layernorm.",
@@ -183,6 +218,7 @@ MODELS = {
     "baichuan2_7b_chat": Baichuan7("llama-mha", hidden_act="silu"),
     "bloomz_3b": Plain("bloom"),
     "chatglm2_6b": ChatGlm(None),
+    "deepseek_moe_16b_base": DeepSeek("llama"),
     "falcon_40b_instruct": Plain("falcon-40b"),
     "falcon_7b_instruct": Plain("falcon-7b"),
     "fusellm_7b": Plain("llama-mha", hidden_act="silu"),
@@ -192,6 +228,7 @@ MODELS = {
     "minicpm_2b_dpo_bf16": MiniCpm("granite", embedding_multiplier=12.0, residual_multiplier=0.25, logits_scaling=1 / 0.111111,
                                    attention_multiplier=(56 / 4) ** -0.5),
     "mistral_7b_instruct_v0.2": Plain("mistral"),
+    "mixtral_8x7b_instruct_v0.1": Plain("mixtral", hidden_act="silu"),
     "open_llama_3b": Plain("llama-mha", hidden_act="silu"),
     "opt_13b": Plain("opt-125m"),
     "opt_350m": Plain("opt-350m"),
