@@ -171,6 +171,55 @@ static void other_kinds_are_refused(void **unused)
     tokenizer_close(t);
 }
 
+/* A vocabulary of an encoder as GGUF has XLM-R's: <s> a </s></s> b </s>. */
+static void two_texts_of_a_gguf_encoder(void **unused)
+{
+    (void)unused;
+    static const char *const words[] = {"<s>", "<pad>", "</s>", "<unk>", "\xe2\x96\x81x", "\xe2\x96\x81y"};
+    static const int32_t want[] = {0, 4, 4, 2, 2, 5, 2};
+    gguf_pairs p = {0};
+    buf tokens = {0}, scores = {0}, types = {0}, file = {0};
+    for (int i = 0; i < 6; i++) {
+        float score = -1;
+        add_string(&tokens, words[i]);
+        buf_add(&scores, &score, 4);
+        buf_uint(&types, i < 3 ? 3 : i == 3 ? 2 : 1, 4);
+    }
+    gguf_add_text(&p, "tokenizer.ggml.model", "t5");
+    gguf_add_array(&p, "tokenizer.ggml.tokens", GGUF_STRING, 6, buf_span(&tokens));
+    gguf_add_array(&p, "tokenizer.ggml.scores", GGUF_F32, 6, buf_span(&scores));
+    gguf_add_array(&p, "tokenizer.ggml.token_type", GGUF_I32, 6, buf_span(&types));
+    gguf_add_uint(&p, "tokenizer.ggml.bos_token_id", GGUF_U32, 0);
+    gguf_add_uint(&p, "tokenizer.ggml.eos_token_id", GGUF_U32, 2);
+    gguf_add_uint(&p, "tokenizer.ggml.unknown_token_id", GGUF_U32, 3);
+    gguf_add_uint(&p, "tokenizer.ggml.seperator_token_id", GGUF_U32, 2);
+    gguf_add_uint(&p, "tokenizer.ggml.add_bos_token", GGUF_BOOL, 1);
+    gguf_add_uint(&p, "tokenizer.ggml.add_eos_token", GGUF_BOOL, 1);
+    err e = {0};
+    ckpt *c;
+    tokenizer *t;
+    token_list ids = {0}, types_of = {0};
+    span b = span_str("y");
+    assert_ok(write_gguf_header(&file, &p, NULL, 0, &e), &e);
+    assert_ok(ckpt_open_bytes(&c, buf_span(&file), "encoder", &e), &e);
+    assert_ok(tokenizer_of_model(&t, c, NULL, &e), &e);
+    assert_ok(
+        tokenizer_encode_input(t, &(token_input){.a = span_str("x x"), .b = &b}, TOKENIZE_SPECIAL, &ids, &types_of, &e),
+        &e);
+    assert_int_equal(ids.n, 7);
+    assert_memory_equal(ids.id, want, sizeof want);
+    for (size_t i = 0; i < ids.n; i++) assert_int_equal(types_of.id[i], 0);
+    token_list_free(&ids);
+    token_list_free(&types_of);
+    tokenizer_close(t);
+    ckpt_close(c);
+    gguf_pairs_free(&p);
+    buf_free(&tokens);
+    buf_free(&scores);
+    buf_free(&types);
+    buf_free(&file);
+}
+
 /* The template for two texts, with a special token that the one for one text lacks. */
 static void templates_for_two(void **unused)
 {
@@ -212,6 +261,7 @@ static void templates_for_two(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(small_vocabulary), cmocka_unit_test(real_vocabularies),
-                                       cmocka_unit_test(other_kinds_are_refused), cmocka_unit_test(templates_for_two)};
+                                       cmocka_unit_test(other_kinds_are_refused), cmocka_unit_test(templates_for_two),
+                                       cmocka_unit_test(two_texts_of_a_gguf_encoder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,13 @@ static void read_roles(source *s)
     if (vocab_has(&s->t->voc, more)) s->t->voc.flag[more] |= PIECE_END;
 }
 
+/* A vocabulary with both and a separator is an encoder's: two texts stand as RoBERTa has them. */
+static void frame_text(tokenizer *t, int32_t bos, int32_t eos)
+{
+    tokenizer_frame(t, bos, eos);
+    if (bos >= 0 && eos >= 0 && t->role[TOKEN_EOS] == eos) frame_set(t, "bos $A eos", "bos $A eos sep $B eos");
+}
+
 static int read_spm(source *s, bool unigram_model)
 {
     tokenizer *t = s->t;
@@ -140,7 +147,7 @@ static int read_spm(source *s, bool unigram_model)
     t->role[TOKEN_EOS] = unigram_model ? 1 : 2;
     read_roles(s);
     bool bos = flag_of(s, "add_bos_token", !unigram_model), eos = flag_of(s, "add_eos_token", unigram_model);
-    tokenizer_frame(t, bos ? t->role[TOKEN_BOS] : -1, eos ? t->role[TOKEN_EOS] : -1);
+    frame_text(t, bos ? t->role[TOKEN_BOS] : -1, eos ? t->role[TOKEN_EOS] : -1);
     return OK;
 }
 
@@ -196,7 +203,7 @@ static int read_byte_bpe(source *s)
     bool bos = flag_of(s, "add_bos_token", row->adds_bos),
          eos = flag_of(s, "add_eos_token", false) || flag_of(s, "add_sep_token", row->adds_sep);
     int32_t end = t->role[TOKEN_EOS] >= 0 ? t->role[TOKEN_EOS] : t->role[TOKEN_SEP];
-    tokenizer_frame(t, bos || row->adds_sep ? t->role[TOKEN_BOS] : -1, eos ? end : -1);
+    frame_text(t, bos || row->adds_sep ? t->role[TOKEN_BOS] : -1, eos ? end : -1);
     return hf_finish(t, s->e);
 }
 
