@@ -6,27 +6,39 @@
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
-static void offer(const unigram *u, unigram_node *end, double score, uint32_t start, int32_t id)
+/* Nodes 0 .. n - 1 are there; those behind the first *nodes, which have been used, without a spelling. */
+static bool extend(unigram_work *w, size_t *nodes, size_t n)
 {
-    if (u->single) score = (float)score;
-    if (end->start == UINT32_MAX || score > end->score) *end = (unigram_node){score, start, id};
+    void *p = w->node;
+    if (!mem_grow(&p, &w->cap, n, sizeof *w->node)) return false;
+    w->node = p;
+    while (*nodes < n) w->node[(*nodes)++] = (unigram_node){0, UINT32_MAX, -1};
+    return true;
 }
 
-static void best_paths(const unigram *u, unigram_node *node, span text)
+static void offer(const unigram *u, unigram_node *end, double score, size_t start, int32_t id)
 {
-    for (size_t i = 0; i <= text.n; i++) node[i] = (unigram_node){0, UINT32_MAX, -1};
-    for (size_t i = 0, len; i < text.n; i += len) {
-        utf8_decode(text.p + i, text.n - i, &len);
-        bool single = false;
-        uint32_t at = 0;
-        for (size_t k = i; u->pieces.nodes && k < text.n && (at = trie_step(&u->pieces, at, text.p[k])); k++) {
-            int32_t id = trie_value(&u->pieces, at);
-            if (id < 0) continue;
-            offer(u, &node[k + 1], u->score[id] + node[i].score, (uint32_t)i, id);
-            single = single || k + 1 - i == len;
-        }
-        if (!single) offer(u, &node[i + len], u->unk_score + node[i].score, (uint32_t)i, u->unk);
+    if (u->single) score = (float)score;
+    if (end->start == UINT32_MAX || score > end->score) *end = (unigram_node){score, (uint32_t)start, id};
+}
+
+/* Offers every piece that begins at text[at], a character of `len` bytes, where node `at` is. */
+static bool spell_from(const unigram *u, unigram_work *w, span text, size_t at, size_t len, size_t *nodes)
+{
+    double before = w->node[at].score;
+    bool single = false;
+    uint32_t step = 0;
+    for (size_t k = at; u->pieces.nodes && k < text.n && (step = trie_step(&u->pieces, step, text.p[k])); k++) {
+        int32_t id = trie_value(&u->pieces, step);
+        if (id < 0) continue;
+        if (k + 1 >= *nodes && !extend(w, nodes, k + 2)) return false;
+        offer(u, &w->node[k + 1], u->score[id] + before, at, id);
+        single = single || k + 1 - at == len;
     }
+    if (single) return true;
+    if (at + len >= *nodes && !extend(w, nodes, at + len + 1)) return false;
+    offer(u, &w->node[at + len], u->unk_score + before, at, u->unk);
+    return true;
 }
 
 static bool add(const unigram *u, token_list *out, int32_t id)
@@ -47,32 +59,49 @@ static bool emit_unknown(const unigram *u, span text, token_list *out)
     return bytes || token_list_add(out, u->number ? u->number_unk : u->unk);
 }
 
-int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out, err *e)
+/* The best spelling of a stretch: nodes 0 .. text.n. */
+static int emit(const unigram *u, unigram_node *node, span text, token_list *out, err *e)
 {
-    if (text.n >= INT32_MAX) return err_set(e, ERR_LIMIT, "text of more than 2 GiB");
-    void *p = w->node;
-    if (!mem_grow(&p, &w->cap, text.n + 1, sizeof *w->node)) return no_memory(e);
-    w->node = p;
-    best_paths(u, w->node, text);
     /* walk back, turning the links around */
     uint32_t end = (uint32_t)text.n, next = end;
     while (end > 0) {
-        uint32_t start = w->node[end].start;
-        w->node[end].start = next;
+        uint32_t start = node[end].start;
+        node[end].start = next;
         next = end;
         end = start;
     }
-    for (uint32_t at = 0; at < text.n; at = end, next = w->node[end].start) {
+    for (uint32_t at = 0; at < text.n; at = end, next = node[end].start) {
         end = next;
-        if (w->node[end].id != u->unk) {
-            if (!add(u, out, w->node[end].id)) return no_memory(e);
+        if (node[end].id != u->unk) {
+            if (!add(u, out, node[end].id)) return no_memory(e);
             continue;
         }
-        while (end < text.n && w->node[w->node[end].start].id == u->unk) end = w->node[end].start;
+        while (end < text.n && node[node[end].start].id == u->unk) end = node[end].start;
         if (u->unk < 0)
             return err_set(e, ERR_FORMAT, "the vocabulary has no unknown token, and no piece for \"%.*s\"",
                            (int)(end - at < 60 ? end - at : 60), (const char *)text.p + at);
         if (!emit_unknown(u, span_of(text.p + at, end - at), out)) return no_memory(e);
+    }
+    return OK;
+}
+
+int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out, err *e)
+{
+    if (text.n >= INT32_MAX) return err_set(e, ERR_LIMIT, "text of more than 2 GiB");
+    double score = 0;
+    while (text.n) { /* a stretch: up to where no piece reaches across */
+        size_t nodes = 0, at = 0, len;
+        if (!extend(w, &nodes, 1)) return no_memory(e);
+        w->node[0].score = score;
+        do {
+            utf8_decode(text.p + at, text.n - at, &len);
+            if (!spell_from(u, w, text, at, len, &nodes)) return no_memory(e);
+            at += len;
+        } while (at < text.n && (at + 1 < nodes || w->node[at].id == u->unk));
+        score = w->node[at].score;
+        int rc = emit(u, w->node, span_of(text.p, at), out, e);
+        if (rc) return rc;
+        text = span_of(text.p + at, text.n - at);
     }
     return OK;
 }

@@ -1,7 +1,10 @@
 /* tk_unigram.h - Unigram language model (Kudo 2018): of all ways to spell the text with pieces, the one whose scores sum up highest.
  *
  * One pass over the bytes (Viterbi); time is the length of the text times the longest piece. Hugging Face adds in double and
- * sentencepiece in float, which decides ties: both are here. */
+ * sentencepiece in float, which decides ties: both are here.
+ *
+ * Trick: where no piece reaches across a place, every spelling goes through it; the pieces up to there are settled, and the nodes
+ * are used again from the first (mostly after a word). The score goes on, so rounding is that of one pass. */
 #ifndef TEXT_TK_UNIGRAM_H
 #define TEXT_TK_UNIGRAM_H
 #include "base/err.h"
