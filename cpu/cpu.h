@@ -41,9 +41,10 @@ const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not 
 
 /* ---- weights as held */
 typedef struct held_weight {
-    const uint8_t *data;  /* row n at data + n * stride; any alignment; NULL: not put yet */
+    const uint8_t *data;  /* row n at data + n * stride; packed: panel n / 16 there; any alignment; NULL: not put yet */
     dtype type;           /* vectors: DTYPE_F32 */
-    uint64_t stride;      /* bytes from row to row */
+    uint64_t stride;      /* bytes from row to row, or from panel to panel */
+    bool packed;          /* tensor/r16.h */
     int64_t rows, cols;   /* vectors: rows = n, cols = 1, contiguous */
     const uint8_t **part; /* [weight.parts] first row of each where they lie apart in the files; else NULL */
     void *own;            /* memory to mem_unmap, or NULL: lies in a mapped file */
@@ -165,6 +166,7 @@ float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its r
 #define CPU_KERNEL_LIST(X)                                                                                             \
     X(EMBED, cpu_embed, cpu_embed)                                                                                     \
     X(NORM, cpu_norm, v_norm)                                                                                          \
+    X(QUANT, cpu_quant, v_quant)                                                                                       \
     X(MATMUL, cpu_matmul, v_matmul)                                                                                    \
     X(ROPE, cpu_rope, v_rope)                                                                                          \
     X(KV_PUT, cpu_kv_put, v_kv_put)                                                                                    \
@@ -185,6 +187,9 @@ float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its r
 #define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
 CPU_KERNEL_LIST(X)
 #undef X
+
+/* MATMUL of packed weights with int8 activations: called by cpu_matmul. */
+void cpu_qmatmul(const run *r, const op *o, int worker, int workers);
 
 extern const cpu_table cpu_table_c, cpu_table_avx2, cpu_table_avx512; /* the last two on x86-64 only */
 

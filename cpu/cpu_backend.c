@@ -122,8 +122,8 @@ static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, re
 {
     const tensor *x = &p->tensors[a], *y = &p->tensors[b];
     if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
-    uint64_t nx = (uint64_t)tensor_count(x) * sizeof(float) * (uint64_t)max_rows[x->rows];
-    uint64_t ny = (uint64_t)tensor_count(y) * sizeof(float) * (uint64_t)max_rows[y->rows];
+    uint64_t nx = tensor_row_bytes(x) * (uint64_t)max_rows[x->rows];
+    uint64_t ny = tensor_row_bytes(y) * (uint64_t)max_rows[y->rows];
     return x->off < y->off + ny && y->off < x->off + nx && !(aligned && x->off == y->off);
 }
 

@@ -17,6 +17,10 @@ float cpu_dot(const float *w, const float *x, int64_t k)
 void cpu_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
+    if (w->packed) {
+        cpu_qmatmul(r, o, worker, workers);
+        return;
+    }
     const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out), *row = arg_scratch(r, worker);
     int64_t rows = arg_rows(r, o->out), from, to;

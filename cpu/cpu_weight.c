@@ -1,11 +1,12 @@
 /* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing, else
  * gathered, transposed or re-encoded once, by all workers, into memory of its own.
  *
- * Rows are held one after another, each a whole number of blocks. A recipe that only permutes rows copies bytes; everything
+ * Rows are held one after another, each a whole number of blocks, or packed in panels of 16 (tensor/r16.h). A recipe that only permutes rows copies bytes; everything
  * else goes through weight_decode_row, the definition. */
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "tensor/quant.h"
+#include "tensor/r16.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +14,9 @@
 typedef struct fill {
     const weight *w;
     held_weight *to;
-    float *row; /* [workers][cols] */
+    float *row;         /* [workers][cols] */
+    uint8_t *blocks;    /* packing: [workers][R16_ROWS][row_bytes] */
+    uint64_t row_bytes; /* of a row of blocks */
 } fill;
 
 static bool changes(const weight *w)
@@ -21,16 +24,6 @@ static bool changes(const weight *w)
     for (uint32_t i = 0; i < w->n_piece; i++)
         if (piece_changes(&w->pieces[i])) return true;
     return false;
-}
-
-/* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change in a block type. */
-static dtype held_type(const weight *w)
-{
-    if (w->vector) return DTYPE_F32;
-    if (w->want != DTYPE_NONE) return w->want;
-    for (uint32_t i = 1; i < w->n_piece; i++)
-        if (w->pieces[i].type != w->pieces[0].type) return DTYPE_F32;
-    return changes(w) ? DTYPE_F32 : w->pieces[0].type;
 }
 
 /* Rows can be copied as bytes: nothing but their order changes. */
@@ -101,6 +94,34 @@ static void fill_encoded(void *arg, int worker, int workers)
     }
 }
 
+/* Packed panels: 16 rows at a time, copied or encoded as blocks first. */
+static void fill_packed(void *arg, int worker, int workers)
+{
+    const fill *f = arg;
+    const weight *w = f->w;
+    dtype type = f->to->type;
+    bool copy = copies(w, type);
+    uint8_t *blocks = f->blocks + (uint64_t)worker * R16_ROWS * f->row_bytes;
+    float *values = f->row + (int64_t)worker * w->cols;
+    int64_t from, to, row;
+    cpu_share((w->rows + R16_ROWS - 1) / R16_ROWS, 1, worker, workers, &from, &to);
+    for (int64_t p = from; p < to; p++) {
+        const uint8_t *rows[R16_ROWS] = {NULL};
+        for (int r = 0; r < R16_ROWS && p * R16_ROWS + r < w->rows; r++) {
+            int64_t n = p * R16_ROWS + r;
+            if (copy) {
+                const piece *c = weight_row(w, n, &row);
+                rows[r] = c->data + (uint64_t)row * f->row_bytes;
+                continue;
+            }
+            weight_decode_row(w, n, values);
+            quant_encode(type, values, blocks + (uint64_t)r * f->row_bytes, (uint64_t)w->cols);
+            rows[r] = blocks + (uint64_t)r * f->row_bytes;
+        }
+        r16_pack(type, rows, w->cols, (uint8_t *)f->to->own + (uint64_t)p * f->to->stride);
+    }
+}
+
 /* Where the rows of a plain weight begin in the file; NULL when float32 values there are not aligned (vectors are read as floats). */
 static const uint8_t *plain_data(const weight *w)
 {
@@ -138,38 +159,48 @@ static int find_parts(const weight *w, held_weight *h, err *e)
     return OK;
 }
 
+/* Memory of its own, filled by all workers. `row_bytes`: of a row as it is in the file or as it is encoded. */
+static int fill_own(dev *d, const weight *w, held_weight *h, uint64_t row_bytes, err *e)
+{
+    bool copy = copies(w, h->type), transposed = !h->packed && transposes(w, h->type);
+    uint64_t units = h->packed ? (uint64_t)(h->rows + R16_ROWS - 1) / R16_ROWS : (uint64_t)h->rows;
+    size_t workers = (size_t)pool_workers(d->pool);
+    if (!copy && !transposed && h->type != DTYPE_F32 && !quant_can_encode(h->type))
+        return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[h->type].name);
+    if (!mem_mul(units, h->stride, &h->own_bytes) || !(h->own = mem_map(h->own_bytes)))
+        return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h->own_bytes);
+    fill f = {.w = w, .to = h, .row_bytes = row_bytes};
+    bool room = true;
+    if (!copy && !transposed) {
+        f.row = mem_array((size_t)w->cols * workers, sizeof *f.row);
+        if (h->packed) f.blocks = mem_array(workers * R16_ROWS, row_bytes);
+        room = f.row && (f.blocks || !h->packed);
+    }
+    if (room)
+        pool_run(d->pool, h->packed ? fill_packed : copy ? fill_copy : transposed ? fill_transposed : fill_encoded, &f);
+    mem_free(f.row);
+    mem_free(f.blocks);
+    if (room) return 0;
+    mem_unmap(h->own, h->own_bytes);
+    return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+}
+
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
 {
     const weight *w = &p->weights[index];
     held_weight *to = &d->held[index];
     if (to->data) return 0; /* tied: two ops, one weight */
-    held_weight h = {.type = held_type(w), .rows = w->rows, .cols = w->cols};
-    if (!dtype_bytes(h.type, (uint64_t)w->cols, &h.stride))
+    held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
+    uint64_t row_bytes;
+    if (!dtype_bytes(h.type, (uint64_t)w->cols, &row_bytes))
         return err_set(e, ERR_SPEC, "weight %s: rows of %" PRId64 " cannot be held as %s (blocks of %d)", w->name,
                        w->cols, dtype_info[h.type].name, dtype_info[h.type].weights);
-    h.data = plain_data(w);
+    h.stride = w->packed ? r16_panel_bytes(h.type, w->cols) : row_bytes;
+    h.data = w->packed ? NULL : plain_data(w);
     int rc = w->parts && !h.data ? find_parts(w, &h, e) : OK;
+    if (!rc && !h.data) rc = fill_own(d, w, &h, row_bytes, e);
     if (rc) return rc;
-    if (h.data) {
-        *to = h;
-        return 0;
-    }
-    bool copy = copies(w, h.type), transposed = transposes(w, h.type);
-    if (!copy && !transposed && h.type != DTYPE_F32 && !quant_can_encode(h.type))
-        return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[h.type].name);
-    if (!mem_mul((uint64_t)h.rows, h.stride, &h.own_bytes) || !(h.own = mem_map(h.own_bytes)))
-        return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h.own_bytes);
-    fill f = {.w = w, .to = &h};
-    if (!copy && !transposed) {
-        f.row = mem_array((size_t)w->cols * (size_t)pool_workers(d->pool), sizeof *f.row);
-        if (!f.row) {
-            mem_unmap(h.own, h.own_bytes);
-            return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
-        }
-    }
-    pool_run(d->pool, copy ? fill_copy : transposed ? fill_transposed : fill_encoded, &f);
-    mem_free(f.row);
-    h.data = h.own;
+    if (!h.data) h.data = h.own;
     *to = h;
     return 0;
 }

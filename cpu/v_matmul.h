@@ -16,6 +16,7 @@
 #include "cpu/cpu_deal.h"
 #include "cpu/matmul_plan.h"
 #include "cpu/v16.h"
+#include "cpu/v_qmatmul.h"
 
 enum {
     STREAM_M = 6,
@@ -414,6 +415,10 @@ static void matmul_rows(const held_weight *w, const float *x, int64_t count, flo
 static void v_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
+    if (w->packed) {
+        v_qmatmul(r, o, worker, workers);
+        return;
+    }
     const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     int64_t rows = arg_rows(r, o->out), each = chunk_rows(w), k = w->cols;

@@ -6,8 +6,9 @@
 #include "models/hyper.h"
 
 typedef struct build_options {
-    dtype want; /* type to hold matrices in; DTYPE_NONE: as in the file */
-    int ctx;    /* positions that tables are made for */
+    dtype want;   /* type to hold matrices in; DTYPE_NONE: as in the file */
+    int ctx;      /* positions that tables are made for */
+    bool act_f32; /* activations stay float32 where weights are quantized: exact, and slow */
 } build_options;
 
 /* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */

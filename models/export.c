@@ -192,7 +192,7 @@ static bool same_ropes(const program *a, const program *b)
 int export_check(const model *m, const char *path, err *e)
 {
     model *again;
-    const model_options o = {.model_path = path, .ctx = m->ctx};
+    const model_options o = {.model_path = path, .act = "f32", .ctx = m->ctx};
     int rc = model_open(&again, &o, e);
     if (rc) return err_wrap(e, "this family cannot be exported to that form: reading back what was written");
     const program *a = m->prog, *b = again->prog;

@@ -96,20 +96,21 @@ static int check_quantized(const opened *o, err *e)
 
 typedef struct runtime_options {
     int64_t ctx;
-    const char *weights;
+    const char *weights, *act;
 } runtime_options;
 
 static const param runtime_rows[] = {
     {.key = "ctx", .type = PARAM_INT, .offset = offsetof(runtime_options, ctx), .min = 0, .max = CTX_MAX},
     {.key = "weights", .type = PARAM_TEXT, .offset = offsetof(runtime_options, weights)},
+    {.key = "act", .type = PARAM_WORD, .words = "f32|q8", .offset = offsetof(runtime_options, act)},
 };
 
 static int read_runtime(const model *m, const model_options *opt, runtime_options *out, err *e)
 {
-    *out = (runtime_options){opt->ctx, opt->weights};
+    *out = (runtime_options){opt->ctx, opt->weights, opt->act};
     for (size_t i = 0; i < sizeof runtime_rows / sizeof *runtime_rows; i++) {
         const spec_row *r = spec_find(m->resolved, "runtime", runtime_rows[i].key);
-        bool given = i == 0 ? opt->ctx != 0 : opt->weights != NULL;
+        bool given = i == 0 ? opt->ctx != 0 : (i == 1 ? opt->weights : opt->act) != NULL;
         char where[300];
         if (!r || given) continue;
         snprintf(where, sizeof where, "%s: [runtime] %s", r->where, r->key);
@@ -119,10 +120,14 @@ static int read_runtime(const model *m, const model_options *opt, runtime_option
     return OK;
 }
 
-/* The type called `name`; "q8" is q8_0. */
+/* The type called `name`, or by its short name in the original Inferflow. */
 static int weight_type(const char *name, dtype *out, err *e)
 {
-    *out = dtype_by_name(strcmp(name, "q8") == 0 ? "q8_0" : name);
+    static const char *const brief[][2] = {{"q8", "q8_0"},     {"q6", "q6_b64"}, {"q5", "q5_b64"}, {"q4", "q4_b32"},
+                                           {"q3h", "q3h_b64"}, {"q3", "q3_b32"}, {"q2", "q2_b32"}};
+    for (size_t i = 0; i < sizeof brief / sizeof *brief; i++)
+        if (strcmp(name, brief[i][0]) == 0) name = brief[i][1];
+    *out = dtype_by_name(name);
     if (*out != DTYPE_NONE && quant_can_encode(*out)) return OK;
     buf can = {0};
     for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
@@ -212,7 +217,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
-    build_options build = {.ctx = m->ctx};
+    build_options build = {.ctx = m->ctx, .act_f32 = run.act && strcmp(run.act, "f32") == 0};
     if (run.weights && (rc = weight_type(run.weights, &build.want, e))) return rc;
     m->name = name_of(o, opt);
     m->arch = arch_name(m->weights, o->config);

@@ -17,6 +17,7 @@ typedef struct model_options {
     const char *spec_path;  /* spec file, or NULL */
     const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
+    const char *act;        /* activations that enter quantized weights: "f32", or "q8" = NULL */
     int ctx; /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
 } model_options;
 

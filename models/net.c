@@ -1,6 +1,8 @@
 /* net.c - see net.h: the helpers that modules emit ops with. */
 #include "models/net.h"
 
+#include "tensor/r16.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,9 +129,34 @@ static bool bias_of(net *b, const call *c, const char *role, const char *mode, i
     return weight_of(b, c, role, want, bias);
 }
 
+/* x as int8 by blocks of `block`: made once for all matrices that read it one after another (q, k, v; gate, up). */
+static ref quantized(net *b, const call *c, ref x, int block)
+{
+    ref *known = &b->quant[block == 64];
+    if (b->quant_of != x) b->quant[0] = b->quant[1] = 0;
+    b->quant_of = x;
+    if (*known) return *known;
+    char name[200];
+    full_name(b, c->path, block == 64 ? "x.q64" : "x.q32", name, sizeof name);
+    tensor t = b->prog->tensors[x];
+    t.name = name;
+    t.block = (uint8_t)block;
+    t.layer = op_layer(b);
+    op o = {.kind = OP_QUANT, .state = -1, .in = {x}, .out = program_tensor(b->prog, &t, b->e)};
+    *known = o.out && emit(b, &o) ? o.out : 0;
+    return *known;
+}
+
 ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
+    weight *held = &b->prog->weights[b->prog->tensors[w].weight];
+    const r16_format *packed = b->act_f32 ? NULL : r16_of(weight_held_type(held));
     op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
+    if (packed) {
+        held->packed = true;
+        o.in[0] = quantized(b, c, x, packed->block);
+        if (!o.in[0]) return 0;
+    }
     return net_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);
 }
 

@@ -22,6 +22,8 @@ struct net {
     bool encoding; /* in the formulas of that encoder: rows are ROWS_ENC, paths begin with "enc." */
     ref memory;    /* its result; 0 in models without one */
     int ctx;       /* positions that tables are made for */
+    bool act_f32;  /* build_options */
+    ref quant_of, quant[2]; /* the activation quantized last, by blocks of 32 and of 64: 0 = not yet */
     int64_t dim;
     err *e;
 };

@@ -22,8 +22,7 @@ typedef struct placer {
 static bool buffer_bytes(const program *p, ref t, const int max_rows[ROWS_COUNT], uint64_t *bytes)
 {
     const tensor *i = &p->tensors[t];
-    return mem_mul((uint64_t)tensor_count(i) * sizeof(float), (uint64_t)max_rows[i->rows], bytes) &&
-           *bytes < (uint64_t)1 << 46;
+    return mem_mul(tensor_row_bytes(i), (uint64_t)max_rows[i->rows], bytes) && *bytes < (uint64_t)1 << 46;
 }
 
 static void insert(placer *s, block b)

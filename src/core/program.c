@@ -3,6 +3,7 @@
  * Every op's shape rule is one case of check_op: what the reference kernels may take for granted. Arrays grow by doubling inside
  * the program's arena, so the whole model description is one lifetime. */
 #include "core/program.h"
+#include "tensor/act_q8.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -54,6 +55,12 @@ int64_t tensor_count(const tensor *t)
     int64_t n = 1;
     for (int i = 0; i < t->rank; i++) n *= t->dim[i];
     return n;
+}
+
+uint64_t tensor_row_bytes(const tensor *t)
+{
+    int64_t n = tensor_count(t);
+    return t->block ? act_row_bytes(n, t->block) : (uint64_t)n * sizeof(float);
 }
 
 ref program_tensor(program *p, const tensor *t, err *e)
@@ -236,6 +243,14 @@ static bool same_shape(const tensor *a, const tensor *b)
 
 static bool optional_vector(const op *o, int i, const tensor *t, int64_t n) { return !o->in[i] || is_vector(t, n); }
 
+/* Elements with one scale that a packed weight multiplies; 0: it is not packed. */
+static int packed_block(const program *p, const tensor *t)
+{
+    const weight *w = &p->weights[t->weight];
+    const r16_format *f = w->packed ? r16_of(weight_held_type(w)) : NULL;
+    return f ? f->block : 0;
+}
+
 /* values and table: ATTN_BIAS and ATTN_TABLE of an ATTN. */
 static const char *check_bias(const op *o, const tensor *values, const tensor *table, bool cross)
 {
@@ -320,6 +335,8 @@ static const char *check_op(const program *p, const op *o)
     const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
+    if (a && a->block && o->kind != OP_MATMUL && o->kind != OP_QUANT) return "reads int8 activations";
+    if (out && out->block && o->kind != OP_QUANT) return "writes int8 activations";
     if (o->in[3] && o->kind != OP_ATTN && o->kind != OP_MATMUL_EXP) return "too many operands";
     if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";
     bool has_state = o->kind == OP_KV_PUT || o->kind == OP_ATTN;
@@ -343,9 +360,13 @@ static const char *check_op(const program *p, const op *o)
         if (!optional_vector(o, 2, c, width) && !is_vector(c, n)) return "the bias fits neither a group nor the row";
         return NULL;
     }
+    case OP_QUANT:
+        if (!same_shape(a, out) || b) return "input and output differ";
+        return a->block || (out->block != 32 && out->block != 64) ? "turns floats into blocks of 32 or 64" : NULL;
     case OP_MATMUL:
         if (!same_rows(a, out)) return "input and output have different rows";
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
+        if (a->block != packed_block(p, b)) return "activations and weight are not of one kind";
         if (b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
         return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
     case OP_ROPE:

@@ -35,6 +35,7 @@ typedef struct tensor {
     const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
     uint8_t kind, type, rank, rows, dist;
     int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the planner cuts by it */
+    uint8_t block;     /* activations: 0 = float32; 32, 64: int8 with a scale for so many elements (tensor/act_q8.h) */
     int32_t unit;      /* a shard boundary is a multiple of this many elements of the last axis (head_dim) */
     int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
     uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
@@ -74,10 +75,14 @@ typedef struct weight {
     int8_t cut_axis;    /* 0 output rows, 1 input columns, -1 never */
     bool vector;        /* norm weights and biases: always held as float32 */
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
+    bool packed;        /* held in the packed layout (tensor/r16.h): every matmul of it reads int8 activations */
 } weight;
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
 const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
+
+/* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change. */
+dtype weight_held_type(const weight *w);
 
 /* True when the whole weight is one untouched run of the file, so that it can be used where it lies. */
 bool weight_is_plain(const weight *w);
@@ -152,6 +157,8 @@ bool program_dump_op(const program *p, uint32_t i, buf *out); /* one of the othe
 
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);
+/* Bytes of one row of an activation. */
+uint64_t tensor_row_bytes(const tensor *t);
 
 uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
 

@@ -38,6 +38,7 @@ static void dump_operand(const program *p, ref r, buf *out)
         dump_shape(t, out);
         buf_str(out, " ");
         dump_bytes(weight_file_bytes(w), out);
+        if (w->packed) buf_str(out, " packed");
         if (w->n_piece > 1) buf_printf(out, " in %u pieces", w->n_piece);
         if (w->parts) buf_printf(out, " of %d parts", w->parts);
     }
@@ -79,6 +80,7 @@ static void dump_params(const program *p, const op *o, buf *out)
         if (o->u.route.score == SCORE_MIXER) buf_printf(out, " near=%g", (double)o->u.route.near);
         break;
     case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
+    case OP_QUANT: buf_printf(out, " blocks of %d", p->tensors[o->out].block); break;
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:

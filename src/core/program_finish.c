@@ -126,6 +126,7 @@ static void hash_op(hasher *s, const op *o)
         add_float(s, o->u.route.factor), add_float(s, o->u.route.near);
         break;
     case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
+    case OP_QUANT:
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:
@@ -177,6 +178,7 @@ static uint64_t hash_program(const program *p)
     for (uint32_t i = 1; i < p->n_tensor; i++) {
         const tensor *t = &p->tensors[i];
         add_int(&s, t->kind), add_int(&s, t->rows), add_int(&s, t->rank), add_int(&s, t->layer), add_int(&s, t->weight);
+        add_int(&s, t->block);
         for (int k = 0; k < t->rank; k++) add_int(&s, t->dim[k]);
         if (t->kind == TENSOR_CONST)
             for (int64_t k = 0, n = tensor_count(t); k < n; k++) add_float(&s, t->data[k]);

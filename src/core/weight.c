@@ -36,6 +36,15 @@ static bool piece_contiguous(const piece *c)
     return !c->transpose && !c->pairs && (c->block >= c->rows || c->stride == c->block);
 }
 
+dtype weight_held_type(const weight *w)
+{
+    if (w->vector) return DTYPE_F32;
+    if (w->want != DTYPE_NONE) return w->want;
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (piece_changes(&w->pieces[i]) || w->pieces[i].type != w->pieces[0].type) return DTYPE_F32;
+    return w->pieces[0].type;
+}
+
 bool weight_is_plain(const weight *w)
 {
     const piece *c = &w->pieces[0];

@@ -118,7 +118,8 @@ int engine_open(engine **out, const engine_options *o, err *e)
     model *m;
     tokenizer *t = NULL;
     *out = NULL;
-    model_options mo = {.spec_path = o->spec, .model_path = o->model, .weights = o->weights, .ctx = (int)o->ctx};
+    model_options mo = {
+        .spec_path = o->spec, .model_path = o->model, .weights = o->weights, .act = o->act, .ctx = (int)o->ctx};
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
     const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path, *pre = o->pre ? o->pre : m->tokenizer_pre;

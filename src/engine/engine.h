@@ -19,7 +19,7 @@ typedef struct engine engine;
 
 /* What every command that takes a model accepts; rows in engine_param_rows. */
 typedef struct engine_options {
-    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *kv;
+    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv;
     bool exact;
     int64_t ctx, threads, chunk, max_batch; /* 0 = default */
 } engine_options;

@@ -15,6 +15,8 @@ const param engine_param_rows[] = {
     ROW(pre, PARAM_TEXT, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
     ROW(weights, PARAM_TEXT, .words = "TYPE",
         .doc = "type weights are held in: f32, f16, bf16, q8, ... (default: as stored)"),
+    ROW(act, PARAM_WORD, .otherwise = "q8", .words = "f32|q8",
+        .doc = "activations that enter quantized weights: q8 is fast, f32 as exact as the weights"),
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
         .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
@@ -29,4 +31,4 @@ const param engine_param_rows[] = {
         .doc = "sequences that run at once (default: chosen for the machine)"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
-const size_t engine_source_param_count = 4, engine_program_param_count = 6;
+const size_t engine_source_param_count = 4, engine_program_param_count = 7;

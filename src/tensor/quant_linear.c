@@ -41,14 +41,14 @@ static void split_put(uint8_t *to, const uint8_t *q, int n, int low, int high)
     }
 }
 
-/* 32 pairs in 7 bits each, q[0] + 11 q[1]: the top bits, two middle bits, four low bits. 121 … 127 are not written; they decode as they
- * would with one more level. */
+/* 32 pairs in 7 bits each, q[0] + 11 q[1]: the top bits, two middle bits, four low bits. 121 … 127 are not written; their second
+ * code is read as 10. */
 static void pairs_get(const uint8_t *from, uint8_t *q)
 {
     for (int i = 0; i < 32; i++) {
         int p = bits_get(from + 12, i, 4) | bits_get(from + 4, i, 2) << 4 | bits_get(from, i, 1) << 6;
         q[2 * i] = (uint8_t)(p % 11);
-        q[2 * i + 1] = (uint8_t)(p / 11);
+        q[2 * i + 1] = (uint8_t)(p / 11 < 10 ? p / 11 : 10);
     }
 }
 

@@ -62,7 +62,7 @@ def linear_decode(name, b):
         q = q + ((bits << np.arange(width)).sum(axis=2) << sum(planes[i + 1 :]))
         at += n * width // 8
     if name == "q3h_b64":
-        q = np.stack([q % 11, q // 11], axis=2).reshape(len(b), weights)
+        q = np.stack([q % 11, np.minimum(q // 11, 10)], axis=2).reshape(len(b), weights)
     return q.astype(np.float32) * f16(b[:, 2:4]) + f16(b[:, 0:2])
 
 

@@ -1,0 +1,186 @@
+/* t_packed.c - packed weights and int8 activations: the layout against the blocks it was made from, QUANT and MATMUL of every instruction
+ * set against their references in every bit, the references against the formula in double precision, batches against single rows. */
+#include "rig.h"
+
+#include "tensor/act_q8.h"
+#include "tensor/r16.h"
+
+static char what[160];
+
+/* Rows of blocks with random codes and scales of either sign. */
+static uint8_t *random_blocks(dtype t, int64_t rows, int64_t cols)
+{
+    uint64_t size = dtype_info[t].bytes, n = (uint64_t)(rows * cols) / dtype_info[t].weights;
+    uint8_t *b = mem_alloc(n * size);
+    assert_non_null(b);
+    for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t k = 0; k < size; k++) b[i * size + k] = (uint8_t)(rig_random() >> 3);
+        uint16_t scale = f32_to_f16(rig_normal() * 0.02f), base = f32_to_f16(rig_normal() * 0.3f);
+        bool two = r16_of(t)->has_base;
+        memcpy(b + i * size, two ? &base : &scale, 2);
+        if (two) memcpy(b + i * size + 2, &scale, 2);
+    }
+    return b;
+}
+
+static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t cols)
+{
+    uint64_t row = (uint64_t)cols / dtype_info[t].weights * dtype_info[t].bytes, panel = r16_panel_bytes(t, cols);
+    uint8_t *to = mem_alloc((uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
+    assert_non_null(to);
+    for (int64_t n = 0; n < rows; n += R16_ROWS) {
+        const uint8_t *from[R16_ROWS] = {NULL};
+        for (int r = 0; r < R16_ROWS && n + r < rows; r++) from[r] = blocks + (uint64_t)(n + r) * row;
+        r16_pack(t, from, cols, to + (uint64_t)(n / R16_ROWS) * panel);
+    }
+    return to;
+}
+
+static void packing_loses_nothing(void **unused)
+{
+    (void)unused;
+    for (int t = 1; t < DTYPE_COUNT; t++) {
+        const r16_format *f = r16_of((dtype)t);
+        if (!f) continue;
+        assert_int_equal(f->block, dtype_info[t].weights);
+        /* as many bits as the blocks */
+        assert_int_equal(r16_panel_bytes((dtype)t, 128) * f->block, (uint64_t)dtype_info[t].bytes * 128 * R16_ROWS);
+        int64_t rows = 21, cols = 3 * f->block;
+        uint8_t *blocks = random_blocks((dtype)t, rows, cols), *p = packed((dtype)t, blocks, rows, cols);
+        float want[192], got[192];
+        for (int64_t n = 0; n < rows; n++) {
+            quant_decode((dtype)t, blocks + (uint64_t)(n * 3) * dtype_info[t].bytes, want, (uint64_t)cols);
+            r16_row((dtype)t, p + (uint64_t)(n / R16_ROWS) * r16_panel_bytes((dtype)t, cols), (int)(n % R16_ROWS), cols,
+                    got);
+            if (memcmp(want, got, (size_t)cols * 4)) fail_msg("%s: row %d changes", dtype_info[t].name, (int)n);
+        }
+        mem_free(blocks);
+        mem_free(p);
+    }
+}
+
+static ref quantized_act(rig *g, int64_t dim, int block)
+{
+    ref t = rig_act(g, dim);
+    g->t[t].block = (uint8_t)block;
+    return t;
+}
+
+/* Odd lengths, zeros, and values without a code. */
+static void quant_equals_the_reference(void **unused)
+{
+    (void)unused;
+    static const int count[] = {1, 2, 7, 8, 9, 17, 40};
+    for (int form = 0; form < 28; form++) {
+        rig g;
+        int rows[] = {count[form % 7]}, last[] = {63}, block = form % 2 ? 64 : 32, dim = (int[]){96, 200, 64}[form % 3];
+        rig_open(&g, 200000);
+        rig_sequences(&g, 1, rows, last);
+        op o = {.kind = OP_QUANT, .in = {rig_act(&g, dim)}, .out = quantized_act(&g, dim, block)};
+        float *x = rig_at(&g, o.in[0]);
+        for (int i = 0; i < 32; i++) x[i] = 0;
+        if (form > 20) x[40] = (float[]){NAN, INFINITY, 1e-38f, -INFINITY, 3e38f, -3e-31f, 1e-45f}[form - 21];
+        snprintf(what, sizeof what, "quant form %d", form);
+        rig_same(&g, &o, what);
+        for (int m = 0; m < rows[0]; m++) {
+            act_tile t = act_tile_at(rows[0], act_tile_of(rows[0], m));
+            act_part p = act_parts((uint8_t *)rig_at(&g, o.out), t, dim, block);
+            assert_true(m >= t.row0 && m < t.row0 + t.rows && t.rows <= ACT_ROWS);
+            for (int k = 0; k < dim && form <= 20; k++) {
+                int64_t at = m - t.row0;
+                float s = p.scale[k / block * t.rows + at];
+                double got = (double)s * p.code[(k / 4 * t.rows + at) * 4 + k % 4];
+                if (fabs(got - (double)x[m * dim + k]) > 0.5001 * (double)s) fail_msg("%s: element %d", what, k);
+            }
+        }
+        rig_close(&g);
+    }
+}
+
+/* Output n of row m in double precision, from the codes of the activations as they are in memory. */
+static double product(const rig *g, ref x, const float *w, int64_t cols, int64_t rows, int64_t m, int block)
+{
+    act_tile t = act_tile_at(rows, act_tile_of(rows, m));
+    act_part p = act_parts(g->act + g->t[x].off, t, cols, block);
+    double y = 0;
+    for (int64_t k = 0; k < cols; k++)
+        y += (double)w[k] * (double)p.scale[k / block * t.rows + m - t.row0] *
+             p.code[(k / 4 * t.rows + m - t.row0) * 4 + k % 4];
+    return y;
+}
+
+static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bias, float *keep)
+{
+    const r16_format *f = r16_of(t);
+    rig g;
+    int rows[] = {count}, last[] = {count - 1};
+    rig_seed = 4242 + (uint64_t)t;
+    uint8_t *blocks = random_blocks(t, n, cols), *p = packed(t, blocks, n, cols);
+    rig_open(&g, (uint64_t)count * (uint64_t)(2 * cols + n) * 4);
+    rig_sequences(&g, 1, rows, last);
+    op quant = {.kind = OP_QUANT, .in = {rig_act(&g, cols)}};
+    quant.out = quantized_act(&g, cols, f->block);
+    rig_run(&g, cpu_kernels_named("c"), 1, &quant);
+    g.w[0] = (weight){.name = "w", .rows = n, .cols = cols, .packed = true};
+    g.held[0] = (held_weight){
+        .data = p, .type = t, .stride = r16_panel_bytes(t, cols), .packed = true, .rows = n, .cols = cols};
+    g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)t, .rank = 2, .dim = {n, cols}};
+    op o = {.kind = OP_MATMUL, .in = {quant.out, g.p.n_tensor++}};
+    g.p.n_weight = 1;
+    if (with_bias) o.in[2] = rig_const(&g, n);
+    o.out = rig_act(&g, n);
+    snprintf(what, sizeof what, "%s, %d rows, %d x %d", dtype_info[t].name, count, (int)n, (int)cols);
+    rig_same(&g, &o, what);
+    const float *y = rig_at(&g, o.out);
+    float *w = mem_array((size_t)cols, 4);
+    for (int64_t i = 0; i < n; i += 5) {
+        quant_decode(t, blocks + (uint64_t)(i * cols) / dtype_info[t].weights * dtype_info[t].bytes, w, (uint64_t)cols);
+        for (int64_t m = 0; m < count; m += 3) {
+            double want = product(&g, quant.out, w, cols, count, m, f->block) +
+                          (with_bias ? (double)g.t[o.in[2]].data[i] : 0);
+            if (fabs(want - (double)y[m * n + i]) > 2e-4 * (1 + fabs(want)))
+                fail_msg("%s: [%d][%d] is %g, not %g", what, (int)m, (int)i, (double)y[m * n + i], want);
+        }
+    }
+    if (keep) memcpy(keep, y, (size_t)(count * n) * 4);
+    mem_free(w);
+    mem_free(blocks);
+    mem_free(p);
+    rig_close(&g);
+}
+
+static void matmul_equals_the_reference(void **unused)
+{
+    (void)unused;
+    static const int count[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 135};
+    for (int t = 1; t < DTYPE_COUNT; t++)
+        for (int i = 0; i < 11 && r16_of((dtype)t); i++)
+            one_matmul((dtype)t, count[i], i % 2 ? 37 : 48, (i % 3 + 1) * r16_of((dtype)t)->block, i % 4 == 1, NULL);
+}
+
+/* A row's result is the same alone and among 20; the rows are the first of one random series. */
+static void rows_do_not_see_each_other(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 20, N = 19, COLS = 64 };
+    static float all[ROWS * N], some[ROWS * N];
+    for (int t = 1; t < DTYPE_COUNT; t++) {
+        if (!r16_of((dtype)t)) continue;
+        one_matmul((dtype)t, ROWS, N, COLS, false, all);
+        for (int count = 1; count < ROWS; count += 6) {
+            one_matmul((dtype)t, count, N, COLS, false, some);
+            assert_memory_equal(all, some, (size_t)(count * N) * sizeof *all);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packing_loses_nothing),
+        cmocka_unit_test(quant_equals_the_reference),
+        cmocka_unit_test(matmul_equals_the_reference),
+        cmocka_unit_test(rows_do_not_see_each_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
