@@ -97,7 +97,7 @@ static void encoding_survives_anything(void **state)
 {
     (void)state;
     float x[64];
-    uint8_t out[256];
+    uint8_t out[64 * sizeof(double)];
     for (int t = 1; t < DTYPE_COUNT; t++) {
         if (!quant_can_encode((dtype)t)) continue;
         for (int k = 0; k < 4; k++) {
