@@ -44,6 +44,8 @@ class Case:
     quiet: tuple = ()              # parameter name parts that provably cannot change the logits
     hub: dict = field(default_factory=dict)    # keys hub files of the family also carry, though they change nothing
     renamed: dict = field(default_factory=dict)   # keys that have another name in some hub files
+    build: object = None           # changes the model that transformers made into the family's (oracle_remote.py)
+    layout: object = None          # (configuration, tensors) -> the family's own, where transformers has no class for it
 
 
 # ---------------------------------------------------------------- pieces of configurations

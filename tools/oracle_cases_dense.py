@@ -1,5 +1,5 @@
 """More families of decoders without experts: a table like that of oracle_cases.py, and made of the same pieces."""
-from oracle_cases import Case, KEY_BIAS, half_rope, hf, ln, llama3, pattern, rms, rope, yarn
+from oracle_cases import Case, half_rope, hf, ln, llama3, pattern, rms, rope, yarn
 
 
 def windows(s, every, **more):

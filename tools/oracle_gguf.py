@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from oracle_cases import FULL, pattern, rope, yarn
+from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
+from oracle_table import CASES
 
 
 def rotated_as_neighbours(heads_of):
@@ -62,6 +64,21 @@ def per_group_qkv(name, w, c):
 def conv1d(name, w, c):
     """GPT-2 keeps its projections transposed."""
     return w.T if w.ndim == 2 and any(p in name for p in ("c_attn", "c_proj", "c_fc")) else w
+
+
+def scaled_ends(name, w, c):
+    """Jais: the factors of embeddings and logits go into the tensors, so a tied head becomes one of its own."""
+    if name == "transformer.wte.weight":
+        return [(name, w * ScaledEmbedding.scale), ("lm_head.weight", w * ScaledLinear.scale)]
+    return conv1d(name, w, c)
+
+
+def gate_and_up(name, w, c):
+    """OpenELM: the fused gate and up are two tensors, q, k and v remain one."""
+    if ".ffn.proj_1." not in name:
+        return w
+    layer = f"model.layers.{name.split('.')[2]}.mlp."
+    return list(zip((layer + "gate_proj.weight", layer + "up_proj.weight"), np.split(w, 2)))
 
 
 def theta(value=10000.0, **more):
@@ -119,7 +136,17 @@ FILES = {
     "seed-oss":         ("seed_oss", None, plain),
     "arcee":            ("arcee", None, LLAMA),
     "jais2":            ("jais2", None, plain),
+    "baichuan":         ("baichuan", None, LLAMA),
+    "internlm2":        ("internlm2", None, LLAMA),
+    "xverse":           ("xverse", None, LLAMA),
+    "orion":            ("orion", None, plain),
+    "chatglm":          ("chatglm", None, plain),
+    "minicpm":          ("minicpm", None, LLAMA),
+    "exaone":           ("exaone", None, plain),
+    "jais":             ("jais", None, scaled_ends),
+    "openelm":          ("openelm", None, gate_and_up),
 }
+AS_PUBLISHED = ("chatglm", "jais", "openelm")   # converted from the family's own tensors, others from transformers' class
 
 
 def first(c, *names):
@@ -143,15 +170,22 @@ def write_keys(w, c, arch):
     heads = first(c, "num_attention_heads", "n_head", "n_heads")
     w.add_context_length(first(c, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
     w.add_embedding_length(dim)
-    w.add_block_count(first(c, "num_hidden_layers", "n_layer", "n_layers"))
-    w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size") or 4 * dim)
-    w.add_head_count(heads)
-    w.add_head_count_kv(kv_heads(c, arch))
+    layers = first(c, "num_hidden_layers", "n_layer", "n_layers")
+    w.add_block_count(layers)
+    if arch == "openelm":
+        w.add_feed_forward_length([divisible(x * dim, 16) for x in OPENELM_FFN[:layers]])
+        w.add_head_count(OPENELM_HEADS[:layers])
+        w.add_head_count_kv(OPENELM_KV[:layers])
+    else:
+        w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size") or 4 * dim)
+        w.add_head_count(heads)
+        w.add_head_count_kv(kv_heads(c, arch))
     w.add_vocab_size(c.vocab_size)
-    if isinstance(first(c, "rms_norm_eps"), float):
+    if isinstance(first(c, "rms_norm_eps"), float) and arch != "jais":
         w.add_layer_norm_rms_eps(c.rms_norm_eps)
     else:
-        w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps") or 1e-5)
+        w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps",
+                                   "rms_norm_eps" if arch == "jais" else "") or 1e-5)
     size = first(c, "head_dim") or dim // heads
     if size != dim // heads or arch.startswith("gemma"):
         w.add_key_length(size)
@@ -162,10 +196,10 @@ def write_keys(w, c, arch):
 
 def write_rope(w, c, arch, size):
     rope_set = getattr(c, "rope_parameters", None)
-    if not rope_set or arch in ("bloom", "mpt", "gpt2", "starcoder"):
+    if not rope_set or arch in ("bloom", "mpt", "gpt2", "starcoder", "jais"):
         return
     rope_set = rope_set.get("full_attention", rope_set)
-    if arch not in ("gemma", "gemma2", "falcon", "phi2", "gptneox", "stablelm"):
+    if arch not in ("gemma", "gemma2", "falcon", "phi2", "gptneox", "stablelm", "baichuan"):
         w.add_rope_freq_base(rope_set["rope_theta"])
     if arch not in ("gemma", "gemma2", "gemma3", "falcon"):
         w.add_rope_dimension_count(int(size * rope_set.get("partial_rotary_factor", 1.0)))
@@ -222,6 +256,10 @@ def write_extras(w, c, arch):
         w.add_embedding_scale(c.embedding_multiplier)
         w.add_residual_scale(c.residual_multiplier)
         w.add_logit_scale(c.logits_scaling)
+    if arch == "minicpm":
+        w.add_embedding_scale(c.embedding_multiplier)
+        w.add_residual_scale(c.residual_multiplier)
+        w.add_logit_scale(c.logits_scaling)
     if arch in ("command-r", "cohere2"):
         w.add_logit_scale(c.logit_scale)
         w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -247,18 +285,23 @@ def write_gguf(path, model, name, to_type=None):
     names = gguf.get_tensor_name_map(arch, layers)
     w = gguf.GGUFWriter(path, arch_name)
     write_keys(w, c, arch_name)
-    params = {n: p.detach().numpy() for n, p in model.named_parameters()}
+    params = {n: p.detach() for n, p in model.named_parameters()}
+    if name in AS_PUBLISHED:
+        params = CASES[name].layout(c.to_dict(), params)[1]
+    params = {n: p.numpy() for n, p in params.items()}
     stacked_head_norms(params)
-    for n, values in params.items():
-        ends = (".weight", ".bias")
-        to = names.get_name(n, ends) or names.get_name(n.replace("transformer.", ""), ends)
-        if to is None:
-            raise SystemExit(f"oracle: {name}: {arch_name} has no tensor for {n}")
-        values = np.ascontiguousarray(change(n, values, c), dtype=np.float32)
-        if to_type is not None and values.ndim == 2 and "norm" not in n:
-            w.add_tensor(to, gguf.quants.quantize(values, to_type), raw_dtype=to_type)
-        else:
-            w.add_tensor(to, values)
+    for whole, stored in params.items():
+        parts = change(whole, stored, c)
+        for n, values in parts if isinstance(parts, list) else [(whole, parts)]:
+            ends = (".weight", ".bias")
+            to = names.get_name(n, ends) or names.get_name(n.replace("transformer.", ""), ends)
+            if to is None:
+                raise SystemExit(f"oracle: {name}: {arch_name} has no tensor for {n}")
+            values = np.ascontiguousarray(values, dtype=np.float32)
+            if to_type is not None and values.ndim == 2 and "norm" not in n:
+                w.add_tensor(to, gguf.quants.quantize(values, to_type), raw_dtype=to_type)
+            else:
+                w.add_tensor(to, values)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

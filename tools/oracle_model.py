@@ -20,6 +20,7 @@ import re
 import warnings
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
@@ -118,6 +119,8 @@ def make_model(case, size, vocab, over):
     config = getattr(transformers, case.config)(**args)
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation=case.attention, experts_implementation="eager")
+    if case.build:
+        case.build(model)
     return model.float().eval()
 
 
@@ -226,9 +229,14 @@ def draw_case(name, size=FULL, dtype=None, over=None, through=None):
     raise SystemExit(f"oracle: {name}: no draw without near-ties in its greedy tokens")
 
 
-def write_json(path, value):
+def write_json(path, value, indent=None):
     with open(path, "w") as f:
-        json.dump(value, f)
+        json.dump(value, f, indent=indent)
+
+
+def read_json(folder, name):
+    with open(os.path.join(folder, name)) as f:
+        return json.load(f)
 
 
 def write_expected(folder, ids, logits, hidden, prompt, tokens, margin, more):
@@ -251,7 +259,7 @@ def generate(name, out):
         raise SystemExit(f"oracle: {name}: parameters that hardly matter: {', '.join(weak)}")
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
-    model.save_pretrained(folder)
+    save(model, folder, case)
     facts = dict(name=name, spec=case.spec, tokens=len(ids), vocab=model.config.vocab_size, margin=margin,
                  tolerance=tol, max_logit=float(logits.abs().max()), f64_diff=f64,
                  eps_shift=wrong_eps_shift(model, ids, logits),
@@ -261,17 +269,30 @@ def generate(name, out):
     return facts
 
 
+def save(model, folder, case):
+    """Writes config.json and model.safetensors, in the family's own layout where transformers has no class for it."""
+    model.save_pretrained(folder)
+    if case.layout:
+        weights = os.path.join(folder, "model.safetensors")
+        config, state = case.layout(read_json(folder, "config.json"), safetensors.torch.load_file(weights))
+        write_json(os.path.join(folder, "config.json"), config, indent=1)
+        safetensors.torch.save_file({n: t.contiguous() for n, t in state.items()}, weights, metadata=dict(format="pt"))
+
+
 def write_hub_form(folder, model, ids, logits, case):
-    """hub/: old-style config.json beside links to the same weights; transformers itself must read it the same way."""
+    """hub/: old-style config.json beside links to the same weights; transformers itself must read it the same way. A
+    family without a class has no other form."""
     hub = os.path.join(folder, "hub")
     os.makedirs(hub, exist_ok=True)
-    with open(os.path.join(folder, "config.json")) as f:
-        saved = json.load(f)
-    write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config), case))
-    for other in ("model.safetensors", "ids.json", "logits.npy", "greedy.json", "reference.json"):
+    links = ("model.safetensors", "ids.json", "logits.npy", "greedy.json", "reference.json")
+    for other in links + (("config.json",) if case.layout else ()):
         link = os.path.join(hub, other)
         if not os.path.lexists(link):
             os.symlink(os.path.join("..", other), link)
+    if case.layout:
+        return
+    saved = read_json(folder, "config.json")
+    write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config), case))
     again = transformers.AutoModelForCausalLM.from_pretrained(
         hub, attn_implementation=case.attention, experts_implementation="eager").float().eval()
     off = float((forward(again, ids) - logits).abs().max())

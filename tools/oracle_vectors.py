@@ -18,7 +18,7 @@ import safetensors.torch
 
 from oracle_cases import SMALL
 from oracle_hub import hub_config
-from oracle_model import draw_case, reference, tolerance, weak_parameters
+from oracle_model import draw_case, reference, save, tolerance, weak_parameters
 from oracle_table import CASES, place_of
 
 ROWS = (0, 1, 13, 40, SMALL.tokens - 1)
@@ -48,9 +48,9 @@ def write_vector(name, out):
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    model.to(dtype).save_pretrained(folder)
+    save(model.to(dtype), folder, case)
     os.remove(os.path.join(folder, "generation_config.json"))
-    if index % 4 >= 2 or case.hub or case.renamed:
+    if not case.layout and (index % 4 >= 2 or case.hub or case.renamed):
         use_hub_form(folder, type(model.config), case)
     stored = safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
     assert all(t.dtype == dtype for t in stored.values()), name
