@@ -280,6 +280,22 @@ static void place_norms(parts *p)
     if (n == 2 && norm[0]->role == norm[1]->role) norm[0]->role = PART_NORM_A, norm[1]->role = PART_NORM_B;
 }
 
+/* Parts that make no whole are left over: experts without a router, shared ones without experts. */
+static void drop_roles(parts *p, part_role from, part_role to)
+{
+    for (int r = from; r <= (int)to; r++) p->of[r] = NULL;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->at[i].role >= from && p->at[i].role <= to) p->at[i].role = PART_NONE;
+}
+
+static void check_experts(parts *p)
+{
+    bool whole = p->of[PART_ROUTER] && p->of[PART_EXPERT_UP] && p->of[PART_EXPERT_DOWN];
+    bool shared = whole && p->of[PART_SHARED_GATE] && p->of[PART_SHARED_UP] && p->of[PART_SHARED_DOWN];
+    if (!whole) drop_roles(p, PART_ROUTER, PART_EXPERT_DOWN);
+    if (!shared) drop_roles(p, PART_SHARED_GATE, PART_SHARED_DOWN);
+}
+
 /* ---- the door */
 
 /* `w1` is a gate where there is a `w3`, else the way up. */
@@ -319,6 +335,7 @@ static void settle(parts *p)
         if (p->of[r]) p->at[i].role = PART_NONE; /* the second one for a place is left over */
         else p->of[r] = &p->at[i];
     }
+    check_experts(p);
 }
 
 int parts_find(parts *p, const ckpt *c, err *e)

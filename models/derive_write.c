@@ -105,7 +105,7 @@ static int measure(sketch *s, err *e)
     if (!p->of[PART_O] || !(p->of[PART_QKV] || (p->of[PART_Q] && p->of[PART_K] && p->of[PART_V])))
         return incomplete(s, "no attention (q, k, v, o) is found", e);
     bool dense = p->of[PART_DOWN] && (p->of[PART_UP] || p->of[PART_GATE_UP]);
-    bool experts = p->of[PART_ROUTER] && p->of[PART_EXPERT_DOWN] && p->of[PART_EXPERT_UP];
+    bool experts = p->of[PART_ROUTER] != NULL;
     if (!dense && !experts) return incomplete(s, "no feed-forward (up, down) is found", e);
     s->dim = p->of[PART_TOKEN]->first->dims.dim[1];
     const shape *up = &p->of[!dense           ? PART_EXPERT_UP

@@ -28,6 +28,39 @@ def string(s):
     return struct.pack("<Q", len(s)) + s.encode()
 
 
+def zeros(shapes):
+    """A safetensors file of float32 zeros."""
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 4
+        for n in shape:
+            size *= n
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    return safetensors(header, bytes(at))
+
+
+def networks():
+    """Tensors of tiny models: a Llama, a GPT-2 (fused, transposed), a mixture of experts."""
+    block = "model.layers.0."
+    llama = {"model.embed_tokens.weight": [3, 4], "model.norm.weight": [4], block + "input_layernorm.weight": [4],
+             block + "post_attention_layernorm.weight": [4], block + "self_attn.q_norm.weight": [2],
+             **{block + f"self_attn.{x}_proj.weight": [4, 4] for x in "qo"}, block + "self_attn.k_norm.weight": [2],
+             **{block + f"self_attn.{x}_proj.weight": [2, 4] for x in "kv"}}
+    dense = {block + "mlp.gate_proj.weight": [6, 4], block + "mlp.up_proj.weight": [6, 4],
+             block + "mlp.down_proj.weight": [4, 6]}
+    moe = {block + "moe.gate.weight": [2, 4], block + "mlp.shared_expert.w1.weight": [6, 4],
+           block + "mlp.shared_expert.w3.weight": [6, 4], block + "mlp.shared_expert.w2.weight": [4, 6],
+           **{block + f"moe.experts.{j}.{w}.weight": [6, 4] for j in range(2) for w in ("w1", "w3")},
+           **{block + f"moe.experts.{j}.w2.weight": [4, 6] for j in range(2)}}
+    gpt = {"wte.weight": [3, 4], "wpe.weight": [5, 4], "h.0.ln_1.weight": [4], "h.0.ln_1.bias": [4], "h.0.ln_2.weight": [4],
+           "h.0.attn.c_attn.weight": [4, 12], "h.0.attn.c_attn.bias": [12], "h.0.attn.c_proj.weight": [4, 4],
+           "h.0.mlp.c_fc.weight": [4, 6], "h.0.mlp.c_proj.weight": [6, 4], "ln_f.weight": [4]}
+    put("derive", "llama", zeros({**llama, **dense}))
+    put("derive", "moe", zeros({**llama, **moe}))
+    put("derive", "gpt", zeros(gpt))
+
+
 def gguf(version, keys, tensors, data, align=32):
     b = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys)
     for name, dims, kind, offset in tensors:
@@ -87,3 +120,4 @@ def main():
 
 
 main()
+networks()
