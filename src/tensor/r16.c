@@ -1,4 +1,4 @@
-/* r16.c - see r16.h. Slow and obvious: packing at load has its own kernels, which must give the same bytes. */
+/* r16.c - see r16.h. */
 #include "tensor/r16.h"
 
 #include "base/half.h"
@@ -23,45 +23,39 @@ uint64_t r16_panel_bytes(dtype t, int64_t cols)
 
 enum { GROUPS = 16 };
 
-/* w: the group vectors. */
-static void lines_put(const r16_format *f, uint8_t *line, const uint8_t w[GROUPS][R16_LINE])
+/* Each line is a loop over its bytes, which compilers turn into vectors: packing at load goes at the speed of memory. */
+#define EACH(n, value)                                                                                                 \
+    for (int i = 0; i < R16_LINE; i++) line[R16_LINE * (n) + i] = (uint8_t)(value);
+
+/* Lines of single bits: bit g % 8 of line n + g / 8 is bit `at` of w[g]. */
+static void lines_put_bit(uint8_t *line, int n, int at, const uint8_t w[GROUPS][R16_LINE])
 {
-    for (int i = 0; i < R16_LINE; i++) {
-        uint8_t c[8] = {0};
-        switch (f->bits) {
-        case 8:
-            for (int g = 0; g < GROUPS; g++) line[R16_LINE * g + i] = w[g][i];
-            break;
-        case 5:
-            for (int g = 0; g < GROUPS; g++) c[g / 8] = (uint8_t)(c[g / 8] | (w[g][i] >> 4) << g % 8);
-            line[R16_LINE * 8 + i] = c[0];
-            line[R16_LINE * 9 + i] = c[1];
-            /* fall through */
-        case 4:
-            for (int j = 0; j < 8; j++)
-                line[R16_LINE * j + i] = (uint8_t)((w[2 * j][i] & 15) | (w[2 * j + 1][i] & 15) << 4);
-            break;
-        case 6:
-            for (int j = 0; j < 12; j++)
-                line[R16_LINE * j + i] = (uint8_t)(w[j / 3 * 4 + j % 3][i] | (w[j / 3 * 4 + 3][i] >> 2 * (j % 3) & 3)
-                                                                                 << 6);
-            break;
-        case 3:
-            for (int g = 0; g < GROUPS; g++) c[g / 8] = (uint8_t)(c[g / 8] | (w[g][i] >> 2) << g % 8);
-            line[R16_LINE * 4 + i] = c[0];
-            line[R16_LINE * 5 + i] = c[1];
-            /* fall through */
-        case 2:
-            for (int j = 0; j < 4; j++) {
-                line[R16_LINE * j + i] = 0;
-                for (int k = 0; k < 4; k++)
-                    line[R16_LINE * j + i] = (uint8_t)(line[R16_LINE * j + i] | (w[4 * j + k][i] & 3) << 2 * k);
-            }
-            break;
-        default:
-            for (int j = 0; j < 8; j++) c[j] = (uint8_t)(w[2 * j][i] + 11 * w[2 * j + 1][i]);
-            for (int j = 0; j < 7; j++) line[R16_LINE * j + i] = (uint8_t)(c[j] | (c[7] >> j & 1) << 7);
-        }
+    for (int j = 0; j < 2; j++) {
+        EACH(n + j, 0)
+        for (int g = 0; g < 8; g++) EACH(n + j, line[R16_LINE * (n + j) + i] | (w[8 * j + g][i] >> at & 1) << g)
+    }
+}
+
+/* w: the group vectors. */
+static void lines_put(const r16_format *f, uint8_t *restrict line, const uint8_t w[restrict GROUPS][R16_LINE])
+{
+    switch (f->bits) {
+    case 8: memcpy(line, w, GROUPS * R16_LINE); break;
+    case 5: lines_put_bit(line, 8, 4, w); /* fall through */
+    case 4:
+        for (int j = 0; j < 8; j++) EACH(j, (w[2 * j][i] & 15) | w[2 * j + 1][i] << 4)
+        break;
+    case 6:
+        for (int j = 0; j < 12; j++) EACH(j, w[j / 3 * 4 + j % 3][i] | (w[j / 3 * 4 + 3][i] >> 2 * (j % 3)) << 6)
+        break;
+    case 3: lines_put_bit(line, 4, 2, w); /* fall through */
+    case 2:
+        for (int j = 0; j < 4; j++)
+            EACH(j, (w[4 * j][i] & 3) | (w[4 * j + 1][i] & 3) << 2 | (w[4 * j + 2][i] & 3) << 4 | w[4 * j + 3][i] << 6)
+        break;
+    default:
+        for (int j = 0; j < 7; j++)
+            EACH(j, (w[2 * j][i] + 11 * w[2 * j + 1][i]) | ((w[14][i] + 11 * w[15][i]) >> j & 1) << 7)
     }
 }
 
@@ -120,9 +114,9 @@ static uint8_t *scales_of(const r16_format *f, const uint8_t *tile)
 void r16_tile_put(const r16_format *f, uint8_t *tile, const r16_tile *from)
 {
     uint8_t w[GROUPS][R16_LINE];
-    for (int g = 0; g < GROUPS; g++)
-        for (int i = 0; i < R16_LINE; i++) w[g][i] = from->code[i / 4][4 * g + i % 4];
-    lines_put(f, tile, w);
+    for (int r = 0; r < R16_ROWS; r++)
+        for (int g = 0; g < GROUPS; g++) memcpy(&w[g][4 * r], &from->code[r][4 * g], 4);
+    lines_put(f, tile, (const uint8_t(*)[R16_LINE])w);
     size_t bytes = (size_t)blocks_of(f) * R16_ROWS * 2;
     memcpy(scales_of(f, tile), from->scale, bytes);
     if (f->has_base) memcpy(scales_of(f, tile) + bytes, from->base, bytes);
@@ -162,7 +156,9 @@ void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_
 {
     const r16_format *f = r16_of(t);
     for (int64_t k = 0; k < cols; k += R16_K, panel += f->lines * R16_LINE) {
-        r16_tile tile = {0};
+        r16_tile tile;
+        bool whole = rows[R16_ROWS - 1] && cols - k >= R16_K;
+        if (!whole) memset(&tile, 0, sizeof tile);
         for (int r = 0; r < R16_ROWS; r++)
             for (int b = 0; rows[r] && b < blocks_of(f) && k + b * f->block < cols; b++)
                 block_get(t, rows[r] + (uint64_t)(k / f->block + b) * dtype_info[t].bytes, tile.code[r] + b * f->block,
