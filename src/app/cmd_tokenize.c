@@ -8,7 +8,7 @@
 #include <time.h>
 
 typedef struct tokenize_options {
-    const char *prompt, *file, *pair;
+    const char *prompt, *file, *pair, *language;
     bool jsonl, special, parse_special, types, target, speed;
     int64_t max_ids;
     engine_options model;
@@ -29,6 +29,8 @@ static const param own_rows[] = {
     ROW(special, PARAM_BOOL, .otherwise = "on",
         .doc = "add the special tokens that the tokenizer's reference adds (--no-special: none)"),
     ROW(parse_special, PARAM_BOOL, .doc = "text that spells a special token becomes that token"),
+    ROW(language, PARAM_TEXT, .words = "CODE",
+        .doc = "language of the text for models that mark it: en_XX, eng_Latn, en (default: as the files say)"),
     ROW(max_ids, PARAM_INT, .words = "N", .min = 0, .max = 1 << 30,
         .doc = "cut the text, the longer of two first, so that all ids are at most N (0: never)"),
     ROW(types, PARAM_BOOL, .doc = "print {\"ids\": [...], \"types\": [...]}, with the segment number of each id"),
@@ -71,8 +73,10 @@ static int print_ids(const token_list *ids, const token_list *types, err *e)
     return rc;
 }
 
-static int tokenize_input(const tokenizer *t, const tokenize_options *o, const token_input *in, err *e)
+static int tokenize_input(const tokenizer *t, const tokenize_options *o, token_input *in, err *e)
 {
+    if (o->language && (in->language = tokenizer_language(t, o->language)) <= 0)
+        return err_set(e, ERR_USAGE, "--language %.40s: this tokenizer has no token for it", o->language);
     token_list ids = {0}, types = {0};
     int rc = tokenizer_encode_input(t, in, flags_of(o), &ids, &types, e);
     if (!rc) rc = print_ids(&ids, o->types ? &types : NULL, e);
