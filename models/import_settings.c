@@ -1,7 +1,8 @@
 /* import_settings.c - how the original engine was told to run a model, as [runtime], [serve] and [generate].
  *
- * Formats of weights: Q8_B32T2 and Q5_B32T1 have the bytes of q8_0 and q5_1; of the others the nearest type that weights can be held
- * in here stands for them, and a remark says so. Placement on GPUs, and prompt templates in its brace language, become remarks. */
+ * Formats of weights are those of the paper; Q8_B32T2 and Q5_B32T1 have the bytes of q8_0 and q5_1. For the few that are not here (whole
+ * tensors of one scale, ranges divided otherwise) the nearest stands, and a remark says so. Placement on GPUs, and prompt templates in
+ * its brace language, become remarks. */
 #include "models/import_settings.h"
 
 #include "base/json.h"
@@ -16,17 +17,17 @@ static const struct {
     const char *theirs, *ours;
     bool same;
 } types[] = {
-    {"f32", "f16", true},         {"fp32", "f16", true},        {"f16", "f16", true},
-    {"fp16", "f16", true},        {"q8", "q8_0", true},         {"q8_b32t2", "q8_0", true},
-    {"q8_b32t1", "q8_0", false},  {"q8_gl", "q8_0", false},     {"q8_log", "q8_0", false},
-    {"q6", "q8_0", false},        {"q6_b64t1", "q8_0", false},  {"q5", "q5_1", false},
-    {"q5_b64t1", "q5_1", false},  {"q5_b32t1", "q5_1", true},   {"q4", "q4_1", false},
-    {"q4_b16", "q4_1", false},    {"q4_b32t1", "q4_1", false},  {"q4_b32t1a", "q4_1", false},
-    {"q4_b32t1b", "q4_1", false}, {"q4_b32t2", "q4_1", false},  {"q4_b64t1", "q4_1", false},
-    {"q3h", "q4_0", false},       {"q3h_b64t1", "q4_0", false}, {"q3", "q4_0", false},
-    {"q3_b32t1", "q4_0", false},  {"q3_b32t1a", "q4_0", false}, {"q3_b32t1b", "q4_0", false},
-    {"q2", "q4_0", false},        {"q2_b32t1", "q4_0", false},  {"q2_b32t1a", "q4_0", false},
-    {"q2_b32t1b", "q4_0", false},
+    {"f32", "f16", true},           {"fp32", "f16", true},          {"f16", "f16", true},
+    {"fp16", "f16", true},          {"q8", "q8_0", true},           {"q8_b32t2", "q8_0", true},
+    {"q8_b32t1", "q8_b32", true},   {"q8_gl", "q8_0", false},       {"q8_log", "q8_0", false},
+    {"q6", "q6_b64", true},         {"q6_b64t1", "q6_b64", true},   {"q5", "q5_b64", true},
+    {"q5_b64t1", "q5_b64", true},   {"q5_b32t1", "q5_1", true},     {"q4", "q4_b32", true},
+    {"q4_b16", "q4_b32", false},    {"q4_b32t1", "q4_b32", true},   {"q4_b32t1a", "q4_b32", true},
+    {"q4_b32t1b", "q4_b32", false}, {"q4_b32t2", "q4_b32", false},  {"q4_b64t1", "q4_b64", true},
+    {"q3h", "q3h_b64", true},       {"q3h_b64t1", "q3h_b64", true}, {"q3", "q3_b32", true},
+    {"q3_b32t1", "q3_b32", true},   {"q3_b32t1a", "q3_b32", true},  {"q3_b32t1b", "q3_b32", false},
+    {"q2", "q2_b32", true},         {"q2_b32t1", "q2_b32", true},   {"q2_b32t1a", "q2_b32", true},
+    {"q2_b32t1b", "q2_b32", false},
 };
 
 /* Appends "# " and the value of a key on one line, control characters as '?'. */

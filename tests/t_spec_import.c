@@ -273,12 +273,12 @@ static void services(void **unused)
     assert_non_null(strstr(e.msg, want));
 
     static const char *const lines[] = {"name = LARGE\n",
-                                        "weights = q4_0\n",
+                                        "weights = q3h_b64\n",
                                         "max_batch = 6\n",
                                         "threads = 3\n",
                                         "port = 8123\n",
                                         "temperature = 0\n",
-                                        "# device_weight_data_type = q3h: ",
+
                                         "# device_weight_data_type.ffn_w1 = Q8: ",
                                         "# host_kv_cache_percent = 50: ",
                                         "# devices = cuda:0&cuda:1;cuda:2&cuda:3: ",
