@@ -182,7 +182,8 @@ float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its r
     X(DISPATCH, cpu_dispatch, cpu_dispatch)                                                                            \
     X(GATHER, cpu_gather, cpu_gather)                                                                                  \
     X(MATMUL_EXP, cpu_matmul_exp, v_matmul_exp)                                                                        \
-    X(SCATTER, cpu_scatter, v_scatter)
+    X(SCATTER, cpu_scatter, v_scatter)                                                                                 \
+    X(POOL, cpu_pool, cpu_pool)
 
 #define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
 CPU_KERNEL_LIST(X)

@@ -1,4 +1,5 @@
-/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467) and layer norm (Ba et al. 2016, arXiv 1607.06450).
+/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467), layer norm (Ba et al. 2016, arXiv 1607.06450),
+ * and division by the length.
  *
  * Groups of `width` elements of a row, each reduced in 16 lanes. The variance is a second pass over the differences. One
  * weight vector may span several groups: element i of a row takes weight i mod its length. */
@@ -19,7 +20,8 @@ static void norm_group(const op *o, const float *x, float *y, const float *gain,
         float d = x[i] - mean;
         a[i % LANES] = fmaf(d, d, a[i % LANES]);
     }
-    float inv = 1.0f / sqrtf(lanes_fold(a) / (float)width + o->u.norm.eps);
+    float sum = lanes_fold(a), inv = 1.0f / sqrtf(sum / (float)width + o->u.norm.eps);
+    if (o->u.norm.kind == NORM_L2) inv = 1.0f / fmaxf(sqrtf(sum), o->u.norm.eps);
     for (int i = 0; i < width; i++) {
         float v = (x[i] - mean) * inv;
         if (gain) v = v * gain[i];

@@ -43,7 +43,8 @@ static void v_norm(const run *r, const op *o, int worker, int workers)
             if (i < width) a = v16_add(a, v16_load_part(x + i, width - i));
             mean = v16_fold(a) / (float)width;
         }
-        float inv = 1.0f / sqrtf(norm_squares(x, width, v16_all(mean)) / (float)width + o->u.norm.eps);
+        float sum = norm_squares(x, width, v16_all(mean)), inv = 1.0f / sqrtf(sum / (float)width + o->u.norm.eps);
+        if (o->u.norm.kind == NORM_L2) inv = 1.0f / fmaxf(sqrtf(sum), o->u.norm.eps);
         for (int i = 0; i < width; i += LANES) {
             int n = width - i < LANES ? width - i : LANES;
             v16 v = v16_mul(v16_sub(v16_load_part(x + i, n), v16_all(mean)), v16_all(inv));

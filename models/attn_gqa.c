@@ -1,5 +1,5 @@
-/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245): causal, in the
- * encoder of an encoder-decoder over the whole text.
+/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245): causal, in
+ * encoders over the whole text.
  *
  * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
  * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
@@ -13,6 +13,7 @@
 
 typedef struct attn_gqa_options {
     int64_t heads, kv_heads, head_dim, window;
+    const char *mask;
     double scale, softcap, clip;
     const char *bias, *bias_o;
     const char *qk_norm, *qk_norm_kind, *qk_norm_bias;
@@ -34,7 +35,9 @@ static const param rows[] = {
     ROW(kv_heads, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "key/value heads; 0 = heads"),
     ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
     ROW(window, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
-        .doc = "a token sees itself and window - 1 before; 0 = all before"),
+        .doc = "a token sees itself and window - 1 before, with a full mask also as many after; 0 = all"),
+    ROW(mask, PARAM_WORD, .otherwise = "auto", .words = "auto|causal|full",
+        .doc = "causal: a token sees those before it; full: it sees all; auto: full in encoders"),
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
     ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
     ROW(clip, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
@@ -213,13 +216,13 @@ static ref qk_norm(net *b, const call *c, const char *role, ref x, int head_dim)
 static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
     const attn_gqa_options *o = c->options;
-    int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads);
-    const bool all = b->encoding;
+    int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
+    const bool all = strcmp(o->mask, "full") == 0 || ((b->encoding || b->full) && strcmp(o->mask, "auto") == 0);
     state s = {.rows = b->prog->tensors[q].rows,
                .heads = kv_heads,
                .k_dim = head_dim,
                .v_dim = head_dim,
-               .window = (int32_t)o->window,
+               .window = all ? 0 : window, /* where rows see later ones, all of a text is there */
                .scratch = all};
     int index = net_state(b, s);
     if (index < 0) return 0;
@@ -237,8 +240,10 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
             .u.attn = {.scale = (float)scale,
                        .softcap = (float)o->softcap,
                        .heads = heads,
-                       .window = (int32_t)o->window,
-                       .ahead = all ? AHEAD_ALL : 0,
+                       .window = window,
+                       .ahead = !all     ? 0
+                                : window ? window - 1
+                                         : AHEAD_ALL,
                        .bias = bias}};
     return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }

@@ -19,7 +19,7 @@ struct binder {
     const ckpt *c;
     dtype want;
     arena mem;
-    map made; /* weight name -> tensor */
+    map made; /* weight name, or recipe as bytes -> tensor */
     struct {
         int64_t numbers, total; /* that weights were made of, of all that there are; numbers -1: needs no check */
         int64_t cols;           /* of a row, as the weights see it */
@@ -81,7 +81,8 @@ static const ckpt_entry *entry_named(const binder *b, span prefix, const char *n
     return len > 0 && (size_t)len < sizeof full ? ckpt_find(b->c, full) : NULL;
 }
 
-/* A name may be full or lack ".weight"; for a bias, ".weight" gives way to ".bias". Each prefix is tried, then none. */
+/* A name may be full or lack ".weight"; for a bias, ".weight" gives way to ".bias". Norms of old checkpoints say gamma and beta. Each
+ * prefix is tried, then none. */
 static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias)
 {
     size_t n = strlen(name);
@@ -91,6 +92,7 @@ static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias
         span prefix = k < b->n_prefix ? b->prefix[k] : (span){(const uint8_t *)"", 0};
         const ckpt_entry *t = bias ? NULL : entry_named(b, prefix, name, n, "");
         if (!t) t = entry_named(b, prefix, name, n, bias ? ".bias" : ".weight");
+        if (!t) t = entry_named(b, prefix, name, n, bias ? ".beta" : ".gamma");
         if (t) return t;
     }
     return NULL;
@@ -376,6 +378,47 @@ static int check_recipe(const bind_want *w, const found *f, err *e)
     return wrong ? err_set(e, ERR_SPEC, "%s: %s: %s", f->row->where, f->row->key, wrong) : OK;
 }
 
+static bool piece_key(const piece *c, buf *key)
+{
+    int64_t f[] = {c->entry, c->rows,  c->row0,    c->block,     c->stride,
+                   c->col0,  c->pairs, c->rotated, c->transpose, c->unit};
+    return buf_add(key, f, sizeof f) && buf_add(key, &c->mul, sizeof c->mul) && buf_add(key, &c->add, sizeof c->add);
+}
+
+/* Everything that a weight is made of: layers whose recipes are equal share one (ALBERT: arXiv 1909.11942). */
+static bool weight_key(const weight *made, int32_t unit, buf *key)
+{
+    int64_t f[] = {made->rows, made->cols, made->want, made->cut_axis, made->vector, made->parts, unit, made->n_piece};
+    bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f);
+    for (uint32_t i = 0; i < made->n_piece && ok; i++) ok = piece_key(&made->pieces[i], key);
+    return ok;
+}
+
+static int remember(binder *b, span key, ref t, err *e)
+{
+    uint8_t *own = arena_alloc(&b->mem, key.n ? key.n : 1);
+    if (!own) return short_of_memory(e);
+    memcpy(own, key.p, key.n);
+    return map_put(&b->made, span_of(own, key.n), t) ? OK : short_of_memory(e);
+}
+
+/* A new weight and its tensor. */
+static int add_weight(binder *b, const bind_want *w, const found *f, const weight *made, ref *out, err *e)
+{
+    uint32_t index = program_weight(b->prog, made, e);
+    if (index == UINT32_MAX) return err_wrap(e, "%s: %s", f->row->where, f->row->key);
+    tensor t = {.name = made->name,
+                .kind = TENSOR_WEIGHT,
+                .type = (uint8_t)(made->vector ? DTYPE_F32 : f->entry->type),
+                .rank = made->vector ? 1 : 2,
+                .layer = layer_number(w->layer, b->prog->n_enc),
+                .unit = w->unit,
+                .dim = {made->rows, made->vector ? 0 : made->cols},
+                .weight = index};
+    *out = program_tensor(b->prog, &t, e);
+    return *out ? OK : e ? e->code : ERR_MEMORY;
+}
+
 static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
     int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
@@ -398,20 +441,14 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                    .cut_axis = (int8_t)w->cut_axis,
                    .vector = vector,
                    .parts = w->parts};
-    uint32_t index = program_weight(b->prog, &made, e);
-    if (index == UINT32_MAX) return err_wrap(e, "%s: %s", f->row->where, f->row->key);
-    tensor t = {.name = name,
-                .kind = TENSOR_WEIGHT,
-                .type = (uint8_t)(vector ? DTYPE_F32 : f->entry->type),
-                .rank = vector ? 1 : 2,
-                .layer = layer_number(w->layer, b->prog->n_enc),
-                .unit = w->unit,
-                .dim = {rows, vector ? 0 : cols},
-                .weight = index};
-    *out = program_tensor(b->prog, &t, e);
-    if (!*out) return e ? e->code : ERR_MEMORY;
-    char *key = arena_str(&b->mem, name);
-    return key && map_put(&b->made, span_str(key), *out) ? OK : short_of_memory(e);
+    buf key = {0};
+    if (!weight_key(&made, w->unit, &key)) rc = short_of_memory(e);
+    uint32_t same = rc ? MAP_NONE : map_get(&b->made, buf_span(&key));
+    *out = same == MAP_NONE ? 0 : same;
+    if (!rc && !*out) rc = add_weight(b, w, f, &made, out, e);
+    if (!rc && same == MAP_NONE) rc = remember(b, buf_span(&key), *out, e);
+    buf_free(&key);
+    return rc ? rc : remember(b, span_str(name), *out, e);
 }
 
 static int missing(binder *b, const bind_want *w, const found *f, err *e)

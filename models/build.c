@@ -1,5 +1,7 @@
-/* build.c - see build.h. decoder_only: embed, the block once per layer, wanted rows, final, logits. encoder_decoder: before that the
- * encoder's embed, block and final over rows of its own; what comes out is read by cross attention in every layer. */
+/* build.c - see build.h. Every type: embed, the block once per layer, final, logits of wanted rows. encoder_decoder: before that the
+ * encoder's embed, block and final over rows of its own; what comes out is read by cross attention in every layer. Where a text is
+ * pooled, which is usual for encoders, `final` is computed for all rows, else for those that are wanted; it works row by row, so it is
+ * the same. */
 #include "models/build.h"
 
 #include "models/net.h"
@@ -55,13 +57,22 @@ static const spec_row *formula_of(const net *b, const char *key)
     return spec_find(b->s, "network", key);
 }
 
-static ref run(net *b, const char *key, const char *otherwise, ref x, const char *result)
+/* 0 without an error: the formula says that there is no such part. */
+static ref run_optional(net *b, const char *key, const char *otherwise, ref x, const char *result)
 {
     char where[300];
     const spec_row *r = formula_of(b, key);
-    if (!r && !otherwise) return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
     snprintf(where, sizeof where, "%s: %s", r ? r->where : b->s->file, key);
     return net_formula(b, r ? r->text : otherwise, where, x, result);
+}
+
+static ref run(net *b, const char *key, const char *otherwise, ref x, const char *result)
+{
+    if (!otherwise && !formula_of(b, key))
+        return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
+    ref out = run_optional(b, key, otherwise, x, result);
+    if (!out && !b->e->code) err_set(b->e, ERR_SPEC, "%s: %s is a number, not an activation", b->s->file, key);
+    return out;
 }
 
 /* The encoder of an encoder-decoder. */
@@ -90,6 +101,9 @@ static int same_width(net *b, const char *what, ref x)
                    (long long)net_width(b, x), (long long)b->dim);
 }
 
+/* Whether `final` is wanted of every row, not only of some. */
+static bool all_rows(const net *b) { return b->full || spec_find(b->s, "network", "pooled"); }
+
 static int build_layers(net *b, int layers)
 {
     program *p = b->prog;
@@ -104,42 +118,80 @@ static int build_layers(net *b, int layers)
         p->hidden[b->layer + 1] = x;
     }
     b->layer = OUTSIDE;
+    if (all_rows(b)) {
+        x = run(b, "final", "x", x, "final");
+        if (!x) return b->e->code;
+        p->hidden[layers] = x;
+    }
     p->entries[ENTRY_DEC].op1 = p->n_op;
     p->entries[ENTRY_DEC].out = x;
     return OK;
 }
 
+/* Ids that the token table has a row for. */
+static int64_t table_rows(const program *p)
+{
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN)
+            return p->tensors[p->ops[i].in[0]].dim[0];
+    return 0;
+}
+
 static int build_head(net *b)
 {
     program *p = b->prog;
-    ref x = p->entries[ENTRY_DEC].out;
-    p->entries[ENTRY_HEAD].op0 = p->n_op;
-    p->entries[ENTRY_HEAD].in = x;
+    ref x = p->entries[ENTRY_DEC].out, out;
+    bool ready = all_rows(b);
+    uint32_t op0 = p->n_op;
+    if (b->full && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
     op take = {.kind = OP_TAKE_OUT, .in = {x}};
-    x = net_op(b, take, "out", NULL, x, net_width(b, x));
-    if (x) x = run(b, "final", "x", x, "final");
-    p->hidden[p->n_layer] = x;
-    if (x) x = run(b, "logits", "head(x)", x, "logits");
-    if (!x) return b->e->code;
-    p->entries[ENTRY_HEAD].op1 = p->n_op;
-    p->entries[ENTRY_HEAD].out = x;
-    p->vocab = net_width(b, x);
+    out = net_op(b, take, "out", NULL, x, net_width(b, x));
+    if (out && !ready) p->hidden[p->n_layer] = out = run(b, "final", "x", out, "final");
+    if (out) out = b->full ? run_optional(b, "logits", "0", out, "logits") : run(b, "logits", "head(x)", out, "logits");
+    if (!out && b->e->code) return b->e->code;
+    if (out) {
+        p->entries[ENTRY_HEAD].op0 = op0;
+        p->entries[ENTRY_HEAD].op1 = p->n_op;
+        p->entries[ENTRY_HEAD].in = x;
+        p->entries[ENTRY_HEAD].out = out;
+    }
+    p->vocab = out ? net_width(b, out) : table_rows(p);
     return OK;
 }
 
-static int read_type(spec *s, bool *has_encoder, err *e)
+/* `pooled` or `scores`: a row for each text. */
+static int build_pooled(net *b, const char *key, int entry)
 {
-    const spec_row *r = spec_find(s, "network", "type");
+    program *p = b->prog;
+    ref x = p->entries[ENTRY_DEC].out;
+    uint32_t op0 = p->n_op;
+    if (!formula_of(b, key)) return OK;
+    ref out = run_optional(b, key, NULL, x, key);
+    if (!out) return b->e->code;
+    if (p->tensors[out].rows != ROWS_SEQ)
+        return err_set(b->e, ERR_SPEC, "%s: %s gives a row for each token: pool(x) makes one of them", b->s->file, key);
+    p->entries[entry].op0 = op0;
+    p->entries[entry].op1 = p->n_op;
+    p->entries[entry].in = x;
+    p->entries[entry].out = out;
+    return OK;
+}
+
+static int read_type(net *b, bool *has_encoder, err *e)
+{
+    const spec_row *r = spec_find(b->s, "network", "type");
+    b->full = r && strcmp(r->text, "encoder_only") == 0;
     *has_encoder = r && strcmp(r->text, "encoder_decoder") == 0;
-    if (!r || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
-    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_decoder", r->where, r->text);
+    if (!r || b->full || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
+    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_only, encoder_decoder", r->where,
+                   r->text);
 }
 
 static int build(net *b, err *e)
 {
     int64_t dim = 0, enc_layers = 0;
     bool has_encoder;
-    int rc = read_type(b->s, &has_encoder, e), layers = hyper_layers(b->h);
+    int rc = read_type(b, &has_encoder, e), layers = hyper_layers(b->h);
     if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
     if (!rc && has_encoder) rc = build_number(b->s, b->h, "enc_layers", layers, &enc_layers, e);
     if (!rc && enc_layers > ENC_LAYERS_MAX)
@@ -154,6 +206,7 @@ static int build(net *b, err *e)
     b->prog->n_enc = (int32_t)enc_layers;
     if (has_encoder && (rc = build_encoder(b, (int)enc_layers))) return rc;
     if ((rc = build_layers(b, layers)) || (rc = build_head(b))) return rc;
+    if ((rc = build_pooled(b, "pooled", ENTRY_POOL)) || (rc = build_pooled(b, "scores", ENTRY_SCORES))) return rc;
     rc = spec_check_unused(b->s, e);
     if (!rc) rc = bind_finish(b->bind, e);
     return rc ? rc : program_finish(b->prog, e);

@@ -178,7 +178,7 @@ static bool visit_call(walk *w, const expr *x, term *out)
 {
     char part[16];
     ref in[ARGS_MAX];
-    bool softcap = strcmp(x->text, "softcap") == 0;
+    bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
     act_kind fn = net_act_kind(x->text);
     if (x->n_arg > ARGS_MAX) return refuse(w, "too many arguments for ", x->text);
     if (softcap && !net_is_slot(w->b, x->text)) {
@@ -195,6 +195,8 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse(w, "a number is no activation: argument of ", x->text);
         in[i] = a.t;
     }
+    if (l2 && x->n_arg == 1 && !net_is_slot(w->b, x->text))
+        return done(out, net_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
     if (fn != ACT_NONE && x->n_arg == 1 && !net_is_slot(w->b, x->text))
         return done(out, net_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
     if (!net_is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
@@ -286,12 +288,13 @@ ref net_formula(net *b, const char *text, const char *where, ref x, const char *
     for (size_t i = 0; ok && i < f.n; i++) {
         term t;
         w.target = f.at[i].name;
-        ok = visit(&w, f.at[i].value, &t) &&
-             (t.t || refuse(&w, "the value is a number, not an activation: ", w.target)) &&
+        ok = visit(&w, f.at[i].value, &t);
+        if (!ok || (alone.value && !t.t && t.number == 0)) break;
+        ok = (t.t || refuse(&w, "the value is a number, not an activation: ", w.target)) &&
              assign(&w, f.at[i].name, t.t);
     }
     ref out = ok ? var_of(&w, result) : 0;
-    if (ok && !out) refuse(&w, "nothing is assigned to ", result);
+    if (ok && !out && !alone.value) refuse(&w, "nothing is assigned to ", result);
     arena_free(&mem);
     return out;
 }

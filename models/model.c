@@ -213,6 +213,8 @@ static int fill(opened *o, const model_options *opt, err *e)
     int rc = check_format(m, e), n_bos;
     if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
+    if (!rc) rc = pooling_read(&m->texts, m->weights, e);
+    if (!rc) rc = pooling_apply(m->resolved, &m->texts, opt->pooling, opt->normalize, e);
     if (!rc && (rc = hyper_open(&o->h, m->resolved, &from, e))) return name_values(o, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);

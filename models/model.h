@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "core/program.h"
 #include "io/ckpt.h"
+#include "models/pooling.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +19,9 @@ typedef struct model_options {
     const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
     const char *act;        /* activations that enter quantized weights: "f32", or "q8" = NULL */
-    int ctx; /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
+    const char *pooling,
+        *normalize; /* "cls", "mean", "last"; "on", "off"; NULL: as the model's files say (pooling.h) */
+    int ctx;        /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
 } model_options;
 
 typedef struct model {
@@ -32,6 +35,7 @@ typedef struct model {
     int32_t eos[16];  /* end ids from config and generation_config; n_eos of them */
     int n_eos;
     int32_t bos;                /* -1 none */
+    pooling texts;              /* how a text becomes one vector */
     const char *tokenizer_path; /* from [tokenizer] of the spec; NULL: the checkpoint's own */
     const char *tokenizer_pre;
 } model;

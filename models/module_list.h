@@ -1,6 +1,7 @@
 /* module_list.h - every atomic module, one line each, in the order of `inferflow spec modules`. */
 #define MODULE_LIST(X)                                                                                                 \
     X(token_table)                                                                                                     \
+    X(type_table)                                                                                                      \
     X(position_learned)                                                                                                \
     X(position_sinusoid)                                                                                               \
     X(norm_rms)                                                                                                        \
@@ -11,4 +12,5 @@
     X(ffn_moe)                                                                                                         \
     X(ffn_plain)                                                                                                       \
     X(linear_plain)                                                                                                    \
-    X(head_linear)
+    X(head_linear)                                                                                                     \
+    X(pool_rows)

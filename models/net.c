@@ -59,7 +59,10 @@ ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t w
 {
     if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
     if (o.kind != OP_KV_PUT) {
-        int rows = o.kind == OP_TAKE_OUT ? ROWS_OUT : o.kind == OP_DISPATCH ? ROWS_EXP : rows_like(b, like);
+        int rows = o.kind == OP_TAKE_OUT   ? ROWS_OUT
+                   : o.kind == OP_POOL     ? ROWS_SEQ
+                   : o.kind == OP_DISPATCH ? ROWS_EXP
+                                           : rows_like(b, like);
         o.out = fresh(b, path, part, rows, width);
         if (!o.out) return 0;
     }
@@ -163,15 +166,17 @@ ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
 {
     ref w, bias;
-    if (n < 1) return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
-    bind_want want = {.rows = n,
+    if (n < 1 && n != NET_ALL_ROWS)
+        return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
+    bind_want want = {.rows = n == NET_ALL_ROWS ? 0 : n,
                       .cols = net_width(b, x),
                       .pairs = o.pairs,
                       .rotated = o.rotated,
                       .cut_axis = o.cut,
                       .unit = o.unit,
                       .keep_type = o.keep_type};
-    if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, n, o, &bias)) return 0;
+    if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, b->prog->tensors[w].dim[0], o, &bias))
+        return 0;
     return net_matmul(b, c, w, bias, x, role);
 }
 
@@ -264,6 +269,12 @@ ref net_softcap(net *b, const char *path, const char *part, ref x, double cap)
 {
     if (cap == 0) return x;
     op o = {.kind = OP_SOFTCAP, .in = {x}, .u.softcap = {(float)cap}};
+    return net_op(b, o, path, part, x, net_width(b, x));
+}
+
+ref net_l2(net *b, const char *path, const char *part, ref x)
+{
+    op o = {.kind = OP_NORM, .in = {x}, .u.norm = {1e-12f, NORM_L2, (int32_t)net_width(b, x)}};
     return net_op(b, o, path, part, x, net_width(b, x));
 }
 

@@ -24,6 +24,7 @@ struct net {
     int ctx;       /* positions that tables are made for */
     bool act_f32;  /* build_options */
     ref quant_of, quant[2]; /* the activation quantized last, by blocks of 32 and of 64: 0 = not yet */
+    bool full; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
     int64_t dim;
     err *e;
 };
@@ -44,7 +45,8 @@ typedef struct linear_opt {
     bool keep_type;     /* --weights does not touch it */
     int32_t unit;       /* a shard boundary is a multiple of this many output elements */
 } linear_opt;
-/* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call. */
+enum { NET_ALL_ROWS = -1 };
+/* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call; n NET_ALL_ROWS: as many as it has rows. */
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);
 /* The same with a weight that is there already (tied heads); bias_slot NULL = none. */
 ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part);
@@ -76,6 +78,7 @@ ref net_scale(net *b, const char *path, const char *part, ref x, double factor);
 ref net_clamp(net *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
 ref net_clamp_above(net *b, const char *path, const char *part, ref x, double limit);
 ref net_softcap(net *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
+ref net_l2(net *b, const char *path, const char *part, ref x);                  /* of length 1, as torch's normalize */
 
 /* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
 bool net_vector(net *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
@@ -98,7 +101,8 @@ act_kind net_act_kind(const char *name);
 ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where);
 /* Whether `path` names a slot that is declared or has a module by default. */
 bool net_is_slot(const net *b, const char *path);
-/* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. */
+/* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. 0 without an error: a lone expression
+ * that is the number 0. */
 ref net_formula(net *b, const char *text, const char *where, ref x, const char *result);
 
 #endif

@@ -80,6 +80,19 @@ static int set_row(spec *s, const spec_row *r, err *e)
     return OK;
 }
 
+int spec_put(spec *s, const char *section, const char *key, const char *text, err *e)
+{
+    spec_row r = {.section = arena_str(&s->mem, section),
+                  .key = arena_str(&s->mem, key),
+                  .text = arena_str(&s->mem, text),
+                  .where = s->file,
+                  .depth = 1};
+    bool config = strcmp(section, "config") == 0;
+    if (!r.section || !r.key || !r.text) return short_of_memory(e);
+    int rc = config ? expr_parse(&r.value, &s->mem, r.text, key, e) : OK;
+    return rc ? rc : set_row(s, &r, e);
+}
+
 static int add_class(spec *s, const char *section, err *e)
 {
     for (size_t i = 0; i < s->n_class; i++)

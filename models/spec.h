@@ -71,6 +71,9 @@ int spec_load_base(spec **out, const spec *child, const char *base, err *e);
 int spec_parse(spec **out, span text, const char *what, const char *dir, const char *base, err *e);
 void spec_free(spec *s); /* NULL ok */
 
+/* Gives a key other text than its file does; it counts as inherited. The key must not be a slot. */
+int spec_put(spec *s, const char *section, const char *key, const char *text, err *e);
+
 /* NULL when absent. */
 const spec_row *spec_find(const spec *s, const char *section, const char *key);
 const char *spec_text(const spec *s, const char *section, const char *key); /* NULL when absent */

@@ -20,7 +20,7 @@ static const param model_rows[] = {
     TEXT("doc", "TEXT", "a sentence about the family"),
 };
 static const param network_rows[] = {
-    TEXT("type", "decoder_only|encoder_decoder", "kind of network"),
+    TEXT("type", "KIND", "decoder_only (the default), encoder_only (tokens see later ones too), encoder_decoder"),
     TEXT("layers", "N", "number of layers (default: layers of [config])"),
     TEXT("enc_layers", "N", "layers of the encoder of an encoder-decoder (default: enc_layers of [config])"),
     TEXT("dim", "N", "width of the hidden state (default: dim of [config])"),
@@ -32,7 +32,10 @@ static const param network_rows[] = {
     TEXT("embed", "FORMULA", "tokens to the hidden state: `token * sqrt(dim)`"),
     TEXT("block", "FORMULA", "one layer, x to x: `x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))`"),
     TEXT("final", "FORMULA", "after the last layer, on rows whose result is wanted: `norm.f(x)` (default: x)"),
-    TEXT("logits", "FORMULA", "final state x to logits: `head(x)` (the default)"),
+    TEXT("logits", "FORMULA", "final state x to logits: `head(x)` (the default); 0: none (the default of encoders)"),
+    TEXT("pooled", "FORMULA", "final state x to one vector for a text: `l2(pool(x))`; 0: none"),
+    TEXT("scores", "FORMULA",
+         "final state x to what a classification head says of a text: `linear.c(pool.c(x))`; 0: none"),
 };
 static const param tokenizer_rows[] = {
     TEXT("path", "PATH", "tokenizer files, for models that carry none or instead of theirs; relative to this spec"),

@@ -25,7 +25,8 @@ static bool mentions(const char *text, const char *word, bool head)
 
 static bool is_formula(const spec_row *r)
 {
-    static const char *const keys[] = {"embed", "block", "final", "logits", "enc.embed", "enc.block", "enc.final"};
+    static const char *const keys[] = {"embed",  "block",     "final",     "logits",   "pooled",
+                                       "scores", "enc.embed", "enc.block", "enc.final"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(r->key, keys[i]) == 0) return true;
     return false;

@@ -21,6 +21,7 @@ typedef struct model_shape {
     int rope_dims, rope_style;
     dtype type; /* of matrices */
     bool parallel, gated, biases, qk_norm, learned;
+    bool full, pooled; /* attention in both directions; a mean of unit length and three scores for each sequence */
     float softcap, final_cap;
 } model_shape;
 
@@ -152,14 +153,16 @@ static ref test_attention(model_builder *b, ref x)
         o.in[0] = k;
         k = test_op(b, o, ROWS_TOK, kv_dim);
     }
-    int s = program_state(b->p,
-                          &(state){.rows = ROWS_TOK,
-                                   .layer = (int16_t)b->layer,
-                                   .heads = m->kv_heads,
-                                   .k_dim = m->head_dim,
-                                   .v_dim = m->head_dim,
-                                   .window = window},
-                          &e);
+    bool shared = m->full && b->layer > 0;
+    int s = shared ? 0
+                   : program_state(b->p,
+                                   &(state){.rows = ROWS_TOK,
+                                            .layer = (int16_t)b->layer,
+                                            .heads = m->kv_heads,
+                                            .k_dim = m->head_dim,
+                                            .v_dim = m->head_dim,
+                                            .window = m->full ? 0 : window},
+                                   &e);
     assert_true(s >= 0);
     test_op(b, (op){.kind = OP_KV_PUT, .state = (int16_t)s, .in = {k, v}}, 0, 0);
     ref a = test_op(b,
@@ -170,6 +173,9 @@ static ref test_attention(model_builder *b, ref x)
                                     .softcap = m->softcap,
                                     .heads = m->heads,
                                     .window = window,
+                                    .ahead = !m->full ? 0
+                                             : window ? window - 1
+                                                      : AHEAD_ALL,
                                     .bias = m->bias}},
                     ROWS_TOK, q_dim);
     return test_linear(b, a, q_dim, m->dim, ROWS_TOK);
@@ -192,6 +198,21 @@ static ref test_ffn(model_builder *b, ref x)
 static ref test_sum(model_builder *b, ref x, ref y)
 {
     return test_op(b, (op){.kind = OP_ADD, .in = {x, y}}, ROWS_TOK, b->m->dim);
+}
+
+static void test_pooled(model_builder *b, ref x)
+{
+    program *p = b->p;
+    int dim = b->m->dim;
+    p->entries[ENTRY_POOL].op0 = p->n_op;
+    ref mean = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_MEAN}, ROWS_SEQ, dim);
+    p->entries[ENTRY_POOL].out = test_op(
+        b, (op){.kind = OP_NORM, .in = {mean}, .u.norm = {.eps = 1e-12f, .kind = NORM_L2, .width = dim}}, ROWS_SEQ,
+        dim);
+    p->entries[ENTRY_POOL].op1 = p->entries[ENTRY_SCORES].op0 = p->n_op;
+    ref last = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_LAST}, ROWS_SEQ, dim);
+    p->entries[ENTRY_SCORES].out = test_linear(b, last, dim, 3, ROWS_SEQ);
+    p->entries[ENTRY_SCORES].op1 = p->n_op;
 }
 
 static program *random_model(const model_shape *m, uint64_t seed)
@@ -235,6 +256,7 @@ static program *random_model(const model_shape *m, uint64_t seed)
         x = test_op(&b, (op){.kind = OP_SOFTCAP, .in = {x}, .u.softcap.cap = m->final_cap}, ROWS_OUT, m->vocab);
     p->entries[ENTRY_HEAD].op1 = p->n_op;
     p->entries[ENTRY_HEAD].out = x;
+    if (m->pooled) test_pooled(&b, p->hidden[m->layers]);
     assert_ok(program_finish(p, &e), &e);
     return p;
 }

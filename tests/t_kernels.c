@@ -65,13 +65,18 @@ static void norms_equal_the_reference(void **unused)
     (void)unused;
     static const int widths[] = {1, 5, 16, 31, 64, 100, 257};
     for (int w = 0; w < 7; w++)
-        for (int form = 0; form < 16; form++) {
+        for (int form = 0; form < 17; form++) {
             rig g;
             int groups = 1 + form % 3, width = widths[w], rows[] = {5}, last[] = {4};
+            bool l2 = form == 16;
             rig_open(&g, 200000);
             rig_sequences(&g, 1, rows, last);
             op o = {.kind = OP_NORM,
-                    .u.norm = {.eps = 1e-5f, .kind = form & 1 ? NORM_LAYER : NORM_RMS, .width = width}};
+                    .u.norm = {.eps = 1e-5f,
+                               .kind = l2         ? NORM_L2
+                                       : form & 1 ? NORM_LAYER
+                                                  : NORM_RMS,
+                               .width = width}};
             o.in[0] = rig_act(&g, width * groups);
             if (form & 2) o.in[1] = rig_const(&g, form & 8 ? width * groups : width);
             if (form & 4) o.in[2] = rig_const(&g, width);
@@ -82,7 +87,7 @@ static void norms_equal_the_reference(void **unused)
             for (int i = 0; i < width; i++) mean += x[i] / (double)width;
             if (!(form & 1)) mean = 0;
             for (int i = 0; i < width; i++) var += (x[i] - mean) * (x[i] - mean) / width;
-            double want = (x[width - 1] - mean) / sqrt(var + 1e-5f);
+            double want = (x[width - 1] - mean) / (l2 ? sqrt(var * width) : sqrt(var + 1e-5f));
             if (form & 2) want *= g.t[o.in[1]].data[width - 1];
             if (form & 4) want += g.t[o.in[2]].data[width - 1];
             rig_same(&g, &o, what);
@@ -217,6 +222,33 @@ static void embed_and_take_out(void **unused)
         assert_memory_equal(rig_at(&g, k.out) + 64, row, sizeof row);
         rig_close(&g);
     }
+}
+
+static void pooled_rows(void **unused)
+{
+    (void)unused;
+    static const int widths[] = {1, 16, 37, 130}, rows[] = {4, 1, 9}, last[] = {3, 0, 8};
+    for (int w = 0; w < 4; w++)
+        for (int how = POOL_FIRST; how <= POOL_LAST; how++) {
+            rig g;
+            int dim = widths[w];
+            rig_open(&g, 60000);
+            rig_sequences(&g, 3, rows, last);
+            g.st.pool = (int32_t[]){0, 2};
+            g.st.n[ROWS_SEQ] = 2;
+            op o = {.kind = OP_POOL, .in = {rig_act(&g, dim)}, .out = rig_act(&g, dim), .u.pool.how = how};
+            g.t[o.out].rows = ROWS_SEQ;
+            snprintf(what, sizeof what, "pool %d of width %d", how, dim);
+            rig_same(&g, &o, what);
+            const float *x = rig_at(&g, o.in[0]) + 5 * dim, *y = rig_at(&g, o.out) + dim; /* third sequence */
+            for (int k = 0; k < dim; k++) {
+                double mean = 0;
+                for (int i = 0; i < 9; i++) mean += x[i * dim + k] / 9.0;
+                double want = how == POOL_FIRST ? x[k] : how == POOL_LAST ? x[8 * dim + k] : mean;
+                if (fabs(y[k] - want) > 1e-6) fail_msg("%s: %g, not %g", what, (double)y[k], want);
+            }
+            rig_close(&g);
+        }
 }
 
 /* ---- keys, values, attention */
@@ -508,6 +540,7 @@ int main(void)
         cmocka_unit_test(elementwise_equals_the_reference),
         cmocka_unit_test(rope_equals_the_reference),
         cmocka_unit_test(embed_and_take_out),
+        cmocka_unit_test(pooled_rows),
         cmocka_unit_test(attention_equals_the_reference),
         cmocka_unit_test(attention_ignores_what_it_does_not_see),
     };

@@ -299,7 +299,7 @@ static void shape_rules(void **unused)
     err none = {0};
     program *p = small(1);
     ref x = p->hidden[0], wide = act(p, "wide", ROWS_TOK, 8, 0), same = act(p, "same", ROWS_TOK, 4, 0),
-        o = act(p, "o", ROWS_OUT, 4, 0);
+        o = act(p, "o", ROWS_OUT, 4, 0), seq = act(p, "seq", ROWS_SEQ, 4, 0);
     ref w = matrix(p, "w2", 4, 4);
     rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
     assert_int_equal(program_rope(p, &rp, 16, &none), 0);
@@ -326,6 +326,10 @@ static void shape_rules(void **unused)
         {.kind = OP_TAKE_OUT, .state = -1, .out = same, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = same, .in = {x}, .u.act.fn = ACT_COUNT},
         {.kind = OP_CLAMP, .state = -1, .out = same, .in = {x}, .u.clamp.limit = 0},
+        {.kind = OP_POOL, .state = -1, .out = same, .in = {x}},
+        {.kind = OP_POOL, .state = -1, .out = seq, .in = {x}, .u.pool.how = POOL_LAST + 1},
+        {.kind = OP_POOL, .state = -1, .out = seq, .in = {wide}},
+        {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.kind = NORM_L2 + 1, .width = 4}},
         {.kind = OP_ACT, .state = -1, .out = 9999, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = same, .in = {9999}},
         {.kind = OP_COUNT, .state = -1},

@@ -36,7 +36,8 @@
     X(MATMUL_EXP, "matmul_exp", CUT_BY_WEIGHT,                                                                         \
       "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
     X(SCATTER, "scatter", CUT_ROWWISE,                                                                                 \
-      "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")
+      "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")             \
+    X(POOL, "pool", CUT_ROWWISE, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")
 
 enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
 
@@ -75,7 +76,9 @@ typedef enum act_kind {
 } act_kind;
 extern const char *const act_name[ACT_COUNT];
 
-enum { NORM_RMS, NORM_LAYER }; /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps) */
+/* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps); l2: x / max(sqrt(sum x^2), eps) */
+enum { NORM_RMS, NORM_LAYER, NORM_L2 };
+enum { POOL_FIRST, POOL_MEAN, POOL_LAST };
 enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE };
 enum { ROPE_HALVES, ROPE_NEIGHBOURS }; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
 /* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added before scaling
@@ -151,6 +154,9 @@ typedef struct op {
         struct {
             int32_t experts, used;
         } dispatch;
+        struct {
+            int32_t how; /* POOL_* */
+        } pool;
     } u;
 } op;
 

@@ -355,7 +355,7 @@ static const char *check_op(const program *p, const op *o)
         if (!same_shape(a, out)) return "input and output differ";
         if (width < 1 || n % width) return "groups do not divide the row";
         if (!(o->u.norm.eps >= 0)) return "eps must not be negative";
-        if (o->u.norm.kind != NORM_RMS && o->u.norm.kind != NORM_LAYER) return "unknown kind of norm";
+        if (o->u.norm.kind < NORM_RMS || o->u.norm.kind > NORM_L2) return "unknown kind of norm";
         if (!optional_vector(o, 1, b, width) && !is_vector(b, n)) return "the weight fits neither a group nor the row";
         if (!optional_vector(o, 2, c, width) && !is_vector(c, n)) return "the bias fits neither a group nor the row";
         return NULL;
@@ -420,6 +420,10 @@ static const char *check_op(const program *p, const op *o)
     case OP_GATHER:
     case OP_MATMUL_EXP:
     case OP_SCATTER: return check_expert_op(p, o, out);
+    case OP_POOL:
+        if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_SEQ || b) return "pools token rows to sequences";
+        if (o->u.pool.how < POOL_FIRST || o->u.pool.how > POOL_LAST) return "pools how?";
+        return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
     case OP_COUNT: break;
     }
     return "no such op";

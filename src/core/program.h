@@ -22,7 +22,7 @@ enum rows {
     ROWS_OUT,  /* rows whose logits or hidden states are wanted */
     ROWS_ENC,  /* encoder rows */
     ROWS_EXP,  /* expert rows: token rows x experts per token */
-    ROWS_SEQ,  /* one per sequence */
+    ROWS_SEQ,  /* sequences that want a pooled result */
     ROWS_COUNT
 };
 
@@ -101,7 +101,8 @@ typedef struct state {
 } state;
 enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sharing, copy-on-write and transfer */
 
-enum entry { ENTRY_ENC, ENTRY_DEC, ENTRY_HEAD, ENTRY_POOL, ENTRY_COUNT };
+/* Parts of the program. SCORES: what a classification head says of a sequence. */
+enum entry { ENTRY_ENC, ENTRY_DEC, ENTRY_HEAD, ENTRY_POOL, ENTRY_SCORES, ENTRY_COUNT };
 
 typedef struct program {
     arena mem;

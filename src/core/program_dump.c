@@ -6,6 +6,8 @@
 static const char *const rows_name[ROWS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
 static const char *const by_name[] = {"token", "position", "type"};
 static const char *const score_name[SCORE_COUNT] = {"softmax", "picked", "sigmoid", "mixer"};
+static const char *const norm_name[] = {"rms", "layer", "l2"};
+static const char *const pool_name[] = {"first", "mean", "last"};
 static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"};
 
 static void dump_shape(const tensor *t, buf *out)
@@ -52,8 +54,7 @@ static void dump_params(const program *p, const op *o, buf *out)
         if (o->u.embed.offset) buf_printf(out, " offset=%d", o->u.embed.offset);
         break;
     case OP_NORM:
-        buf_printf(out, " %s eps=%g width=%d", o->u.norm.kind == NORM_RMS ? "rms" : "layer", (double)o->u.norm.eps,
-                   o->u.norm.width);
+        buf_printf(out, " %s eps=%g width=%d", norm_name[o->u.norm.kind], (double)o->u.norm.eps, o->u.norm.width);
         break;
     case OP_ROPE:
         buf_printf(out, " %s dims=%d of %d table=%d", o->u.rope.style == ROPE_HALVES ? "halves" : "neighbours",
@@ -71,6 +72,7 @@ static void dump_params(const program *p, const op *o, buf *out)
     case OP_SCALE: buf_printf(out, " factor=%.9g", (double)o->u.scale.factor); break;
     case OP_SOFTCAP: buf_printf(out, " cap=%g", (double)o->u.softcap.cap); break;
     case OP_CLAMP: buf_printf(out, " limit=%g%s", (double)o->u.clamp.limit, o->u.clamp.above ? " above" : ""); break;
+    case OP_POOL: buf_printf(out, " %s", pool_name[o->u.pool.how]); break;
     case OP_ROUTE:
         buf_printf(out, " %s used=%d", score_name[o->u.route.score], o->u.route.used);
         if (o->u.route.groups)
@@ -110,7 +112,7 @@ bool program_dump_head(const program *p, buf *out)
 
 bool program_dump_op(const program *p, uint32_t i, buf *out)
 {
-    static const char *const entry_name[ENTRY_COUNT] = {"encoder", "decoder", "head", "pool"};
+    static const char *const entry_name[ENTRY_COUNT] = {"encoder", "decoder", "head", "pool", "scores"};
     const op *o = &p->ops[i];
     bool cut = false;
     for (uint32_t k = 0; k < p->n_cut; k++) cut = cut || p->cuts[k] == i;

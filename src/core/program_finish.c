@@ -126,6 +126,7 @@ static void hash_op(hasher *s, const op *o)
         add_float(s, o->u.route.factor), add_float(s, o->u.route.near);
         break;
     case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
+    case OP_POOL: add_int(s, o->u.pool.how); break;
     case OP_QUANT:
     case OP_MATMUL:
     case OP_GATHER:

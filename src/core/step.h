@@ -29,6 +29,7 @@ typedef struct step {
     step_rows tok, enc;    /* ROWS_TOK, ROWS_ENC: an encoder's rows come all in one step, those of the whole sequence */
     const float *vec;      /* [*, dim] */
     const int32_t *out;    /* [OUT] token rows whose results are wanted, ascending */
+    const int32_t *pool;   /* [SEQ] sequences that want a pooled result, ascending; all their tokens are in this step */
     int32_t n_seq;
     const int32_t *seq_rope; /* [n_rope][n_seq] variant fixed at admission */
     const int32_t

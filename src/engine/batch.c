@@ -14,13 +14,14 @@ int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_ma
     b->pos = mem_zero(rows, sizeof *b->pos);
     b->seq = mem_zero(rows, sizeof *b->seq);
     b->out = mem_zero((size_t)out_max, sizeof *b->out);
+    b->pool = mem_zero(seqs, sizeof *b->pool);
     b->seq_len = mem_zero(seqs, sizeof *b->seq_len);
     b->seq_row = mem_zero(seqs + 1, sizeof *b->seq_row);
     b->seq_rope = mem_zero(seqs * (p->n_rope + 1), sizeof *b->seq_rope);
     b->page = mem_zero(seqs * cap, sizeof *b->page * (p->n_group ? p->n_group : 1));
     b->who = mem_zero(seqs, sizeof *b->who);
-    if (b->token && b->type && b->pos && b->seq && b->out && b->seq_len && b->seq_row && b->seq_rope && b->page &&
-        b->who)
+    if (b->token && b->type && b->pos && b->seq && b->out && b->pool && b->seq_len && b->seq_row && b->seq_rope &&
+        b->page && b->who)
         return 0;
     batch_close(b);
     return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
@@ -33,6 +34,7 @@ void batch_close(batch *b)
     mem_free(b->pos);
     mem_free(b->seq);
     mem_free(b->out);
+    mem_free(b->pool);
     mem_free(b->seq_len);
     mem_free(b->seq_row);
     mem_free(b->seq_rope);
@@ -50,6 +52,7 @@ void batch_clear(batch *b)
                            .seq_len = b->seq_len,
                            .seq_row = b->seq_row},
                    .out = b->out,
+                   .pool = b->pool,
                    .seq_rope = b->seq_rope,
                    .page = b->page,
                    .page_cap = b->page_cap};
@@ -57,8 +60,10 @@ void batch_clear(batch *b)
 
 static bool wanted(const session *s, int64_t pos)
 {
+    if (s->want_all) return pos >= s->want_from && pos < s->want_to;
+    if (s->q.pooled) return false;
     bool scores = s->q.prompt_logprobs && pos + 1 < s->n_prompt && pos + 1 > s->scored;
-    return s->want_all || scores || pos == s->n_ids - 1;
+    return scores || pos == s->n_ids - 1;
 }
 
 int batch_add(batch *b, session *s, int rows, int keep)
@@ -72,11 +77,13 @@ int batch_add(batch *b, session *s, int rows, int keep)
             b->out[st->n[ROWS_OUT]++] = at + n;
         }
         b->token[at + n] = s->ids[pos];
+        b->type[at + n] = s->types ? s->types[pos] : 0;
         b->pos[at + n] = (int32_t)pos;
         b->seq[at + n] = st->n_seq;
         n++;
     }
     if (n == 0) return 0;
+    if (s->q.pooled) b->pool[st->n[ROWS_SEQ]++] = st->n_seq;
     b->who[st->n_seq] = s;
     b->seq_row[st->n_seq] = at;
     b->seq_len[st->n_seq++] = (int32_t)(s->n_past + n);
@@ -87,7 +94,6 @@ int batch_add(batch *b, session *s, int rows, int keep)
 const step *batch_finish(batch *b, const program *p)
 {
     step *st = &b->st;
-    st->n[ROWS_SEQ] = st->n_seq;
     st->n[ROWS_EXP] = st->n[ROWS_TOK] * p->n_used;
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)

@@ -7,7 +7,7 @@
 typedef struct batch {
     step st;
     int32_t rows_max, out_max, seq_max, page_cap;
-    int32_t *token, *type, *pos, *seq, *out, *seq_len, *seq_row, *seq_rope, *page;
+    int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page;
     session **who; /* [n_seq] */
 } batch;
 

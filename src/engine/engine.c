@@ -54,7 +54,8 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
     int rc = 0;
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
-    for (int i = ROWS_TOK; i < ROWS_COUNT; i++) po.dev.max_rows[i] = i == ROWS_OUT ? outs : rows;
+    for (int i = ROWS_TOK; i < ROWS_COUNT; i++)
+        po.dev.max_rows[i] = i == ROWS_OUT ? outs : i == ROWS_SEQ ? g->info.max_batch : rows;
     po.dev.max_rows[ROWS_EXP] = rows * p->n_used;
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
@@ -65,10 +66,27 @@ static int open_parts(engine *g, const engine_options *o, err *e)
     return rc;
 }
 
+/* What the program gives beside logits. */
+static void describe_pooled(engine_info *i, const model *m)
+{
+    const program *p = m->prog;
+    ref pooled = p->entries[ENTRY_POOL].out, scores = p->entries[ENTRY_SCORES].out;
+    i->generates = p->entries[ENTRY_HEAD].out && !p->whole;
+    i->n_pooled = pooled ? (int32_t)tensor_count(&p->tensors[pooled]) : 0;
+    i->n_score = scores ? (int32_t)tensor_count(&p->tensors[scores]) : 0;
+    for (uint32_t k = 0; k < p->n_op; k++)
+        if (p->ops[k].kind == OP_EMBED && p->ops[k].u.embed.by == EMBED_BY_TYPE)
+            i->n_type = (int32_t)p->tensors[p->ops[k].in[0]].dim[0];
+    i->embed_tokens = (int32_t)(m->texts.max_tokens < INT32_MAX ? m->texts.max_tokens : INT32_MAX);
+    i->embed_prompt = m->texts.prompt;
+    i->embed_stranger = m->texts.stranger;
+}
+
 static void describe(engine *g, const engine_options *o)
 {
     const model *m = g->mod;
-    g->chunk = o->chunk > 0 ? o->chunk : CHUNK;
+    bool whole = m->prog->whole || m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
+    g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : CHUNK;
     if (g->chunk > m->ctx) g->chunk = m->ctx;
     g->info = (engine_info){.name = m->name,
                             .arch = m->arch,
@@ -80,6 +98,7 @@ static void describe(engine *g, const engine_options *o)
                             .n_eos = m->n_eos,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : MAX_BATCH,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
+    describe_pooled(&g->info, m);
     memcpy(g->info.eos, m->eos, sizeof g->info.eos);
     g->info.format = m->weights ? ckpt_format(m->weights) : "none";
     g->info.path = m->weights ? ckpt_path(m->weights) : "";
@@ -118,8 +137,13 @@ int engine_open(engine **out, const engine_options *o, err *e)
     model *m;
     tokenizer *t = NULL;
     *out = NULL;
-    model_options mo = {
-        .spec_path = o->spec, .model_path = o->model, .weights = o->weights, .act = o->act, .ctx = (int)o->ctx};
+    model_options mo = {.spec_path = o->spec,
+                        .model_path = o->model,
+                        .weights = o->weights,
+                        .act = o->act,
+                        .ctx = (int)o->ctx,
+                        .pooling = o->pooling,
+                        .normalize = o->normalize};
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
     const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path, *pre = o->pre ? o->pre : m->tokenizer_pre;

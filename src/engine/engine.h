@@ -19,6 +19,7 @@ typedef struct engine engine;
 
 /* What every command that takes a model accepts; rows in engine_param_rows. */
 typedef struct engine_options {
+    const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv;
     bool exact;
     int64_t ctx, threads, chunk, max_batch; /* 0 = default */
@@ -38,8 +39,14 @@ typedef struct engine_info {
     int ctx, max_batch, threads;
     int32_t bos, eos[16];
     int n_eos;
-    uint64_t weight_bytes; /* read per token: all weights but the embedding table, of experts the used ones */
-    uint64_t weight_count; /* numbers in them: two operations each per token */
+    bool generates; /* false: an encoder, which gives vectors, scores or what a masked word is, but no text */
+    int32_t n_pooled, n_score; /* elements of the vector of a text, of what a classification head says of it; 0: none */
+    int32_t n_type;            /* token types; 0: tokens have none */
+    int32_t embed_tokens;      /* texts to embed are cut to this many tokens; 0: not said */
+    const char *embed_prompt;  /* what stands before texts to embed, NULL: nothing */
+    const char *embed_stranger; /* a part of the model's way to embed that is unknown here, or NULL */
+    uint64_t weight_bytes;      /* read per token: all weights but the embedding table, of experts the used ones */
+    uint64_t weight_count;      /* numbers in them: two operations each per token */
     const char *isa;
 } engine_info;
 const engine_info *engine_describe(const engine *g);
@@ -59,11 +66,15 @@ typedef struct token_event {
     const char *error;     /* FINISH_ERROR */
     int64_t cached_tokens; /* prompt tokens that needed no computation */
     double queue_seconds;  /* from engine_add_query to the query's first step */
+    const float *pooled,
+        *scores; /* of a pooled query, in its only event: [n_pooled], [n_score]; NULL: the model has none */
 } token_event;
 
 typedef struct query {
-    const int32_t *ids; /* prompt, copied; at least one id */
+    const int32_t *ids;   /* prompt, copied; at least one id */
+    const int32_t *types; /* [n_ids] token types, copied; NULL: all 0 */
     size_t n_ids;
+    bool pooled; /* no text, but one vector for the whole prompt: one event, FINISH_STOP */
     int64_t
         max_tokens; /* 0: only the prompt is evaluated (prompt_logprobs); generation stops at the context in any case */
     int64_t min_tokens;

@@ -5,11 +5,14 @@
 
 #include <inttypes.h>
 
+/* Where rows see later ones every step has the whole text, and again, until all rows have been among those whose result is wanted. */
 static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn on_rows, void *ctx, err *e)
 {
     const program *p = g->mod->prog;
     tap t = {.to = tapped};
+    bool again = p->whole && s->want_all;
     if (layer >= 0) t.what = p->hidden[layer];
+    s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
     while (s->n_past < s->n_ids) {
         batch_clear(&g->work);
         int n = batch_add(&g->work, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
@@ -20,9 +23,14 @@ static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn o
             g->work.st.n_tap = 1;
         }
         int rc = plan_step(g->layout, &g->work.st, e);
-        if (!rc) rc = on_rows(ctx, layer >= 0 ? tapped : plan_logits(g->layout), s->n_past, n, e);
+        int64_t first = again ? s->want_from : s->n_past, rows = again ? s->want_to - s->want_from : n;
+        if (!rc) rc = on_rows(ctx, layer >= 0 ? tapped : plan_logits(g->layout), first, rows, e);
         if (rc) return rc;
         session_advance(g, s, n);
+        if (s->want_to == s->n_ids) continue;
+        s->n_past = 0;
+        s->want_from = s->want_to;
+        s->want_to = s->n_ids - s->want_from > SCORE_ROWS ? s->want_from + SCORE_ROWS : s->n_ids;
     }
     return 0;
 }
@@ -39,6 +47,8 @@ int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_r
     session *s;
     float *tapped = NULL;
     if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
+    if (layer < 0 && !g->mod->prog->entries[ENTRY_HEAD].out)
+        return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
     if (n < 1 || (int64_t)n > g->info.ctx)
         return err_set(e, ERR_LIMIT, "%zu tokens, the context holds %d (--ctx makes it larger)", n, g->info.ctx);

@@ -70,15 +70,34 @@ static void generate(engine *g, session *s, const float *logits, uint64_t *made)
     if (over || !go_on) session_end(g, s);
 }
 
+/* The event of a pooled query, whose row `at` of the pooled results is. */
+static void deliver_pooled(engine *g, session *s, int32_t at)
+{
+    token_event ev = {.query = s->id, .token = -1, .finish = FINISH_STOP, .queue_seconds = s->waited};
+    if (g->info.n_pooled) ev.pooled = plan_result(g->layout, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
+    if (g->info.n_score) ev.scores = plan_result(g->layout, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
+    for (int32_t i = 0; i < g->info.n_pooled + g->info.n_score; i++)
+        if (!isfinite(i < g->info.n_pooled ? ev.pooled[i] : ev.scores[i - g->info.n_pooled])) {
+            session_finish(g, s, FINISH_ERROR, "the model computed no finite numbers for this text");
+            return;
+        }
+    if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+    session_end(g, s);
+}
+
 /* Everything that the step computed goes to its sessions; a session may end here. */
 static void deliver(engine *g, const step *st, uint64_t *made)
 {
     const float *logits = plan_logits(g->layout);
-    int32_t i = 0;
+    int32_t i = 0, pooled = 0;
     for (int32_t k = 0; k < st->n_seq; k++) {
         session *s = g->work.who[k];
         int64_t before = s->n_past;
         session_advance(g, s, st->tok.seq_row[k + 1] - st->tok.seq_row[k]);
+        if (s->q.pooled) {
+            deliver_pooled(g, s, pooled++);
+            continue;
+        }
         for (bool alive = true; i < st->n[ROWS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
             int64_t pos = before + st->out[i] - st->tok.seq_row[k];
             const float *row = logits + (int64_t)i * g->info.n_vocab;

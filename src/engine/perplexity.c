@@ -43,6 +43,8 @@ int perplexity_measure(engine *g, const int32_t *ids, size_t n, const perplexity
                        err *e)
 {
     int64_t total = (int64_t)n, window = o->window, step = o->stride ? o->stride : window, scored = 1;
+    if (!engine_describe(g)->generates)
+        return err_set(e, ERR_USAGE, "this model is an encoder: it does not say what comes next in a text");
     if (window < 2 || window > engine_describe(g)->ctx)
         return err_set(e, ERR_USAGE, "a window of %" PRId64 " tokens does not fit the context of %d", window,
                        engine_describe(g)->ctx);

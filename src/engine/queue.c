@@ -12,12 +12,21 @@ static int check_query(const engine *g, const query *q, err *e)
 {
     int64_t n = (int64_t)q->n_ids, ctx = g->info.ctx;
     if (n < 1) return err_set(e, ERR_USAGE, "the prompt is empty: at least one token is needed");
-    if (n > ctx || (n == ctx && q->max_tokens > 0))
+    if (n > ctx || (n == ctx && q->max_tokens > 0 && !q->pooled))
         return err_set(e, ERR_LIMIT, "the prompt has %" PRId64 " tokens, the context holds %" PRId64 "%s", n, ctx,
                        n == ctx ? ", which leaves no room to generate" : "");
     for (size_t i = 0; i < q->n_ids; i++)
         if (q->ids[i] < 0 || q->ids[i] >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", q->ids[i], g->info.n_vocab);
+    if (q->pooled && !g->info.n_pooled && !g->info.n_score)
+        return err_set(e, ERR_USAGE,
+                       "this model gives no embeddings (--pooling mean or last makes some of its states)");
+    if (!q->pooled && !g->info.generates)
+        return err_set(e, ERR_USAGE,
+                       "this model is an encoder: it gives embeddings or scores, it does not generate text");
+    for (size_t i = 0; q->types && i < q->n_ids; i++)
+        if (q->types[i] < 0 || (g->info.n_type && q->types[i] >= g->info.n_type))
+            return err_set(e, ERR_USAGE, "token type %d, the model has %d", q->types[i], g->info.n_type);
     for (int32_t i = 0; i < q->n_bias; i++)
         if (q->bias[i].id < 0 || q->bias[i].id >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "bias for token id %d, which is outside the vocabulary of %d", q->bias[i].id,

@@ -192,19 +192,23 @@ void schedule_admit(engine *g)
     }
 }
 
+/* Whether the tokens of the session must all be in one step. */
+static bool undivided(const engine *g, const session *s) { return g->mod->prog->whole || s->q.pooled; }
+
 void schedule_fill(engine *g)
 {
-    int64_t left = g->chunk;
+    int64_t left = g->chunk, free_rows = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
     batch_clear(&g->work);
     for (int prompts = 0; prompts < 2; prompts++) {
         if (prompts && g->work.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *s = g->running; s; s = s->next) {
             int64_t rest = s->n_ids - s->n_past;
-            if ((rest > 1) != prompts || (prompts && left == 0)) continue;
-            int n = batch_add(&g->work, s, (int)(prompts && rest > left ? left : rest), --apart);
+            bool whole = undivided(g, s);
+            if ((rest > 1 || whole) != prompts || (prompts && (whole ? rest > free_rows : left <= 0))) continue;
+            int n = batch_add(&g->work, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
             session_pages(g, s, s->n_past + n);
-            if (prompts) left -= n;
+            if (prompts) left -= n, free_rows -= n;
         }
     }
 }

@@ -10,7 +10,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     *out = NULL;
     session *s = mem_zero(1, sizeof *s);
     if (!s) return err_set(e, ERR_MEMORY, "out of memory for a query");
-    int64_t n = (int64_t)q->n_ids, room = ctx - n;
+    int64_t n = (int64_t)q->n_ids, room = q->pooled ? 0 : ctx - n;
     s->q = *q;
     s->room = q->max_tokens < room ? q->max_tokens : room;
     s->n_prompt = s->n_ids = n;
@@ -18,6 +18,12 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);
     s->variant = mem_zero(p->n_rope + 1, sizeof *s->variant);
     bool ok = s->ids && s->variant;
+    if (ok && q->types) {
+        s->types = mem_array((size_t)n, sizeof *s->types);
+        ok = s->types != NULL;
+        if (ok) memcpy(s->types, q->types, (size_t)n * sizeof *s->types);
+    }
+    s->q.types = s->types;
     for (uint32_t g = 0; g < p->n_group && ok; g++) {
         s->page[g] = mem_array((size_t)s->n_page, sizeof *s->page[g]);
         ok = s->page[g] != NULL;
@@ -49,6 +55,7 @@ void session_free(session *s)
 {
     if (!s) return;
     mem_free(s->ids);
+    mem_free(s->types);
     mem_free((void *)s->q.bias);
     mem_free(s->top);
     mem_free(s->variant);

@@ -21,12 +21,13 @@ struct session {
     bool cancelled, paused; /* written by any thread, under the engine's lock */
     double added, waited;   /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
 
-    query q; /* ids and bias point to copies */
-    int32_t *ids;
+    query q;                       /* ids and bias point to copies */
+    int32_t *ids, *types;          /* types: NULL: all 0 */
     int64_t n_prompt, n_ids, room; /* room: tokens that may still be generated, at first */
     int64_t n_past;
     int64_t scored; /* prompt positions whose log-probability was delivered */
-    bool want_all;  /* eval: the result of every row */
+    bool want_all;  /* eval: the results of rows want_from … want_to - 1 */
+    int64_t want_from, want_to;
     top_logprob *top;
 
     bool admitted;               /* holds reservations and rope variants */

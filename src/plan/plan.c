@@ -194,10 +194,12 @@ int plan_step(plan *l, const step *st, err *e)
     return 0;
 }
 
-const float *plan_logits(const plan *l)
+const float *plan_result(const plan *l, int entry)
 {
-    return (const float *)(l->stages[l->n - 1].act + l->p->tensors[l->p->entries[ENTRY_HEAD].out].off);
+    return (const float *)(l->stages[l->n - 1].act + l->p->tensors[l->p->entries[entry].out].off);
 }
+
+const float *plan_logits(const plan *l) { return plan_result(l, ENTRY_HEAD); }
 
 int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err *e)
 {

@@ -26,7 +26,9 @@ void plan_close(plan *l); /* NULL ok */
 /* Runs all segments of one step, handing the hidden state from each to the next. No allocation. */
 int plan_step(plan *l, const step *st, err *e);
 
-/* Rows of the head's result after plan_step: [n[ROWS_OUT]][vocab], valid until the next step. */
+/* Rows of the result of a part that comes after the layers (HEAD, POOL, SCORES), after plan_step; valid until the next step. */
+const float *plan_result(const plan *l, int entry);
+/* That of the head: [n[ROWS_OUT]][vocab]. */
 const float *plan_logits(const plan *l);
 
 /* Copies one KV page on every device. */

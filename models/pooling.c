@@ -1,0 +1,94 @@
+/* pooling.c - see pooling.h. */
+#include "models/pooling.h"
+
+#include "models/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* The word for a pooling config: one mode of three, else NULL. Since version 5 it names the mode, before it had a flag for each. */
+static const char *mode_of(const json *config)
+{
+    static const struct {
+        const char *flag, *name, *how;
+    } modes[] = {{"pooling_mode_cls_token", "cls", "cls"},
+                 {"pooling_mode_mean_tokens", "mean", "mean"},
+                 {"pooling_mode_lasttoken", "lasttoken", "last"}};
+    const char *named = json_str(json_get(config, "pooling_mode"), NULL), *how = NULL;
+    int on = 0;
+    for (const json *m = json_first(config); m; m = json_next(m))
+        on += strncmp(json_key(m), "pooling_mode_", 13) == 0 && json_bool(m, false);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (named ? strcmp(named, modes[i].name) == 0 : json_bool(json_get(config, modes[i].flag), false))
+            how = modes[i].how;
+    return named || on == 1 ? how : NULL;
+}
+
+static int read_pooling(pooling *p, ckpt *c, const char *folder, err *e)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%.250s/config.json", folder);
+    const json *config = ckpt_side_json(c, name, e);
+    if (e->code) return e->code;
+    p->how = mode_of(config);
+    if (!p->how) p->stranger = "a pooling that is neither cls, mean nor lasttoken";
+    return OK;
+}
+
+static int read_side(pooling *p, ckpt *c, err *e)
+{
+    const json *j = ckpt_side_json(c, "sentence_bert_config.json", e);
+    if (e->code) return e->code;
+    int64_t most = json_int(json_get(j, "max_seq_length"), 0);
+    p->max_tokens = most > 0 ? most : 0;
+    j = ckpt_side_json(c, "config_sentence_transformers.json", e);
+    const char *name = json_str(json_get(j, "default_prompt_name"), NULL);
+    if (name) p->prompt = json_str(json_get(json_get(j, "prompts"), name), NULL);
+    return e->code;
+}
+
+int pooling_read(pooling *out, ckpt *c, err *e)
+{
+    err own = {0};
+    *out = (pooling){0};
+    const json *modules = ckpt_side_json(c, "modules.json", &own);
+    out->found = json_type(modules) == JSON_ARRAY;
+    for (const json *m = out->found ? json_first(modules) : NULL; m && !own.code; m = json_next(m)) {
+        const char *type = json_str(json_get(m, "type"), ""), *path = json_str(json_get(m, "path"), "");
+        if (ends_with(type, ".Transformer")) continue;
+        if (ends_with(type, ".Normalize")) out->normalize = true;
+        else if (ends_with(type, ".Pooling")) read_pooling(out, c, path, &own);
+        else out->stranger = type;
+    }
+    if (out->found && !own.code) read_side(out, c, &own);
+    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+}
+
+/* Gives a name of [config] a word, unless the opened spec file says it itself and this is weaker. */
+static int put(spec *s, const char *key, const char *text, bool strong, err *e)
+{
+    const spec_row *r = spec_find(s, "config", key);
+    return r && r->depth == 0 && !strong ? OK : spec_put(s, "config", key, text, e);
+}
+
+int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e)
+{
+    const char *type = spec_text(s, "network", "type");
+    bool encoder = type && strcmp(type, "encoder_only") == 0;
+    bool said = how || normalize || p->how || spec_find(s, "config", "pooling") || spec_find(s, "network", "pooled");
+    int rc = OK;
+    if (!encoder && !said) return OK;
+    if (how || p->how) rc = put(s, "pooling", how ? how : p->how, how != NULL, e);
+    else if (!spec_find(s, "config", "pooling")) rc = put(s, "pooling", encoder ? "mean" : "last", false, e);
+    if (!rc && normalize) rc = put(s, "normalize", strcmp(normalize, "on") == 0 ? "true" : "false", true, e);
+    else if (!rc && p->found) rc = put(s, "normalize", p->normalize ? "true" : "false", false, e);
+    else if (!rc && !spec_find(s, "config", "normalize")) rc = put(s, "normalize", "true", false, e);
+    if (rc || spec_find(s, "network", "pooled")) return rc;
+    return spec_put(s, "network", "pooled", "normalize ? l2(pool(x)) : pool(x)", e);
+}

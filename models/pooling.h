@@ -1,0 +1,30 @@
+/* pooling.h - how the rows of a text become one vector: what the files of sentence-transformers beside the weights say (modules.json and
+ * the folders it names), and what the command line says. Both become names of [config], `pooling` and `normalize`, and the
+ * formula `pooled` where the spec has none of its own. */
+#ifndef MODELS_POOLING_H
+#define MODELS_POOLING_H
+#include "io/ckpt.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct spec spec; /* models/spec.h */
+
+typedef struct pooling {
+    bool found;           /* there is a modules.json */
+    const char *how;      /* "cls", "mean", "last"; NULL: not said */
+    bool normalize;       /* the modules end in a Normalize; meaningful when found */
+    int64_t max_tokens;   /* texts are cut to this many tokens; 0: not said */
+    const char *prompt;   /* put in front of texts; NULL: none */
+    const char *stranger; /* a module that cannot be expressed here, or NULL */
+} pooling;
+
+/* Reads the files; texts belong to the checkpoint. A malformed file is an error. */
+int pooling_read(pooling *out, ckpt *c, err *e);
+
+/* Writes into the spec what is asked for: `how` and `normalize` ("on", "off") of the command line, NULL: not given; then the spec's own
+ * file; then `p`; then what the family says; then the mean, of unit length. A decoder whose files, spec and command line say
+ * nothing stays as it is. */
+int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e);
+
+#endif
