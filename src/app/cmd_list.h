@@ -10,6 +10,8 @@
     X(spec)                                                                                                            \
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \
+    X(embed)                                                                                                           \
+    X(fill_mask)                                                                                                       \
     X(eval)                                                                                                            \
     X(bench)                                                                                                           \
     X(plan)                                                                                                            \

@@ -1,0 +1,283 @@
+/* cmd_embed.c - `inferflow embed`: texts to vectors, one a line. All lines are read and tokenized, then go through the engine in
+ * blocks: long texts first, many in a step, printed in the order they came in. */
+#include "app/app.h"
+#include "app/embed_flags.h"
+#include "app/tokenizer_choice.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/embedding.h"
+#include "io/npy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = 4096, BATCH = 64 };
+static const size_t TEXT_MAX = (size_t)1 << 30;
+
+typedef struct own_options {
+    const char *output;
+    bool jsonl, scores;
+} own_options;
+
+typedef struct embed_options {
+    own_options own;
+    embed_flags how;
+    engine_options model;
+} embed_options;
+
+static const param own_rows[] = {
+    {"output", PARAM_TEXT, offsetof(own_options, output), NULL, 0, 0, "F.npy",
+     "write one float32 matrix, a row per line, instead of printing", "o"},
+    {"jsonl", PARAM_BOOL, offsetof(own_options, jsonl), NULL, 0, 0, NULL,
+     "lines are JSON: \"text\", [\"text\", \"second text\"], [ids], or {\"ids\": [...], \"types\": [...]}", NULL},
+    {"scores", PARAM_BOOL, offsetof(own_options, scores), NULL, 0, 0, NULL,
+     "what a classification head says of the texts, instead of vectors", NULL},
+};
+static const size_t own_count = sizeof own_rows / sizeof *own_rows;
+
+static const flag_group groups[] = {{"Embedding", own_rows, &own_count, offsetof(embed_options, own)},
+                                    {"Vectors", embed_param_rows, &embed_param_count, offsetof(embed_options, how)},
+                                    MODEL_FLAGS(embed_options, model),
+                                    {NULL}};
+
+/* All inputs, one after another; input i has ids start[i] … start[i + 1] - 1. */
+typedef struct inputs {
+    token_list ids, types;
+    size_t *start, n, cap;
+} inputs;
+
+static int inputs_end_line(inputs *in, err *e)
+{
+    void *p = in->start;
+    if (!mem_grow(&p, &in->cap, in->n + 2, sizeof *in->start)) return err_set(e, ERR_MEMORY, "out of memory");
+    in->start = p;
+    if (in->n == 0) in->start[0] = 0;
+    in->start[++in->n] = in->ids.n;
+    return OK;
+}
+
+static void inputs_free(inputs *in)
+{
+    token_list_free(&in->ids);
+    token_list_free(&in->types);
+    mem_free(in->start);
+}
+
+/* ---- reading */
+
+static int read_lines(const engine *g, inputs *in, err *e)
+{
+    buf text = {0};
+    int rc = file_read(&text, "-", TEXT_MAX, e);
+    span rest = buf_span(&text);
+    while (!rc && rest.n) {
+        const uint8_t *end = memchr(rest.p, '\n', rest.n);
+        size_t n = end ? (size_t)(end - rest.p) : rest.n, used = end ? n + 1 : n;
+        if (n && rest.p[n - 1] == '\r') n--;
+        rc = embedding_tokenize(g, span_of(rest.p, n), NULL, false, &in->ids, &in->types, e);
+        if (rc) err_wrap(e, "line %zu", in->n + 1);
+        if (!rc) rc = inputs_end_line(in, e);
+        rest = span_of(rest.p + used, rest.n - used);
+    }
+    buf_free(&text);
+    return rc;
+}
+
+static int add_ids(const json *ids, const json *types, inputs *in, err *e)
+{
+    const json *t = json_first(types);
+    if (types && json_count(types) != json_count(ids))
+        return err_set(e, ERR_FORMAT, "%zu types for %zu ids", json_count(types), json_count(ids));
+    for (const json *j = json_first(ids); j; j = json_next(j), t = json_next(t)) {
+        int64_t id = json_int(j, -1), type = t ? json_int(t, -1) : 0;
+        if (id < 0 || id > INT32_MAX || type < 0 || type > INT32_MAX)
+            return err_set(e, ERR_FORMAT, "an id or type that is no whole number");
+        if (!token_list_add(&in->ids, (int32_t)id) || !token_list_add(&in->types, (int32_t)type))
+            return err_set(e, ERR_MEMORY, "out of memory");
+    }
+    return OK;
+}
+
+static int read_value(const engine *g, const json *j, inputs *in, err *e)
+{
+    const json *a = json_type(j) == JSON_ARRAY ? json_first(j) : j, *b = a == j ? NULL : json_next(a);
+    if (json_type(j) == JSON_OBJECT) return add_ids(json_get(j, "ids"), json_get(j, "types"), in, e);
+    if (a != j && json_type(a) == JSON_NUMBER) return add_ids(j, NULL, in, e);
+    if (json_type(a) != JSON_STRING || (b && (json_type(b) != JSON_STRING || json_next(b))))
+        return err_set(e, ERR_FORMAT, "neither a text, nor two, nor a list of ids");
+    span second = span_str(json_str(b, ""));
+    return embedding_tokenize(g, span_str(json_str(a, "")), b ? &second : NULL, false, &in->ids, &in->types, e);
+}
+
+static int read_jsonl(const engine *g, inputs *in, err *e)
+{
+    json *j;
+    size_t line = 0;
+    int rc;
+    while ((rc = jsonl_next(&j, &line, e)) > 0) {
+        rc = read_value(g, j, in, e);
+        json_free(j);
+        if (rc) err_wrap(e, "line %zu", line);
+        if (!rc) rc = inputs_end_line(in, e);
+        if (rc) return rc;
+    }
+    return rc;
+}
+
+/* ---- writing */
+
+typedef struct sink {
+    npy *file; /* NULL: print */
+    int64_t width;
+    buf line;
+} sink;
+
+static void add_row(buf *to, const float *row, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) buf_printf(to, "%c%.9g", i ? ',' : '[', (double)row[i]);
+    buf_byte(to, ']');
+}
+
+static int end_line(sink *s, err *e)
+{
+    buf_byte(&s->line, '\n');
+    if (s->line.bad) return err_set(e, ERR_MEMORY, "out of memory");
+    fwrite(s->line.p, 1, s->line.n, stdout);
+    s->line.n = 0;
+    return ferror(stdout) ? err_set(e, ERR_IO, "standard output: not all of it could be written") : OK;
+}
+
+static int put_rows(sink *s, const float *rows, size_t n, err *e)
+{
+    if (s->file) return npy_write(s->file, rows, (int64_t)n, e);
+    int rc = OK;
+    for (size_t i = 0; i < n && !rc; i++) {
+        add_row(&s->line, rows + (int64_t)i * s->width, s->width);
+        rc = end_line(s, e);
+    }
+    return rc;
+}
+
+/* ---- one vector for each text */
+
+static void show_progress(void *ctx, size_t done)
+{
+    const size_t *of = ctx; /* texts before this block; all texts */
+    log_progress("embed", of[0] + done, of[1]);
+}
+
+static int embed_block(engine *g, const inputs *in, size_t first, size_t n, bool scores, sink *s, err *e)
+{
+    float *rows = mem_array(n * (size_t)s->width, sizeof *rows);
+    embedding_job *jobs = mem_zero(n, sizeof *jobs);
+    size_t of[2] = {first, in->n};
+    int rc = rows && jobs ? OK : err_set(e, ERR_MEMORY, "out of memory for %zu vectors", n);
+    for (size_t i = 0; i < n && !rc; i++) {
+        size_t at = in->start[first + i];
+        float *row = rows + i * (size_t)s->width;
+        jobs[i] = (embedding_job){
+            .ids = in->ids.id + at, .types = in->types.id + at, .n = in->start[first + i + 1] - at};
+        *(scores ? &jobs[i].scores : &jobs[i].vector) = row;
+    }
+    if (!rc) rc = embedding_run(g, jobs, n, show_progress, of, e);
+    if (!rc) rc = put_rows(s, rows, n, e);
+    mem_free(rows);
+    mem_free(jobs);
+    return rc;
+}
+
+/* ---- a vector for each token */
+
+typedef struct token_rows {
+    sink *s;
+    bool normalize;
+} token_rows;
+
+static int put_token_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const token_rows *t = ctx;
+    int64_t width = t->s->width;
+    float *own = (float *)rows; /* the caller's buffer of this text */
+    for (int64_t i = 0; i < n && t->normalize; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < width; k++) sum += (double)own[i * width + k] * own[i * width + k];
+        for (int64_t k = 0; k < width; k++) own[i * width + k] = (float)(own[i * width + k] / fmax(sqrt(sum), 1e-12));
+    }
+    if (t->s->file) return npy_write(t->s->file, own, n, e);
+    for (int64_t i = 0; i < n; i++) {
+        buf_byte(&t->s->line, first + i ? ',' : '[');
+        add_row(&t->s->line, own + i * width, width);
+    }
+    return OK;
+}
+
+static int embed_tokens(engine *g, const inputs *in, bool normalize, sink *s, err *e)
+{
+    token_rows t = {s, normalize};
+    int rc = OK;
+    for (size_t i = 0; i < in->n && !rc; i++) {
+        size_t at = in->start[i];
+        rc = engine_eval(g, in->ids.id + at, in->start[i + 1] - at, engine_describe(g)->n_layer, put_token_rows, &t, e);
+        if (!rc && !s->file) {
+            buf_byte(&s->line, ']');
+            rc = end_line(s, e);
+        }
+        log_progress("embed", i + 1, in->n);
+    }
+    return rc;
+}
+
+static int embed_all(engine *g, const embed_options *o, const inputs *in, bool tokens, err *e)
+{
+    const engine_info *i = engine_describe(g);
+    sink s = {.width = tokens ? engine_width(g, i->n_layer) : o->own.scores ? i->n_score : i->n_pooled};
+    int64_t rows = (int64_t)(tokens ? in->ids.n : in->n);
+    int rc = o->own.output ? npy_create(&s.file, o->own.output, rows, s.width, e) : OK;
+    if (rc) return rc;
+    if (tokens) rc = embed_tokens(g, in, o->how.normalize, &s, e);
+    for (size_t at = 0; at < in->n && !tokens && !rc; at += BLOCK)
+        rc = embed_block(g, in, at, in->n - at < BLOCK ? in->n - at : BLOCK, o->own.scores, &s, e);
+    if (rc) npy_abandon(s.file);
+    else if (s.file) rc = npy_commit(s.file, e);
+    buf_free(&s.line);
+    return rc;
+}
+
+static int run_embed(const invocation *v, err *e)
+{
+    const embed_options *o = v->options;
+    bool tokens = o->how.pooling && strcmp(o->how.pooling, "none") == 0;
+    if (tokens && o->own.scores) return err_set(e, ERR_USAGE, "--pooling none means nothing to --scores");
+    engine_options model = o->model;
+    embed_flags_apply(v, &o->how, &model);
+    if (!model.max_batch) model.max_batch = BATCH;
+    engine *g;
+    inputs in = {0};
+    int rc = engine_open(&g, &model, e);
+    if (rc) return rc;
+    if (!tokens) rc = embedding_check(g, o->own.scores, o->how.pooling != NULL, e);
+    if (!rc) rc = o->own.jsonl ? read_jsonl(g, &in, e) : read_lines(g, &in, e);
+    if (!rc && in.n == 0) rc = err_set(e, ERR_USAGE, "there are no lines on standard input");
+    if (!rc) rc = embed_all(g, o, &in, tokens, e);
+    inputs_free(&in);
+    engine_close(g);
+    return rc;
+}
+
+const command command_embed = {
+    .name = "embed",
+    .summary = "texts to vectors, one a line",
+    .flags = groups,
+    .options_size = sizeof(embed_options),
+    .notes =
+        "Reads texts from standard input, one a line, and prints one JSON array of numbers for each. Pooling, length, "
+        "prompt and\n"
+        "truncation are those of the model's sentence-transformers files; without such files the mean of all "
+        "states, of\n"
+        "length 1. Decoders embed with --pooling last or mean.\n\n"
+        "  inferflow embed --model ./all-MiniLM-L6-v2 <sentences.txt\n"
+        "  inferflow embed --model ./bge-small -o vectors.npy <sentences.txt\n",
+    .run = run_embed,
+};
