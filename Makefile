@@ -154,6 +154,8 @@ PYTHON ?= python3
 oracle: all ## live comparison with transformers and the tokenizer libraries; PYTHON=... names a Python that has them
 	$(PYTHON) tools/oracle.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle.py mutate --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle_encoders.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle_encoders.py mutate --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
 	$(PYTHON) tools/oracle_classes.py --binary $(BUILD)/inferflow

@@ -17,12 +17,13 @@ WORDS = {                                   # other valid words of options, by o
     "rope": ("neox", "interleaved"), "alibi_round": ("bf16", "none"),
     "qk_norm": ("none", "head", "heads"), "qk_norm_kind": ("rms", "layer"), "act": ("silu", "relu"),
     "rope_type": ("none", "linear"), "scaling": ("none",),
+    "pooling": ("cls", "mean"), "activation": ("gelu", "tanh"), "act_head": ("gelu", "tanh"),
 }
 MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid",
            "linear.plain": "learned", "table": "learned"}
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions")}
-FORMULAS = ("embed", "block", "final", "logits")
+FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve")
 
 
@@ -55,6 +56,8 @@ def other_number(text):
     v = float(text)
     if v == 0:
         return "3"
+    if abs(v) < 1e-9:       # an eps so small that half of it more is nothing
+        return "0.001"
     return str(int(v) + 1) if re.fullmatch(r"-?\d+", text) else repr(v * 1.5)
 
 
