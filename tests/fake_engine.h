@@ -2,13 +2,15 @@
  * object defines their functions first.
  *
  * A token is a byte (id 3 + byte; 0 <s>, 1 </s>, 2 <|x|>). The text it generates is `fake.text` followed by EOS, or without one letters
- * that depend on seed, choice and position, for ever. */
+ * that depend on seed, choice and position, for ever. The vector of a text counts its ids by id mod 8, of unit length; its score is how
+ * many letters 'a' are in the second of two texts, minus 1. */
 #ifndef TESTS_FAKE_ENGINE_H
 #define TESTS_FAKE_ENGINE_H
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,12 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAKE_QUERIES = 512, FAKE_VOCAB = 259 };
+enum { FAKE_QUERIES = 512, FAKE_VOCAB = 259, FAKE_POOLED = 8, FAKE_SCORES = 3 };
 
 typedef struct fake_query {
     uint64_t id;
     query q;
-    int32_t *ids;
+    int32_t *ids, *types;
     int64_t done;
     bool started, cancelled, held;
 } fake_query;
@@ -46,9 +48,10 @@ static struct {
     int fail_open;       /* error code of engine_open */
     int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
     int waiting;         /* what the statistics say of the queue */
-    bool no_tokenizer;
+    bool no_tokenizer, no_pooled;
+    int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
-} fake = {.ctx = 128, .max_batch = 16};
+} fake = {.ctx = 128, .max_batch = 16, .n_score = 1};
 
 struct tokenizer {
     int unused;
@@ -77,6 +80,9 @@ int engine_open(engine **out, const engine_options *o, err *e)
                             .bos = 0,
                             .eos = {1},
                             .n_eos = 1,
+                            .generates = true,
+                            .n_pooled = fake.no_pooled ? 0 : FAKE_POOLED,
+                            .n_score = fake.n_score,
                             .isa = "c"};
     return OK;
 }
@@ -89,6 +95,7 @@ static void fake_end(engine *g, int slot)
     g->stats.running--;
     pthread_mutex_unlock(&g->lock);
     free(f->ids);
+    free(f->types);
     free(f);
 }
 
@@ -134,6 +141,8 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     f->q = *q;
     f->ids = calloc(q->n_ids, sizeof *f->ids);
     memcpy(f->ids, q->ids, q->n_ids * sizeof *f->ids);
+    f->types = calloc(q->n_ids, sizeof *f->types);
+    if (q->types) memcpy(f->types, q->types, q->n_ids * sizeof *f->types);
     *id = f->id = ++g->last;
     g->all[slot] = f;
     g->stats.running++;
@@ -186,6 +195,20 @@ static int32_t fake_next(const fake_query *f)
     return 3 + 'a' + (int32_t)(h >> 8) % 26;
 }
 
+static void fake_pool(fake_query *f)
+{
+    float pooled[FAKE_POOLED] = {0}, scores[FAKE_SCORES] = {-1}, sum = 0;
+    for (size_t i = 0; i < f->q.n_ids; i++) {
+        pooled[f->ids[i] % FAKE_POOLED] += 1;
+        scores[0] += f->types[i] == 1 && f->ids[i] == 3 + 'a';
+    }
+    for (int i = 0; i < FAKE_POOLED; i++) sum += pooled[i] * pooled[i];
+    for (int i = 0; i < FAKE_POOLED; i++) pooled[i] /= sqrtf(sum);
+    token_event ev = {.token = -1, .finish = FINISH_STOP, .pooled = pooled, .scores = scores};
+    if (fake.fail_at) ev = (token_event){.token = -1, .finish = FINISH_ERROR, .error = "the device is on fire"};
+    fake_say(f, ev);
+}
+
 /* One token of one query; false: it has ended. */
 static bool fake_advance(engine *g, fake_query *f)
 {
@@ -195,6 +218,10 @@ static bool fake_advance(engine *g, fake_query *f)
     if (f->cancelled) {
         ev.finish = FINISH_CANCELLED;
         fake_say(f, ev);
+        return false;
+    }
+    if (f->q.pooled) {
+        fake_pool(f);
         return false;
     }
     if (!f->started && f->q.prompt_logprobs)
@@ -294,6 +321,35 @@ int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, 
         }
     }
     return OK;
+}
+
+bool token_list_add(token_list *l, int32_t id)
+{
+    void *p = l->id;
+    if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
+    l->id = p;
+    l->id[l->n++] = id;
+    return true;
+}
+
+void token_list_free(token_list *l)
+{
+    mem_free(l->id);
+    *l = (token_list){0};
+}
+
+/* <s> a [</s> b] with types; cut at the end. */
+int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
+                           err *e)
+{
+    size_t begin = out->n, a;
+    int rc = tokenizer_encode(t, in->a, flags, out, e);
+    a = out->n;
+    if (!rc && in->b) token_list_add(out, 1);
+    if (!rc && in->b) rc = tokenizer_encode(t, *in->b, 0, out, e);
+    if (in->ids_max && out->n > begin + in->ids_max) out->n = begin + in->ids_max;
+    for (size_t i = begin; i < out->n && types; i++) token_list_add(types, i > a);
+    return rc;
 }
 
 bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)

@@ -92,7 +92,7 @@ static int call(const char *method, const char *path, const char *body)
     return status;
 }
 
-static int post(const char *fields)
+__attribute__((unused)) static int post(const char *fields)
 {
     static char body[1 << 16];
     snprintf(body, sizeof body, "{\"prompt\":\"ab\"%s%s}", *fields ? "," : "", fields);

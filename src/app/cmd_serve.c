@@ -1,16 +1,21 @@
 /* cmd_serve.c - `inferflow serve`: an HTTP server around one model (src/serve). */
 #include "app/app.h"
+#include "app/embed_flags.h"
 #include "engine/engine.h"
 #include "serve/server.h"
+
+#include <string.h>
 
 typedef struct serve_command {
     engine_options model;
     serve_options serve;
+    embed_flags how;
 } serve_command;
 
 static const flag_group groups[] = {
     {"Server", serve_param_rows, &serve_param_count, offsetof(serve_command, serve)},
     MODEL_FLAGS(serve_command, model),
+    {"Vectors", embed_param_rows, &embed_param_count, offsetof(serve_command, how)},
     {"Sampling, for requests that do not say", sample_param_rows, &sample_param_count,
      offsetof(serve_command, serve) + offsetof(serve_options, sample)},
     {NULL},
@@ -19,7 +24,11 @@ static const flag_group groups[] = {
 static int run_serve(const invocation *v, err *e)
 {
     const serve_command *o = v->options;
-    return serve_run(&o->serve, &o->model, e);
+    engine_options model = o->model;
+    if (o->how.pooling && strcmp(o->how.pooling, "none") == 0)
+        return err_set(e, ERR_USAGE, "--pooling none: the server gives one vector for a text");
+    embed_flags_apply(v, &o->how, &model);
+    return serve_run(&o->serve, &model, e);
 }
 
 const command command_serve = {

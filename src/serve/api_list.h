@@ -8,6 +8,8 @@
     X(metrics)                                                                                                         \
     X(models)                                                                                                          \
     X(completions)                                                                                                     \
+    X(embeddings)                                                                                                      \
+    X(rerank)                                                                                                          \
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \
     X(props)
