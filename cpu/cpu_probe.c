@@ -126,8 +126,8 @@ const char *cpu_probe_pattern(const cpu_probe *p, int i, double *bytes_per_s)
 
 /* ---- plain C */
 
-static volatile uint64_t sink;
-static volatile float float_sink;
+static _Thread_local volatile uint64_t sink;
+static _Thread_local volatile float float_sink;
 
 void cpu_probe_read_c(const uint8_t *from, uint64_t bytes, int streams, int ahead)
 {

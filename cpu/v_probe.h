@@ -23,7 +23,7 @@ INLINE probe_int probe_dot(probe_int sum, probe_int a, probe_int b)
 }
 #endif
 
-static volatile uint8_t probe_sink;
+static _Thread_local volatile uint8_t probe_sink;
 
 INLINE void probe_end(const probe_int *s, int n)
 {

@@ -202,7 +202,7 @@ def main():
         special = []
         if not by_pieces:
             words = [w for w in ref.all_special_tokens if w != ref.unk_token]
-            special = [f"a {r.choice(words)} b{r.choice(words)} {t[:9]}" for t in texts[:100]]
+            special = [f"a {r.choice(words)} b{r.choice(words)} {t[:9].strip()}" for t in texts[:100]]
             if file == "vocab.json":  # without a tokenizer.json transformers 5 forgets that this mask takes the space in front of it
                 special = [t.replace(" <mask>", "<mask>") for t in special]
             if name in ("PegasusTokenizer", "MBart50Tokenizer"):  # and that sentencepiece drops a space at the end of a stretch
