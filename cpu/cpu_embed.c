@@ -14,7 +14,13 @@ void held_row(const held_weight *w, int64_t n, float *to)
 
 void cpu_embed(const run *r, const op *o, int worker, int workers)
 {
-    const held_weight *table = arg_weight(r, o->in[0]);
+    const tensor *t = arg_info(r, o->in[0]);
+    const held_weight fixed = {.data = (const uint8_t *)t->data,
+                               .type = DTYPE_F32,
+                               .stride = (uint64_t)t->dim[1] * sizeof(float),
+                               .rows = t->dim[0],
+                               .cols = t->dim[1]};
+    const held_weight *table = t->kind == TENSOR_CONST ? &fixed : arg_weight(r, o->in[0]);
     const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->rows);
     const int32_t *const by[] = {rows->token, rows->pos, rows->type};
     const int32_t *ids = by[o->u.embed.by];

@@ -5,28 +5,25 @@
  * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
 #include "base/mem.h"
 #include "models/distance_buckets.h"
-#include "models/net.h"
+#include "models/net_rope.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef struct attn_gqa_options {
-    int64_t heads, kv_heads, head_dim, window;
+    int64_t heads, kv_heads, head_dim, window, chunk;
     const char *mask;
     double scale, softcap, clip;
     const char *bias, *bias_o;
-    const char *qk_norm, *qk_norm_kind, *qk_norm_bias;
+    const char *qk_norm, *qk_norm_kind, *qk_norm_bias, *qk_norm_at;
     double eps;
-    const char *rope;
-    int64_t rope_dims, rope_original, rope_positions;
-    double theta, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
-        rope_mscale_all, rope_attention_factor;
-    bool rope_truncate;
-    const char *rope_type, *rope_short, *rope_long, *rope_freqs;
+    rope_options rope;
     bool alibi;
     const char *alibi_round;
     int64_t buckets, bucket_distance;
+    bool sinks, gate, clip_normed;
+    double temper, temper_every;
 } attn_gqa_options;
 
 #define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
@@ -38,47 +35,25 @@ static const param rows[] = {
         .doc = "a token sees itself and window - 1 before, with a full mask also as many after; 0 = all"),
     ROW(mask, PARAM_WORD, .otherwise = "auto", .words = "auto|causal|full",
         .doc = "causal: a token sees those before it; full: it sees all; auto: full in encoders"),
+    ROW(chunk, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "positions are in chunks of so many, and a token sees none before its own; 0 = one chunk"),
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
     ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
     ROW(clip, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
         .doc = "queries, keys and values are kept between -clip and clip; 0 = free"),
+    ROW(clip_normed, PARAM_BOOL, .otherwise = "false", .doc = "that is done after qk_norm"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
         .doc = "biases of q, k, v; auto: when the checkpoint has them"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
-    ROW(qk_norm, PARAM_WORD, .otherwise = "none", .words = "none|head|heads|whole",
-        .doc = "norm of queries and keys before rotation: per head with one weight for all heads, per head with a "
+    ROW(qk_norm, PARAM_WORD, .otherwise = "none", .words = "none|head|heads|whole|plain",
+        .doc = "norm of queries and keys: per head with one weight for all heads, per head with a "
                "weight for "
-               "each, or over the whole projection"),
+               "each, over the whole projection, or per head without weight"),
     ROW(qk_norm_kind, PARAM_WORD, .otherwise = "rms", .words = "rms|layer", .doc = "which norm that is"),
+    ROW(qk_norm_at, PARAM_WORD, .otherwise = "before", .words = "before|after", .doc = "before or after rotation"),
     ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
     ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "its eps"),
-    ROW(rope, PARAM_WORD, .otherwise = "none", .words = "none|neox|interleaved",
-        .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),
-    ROW(rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,
-        .doc = "rotated dimensions of a head, the first ones; 0 = all"),
-    ROW(theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15, .doc = "base of the frequencies"),
-    ROW(rope_type, PARAM_WORD, .otherwise = "none", .words = "none|linear|dynamic|yarn|llama3|longrope",
-        .doc = "scaling of the frequencies (src/core/rope.h)"),
-    ROW(rope_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc = "all but none; 0: of yarn and longrope, rope_positions / rope_original"),
-    ROW(rope_original, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
-        .doc = "positions before scaling: dynamic, yarn, llama3, longrope"),
-    ROW(rope_positions, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
-        .doc = "positions after scaling: longrope, dynamic"),
-    ROW(rope_low_freq, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "llama3"),
-    ROW(rope_high_freq, PARAM_FLOAT, .otherwise = "4", .min = 0, .max = 1e6, .doc = "llama3"),
-    ROW(rope_beta_fast, PARAM_FLOAT, .otherwise = "32", .min = 0, .max = 1e6, .doc = "yarn"),
-    ROW(rope_beta_slow, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "yarn"),
-    ROW(rope_mscale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "yarn; 0 = absent"),
-    ROW(rope_mscale_all, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc = "yarn, mscale_all_dim; 0 = absent"),
-    ROW(rope_attention_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc = "yarn, longrope; 0 = computed"),
-    ROW(rope_truncate, PARAM_BOOL, .otherwise = "true", .doc = "yarn: the correction range is whole dimensions"),
-    ROW(rope_short, PARAM_TEXT, .words = "LIST", .doc = "longrope: a factor per frequency for short texts"),
-    ROW(rope_long, PARAM_TEXT, .words = "LIST", .doc = "longrope: and for long ones"),
-    ROW(rope_freqs, PARAM_TEXT, .words = "LIST",
-        .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)"),
+    ROPE_ROWS(attn_gqa_options, rope),
     ROW(alibi, PARAM_BOOL, .otherwise = "false",
         .doc =
             "linear biases (arXiv 2108.12409): slopes 2^(-8 k / n) for the power of two n below the number of heads, "
@@ -89,6 +64,13 @@ static const param rows[] = {
         .doc = "learned biases for this many buckets of distances (arXiv 1910.10683); 0 = none"),
     ROW(bucket_distance, PARAM_INT, .otherwise = "128", .min = 1, .max = 1 << 20,
         .doc = "farther keys are all in the last bucket"),
+    ROW(sinks, PARAM_BOOL, .otherwise = "false",
+        .doc = "each head has a logit without a value, which takes a share of the softmax (arXiv 2309.17453, gpt-oss)"),
+    ROW(gate, PARAM_BOOL, .otherwise = "false",
+        .doc = "what is put out is first multiplied with the sigmoid of a projection of the input (arXiv 2505.06708)"),
+    ROW(temper, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "queries are multiplied with 1 + temper * log(1 + floor((position + 1) / temper_every)); 0 = not"),
+    ROW(temper_every, PARAM_FLOAT, .otherwise = "8192", .min = 1, .max = 1e9, .doc = "see temper"),
 };
 static const module_weight weights[] = {
     {"q", "[heads * head_dim, dim]", "queries"},
@@ -98,70 +80,11 @@ static const module_weight weights[] = {
     {"q_norm", "[head_dim], [heads * head_dim]", "norm of queries, with qk_norm"},
     {"k_norm", "[head_dim], [kv_heads * head_dim]", "norm of keys, with qk_norm"},
     {"buckets", "[buckets, heads]", "biases of distances"},
+    {"sinks", "[heads]", "logits without a value"},
+    {"gate", "[heads * head_dim, dim]", "sigmoid of it multiplies what is put out"},
 };
 
-/* ---- positions */
-
-static int scaling_of(const char *name)
-{
-    static const char *const names[] = {
-#define X(id, name, doc) name,
-        ROPE_SCALING_LIST(X)
-#undef X
-    };
-    for (int i = 0; i < ROPE_SCALING_COUNT; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return ROPE_NONE;
-}
-
-/* Index of the table of cosines and sines; negative: failed. */
-static int rope_table(net *b, const call *c, int dims)
-{
-    const attn_gqa_options *o = c->options;
-    size_t n_short, n_long, n_freqs;
-    const float *shorts = net_list(b, c, "rope_short", &n_short);
-    const float *longs = shorts ? net_list(b, c, "rope_long", &n_long) : NULL;
-    const float *freqs = longs ? net_list(b, c, "rope_freqs", &n_freqs) : NULL;
-    if (!freqs) return -1;
-    rope_params p = {.scaling = scaling_of(o->rope_type),
-                     .dims = dims,
-                     .theta = o->theta,
-                     .factor = o->rope_factor,
-                     .original = (int)o->rope_original,
-                     .max_positions = (int)o->rope_positions,
-                     .low_freq = o->rope_low_freq,
-                     .high_freq = o->rope_high_freq,
-                     .beta_fast = o->rope_beta_fast,
-                     .beta_slow = o->rope_beta_slow,
-                     .mscale = o->rope_mscale,
-                     .mscale_all_dim = o->rope_mscale_all,
-                     .attention_factor = o->rope_attention_factor,
-                     .truncate = o->rope_truncate};
-    if (n_freqs) { /* longrope whose short and long factors are the same */
-        p.scaling = ROPE_LONGROPE;
-        p.attention_factor = 1;
-        shorts = longs = freqs;
-        n_short = n_long = n_freqs;
-    }
-    if (p.scaling == ROPE_LONGROPE) {
-        if (n_short != (size_t)dims / 2 || n_long != (size_t)dims / 2)
-            return err_set(b->e, ERR_SPEC, "%s: longrope needs %d short and long factors, got %zu and %zu", c->where,
-                           dims / 2, n_short, n_long);
-        p.short_factor = shorts;
-        p.long_factor = longs;
-    }
-    int table = program_rope(b->prog, &p, b->ctx, b->e);
-    if (table < 0) err_wrap(b->e, "%s", c->where);
-    return table;
-}
-
-static ref rotate(net *b, const call *c, const char *part, ref x, int table, int dims, int head_dim)
-{
-    const attn_gqa_options *o = c->options;
-    int style = strcmp(o->rope, "neox") == 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
-    op r = {.kind = OP_ROPE, .in = {x}, .u.rope = {dims, style, head_dim, table}};
-    return net_op(b, r, c->path, part, x, net_width(b, x));
-}
+/* ---- biases of distances */
 
 /* Slopes of the power of two below the number of heads, then every other one of its double. */
 static ref alibi_slopes(net *b, const call *c, int heads)
@@ -200,17 +123,46 @@ static bool bucket_biases(net *b, const call *c, int heads, bool both_ways, ref 
 
 /* ---- the module */
 
-static ref qk_norm(net *b, const call *c, const char *role, ref x, int head_dim)
+static ref norm_of(net *b, const call *c, const char *role, ref x, int head_dim)
 {
     const attn_gqa_options *o = c->options;
     int64_t all = net_width(b, x);
-    bool whole = strcmp(o->qk_norm, "whole") == 0;
+    bool whole = strcmp(o->qk_norm, "whole") == 0, plain = strcmp(o->qk_norm, "plain") == 0;
     norm_opt n = {.kind = strcmp(o->qk_norm_kind, "rms") == 0 ? NORM_RMS : NORM_LAYER,
                   .eps = o->eps,
                   .bias = o->qk_norm_bias,
                   .width = whole ? all : head_dim,
-                  .n_weight = strcmp(o->qk_norm, "head") == 0 ? head_dim : all};
+                  .n_weight = plain                             ? 0
+                              : strcmp(o->qk_norm, "head") == 0 ? head_dim
+                                                                : all};
     return net_norm(b, c, role, x, n);
+}
+
+static bool qk_norm(net *b, const call *c, ref *q, ref *k, int head_dim)
+{
+    return (*q = norm_of(b, c, "q_norm", *q, head_dim)) && (*k = norm_of(b, c, "k_norm", *k, head_dim));
+}
+
+static bool clip(net *b, const call *c, ref *q, ref *k, ref *v)
+{
+    double most = ((const attn_gqa_options *)c->options)->clip;
+    return (*q = net_clamp(b, c->path, "q_clip", *q, most)) && (*k = net_clamp(b, c->path, "k_clip", *k, most)) &&
+           (*v = net_clamp(b, c->path, "v_clip", *v, most));
+}
+
+/* Queries that grow with the logarithm of their position (arXiv 2501.19399). */
+static ref temper(net *b, const call *c, ref q)
+{
+    const attn_gqa_options *o = c->options;
+    if (o->temper == 0) return q;
+    float *by = mem_array((size_t)b->ctx, sizeof *by);
+    if (!by) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
+    for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->temper * log1p(floor((i + 1.0) / o->temper_every)));
+    ref table = net_const(b, c->path, "temper", by, b->ctx, 1);
+    mem_free(by);
+    op e = {.kind = OP_EMBED, .in = {table}, .u.embed.by = EMBED_BY_POSITION};
+    ref factor = table ? net_op(b, e, c->path, "q_factor", q, 1) : 0;
+    return factor ? net_mul(b, c->path, "q_temper", q, factor) : 0;
 }
 
 static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
@@ -218,6 +170,7 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
     const attn_gqa_options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
     const bool all = strcmp(o->mask, "full") == 0 || ((b->encoding || b->full) && strcmp(o->mask, "auto") == 0);
+    if (o->chunk && !all && (!window || o->chunk < window)) window = (int)o->chunk;
     state s = {.rows = b->prog->tensors[q].rows,
                .heads = kv_heads,
                .k_dim = head_dim,
@@ -228,6 +181,8 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
     if (index < 0) return 0;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
     if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    ref sinks = 0;
+    if (o->sinks && !net_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
     ref biases = o->alibi ? alibi_slopes(b, c, heads) : 0, table = 0;
     if (o->alibi && !biases) return 0;
     if (o->buckets && !bucket_biases(b, c, heads, all, &biases, &table)) return 0;
@@ -236,11 +191,12 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
     double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
-            .in = {[ATTN_Q] = q, [ATTN_BIAS] = biases, [ATTN_TABLE] = table},
+            .in = {[ATTN_Q] = q, [ATTN_BIAS] = biases, [ATTN_SINKS] = sinks, [ATTN_TABLE] = table},
             .u.attn = {.scale = (float)scale,
                        .softcap = (float)o->softcap,
                        .heads = heads,
                        .window = window,
+                       .chunk = (int32_t)o->chunk,
                        .ahead = !all     ? 0
                                 : window ? window - 1
                                          : AHEAD_ALL,
@@ -262,26 +218,31 @@ static ref emit(net *b, const call *c)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
                        (long long)kv_heads),
                0;
-    int hd = (int)head_dim, dims = (int)(o->rope_dims ? o->rope_dims : head_dim);
+    int hd = (int)head_dim, dims = (int)(o->rope.rope_dims ? o->rope.rope_dims : head_dim);
     linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .rotated = dims, .unit = hd}, values = in,
                out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = hd};
     values.pairs = 0;
     ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
     ref k = q ? net_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
     ref v = k ? net_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
-    if (v) q = net_clamp(b, c->path, "q_clip", q, o->clip);
-    if (v && q) k = net_clamp(b, c->path, "k_clip", k, o->clip);
-    if (v && k) v = net_clamp(b, c->path, "v_clip", v, o->clip);
-    if (v && q && k && strcmp(o->qk_norm, "none") != 0) {
-        q = qk_norm(b, c, "q_norm", q, hd);
-        k = q ? qk_norm(b, c, "k_norm", k, hd) : 0;
+    bool normed = strcmp(o->qk_norm, "none") != 0, after = strcmp(o->qk_norm_at, "after") == 0;
+    bool ok = v && (o->clip_normed || clip(b, c, &q, &k, &v));
+    if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
+    if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
+    if (ok && strcmp(o->rope.rope, "none") != 0) {
+        q = net_rotate(b, c, &o->rope, "q_rope", q, dims, hd);
+        k = q ? net_rotate(b, c, &o->rope, "k_rope", k, dims, hd) : 0;
+        ok = k != 0;
     }
-    if (v && q && k && strcmp(o->rope, "none") != 0) {
-        int table = rope_table(b, c, dims);
-        q = table >= 0 ? rotate(b, c, "q_rope", q, table, dims, hd) : 0;
-        k = q ? rotate(b, c, "k_rope", k, table, dims, hd) : 0;
+    if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);
+    if (ok) q = temper(b, c, q);
+    ref mix = ok && q ? attend(b, c, q, k, v, hd) : 0;
+    if (mix && o->gate) {
+        ref gate = net_linear(b, c, "gate", x, o->heads * head_dim,
+                              (linear_opt){.bias = "false", .cut = NET_CUT_ROWS, .unit = hd});
+        gate = gate ? net_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
+        mix = gate ? net_mul(b, c->path, "gated", mix, gate) : 0;
     }
-    ref mix = v && q && k ? attend(b, c, q, k, v, hd) : 0;
     return mix ? net_linear(b, c, "o", mix, net_width(b, x), out) : 0;
 }
 

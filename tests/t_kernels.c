@@ -214,6 +214,14 @@ static void embed_and_take_out(void **unused)
         o.u.embed.offset = 1;
         rig_same(&g, &o, "embed by position");
         assert_memory_equal(rig_at(&g, o.out) + 6 * 64, row, sizeof row);
+        ref fixed = rig_const(&g, 11 * 64); /* a table that is no weight */
+        g.t[fixed].rank = 2;
+        g.t[fixed].dim[0] = 11;
+        g.t[fixed].dim[1] = 64;
+        op p = {.kind = OP_EMBED, .in = {fixed}, .out = o.out, .u.embed = {EMBED_BY_POSITION, 1}};
+        rig_same(&g, &p, "embed a constant");
+        assert_memory_equal(rig_at(&g, o.out) + 6 * 64, g.t[fixed].data + 10 * 64, sizeof row);
+        rig_same(&g, &o, "embed by position");
         g.st.n[ROWS_OUT] = 2;
         memcpy(g.wanted, (int[]){1, 6}, 2 * sizeof *g.wanted);
         op k = {.kind = OP_TAKE_OUT, .in = {o.out}, .out = rig_act(&g, 64)};
