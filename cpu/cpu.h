@@ -183,7 +183,9 @@ float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its r
     X(GATHER, cpu_gather, cpu_gather)                                                                                  \
     X(MATMUL_EXP, cpu_matmul_exp, v_matmul_exp)                                                                        \
     X(SCATTER, cpu_scatter, v_scatter)                                                                                 \
-    X(POOL, cpu_pool, cpu_pool)
+    X(POOL, cpu_pool, cpu_pool)                                                                                        \
+    X(MATMUL_HEADS, cpu_matmul_heads, v_matmul_heads)                                                                  \
+    X(JOIN, cpu_join, cpu_join)
 
 #define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
 CPU_KERNEL_LIST(X)

@@ -176,6 +176,8 @@ static int cpu_compile(dev *d, segment *s, err *e)
         const op *o = &p->ops[i];
         if (o->kind == OP_MATMUL)
             c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
+        if (o->kind == OP_MATMUL_HEADS)
+            c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
         if (o->kind == OP_MATMUL_EXP)
             c->multiplies[ROWS_EXP] += (uint64_t)tensor_count(&p->tensors[o->in[0]]) *
                                        (uint64_t)tensor_count(&p->tensors[o->out]);

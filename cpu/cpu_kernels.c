@@ -50,6 +50,8 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     for (uint32_t i = 0; i < p->n_weight; i++) {
         if (p->weights[i].vector) continue;
         uint64_t need = matmul_space_floats(rows, p->weights[i].cols, true);
+        if (p->weights[i].parts)
+            need += (uint64_t)rows * (uint64_t)p->weights[i].cols; /* MATMUL_HEADS: rows of a head */
         if (need > floats) floats = need;
     }
     for (int g = 0; g < GROUP_MAX; g++)

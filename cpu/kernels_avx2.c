@@ -6,6 +6,7 @@
 #include "cpu/v_elementwise.h"
 #include "cpu/v_kv.h"
 #include "cpu/v_matmul_exp.h"
+#include "cpu/v_matmul_heads.h"
 #include "cpu/v_norm.h"
 #include "cpu/v_probe.h"
 #include "cpu/v_rope.h"

@@ -517,13 +517,19 @@ static bool matches(span pattern, const char *name)
     return p == pattern.n;
 }
 
-static bool ignored(const binder *b, const char *name)
+/* Patterns may hold {expressions}, as names do. */
+static int ignored(binder *b, const char *name, bool *yes, err *e)
 {
-    const char *list = spec_text(b->s, "tensors", "ignore");
-    span rest = list ? span_str(list) : (span){0}, part;
-    while (split_next(&rest, '|', &part))
-        if (matches(part, name)) return true;
-    return false;
+    const spec_row *row = spec_find(b->s, "tensors", "ignore");
+    span rest = row ? span_str(row->text) : (span){0}, part;
+    *yes = false;
+    while (!*yes && split_next(&rest, '|', &part)) {
+        recipe how;
+        int rc = part.n ? recipe_parse(&how, b->h, &b->mem, part, OUTSIDE, row->where, e) : OK;
+        if (rc) return rc;
+        *yes = part.n && matches(span_str(how.name), name);
+    }
+    return OK;
 }
 
 int bind_finish(binder *b, err *e)
@@ -532,8 +538,10 @@ int bind_finish(binder *b, err *e)
     uint32_t unused = 0;
     for (uint32_t i = 0; i < ckpt_count(b->c); i++) {
         const ckpt_entry *t = ckpt_at(b->c, i);
-        if (b->used[i].numbers == 0 && !ignored(b, t->name) && unused++ < 3)
-            buf_printf(&names, "%s'%.120s'", unused > 1 ? ", " : "", t->name);
+        bool left_out = b->used[i].numbers != 0;
+        int rc = left_out ? OK : ignored(b, t->name, &left_out, e);
+        if (rc) return buf_free(&names), rc;
+        if (!left_out && unused++ < 3) buf_printf(&names, "%s'%.120s'", unused > 1 ? ", " : "", t->name);
         if (b->used[i].numbers > 0 && b->used[i].numbers < b->used[i].total) {
             int64_t cols = b->used[i].cols;
             char have[128];

@@ -6,6 +6,7 @@
     X(position_sinusoid)                                                                                               \
     X(norm_rms)                                                                                                        \
     X(norm_layer)                                                                                                      \
+    X(attn_mla)                                                                                                        \
     X(attn_gqa)                                                                                                        \
     X(attn_cross)                                                                                                      \
     X(ffn_gated)                                                                                                       \

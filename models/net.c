@@ -213,6 +213,20 @@ ref net_scatter(net *b, const call *c, ref rows, const net_experts *by, bool wei
     return net_op(b, o, c->path, "scatter", by->route, net_width(b, rows));
 }
 
+ref net_linear_heads(net *b, const call *c, const char *role, ref x, int heads, int64_t n)
+{
+    ref w;
+    bind_want want = {.rows = n * heads, .cols = net_width(b, x) / heads, .parts = heads, .cut_axis = 0};
+    if (!weight_of(b, c, role, want, &w)) return 0;
+    return net_op(b, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, c->path, role, x, n * heads);
+}
+
+ref net_join(net *b, const call *c, const char *part, ref x, ref y, int heads)
+{
+    op o = {.kind = OP_JOIN, .in = {x, y}, .u.join = {heads}};
+    return net_op(b, o, c->path, part, x, net_width(b, x) + net_width(b, y));
+}
+
 ref net_norm(net *b, const call *c, const char *role, ref x, norm_opt o)
 {
     ref w = 0, bias = 0;

@@ -62,6 +62,11 @@ ref net_linear_exp(net *b, const call *c, const char *role, ref x, const net_exp
 ref net_gather(net *b, const call *c, ref x, const net_experts *by, bool weigh);
 ref net_scatter(net *b, const call *c, ref rows, const net_experts *by, bool weigh);
 
+/* y[h] = W[h] x[h] for each head h of x, W [heads][n, width of a head]. */
+ref net_linear_heads(net *b, const call *c, const char *role, ref x, int heads, int64_t n);
+/* Heads of x and y side by side. */
+ref net_join(net *b, const call *c, const char *part, ref x, ref y, int heads);
+
 typedef struct norm_opt {
     int kind; /* NORM_RMS, NORM_LAYER */
     double eps;

@@ -1,4 +1,4 @@
-/* t_experts.c - the ops of experts: who goes where, there and back, and that nobody's matrices are read who has no rows. Every
+/* t_experts.c - the ops of experts and of heads with matrices of their own: who goes where, there and back, and that nobody's matrices are read who has no rows. Every
  * instruction set equals the reference in bits; the references are compared with straightforward code in double precision. */
 #include "rig.h"
 
@@ -330,6 +330,61 @@ static void rows_are_scaled(void **unused)
     }
 }
 
+/* ---- heads */
+
+static void heads_multiply(void **unused)
+{
+    (void)unused;
+    static const int shapes[][4] = {{1, 1, 3, 5}, {1, 16, 70, 24}, {7, 4, 9, 33}, {40, 3, 50, 16}, {200, 2, 26, 90}};
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_F16};
+    for (int i = 0; i < 10; i++) {
+        int rows = shapes[i / 2][0], heads = shapes[i / 2][1], n = shapes[i / 2][2], k = shapes[i / 2][3];
+        rig g;
+        rig_open(&g, (uint64_t)rows * (uint64_t)(heads * (n + k)) * 4);
+        g.st.n[ROWS_TOK] = rows;
+        op o = {.kind = OP_MATMUL_HEADS,
+                .in = {rig_act(&g, heads * k), rig_weight(&g, types[i / 2], heads * n, k, 0)},
+                .out = rig_act(&g, heads * n)};
+        held_weight *w = &g.held[0], whole = *w;
+        const uint8_t *part[16];
+        for (int h = 0; h < heads; h++) part[h] = w->data + (uint64_t)(h * n) * w->stride;
+        if (i % 2) w->part = part;
+        g.w[0].parts = heads;
+        snprintf(what, sizeof what, "matmul_heads %s, %d rows, %d heads of %d x %d", dtype_info[types[i / 2]].name,
+                 rows, heads, n, k);
+        rig_same(&g, &o, what);
+        float row[96];
+        for (int m = 0; m < rows; m += 1 + rows / 4)
+            for (int j = 0; j < heads * n; j += 1 + n / 3) {
+                double s = 0, size = 1;
+                held_row(&whole, j, row);
+                for (int e = 0; e < k; e++) {
+                    double term = (double)row[e] * rig_at(&g, o.in[0])[m * heads * k + j / n * k + e];
+                    s += term;
+                    size += fabs(term);
+                }
+                if (fabs(s - rig_at(&g, o.out)[m * heads * n + j]) > 2e-7 * size) fail_msg("%s: wrong value", what);
+            }
+        rig_close(&g);
+    }
+}
+
+static void heads_join(void **unused)
+{
+    (void)unused;
+    rig g;
+    rig_open(&g, 60000);
+    g.st.n[ROWS_TOK] = 11;
+    op o = {.kind = OP_JOIN, .in = {rig_act(&g, 3 * 7), rig_act(&g, 3 * 4)}, .out = rig_act(&g, 3 * 11), .u.join = {3}};
+    rig_same(&g, &o, "join");
+    for (int i = 0; i < 33; i++)
+        for (int k = 0; k < 11; k++) {
+            float want = k < 7 ? rig_at(&g, o.in[0])[i * 7 + k] : rig_at(&g, o.in[1])[i * 4 + k - 7];
+            assert_true(rig_at(&g, o.out)[i * 11 + k] == want);
+        }
+    rig_close(&g);
+}
+
 /* ---- where weights lie */
 
 /* Puts a weight and compares every row of every part with the definition; `apart`: it must be used where it lies. */
@@ -404,6 +459,8 @@ int main(void)
                                        cmocka_unit_test(sorted_and_summed),
                                        cmocka_unit_test(experts_multiply),
                                        cmocka_unit_test(rows_are_scaled),
+                                       cmocka_unit_test(heads_multiply),
+                                       cmocka_unit_test(heads_join),
                                        cmocka_unit_test(experts_lie_in_the_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -351,6 +351,8 @@ static void expert_rules(void **unused)
     ref x = p->hidden[0], logits = act(p, "s", ROWS_TOK, 6, 0), route = act(p, "r", ROWS_TOK, 4, 0),
         sorted = act(p, "d", ROWS_EXP, 3, 0), sent = act(p, "g", ROWS_EXP, 4, 0), mid = act(p, "m", ROWS_EXP, 2, 0),
         back = act(p, "b", ROWS_TOK, 4, 0), wide = act(p, "w8", ROWS_TOK, 6, 0), one = act(p, "one", ROWS_TOK, 1, 0);
+    ref deep = act(p, "deep", ROWS_TOK, 24, 0), heads = act(p, "heads", ROWS_TOK, 12, 0),
+        pair = act(p, "pair", ROWS_TOK, 2, 0);
     ref stack = matrix(p, "stack", 12, 4), small_stack = matrix(p, "small", 10, 4);
     p->weights[p->tensors[stack].weight].parts = 6;
     p->weights[p->tensors[small_stack].weight].parts = 5;
@@ -361,6 +363,8 @@ static void expert_rules(void **unused)
         {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, 0, sorted}},
         {.kind = OP_SCATTER, .out = back, .in = {sent, sorted, route}},
         {.kind = OP_MUL, .out = back, .in = {x, one}},
+        {.kind = OP_MATMUL_HEADS, .out = heads, .in = {deep, stack}},
+        {.kind = OP_JOIN, .out = wide, .in = {x, pair}, .u.join = {2}},
     };
     const op wrong[] = {
         {.kind = OP_ROUTE, .out = route, .in = {logits}, .u.route = {.used = 3}}, /* another number than before */
@@ -391,6 +395,14 @@ static void expert_rules(void **unused)
         {.kind = OP_SCATTER, .out = sent, .in = {sent, sorted, route}},
         {.kind = OP_SCATTER, .out = back, .in = {mid, sorted, route}},
         {.kind = OP_MUL, .out = one, .in = {one, x}},
+        {.kind = OP_MATMUL_HEADS, .out = x, .in = {deep, stack}},
+        {.kind = OP_MATMUL_HEADS, .out = heads, .in = {x, stack}},
+        {.kind = OP_MATMUL_HEADS, .out = back, .in = {x, matrix(p, "whole", 4, 4)}},
+        {.kind = OP_MATMUL_HEADS, .out = heads, .in = {deep, stack, stack}},
+        {.kind = OP_JOIN, .out = wide, .in = {x, pair}, .u.join = {0}},
+        {.kind = OP_JOIN, .out = wide, .in = {x, pair}, .u.join = {4}},
+        {.kind = OP_JOIN, .out = x, .in = {x, pair}, .u.join = {2}},
+        {.kind = OP_JOIN, .out = wide, .in = {x, stack}, .u.join = {2}},
     };
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) add(p, right[i]);
     assert_int_equal(p->n_used, 2);

@@ -37,7 +37,10 @@
       "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
     X(SCATTER, "scatter", CUT_ROWWISE,                                                                                 \
       "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")             \
-    X(POOL, "pool", CUT_ROWWISE, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")
+    X(POOL, "pool", CUT_ROWWISE, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")     \
+    X(MATMUL_HEADS, "matmul_heads", CUT_HEADS,                                                                         \
+      "out = each head of in0 times W^T, W the part of weight in1 that belongs to the head")                           \
+    X(JOIN, "join", CUT_HEADS, "out = each head of in0 and the same of in1 side by side")
 
 enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
 
@@ -157,6 +160,9 @@ typedef struct op {
         struct {
             int32_t how; /* POOL_* */
         } pool;
+        struct {
+            int32_t heads;
+        } join;
     } u;
 } op;
 

@@ -424,6 +424,20 @@ static const char *check_op(const program *p, const op *o)
         if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_SEQ || b) return "pools token rows to sequences";
         if (o->u.pool.how < POOL_FIRST || o->u.pool.how > POOL_LAST) return "pools how?";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
+    case OP_MATMUL_HEADS: {
+        if (!same_rows(a, out) || c) return "input and output have different rows";
+        if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
+        int64_t parts = p->weights[b->weight].parts;
+        if (parts < 1) return "the weight has no parts";
+        return parts * b->dim[1] == tensor_count(a) && b->dim[0] == tensor_count(out) ? NULL
+                                                                                      : "the weight does not fit";
+    }
+    case OP_JOIN: {
+        int32_t heads = o->u.join.heads;
+        if (!same_rows(a, out) || !same_rows(b, out) || c) return "inputs and output have different rows";
+        if (heads < 1 || tensor_count(a) % heads || tensor_count(b) % heads) return "heads do not divide the row";
+        return tensor_count(a) + tensor_count(b) == tensor_count(out) ? NULL : "the output does not fit";
+    }
     case OP_COUNT: break;
     }
     return "no such op";

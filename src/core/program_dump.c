@@ -81,12 +81,14 @@ static void dump_params(const program *p, const op *o, buf *out)
         if (o->u.route.factor != 1) buf_printf(out, " factor=%.9g", (double)o->u.route.factor);
         if (o->u.route.score == SCORE_MIXER) buf_printf(out, " near=%g", (double)o->u.route.near);
         break;
+    case OP_JOIN: buf_printf(out, " heads=%d", o->u.join.heads); break;
     case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
     case OP_QUANT: buf_printf(out, " blocks of %d", p->tensors[o->out].block); break;
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:
     case OP_SCATTER:
+    case OP_MATMUL_HEADS:
     case OP_KV_PUT:
     case OP_MUL:
     case OP_ADD:

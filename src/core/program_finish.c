@@ -125,6 +125,7 @@ static void hash_op(hasher *s, const op *o)
         add_int(s, o->u.route.groups_used), add_int(s, o->u.route.group_best), add_int(s, o->u.route.renorm);
         add_float(s, o->u.route.factor), add_float(s, o->u.route.near);
         break;
+    case OP_JOIN: add_int(s, o->u.join.heads); break;
     case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
     case OP_POOL: add_int(s, o->u.pool.how); break;
     case OP_QUANT:
@@ -132,6 +133,7 @@ static void hash_op(hasher *s, const op *o)
     case OP_GATHER:
     case OP_MATMUL_EXP:
     case OP_SCATTER:
+    case OP_MATMUL_HEADS:
     case OP_KV_PUT:
     case OP_MUL:
     case OP_ADD:

@@ -9,7 +9,10 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
         const op *o = &p->ops[i];
         int axis = p->tensors[o->out].rows;
         double n = (double)(axis == ROWS_OUT ? outs : axis == ROWS_EXP ? rows * p->n_used : rows);
-        if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
+        if (o->kind == OP_MATMUL_HEADS) {
+            const tensor *w = &p->tensors[o->in[1]];
+            c.flops += 2 * n * (double)w->dim[0] * (double)w->dim[1];
+        } else if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
             const tensor *x = &p->tensors[o->in[0]], *y = &p->tensors[o->out];
             c.flops += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);
         } else if (o->kind == OP_ATTN) {

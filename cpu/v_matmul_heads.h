@@ -1,0 +1,38 @@
+/* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h on one head after the other; definition:
+ * cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head lie apart: several are copied side by side first. */
+#ifndef CPU_V_MATMUL_HEADS_H
+#define CPU_V_MATMUL_HEADS_H
+#include "cpu/v_matmul.h"
+
+#include <string.h>
+
+static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    const float *x = arg_at(r, o->in[0]);
+    float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
+    int64_t rows = arg_rows(r, o->out), in = arg_dim(r, o->in[0]), k = w->cols, heads = in / k, n = w->rows / heads;
+    held_weight first = held_part(w, 0, n);
+    int64_t each = chunk_rows(&first), chunks = (n + each - 1) / each;
+    for (int64_t m = 0, count; m < rows; m += count, x += count * in, y += count * w->rows) {
+        count = matmul_block_rows(rows, m);
+        deal d = deal_start(r, worker, workers, heads * chunks, false);
+        matmul_space at = matmul_space_of(scratch, count, k);
+        float *together = scratch + matmul_space_floats(count, k, true);
+        int64_t packed = -1;
+        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+            int64_t h = c / chunks, from = c % chunks * each, to = from + each < n ? from + each : n;
+            held_weight own = held_part(w, h, n);
+            const float *of = x + h * k;
+            own.rows = w->rows; /* how far rows of y are apart */
+            if (count > 1 && h != packed) {
+                for (int64_t i = 0; i < count; i++) memcpy(together + i * k, of + i * in, (size_t)k * sizeof *of);
+                pack_rows(together, count, k, at.x);
+            }
+            packed = h;
+            matmul_rows(&own, count > 1 ? together : of, count, y + h * n, NULL, &at, from, to);
+        }
+    }
+}
+
+#endif
