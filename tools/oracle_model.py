@@ -68,6 +68,8 @@ def redraw(model, case, seed, tied):
                 draw(p, 0.0, case.embed * (4.0 / math.sqrt(p.shape[1]) if head else 0.7))
             elif part == "bias" or part.endswith("_bias"):
                 draw(p, 0.0, 0.1)
+            elif part == "sinks":
+                draw(p, 0.5, 1.0)
             elif kind.endswith("Experts"):
                 inputs = p.shape[1] if kind in INPUTS_FIRST else p.shape[2]
                 draw(p, 0.0, gain(part) / math.sqrt(inputs))
@@ -80,7 +82,7 @@ def redraw(model, case, seed, tied):
     assert not left, left
     for name, p in model.named_buffers():
         if name.endswith("_bias"):      # picks experts, is trained otherwise
-            draw(p, 0.0, 0.2)
+            draw(p, 0.0, 0.1)
     model.tie_weights()
     uneven_last_norm(model, 1 / case.embed, tied)
 
