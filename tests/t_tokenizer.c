@@ -233,10 +233,11 @@ static void side_files_name_roles(void **state)
     tokenizer_close(t);
 }
 
+/* Of work: what else the machine does is left out. */
 static double seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
