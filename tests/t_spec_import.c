@@ -83,6 +83,19 @@ static void structure(void **unused)
          {"{i}.ffn.up = layers.{i}.mlp.gate_proj (rows ffn_dim .. 2 * ffn_dim)\n", "rope_dims = 64\n",
           "theta    = scaling.rope_theta | rope_theta | 5000\n", "# left out: kq_scale 10", "# left out: novel",
           "head = top | old.head\n"}},
+        {"\"type\": \"transformer.encoder_only\", \"activation_function\": \"gelu\", \"position_embedding\": "
+         "\"empty\", "
+         "\"tensor_name_prefix\": \"b.\", \"tensor_name_mapping\": {\"words.weight\": \"enc.token_embeddings.weight\", "
+         "\"places.weight\": \"enc.pos_embeddings.weight\", \"kinds.weight\": \"enc.token_type_embeddings.weight\", "
+         "\"n.gamma\": \"enc.input_norm.weight\", \"n.beta\": \"enc.input_norm.bias\", \"l.{i}.n1.weight\": "
+         "\"enc.{i}.self_attn.post_norm.weight\", \"l.{i}.n2.weight\": \"enc.{i}.feed_forward.post_norm.weight\", "
+         "\"l.{i}.q.weight\": \"enc.{i}.self_attn.wq.weight\", \"t.weight\": \"output_transform.weight\", "
+         "\"t.n.weight\": "
+         "\"output_transform.post_norm.weight\", \"o.bias\": \"enc.output.bias\"}",
+         {"base = bert\n",
+          "embed  = norm.e(token + type + position)\nblock  = x = norm.c(x + attn(x)); x = norm.d(x + ffn(x))\n",
+          "logits = masked ? head(norm.h(linear.h(x))) : 0\n", "norm.e = n.gamma | n\nnorm.e.bias = n.beta | n.bias\n",
+          "type = kinds\n", "head.bias = o.bias\n"}},
         {"\"type\": \"transformer.decoder_only.sparse_moe\", \"expert_count\": 8, \"moe_top_k\": 2, "
          "\"moe_layer_start\": 1, "
          "\"moe_norm_top_k_prob\": false, \"has_shared_expert\": true, \"tensor_name_mapping\": {\"l.{i}.r.weight\": "

@@ -14,6 +14,7 @@ import fnmatch
 import glob
 import json
 import os
+import struct
 import sys
 import tempfile
 
@@ -33,6 +34,7 @@ TOKENS = 60
 
 class Plain:
     """A model of an oracle case, stored as transformers stores it."""
+    decoder = None      # ids of the decoder's text, in an encoder-decoder
 
     def __init__(self, case, **over):
         self.case, self.over = case, over
@@ -57,6 +59,13 @@ class Plain:
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
             return load_file(os.path.join(folder, "model.safetensors"))
+
+    def save(self, model, folder):
+        """Writes the model; returns what --model is given."""
+        save_file({n: t.contiguous() for n, t in self.tensors(model).items()}, os.path.join(folder, "model.safetensors"))
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(self.config(model), f)
+        return folder
 
     def config(self, model):
         c = json.loads(model.config.to_json_string(use_diff=False))
@@ -171,6 +180,77 @@ class Experts(torch.nn.Module):
         return out
 
 
+class Bert(Plain):
+    """The masked language model, under the names of norms that BERT was published with."""
+
+    def model(self):
+        torch.manual_seed(11)
+        config = transformers.BertConfig(vocab_size=97, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+                                         intermediate_size=92, max_position_embeddings=128, layer_norm_eps=0.003)
+        return drawn(transformers.BertForMaskedLM(config))
+
+    def tensors(self, model):
+        change = lambda n: n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        return {change(n): t for n, t in super().tensors(model).items()}
+
+
+class M2M100(Plain):
+    """An encoder-decoder: logits are those of a decoder's text beside an encoder's."""
+    decoder = [2] + list(range(5, 90, 4))
+
+    def model(self):
+        torch.manual_seed(12)
+        config = transformers.M2M100Config(vocab_size=97, d_model=48, encoder_layers=2, decoder_layers=3, encoder_ffn_dim=92,
+                                           decoder_ffn_dim=76, encoder_attention_heads=4, decoder_attention_heads=6,
+                                           max_position_embeddings=128, scale_embedding=True, pad_token_id=1)
+        return drawn(transformers.M2M100ForConditionalGeneration(config))
+
+    @torch.no_grad()
+    def logits(self, model, ids):
+        return model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([self.decoder]), use_cache=False).logits[0]
+
+
+def drawn(model):
+    """Every parameter anew: norms around 1, biases around 0, matrices by the number of their inputs."""
+    for name, p in model.named_parameters():
+        size = 0.1 if "bias" in name else 0.2 if "norm" in name.lower() else 1.5 / p.shape[-1] ** 0.5
+        p.data = size * torch.randn(p.shape) + float(name.lower().endswith("norm.weight"))
+    model.tie_weights()
+    return model.float().eval()
+
+
+class Gguf(Plain):
+    """A GGUF file, in which queries and keys lie as neighbours."""
+
+    def save(self, model, folder):
+        from oracle_gguf import write_gguf
+        write_gguf(os.path.join(folder, "model.gguf"), model, self.case)
+        return os.path.join(folder, "model.gguf")
+
+
+class Llama2c(Plain):
+    """A file of llama2.c (version 0): seven numbers, then all matrices of a kind, layer by layer."""
+    ORDER = ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+             "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj", "mlp.up_proj")
+
+    def save(self, model, folder):
+        c, w = model.config, {n: p.detach() for n, p in model.named_parameters()}
+        width = c.hidden_size // c.num_attention_heads
+        neighbours = lambda t: t.view(-1, 2, width // 2, t.shape[1]).transpose(1, 2).reshape(t.shape)
+        turn = lambda n, t: neighbours(t) if "q_proj" in n or "k_proj" in n else t
+        parts = [w["model.embed_tokens.weight"]]
+        for name in self.ORDER:
+            parts += [turn(name, w[f"model.layers.{i}.{name}.weight"]) for i in range(c.num_hidden_layers)]
+        parts += [w["model.norm.weight"], torch.zeros(2, c.max_position_embeddings, width // 2), w["lm_head.weight"]]
+        path = os.path.join(folder, "model.bin")
+        with open(path, "wb") as f:
+            f.write(struct.pack("<7i", c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.num_attention_heads,
+                                c.num_key_value_heads, -c.vocab_size, c.max_position_embeddings))
+            for t in parts:
+                f.write(t.contiguous().numpy().astype("<f4").tobytes())
+        return path
+
+
 class ChatGlm(Plain):
     """GLM with fused q, k, v, under ChatGLM2's names and keys."""
     NAMES = {"model.embed_tokens.": "transformer.embedding.word_embeddings.", "model.norm.": "transformer.encoder.final_layernorm.",
@@ -216,15 +296,19 @@ MODELS = {
     "aquila_chat2_34b": Plain("llama"),
     "baichuan2_13b_chat": Baichuan13("llama-mha", hidden_act="silu"),
     "baichuan2_7b_chat": Baichuan7("llama-mha", hidden_act="silu"),
+    "bert_base_multilingual_cased": Bert(None),
     "bloomz_3b": Plain("bloom"),
     "chatglm2_6b": ChatGlm(None),
     "deepseek_moe_16b_base": DeepSeek("llama"),
+    "facebook_m2m100_418m": M2M100(None),
     "falcon_40b_instruct": Plain("falcon-40b"),
     "falcon_7b_instruct": Plain("falcon-7b"),
     "fusellm_7b": Plain("llama-mha", hidden_act="silu"),
     "gemma_2b_it": Plain("gemma-mqa"),
     "internlm_chat_20b": Plain("llama-bias"),
     "llama2_*_hf": Plain("llama-mha", hidden_act="silu"),
+    "llama2.c": Llama2c("llama-mha", hidden_act="silu", rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "llama2_7b_chat.gguf": Gguf("llama"),
     "minicpm_2b_dpo_bf16": MiniCpm("granite", embedding_multiplier=12.0, residual_multiplier=0.25, logits_scaling=1 / 0.111111,
                                    attention_multiplier=(56 / 4) ** -0.5),
     "mistral_7b_instruct_v0.2": Plain("mistral"),
@@ -242,25 +326,25 @@ MODELS = {
 
 
 def build(kind, folder):
-    """Writes model, ids and expected logits; returns what the logits may be off by."""
+    """Writes model and ids; returns the model's path, the expected logits and what they may be off by."""
     model = kind.model()
     ids = np.random.default_rng(7).integers(3, min(97, model.config.vocab_size), TOKENS).tolist()
     logits = kind.logits(model, ids)
-    save_file({n: t.contiguous() for n, t in kind.tensors(model).items()}, os.path.join(folder, "model.safetensors"))
-    for name, value in (("config.json", kind.config(model)), ("ids.json", ids)):
+    for name, value in (("ids.json", ids), ("decoder.json", kind.decoder)):
         with open(os.path.join(folder, name), "w") as f:
             json.dump(value, f)
-    return logits.numpy(), tolerance(logits, 0)
+    return kind.save(model, folder), logits.numpy(), tolerance(logits, 0)
 
 
 def check(binary, spec, kind):
     with tempfile.TemporaryDirectory() as folder:
-        want, bar = build(kind, folder)
+        path, want, bar = build(kind, folder)
         converted, out = os.path.join(folder, "converted.ini"), os.path.join(folder, "logits.npy")
-        run(binary, "spec", "import", spec, "--model", folder, "-o", converted)
+        run(binary, "spec", "import", spec, "--model", path, "-o", converted)
         run(binary, "spec", "check", converted)
+        decoder = ("--decoder-ids", "@" + os.path.join(folder, "decoder.json")) if kind.decoder else ()
         run(binary, "eval", "logits", "--spec", converted, "--ctx", "100", "--weights", "f32", "--ids",
-            "@" + os.path.join(folder, "ids.json"), "-o", out)
+            "@" + os.path.join(folder, "ids.json"), *decoder, "-o", out)
         got = np.load(out)
         if got.shape != want.shape:
             raise Failure(f"logits are {got.shape}, not {want.shape}")
@@ -285,11 +369,8 @@ def main():
         label = f"{name}/{os.path.basename(spec)}"
         try:
             if kind is None:
-                with tempfile.TemporaryDirectory() as folder:
-                    run(args.binary, "spec", "import", spec, "-o", os.path.join(folder, "x.ini"))
-                print(f"{label:60s} converts", flush=True)
-            else:
-                print(f"{label:60s} {check(args.binary, spec, kind):.3f} of the tolerance", flush=True)
+                raise Failure("no model of this name in MODELS")
+            print(f"{label:60s} {check(args.binary, spec, kind):.3f} of the tolerance", flush=True)
         except Failure as e:
             failures += 1
             print(f"{label:60s} FAIL {e}", flush=True)
