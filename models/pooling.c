@@ -70,11 +70,13 @@ int pooling_read(pooling *out, ckpt *c, err *e)
     return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
 }
 
-/* Gives a name of [config] a word, unless the opened spec file says it itself and this is weaker. */
+/* Gives a name of [config] a word, unless the user's spec file says it itself and this is weaker. A built-in spec, which has no
+ * folder, is no user's. */
 static int put(spec *s, const char *key, const char *text, bool strong, err *e)
 {
     const spec_row *r = spec_find(s, "config", key);
-    return r && r->depth == 0 && !strong ? OK : spec_put(s, "config", key, text, e);
+    bool users = r && r->depth == 0 && *s->dir;
+    return users && !strong ? OK : spec_put(s, "config", key, text, e);
 }
 
 int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e)
