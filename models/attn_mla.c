@@ -10,7 +10,7 @@
 
 typedef struct attn_mla_options {
     int64_t heads, q_rank, kv_rank, nope_dim, rope_dim, v_dim;
-    double scale, eps;
+    double scale, latent_eps;
     const char *bias, *bias_o;
     rope_options rope;
 } attn_mla_options;
@@ -28,7 +28,7 @@ static const param rows[] = {
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
         .doc =
             "of scores; 0 = 1 / sqrt(nope_dim + rope_dim), with rope_mscale_all times the square of yarn's magnitude"),
-    ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "of the norms of latents"),
+    ROW(latent_eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "of the norms of latents"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of the ways to latents"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
     ROPE_ROWS(attn_mla_options, rope),
@@ -62,7 +62,7 @@ static ref queries(net *b, const call *c, ref x)
     const attn_mla_options *o = c->options;
     int heads = (int)o->heads, turned = (int)o->rope_dim;
     linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE}, up = {.bias = "false", .cut = NET_CUT_ROWS};
-    norm_opt norm = {.kind = NORM_RMS, .eps = o->eps, .n_weight = o->q_rank, .bias = "false"};
+    norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->q_rank, .bias = "false"};
     if (o->q_rank) {
         x = net_linear(b, c, "q_a", x, o->q_rank, low);
         x = x ? net_norm(b, c, "q_norm", x, norm) : 0;
@@ -80,7 +80,7 @@ static ref latent(net *b, const call *c, ref x, ref *key)
     const attn_mla_options *o = c->options;
     int turned = (int)o->rope_dim;
     linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE};
-    norm_opt norm = {.kind = NORM_RMS, .eps = o->eps, .n_weight = o->kv_rank, .bias = "false"};
+    norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->kv_rank, .bias = "false"};
     ref kv = net_linear(b, c, "kv_a", x, o->kv_rank, low);
     ref moved = kv ? net_linear(b, c, "k_rope", x, o->rope_dim, low) : 0;
     if (moved) kv = net_norm(b, c, "kv_norm", kv, norm);

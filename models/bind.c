@@ -243,7 +243,9 @@ static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *r
     *cols = 1;
     if (w->cols != 0) {
         bool stack = s->rank == 3 && parts > 1 && s->dim[0] == parts;
-        if (s->rank != 2 && !stack) return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
+        bool row = s->rank == 1 && w->rows == 1; /* converters leave axes of one out */
+        if (s->rank != 2 && !stack && !row)
+            return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
         *cols = s->dim[s->rank - 1];
         *rows /= *cols;
     }

@@ -99,6 +99,10 @@ static int find_name(exporter *x, const weight *w, recipe *how, const char **nam
         return err_set(x->e, ERR_SPEC,
                        "%s: [tensors] has no %s name for %s, so the model cannot be written in that form",
                        x->names->file, export_source(x), key);
+    if (how->tail || (w->parts && (how->sliced || how->transpose || w->vector)))
+        return err_set(x->e, ERR_SPEC,
+                       "%s: %s: experts can only be written where one tensor holds them as they are used",
+                       x->names->file, key);
     if (bias && !own_line) how->transpose = false, how->mul = 1, how->add = 0;
     *name = own_line ? arena_str(&x->mem, how->name) : full_name(x, how, slot, bias);
     return *name ? OK : export_short_of_memory(x);
@@ -273,6 +277,8 @@ int export_rename_tensors(exporter *x)
         shape dims = t->cols == 0   ? (shape){1, {t->rows}}
                      : t->transpose ? (shape){2, {t->cols, t->rows}}
                                     : (shape){2, {t->rows, t->cols}};
+        int32_t parts = t->part[0].from->parts;
+        if (parts && t->cols) dims = (shape){3, {parts, t->rows / parts, t->cols}};
         x->tensor[i] = (write_tensor){.name = t->name,
                                       .type = type_of(x, t),
                                       .dims = dims,

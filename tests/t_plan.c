@@ -1,6 +1,7 @@
 /* t_plan.c - the partition notation, the memory plan, cutting by layers, and what happens when memory is short. */
 #include "core/place.h"
 #include "cpu/cpu.h"
+#include "models/model.h"
 #include "plan/devices.h"
 #include "random_model.h"
 
@@ -232,10 +233,44 @@ static void held_weights(void **unused)
     }
 }
 
+/* Of a model with experts a row reads those it uses; many rows read all. */
+static void experts_cost_what_is_used(void **unused)
+{
+    (void)unused;
+    err e = {0};
+    model *m;
+    plan *l;
+    assert_ok(model_open(&m, &(model_options){.model_path = "tests/vectors/models/mixtral"}, &e), &e);
+    const program *p = m->prog;
+    plan_options o = {.backends = backends, .dev = {.threads = 1, .k_type = DTYPE_F32, .v_type = DTYPE_F32}};
+    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 4;
+    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
+    assert_ok(plan_open(&l, m->prog, &o, &e), &e);
+    uint64_t dense = 0, experts = 0, numbers, many;
+    for (uint32_t i = 0; i < p->n_op; i++)
+        for (int k = 0; k < 4 && p->ops[i].kind != OP_EMBED; k++) {
+            const tensor *t = &p->tensors[p->ops[i].in[k]];
+            if (!p->ops[i].in[k] || t->kind != TENSOR_WEIGHT) continue;
+            const weight *w = &p->weights[t->weight];
+            *(w->parts ? &experts : &dense) += w->vector ? 4 * (uint64_t)w->rows : weight_file_bytes(w);
+        }
+    assert_true(p->n_used == 3 && experts > dense);
+    assert_true(plan_weight_bytes(l, 1, &numbers) == dense + experts * 3 / 7);
+    many = plan_weight_bytes(l, 4, NULL);
+    assert_true(many > dense + experts * 3 / 7 && many < dense + experts);
+    assert_true(plan_weight_bytes(l, 1000, NULL) == dense + experts);
+    plan_close(l);
+    model_close(m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),        cmocka_unit_test(bad_notation),
-                                       cmocka_unit_test(places),          cmocka_unit_test(shares),
-                                       cmocka_unit_test(short_of_memory), cmocka_unit_test(held_weights)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),
+                                       cmocka_unit_test(bad_notation),
+                                       cmocka_unit_test(places),
+                                       cmocka_unit_test(shares),
+                                       cmocka_unit_test(short_of_memory),
+                                       cmocka_unit_test(held_weights),
+                                       cmocka_unit_test(experts_cost_what_is_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

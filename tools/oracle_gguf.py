@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import torch
 
+from oracle_gguf_moe import buffers_of, experts, write_expert_keys, write_latent_keys
 from oracle_cases import FULL, pattern, rope, yarn
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
 from oracle_table import CASES
@@ -146,6 +147,22 @@ FILES = {
     "jais":             ("jais", None, scaled_ends),
     "openelm":          ("openelm", None, gate_and_up),
 }
+FILES.update({
+    "mixtral":          ("llama", lambda s: dict(sliding_window=None), experts(LLAMA)),
+    "qwen2-moe":        ("qwen2moe", lambda s: dict(mlp_only_layers=[]), experts(plain)),
+    "qwen3-moe":        ("qwen3moe", lambda s: dict(
+        mlp_only_layers=[], attention_bias=False, norm_topk_prob=True), experts(plain)),
+    "olmoe":            ("olmoe", None, experts(plain)),
+    "granitemoe":       ("granitemoe", None, experts(LLAMA)),
+    "granitemoe-shared": ("granitemoe", None, experts(LLAMA)),
+    "gpt-oss":          ("gpt-oss", lambda s: dict(swiglu_limit=7.0), experts(plain)),
+    "dots1":            ("dots1", lambda s: dict(sliding_window=None, layer_types=None), experts(plain)),
+    "glm4-moe":         ("glm4moe", lambda s: dict(n_group=1, topk_group=1), experts(plain)),
+    "deepseek2":        ("deepseek2", lambda s: dict(
+        rope_parameters=yarn(s, mscale=0.7, mscale_all_dim=0.7)), experts(plain)),
+    "deepseek2-lite":   ("deepseek2", lambda s: dict(first_k_dense_replace=1, attention_bias=False), experts(plain)),
+    "deepseek3":        ("deepseek2", None, experts(plain)),
+})
 AS_PUBLISHED = ("chatglm", "jais", "openelm")   # converted from the family's own tensors, others from transformers' class
 
 
@@ -161,7 +178,7 @@ def first(c, *names):
 def kv_heads(c, arch):
     if arch == "falcon":
         return c.num_kv_heads if c.new_decoder_architecture else 1
-    return 1 if arch == "starcoder" else first(c, "num_key_value_heads", "num_attention_heads", "n_head", "n_heads")
+    return 1 if arch in ("starcoder", "deepseek2") else first(c, "num_key_value_heads", "num_attention_heads", "n_head", "n_heads")
 
 
 def write_keys(w, c, arch):
@@ -187,11 +204,13 @@ def write_keys(w, c, arch):
         w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps",
                                    "rms_norm_eps" if arch == "jais" else "") or 1e-5)
     size = first(c, "head_dim") or dim // heads
-    if size != dim // heads or arch.startswith("gemma"):
+    if arch != "deepseek2" and (size != dim // heads or arch.startswith("gemma")):
         w.add_key_length(size)
         w.add_value_length(size)
     write_rope(w, c, arch, size)
     write_extras(w, c, arch)
+    write_expert_keys(w, c)
+    write_latent_keys(w, c)
 
 
 def write_rope(w, c, arch, size):
@@ -251,7 +270,7 @@ def write_extras(w, c, arch):
         w.add_max_alibi_bias(8.0)
     if arch == "falcon":
         w.add_tensor_data_layout("jploski")
-    if arch == "granite":
+    if arch in ("granite", "granitemoe"):
         w.add_attention_scale(c.attention_multiplier)
         w.add_embedding_scale(c.embedding_multiplier)
         w.add_residual_scale(c.residual_multiplier)
@@ -285,7 +304,7 @@ def write_gguf(path, model, name, to_type=None):
     names = gguf.get_tensor_name_map(arch, layers)
     w = gguf.GGUFWriter(path, arch_name)
     write_keys(w, c, arch_name)
-    params = {n: p.detach() for n, p in model.named_parameters()}
+    params = {n: p.detach() for n, p in (*model.named_parameters(), *buffers_of(model).items())}
     if name in AS_PUBLISHED:
         params = CASES[name].layout(c.to_dict(), params)[1]
     params = {n: p.numpy() for n, p in params.items()}
