@@ -99,8 +99,8 @@ static void unknown_parts_are_named(void **state)
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Rot13\"}}",
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Rot13\"}}",
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"post_processor\":{\"type\":\"Rot13\"}}",
-        "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{"
-        "\"type\":\"Rot13\"}]}}",
+        ("{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{"
+         "\"type\":\"Rot13\"}]}}"),
         "{\"model\":{\"type\":\"Rot13\"}}",
     };
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
