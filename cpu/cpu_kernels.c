@@ -45,8 +45,10 @@ const cpu_table *cpu_kernels_named(const char *name)
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e)
 {
     uint64_t floats = 4096, shared = 0, pages = 0;
-    int64_t rows = MATMUL_BLOCK_M;
-    if (o->max_rows[ROWS_TOK] > 0 && o->max_rows[ROWS_TOK] < rows) rows = o->max_rows[ROWS_TOK];
+    int64_t rows = 0;
+    for (int i = ROWS_TOK; i < ROWS_COUNT; i++)
+        if (o->max_rows[i] > rows) rows = o->max_rows[i];
+    if (rows == 0 || rows > MATMUL_BLOCK_M) rows = MATMUL_BLOCK_M;
     for (uint32_t i = 0; i < p->n_weight; i++) {
         if (p->weights[i].vector) continue;
         uint64_t need = matmul_space_floats(rows, p->weights[i].cols, true);

@@ -230,6 +230,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (rc) return name_values(o, e);
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
     m->bos = -1;
+    if (!rc) rc = read_ids(o, "start", m->start, (int)(sizeof m->start / sizeof *m->start), &m->n_start, e);
     return rc ? rc : read_ids(o, "bos", &m->bos, 1, &n_bos, e);
 }
 

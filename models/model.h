@@ -34,8 +34,10 @@ typedef struct model {
     int ctx_max;      /* positions the model was made for; 0 unknown */
     int32_t eos[16];  /* end ids from config and generation_config; n_eos of them */
     int n_eos;
-    int32_t bos;                /* -1 none */
-    pooling texts;              /* how a text becomes one vector */
+    int32_t bos;      /* -1 none */
+    pooling texts;    /* how a text becomes one vector */
+    int32_t start[4]; /* n_start ids that the decoder of an encoder-decoder starts from */
+    int n_start;
     const char *tokenizer_path; /* from [tokenizer] of the spec; NULL: the checkpoint's own */
     const char *tokenizer_pre;
 } model;

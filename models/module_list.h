@@ -8,7 +8,7 @@
     X(norm_layer)                                                                                                      \
     X(attn_mla)                                                                                                        \
     X(attn_gqa)                                                                                                        \
-    X(attn_cross)                                                                                                      \
+    X(cross_attention)                                                                                                 \
     X(ffn_gated)                                                                                                       \
     X(ffn_moe)                                                                                                         \
     X(ffn_plain)                                                                                                       \

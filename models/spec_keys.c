@@ -44,6 +44,7 @@ static const param tokenizer_rows[] = {
 static const param generate_rows[] = {
     TEXT("bos", "ID", "id a text starts with"),
     TEXT("eos", "ID or LIST", "ids that end a text"),
+    TEXT("start", "ID or LIST", "ids that the decoder of an encoder-decoder starts from: its start and forced ones"),
 };
 
 #define SECTION_LIST(X) X(model) X(network) X(tokenizer) X(generate)

@@ -119,9 +119,14 @@ static int get_option(show *w, const void *what, int layer, value *out)
 /* The module of a slot as one section declares it: its own, or the one it refines. */
 static const module *module_of(show *w, const spec_slot *d)
 {
-    char kind[64];
-    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(d->name, "."), d->name);
+    char kind[64], enc_kind[70];
+    const bool enc = strncmp(d->name, "enc.", 4) == 0;
+    const char *name = d->name + (enc ? 4 : 0);
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(name, "."), name);
+    snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
     const spec_slot *up = d->module ? d : spec_slot_find(w->s, "network", d->name);
+    if (enc && (!up || !up->module)) up = spec_slot_find(w->s, "network", enc_kind);
+    if (!up || !up->module) up = spec_slot_find(w->s, "network", name);
     if (!up || !up->module) up = spec_slot_find(w->s, "network", kind);
     return module_find(kind, up ? up->module : NULL);
 }
@@ -225,7 +230,7 @@ static void show_plain(show *w, const char *section)
 
 static int show_generate(show *w)
 {
-    static const char *const ids[] = {"bos", "eos", NULL};
+    static const char *const ids[] = {"bos", "eos", "start", NULL};
     buf_str(w->out, "\n[generate]\n");
     for (size_t i = 0; ids[i]; i++) {
         const spec_row *r;
@@ -235,7 +240,9 @@ static int show_generate(show *w)
     }
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
-        if (strcmp(r->section, "generate") != 0 || strcmp(r->key, "bos") == 0 || strcmp(r->key, "eos") == 0) continue;
+        bool shown = false;
+        for (size_t k = 0; ids[k]; k++) shown |= strcmp(r->key, ids[k]) == 0;
+        if (strcmp(r->section, "generate") != 0 || shown) continue;
         buf_printf(w->out, "%s = %s\n", r->key, r->text);
     }
     return OK;

@@ -51,6 +51,7 @@ static struct {
     bool no_tokenizer, no_pooled;
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
+    char enc[64], dec[64];      /* what the last query gave encoder and decoder, as text */
 } fake = {.ctx = 128, .max_batch = 16, .n_score = 1};
 
 struct tokenizer {
@@ -120,14 +121,26 @@ void engine_close(engine *g)
 }
 
 const engine_info *engine_describe(const engine *g) { return &g->info; }
+const tokenizer *engine_target_tokenizer(const engine *g) { return engine_tokenizer(g); }
 const tokenizer *engine_tokenizer(const engine *g)
 {
     (void)g;
     return fake.no_tokenizer ? NULL : &fake_tokenizer;
 }
 
+/* Ids as text: "<s>ab". */
+static void fake_note(char to[64], const int32_t *ids, size_t n)
+{
+    size_t at = 0;
+    to[0] = 0;
+    for (size_t i = 0; i < n && at < 56; i++)
+        at += (size_t)snprintf(to + at, 64 - at, ids[i] < 3 ? "<%d>" : "%c", ids[i] < 3 ? ids[i] : ids[i] - 3);
+}
+
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
+    fake_note(fake.enc, q->enc_ids, q->n_enc);
+    fake_note(fake.dec, q->ids, q->n_ids);
     if (q->n_ids > (size_t)g->info.ctx)
         return err_set(e, ERR_LIMIT, "the prompt has %zu tokens, the context %d", q->n_ids, g->info.ctx);
     pthread_mutex_lock(&g->lock);

@@ -271,6 +271,31 @@ typedef struct trace_options {
     dtype kv;
 } trace_options;
 
+/* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`: of the step's
+ * sequences. Arrays live until the next call. */
+static void trace_encoder(step *st, const program *p, const int *who, const bool *begins)
+{
+    enum { LONGEST = 29 };
+    static int32_t token[TRACE_ROWS], type[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], len[TRACE_SEQS],
+        first[TRACE_SEQS + 1];
+    int64_t vocab = 1;
+    int rows = 0;
+    for (uint32_t i = p->entries[ENTRY_ENC].op0; i < p->entries[ENTRY_ENC].op1; i++)
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN)
+            vocab = p->tensors[p->ops[i].in[0]].dim[0];
+    for (int k = 0; k < st->n_seq; k++) {
+        first[k] = rows;
+        len[k] = 1 + 5 * who[k] % LONGEST;
+        for (int i = 0; begins[k] && i < len[k]; i++, rows++) {
+            token[rows] = (int32_t)((11 * who[k] + 3 * i) % vocab);
+            pos[rows] = i;
+            seq[rows] = k;
+        }
+    }
+    first[st->n_seq] = st->n[ROWS_ENC] = rows;
+    st->enc = (step_rows){.token = token, .type = type, .pos = pos, .seq = seq, .seq_len = len, .seq_row = first};
+}
+
 /* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the logits of
  * every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows mix. */
 __attribute__((unused)) static void trace(program *p, const trace_options *t, int n_seq, int length, float *logits)
@@ -299,9 +324,11 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
         int done[TRACE_SEQS] = {0}, n = n_seq - s0 < t->batch ? n_seq - s0 : t->batch;
         for (int turn = 0, left = n; left; turn++) {
             int rows = 0, k = 0, who[TRACE_SEQS], from[TRACE_SEQS];
+            bool begins[TRACE_SEQS];
             for (int s = 0; s < n; s++) {
                 if (done[s] >= length || turn < s) continue; /* staggered */
                 who[k] = s;
+                begins[k] = done[s] == 0;
                 from[k] = first[k] = rows;
                 for (int i = 0; i < t->chunk && done[s] < length; i++, rows++, done[s]++) {
                     token[rows] = (7 * (s0 + s) + 13 * done[s] + (s0 + s) * done[s]) % (int)p->vocab;
@@ -328,6 +355,9 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                        .page_cap = pages};
             st.n[ROWS_TOK] = st.n[ROWS_OUT] = rows;
             st.n[ROWS_EXP] = rows * p->n_used;
+            int of[TRACE_SEQS];
+            for (int i = 0; i < k; i++) of[i] = s0 + who[i];
+            if (p->entries[ENTRY_ENC].out) trace_encoder(&st, p, of, begins);
             assert_ok(plan_step(l, &st, &e), &e);
             const float *got = plan_logits(l);
             for (int i = 0; i < k; i++)

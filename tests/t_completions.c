@@ -399,6 +399,46 @@ static void memory_may_run_out(void **state)
     }
 }
 
+/* The prompt of an encoder-decoder goes to its encoder, decoder_prompt behind the start token of its decoder. */
+static void encoder_input_and_decoder_prompt(void **state)
+{
+    (void)state;
+    engine *g = atomic_load(&srv.g);
+    expect_error(400, call("POST", "/v1/completions", "{\"prompt\":\"ab\",\"decoder_prompt\":\"c\"}"), "decoder_prompt",
+                 "unsupported");
+    fake.text = "z";
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"ab\",\"decoder_prompt\":null}"), 200);
+    assert_string_equal(fake.enc, "");
+    g->info.n_enc_vocab = FAKE_VOCAB - 1;
+    g->info.start[0] = 2;
+    g->info.start[1] = 3 + 'F';
+    g->info.n_start = 2;
+    static const char *const cases[][3] = {
+        {"{\"prompt\":\"ab\"}", "<0>ab", "<2>F"},
+        {"{\"prompt\":[100,101],\"decoder_prompt\":\"<|x|>cd\"}", "ab", "<2><2>cd"},
+        {"{\"prompt\":\"ab\",\"decoder_prompt\":\"\"}", "<0>ab", "<2>"},
+        {"{\"prompt\":\"ab\",\"decoder_prompt\":[1,102]}", "<0>ab", "<1>c"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(call("POST", "/v1/completions", cases[i][0]), 200);
+        assert_string_equal(fake.enc, cases[i][1]);
+        assert_string_equal(fake.dec, cases[i][2]);
+    }
+    expect_part("\"prompt_tokens\":5");
+    expect_part("\"text\":\"z\"");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"ab\",\"decoder_prompt\":\"c\",\"echo\":true}"),
+                     200);
+    expect_part("\"text\":\"cz\"");
+    static const char *const bad[][2] = {{"{\"prompt\":[258]}", "prompt"},
+                                         {"{\"prompt\":[]}", "prompt"},
+                                         {"{\"prompt\":\"a\",\"decoder_prompt\":[259]}", "decoder_prompt"},
+                                         {"{\"prompt\":\"a\",\"decoder_prompt\":[\"a\"]}", "decoder_prompt"},
+                                         {"{\"prompt\":\"a\",\"decoder_prompt\":5}", "decoder_prompt"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect_error(400, call("POST", "/v1/completions", bad[i][0]), bad[i][1], NULL);
+    g->info.n_enc_vocab = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +452,7 @@ int main(void)
         cmocka_unit_test(logprobs_of_tokens),
         cmocka_unit_test(errors_of_the_engine),
         cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(encoder_input_and_decoder_prompt),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

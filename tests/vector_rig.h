@@ -14,8 +14,8 @@ static const char *const vectors = "tests/vectors/models";
 typedef struct expected {
     json *file;
     const json *rows, *logits; /* position; list of floats each */
-    int32_t ids[IDS_MAX], greedy[GREEDY];
-    size_t n_ids, n_prompt;
+    int32_t ids[IDS_MAX], enc[IDS_MAX], greedy[GREEDY];
+    size_t n_ids, n_enc, n_prompt; /* n_enc 0: no encoder in front of the decoder */
     double tolerance;
 } expected;
 
@@ -36,6 +36,7 @@ static inline void expected_read(expected *x, const char *folder)
     snprintf(path, sizeof path, "%s/expect.json", folder);
     assert_ok(json_read(&x->file, path, 1 << 20, &e), &e);
     x->n_ids = read_ids(json_get(x->file, "ids"), x->ids, IDS_MAX);
+    x->n_enc = read_ids(json_get(x->file, "enc"), x->enc, IDS_MAX);
     assert_int_equal(read_ids(json_get(x->file, "greedy"), x->greedy, GREEDY), GREEDY);
     x->n_prompt = (size_t)json_int(json_get(x->file, "prompt"), 0);
     x->rows = json_get(x->file, "rows");
@@ -77,7 +78,7 @@ static inline table logits_of(engine *g, const expected *x)
     table t = {.n_vocab = engine_describe(g)->n_vocab};
     t.at = calloc((size_t)(IDS_MAX * t.n_vocab), sizeof *t.at);
     assert_non_null(t.at);
-    assert_ok(engine_eval(g, x->ids, x->n_ids, -1, keep_rows, &t, &e), &e);
+    assert_ok(engine_eval_pair(g, x->enc, x->n_enc, x->ids, x->n_ids, -1, keep_rows, &t, &e), &e);
     assert_int_equal(t.rows, x->n_ids);
     engine_close(g);
     return t;

@@ -24,12 +24,13 @@ class Size:
     orig: int      # original length of rope scalings, shorter than `tokens`
     ctx: int       # largest position
     tokens: int    # length of the test sequence
+    source: int    # length of what an encoder reads beside it
 
 
 FULL = Size(vocab=0, dim=56, heads=4, kv=2, hd=18, half=48, six=54, ffn=92, layers=3,
-            window=11, orig=24, ctx=160, tokens=80)
+            window=11, orig=24, ctx=160, tokens=80, source=70)
 SMALL = Size(vocab=1, dim=24, heads=4, kv=2, hd=10, half=32, six=30, ffn=28, layers=2,
-             window=7, orig=20, ctx=128, tokens=72)
+             window=7, orig=20, ctx=128, tokens=72, source=66)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Case:
     prompt: int = 16               # tokens before greedy generation
     attention: str = "eager"       # implementation that defines the answer
     embed: float = 1.0             # factor on the drawn token embeddings, where the family itself scales them up
+    own_head: bool = False         # the head is not the token table, whatever the configuration says
     quiet: tuple = ()              # parameter name parts that provably cannot change the logits
     hub: dict = field(default_factory=dict)    # keys hub files of the family also carry, though they change nothing
     renamed: dict = field(default_factory=dict)   # keys that have another name in some hub files

@@ -40,9 +40,14 @@ def logits_of(binary, folder, *model, flags=()):
     """Logits the engine computes for the folder's test sequence; `model` is --model or --spec with its value."""
     with tempfile.TemporaryDirectory() as tmp:
         out = os.path.join(tmp, "logits.npy")
-        ids = "@" + os.path.join(folder, "ids.json")
-        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--ids", ids, "-o", out, *flags)
+        ids, enc = ("@" + os.path.join(folder, f) for f in ("ids.json", "enc.json"))
+        given = ("--ids", enc, "--decoder-ids", ids) if has_encoder(folder) else ("--ids", ids)
+        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, *given, "-o", out, *flags)
         return np.load(out)
+
+
+def has_encoder(folder):
+    return os.path.exists(os.path.join(folder, "enc.json"))
 
 
 def distance(got, folder):
@@ -67,7 +72,9 @@ def greedy_equal(binary, folder, *model):
     """That greedy generation gives the tokens transformers gives; fails naming the first other one."""
     want = read(folder, "greedy.json")
     prompt = ",".join(map(str, want["prompt"]))
-    got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, "--ids", prompt, "-n", str(len(want["ids"])),
+    enc = "@" + os.path.join(folder, "enc.json")
+    given = ("--ids", enc, "--decoder-ids", prompt) if has_encoder(folder) else ("--ids", prompt)
+    got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, *given, "-n", str(len(want["ids"])),
                          "--temp", "0", "--kv", "f32", "--ignore-eos", "--output", "ids"))
     for i, (a, b) in enumerate(zip(got, want["ids"])):
         if a != b:

@@ -1,7 +1,8 @@
 """Builds one tiny model with transformers, redraws every parameter, and writes what an engine must reproduce.
 
 A folder written here holds the model in Hugging Face form (config.json, model.safetensors) and
-    ids.json        the test sequence
+    ids.json        the test sequence (of an encoder-decoder: what its decoder reads)
+    enc.json        what an encoder reads
     logits.npy      float32 [tokens, vocab], one forward over ids
     hidden.npy      float32 [layers + 1, tokens, dim]; the last entry is taken after the final norm
     greedy.json     {"prompt": ids, "ids": 32 greedy tokens, "margin": smallest top-2 distance on the way}
@@ -40,6 +41,29 @@ FFN_IN = ("gate_proj", "up_proj", "gate_up_proj", "fc1", "fc_in", "c_fc", "dense
 SCORES = ("q_proj", "k_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "q_attn")
 INPUTS_FIRST = ("GptOssExperts", "Llama4TextExperts")     # matrices of experts that are stored transposed
 HEADS = ("lm_head", "embed_out")
+DECODER_START = 0     # what the decoder of every encoder-decoder starts from, here
+
+
+class Pair(list):
+    """What the decoder of an encoder-decoder reads, with what its encoder reads."""
+
+    def __init__(self, ids, enc):
+        super().__init__(ids)
+        self.enc = enc
+
+    def prompt(self, n):
+        return Pair(self[:n], self.enc)
+
+
+def inputs_of(ids):
+    """Keyword arguments of a forward pass."""
+    if isinstance(ids, Pair):
+        return dict(input_ids=torch.tensor([ids.enc]), decoder_input_ids=torch.tensor([list(ids)]))
+    return dict(input_ids=torch.tensor([ids]))
+
+
+def start_of(ids, n):
+    return ids.prompt(n) if isinstance(ids, Pair) else ids[:n]
 
 
 def gain(name):
@@ -56,11 +80,18 @@ def redraw(model, case, seed, tied):
     left = {id(p): n for n, p in model.named_parameters()}
     for name, module in model.named_modules():
         kind = type(module).__name__
+        for part, b in module.named_buffers(recurse=False):
+            if part == "final_logits_bias":
+                draw(b, 0.0, 0.3)
         for part, p in module.named_parameters(recurse=False):
             if id(p) not in left:
                 continue
             del left[id(p)]
-            if "Norm" in kind:
+            if "Sinusoidal" in kind:
+                continue
+            if part == "weight" and name.endswith("relative_attention_bias"):
+                draw(p, 0.0, 1.0)
+            elif "Norm" in kind:
                 one = 0.0 if kind.startswith("Gemma") or kind.endswith("1P") else 1.0
                 draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
             elif "Embedding" in kind:
@@ -91,7 +122,10 @@ def uneven_last_norm(model, size, tied):
     """The last norm scales some columns much more than others: before a tied head an even one is nearly invisible.
     There every other column also changes sign, or each token would predict itself. `size` makes up for a tied head
     that was drawn small."""
-    norms = [m for n, m in model.named_modules() if "Norm" in type(m).__name__ and not re.search(r"\.\d+\.", n)]
+    named = [(n, m) for n, m in model.named_modules() if "Norm" in type(m).__name__]
+    norms = [m for n, m in named if not re.search(r"\.\d+\.|embedding", n)]
+    if not norms and model.config.is_encoder_decoder:       # BART: the norm that ends the last layer
+        norms = [named[-2][1] if "embedding" in named[-1][0] else named[-1][1]]
     if not norms or getattr(norms[-1], "weight", None) is None:
         return
     columns = torch.arange(hidden_width(model))
@@ -108,29 +142,42 @@ def hidden_width(model):
 
 @torch.no_grad()
 def forward(model, ids, hidden=False):
-    out = model(torch.tensor([ids]), use_cache=False, output_hidden_states=hidden)
+    out = model(**inputs_of(ids), use_cache=False, output_hidden_states=hidden)
     logits = out.logits[0]
     if not hidden:
         return logits
-    same_width = [h[0] for h in out.hidden_states if h.shape[-1] == hidden_width(model)]  # OPT-350m projects the last
+    states = out.decoder_hidden_states if isinstance(ids, Pair) else out.hidden_states
+    same_width = [h[0] for h in states if h.shape[-1] == hidden_width(model)]  # OPT-350m projects the last
     return logits, torch.stack(same_width)
 
 
 def make_model(case, size, vocab, over):
     args = {**dict(vocab_size=vocab, bos_token_id=1, eos_token_id=2), **case.make(size), **over}
     config = getattr(transformers, case.config)(**args)
-    model = transformers.AutoModelForCausalLM.from_config(
+    model = auto_class(config).from_config(
         config, attn_implementation=case.attention, experts_implementation="eager")
     if case.build:
         case.build(model)
+    model.generation_config = transformers.GenerationConfig()       # no forced ends
+    if case.own_head:       # as checkpoints have it whose configuration says that nothing is tied
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.data.clone())
+        model._tied_weights_keys = {k: v for k, v in model._tied_weights_keys.items() if k != "lm_head.weight"}
+        model.all_tied_weights_keys.pop("lm_head.weight")
     return model.float().eval()
+
+
+def auto_class(config):
+    seq2seq = getattr(config, "is_encoder_decoder", False)
+    return transformers.AutoModelForSeq2SeqLM if seq2seq else transformers.AutoModelForCausalLM
 
 
 def greedy(model, prompt):
     """Tokens and the smallest lead of a winner, by transformers' own generate (its cache, its positions)."""
-    out = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+    inputs = inputs_of(prompt)
+    out = model.generate(**inputs, attention_mask=torch.ones_like(inputs["input_ids"]),
                          generation_config=transformers.GenerationConfig(
                              max_new_tokens=GREEDY_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0,
+                             decoder_start_token_id=DECODER_START if isinstance(prompt, Pair) else None,
                              output_logits=True, return_dict_in_generate=True))
     tops = torch.stack([x[0] for x in out.logits]).topk(2).values
     return out.sequences[0, len(prompt):].tolist(), float((tops[:, 0] - tops[:, 1]).min())
@@ -141,7 +188,11 @@ def choose_ids(model, case, size, vocab, rng):
     best = None
     for _ in range(40):
         ids = rng.integers(3, vocab, size.tokens).tolist()
-        tokens, margin = greedy(model, ids[:case.prompt])
+        if model.config.is_encoder_decoder:
+            ids = Pair([DECODER_START] + rng.integers(3, model.get_output_embeddings().out_features,
+                                                      size.tokens - 1).tolist(),
+                       rng.integers(3, model.get_encoder().embed_tokens.num_embeddings, size.source).tolist())
+        tokens, margin = greedy(model, start_of(ids, case.prompt))
         if 2 in tokens or len(set(tokens)) < 6:
             continue
         if best is None or margin > best[2]:
@@ -207,10 +258,13 @@ def tolerance(logits, f64_diff):
 
 
 def rounded(model, through):
-    """The model with every parameter replaced by `through(parameter)`, still computed in float32."""
+    """The model with every parameter replaced by `through(parameter)`, still computed in float32. Tables of sines stay as
+    they are: an engine computes them."""
     if through is not None:
-        for p in model.parameters():
-            p.data.copy_(through(p.data).float())
+        tables = {id(p) for m in model.modules() if "Sinusoidal" in type(m).__name__ for p in m.parameters()}
+        stored = [p.data for p in model.parameters() if id(p) not in tables]
+        for p in stored + [b for n, b in model.named_buffers() if n.endswith("final_logits_bias")]:
+            p.copy_(through(p).float())
     return model
 
 
@@ -246,6 +300,8 @@ def write_expected(folder, ids, logits, hidden, prompt, tokens, margin, more):
     if hidden is not None:
         np.save(os.path.join(folder, "hidden.npy"), hidden.numpy().astype(np.float32))
     write_json(os.path.join(folder, "ids.json"), ids)
+    if isinstance(ids, Pair):
+        write_json(os.path.join(folder, "enc.json"), ids.enc)
     write_json(os.path.join(folder, "greedy.json"), dict(prompt=ids[:prompt], ids=tokens, margin=margin))
     write_json(os.path.join(folder, "reference.json"), more)
 
@@ -286,8 +342,10 @@ def write_hub_form(folder, model, ids, logits, case):
     family without a class has no other form."""
     hub = os.path.join(folder, "hub")
     os.makedirs(hub, exist_ok=True)
-    links = ("model.safetensors", "ids.json", "logits.npy", "greedy.json", "reference.json")
+    links = ("model.safetensors", "ids.json", "enc.json", "logits.npy", "greedy.json", "reference.json")
     for other in links + (("config.json",) if case.layout else ()):
+        if not os.path.exists(os.path.join(folder, other)):
+            continue
         link = os.path.join(hub, other)
         if not os.path.lexists(link):
             os.symlink(os.path.join("..", other), link)
@@ -295,7 +353,7 @@ def write_hub_form(folder, model, ids, logits, case):
         return
     saved = read_json(folder, "config.json")
     write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config), case))
-    again = transformers.AutoModelForCausalLM.from_pretrained(
+    again = auto_class(model.config).from_pretrained(
         hub, attn_implementation=case.attention, experts_implementation="eager").float().eval()
     off = float((forward(again, ids) - logits).abs().max())
     if off > 0:

@@ -18,12 +18,13 @@ WORDS = {                                   # other valid words of options, by o
     "qk_norm": ("none", "head", "heads"), "qk_norm_kind": ("rms", "layer"), "act": ("silu", "relu"),
     "rope_type": ("none", "linear"), "scaling": ("none",),
     "pooling": ("cls", "mean"), "activation": ("gelu", "tanh"), "act_head": ("gelu", "tanh"),
+    "layout": ("halves", "pairs"), "spacing": ("paper", "fairseq"),
 }
-MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid",
+MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid", "sinusoid": "learned",
            "linear.plain": "learned", "table": "learned"}
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions")}
-FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores")
+FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve")
 
 
@@ -98,7 +99,7 @@ def other_value(text, key):
 
 def other_formula(key, text):
     """A formula that leaves a part out or scales its result."""
-    if key == "block":
+    if key in ("block", "enc.block"):
         parts = text.split(";")
         shorter = ";".join(parts[:-1])
         return shorter if re.search(r"\bx =", shorter) else text + "; x = 1.5 * x"

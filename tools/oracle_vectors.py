@@ -2,7 +2,8 @@
 
 One folder a case: config.json (as transformers 5 saves it, or as on the hub, in turn), model.safetensors in float16 or
 bfloat16 (in turn; the weights are exact in it), and expect.json:
-    ids        the test sequence
+    ids        the test sequence (of an encoder-decoder: what its decoder reads)
+    enc        what an encoder reads
     rows       positions whose logits are given
     logits     one list of decimal floats per row
     tolerance  largest absolute difference allowed
@@ -18,7 +19,7 @@ import safetensors.torch
 
 from oracle_cases import SMALL
 from oracle_hub import hub_config
-from oracle_model import draw_case, reference, save, tolerance, weak_parameters
+from oracle_model import Pair, draw_case, reference, save, tolerance, weak_parameters
 from oracle_table import CASES, place_of
 
 ROWS = (0, 1, 13, 40, SMALL.tokens - 1)
@@ -54,7 +55,8 @@ def write_vector(name, out):
         use_hub_form(folder, type(model.config), case)
     stored = safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
     assert all(t.dtype == dtype for t in stored.values()), name
-    expect = dict(ids=ids, rows=ROWS, tolerance=number(tolerance(logits, f64)), prompt=case.prompt, greedy=tokens,
+    enc = dict(enc=ids.enc) if isinstance(ids, Pair) else {}
+    expect = dict(ids=ids, **enc, rows=ROWS, tolerance=number(tolerance(logits, f64)), prompt=case.prompt, greedy=tokens,
                   logits=[[number(x) for x in logits[r]] for r in ROWS])
     with open(os.path.join(folder, "expect.json"), "w") as f:
         f.write("{" + ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in expect.items()) + "}\n")

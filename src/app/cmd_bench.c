@@ -267,7 +267,9 @@ static int bench_model(const bench_options *o, const int *batches, int n, json *
     json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
     json_add_num(root, "threads", info->threads);
     json *rows = json_add_array(root, "rows");
-    rc = cpu_probe_open(&probe, info->threads, info->isa, 0, e);
+    if (info->n_enc_vocab)
+        rc = err_set(e, ERR_USAGE, "bench measures models that continue a text; this one has an encoder");
+    if (!rc) rc = cpu_probe_open(&probe, info->threads, info->isa, 0, e);
     if (!rc) rc = logits_hash(g, hash, e);
     for (int i = 0; i < n && !rc; i++) rc = measure(g, probe, o, batches[i], rows, &b, e);
     struct rusage use;

@@ -17,7 +17,7 @@ enum { WINDOW = 512 };
 static const size_t TEXT_MAX = (size_t)1 << 30;
 
 typedef struct eval_flags {
-    const char *ids, *prompt, *file, *out;
+    const char *ids, *decoder_ids, *prompt, *file, *out;
     int64_t layer, stride;
 } eval_flags;
 
@@ -28,6 +28,9 @@ typedef struct eval_options {
 
 static const param rows[] = {
     {"ids", PARAM_TEXT, offsetof(eval_flags, ids), NULL, 0, 0, "IDS", "token ids: 1,2,3 or @FILE", NULL},
+    {"decoder_ids", PARAM_TEXT, offsetof(eval_flags, decoder_ids), NULL, 0, 0, "IDS",
+     "encoder-decoders: what the decoder reads (default: its start); --ids, --prompt or --file is for the encoder",
+     NULL},
     {"prompt", PARAM_TEXT, offsetof(eval_flags, prompt), NULL, 0, 0, "TEXT", "text instead of ids", "p"},
     {"file", PARAM_TEXT, offsetof(eval_flags, file), NULL, 0, 0, "FILE", "text from a file (\"-\": standard input)",
      "f"},
@@ -63,13 +66,19 @@ static int read_ids(const engine *g, const eval_flags *f, token_list *out, err *
     return rc;
 }
 
+static int read_decoder_ids(const engine *g, const eval_flags *f, token_list *out, err *e)
+{
+    return f->decoder_ids ? ids_parse(out, f->decoder_ids, e) : engine_decoder_ids(g, NULL, out, e);
+}
+
 static int write_rows(void *ctx, const float *values, int64_t first, int64_t n, err *e)
 {
     (void)first;
     return npy_write(ctx, values, n, e);
 }
 
-static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool hidden, bool as_json, err *e)
+static int eval_rows(engine *g, const eval_flags *f, const token_list *enc, const token_list *ids, bool hidden,
+                     bool as_json, err *e)
 {
     npy *file;
     int n_layer = engine_describe(g)->n_layer, layer = !hidden ? -1 : f->layer < 0 ? n_layer : (int)f->layer;
@@ -77,7 +86,7 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *ids, bool
     if (ids->n == 0) return err_set(e, ERR_USAGE, "there are no tokens to evaluate");
     int rc = npy_create(&file, f->out, (int64_t)ids->n, engine_width(g, layer), e);
     if (rc) return rc;
-    rc = engine_eval(g, ids->id, ids->n, layer, write_rows, file, e);
+    rc = engine_eval_pair(g, enc->id, enc->n, ids->id, ids->n, layer, write_rows, file, e);
     if (rc) npy_abandon(file);
     else rc = npy_commit(file, e);
     if (rc || !as_json) return rc;
@@ -148,15 +157,22 @@ static int run_eval(const invocation *v, err *e)
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
     model.max_batch = 1;
-    token_list ids = {0};
+    token_list ids = {0}, enc = {0};
     engine *g;
     int rc = engine_open(&g, &model, e);
     if (rc) return rc;
-    rc = read_ids(g, &o->own, &ids, e);
+    bool pair = engine_describe(g)->n_enc_vocab > 0;
+    if (!pair && o->own.decoder_ids)
+        rc = err_set(e, ERR_USAGE, "--decoder-ids: this model has no encoder, --ids is all it takes");
+    if (pair && perplexity)
+        rc = err_set(e, ERR_USAGE, "perplexity is of models that continue a text; this one has an encoder");
+    if (!rc) rc = read_ids(g, &o->own, pair ? &enc : &ids, e);
+    if (!rc && pair) rc = read_decoder_ids(g, &o->own, &ids, e);
     if (!rc)
         rc = perplexity ? eval_perplexity(g, &o->own, &model, &ids, v->json, e)
-                        : eval_rows(g, &o->own, &ids, hidden, v->json, e);
+                        : eval_rows(g, &o->own, &enc, &ids, hidden, v->json, e);
     token_list_free(&ids);
+    token_list_free(&enc);
     engine_close(g);
     return rc;
 }

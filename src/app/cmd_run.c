@@ -18,7 +18,7 @@
 enum { PROMPT_BYTES_MAX = 64 << 20 };
 
 typedef struct run_options {
-    const char *prompt, *file, *ids, *output;
+    const char *prompt, *file, *ids, *decoder_prompt, *decoder_ids, *output;
     int64_t max_tokens, min_tokens;
     bool echo, ignore_eos;
     engine_options model;
@@ -34,6 +34,11 @@ static const param own_rows[] = {
     ROW(prompt, PARAM_TEXT, .alias = "p", .doc = "text to continue; \"\" starts from nothing"),
     ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .doc = "text to continue, from a file; -: standard input"),
     ROW(ids, PARAM_TEXT, .words = "1,2,3", .doc = "token ids to continue; @FILE reads them; no tokenizer is needed"),
+    ROW(decoder_prompt, PARAM_TEXT, .words = "TEXT",
+        .doc = "encoder-decoders: how the decoder's text starts (default: as the model says); the text is for the "
+               "encoder"),
+    ROW(decoder_ids, PARAM_TEXT, .words = "1,2,3",
+        .doc = "encoder-decoders: that as token ids, the start token among them"),
     ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1e9,
         .doc = "tokens to generate; -1: until the model ends or the context is full"),
     ROW(min_tokens, PARAM_INT, .min = 0, .max = 1e9, .doc = "tokens before the model may end"),
@@ -146,7 +151,7 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
 /* The detokenizer has to see the prompt, for what follows may depend on it. */
 static int feed_prompt(const engine *eng, generation *g, const token_list *prompt, bool echo, err *e)
 {
-    const tokenizer *t = engine_tokenizer(eng);
+    const tokenizer *t = engine_target_tokenizer(eng);
     int rc = OK;
     if (t) rc = detok_open(&g->text_maker, t, DETOKENIZE_SKIP_SPECIAL, e);
     for (size_t i = 0; i < prompt->n && t && !rc; i++) {
@@ -157,13 +162,16 @@ static int feed_prompt(const engine *eng, generation *g, const token_list *promp
     return rc;
 }
 
-static int continue_prompt(engine *eng, const run_options *o, const token_list *prompt, err *e)
+/* enc: what the encoder reads; empty for models without one. */
+static int continue_prompt(engine *eng, const run_options *o, const token_list *enc, const token_list *prompt, err *e)
 {
     generation g = {.output = strcmp(o->output, "ids") == 0    ? OUTPUT_IDS
                               : strcmp(o->output, "json") == 0 ? OUTPUT_JSON
                                                                : OUTPUT_TEXT};
     query q = {.ids = prompt->id,
                .n_ids = prompt->n,
+               .enc_ids = enc->id,
+               .n_enc = enc->n,
                .max_tokens = o->max_tokens < 0 ? INT32_MAX : o->max_tokens,
                .min_tokens = o->min_tokens,
                .ignore_eos = o->ignore_eos,
@@ -216,6 +224,18 @@ static int read_prompt(const engine *eng, const run_options *o, token_list *out,
     return rc;
 }
 
+/* What the text that was read is for: the encoder of a model that has one, else it is continued itself. */
+static int continue_read(engine *eng, const run_options *o, const token_list *read, err *e)
+{
+    token_list none = {0}, decoder = {0};
+    if (!engine_describe(eng)->n_enc_vocab) return continue_prompt(eng, o, &none, read, e);
+    int rc = o->decoder_ids ? ids_parse(&decoder, o->decoder_ids, e)
+                            : engine_decoder_ids(eng, o->decoder_prompt, &decoder, e);
+    if (!rc) rc = continue_prompt(eng, o, read, &decoder, e);
+    mem_free(decoder.id);
+    return rc;
+}
+
 /* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the program. */
 static int talk(engine *eng, const run_options *o, err *e)
 {
@@ -228,7 +248,7 @@ static int talk(engine *eng, const run_options *o, err *e)
         token_list prompt = {0};
         interrupted = 0;
         if (*line) rc = encode_prompt(eng, span_str(line), &prompt, e);
-        if (*line && !rc) rc = continue_prompt(eng, o, &prompt, e);
+        if (*line && !rc) rc = continue_read(eng, o, &prompt, e);
         if (*line) putchar('\n');
         if (rc == ERR_LIMIT) { /* a line that is too long is no reason to leave */
             log_line(LOG_ERROR, "%s", e->msg);
@@ -245,16 +265,20 @@ static int run_run(const invocation *v, err *e)
 {
     const run_options *o = v->options;
     if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
+    if (o->decoder_prompt && o->decoder_ids)
+        return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
     bool chat = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
     engine *eng;
     token_list prompt = {0};
     int rc = engine_open(&eng, &o->model, e);
     if (rc) return rc;
-    if (strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
+    if ((o->decoder_prompt || o->decoder_ids) && !engine_describe(eng)->n_enc_vocab)
+        rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");
+    if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
         rc = err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or --ids with --output ids");
     if (!rc && chat) rc = talk(eng, o, e);
     if (!rc && !chat) rc = read_prompt(eng, o, &prompt, e);
-    if (!rc && !chat) rc = continue_prompt(eng, o, &prompt, e);
+    if (!rc && !chat) rc = continue_read(eng, o, &prompt, e);
     if (!rc && !chat && isatty(STDOUT_FILENO)) putchar('\n');
     mem_free(prompt.id);
     engine_close(eng);

@@ -5,10 +5,22 @@
 
 #include <string.h>
 
-int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_max, int64_t ctx, err *e)
+static bool open_encoder_rows(batch *b, size_t rows, size_t seqs)
+{
+    b->enc_token = mem_zero(rows + 1, sizeof *b->enc_token);
+    b->enc_type = mem_zero(rows + 1, sizeof *b->enc_type);
+    b->enc_pos = mem_zero(rows + 1, sizeof *b->enc_pos);
+    b->enc_seq = mem_zero(rows + 1, sizeof *b->enc_seq);
+    b->enc_len = mem_zero(seqs, sizeof *b->enc_len);
+    b->enc_row = mem_zero(seqs + 1, sizeof *b->enc_row);
+    return b->enc_token && b->enc_type && b->enc_pos && b->enc_seq && b->enc_len && b->enc_row;
+}
+
+int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_max, int seq_max, int64_t ctx, err *e)
 {
     size_t rows = (size_t)rows_max, seqs = (size_t)seq_max, cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS);
-    *b = (batch){.rows_max = rows_max, .out_max = out_max, .seq_max = seq_max, .page_cap = (int32_t)cap};
+    *b = (batch){
+        .rows_max = rows_max, .enc_max = enc_max, .out_max = out_max, .seq_max = seq_max, .page_cap = (int32_t)cap};
     b->token = mem_zero(rows, sizeof *b->token);
     b->type = mem_zero(rows, sizeof *b->type);
     b->pos = mem_zero(rows, sizeof *b->pos);
@@ -20,8 +32,9 @@ int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_ma
     b->seq_rope = mem_zero(seqs * (p->n_rope + 1), sizeof *b->seq_rope);
     b->page = mem_zero(seqs * cap, sizeof *b->page * (p->n_group ? p->n_group : 1));
     b->who = mem_zero(seqs, sizeof *b->who);
-    if (b->token && b->type && b->pos && b->seq && b->out && b->pool && b->seq_len && b->seq_row && b->seq_rope &&
-        b->page && b->who)
+    bool encoder = open_encoder_rows(b, (size_t)enc_max, seqs);
+    if (encoder && b->token && b->type && b->pos && b->seq && b->out && b->pool && b->seq_len && b->seq_row &&
+        b->seq_rope && b->page && b->who)
         return 0;
     batch_close(b);
     return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
@@ -39,6 +52,12 @@ void batch_close(batch *b)
     mem_free(b->seq_row);
     mem_free(b->seq_rope);
     mem_free(b->page);
+    mem_free(b->enc_token);
+    mem_free(b->enc_type);
+    mem_free(b->enc_pos);
+    mem_free(b->enc_seq);
+    mem_free(b->enc_len);
+    mem_free(b->enc_row);
     mem_free(b->who);
     *b = (batch){0};
 }
@@ -51,6 +70,12 @@ void batch_clear(batch *b)
                            .seq = b->seq,
                            .seq_len = b->seq_len,
                            .seq_row = b->seq_row},
+                   .enc = {.token = b->enc_token,
+                           .type = b->enc_type,
+                           .pos = b->enc_pos,
+                           .seq = b->enc_seq,
+                           .seq_len = b->enc_len,
+                           .seq_row = b->enc_row},
                    .out = b->out,
                    .pool = b->pool,
                    .seq_rope = b->seq_rope,
@@ -66,10 +91,26 @@ static bool wanted(const session *s, int64_t pos)
     return scores || pos == s->n_ids - 1;
 }
 
+/* The encoder rows of a session that takes part in the step: all of its input, or none where the encoder has run. */
+static void add_encoder_rows(batch *b, const session *s)
+{
+    step *st = &b->st;
+    int32_t at = st->n[ROWS_ENC], n = s->encoded ? 0 : (int32_t)s->q.n_enc;
+    for (int32_t i = 0; i < n; i++) {
+        b->enc_token[at + i] = s->enc_ids[i];
+        b->enc_pos[at + i] = i;
+        b->enc_seq[at + i] = st->n_seq;
+    }
+    b->enc_row[st->n_seq] = at;
+    b->enc_row[st->n_seq + 1] = st->n[ROWS_ENC] = at + n;
+    b->enc_len[st->n_seq] = (int32_t)s->q.n_enc;
+}
+
 int batch_add(batch *b, session *s, int rows, int keep)
 {
     step *st = &b->st;
     int32_t at = st->n[ROWS_TOK], n = 0;
+    if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[ROWS_ENC]) return 0;
     while (n < rows && at + n < b->rows_max && s->n_past + n < s->n_ids) {
         int64_t pos = s->n_past + n;
         if (wanted(s, pos)) {
@@ -84,6 +125,7 @@ int batch_add(batch *b, session *s, int rows, int keep)
     }
     if (n == 0) return 0;
     if (s->q.pooled) b->pool[st->n[ROWS_SEQ]++] = st->n_seq;
+    add_encoder_rows(b, s);
     b->who[st->n_seq] = s;
     b->seq_row[st->n_seq] = at;
     b->seq_len[st->n_seq++] = (int32_t)(s->n_past + n);
@@ -102,7 +144,7 @@ const step *batch_finish(batch *b, const program *p)
         for (int32_t i = 0; i < st->n_seq; i++) {
             const session *s = b->who[i];
             int32_t *to = b->page + ((size_t)g * (size_t)st->n_seq + (size_t)i) * (size_t)b->page_cap;
-            memcpy(to, s->page[g], (size_t)s->n_page * sizeof *to);
+            memcpy(to, s->page[g], (size_t)s->n_page[g] * sizeof *to);
         }
     return st;
 }

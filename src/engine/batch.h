@@ -6,18 +6,20 @@
 
 typedef struct batch {
     step st;
-    int32_t rows_max, out_max, seq_max, page_cap;
+    int32_t rows_max, enc_max, out_max, seq_max, page_cap;
     int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page;
+    int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
     session **who; /* [n_seq] */
 } batch;
 
-int batch_open(batch *b, const program *p, int rows_max, int out_max, int seq_max, int64_t ctx, err *e);
+/* enc_max: encoder rows, 0 without an encoder. */
+int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_max, int seq_max, int64_t ctx, err *e);
 void batch_close(batch *b);
 
 void batch_clear(batch *b);
 /* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the last token, when the
  * session wants all, or when it scores a prompt token; rows stop where `out_max - keep` wanted rows are reached. Returns how many
- * were added. Pages must be there already. */
+ * were added. With the first of them come all rows of the session's encoder input; none are added where these do not fit. */
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added. */
 const step *batch_finish(batch *b, const program *p);

@@ -49,17 +49,19 @@ static int open_parts(engine *g, const engine_options *o, err *e)
 {
     const program *p = g->mod->prog;
     int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
+    int enc = g->info.n_enc_vocab ? g->info.ctx : 0; /* the longest input that an encoder reads at once */
     dtype kv = kv_type(o, p);
     plan_options po = {
         .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
     int rc = 0;
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
-    for (int i = ROWS_TOK; i < ROWS_COUNT; i++)
-        po.dev.max_rows[i] = i == ROWS_OUT ? outs : i == ROWS_SEQ ? g->info.max_batch : rows;
+    const int most[ROWS_COUNT] = {
+        [ROWS_TOK] = rows, [ROWS_OUT] = outs, [ROWS_ENC] = enc, [ROWS_SEQ] = g->info.max_batch};
+    memcpy(po.dev.max_rows, most, sizeof most);
     po.dev.max_rows[ROWS_EXP] = rows * p->n_used;
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
-    if (!rc) rc = batch_open(&g->work, p, rows, outs, g->info.max_batch, g->info.ctx, e);
+    if (!rc) rc = batch_open(&g->work, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);
     if (!rc) rc = sampler_open(&g->smp, g->info.n_vocab, e);
     if (!rc) rc = plan_open(&g->layout, g->mod->prog, &po, e);
     if (!rc && g->mod->weights) rc = ckpt_check_torn(g->mod->weights, e);
@@ -82,6 +84,15 @@ static void describe_pooled(engine_info *i, const model *m)
     i->embed_stranger = m->texts.stranger;
 }
 
+/* Ids that the encoder of the program knows; 0: it has none. */
+static int32_t encoder_vocab(const program *p)
+{
+    for (uint32_t i = p->entries[ENTRY_ENC].op0; i < p->entries[ENTRY_ENC].op1; i++)
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN)
+            return (int32_t)p->tensors[p->ops[i].in[0]].dim[0];
+    return 0;
+}
+
 static void describe(engine *g, const engine_options *o)
 {
     const model *m = g->mod;
@@ -96,10 +107,13 @@ static void describe(engine *g, const engine_options *o)
                             .ctx = m->ctx,
                             .bos = m->bos,
                             .n_eos = m->n_eos,
+                            .n_enc_vocab = encoder_vocab(m->prog),
+                            .n_start = m->n_start,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : MAX_BATCH,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
     describe_pooled(&g->info, m);
     memcpy(g->info.eos, m->eos, sizeof g->info.eos);
+    memcpy(g->info.start, m->start, sizeof g->info.start);
     g->info.format = m->weights ? ckpt_format(m->weights) : "none";
     g->info.path = m->weights ? ckpt_path(m->weights) : "";
 }
@@ -132,10 +146,34 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     return 0;
 }
 
+/* The tokenizer that was asked for, else the model's; *out NULL without an error: it has none. */
+static int open_tokenizer(tokenizer **out, const model *m, const engine_options *o, err *e)
+{
+    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path, *pre = o->pre ? o->pre : m->tokenizer_pre;
+    err none = {0};
+    *out = NULL;
+    if (path) return tokenizer_open(out, path, pre, e);
+    int rc = tokenizer_of_model(out, m->weights, pre, &none);
+    if (rc && pre) return err_set(e, rc, "%s", none.msg);
+    if (rc && rc != ERR_NOT_FOUND) log_line(LOG_WARN, "no tokenizer, only token ids can be used: %s", none.msg);
+    return OK;
+}
+
+/* That of what an encoder-decoder writes, where it is another; *out NULL: it is not. */
+static int open_target(tokenizer **out, const model *m, const engine_options *o, err *e)
+{
+    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path ? m->tokenizer_path : ckpt_dir(m->weights);
+    err none = {0};
+    *out = NULL;
+    if (!m->prog->entries[ENTRY_ENC].out || !path) return OK;
+    int rc = tokenizer_open_target(out, path, &none);
+    return rc && rc != ERR_NOT_FOUND ? err_set(e, rc, "%s", none.msg) : OK;
+}
+
 int engine_open(engine **out, const engine_options *o, err *e)
 {
     model *m;
-    tokenizer *t = NULL;
+    tokenizer *t = NULL, *target = NULL;
     *out = NULL;
     model_options mo = {.spec_path = o->spec,
                         .model_path = o->model,
@@ -146,27 +184,18 @@ int engine_open(engine **out, const engine_options *o, err *e)
                         .normalize = o->normalize};
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
-    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path, *pre = o->pre ? o->pre : m->tokenizer_pre;
-    if (path) {
-        rc = tokenizer_open(&t, path, pre, e);
-    } else {
-        err none = {0};
-        rc = tokenizer_of_model(&t, m->weights, pre, &none);
-        if (rc && pre) {
-            err_set(e, rc, "%s", none.msg);
-        } else if (rc) {
-            if (rc != ERR_NOT_FOUND) log_line(LOG_WARN, "no tokenizer, only token ids can be used: %s", none.msg);
-            rc = 0;
-        }
-    }
+    rc = open_tokenizer(&t, m, o, e);
+    if (!rc) rc = open_target(&target, m, o, e);
+    if (rc) model_close(m);
+    else rc = engine_of_model(out, m, model_close, o, e);
     if (rc) {
-        model_close(m);
+        tokenizer_close(t);
+        tokenizer_close(target);
         return rc;
     }
-    rc = engine_of_model(out, m, model_close, o, e);
-    if (rc) tokenizer_close(t);
-    else (*out)->tok = t;
-    return rc;
+    (*out)->tok = t;
+    (*out)->target = target;
+    return OK;
 }
 
 void engine_close(engine *g)
@@ -178,6 +207,7 @@ void engine_close(engine *g)
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pool[i]);
     sampler_close(g->smp);
     tokenizer_close(g->tok);
+    tokenizer_close(g->target);
     g->drop(g->mod);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
@@ -187,6 +217,8 @@ void engine_close(engine *g)
 const engine_info *engine_describe(const engine *g) { return &g->info; }
 
 const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
+
+const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g->target : g->tok; }
 
 int engine_plan_text(engine *g, bool dump, buf *out, err *e)
 {

@@ -39,6 +39,9 @@ typedef struct engine_info {
     int ctx, max_batch, threads;
     int32_t bos, eos[16];
     int n_eos;
+    int32_t n_enc_vocab; /* ids that the encoder of an encoder-decoder knows; 0: the model has no such encoder */
+    int32_t start[4],
+        n_start;    /* what its decoder starts from where the caller has nothing else: start and forced ids */
     bool generates; /* false: an encoder, which gives vectors, scores or what a masked word is, but no text */
     int32_t n_pooled, n_score; /* elements of the vector of a text, of what a classification head says of it; 0: none */
     int32_t n_type;            /* token types; 0: tokens have none */
@@ -52,6 +55,11 @@ typedef struct engine_info {
 const engine_info *engine_describe(const engine *g);
 /* NULL when the model carries none and none was given. */
 const tokenizer *engine_tokenizer(const engine *g);
+/* That of what the model writes: another one only for encoder-decoders with two vocabularies. */
+const tokenizer *engine_target_tokenizer(const engine *g);
+/* Appends what the decoder of an encoder-decoder starts from: its start token and `text`, in which special tokens count; NULL: the
+ * ids that the model's generation says. */
+int engine_decoder_ids(const engine *g, const char *text, token_list *out, err *e);
 
 typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 
@@ -71,9 +79,11 @@ typedef struct token_event {
 } token_event;
 
 typedef struct query {
-    const int32_t *ids;   /* prompt, copied; at least one id */
+    const int32_t *ids;   /* prompt, copied; at least one id. Of an encoder-decoder: what the decoder starts from */
     const int32_t *types; /* [n_ids] token types, copied; NULL: all 0 */
     size_t n_ids;
+    const int32_t *enc_ids; /* what the encoder reads, copied; once per query. None for models without one */
+    size_t n_enc;
     bool pooled; /* no text, but one vector for the whole prompt: one event, FINISH_STOP */
     int64_t
         max_tokens; /* 0: only the prompt is evaluated (prompt_logprobs); generation stops at the context in any case */
@@ -108,6 +118,7 @@ void engine_wake(engine *g);
 
 typedef struct engine_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
+    uint64_t encoder_runs; /* inputs that the encoder of an encoder-decoder has read */
     int running, waiting;
     double kv_usage; /* 0 … 1 */
 } engine_stats;
@@ -127,6 +138,9 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
 typedef int (*rows_fn)(void *ctx, const float *rows, int64_t first, int64_t n, err *e);
 int32_t engine_width(const engine *g, int layer); /* columns of such rows */
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e);
+/* The same of an encoder-decoder: `ids` are its decoder's. */
+int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int32_t *ids, size_t n, int layer,
+                     rows_fn on_rows, void *ctx, err *e);
 
 /* `plan --dump`: the program and its segments as text. */
 int engine_plan_text(engine *g, bool dump, buf *out, err *e);

@@ -18,7 +18,7 @@ enum { QUEUE_MAX = 1024, SCORE_ROWS = 256, MIXED_ROWS = 128 };
 struct engine {
     model *mod;
     void (*drop)(model *m);
-    tokenizer *tok;
+    tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
     plan *layout;
     dtype kv_type;
     sampler *smp;
@@ -26,6 +26,7 @@ struct engine {
     int64_t chunk;
     page_pool pool[GROUP_MAX];
     batch work;
+    uint64_t encoder_runs; /* inputs that the encoder has read */
 
     /* of the engine thread: sessions in order of id */
     session *waiting, *running;
@@ -45,19 +46,22 @@ struct engine {
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- queue.c */
-bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
+int query_check_encoder(const engine *g, const query *q,
+                        err *e); /* what the encoder is to read: there when it must, and sound */
+bool queue_has_work(engine *g);  /* a session could take part in a step, or has to be ended */
 
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
-/* Fills the batch: first every session with one token left, then prompts by age, at most `chunk` of their rows; fewer when others
+/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk` of their rows; fewer when others
  * generate, who would wait for the whole step. */
 void schedule_fill(engine *g);
 /* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);
 void session_pages(engine *g, session *s, int64_t to); /* pages for positions below `to` */
-void session_advance(engine *g, session *s,
-                     int64_t n);                /* n more tokens are in the cache; pages behind windows go back */
+void session_advance(
+    engine *g, session *s,
+    int64_t n); /* n more tokens are in the cache, and the encoder has run; pages behind windows go back */
 void session_drop_cache(engine *g, session *s); /* gives pages, reservations and variants back */
 /* Takes the session out of all lists and frees it. */
 void session_end(engine *g, session *s);

@@ -43,7 +43,13 @@ int32_t engine_width(const engine *g, int layer)
 
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e)
 {
-    query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
+    return engine_eval_pair(g, NULL, 0, ids, n, layer, on_rows, ctx, e);
+}
+
+int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int32_t *ids, size_t n, int layer,
+                     rows_fn on_rows, void *ctx, err *e)
+{
+    query q = {.ids = ids, .n_ids = n, .enc_ids = enc_ids, .n_enc = n_enc, .n_logprobs = -1};
     session *s;
     float *tapped = NULL;
     if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
@@ -55,7 +61,8 @@ int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_r
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", ids[i], g->info.n_vocab);
-    int rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
+    int rc = query_check_encoder(g, &q, e);
+    if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
     s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].rows == ROWS_OUT;
     if (layer >= 0) {

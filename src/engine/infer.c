@@ -126,13 +126,14 @@ static double kv_usage(const engine *g)
 int engine_infer(engine *g, bool *more, err *e)
 {
     schedule_admit(g);
-    uint64_t made = 0, fed = 0;
+    uint64_t made = 0, fed = 0; /* generated; prompts, encoder input among them */
     mem_guard("a step");
     schedule_fill(g);
     const step *st = batch_finish(&g->work, g->mod->prog);
     int rc = st->n_seq ? plan_step(g->layout, st, e) : 0;
     mem_unguard();
     if (!rc && st->n_seq) {
+        fed += (uint64_t)st->n[ROWS_ENC];
         for (int32_t k = 0; k < st->n_seq; k++) {
             const session *s = g->work.who[k];
             int64_t to = s->n_past + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
@@ -142,6 +143,7 @@ int engine_infer(engine *g, bool *more, err *e)
     }
     pthread_mutex_lock(&g->lock);
     g->stats.steps += st->n_seq > 0;
+    g->stats.encoder_runs = g->encoder_runs;
     g->stats.prompt_tokens += fed;
     g->stats.generated_tokens += made;
     g->stats.running = g->n_running;

@@ -8,9 +8,24 @@
 #include <inttypes.h>
 #include <time.h>
 
+int query_check_encoder(const engine *g, const query *q, err *e)
+{
+    int32_t vocab = g->info.n_enc_vocab;
+    if (!vocab && q->n_enc) return err_set(e, ERR_USAGE, "this model has no encoder: it takes one text");
+    if (vocab && !q->n_enc) return err_set(e, ERR_USAGE, "the encoder input is empty: at least one token is needed");
+    if ((int64_t)q->n_enc > g->info.ctx)
+        return err_set(e, ERR_LIMIT, "the encoder input has %zu tokens, the context holds %d", q->n_enc, g->info.ctx);
+    for (size_t i = 0; i < q->n_enc; i++)
+        if (q->enc_ids[i] < 0 || q->enc_ids[i] >= vocab)
+            return err_set(e, ERR_USAGE, "token id %d is outside the encoder's vocabulary of %d", q->enc_ids[i], vocab);
+    return 0;
+}
+
 static int check_query(const engine *g, const query *q, err *e)
 {
     int64_t n = (int64_t)q->n_ids, ctx = g->info.ctx;
+    int rc = query_check_encoder(g, q, e);
+    if (rc) return rc;
     if (n < 1) return err_set(e, ERR_USAGE, "the prompt is empty: at least one token is needed");
     if (n > ctx || (n == ctx && q->max_tokens > 0 && !q->pooled))
         return err_set(e, ERR_LIMIT, "the prompt has %" PRId64 " tokens, the context holds %" PRId64 "%s", n, ctx,

@@ -15,7 +15,8 @@ int session_admit(engine *g, session *s, err *e)
     const program *p = g->mod->prog;
     if (s->admitted) return 0;
     for (uint32_t i = 0; i < p->n_group; i++) {
-        int32_t n = pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
+        int32_t n = p->group_rows[i] == ROWS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
+                                                 : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
         if (pages_reserve(&g->pool[i], n)) {
             s->reserved[i] = n;
             continue;
@@ -37,15 +38,21 @@ int session_admit(engine *g, session *s, err *e)
 
 void session_pages(engine *g, session *s, int64_t to)
 {
-    for (uint32_t i = 0; i < g->mod->prog->n_group; i++)
-        for (int64_t k = s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < to; k++)
+    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
+        bool enc = g->mod->prog->group_rows[i] == ROWS_ENC;
+        if (enc && s->encoded) continue;
+        for (int64_t k = enc ? 0 : s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
             if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pool[i]);
+    }
 }
 
 void session_advance(engine *g, session *s, int64_t n)
 {
     s->n_past += n;
+    g->encoder_runs += !s->encoded;
+    s->encoded = true;
     for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
+        if (g->mod->prog->group_rows[i] == ROWS_ENC) continue;
         int32_t window = g->mod->prog->group_window[i];
         int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
         for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++) {
@@ -60,7 +67,7 @@ void session_drop_cache(engine *g, session *s)
     const program *p = g->mod->prog;
     if (!s->admitted) return;
     for (uint32_t i = 0; i < p->n_group; i++) {
-        for (int64_t k = 0; k < s->n_page; k++) {
+        for (int64_t k = 0; k < s->n_page[i]; k++) {
             if (s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
             s->page[i][k] = -1;
         }
@@ -70,6 +77,7 @@ void session_drop_cache(engine *g, session *s)
     }
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
     s->n_past = 0;
+    s->encoded = s->q.n_enc == 0;
     s->admitted = false;
 }
 
@@ -207,7 +215,7 @@ void schedule_fill(engine *g)
             bool whole = undivided(g, s);
             if ((rest > 1 || whole) != prompts || (prompts && (whole ? rest > free_rows : left <= 0))) continue;
             int n = batch_add(&g->work, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
-            session_pages(g, s, s->n_past + n);
+            if (n > 0) session_pages(g, s, s->n_past + n);
             if (prompts) left -= n, free_rows -= n;
         }
     }

@@ -14,7 +14,6 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->q = *q;
     s->room = q->max_tokens < room ? q->max_tokens : room;
     s->n_prompt = s->n_ids = n;
-    s->n_page = (n + s->room + PAGE_TOKENS - 1) / PAGE_TOKENS;
     s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);
     s->variant = mem_zero(p->n_rope + 1, sizeof *s->variant);
     bool ok = s->ids && s->variant;
@@ -24,10 +23,16 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
         if (ok) memcpy(s->types, q->types, (size_t)n * sizeof *s->types);
     }
     s->q.types = s->types;
+    s->encoded = q->n_enc == 0;
+    s->q.enc_ids = s->enc_ids = q->n_enc && ok ? mem_array(q->n_enc, sizeof *s->enc_ids) : NULL;
+    if (s->enc_ids) memcpy(s->enc_ids, q->enc_ids, q->n_enc * sizeof *s->enc_ids);
+    else ok = ok && s->encoded;
     for (uint32_t g = 0; g < p->n_group && ok; g++) {
-        s->page[g] = mem_array((size_t)s->n_page, sizeof *s->page[g]);
+        int64_t length = p->group_rows[g] == ROWS_ENC ? (int64_t)q->n_enc : n + s->room;
+        s->n_page[g] = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
+        s->page[g] = mem_array((size_t)s->n_page[g] + 1, sizeof *s->page[g]);
         ok = s->page[g] != NULL;
-        if (ok) memset(s->page[g], 0xff, (size_t)s->n_page * sizeof *s->page[g]);
+        if (ok) memset(s->page[g], 0xff, (size_t)s->n_page[g] * sizeof *s->page[g]);
     }
     if (ok && q->n_bias > 0) {
         logit_bias *bias = mem_array((size_t)q->n_bias, sizeof *bias);
@@ -56,6 +61,7 @@ void session_free(session *s)
     if (!s) return;
     mem_free(s->ids);
     mem_free(s->types);
+    mem_free(s->enc_ids);
     mem_free((void *)s->q.bias);
     mem_free(s->top);
     mem_free(s->variant);

@@ -21,9 +21,10 @@ struct session {
     bool cancelled, paused; /* written by any thread, under the engine's lock */
     double added, waited;   /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
 
-    query q;                       /* ids and bias point to copies */
-    int32_t *ids, *types;          /* types: NULL: all 0 */
-    int64_t n_prompt, n_ids, room; /* room: tokens that may still be generated, at first */
+    query q;                        /* ids, enc_ids and bias point to copies */
+    int32_t *ids, *types, *enc_ids; /* types: NULL: all 0 */
+    bool encoded;                   /* the encoder has run: keys and values of cross attention are in the cache */
+    int64_t n_prompt, n_ids, room;  /* room: tokens that may still be generated, at first */
     int64_t n_past;
     int64_t scored; /* prompt positions whose log-probability was delivered */
     bool want_all;  /* eval: the results of rows want_from … want_to - 1 */
@@ -31,7 +32,7 @@ struct session {
     top_logprob *top;
 
     bool admitted;               /* holds reservations and rope variants */
-    int64_t n_page;              /* length of the page tables */
+    int64_t n_page[GROUP_MAX];   /* length of the page tables: of the tokens, or of the encoder input */
     int32_t *page[GROUP_MAX];    /* [n_page] physical page, -1 none */
     int64_t first[GROUP_MAX];    /* pages before this one were given back: they lie behind the window */
     int32_t reserved[GROUP_MAX]; /* pages set aside for this session */

@@ -221,7 +221,7 @@ static bool on_event(void *ctx, const token_event *ev)
 /* Makes the text of the prompt, which the detokenizer must have seen, and the records of its tokens. */
 static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
 {
-    const tokenizer *t = engine_tokenizer(j->srv->g);
+    const tokenizer *t = engine_target_tokenizer(j->srv->g);
     const request *r = &j->req;
     bool keep = r->prompt_logprobs >= 0 || (r->echo && r->logprobs >= 0);
     int rc = OK;
@@ -290,6 +290,8 @@ static int add_choice(job *j, choice *c, err *e)
     int64_t k = r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs;
     query q = {.ids = c->from->ids.id,
                .n_ids = c->from->ids.n,
+               .enc_ids = c->from->enc.id,
+               .n_enc = c->from->enc.n,
                .max_tokens = r->max_tokens,
                .min_tokens = r->min_tokens,
                .ignore_eos = r->ignore_eos,

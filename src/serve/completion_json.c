@@ -11,7 +11,7 @@
 /* A token as the client sees it: its text, or its bytes when they are no text by themselves. */
 static void write_piece(buf *out, const job *j, int32_t id)
 {
-    const tokenizer *t = engine_tokenizer(j->srv->g);
+    const tokenizer *t = engine_target_tokenizer(j->srv->g);
     buf raw = {0}, shown = {0};
     if (!t) {
         buf_printf(out, "\"token_id:%d\"", id);
@@ -179,7 +179,7 @@ static void write_usage(buf *out, const job *j)
     for (size_t i = 0; i < j->n_choices; i++) {
         generated += j->choices[i].n_generated;
         if (i % (size_t)j->req.n) continue; /* the choices of a prompt share it */
-        given += (int64_t)j->choices[i].from->ids.n;
+        given += (int64_t)(j->choices[i].from->enc.n + j->choices[i].from->ids.n);
         cached += j->choices[i].cached;
     }
     buf_printf(out,

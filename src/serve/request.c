@@ -17,6 +17,7 @@
 static const field fields[] = {
     {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
+    {.name = "decoder_prompt", .type = FIELD_NODE, AT(decoder_node)},
     NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),
     NUMBER("best_of", FIELD_INT, best_of, 1, REQUEST_CHOICES_MAX),
     NUMBER("max_tokens", FIELD_INT, max_tokens, 0, 1 << 30),
@@ -165,16 +166,16 @@ static bool check_together(exchange *x, const request *r)
     return true;
 }
 
-static bool read_ids(exchange *x, const json *array, token_list *out, int32_t n_vocab)
+static bool read_ids(exchange *x, const char *name, const json *array, token_list *out, int32_t n_vocab)
 {
     out->id = mem_array(json_count(array), sizeof *out->id);
     if (!out->id) return out_of_memory(x);
     out->cap = json_count(array);
     for (const json *m = json_first(array); m; m = json_next(m)) {
         int64_t id = json_int(m, -1);
-        if (json_type(m) != JSON_NUMBER) return refuse(x, "prompt", "token ids in an array of numbers", m);
+        if (json_type(m) != JSON_NUMBER) return refuse(x, name, "token ids in an array of numbers", m);
         if (id < 0 || id >= n_vocab) {
-            reply_error(x, 400, "prompt", "invalid_value", "prompt: %.15g is no token id (0 to %d)", json_num(m, 0),
+            reply_error(x, 400, name, "invalid_value", "%s: %.15g is no token id (0 to %d)", name, json_num(m, 0),
                         n_vocab - 1);
             return false;
         }
@@ -205,7 +206,7 @@ static bool read_text(server *s, exchange *x, const json *v, prompt *p)
 static bool check_length(server *s, exchange *x, prompt *p)
 {
     const engine_info *info = engine_describe(s->g);
-    if (p->ids.n == 0 && info->bos >= 0) {
+    if (p->ids.n == 0 && info->bos >= 0 && !info->n_enc_vocab) {
         void *id = p->ids.id;
         if (!mem_grow(&id, &p->ids.cap, 1, sizeof *p->ids.id)) return out_of_memory(x);
         p->ids.id = id;
@@ -223,12 +224,37 @@ static bool check_length(server *s, exchange *x, prompt *p)
     return true;
 }
 
-static bool read_prompt(server *s, exchange *x, const json *v, prompt *p)
+/* What was read is for the encoder; the decoder starts from `decoder_prompt`: a text, or ids with the start token among them. */
+static bool read_decoder_prompt(server *s, exchange *x, const json *v, prompt *p)
 {
-    bool good = json_type(v) == JSON_STRING  ? read_text(s, x, v, p)
-                : json_type(v) == JSON_ARRAY ? read_ids(x, v, &p->ids, engine_describe(s->g)->n_vocab)
-                                             : refuse(x, "prompt", "a string or an array of token ids", v);
-    return good && check_length(s, x, p);
+    err e = {0};
+    p->enc = p->ids;
+    p->ids = (token_list){0};
+    mem_free(p->text);
+    p->text = NULL;
+    if (json_type(v) == JSON_ARRAY && json_count(v))
+        return read_ids(x, "decoder_prompt", v, &p->ids, engine_describe(s->g)->n_vocab);
+    if (json_type(v) != JSON_NULL && json_type(v) != JSON_STRING)
+        return refuse(x, "decoder_prompt", "a string or an array of token ids", v);
+    if (!engine_decoder_ids(s->g, json_str(v, NULL), &p->ids, &e)) return true;
+    reply_err(x, "decoder_prompt", &e);
+    return false;
+}
+
+static bool read_prompt(server *s, exchange *x, const request *r, const json *v, prompt *p)
+{
+    const engine_info *info = engine_describe(s->g);
+    bool encoder = info->n_enc_vocab > 0;
+    bool good = json_type(v) == JSON_STRING ? read_text(s, x, v, p)
+                : json_type(v) == JSON_ARRAY
+                    ? read_ids(x, "prompt", v, &p->ids, encoder ? info->n_enc_vocab : info->n_vocab)
+                    : refuse(x, "prompt", "a string or an array of token ids", v);
+    if (!encoder && good && r->decoder_node) {
+        reply_error(x, 400, "decoder_prompt", "unsupported",
+                    "decoder_prompt: this model has no encoder, prompt is all it takes");
+        return false;
+    }
+    return good && check_length(s, x, p) && (!encoder || read_decoder_prompt(s, x, r->decoder_node, p));
 }
 
 /* A string, ids, or an array of either. */
@@ -249,10 +275,10 @@ static bool read_prompts(server *s, exchange *x, request *r)
     r->prompts = mem_zero(n, sizeof *r->prompts);
     if (!r->prompts) return out_of_memory(x);
     r->n_prompts = n;
-    if (!many) return read_prompt(s, x, v, r->prompts);
+    if (!many) return read_prompt(s, x, r, v, r->prompts);
     prompt *p = r->prompts;
     for (const json *m = json_first(v); m; m = json_next(m))
-        if (!read_prompt(s, x, m, p++)) return false;
+        if (!read_prompt(s, x, r, m, p++)) return false;
     return true;
 }
 
@@ -272,6 +298,7 @@ void request_free(request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) {
         mem_free(r->prompts[i].ids.id);
+        mem_free(r->prompts[i].enc.id);
         mem_free(r->prompts[i].text);
     }
     mem_free(r->prompts);

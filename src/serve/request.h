@@ -15,15 +15,16 @@ enum {
 };
 
 typedef struct prompt {
-    token_list ids;
-    char *text; /* as the client wrote it; NULL: given as ids */
+    token_list ids; /* what is continued; of an encoder-decoder, what the decoder starts from */
+    token_list enc; /* what the encoder reads; empty for models without one */
+    char *text;     /* of `ids`, as the client wrote it; NULL: made from ids */
 } prompt;
 
 typedef struct request {
     json *body; /* strings below point into it */
     /* plain fields */
     const char *model, *suffix;
-    const json *prompt_node, *stop_node, *bias_node, *stream_options;
+    const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
     bool echo, stream, ignore_eos;

@@ -1,4 +1,4 @@
-/* attn_cross.c - cross attention (arXiv 1706.03762): queries of the decoder's rows, keys and values of what the encoder made.
+/* cross_attention.c - cross attention (arXiv 1706.03762): queries of the decoder's rows, keys and values of what the encoder made.
  *
  * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of the query:
  * steps without encoder rows only read them. */
@@ -6,13 +6,13 @@
 
 #include <math.h>
 
-typedef struct attn_cross_options {
+typedef struct cross_attention_options {
     int64_t heads, head_dim;
     double scale;
     const char *bias, *bias_o;
-} attn_cross_options;
+} cross_attention_options;
 
-#define ROW(field, kind, ...) MODULE_ROW(attn_cross_options, field, kind, __VA_ARGS__)
+#define ROW(field, kind, ...) MODULE_ROW(cross_attention_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads, each with keys and values of its own"),
     ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
@@ -30,7 +30,7 @@ static const module_weight weights[] = {
 
 static ref emit(net *b, const call *c)
 {
-    const attn_cross_options *o = c->options;
+    const cross_attention_options *o = c->options;
     ref x = c->in[0];
     int64_t dim = net_width(b, x), hd = o->head_dim;
     if (!b->memory)
@@ -59,12 +59,12 @@ static ref emit(net *b, const call *c)
     return mix ? net_linear(b, c, "o", mix, dim, out) : 0;
 }
 
-const module module_attn_cross = {"attn.cross",
-                                  "cross attention: keys and values from the encoder's result (arXiv 1706.03762)",
-                                  rows,
-                                  MODULE_COUNT(rows),
-                                  sizeof(attn_cross_options),
-                                  weights,
-                                  MODULE_COUNT(weights),
-                                  1,
-                                  emit};
+const module module_cross_attention = {"cross.attention",
+                                       "cross attention: keys and values from the encoder's result (arXiv 1706.03762)",
+                                       rows,
+                                       MODULE_COUNT(rows),
+                                       sizeof(cross_attention_options),
+                                       weights,
+                                       MODULE_COUNT(weights),
+                                       1,
+                                       emit};
