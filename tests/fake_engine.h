@@ -52,6 +52,7 @@ static struct {
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
     char enc[64], dec[64];      /* what the last query gave encoder and decoder, as text */
+    query last;                 /* the last query; its pointers are not valid */
 } fake = {.ctx = 128, .max_batch = 16, .n_score = 1};
 
 struct tokenizer {
@@ -141,6 +142,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
     fake_note(fake.enc, q->enc_ids, q->n_enc);
     fake_note(fake.dec, q->ids, q->n_ids);
+    fake.last = *q;
     if (q->n_ids > (size_t)g->info.ctx)
         return err_set(e, ERR_LIMIT, "the prompt has %zu tokens, the context %d", q->n_ids, g->info.ctx);
     pthread_mutex_lock(&g->lock);

@@ -439,6 +439,42 @@ static void encoder_input_and_decoder_prompt(void **state)
     g->info.n_enc_vocab = 0;
 }
 
+static void beams(void **state)
+{
+    (void)state;
+    engine *g = atomic_load(&srv.g);
+    static const char *const bad[][2] = {
+        {"\"beams\":0", "beams"},
+        {"\"beams\":65", "beams"},
+        {"\"beams\":17", "beams"},
+        {"\"beams\":2,\"stream\":true", "stream"},
+        {"\"beams\":2,\"n\":2", "n"},
+        {"\"beams\":2,\"logprobs\":0", "logprobs"},
+        {"\"beams\":2,\"prompt_logprobs\":1", "prompt_logprobs"},
+        {"\"beams\":2,\"logit_bias\":{\"5\":1}", "logit_bias"},
+        {"\"beams\":2,\"stop\":\"a\"", "stop"},
+        {"\"early_stopping\":1", "early_stopping"},
+        {"\"early_stopping\":\"yes\"", "early_stopping"},
+        {"\"length_penalty\":\"long\"", "length_penalty"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_error(400, post(bad[i][0]), bad[i][1], NULL);
+    assert_int_equal(g->info.max_batch, 16);
+    fake.text = "z";
+    static const struct {
+        const char *fields;
+        int beams;
+        beam_stop stop;
+    } good[] = {{"\"n\":1", 1, BEAM_STOP_BETTER},
+                {"\"beams\":4,\"early_stopping\":true", 4, BEAM_STOP_FIRST},
+                {"\"beams\":16,\"early_stopping\":\"never\",\"length_penalty\":-2", 16, BEAM_STOP_NEVER},
+                {"\"beams\":2,\"early_stopping\":false", 2, BEAM_STOP_BETTER}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(post(good[i].fields), 200);
+        assert_true(fake.last.beams == good[i].beams && fake.last.early_stopping == good[i].stop);
+        assert_true(fake.last.length_penalty == (i == 2 ? -2 : 1));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +489,7 @@ int main(void)
         cmocka_unit_test(errors_of_the_engine),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(encoder_input_and_decoder_prompt),
+        cmocka_unit_test(beams),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

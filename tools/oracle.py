@@ -5,6 +5,7 @@
     oracle.py make [NAME...]            generate models and expected results (default: all) into --out
     oracle.py files [NAME...]           the same models in other containers: pickle, shards, f16, bf16, GGUF
     oracle.py vectors [NAME...]         the small models committed in tests/vectors
+    oracle.py beams                     beam search on some of those, into tests/vectors/beams.json
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
 
@@ -67,6 +68,12 @@ def cmd_vectors(args):
     print(f"{total} bytes")
 
 
+def cmd_beams(args):
+    from oracle_beams import write_beams
+    cases = write_beams(args.vectors, os.path.join(args.vectors, "..", "beams.json"))
+    print(f"{len(cases)} searches, {sum(c['ended'] for c in cases)} of them ended by an end token")
+
+
 def generated(args):
     """The chosen cases; those whose folders are missing are made first."""
     from oracle_check import missing
@@ -109,6 +116,7 @@ def main():
     for name, run, text in (("list", cmd_list, "print the cases"), ("make", cmd_make, "generate models and results"),
                             ("files", cmd_files, "write the models in other containers"),
                             ("vectors", cmd_vectors, "write the models that are committed"),
+                            ("beams", cmd_beams, "write what beam search gives on committed models"),
                             ("check", cmd_check, "compare the engine with them"),
                             ("mutate", cmd_mutate, "change each key of each spec")):
         sub = commands.add_parser(name, help=text)

@@ -21,6 +21,9 @@ typedef struct run_options {
     const char *prompt, *file, *ids, *decoder_prompt, *decoder_ids, *output;
     int64_t max_tokens, min_tokens;
     bool echo, ignore_eos;
+    int64_t beams;
+    double length_penalty;
+    const char *early_stopping;
     engine_options model;
     sample_params sample;
 } run_options;
@@ -43,6 +46,14 @@ static const param own_rows[] = {
         .doc = "tokens to generate; -1: until the model ends or the context is full"),
     ROW(min_tokens, PARAM_INT, .min = 0, .max = 1e9, .doc = "tokens before the model may end"),
     ROW(ignore_eos, PARAM_BOOL, .doc = "go on where the model would end"),
+    ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = 64,
+        .doc = "follow this many texts at once and print the best when it is known (beam search); sampling options do "
+               "not count then"),
+    ROW(length_penalty, PARAM_FLOAT, .otherwise = "1", .min = -100, .max = 100,
+        .doc = "beams: scores are divided by length to this power; larger prefers longer texts"),
+    ROW(early_stopping, PARAM_WORD, .otherwise = "off", .words = "off|on|never",
+        .doc = "beams: end when as many texts have ended as there are beams; off: when besides no better one is "
+               "likely; never: when none is possible"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
@@ -67,6 +78,7 @@ typedef struct generation {
     finish_reason finish;
     char error[ERR_MSG_MAX];
     bool out_of_memory;
+    float score;        /* of the best beam */
     double first, last; /* clock_now of the first and last token */
 } generation;
 
@@ -111,6 +123,7 @@ static bool on_token(void *ctx, const token_event *ev)
     }
     if (ev->finish == FINISH_ERROR)
         snprintf(g->error, sizeof g->error, "%s", ev->error ? ev->error : "the engine failed");
+    g->score = ev->score;
     g->finish = ev->finish ? ev->finish : interrupted || g->out_of_memory ? FINISH_STOP : FINISH_NONE;
     return g->finish == FINISH_NONE;
 }
@@ -128,7 +141,8 @@ static int steps_until_done(engine *eng, generation *g, err *e)
     return OK;
 }
 
-static int print_json(engine *eng, const token_list *prompt, const generation *g, const sample_params *sample, err *e)
+static int print_json(engine *eng, const token_list *prompt, const generation *g, const run_options *o,
+                      const sample_params *sample, err *e)
 {
     json *root = json_new_object();
     json_add_str(root, "model", engine_describe(eng)->name);
@@ -141,8 +155,10 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
     else json_add_null(root, "text");
     buf_free(&quoted);
     json_add_str(root, "finish_reason", g->finish == FINISH_LENGTH ? "length" : "stop");
-    json_add_int(root, "seed", sample->seed);
-    if (g->made.n > 1) json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
+    if (o->beams > 1) json_add_num(root, "score", (double)g->score);
+    else json_add_int(root, "seed", sample->seed);
+    if (g->made.n > 1 && o->beams == 1)
+        json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
     int rc = app_print_json(root, e);
     json_free(root);
     return rc;
@@ -177,6 +193,11 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                .ignore_eos = o->ignore_eos,
                .sample = o->sample,
                .n_logprobs = -1,
+               .beams = (int32_t)o->beams,
+               .length_penalty = o->length_penalty,
+               .early_stopping = strcmp(o->early_stopping, "on") == 0      ? BEAM_STOP_FIRST
+                                 : strcmp(o->early_stopping, "never") == 0 ? BEAM_STOP_NEVER
+                                                                           : BEAM_STOP_BETTER,
                .on_token = on_token,
                .ctx = &g};
     if (q.sample.seed < 0 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
@@ -189,7 +210,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     if (!rc && g.text_maker) rc = detok_finish(g.text_maker, &g.text, e);
     print_text(&g);
     if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
-    if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, &q.sample, e);
+    if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, o, &q.sample, e);
     if (!rc && g.made.n > 1)
         log_line(LOG_DEBUG, "%zu prompt tokens, first token after %.1f ms, then %.1f tokens/s", prompt->n,
                  (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));

@@ -76,7 +76,12 @@ typedef struct token_event {
     double queue_seconds;  /* from engine_add_query to the query's first step */
     const float *pooled,
         *scores; /* of a pooled query, in its only event: [n_pooled], [n_score]; NULL: the model has none */
+    float score; /* of the best beam: log-probability / length ^ length_penalty */
 } token_event;
+
+/* When a beam search may end: when as many texts as beams have ended; when besides no running text scores better than the worst of them;
+ * or than it could score at its longest. */
+typedef enum { BEAM_STOP_FIRST, BEAM_STOP_BETTER, BEAM_STOP_NEVER } beam_stop;
 
 typedef struct query {
     const int32_t *ids;   /* prompt, copied; at least one id. Of an encoder-decoder: what the decoder starts from */
@@ -90,6 +95,10 @@ typedef struct query {
     int64_t min_tokens;
     bool ignore_eos;
     sample_params sample;
+    int32_t
+        beams; /* > 1: beam search: the tokens of the best text come at the end, `sample`, `bias` and logprobs are not for it */
+    double length_penalty;
+    beam_stop early_stopping;
     const logit_bias *bias; /* copied */
     int32_t n_bias;
     int32_t n_logprobs; /* -1 none; k: logprob of each token and the k best */

@@ -1,4 +1,5 @@
 /* infer.c - one step: run it, then for every row that was wanted score or draw a token and hand it out. */
+#include "engine/beam.h"
 #include "engine/engine_state.h"
 
 #include "base/mem.h"
@@ -105,6 +106,9 @@ static void deliver(engine *g, const step *st, uint64_t *made)
             if (pos + 1 < s->n_prompt) {
                 alive = score_prompt(g, s, pos, row);
                 if (!alive) session_end(g, s);
+            } else if (s->beams) {
+                beam_take(g, s, row, made);
+                alive = false;
             } else {
                 generate(g, s, row, made);
                 alive = false;

@@ -1,4 +1,5 @@
 /* queue.c - the side of the engine that other threads see: adding, cancelling and pausing queries, waiting, numbers. */
+#include "engine/beam.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -6,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <time.h>
 
 int query_check_encoder(const engine *g, const query *q, err *e)
@@ -46,6 +48,11 @@ static int check_query(const engine *g, const query *q, err *e)
         if (q->bias[i].id < 0 || q->bias[i].id >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "bias for token id %d, which is outside the vocabulary of %d", q->bias[i].id,
                            g->info.n_vocab);
+    if (q->beams > BEAMS_MAX || (q->beams > 1 && q->beams > g->info.max_batch))
+        return err_set(e, ERR_USAGE, "%d beams: at most %d run at once", q->beams,
+                       g->info.max_batch < BEAMS_MAX ? g->info.max_batch : BEAMS_MAX);
+    if (q->beams > 1 && (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || !isfinite(q->length_penalty)))
+        return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias");
     if (q->max_tokens < 0 || q->n_bias < 0 || q->n_logprobs < -1 || q->n_logprobs > g->info.n_vocab)
         return err_set(e, ERR_USAGE, "max_tokens, bias or logprobs of a query out of range");
     return 0;
@@ -57,6 +64,10 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     int rc = check_query(g, q, e);
     if (!rc) rc = session_new(&s, q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
+    if (q->beams > 1 && (rc = beam_new(s, q, g, e))) {
+        session_free(s);
+        return rc;
+    }
     pthread_mutex_lock(&g->lock);
     if (g->n_queued >= QUEUE_MAX) {
         pthread_mutex_unlock(&g->lock);

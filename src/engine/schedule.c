@@ -3,6 +3,7 @@
  * First come, first served. A session is admitted when one of max_batch places is free and all the pages it may ever hold can be
  * reserved, so that nothing admitted is ever thrown out, but for paused sessions: they give up their place at once, and their
  * pages when somebody else could use them. Their tokens stay; the cache is computed again later, to the same bits. */
+#include "engine/beam.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -10,11 +11,13 @@
 
 /* ---- pages of a session */
 
-int session_admit(engine *g, session *s, err *e)
+/* What one session reserves, those of beams apart. */
+static int admit_one(engine *g, session *s, err *e)
 {
     const program *p = g->mod->prog;
     if (s->admitted) return 0;
     for (uint32_t i = 0; i < p->n_group; i++) {
+        if (s->borrows && p->group_rows[i] == ROWS_ENC) continue;
         int32_t n = p->group_rows[i] == ROWS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
                                                  : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
         if (pages_reserve(&g->pool[i], n)) {
@@ -34,6 +37,14 @@ int session_admit(engine *g, session *s, err *e)
         return rc;
     }
     return 0;
+}
+
+int session_admit(engine *g, session *s, err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < beam_count(s) && !rc; i++) rc = admit_one(g, beam_member(s, i), e);
+    if (rc) session_drop_cache(g, s);
+    return rc;
 }
 
 void session_pages(engine *g, session *s, int64_t to)
@@ -62,13 +73,14 @@ void session_advance(engine *g, session *s, int64_t n)
     }
 }
 
-void session_drop_cache(engine *g, session *s)
+static void drop_one(engine *g, session *s)
 {
     const program *p = g->mod->prog;
     if (!s->admitted) return;
     for (uint32_t i = 0; i < p->n_group; i++) {
+        bool own = !s->borrows || p->group_rows[i] != ROWS_ENC;
         for (int64_t k = 0; k < s->n_page[i]; k++) {
-            if (s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
+            if (own && s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
             s->page[i][k] = -1;
         }
         s->first[i] = 0;
@@ -77,8 +89,13 @@ void session_drop_cache(engine *g, session *s)
     }
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
     s->n_past = 0;
-    s->encoded = s->q.n_enc == 0;
+    s->encoded = s->borrows || s->q.n_enc == 0;
     s->admitted = false;
+}
+
+void session_drop_cache(engine *g, session *s)
+{
+    for (int i = beam_count(s) - 1; i >= 0; i--) drop_one(g, beam_member(s, i));
 }
 
 /* ---- lists */
@@ -101,7 +118,7 @@ static bool unlink_from(session **list, const session *s)
 void session_end(engine *g, session *s)
 {
     bool was_running = unlink_from(&g->running, s), was_waiting = !was_running && unlink_from(&g->waiting, s);
-    g->n_running -= was_running;
+    if (was_running) g->n_running -= beam_count(s);
     session_drop_cache(g, s);
     pthread_mutex_lock(&g->lock);
     g->n_queued -= was_waiting;
@@ -135,7 +152,7 @@ static void take_in(engine *g)
         next = s->next;
         if (!s->paused || s->cancelled) continue;
         unlink_from(&g->running, s);
-        g->n_running--;
+        g->n_running -= beam_count(s);
         insert_by_id(&g->waiting, s);
         g->n_queued++;
     }
@@ -147,7 +164,7 @@ static void take_in(engine *g)
                 continue;
             }
             *at = s->next;
-            if (list == &g->running) g->n_running--;
+            if (list == &g->running) g->n_running -= beam_count(s);
             else g->n_queued--;
             s->next = cancelled;
             cancelled = s;
@@ -166,7 +183,7 @@ static bool evict_paused(engine *g)
     session *young = NULL;
     pthread_mutex_lock(&g->lock);
     for (session *s = g->waiting; s; s = s->next)
-        if (s->admitted && s->paused) young = s;
+        if (s->admitted && s->paused && !s->beams) young = s; /* the search would have to begin again */
     pthread_mutex_unlock(&g->lock);
     if (!young) return false;
     session_drop_cache(g, young);
@@ -182,6 +199,7 @@ void schedule_admit(engine *g)
         bool paused = s->paused;
         pthread_mutex_unlock(&g->lock);
         if (paused) continue;
+        if (g->n_running + beam_count(s) > g->info.max_batch) return;
         err e = {0};
         int rc;
         while ((rc = session_admit(g, s, &e)) == ERR_BUSY && evict_paused(g)) {}
@@ -192,7 +210,7 @@ void schedule_admit(engine *g)
         }
         unlink_from(&g->waiting, s);
         insert_by_id(&g->running, s);
-        g->n_running++;
+        g->n_running += beam_count(s);
         if (!(s->waited > 0)) s->waited = clock_now() - s->added;
         pthread_mutex_lock(&g->lock);
         g->n_queued--;
@@ -210,13 +228,16 @@ void schedule_fill(engine *g)
     batch_clear(&g->work);
     for (int prompts = 0; prompts < 2; prompts++) {
         if (prompts && g->work.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
-        for (session *s = g->running; s; s = s->next) {
-            int64_t rest = s->n_ids - s->n_past;
-            bool whole = undivided(g, s);
-            if ((rest > 1 || whole) != prompts || (prompts && (whole ? rest > free_rows : left <= 0))) continue;
-            int n = batch_add(&g->work, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
-            if (n > 0) session_pages(g, s, s->n_past + n);
-            if (prompts) left -= n, free_rows -= n;
-        }
+        for (session *of = g->running; of; of = of->next)
+            for (int i = 0; i < beam_count(of); i++) {
+                session *s = beam_member(of, i);
+                int64_t rest = s->n_ids - s->n_past;
+                bool whole = undivided(g, s);
+                if (!beam_ready(s) || (rest > 1 || whole) != prompts) continue;
+                if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
+                int n = batch_add(&g->work, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
+                if (n > 0) session_pages(g, s, s->n_past + n);
+                if (prompts) left -= n, free_rows -= n;
+            }
     }
 }

@@ -14,6 +14,7 @@
 enum { SESSION_WAITING, SESSION_RUNNING };
 
 typedef struct session session;
+typedef struct beam_group beam_group; /* beam.h */
 struct session {
     session *next;     /* in the list it is in (inbox, waiting, running) */
     session *all_next; /* every live session, under the engine's lock */
@@ -23,6 +24,8 @@ struct session {
 
     query q;                        /* ids, enc_ids and bias point to copies */
     int32_t *ids, *types, *enc_ids; /* types: NULL: all 0 */
+    beam_group *beams;              /* of a query with several beams, in all their sessions; else NULL */
+    bool borrows;                   /* its encoder pages are another session's */
     bool encoded;                   /* the encoder has run: keys and values of cross attention are in the cache */
     int64_t n_prompt, n_ids, room;  /* room: tokens that may still be generated, at first */
     int64_t n_past;

@@ -44,6 +44,9 @@ static const field fields[] = {
      AT(sample.repetition_penalty),
      .min = 0.01,
      .max = 10},
+    NUMBER("beams", FIELD_INT, beams, 1, 64),
+    NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
+    {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
     {.name = "user", .type = FIELD_IGNORE},
     {.name = "metadata", .type = FIELD_IGNORE},
     {.name = "store", .type = FIELD_IGNORE},
@@ -166,6 +169,31 @@ static bool check_together(exchange *x, const request *r)
     return true;
 }
 
+/* true, false or "never"; and what beam search cannot be asked for. */
+static bool read_beams(server *s, exchange *x, request *r)
+{
+    const json *v = r->early_node;
+    const char *word = json_str(v, "never");
+    if (json_type(v) > JSON_BOOL && (json_type(v) != JSON_STRING || strcmp(word, "never") != 0))
+        return refuse(x, "early_stopping", "true, false or \"never\"", v);
+    r->early_stopping = json_type(v) == JSON_STRING ? BEAM_STOP_NEVER
+                        : json_bool(v, false)       ? BEAM_STOP_FIRST
+                                                    : BEAM_STOP_BETTER;
+    if (r->beams == 1) return true;
+    int most = engine_describe(s->g)->max_batch;
+    const char *at = r->stream                 ? "stream"
+                     : r->n > 1                ? "n"
+                     : r->logprobs >= 0        ? "logprobs"
+                     : r->prompt_logprobs >= 0 ? "prompt_logprobs"
+                     : r->n_bias               ? "logit_bias"
+                     : r->n_stop               ? "stop"
+                                               : NULL;
+    if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give one whole text", at);
+    else if (r->beams > most)
+        reply_error(x, 400, at = "beams", "out_of_range", "beams: at most %d sequences run at once here", most);
+    return !at;
+}
+
 static bool read_ids(exchange *x, const char *name, const json *array, token_list *out, int32_t n_vocab)
 {
     out->id = mem_array(json_count(array), sizeof *out->id);
@@ -284,11 +312,17 @@ static bool read_prompts(server *s, exchange *x, request *r)
 
 bool request_read(server *s, exchange *x, request *r)
 {
-    *r = (request){.n = 1, .max_tokens = 16, .logprobs = -1, .prompt_logprobs = -1, .sample = s->o->sample};
+    *r = (request){.n = 1,
+                   .beams = 1,
+                   .length_penalty = 1,
+                   .max_tokens = 16,
+                   .logprobs = -1,
+                   .prompt_logprobs = -1,
+                   .sample = s->o->sample};
     r->body = body_parse(x);
     if (!r->body || !fields_read(x, fields, sizeof fields / sizeof *fields, s->o->lenient, r->body, r)) return false;
     if (!check_model(s, x, r) || !read_stop(x, r) || !read_stream_options(x, r) || !check_together(x, r)) return false;
-    if (!read_bias(x, r, engine_describe(s->g)->n_vocab)) return false;
+    if (!read_bias(x, r, engine_describe(s->g)->n_vocab) || !read_beams(s, x, r)) return false;
     if (r->sample.top_k < 0) r->sample.top_k = 0;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     return read_prompts(s, x, r);

@@ -24,13 +24,16 @@ typedef struct request {
     json *body; /* strings below point into it */
     /* plain fields */
     const char *model, *suffix;
-    const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options;
+    const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options, *early_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
     bool echo, stream, ignore_eos;
     sample_params sample;
+    int64_t beams; /* 1: no beam search */
+    double length_penalty;
     /* made from them */
     bool include_usage;
+    beam_stop early_stopping;
     prompt *prompts;
     size_t n_prompts;
     const char *stop[REQUEST_STOPS_MAX];

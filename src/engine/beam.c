@@ -1,0 +1,284 @@
+/* beam.c - see beam.h. */
+#include "engine/beam.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A continuation: a live text and one more token. */
+typedef struct candidate {
+    int member;
+    int32_t id;
+    double score; /* sum of log-probabilities */
+    bool ends;
+} candidate;
+
+typedef struct finished {
+    double score; /* divided by length ^ penalty */
+    int64_t n;    /* generated tokens, the end token not counted */
+    int32_t *ids;
+    finish_reason why;
+} finished;
+
+struct beam_group {
+    int n, live,
+        arrived; /* sessions; those with a text of their own: 1 while the prompt is read, then n; of these, with logits */
+    session **member;
+    double score[BEAMS_MAX]; /* of each member's text */
+    int keep;                /* candidates of a step */
+    candidate *cand;         /* [n * keep] */
+    int n_cand;
+    top_logprob *top; /* [keep] */
+    finished *done;   /* [n], best first */
+    int n_done;
+    int64_t forced; /* ids at the end of the prompt that count as generated */
+};
+
+/* ---- life */
+
+/* A start that the model forces (a language) counts as generated, as in transformers. */
+static int64_t forced_of(const query *q, const engine_info *i)
+{
+    bool start = i->n_enc_vocab && i->n_start > 1 && q->n_ids == (size_t)i->n_start &&
+                 memcmp(q->ids, i->start, q->n_ids * sizeof *q->ids) == 0;
+    return start ? i->n_start - 1 : 0;
+}
+
+static bool open_arrays(beam_group *b, int64_t room)
+{
+    b->member = mem_zero((size_t)b->n, sizeof *b->member);
+    b->cand = mem_array((size_t)b->n * (size_t)b->keep, sizeof *b->cand);
+    b->top = mem_array((size_t)b->keep, sizeof *b->top);
+    b->done = mem_zero((size_t)b->n, sizeof *b->done);
+    for (int i = 0; b->done && i < b->n; i++)
+        if (!(b->done[i].ids = mem_array((size_t)room + 1, sizeof *b->done[i].ids))) return false;
+    return b->member && b->cand && b->top && b->done;
+}
+
+int beam_new(session *first, const query *q, const engine *g, err *e)
+{
+    const int ends = q->ignore_eos ? 0 : g->info.n_eos;
+    beam_group *b = first->beams = mem_zero(1, sizeof *b);
+    if (!b) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    b->n = q->beams;
+    b->live = 1;
+    b->keep = (ends > 1 ? 1 + ends : 2) * b->n;
+    b->forced = forced_of(q, &g->info);
+    if (!open_arrays(b, first->room)) return err_set(e, ERR_MEMORY, "out of memory for %d beams", b->n);
+    b->member[0] = first;
+    for (int i = 1; i < b->n; i++) {
+        int rc = session_new(&b->member[i], q, g->mod->prog, g->info.ctx, e);
+        if (rc) return rc;
+        b->member[i]->beams = b;
+        b->member[i]->borrows = b->member[i]->encoded = true;
+    }
+    return OK;
+}
+
+void beam_free(beam_group *b)
+{
+    if (!b) return;
+    for (int i = 1; b->member && i < b->n; i++) {
+        if (b->member[i]) b->member[i]->beams = NULL;
+        session_free(b->member[i]);
+    }
+    for (int i = 0; b->done && i < b->n; i++) mem_free(b->done[i].ids);
+    mem_free(b->member);
+    mem_free(b->cand);
+    mem_free(b->top);
+    mem_free(b->done);
+    mem_free(b);
+}
+
+int beam_count(const session *s) { return s->beams ? s->beams->n : 1; }
+
+session *beam_member(session *s, int i) { return s->beams ? s->beams->member[i] : s; }
+
+bool beam_ready(const session *s)
+{
+    return !s->beams || (s->n_past < s->n_ids && (s == s->beams->member[0] || s->beams->live > 1));
+}
+
+/* ---- pages */
+
+/* The first position that two texts, of which as much is in the cache, do not share. */
+static int64_t parting(const session *a, const session *b)
+{
+    int64_t i = 0;
+    while (i < a->n_past && i < b->n_past && a->ids[i] == b->ids[i]) i++;
+    return i;
+}
+
+/* `to` goes on with the text of `from`. */
+static int take_over(engine *g, session *to, const session *from, err *e)
+{
+    const program *p = g->mod->prog;
+    int64_t same = parting(to, from);
+    for (uint32_t i = 0; i < p->n_group; i++) {
+        if (p->group_rows[i] == ROWS_ENC) {
+            memcpy(to->page[i], from->page[i], (size_t)from->n_page[i] * sizeof *to->page[i]);
+            continue;
+        }
+        for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
+            int32_t *page = &to->page[i][k];
+            if (from->page[i][k] < 0 && *page >= 0) pages_give(&g->pool[i], *page), *page = -1;
+            if (from->page[i][k] < 0) continue;
+            bool fresh = *page < 0;
+            if (fresh) *page = pages_take(&g->pool[i]);
+            if (!fresh && (k + 1) * PAGE_TOKENS <= same) continue;
+            int rc = plan_page_copy(g->layout, (int)i, from->page[i][k], *page, PAGE_TOKENS, e);
+            if (rc) return rc;
+        }
+        to->first[i] = from->first[i];
+    }
+    memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
+    to->n_ids = from->n_ids;
+    to->n_past = from->n_past;
+    return OK;
+}
+
+/* ---- one step of the search */
+
+static bool is_end(const engine *g, const session *s, int32_t id)
+{
+    for (int i = 0; i < g->info.n_eos && !s->q.ignore_eos; i++)
+        if (g->info.eos[i] == id) return true;
+    return false;
+}
+
+/* Keeps the best `keep` of all candidates, best first; of equals the first. */
+static void sort_candidates(beam_group *b)
+{
+    for (int i = 1; i < b->n_cand; i++) {
+        candidate c = b->cand[i];
+        int k = i;
+        for (; k > 0 && b->cand[k - 1].score < c.score; k--) b->cand[k] = b->cand[k - 1];
+        b->cand[k] = c;
+    }
+    if (b->n_cand > b->keep) b->n_cand = b->keep;
+}
+
+static void add_finished(beam_group *b, const candidate *c, double penalty, finish_reason why)
+{
+    const session *s = b->member[c->member];
+    int64_t made = s->n_ids - s->n_prompt;
+    double score = c->score / pow((double)(made + 1 + b->forced), penalty);
+    if (b->n_done == b->n && b->done[b->n - 1].score >= score) return;
+    int at = b->n_done < b->n ? b->n_done++ : b->n - 1;
+    finished f = b->done[at]; /* its array is reused */
+    for (; at > 0 && b->done[at - 1].score < score; at--) b->done[at] = b->done[at - 1];
+    f.score = score;
+    f.n = made;
+    f.why = why;
+    memcpy(f.ids, s->ids + s->n_prompt, (size_t)made * sizeof *f.ids);
+    if (why == FINISH_LENGTH) f.ids[f.n++] = c->id;
+    b->done[at] = f;
+}
+
+/* Whether a text that still runs may beat the worst that is finished: transformers' heuristic. */
+static bool may_improve(const beam_group *b, const query *q, double best, int64_t made, int64_t room)
+{
+    if (b->n_done < b->n) return true;
+    if (q->early_stopping == BEAM_STOP_FIRST) return false;
+    bool longest = q->early_stopping == BEAM_STOP_NEVER && q->length_penalty > 0;
+    double length = (double)((longest ? room : made) + b->forced);
+    return best / pow(length, q->length_penalty) > b->done[b->n - 1].score;
+}
+
+/* Hands the best text out; the query ends. */
+static void deliver(engine *g, session *s, uint64_t *made)
+{
+    const finished *f = &s->beams->done[0];
+    bool go_on = true;
+    for (int64_t i = 0; i < f->n && go_on; i++) {
+        bool last = i + 1 == f->n && f->why == FINISH_LENGTH;
+        token_event ev = {.query = s->id,
+                          .token = f->ids[i],
+                          .index = i,
+                          .queue_seconds = s->waited,
+                          .score = (float)f->score,
+                          .finish = last ? FINISH_LENGTH : FINISH_NONE};
+        ++*made;
+        go_on = (!s->q.on_token || s->q.on_token(s->q.ctx, &ev)) && !last;
+    }
+    if (!go_on) {
+        session_end(g, s);
+        return;
+    }
+    token_event ev = {.query = s->id, .token = -1, .index = f->n, .finish = FINISH_STOP, .score = (float)f->score};
+    if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+    session_end(g, s);
+}
+
+/* Chooses a session for each text that lives on: the first text of a session stays in it, the others go where all died. */
+static int place(engine *g, beam_group *b, const candidate *next, err *e)
+{
+    bool taken[BEAMS_MAX] = {false};
+    int slot[BEAMS_MAX], rc = OK;
+    for (int i = 0; i < b->n; i++) {
+        slot[i] = taken[next[i].member] ? -1 : next[i].member;
+        taken[next[i].member] = true;
+    }
+    for (int i = 0, spare = 0; i < b->n && !rc; i++) {
+        if (slot[i] >= 0) continue;
+        while (taken[spare]) spare++;
+        taken[spare] = true;
+        slot[i] = spare;
+        rc = take_over(g, b->member[spare], b->member[next[i].member], e);
+    }
+    for (int i = 0; i < b->n && !rc; i++) {
+        session *s = b->member[slot[i]];
+        s->ids[s->n_ids++] = next[i].id;
+        b->score[slot[i]] = next[i].score;
+    }
+    b->live = b->n;
+    return rc;
+}
+
+/* All logits are there. */
+static void advance(engine *g, session *first, uint64_t *made)
+{
+    beam_group *b = first->beams;
+    const query *q = &first->q;
+    const int64_t length = first->n_ids - first->n_prompt + 1; /* with the token that is chosen now */
+    const bool last = length >= first->room;
+    candidate next[BEAMS_MAX];
+    int n_next = 0;
+    sort_candidates(b);
+    for (int i = 0; i < b->n_cand; i++) {
+        const candidate *c = &b->cand[i];
+        if (!c->ends && !last && n_next < b->n) next[n_next++] = *c;
+        if ((c->ends || last) && i < b->n) add_finished(b, c, q->length_penalty, c->ends ? FINISH_STOP : FINISH_LENGTH);
+    }
+    bool go_on = !last && n_next == b->n && may_improve(b, q, next[0].score, length, first->room);
+    b->n_cand = b->arrived = 0;
+    if (!go_on && b->n_done) {
+        deliver(g, first, made);
+        return;
+    }
+    err e = {0};
+    if (go_on && place(g, b, next, &e) == OK) return;
+    session_finish(g, first, FINISH_ERROR, e.code ? e.msg : "no text is left to follow");
+}
+
+void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
+{
+    beam_group *b = s->beams;
+    int which = 0, keep = b->keep < g->info.n_vocab ? b->keep : g->info.n_vocab;
+    session *first = b->member[0];
+    if (first->room == 0) {
+        session_finish(g, first, FINISH_LENGTH, NULL);
+        return;
+    }
+    while (b->member[which] != s) which++;
+    sampler_logprobs(g->smp, logits, g->info.n_vocab, 0, b->top, keep);
+    bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
+    for (int i = 0; i < keep; i++) {
+        bool ends = is_end(g, s, b->top[i].id);
+        if (!isfinite(b->top[i].logprob) || (ends && hold)) continue;
+        b->cand[b->n_cand++] = (candidate){which, b->top[i].id, b->score[which] + (double)b->top[i].logprob, ends};
+    }
+    if (++b->arrived < b->live) return;
+    advance(g, first, made);
+}
