@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from oracle_gguf import FILES, implied, write_gguf
-from oracle_model import draw_case, greedy, reference, tolerance, write_expected, write_json
+from oracle_model import draw_case, greedy, reference, start_of, tolerance, write_expected, write_json
 from oracle_table import CASES
 
 PICKLED = ("llama", "gpt2")            # families whose containers are varied
@@ -73,7 +73,7 @@ def finish(folder, model, base, prompt, more):
     """Expected results of the weights now in `model`; `base` has ids and prompt of the case."""
     ids = base["ids"]
     logits, hidden, f64 = reference(model, ids)
-    tokens, margin = greedy(model, ids[:prompt])
+    tokens, margin = greedy(model, start_of(ids, prompt))
     facts = dict(tolerance=tolerance(logits, f64), max_logit=float(logits.abs().max()), f64_diff=f64, margin=margin,
                  **more)
     write_expected(folder, ids, logits, hidden, prompt, tokens, margin, facts)

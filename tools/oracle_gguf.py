@@ -146,6 +146,8 @@ FILES = {
     "exaone":           ("exaone", None, plain),
     "jais":             ("jais", None, scaled_ends),
     "openelm":          ("openelm", None, gate_and_up),
+    "t5":               ("t5", lambda s: dict(relative_attention_max_distance=128), plain),
+    "t5-gated":         ("t5", lambda s: dict(relative_attention_max_distance=128), plain),
 }
 FILES.update({
     "mixtral":          ("llama", lambda s: dict(sliding_window=None), experts(LLAMA)),
@@ -194,7 +196,7 @@ def write_keys(w, c, arch):
         w.add_head_count(OPENELM_HEADS[:layers])
         w.add_head_count_kv(OPENELM_KV[:layers])
     else:
-        w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size") or 4 * dim)
+        w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size", "d_ff") or 4 * dim)
         w.add_head_count(heads)
         w.add_head_count_kv(kv_heads(c, arch))
     w.add_vocab_size(c.vocab_size)
@@ -279,6 +281,10 @@ def write_extras(w, c, arch):
         w.add_embedding_scale(c.embedding_multiplier)
         w.add_residual_scale(c.residual_multiplier)
         w.add_logit_scale(c.logits_scaling)
+    if arch == "t5":
+        w.add_decoder_block_count(c.num_decoder_layers)
+        w.add_relative_attn_buckets_count(c.relative_attention_num_buckets)
+        w.add_decoder_start_token_id(c.decoder_start_token_id)
     if arch in ("command-r", "cohere2"):
         w.add_logit_scale(c.logit_scale)
         w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
