@@ -40,15 +40,19 @@ NATIVE = ("nomic-bare", "gte-bare", "jina3-bare")
 
 # ---------------------------------------------------------------- GGUF
 
-GGUF = {"bert-bare": gguf.MODEL_ARCH.BERT, "nomic-bare": gguf.MODEL_ARCH.NOMIC_BERT,
+GGUF = {"bert-bare": gguf.MODEL_ARCH.BERT, "xlmr-scores": gguf.MODEL_ARCH.BERT, "nomic-bare": gguf.MODEL_ARCH.NOMIC_BERT,
         "jina3-bare": gguf.MODEL_ARCH.JINA_BERT_V3, "modernbert-thirds": gguf.MODEL_ARCH.MODERN_BERT,
         "eurobert-bare": gguf.MODEL_ARCH.EUROBERT}
+
+
+POSITIONED = {"xlmr-scores": "bert"}    # stored as BERT: with its positions, served by its spec
 
 
 def write_gguf(path, name, config, state):
     arch = GGUF[name]
     w = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
-    w.add_context_length(config["max_position_embeddings"])
+    before = config["pad_token_id"] + 1 if name in POSITIONED else 0      # rows of the table before position 0
+    w.add_context_length(config["max_position_embeddings"] - before)
     w.add_embedding_length(config["hidden_size"])
     w.add_block_count(config["num_hidden_layers"])
     w.add_feed_forward_length(config["intermediate_size"])
@@ -73,6 +77,9 @@ def write_gguf(path, name, config, state):
     for tensor, t in state.items():
         if "pooler" in tensor:
             continue
+        if name in POSITIONED:
+            tensor = tensor.removeprefix("roberta.")
+            t = t[before:] if "position_embeddings" in tensor else t
         to = names.get_name(tensor, try_suffixes=(".weight", ".bias"))
         if to is None:
             raise SystemExit(f"oracle: {name}: the gguf package has no name for {tensor}")
@@ -115,7 +122,7 @@ def variants(out, name):
         with open(os.path.join(folder, "reference.json")) as f:
             facts = json.load(f)
         with open(os.path.join(folder, "reference.json"), "w") as f:
-            json.dump(dict(facts, model="model.gguf"), f)
+            json.dump(dict(facts, model="model.gguf", spec=POSITIONED.get(name, facts["spec"])), f)
 
 
 # ---------------------------------------------------------------- committed
