@@ -1,5 +1,6 @@
 """Tiny models with experts, and with compressed keys and values."""
-from oracle_cases import Case, granite, half_rope, hf, ln, longrope, pattern, rms, rope, yarn
+import oracle_remote_moe as remote
+from oracle_cases import Case, granite, half_rope, pattern, rms, rope, yarn
 
 
 def moe(s, **more):
@@ -122,7 +123,14 @@ CASES = {
     "glm4-moe-lite":    Case("Glm4MoeLiteConfig", "deepseek3", lambda s: latent(
         s, n_routed_experts=6, num_experts_per_tok=3, n_group=1, topk_group=1, routed_scaling_factor=1.4,
         mlp_layer_types=["sparse", "dense", "sparse"][:s.layers]), hub=dict(n_group=1, topk_group=1)),
-    "youtu":            Case("YoutuConfig", "deepseek3", lambda s: latent(s, tie_word_embeddings=True)),
     "minicpm3":         Case("MiniCPM3Config", "minicpm3", lambda s: latent(
         s, scale_emb=3, scale_depth=0.9, dim_model_base=s.dim // 2 + 1, tie_word_embeddings=True), embed=0.3),
+    "deepseek":         Case("Qwen2MoeConfig", "deepseek", lambda s: moe(
+        s, num_experts=7, moe_intermediate_size=s.ffn // 2 + 3, shared_expert_intermediate_size=2 * (s.ffn // 2 + 3),
+        mlp_only_layers=[0], qkv_bias=False), build=remote.without_gates, layout=remote.deepseek),
+    "bailing":          Case("Qwen2MoeConfig", "bailing", lambda s: moe(
+        s, num_experts=6, moe_intermediate_size=s.ffn // 2 + 3, shared_expert_intermediate_size=2 * (s.ffn // 2 + 3),
+        qkv_bias=False, norm_topk_prob=True), build=remote.without_gates, layout=remote.bailing),
+    "bailing2":         Case("Glm4MoeConfig", "bailing", lambda s: grouped(
+        s, head_dim=20, use_qk_norm=True, rope_parameters=half_rope()), layout=remote.bailing2),
 }
