@@ -167,7 +167,6 @@ static int check_expressible(const original *o, err *e)
     if (strcmp(format, "llama2.c") == 0 && o->type != ORIGINAL_LLAMA)
         return refuse(o, "type", o->network, "llama2.c files hold Llama", e);
     bool encodes = o->type == ORIGINAL_PAIR || o->type == ORIGINAL_ENCODER;
-    if (o->type == ORIGINAL_PAIR) return refuse(o, "type", o->network, "encoder-decoders are not built here yet", e);
     if (encodes && strncmp(format, "gguf", 4) == 0)
         return refuse(o, "model_file_format", format, "the original reads no encoder from GGUF", e);
     if (encodes && (o->is_parallel_attn || o->mlp_attn_share_input))

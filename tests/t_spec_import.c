@@ -96,6 +96,16 @@ static void structure(void **unused)
           "embed  = norm.e(token + type + position)\nblock  = x = norm.c(x + attn(x)); x = norm.d(x + ffn(x))\n",
           "logits = masked ? head(norm.h(linear.h(x))) : 0\n", "norm.e = n.gamma | n\nnorm.e.bias = n.beta | n.bias\n",
           "type = kinds\n", "head.bias = o.bias\n"}},
+        {"\"type\": \"transformer.encoder_decoder\", \"activation_function\": \"relu\", \"position_embedding\": "
+         "\"sinusoidal2\", "
+         "\"tensor_name_mapping\": {\"encoder.layers.{i}.fc1.weight\": \"enc.{i}.feed_forward.w1.weight\", "
+         "\"decoder.layers.{i}.fc1.weight\": \"dec.{i}.feed_forward.w1.weight\", \"decoder.layer_norm.weight\": "
+         "\"dec.output_norm.weight\"}",
+         {"base = bart\n",
+          "enc.embed = token * embed_scale + position\nenc.block = x = x + attn(norm.a(x)); x = x + ffn(x)\n",
+          "block  = x = x + attn(norm.a(x)); x = x + cross(norm.x(x)); x = x + ffn(x)\nfinal  = norm.f(x)\n",
+          "enc.token = shared | encoder.embed_tokens\n", "{i}.cross.q = decoder.layers.{i}.encoder_attn.q_proj\n",
+          "enc.{i}.ffn.up = encoder.layers.{i}.fc1\n"}},
         {"\"type\": \"transformer.decoder_only.sparse_moe\", \"expert_count\": 8, \"moe_top_k\": 2, "
          "\"moe_layer_start\": 1, "
          "\"moe_norm_top_k_prob\": false, \"has_shared_expert\": true, \"tensor_name_mapping\": {\"l.{i}.r.weight\": "
