@@ -315,6 +315,17 @@ static void commands(void **state)
     assert_int_equal(file_read(&text, path, 1 << 20, NULL), OK);
     assert_int_equal(text.n, 128 + 2 * DIM * 4);
     assert_non_null(strstr((char *)text.p + 10, "(2, 24)"));
+    put_modules("", "{\"pooling_mode_cls_token\":true}"); /* an exported model embeds the same way */
+    put("sentence_bert_config.json", "{\"max_seq_length\": 9}");
+    char other[320];
+    snprintf(other, sizeof other, "%s-exported", folder);
+    assert_int_equal(run("", "export --model %s -o %s", folder, other), 0);
+    assert_int_equal(run("a b c d e f g h i j k", "embed --model %s", folder), 0);
+    text.n = 0;
+    buf_add(&text, out.p, out.n);
+    assert_int_equal(run("a b c d e f g h i j k", "embed --model %s", other), 0);
+    assert_true(out.n == text.n && !memcmp(out.p, text.p, text.n));
+    assert_int_equal(run("", "info >/dev/null; rm -r %s", other), 0);
     buf_free(&text);
     assert_int_equal(run("", "embed --model %s", folder), 2);
     assert_int_equal(run("a", "embed --model %s --scores", folder), 2);

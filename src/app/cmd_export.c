@@ -170,6 +170,39 @@ static int make_folder(const char *dir, err *e)
     return mkdir(dir, 0777) == 0 || errno == EEXIST ? OK : err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
 }
 
+/* Copies `folder`/`name` of the model, if it is there; folder "": beside the weights. */
+static int copy_side(const model *m, const char *folder, const char *name, const char *dir, err *e)
+{
+    char *inside = *folder ? file_join(folder, name) : mem_str(name);
+    char *from = inside ? file_join(ckpt_dir(m->weights), inside) : NULL, *to = file_join(dir, folder);
+    int rc = from && to ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && file_exists(from)) {
+        if (*folder) rc = make_folder(to, e);
+        if (!rc) rc = copy_file(from, dir, inside, e);
+    }
+    mem_free(inside);
+    mem_free(from);
+    mem_free(to);
+    return rc;
+}
+
+/* What says how a text becomes one vector: modules.json, what lies beside it, and the configuration of each module. A module in a
+ * folder that is none of the model's is left alone. */
+static int copy_modules(const model *m, const char *dir, err *e)
+{
+    static const char *const files[] = {"modules.json", "sentence_bert_config.json",
+                                        "config_sentence_transformers.json"};
+    int rc = OK;
+    if (!m->texts.found) return OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !rc; i++) rc = copy_side(m, "", files[i], dir, e);
+    const json *modules = ckpt_side_json(m->weights, "modules.json", e);
+    for (const json *one = json_first(modules); one && !rc; one = json_next(one)) {
+        const char *folder = json_str(json_get(one, "path"), "");
+        if (*folder && !strchr(folder, '/') && folder[0] != '.') rc = copy_side(m, folder, "config.json", dir, e);
+    }
+    return rc;
+}
+
 static int write_folder(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e)
 {
     size_t n;
@@ -183,6 +216,7 @@ static int write_folder(const model *m, const engine_options *o, const exporter 
     if (!rc && !json_print(&text, export_config(x), true)) rc = err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);
     if (!rc) rc = write_bytes(dir, "config.json", buf_span(&text), e);
+    if (!rc) rc = copy_modules(m, dir, e);
     if (!rc) rc = write_tokenizer(m, o, dir, e);
     json_free(metadata);
     mem_free(path);
