@@ -118,16 +118,27 @@ static int from_parts(ckpt *c, const char *arch, const parts *found, const famil
         buf_printf(out, "# nearest by names: %s, which knows %u of %zu kinds of tensors; it does not fit: %s\n",
                    fits[0].name, fits[0].known, found->n, fits[0].why);
     write_start(c, "llama", &text);
-    int rc = derive_from_parts(c, found, &text, e);
-    if (!rc && derive_builds(c, buf_span(&text), &unread, why, sizeof why))
-        buf_printf(
-            out, "# what follows loads; compare logits with a reference before believing it (inferflow eval logits)\n");
-    else if (!rc) buf_printf(out, "# what follows does NOT load yet: %s\n", why);
-    if (!rc) buf_add(out, unread.p, unread.n);
-    if (!rc) buf_add(out, text.p, text.n);
+    err own = {0};
+    int rc = derive_from_parts(c, found, &text, &own);
+    bool family = rc && rc != ERR_MEMORY && n && fits[0].known;
+    if (family) { /* an encoder beside a decoder, say: the nearest family is a better start than nothing */
+        buf_printf(out, "# %s\n# what follows does NOT load yet: copy what differs from that family below\n", own.msg);
+        write_start(c, fits[0].name, out);
+    } else if (rc) {
+        err_set(e, rc, "%s", own.msg);
+    } else {
+        bool loads = derive_builds(c, buf_span(&text), &unread, why, sizeof why);
+        if (loads)
+            buf_str(
+                out,
+                "# what follows loads; compare logits with a reference before believing it (inferflow eval logits)\n");
+        else buf_printf(out, "# what follows does NOT load yet: %s\n", why);
+        buf_add(out, unread.p, unread.n);
+        buf_add(out, text.p, text.n);
+    }
     buf_free(&text);
     buf_free(&unread);
-    return rc;
+    return family ? OK : rc;
 }
 
 int spec_derive(ckpt *c, buf *out, err *e)
