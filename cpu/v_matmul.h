@@ -403,6 +403,14 @@ static int64_t chunk_rows(const held_weight *w)
     return n > least ? n : least;
 }
 
+/* The same for each of `parts` weights like w, that all chunks together are not too many to deal. */
+static int64_t chunk_rows_of_parts(const held_weight *w, int64_t parts)
+{
+    int64_t each = chunk_rows(w);
+    while ((w->rows + each - 1) / each > DEAL_MAX / parts) each *= 2;
+    return each;
+}
+
 /* y [count, w->rows] (+ bias) for the output rows from … to - 1; count > 1: at->x holds x packed. */
 static void matmul_rows(const held_weight *w, const float *x, int64_t count, float *y, const float *bias,
                         const matmul_space *at, int64_t from, int64_t to)

@@ -30,7 +30,7 @@ static void v_matmul_exp(const run *r, const op *o, int worker, int workers)
     float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     int64_t rows = arg_rows(r, o->out), n = arg_dim(r, o->out), k = w->cols;
     held_weight first = held_part(w, 0, n);
-    int64_t each = chunk_rows(&first), chunks = (n + each - 1) / each;
+    int64_t each = chunk_rows_of_parts(&first, EXPERTS_MAX), chunks = (n + each - 1) / each;
     expert_run runs[EXPERTS_MAX];
     for (int turn = 0, count; (count = expert_blocks(table, rows, turn, runs)) > 0; turn++) {
         deal d = deal_start(r, worker, workers, count * chunks, false);

@@ -13,7 +13,7 @@ static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
     float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     int64_t rows = arg_rows(r, o->out), in = arg_dim(r, o->in[0]), k = w->cols, heads = in / k, n = w->rows / heads;
     held_weight first = held_part(w, 0, n);
-    int64_t each = chunk_rows(&first), chunks = (n + each - 1) / each;
+    int64_t each = chunk_rows_of_parts(&first, heads), chunks = (n + each - 1) / each;
     for (int64_t m = 0, count; m < rows; m += count, x += count * in, y += count * w->rows) {
         count = matmul_block_rows(rows, m);
         deal d = deal_start(r, worker, workers, heads * chunks, false);

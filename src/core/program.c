@@ -428,7 +428,7 @@ static const char *check_op(const program *p, const op *o)
         if (!same_rows(a, out) || c) return "input and output have different rows";
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
         int64_t parts = p->weights[b->weight].parts;
-        if (parts < 1) return "the weight has no parts";
+        if (parts < 1 || parts > 1 << 16) return "the weight has no parts, or too many";
         return parts * b->dim[1] == tensor_count(a) && b->dim[0] == tensor_count(out) ? NULL
                                                                                       : "the weight does not fit";
     }

@@ -54,6 +54,9 @@ static int open_parts(engine *g, const engine_options *o, err *e)
     plan_options po = {
         .devices = o->devices, .backends = backends, .dev = {.threads = g->info.threads, .exact = o->exact}};
     int rc = 0;
+    if (p->n_used && rows > INT32_MAX / p->n_used)
+        return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
+                       rows, p->n_used);
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
     const int most[ROWS_COUNT] = {
         [ROWS_TOK] = rows, [ROWS_OUT] = outs, [ROWS_ENC] = enc, [ROWS_SEQ] = g->info.max_batch};
