@@ -332,6 +332,7 @@ def random_tokenizer(r, corpus):
 def differing_inputs(ref, ours, texts):
     """Inputs of one and two texts, whole and cut, that the library takes: (how many, the first that differs or None)."""
     r = random.Random(len(texts))
+    texts = [t[:60] for t in texts]  # the library keeps every combination of what it cut off
     inputs = [[a, r.choice(texts)] for a in texts] + texts[:len(texts) // 4]
     inputs = [i for i in inputs if not any(ref.plain_leaks(t) for t in ([i] if isinstance(i, str) else i))]
     count, first = 0, None
