@@ -23,6 +23,25 @@ int query_check_encoder(const engine *g, const query *q, err *e)
     return 0;
 }
 
+/* All beams run at once: places and, where memory is short, pages must suffice. */
+static int check_beams(const engine *g, const query *q, err *e)
+{
+    const program *p = g->mod->prog;
+    int64_t most = g->info.max_batch < BEAMS_MAX ? g->info.max_batch : BEAMS_MAX;
+    int64_t room = g->info.ctx - (int64_t)q->n_ids,
+            length = (int64_t)q->n_ids + (q->max_tokens < room ? q->max_tokens : room);
+    for (uint32_t i = 0; i < p->n_group; i++) {
+        int64_t each = pages_needed(length, p->group_window[i], g->chunk);
+        if (p->group_rows[i] == ROWS_TOK && each && g->pool[i].total / each < most) most = g->pool[i].total / each;
+    }
+    if (q->beams > most)
+        return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
+                       length);
+    if (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || !isfinite(q->length_penalty))
+        return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias");
+    return 0;
+}
+
 static int check_query(const engine *g, const query *q, err *e)
 {
     int64_t n = (int64_t)q->n_ids, ctx = g->info.ctx;
@@ -48,11 +67,7 @@ static int check_query(const engine *g, const query *q, err *e)
         if (q->bias[i].id < 0 || q->bias[i].id >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "bias for token id %d, which is outside the vocabulary of %d", q->bias[i].id,
                            g->info.n_vocab);
-    if (q->beams > BEAMS_MAX || (q->beams > 1 && q->beams > g->info.max_batch))
-        return err_set(e, ERR_USAGE, "%d beams: at most %d run at once", q->beams,
-                       g->info.max_batch < BEAMS_MAX ? g->info.max_batch : BEAMS_MAX);
-    if (q->beams > 1 && (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || !isfinite(q->length_penalty)))
-        return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias");
+    if (q->beams > 1 && (rc = check_beams(g, q, e))) return rc;
     if (q->max_tokens < 0 || q->n_bias < 0 || q->n_logprobs < -1 || q->n_logprobs > g->info.n_vocab)
         return err_set(e, ERR_USAGE, "max_tokens, bias or logprobs of a query out of range");
     return 0;
