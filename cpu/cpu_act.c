@@ -1,5 +1,6 @@
 /* cpu_act.c - reference of ACT: the scalar definition of every activation function. GELU: Hendrycks & Gimpel 2016, arXiv 1606.08415;
- * SiLU: Elfwing et al. 2017, arXiv 1702.03118; squared ReLU: So et al. 2021, arXiv 2109.08668. */
+ * SiLU: Elfwing et al. 2017, arXiv 1702.03118; squared ReLU: So et al. 2021, arXiv 2109.08668; exp.rest is
+ * what xIELU has below zero besides a line: Huang et al. 2024, arXiv 2411.13010. */
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"
@@ -18,6 +19,10 @@ float act_value(int fn, float x)
     case ACT_RELU2: {
         float m = fm_max(x, 0);
         return m * m;
+    }
+    case ACT_EXP_REST: {
+        float m = fm_min(x, 0), t = fm_tanh(0.5f * m); /* exp(m) - 1 = 2 t / (1 - t), exact where m is small */
+        return 2.0f * t / (1.0f - t) - m;
     }
     case ACT_SIGMOID: return fm_sigmoid(x);
     case ACT_TANH: return fm_tanh(x);

@@ -24,6 +24,10 @@ INLINE v16 v16_act(int fn, v16 x)
         v16 m = v16_max(x, v16_zero());
         return v16_mul(m, m);
     }
+    case ACT_EXP_REST: {
+        v16 m = v16_min(x, v16_zero()), t = v16_tanh(v16_mul(v16_all(0.5f), m));
+        return v16_sub(v16_div(v16_mul(v16_all(2), t), v16_sub(v16_all(1), t)), m);
+    }
     case ACT_SIGMOID: return v16_div(v16_all(1), v16_add(v16_all(1), v16_exp(v16_neg(x))));
     case ACT_TANH: return v16_tanh(x);
     default: return x;

@@ -28,7 +28,7 @@ static bool is_there(const keys *k, const char *name)
     char full[256];
     const char *colon = strchr(name, ':');
     if (!k->from->gguf) return json_path(k->from->hf, colon ? colon + 1 : name) != NULL;
-    bool whole = strncmp(colon + 1, "general.", 8) == 0 || strncmp(colon + 1, "tokenizer.", 10) == 0;
+    bool whole = gguf_key_is_whole(colon + 1);
     snprintf(full, sizeof full, "%s%s%s", whole ? "" : k->from->arch, whole ? "" : ".", colon + 1);
     return json_get(k->from->gguf, full) != NULL;
 }

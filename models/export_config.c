@@ -172,7 +172,7 @@ static int put_hf(exporter *x, const char *key, const value *v, const expr *word
 static int put_gguf(exporter *x, const char *key, const value *v, const expr *words)
 {
     char full[160];
-    bool whole = strncmp(key, "general.", 8) == 0 || strncmp(key, "tokenizer.", 10) == 0;
+    bool whole = gguf_key_is_whole(key);
     snprintf(full, sizeof full, "%s%s%s", whole ? "" : x->arch, whole ? "" : ".", key);
     for (size_t i = 0; i < x->pairs.n; i++)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;

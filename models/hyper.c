@@ -144,7 +144,7 @@ static const json *source_node(hyper *h, const char *name, bool *there, scope *c
     *there = false;
     if (n == 4 && memcmp(name, "gguf", 4) == 0) {
         root = h->from.gguf;
-        if (strncmp(key, "general.", 8) != 0 && strncmp(key, "tokenizer.", 10) != 0) {
+        if (!gguf_key_is_whole(key)) {
             int len = snprintf(full, sizeof full, "%s.%s", h->from.arch ? h->from.arch : "", key);
             if (len < 0 || (size_t)len >= sizeof full) {
                 *rc = refuse(c, "name too long: ", name);

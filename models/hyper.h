@@ -67,6 +67,8 @@ size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for 
 /* Element i of a list or array. */
 value value_at(const value *v, size_t i);
 value value_of_json(const json *j);
+/* Whether a metadata key of GGUF has no architecture in front. */
+bool gguf_key_is_whole(const char *key);
 /* The value as expression text that evaluates to it again; false for objects and none. */
 bool value_print(const value *v, buf *out);
 

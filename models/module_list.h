@@ -12,6 +12,7 @@
     X(ffn_gated)                                                                                                       \
     X(ffn_moe)                                                                                                         \
     X(ffn_plain)                                                                                                       \
+    X(ffn_xielu)                                                                                                       \
     X(linear_plain)                                                                                                    \
     X(head_linear)                                                                                                     \
     X(pool_rows)

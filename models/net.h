@@ -98,7 +98,7 @@ const float *net_list(net *b, const call *c, const char *key, size_t *n);
 /* act_kind of an option checked against ACT_WORDS. */
 act_kind net_act_kind(const char *name);
 /* Every activation as a PARAM_WORD list. */
-#define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|sigmoid|tanh"
+#define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|exp.rest|sigmoid|tanh"
 
 /* ---- used by build.c and formula.c */
 

@@ -106,6 +106,7 @@ static double act_double(int fn, double x)
     case ACT_GELU_QUICK: return x / (1 + exp(-1.702 * x));
     case ACT_RELU: return x > 0 ? x : 0;
     case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_EXP_REST: return x < 0 ? expm1(x) - x : 0;
     case ACT_SIGMOID: return 1 / (1 + exp(-x));
     case ACT_TANH: return tanh(x);
     default: return x;

@@ -93,4 +93,24 @@ CASES = {
     "internlm3-bias":   Case("InternLM3Config", "internlm3", lambda s: headed(
         s, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
         renamed=dict(attention_bias="qkv_bias", mlp_bias="bias")),
+    "apertus":          Case("ApertusConfig", "apertus", lambda s: rms(
+        s, pad_token_id=0, tie_word_embeddings=False, rope_parameters=llama3(s))),
+    "apertus-bias":     Case("ApertusConfig", "apertus", lambda s: rms(
+        s, pad_token_id=0, attention_bias=True, tie_word_embeddings=True, rope_parameters=llama3(s))),
+    "hunyuan":          Case("HunYuanDenseV1Config", "hunyuan_v1_dense", lambda s: headed(
+        s, pad_token_id=0, tie_word_embeddings=True, rope_parameters=rope(700.0, "dynamic", alpha=50.0, factor=1.0))),
+    "hunyuan-plain":    Case("HunYuanDenseV1Config", "hunyuan_v1_dense", lambda s: headed(
+        s, pad_token_id=0, attention_bias=True, tie_word_embeddings=False)),
+    # families that nobody had asked for
+    "vaultgemma":       Case("VaultGemmaConfig", "vaultgemma", lambda s: rms(
+        s, head_dim=s.hd, query_pre_attn_scalar=13, sliding_window=s.window, attn_logit_softcapping=3.0,
+        final_logit_softcapping=6.0), embed=0.25),
+    "hyperclovax":      Case("HyperCLOVAXConfig", "hyperclovax", lambda s: headed(
+        s, embedding_multiplier=2.3, logits_scaling=1.3, residual_multiplier=0.61, attention_multiplier=0.19,
+        tie_word_embeddings=False)),
+    "hyperclovax-pre":  Case("HyperCLOVAXConfig", "hyperclovax", lambda s: headed(
+        s, embedding_multiplier=2.3, logits_scaling=0.8, residual_multiplier=0.61, attention_multiplier=0.19,
+        use_post_norm=False, tie_word_embeddings=True)),
+    "cwm":              Case("CwmConfig", "cwm", lambda s: headed(
+        s, num_hidden_layers=5, sliding_window=s.window, tie_word_embeddings=False, rope_parameters=llama3(s))),
 }

@@ -137,6 +137,8 @@ FILES = {
     "seed-oss":         ("seed_oss", None, plain),
     "arcee":            ("arcee", None, LLAMA),
     "jais2":            ("jais2", None, plain),
+    "apertus":          ("apertus", None, plain),
+    "hunyuan-plain":    ("hunyuan-dense", None, plain),
     "baichuan":         ("baichuan", None, LLAMA),
     "internlm2":        ("internlm2", None, LLAMA),
     "xverse":           ("xverse", None, LLAMA),
@@ -183,8 +185,9 @@ def kv_heads(c, arch):
     return 1 if arch in ("starcoder", "deepseek2") else first(c, "num_key_value_heads", "num_attention_heads", "n_head", "n_heads")
 
 
-def write_keys(w, c, arch):
-    """The hyper-parameters of configuration `c`, under the keys of `arch`."""
+def write_keys(w, model, arch):
+    """The hyper-parameters of a model, under the keys of `arch`."""
+    c = model.config
     dim = first(c, "hidden_size", "n_embd", "d_model")
     heads = first(c, "num_attention_heads", "n_head", "n_heads")
     w.add_context_length(first(c, "max_position_embeddings", "n_positions", "max_seq_len") or 2048)
@@ -210,7 +213,7 @@ def write_keys(w, c, arch):
         w.add_key_length(size)
         w.add_value_length(size)
     write_rope(w, c, arch, size)
-    write_extras(w, c, arch)
+    write_extras(w, model, arch)
     write_expert_keys(w, c)
     write_latent_keys(w, c)
 
@@ -253,7 +256,8 @@ def llama3_factors(r, size):
     return factors.numpy().astype(np.float32)
 
 
-def write_extras(w, c, arch):
+def write_extras(w, model, arch):
+    c = model.config
     if arch in ("gemma2", "gemma3", "cohere2", "phi3"):
         w.add_sliding_window(c.sliding_window or 0)
     if arch in ("olmo2", "exaone4") and getattr(c, "sliding_window", None):
@@ -277,6 +281,11 @@ def write_extras(w, c, arch):
         w.add_embedding_scale(c.embedding_multiplier)
         w.add_residual_scale(c.residual_multiplier)
         w.add_logit_scale(c.logits_scaling)
+    if arch == "apertus":
+        w.add_xielu_alpha_p([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_p")])
+        w.add_xielu_alpha_n([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_n")])
+        w.add_xielu_beta([0.5] * c.num_hidden_layers)
+        w.add_xielu_eps([-1e-6] * c.num_hidden_layers)
     if arch == "minicpm":
         w.add_embedding_scale(c.embedding_multiplier)
         w.add_residual_scale(c.residual_multiplier)
@@ -309,8 +318,8 @@ def write_gguf(path, model, name, to_type=None):
     layers = first(c, "num_hidden_layers", "n_layer", "n_layers")
     names = gguf.get_tensor_name_map(arch, layers)
     w = gguf.GGUFWriter(path, arch_name)
-    write_keys(w, c, arch_name)
-    params = {n: p.detach() for n, p in (*model.named_parameters(), *buffers_of(model).items())}
+    write_keys(w, model, arch_name)
+    params = {n: p.detach() for n, p in (*model.named_parameters(), *buffers_of(model).items()) if ".act_fn." not in n}
     if name in AS_PUBLISHED:
         params = CASES[name].layout(c.to_dict(), params)[1]
     params = {n: p.numpy() for n, p in params.items()}

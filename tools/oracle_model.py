@@ -92,7 +92,7 @@ def redraw(model, case, seed, tied):
             if part == "weight" and name.endswith("relative_attention_bias"):
                 draw(p, 0.0, 1.0)
             elif "Norm" in kind:
-                one = 0.0 if kind.startswith("Gemma") or kind.endswith("1P") else 1.0
+                one = 0.0 if "Gemma" in kind or kind.endswith("1P") else 1.0
                 draw(p, one if part == "weight" else 0.0, 0.2 if part == "weight" else 0.1)
             elif "Embedding" in kind:
                 head = tied and p.shape[0] == model.config.vocab_size
@@ -104,6 +104,8 @@ def redraw(model, case, seed, tied):
             elif kind.endswith("Experts"):
                 inputs = p.shape[1] if kind in INPUTS_FIRST else p.shape[2]
                 draw(p, 0.0, gain(part) / math.sqrt(inputs))
+            elif kind == "XIELUActivation":
+                draw(p, 0.0, 0.8)
             elif kind.endswith(("Router", "Gate")):
                 draw(p, 0.0, 2.0 / math.sqrt(p.shape[1]))
             elif kind.endswith(("Linear", "Conv1D")):

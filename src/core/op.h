@@ -68,6 +68,7 @@ extern const op_row op_info[OP_COUNT];
     X(GELU_QUICK, "gelu.quick", "x * sigmoid(1.702 x)")                                                                \
     X(RELU, "relu", "max(x, 0)")                                                                                       \
     X(RELU2, "relu2", "max(x, 0)^2")                                                                                   \
+    X(EXP_REST, "exp.rest", "exp(m) - 1 - m, m = min(x, 0)")                                                           \
     X(SIGMOID, "sigmoid", "1 / (1 + exp(-x))")                                                                         \
     X(TANH, "tanh", "tanh(x)")
 
