@@ -1,5 +1,5 @@
 """More families of decoders without experts: a table like that of oracle_cases.py, and made of the same pieces."""
-from oracle_cases import Case, half_rope, hf, ln, llama3, pattern, rms, rope, yarn
+from oracle_cases import Case, granite, half_rope, hf, ln, llama3, pattern, rms, rope, yarn
 
 
 def windows(s, every, **more):
@@ -113,4 +113,7 @@ CASES = {
         use_post_norm=False, tie_word_embeddings=True)),
     "cwm":              Case("CwmConfig", "cwm", lambda s: headed(
         s, num_hidden_layers=5, sliding_window=s.window, tie_word_embeddings=False, rope_parameters=llama3(s))),
+    "granite-swa":      Case("GraniteSWAConfig", "granite_swa", lambda s: granite(
+        s, num_hidden_layers=5, sliding_window=s.window, layer_rope_theta=[700.0, 0, 300.0, 700.0, 900.0],
+        pad_token_id=0, tie_word_embeddings=True)),
 }

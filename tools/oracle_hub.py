@@ -12,7 +12,7 @@ DERIVED = dict(                             # keys hub files never carry, comput
     qwen2=("layer_types",), qwen3=("layer_types",), gemma2=("layer_types",),
     smollm3=("layer_types", "no_rope_layers"),
     gemma3_text=("layer_types", "_sliding_window_pattern"), cohere2=("layer_types", "head_dim"),
-    vaultgemma=("layer_types",), cwm=("layer_types",),
+    vaultgemma=("layer_types",), cwm=("layer_types",), granite_swa=("layer_types",),
     gpt_bigcode=("num_key_value_heads",))
 
 
