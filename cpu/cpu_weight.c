@@ -101,8 +101,8 @@ static void fill_packed(void *arg, int worker, int workers)
     const weight *w = f->w;
     dtype type = f->to->type;
     bool copy = copies(w, type);
-    uint8_t *blocks = f->blocks + (uint64_t)worker * R16_ROWS * f->row_bytes;
-    float *values = f->row + (int64_t)worker * w->cols;
+    uint8_t *blocks = copy ? NULL : f->blocks + (uint64_t)worker * R16_ROWS * f->row_bytes;
+    float *values = copy ? NULL : f->row + (int64_t)worker * w->cols;
     int64_t from, to, row;
     cpu_share((w->rows + R16_ROWS - 1) / R16_ROWS, 1, worker, workers, &from, &to);
     for (int64_t p = from; p < to; p++) {
