@@ -42,7 +42,7 @@ def logits_of(binary, folder, *model, flags=()):
         out = os.path.join(tmp, "logits.npy")
         ids, enc = ("@" + os.path.join(folder, f) for f in ("ids.json", "enc.json"))
         given = ("--ids", enc, "--decoder-ids", ids) if has_encoder(folder) else ("--ids", ids)
-        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, *given, "-o", out, *flags)
+        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--act", "f32", *given, "-o", out, *flags)
         return np.load(out)
 
 
@@ -75,7 +75,7 @@ def greedy_equal(binary, folder, *model):
     enc = "@" + os.path.join(folder, "enc.json")
     given = ("--ids", enc, "--decoder-ids", prompt) if has_encoder(folder) else ("--ids", prompt)
     got = json.loads(run(binary, "run", *model, "--ctx", CONTEXT, *given, "-n", str(len(want["ids"])),
-                         "--temp", "0", "--kv", "f32", "--ignore-eos", "--output", "ids"))
+                         "--temp", "0", "--kv", "f32", "--act", "f32", "--ignore-eos", "--output", "ids"))
     for i, (a, b) in enumerate(zip(got, want["ids"])):
         if a != b:
             raise Failure(f"greedy token {i} is {a}, not {b}")
