@@ -181,23 +181,24 @@ static void report(json *rows, const char *test, const bench_options *o, int bat
     json_add_num(row, "bytes_per_token", bytes);
     json_add_num(row, "gb_per_s", s.most * bytes * 1e-9);
     json_add_num(row, "read_share", s.most * bytes / b->read);
-    json_add_num(row, "gflops", s.most * per_token.flops * 1e-9);
+    json_add_num(row, "gops", s.most * (per_token.flops + per_token.int8_ops) * 1e-9);
     json_add_num(row, "float_share", s.most * per_token.flops / b->flops);
-    if (b->int8 > 0) json_add_num(row, "int8_share", s.most * per_token.flops / b->int8);
+    if (b->int8 > 0) json_add_num(row, "int8_share", s.most * per_token.int8_ops / b->int8);
     else json_add_null(row, "int8_share");
 }
 
 static void print_rows(const json *root)
 {
-    printf("%-8s %6s %5s %10s %10s %10s %8s %6s %8s %6s\n", "test", "prompt", "batch", "tokens/s", "least", "most",
-           "GB/s", "read", "GFLOP/s", "float");
+    printf("%-8s %6s %5s %10s %10s %10s %8s %6s %8s %6s %6s\n", "test", "prompt", "batch", "tokens/s", "least", "most",
+           "GB/s", "read", "GOP/s", "float", "int8");
     for (const json *r = json_first(json_get(root, "rows")); r; r = json_next(r))
-        printf("%-8s %6d %5d %10.2f %10.2f %10.2f %8.2f %5.0f%% %8.1f %5.0f%%\n", json_str(json_get(r, "test"), ""),
-               (int)json_int(json_get(r, "prompt"), 0), (int)json_int(json_get(r, "batch"), 0),
-               json_num(json_get(r, "tokens_per_s"), 0), json_num(json_get(r, "tokens_per_s_min"), 0),
-               json_num(json_get(r, "tokens_per_s_max"), 0), json_num(json_get(r, "gb_per_s"), 0),
-               100 * json_num(json_get(r, "read_share"), 0), json_num(json_get(r, "gflops"), 0),
-               100 * json_num(json_get(r, "float_share"), 0));
+        printf("%-8s %6d %5d %10.2f %10.2f %10.2f %8.2f %5.0f%% %8.1f %5.0f%% %5.0f%%\n",
+               json_str(json_get(r, "test"), ""), (int)json_int(json_get(r, "prompt"), 0),
+               (int)json_int(json_get(r, "batch"), 0), json_num(json_get(r, "tokens_per_s"), 0),
+               json_num(json_get(r, "tokens_per_s_min"), 0), json_num(json_get(r, "tokens_per_s_max"), 0),
+               json_num(json_get(r, "gb_per_s"), 0), 100 * json_num(json_get(r, "read_share"), 0),
+               json_num(json_get(r, "gops"), 0), 100 * json_num(json_get(r, "float_share"), 0),
+               100 * json_num(json_get(r, "int8_share"), 0));
     printf("read %.1f GB/s, float %.0f GFLOP/s, int8 %.2f TOP/s, %d threads, %s, %s; peak memory %.0f MiB; logits %s\n",
            json_num(json_get(root, "read_gb_per_s"), 0), json_num(json_get(root, "float_peak_gflops"), 0),
            json_num(json_get(root, "int8_peak_tops"), 0), (int)json_int(json_get(root, "threads"), 0),
@@ -242,6 +243,7 @@ static int measure(engine *g, cpu_probe *probe, const bench_options *o, int batc
         c.weight_bytes = c.weight_bytes * (uint64_t)steps / (uint64_t)o->prompt;
         c.kv_bytes /= (uint64_t)o->prompt;
         c.flops /= (double)o->prompt;
+        c.int8_ops /= (double)o->prompt;
         report(rows, "prefill", o, batch, summarise(prefill, o->reps), c, b);
         c = engine_cost_of(g, 1, 1, depth);
         c.weight_bytes = engine_cost_of(g, batch, batch, depth).weight_bytes / (uint64_t)batch;
@@ -335,7 +337,9 @@ const command command_bench = {
     .options_size = sizeof(bench_options),
     .notes =
         "`inferflow bench read` measures the read bandwidth alone.\n"
-        "\"read\" and \"float\" are shares of the read bandwidth and of the float32 multiply-add peak of all threads,\n"
-        "measured between the repetitions. GB/s counts weights and cached keys and values.\n",
+        "\"read\" is the share of the read bandwidth of all threads, \"float\" and \"int8\" those of their "
+        "multiply-add peaks\n"
+        "(int8: matrices with quantized weights), measured between the repetitions. GB/s counts weights and cached\n"
+        "keys and values.\n",
     .run = run_bench,
 };

@@ -14,7 +14,7 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
             c.flops += 2 * n * (double)w->dim[0] * (double)w->dim[1];
         } else if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
             const tensor *x = &p->tensors[o->in[0]], *y = &p->tensors[o->out];
-            c.flops += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);
+            *(x->block ? &c.int8_ops : &c.flops) += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);
         } else if (o->kind == OP_ATTN) {
             const state *s = &p->states[o->state];
             int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;

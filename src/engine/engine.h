@@ -137,7 +137,8 @@ void engine_get_stats(engine *g, engine_stats *out);
  * `bench` and predictions compare with the machine's bounds. Activations are not counted. */
 typedef struct engine_cost {
     uint64_t weight_bytes, kv_bytes; /* read */
-    double flops;                    /* of matrices and attention; a multiply-add is two */
+    double flops;                    /* of matrices and attention in floats; a multiply-add is two */
+    double int8_ops;                 /* of matrices whose weights are packed */
 } engine_cost;
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth);
 
