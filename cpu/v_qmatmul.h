@@ -14,12 +14,14 @@
 
 #include <string.h>
 
-enum { AHEAD_Q = 4096, BLOCK_Q = 128, CHUNK_Q = 128 << 10 };
+/* QROWS: rows of a tile that the body takes at once; sixteen registers hold four. */
+enum { AHEAD_Q = 4096, BLOCK_Q = 128, CHUNK_Q = 128 << 10, QROWS = VREGS == 32 ? ACT_ROWS : 4 };
 
 /* A tile's rows against a panel. */
 typedef struct qjob {
     const uint8_t *panel;
     act_part x;
+    int stride; /* rows of the tile; these are QROWS of them at most */
     int64_t supers;
     float *y; /* [rows][ldy], 16 outputs or the first n_out */
     int64_t ldy;
@@ -201,11 +203,12 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
     const int blocks = R16_K / block, width = q_width(bits), steps = 16 / width / blocks;
     const int fits = bits == 6 ? 2 : bits == 5 ? 4 : 8; /* sums of pairs below 2^15 */
     const uint8_t *panel = q->panel;
+    const int stride = q->stride;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale;
     const int32_t *sum = q->x.sum;
     const __m256i one = _mm256_set1_epi16(1);
-    __m256 f[2][ACT_ROWS];
+    __m256 f[2][QROWS];
     for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
     for (int64_t s = 0; s < q->supers; s++, panel += lines * R16_LINE) {
         const uint8_t *d = panel + lines * R16_LINE - blocks * 32 * (1 + base);
@@ -218,7 +221,7 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
             UNROLL for (int h = 0; h < 2; h++)
             {
                 const uint8_t *p = panel + 32 * h;
-                __m256i a[ACT_ROWS], low[ACT_ROWS], high[ACT_ROWS];
+                __m256i a[QROWS], low[QROWS], high[QROWS];
                 UNROLL for (int m = 0; m < mr; m++)
                 {
                     a[m] = _mm256_set1_epi32(zero * sum[m]);
@@ -233,7 +236,7 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
                         int g = j * width + v;
                         UNROLL for (int m = 0; m < mr; m++)
                         {
-                            __m256i x = _mm256_set1_epi32(q_four(code + (g * mr + m) * 4));
+                            __m256i x = _mm256_set1_epi32(q_four(code + (g * stride + m) * 4));
                             if (bits == 8) {
                                 low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(Q_AND(w[v], 15), x));
                                 high[m] = _mm256_add_epi16(high[m],
@@ -260,9 +263,9 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
                         f[h][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(scale[m] * (float)sum[m]), f[h][m]);
                 }
             }
-            code += block * mr;
-            scale += mr;
-            sum += mr;
+            code += block * stride;
+            scale += stride;
+            sum += stride;
         }
     }
     for (int m = 0; m < mr; m++) {
@@ -277,21 +280,24 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
 typedef void (*qtile_fn)(const qjob *q);
 #define QTILE(id, mr, ...)                                                                                             \
     static void qtile_##id##_##mr(const qjob *q) { qtile(__VA_ARGS__, mr, q); }
-#define X(id, ...)                                                                                                     \
+#if defined(__AVX512F__)
+#define QTILES(id, ...)                                                                                                \
     QTILE(id, 1, __VA_ARGS__)                                                                                          \
     QTILE(id, 2, __VA_ARGS__)                                                                                          \
     QTILE(id, 3, __VA_ARGS__)                                                                                          \
     QTILE(id, 4, __VA_ARGS__)                                                                                          \
     QTILE(id, 5, __VA_ARGS__) QTILE(id, 6, __VA_ARGS__) QTILE(id, 7, __VA_ARGS__) QTILE(id, 8, __VA_ARGS__)
-R16_LIST(X)
-#undef X
-static const qtile_fn qtile_fns[DTYPE_COUNT][ACT_ROWS] = {
-#define X(id, ...)                                                                                                     \
+#define QTILE_NAMES(id, ...)                                                                                           \
     [DTYPE_##id] = {qtile_##id##_1, qtile_##id##_2, qtile_##id##_3, qtile_##id##_4,                                    \
                     qtile_##id##_5, qtile_##id##_6, qtile_##id##_7, qtile_##id##_8},
-    R16_LIST(X)
-#undef X
-};
+#else
+#define QTILES(id, ...)                                                                                                \
+    QTILE(id, 1, __VA_ARGS__)                                                                                          \
+    QTILE(id, 2, __VA_ARGS__) QTILE(id, 3, __VA_ARGS__) QTILE(id, 4, __VA_ARGS__)
+#define QTILE_NAMES(id, ...) [DTYPE_##id] = {qtile_##id##_1, qtile_##id##_2, qtile_##id##_3, qtile_##id##_4},
+#endif
+R16_LIST(QTILES)
+static const qtile_fn qtile_fns[DTYPE_COUNT][QROWS] = {R16_LIST(QTILE_NAMES)};
 
 static void v_qmatmul(const run *r, const op *o, int worker, int workers)
 {
@@ -311,7 +317,8 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
                 for (int64_t t = t0; t < t1; t++) {
                     act_tile tile = act_tile_at(rows, t);
                     int64_t left = w->rows - n * R16_ROWS;
-                    qjob q = {.panel = w->data + (uint64_t)n * w->stride,
+                    qjob q = {.stride = tile.rows,
+                              .panel = w->data + (uint64_t)n * w->stride,
                               .x = act_parts(x, tile, w->cols, block),
                               .supers = (w->cols + R16_K - 1) / R16_K,
                               .y = y + tile.row0 * w->rows + n * R16_ROWS,
@@ -319,7 +326,13 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
                               .n_out = left < R16_ROWS ? (int)left : R16_ROWS,
                               .bias = bias ? bias + n * R16_ROWS : NULL,
                               .prefetch = t == t0};
-                    qtile_fns[w->type][tile.rows - 1](&q);
+                    for (int m = 0; m < tile.rows; m += QROWS) {
+                        int count = tile.rows - m < QROWS ? tile.rows - m : QROWS;
+                        qtile_fns[w->type][count - 1](&q);
+                        q.prefetch = false;
+                        q.x = (act_part){q.x.code + 4 * QROWS, q.x.scale + QROWS, q.x.sum + QROWS};
+                        q.y += QROWS * q.ldy;
+                    }
                 }
     }
 }
