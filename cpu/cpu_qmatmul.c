@@ -3,7 +3,7 @@
  * Part (a) of the arithmetic contract: per output and block, codes times codes summed in int32 (exact, so in any order), times the product
  * of both scales, one chain of fused multiply-adds over the blocks, ascending; where the format has a base, base times the sum
  * of the block's activations follows in the same chain. A bias comes last. */
-#include "cpu/cpu.h"
+#include "cpu/cpu_quant.h"
 
 #include "base/half.h"
 #include "tensor/act_q8.h"
@@ -11,24 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-void cpu_quant(const run *r, const op *o, int worker, int workers)
-{
-    const float *x = arg_at(r, o->in[0]);
-    uint8_t *out = (uint8_t *)arg_at(r, o->out);
-    int64_t cols = arg_dim(r, o->out), rows = arg_rows(r, o->out), from, to;
-    int block = arg_info(r, o->out)->block;
-    int64_t blocks = act_padded(cols) / block;
-    cpu_share(rows * blocks, 1, worker, workers, &from, &to);
-    for (int64_t u = from; u < to; u++) {
-        int64_t m = u / blocks, k = u % blocks * block, left = cols - k;
-        act_tile t = act_tile_at(rows, act_tile_of(rows, m));
-        act_part p = act_parts(out, t, cols, block);
-        int64_t at = m - t.row0, b = k / block * t.rows + at;
-        int8_t code[R16_K];
-        act_encode(x + m * cols + k, left < 0 ? 0 : left < block ? left : block, block, code, &p.scale[b], &p.sum[b]);
-        for (int i = 0; i < block; i += 4) memcpy(p.code + ((k + i) / 4 * t.rows + at) * 4, code + i, 4);
-    }
-}
+void cpu_quant(const run *r, const op *o, int worker, int workers) { quant_rows(r, o, worker, workers, act_encode); }
 
 /* One output of one row: row `lane` of the panel against row `at` of the tile. */
 static float dot(const r16_format *f, const uint8_t *panel, int lane, act_part x, int tile_rows, int64_t at, int64_t k)

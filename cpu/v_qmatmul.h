@@ -7,7 +7,7 @@
  * activations stay in the L2 cache while all panels pass. */
 #ifndef CPU_V_QMATMUL_H
 #define CPU_V_QMATMUL_H
-#include "cpu/cpu.h"
+#include "cpu/cpu_quant.h"
 #include "cpu/cpu_deal.h"
 #include "cpu/v16.h"
 #include "tensor/act_q8.h"
@@ -352,17 +352,17 @@ INLINE void v16_store_i8(int8_t *to, v16 v)
 #endif
 }
 
-/* act_encode for a block inside the row. */
-INLINE void act_block(const float *x, int block, int8_t *code, float *scale, int32_t *sum)
+/* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. */
+INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, int32_t *sum)
 {
     v16 most = v16_zero(), odd = v16_zero();
-    for (int i = 0; i < block; i += LANES) {
+    for (int i = 0; i < block && n == block; i += LANES) {
         v16 v = v16_load(x + i);
         most = v16_max(v16_abs(v), most);
         odd = v16_fma(v, v16_zero(), odd);
     }
-    if (!(v16_fold(odd) == 0)) {
-        act_encode(x, block, block, code, scale, sum);
+    if (n < block || !(v16_fold(odd) == 0)) {
+        act_encode(x, n, block, code, scale, sum);
         return;
     }
     float top = v16_max_lane(most), inverse = top >= ACT_TINY ? 127 / top : 0;
@@ -375,24 +375,7 @@ INLINE void act_block(const float *x, int block, int8_t *code, float *scale, int
 
 static void v_quant(const run *r, const op *o, int worker, int workers)
 {
-    const float *x = arg_at(r, o->in[0]);
-    uint8_t *out = (uint8_t *)arg_at(r, o->out);
-    int64_t cols = arg_dim(r, o->out), rows = arg_rows(r, o->out), from, to;
-    int block = arg_info(r, o->out)->block;
-    int64_t blocks = act_padded(cols) / block;
-    cpu_share(rows * blocks, 1, worker, workers, &from, &to);
-    for (int64_t u = from; u < to; u++) {
-        int64_t m = u / blocks, k = u % blocks * block, left = cols - k;
-        act_tile t = act_tile_at(rows, act_tile_of(rows, m));
-        act_part p = act_parts(out, t, cols, block);
-        int64_t at = m - t.row0, b = k / block * t.rows + at;
-        int8_t code[R16_K];
-        if (left >= block) act_block(x + m * cols + k, block, code, &p.scale[b], &p.sum[b]);
-        else act_encode(x + m * cols + k, left < 0 ? 0 : left, block, code, &p.scale[b], &p.sum[b]);
-        if (t.rows == 1) memcpy(p.code + k, code, (size_t)block);
-        else
-            for (int i = 0; i < block; i += 4) memcpy(p.code + ((k + i) / 4 * t.rows + at) * 4, code + i, 4);
-    }
+    quant_rows(r, o, worker, workers, act_block);
 }
 
 #endif
