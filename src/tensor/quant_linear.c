@@ -62,34 +62,39 @@ static void pairs_put(uint8_t *to, const uint8_t *q)
     }
 }
 
-/* ---- formats: X(name, weights, top, low bits, high bits); low 0: pairs */
+/* ---- formats: X(id, name, low bits, high bits of a code); low 0: pairs */
 #define LINEAR_LIST(X)                                                                                                 \
-    X(Q8_B32, q8_b32, 32, 255, 8, 0)                                                                                   \
-    X(Q8_B64, q8_b64, 64, 255, 8, 0)                                                                                   \
-    X(Q6_B64, q6_b64, 64, 63, 4, 2)                                                                                    \
-    X(Q5_B64, q5_b64, 64, 31, 4, 1)                                                                                    \
-    X(Q4_B32, q4_b32, 32, 15, 4, 0)                                                                                    \
-    X(Q4_B64, q4_b64, 64, 15, 4, 0)                                                                                    \
-    X(Q3H_B64, q3h_b64, 64, 10, 0, 0)                                                                                  \
-    X(Q3_B32, q3_b32, 32, 7, 2, 1)                                                                                     \
-    X(Q2_B32, q2_b32, 32, 3, 2, 0)
+    X(Q8_B32, q8_b32, 8, 0)                                                                                            \
+    X(Q8_B64, q8_b64, 8, 0)                                                                                            \
+    X(Q6_B64, q6_b64, 4, 2)                                                                                            \
+    X(Q5_B64, q5_b64, 4, 1)                                                                                            \
+    X(Q4_B32, q4_b32, 4, 0)                                                                                            \
+    X(Q4_B64, q4_b64, 4, 0)                                                                                            \
+    X(Q3H_B64, q3h_b64, 0, 0)                                                                                          \
+    X(Q3_B32, q3_b32, 2, 1)                                                                                            \
+    X(Q2_B32, q2_b32, 2, 0)
 
 static const struct linear_row {
-    int weights, top, low, high;
+    bool known;
+    int low, high;
 } rows[DTYPE_COUNT] = {
-#define X(id, name, weights, top, low, high) [DTYPE_##id] = {weights, top, low, high},
+#define X(id, name, low, high) [DTYPE_##id] = {true, low, high},
     LINEAR_LIST(X)
 #undef X
 };
 
-int linear_top(dtype t) { return rows[t].top; }
+int linear_top(dtype t)
+{
+    const struct linear_row *r = &rows[t];
+    return !r->known ? 0 : r->low ? (1 << (r->low + r->high)) - 1 : 10;
+}
 
 void linear_get(dtype t, const uint8_t *block, uint8_t *q, uint16_t *scale, uint16_t *base)
 {
     const struct linear_row *r = &rows[t];
     memcpy(base, block, 2);
     memcpy(scale, block + 2, 2);
-    if (r->low) split_get(block + 4, q, r->weights, r->low, r->high);
+    if (r->low) split_get(block + 4, q, dtype_info[t].weights, r->low, r->high);
     else pairs_get(block + 4, q);
 }
 
@@ -99,7 +104,7 @@ void linear_put(dtype t, uint8_t *block, const uint8_t *q, uint16_t scale, uint1
     memset(block, 0, dtype_info[t].bytes);
     memcpy(block, &base, 2);
     memcpy(block + 2, &scale, 2);
-    if (r->low) split_put(block + 4, q, r->weights, r->low, r->high);
+    if (r->low) split_put(block + 4, q, dtype_info[t].weights, r->low, r->high);
     else pairs_put(block + 4, q);
 }
 
@@ -124,21 +129,22 @@ uint8_t linear_code(float x, float scale, float base, int top)
 static void encode(dtype t, const float *from, uint8_t *to, uint64_t n)
 {
     uint64_t weights = dtype_info[t].weights, bytes = dtype_info[t].bytes;
+    int top = linear_top(t);
     for (; n; n -= weights, from += weights, to += bytes) {
         float low = from[0], high = from[0];
         for (uint64_t i = 1; i < weights; i++) {
             low = from[i] < low ? from[i] : low;
             high = from[i] > high ? from[i] : high;
         }
-        uint16_t base = f32_to_f16(low), scale = f32_to_f16((high - low) / (float)rows[t].top);
+        uint16_t base = f32_to_f16(low), scale = f32_to_f16((high - low) / (float)top);
         float d = f16_to_f32(scale), m = f16_to_f32(base);
         uint8_t q[64];
-        for (uint64_t i = 0; i < weights; i++) q[i] = linear_code(from[i], d, m, rows[t].top);
+        for (uint64_t i = 0; i < weights; i++) q[i] = linear_code(from[i], d, m, top);
         linear_put(t, to, q, scale, base);
     }
 }
 
-#define X(id, name, weights, top, low, high)                                                                           \
+#define X(id, name, low, high)                                                                                         \
     void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }          \
     void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { encode(DTYPE_##id, from, to, n); }
 LINEAR_LIST(X)
