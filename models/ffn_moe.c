@@ -51,9 +51,8 @@ static const module_weight weights[] = {
 
 static int score_of(const char *name)
 {
-    static const char *const names[SCORE_COUNT] = {"softmax", "picked", "sigmoid", "mixer"};
     for (int i = 0; i < SCORE_COUNT; i++)
-        if (strcmp(names[i], name) == 0) return i;
+        if (strcmp(score_name[i], name) == 0) return i;
     return SCORE_SOFTMAX;
 }
 

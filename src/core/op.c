@@ -1,4 +1,4 @@
-/* op.c - the op list and the activation list as tables. */
+/* op.c - the lists of op.h as tables. */
 #include "core/op.h"
 
 const op_row op_info[OP_COUNT] = {
@@ -6,6 +6,8 @@ const op_row op_info[OP_COUNT] = {
     OP_LIST(X)
 #undef X
 };
+
+const char *const score_name[SCORE_COUNT] = {"softmax", "picked", "sigmoid", "mixer"};
 
 const char *const act_name[ACT_COUNT] = {
 #define X(id, name, doc) [ACT_##id] = name,

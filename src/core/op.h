@@ -100,6 +100,7 @@ enum { AHEAD_ALL = INT32_MAX };
 /* How logits of experts become scores. SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax over those picked. MIXER: one after the
  * other, the best of those left, its weight a softmax over those left that lie near it (arXiv 2409.12136, as at inference). */
 enum { SCORE_SOFTMAX, SCORE_PICKED, SCORE_SIGMOID, SCORE_MIXER, SCORE_COUNT };
+extern const char *const score_name[SCORE_COUNT];
 /* A row of DISPATCH, int32 in the memory of floats: token row and expert of the row; row r * used + rank has in SLOT where the expert of
  * that rank of token row r went. */
 enum { DISPATCH_ROW, DISPATCH_EXPERT, DISPATCH_SLOT, DISPATCH_COLS };

@@ -5,7 +5,6 @@
 
 static const char *const rows_name[ROWS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
 static const char *const by_name[] = {"token", "position", "type"};
-static const char *const score_name[SCORE_COUNT] = {"softmax", "picked", "sigmoid", "mixer"};
 static const char *const norm_name[] = {"rms", "layer", "l2"};
 static const char *const pool_name[] = {"first", "mean", "last"};
 static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"};
