@@ -230,8 +230,9 @@ static ref emit(net *b, const call *c)
     if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
     if (ok && strcmp(o->rope.rope, "none") != 0) {
-        q = net_rotate(b, c, &o->rope, "q_rope", q, dims, hd);
-        k = q ? net_rotate(b, c, &o->rope, "k_rope", k, dims, hd) : 0;
+        int table = net_rope_table(b, c, &o->rope, dims);
+        q = table >= 0 ? net_rotate(b, c, &o->rope, "q_rope", q, table, hd) : 0;
+        k = q ? net_rotate(b, c, &o->rope, "k_rope", k, table, hd) : 0;
         ok = k != 0;
     }
     if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);

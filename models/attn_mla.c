@@ -57,7 +57,7 @@ static double score_scale(const attn_mla_options *o)
 }
 
 /* Queries: the part that meets latents, [heads][kv_rank], and the rotated one behind it. */
-static ref queries(net *b, const call *c, ref x)
+static ref queries(net *b, const call *c, ref x, int table)
 {
     const attn_mla_options *o = c->options;
     int heads = (int)o->heads, turned = (int)o->rope_dim;
@@ -70,12 +70,12 @@ static ref queries(net *b, const call *c, ref x)
     ref still = x ? net_linear(b, c, "q_nope", x, heads * o->nope_dim, up) : 0;
     ref moved = still ? net_linear(b, c, "q_rope", x, heads * o->rope_dim, up) : 0;
     if (moved) still = net_linear_heads(b, c, "k_b", still, heads, o->kv_rank);
-    if (moved && still) moved = net_rotate(b, c, &o->rope, "q_turned", moved, turned, turned);
+    if (moved && still) moved = net_rotate(b, c, &o->rope, "q_turned", moved, table, turned);
     return moved && still ? net_join(b, c, "q", still, moved, heads) : 0;
 }
 
 /* The latent of keys and values, and with its rotated part the key. */
-static ref latent(net *b, const call *c, ref x, ref *key)
+static ref latent(net *b, const call *c, ref x, int table, ref *key)
 {
     const attn_mla_options *o = c->options;
     int turned = (int)o->rope_dim;
@@ -84,7 +84,7 @@ static ref latent(net *b, const call *c, ref x, ref *key)
     ref kv = net_linear(b, c, "kv_a", x, o->kv_rank, low);
     ref moved = kv ? net_linear(b, c, "k_rope", x, o->rope_dim, low) : 0;
     if (moved) kv = net_norm(b, c, "kv_norm", kv, norm);
-    if (moved && kv) moved = net_rotate(b, c, &o->rope, "k_turned", moved, turned, turned);
+    if (moved && kv) moved = net_rotate(b, c, &o->rope, "k_turned", moved, table, turned);
     *key = moved && kv ? net_join(b, c, "k", kv, moved, 1) : 0;
     return *key ? kv : 0;
 }
@@ -96,7 +96,8 @@ static ref emit(net *b, const call *c)
     ref x = c->in[0], key;
     if (strcmp(o->rope.rope, "none") == 0)
         return err_set(b->e, ERR_SPEC, "%s: rope must be neox or interleaved", c->where), 0;
-    ref q = queries(b, c, x), kv = q ? latent(b, c, x, &key) : 0;
+    int table = net_rope_table(b, c, &o->rope, (int)o->rope_dim);
+    ref q = table >= 0 ? queries(b, c, x, table) : 0, kv = q ? latent(b, c, x, table, &key) : 0;
     if (!kv) return 0;
     state s = {.rows = b->prog->tensors[q].rows,
                .heads = 1,

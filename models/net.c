@@ -180,6 +180,13 @@ ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear
     return net_matmul(b, c, w, bias, x, role);
 }
 
+ref net_table(net *b, const call *c, int64_t rows, int64_t width)
+{
+    ref table;
+    bind_want want = {.rows = rows, .cols = width, .keep_type = true, .cut_axis = -1};
+    return weight_of(b, c, "", want, &table) ? table : 0;
+}
+
 bool net_vector(net *b, const call *c, const char *role, const char *mode, int64_t n, ref *v)
 {
     *v = 0;

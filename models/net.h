@@ -34,6 +34,8 @@ int64_t net_width(const net *b, ref x);
 ref net_act(net *b, const char *path, const char *part, ref like, int64_t width);
 /* Emits o with inputs in[], writing a fresh activation. */
 ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t width);
+/* The table of the call, [rows, width], rows 0: as many as it has; it is looked up in, never cut or re-encoded. */
+ref net_table(net *b, const call *c, int64_t rows, int64_t width);
 /* A constant of the program; values are copied. dims: cols 0 = a vector. */
 ref net_const(net *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols);
 

@@ -15,8 +15,7 @@ static int scaling_of(const char *name)
     return ROPE_NONE;
 }
 
-/* Index of the table of cosines and sines; negative: failed. */
-static int rope_table(net *b, const call *c, const rope_options *o, int dims)
+int net_rope_table(net *b, const call *c, const rope_options *o, int dims)
 {
     size_t n_short, n_long, n_freqs;
     const float *shorts = net_list(b, c, "rope_short", &n_short);
@@ -55,10 +54,9 @@ static int rope_table(net *b, const call *c, const rope_options *o, int dims)
     return table;
 }
 
-ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int dims, int head_dim)
+ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim)
 {
-    int table = rope_table(b, c, o, dims);
-    if (table < 0) return 0;
+    int dims = b->prog->ropes[table].params.dims;
     int style = strcmp(o->rope, "neox") == 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
     op r = {.kind = OP_ROPE, .in = {x}, .u.rope = {dims, style, head_dim, table}};
     return net_op(b, r, c->path, part, x, net_width(b, x));

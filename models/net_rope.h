@@ -52,7 +52,9 @@ typedef struct rope_options {
         ROPE_ROW(type_, at, rope_freqs, PARAM_TEXT, .words = "LIST",                                                   \
                  .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)")
 
-/* x with the first `dims` of every head of `head_dim` rotated as the options say (not "none"). */
-ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int dims, int head_dim);
+/* Index of the table of cosines and sines for `dims` rotated dimensions (options not "none"); negative: failed. */
+int net_rope_table(net *b, const call *c, const rope_options *o, int dims);
+/* x with the first dimensions of every head of `head_dim` rotated by a table. */
+ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim);
 
 #endif

@@ -17,15 +17,8 @@ static ref emit(net *b, const call *c)
 {
     const position_learned_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
-    ref table;
-    bind_want want = {.slot = c->path,
-                      .for_whom = c->where,
-                      .layer = b->layer,
-                      .rows = o->rows,
-                      .cols = width,
-                      .keep_type = true,
-                      .cut_axis = -1};
-    if (bind_weight(b->bind, &want, &table, b->e)) return 0;
+    ref table = net_table(b, c, o->rows, width);
+    if (!table) return 0;
     int64_t have = b->prog->tensors[table].dim[0] - o->offset;
     if (have < b->ctx)
         return err_set(b->e, ERR_LIMIT, "%s: the table has %lld positions, the context is %d", c->where,

@@ -17,15 +17,8 @@ static ref emit(net *b, const call *c)
 {
     const type_table_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
-    ref table;
-    bind_want want = {.slot = c->path,
-                      .for_whom = c->where,
-                      .layer = b->layer,
-                      .rows = o->types,
-                      .cols = width,
-                      .keep_type = true,
-                      .cut_axis = -1};
-    if (bind_weight(b->bind, &want, &table, b->e)) return 0;
+    ref table = net_table(b, c, o->types, width);
+    if (!table) return 0;
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TYPE, 0}};
     return net_op(b, e, c->path, NULL, 0, width);
 }
