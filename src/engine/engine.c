@@ -58,10 +58,12 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        rows, p->n_used);
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
-    const int most[ROWS_COUNT] = {
-        [ROWS_TOK] = rows, [ROWS_OUT] = outs, [ROWS_ENC] = enc, [ROWS_SEQ] = g->info.max_batch};
+    const int most[ROWS_COUNT] = {[ROWS_TOK] = rows,
+                                  [ROWS_OUT] = outs,
+                                  [ROWS_ENC] = enc,
+                                  [ROWS_EXP] = rows * p->n_used,
+                                  [ROWS_SEQ] = g->info.max_batch};
     memcpy(po.dev.max_rows, most, sizeof most);
-    po.dev.max_rows[ROWS_EXP] = rows * p->n_used;
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
     if (!rc) rc = batch_open(&g->work, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);

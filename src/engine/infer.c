@@ -71,17 +71,23 @@ static void generate(engine *g, session *s, const float *logits, uint64_t *made)
     if (over || !go_on) session_end(g, s);
 }
 
+static bool all_finite(const float *x, int32_t n)
+{
+    int32_t i = 0;
+    while (i < n && isfinite(x[i])) i++;
+    return i == n;
+}
+
 /* The event of a pooled query, whose row `at` of the pooled results is. */
 static void deliver_pooled(engine *g, session *s, int32_t at)
 {
     token_event ev = {.query = s->id, .token = -1, .finish = FINISH_STOP, .queue_seconds = s->waited};
     if (g->info.n_pooled) ev.pooled = plan_result(g->layout, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
     if (g->info.n_score) ev.scores = plan_result(g->layout, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
-    for (int32_t i = 0; i < g->info.n_pooled + g->info.n_score; i++)
-        if (!isfinite(i < g->info.n_pooled ? ev.pooled[i] : ev.scores[i - g->info.n_pooled])) {
-            session_finish(g, s, FINISH_ERROR, "the model computed no finite numbers for this text");
-            return;
-        }
+    if (!all_finite(ev.pooled, g->info.n_pooled) || !all_finite(ev.scores, g->info.n_score)) {
+        session_finish(g, s, FINISH_ERROR, "the model computed no finite numbers for this text");
+        return;
+    }
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
     session_end(g, s);
 }
