@@ -331,7 +331,7 @@ static void perplexity(void **unused)
     engine *g = open_engine(&(engine_options){.threads = 2, .kv = "f32"});
     for (int i = 0; i < N; i++) ids[i] = (i * i + 3) % VOCAB;
     for (int method = 0; method < 3; method++) {
-        const perplexity_options o = {.window = W, .stride = method == 2 ? 60 : 0, .bos = method == 1 ? 1 : -1};
+        const windows o = {.window = W, .stride = method == 2 ? 60 : 0, .bos = method == 1 ? 1 : -1};
         double sum = 0;
         int64_t count = 0;
         for (int begin = 0, scored = 1; method == 2 ? scored < N : begin + W <= N; begin += method == 2 ? 60 : W) {
@@ -354,8 +354,7 @@ static void perplexity(void **unused)
         assert_int_equal(count, method == 2 ? N - 1 : 2 * 49);
     }
     perplexity_result r;
-    assert_int_equal(perplexity_measure(g, ids, W - 1, &(perplexity_options){.window = W, .bos = -1}, &r, &e),
-                     ERR_USAGE);
+    assert_int_equal(perplexity_measure(g, ids, W - 1, &(windows){.window = W, .bos = -1}, &r, &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, "99 tokens, one window needs 100"));
     engine_close(g);
 }

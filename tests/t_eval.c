@@ -68,6 +68,130 @@ static void perplexity(void **unused)
     assert_non_null(strstr(buf_cstr(&out), "3 tokens, one window needs"));
 }
 
+/* A number or null of the output, as the golden file has it. */
+static void expect_number(const json *got, const json *expect, const char *key)
+{
+    const json *a = json_get(got, key), *b = json_get(expect, key);
+    assert_non_null(a);
+    assert_int_equal(json_type(a), json_type(b));
+    double x = json_num(a, 0), y = json_num(b, 0);
+    if (fabs(x - y) > 1e-9 + 1e-7 * fabs(y)) fail_msg("%s: %.12g, numpy has %.12g", key, x, y);
+}
+
+static void compare_with_numpy(const json *c)
+{
+    static const char *const keys[] = {"kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_reference",
+                                       "tokens"};
+    buf ids = {0};
+    json *j;
+    err e = {0};
+    for (const json *id = json_first(json_get(c, "ids")); id; id = json_next(id))
+        buf_printf(&ids, "%s%d", ids.n ? "," : "", (int)json_int(id, 0));
+    buf stride = {0};
+    if (json_int(json_get(c, "stride"), 0)) buf_printf(&stride, "--stride %d", (int)json_int(json_get(c, "stride"), 0));
+    assert_int_equal(
+        call("eval divergence --model tests/vectors/%s --against tests/vectors/%s --ids %s --ctx %d --json %s",
+             json_str(json_get(c, "model"), ""), json_str(json_get(c, "against"), ""), buf_cstr(&ids),
+             (int)json_int(json_get(c, "window"), 0), buf_cstr(&stride)),
+        0);
+    assert_ok(json_parse(&j, buf_span(&out), "output", &e), &e);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) expect_number(j, json_get(c, "expect"), keys[i]);
+    json_free(j);
+    buf_free(&stride);
+    buf_free(&ids);
+}
+
+/* The golden file is written by tools/oracle_divergence.py. */
+static void divergence(void **unused)
+{
+    (void)unused;
+    json *all;
+    err e = {0};
+    int n = 0;
+    assert_ok(json_read(&all, "tests/vectors/divergence.json", 1 << 20, &e), &e);
+    for (const json *c = json_first(all); c; c = json_next(c), n++) compare_with_numpy(c);
+    assert_int_equal(n, 4);
+    json_free(all);
+    static const char *const wrong[][2] = {
+        {"--against tests/vectors/models/llama --ids @%s", "different vocabularies: 53 tokens, the reference 47"},
+        {"--against tests/vectors/encoders/gte --ids @%s", "one model is an encoder"},
+        {"--against tests/vectors/models/t5 --ids @%s", "divergence is of models with one input"},
+        {"--against tests/vectors/models/none --ids @%s", "--against"},
+        {"--ids @%s", "--against PATH says"},
+        {"--against tests/vectors/models/qwen2 --ids 1,2,3", "3 tokens, one window needs"},
+        {"--against tests/vectors/models/qwen2 --ids 1 -o x.npy", "-o means nothing"},
+    };
+    char path[300];
+    snprintf(path, sizeof path, "%s", ids_file() + 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char rest[600];
+        snprintf(rest, sizeof rest, wrong[i][0], path);
+        assert_int_not_equal(call("eval divergence --ctx 60 --model %s %s", model, rest), 0);
+        if (!strstr(buf_cstr(&out), wrong[i][1])) fail_msg("%s: %s", wrong[i][0], buf_cstr(&out));
+    }
+    unlink(path);
+}
+
+static json *output(void)
+{
+    json *j;
+    err e = {0};
+    assert_ok(json_parse(&j, buf_span(&out), "output", &e), &e);
+    return j;
+}
+
+/* Against itself nothing differs, and a spec names a model as well as its file does. */
+static void divergence_from_itself(void **unused)
+{
+    (void)unused;
+    char spec[300];
+    snprintf(spec, sizeof spec, "%s.ini", temp_path("spec"));
+    assert_int_equal(call("spec show --model builtin > %s", spec), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *reference = i ? spec : "builtin";
+        assert_int_equal(
+            call("eval divergence --model builtin --act f32 --against %s -f README.md --ctx 256 --json", reference), 0);
+        json *j = output();
+        assert_true(json_num(json_get(j, "kl_mean"), 1) == 0 && json_num(json_get(j, "kl_p99"), 1) == 0);
+        assert_true(json_num(json_get(j, "top1_agreement"), 0) == 1);
+        assert_true(json_num(json_get(j, "perplexity"), 0) == json_num(json_get(j, "perplexity_reference"), 1));
+        json_free(j);
+    }
+    unlink(spec);
+}
+
+/* Encoders read a file line by line: [CLS] a b [SEP] and [CLS] b [SEP] are seven rows. */
+static void divergence_of_lines(void **unused)
+{
+    (void)unused;
+    char vocab[300], text[300];
+    snprintf(vocab, sizeof vocab, "%s.vocab.txt", temp_path("vocab"));
+    snprintf(text, sizeof text, "%s", temp_path("lines"));
+    FILE *f = fopen(vocab, "w");
+    assert_non_null(f);
+    fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n", f);
+    fclose(f);
+    f = fopen(text, "w");
+    assert_non_null(f);
+    fputs("a b\n\nb", f);
+    fclose(f);
+    assert_int_equal(call("eval divergence --model tests/vectors/encoders/bert --against tests/vectors/encoders/bert "
+                          "--weights bf16 --tokenizer %s -f %s --json",
+                          vocab, text),
+                     0);
+    json *j = output();
+    assert_int_equal(json_int(json_get(j, "tokens"), 0), 7);
+    assert_true(json_num(json_get(j, "kl_mean"), 0) > 0 && json_num(json_get(j, "kl_mean"), 1) < 1e-2);
+    assert_int_equal(json_type(json_get(j, "perplexity")), JSON_NULL);
+    json_free(j);
+    assert_int_equal(call("eval divergence --model tests/vectors/encoders/bert --against tests/vectors/encoders/bert "
+                          "--stride 2 --ids 1,2"),
+                     2);
+    assert_non_null(strstr(buf_cstr(&out), "--stride is for models that continue a text"));
+    unlink(vocab);
+    unlink(text);
+}
+
 static void npy_files(void **unused)
 {
     (void)unused;
@@ -88,7 +212,7 @@ static void npy_files(void **unused)
     static const char *const wrong[][2] = {
         {"eval logits --ids 1", "-o F.npy"},
         {"eval logits -o x.npy", "one of --ids"},
-        {"eval nothing --ids 1 -o x.npy", "logits, hidden and perplexity"},
+        {"eval nothing --ids 1 -o x.npy", "one of logits, hidden, perplexity and divergence"},
         {"eval hidden --layer 99 --ids 1 -o x.npy", "--layer 99"},
         {"eval logits --ids 99 -o x.npy", "99 is outside the vocabulary of 53"},
         {"eval logits --ids 1 --prompt a -o x.npy", "one of --ids"},
@@ -119,8 +243,9 @@ static void plan_text(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(perplexity), cmocka_unit_test(npy_files),
-                                       cmocka_unit_test(plan_text)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perplexity),          cmocka_unit_test(divergence), cmocka_unit_test(divergence_from_itself),
+        cmocka_unit_test(divergence_of_lines), cmocka_unit_test(npy_files),  cmocka_unit_test(plan_text)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     buf_free(&out);
     return failed;

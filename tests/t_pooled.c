@@ -174,8 +174,7 @@ static void refusals(void **unused)
     assert_non_null(strstr(e.msg, "does not generate"));
     e = (err){0};
     perplexity_result ppl;
-    assert_int_equal(perplexity_measure(g, q.ids, q.n_ids, &(perplexity_options){.window = 8, .bos = -1}, &ppl, &e),
-                     ERR_USAGE);
+    assert_int_equal(perplexity_measure(g, q.ids, q.n_ids, &(windows){.window = 8, .bos = -1}, &ppl, &e), ERR_USAGE);
     engine_close(g);
     model_shape decoder = encoder;
     decoder.full = decoder.pooled = false;

@@ -1,9 +1,10 @@
-/* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity. Keys and values are kept in
- * float32 unless --kv says otherwise, so that results compare with other programs. */
+/* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity, divergence from another model. Keys
+ * and values are kept in float32 unless --kv says otherwise, so that results compare with other programs. */
 #include "app/app.h"
 #include "app/ids.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/divergence.h"
 #include "engine/engine.h"
 #include "engine/perplexity.h"
 #include "io/npy.h"
@@ -17,7 +18,7 @@ enum { WINDOW = 512 };
 static const size_t TEXT_MAX = (size_t)1 << 30;
 
 typedef struct eval_flags {
-    const char *ids, *decoder_ids, *prompt, *file, *out;
+    const char *ids, *decoder_ids, *prompt, *file, *out, *against;
     int64_t layer, stride;
 } eval_flags;
 
@@ -35,10 +36,12 @@ static const param rows[] = {
     {"file", PARAM_TEXT, offsetof(eval_flags, file), NULL, 0, 0, "FILE", "text from a file (\"-\": standard input)",
      "f"},
     {"output", PARAM_TEXT, offsetof(eval_flags, out), NULL, 0, 0, "F.npy", "where logits or hidden states go", "o"},
+    {"against", PARAM_TEXT, offsetof(eval_flags, against), NULL, 0, 0, "PATH",
+     "divergence: the model compared with, as --model, or its spec (.ini, .json)", NULL},
     {"layer", PARAM_INT, offsetof(eval_flags, layer), "-1", -1, 1 << 20, "L",
      "hidden: 0 is what enters the first layer, L what layer L gives; -1 the last, after the final norm", NULL},
     {"stride", PARAM_INT, offsetof(eval_flags, stride), "0", 0, 1 << 24, "N",
-     "perplexity: windows overlap and begin every N tokens (the method of Hugging Face)", NULL},
+     "perplexity, divergence: windows overlap and begin every N tokens (the method of Hugging Face)", NULL},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
@@ -101,8 +104,8 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *enc, cons
 
 static void show_progress(void *ctx, int64_t done, int64_t total)
 {
-    (void)ctx;
-    log_progress("perplexity", (unsigned long long)done, (unsigned long long)total);
+    const char *const *what = ctx;
+    log_progress(*what, (unsigned long long)done, (unsigned long long)total);
 }
 
 /* The beginning-of-text token that the tokenizer puts in front of texts; -1 when it puts none. */
@@ -113,20 +116,30 @@ static int32_t bos_added(const engine *g, const eval_flags *f, const token_list 
     return !f->ids && bos >= 0 && ids->n && ids->id[0] == bos ? bos : -1;
 }
 
+/* Windows of --ctx tokens, of `most` at most. */
+static windows windows_of(const engine *g, const eval_flags *f, const engine_options *m, int most,
+                          const token_list *ids, const char **what)
+{
+    int64_t window = m->ctx ? m->ctx : WINDOW;
+    return (windows){.window = window < most ? window : most,
+                     .stride = f->stride,
+                     .bos = bos_added(g, f, ids),
+                     .progress = show_progress,
+                     .ctx = what};
+}
+
 static int eval_perplexity(engine *g, const eval_flags *f, const engine_options *m, const token_list *ids, bool as_json,
                            err *e)
 {
-    int64_t window = m->ctx ? m->ctx : WINDOW;
-    if (window > engine_describe(g)->ctx) window = engine_describe(g)->ctx;
-    perplexity_options o = {
-        .window = window, .stride = f->stride, .bos = bos_added(g, f, ids), .progress = show_progress};
+    const char *what = "perplexity";
+    windows w = windows_of(g, f, m, engine_describe(g)->ctx, ids, &what);
     perplexity_result r;
     double start = now();
-    int rc = perplexity_measure(g, ids->id, ids->n, &o, &r, e);
+    int rc = perplexity_measure(g, ids->id, ids->n, &w, &r, e);
     if (rc) return rc;
     if (!as_json) {
         printf("perplexity %.4f over %lld tokens (mean negative log-likelihood %.6f), windows of %lld, %.1f s\n",
-               exp(r.nll), (long long)r.tokens, r.nll, (long long)window, now() - start);
+               exp(r.nll), (long long)r.tokens, r.nll, (long long)w.window, now() - start);
         return 0;
     }
     json *j = json_new_object();
@@ -139,38 +152,150 @@ static int eval_perplexity(engine *g, const eval_flags *f, const engine_options 
     return rc;
 }
 
+/* Every line of a file as a text of its own, cut to what both models hold: encoders see a text whole. */
+static int diverge_lines(const engine *g, divergence *d, const char *path, int64_t most, err *e)
+{
+    const tokenizer *t = engine_tokenizer(g);
+    if (!t) return err_set(e, ERR_USAGE, "this model carries no tokenizer: give --tokenizer PATH, or --ids");
+    buf text = {0};
+    token_list ids = {0};
+    int rc = file_read(&text, path, TEXT_MAX, e);
+    for (size_t at = 0, end; !rc && at < text.n; at = end + 1) {
+        const uint8_t *newline = memchr(text.p + at, '\n', text.n - at);
+        end = newline ? (size_t)(newline - text.p) : text.n;
+        ids.n = 0;
+        if (end > at) rc = tokenizer_encode(t, span_of(text.p + at, end - at), TOKENIZE_SPECIAL, &ids, e);
+        if (!rc && ids.n) rc = divergence_add(d, ids.id, (int64_t)ids.n < most ? (int64_t)ids.n : most, 0, e);
+        log_progress("divergence", end < text.n ? end + 1 : end, text.n);
+    }
+    token_list_free(&ids);
+    buf_free(&text);
+    return rc;
+}
+
+static void add_perplexity(json *j, const char *key, double nll)
+{
+    if (isnan(nll)) json_add_null(j, key);
+    else json_add_num(j, key, exp(nll));
+}
+
+static int print_divergence(const divergence_result *r, bool as_json, err *e)
+{
+    if (!as_json) {
+        printf("mean KL %.6g, 99 %% of tokens below %.6g, same most likely token %.2f %%, %lld tokens\n", r->kl_mean,
+               r->kl_p99, 100 * r->top1_agreement, (long long)r->tokens);
+        if (!isnan(r->nll)) printf("perplexity %.4f, reference %.4f\n", exp(r->nll), exp(r->nll_reference));
+        return OK;
+    }
+    json *j = json_new_object();
+    json_add_num(j, "kl_mean", r->kl_mean);
+    json_add_num(j, "kl_p99", r->kl_p99);
+    json_add_num(j, "top1_agreement", r->top1_agreement);
+    add_perplexity(j, "perplexity", r->nll);
+    add_perplexity(j, "perplexity_reference", r->nll_reference);
+    json_add_int(j, "tokens", r->tokens);
+    int rc = app_print_json(j, e);
+    json_free(j);
+    return rc;
+}
+
+/* The reference runs as its file stores it, with float activations and a float cache: flags about precision are for the tested model. */
+static int open_reference(engine **out, const eval_flags *f, const engine_options *m, err *e)
+{
+    const char *dot = strrchr(f->against, '.');
+    bool is_spec = dot && (!strcmp(dot, ".ini") || !strcmp(dot, ".json"));
+    engine_options o = {.model = is_spec ? NULL : f->against,
+                        .spec = is_spec ? f->against : NULL,
+                        .act = "f32",
+                        .kv = "f32",
+                        .exact = true,
+                        .ctx = m->ctx,
+                        .threads = m->threads,
+                        .chunk = m->chunk,
+                        .max_batch = 1};
+    int rc = engine_open(out, &o, e);
+    return rc ? err_wrap(e, "--against") : OK;
+}
+
+static int eval_divergence(engine *g, const eval_flags *f, const engine_options *m, const token_list *ids, bool as_json,
+                           err *e)
+{
+    engine *reference;
+    divergence *d = NULL;
+    divergence_result r;
+    const char *what = "divergence";
+    int rc = open_reference(&reference, f, m, e);
+    if (rc) return rc;
+    rc = divergence_open(&d, g, reference, e);
+    int a = engine_describe(g)->ctx, b = engine_describe(reference)->ctx, most = a < b ? a : b;
+    if (!rc && engine_describe(g)->generates) {
+        windows w = windows_of(g, f, m, most, ids, &what);
+        rc = windows_each(g, ids->id, ids->n, &w, divergence_add, d, e);
+    } else if (!rc && f->stride) {
+        rc = err_set(e, ERR_USAGE, "--stride is for models that continue a text; this one is an encoder");
+    } else if (!rc) {
+        rc = f->file ? diverge_lines(g, d, f->file, most, e) : divergence_add(d, ids->id, (int64_t)ids->n, 0, e);
+    }
+    if (!rc) rc = divergence_get(d, &r, e);
+    if (!rc) rc = print_divergence(&r, as_json, e);
+    divergence_close(d);
+    engine_close(reference);
+    return rc;
+}
+
+typedef enum { EVAL_LOGITS, EVAL_HIDDEN, EVAL_PERPLEXITY, EVAL_DIVERGENCE, EVAL_COUNT } eval_kind;
+static const char *const kind_name[EVAL_COUNT] = {"logits", "hidden", "perplexity", "divergence"};
+
+static int check_flags(eval_kind kind, const eval_flags *f, err *e)
+{
+    bool rows_out = kind == EVAL_LOGITS || kind == EVAL_HIDDEN;
+    if (kind == EVAL_COUNT)
+        return err_set(e, ERR_USAGE, "eval measures one of logits, hidden, perplexity and divergence");
+    if ((f->ids != NULL) + (f->prompt != NULL) + (f->file != NULL) != 1)
+        return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
+    const char *stray = kind != EVAL_HIDDEN && f->layer >= 0    ? "--layer"
+                        : rows_out && f->stride                 ? "--stride"
+                        : !rows_out && f->out                   ? "-o"
+                        : kind != EVAL_DIVERGENCE && f->against ? "--against"
+                                                                : NULL;
+    if (stray) return err_set(e, ERR_USAGE, "%s means nothing to eval %s", stray, kind_name[kind]);
+    if (rows_out && !f->out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
+    if (kind == EVAL_DIVERGENCE && !f->against)
+        return err_set(e, ERR_USAGE, "--against PATH says which model this one is compared with");
+    return OK;
+}
+
+static int read_input(const engine *g, eval_kind kind, const eval_flags *f, token_list *enc, token_list *ids, err *e)
+{
+    bool pair = engine_describe(g)->n_enc_vocab > 0;
+    if (!pair && f->decoder_ids)
+        return err_set(e, ERR_USAGE, "--decoder-ids: this model has no encoder, --ids is all it takes");
+    if (pair && kind >= EVAL_PERPLEXITY)
+        return err_set(e, ERR_USAGE, "%s is of models with one input; this one has an encoder in front of its decoder",
+                       kind_name[kind]);
+    if (kind == EVAL_DIVERGENCE && f->file && !engine_describe(g)->generates) return OK; /* read line by line */
+    int rc = read_ids(g, f, pair ? enc : ids, e);
+    return rc || !pair ? rc : read_decoder_ids(g, f, ids, e);
+}
+
 static int run_eval(const invocation *v, err *e)
 {
     const eval_options *o = v->options;
-    const char *what = v->operand[0];
-    bool logits = !strcmp(what, "logits"), hidden = !strcmp(what, "hidden"), perplexity = !strcmp(what, "perplexity");
-    if (!logits && !hidden && !perplexity)
-        return err_set(e, ERR_USAGE, "eval %s: there is logits, hidden and perplexity", what);
-    if ((o->own.ids != NULL) + (o->own.prompt != NULL) + (o->own.file != NULL) != 1)
-        return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
-    const char *stray = !hidden && o->own.layer >= 0   ? "--layer"
-                        : !perplexity && o->own.stride ? "--stride"
-                        : perplexity && o->own.out     ? "-o"
-                                                       : NULL;
-    if (stray) return err_set(e, ERR_USAGE, "%s means nothing to eval %s", stray, what);
-    if (!perplexity && !o->own.out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
+    eval_kind kind = EVAL_LOGITS;
+    while (kind < EVAL_COUNT && strcmp(v->operand[0], kind_name[kind]) != 0) kind++;
+    int rc = check_flags(kind, &o->own, e);
+    if (rc) return rc;
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
     model.max_batch = 1;
     token_list ids = {0}, enc = {0};
     engine *g;
-    int rc = engine_open(&g, &model, e);
+    rc = engine_open(&g, &model, e);
     if (rc) return rc;
-    bool pair = engine_describe(g)->n_enc_vocab > 0;
-    if (!pair && o->own.decoder_ids)
-        rc = err_set(e, ERR_USAGE, "--decoder-ids: this model has no encoder, --ids is all it takes");
-    if (pair && perplexity)
-        rc = err_set(e, ERR_USAGE, "perplexity is of models that continue a text; this one has an encoder");
-    if (!rc) rc = read_ids(g, &o->own, pair ? &enc : &ids, e);
-    if (!rc && pair) rc = read_decoder_ids(g, &o->own, &ids, e);
-    if (!rc)
-        rc = perplexity ? eval_perplexity(g, &o->own, &model, &ids, v->json, e)
-                        : eval_rows(g, &o->own, &enc, &ids, hidden, v->json, e);
+    rc = read_input(g, kind, &o->own, &enc, &ids, e);
+    if (!rc && kind == EVAL_PERPLEXITY) rc = eval_perplexity(g, &o->own, &model, &ids, v->json, e);
+    else if (!rc && kind == EVAL_DIVERGENCE) rc = eval_divergence(g, &o->own, &model, &ids, v->json, e);
+    else if (!rc) rc = eval_rows(g, &o->own, &enc, &ids, kind == EVAL_HIDDEN, v->json, e);
     token_list_free(&ids);
     token_list_free(&enc);
     engine_close(g);
@@ -179,14 +304,17 @@ static int run_eval(const invocation *v, err *e)
 
 const command command_eval = {
     .name = "eval",
-    .summary = "logits, hidden states or perplexity of a text",
-    .operands = "logits|hidden|perplexity",
+    .summary = "logits, hidden states, perplexity of a text, divergence from another model",
+    .operands = "logits|hidden|perplexity|divergence",
     .operand_min = 1,
     .operand_max = 1,
     .prints_json = true,
     .flags = flags,
     .options_size = sizeof(eval_options),
-    .notes = "logits and hidden write a float32 matrix, one row per token, as .npy.\n"
-             "perplexity cuts the text into windows of --ctx tokens (512) and scores the second half of each.\n",
+    .notes =
+        "logits and hidden write a float32 matrix, one row per token, as .npy.\n"
+        "perplexity cuts the text into windows of --ctx tokens (512) and scores the second half of each.\n"
+        "divergence does so with two models: the one of --model, held as the flags say, against the one of --against,\n"
+        "which runs as its file stores it, with float activations. For encoders each line of the file is a text.\n",
     .run = run_eval,
 };
