@@ -9,7 +9,7 @@
 void held_row(const held_weight *w, int64_t n, float *to)
 {
     if (w->packed) r16_row(w->type, w->data + (uint64_t)(n / R16_ROWS) * w->stride, (int)(n % R16_ROWS), w->cols, to);
-    else quant_decode(w->type, w->data + (uint64_t)n * w->stride, to, (uint64_t)w->cols);
+    else quant_decode_row(w->type, w->data + (uint64_t)n * w->stride, to, (uint64_t)w->cols);
 }
 
 void cpu_embed(const run *r, const op *o, int worker, int workers)

@@ -306,11 +306,11 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 
 /* ---- making */
 
-/* The type to hold a matrix in: what --weights asks for, where rows are whole blocks of it. */
+/* The type to hold a matrix in: what --weights asks for; in stacks only where rows are whole blocks of it. */
 static dtype wanted_type(const binder *b, const bind_want *w)
 {
     if (w->cols == 0 || w->keep_type || b->want == DTYPE_NONE) return DTYPE_NONE;
-    return w->cols % dtype_info[b->want].weights == 0 ? b->want : DTYPE_NONE;
+    return w->parts && w->cols % dtype_info[b->want].weights ? DTYPE_NONE : b->want;
 }
 
 /* The piece of the weight that is matrix `part` of the entry of f: `rows` rows of it by the recipe. */

@@ -68,8 +68,7 @@ uint64_t weight_file_bytes(const weight *w)
 static void decode_run(dtype type, const uint8_t *data, int64_t start, int64_t n, float *to)
 {
     const dtype_row *t = &dtype_info[type];
-    float block[256];
-    _Static_assert(sizeof block / sizeof *block >= 256, "the longest block of DTYPE_LIST");
+    float block[DTYPE_WEIGHTS_MAX];
     while (n > 0) {
         int64_t skip = start % t->weights;
         const uint8_t *from = data + start / t->weights * t->bytes;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "io/write_rows.h"
 #include "tensor/quant.h"
+#include "tensor/quant_fit.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ int write_rows(file_out *f, const write_tensor *t, err *e)
             if (!quant_can_encode(t->type))
                 rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
             else rc = t->row(t->self, i, values, e);
-            if (!rc) quant_encode(t->type, values, encoded, cols);
+            if (!rc) quant_fit(t->type, values, cols, NULL, encoded);
             bytes_of_row = encoded;
         }
         if (!rc) rc = file_write(f, bytes_of_row, row_bytes, e);

@@ -85,6 +85,14 @@ dtype dtype_by_ggml(uint32_t id);
 static inline bool dtype_is_block(dtype t) { return dtype_info[t].weights > 1; }
 static inline bool dtype_is_float(dtype t) { return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16; }
 
+enum { DTYPE_WEIGHTS_MAX = 256 }; /* of a block */
+
+/* Bytes of a row of n elements that is held by itself: its last block may be filled up. */
+static inline uint64_t dtype_row_bytes(dtype t, uint64_t n)
+{
+    return (n + dtype_info[t].weights - 1) / dtype_info[t].weights * dtype_info[t].bytes;
+}
+
 /* Bytes of `n` consecutive elements; false when n is not a whole number of blocks or the size overflows. */
 bool dtype_bytes(dtype t, uint64_t n, uint64_t *bytes);
 

@@ -69,6 +69,9 @@ enum {
 };
 BLOCK_LIST(X)
 #undef X
+#define X(id, name, weights, bytes, ggml) _Static_assert(weights <= DTYPE_WEIGHTS_MAX, "block of " #id);
+DTYPE_LIST(X)
+#undef X
 
 static const struct quant_row {
     quant_decoder *decode;
@@ -129,5 +132,15 @@ static const struct quant_row {
 };
 
 void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }
+void quant_decode_row(dtype t, const void *from, float *to, uint64_t n)
+{
+    uint64_t tail = n % dtype_info[t].weights, whole = n - tail;
+    float last[DTYPE_WEIGHTS_MAX];
+    if (whole) quant_decode(t, from, to, whole);
+    if (!tail) return;
+    quant_decode(t, (const uint8_t *)from + dtype_row_bytes(t, whole), last, dtype_info[t].weights);
+    memcpy(to + whole, last, tail * sizeof *to);
+}
+
 bool quant_can_encode(dtype t) { return row[t].encode != NULL; }
 void quant_encode(dtype t, const float *from, void *to, uint64_t n) { row[t].encode(from, to, n); }

@@ -9,6 +9,9 @@
  * value, f64 by rounding. */
 void quant_decode(dtype t, const void *from, float *to, uint64_t n);
 
+/* A row of n elements, any number of them: the last block may hold more. */
+void quant_decode_row(dtype t, const void *from, float *to, uint64_t n);
+
 /* Encodes n float32 values (a whole number of blocks). Only types for which quant_can_encode is true. */
 bool quant_can_encode(dtype t);
 void quant_encode(dtype t, const float *from, void *to, uint64_t n);

@@ -157,12 +157,14 @@ void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_
     const r16_format *f = r16_of(t);
     for (int64_t k = 0; k < cols; k += R16_K, panel += f->lines * R16_LINE) {
         r16_tile tile;
+        uint64_t left = (uint64_t)(cols - k < R16_K ? cols - k : R16_K);
         bool whole = rows[R16_ROWS - 1] && cols - k >= R16_K;
         if (!whole) memset(&tile, 0, sizeof tile);
         for (int r = 0; r < R16_ROWS; r++)
             for (int b = 0; rows[r] && b < blocks_of(f) && k + b * f->block < cols; b++)
                 block_get(t, rows[r] + (uint64_t)(k / f->block + b) * dtype_info[t].bytes, tile.code[r] + b * f->block,
                           &tile.scale[b][r], &tile.base[b][r]);
+        for (int r = 0; r < R16_ROWS && left < R16_K; r++) memset(tile.code[r] + left, 0, R16_K - left);
         r16_tile_put(f, panel, &tile);
     }
 }

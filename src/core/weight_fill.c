@@ -1,0 +1,117 @@
+/* weight_fill.c - see weight_fill.h. */
+#include "core/weight_fill.h"
+
+#include "tensor/quant.h"
+#include "tensor/quant_fit.h"
+#include "tensor/r16.h"
+
+#include <string.h>
+
+enum { FILL_COPY, FILL_TRANSPOSE, FILL_ENCODE };
+
+static bool changes(const weight *w)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (piece_changes(&w->pieces[i])) return true;
+    return false;
+}
+
+/* Rows can be copied as bytes: nothing but their order changes. */
+static bool copies(const weight *w, dtype type)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (w->pieces[i].type != type || w->pieces[i].transpose) return false;
+    return !changes(w);
+}
+
+static bool transposes(const weight *w, dtype type)
+{
+    for (uint32_t i = 0; i < w->n_piece; i++)
+        if (!w->pieces[i].transpose || w->pieces[i].type != type) return false;
+    return !changes(w);
+}
+
+int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, err *e)
+{
+    bool copy = copies(w, type), transpose = !packed && transposes(w, type);
+    uint64_t cols = (uint64_t)w->cols;
+    *f = (weight_fill){.w = w, .type = type, .packed = packed, .row_bytes = dtype_row_bytes(type, cols)};
+    f->way = copy ? FILL_COPY : transpose ? FILL_TRANSPOSE : FILL_ENCODE;
+    f->units = packed ? (w->rows + R16_ROWS - 1) / R16_ROWS : w->rows;
+    f->unit_bytes = packed ? r16_panel_bytes(type, w->cols) : f->row_bytes;
+    if (f->way == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? R16_ROWS * f->row_bytes : 0);
+    if (f->way != FILL_ENCODE || quant_can_encode(type)) return OK;
+    return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[type].name);
+}
+
+static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
+{
+    int64_t row;
+    for (int64_t n = from; n < to; n++, out += f->row_bytes) {
+        const piece *c = weight_row(f->w, n, &row);
+        memcpy(out, c->data + (uint64_t)row * f->row_bytes, f->row_bytes);
+    }
+}
+
+/* Elements move tile by tile, so that both sides stay in cache. */
+static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
+{
+    enum { TILE = 64 };
+    uint64_t size = dtype_info[f->type].bytes, apart[TILE]; /* from element to element of a row, in the file */
+    int64_t row;
+    const uint8_t *source[TILE];
+    for (int64_t n0 = from; n0 < to; n0 += TILE) {
+        int64_t n1 = n0 + TILE < to ? n0 + TILE : to;
+        for (int64_t n = n0; n < n1; n++) {
+            const piece *c = weight_row(f->w, n, &row);
+            apart[n - n0] = (uint64_t)c->src_cols * size;
+            source[n - n0] = c->data + (uint64_t)c->col0 * apart[n - n0] + (uint64_t)row * size;
+        }
+        for (int64_t k0 = 0; k0 < f->w->cols; k0 += TILE) {
+            int64_t k1 = k0 + TILE < f->w->cols ? k0 + TILE : f->w->cols;
+            for (int64_t n = n0; n < n1; n++) {
+                uint8_t *at = out + (uint64_t)(n - from) * f->row_bytes;
+                for (int64_t k = k0; k < k1; k++)
+                    memcpy(at + (uint64_t)k * size, source[n - n0] + (uint64_t)k * apart[n - n0], size);
+            }
+        }
+    }
+}
+
+static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *values)
+{
+    weight_decode_row(f->w, n, values);
+    if (f->type == DTYPE_F32) memcpy(out, values, f->row_bytes);
+    else quant_fit(f->type, values, (uint64_t)f->w->cols, f->importance, out);
+}
+
+/* 16 rows at a time, copied or encoded as blocks first. */
+static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *scratch)
+{
+    const weight *w = f->w;
+    float *values = scratch;
+    uint8_t *blocks = f->way == FILL_COPY ? NULL : (uint8_t *)(values + w->cols);
+    const uint8_t *rows[R16_ROWS] = {NULL};
+    int64_t row;
+    for (int r = 0; r < R16_ROWS && panel * R16_ROWS + r < w->rows; r++) {
+        int64_t n = panel * R16_ROWS + r;
+        if (f->way == FILL_COPY) {
+            const piece *c = weight_row(w, n, &row);
+            rows[r] = c->data + (uint64_t)row * f->row_bytes;
+            continue;
+        }
+        encode_row(f, n, blocks + (uint64_t)r * f->row_bytes, values);
+        rows[r] = blocks + (uint64_t)r * f->row_bytes;
+    }
+    r16_pack(f->type, rows, w->cols, out);
+}
+
+void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
+{
+    if (f->packed)
+        for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch);
+    else if (f->way == FILL_COPY) copy_rows(f, from, to, out);
+    else if (f->way == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
+    else
+        for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch);
+}

@@ -1,0 +1,130 @@
+/* t_weight_fill.c - weights as they are held: rows of any length in every type that can be encoded, as rows of blocks and as panels,
+ * whatever run of units is filled at once. */
+#include "test.h"
+
+#include "base/mem.h"
+#include "core/weight_fill.h"
+#include "tensor/quant.h"
+#include "tensor/quant_fit.h"
+#include "tensor/r16.h"
+
+#include <math.h>
+
+enum { ROWS = 37, COLS_MAX = 300 };
+
+static float source[ROWS * COLS_MAX];
+
+static weight weight_of(piece *c, int64_t cols)
+{
+    *c = (piece){.data = (const uint8_t *)source,
+                 .type = DTYPE_F32,
+                 .src_rows = ROWS,
+                 .src_cols = cols,
+                 .rows = ROWS,
+                 .block = ROWS,
+                 .stride = ROWS,
+                 .mul = 1};
+    return (weight){.name = "w", .pieces = c, .n_piece = 1, .rows = ROWS, .cols = cols};
+}
+
+static uint8_t *filled(const weight_fill *f, int64_t step)
+{
+    uint8_t *out = mem_zero((size_t)f->units, f->unit_bytes), *scratch = mem_alloc(f->scratch);
+    for (int64_t u = 0; u < f->units; u += step)
+        weight_fill_units(f, u, u + step < f->units ? u + step : f->units, out + (uint64_t)u * f->unit_bytes, scratch);
+    mem_free(scratch);
+    return out;
+}
+
+/* Row n as it comes out of what was filled. */
+static void read_row(const weight_fill *f, const uint8_t *held, int64_t n, float *to)
+{
+    int64_t cols = f->w->cols;
+    if (f->packed) r16_row(f->type, held + (uint64_t)(n / R16_ROWS) * f->unit_bytes, (int)(n % R16_ROWS), cols, to);
+    else quant_decode_row(f->type, held + (uint64_t)n * f->unit_bytes, to, (uint64_t)cols);
+}
+
+static void check_form(dtype t, int64_t cols, bool packed)
+{
+    piece c;
+    weight w = weight_of(&c, cols);
+    weight_fill f;
+    err e = {0};
+    assert_ok(weight_fill_plan(&f, &w, t, packed, &e), &e);
+    uint8_t *one = filled(&f, 1), *all = filled(&f, f.units), block[8 * COLS_MAX + 512];
+    assert_memory_equal(one, all, (size_t)f.units * f.unit_bytes);
+    for (int64_t n = 0; n < ROWS; n++) {
+        float got[COLS_MAX], wanted[COLS_MAX], range = 0;
+        const float *row = source + n * cols;
+        quant_fit(t, row, (uint64_t)cols, NULL, block);
+        quant_decode_row(t, block, wanted, (uint64_t)cols);
+        read_row(&f, one, n, got);
+        assert_memory_equal(got, wanted, (size_t)cols * sizeof *got);
+        for (int64_t k = 0; k < cols; k++) range = fmaxf(range, fabsf(row[k]));
+        for (int64_t k = 0; k < cols; k++)
+            if (!(fabsf(got[k] - row[k]) <= range * 0.7f))
+                fail_msg("%s, %d columns: %g became %g", dtype_info[t].name, (int)cols, (double)row[k], (double)got[k]);
+    }
+    mem_free(one);
+    mem_free(all);
+}
+
+static void rows_of_any_length(void **unused)
+{
+    (void)unused;
+    static const int64_t cols[] = {1, 31, 64, 100, 288};
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
+        for (size_t i = 0; quant_can_encode((dtype)t) && i < sizeof cols / sizeof *cols; i++) {
+            check_form((dtype)t, cols[i], false);
+            if (r16_of((dtype)t)) check_form((dtype)t, cols[i], true);
+        }
+}
+
+/* Elements that are not there have code 0, rows that are not there too. */
+static void padding_is_zero(void **unused)
+{
+    (void)unused;
+    piece c;
+    weight w = weight_of(&c, 100);
+    weight_fill f;
+    err e = {0};
+    assert_ok(weight_fill_plan(&f, &w, DTYPE_Q4_B64, true, &e), &e);
+    uint8_t *held = filled(&f, 1);
+    const r16_format *q4 = r16_of(DTYPE_Q4_B64);
+    const uint8_t *last = held + (uint64_t)(f.units - 1) * f.unit_bytes;
+    static const r16_tile none;
+    for (int k = 0; k < 2; k++) {
+        r16_tile tile;
+        r16_tile_get(q4, last + k * q4->lines * R16_LINE, &tile);
+        for (int r = 0; r < R16_ROWS; r++) {
+            bool there = r < ROWS % R16_ROWS;
+            int n = !there ? 0 : k ? 100 - R16_K : R16_K;
+            assert_memory_equal(tile.code[r] + n, none.code[r], (size_t)(R16_K - n));
+            assert_int_equal(tile.scale[0][r] != 0, there);
+        }
+    }
+    mem_free(held);
+}
+
+/* What fills a block up is not its zero: one weight far from zero comes back as it was. */
+static void tails_keep_their_range(void **unused)
+{
+    (void)unused;
+    float row[65], got[65];
+    uint8_t block[200];
+    for (int i = 0; i < 65; i++) row[i] = 100 + (float)i / 64;
+    quant_fit(DTYPE_Q2_B32, row, 65, NULL, block);
+    quant_decode_row(DTYPE_Q2_B32, block, got, 65);
+    assert_true(fabsf(got[64] - row[64]) < 0.05f);
+}
+
+int main(void)
+{
+    for (int i = 0; i < ROWS * COLS_MAX; i++) source[i] = sinf((float)i * 0.7f) + 0.3f * sinf((float)(i * i));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_any_length),
+        cmocka_unit_test(padding_is_zero),
+        cmocka_unit_test(tails_keep_their_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
