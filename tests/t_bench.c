@@ -49,18 +49,39 @@ static void rows_and_hash(void **state)
     json_free(b);
 }
 
+/* At a depth each sequence holds whole steps before its prompt; the cache is read in decoding. */
+static void depths(void **state)
+{
+    (void)state;
+    char *args[] = {"inferflow", "bench",   "-m", (char *)model_path, "-p", "4",      "-n", "3", "-b", "1,2", "-d",
+                    "0,20",      "--chunk", "16", "--reps",           "1",  "--json", "-t", "1"};
+    json *a = bench_json(sizeof args / sizeof *args, args);
+    static const double want[] = {0, 0, 32, 32, 0, 0, 32, 32};
+    assert_int_equal(json_count(json_get(a, "rows")), 8);
+    for (int i = 0; i < 8; i++) {
+        const json *r = json_at(json_get(a, "rows"), i);
+        assert_true(json_num(json_get(r, "depth"), -1) == want[i]);
+        assert_true(json_num(json_get(r, "tokens_per_s"), 0) > 0);
+    }
+    const json *shallow = json_at(json_get(a, "rows"), 1), *deep = json_at(json_get(a, "rows"), 3);
+    assert_true(json_num(json_get(deep, "bytes_per_token"), 0) > json_num(json_get(shallow, "bytes_per_token"), 0));
+    json_free(a);
+}
+
 static void wrong_usage(void **state)
 {
     (void)state;
     assert_int_equal(app_main(3, (char *[]){"inferflow", "bench", "write"}), 2);
     assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "1,x"}), 2);
     assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "0"}), 2);
+    assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-d", "-1"}), 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_hash),
+        cmocka_unit_test(depths),
         cmocka_unit_test(wrong_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

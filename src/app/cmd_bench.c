@@ -2,7 +2,7 @@
  *
  * The bounds are measured anew between repetitions, because the load of a machine changes: shares compare the best of both. Prompts
  * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
- * decode is the n steps after it, all sequences together. */
+ * decode is the n steps after it, all sequences together. At a depth, each sequence first takes in that many tokens, untimed. */
 #include "app/app.h"
 #include "app/flags.h"
 #include "base/clock.h"
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { BATCHES_MAX = 16, HASH_IDS = 24, NAME = 24 };
+enum { LIST_MAX = 16, CHUNK = 512, HASH_IDS = 24, NAME = 24 };
 
 typedef struct bench_options {
     engine_options model;
     int64_t prompt, generate, reps;
-    const char *batches;
+    const char *batches, *depths;
 } bench_options;
 
 static const param bench_rows[] = {
@@ -49,6 +49,13 @@ static const param bench_rows[] = {
      .words = "N,N,...",
      .alias = "b",
      .doc = "sequences at once"},
+    {.key = "depth",
+     .type = PARAM_TEXT,
+     .offset = offsetof(bench_options, depths),
+     .otherwise = "0",
+     .words = "N,N,...",
+     .alias = "d",
+     .doc = "tokens that the cache holds before the prompt, up to whole steps of --chunk"},
     {.key = "reps",
      .type = PARAM_INT,
      .offset = offsetof(bench_options, reps),
@@ -86,33 +93,62 @@ typedef struct sample_times {
     int64_t decoded;        /* tokens */
 } sample_times;
 
-static int repetition(engine *g, const bench_options *o, int batch, uint64_t seed, sample_times *t, err *e)
+/* One setting of batch and depth. */
+typedef struct bench_case {
+    int batch;
+    int64_t depth; /* tokens of each sequence before its prompt */
+} bench_case;
+
+static int add_sequence(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, int i, progress *p,
+                        uint64_t *id, err *e)
+{
+    size_t n = (size_t)(c->depth + o->prompt);
+    int32_t *ids = mem_array(n, sizeof *ids);
+    if (!ids) return err_set(e, ERR_MEMORY, "out of memory for a prompt");
+    for (size_t k = 0; k < n; k++)
+        ids[k] = (int32_t)(rng_bits(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)engine_describe(g)->n_vocab);
+    query q = {.ids = ids,
+               .n_ids = n,
+               .max_tokens = o->generate + c->batch + 1,
+               .ignore_eos = true,
+               .n_logprobs = -1,
+               .on_token = on_token,
+               .ctx = p};
+    int rc = engine_add_query(g, &q, id, e);
+    mem_free(ids);
+    return rc;
+}
+
+static uint64_t prompt_tokens(engine *g)
+{
+    engine_stats now;
+    engine_get_stats(g, &now);
+    return now.prompt_tokens;
+}
+
+static int repetition(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, sample_times *t, err *e)
 {
     progress p = {0};
     uint64_t ids[4096];
-    int32_t *prompt = mem_array((size_t)o->prompt, sizeof *prompt);
-    int rc = prompt ? 0 : err_set(e, ERR_MEMORY, "out of memory for a prompt");
+    int rc = 0, batch = c->batch;
     bool more = true;
+    *t = (sample_times){0};
     for (int i = 0; i < batch && !rc; i++) {
-        for (int64_t k = 0; k < o->prompt; k++)
-            prompt[k] = (int32_t)(rng_bits(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)engine_describe(g)->n_vocab);
-        query q = {.ids = prompt,
-                   .n_ids = (size_t)o->prompt,
-                   .max_tokens = o->generate + batch + 1,
-                   .ignore_eos = true,
-                   .n_logprobs = -1,
-                   .on_token = on_token,
-                   .ctx = &p};
-        rc = engine_add_query(g, &q, &ids[i], e);
+        rc = add_sequence(g, o, c, seed, i, &p, &ids[i], e);
+        if (c->depth == 0 && i + 1 < batch) continue; /* all prompts together; at a depth one after another */
+        uint64_t start = prompt_tokens(g);
+        while (!rc && more && prompt_tokens(g) < start + (uint64_t)c->depth) rc = engine_infer(g, &more, e);
+        double t0 = clock_now();
+        while (!rc && p.first <= i && more) rc = engine_infer(g, &more, e);
+        t->prefill += clock_now() - t0;
+        if (i + 1 < batch) engine_pause(g, ids[i], true);
     }
-    mem_free(prompt);
-    double t0 = clock_now();
-    while (!rc && p.first < batch && more) rc = engine_infer(g, &more, e);
-    double t1 = clock_now();
+    for (int i = 0; i < batch && !rc; i++) engine_pause(g, ids[i], false);
     int64_t before = p.made;
+    double t1 = clock_now();
     for (int64_t k = 0; !rc && k < o->generate && more; k++) rc = engine_infer(g, &more, e);
-    double t2 = clock_now();
-    *t = (sample_times){t1 - t0, t2 - t1, p.made - before};
+    t->decode = clock_now() - t1;
+    t->decoded = p.made - before;
     for (int i = 0; i < batch && !rc; i++) engine_cancel(g, ids[i]);
     while (!rc && more) rc = engine_infer(g, &more, e);
     return rc;
@@ -167,14 +203,15 @@ static series summarise(double *rates, int64_t n)
 }
 
 /* `per_token` is what one token of this test costs. */
-static void report(json *rows, const char *test, const bench_options *o, int batch, series s, engine_cost per_token,
-                   const bounds *b)
+static void report(json *rows, const char *test, const bench_options *o, const bench_case *c, series s,
+                   engine_cost per_token, const bounds *b)
 {
     double bytes = (double)(per_token.weight_bytes + per_token.kv_bytes);
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "test", test);
     json_add_num(row, "prompt", (double)o->prompt);
-    json_add_num(row, "batch", (double)batch);
+    json_add_num(row, "depth", (double)c->depth);
+    json_add_num(row, "batch", (double)c->batch);
     json_add_num(row, "tokens_per_s", s.median);
     json_add_num(row, "tokens_per_s_min", s.least);
     json_add_num(row, "tokens_per_s_max", s.most);
@@ -189,16 +226,16 @@ static void report(json *rows, const char *test, const bench_options *o, int bat
 
 static void print_rows(const json *root)
 {
-    printf("%-8s %6s %5s %10s %10s %10s %8s %6s %8s %6s %6s\n", "test", "prompt", "batch", "tokens/s", "least", "most",
-           "GB/s", "read", "GOP/s", "float", "int8");
+    printf("%-8s %6s %6s %5s %10s %10s %10s %8s %6s %8s %6s %6s\n", "test", "depth", "prompt", "batch", "tokens/s",
+           "least", "most", "GB/s", "read", "GOP/s", "float", "int8");
     for (const json *r = json_first(json_get(root, "rows")); r; r = json_next(r))
-        printf("%-8s %6d %5d %10.2f %10.2f %10.2f %8.2f %5.0f%% %8.1f %5.0f%% %5.0f%%\n",
-               json_str(json_get(r, "test"), ""), (int)json_int(json_get(r, "prompt"), 0),
-               (int)json_int(json_get(r, "batch"), 0), json_num(json_get(r, "tokens_per_s"), 0),
-               json_num(json_get(r, "tokens_per_s_min"), 0), json_num(json_get(r, "tokens_per_s_max"), 0),
-               json_num(json_get(r, "gb_per_s"), 0), 100 * json_num(json_get(r, "read_share"), 0),
-               json_num(json_get(r, "gops"), 0), 100 * json_num(json_get(r, "float_share"), 0),
-               100 * json_num(json_get(r, "int8_share"), 0));
+        printf("%-8s %6d %6d %5d %10.2f %10.2f %10.2f %8.2f %5.0f%% %8.1f %5.0f%% %5.0f%%\n",
+               json_str(json_get(r, "test"), ""), (int)json_int(json_get(r, "depth"), 0),
+               (int)json_int(json_get(r, "prompt"), 0), (int)json_int(json_get(r, "batch"), 0),
+               json_num(json_get(r, "tokens_per_s"), 0), json_num(json_get(r, "tokens_per_s_min"), 0),
+               json_num(json_get(r, "tokens_per_s_max"), 0), json_num(json_get(r, "gb_per_s"), 0),
+               100 * json_num(json_get(r, "read_share"), 0), json_num(json_get(r, "gops"), 0),
+               100 * json_num(json_get(r, "float_share"), 0), 100 * json_num(json_get(r, "int8_share"), 0));
     printf("read %.1f GB/s, float %.0f GFLOP/s, int8 %.2f TOP/s, %d threads, %s, %s; peak memory %.0f MiB; logits %s\n",
            json_num(json_get(root, "read_gb_per_s"), 0), json_num(json_get(root, "float_peak_gflops"), 0),
            json_num(json_get(root, "int8_peak_tops"), 0), (int)json_int(json_get(root, "threads"), 0),
@@ -206,63 +243,70 @@ static void print_rows(const json *root)
            json_num(json_get(root, "peak_rss_bytes"), 0) / (1 << 20), json_str(json_get(root, "logits_hash"), ""));
 }
 
-static int parse_batches(const char *text, int out[BATCHES_MAX], int *n, err *e)
+/* Numbers with commas between, from `least` to `most`. */
+static int parse_list(const char *flag, const char *text, int least, int most, int out[LIST_MAX], int *n, err *e)
 {
     *n = 0;
-    for (const char *s = text; *n < BATCHES_MAX; s++) {
+    for (const char *s = text; *n < LIST_MAX; s++) {
         char *end;
         long v = strtol(s, &end, 10);
-        if (end == s || v < 1 || v > 4096 || (*end && *end != ',')) break;
+        if (end == s || v < least || v > most || (*end && *end != ',')) break;
         out[(*n)++] = (int)v;
         if (!*end) return 0;
         s = end;
     }
-    return err_set(e, ERR_USAGE, "--batch %s: expected up to %d numbers from 1 to 4096, as in 1,2,4", text,
-                   BATCHES_MAX);
+    return err_set(e, ERR_USAGE, "--%s %s: expected up to %d numbers from %d to %d, as in 1,2,4", flag, text, LIST_MAX,
+                   least, most);
 }
 
 /* ---- the command */
 
-static int measure(engine *g, cpu_probe *probe, const bench_options *o, int batch, json *rows, bounds *b, err *e)
+static int measure(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, json *rows, bounds *b,
+                   err *e)
 {
     double *prefill = mem_array((size_t)o->reps, sizeof *prefill), *decode = mem_array((size_t)o->reps, sizeof *decode);
     int rc = prefill && decode ? 0 : err_set(e, ERR_MEMORY, "out of memory for results");
-    int64_t depth = o->prompt + 1 + o->generate / 2; /* on average while decoding */
+    int64_t before = at->depth + o->prompt, during = before + 1 + o->generate / 2; /* on average while decoding */
     for (int64_t i = 0; i < o->reps && !rc; i++) {
         sample_times t;
         b->read = cpu_probe_read(probe);
         b->flops = cpu_probe_float(probe);
         b->int8 = cpu_probe_integer(probe);
-        rc = repetition(g, o, batch, (uint64_t)(batch * 1000 + i), &t, e);
-        prefill[i] = (double)(o->prompt * batch) / t.prefill;
+        rc = repetition(g, o, at, (uint64_t)(at->batch * 1000 + i), &t, e);
+        prefill[i] = (double)(o->prompt * at->batch) / t.prefill;
         decode[i] = t.decode > 0 ? (double)t.decoded / t.decode : 0;
     }
     if (!rc) {
-        int64_t chunk = o->model.chunk > 0 ? o->model.chunk : 512, steps = (o->prompt + chunk - 1) / chunk;
-        engine_cost c = engine_cost_of(g, o->prompt, 1, o->prompt);
+        int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK, steps = (o->prompt + chunk - 1) / chunk;
+        engine_cost c = engine_cost_of(g, o->prompt, 1, before);
         c.weight_bytes = c.weight_bytes * (uint64_t)steps / (uint64_t)o->prompt;
         c.kv_bytes /= (uint64_t)o->prompt;
         c.flops /= (double)o->prompt;
         c.int8_ops /= (double)o->prompt;
-        report(rows, "prefill", o, batch, summarise(prefill, o->reps), c, b);
-        c = engine_cost_of(g, 1, 1, depth);
-        c.weight_bytes = engine_cost_of(g, batch, batch, depth).weight_bytes / (uint64_t)batch;
-        if (o->generate) report(rows, "decode", o, batch, summarise(decode, o->reps), c, b);
+        report(rows, "prefill", o, at, summarise(prefill, o->reps), c, b);
+        c = engine_cost_of(g, 1, 1, during);
+        c.weight_bytes = engine_cost_of(g, at->batch, at->batch, during).weight_bytes / (uint64_t)at->batch;
+        if (o->generate) report(rows, "decode", o, at, summarise(decode, o->reps), c, b);
     }
     mem_free(prefill);
     mem_free(decode);
     return rc;
 }
 
-static int bench_model(const bench_options *o, const int *batches, int n, json *root, err *e)
+/* Batches and depths that are measured, each with each. */
+typedef struct bench_grid {
+    int batch[LIST_MAX], n_batch, depth[LIST_MAX], n_depth;
+} bench_grid;
+
+static int bench_model(const bench_options *o, const bench_grid *cases, json *root, err *e)
 {
     engine *g = NULL;
     cpu_probe *probe = NULL;
     bounds b = {0};
     char hash[NAME] = "";
     engine_options eo = o->model;
-    for (int i = 0; i < n; i++)
-        if (batches[i] > eo.max_batch) eo.max_batch = batches[i];
+    for (int i = 0; i < cases->n_batch; i++)
+        if (cases->batch[i] > eo.max_batch) eo.max_batch = cases->batch[i];
     int rc = engine_open(&g, &eo, e);
     if (rc) return rc;
     const engine_info *info = engine_describe(g);
@@ -273,7 +317,12 @@ static int bench_model(const bench_options *o, const int *batches, int n, json *
         rc = err_set(e, ERR_USAGE, "bench measures models that continue a text; this one has an encoder");
     if (!rc) rc = cpu_probe_open(&probe, info->threads, info->isa, 0, e);
     if (!rc) rc = logits_hash(g, hash, e);
-    for (int i = 0; i < n && !rc; i++) rc = measure(g, probe, o, batches[i], rows, &b, e);
+    int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK;
+    for (int i = 0; i < cases->n_batch * cases->n_depth && !rc; i++) {
+        bench_case at = {.batch = cases->batch[i / cases->n_depth],
+                         .depth = (cases->depth[i % cases->n_depth] + chunk - 1) / chunk * chunk};
+        rc = measure(g, probe, o, &at, rows, &b, e);
+    }
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     json_add_num(root, "read_gb_per_s", b.read * 1e-9);
@@ -312,15 +361,16 @@ static int bench_read(const bench_options *o, json *root, bool text, err *e)
 static int run_bench(const invocation *v, err *e)
 {
     const bench_options *o = v->options;
-    int batches[BATCHES_MAX], n;
+    bench_grid cases;
     if (v->n_operand && strcmp(v->operand[0], "read") != 0)
         return err_set(e, ERR_USAGE, "bench %s: expected nothing or \"read\"", v->operand[0]);
     static const char *const read_flags[] = {"reps", "threads", NULL};
     int rc = v->n_operand ? flags_allow_only(v, read_flags, "bench read", e) : OK;
-    if (!rc) rc = parse_batches(o->batches, batches, &n, e);
+    if (!rc) rc = parse_list("batch", o->batches, 1, 4096, cases.batch, &cases.n_batch, e);
+    if (!rc) rc = parse_list("depth", o->depths, 0, 1 << 20, cases.depth, &cases.n_depth, e);
     if (rc) return rc;
     json *root = json_new_object();
-    rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, batches, n, root, e);
+    rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, &cases, root, e);
     if (!rc && v->json) rc = app_print_json(root, e);
     else if (!rc && !v->n_operand) print_rows(root);
     json_free(root);
