@@ -1,8 +1,8 @@
 /* cpu_qmatmul.c - references of QUANT, and of MATMUL where activations are int8 and weights packed (tensor/r16.h).
  *
  * Part (a) of the arithmetic contract: per output and block, codes times codes summed in int32 (exact, so in any order), times the product
- * of both scales, one chain of fused multiply-adds over the blocks, ascending; where the format has a base, base times the sum
- * of the block's activations follows in the same chain. A bias comes last. */
+ * of both scales, one chain of fused multiply-adds over the blocks, ascending; where the format has a base, base times the total
+ * of the block's activations follows in the same chain (codes that count from another zero: zero times the scale is their base). A bias comes last. */
 #include "cpu/cpu_quant.h"
 
 #include "base/half.h"
@@ -22,11 +22,13 @@ static float dot(const r16_format *f, const uint8_t *panel, int lane, act_part x
         r16_tile_get(f, panel, &w);
         for (int b = 0; b < R16_K / f->block; b++) {
             int64_t xb = (k0 / f->block + b) * tile_rows + at;
-            int32_t sum = f->zero * x.sum[xb];
+            int32_t sum = 0;
             for (int i = b * f->block; i < (b + 1) * f->block; i++)
                 sum += w.code[lane][i] * x.code[((k0 + i) / 4 * tile_rows + at) * 4 + i % 4];
-            y = fmaf((float)sum, f16_to_f32(w.scale[b][lane]) * x.scale[xb], y);
-            if (f->has_base) y = fmaf(f16_to_f32(w.base[b][lane]), x.scale[xb] * (float)x.sum[xb], y);
+            float d = f16_to_f32(w.scale[b][lane]),
+                  base = f->has_base ? f16_to_f32(w.base[b][lane]) : (float)f->zero * d;
+            y = fmaf((float)sum, d * x.scale[xb], y);
+            y = fmaf(base, x.total[xb], y);
         }
     }
     return y;

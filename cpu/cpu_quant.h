@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-typedef void quant_block(const float *x, int64_t n, int block, int8_t *code, float *scale, int32_t *sum);
+typedef void quant_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total);
 
 /* Units are blocks, those of a row one after another. */
 static inline void quant_rows(const run *r, const op *o, int worker, int workers, quant_block *encode)
@@ -25,7 +25,7 @@ static inline void quant_rows(const run *r, const op *o, int worker, int workers
         for (int64_t b = b0; b < b1; b++) {
             int64_t k = b * block, left = cols - k, i = b * t.rows + at;
             int8_t code[R16_K];
-            encode(x + m * cols + k, left < 0 ? 0 : left < block ? left : block, block, code, &p.scale[i], &p.sum[i]);
+            encode(x + m * cols + k, left < 0 ? 0 : left < block ? left : block, block, code, &p.scale[i], &p.total[i]);
             if (t.rows == 1) memcpy(p.code + k, code, (size_t)block);
             else
                 for (int c = 0; c < block; c += 4) memcpy(p.code + ((k + c) / 4 * t.rows + at) * 4, code + c, 4);

@@ -1,10 +1,11 @@
 /* v_qmatmul.h - QUANT and the MATMUL of packed weights (tensor/r16.h) with int8 activations; definitions: cpu_qmatmul.c.
  *
- * One body, qtile: a panel of 16 outputs against a tile of 1 … ACT_ROWS rows. A format contributes only how the next group vectors of a
- * super-tile come into registers. With one row it is bound by reading the weights, one sequential stream a thread, prefetched
- * AHEAD_Q bytes in front; with many by the multiplier of bytes: weights are unpacked again for each tile of rows, from the L1 cache,
- * which costs 3 operations a vector at most, so no panel is ever expanded in memory. Rows are taken in blocks of BLOCK_Q, whose
- * activations stay in the L2 cache while all panels pass. */
+ * One body, qtile: one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes only how the next group vectors
+ * of a super-tile come into registers. Few rows (one tile) are bound by reading the weights: one panel at a time, one sequential
+ * stream a thread, each line fetched AHEAD_Q bytes in front of its use, between multiplications. More rows are bound by the multiplier of
+ * bytes, and by the two loads a cycle that feed it: two panels share each activation that is loaded, and each tile fetches its part of the
+ * next two panels. Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector at most, so no panel is
+ * ever expanded in memory. Rows are taken in blocks of BLOCK_Q, whose activations stay in the L2 cache while all panels pass. */
 #ifndef CPU_V_QMATMUL_H
 #define CPU_V_QMATMUL_H
 #include "cpu/cpu_quant.h"
@@ -14,21 +15,36 @@
 
 #include <string.h>
 
-/* QROWS: rows of a tile that the body takes at once; sixteen registers hold four. */
-enum { AHEAD_Q = 4096, BLOCK_Q = 128, CHUNK_Q = 128 << 10, QROWS = VREGS == 32 ? ACT_ROWS : 4 };
+/* QROWS: rows of a tile that the body takes at once; sixteen registers hold four. QPANELS: most panels. */
+enum {
+    AHEAD_Q = 4096,
+    BLOCK_Q = 126,
+    CHUNK_Q = 128 << 10,
+    QROWS = VREGS == 32 ? ACT_ROWS : 4,
+    QPANELS = VREGS == 32 ? 2 : 1
+};
 
-/* A tile's rows against a panel. */
+/* Rows of a tile against one panel or two. */
 typedef struct qjob {
     const uint8_t *panel;
+    uint64_t apart; /* bytes from the panel to the second one */
     act_part x;
     int stride; /* rows of the tile; these are QROWS of them at most */
     int64_t supers;
-    float *y; /* [rows][ldy], 16 outputs or the first n_out */
+    float *y; /* [rows][ldy], 16 outputs of each panel, n_out of the last */
     int64_t ldy;
     int n_out;
     const float *bias;
-    bool prefetch; /* the first tile of a panel brings the next bytes */
+    const uint8_t *
+        ahead; /* what to fetch: so many lines from there per super-tile (one panel on 32 registers: all of one or none) */
+    int n_ahead;
 } qjob;
+
+INLINE void q_fetch(const qjob *q, int64_t super)
+{
+    const uint8_t *at = q->ahead + (uint64_t)(super * q->n_ahead) * R16_LINE;
+    for (int l = 0; l < q->n_ahead; l++) _mm_prefetch((const char *)(at + l * R16_LINE), _MM_HINT_T0);
+}
 
 #if defined(__AVX512F__)
 
@@ -138,59 +154,75 @@ INLINE int32_t q_four(const int8_t *code) /* four codes as one word */
 
 #if defined(__AVX512F__)
 
-INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, const qjob *q)
+/* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
+INLINE void qtile(int bits, int block, int lines, int zero, int base, int np, int mr, const qjob *q)
 {
-    const int blocks = R16_K / block, width = q_width(bits), steps = 16 / width / blocks;
-    const uint8_t *p = q->panel;
+    const int blocks = R16_K / block, width = q_width(bits), steps = 16 / width / blocks, chains = np * mr <= 6 ? 2 : 1;
+    const uint8_t *panel = q->panel, *ahead = q->ahead;
     const int8_t *code = q->x.code;
-    const float *scale = q->x.scale;
-    const int32_t *sum = q->x.sum;
-    __m512 f[ACT_ROWS];
-    UNROLL for (int m = 0; m < mr; m++) f[m] = _mm512_setzero_ps();
-    for (int64_t s = 0; s < q->supers; s++, p += lines * R16_LINE) {
-        const uint8_t *d = p + lines * R16_LINE - blocks * 32 * (1 + base);
-        qline kept = Q_ZERO();
-        if (q->prefetch)
-            UNROLL for (int l = 0; l < lines; l++)
-                _mm_prefetch((const char *)((uintptr_t)p + AHEAD_Q + (uintptr_t)(R16_LINE * l)), _MM_HINT_T0);
+    const float *scale = q->x.scale, *total = q->x.total;
+    __m512 f[2][ACT_ROWS];
+    UNROLL for (int i = 0; i < np; i++) { UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_setzero_ps(); }
+    for (int64_t s = 0; s < q->supers; s++, panel += lines * R16_LINE, ahead += lines * R16_LINE) {
+        qline kept[2] = {Q_ZERO(), Q_ZERO()};
+        if (np == 2) q_fetch(q, s);
         UNROLL for (int b = 0; b < blocks; b++)
         {
-            __m512i a[ACT_ROWS], a2[3]; /* few rows: two chains each */
-            UNROLL for (int m = 0; m < mr; m++) a[m] = zero ? _mm512_set1_epi32(zero * sum[m]) : Q_ZERO();
-            if (mr <= 3) UNROLL for (int m = 0; m < mr; m++) a2[m] = Q_ZERO();
+            __m512i a[2][ACT_ROWS][2];
+            UNROLL for (int i = 0; i < np; i++)
+            {
+                UNROLL for (int m = 0; m < mr; m++) a[i][m][0] = a[i][m][1] = Q_ZERO();
+            }
             UNROLL for (int j = 0; j < steps; j++)
             {
-                qline w[4];
-                q_unpack(bits, p, b * steps + j, &kept, w);
+                qline w[2][4];
+                int at = b * steps + j, line = at * lines / (steps * blocks),
+                    next = (at + 1) * lines / (steps * blocks);
+                UNROLL for (int i = 0; i < np; i++)
+                {
+                    const uint8_t *p = panel + i * q->apart;
+                    q_unpack(bits, p, at, &kept[i], w[i]);
+                }
+                if (np == 1 && q->n_ahead)
+                    UNROLL for (int l = line; l < next; l++)
+                        _mm_prefetch((const char *)(ahead + R16_LINE * l), _MM_HINT_T0);
                 UNROLL for (int v = 0; v < width; v++)
                 {
                     UNROLL for (int m = 0; m < mr; m++)
                     {
-                        __m512i x = _mm512_set1_epi32(q_four(code + ((j * width + v) * mr + m) * 4));
-                        if (mr <= 3 && (j + v) % 2) a2[m] = _mm512_dpbusd_epi32(a2[m], w[v], x);
-                        else a[m] = _mm512_dpbusd_epi32(a[m], w[v], x);
+                        int g = j * width + v, c = g % chains;
+                        __m512i x = _mm512_set1_epi32(q_four(code + (g * mr + m) * 4));
+                        UNROLL for (int i = 0; i < np; i++) a[i][m][c] = _mm512_dpbusd_epi32(a[i][m][c], w[i][v], x);
                     }
                 }
             }
-            if (mr <= 3) UNROLL for (int m = 0; m < mr; m++) a[m] = _mm512_add_epi32(a[m], a2[m]);
-            __m512 dw = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(d + 32 * b)));
-            UNROLL for (int m = 0; m < mr; m++)
-                f[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a[m]), _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])), f[m]);
-            if (base) {
-                __m512 mw = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(d + 32 * (blocks + b))));
+            UNROLL for (int i = 0; i < np; i++)
+            {
+                const uint8_t *d = panel + i * q->apart + lines * R16_LINE - blocks * 32 * (1 + base) + 32 * b;
+                __m512 dw = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)d));
+                __m512 mw = base ? _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(d + 32 * blocks)))
+                                 : _mm512_mul_ps(_mm512_set1_ps((float)zero), dw);
                 UNROLL for (int m = 0; m < mr; m++)
-                    f[m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(scale[m] * (float)sum[m]), f[m]);
+                {
+                    __m512i sum = chains == 2 ? _mm512_add_epi32(a[i][m][0], a[i][m][1]) : a[i][m][0];
+                    f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])),
+                                              f[i][m]);
+                    f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(total[m]), f[i][m]);
+                }
             }
             code += block * mr;
             scale += mr;
-            sum += mr;
+            total += mr;
         }
     }
-    __mmask16 k = (__mmask16)((1u << q->n_out) - 1);
-    UNROLL for (int m = 0; m < mr; m++)
+    UNROLL for (int i = 0; i < np; i++)
     {
-        if (q->bias) f[m] = _mm512_add_ps(f[m], _mm512_maskz_loadu_ps(k, q->bias));
-        _mm512_mask_storeu_ps(q->y + m * q->ldy, k, f[m]);
+        __mmask16 k = i + 1 < np ? 0xffff : (__mmask16)((1u << q->n_out) - 1);
+        UNROLL for (int m = 0; m < mr; m++)
+        {
+            if (q->bias) f[i][m] = _mm512_add_ps(f[i][m], _mm512_maskz_loadu_ps(k, q->bias + i * R16_ROWS));
+            _mm512_mask_storeu_ps(q->y + m * q->ldy + i * R16_ROWS, k, f[i][m]);
+        }
     }
 }
 
@@ -198,35 +230,29 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
 
 /* Without a multiplier of bytes into words of 32 bits: pairs into 16 bits, as many sums as fit there, then pairs of those. Codes of 8 bits
  * are taken as two nibbles, because a pair of their products does not fit. */
-INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, const qjob *q)
+INLINE void qtile(int bits, int block, int lines, int zero, int base, int np, int mr, const qjob *q)
 {
+    (void)np;
     const int blocks = R16_K / block, width = q_width(bits), steps = 16 / width / blocks;
     const int fits = bits == 6 ? 2 : bits == 5 ? 4 : 8; /* sums of pairs below 2^15 */
     const uint8_t *panel = q->panel;
     const int stride = q->stride;
     const int8_t *code = q->x.code;
-    const float *scale = q->x.scale;
-    const int32_t *sum = q->x.sum;
+    const float *scale = q->x.scale, *total = q->x.total;
     const __m256i one = _mm256_set1_epi16(1);
     __m256 f[2][QROWS];
     for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
     for (int64_t s = 0; s < q->supers; s++, panel += lines * R16_LINE) {
         const uint8_t *d = panel + lines * R16_LINE - blocks * 32 * (1 + base);
         qline kept[2] = {Q_ZERO(), Q_ZERO()};
-        if (q->prefetch)
-            for (int l = 0; l < lines; l++)
-                _mm_prefetch((const char *)((uintptr_t)panel + AHEAD_Q + (uintptr_t)(R16_LINE * l)), _MM_HINT_T0);
+        q_fetch(q, s);
         UNROLL for (int b = 0; b < blocks; b++)
         {
             UNROLL for (int h = 0; h < 2; h++)
             {
                 const uint8_t *p = panel + 32 * h;
                 __m256i a[QROWS], low[QROWS], high[QROWS];
-                UNROLL for (int m = 0; m < mr; m++)
-                {
-                    a[m] = _mm256_set1_epi32(zero * sum[m]);
-                    low[m] = high[m] = Q_ZERO();
-                }
+                UNROLL for (int m = 0; m < mr; m++) a[m] = low[m] = high[m] = Q_ZERO();
                 UNROLL for (int j = 0; j < steps; j++)
                 {
                     qline w[4];
@@ -256,16 +282,14 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
                 __m256 dw = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(d + 32 * b + 16 * h)));
                 UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(
                     _mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(scale[m])), f[h][m]);
-                if (base) {
-                    __m256 mw = _mm256_cvtph_ps(
-                        _mm_loadu_si128((const __m128i *)(const void *)(d + 32 * (blocks + b) + 16 * h)));
-                    UNROLL for (int m = 0; m < mr; m++)
-                        f[h][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(scale[m] * (float)sum[m]), f[h][m]);
-                }
+                __m256 mw = base ? _mm256_cvtph_ps(
+                                       _mm_loadu_si128((const __m128i *)(const void *)(d + 32 * (blocks + b) + 16 * h)))
+                                 : _mm256_mul_ps(_mm256_set1_ps((float)zero), dw);
+                UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(total[m]), f[h][m]);
             }
             code += block * stride;
             scale += stride;
-            sum += stride;
+            total += stride;
         }
     }
     for (int m = 0; m < mr; m++) {
@@ -278,62 +302,103 @@ INLINE void qtile(int bits, int block, int lines, int zero, int base, int mr, co
 #endif
 
 typedef void (*qtile_fn)(const qjob *q);
-#define QTILE(id, mr, ...)                                                                                             \
-    static void qtile_##id##_##mr(const qjob *q) { qtile(__VA_ARGS__, mr, q); }
+/* Few rows meet one panel; the smallest of several tiles has three rows. */
+#define QTILE(id, np, mr, ...)                                                                                         \
+    static void qtile_##id##_##np##_##mr(const qjob *q) { qtile(__VA_ARGS__, np, mr, q); }
 #if defined(__AVX512F__)
 #define QTILES(id, ...)                                                                                                \
-    QTILE(id, 1, __VA_ARGS__)                                                                                          \
-    QTILE(id, 2, __VA_ARGS__)                                                                                          \
-    QTILE(id, 3, __VA_ARGS__)                                                                                          \
-    QTILE(id, 4, __VA_ARGS__)                                                                                          \
-    QTILE(id, 5, __VA_ARGS__) QTILE(id, 6, __VA_ARGS__) QTILE(id, 7, __VA_ARGS__) QTILE(id, 8, __VA_ARGS__)
+    QTILE(id, 1, 1, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 2, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 3, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 4, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 5, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 6, __VA_ARGS__)                                                                                       \
+    QTILE(id, 2, 3, __VA_ARGS__)                                                                                       \
+    QTILE(id, 2, 4, __VA_ARGS__) QTILE(id, 2, 5, __VA_ARGS__) QTILE(id, 2, 6, __VA_ARGS__)
 #define QTILE_NAMES(id, ...)                                                                                           \
-    [DTYPE_##id] = {qtile_##id##_1, qtile_##id##_2, qtile_##id##_3, qtile_##id##_4,                                    \
-                    qtile_##id##_5, qtile_##id##_6, qtile_##id##_7, qtile_##id##_8},
+    [DTYPE_##id] = {                                                                                                   \
+        {qtile_##id##_1_1, qtile_##id##_1_2, qtile_##id##_1_3, qtile_##id##_1_4, qtile_##id##_1_5, qtile_##id##_1_6},  \
+        {NULL, NULL, qtile_##id##_2_3, qtile_##id##_2_4, qtile_##id##_2_5, qtile_##id##_2_6}},
 #else
 #define QTILES(id, ...)                                                                                                \
-    QTILE(id, 1, __VA_ARGS__)                                                                                          \
-    QTILE(id, 2, __VA_ARGS__) QTILE(id, 3, __VA_ARGS__) QTILE(id, 4, __VA_ARGS__)
-#define QTILE_NAMES(id, ...) [DTYPE_##id] = {qtile_##id##_1, qtile_##id##_2, qtile_##id##_3, qtile_##id##_4},
+    QTILE(id, 1, 1, __VA_ARGS__)                                                                                       \
+    QTILE(id, 1, 2, __VA_ARGS__) QTILE(id, 1, 3, __VA_ARGS__) QTILE(id, 1, 4, __VA_ARGS__)
+#define QTILE_NAMES(id, ...) [DTYPE_##id] = {{qtile_##id##_1_1, qtile_##id##_1_2, qtile_##id##_1_3, qtile_##id##_1_4}},
 #endif
 R16_LIST(QTILES)
-static const qtile_fn qtile_fns[DTYPE_COUNT][QROWS] = {R16_LIST(QTILE_NAMES)};
+static const qtile_fn qtile_fns[DTYPE_COUNT][QPANELS][QROWS] = {R16_LIST(QTILE_NAMES)};
+
+/* A matrix, rows of activations that it meets, and where the results go. */
+typedef struct qwork {
+    const held_weight *w;
+    uint8_t *x; /* act_q8.h, blocks of `block` */
+    int block;
+    int64_t rows;
+    float *y; /* [rows][ldy] */
+    int64_t ldy;
+    const float *bias;
+} qwork;
+
+/* Panels from … to - 1 of the matrix against tiles t0 … t1 - 1 of the rows. */
+static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
+{
+    const held_weight *w = k->w;
+    bool alone = act_tiles(k->rows) == 1;
+    qjob q = {.apart = w->stride, .supers = (w->cols + R16_K - 1) / R16_K, .ldy = k->ldy};
+    int64_t lines = (int64_t)w->stride / R16_LINE / q.supers;
+    for (int64_t n = from, np; n < to; n += np) {
+        np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;
+        int64_t left = w->rows - (n + np - 1) * R16_ROWS; /* outputs from the last of these panels on */
+        const uint8_t *panel = w->data + (uint64_t)n * w->stride;
+        /* lines of the next panels that each tile fetches at each of its steps; alone, a tile fetches its own */
+        int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
+        q.ahead = alone ? (const uint8_t *)((uintptr_t)panel + AHEAD_Q) : panel + (uint64_t)np * w->stride;
+        for (int64_t t = t0; t < t1; t++) {
+            act_tile tile = act_tile_at(k->rows, t);
+            bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
+            q.panel = panel;
+            q.x = act_parts(k->x, tile, w->cols, k->block);
+            q.stride = tile.rows;
+            q.y = k->y + tile.row0 * k->ldy + n * R16_ROWS;
+            q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
+            q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
+            q.n_ahead = fetch ? (int)share : 0;
+            for (int m = 0; m < tile.rows; m += QROWS) {
+                int count = tile.rows - m < QROWS ? tile.rows - m : QROWS;
+                qtile_fns[w->type][np - 1][count - 1](&q);
+                q.n_ahead = 0;
+                q.x = (act_part){q.x.code + 4 * QROWS, q.x.scale + QROWS, q.x.total + QROWS};
+                q.y += QROWS * q.ldy;
+            }
+            if (fetch && !alone) q.ahead += (uint64_t)(share * q.supers) * R16_LINE;
+        }
+    }
+}
+
+/* Panels that are dealt out together. */
+static int64_t q_chunk(const held_weight *w, int64_t panels)
+{
+    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = (panels + DEAL_MAX - 1) / DEAL_MAX;
+    if (each < least) each = least;
+    return (each + QPANELS - 1) / QPANELS * QPANELS;
+}
 
 static void v_qmatmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
-    uint8_t *x = (uint8_t *)arg_at(r, o->in[0]);
-    const float *bias = arg_at(r, o->in[2]);
-    float *y = arg_at(r, o->out);
-    int64_t rows = arg_rows(r, o->out), tiles = act_tiles(rows), panels = (w->rows + R16_ROWS - 1) / R16_ROWS;
-    int block = arg_info(r, o->in[0])->block;
-    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = (panels + DEAL_MAX - 1) / DEAL_MAX;
-    if (each < least) each = least;
+    qwork k = {.w = w,
+               .x = (uint8_t *)arg_at(r, o->in[0]),
+               .block = arg_info(r, o->in[0])->block,
+               .rows = arg_rows(r, o->out),
+               .y = arg_at(r, o->out),
+               .ldy = w->rows,
+               .bias = arg_at(r, o->in[2])};
+    int64_t tiles = act_tiles(k.rows), panels = (w->rows + R16_ROWS - 1) / R16_ROWS, each = q_chunk(w, panels);
     for (int64_t t0 = 0; t0 < tiles; t0 += BLOCK_Q / ACT_ROWS) {
         int64_t t1 = t0 + BLOCK_Q / ACT_ROWS < tiles ? t0 + BLOCK_Q / ACT_ROWS : tiles;
         deal d = deal_start(r, worker, workers, (panels + each - 1) / each, false);
         for (int64_t c; (c = deal_next(&d)) >= 0;)
-            for (int64_t n = c * each; n < (c + 1) * each && n < panels; n++)
-                for (int64_t t = t0; t < t1; t++) {
-                    act_tile tile = act_tile_at(rows, t);
-                    int64_t left = w->rows - n * R16_ROWS;
-                    qjob q = {.stride = tile.rows,
-                              .panel = w->data + (uint64_t)n * w->stride,
-                              .x = act_parts(x, tile, w->cols, block),
-                              .supers = (w->cols + R16_K - 1) / R16_K,
-                              .y = y + tile.row0 * w->rows + n * R16_ROWS,
-                              .ldy = w->rows,
-                              .n_out = left < R16_ROWS ? (int)left : R16_ROWS,
-                              .bias = bias ? bias + n * R16_ROWS : NULL,
-                              .prefetch = t == t0};
-                    for (int m = 0; m < tile.rows; m += QROWS) {
-                        int count = tile.rows - m < QROWS ? tile.rows - m : QROWS;
-                        qtile_fns[w->type][count - 1](&q);
-                        q.prefetch = false;
-                        q.x = (act_part){q.x.code + 4 * QROWS, q.x.scale + QROWS, q.x.sum + QROWS};
-                        q.y += QROWS * q.ldy;
-                    }
-                }
+            q_panels(&k, c * each, (c + 1) * each < panels ? (c + 1) * each : panels, t0, t1);
     }
 }
 
@@ -353,7 +418,7 @@ INLINE void v16_store_i8(int8_t *to, v16 v)
 }
 
 /* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. */
-INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, int32_t *sum)
+INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total)
 {
     v16 most = v16_zero(), odd = v16_zero();
     for (int i = 0; i < block && n == block; i += LANES) {
@@ -362,7 +427,7 @@ INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float 
         odd = v16_fma(v, v16_zero(), odd);
     }
     if (n < block || !(v16_fold(odd) == 0)) {
-        act_encode(x, n, block, code, scale, sum);
+        act_encode(x, n, block, code, scale, total);
         return;
     }
     float top = v16_max_lane(most), inverse = top >= ACT_TINY ? 127 / top : 0;
@@ -370,7 +435,7 @@ INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float 
     int32_t s = 0;
     for (int i = 0; i < block; i += LANES) v16_store_i8(code + i, v16_mul(v16_load(x + i), v16_all(inverse)));
     for (int i = 0; i < block; i++) s += code[i];
-    *sum = s;
+    *total = *scale * (float)s;
 }
 
 static void v_quant(const run *r, const op *o, int worker, int workers)

@@ -152,10 +152,11 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
 static void matmul_equals_the_reference(void **unused)
 {
     (void)unused;
-    static const int count[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 135};
+    static const int count[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 135};
     for (int t = 1; t < DTYPE_COUNT; t++)
-        for (int i = 0; i < 11 && r16_of((dtype)t); i++)
-            one_matmul((dtype)t, count[i], i % 2 ? 37 : 48, (i % 3 + 1) * r16_of((dtype)t)->block, i % 4 == 1, NULL);
+        for (int i = 0; i < 13 && r16_of((dtype)t); i++)
+            one_matmul((dtype)t, count[i], (int[]){48, 37, 27, 16}[i % 4], (i % 3 + 1) * r16_of((dtype)t)->block,
+                       i % 4 == 1, NULL);
 }
 
 /* A row's result is the same alone and among 20; the rows are the first of one random series. */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, int32_t *sum)
+void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total)
 {
     float most = 0, odd = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -13,9 +13,10 @@ void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale
     bool finite = odd == 0, tiny = !(most >= ACT_TINY);
     float inverse = !finite || tiny ? 0 : 127 / most;
     *scale = !finite ? NAN : tiny ? 0 : most / 127;
-    *sum = 0;
+    int32_t sum = 0;
     for (int64_t i = 0; i < block; i++) {
         code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
-        *sum += code[i];
+        sum += code[i];
     }
+    *total = *scale * (float)sum;
 }

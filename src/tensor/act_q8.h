@@ -2,10 +2,11 @@
  *
  * Each row on its own: blocks of 32 or 64 elements (as the weights have them) with scale = max |x| / 127 and codes to nearest, ties to
  * even; elements beyond the row are 0. Rows come in tiles of at most ACT_ROWS, sizes as equal as possible, the larger first: what one
- * register tile of the multiplication takes. A tile of R rows holds, k padded to 64,
+ * register tile of the multiplication takes. Few rows are one tile, which meets one panel of weights at a time; more are two tiles or more, which meet
+ * two panels at a time, so that each tile can fetch its part of the next ones. A tile of R rows holds, k padded to 64,
  *
  *     codes     [k / 4][R][4] int8         scales  [k / block][R] float
- *     sums      [k / block][R] int32 of the block's codes
+ *     totals    [k / block][R] float: the scale times the sum of the block's codes
  *
  * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. */
 #ifndef TENSOR_ACT_Q8_H
@@ -14,13 +15,13 @@
 
 #include <stdint.h>
 
-enum { ACT_ROWS = 8 };
+enum { ACT_ROWS = 6, ACT_ALONE = 5 }; /* rows of a tile; rows that are one tile alone */
 
 static inline int64_t act_padded(int64_t cols) { return (cols + R16_K - 1) / R16_K * R16_K; }
 static inline uint64_t act_row_bytes(int64_t cols, int block)
 {
     uint64_t k = (uint64_t)act_padded(cols);
-    return k + k / (uint64_t)block * (sizeof(float) + sizeof(int32_t));
+    return k + k / (uint64_t)block * 2 * sizeof(float);
 }
 
 typedef struct act_tile {
@@ -28,7 +29,10 @@ typedef struct act_tile {
     int rows;
 } act_tile;
 
-static inline int64_t act_tiles(int64_t rows) { return (rows + ACT_ROWS - 1) / ACT_ROWS; }
+static inline int64_t act_tiles(int64_t rows)
+{
+    return rows <= ACT_ALONE ? rows > 0 : rows <= 2 * ACT_ROWS ? 2 : (rows + ACT_ROWS - 1) / ACT_ROWS;
+}
 static inline act_tile act_tile_at(int64_t rows, int64_t t)
 {
     int64_t n = act_tiles(rows), each = rows / n, more = rows % n;
@@ -44,20 +48,19 @@ static inline int64_t act_tile_of(int64_t rows, int64_t row)
 /* Parts of a tile at `at`. */
 typedef struct act_part {
     int8_t *code;
-    float *scale;
-    int32_t *sum;
+    float *scale, *total;
 } act_part;
 static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols, int block)
 {
     uint8_t *at = activations + (uint64_t)t.row0 * act_row_bytes(cols, block);
     int64_t k = act_padded(cols);
     float *scale = (float *)(void *)(at + k * t.rows);
-    return (act_part){(int8_t *)at, scale, (int32_t *)(void *)(scale + k / block * t.rows)};
+    return (act_part){(int8_t *)at, scale, scale + k / block * t.rows};
 }
 
 /* One block: the first n of `block` elements are there. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
  * finite has scale NaN, so that the result says so. */
 #define ACT_TINY 0x1p-100f
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, int32_t *sum);
+void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total);
 
 #endif
