@@ -1,11 +1,12 @@
 /* cpu_qmatmul.c - references of QUANT, and of MATMUL where activations are int8 and weights packed (tensor/r16.h).
  *
- * Part (a) of the arithmetic contract: per output and block, codes times codes summed in int32 (exact, so in any order), times the product
- * of both scales, one chain of fused multiply-adds over the blocks, ascending; where the format has a base, base times the total
- * of the block's activations follows in the same chain (codes that count from another zero: zero times the scale is their base). A bias comes last. */
+ * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
+ * ascending. One level: per block, levels times codes summed in int32, times the product of both scales; then base
+ * times the total of the block's activations (no base, but a zero: zero times the scale is the base). Two levels: per 64 k, the same sums of each block times
+ * its sub-scale, added in int32, times the product of d and the activations' scale; minima times sums of activations likewise, subtracted after it.
+ * A bias comes last. */
 #include "cpu/cpu_quant.h"
 
-#include "base/half.h"
 #include "tensor/act_q8.h"
 
 #include <math.h>
@@ -13,25 +14,38 @@
 
 void cpu_quant(const run *r, const op *o, int worker, int workers) { quant_rows(r, o, worker, workers, act_encode); }
 
-/* One output of one row: row `lane` of the panel against row `at` of the tile. */
-static float dot(const r16_format *f, const uint8_t *panel, int lane, act_part x, int tile_rows, int64_t at, int64_t k)
+/* Codes of 64 k of one row of activations. */
+static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[R16_K])
 {
-    float y = 0;
-    for (int64_t k0 = 0; k0 < k; k0 += R16_K, panel += f->lines * R16_LINE) {
-        r16_tile w;
-        r16_tile_get(f, panel, &w);
-        for (int b = 0; b < R16_K / f->block; b++) {
-            int64_t xb = (k0 / f->block + b) * tile_rows + at;
-            int32_t sum = 0;
-            for (int i = b * f->block; i < (b + 1) * f->block; i++)
-                sum += w.code[lane][i] * x.code[((k0 + i) / 4 * tile_rows + at) * 4 + i % 4];
-            float d = f16_to_f32(w.scale[b][lane]),
-                  base = f->has_base ? f16_to_f32(w.base[b][lane]) : (float)f->zero * d;
-            y = fmaf((float)sum, d * x.scale[xb], y);
-            y = fmaf(base, x.total[xb], y);
+    for (int g = 0; g < R16_K; g += 4) memcpy(code + g, x.code + ((k + g) / 4 * tile_rows + at) * 4, 4);
+}
+
+/* Goes on with the chain y over 64 k: tile `t` of the span, activations of row `at` of their tile of rows from k on. */
+static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x, int tile_rows, int64_t at, int64_t k,
+                      float y)
+{
+    int8_t code[R16_K];
+    int32_t products = 0, minima = 0;
+    const bool two = r16_two_levels(f->scale);
+    int64_t xb = 0;
+    gather(x, tile_rows, at, k, code);
+    for (int i = 0; i < R16_K; i += f->block) {
+        int b = (t * R16_K + i) / f->block;
+        int32_t sum = 0, of_x = 0;
+        for (int j = i; j < i + f->block; j++) {
+            sum += w->code[t * R16_K + j] * code[j];
+            of_x += code[j];
         }
+        xb = (k + i) / f->act * tile_rows + at;
+        products += w->sub[b] * (sum + f->zero * of_x);
+        minima += w->minimum[b] * of_x;
+        if (two) continue;
+        y = fmaf((float)sum, w->scale[b] * x.scale[xb], y);
+        y = fmaf(f->base ? w->base[b] : (float)f->zero * w->scale[b], x.scale[xb] * (float)of_x, y);
     }
-    return y;
+    if (!two) return y;
+    y = fmaf((float)products, w->d * x.scale[xb], y);
+    return f->base ? fmaf(-(w->dmin * x.scale[xb]), (float)minima, y) : y;
 }
 
 void cpu_qmatmul(const run *r, const op *o, int worker, int workers)
@@ -42,14 +56,24 @@ void cpu_qmatmul(const run *r, const op *o, int worker, int workers)
     const float *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out);
     int64_t rows = arg_rows(r, o->out), from, to;
+    int64_t k = act_padded(w->cols);
     cpu_share(w->rows, 1, worker, workers, &from, &to);
-    for (int64_t m = 0; m < rows; m++) {
-        act_tile t = act_tile_at(rows, act_tile_of(rows, m));
-        act_part p = act_parts(x, t, w->cols, f->block);
-        for (int64_t n = from; n < to; n++) {
-            const uint8_t *panel = w->data + (uint64_t)(n / R16_ROWS) * w->stride;
-            float v = dot(f, panel, (int)(n % R16_ROWS), p, t.rows, m - t.row0, act_padded(w->cols));
-            y[m * w->rows + n] = bias ? v + bias[n] : v;
+    for (int64_t n = from; n < to; n++) {
+        const uint8_t *at = w->data + (uint64_t)(n / R16_ROWS) * w->stride;
+        for (int64_t m = 0; m < rows; m++) y[m * w->rows + n] = 0;
+        for (int64_t k0 = 0; k0 < k; k0 += f->span) {
+            int tiles = (int)((k - k0 < f->span ? k - k0 : f->span) / R16_K);
+            r16_strip strip = {.d = 0};
+            r16_strip_get(f, at, (int)(n % R16_ROWS), tiles, &strip);
+            at += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
+            for (int64_t m = 0; m < rows; m++) {
+                act_tile of = act_tile_at(rows, act_tile_of(rows, m));
+                act_part p = act_parts(x, of, w->cols, f->act);
+                for (int t = 0; t < tiles; t++)
+                    y[m * w->rows + n] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * R16_K,
+                                                  y[m * w->rows + n]);
+            }
         }
+        for (int64_t m = 0; m < rows && bias; m++) y[m * w->rows + n] += bias[n];
     }
 }

@@ -26,6 +26,7 @@ static inline void quant_rows(const run *r, const op *o, int worker, int workers
             int64_t k = b * block, left = cols - k, i = b * t.rows + at;
             int8_t code[R16_K];
             encode(x + m * cols + k, left < 0 ? 0 : left < block ? left : block, block, code, &p.scale[i], &p.total[i]);
+            if (p.parts) act_sum_parts(code, p.parts + i * ACT_PARTS);
             if (t.rows == 1) memcpy(p.code + k, code, (size_t)block);
             else
                 for (int c = 0; c < block; c += 4) memcpy(p.code + ((k + c) / 4 * t.rows + at) * 4, code + c, 4);

@@ -157,7 +157,7 @@ ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
     op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
     if (packed) {
         held->packed = true;
-        o.in[0] = quantized(b, c, x, packed->block);
+        o.in[0] = quantized(b, c, x, packed->act);
         if (!o.in[0]) return 0;
     }
     return net_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);

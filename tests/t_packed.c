@@ -3,29 +3,78 @@
 #include "rig.h"
 
 #include "tensor/act_q8.h"
+#include "tensor/block.h"
+#include "tensor/quant_linear.h"
 #include "tensor/r16.h"
+
+#include <stddef.h>
 
 static char what[160];
 
-/* Rows of blocks with random codes and scales of either sign. */
-static uint8_t *random_blocks(dtype t, int64_t rows, int64_t cols)
+/* Where ggml's blocks have an f16 that scales them, and of what size it is in tests. */
+static const struct {
+    dtype type;
+    size_t at;
+    float size;
+} halves[] = {
+#define AT(id, name, member, size)                                                                                     \
+    {                                                                                                                  \
+        DTYPE_##id, offsetof(block_##name, member), size                                                               \
+    }
+    AT(Q4_0, q4_0, d, 0.02f),     AT(Q4_1, q4_1, d, 0.02f),        AT(Q4_1, q4_1, m, 0.3f),
+    AT(Q5_0, q5_0, d, 0.02f),     AT(Q5_1, q5_1, d, 0.02f),        AT(Q5_1, q5_1, m, 0.3f),
+    AT(Q8_0, q8_0, d, 0.02f),     AT(Q8_1, q8_1, d, 0.02f),        AT(IQ4_NL, iq4_nl, d, 0.005f),
+    AT(Q2_0, q2_0, d, 0.1f),      AT(Q1_0, q1_0, d, 0.1f),         AT(Q2_K, q2_k, d, 0.01f),
+    AT(Q2_K, q2_k, dmin, 0.01f),  AT(Q3_K, q3_k, d, 0.01f),        AT(Q4_K, q4_k, d, 0.001f),
+    AT(Q4_K, q4_k, dmin, 0.003f), AT(Q5_K, q5_k, d, 0.001f),       AT(Q5_K, q5_k, dmin, 0.003f),
+    AT(Q6_K, q6_k, d, 0.001f),    AT(IQ2_XXS, iq2_xxs, d, 0.01f),  AT(IQ2_XS, iq2_xs, d, 0.01f),
+    AT(IQ2_S, iq2_s, d, 0.01f),   AT(IQ3_XXS, iq3_xxs, d, 0.005f), AT(IQ3_S, iq3_s, d, 0.005f),
+    AT(IQ1_S, iq1_s, d, 0.05f),   AT(IQ4_XS, iq4_xs, d, 0.0005f),  AT(TQ1_0, tq1_0, d, 0.1f),
+    AT(TQ2_0, tq2_0, d, 0.1f),
+#undef AT
+};
+
+static void put_half(uint8_t *at, float deviation)
 {
-    uint64_t size = dtype_info[t].bytes, n = (uint64_t)(rows * cols) / dtype_info[t].weights;
+    uint16_t h = f32_to_f16(rig_normal() * deviation);
+    memcpy(at, &h, 2);
+}
+
+/* Scales of either sign and of ordinary size. */
+static void tame(dtype t, uint8_t *block)
+{
+    float d = rig_normal() * 0.02f;
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
+        if (halves[i].type == t) put_half(block + halves[i].at, halves[i].size);
+    if (linear_top(t)) { /* base, scale */
+        put_half(block, 0.3f);
+        put_half(block + 2, 0.02f);
+    }
+    if (t == DTYPE_Q8_F32 || t == DTYPE_Q8_K) memcpy(block, &d, 4);
+    if (t == DTYPE_MXFP4) block[0] = (uint8_t)(120 + block[0] % 8);
+    for (int i = 0; t == DTYPE_NVFP4 && i < 4; i++) block[i] &= 0x3f;
+    uint16_t h = f32_to_f16(d);
+    for (int i = 0; t == DTYPE_IQ1_M && i < 4; i++)
+        block[offsetof(block_iq1_m, scales) + 2 * i + 1] =
+            (uint8_t)((block[offsetof(block_iq1_m, scales) + 2 * i + 1] & 15) | (h >> 4 * i & 15) << 4);
+}
+
+/* Rows of blocks with random codes; wild: scales of any bits, infinite and not numbers too. */
+static uint8_t *random_blocks(dtype t, int64_t rows, int64_t cols, bool wild)
+{
+    uint64_t size = dtype_info[t].bytes, n = (uint64_t)rows * dtype_row_bytes(t, (uint64_t)cols) / size;
     uint8_t *b = mem_alloc(n * size);
     assert_non_null(b);
     for (uint64_t i = 0; i < n; i++) {
         for (uint64_t k = 0; k < size; k++) b[i * size + k] = (uint8_t)(rig_random() >> 3);
-        uint16_t scale = f32_to_f16(rig_normal() * 0.02f), base = f32_to_f16(rig_normal() * 0.3f);
-        bool two = r16_of(t)->has_base;
-        memcpy(b + i * size, two ? &base : &scale, 2);
-        if (two) memcpy(b + i * size + 2, &scale, 2);
+        if (!wild) tame(t, b + i * size);
     }
     return b;
 }
 
 static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t cols)
 {
-    uint64_t row = (uint64_t)cols / dtype_info[t].weights * dtype_info[t].bytes, panel = r16_panel_bytes(t, cols);
+    uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
     uint8_t *to = mem_alloc((uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
     assert_non_null(to);
     for (int64_t n = 0; n < rows; n += R16_ROWS) {
@@ -36,23 +85,51 @@ static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t col
     return to;
 }
 
+/* Bits of a packed weight in a long row over those of its block. */
+static double growth(dtype t)
+{
+    return (double)r16_panel_bytes(t, 1024) / R16_ROWS / 1024 / ((double)dtype_info[t].bytes / dtype_info[t].weights);
+}
+
+static void packed_types_are_as_small_as_blocks(void **unused)
+{
+    (void)unused;
+    static const struct {
+        dtype first, last;
+        double most;
+    } range[] = {{DTYPE_Q4_0, DTYPE_Q8_1, 1},      {DTYPE_Q2_K, DTYPE_Q8_K, 1.055}, {DTYPE_IQ2_XXS, DTYPE_IQ1_M, 2.21},
+                 {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
+                 {DTYPE_Q8_F32, DTYPE_Q2_B32, 1}};
+    for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++) {
+        assert_non_null(r16_of((dtype)t)); /* all block types */
+        for (size_t i = 0; i < sizeof range / sizeof *range; i++)
+            if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t) > range[i].most)
+                fail_msg("%s: %g times the bits", dtype_info[t].name, growth((dtype)t));
+    }
+}
+
+static bool same_values(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (float_bits(a[i]) != float_bits(b[i]) && !(isnan(a[i]) && isnan(b[i]))) return false;
+    return true;
+}
+
 static void packing_loses_nothing(void **unused)
 {
     (void)unused;
-    for (int t = 1; t < DTYPE_COUNT; t++) {
-        const r16_format *f = r16_of((dtype)t);
-        if (!f) continue;
-        assert_int_equal(f->block, dtype_info[t].weights);
-        /* as many bits as the blocks */
-        assert_int_equal(r16_panel_bytes((dtype)t, 128) * f->block, (uint64_t)dtype_info[t].bytes * 128 * R16_ROWS);
-        int64_t rows = 21, cols = 3 * f->block;
-        uint8_t *blocks = random_blocks((dtype)t, rows, cols), *p = packed((dtype)t, blocks, rows, cols);
-        float want[192], got[192];
-        for (int64_t n = 0; n < rows; n++) {
-            quant_decode((dtype)t, blocks + (uint64_t)(n * 3) * dtype_info[t].bytes, want, (uint64_t)cols);
-            r16_row((dtype)t, p + (uint64_t)(n / R16_ROWS) * r16_panel_bytes((dtype)t, cols), (int)(n % R16_ROWS), cols,
-                    got);
-            if (memcmp(want, got, (size_t)cols * 4)) fail_msg("%s: row %d changes", dtype_info[t].name, (int)n);
+    enum { ROWS = 21, COLS_MAX = 768 };
+    float want[COLS_MAX], got[COLS_MAX];
+    for (int form = 0; form < 4 * DTYPE_COUNT; form++) {
+        dtype t = (dtype)(form / 4);
+        if (!r16_of(t)) continue;
+        int64_t cols = form % 2 ? 3 * dtype_info[t].weights : 333;
+        uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
+        uint8_t *blocks = random_blocks(t, ROWS, cols, form % 4 > 1), *p = packed(t, blocks, ROWS, cols);
+        for (int64_t n = 0; n < ROWS; n++) {
+            quant_decode_row(t, blocks + (uint64_t)n * row, want, (uint64_t)cols);
+            r16_row(t, p + (uint64_t)(n / R16_ROWS) * panel, (int)(n % R16_ROWS), cols, got);
+            if (!same_values(want, got, cols)) fail_msg("%s: row %d changes", dtype_info[t].name, (int)n);
         }
         mem_free(blocks);
         mem_free(p);
@@ -115,11 +192,11 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     rig g;
     int rows[] = {count}, last[] = {count - 1};
     rig_seed = 4242 + (uint64_t)t;
-    uint8_t *blocks = random_blocks(t, n, cols), *p = packed(t, blocks, n, cols);
+    uint8_t *blocks = random_blocks(t, n, cols, false), *p = packed(t, blocks, n, cols);
     rig_open(&g, (uint64_t)count * (uint64_t)(2 * cols + n) * 4);
     rig_sequences(&g, 1, rows, last);
     op quant = {.kind = OP_QUANT, .in = {rig_act(&g, cols)}};
-    quant.out = quantized_act(&g, cols, f->block);
+    quant.out = quantized_act(&g, cols, f->act);
     rig_run(&g, cpu_kernels_named("c"), 1, &quant);
     g.w[0] = (weight){.name = "w", .rows = n, .cols = cols, .packed = true};
     g.held[0] = (held_weight){
@@ -134,9 +211,9 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     const float *y = rig_at(&g, o.out);
     float *w = mem_array((size_t)cols, 4);
     for (int64_t i = 0; i < n; i += 5) {
-        quant_decode(t, blocks + (uint64_t)(i * cols) / dtype_info[t].weights * dtype_info[t].bytes, w, (uint64_t)cols);
+        quant_decode_row(t, blocks + (uint64_t)i * dtype_row_bytes(t, (uint64_t)cols), w, (uint64_t)cols);
         for (int64_t m = 0; m < count; m += 3) {
-            double want = product(&g, quant.out, w, cols, count, m, f->block) +
+            double want = product(&g, quant.out, w, cols, count, m, f->act) +
                           (with_bias ? (double)g.t[o.in[2]].data[i] : 0);
             if (fabs(want - (double)y[m * n + i]) > 2e-4 * (1 + fabs(want)))
                 fail_msg("%s: [%d][%d] is %g, not %g", what, (int)m, (int)i, (double)y[m * n + i], want);
@@ -152,11 +229,10 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
 static void matmul_equals_the_reference(void **unused)
 {
     (void)unused;
-    static const int count[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 135};
+    static const int64_t cols[] = {64, 512, 333, 704};
     for (int t = 1; t < DTYPE_COUNT; t++)
-        for (int i = 0; i < 13 && r16_of((dtype)t); i++)
-            one_matmul((dtype)t, count[i], (int[]){48, 37, 27, 16}[i % 4], (i % 3 + 1) * r16_of((dtype)t)->block,
-                       i % 4 == 1, NULL);
+        for (int count = 1; count < 27 && r16_of((dtype)t); count++)
+            one_matmul((dtype)t, count < 26 ? count : 135, count % 2 ? 37 : 48, cols[count % 4], count % 4 == 1, NULL);
 }
 
 /* A row's result is the same alone and among 20; the rows are the first of one random series. */
@@ -178,9 +254,8 @@ static void rows_do_not_see_each_other(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packing_loses_nothing),
-        cmocka_unit_test(quant_equals_the_reference),
-        cmocka_unit_test(matmul_equals_the_reference),
+        cmocka_unit_test(packed_types_are_as_small_as_blocks), cmocka_unit_test(packing_loses_nothing),
+        cmocka_unit_test(quant_equals_the_reference),          cmocka_unit_test(matmul_equals_the_reference),
         cmocka_unit_test(rows_do_not_see_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -243,12 +243,12 @@ static bool same_shape(const tensor *a, const tensor *b)
 
 static bool optional_vector(const op *o, int i, const tensor *t, int64_t n) { return !o->in[i] || is_vector(t, n); }
 
-/* Elements with one scale that a packed weight multiplies; 0: it is not packed. */
+/* Elements with one scale in the activations that a packed weight multiplies; 0: it is not packed. */
 static int packed_block(const program *p, const tensor *t)
 {
     const weight *w = &p->weights[t->weight];
     const r16_format *f = w->packed ? r16_of(weight_held_type(w)) : NULL;
-    return f ? f->block : 0;
+    return f ? f->act : 0;
 }
 
 /* values and table: ATTN_BIAS and ATTN_TABLE of an ATTN. */

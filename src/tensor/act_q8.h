@@ -7,21 +7,23 @@
  *
  *     codes     [k / 4][R][4] int8         scales  [k / block][R] float
  *     totals    [k / block][R] float: the scale times the sum of the block's codes
+ *     parts     of blocks of 64 only: [k / 64][R][6] int16, sums of 32 codes (two), then of 16 (four)
  *
  * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. */
 #ifndef TENSOR_ACT_Q8_H
 #define TENSOR_ACT_Q8_H
 #include "tensor/r16.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
-enum { ACT_ROWS = 6, ACT_ALONE = 5 }; /* rows of a tile; rows that are one tile alone */
+enum { ACT_ROWS = 6, ACT_ALONE = 5, ACT_PARTS = 6 }; /* rows of a tile; rows that are one tile alone */
 
 static inline int64_t act_padded(int64_t cols) { return (cols + R16_K - 1) / R16_K * R16_K; }
 static inline uint64_t act_row_bytes(int64_t cols, int block)
 {
     uint64_t k = (uint64_t)act_padded(cols);
-    return k + k / (uint64_t)block * 2 * sizeof(float);
+    return k + k / (uint64_t)block * (2 * sizeof(float) + (block == 64 ? ACT_PARTS * sizeof(int16_t) : 0));
 }
 
 typedef struct act_tile {
@@ -49,13 +51,27 @@ static inline int64_t act_tile_of(int64_t rows, int64_t row)
 typedef struct act_part {
     int8_t *code;
     float *scale, *total;
+    int16_t *parts; /* blocks of 64 */
 } act_part;
 static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols, int block)
 {
     uint8_t *at = activations + (uint64_t)t.row0 * act_row_bytes(cols, block);
     int64_t k = act_padded(cols);
     float *scale = (float *)(void *)(at + k * t.rows);
-    return (act_part){(int8_t *)at, scale, scale + k / block * t.rows};
+    float *total = scale + k / block * t.rows;
+    return (act_part){(int8_t *)at, scale, total, block == 64 ? (int16_t *)(void *)(total + k / block * t.rows) : NULL};
+}
+
+/* The sums of parts of a block of 64 codes. */
+static inline void act_sum_parts(const int8_t code[64], int16_t parts[ACT_PARTS])
+{
+    for (int p = 0; p < 4; p++) {
+        int s = 0;
+        for (int i = 0; i < 16; i++) s += code[16 * p + i];
+        parts[2 + p] = (int16_t)s;
+    }
+    parts[0] = (int16_t)(parts[2] + parts[3]);
+    parts[1] = (int16_t)(parts[4] + parts[5]);
 }
 
 /* One block: the first n of `block` elements are there. A block whose greatest value is below ACT_TINY is 0; one with a value that is not

@@ -1,25 +1,55 @@
-/* r16.c - see r16.h. */
+/* r16.c - see r16.h: the layout. r16_pack.c brings the blocks of every type into it. */
 #include "tensor/r16.h"
 
 #include "base/half.h"
-#include "tensor/quant_linear.h"
 
+#include <math.h>
 #include <string.h>
 
+/* ---- formats. Tables hold levels less the least one, which is the format's zero. */
+
+static const uint8_t table_IQ4[16] = {0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240};
+static const uint8_t table_FP4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+static const uint8_t table_IQ3_S[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+static const uint8_t table_IQ3_XXS[16] = {0, 10, 18, 26, 34, 42, 50, 58, 66, 74, 82, 90, 98, 106, 114, 124};
+static const uint8_t table_IQ2[16] = {43, 0, 18, 35, 51, 68, 86, 43}; /* the first and eighth are 0, and in no entry */
+static const uint8_t table_IQ1[16] = {2, 10, 18, 9, 0, 8, 16, 9}; /* 8 times (-1, 0, 1, –) + 1/8; the same - 1/8 */
+#define table_NONE NULL
+
+/* What a kind is, as constants. */
+#define SCALE_BYTES(scale)             ((scale) == R16_F32 ? 4 : (scale) == R16_F16 ? 2 : 1)
+#define ROW_BYTES(blocks, scale, base) /* of the tail, for one row */                                                  \
+    ((scale) == R16_SUB8   ? ((base) ? 4 + 2 * (blocks) : 2 + (blocks))                                                \
+     : (scale) == R16_SUB4 ? 4 + (blocks)                                                                              \
+                           : (blocks) * (SCALE_BYTES(scale) + ((base) ? 2 : 0)))
+enum {
+#define X(name, bits, block, span, scale, base, tabled)                                                                \
+    BITS_##name = bits, BLOCK_##name = block, SPAN_##name = span, SCALE_##name = scale, BASE_##name = base,            \
+    ACT_##name = (block) == 32 && !((scale) == R16_SUB8 || (scale) == R16_SUB4) ? 32 : 64,                             \
+    CODE_LINES_##name = (bits) ? 2 * (bits) : 7,                                                                       \
+    TAIL_LINES_##name = (ROW_BYTES((span) / (block), scale, base) * R16_ROWS + R16_LINE - 1) / R16_LINE,
+    R16_KIND_LIST(X)
+#undef X
+};
+
 static const r16_format formats[DTYPE_COUNT] = {
-#define X(id, bits, block, lines, zero, base) [DTYPE_##id] = {bits, block, lines, zero, base},
+#define X(id, name, zero, look_up, factor)                                                                             \
+    [DTYPE_##id] = {R16_KIND_##name,   BITS_##name,       BLOCK_##name, SCALE_##name, BASE_##name,     ACT_##name,     \
+                    CODE_LINES_##name, TAIL_LINES_##name, SPAN_##name,  zero,         table_##look_up, factor},
     R16_LIST(X)
 #undef X
 };
 
-const r16_format *r16_of(dtype t) { return formats[t].lines ? &formats[t] : NULL; }
+const r16_format *r16_of(dtype t) { return formats[t].span ? &formats[t] : NULL; }
 
 uint64_t r16_panel_bytes(dtype t, int64_t cols)
 {
-    return (uint64_t)(cols + R16_K - 1) / R16_K * formats[t].lines * R16_LINE;
+    const r16_format *f = &formats[t];
+    uint64_t tiles = (uint64_t)(cols + R16_K - 1) / R16_K, spans = (uint64_t)(cols + f->span - 1) / f->span;
+    return (tiles * f->code_lines + spans * f->tail_lines) * R16_LINE;
 }
 
-/* ---- lines */
+/* ---- the lines of a tile */
 
 enum { GROUPS = 16 };
 
@@ -37,9 +67,9 @@ static void lines_put_bit(uint8_t *line, int n, int at, const uint8_t w[GROUPS][
 }
 
 /* w: the group vectors. */
-static void lines_put(const r16_format *f, uint8_t *restrict line, const uint8_t w[restrict GROUPS][R16_LINE])
+static void lines_put(int bits, uint8_t *restrict line, const uint8_t w[restrict GROUPS][R16_LINE])
 {
-    switch (f->bits) {
+    switch (bits) {
     case 8: memcpy(line, w, GROUPS * R16_LINE); break;
     case 5: lines_put_bit(line, 8, 4, w); /* fall through */
     case 4:
@@ -53,132 +83,147 @@ static void lines_put(const r16_format *f, uint8_t *restrict line, const uint8_t
         for (int j = 0; j < 4; j++)
             EACH(j, (w[4 * j][i] & 3) | (w[4 * j + 1][i] & 3) << 2 | (w[4 * j + 2][i] & 3) << 4 | w[4 * j + 3][i] << 6)
         break;
+    case 1: lines_put_bit(line, 0, 1, w); break;
     default:
         for (int j = 0; j < 7; j++)
             EACH(j, (w[2 * j][i] + 11 * w[2 * j + 1][i]) | ((w[14][i] + 11 * w[15][i]) >> j & 1) << 7)
     }
 }
 
-static void lines_get(const r16_format *f, const uint8_t *line, uint8_t w[GROUPS][R16_LINE])
+/* The code of group g at byte i of its vector. */
+static int line_code(int bits, const uint8_t *line, int g, int i)
 {
-    for (int i = 0; i < R16_LINE; i++) {
-        int last = 0;
-        switch (f->bits) {
-        case 8:
-            for (int g = 0; g < GROUPS; g++) w[g][i] = line[R16_LINE * g + i];
-            break;
-        case 5:
-        case 4:
-            for (int g = 0; g < GROUPS; g++) {
-                w[g][i] = line[R16_LINE * (g / 2) + i] >> g % 2 * 4 & 15;
-                if (f->bits == 5) w[g][i] = (uint8_t)(w[g][i] | (line[R16_LINE * (8 + g / 8) + i] >> g % 8 & 1) << 4);
-            }
-            break;
-        case 6:
-            for (int j = 0; j < 4; j++) {
-                w[4 * j + 3][i] = 0;
-                for (int k = 0; k < 3; k++) {
-                    uint8_t v = line[R16_LINE * (3 * j + k) + i];
-                    w[4 * j + k][i] = v & 63;
-                    w[4 * j + 3][i] = (uint8_t)(w[4 * j + 3][i] | v >> 6 << 2 * k);
-                }
-            }
-            break;
-        case 3:
-        case 2:
-            for (int g = 0; g < GROUPS; g++) {
-                w[g][i] = line[R16_LINE * (g / 4) + i] >> g % 4 * 2 & 3;
-                if (f->bits == 3) w[g][i] = (uint8_t)(w[g][i] | (line[R16_LINE * (4 + g / 8) + i] >> g % 8 & 1) << 2);
-            }
-            break;
-        default:
-            for (int j = 0; j < 7; j++) last |= line[R16_LINE * j + i] >> 7 << j;
-            for (int j = 0; j < 8; j++) {
-                int p = j < 7 ? line[R16_LINE * j + i] & 127 : last;
-                w[2 * j][i] = (uint8_t)(p % 11);
-                w[2 * j + 1][i] = (uint8_t)(p / 11);
-            }
-        }
+    int p = 0;
+    line += i;
+    switch (bits) {
+    case 8: return line[R16_LINE * g];
+    case 5: return (line[R16_LINE * (g / 2)] >> g % 2 * 4 & 15) | (line[R16_LINE * (8 + g / 8)] >> g % 8 & 1) << 4;
+    case 4: return line[R16_LINE * (g / 2)] >> g % 2 * 4 & 15;
+    case 6:
+        if (g % 4 < 3) return line[R16_LINE * (g / 4 * 3 + g % 4)] & 63;
+        for (int k = 0; k < 3; k++) p |= line[R16_LINE * (g / 4 * 3 + k)] >> 6 << 2 * k;
+        return p;
+    case 3: return (line[R16_LINE * (g / 4)] >> g % 4 * 2 & 3) | (line[R16_LINE * (4 + g / 8)] >> g % 8 & 1) << 2;
+    case 2: return line[R16_LINE * (g / 4)] >> g % 4 * 2 & 3;
+    case 1: return (line[R16_LINE * (g / 8)] >> g % 8 & 1) * 2;
+    default:
+        if (g < 14) p = line[R16_LINE * (g / 2)] & 127;
+        else
+            for (int j = 0; j < 7; j++) p |= line[R16_LINE * j] >> 7 << j;
+        return g % 2 ? p / 11 : p % 11;
     }
 }
 
-/* ---- super-tiles */
+/* ---- tails */
 
-static int blocks_of(const r16_format *f) { return R16_K / f->block; }
+/* Where a byte for a block and row lies: two blocks side by side. */
+static int pair_at(int b, int r) { return (b / 2 * R16_ROWS + r) * 2 + b % 2; }
 
-static uint8_t *scales_of(const r16_format *f, const uint8_t *tile)
+static void tail_put(const r16_format *f, const r16_span *from, uint8_t *to)
 {
-    return (uint8_t *)tile + f->lines * R16_LINE - blocks_of(f) * R16_ROWS * 2 * (f->has_base ? 2 : 1);
-}
-
-void r16_tile_put(const r16_format *f, uint8_t *tile, const r16_tile *from)
-{
-    uint8_t w[GROUPS][R16_LINE];
-    for (int r = 0; r < R16_ROWS; r++)
-        for (int g = 0; g < GROUPS; g++) memcpy(&w[g][4 * r], &from->code[r][4 * g], 4);
-    lines_put(f, tile, (const uint8_t(*)[R16_LINE])w);
-    size_t bytes = (size_t)blocks_of(f) * R16_ROWS * 2;
-    memcpy(scales_of(f, tile), from->scale, bytes);
-    if (f->has_base) memcpy(scales_of(f, tile) + bytes, from->base, bytes);
-}
-
-void r16_tile_get(const r16_format *f, const uint8_t *tile, r16_tile *to)
-{
-    uint8_t w[GROUPS][R16_LINE];
-    lines_get(f, tile, w);
-    for (int g = 0; g < GROUPS; g++)
-        for (int i = 0; i < R16_LINE; i++) to->code[i / 4][4 * g + i % 4] = w[g][i];
-    size_t bytes = (size_t)blocks_of(f) * R16_ROWS * 2;
-    memset(to->base, 0, sizeof to->base);
-    memcpy(to->scale, scales_of(f, tile), bytes);
-    if (f->has_base) memcpy(to->base, scales_of(f, tile) + bytes, bytes);
-}
-
-/* ---- blocks of a row: codes without sign, scale, base */
-static void block_get(dtype t, const uint8_t *block, uint8_t *q, uint16_t *scale, uint16_t *base)
-{
-    *base = 0;
-    if (t == DTYPE_Q8_0) {
-        memcpy(scale, block, 2);
-        for (int i = 0; i < 32; i++) q[i] = (uint8_t)(block[2 + i] ^ 128); /* signed to 0 … 255 */
-    } else if (t == DTYPE_Q4_0) {
-        memcpy(scale, block, 2);
-        for (int i = 0; i < 16; i++) {
-            q[i] = block[2 + i] & 15;
-            q[i + 16] = block[2 + i] >> 4;
+    const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
+    memset(to, 0, (size_t)f->tail_lines * R16_LINE);
+    if (!r16_two_levels(f->scale)) {
+        for (int b = 0; b < blocks; b++)
+            for (int r = 0; r < R16_ROWS; r++)
+                memcpy(to + (b * R16_ROWS + r) * bytes, &from->scale[b][r], (size_t)bytes);
+        if (f->base) memcpy(to + blocks * R16_ROWS * bytes, from->base, (size_t)blocks * R16_ROWS * 2);
+        return;
+    }
+    memcpy(to, from->d, sizeof from->d);
+    to += sizeof from->d;
+    if (f->base) {
+        memcpy(to, from->dmin, sizeof from->dmin);
+        to += sizeof from->dmin;
+    }
+    for (int b = 0; b < blocks; b++)
+        for (int r = 0; r < R16_ROWS; r++) {
+            to[pair_at(b, r)] = (uint8_t)from->sub[b][r];
+            if (f->scale == R16_SUB4) to[pair_at(b, r)] |= (uint8_t)(from->minimum[b][r] << 4);
+            else if (f->base) to[blocks * R16_ROWS + pair_at(b, r)] = from->minimum[b][r];
         }
-    } else {
-        linear_get(t, block, q, scale, base);
+}
+
+static float half_at(const uint8_t *from, int i)
+{
+    uint16_t h;
+    memcpy(&h, from + 2 * i, 2);
+    return f16_to_f32(h);
+}
+
+static float scale_at(int kind, const uint8_t *from, int i)
+{
+    float f;
+    if (kind == R16_F16) return half_at(from, i);
+    if (kind == R16_E8M0) return ldexpf(1, from[i] - 128);
+    if (kind == R16_E5M3) return f16_to_f32((uint16_t)(from[i] << 7));
+    memcpy(&f, from + 4 * i, 4);
+    return f;
+}
+
+static void tail_get(const r16_format *f, const uint8_t *from, int r, r16_strip *to)
+{
+    const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
+    if (!r16_two_levels(f->scale)) {
+        for (int b = 0; b < blocks; b++) {
+            to->scale[b] = scale_at(f->scale, from, b * R16_ROWS + r) * f->factor;
+            to->base[b] = f->base ? half_at(from + blocks * R16_ROWS * bytes, b * R16_ROWS + r) : 0;
+        }
+        return;
+    }
+    to->d = half_at(from, r) * f->factor;
+    from += 2 * R16_ROWS;
+    to->dmin = f->base ? half_at(from, r) : 0;
+    if (f->base) from += 2 * R16_ROWS;
+    for (int b = 0; b < blocks; b++) {
+        uint8_t v = from[pair_at(b, r)];
+        to->sub[b] = f->scale == R16_SUB4 ? v & 15 : (int8_t)v;
+        to->minimum[b] = !f->base ? 0 : f->scale == R16_SUB4 ? v >> 4 : from[blocks * R16_ROWS + pair_at(b, r)];
     }
 }
 
-void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel)
+/* ---- spans and rows */
+
+void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
 {
-    const r16_format *f = r16_of(t);
-    for (int64_t k = 0; k < cols; k += R16_K, panel += f->lines * R16_LINE) {
-        r16_tile tile;
-        uint64_t left = (uint64_t)(cols - k < R16_K ? cols - k : R16_K);
-        bool whole = rows[R16_ROWS - 1] && cols - k >= R16_K;
-        if (!whole) memset(&tile, 0, sizeof tile);
+    for (int t = 0; t < tiles; t++, to += f->code_lines * R16_LINE) {
+        uint8_t w[GROUPS][R16_LINE];
         for (int r = 0; r < R16_ROWS; r++)
-            for (int b = 0; rows[r] && b < blocks_of(f) && k + b * f->block < cols; b++)
-                block_get(t, rows[r] + (uint64_t)(k / f->block + b) * dtype_info[t].bytes, tile.code[r] + b * f->block,
-                          &tile.scale[b][r], &tile.base[b][r]);
-        for (int r = 0; r < R16_ROWS && left < R16_K; r++) memset(tile.code[r] + left, 0, R16_K - left);
-        r16_tile_put(f, panel, &tile);
+            for (int g = 0; g < GROUPS; g++) memcpy(&w[g][4 * r], &from->code[r][R16_K * t + 4 * g], 4);
+        lines_put(f->bits, to, (const uint8_t(*)[R16_LINE])w);
     }
+    tail_put(f, from, to);
+}
+
+void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to)
+{
+    for (int k = 0; k < tiles * R16_K; k++) {
+        const uint8_t *tile = span + k / R16_K * f->code_lines * R16_LINE;
+        int code = line_code(f->bits, tile, k % R16_K / 4, 4 * r + k % 4);
+        to->code[k] = f->table ? f->table[code] : (uint8_t)code;
+    }
+    tail_get(f, span + tiles * f->code_lines * R16_LINE, r, to);
 }
 
 void r16_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to)
 {
     const r16_format *f = r16_of(t);
-    for (int64_t k = 0; k < cols; k += R16_K, panel += f->lines * R16_LINE) {
-        r16_tile tile;
-        r16_tile_get(f, panel, &tile);
-        for (int64_t i = 0; i < R16_K && k + i < cols; i++) {
-            int64_t b = i / f->block;
-            float d = f16_to_f32(tile.scale[b][r]), q = (float)(tile.code[r][i] + f->zero);
-            to[k + i] = f->has_base ? q * d + f16_to_f32(tile.base[b][r]) : d * q;
+    for (int64_t k = 0; k < cols; k += f->span) {
+        int64_t left = cols - k;
+        int n = left < f->span ? (int)left : f->span, tiles = (n + R16_K - 1) / R16_K;
+        r16_strip s;
+        r16_strip_get(f, panel, r, tiles, &s);
+        for (int i = 0; i < n; i++) {
+            int b = i / f->block;
+            float level = (float)(s.code[i] + f->zero);
+            if (r16_two_levels(f->scale)) {
+                float v = s.d * (float)s.sub[b] * level;
+                to[k + i] = f->base ? v - s.dmin * (float)s.minimum[b] : v;
+            } else {
+                float v = s.scale[b] * level;
+                to[k + i] = f->base ? v + s.base[b] : v;
+            }
         }
+        panel += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
     }
 }

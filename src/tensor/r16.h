@@ -1,9 +1,10 @@
 /* r16.h - the packed layout of quantized matrices, one for every instruction set, for one row and for many, and for files.
  *
- * A panel is 16 output rows. Along k a panel is a run of super-tiles of 64 k: lines of 64 bytes with codes, then lines with scales and
- * bases. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its group), so that one
- * multiply-add of bytes in groups of four adds 4 k of 16 outputs and nothing is ever summed across. How the 16 group
- * vectors w[g] lie in lines:
+ * A panel is 16 output rows. Along k a panel is a run of spans of 64, 128 or 256 k: the codes, 64 k (a tile) after 64 k, in lines of 64
+ * bytes; then the span's tail with its scales and bases, whole lines too. Where a row ends within a span, its last span has fewer tiles and a
+ * whole tail. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its
+ * group), so that one multiply-add of bytes in groups of four adds 4 k of 16 outputs and nothing is ever summed across. How the 16 group
+ * vectors w[g] of a tile lie in lines:
  *
  *     8 bits      line g = w[g]
  *     4 bits      line j = w[2j] | w[2j+1] << 4
@@ -11,10 +12,19 @@
  *     6 bits      lines 3j … 3j+2: w[4j + i], above it (bits 6, 7) bits 2i, 2i+1 of w[4j + 3]
  *     3 bits      line j: the low two of w[4j + i] at bit 2i; then line j: bit i is the third bit of w[8j + i]
  *     2 bits      line j: w[4j + i] at bit 2i
+ *     1 bit       line j: w[8j + i] at bit i; codes are 0 and 2
  *     11 levels   line i < 7: p[i], and in bit 7 bit i of p[7], of the pairs p[i] = w[2i] + 11 w[2i+1]
  *
- * Scales, then bases, as f16: [block of the super-tile][row]. So a packed matrix has as many bits per weight as its blocks. Rows are
- * padded to 16 and k to 64 with code, scale and base 0. weight = (code + zero) * scale + base. */
+ * Level of a code: table[code] + zero, or code + zero. Two kinds of tails:
+ *
+ *     one level   scales [block][row], then bases if there are any [block][row] as f16:
+ *                 weight = level * scale + base
+ *     two levels  d [row] and with minima dmin [row], f16; sub-scales [pair of blocks][row][2] of 8 signed bits; minima likewise of 8 unsigned bits;
+ *                 or both as nibbles of one byte, the scale below:
+ *                 weight = level * (d * sub-scale) - dmin * minimum
+ *
+ * Every block type maps exactly: the same codes, scales and bases, so that a packed matrix has about as many bits as its blocks. Rows are
+ * padded to 16 and k to 64 with code, scale and base 0. */
 #ifndef TENSOR_R16_H
 #define TENSOR_R16_H
 #include "tensor/dtype.h"
@@ -22,27 +32,105 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { R16_ROWS = 16, R16_K = 64, R16_LINE = 64 };
+enum { R16_ROWS = 16, R16_K = 64, R16_LINE = 64, R16_SPAN = 256, R16_BLOCKS = 16 /* of a span, at most */ };
 
-/* X(dtype, bits of a code, weights with one scale, lines of a super-tile, zero, has base); bits 0: pairs of 11 levels */
+/* A scale is an f16, an f32, a power of two (8 bits, bias 127, of which half is meant: 2^(e - 128)), the upper half of a positive f16 less its
+ * sign (E5M3); or of two levels, a byte or a nibble under an f16. */
+enum { R16_F16, R16_F32, R16_E8M0, R16_E5M3, R16_SUB8, R16_SUB4 };
+/* A base is nothing, an f16, or an 8-bit or nibble minimum under an f16. */
+enum { R16_NONE, R16_BASE, R16_MINIMUM };
+
+/* Kinds of formats: what a kernel has to know at compile time.
+ * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, codes index a table) */
+#define R16_KIND_LIST(X)                                                                                               \
+    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, false)                                                                      \
+    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, false)                                                                      \
+    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, false)                                                              \
+    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, false)                                                                      \
+    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, false)                                                                 \
+    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, false)                                                                  \
+    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, false)                                                                 \
+    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, false)                                                                     \
+    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, false)                                                                     \
+    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, true)                                                                   \
+    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, true)                                                            \
+    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, true)                                                             \
+    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, false)                                                             \
+    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, false)                                                             \
+    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, false)                                                             \
+    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, false)                                                                    \
+    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, false)                                                                    \
+    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, true)                                                                 \
+    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, true)                                                                \
+    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, true)
+
+enum {
+#define X(name, ...) R16_KIND_##name,
+    R16_KIND_LIST(X)
+#undef X
+        R16_KINDS
+};
+
+/* X(dtype, kind, zero, table or NONE (r16.c), factor of every scale: a power of two) */
 #define R16_LIST(X)                                                                                                    \
-    X(Q8_0, 8, 32, 17, -128, 0)                                                                                        \
-    X(Q4_0, 4, 32, 9, -8, 0)                                                                                           \
-    X(Q8_B32, 8, 32, 18, 0, 1)                                                                                         \
-    X(Q8_B64, 8, 64, 17, 0, 1)                                                                                         \
-    X(Q6_B64, 6, 64, 13, 0, 1)                                                                                         \
-    X(Q5_B64, 5, 64, 11, 0, 1)                                                                                         \
-    X(Q4_B32, 4, 32, 10, 0, 1)                                                                                         \
-    X(Q4_B64, 4, 64, 9, 0, 1)                                                                                          \
-    X(Q3H_B64, 0, 64, 8, 0, 1)                                                                                         \
-    X(Q3_B32, 3, 32, 8, 0, 1)                                                                                          \
-    X(Q2_B32, 2, 32, 6, 0, 1)
+    X(Q8_0, 8_B32, -128, NONE, 1)                                                                                      \
+    X(Q4_0, 4_B32, -8, NONE, 1)                                                                                        \
+    X(Q8_B32, 8_B32_BASE, 0, NONE, 1)                                                                                  \
+    X(Q8_B64, 8_B64_BASE, 0, NONE, 1)                                                                                  \
+    X(Q6_B64, 6_B64_BASE, 0, NONE, 1)                                                                                  \
+    X(Q5_B64, 5_B64_BASE, 0, NONE, 1)                                                                                  \
+    X(Q4_B32, 4_B32_BASE, 0, NONE, 1)                                                                                  \
+    X(Q4_B64, 4_B64_BASE, 0, NONE, 1)                                                                                  \
+    X(Q3H_B64, PAIR_B64_BASE, 0, NONE, 1)                                                                              \
+    X(Q3_B32, 3_B32_BASE, 0, NONE, 1)                                                                                  \
+    X(Q2_B32, 2_B32_BASE, 0, NONE, 1)                                                                                  \
+    X(Q8_1, 8_B32, -128, NONE, 1)                                                                                      \
+    X(Q8_F32, 8_B32_F32, -128, NONE, 1)                                                                                \
+    X(Q8_K, 8_B64_F32, -128, NONE, 1)                                                                                  \
+    X(Q4_1, 4_B32_BASE, 0, NONE, 1)                                                                                    \
+    X(Q5_0, 5_B32, -16, NONE, 1)                                                                                       \
+    X(Q5_1, 5_B32_BASE, 0, NONE, 1)                                                                                    \
+    X(Q2_0, 2_B64, -1, NONE, 1)                                                                                        \
+    X(TQ1_0, 2_B64, -1, NONE, 1)                                                                                       \
+    X(TQ2_0, 2_B64, -1, NONE, 1)                                                                                       \
+    X(Q1_0, 1_B64, -1, NONE, 1)                                                                                        \
+    X(IQ4_NL, TABLE_B32, -127, IQ4, 1)                                                                                 \
+    X(MXFP4, TABLE_B32_E8M0, -12, FP4, 1)                                                                              \
+    X(NVFP4, TABLE_B16_E5M3, -12, FP4, 128)                                                                            \
+    X(Q2_K, 2_S16_MIN, 0, NONE, 1)                                                                                     \
+    X(Q3_K, 3_S16, -4, NONE, 1)                                                                                        \
+    X(Q4_K, 4_S32_MIN, 0, NONE, 1)                                                                                     \
+    X(Q5_K, 5_S32_MIN, 0, NONE, 1)                                                                                     \
+    X(Q6_K, 6_S16, -32, NONE, 1)                                                                                       \
+    X(IQ4_XS, TABLE_S32, -127, IQ4, 1)                                                                                 \
+    X(IQ3_S, TABLE_S32, -15, IQ3_S, 1)                                                                                 \
+    X(IQ3_XXS, TABLE_S32, -62, IQ3_XXS, 0.25f)                                                                         \
+    X(IQ2_XXS, TABLE3_S32, -43, IQ2, 0.125f)                                                                           \
+    X(IQ2_XS, TABLE3_S16, -43, IQ2, 0.125f)                                                                            \
+    X(IQ2_S, TABLE3_S16, -43, IQ2, 0.125f)                                                                             \
+    X(IQ1_S, TABLE3_S32, -9, IQ1, 0.125f)                                                                              \
+    X(IQ1_M, TABLE3_S16, -9, IQ1, 0.125f)
 
 typedef struct r16_format {
-    uint8_t bits, block, lines;
-    int16_t zero; /* added to every code */
-    bool has_base;
+    uint8_t kind;
+    uint8_t bits, block, scale, base; /* see above */
+    uint8_t act;                      /* block of the activations that it multiplies: 32 or 64 */
+    uint8_t code_lines, tail_lines;   /* of a tile, of a span */
+    uint16_t span;
+    int16_t zero;
+    const uint8_t *table; /* [16] */
+    float factor;
 } r16_format;
+
+static inline bool r16_two_levels(int scale) { return scale == R16_SUB8 || scale == R16_SUB4; }
 
 /* NULL: the type has no packed form. */
 const r16_format *r16_of(dtype t);
@@ -53,13 +141,26 @@ uint64_t r16_panel_bytes(dtype t, int64_t cols);
 /* Packs up to 16 rows of blocks (NULL: a row of padding) into one panel. */
 void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel);
 
-/* One super-tile as codes [row][k], scales and bases [block][row] (bases 0 where the format has none): the definition of the layout. */
-typedef struct r16_tile {
-    uint8_t code[R16_ROWS][R16_K];
-    uint16_t scale[2][R16_ROWS], base[2][R16_ROWS];
-} r16_tile;
-void r16_tile_get(const r16_format *f, const uint8_t *tile, r16_tile *to);
-void r16_tile_put(const r16_format *f, uint8_t *tile, const r16_tile *from);
+/* One span of 16 rows before it is packed. Blocks count from the span's beginning. */
+typedef struct r16_span {
+    uint8_t code[R16_ROWS][R16_SPAN];
+    uint32_t scale[R16_BLOCKS][R16_ROWS]; /* one level: as stored, in the low bits */
+    uint16_t base[R16_BLOCKS][R16_ROWS];
+    uint16_t d[R16_ROWS], dmin[R16_ROWS]; /* two levels */
+    int8_t sub[R16_BLOCKS][R16_ROWS];
+    uint8_t minimum[R16_BLOCKS][R16_ROWS];
+} r16_span;
+/* The first `tiles` tiles of it. */
+void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
+
+/* One row of a span, unpacked: the definition of the layout. */
+typedef struct r16_strip {
+    uint8_t code[R16_SPAN];                    /* level = code + zero: tables are looked up */
+    float scale[R16_BLOCKS], base[R16_BLOCKS]; /* one level; base 0 where there is none */
+    float d, dmin;                             /* two levels; dmin 0 where there is none */
+    int32_t sub[R16_BLOCKS], minimum[R16_BLOCKS];
+} r16_strip;
+void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to);
 
 /* Row r (0 … 15) of a panel as float32: cols values, equal to those of quant_decode on its blocks. */
 void r16_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);

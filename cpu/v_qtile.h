@@ -1,0 +1,421 @@
+/* v_qtile.h - the body of MATMUL for packed weights: one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A kind of formats
+ * (tensor/r16.h) is known at compile time; what else a format says (zero, table, factor) comes with the job.
+ *
+ * Sub-scales are applied to int32 sums of blocks. As pairs of 16 bits, two blocks a word, they also multiply the sums of activations, two at
+ * once: times the zero, which starts the sum, or as minima. Where sums of a block fit in 16 bits, one instruction applies a
+ * sub-scale and adds; with AVX2 it takes the place of the addition of pairs, and costs nothing. */
+#ifndef CPU_V_QTILE_H
+#define CPU_V_QTILE_H
+#include "cpu/qtile.h"
+#include "cpu/v_qline.h"
+
+INLINE void q_fetch(const qjob *q, int64_t super)
+{
+    const uint8_t *at = q->ahead + (uint64_t)(super * q->n_ahead) * R16_LINE;
+    for (int l = 0; l < q->n_ahead; l++) _mm_prefetch((const char *)(at + l * R16_LINE), _MM_HINT_T0);
+}
+
+/* A row of R16_KIND_LIST, and what follows from it. */
+typedef struct qkind {
+    int bits, block, span, scale, base;
+    bool tabled;
+} qkind;
+#define Q_KIND(name, bits, block, span, scale, base, tabled) ((qkind){bits, block, span, scale, base, tabled})
+
+INLINE bool q_two(qkind k) { return k.scale == R16_SUB8 || k.scale == R16_SUB4; }
+INLINE int q_act(qkind k) { return k.block == 32 && !q_two(k) ? 32 : 64; }
+INLINE int q_code_lines(qkind k) { return k.bits ? 2 * k.bits : 7; }
+
+/* Sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
+INLINE int32_t q_parts(const int16_t *row, int block, int p)
+{
+    int32_t v;
+    memcpy(&v, row + (block == 32 ? 0 : 2) + 2 * p, 4);
+    return v;
+}
+
+#if defined(__AVX512F__)
+
+/* Scales of block b, of 16 rows; one level. */
+INLINE __m512 q_scale(qkind k, const uint8_t *tail, int b)
+{
+    const uint8_t *at = tail + b * R16_ROWS * (k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1);
+    if (k.scale == R16_F32) return _mm512_loadu_ps(at);
+    if (k.scale == R16_F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
+    __m128i byte = _mm_loadu_si128((const __m128i *)(const void *)at);
+    if (k.scale == R16_E5M3) return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(byte), 7));
+    __m512i e = _mm512_cvtepu8_epi32(byte), low = _mm512_sllv_epi32(_mm512_set1_epi32(1 << 21), e); /* 2^-128, 2^-127 */
+    __m512i v = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(v, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), low));
+}
+
+INLINE __m512 q_base(const uint8_t *at)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
+}
+
+/* Two levels: sub-scales of two blocks side by side, as pairs of 16 bits; minima. */
+INLINE __m512i q_subs(qkind k, const uint8_t *at)
+{
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    if (k.scale == R16_SUB4) return _mm512_cvtepu8_epi16(_mm256_and_si256(v, _mm256_set1_epi8(15)));
+    return _mm512_cvtepi8_epi16(v);
+}
+INLINE __m512i q_minima(qkind k, const uint8_t *at)
+{
+    if (k.scale == R16_SUB8) at += R16_ROWS * (k.span / k.block);
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    if (k.scale == R16_SUB4) v = _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+    return _mm512_cvtepu8_epi16(v);
+}
+
+/* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
+INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+{
+    const bool two = q_two(k), narrow = two && !k.tabled && k.bits && k.bits < 4; /* sums of a block fit in 16 bits */
+    const int blocks = R16_K / k.block, pairs = blocks / 2, width = q_width(k.bits), steps = 16 / width / blocks;
+    const int chains = np * mr <= 6 && steps * width > 4 ? 2 : 1, code_lines = q_code_lines(k);
+    const uint8_t *p = q->panel, *ahead = q->ahead;
+    const int8_t *code = q->x.code;
+    const float *scale = q->x.scale, *total = q->x.total;
+    const int16_t *parts = q->x.parts;
+    const int tail_lines = q->f->tail_lines;
+    const __m512 factor = _mm512_set1_ps(q->f->factor), fzero = _mm512_set1_ps((float)q->f->zero);
+    const __m512i zero = _mm512_set1_epi16(q->f->zero);
+    __m512i table = Q_ZERO();
+    if (k.tabled) table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q->f->table));
+    __m512 f[2][ACT_ROWS], d[2], dmin[2];
+    UNROLL for (int i = 0; i < np; i++) { UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_setzero_ps(); }
+    for (int64_t s = 0; s < q->supers;) {
+        int64_t left = q->supers - s;
+        const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
+        const uint8_t *tail = p + tiles * code_lines * R16_LINE;
+        if (two) UNROLL for (int i = 0; i < np; i++)
+            {
+                d[i] = _mm512_mul_ps(q_base(tail + i * q->apart), factor);
+                if (k.base) dmin[i] = _mm512_sub_ps(_mm512_setzero_ps(), q_base(tail + 32 + i * q->apart));
+            }
+        if (np == 1 && q->n_ahead)
+            for (int l = 0; l < tail_lines; l++)
+                _mm_prefetch((const char *)(ahead + (tiles * code_lines + l) * R16_LINE), _MM_HINT_T0);
+        for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
+            qline kept[2] = {Q_ZERO(), Q_ZERO()};
+            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
+            __m512i whole[2][ACT_ROWS];
+            if (np == 2) q_fetch(q, s);
+            if (two) UNROLL for (int i = 0; i < np; i++)
+                {
+                    UNROLL for (int m = 0; m < mr; m++) whole[i][m] = Q_ZERO();
+                    if (!k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
+                        {
+                            __m512i z = _mm512_mullo_epi16(q_subs(k, subs + i * q->apart + pr * 2 * R16_ROWS), zero);
+                            UNROLL for (int m = 0; m < mr; m++) whole[i][m] = _mm512_dpwssd_epi32(
+                                whole[i][m], z, _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
+                        }
+                }
+            UNROLL for (int b = 0; b < blocks; b++)
+            {
+                __m512i a[2][ACT_ROWS][2];
+                UNROLL for (int i = 0; i < np; i++)
+                {
+                    UNROLL for (int m = 0; m < mr; m++) a[i][m][0] = a[i][m][1] = Q_ZERO();
+                }
+                UNROLL for (int j = 0; j < steps; j++)
+                {
+                    qline w[2][4];
+                    int at = b * steps + j, line = at * code_lines / (steps * blocks),
+                        next = (at + 1) * code_lines / (steps * blocks);
+                    UNROLL for (int i = 0; i < np; i++)
+                    {
+                        q_unpack(k.bits, p + i * q->apart, at, &kept[i], w[i]);
+                        if (k.tabled) UNROLL for (int v = 0; v < width; v++) w[i][v] = Q_LOOK(table, w[i][v]);
+                    }
+                    if (np == 1 && q->n_ahead)
+                        UNROLL for (int l = line; l < next; l++)
+                            _mm_prefetch((const char *)(ahead + R16_LINE * l), _MM_HINT_T0);
+                    UNROLL for (int v = 0; v < width; v++)
+                    {
+                        UNROLL for (int m = 0; m < mr; m++)
+                        {
+                            int g = j * width + v, c = g % chains;
+                            __m512i x = _mm512_set1_epi32(q_four(code + (g * mr + m) * 4));
+                            UNROLL for (int i = 0; i < np; i++)
+                                a[i][m][c] = _mm512_dpbusd_epi32(a[i][m][c], w[i][v], x);
+                        }
+                    }
+                }
+                if (chains == 2) UNROLL for (int i = 0; i < np; i++)
+                    {
+                        UNROLL for (int m = 0; m < mr; m++) a[i][m][0] = _mm512_add_epi32(a[i][m][0], a[i][m][1]);
+                    }
+                UNROLL for (int i = 0; i < np; i++)
+                {
+                    if (two) {
+                        __m512i pair = q_subs(k, subs + i * q->apart + b / 2 * 2 * R16_ROWS), one;
+                        if (narrow)
+                            one = b % 2 ? _mm512_srli_epi32(pair, 16)
+                                        : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
+                        else one = _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
+                        UNROLL for (int m = 0; m < mr; m++)
+                        {
+                            if (narrow) whole[i][m] = _mm512_dpwssd_epi32(whole[i][m], a[i][m][0], one);
+                            else whole[i][m] = _mm512_add_epi32(whole[i][m], _mm512_mullo_epi32(a[i][m][0], one));
+                        }
+                        continue;
+                    }
+                    const uint8_t *at = tail + i * q->apart;
+                    const int n = t * blocks + b;
+                    __m512 dw = q_scale(k, at, n);
+                    if (k.scale == R16_E5M3) dw = _mm512_mul_ps(dw, factor);
+                    __m512 mw = k.base ? q_base(at + (k.span / k.block + n) * 2 * R16_ROWS) : _mm512_mul_ps(fzero, dw);
+                    UNROLL for (int m = 0; m < mr; m++)
+                    {
+                        float of_x = k.block == 16 ? scale[m] * (float)parts[m * ACT_PARTS + 2 + b] : total[m];
+                        f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a[i][m][0]),
+                                                  _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])), f[i][m]);
+                        f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(of_x), f[i][m]);
+                    }
+                }
+                code += k.block * mr;
+                if ((b + 1) * k.block % q_act(k) == 0 && !two) {
+                    scale += mr;
+                    total += mr;
+                }
+            }
+            if (two) {
+                UNROLL for (int i = 0; i < np; i++)
+                {
+                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
+                        _mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d[i], _mm512_set1_ps(scale[m])), f[i][m]);
+                    if (!k.base) continue;
+                    UNROLL for (int m = 0; m < mr; m++) whole[i][m] = Q_ZERO();
+                    UNROLL for (int pr = 0; pr < pairs; pr++)
+                    {
+                        __m512i z = q_minima(k, subs + i * q->apart + pr * 2 * R16_ROWS);
+                        UNROLL for (int m = 0; m < mr; m++) whole[i][m] = _mm512_dpwssd_epi32(
+                            whole[i][m], z, _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
+                    }
+                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
+                        _mm512_mul_ps(dmin[i], _mm512_set1_ps(scale[m])), _mm512_cvtepi32_ps(whole[i][m]), f[i][m]);
+                }
+                scale += mr;
+            }
+            if (q_act(k) == 64) parts += mr * ACT_PARTS;
+        }
+        p += tail_lines * R16_LINE;
+        ahead += tail_lines * R16_LINE;
+    }
+    UNROLL for (int i = 0; i < np; i++)
+    {
+        __mmask16 lanes = i + 1 < np ? 0xffff : (__mmask16)((1u << q->n_out) - 1);
+        UNROLL for (int m = 0; m < mr; m++)
+        {
+            if (q->bias) f[i][m] = _mm512_add_ps(f[i][m], _mm512_maskz_loadu_ps(lanes, q->bias + i * R16_ROWS));
+            _mm512_mask_storeu_ps(q->y + m * q->ldy + i * R16_ROWS, lanes, f[i][m]);
+        }
+    }
+}
+
+#else
+
+/* As above, of 8 rows: `at` is moved to them by q_half. */
+INLINE __m256i q_widen8(const uint8_t *at, bool is_signed)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
+    return is_signed ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v);
+}
+INLINE __m256 q_base(const uint8_t *at, int h)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(at + 16 * h)));
+}
+INLINE __m256 q_scale(qkind k, const uint8_t *tail, int b, int h)
+{
+    const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
+    const uint8_t *at = tail + b * R16_ROWS * bytes;
+    if (k.scale == R16_F32) return _mm256_loadu_ps((const float *)(const void *)(at + 32 * h));
+    if (k.scale == R16_F16) return q_base(at, h);
+    __m128i byte = _mm_loadl_epi64((const __m128i *)(const void *)(at + 8 * h));
+    if (k.scale == R16_E5M3) return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(byte), 7));
+    __m256i e = _mm256_cvtepu8_epi32(byte), low = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e); /* 2^-128, 2^-127 */
+    __m256i v = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i large = _mm256_cmpgt_epi32(e, _mm256_set1_epi32(1));
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(low, v, large));
+}
+INLINE __m256i q_subs(qkind k, const uint8_t *at, int h)
+{
+    __m256i v = q_widen8(at + 16 * h, k.scale == R16_SUB8);
+    return k.scale == R16_SUB4 ? _mm256_and_si256(v, _mm256_set1_epi16(15)) : v;
+}
+INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
+{
+    if (k.scale == R16_SUB8) at += R16_ROWS * (k.span / k.block);
+    __m256i v = q_widen8(at + 16 * h, false);
+    return k.scale == R16_SUB4 ? _mm256_srli_epi16(v, 4) : v;
+}
+
+/* Without a multiplier of bytes into words of 32 bits: pairs into 16 bits, as many sums as fit there, then pairs of those, times the sub-scale or
+ * 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
+INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+{
+    (void)np;
+    const bool two = q_two(k), wide = k.bits == 8 || (k.tabled && k.bits == 4);
+    const int blocks = R16_K / k.block, pairs = blocks / 2, width = q_width(k.bits), steps = 16 / width / blocks;
+    const int fits = wide ? 8 : k.tabled ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8; /* sums of pairs below 2^15 */
+    const int code_lines = q_code_lines(k), stride = q->stride, tail_lines = q->f->tail_lines, groups = k.block / 4;
+    const uint8_t *panel = q->panel;
+    const int8_t *code = q->x.code;
+    const float *scale = q->x.scale, *total = q->x.total;
+    const int16_t *parts = q->x.parts;
+    const __m256 factor = _mm256_set1_ps(q->f->factor), fzero = _mm256_set1_ps((float)q->f->zero);
+    __m256i table = Q_ZERO();
+    if (k.tabled) table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q->f->table));
+    __m256 f[2][QROWS];
+    for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
+    for (int64_t s = 0; s < q->supers;) {
+        int64_t left = q->supers - s;
+        const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
+        const uint8_t *tail = panel + tiles * code_lines * R16_LINE;
+        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE) {
+            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
+            q_fetch(q, s);
+            UNROLL for (int h = 0; h < 2; h++)
+            {
+                const int8_t *x8 = code;
+                const float *sx = scale, *tx = total;
+                qline kept = Q_ZERO();
+                __m256i whole[QROWS];
+                UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
+                if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
+                    {
+                        __m256i z = _mm256_mullo_epi16(q_subs(k, subs + pr * 2 * R16_ROWS, h),
+                                                       _mm256_set1_epi16(q->f->zero));
+                        UNROLL for (int m = 0; m < mr; m++)
+                        {
+                            __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
+                            whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
+                        }
+                    }
+                UNROLL for (int b = 0; b < blocks; b++)
+                {
+                    __m256i a[QROWS], low[QROWS], high[QROWS], by = _mm256_set1_epi16(1);
+                    UNROLL for (int m = 0; m < mr; m++)
+                    {
+                        a[m] = two ? whole[m] : Q_ZERO();
+                        low[m] = high[m] = Q_ZERO();
+                    }
+                    if (two) { /* one of each pair, twice */
+                        by = q_subs(k, subs + b / 2 * 2 * R16_ROWS, h);
+                        by = b % 2 ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xf5), 0xf5)
+                                   : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xa0), 0xa0);
+                    }
+                    UNROLL for (int j = 0; j < steps; j++)
+                    {
+                        qline w[4];
+                        q_unpack(k.bits, panel + 32 * h, b * steps + j, &kept, w);
+                        if (k.tabled) UNROLL for (int v = 0; v < width; v++) w[v] = Q_LOOK(table, w[v]);
+                        UNROLL for (int v = 0; v < width; v++)
+                        {
+                            int g = j * width + v;
+                            UNROLL for (int m = 0; m < mr; m++)
+                            {
+                                __m256i x = _mm256_set1_epi32(q_four(x8 + (g * stride + m) * 4));
+                                if (wide) {
+                                    low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(Q_AND(w[v], 15), x));
+                                    high[m] = _mm256_add_epi16(high[m],
+                                                               _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w[v], 4), 15), x));
+                                } else {
+                                    low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(w[v], x));
+                                }
+                                if (g % fits != fits - 1 && g != groups - 1) continue;
+                                a[m] = _mm256_add_epi32(a[m], _mm256_madd_epi16(low[m], by));
+                                low[m] = Q_ZERO();
+                                if (!wide) continue;
+                                a[m] = _mm256_add_epi32(a[m], _mm256_slli_epi32(_mm256_madd_epi16(high[m], by), 4));
+                                high[m] = Q_ZERO();
+                            }
+                        }
+                    }
+                    x8 += k.block * stride;
+                    UNROLL for (int m = 0; m < mr; m++) if (two) whole[m] = a[m];
+                    if (two) continue;
+                    const int n = t * blocks + b;
+                    __m256 dw = q_scale(k, tail, n, h);
+                    if (k.scale == R16_E5M3) dw = _mm256_mul_ps(dw, factor);
+                    __m256 mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h)
+                                       : _mm256_mul_ps(fzero, dw);
+                    UNROLL for (int m = 0; m < mr; m++)
+                    {
+                        float of_x = k.block == 16 ? sx[m] * (float)parts[m * ACT_PARTS + 2 + b] : tx[m];
+                        f[h][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])),
+                                                  f[h][m]);
+                        f[h][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(of_x), f[h][m]);
+                    }
+                    if ((b + 1) * k.block % q_act(k) == 0) {
+                        sx += stride;
+                        tx += stride;
+                    }
+                }
+                if (!two) continue;
+                __m256 d = _mm256_mul_ps(q_base(tail, h), factor);
+                UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(
+                    _mm256_cvtepi32_ps(whole[m]), _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), f[h][m]);
+                if (!k.base) continue;
+                d = _mm256_sub_ps(_mm256_setzero_ps(), q_base(tail + 32, h));
+                UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
+                UNROLL for (int pr = 0; pr < pairs; pr++)
+                {
+                    __m256i z = q_minima(k, subs + pr * 2 * R16_ROWS, h);
+                    UNROLL for (int m = 0; m < mr; m++)
+                    {
+                        __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
+                        whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
+                    }
+                }
+                UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(
+                    _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), _mm256_cvtepi32_ps(whole[m]), f[h][m]);
+            }
+            code += R16_K * stride;
+            scale += stride * (R16_K / q_act(k));
+            total += stride * (R16_K / q_act(k));
+            if (q_act(k) == 64) parts += stride * ACT_PARTS;
+        }
+        panel += tail_lines * R16_LINE;
+    }
+    for (int m = 0; m < mr; m++) {
+        v16 v = V16(f[0][m], f[1][m]);
+        if (q->bias) v = v16_add(v, v16_load_part(q->bias, q->n_out));
+        v16_store_part(q->y + m * q->ldy, v, q->n_out);
+    }
+}
+
+#endif
+
+/* Few rows meet one panel; the smallest of several tiles has three rows. */
+#define QTILE(name, np, mr, ...)                                                                                       \
+    static void qtile_##name##_##np##_##mr(const qjob *q) { qtile(Q_KIND(name, __VA_ARGS__), np, mr, q); }
+#if defined(__AVX512F__)
+#define QTILES(name, ...)                                                                                              \
+    QTILE(name, 1, 1, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 2, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 3, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 4, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 5, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 6, __VA_ARGS__)                                                                                     \
+    QTILE(name, 2, 3, __VA_ARGS__)                                                                                     \
+    QTILE(name, 2, 4, __VA_ARGS__) QTILE(name, 2, 5, __VA_ARGS__) QTILE(name, 2, 6, __VA_ARGS__)
+#define QTILE_NAMES(name, ...)                                                                                         \
+    [R16_KIND_##                                                                                                       \
+        name] = {{qtile_##name##_1_1, qtile_##name##_1_2, qtile_##name##_1_3, qtile_##name##_1_4, qtile_##name##_1_5,  \
+                  qtile_##name##_1_6},                                                                                 \
+                 {NULL, NULL, qtile_##name##_2_3, qtile_##name##_2_4, qtile_##name##_2_5, qtile_##name##_2_6}},
+#else
+#define QTILES(name, ...)                                                                                              \
+    QTILE(name, 1, 1, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 2, __VA_ARGS__) QTILE(name, 1, 3, __VA_ARGS__) QTILE(name, 1, 4, __VA_ARGS__)
+#define QTILE_NAMES(name, ...)                                                                                         \
+    [R16_KIND_##name] = {{qtile_##name##_1_1, qtile_##name##_1_2, qtile_##name##_1_3, qtile_##name##_1_4}},
+#endif
+R16_KIND_LIST(QTILES)
+const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][QROWS] = {R16_KIND_LIST(QTILE_NAMES)};
+
+#endif
