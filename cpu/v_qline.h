@@ -90,13 +90,15 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
         w[3] = Q_AND(Q_RIGHT(v, 6), 3);
         if (bits == 2) return;
         if (j % 2 == 0) *kept = Q_LOAD(4 + j / 2);
-        for (int i = 0; i < 4; i++) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
             int bit = 4 * (j % 2) + i;
             w[i] = Q_OR(w[i], bit < 2 ? Q_LEFT(*kept, 2 - bit) : Q_RIGHT(*kept, bit - 2), 4);
         }
     } else if (bits == 1) {
         if (j % 2 == 0) *kept = Q_LOAD(j / 2);
-        for (int i = 0; i < 4; i++) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
             int bit = 4 * (j % 2) + i;
             w[i] = Q_AND(bit < 1 ? Q_LEFT(*kept, 1) : Q_RIGHT(*kept, bit - 1), 2);
         }
