@@ -1,7 +1,7 @@
 /* t_embeddings.c - POST /v1/embeddings and /v1/rerank without sockets, on the engine of fake_engine.h. */
 #include "tests/serve_rig.h"
 
-#include "text/tk_base64.h"
+#include "base/base64.h"
 
 #include <math.h>
 

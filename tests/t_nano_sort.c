@@ -7,7 +7,7 @@
 #include "io/write.h"
 #include "models/model.h"
 #include "plan/plan.h"
-#include "text/tk_base64.h"
+#include "base/base64.h"
 
 #include "test.h"
 

@@ -167,11 +167,11 @@ static int open_tokenizer(tokenizer **out, const model *m, const engine_options 
 /* That of what an encoder-decoder writes, where it is another; *out NULL: it is not. */
 static int open_target(tokenizer **out, const model *m, const engine_options *o, err *e)
 {
-    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path ? m->tokenizer_path : ckpt_dir(m->weights);
+    const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path;
     err none = {0};
     *out = NULL;
-    if (!m->prog->entries[ENTRY_ENC].out || !path) return OK;
-    int rc = tokenizer_open_target(out, path, &none);
+    if (!m->prog->entries[ENTRY_ENC].out) return OK;
+    int rc = path ? tokenizer_open_target(out, path, &none) : tokenizer_target_of_model(out, m->weights, &none);
     return rc && rc != ERR_NOT_FOUND ? err_set(e, rc, "%s", none.msg) : OK;
 }
 

@@ -11,6 +11,8 @@
 #include "io/ckpt_build.h"
 #include "io/ckpt_pick.h"
 #include "io/format_list.h"
+#include "io/self_contained.h"
+#include "tensor/r16.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,7 @@ struct ckpt {
     size_t n_file, file_cap;
     uint64_t rewritten;
     json *config, *metadata;
+    file_folder files; /* where side files are */
     side_file *side;
     meta_value *meta;
     size_t n_meta, meta_cap;
@@ -84,9 +87,22 @@ static int check_name(const ckpt *c, span name, err *e)
     return err_set(e, ERR_FORMAT, "tensor \"%.*s\" appears twice (also in %s)", shown, p, where);
 }
 
+/* Bytes of a tensor; false when its shape does not fit its type. */
+static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
+{
+    uint64_t count;
+    int64_t cols = dims->rank ? dims->dim[dims->rank - 1] : 1;
+    if (type <= DTYPE_NONE || type >= DTYPE_COUNT) return false;
+    if (!packed)
+        return cols % dtype_info[type].weights == 0 && shape_count(dims, &count) && dtype_bytes(type, count, need);
+    return dims->rank == 2 && r16_of(type) && dims->dim[0] > 0 && dims->dim[0] <= INT32_MAX && cols > 0 &&
+           cols <= INT32_MAX &&
+           mem_mul((uint64_t)(dims->dim[0] + R16_ROWS - 1) / R16_ROWS, r16_panel_bytes(type, cols), need);
+}
+
 /* Appends an entry after checking its name and that `bytes` fits type and shape. *skip: the index places it in another file. */
-static int add_entry(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, const uint64_t *bytes,
-                     ckpt_entry **out, bool *skip, err *e)
+static int add_entry(ckpt *c, uint32_t file, span name, dtype type, bool packed, const shape *dims,
+                     const uint64_t *bytes, ckpt_entry **out, bool *skip, err *e)
 {
     uint32_t place = c->index ? map_get(&c->index_of, name) : MAP_NONE;
     *skip = place != MAP_NONE && place != file;
@@ -99,9 +115,7 @@ static int add_entry(ckpt *c, uint32_t file, span name, dtype type, const shape 
     if (dims->rank < 0 || dims->rank > SHAPE_MAX || !shape_count(dims, &count))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": impossible shape", shown, (const char *)name.p);
     shape_text(dims, text, sizeof text);
-    int64_t cols = dims->rank ? dims->dim[dims->rank - 1] : 1;
-    if (type == DTYPE_NONE || type >= DTYPE_COUNT || cols % dtype_info[type].weights != 0 ||
-        !dtype_bytes(type, count, &need))
+    if (!bytes_of(type, packed, dims, &need))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": shape %s does not fit type %s", shown, (const char *)name.p,
                        text, type < DTYPE_COUNT ? dtype_info[type].name : "?");
     if (bytes && *bytes != need)
@@ -114,12 +128,13 @@ static int add_entry(ckpt *c, uint32_t file, span name, dtype type, const shape 
         !map_put(&c->names, span_str(copy), (uint32_t)c->n))
         return no_memory(e);
     ckpt_entry *t = &c->entry[c->n++];
-    *t = (ckpt_entry){.name = copy, .type = type, .dims = *dims, .bytes = need, .file = file};
+    *t = (ckpt_entry){.name = copy, .type = type, .dims = *dims, .bytes = need, .file = file, .packed = packed};
     *out = t;
     return OK;
 }
 
-int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e)
+static int add_in_file(ckpt *c, uint32_t file, span name, dtype type, bool packed, const shape *dims, uint64_t offset,
+                       uint64_t bytes, err *e)
 {
     span all = ckpt_file_bytes(c, file);
     if (offset > all.n || bytes > all.n - offset)
@@ -130,9 +145,20 @@ int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, u
             (unsigned long long)offset, (unsigned long long)bytes, all.n);
     ckpt_entry *t;
     bool skip;
-    int rc = add_entry(c, file, name, type, dims, &bytes, &t, &skip, e);
+    int rc = add_entry(c, file, name, type, packed, dims, &bytes, &t, &skip, e);
     if (!rc && !skip) t->data = all.p + offset;
     return rc;
+}
+
+int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e)
+{
+    return add_in_file(c, file, name, type, false, dims, offset, bytes, e);
+}
+
+int ckpt_add_packed(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes,
+                    err *e)
+{
+    return add_in_file(c, file, name, type, true, dims, offset, bytes, e);
 }
 
 int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e)
@@ -141,7 +167,7 @@ int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shap
     bool skip;
     static uint8_t nothing[1];
     *data = nothing;
-    int rc = add_entry(c, file, name, type, dims, NULL, &t, &skip, e);
+    int rc = add_entry(c, file, name, type, false, dims, NULL, &t, &skip, e);
     if (rc) return rc;
     if (skip) return err_set(e, ERR_FORMAT, "a tensor that must be rewritten lies in two files");
     uint64_t limit = rewritten_free, total = 0;
@@ -259,7 +285,7 @@ static int check_overlaps(const ckpt *c, err *e)
 /* config.json beside the weights, where the format itself brought none (or only values beside the weights). */
 static int read_config(ckpt *c, err *e)
 {
-    if (!c->dir || c->format->own_config) return OK;
+    if (!c->dir || c->format->own_config || ckpt_own_spec(c)) return OK;
     char *path = file_join(c->dir, "config.json");
     json *config = NULL;
     int rc = path ? OK : no_memory(e);
@@ -272,6 +298,15 @@ static int read_config(ckpt *c, err *e)
     return rc;
 }
 
+/* The folder; a self-contained model looks at none. */
+static int find_files(ckpt *c, err *e)
+{
+    c->files = (file_folder){.path = c->dir && !ckpt_own_spec(c) ? c->dir : c->path};
+    c->files.held = c->files.path == c->path;
+    int rc = ckpt_own_spec(c) ? self_files(c->metadata, &c->mem, &c->files.file, &c->files.n, e) : OK;
+    return rc ? err_wrap(e, "%s", c->path) : OK;
+}
+
 static int finish(ckpt *c, err *e)
 {
     int rc = OK;
@@ -281,6 +316,7 @@ static int finish(ckpt *c, err *e)
             return err_set(e, ERR_FORMAT, "%s: the index places tensor \"%s\" in %s, which has none of that name",
                            c->path, json_key(m), json_str(m, "?"));
     if (!c->format->may_share) rc = check_overlaps(c, e);
+    if (!rc) rc = find_files(c, e);
     if (!rc) rc = read_config(c, e);
     if (!rc) rc = ckpt_check_torn(c, e);
     return rc;
@@ -415,21 +451,29 @@ bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t)
     return t->data >= all.p && t->data <= all.p + all.n;
 }
 
+const file_folder *ckpt_folder(const ckpt *c) { return &c->files; }
+
+/* What a self-contained model says under a key. */
+static const char *said(const ckpt *c, const char *key)
+{
+    return json_get(c->metadata, SELF_LAYOUT) ? json_str(json_get(c->metadata, key), NULL) : NULL;
+}
+
+const char *ckpt_own_spec(const ckpt *c) { return said(c, SELF_SPEC); }
+const char *ckpt_tokenizer_file(const ckpt *c) { return said(c, SELF_TOKENIZER); }
+
 const json *ckpt_side_json(ckpt *c, const char *name, err *e)
 {
-    if (!c->dir) return NULL;
     for (const side_file *s = c->side; s; s = s->next)
         if (strcmp(s->name, name) == 0) return s->root;
-    char *path = file_join(c->dir, name);
+    if (!folder_has(&c->files, name)) return NULL;
     side_file *s = arena_alloc(&c->mem, sizeof *s);
-    if (!path || !s || !(s->name = arena_str(&c->mem, name))) {
-        no_memory(e);
-    } else if (file_exists(path) && json_read(&s->root, path, side_max, e) == OK) {
+    if (!s || !(s->name = arena_str(&c->mem, name))) return no_memory(e), NULL;
+    if (folder_json(&s->root, &c->files, name, side_max, e) == OK) {
         s->next = c->side;
         c->side = s;
     }
-    mem_free(path);
-    return s ? s->root : NULL;
+    return s->root;
 }
 
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out)

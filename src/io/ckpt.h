@@ -6,6 +6,7 @@
 #ifndef IO_CKPT_H
 #define IO_CKPT_H
 #include "base/err.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/span.h"
 #include "tensor/dtype.h"
@@ -21,6 +22,7 @@ typedef struct ckpt_entry {
     const uint8_t *data; /* in a mapping, or rewritten at opening (ckpt_entry_mapped); any alignment */
     uint64_t bytes;
     uint32_t file; /* which mapped file, for messages: ckpt_file */
+    bool packed;   /* the bytes are panels of tensor/r16.h, of a matrix */
 } ckpt_entry;
 
 /* Opens a model file or a directory in Hugging Face layout (config.json beside *.safetensors, a *.index.json, or
@@ -48,10 +50,15 @@ const json *ckpt_config(const ckpt *c);
  * is none. */
 const json *ckpt_metadata(const ckpt *c);
 /* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is malformed
- * (then `e` says so). Owned by the checkpoint. Only for directories and files inside one. */
+ * (then `e` says so). Owned by the checkpoint. Only for directories, files inside one, and self-contained models. */
 const json *ckpt_side_json(ckpt *c, const char *name, err *e);
 /* The folder that the side files are in. */
 const char *ckpt_dir(const ckpt *c);
+/* The side files: that folder, or the files that a self-contained model carries (io/self_contained.h). */
+const file_folder *ckpt_folder(const ckpt *c);
+/* Of a self-contained model: its spec; the side file that is its tokenizer. NULL: it has none, or the folder's rules tell. */
+const char *ckpt_own_spec(const ckpt *c);
+const char *ckpt_tokenizer_file(const ckpt *c);
 
 /* One array of a GGUF file, by key: element type as in GGUF (ckpt_array.kind), strings as spans into the mapping. */
 typedef enum { META_NONE, META_INT, META_FLOAT, META_STRING, META_BOOL } meta_kind;

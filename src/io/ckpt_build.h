@@ -26,6 +26,9 @@ arena *ckpt_arena(ckpt *c);
 
 /* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);
+/* The same of panels: dims are rows and columns of the matrix. */
+int ckpt_add_packed(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes,
+                    err *e);
 /* One tensor that the format writes itself: *data has room for type and shape, zeroed. All such tensors together may take at most
  * 8 times the bytes of the files plus 64 MiB. */
 int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 #include "io/safetensors.h"
+#include "io/self_contained.h"
 
 #include <string.h>
 
@@ -35,12 +36,14 @@ static bool read_size(const json *j, uint64_t *out)
     return v >= 0;
 }
 
-static int list_tensor(ckpt *c, uint32_t file, const json *m, uint64_t data_at, uint64_t *sum, err *e)
+static int list_tensor(ckpt *c, uint32_t file, const json *m, const self_contained *own, uint64_t data_at,
+                       uint64_t *sum, err *e)
 {
     const char *name = json_key(m), *type_name = json_str(json_get(m, "dtype"), NULL);
     const json *dims_json = json_get(m, "shape"), *offsets = json_get(m, "data_offsets");
     shape dims = {0};
     uint64_t begin, end;
+    bool packed = false;
     if (!type_name || json_type(dims_json) != JSON_ARRAY || json_count(offsets) != 2 ||
         json_type(offsets) != JSON_ARRAY)
         return err_set(e, ERR_FORMAT, "tensor \"%.80s\": dtype, shape or data_offsets is missing", name);
@@ -60,7 +63,9 @@ static int list_tensor(ckpt *c, uint32_t file, const json *m, uint64_t data_at, 
         return err_set(e, ERR_FORMAT, "tensor \"%.80s\": data_offsets lie outside the file: incomplete download?",
                        name);
     *sum += end - begin; /* below 2^20 tensors * file size: ckpt_add bounds both */
-    return ckpt_add(c, file, span_str(name), type, &dims, data_at + begin, end - begin, e);
+    int rc = type == DTYPE_U8 ? self_tensor(own, name, &type, &packed, &dims, e) : OK;
+    if (rc) return rc;
+    return (packed ? ckpt_add_packed : ckpt_add)(c, file, span_str(name), type, &dims, data_at + begin, end - begin, e);
 }
 
 static int safetensors_list(ckpt *c, uint32_t file, err *e)
@@ -75,17 +80,17 @@ static int safetensors_list(ckpt *c, uint32_t file, err *e)
     json *header;
     int rc = json_parse(&header, text, "safetensors header", e);
     if (!rc && json_type(header) != JSON_OBJECT) rc = err_set(e, ERR_FORMAT, "safetensors header is not an object");
-    for (const json *m = rc ? NULL : json_first(header); m && !rc; m = json_next(m)) {
-        if (strcmp(json_key(m), "__metadata__") != 0) {
-            rc = list_tensor(c, file, m, 8 + n, &sum, e);
-            continue;
-        }
-        for (const json *v = json_first(m); v && !rc; v = json_next(v))
-            if (json_type(v) != JSON_STRING) rc = err_set(e, ERR_FORMAT, "__metadata__ may hold only strings");
-        json *copy = rc ? NULL : json_copy(m);
-        if (!rc && !copy) rc = err_set(e, ERR_MEMORY, "out of memory");
-        ckpt_set_metadata(c, copy);
-    }
+    const json *metadata = rc ? NULL : json_get(header, "__metadata__");
+    for (const json *v = json_first(metadata); v && !rc; v = json_next(v))
+        if (json_type(v) != JSON_STRING) rc = err_set(e, ERR_FORMAT, "__metadata__ may hold only strings");
+    json *copy = rc || !metadata ? NULL : json_copy(metadata);
+    if (!rc && metadata && !copy) rc = err_set(e, ERR_MEMORY, "out of memory");
+    ckpt_set_metadata(c, copy);
+    self_contained own = {0};
+    if (!rc) rc = self_open(&own, metadata, e);
+    for (const json *m = rc ? NULL : json_first(header); m && !rc; m = json_next(m))
+        if (m != metadata) rc = list_tensor(c, file, m, &own, 8 + n, &sum, e);
+    self_close(&own);
     if (!rc && sum != all.n - 8 - n)
         rc = err_set(e, ERR_FORMAT, "tensors take %llu bytes, the file has %llu for them", (unsigned long long)sum,
                      (unsigned long long)(all.n - 8 - n));

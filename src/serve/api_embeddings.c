@@ -2,6 +2,7 @@
  * the first ones, of unit length again if they were. */
 #include "engine/embedding.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "serve/api_list.h"
 #include "serve/fields.h"
@@ -35,18 +36,6 @@ typedef struct embedding_reply {
 
 /* ---- the reply */
 
-static bool base64_write(buf *to, const uint8_t *p, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0u);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], i + 1 < n ? digit[v >> 6 & 63] : '=',
-                        i + 2 < n ? digit[v & 63] : '='};
-        if (!buf_add(to, four, 4)) return false;
-    }
-    return true;
-}
-
 static double length_of(const float *v, int32_t n)
 {
     double sum = 0;
@@ -75,7 +64,7 @@ static bool vector_write(buf *to, const float *v, int32_t width, const embedding
         memcpy(&bits, &value, sizeof bits);
         for (int k = 0; k < 4; k++) bytes[n++] = (uint8_t)(bits >> 8 * k);
         if (n == sizeof bytes || i + 1 == r->dimensions) {
-            base64_write(to, bytes, n);
+            base64_encode(span_of(bytes, n), to);
             n = 0;
         }
     }

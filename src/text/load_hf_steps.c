@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/tk_base64.h"
+#include "base/base64.h"
 #include "text/tk_patterns.h"
 
 #include <string.h>

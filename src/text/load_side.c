@@ -1,7 +1,6 @@
 /* load_side.c - see load_side.h. */
 #include "text/load_side.h"
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "text/load_hf_steps.h"
 
@@ -31,33 +30,34 @@ static const struct {
                     "<|END_OF_TURN_TOKEN|>", "<|return|>", "<turn|>"}},
 };
 
-static int read_one(json **out, const char *folder, const char *name, err *e)
+static int read_one(json **out, const file_folder *in, const char *name, err *e)
 {
-    char *path = file_join(folder, name);
-    if (!path) return err_set(e, ERR_MEMORY, "%s: out of memory", folder);
-    int rc = file_exists(path) ? json_read(out, path, SIDE_FILE_MAX, e) : OK;
-    mem_free(path);
+    return folder_has(in, name) ? folder_json(out, in, name, SIDE_FILE_MAX, e) : OK;
+}
+
+static int read_chat(char **out, const file_folder *in, err *e)
+{
+    static const char name[] = "chat_template.jinja";
+    folder_file f;
+    if (!folder_has(in, name)) return OK;
+    int rc = folder_open(&f, in, name, e);
+    if (rc) return rc;
+    if (f.bytes.n > SIDE_FILE_MAX) rc = err_set(e, ERR_LIMIT, "%s: larger than %d bytes", f.path, SIDE_FILE_MAX);
+    else if (!(*out = mem_strn((const char *)f.bytes.p, f.bytes.n)))
+        rc = err_set(e, ERR_MEMORY, "%s: out of memory", f.path);
+    folder_file_close(&f);
     return rc;
 }
 
-int side_read(side_files *s, const char *folder, err *e)
+int side_read(side_files *s, const file_folder *in, err *e)
 {
     *s = (side_files){0};
-    int rc = read_one(&s->config, folder, "tokenizer_config.json", e);
-    if (!rc) rc = read_one(&s->special, folder, "special_tokens_map.json", e);
-    if (!rc) rc = read_one(&s->added, folder, "added_tokens.json", e);
-    if (!rc) rc = read_one(&s->model, folder, "config.json", e);
-    if (!rc) rc = read_one(&s->generation, folder, "generation_config.json", e);
-    char *path = rc ? NULL : file_join(folder, "chat_template.jinja");
-    if (path && file_exists(path)) {
-        buf text = {0};
-        rc = file_read(&text, path, SIDE_FILE_MAX, e);
-        if (!rc && !(s->chat = mem_strn((const char *)text.p, text.n)))
-            rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
-        buf_free(&text);
-    }
-    mem_free(path);
-    return rc;
+    int rc = read_one(&s->config, in, "tokenizer_config.json", e);
+    if (!rc) rc = read_one(&s->special, in, "special_tokens_map.json", e);
+    if (!rc) rc = read_one(&s->added, in, "added_tokens.json", e);
+    if (!rc) rc = read_one(&s->model, in, "config.json", e);
+    if (!rc) rc = read_one(&s->generation, in, "generation_config.json", e);
+    return rc ? rc : read_chat(&s->chat, in, e);
 }
 
 void side_free(side_files *s)

@@ -2,6 +2,7 @@
  * generation_config.json, chat_template.jinja. They name the roles, the chat template, and what text becomes special tokens. */
 #ifndef TEXT_LOAD_SIDE_H
 #define TEXT_LOAD_SIDE_H
+#include "base/folder.h"
 #include "text/tokenizer_parts.h"
 
 typedef struct side_files {
@@ -10,7 +11,7 @@ typedef struct side_files {
 } side_files;
 
 /* Reads what is there; a malformed file is an error. side_free the result, on errors too. */
-int side_read(side_files *s, const char *folder, err *e);
+int side_read(side_files *s, const file_folder *in, err *e);
 void side_free(side_files *s);
 
 /* "LlamaTokenizer" for "LlamaTokenizerFast"; "" when the files do not say. Static buffer of `s`'s strings: valid while s is. */

@@ -4,7 +4,7 @@
  * it must be told (`pre`). Special tokens of well-known vocabularies are numbered after the last rank. */
 #include "text/tokenizer_parts.h"
 
-#include "text/tk_base64.h"
+#include "base/base64.h"
 #include "text/tk_patterns.h"
 
 #include <stdio.h>

@@ -14,9 +14,10 @@
 
 typedef struct opening {
     tokenizer *t;
-    const char *path, *pre; /* pre: NULL ok */
+    file_folder in;         /* where the files are */
+    const char *path, *pre; /* path: what was asked for, for messages; pre: NULL ok */
     bool takes_pre;         /* the file leaves the pattern to `pre` */
-    bool folder;            /* the path is a model's folder: its classes' rules count */
+    bool folder;            /* a model's folder: its classes' rules count */
     bool target;            /* what the model writes with */
     side_files side;
     err *e;
@@ -24,40 +25,19 @@ typedef struct opening {
 
 static int no_memory(const opening *o) { return err_set(o->e, ERR_MEMORY, "%s: out of memory", o->path); }
 
-/* Maps a file in the same folder as `path`. */
-static int map_beside(file_mapping **out, const opening *o, const char *path, const char *name)
-{
-    char *dir = file_dir(path), *file = dir ? file_join(dir, name) : NULL;
-    int rc = file ? file_map(out, file, o->e) : no_memory(o);
-    mem_free(dir);
-    mem_free(file);
-    return rc;
-}
-
 static int load_vocab_json(opening *o, const json *root, const char *path)
 {
     static const char *const source[] = {"source.spm", "vocab.joint.spm", "sentencepiece.bpe.model", NULL},
                              *const target[] = {"target.spm", NULL};
     const char *const *models = o->target ? target : source;
-    file_mapping *other = NULL;
-    char *dir = file_dir(path);
-    if (!dir) return no_memory(o);
-    int rc = OK;
-    bool numbered = false;
-    for (size_t i = 0; models[i] && !numbered && !rc; i++) {
-        char *file = file_join(dir, models[i]);
-        if (!file) rc = no_memory(o);
-        else if (file_exists(file) && !(rc = file_map(&other, file, o->e))) {
-            numbered = true;
-            rc = load_numbered_spm(o->t, root, file_bytes(other), file, &o->side, o->e);
-        }
-        mem_free(file);
-    }
-    mem_free(dir);
-    o->takes_pre = !numbered;
-    if (!rc && !numbered && !(rc = map_beside(&other, o, path, "merges.txt")))
-        rc = load_byte_bpe(o->t, root, file_bytes(other), path, o->pre, &o->side, o->e);
-    file_unmap(other);
+    folder_file other = {0};
+    while (*models && !folder_has(&o->in, *models)) models++;
+    o->takes_pre = !*models;
+    int rc = folder_open(&other, &o->in, *models ? *models : "merges.txt", o->e);
+    if (!rc)
+        rc = *models ? load_numbered_spm(o->t, root, other.bytes, other.path, &o->side, o->e)
+                     : load_byte_bpe(o->t, root, other.bytes, path, o->pre, &o->side, o->e);
+    folder_file_close(&other);
     return rc;
 }
 
@@ -111,62 +91,62 @@ static int load_bytes(opening *o, span file, const char *path)
     return err_set(o->e, ERR_FORMAT, "%s: not a tokenizer file of a kind that is known", path);
 }
 
-static int load_file(opening *o, const char *path)
+static int load_file(opening *o, const char *name)
 {
-    file_mapping *m;
-    int rc = file_map(&m, path, o->e);
+    folder_file f;
+    int rc = folder_open(&f, &o->in, name, o->e);
     if (rc) return rc;
-    rc = load_bytes(o, file_bytes(m), path);
-    if (!rc && file_torn(m)) rc = err_set(o->e, ERR_IO, "%s: shrank while it was read", path);
+    rc = load_bytes(o, f.bytes, f.path);
+    if (!rc && folder_file_torn(&f)) rc = err_set(o->e, ERR_IO, "%s: shrank while it was read", f.path);
     if (!rc) side_guess_roles(o->t);
-    file_unmap(m);
+    folder_file_close(&f);
     return rc;
+}
+
+/* The first of some files that is there. */
+static int load_first(opening *o, const char *const *names, size_t n, const char *none)
+{
+    for (size_t i = 0; i < n; i++)
+        if (folder_has(&o->in, names[i])) return load_file(o, names[i]);
+    return err_set(o->e, ERR_NOT_FOUND, "%s: %s", o->path, none);
 }
 
 static int load_folder(opening *o)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
-                                        "vocab.json",     "vocab.txt",       "sentencepiece.bpe.model",
-                                        "spm.model",      "tokenizer.bin",   "qwen.tiktoken"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *file = file_join(o->path, names[i]);
-        if (!file) return no_memory(o);
-        bool there = file_exists(file);
-        int rc = there ? load_file(o, file) : OK;
-        mem_free(file);
-        if (there) return rc;
-    }
-    return err_set(o->e, ERR_NOT_FOUND,
-                   "%s: no tokenizer in this folder (tokenizer.json, tokenizer.model, vocab.json, vocab.txt, …)",
-                   o->path);
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model",         "spiece.model", "vocab.json",
+                                        "vocab.txt",      "sentencepiece.bpe.model", "spm.model",    "tokenizer.bin",
+                                        "qwen.tiktoken",  "tokenizer.gguf"};
+    return load_first(o, names, sizeof names / sizeof *names,
+                      o->in.held ? "carries no tokenizer"
+                                 : "no tokenizer in this folder (tokenizer.json, tokenizer.model, vocab.json, "
+                                   "vocab.txt, …)");
 }
 
 static int load_target(opening *o)
 {
     bool apart = json_bool(json_get(o->side.config, "separate_vocabs"), false);
     const char *const names[] = {"target_tokenizer.json", apart ? "target_vocab.json" : "vocab.json"};
-    char *model = file_join(o->path, "target.spm");
-    if (!model) return no_memory(o);
-    size_t n = file_exists(model) ? 2 : 1;
-    mem_free(model);
-    for (size_t i = 0; i < n; i++) {
-        char *file = file_join(o->path, names[i]);
-        if (!file) return no_memory(o);
-        bool there = file_exists(file);
-        int rc = there ? load_file(o, file) : OK;
-        mem_free(file);
-        if (there) return rc;
-    }
-    return err_set(o->e, ERR_NOT_FOUND, "%s: no tokenizer of its own for what the model writes", o->path);
+    return load_first(o, names, folder_has(&o->in, "target.spm") ? 2 : 1,
+                      "no tokenizer of its own for what the model writes");
+}
+
+/* `file`: the one of the folder that is the tokenizer; NULL: by the rules for a model's folder. */
+static int open_in(opening *o, const char *file)
+{
+    o->folder = !file;
+    int rc = side_read(&o->side, &o->in, o->e);
+    if (!rc) rc = o->target ? load_target(o) : file ? load_file(o, file) : load_folder(o);
+    side_free(&o->side);
+    return rc;
 }
 
 static int open_path(opening *o)
 {
-    o->folder = file_is_dir(o->path);
-    char *dir = o->folder ? mem_str(o->path) : file_dir(o->path);
-    int rc = dir ? side_read(&o->side, dir, o->e) : no_memory(o);
-    if (!rc) rc = o->target ? load_target(o) : o->folder ? load_folder(o) : load_file(o, o->path);
-    side_free(&o->side);
+    bool whole = o->target || file_is_dir(o->path);
+    const char *slash = strrchr(o->path, '/');
+    char *dir = whole ? mem_str(o->path) : file_dir(o->path);
+    o->in = (file_folder){.path = dir};
+    int rc = dir ? open_in(o, whole ? NULL : slash ? slash + 1 : o->path) : no_memory(o);
     mem_free(dir);
     return rc;
 }
@@ -193,9 +173,9 @@ int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e)
     return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
 }
 
-int tokenizer_open_target(tokenizer **out, const char *folder, err *e)
+int tokenizer_open_target(tokenizer **out, const char *path, err *e)
 {
-    opening o = {.t = tokenizer_new(), .path = folder, .target = true, .e = e};
+    opening o = {.t = tokenizer_new(), .path = path, .target = true, .e = e};
     *out = NULL;
     return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
 }
@@ -213,8 +193,19 @@ int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const cha
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e)
 {
     ckpt_array pieces;
-    if (!ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces)) return tokenizer_open(out, ckpt_dir(model), pre, e);
-    opening o = {.t = tokenizer_new(), .path = ckpt_path(model), .pre = pre, .e = e};
+    bool gguf = ckpt_meta_array(model, "tokenizer.ggml.tokens", &pieces);
+    opening o = {.t = tokenizer_new(), .path = ckpt_path(model), .in = *ckpt_folder(model), .pre = pre, .e = e};
     *out = NULL;
-    return o.t ? finish(&o, load_gguf_vocab(o.t, model, e), out) : no_memory(&o);
+    if (!o.t) return no_memory(&o);
+    if (!gguf) o.path = o.in.path;
+    return finish(&o, gguf ? load_gguf_vocab(o.t, model, e) : open_in(&o, ckpt_tokenizer_file(model)), out);
+}
+
+int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e)
+{
+    opening o = {.t = tokenizer_new(), .in = *ckpt_folder(model), .target = true, .e = e};
+    *out = NULL;
+    if (!o.t) return no_memory(&o);
+    o.path = o.in.path;
+    return finish(&o, open_in(&o, NULL), out);
 }

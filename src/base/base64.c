@@ -1,5 +1,5 @@
-/* tk_base64.c - see tk_base64.h. */
-#include "text/tk_base64.h"
+/* base64.c - see base64.h. */
+#include "base/base64.h"
 
 static int digit(uint8_t c)
 {
@@ -27,6 +27,19 @@ bool base64_decode(span t, buf *out)
         }
         uint8_t b[3] = {(uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
         if (!buf_add(out, b, (size_t)(3 - pad))) return false;
+    }
+    return true;
+}
+
+bool base64_encode(span s, buf *out)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < s.n; i += 3) {
+        uint32_t v = (uint32_t)s.p[i] << 16 | (i + 1 < s.n ? (uint32_t)s.p[i + 1] << 8 : 0) |
+                     (i + 2 < s.n ? s.p[i + 2] : 0u);
+        char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < s.n ? digits[v >> 6 & 63] : '=',
+                        i + 2 < s.n ? digits[v & 63] : '='};
+        if (!buf_add(out, four, 4)) return false;
     }
     return true;
 }
