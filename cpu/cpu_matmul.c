@@ -17,7 +17,7 @@ float cpu_dot(const float *w, const float *x, int64_t k)
 void cpu_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
-    if (w->packed) {
+    if (arg_info(r, o->in[0])->block) {
         cpu_qmatmul(r, o, worker, workers);
         return;
     }

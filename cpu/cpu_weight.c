@@ -24,12 +24,15 @@ static void fill_share(void *arg, int worker, int workers)
                       j->scratch + (uint64_t)worker * j->apart);
 }
 
-/* Where the rows of a plain weight begin in the file; NULL when float32 values there are not aligned (vectors are read as floats). */
+/* Where the rows or panels of a plain weight begin in the file; NULL when float32 values or lines there are not aligned (vectors are read
+ * as floats). */
 static const uint8_t *plain_data(const weight *w)
 {
     int64_t row;
     uint64_t skip;
     const piece *c = weight_row(w, 0, &row);
+    if (w->packed != c->packed) return NULL;
+    if (c->packed) return weight_is_plain(w) && (uintptr_t)c->data % R16_LINE == 0 ? c->data : NULL;
     if (!weight_is_plain(w) || !dtype_bytes(c->type, (uint64_t)row * (uint64_t)w->cols, &skip)) return NULL;
     return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
 }
@@ -86,7 +89,7 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
     if (to->data) return 0; /* tied: two ops, one weight */
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
     h.stride = w->packed ? r16_panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
-    h.data = w->packed ? NULL : plain_data(w);
+    h.data = plain_data(w);
     int rc = w->parts && !h.data ? find_parts(w, &h, e) : OK;
     if (!rc && !h.data) rc = fill_own(d, w, &h, e);
     if (rc) return rc;

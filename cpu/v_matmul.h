@@ -423,7 +423,7 @@ static void matmul_rows(const held_weight *w, const float *x, int64_t count, flo
 static void v_matmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
-    if (w->packed) {
+    if (arg_info(r, o->in[0])->block) {
         v_qmatmul(r, o, worker, workers);
         return;
     }

@@ -1,6 +1,7 @@
 /* bind.c - see bind.h. */
 #include "models/bind.h"
 
+#include "base/glob.h"
 #include "base/mem.h"
 #include "models/recipe.h"
 #include "models/spec_split.h"
@@ -17,7 +18,7 @@ struct binder {
     spec *s;
     hyper *h;
     const ckpt *c;
-    dtype want;
+    weight_policy *policy; /* NULL: all as in the file */
     arena mem;
     map made; /* weight name, or recipe as bytes -> tensor */
     struct {
@@ -40,11 +41,11 @@ typedef struct found {
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
 
-int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, dtype want, err *e)
+int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, weight_policy *policy, err *e)
 {
     binder *b = mem_zero(1, sizeof *b);
     if (!b) return short_of_memory(e);
-    *b = (binder){.prog = p, .s = s, .h = h, .c = c, .want = want};
+    *b = (binder){.prog = p, .s = s, .h = h, .c = c, .policy = policy};
     b->used = mem_zero(ckpt_count(c) ? ckpt_count(c) : 1, sizeof *b->used);
     if (!b->used) {
         mem_free(b);
@@ -306,11 +307,18 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 
 /* ---- making */
 
-/* The type to hold a matrix in: what --weights asks for; in stacks only where rows are whole blocks of it. */
-static dtype wanted_type(const binder *b, const bind_want *w)
+/* The type to hold a matrix in: what the policy asks for; in stacks only where rows are whole blocks of it. */
+static int wanted_type(binder *b, const bind_want *w, const found *f, const char *name, dtype *out, err *e)
 {
-    if (w->cols == 0 || w->keep_type || b->want == DTYPE_NONE) return DTYPE_NONE;
-    return w->parts && w->cols % dtype_info[b->want].weights ? DTYPE_NONE : b->want;
+    bool own_head = true;
+    *out = DTYPE_NONE;
+    if (w->cols == 0 || w->keep_type || !b->policy) return OK;
+    int rc = w->table ? bind_has(b, "head", OUTSIDE, &own_head, e) : OK;
+    if (rc) return rc;
+    weight_names names = {.name = name, .tensor = f->entry->name, .table = w->table, .tied = !own_head};
+    dtype t = policy_type(b->policy, &names);
+    if (t != DTYPE_NONE && !(w->parts && w->cols % dtype_info[t].weights)) *out = t;
+    return OK;
 }
 
 /* The piece of the weight that is matrix `part` of the entry of f: `rows` rows of it by the recipe. */
@@ -338,6 +346,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .rotated = f->how.rope_pairs ? w->rotated : 0,
                    .transpose = transpose,
                    .unit = f->how.unit,
+                   .packed = f->entry->packed,
                    .mul = (float)f->how.mul,
                    .add = (float)f->how.add};
     if (b->used[at].numbers >= 0) b->used[at].numbers += rows * cols;
@@ -439,10 +448,11 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                    .n_piece = (uint32_t)n,
                    .rows = rows,
                    .cols = cols,
-                   .want = wanted_type(b, w),
                    .cut_axis = (int8_t)w->cut_axis,
                    .vector = vector,
                    .parts = w->parts};
+    if ((rc = wanted_type(b, w, f, name, &made.want, e))) return rc;
+    made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, w->unit, &key)) rc = short_of_memory(e);
     uint32_t same = rc ? MAP_NONE : map_get(&b->made, buf_span(&key));
@@ -450,7 +460,8 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
     if (!rc && !*out) rc = add_weight(b, w, f, &made, out, e);
     if (!rc && same == MAP_NONE) rc = remember(b, buf_span(&key), *out, e);
     buf_free(&key);
-    return rc ? rc : remember(b, span_str(name), *out, e);
+    if (!rc) rc = remember(b, span_str(name), *out, e);
+    return rc ? rc : program_bound(b->prog, &(bound){.name = name, .weight = *out}, e);
 }
 
 static int missing(binder *b, const bind_want *w, const found *f, err *e)
@@ -467,12 +478,20 @@ static int missing(binder *b, const bind_want *w, const found *f, err *e)
                    f->row->where, w->for_whom);
 }
 
+/* "dec.3.attn.q" */
+static void weight_name(char *to, size_t cap, const char *slot, int layer)
+{
+    char key[160], number[16];
+    snprintf(number, sizeof number, "%d", layer % ENCODER);
+    bind_key(key, sizeof key, slot, layer, number);
+    snprintf(to, cap, "%s%s", strncmp(key, "enc.", 4) == 0 ? "" : "dec.", key);
+}
+
 int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
 {
-    char name[200], key[160], number[16];
-    snprintf(number, sizeof number, "%d", w->layer % ENCODER);
-    bind_key(key, sizeof key, w->slot, w->layer, number);
-    snprintf(name, sizeof name, "%s%s%s", strncmp(key, "enc.", 4) == 0 ? "" : "dec.", key, w->bias ? ".bias" : "");
+    char name[200];
+    weight_name(name, sizeof name, w->slot, w->layer);
+    if (w->bias) strncat(name, ".bias", sizeof name - strlen(name) - 1);
     uint32_t made = map_get_str(&b->made, name);
     *out = made == MAP_NONE ? 0 : made;
     if (*out) return OK;
@@ -490,34 +509,24 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     uint64_t count;
     *n = 0;
     if (find_slot(b, slot, layer, false, &f, e) || !f.entry) return NULL;
-    if (!shape_count(&f.entry->dims, &count) || count > VALUES_MAX) {
-        err_set(e, ERR_SPEC, "%s: tensor '%.200s' has more than %d elements", f.row->where, f.entry->name, VALUES_MAX);
+    if (!shape_count(&f.entry->dims, &count) || count > VALUES_MAX || f.entry->packed) {
+        err_set(e, ERR_SPEC, "%s: tensor '%.200s' is no list of at most %d elements", f.row->where, f.entry->name,
+                VALUES_MAX);
         return NULL;
     }
     float *list = arena_array(mem, count, sizeof *list);
     if (!list) return short_of_memory(e), NULL;
     quant_decode(f.entry->type, f.entry->data, list, count);
-    b->used[index_of(b, f.entry)].numbers = -1;
+    int64_t *used = &b->used[index_of(b, f.entry)].numbers;
+    char name[200];
+    weight_name(name, sizeof name, slot, layer);
     *n = count;
+    if (*used >= 0 && program_bound(b->prog, &(bound){.name = name, .values = list, .n = count}, e)) return NULL;
+    *used = -1;
     return list;
 }
 
 /* ---- nothing left over */
-
-/* '*' stands for any run of characters. */
-static bool matches(span pattern, const char *name)
-{
-    size_t p = 0, star = SIZE_MAX;
-    const char *back = name;
-    while (*name) {
-        if (p < pattern.n && pattern.p[p] == '*') star = p++, back = name;
-        else if (p < pattern.n && pattern.p[p] == (uint8_t)*name) p++, name++;
-        else if (star != SIZE_MAX) p = star + 1, name = ++back;
-        else return false;
-    }
-    while (p < pattern.n && pattern.p[p] == '*') p++;
-    return p == pattern.n;
-}
 
 /* Patterns may hold {expressions}, as names do. */
 static int ignored(binder *b, const char *name, bool *yes, err *e)
@@ -529,7 +538,7 @@ static int ignored(binder *b, const char *name, bool *yes, err *e)
         recipe how;
         int rc = part.n ? recipe_parse(&how, b->h, &b->mem, part, OUTSIDE, row->where, e) : OK;
         if (rc) return rc;
-        *yes = part.n && matches(span_str(how.name), name);
+        *yes = part.n && glob_match(span_str(how.name), name);
     }
     return OK;
 }

@@ -21,13 +21,15 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/hyper.h"
+#include "models/weight_policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct binder binder;
 
-int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, dtype want, err *e);
+/* policy: types of matrices; NULL: all as in the file. */
+int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, weight_policy *policy, err *e);
 void bind_close(binder *b); /* NULL ok */
 
 typedef struct bind_want {
@@ -41,7 +43,8 @@ typedef struct bind_want {
     int32_t unit;
     bool bias;      /* the bias of `slot` */
     bool optional;  /* absent: *out = 0 and OK */
-    bool keep_type; /* --weights does not touch it */
+    bool keep_type; /* no policy touches it */
+    bool table;     /* the token table */
 } bind_want;
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */

@@ -217,7 +217,7 @@ int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_o
     err own = {0};
     net b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
     b.prog = program_new(&own);
-    int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->want, &own) : own.code;
+    int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->policy, &own) : own.code;
     if (!rc) rc = build(&b, &own);
     bind_close(b.bind);
     if (rc) {

@@ -4,11 +4,12 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/hyper.h"
+#include "models/weight_policy.h"
 
 typedef struct build_options {
-    dtype want;   /* type to hold matrices in; DTYPE_NONE: as in the file */
-    int ctx;      /* positions that tables are made for */
-    bool act_f32; /* activations stay float32 where weights are quantized: exact, and slow */
+    weight_policy *policy; /* types to hold matrices in; NULL: as in the file */
+    int ctx;               /* positions that tables are made for */
+    bool act_f32;          /* activations stay float32 where weights are quantized: exact, and slow */
 } build_options;
 
 /* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
@@ -16,8 +17,9 @@ int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_o
 
 /* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
 int spec_check_unused(const spec *s, err *e);
-/* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, a recipe, or as an option. */
-bool spec_name_stays(const spec *s, const char *name);
+/* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, as an option, or by a recipe
+ * (`recipes` false: there are none). */
+bool spec_name_stays(const spec *s, const char *name, bool recipes);
 
 /* Appends the keys of config.json that no text of the spec mentions, split by ", "; false when there are none. */
 bool spec_unread_keys(const spec *s, const json *config, buf *out);

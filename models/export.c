@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "models/export_state.h"
 #include "tensor/quant.h"
+#include "tensor/r16.h"
 
 #include <string.h>
 
@@ -28,6 +29,11 @@ static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
     const ckpt_entry *t = self;
     uint64_t cols = (uint64_t)t->dims.dim[t->dims.rank - 1], row_bytes = 0;
     (void)e;
+    if (t->packed) {
+        r16_row(t->type, t->data + n / R16_ROWS * r16_panel_bytes(t->type, (int64_t)cols), (int)(n % R16_ROWS),
+                (int64_t)cols, to);
+        return OK;
+    }
     dtype_bytes(t->type, cols, &row_bytes); /* whole blocks: the checkpoint was checked */
     quant_decode(t->type, t->data + n * row_bytes, to, cols);
     return OK;
@@ -54,7 +60,7 @@ static int copy_tensors(exporter *x)
         x->tensor[x->n++] = (write_tensor){.name = t->name,
                                            .type = type,
                                            .dims = t->dims,
-                                           .raw = type == t->type ? t->data : NULL,
+                                           .raw = type == t->type && !t->packed ? t->data : NULL,
                                            .row = decode_entry_row,
                                            .self = (void *)t};
     }

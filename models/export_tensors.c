@@ -214,7 +214,8 @@ static const void *give_raw(void *self, uint64_t n, dtype type)
     const out_row *r = &t->row[n];
     const out_part *p = &t->part[r->part];
     const piece *c = weight_row(p->from, r->row, &row);
-    bool same = !c->transpose && c->mul == 1 && c->add == 0 && p->how.mul == 1 && p->how.add == 0 && c->type == type;
+    bool same = !c->transpose && !c->packed && c->mul == 1 && c->add == 0 && p->how.mul == 1 && p->how.add == 0 &&
+                c->type == type;
     return same && dtype_bytes(type, (uint64_t)c->src_cols, &row_bytes) ? c->data + (uint64_t)row * row_bytes : NULL;
 }
 

@@ -10,7 +10,7 @@
 #include "models/arch.h"
 #include "models/build.h"
 #include "models/show.h"
-#include "tensor/quant.h"
+#include "models/spec_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,6 +37,32 @@ int model_weights(ckpt **out, const char *path, err *e)
     return ckpt_open_bytes(out, file, "builtin", e);
 }
 
+/* The spec that a self-contained model carries: over it the user's, if there is one. It may not make this program read other files. */
+static int own_spec(opened *o, const char *user, err *e)
+{
+    static const char *const known[] = {"name", "arch", "doc"};
+    const char *text = ckpt_own_spec(o->m.weights);
+    spec_file f;
+    char what[300];
+    snprintf(what, sizeof what, "%.250s: its spec", ckpt_path(o->m.weights));
+    int rc = spec_file_parse(&f, span_str(text), what, e);
+    if (rc) return rc;
+    for (size_t i = 0; i < f.n && !rc; i++) {
+        const file_row *r = &f.rows[i];
+        bool about = strcmp(r->section, "model") == 0, allowed = !*r->key || !about;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) allowed |= strcmp(r->key, known[k]) == 0;
+        if (strcmp(r->section, "runtime") == 0 || strcmp(r->section, "serve") == 0) allowed = false;
+        if (strcmp(r->section, "tokenizer") == 0 && strcmp(r->key, "path") == 0) allowed = false;
+        if (!allowed)
+            rc = err_set(e, ERR_SPEC, "%s:%d: [%.20s] %.40s: not in the spec that a model carries", what, r->line,
+                         r->section, r->key);
+    }
+    spec_file_free(&f);
+    if (rc) return rc;
+    return user ? spec_load_over(&o->m.resolved, user, span_str(text), what, e)
+                : spec_parse(&o->m.resolved, span_str(text), what, "", NULL, e);
+}
+
 /* Loads the spec over the built-in one of the checkpoint's architecture, if it needs one. */
 static int find_spec(opened *o, const model_options *opt, err *e)
 {
@@ -55,9 +81,10 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     if (m->resolved && spec_find(m->resolved, "network", "block")) return OK;
 
     char base[64];
-    if ((rc = arch_find(m->weights, o->config, base, sizeof base, e))) return rc;
     spec_free(m->resolved);
     m->resolved = NULL;
+    if (ckpt_own_spec(m->weights)) return own_spec(o, opt->spec_path, e);
+    if ((rc = arch_find(m->weights, o->config, base, sizeof base, e))) return rc;
     return opt->spec_path ? spec_load(&m->resolved, opt->spec_path, base, e) : spec_load_builtin(&m->resolved, base, e);
 }
 
@@ -118,23 +145,6 @@ static int read_runtime(const model *m, const model_options *opt, runtime_option
         if (rc) return rc;
     }
     return OK;
-}
-
-/* The type called `name`, or by its short name in the original Inferflow. */
-static int weight_type(const char *name, dtype *out, err *e)
-{
-    static const char *const brief[][2] = {{"q8", "q8_0"},     {"q6", "q6_b64"}, {"q5", "q5_b64"}, {"q4", "q4_b32"},
-                                           {"q3h", "q3h_b64"}, {"q3", "q3_b32"}, {"q2", "q2_b32"}};
-    for (size_t i = 0; i < sizeof brief / sizeof *brief; i++)
-        if (strcmp(name, brief[i][0]) == 0) name = brief[i][1];
-    *out = dtype_by_name(name);
-    if (*out != DTYPE_NONE && quant_can_encode(*out)) return OK;
-    buf can = {0};
-    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
-        if (quant_can_encode((dtype)t)) buf_printf(&can, "%s%s", can.n ? ", " : "", dtype_info[t].name);
-    err_set(e, ERR_USAGE, "--weights %s: weights can be held as %s", name, buf_cstr(&can));
-    buf_free(&can);
-    return ERR_USAGE;
 }
 
 static int choose_ctx(opened *o, int64_t asked, err *e)
@@ -220,9 +230,13 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
     build_options build = {.ctx = m->ctx, .act_f32 = run.act && strcmp(run.act, "f32") == 0};
-    if (run.weights && (rc = weight_type(run.weights, &build.want, e))) return rc;
+    weight_policy all = {0};
+    if (opt->policy || run.weights) build.policy = opt->policy ? opt->policy : &all;
+    if (!opt->policy && run.weights && (rc = weight_type(run.weights, "--weights", &all.body, e))) return rc;
+    all.head = all.table = all.body;
     m->name = name_of(o, opt);
-    m->arch = arch_name(m->weights, o->config);
+    m->arch = ckpt_own_spec(m->weights) ? spec_text(m->resolved, "model", "arch") : NULL;
+    if (!m->arch) m->arch = arch_name(m->weights, o->config);
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
@@ -259,9 +273,14 @@ int model_spec_text(const model *m, buf *out, err *e)
     bool prefixed = strcmp(format, "gguf") == 0 || strcmp(format, "llama2c") == 0;
     char arch[128];
     snprintf(arch, sizeof arch, "%s%s%s", prefixed ? format : "", prefixed ? ":" : "", m->arch);
-    int rc = spec_show(m->resolved, o->h, arch, full ? full : path, out, e);
+    int rc = spec_show(m->resolved, o->h, arch, full ? full : path, NULL, out, e);
     free(full);
     return rc;
+}
+
+int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e)
+{
+    return spec_show(m->resolved, ((const opened *)m)->h, m->arch, NULL, tensors, out, e);
 }
 
 void model_close(model *m)

@@ -8,6 +8,7 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/pooling.h"
+#include "models/weight_policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +19,7 @@ typedef struct model_options {
     const char *spec_path;  /* spec file, or NULL */
     const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
+    weight_policy *policy;  /* types of weights one by one, instead; or NULL */
     const char *act;        /* activations that enter quantized weights: "f32", or "q8" = NULL */
     const char *pooling,
         *normalize; /* "cls", "mean", "last"; "on", "off"; NULL: as the model's files say (pooling.h) */
@@ -53,5 +55,7 @@ hyper *model_hyper(const model *m);
 
 /* The fully resolved spec as INI text that loads again (`spec show`). */
 int model_spec_text(const model *m, buf *out, err *e);
+/* The same for a file that carries it: with these lines of [tensors], and without what names other files. */
+int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e);
 
 #endif

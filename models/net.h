@@ -44,7 +44,7 @@ typedef struct linear_opt {
     const char *bias;   /* "auto" (when the checkpoint has one), "true", "false" */
     int cut;            /* NET_CUT_* */
     int pairs, rotated; /* where the recipe rope_pairs is allowed: head_dim and how much of it rotates; else 0 */
-    bool keep_type;     /* --weights does not touch it */
+    bool keep_type;     /* no policy touches it */
     int32_t unit;       /* a shard boundary is a multiple of this many output elements */
 } linear_opt;
 enum { NET_ALL_ROWS = -1 };

@@ -239,10 +239,10 @@ static int merge_chain(spec *s, loaded *chain, int n, int depth0, err *e)
     return rc;
 }
 
-/* Reads the bases of chain[0]; merges all. A file that names no base and has no block gets `base`, if there is one. */
+/* Reads the bases of chain[0], of which chain[1] may be there already; merges all. A file that names no base and has no block gets `base`, if there is one. */
 static int finish(spec *s, loaded *chain, const char *base, int rc, err *e)
 {
-    int n = 1;
+    int n = chain[1].what ? 2 : 1;
     if (!rc && !chain[0].base && !row_text(&chain[0].file, "network", "block")) chain[0].base = base;
     while (!rc && chain[n - 1].base) {
         if (n == SPEC_DEPTH_MAX)
@@ -278,6 +278,17 @@ int spec_load(spec **out, const char *path, const char *base, err *e)
     int rc = names_a_file(path) || strcmp(path, "-") == 0 || file_exists(path) ? read_disk(s, chain, path, e)
                                                                                : read_builtin(s, chain, path, "", e);
     return conclude(out, s, chain, base, rc, e);
+}
+
+int spec_load_over(spec **out, const char *path, span base, const char *what, err *e)
+{
+    spec *s = mem_zero(1, sizeof *s);
+    loaded chain[SPEC_DEPTH_MAX] = {0};
+    if (!s) return short_of_memory(e);
+    int rc = read_disk(s, chain, path, e);
+    if (!rc && !chain[0].base && !row_text(&chain[0].file, "network", "block"))
+        rc = parse_text(s, &chain[1], base, what, "", e);
+    return conclude(out, s, chain, NULL, rc, e);
 }
 
 int spec_load_builtin(spec **out, const char *name, err *e)

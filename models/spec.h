@@ -69,6 +69,8 @@ int spec_load_builtin(spec **out, const char *name, err *e);
 int spec_load_base(spec **out, const spec *child, const char *base, err *e);
 /* The same from text. `what` names it in messages, `dir` is where relative paths start. */
 int spec_parse(spec **out, span text, const char *what, const char *dir, const char *base, err *e);
+/* spec_load over the text of a base, where the file names no base and has no block of its own; `what` names that text. */
+int spec_load_over(spec **out, const char *path, span base, const char *what, err *e);
 void spec_free(spec *s); /* NULL ok */
 
 /* Gives a key other text than its file does; it counts as inherited. The key must not be a slot. */

@@ -18,6 +18,7 @@ typedef struct show {
     buf *out;
     buf *one; /* the value being printed */
     int layers;
+    bool recipes; /* [tensors] is shown as it stands */
     err *e;
 } show;
 
@@ -94,7 +95,7 @@ static int show_config(show *w)
     buf_str(w->out, "\n[config]\n");
     for (size_t i = 0; i < w->s->n; i++) {
         const spec_row *r = &w->s->rows[i];
-        if (strcmp(r->section, "config") != 0 || !spec_name_stays(w->s, r->key)) continue;
+        if (strcmp(r->section, "config") != 0 || !spec_name_stays(w->s, r->key, w->recipes)) continue;
         int rc = print_line(w, r->key, get_name, r);
         if (rc) return rc;
     }
@@ -248,27 +249,31 @@ static int show_generate(show *w)
     return OK;
 }
 
-int spec_show(spec *s, hyper *h, const char *arch, const char *path, buf *out, err *e)
+int spec_show(spec *s, hyper *h, const char *arch, const char *path, const char *tensors, buf *out, err *e)
 {
     static const char *const skip[] = {"path", "arch", "config", "base", NULL};
     err own = {0};
-    show w = {.s = s, .h = h, .out = out, .layers = hyper_layers(h), .e = &own};
+    show w = {.s = s, .h = h, .out = out, .layers = hyper_layers(h), .recipes = !tensors, .e = &own};
     buf_printf(out, "[model]\narch = %s\n", arch);
     if (path) buf_printf(out, "path = %s\n", path);
     for (size_t i = 0; i < s->n; i++) {
         bool shown = strcmp(s->rows[i].section, "model") == 0;
         for (size_t k = 0; skip[k]; k++) shown &= strcmp(s->rows[i].key, skip[k]) != 0;
+        shown &= !tensors || strcmp(s->rows[i].key, "format") != 0;
         if (shown) buf_printf(out, "%s = %s\n", s->rows[i].key, s->rows[i].text);
     }
     int rc = show_config(&w);
     if (!rc) rc = show_network(&w);
     for (size_t k = 0; k < s->n_class && !rc; k++) rc = show_class(&w, k);
     if (!rc) {
-        show_plain(&w, "tensors");
-        show_plain(&w, "tokenizer");
+        if (tensors) buf_printf(out, "\n[tensors]\n%s", tensors);
+        else show_plain(&w, "tensors");
+        if (!tensors) show_plain(&w, "tokenizer");
+        else if (spec_text(s, "tokenizer", "pre"))
+            buf_printf(out, "\n[tokenizer]\npre = %s\n", spec_text(s, "tokenizer", "pre"));
         rc = show_generate(&w);
     }
-    if (!rc) {
+    if (!rc && !tensors) {
         show_plain(&w, "runtime");
         show_plain(&w, "serve");
     }

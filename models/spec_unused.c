@@ -49,13 +49,13 @@ static bool called(const spec *s, const char *path, bool head)
 
 /* ---- names of [config] */
 
-bool spec_name_stays(const spec *s, const char *name)
+bool spec_name_stays(const spec *s, const char *name, bool recipes)
 {
     static const char *const own[] = {"layers", "enc_layers", "dim", "positions"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
-        if ((is_formula(&s->rows[i]) || strcmp(s->rows[i].section, "tensors") == 0) &&
+        if ((is_formula(&s->rows[i]) || (recipes && strcmp(s->rows[i].section, "tensors") == 0)) &&
             mentions(s->rows[i].text, name, true))
             return true;
     for (size_t i = 0; i < module_count; i++)
@@ -65,7 +65,7 @@ bool spec_name_stays(const spec *s, const char *name)
 
 static bool name_is_asked(const spec *s, const char *name)
 {
-    if (spec_name_stays(s, name)) return true;
+    if (spec_name_stays(s, name, true)) return true;
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->rows[i].key, name) != 0 && mentions(s->rows[i].text, name, true)) return true;
     for (size_t i = 0; i < s->n_slot; i++)

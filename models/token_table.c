@@ -17,7 +17,8 @@ static ref emit(net *b, const call *c)
     const token_table_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
     ref table;
-    bind_want want = {.slot = c->path, .for_whom = c->where, .layer = b->layer, .rows = o->vocab, .cols = width};
+    bind_want want = {
+        .slot = c->path, .for_whom = c->where, .layer = b->layer, .rows = o->vocab, .cols = width, .table = true};
     if (bind_weight(b->bind, &want, &table, b->e)) return 0;
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TOKEN, 0}};
     return net_op(b, e, c->path, NULL, 0, width);

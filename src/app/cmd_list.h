@@ -15,6 +15,7 @@
     X(eval)                                                                                                            \
     X(bench)                                                                                                           \
     X(plan)                                                                                                            \
+    X(quantize)                                                                                                        \
     X(export)                                                                                                          \
     X(info)
 

@@ -8,16 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int of_checkpoint(tokenizer **out, const char *path, const char *pre, err *e)
-{
-    ckpt *c;
-    int rc = ckpt_open(&c, path, e);
-    if (rc) return rc;
-    rc = tokenizer_of_model(out, c, pre, e);
-    ckpt_close(c);
-    return rc;
-}
-
 static int of_spec(tokenizer **out, const engine_options *o, err *e)
 {
     model *m;
@@ -31,6 +21,17 @@ static int of_spec(tokenizer **out, const engine_options *o, err *e)
     return rc;
 }
 
+/* A self-contained file's spec may name the pattern. */
+static int of_checkpoint(tokenizer **out, const engine_options *o, err *e)
+{
+    ckpt *c;
+    int rc = ckpt_open(&c, o->model, e);
+    if (rc) return rc;
+    rc = ckpt_own_spec(c) ? of_spec(out, o, e) : tokenizer_of_model(out, c, o->pre, e);
+    ckpt_close(c);
+    return rc;
+}
+
 int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
 {
     if (o->tokenizer) return tokenizer_open(out, o->tokenizer, o->pre, e);
@@ -40,7 +41,7 @@ int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
         if (tokenizer_open(out, o->model, o->pre, &none) != ERR_NOT_FOUND)
             return none.code ? err_set(e, none.code, "%s", none.msg) : OK;
     }
-    return plain ? of_checkpoint(out, o->model, o->pre, e) : of_spec(out, o, e);
+    return plain ? of_checkpoint(out, o, e) : of_spec(out, o, e);
 }
 
 int tokenizer_choose_target(tokenizer **out, const engine_options *o, err *e)

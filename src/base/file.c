@@ -181,6 +181,7 @@ char *file_dir(const char *path)
 struct file_out {
     FILE *f;
     char *path, *temporary;
+    bool unnamed; /* there is no file called `temporary` yet */
     uint64_t at;
 };
 
@@ -200,6 +201,16 @@ static int create_in_place(file_out **out, file_out *f, const char *path, err *e
     return OK;
 }
 
+/* A file in the folder of `path` that has no name until it is whole; negative: not on this file system. */
+static int open_unnamed(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(dir, sizeof dir, "%.*s/", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    bool can_name = n > 0 && (size_t)n < sizeof dir && access("/proc/self/fd", X_OK) == 0;
+    return can_name ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+}
+
 int file_create(file_out **out, const char *path, err *e)
 {
     *out = NULL;
@@ -216,7 +227,9 @@ int file_create(file_out **out, const char *path, err *e)
         return err_set(e, ERR_MEMORY, "%s: out of memory", path);
     }
     snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", f->path);
-    fd = mkstemp(f->temporary);
+    fd = open_unnamed(f->path);
+    f->unnamed = fd >= 0;
+    if (fd < 0) fd = mkstemp(f->temporary);
     if (fd < 0) {
         f->temporary[0] = 0;
         int rc = open_error(path, e);
@@ -233,6 +246,14 @@ int file_create(file_out **out, const char *path, err *e)
     }
     setvbuf(f->f, NULL, _IOFBF, 1 << 20);
     *out = f;
+    return OK;
+}
+
+int file_reserve(file_out *f, uint64_t bytes, err *e)
+{
+    if (f->temporary && bytes <= INT64_MAX && fallocate(fileno(f->f), FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 &&
+        errno == ENOSPC)
+        return err_set(e, ERR_IO, "%s: %s: it would be %.1f MB", f->path, strerror(errno), (double)bytes / 1e6);
     return OK;
 }
 
@@ -258,11 +279,29 @@ int file_pad(file_out *f, size_t align, err *e)
 
 uint64_t file_offset(const file_out *f) { return f->at; }
 
+/* Gives an unnamed file the temporary name, from which it can be renamed over another. */
+static int give_name(file_out *f, err *e)
+{
+    char self[40];
+    size_t n = strlen(f->temporary);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(f->f));
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(f->temporary + n - 6, 7, "%06u", (unsigned)(getpid() + (int)i) % 1000000);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0) {
+            f->unnamed = false;
+            return OK;
+        }
+        if (errno != EEXIST) break;
+    }
+    return err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+}
+
 int file_commit(file_out *f, err *e)
 {
     int rc = OK;
     if (fflush(f->f) != 0 || (f->temporary && fsync(fileno(f->f)) != 0))
         rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (!rc && f->unnamed) rc = give_name(f, e);
     if (fclose(f->f) != 0 && !rc) rc = err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno));
     f->f = NULL;
     if (!rc && f->temporary && rename(f->temporary, f->path) != 0)
@@ -276,7 +315,7 @@ void file_abandon(file_out *f)
 {
     if (!f) return;
     if (f->f) fclose(f->f);
-    if (f->temporary && f->temporary[0]) unlink(f->temporary);
+    if (f->temporary && f->temporary[0] && !f->unnamed) unlink(f->temporary);
     mem_free(f->path);
     mem_free(f->temporary);
     mem_free(f);

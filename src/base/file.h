@@ -32,12 +32,14 @@ char *file_join(const char *dir, const char *name);
 /* The folder part of a path ("." when there is none); mem_free the result. */
 char *file_dir(const char *path);
 
-/* Output written to a temporary name in the same folder; file_commit syncs and renames it into place, file_abandon removes
- * it. Nothing of an existing file is lost until the rename. A link stays and what it points to is replaced; devices and pipes
+/* Output without a name, or with a temporary one in the same folder where the file system knows no files without; file_commit syncs it and
+ * renames it into place, file_abandon removes it. What is interrupted leaves nothing behind. Nothing of an existing file is lost until the rename. A link stays and what it points to is replaced; devices and pipes
  * are written directly. */
 typedef struct file_out file_out;
 int file_create(file_out **out, const char *path, err *e);
 int file_write(file_out *f, const void *p, size_t n, err *e);
+/* Says how large the file will be. ERR_IO when the disk has no room for that. */
+int file_reserve(file_out *f, uint64_t bytes, err *e);
 int file_pad(file_out *f, size_t align, err *e); /* zero bytes up to a multiple of align */
 uint64_t file_offset(const file_out *f);
 int file_commit(file_out *f, err *e); /* frees f whatever the result */

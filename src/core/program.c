@@ -127,6 +127,9 @@ static int check_piece(const weight *w, const piece *c, err *e)
                        have_rows);
     if (c->unit && w->vector) return err_set(e, ERR_SPEC, "weight %s: rows of a vector have no length", name);
     if (c->mul == 0) return err_set(e, ERR_SPEC, "weight %s: multiplied by zero", name);
+    if (c->packed && (!r16_of(c->type) || w->n_piece != 1 || c->rows != c->src_rows || c->transpose || c->pairs ||
+                      c->stride != c->block || piece_changes(c) || w->parts || w->vector))
+        return err_set(e, ERR_SPEC, "weight %s: of a packed tensor only the whole can be used, as it is", name);
     if (dtype_is_block(c->type) && c->transpose)
         return err_set(e, ERR_SPEC, "weight %s: %s cannot be transposed", name, dtype_info[c->type].name);
     return 0;
@@ -183,6 +186,19 @@ int program_state(program *p, const state *s, err *e)
     p->states[p->n_state] = *s;
     p->states[p->n_state].group = (uint8_t)g;
     return (int)p->n_state++;
+}
+
+int program_bound(program *p, const bound *b, err *e)
+{
+    if (!grow(p, (void **)&p->bounds, p->n_bound, sizeof *p->bounds, e)) return ERR_MEMORY;
+    bound own = *b;
+    float *values = b->n ? arena_array(&p->mem, b->n, sizeof *values) : NULL;
+    own.name = arena_str(&p->mem, b->name);
+    if (!own.name || (b->n && !values)) return err_set(e, ERR_MEMORY, "out of memory while building the program");
+    if (b->n) memcpy(values, b->values, b->n * sizeof *values);
+    own.values = values;
+    p->bounds[p->n_bound++] = own;
+    return 0;
 }
 
 static bool floats_same(const float *a, const float *b, int n)
@@ -366,7 +382,7 @@ static const char *check_op(const program *p, const op *o)
     case OP_MATMUL:
         if (!same_rows(a, out)) return "input and output have different rows";
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-        if (a->block != packed_block(p, b)) return "activations and weight are not of one kind";
+        if (a->block && a->block != packed_block(p, b)) return "activations and weight are not of one kind";
         if (b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
         return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
     case OP_ROPE:

@@ -59,7 +59,8 @@ typedef struct piece {
         rotated; /* pairs: 0, or head_dim: of each head, the first `rotated` source rows are in neighbour order
                                (2i, 2i+1), those of the output in half order (i, i + rotated/2) */
     bool transpose;
-    bool unit; /* each row is divided by its length first (normalised heads) */
+    bool unit;   /* each row is divided by its length first (normalised heads) */
+    bool packed; /* the file holds panels (tensor/r16.h); the piece is the whole weight, and nothing changes it */
     float mul, add;
 } piece;
 
@@ -75,7 +76,7 @@ typedef struct weight {
     int8_t cut_axis;    /* 0 output rows, 1 input columns, -1 never */
     bool vector;        /* norm weights and biases: always held as float32 */
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
-    bool packed;        /* held in the packed layout (tensor/r16.h): every matmul of it reads int8 activations */
+    bool packed;        /* held in the packed layout (tensor/r16.h) */
 } weight;
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
@@ -84,7 +85,7 @@ const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
 /* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change. */
 dtype weight_held_type(const weight *w);
 
-/* True when the whole weight is one untouched run of the file, so that it can be used where it lies. */
+/* True when the whole weight is one untouched run of the file (of packed ones: panels), so that it can be used where it lies. */
 bool weight_is_plain(const weight *w);
 
 /* Decodes row n into `to` (cols floats), recipe applied. The definition that packers must equal. */
@@ -104,6 +105,14 @@ enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sha
 /* Parts of the program. SCORES: what a classification head says of a sequence. */
 enum entry { ENTRY_ENC, ENTRY_DEC, ENTRY_HEAD, ENTRY_POOL, ENTRY_SCORES, ENTRY_COUNT };
 
+/* What [tensors] gives a slot: layers may share a weight, which then has several names. */
+typedef struct bound {
+    const char *name;    /* "dec.3.attn.q", "dec.3.attn.q.bias" */
+    ref weight;          /* a tensor; 0: it is a list of numbers that ops have as parameters */
+    const float *values; /* n of them */
+    size_t n;
+} bound;
+
 typedef struct program {
     arena mem;
     op *ops;
@@ -111,7 +120,8 @@ typedef struct program {
     weight *weights;
     state *states;
     rope_set *ropes; /* cos/sin tables, one per distinct (theta, scaling, dims) */
-    uint32_t n_op, n_tensor, n_weight, n_state, n_rope;
+    bound *bounds;   /* in the order in which they were asked for */
+    uint32_t n_op, n_tensor, n_weight, n_state, n_rope, n_bound;
     struct {
         uint32_t op0, op1; /* [op0, op1): empty when the model has no such part */
         ref in, out;
@@ -141,6 +151,8 @@ ref program_tensor(program *p, const tensor *t, err *e);
 uint32_t program_weight(program *p, const weight *w, err *e); /* index; UINT32_MAX on error */
 int program_state(program *p, const state *s, err *e);        /* index, or negative code; assigns the page group */
 int program_op(program *p, const op *o, err *e);              /* checks operands and shapes */
+/* Keeps what a slot was given; `name` and values are copied. */
+int program_bound(program *p, const bound *b, err *e);
 /* Index of the table with these parameters for positions 0 … ctx-1, made when there is none yet; or a negative code. */
 int program_rope(program *p, const rope_params *rp, int ctx, err *e);
 

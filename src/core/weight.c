@@ -3,6 +3,7 @@
  * weight_decode_row is the definition; packers and zero-copy paths are tested against it. */
 #include "core/program.h"
 #include "tensor/quant.h"
+#include "tensor/r16.h"
 
 #include <math.h>
 #include <string.h>
@@ -59,7 +60,8 @@ uint64_t weight_file_bytes(const weight *w)
         const piece *c = &w->pieces[i];
         const dtype_row *t = &dtype_info[c->type];
         uint64_t n = (uint64_t)c->rows * (uint64_t)w->cols;
-        sum += (n + t->weights - 1) / t->weights * t->bytes;
+        if (c->packed) sum += (uint64_t)(c->rows + R16_ROWS - 1) / R16_ROWS * r16_panel_bytes(c->type, w->cols);
+        else sum += (n + t->weights - 1) / t->weights * t->bytes;
     }
     return sum;
 }
@@ -99,6 +101,11 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
 {
     int64_t row;
     const piece *c = weight_row(w, n, &row);
+    if (c->packed) {
+        uint64_t panel = (uint64_t)(row / R16_ROWS) * r16_panel_bytes(c->type, w->cols);
+        r16_row(c->type, c->data + panel, (int)(row % R16_ROWS), w->cols, to);
+        return;
+    }
     if (c->transpose)
         for (int64_t k = 0; k < w->cols; k++)
             decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { FILL_COPY, FILL_TRANSPOSE, FILL_ENCODE };
+enum { FILL_COPY, FILL_TRANSPOSE, FILL_ENCODE, FILL_PANELS };
 
 static bool changes(const weight *w)
 {
@@ -20,7 +20,7 @@ static bool changes(const weight *w)
 static bool copies(const weight *w, dtype type)
 {
     for (uint32_t i = 0; i < w->n_piece; i++)
-        if (w->pieces[i].type != type || w->pieces[i].transpose) return false;
+        if (w->pieces[i].type != type || w->pieces[i].transpose || w->pieces[i].packed) return false;
     return !changes(w);
 }
 
@@ -36,7 +36,10 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
     bool copy = copies(w, type), transpose = !packed && transposes(w, type);
     uint64_t cols = (uint64_t)w->cols;
     *f = (weight_fill){.w = w, .type = type, .packed = packed, .row_bytes = dtype_row_bytes(type, cols)};
-    f->way = copy ? FILL_COPY : transpose ? FILL_TRANSPOSE : FILL_ENCODE;
+    f->way = packed && w->pieces[0].packed && w->pieces[0].type == type ? FILL_PANELS
+             : copy                                                     ? FILL_COPY
+             : transpose                                                ? FILL_TRANSPOSE
+                                                                        : FILL_ENCODE;
     f->units = packed ? (w->rows + R16_ROWS - 1) / R16_ROWS : w->rows;
     f->unit_bytes = packed ? r16_panel_bytes(type, w->cols) : f->row_bytes;
     if (f->way == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? R16_ROWS * f->row_bytes : 0);
@@ -108,7 +111,10 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
 
 void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
 {
-    if (f->packed)
+    const uint8_t *panels = f->w->pieces[0].data;
+    if (f->way == FILL_PANELS)
+        memcpy(out, panels + (uint64_t)from * f->unit_bytes, (uint64_t)(to - from) * f->unit_bytes);
+    else if (f->packed)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch);
     else if (f->way == FILL_COPY) copy_rows(f, from, to, out);
     else if (f->way == FILL_TRANSPOSE) transpose_rows(f, from, to, out);

@@ -21,6 +21,11 @@ int write_rows(file_out *f, const write_tensor *t, err *e)
     uint64_t bytes, n, row_bytes = 0;
     if (!write_tensor_bytes(t, &bytes) || !shape_count(&t->dims, &n))
         return err_set(e, ERR_SPEC, "tensor \"%s\": its shape does not fit type %s", t->name, dtype_info[t->type].name);
+    if (t->stream) {
+        uint64_t end = file_offset(f) + bytes;
+        int rc = t->stream(t->self, f, e);
+        return rc || file_offset(f) == end ? rc : err_set(e, ERR_SPEC, "tensor \"%s\": wrong number of bytes", t->name);
+    }
     if (t->raw || n == 0) return file_write(f, t->raw, bytes, e);
     uint64_t cols = t->dims.rank ? (uint64_t)t->dims.dim[t->dims.rank - 1] : 1;
     dtype_bytes(t->type, cols, &row_bytes); /* a part of `bytes` */

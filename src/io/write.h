@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "io/gguf.h"
 #include "tensor/dtype.h"
@@ -24,12 +25,15 @@ typedef struct write_tensor {
     /* The bytes of row n where they are there already in `type`, else NULL; or no function. */
     const void *(*raw_row)(void *self, uint64_t n, dtype type);
     void *self;
+    /* Writes all bytes of the tensor itself; or no function. */
+    int (*stream)(void *self, file_out *f, err *e);
+    bool aligned; /* safetensors: begins at a multiple of 64, and so do its bytes end: packed panels */
 } write_tensor;
 
 /* Bytes that a tensor takes; false when type and shape do not fit. */
 bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes);
 
-/* Tensors are ordered as the reference writer does, wide types first, then by name. `metadata`: an object of strings for
+/* Tensors are ordered as the reference writer does, wide types first, then by name; in front of them, as they come, the aligned ones. `metadata`: an object of strings for
  * "__metadata__", or NULL. Block types have no name in this format: ERR_USAGE. */
 int write_safetensors(const char *path, const write_tensor *t, size_t n, const json *metadata, err *e);
 

@@ -23,6 +23,8 @@ static const char *type_name(dtype t)
 static int by_type_and_name(const void *pa, const void *pb)
 {
     const write_tensor *a = *(const write_tensor *const *)pa, *b = *(const write_tensor *const *)pb;
+    if (a->aligned != b->aligned) return a->aligned ? -1 : 1;
+    if (a->aligned) return a < b ? -1 : a > b; /* of one array */
     int wide_a = dtype_info[a->type].bytes, wide_b = dtype_info[b->type].bytes;
     return wide_a != wide_b ? wide_b - wide_a : strcmp(a->name, b->name);
 }
@@ -57,7 +59,8 @@ static int add_tensor(buf *b, const write_tensor *t, uint64_t *offset, err *e)
 }
 
 /* Length and header text, padded. */
-static int make_header(buf *out, const write_tensor *const *sorted, size_t n, const json *metadata, err *e)
+static int make_header(buf *out, const write_tensor *const *sorted, size_t n, const json *metadata, uint64_t *bytes,
+                       err *e)
 {
     buf text = {0};
     uint64_t offset = 0;
@@ -70,6 +73,7 @@ static int make_header(buf *out, const write_tensor *const *sorted, size_t n, co
     }
     buf_byte(&text, '}');
     while (!text.bad && (text.n + 8) % DATA_ALIGN != 0) buf_byte(&text, ' ');
+    *bytes = offset;
     buf_uint(out, text.n, 8);
     buf_add(out, text.p, text.n);
     if (!rc && (text.bad || out->bad)) rc = err_set(e, ERR_MEMORY, "out of memory");
@@ -85,12 +89,14 @@ int write_safetensors(const char *path, const write_tensor *t, size_t n, const j
     if (!sorted) return err_set(e, ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) sorted[i] = &t[i];
     if (n) qsort(sorted, n, sizeof *sorted, by_type_and_name);
-    int rc = make_header(&header, sorted, n, metadata, e);
+    uint64_t bytes;
+    int rc = make_header(&header, sorted, n, metadata, &bytes, e);
     if (!rc) rc = file_create(&f, path, e);
+    if (!rc) rc = file_reserve(f, header.n + bytes, e);
     if (!rc) rc = file_write(f, header.p, header.n, e);
     for (size_t i = 0; i < n && !rc; i++) {
         rc = write_rows(f, sorted[i], e);
-        log_progress("writing", i + 1, n);
+        if (!sorted[i]->stream) log_progress("writing", i + 1, n);
     }
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);

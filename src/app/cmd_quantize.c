@@ -1,0 +1,203 @@
+/* cmd_quantize.c - `inferflow quantize`: a model in fewer bits, as one file that is loaded by mapping it.
+ *
+ * The types of its matrices come from --bits or --format, and a policy over them (models/weight_policy.h). The result is read back before the
+ * command says that it is done. */
+#include "app/app.h"
+#include "app/side_files.h"
+#include "app/tokenizer_choice.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "models/export.h"
+#include "models/quantized.h"
+#include "models/spec.h"
+#include "text/tokenizer_same.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct quantize_flags {
+    const char *bits, *format, *policy, *out;
+    int64_t block, threads;
+} quantize_flags;
+
+typedef struct quantize_options {
+    quantize_flags own;
+    engine_options model;
+} quantize_options;
+
+static const param rows[] = {
+    {"bits", PARAM_WORD, offsetof(quantize_flags, bits), NULL, 0, 0, "2|3|3.5|4|5|6|8", "bits of a weight's code",
+     NULL},
+    {"block", PARAM_INT, offsetof(quantize_flags, block), "0", 0, 64, "32|64",
+     "weights that share a scale: the format of the Inferflow paper with --bits and this block, for all matrices alike",
+     NULL},
+    {"format", PARAM_TEXT, offsetof(quantize_flags, format), NULL, 0, 0, "TYPE",
+     "a type by its name, for all matrices alike", NULL},
+    {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",
+     "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL},
+    {"threads", PARAM_INT, offsetof(quantize_flags, threads), "0", 0, 1024, NULL,
+     "threads (default: all this process may use)", "t"},
+    {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors", "o"},
+};
+static const size_t n_rows = sizeof rows / sizeof *rows;
+
+static const flag_group flags[] = {
+    {"Quantization", rows, &n_rows, offsetof(quantize_options, own)}, SOURCE_FLAGS(quantize_options, model), {0}};
+
+enum { POLICY_MAX = 1 << 20 };
+
+/* ---- types */
+
+/* Bits to types: the best known of about that size, with what the head and the token table get beside it, which few bits hurt most; and the
+ * paper's formats by their blocks (table 3 of arXiv 2401.08294). */
+static const struct bits_row {
+    const char *bits;
+    dtype body, head, table;
+    dtype block[2]; /* of 32 and 64; DTYPE_NONE: there is none */
+} by_bits[] = {
+    {"2", DTYPE_Q2_B32, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q2_B32, DTYPE_NONE}},
+    {"3", DTYPE_Q3_B32, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q3_B32, DTYPE_NONE}},
+    {"3.5", DTYPE_Q3H_B64, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_NONE, DTYPE_Q3H_B64}},
+    {"4", DTYPE_Q4_B64, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q4_B32, DTYPE_Q4_B64}},
+    {"5", DTYPE_Q5_B64, DTYPE_Q6_B64, DTYPE_Q5_B64, {DTYPE_NONE, DTYPE_Q5_B64}},
+    {"6", DTYPE_Q6_B64, DTYPE_Q6_B64, DTYPE_Q6_B64, {DTYPE_NONE, DTYPE_Q6_B64}},
+    {"8", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0, {DTYPE_Q8_B32, DTYPE_Q8_B64}},
+};
+
+static int policy_of_bits(const quantize_flags *f, weight_policy *p, err *e)
+{
+    const struct bits_row *r = by_bits;
+    while (strcmp(r->bits, f->bits) != 0) r++;
+    *p = (weight_policy){.body = r->body, .head = r->head, .table = r->table};
+    if (!f->block) return OK;
+    if (f->block != 32 && f->block != 64) return err_set(e, ERR_USAGE, "--block %lld: 32 or 64", (long long)f->block);
+    p->body = p->head = p->table = r->block[f->block == 64];
+    if (p->body != DTYPE_NONE) return OK;
+    return err_set(e, ERR_USAGE, "--bits %s has no blocks of %lld, but of %d", f->bits, (long long)f->block,
+                   f->block == 64 ? 32 : 64);
+}
+
+static int read_policy(const quantize_flags *f, weight_policy *p, err *e)
+{
+    int rc = OK;
+    if (f->bits && f->format) return err_set(e, ERR_USAGE, "give --bits or --format, not both");
+    if (f->block && !f->bits) return err_set(e, ERR_USAGE, "--block goes with --bits");
+    if (!f->bits && !f->format && !f->policy)
+        return err_set(e, ERR_USAGE, "how many bits? --bits 2, 3, 3.5, 4, 5, 6 or 8 (or --format TYPE, --policy FILE)");
+    if (f->bits) rc = policy_of_bits(f, p, e);
+    if (f->format) rc = weight_type(f->format, "--format", &p->body, e);
+    if (f->format) p->head = p->table = p->body;
+    if (rc || !f->policy) return rc;
+    buf text = {0};
+    rc = file_read(&text, f->policy, POLICY_MAX, e);
+    if (!rc) rc = policy_read(p, buf_span(&text), f->policy, e);
+    buf_free(&text);
+    return rc;
+}
+
+/* ---- the file */
+
+/* The tokenizer that the file shall carry; *out NULL: none. */
+static int open_tokenizer(tokenizer **out, const engine_options *o, err *e)
+{
+    err why = {0};
+    int rc = tokenizer_choose(out, o, &why);
+    if (rc == OK) return OK;
+    *out = NULL;
+    if (o->tokenizer) return err_set(e, rc, "%s", why.msg);
+    log_line(LOG_WARN, "the file will carry no tokenizer that can be used: %s", why.msg);
+    return OK;
+}
+
+/* Whether the file is the same model, and its tokenizer the same. */
+static int check_file(const model *m, const tokenizer *t, const char *path, err *e)
+{
+    tokenizer *again = NULL;
+    const engine_options written = {.model = path};
+    int rc = export_check(m, path, e);
+    if (!rc && t) rc = tokenizer_choose(&again, &written, e);
+    if (!rc && t && !tokenizer_same(t, again, true))
+        rc = err_set(e, ERR_SPEC, "%s: its tokenizer would not be the model's", path);
+    tokenizer_close(again);
+    if (rc) unlink(path);
+    return rc;
+}
+
+static int write_file(const model *m, const quantize_options *o, err *e)
+{
+    const quantized_options how = {.threads = (int)o->own.threads};
+    tokenizer *t = NULL;
+    json *metadata = json_new_object();
+    int rc = metadata ? open_tokenizer(&t, &o->model, e) : err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc && o->model.pre) rc = spec_put(m->resolved, "tokenizer", "pre", o->model.pre, e);
+    if (!rc) rc = side_files_add(metadata, m, &o->model, e);
+    if (!rc) rc = quantized_write(m, metadata, o->own.out, &how, e);
+    json_free(metadata);
+    if (!rc) rc = ckpt_check_torn(m->weights, e);
+    if (!rc) rc = check_file(m, t, o->own.out, e);
+    tokenizer_close(t);
+    return rc;
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* What is used by mapping must not be overwritten meanwhile. */
+static int check_output(const model *m, const char *out, err *e)
+{
+    const ckpt *c = m->weights;
+    for (uint32_t i = 0; i < ckpt_count(c); i++)
+        if (same_file(out, ckpt_file(c, ckpt_at(c, i)->file)))
+            return err_set(e, ERR_USAGE, "-o %s: is the model itself", out);
+    return OK;
+}
+
+static int run_quantize(const invocation *v, err *e)
+{
+    const quantize_options *o = v->options;
+    weight_policy policy = {0};
+    model *m;
+    struct stat st;
+    if (!o->own.out) return err_set(e, ERR_USAGE, "where to? -o OUT.safetensors");
+    if (!ends_with(o->own.out, ".safetensors"))
+        return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors", o->own.out);
+    int rc = read_policy(&o->own, &policy, e);
+    const model_options mo = {
+        .spec_path = o->model.spec, .model_path = o->model.model, .policy = &policy, .act = "f32"};
+    if (!rc) rc = model_open(&m, &mo, e);
+    if (rc) return policy_free(&policy), rc;
+    rc = policy_check_used(&policy, e);
+    if (!rc) rc = check_output(m, o->own.out, e);
+    if (!rc) rc = write_file(m, o, e);
+    model_close(m);
+    policy_free(&policy);
+    if (!rc && stat(o->own.out, &st) == 0) printf("%s %lld bytes\n", o->own.out, (long long)st.st_size);
+    return rc;
+}
+
+const command command_quantize = {
+    .name = "quantize",
+    .summary = "write the model in fewer bits, as one file that loads at once",
+    .flags = flags,
+    .options_size = sizeof(quantize_options),
+    .notes =
+        "--bits alone chooses a good format, and more bits for the output head. Lines of a policy:\n"
+        "    *.attn.v = q6_b64        names as `plan --dump` prints them, or of tensors; * is any run of characters\n"
+        "    head     = q8_0\n"
+        "    embed    = keep          as in the file\n"
+        "Example: inferflow quantize --model ./mistral-7b --bits 3.5 -o mistral-q3h.safetensors\n",
+    .run = run_quantize,
+};

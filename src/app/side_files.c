@@ -1,0 +1,133 @@
+/* side_files.c - see side_files.h. A vocabulary inside a GGUF file travels as a GGUF file without tensors. */
+#include "app/side_files.h"
+
+#include "base/mem.h"
+#include "io/self_contained.h"
+#include "io/write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const always[] = {
+    "tokenizer_config.json", "special_tokens_map.json",   "added_tokens.json",
+    "config.json",           "generation_config.json",    "chat_template.jinja",
+    "modules.json",          "sentence_bert_config.json", "config_sentence_transformers.json",
+    "tokenizer.json",        "target_tokenizer.json",     NULL};
+/* What tokenizer.json stands for: not looked at where that is there. */
+static const char *const without_json[] = {
+    "tokenizer.model", "spiece.model",    "merges.txt",    "vocab.txt",     "sentencepiece.bpe.model", "spm.model",
+    "source.spm",      "vocab.joint.spm", "tokenizer.bin", "qwen.tiktoken", "tokenizer.gguf",          NULL};
+static const char *const of_target[] = {"vocab.json", "target.spm", "target_vocab.json", NULL};
+static const char vocabulary[] = "tokenizer.gguf";
+
+static int add_one(json *metadata, const file_folder *from, const char *name, err *e)
+{
+    folder_file f;
+    if (!folder_has(from, name)) return OK;
+    int rc = folder_open(&f, from, name, e);
+    if (rc) return rc;
+    rc = self_add_file(metadata, name, f.bytes, e);
+    folder_file_close(&f);
+    return rc;
+}
+
+static int add_list(json *metadata, const file_folder *from, const char *const *names, err *e)
+{
+    int rc = OK;
+    for (; *names && !rc; names++) rc = add_one(metadata, from, *names, e);
+    return rc;
+}
+
+static int add_folder(json *metadata, const file_folder *from, err *e)
+{
+    bool whole = folder_has(from, "tokenizer.json");
+    int rc = add_list(metadata, from, always, e);
+    if (!rc && !whole) rc = add_list(metadata, from, without_json, e);
+    if (!rc && (!whole || folder_has(from, of_target[1]))) rc = add_list(metadata, from, of_target, e);
+    return rc;
+}
+
+/* The configuration of each module of sentence-transformers. */
+static int add_modules(json *metadata, const model *m, err *e)
+{
+    char name[300];
+    int rc = OK;
+    err none = {0};
+    const json *modules = ckpt_side_json(m->weights, "modules.json", &none);
+    for (const json *one = json_first(modules); one && !rc; one = json_next(one)) {
+        const char *path = json_str(json_get(one, "path"), "");
+        bool plain = *path && path[0] != '.' && !strchr(path, '/');
+        int n = snprintf(name, sizeof name, "%s/config.json", path);
+        if (plain && n > 0 && (size_t)n < sizeof name) rc = add_one(metadata, ckpt_folder(m->weights), name, e);
+    }
+    return rc;
+}
+
+static int name_tokenizer(json *metadata, const char *name, err *e)
+{
+    return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+}
+
+static int add_vocabulary(json *metadata, const ckpt *c, err *e)
+{
+    gguf_pairs p = {0};
+    buf file = {0};
+    const char *key;
+    ckpt_array v;
+    bool scalar;
+    for (uint32_t i = 0; ckpt_meta_at(c, i, &key, &v, &scalar); i++) {
+        uint64_t at = 0;
+        if (strncmp(key, "tokenizer.", 10) != 0 && strcmp(key, "general.architecture") != 0) continue;
+        span bytes = span_of(v.data, (size_t)v.bytes);
+        if (!scalar) gguf_add_array(&p, key, (gguf_type)v.type, v.count, bytes);
+        else gguf_add_value(&p, key, (gguf_type)v.type, v.type == GGUF_STRING ? ckpt_array_string(&v, &at) : bytes);
+    }
+    int rc = write_gguf_header(&file, &p, NULL, 0, e);
+    if (!rc) rc = self_add_file(metadata, vocabulary, buf_span(&file), e);
+    if (!rc) rc = name_tokenizer(metadata, vocabulary, e);
+    gguf_pairs_free(&p);
+    buf_free(&file);
+    return rc;
+}
+
+/* A tokenizer that was named: a folder's, a GGUF file's, or one file with what lies beside it. */
+static int add_given(json *metadata, const char *path, err *e)
+{
+    ckpt *c;
+    err none = {0};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (file_is_dir(path)) return add_folder(metadata, &(file_folder){.path = path}, e);
+    if (ckpt_open(&c, path, &none) == OK) {
+        bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
+        int rc = gguf ? add_vocabulary(metadata, c, e) : add_folder(metadata, ckpt_folder(c), e);
+        const char *file = gguf ? NULL : ckpt_tokenizer_file(c);
+        if (!rc && file) rc = name_tokenizer(metadata, file, e);
+        ckpt_close(c);
+        return rc;
+    }
+    char *dir = file_dir(path);
+    if (!dir) return err_set(e, ERR_MEMORY, "out of memory");
+    const file_folder in = {.path = dir};
+    bool listed = false;
+    const char *const *lists[] = {always, without_json, of_target};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const char *const *n = lists[i]; *n; n++) listed |= strcmp(*n, name) == 0;
+    int rc = add_list(metadata, &in, always, e);
+    if (!rc) rc = add_list(metadata, &in, without_json, e);
+    if (!rc) rc = add_list(metadata, &in, of_target, e);
+    if (!rc && !listed) rc = add_one(metadata, &in, name, e);
+    mem_free(dir);
+    return rc ? rc : name_tokenizer(metadata, name, e);
+}
+
+int side_files_add(json *metadata, const model *m, const engine_options *o, err *e)
+{
+    ckpt_array pieces;
+    const char *given = o->tokenizer ? o->tokenizer : m->tokenizer_path, *file = ckpt_tokenizer_file(m->weights);
+    int rc = add_modules(metadata, m, e);
+    if (rc) return rc;
+    if (given) return add_given(metadata, given, e);
+    if (ckpt_meta_array(m->weights, "tokenizer.ggml.tokens", &pieces)) return add_vocabulary(metadata, m->weights, e);
+    rc = add_folder(metadata, ckpt_folder(m->weights), e);
+    return !rc && file ? name_tokenizer(metadata, file, e) : rc;
+}

@@ -1,0 +1,11 @@
+/* side_files.h - the files beside a model that it needs: tokenizer, what says how to generate and to embed. */
+#ifndef APP_SIDE_FILES_H
+#define APP_SIDE_FILES_H
+#include "engine/engine.h"
+#include "models/model.h"
+
+/* Adds them to the metadata of a self-contained file (io/self_contained.h), so that the tokenizer found there is the one that the flags name:
+ * --tokenizer, else that of the spec or the model. */
+int side_files_add(json *metadata, const model *m, const engine_options *o, err *e);
+
+#endif
