@@ -111,11 +111,12 @@ static bool wants_float(const char *key)
     return false;
 }
 
-static void add_gguf_value(exporter *x, const char *key, const value *v, const expr *words)
+/* Words are those that specs think in, as GGUF has them ("none" for what config.json calls a "default" rope). */
+static void add_gguf_value(exporter *x, const char *key, const value *v)
 {
     bool whole = v->kind == VALUE_NUMBER && v->number == floor(v->number) && fabs(v->number) <= INT32_MAX &&
                  !wants_float(key);
-    if (v->kind == VALUE_TEXT) gguf_add_text(&x->pairs, key, translate_back(words, v->text));
+    if (v->kind == VALUE_TEXT) gguf_add_text(&x->pairs, key, v->text);
     else if (v->kind == VALUE_BOOL) gguf_add_uint(&x->pairs, key, GGUF_BOOL, v->number != 0);
     else if (whole) gguf_add_uint(&x->pairs, key, v->number < 0 ? GGUF_I32 : GGUF_U32, (uint64_t)(int64_t)v->number);
     else if (v->kind == VALUE_NUMBER) gguf_add_float(&x->pairs, key, (float)v->number);
@@ -169,14 +170,14 @@ static int put_hf(exporter *x, const char *key, const value *v, const expr *word
     return add_json_value(to, key, v, words) ? OK : export_short_of_memory(x);
 }
 
-static int put_gguf(exporter *x, const char *key, const value *v, const expr *words)
+static int put_gguf(exporter *x, const char *key, const value *v)
 {
     char full[160];
     bool whole = gguf_key_is_whole(key);
     snprintf(full, sizeof full, "%s%s%s", whole ? "" : x->arch, whole ? "" : ".", key);
     for (size_t i = 0; i < x->pairs.n; i++)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;
-    add_gguf_value(x, full, v, words);
+    add_gguf_value(x, full, v);
     return x->pairs.bad ? export_short_of_memory(x) : OK;
 }
 
@@ -250,7 +251,7 @@ static int add_lines(exporter *x)
         if (!to.key || !hyper_knows(x->h, row->key)) continue;
         if ((rc = value_of(x, row->key, &v))) return rc;
         if (v.kind == VALUE_NONE || (v.kind == VALUE_TEXT && strcmp(v.text, "auto") == 0)) continue;
-        rc = x->kind == EXPORT_HF ? put_hf(x, to.key, &v, to.words) : put_gguf(x, to.key, &v, to.words);
+        rc = x->kind == EXPORT_HF ? put_hf(x, to.key, &v, to.words) : put_gguf(x, to.key, &v);
         if (rc) return rc;
     }
     return OK;

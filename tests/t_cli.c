@@ -158,6 +158,24 @@ static void flags_without_effect_are_refused(void **state)
     }
 }
 
+static bool holds(const buf *file, const char *text) { return memmem(file->p, file->n, text, strlen(text)) != NULL; }
+
+/* What llama.cpp insists on: a file without a tokenizer says so, and a rope that nothing scales is "none". */
+static void gguf_for_other_readers(void **state)
+{
+    (void)state;
+    char path[512];
+    buf file = {0};
+    err e = {0};
+    snprintf(path, sizeof path, "%s.gguf", temp_path("cli-export"));
+    assert_int_equal(run("export --model tests/vectors/models/llama -o %s", path), 0);
+    assert_ok(file_read(&file, path, 1 << 20, &e), &e);
+    assert_true(holds(&file, "tokenizer.ggml.model\x08"));
+    assert_false(holds(&file, "default"));
+    buf_free(&file);
+    unlink(path);
+}
+
 /* Where a command runs must not matter: neither a FIFO in place of a model nor a file named like a built-in spec. */
 static void surroundings_do_not_matter(void **state)
 {
@@ -419,13 +437,10 @@ static void streams_outlive_the_first_signal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_prints_the_reference_tokens),
-        cmocka_unit_test(failures_say_what_to_do),
-        cmocka_unit_test(flags_without_effect_are_refused),
-        cmocka_unit_test(surroundings_do_not_matter),
-        cmocka_unit_test(run_on_a_terminal),
-        cmocka_unit_test(serve_answers_and_ends),
-        cmocka_unit_test(streams_outlive_the_first_signal),
+        cmocka_unit_test(run_prints_the_reference_tokens),  cmocka_unit_test(failures_say_what_to_do),
+        cmocka_unit_test(flags_without_effect_are_refused), cmocka_unit_test(gguf_for_other_readers),
+        cmocka_unit_test(surroundings_do_not_matter),       cmocka_unit_test(run_on_a_terminal),
+        cmocka_unit_test(serve_answers_and_ends),           cmocka_unit_test(streams_outlive_the_first_signal),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     buf_free(&out);

@@ -239,6 +239,7 @@ static int add_vocabulary(const model *m, const engine_options *o, exporter *x, 
     }
     if (rc == ERR_NOT_FOUND) {
         log_line(LOG_WARN, "the file will carry no tokenizer: %s", why.msg);
+        gguf_add_text(export_pairs(x), "tokenizer.ggml.model", "none"); /* other readers want to be told */
         return OK;
     }
     return rc ? err_set(e, rc, "%s", why.msg) : OK;
