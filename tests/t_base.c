@@ -211,6 +211,44 @@ static void shrinking_file_is_survived(void **state)
     assert_int_equal(file_map(&m, path, &e), ERR_NOT_FOUND);
 }
 
+/* Pages of files in this process's memory. */
+static long shared_pages(void)
+{
+    long size = 0, resident = 0, shared = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld %ld %ld", &size, &resident, &shared), 3);
+    fclose(f);
+    return shared;
+}
+
+static void released_pages_leave_memory_and_come_back(void **state)
+{
+    (void)state;
+    enum { BYTES = 8 << 20, PAGES = BYTES / 4096 };
+    const char *path = temp_path("release");
+    err e = {0};
+    file_out *f;
+    file_mapping *m;
+    uint8_t *block = mem_alloc(BYTES);
+    for (int i = 0; i < BYTES; i++) block[i] = (uint8_t)(i * 7 + i / 4096);
+    assert_ok(file_create(&f, path, &e), &e);
+    assert_ok(file_write(f, block, BYTES, &e), &e);
+    assert_ok(file_commit(f, &e), &e);
+    assert_ok(file_map(&m, path, &e), &e);
+    long before = shared_pages();
+    assert_memory_equal(file_bytes(m).p, block, BYTES);
+    assert_true(shared_pages() - before > PAGES / 2);
+    file_release(file_bytes(m).p + 1, 2 * (size_t)BYTES); /* beyond the end: what is there */
+    assert_true(shared_pages() - before < PAGES / 8);
+    assert_memory_equal(file_bytes(m).p, block, BYTES);
+    file_release(block, BYTES); /* not of a file */
+    assert_memory_equal(file_bytes(m).p, block, BYTES);
+    file_unmap(m);
+    unlink(path);
+    mem_free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +261,7 @@ int main(void)
         cmocka_unit_test(utf8_is_strict),
         cmocka_unit_test(halves_round_to_even),
         cmocka_unit_test(shrinking_file_is_survived),
+        cmocka_unit_test(released_pages_leave_memory_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,19 @@ void file_unmap(file_mapping *m)
     mem_free(m);
 }
 
+void file_release(const void *p, size_t n)
+{
+    uintptr_t from = (uintptr_t)p, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < LIVE_MAX; i++) {
+        uintptr_t base = atomic_load(&live[i].base), end = atomic_load(&live[i].end);
+        if (!base || from < base || from >= end) continue;
+        uintptr_t to = n < end - from ? from + n : end, first = (from + page - 1) / page * page,
+                  last = to / page * page;
+        if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
+        return;
+    }
+}
+
 int file_read(buf *out, const char *path, size_t max, err *e)
 {
     bool use_stdin = strcmp(path, "-") == 0;

@@ -22,6 +22,10 @@ const char *file_path(const file_mapping *m);
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
 
+/* What lies in [p, p + n) has been read for the last time, probably: whole pages of it that are of a mapping leave this process's memory until
+ * they are read again. Memory that is not of a mapping stays as it is. */
+void file_release(const void *p, size_t n);
+
 /* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
 int file_read(buf *out, const char *path, size_t max, err *e);
 

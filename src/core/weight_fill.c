@@ -1,6 +1,7 @@
 /* weight_fill.c - see weight_fill.h. */
 #include "core/weight_fill.h"
 
+#include "base/file.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
 #include "tensor/r16.h"
@@ -109,7 +110,27 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
     r16_pack(f->type, rows, w->cols, out);
 }
 
-void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
+/* Rows from … to - 1 are not read again: their pages of the file need not stay in memory. */
+static void release_rows(const weight_fill *f, int64_t from, int64_t to)
+{
+    const piece *last = NULL;
+    const uint8_t *low = NULL, *high = NULL;
+    int64_t row;
+    for (int64_t n = from; n < to; n++) {
+        const piece *c = weight_row(f->w, n, &row);
+        const dtype_row *t = &dtype_info[c->type];
+        if (c->transpose) return;
+        const uint8_t *at = c->data + (uint64_t)(row * c->src_cols / t->weights) * t->bytes;
+        const uint8_t *end = at + dtype_row_bytes(c->type, (uint64_t)c->src_cols);
+        if (c != last && last) file_release(low, (size_t)(high - low));
+        if (c != last || at < low) low = at;
+        if (c != last || end > high) high = end;
+        last = c;
+    }
+    if (last) file_release(low, (size_t)(high - low));
+}
+
+static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
 {
     const uint8_t *panels = f->w->pieces[0].data;
     if (f->way == FILL_PANELS)
@@ -120,4 +141,15 @@ void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *
     else if (f->way == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
     else
         for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch);
+}
+
+void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
+{
+    enum { TOGETHER = 1 << 20 }; /* bytes; pages at the ends of a run stay */
+    int64_t each = TOGETHER / (int64_t)f->unit_bytes + 1, rows = f->packed ? R16_ROWS : 1;
+    for (int64_t at = from, next; at < to; at = next, out += (uint64_t)each * f->unit_bytes) {
+        next = at + each < to ? at + each : to;
+        fill(f, at, next, out, scratch);
+        release_rows(f, at * rows, next * rows < f->w->rows ? next * rows : f->w->rows);
+    }
 }

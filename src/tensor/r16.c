@@ -58,12 +58,14 @@ enum { GROUPS = 16 };
     for (int i = 0; i < R16_LINE; i++) line[R16_LINE * (n) + i] = (uint8_t)(value);
 
 /* Lines of single bits: bit g % 8 of line n + g / 8 is bit `at` of w[g]. */
-static void lines_put_bit(uint8_t *line, int n, int at, const uint8_t w[GROUPS][R16_LINE])
+static inline void lines_put_bit(uint8_t *restrict line, int n, int at, const uint8_t w[restrict GROUPS][R16_LINE])
 {
-    for (int j = 0; j < 2; j++) {
-        EACH(n + j, 0)
-        for (int g = 0; g < 8; g++) EACH(n + j, line[R16_LINE * (n + j) + i] | (w[8 * j + g][i] >> at & 1) << g)
-    }
+#define BIT(j, g) ((w[8 * (j) + (g)][i] >> at & 1) << (g))
+#define BITS(j)   (BIT(j, 0) | BIT(j, 1) | BIT(j, 2) | BIT(j, 3) | BIT(j, 4) | BIT(j, 5) | BIT(j, 6) | BIT(j, 7))
+    EACH(n, BITS(0))
+    EACH(n + 1, BITS(1))
+#undef BITS
+#undef BIT
 }
 
 /* w: the group vectors. */

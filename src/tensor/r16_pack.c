@@ -43,6 +43,21 @@ static void nibbles(uint8_t *restrict to, const uint8_t *restrict from, int n)
     }
 }
 
+/* Eight bits as bytes of 0 or 1. */
+static uint64_t spread8(int bits)
+{
+    uint64_t v = (uint64_t)(bits & 255) * 0x0101010101010101u & 0x8040201008040201u;
+    return (v + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
+}
+
+/* Eight fields of two bits as bytes. */
+static uint64_t eight_fields(uint16_t fields)
+{
+    uint64_t v = (fields | (uint64_t)fields << 24) & 0x000000ff000000ffu;
+    v = (v | v << 12) & 0x000f000f000f000fu;
+    return (v | v << 6) & 0x0303030303030303u;
+}
+
 /* ---- 32 weights */
 
 static void read_q4_0(const block_q4_0 *b, const place *to)
@@ -60,7 +75,12 @@ static void read_q4_1(const block_q4_1 *b, const place *to)
 
 static void fifth_bits(uint8_t *restrict q, const uint8_t *restrict high)
 {
-    for (int j = 0; j < 32; j++) q[j] = (uint8_t)(q[j] | (high[j / 8] >> j % 8 & 1) << 4);
+    for (int j = 0; j < 4; j++) {
+        uint64_t v;
+        memcpy(&v, q + 8 * j, 8);
+        v |= spread8(high[j]) << 4;
+        memcpy(q + 8 * j, &v, 8);
+    }
 }
 
 static void read_q5_0(const block_q5_0 *b, const place *to)
@@ -127,14 +147,20 @@ static void read_nvfp4(const block_nvfp4 *b, const place *to)
 static void read_q2_0(const block_q2_0 *b, const place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    for (int j = 0; j < 64; j++) codes(to)[j] = b->qs[j / 4] >> 2 * (j % 4) & 3;
+    for (int j = 0; j < 8; j++) {
+        uint64_t v = eight_fields((uint16_t)(b->qs[2 * j] | b->qs[2 * j + 1] << 8));
+        memcpy(codes(to) + 8 * j, &v, 8);
+    }
 }
 
 static void read_q1_0(const block_q1_0 *b, const place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_scale(to, 1, &b->d, 2);
-    for (int j = 0; j < 128; j++) codes(to)[j] = (uint8_t)((b->qs[j / 8] >> j % 8 & 1) * 2);
+    for (int j = 0; j < 16; j++) {
+        uint64_t v = spread8(b->qs[j]) * 2;
+        memcpy(codes(to) + 8 * j, &v, 8);
+    }
 }
 
 /* ---- 256 weights: linear codes */
@@ -149,8 +175,10 @@ static void two_bits(uint8_t *restrict to, const uint8_t *restrict from)
 /* Bit s of 32 bytes goes to bit `at` of codes 32 s … 32 s + 31, of which there are 8. */
 static void one_bit(uint8_t *restrict to, const uint8_t *restrict from, int at)
 {
-    for (int s = 0; s < 8; s++)
-        for (int i = 0; i < 32; i++) to[32 * s + i] = (uint8_t)(to[32 * s + i] | (from[i] >> s & 1) << at);
+    for (int s = 0; s < 8; s++) {
+        const uint8_t bit = (uint8_t)(1 << s), add = (uint8_t)(1 << at);
+        for (int i = 0; i < 32; i++) to[32 * s + i] |= from[i] & bit ? add : 0;
+    }
 }
 
 static void read_q2_k(const block_q2_k *b, const place *to)
@@ -239,21 +267,8 @@ static void read_tq1_0(const block_tq1_0 *b, const place *to)
 
 static int even_signs(int seven) { return seven | __builtin_parity((unsigned)seven) << 7; }
 
-/* Eight bits as bytes of 0 or 1; the same of four. */
-static uint64_t spread8(int bits)
-{
-    uint64_t v = (uint64_t)(bits & 255) * 0x0101010101010101u & 0x8040201008040201u;
-    return (v + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
-}
+/* Four bits as bytes of 0 or 1. */
 static uint32_t spread4(int bits) { return (uint32_t)(bits & 15) * 0x00204081u & 0x01010101u; }
-
-/* An entry of eight two-bit fields as bytes. */
-static uint64_t eight_fields(uint16_t entry)
-{
-    uint64_t v = (entry | (uint64_t)entry << 24) & 0x000000ff000000ffu;
-    v = (v | v << 12) & 0x000f000f000f000fu;
-    return (v | v << 6) & 0x0303030303030303u;
-}
 
 static void put_iq2(uint8_t *to, uint16_t entry, int signs)
 {
