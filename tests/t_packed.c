@@ -100,7 +100,7 @@ static void packed_types_are_as_small_as_blocks(void **unused)
     } range[] = {{DTYPE_Q4_0, DTYPE_Q8_1, 1},      {DTYPE_Q2_K, DTYPE_Q8_K, 1.055}, {DTYPE_IQ2_XXS, DTYPE_IQ1_M, 2.21},
                  {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
                  {DTYPE_Q8_F32, DTYPE_Q2_B32, 1}};
-    for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++) {
+    for (int t = DTYPE_Q4_0; t <= DTYPE_Q2_B32; t++) {
         assert_non_null(r16_of((dtype)t)); /* all block types */
         for (size_t i = 0; i < sizeof range / sizeof *range; i++)
             if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t) > range[i].most)

@@ -96,15 +96,16 @@ static void types_encode_like_gguf(void **state)
 static void encoding_survives_anything(void **state)
 {
     (void)state;
-    float x[64];
-    uint8_t out[64 * sizeof(double)];
+    enum { N = DTYPE_WEIGHTS_MAX };
+    float x[N];
+    uint8_t out[N * sizeof(double)];
     for (int t = 1; t < DTYPE_COUNT; t++) {
         if (!quant_can_encode((dtype)t)) continue;
         for (int k = 0; k < 4; k++) {
-            for (int i = 0; i < 64; i++) x[i] = i % 3 ? 1.f : (const float[]){NAN, INFINITY, -INFINITY, 3e38f}[k];
-            quant_encode((dtype)t, x, out, 64);
-            float y[64];
-            quant_decode((dtype)t, out, y, 64);
+            for (int i = 0; i < N; i++) x[i] = i % 3 ? 1.f : (const float[]){NAN, INFINITY, -INFINITY, 3e38f}[k];
+            quant_encode((dtype)t, x, out, N);
+            float y[N];
+            quant_decode((dtype)t, out, y, N);
         }
     }
 }

@@ -53,6 +53,12 @@ typedef struct { uint16_t base, scale; uint8_t high[4], middle[8], low[16]; } bl
 typedef struct { uint16_t base, scale; uint8_t high[4], low[8]; } block_q3_b32;
 typedef struct { uint16_t base, scale; uint8_t low[8]; } block_q2_b32;
 
+/* 128 weights, tables chosen by sub-block: scale, choices, codes (quant_two.c) */
+typedef struct { uint8_t scale, choice[3], low[64]; } block_q4_tables;
+typedef struct { uint8_t scale, choice[8], high[16], low[32]; } block_q3h_tables;
+typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;
+typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
+
 /* X(dtype, struct): every block type */
 #define BLOCK_LIST(X)                                                                                                  \
     X(Q4_0, block_q4_0) X(Q4_1, block_q4_1) X(Q5_0, block_q5_0) X(Q5_1, block_q5_1) X(Q8_0, block_q8_0)                 \
@@ -62,7 +68,8 @@ typedef struct { uint16_t base, scale; uint8_t low[8]; } block_q2_b32;
     X(IQ2_S, block_iq2_s) X(IQ3_XXS, block_iq3_xxs) X(IQ3_S, block_iq3_s) X(IQ1_S, block_iq1_s) X(IQ1_M, block_iq1_m)   \
     X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0) X(TQ2_0, block_tq2_0) X(Q8_B32, block_q8_b32)                         \
     X(Q8_B64, block_q8_b64) X(Q6_B64, block_q6_b64) X(Q5_B64, block_q5_b64) X(Q4_B32, block_q4_b32)                     \
-    X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64) X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32)
+    X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64) X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32)     \
+    X(Q4_T, block_q4_tables) X(Q3H_T, block_q3h_tables) X(Q3_T, block_q3_tables) X(Q2_T, block_q2_tables)
 
 /* clang-format on */
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* X(id, name, weights per block, bytes per block, ggml type id or -1). Layouts: ggml's (notes in quant_*.c), those of the Inferflow
- * paper (quant_linear.c); plain types are little-endian. */
+ * paper (quant_linear.c), this project's own (quant_two.c); plain types are little-endian. */
 #define DTYPE_LIST(X)                                                                                                  \
     X(F32, "f32", 1, 4, 0)                                                                                             \
     X(F16, "f16", 1, 2, 1)                                                                                             \
@@ -61,7 +61,11 @@
     X(Q4_B64, "q4_b64", 64, 36, -1)                                                                                    \
     X(Q3H_B64, "q3h_b64", 64, 32, -1)                                                                                  \
     X(Q3_B32, "q3_b32", 32, 16, -1)                                                                                    \
-    X(Q2_B32, "q2_b32", 32, 12, -1)
+    X(Q2_B32, "q2_b32", 32, 12, -1)                                                                                    \
+    X(Q4_T, "q4_t", 128, 68, -1)                                                                                       \
+    X(Q3H_T, "q3h_t", 128, 57, -1)                                                                                     \
+    X(Q3_T, "q3_t", 128, 53, -1)                                                                                       \
+    X(Q2_T, "q2_t", 128, 41, -1)
 
 typedef enum dtype {
     DTYPE_NONE, /* not a type: "as the file has it", "unknown" */

@@ -1,5 +1,5 @@
 /* quant.c - see quant.h: the table of decoders and encoders, and the plain types.
- * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c, quant_linear.c.
+ * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c, quant_linear.c, quant_two.c.
  *
  * Float widening is exact; narrowing rounds to nearest, ties to even. f8_e4m3 is the "fn" form of the OCP FP8 paper
  * (Micikevicius et al. 2022): no infinities, S.1111.111 is NaN; f8_e5m2 is the upper byte of an f16. */
@@ -129,6 +129,10 @@ static const struct quant_row {
     [DTYPE_Q3H_B64] = {quant_decode_q3h_b64, quant_encode_q3h_b64},
     [DTYPE_Q3_B32] = {quant_decode_q3_b32, quant_encode_q3_b32},
     [DTYPE_Q2_B32] = {quant_decode_q2_b32, quant_encode_q2_b32},
+    [DTYPE_Q4_T] = {quant_decode_q4_t, quant_encode_q4_t},
+    [DTYPE_Q3H_T] = {quant_decode_q3h_t, quant_encode_q3h_t},
+    [DTYPE_Q3_T] = {quant_decode_q3_t, quant_encode_q3_t},
+    [DTYPE_Q2_T] = {quant_decode_q2_t, quant_encode_q2_t},
 };
 
 void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }

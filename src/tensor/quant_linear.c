@@ -8,38 +8,10 @@
 #include "tensor/quant_linear.h"
 
 #include "base/half.h"
+#include "tensor/quant_bits.h"
 #include "tensor/quant_row.h"
 
 #include <math.h>
-
-/* ---- where the bits of a code lie */
-
-static uint8_t bits_get(const uint8_t *from, int i, int bits)
-{
-    return (uint8_t)(from[i * bits / 8] >> i * bits % 8 & ((1 << bits) - 1));
-}
-
-/* from 0, so that or-ing is enough */
-static void bits_put(uint8_t *to, int i, int bits, int v) { to[i * bits / 8] |= (uint8_t)(v << i * bits % 8); }
-
-/* n codes of low + high bits: the upper ones first in memory. */
-static void split_get(const uint8_t *from, uint8_t *q, int n, int low, int high)
-{
-    const uint8_t *rest = from + n * high / 8;
-    for (int i = 0; i < n; i++) {
-        q[i] = bits_get(rest, i, low);
-        if (high) q[i] = (uint8_t)(q[i] | bits_get(from, i, high) << low);
-    }
-}
-
-static void split_put(uint8_t *to, const uint8_t *q, int n, int low, int high)
-{
-    uint8_t *rest = to + n * high / 8;
-    for (int i = 0; i < n; i++) {
-        bits_put(rest, i, low, q[i] & ((1 << low) - 1));
-        if (high) bits_put(to, i, high, q[i] >> low);
-    }
-}
 
 /* 32 pairs in 7 bits each, q[0] + 11 q[1]: the top bits, two middle bits, four low bits. 121 … 127 are not written; their second
  * code is read as 10. */

@@ -51,4 +51,7 @@ quant_decoder quant_decode_q8_b32, quant_decode_q8_b64, quant_decode_q6_b64, qua
 quant_encoder quant_encode_q8_b32, quant_encode_q8_b64, quant_encode_q6_b64, quant_encode_q5_b64, quant_encode_q4_b32,
     quant_encode_q4_b64, quant_encode_q3h_b64, quant_encode_q3_b32, quant_encode_q2_b32;
 
+quant_decoder quant_decode_q4_t, quant_decode_q3h_t, quant_decode_q3_t, quant_decode_q2_t;
+quant_encoder quant_encode_q4_t, quant_encode_q3h_t, quant_encode_q3_t, quant_encode_q2_t;
+
 #endif

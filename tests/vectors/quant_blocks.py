@@ -7,8 +7,9 @@ decode NAME CRC v0 v1 v2: 64 blocks of random bytes, decoded; CRC-32 of the floa
 encode NAME CRC: 64 blocks of random floats, encoded; CRC-32 of the bytes. Bytes come from u = u * 6364136223846793005 +
 1442695040888963407 (mod 2^64), u0 = 1, the top byte of each; floats are (top 24 bits - 2^23) * 2^(byte % 8 - 23).
 q8_1, q8_k, q1_0 and q2_0 have no decoder in gguf: their three-line definitions are written out here, and so are the
-formats of the Inferflow paper (LINEAR).
+formats of the Inferflow paper (LINEAR) and this project's own (TABLES), whose levels are read from src/tensor/quant_two.c.
 """
+import re
 import zlib
 
 import numpy as np
@@ -84,17 +85,44 @@ def linear_encode(name, x):
     return np.concatenate(out, axis=1)
 
 
+TABLES = {  # name -> (bits of a code, weights of a choice, bits of a choice, name of the levels in the source)
+    "q4_t": (4, 16, 3, "level_4"), "q3h_t": (3, 8, 4, "level_3h"), "q3_t": (3, 16, 4, "level_3"), "q2_t": (2, 8, 4, "level_2"),
+}
+
+
+def tables_size(name):
+    bits, sub, choice, _ = TABLES[name]
+    return 1 + 128 // sub * choice // 8 + 16 * bits
+
+
+def tables_decode(name, b):
+    bits, sub, choice, source = TABLES[name]
+    text = re.search(r"int8_t %s\[\d+\] = \{(.*?)\}" % source, open("src/tensor/quant_two.c").read(), re.S).group(1)
+    level = np.array([int(v) for v in re.findall(r"-?\d+", text)])
+    field = lambda at, n, width: (np.unpackbits(b[:, at : at + n * width // 8], axis=1, bitorder="little").reshape(len(b), n, width)
+                                  << np.arange(width)).sum(axis=2)
+    at = 1 + 128 // sub * choice // 8
+    code = field(at, 128, bits) if bits != 3 else field(at, 128, 1) << 2 | field(at + 16, 128, 2)
+    index = np.repeat(field(1, 128 // sub, choice), sub, axis=1) << bits | code
+    scale = (b[:, :1].astype(np.uint16) << 7).view(np.float16).astype(np.float32) / 256
+    return level[index].astype(np.float32) * scale
+
+
 def main():
     np.seterr(all="ignore")
     kinds = {t.name.lower(): t for t in T if GGML_QUANT_SIZES[t][0] > 1}
-    for name in sorted(set(kinds) | set(OWN) | set(LINEAR)):
+    for name in sorted(set(kinds) | set(OWN) | set(LINEAR) | set(TABLES)):
         if name in LINEAR:
             weights, size = linear_sizes(name)
+        elif name in TABLES:
+            weights, size = 128, tables_size(name)
         else:
             weights, size = OWN[name][:2] if name in OWN else GGML_QUANT_SIZES[kinds[name]]
         raw = (stream(BLOCKS * size) >> np.uint64(56)).astype(np.uint8).reshape(BLOCKS, size)
         if name in LINEAR:
             y = linear_decode(name, raw)
+        elif name in TABLES:
+            y = tables_decode(name, raw)
         else:
             y = OWN[name][2](raw) if name in OWN else quants.dequantize(raw, kinds[name])
         y = np.ascontiguousarray(y, np.float32).reshape(-1)
