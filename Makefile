@@ -25,6 +25,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 
 # Per-instruction-set files: the suffix chooses the flags; everything else is built for plain x86-64 (or whatever CC targets).
 ISA_avx2   := -mavx2 -mfma -mf16c
+ISA_avxvnni := -mavx2 -mfma -mf16c -mavxvnni
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
 
 SRC   := $(filter-out src/app/main.c,$(wildcard src/*/*.c cpu/*.c models/*.c))
@@ -84,7 +85,7 @@ $(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
 	$(call say,AR,$@)
 	$(Q)ar rcs $@ $^
 
-isa = $(foreach i,avx2 avx512,$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
+isa = $(foreach i,avx2 avxvnni avx512,$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -168,7 +169,7 @@ clean: ## remove everything built
 	rm -rf build
 
 # A change of flags or compiler rebuilds: the stamp's time moves only when its text does.
-FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(ISA_avx2) $(ISA_avx512)
+FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(ISA_avx2) $(ISA_avxvnni) $(ISA_avx512)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_NOW))' > $@

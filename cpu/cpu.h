@@ -15,8 +15,9 @@
 /* ---- instruction sets */
 enum {
     CPU_AVX2 = 1,
-    CPU_AVX512 = 2
-};                           /* AVX2 + FMA + F16C; AVX-512 F, BW, DQ, VL, VNNI, VBMI: what the Makefile compiles for */
+    CPU_AVX512 = 2,
+    CPU_AVXVNNI = 4
+}; /* AVX2 + FMA + F16C; AVX-512 F, BW, DQ, VL, VNNI, VBMI; the multiplier of bytes on 256 bits: what the Makefile compiles for */
 unsigned cpu_features(void); /* what processor and operating system both allow */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
 
@@ -31,13 +32,14 @@ uint64_t cpu_probe_multiply_c(uint64_t rounds);
 
 /* The kernels of one instruction set; op[k] is never NULL. */
 typedef struct cpu_table {
-    const char *isa; /* "c", "avx2", "avx512" */
+    const char *isa; /* "c", "avx2", "avxvnni", "avx512" */
     unsigned needs;  /* CPU_* */
     kernel op[OP_COUNT];
     cpu_probes probe;
 } cpu_table;
 const cpu_table *cpu_kernels(unsigned flags);         /* the best that `flags` allow */
 const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
+extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
 
 /* ---- weights as held */
 typedef struct held_weight {
@@ -194,6 +196,7 @@ CPU_KERNEL_LIST(X)
 /* MATMUL of packed weights with int8 activations: called by cpu_matmul. */
 void cpu_qmatmul(const run *r, const op *o, int worker, int workers);
 
-extern const cpu_table cpu_table_c, cpu_table_avx2, cpu_table_avx512; /* the last two on x86-64 only */
+extern const cpu_table cpu_table_c, cpu_table_avx2, cpu_table_avxvnni,
+    cpu_table_avx512; /* all but the first on x86-64 only */
 
 #endif

@@ -21,24 +21,24 @@ const cpu_table cpu_table_c = {
 
 enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided */
 
-static const cpu_table *const tables[] = {
+const cpu_table *const cpu_tables[] = {
 #if defined(__x86_64__)
-    &cpu_table_avx512, &cpu_table_avx2,
+    &cpu_table_avx512, &cpu_table_avxvnni, &cpu_table_avx2,
 #endif
-    &cpu_table_c};
+    &cpu_table_c, NULL};
 
 const cpu_table *cpu_kernels(unsigned flags)
 {
     size_t i = 0;
-    while (tables[i]->needs & ~flags) i++; /* the last needs nothing */
-    return tables[i];
+    while (cpu_tables[i]->needs & ~flags) i++; /* the last needs nothing */
+    return cpu_tables[i];
 }
 
 const cpu_table *cpu_kernels_named(const char *name)
 {
     unsigned flags = cpu_features();
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (strcmp(tables[i]->isa, name) == 0) return tables[i]->needs & ~flags ? NULL : tables[i];
+    for (size_t i = 0; cpu_tables[i]; i++)
+        if (strcmp(cpu_tables[i]->isa, name) == 0) return cpu_tables[i]->needs & ~flags ? NULL : cpu_tables[i];
     return NULL;
 }
 

@@ -1,12 +1,12 @@
 /* qtile.h - one step of a MATMUL of packed weights: rows of a tile of activations against one panel or two. The bodies (v_qtile.h) are compiled by
- * themselves (qtile_avx2.c, qtile_avx512.c), because there are many of them. */
+ * themselves (qtile_avx2.c, qtile_avxvnni.c, qtile_avx512.c), because there are many of them. */
 #ifndef CPU_QTILE_H
 #define CPU_QTILE_H
 #include "cpu/v16.h"
 #include "tensor/act_q8.h"
 
-/* QROWS: rows of a tile that the body takes at once; sixteen registers hold four. QPANELS: most panels. */
-enum { QROWS = VREGS == 32 ? ACT_ROWS : 4, QPANELS = VREGS == 32 ? 2 : 1 };
+/* QPANELS: most panels of a tile's body; QGROUP: most rows that sixteen registers take at once. */
+enum { QPANELS = VREGS == 32 ? 2 : 1, QGROUP = 4 };
 
 /* Rows of a tile against one panel or two. */
 typedef struct qjob {
@@ -14,7 +14,6 @@ typedef struct qjob {
     const uint8_t *panel;
     uint64_t apart; /* bytes from the panel to the second one */
     act_part x;
-    int stride;     /* rows of the tile; these are QROWS of them at most */
     int64_t supers; /* tiles of 64 k */
     float *y;       /* [rows][ldy], 16 outputs of each panel, n_out of the last */
     int64_t ldy;
@@ -29,9 +28,11 @@ typedef struct qjob {
 typedef void (*qtile_fn)(const qjob *q);
 #if defined(__AVX512F__)
 #define QTILE_TABLE qtile_avx512
+#elif defined(__AVXVNNI__)
+#define QTILE_TABLE qtile_avxvnni
 #else
 #define QTILE_TABLE qtile_avx2
 #endif
-extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][QROWS];
+extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
 
 #endif

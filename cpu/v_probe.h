@@ -19,16 +19,21 @@ typedef __m256i probe_int;
 #define PROBE_INT(b)  _mm256_set1_epi8(b)
 INLINE probe_int probe_dot(probe_int sum, probe_int a, probe_int b)
 {
+#if defined(__AVXVNNI__)
+    (void)a; /* another copy of each sum would not fit into sixteen registers */
+    return _mm256_dpbusd_avx_epi32(sum, b, b);
+#else
     return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+#endif
 }
 #endif
 
 static _Thread_local volatile uint8_t probe_sink;
 
-INLINE void probe_end(const probe_int *s, int n)
+INLINE void probe_end(const probe_int *s, int n) /* n is known where it is used */
 {
     probe_int all = s[0];
-    for (int i = 1; i < n; i++) all = PROBE_XOR(all, s[i]);
+    _Pragma("GCC unroll 12") for (int i = 1; i < n; i++) all = PROBE_XOR(all, s[i]);
     uint8_t bytes[sizeof all];
     memcpy(bytes, &all, sizeof all);
     for (size_t i = 0; i < sizeof all; i++) probe_sink = bytes[i];

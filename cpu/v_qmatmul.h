@@ -44,19 +44,11 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
             bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
             q.panel = panel;
             q.x = act_parts(k->x, tile, w->cols, k->block);
-            q.stride = tile.rows;
             q.y = k->y + tile.row0 * k->ldy + n * R16_ROWS;
             q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
             q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
             q.n_ahead = fetch ? (int)share : 0;
-            for (int m = 0; m < tile.rows; m += QROWS) {
-                int count = tile.rows - m < QROWS ? tile.rows - m : QROWS;
-                QTILE_TABLE[q.f->kind][np - 1][count - 1](&q);
-                q.n_ahead = 0;
-                q.x = (act_part){q.x.code + 4 * QROWS, q.x.scale + QROWS, q.x.total + QROWS,
-                                 q.x.parts ? q.x.parts + QROWS * ACT_PARTS : NULL};
-                q.y += QROWS * q.ldy;
-            }
+            QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1](&q);
             if (fetch && !alone) q.ahead += (uint64_t)(share * q.supers) * R16_LINE;
         }
     }

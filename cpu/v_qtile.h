@@ -253,37 +253,48 @@ INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
     return k.scale == R16_SUB4 ? _mm256_srli_epi16(v, 4) : v;
 }
 
-/* Without a multiplier of bytes into words of 32 bits: pairs into 16 bits, as many sums as fit there, then pairs of those, times the sub-scale or
- * 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
-INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+#if defined(__AVXVNNI__)
+#define DOT4            true
+#define Q_DOT4(a, w, x) _mm256_dpbusd_avx_epi32(a, w, x)
+#else
+#define DOT4            false
+#define Q_DOT4(a, w, x) (a)
+#endif
+
+/* Rows r0 … r0 + mr - 1 of a tile of `stride` against `halves` of a panel, from half h0 on.
+ *
+ * Without a multiplier of bytes into words of 32 bits (DOT4): pairs into 16 bits, as many sums as fit there, then pairs of those, times the
+ * sub-scale or 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
+INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
 {
-    (void)np;
     const bool two = q_two(k), wide = k.bits == 8 || (k.tabled && k.bits == 4);
     const int blocks = R16_K / k.block, pairs = blocks / 2, width = q_width(k.bits), steps = 16 / width / blocks;
     const int fits = wide ? 8 : k.tabled ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8; /* sums of pairs below 2^15 */
-    const int code_lines = q_code_lines(k), stride = q->stride, tail_lines = q->f->tail_lines, groups = k.block / 4;
+    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines, groups = k.block / 4;
     const uint8_t *panel = q->panel;
-    const int8_t *code = q->x.code;
-    const float *scale = q->x.scale, *total = q->x.total;
-    const int16_t *parts = q->x.parts;
+    const int8_t *code = q->x.code + 4 * r0;
+    const float *scale = q->x.scale + r0, *total = q->x.total + r0;
+    const int16_t *parts = q->x.parts ? q->x.parts + r0 * ACT_PARTS : NULL;
     const __m256 factor = _mm256_set1_ps(q->f->factor), fzero = _mm256_set1_ps((float)q->f->zero);
     __m256i table = Q_ZERO();
     if (k.tabled) table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q->f->table));
-    __m256 f[2][QROWS];
-    for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
+    __m256 f[2][QGROUP];
+    UNROLL for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
     for (int64_t s = 0; s < q->supers;) {
         int64_t left = q->supers - s;
         const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
         const uint8_t *tail = panel + tiles * code_lines * R16_LINE;
         for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE) {
             const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
-            q_fetch(q, s);
-            UNROLL for (int h = 0; h < 2; h++)
+            if (fetch) q_fetch(q, s);
+            UNROLL for (int i = 0; i < halves; i++)
             {
+                const int h = h0 + i;
+                const uint8_t *half = panel + 32 * h;
                 const int8_t *x8 = code;
                 const float *sx = scale, *tx = total;
                 qline kept = Q_ZERO();
-                __m256i whole[QROWS];
+                __m256i whole[QGROUP];
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
                 if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
                     {
@@ -297,13 +308,16 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     }
                 UNROLL for (int b = 0; b < blocks; b++)
                 {
-                    __m256i a[QROWS], low[QROWS], high[QROWS], by = _mm256_set1_epi16(1);
+                    __m256i a[QGROUP], low[QGROUP], high[QGROUP], by = _mm256_set1_epi16(1);
                     UNROLL for (int m = 0; m < mr; m++)
                     {
-                        a[m] = two ? whole[m] : Q_ZERO();
+                        a[m] = two && !DOT4 ? whole[m] : Q_ZERO();
                         low[m] = high[m] = Q_ZERO();
                     }
-                    if (two) { /* one of each pair, twice */
+                    if (two && DOT4) {
+                        by = q_subs(k, subs + b / 2 * 2 * R16_ROWS, h);
+                        by = _mm256_srai_epi32(b % 2 ? by : _mm256_slli_epi32(by, 16), 16);
+                    } else if (two) { /* one of each pair, twice */
                         by = q_subs(k, subs + b / 2 * 2 * R16_ROWS, h);
                         by = b % 2 ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xf5), 0xf5)
                                    : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xa0), 0xa0);
@@ -311,7 +325,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     UNROLL for (int j = 0; j < steps; j++)
                     {
                         qline w[4];
-                        q_unpack(k.bits, panel + 32 * h, b * steps + j, &kept, w);
+                        q_unpack(k.bits, half, b * steps + j, &kept, w);
                         if (k.tabled) UNROLL for (int v = 0; v < width; v++) w[v] = Q_LOOK(table, w[v]);
                         UNROLL for (int v = 0; v < width; v++)
                         {
@@ -319,6 +333,10 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                             UNROLL for (int m = 0; m < mr; m++)
                             {
                                 __m256i x = _mm256_set1_epi32(q_four(x8 + (g * stride + m) * 4));
+                                if (DOT4) {
+                                    a[m] = Q_DOT4(a[m], w[v], x);
+                                    continue;
+                                }
                                 if (wide) {
                                     low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(Q_AND(w[v], 15), x));
                                     high[m] = _mm256_add_epi16(high[m],
@@ -336,7 +354,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         }
                     }
                     x8 += k.block * stride;
-                    UNROLL for (int m = 0; m < mr; m++) if (two) whole[m] = a[m];
+                    UNROLL for (int m = 0; m < mr; m++) if (two)
+                        whole[m] = DOT4 ? _mm256_add_epi32(whole[m], _mm256_mullo_epi32(a[m], by)) : a[m];
                     if (two) continue;
                     const int n = t * blocks + b;
                     __m256 dw = q_scale(k, tail, n, h);
@@ -346,9 +365,9 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     UNROLL for (int m = 0; m < mr; m++)
                     {
                         float of_x = k.block == 16 ? sx[m] * (float)parts[m * ACT_PARTS + 2 + b] : tx[m];
-                        f[h][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])),
-                                                  f[h][m]);
-                        f[h][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(of_x), f[h][m]);
+                        f[i][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])),
+                                                  f[i][m]);
+                        f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(of_x), f[i][m]);
                     }
                     if ((b + 1) * k.block % q_act(k) == 0) {
                         sx += stride;
@@ -357,8 +376,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                 }
                 if (!two) continue;
                 __m256 d = _mm256_mul_ps(q_base(tail, h), factor);
-                UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(
-                    _mm256_cvtepi32_ps(whole[m]), _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), f[h][m]);
+                UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
+                    _mm256_cvtepi32_ps(whole[m]), _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), f[i][m]);
                 if (!k.base) continue;
                 d = _mm256_sub_ps(_mm256_setzero_ps(), q_base(tail + 32, h));
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
@@ -371,8 +390,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
                     }
                 }
-                UNROLL for (int m = 0; m < mr; m++) f[h][m] = _mm256_fmadd_ps(
-                    _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), _mm256_cvtepi32_ps(whole[m]), f[h][m]);
+                UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
+                    _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), _mm256_cvtepi32_ps(whole[m]), f[i][m]);
             }
             code += R16_K * stride;
             scale += stride * (R16_K / q_act(k));
@@ -381,10 +400,31 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         }
         panel += tail_lines * R16_LINE;
     }
-    for (int m = 0; m < mr; m++) {
-        v16 v = V16(f[0][m], f[1][m]);
-        if (q->bias) v = v16_add(v, v16_load_part(q->bias, q->n_out));
-        v16_store_part(q->y + m * q->ldy, v, q->n_out);
+    UNROLL for (int i = 0; i < halves; i++)
+    {
+        int at = 8 * (h0 + i);
+        __m256i lanes = _mm256_cmpgt_epi32(_mm256_set1_epi32(q->n_out - at), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        UNROLL for (int m = 0; m < mr; m++)
+        {
+            if (q->bias) f[i][m] = _mm256_add_ps(f[i][m], _mm256_maskload_ps(q->bias + at, lanes));
+            _mm256_maskstore_ps(q->y + (r0 + m) * q->ldy + at, lanes, f[i][m]);
+        }
+    }
+}
+
+/* What waits for memory takes both halves of a panel at once. More rows take one half after the other, QGROUP rows at most: there are
+ * sixteen registers. */
+INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+{
+    (void)np;
+    if (mr <= (DOT4 ? 2 : 1)) {
+        q_pass(k, 2, mr, mr, q, 0, 0, true);
+        return;
+    }
+    const int first = mr > QGROUP ? (mr + 1) / 2 : mr;
+    for (int h = 0; h < 2; h++) {
+        q_pass(k, 1, mr, first, q, h, 0, h == 0);
+        if (first < mr) q_pass(k, 1, mr, mr - first, q, h, first, false);
     }
 }
 
@@ -393,29 +433,30 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 /* Few rows meet one panel; the smallest of several tiles has three rows. */
 #define QTILE(name, np, mr, ...)                                                                                       \
     static void qtile_##name##_##np##_##mr(const qjob *q) { qtile(Q_KIND(name, __VA_ARGS__), np, mr, q); }
-#if defined(__AVX512F__)
-#define QTILES(name, ...)                                                                                              \
+#define QTILES_1(name, ...)                                                                                            \
     QTILE(name, 1, 1, __VA_ARGS__)                                                                                     \
     QTILE(name, 1, 2, __VA_ARGS__)                                                                                     \
     QTILE(name, 1, 3, __VA_ARGS__)                                                                                     \
-    QTILE(name, 1, 4, __VA_ARGS__)                                                                                     \
-    QTILE(name, 1, 5, __VA_ARGS__)                                                                                     \
-    QTILE(name, 1, 6, __VA_ARGS__)                                                                                     \
+    QTILE(name, 1, 4, __VA_ARGS__) QTILE(name, 1, 5, __VA_ARGS__) QTILE(name, 1, 6, __VA_ARGS__)
+#define QTILE_NAMES_1(name)                                                                                            \
+    {                                                                                                                  \
+        qtile_##name##_1_1, qtile_##name##_1_2, qtile_##name##_1_3, qtile_##name##_1_4, qtile_##name##_1_5,            \
+            qtile_##name##_1_6                                                                                         \
+    }
+#if defined(__AVX512F__)
+#define QTILES(name, ...)                                                                                              \
+    QTILES_1(name, __VA_ARGS__)                                                                                        \
     QTILE(name, 2, 3, __VA_ARGS__)                                                                                     \
     QTILE(name, 2, 4, __VA_ARGS__) QTILE(name, 2, 5, __VA_ARGS__) QTILE(name, 2, 6, __VA_ARGS__)
 #define QTILE_NAMES(name, ...)                                                                                         \
     [R16_KIND_##                                                                                                       \
-        name] = {{qtile_##name##_1_1, qtile_##name##_1_2, qtile_##name##_1_3, qtile_##name##_1_4, qtile_##name##_1_5,  \
-                  qtile_##name##_1_6},                                                                                 \
+        name] = {QTILE_NAMES_1(name),                                                                                  \
                  {NULL, NULL, qtile_##name##_2_3, qtile_##name##_2_4, qtile_##name##_2_5, qtile_##name##_2_6}},
 #else
-#define QTILES(name, ...)                                                                                              \
-    QTILE(name, 1, 1, __VA_ARGS__)                                                                                     \
-    QTILE(name, 1, 2, __VA_ARGS__) QTILE(name, 1, 3, __VA_ARGS__) QTILE(name, 1, 4, __VA_ARGS__)
-#define QTILE_NAMES(name, ...)                                                                                         \
-    [R16_KIND_##name] = {{qtile_##name##_1_1, qtile_##name##_1_2, qtile_##name##_1_3, qtile_##name##_1_4}},
+#define QTILES(name, ...)      QTILES_1(name, __VA_ARGS__)
+#define QTILE_NAMES(name, ...) [R16_KIND_##name] = {QTILE_NAMES_1(name)},
 #endif
 R16_KIND_LIST(QTILES)
-const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][QROWS] = {R16_KIND_LIST(QTILE_NAMES)};
+const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS] = {R16_KIND_LIST(QTILE_NAMES)};
 
 #endif

@@ -218,7 +218,6 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
  * reference's output in place. */
 static inline void rig_same(rig *g, const op *o, const char *what)
 {
-    static const char *const isa[] = {"c", "avx2", "avx512"};
     uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap), *kv_before = mem_alloc(g->kv_bytes),
             *kv_want = mem_alloc(g->kv_bytes);
     assert_true(before && want && kv_before && kv_want);
@@ -227,19 +226,19 @@ static inline void rig_same(rig *g, const op *o, const char *what)
     rig_run(g, cpu_kernels_named("c"), 1, o);
     memcpy(want, g->act, g->cap);
     if (g->kv_bytes) memcpy(kv_want, g->kv_memory, g->kv_bytes);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; cpu_tables[i]; i++)
         for (int workers = 1; workers <= 3; workers++) {
-            const cpu_table *table = cpu_kernels_named(isa[i]);
-            if (!table) continue;
+            const cpu_table *table = cpu_tables[i];
+            if (!cpu_kernels_named(table->isa)) continue;
             memcpy(g->act, before, g->cap);
             if (g->kv_bytes) memcpy(g->kv_memory, kv_before, g->kv_bytes);
             rig_run(g, table, workers, o);
             if (g->kv_bytes && memcmp(g->kv_memory, kv_want, g->kv_bytes))
-                fail_msg("%s: %s with %d workers leaves another cache than the reference", what, isa[i], workers);
+                fail_msg("%s: %s with %d workers leaves another cache than the reference", what, table->isa, workers);
             for (uint64_t b = 0; b < g->cap; b++)
                 if (g->act[b] != want[b])
                     fail_msg("%s: %s with %d workers differs from the reference at byte %llu (output starts at %llu)",
-                             what, isa[i], workers, (unsigned long long)b,
+                             what, table->isa, workers, (unsigned long long)b,
                              (unsigned long long)(o->out ? g->t[o->out].off : 0));
         }
     memcpy(g->act, want, g->cap);

@@ -25,7 +25,7 @@ static void describe_cpu(json *parent)
     static const struct {
         unsigned flag;
         const char *name;
-    } sets[] = {{CPU_AVX2, "avx2"}, {CPU_AVX512, "avx512"}};
+    } sets[] = {{CPU_AVX2, "avx2"}, {CPU_AVXVNNI, "avxvnni"}, {CPU_AVX512, "avx512"}};
     json *cpu = json_add_object(parent, "cpu");
     unsigned features = cpu_features();
     json_add_str(cpu, "model", cpu_model());
@@ -36,20 +36,14 @@ static void describe_cpu(json *parent)
         if (features & sets[i].flag) json_add_str(list, NULL, sets[i].name);
 }
 
-/* Per op, the first instruction set whose table has the kernel that would be used: "c" where the reference serves. */
+/* Per op, what the kernel that would be used is made for: "c" where the reference serves. */
 static void describe_kernels(json *parent)
 {
-    static const char *const isa[] = {"c", "avx2", "avx512"};
     const cpu_table *best = cpu_kernels(cpu_features());
     json *kernels = json_add_object(parent, "kernels");
     json_add_str(kernels, "isa", best->isa);
     for (int k = 0; k < OP_COUNT; k++)
-        for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
-            const cpu_table *t = cpu_kernels_named(isa[i]);
-            if (!t || t->op[k] != best->op[k]) continue;
-            json_add_str(kernels, op_info[k].name, isa[i]);
-            break;
-        }
+        json_add_str(kernels, op_info[k].name, best->op[k] == cpu_table_c.op[k] ? cpu_table_c.isa : best->isa);
 }
 
 static void describe_memory(json *parent)

@@ -20,7 +20,7 @@ typedef struct engine engine;
 /* What every command that takes a model accepts; rows in engine_param_rows. */
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
-    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv;
+    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
     bool exact;
     int64_t ctx, threads, chunk, max_batch; /* 0 = default */
 } engine_options;

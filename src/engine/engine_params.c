@@ -24,6 +24,8 @@ const param engine_param_rows[] = {
     ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
         .doc = "on: results do not depend on batch, chunk or threads; off permits arithmetic whose results do, where "
                "it is faster (no kernel here needs it)"),
+    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512",
+        .doc = "instruction set of the kernels (default: the best here); the results are the same"),
     ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
