@@ -27,12 +27,13 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
     int8_t code[R16_K];
     int32_t products = 0, minima = 0;
     const bool two = r16_two_levels(f->scale);
+    const int apart = f->block < R16_K ? f->block : R16_K;
     int64_t xb = 0;
     gather(x, tile_rows, at, k, code);
-    for (int i = 0; i < R16_K; i += f->block) {
+    for (int i = 0; i < R16_K; i += apart) {
         int b = (t * R16_K + i) / f->block;
         int32_t sum = 0, of_x = 0;
-        for (int j = i; j < i + f->block; j++) {
+        for (int j = i; j < i + apart; j++) {
             sum += w->code[t * R16_K + j] * code[j];
             of_x += code[j];
         }

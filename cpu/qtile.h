@@ -11,6 +11,7 @@ enum { QPANELS = VREGS == 32 ? 2 : 1, QGROUP = 4 };
 /* Rows of a tile against one panel or two. */
 typedef struct qjob {
     const r16_format *f;
+    const int8_t *level; /* r16_levels(f) */
     const uint8_t *panel;
     uint64_t apart; /* bytes from the panel to the second one */
     act_part x;

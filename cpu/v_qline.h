@@ -9,14 +9,15 @@
 #if defined(__AVX512F__)
 
 typedef __m512i qline;
-#define Q_LOAD(i)        _mm512_loadu_si512((const void *)(p + R16_LINE * (i)))
-#define Q_AND(a, mask)   _mm512_and_si512(a, _mm512_set1_epi8(mask))
+#define Q_LOAD(i)          _mm512_loadu_si512((const void *)(p + R16_LINE * (i)))
+#define Q_AND(a, mask)     _mm512_and_si512(a, _mm512_set1_epi8(mask))
 /* a | (b & mask) */
-#define Q_OR(a, b, mask) _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi8((char)(mask)), 0xf8)
-#define Q_RIGHT(a, n)    _mm512_srli_epi16(a, n)
-#define Q_LEFT(a, n)     _mm512_slli_epi16(a, n)
-#define Q_ZERO()         _mm512_setzero_si512()
-#define Q_LOOK(table, a) _mm512_shuffle_epi8(table, a)
+#define Q_OR(a, b, mask)   _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi8((char)(mask)), 0xf8)
+/* bits of a where the mask has them, else of b */
+#define Q_PART(a, b, mask) _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi8((char)(mask)), 0xe4)
+#define Q_RIGHT(a, n)      _mm512_srli_epi16(a, n)
+#define Q_LEFT(a, n)       _mm512_slli_epi16(a, n)
+#define Q_ZERO()           _mm512_setzero_si512()
 
 #define M11(n)      (n) % 11
 #define D11(n)      (n) / 11
@@ -44,7 +45,6 @@ typedef __m256i qline; /* half a line: p is moved by 32 bytes for rows 8 … 15 
 #define Q_RIGHT(a, n)    _mm256_srli_epi16(a, n)
 #define Q_LEFT(a, n)     _mm256_slli_epi16(a, n)
 #define Q_ZERO()         _mm256_setzero_si256()
-#define Q_LOOK(table, a) _mm256_shuffle_epi8(table, a)
 /* p / 11 = p * 187 >> 11 for p < 128; as the upper half of a product of 16 bits. */
 INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 {
@@ -114,6 +114,25 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
         q_pair(v, &w[0], &w[1]);
     }
 }
+
+#if defined(__AVX512F__)
+
+/* The same of 2, 3 or 4 bits with anything above the codes. */
+INLINE void q_unpack_loose(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
+{
+    qline v = Q_LOAD(j);
+    const int width = q_width(bits);
+    UNROLL for (int i = 0; i < width; i++) w[i] = i ? Q_RIGHT(v, 8 / width * i) : v;
+    if (bits != 3) return;
+    if (j % 2 == 0) *kept = Q_LOAD(4 + j / 2);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        int bit = 4 * (j % 2) + i;
+        w[i] = Q_PART(w[i], bit < 2 ? Q_LEFT(*kept, 2 - bit) : Q_RIGHT(*kept, bit - 2), 3);
+    }
+}
+
+#endif
 
 INLINE int32_t q_four(const int8_t *code) /* four codes as one word */
 {

@@ -30,7 +30,11 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
 {
     const held_weight *w = k->w;
     bool alone = act_tiles(k->rows) == 1;
-    qjob q = {.f = r16_of(w->type), .apart = w->stride, .supers = (w->cols + R16_K - 1) / R16_K, .ldy = k->ldy};
+    qjob q = {.f = r16_of(w->type),
+              .level = r16_levels(r16_of(w->type)),
+              .apart = w->stride,
+              .supers = (w->cols + R16_K - 1) / R16_K,
+              .ldy = k->ldy};
     int64_t lines = ((int64_t)w->stride / R16_LINE + q.supers - 1) / q.supers; /* of 64 k */
     for (int64_t n = from, np; n < to; n += np) {
         np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;

@@ -17,13 +17,15 @@ INLINE void q_fetch(const qjob *q, int64_t super)
 
 /* A row of R16_KIND_LIST, and what follows from it. */
 typedef struct qkind {
-    int bits, block, span, scale, base;
-    bool tabled;
+    int bits, block, span, scale, base, code;
 } qkind;
-#define Q_KIND(name, bits, block, span, scale, base, tabled) ((qkind){bits, block, span, scale, base, tabled})
+#define Q_KIND(name, bits, block, span, scale, base, code) ((qkind){bits, block, span, scale, base, code})
 
 INLINE bool q_two(qkind k) { return k.scale == R16_SUB8 || k.scale == R16_SUB4; }
 INLINE int q_act(qkind k) { return k.block == 32 && !q_two(k) ? 32 : 64; }
+INLINE bool q_picks(qkind k) { return k.code == R16_PICK8 || k.code == R16_PICK16; }
+/* Lines of picks at the beginning of a tail; where picks have 3 bits, scales are in these words, above them. */
+INLINE int q_pick_lines(qkind k) { return k.code == R16_PICK8 ? k.span / 64 : k.code == R16_PICK16 ? k.span / 128 : 0; }
 INLINE int q_code_lines(qkind k) { return k.bits ? 2 * k.bits : 7; }
 
 /* Sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
@@ -39,7 +41,15 @@ INLINE int32_t q_parts(const int16_t *row, int block, int p)
 /* Scales of block b, of 16 rows; one level. */
 INLINE __m512 q_scale(qkind k, const uint8_t *tail, int b)
 {
-    const uint8_t *at = tail + b * R16_ROWS * (k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1);
+    if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
+        __m512i word = _mm512_loadu_si512((const void *)(tail + b * R16_LINE));
+        return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_slli_epi32(_mm512_srli_epi32(word, 24), 7)));
+    }
+    const uint8_t *at = tail + q_pick_lines(k) * R16_LINE +
+                        b * R16_ROWS *
+                            (k.scale == R16_F32   ? 4
+                             : k.scale == R16_F16 ? 2
+                                                  : 1);
     if (k.scale == R16_F32) return _mm512_loadu_ps(at);
     if (k.scale == R16_F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
     __m128i byte = _mm_loadu_si128((const __m128i *)(const void *)at);
@@ -69,11 +79,57 @@ INLINE __m512i q_minima(qkind k, const uint8_t *at)
     return _mm512_cvtepu8_epi16(v);
 }
 
+/* Levels of codes that are looked up, less the zero; 128 of them are in two registers. */
+typedef struct qtable {
+    qline v[2];
+} qtable;
+INLINE qtable q_table(qkind k, const qjob *q)
+{
+    qtable t = {{Q_ZERO(), Q_ZERO()}};
+    const __m512i zero = _mm512_set1_epi8((char)q->f->zero);
+    if (k.code == R16_LOOK) t.v[0] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q->level));
+    if (q_picks(k)) t.v[0] = _mm512_loadu_si512((const void *)q->level);
+    if (q_picks(k) && k.bits > 2) t.v[1] = _mm512_sub_epi8(_mm512_loadu_si512((const void *)(q->level + 64)), zero);
+    t.v[0] = _mm512_sub_epi8(t.v[0], zero);
+    return t;
+}
+
+/* The words of picks for tile t of a span, moved so that its first pick is lowest. */
+INLINE qline q_words(qkind k, const uint8_t *tail, int t)
+{
+    if (!q_picks(k)) return Q_ZERO();
+    if (k.code == R16_PICK8) return _mm512_loadu_si512((const void *)(tail + t * R16_LINE));
+    __m512i word = _mm512_loadu_si512((const void *)(tail + t / 2 * R16_LINE));
+    return _mm512_srl_epi32(word, _mm_cvtsi32_si128(t % 2 * (k.bits == 4 ? 12 : 16)));
+}
+
+/* Group vector g of a tile, looked up. The pick lies above the code's bits; what is above the index is ignored. */
+INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
+{
+    const __m512i row = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    if (k.code == R16_CODE) return w;
+    if (k.code == R16_LOOK) return _mm512_shuffle_epi8(t->v[0], w);
+    const int j = k.code == R16_PICK8 ? g / 2 : g / 4; /* pick */
+    __m512i pick;
+    if (k.bits == 4) {
+        pick = 3 * j < 4 ? _mm512_slli_epi32(words, 4 - 3 * j) : _mm512_srli_epi32(words, 3 * j - 4);
+        pick = _mm512_shuffle_epi8(pick, row);
+    } else {
+        pick = _mm512_shuffle_epi8(words, _mm512_add_epi8(row, _mm512_set1_epi8((char)(j / 2))));
+        pick = j % 2 ? _mm512_srli_epi16(pick, 4 - k.bits) : _mm512_slli_epi16(pick, k.bits);
+    }
+    w = Q_PART(w, pick, (1 << k.bits) - 1);
+    if (k.bits == 2) return _mm512_permutexvar_epi8(w, t->v[0]);
+    return _mm512_permutex2var_epi8(t->v[0], w, t->v[1]);
+}
+
 /* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
 INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
-    const bool two = q_two(k), narrow = two && !k.tabled && k.bits && k.bits < 4; /* sums of a block fit in 16 bits */
-    const int blocks = R16_K / k.block, pairs = blocks / 2, width = q_width(k.bits), steps = 16 / width / blocks;
+    const bool two = q_two(k),
+               narrow = two && k.code == R16_CODE && k.bits && k.bits < 4; /* sums of a block fit in 16 bits */
+    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, pairs = blocks / 2,
+              width = q_width(k.bits), steps = 16 / width / blocks;
     const int chains = np * mr <= 6 && steps * width > 4 ? 2 : 1, code_lines = q_code_lines(k);
     const uint8_t *p = q->panel, *ahead = q->ahead;
     const int8_t *code = q->x.code;
@@ -82,8 +138,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
     const int tail_lines = q->f->tail_lines;
     const __m512 factor = _mm512_set1_ps(q->f->factor), fzero = _mm512_set1_ps((float)q->f->zero);
     const __m512i zero = _mm512_set1_epi16(q->f->zero);
-    __m512i table = Q_ZERO();
-    if (k.tabled) table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q->f->table));
+    const qtable table = q_table(k, q);
     __m512 f[2][ACT_ROWS], d[2], dmin[2];
     UNROLL for (int i = 0; i < np; i++) { UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_setzero_ps(); }
     for (int64_t s = 0; s < q->supers;) {
@@ -101,8 +156,9 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
             qline kept[2] = {Q_ZERO(), Q_ZERO()};
             const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
-            __m512i whole[2][ACT_ROWS];
+            __m512i whole[2][ACT_ROWS], words[2];
             if (np == 2) q_fetch(q, s);
+            UNROLL for (int i = 0; i < np; i++) words[i] = q_words(k, tail + i * q->apart, t);
             if (two) UNROLL for (int i = 0; i < np; i++)
                 {
                     UNROLL for (int m = 0; m < mr; m++) whole[i][m] = Q_ZERO();
@@ -127,8 +183,10 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         next = (at + 1) * code_lines / (steps * blocks);
                     UNROLL for (int i = 0; i < np; i++)
                     {
-                        q_unpack(k.bits, p + i * q->apart, at, &kept[i], w[i]);
-                        if (k.tabled) UNROLL for (int v = 0; v < width; v++) w[i][v] = Q_LOOK(table, w[i][v]);
+                        if (q_picks(k)) q_unpack_loose(k.bits, p + i * q->apart, at, &kept[i], w[i]);
+                        else q_unpack(k.bits, p + i * q->apart, at, &kept[i], w[i]);
+                        UNROLL for (int v = 0; v < width; v++)
+                            w[i][v] = q_look(k, &table, words[i], at * width + v, w[i][v]);
                     }
                     if (np == 1 && q->n_ahead)
                         UNROLL for (int l = line; l < next; l++)
@@ -164,7 +222,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         continue;
                     }
                     const uint8_t *at = tail + i * q->apart;
-                    const int n = t * blocks + b;
+                    const int n = (t * R16_K + b * block) / k.block;
                     __m512 dw = q_scale(k, at, n);
                     if (k.scale == R16_E5M3) dw = _mm512_mul_ps(dw, factor);
                     __m512 mw = k.base ? q_base(at + (k.span / k.block + n) * 2 * R16_ROWS) : _mm512_mul_ps(fzero, dw);
@@ -176,8 +234,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(of_x), f[i][m]);
                     }
                 }
-                code += k.block * mr;
-                if ((b + 1) * k.block % q_act(k) == 0 && !two) {
+                code += block * mr;
+                if ((b + 1) * block % q_act(k) == 0 && !two) {
                     scale += mr;
                     total += mr;
                 }
@@ -230,6 +288,12 @@ INLINE __m256 q_base(const uint8_t *at, int h)
 }
 INLINE __m256 q_scale(qkind k, const uint8_t *tail, int b, int h)
 {
+    if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
+        __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)(tail + b * R16_LINE + 32 * h));
+        word = _mm256_slli_epi32(_mm256_srli_epi32(word, 24), 7);
+        return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(word), _mm256_extracti128_si256(word, 1)));
+    }
+    tail += q_pick_lines(k) * R16_LINE;
     const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
     const uint8_t *at = tail + b * R16_ROWS * bytes;
     if (k.scale == R16_F32) return _mm256_loadu_ps((const float *)(const void *)(at + 32 * h));
@@ -253,6 +317,64 @@ INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
     return k.scale == R16_SUB4 ? _mm256_srli_epi16(v, 4) : v;
 }
 
+/* Levels of codes that are looked up, less the zero: a table of 16, or of several tables the words of four levels, word n of all tables side by side:
+ * those of tables 0 … 7, then those of 8 … 15. */
+typedef struct qtable {
+    qline v[4][2];
+} qtable;
+INLINE qtable q_table(qkind k, const qjob *q)
+{
+    qtable t;
+    const __m256i zero = _mm256_set1_epi8((char)q->f->zero), table = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    t.v[0][0] = Q_ZERO();
+    if (k.code == R16_LOOK)
+        t.v[0][0] = _mm256_sub_epi8(
+            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q->level)), zero);
+    if (!q_picks(k)) return t;
+    const int words = (1 << k.bits) / 4;
+    UNROLL for (int n = 0; n < words; n++)
+    {
+        __m256i at = _mm256_add_epi32(_mm256_mullo_epi32(table, _mm256_set1_epi32(words)), _mm256_set1_epi32(n));
+        const int *level = (const int *)(const void *)q->level;
+        t.v[n][0] = _mm256_sub_epi8(_mm256_i32gather_epi32(level, at, 4), zero);
+        if (k.bits < 4) t.v[n][1] = _mm256_sub_epi8(_mm256_i32gather_epi32(level + 8 * words, at, 4), zero);
+    }
+    return t;
+}
+
+/* The words of picks for tile t of a span, moved so that its first pick is lowest. */
+INLINE qline q_words(qkind k, const uint8_t *tail, int t, int h)
+{
+    if (!q_picks(k)) return Q_ZERO();
+    const uint8_t *at = tail + (k.code == R16_PICK8 ? t : t / 2) * R16_LINE + 32 * h;
+    __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    return k.code == R16_PICK8 ? word : _mm256_srl_epi32(word, _mm_cvtsi32_si128(t % 2 * (k.bits == 4 ? 12 : 16)));
+}
+
+/* Group vector g of a tile, looked up. The table that a row has picked comes into its own word of each of `mine`, four levels each. */
+INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
+{
+    const int j = k.code == R16_PICK8 ? g / 2 : g / 4; /* pick */
+    if (k.code == R16_CODE) return w;
+    if (k.code == R16_LOOK) return _mm256_shuffle_epi8(t->v[0][0], w);
+    const __m256i row = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    __m256i pick = _mm256_srli_epi32(words, j * (k.bits == 4 ? 3 : 4)), mine[4];
+    UNROLL for (int n = 0; n < (1 << k.bits) / 4; n++)
+    {
+        mine[n] = _mm256_permutevar8x32_epi32(t->v[n][0], pick);
+        if (k.bits == 4) continue;
+        __m256 low = _mm256_castsi256_ps(mine[n]),
+               high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(t->v[n][1], pick));
+        mine[n] = _mm256_castps_si256(_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(pick, 28))));
+    }
+    __m256i at = _mm256_or_si256(Q_AND(w, 3), row), four = _mm256_shuffle_epi8(mine[0], at);
+    if (k.bits == 2) return four;
+    four = _mm256_blendv_epi8(four, _mm256_shuffle_epi8(mine[1], at), Q_LEFT(w, 5)); /* by bit 2 of the code */
+    if (k.bits == 3) return four;
+    __m256i more = _mm256_blendv_epi8(_mm256_shuffle_epi8(mine[2], at), _mm256_shuffle_epi8(mine[3], at), Q_LEFT(w, 5));
+    return _mm256_blendv_epi8(four, more, Q_LEFT(w, 4));
+}
+
 #if defined(__AVXVNNI__)
 #define DOT4            true
 #define Q_DOT4(a, w, x) _mm256_dpbusd_avx_epi32(a, w, x)
@@ -267,17 +389,21 @@ INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
  * sub-scale or 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
 INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
 {
-    const bool two = q_two(k), wide = k.bits == 8 || (k.tabled && k.bits == 4);
-    const int blocks = R16_K / k.block, pairs = blocks / 2, width = q_width(k.bits), steps = 16 / width / blocks;
-    const int fits = wide ? 8 : k.tabled ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8; /* sums of pairs below 2^15 */
-    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines, groups = k.block / 4;
+    const bool two = q_two(k), wide = k.bits == 8 || (k.code == R16_LOOK && k.bits == 4);
+    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, pairs = blocks / 2,
+              width = q_width(k.bits), steps = 16 / width / blocks;
+    const int fits = wide                 ? 8
+                     : k.code != R16_CODE ? 1
+                     : k.bits == 6        ? 2
+                     : k.bits == 5        ? 4
+                                          : 8; /* sums of pairs below 2^15 */
+    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines, groups = block / 4;
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code + 4 * r0;
     const float *scale = q->x.scale + r0, *total = q->x.total + r0;
     const int16_t *parts = q->x.parts ? q->x.parts + r0 * ACT_PARTS : NULL;
     const __m256 factor = _mm256_set1_ps(q->f->factor), fzero = _mm256_set1_ps((float)q->f->zero);
-    __m256i table = Q_ZERO();
-    if (k.tabled) table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q->f->table));
+    const qtable table = q_table(k, q);
     __m256 f[2][QGROUP];
     UNROLL for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
     for (int64_t s = 0; s < q->supers;) {
@@ -293,7 +419,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                 const uint8_t *half = panel + 32 * h;
                 const int8_t *x8 = code;
                 const float *sx = scale, *tx = total;
-                qline kept = Q_ZERO();
+                qline kept = Q_ZERO(), words = q_words(k, tail, t, h);
                 __m256i whole[QGROUP];
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
                 if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
@@ -326,7 +452,8 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     {
                         qline w[4];
                         q_unpack(k.bits, half, b * steps + j, &kept, w);
-                        if (k.tabled) UNROLL for (int v = 0; v < width; v++) w[v] = Q_LOOK(table, w[v]);
+                        UNROLL for (int v = 0; v < width; v++)
+                            w[v] = q_look(k, &table, words, (b * steps + j) * width + v, w[v]);
                         UNROLL for (int v = 0; v < width; v++)
                         {
                             int g = j * width + v;
@@ -353,11 +480,11 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                             }
                         }
                     }
-                    x8 += k.block * stride;
+                    x8 += block * stride;
                     UNROLL for (int m = 0; m < mr; m++) if (two)
                         whole[m] = DOT4 ? _mm256_add_epi32(whole[m], _mm256_mullo_epi32(a[m], by)) : a[m];
                     if (two) continue;
-                    const int n = t * blocks + b;
+                    const int n = (t * R16_K + b * block) / k.block;
                     __m256 dw = q_scale(k, tail, n, h);
                     if (k.scale == R16_E5M3) dw = _mm256_mul_ps(dw, factor);
                     __m256 mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h)
@@ -369,7 +496,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                                                   f[i][m]);
                         f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(of_x), f[i][m]);
                     }
-                    if ((b + 1) * k.block % q_act(k) == 0) {
+                    if ((b + 1) * block % q_act(k) == 0) {
                         sx += stride;
                         tx += stride;
                     }

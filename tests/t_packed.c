@@ -5,6 +5,7 @@
 #include "tensor/act_q8.h"
 #include "tensor/block.h"
 #include "tensor/quant_linear.h"
+#include "tensor/quant_two.h"
 #include "tensor/r16.h"
 
 #include <stddef.h>
@@ -51,7 +52,9 @@ static void tame(dtype t, uint8_t *block)
         put_half(block + 2, 0.02f);
     }
     if (t == DTYPE_Q8_F32 || t == DTYPE_Q8_K) memcpy(block, &d, 4);
-    if (t == DTYPE_MXFP4) block[0] = (uint8_t)(120 + block[0] % 8);
+    if (t == DTYPE_MXFP4)
+        block[0] = (uint8_t)(block[0] % 4 ? 120 + block[0] % 8 : block[0] / 4 % 3); /* subnormal too */
+    if (two_of(t)) block[0] = (uint8_t)(80 + block[0] % 16);
     for (int i = 0; t == DTYPE_NVFP4 && i < 4; i++) block[i] &= 0x3f;
     uint16_t h = f32_to_f16(d);
     for (int i = 0; t == DTYPE_IQ1_M && i < 4; i++)
@@ -72,11 +75,13 @@ static uint8_t *random_blocks(dtype t, int64_t rows, int64_t cols, bool wild)
     return b;
 }
 
-static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t cols)
+/* In memory that was full of `fill`. */
+static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t cols, int fill)
 {
     uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
     uint8_t *to = mem_alloc((uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
     assert_non_null(to);
+    memset(to, fill, (uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
     for (int64_t n = 0; n < rows; n += R16_ROWS) {
         const uint8_t *from[R16_ROWS] = {NULL};
         for (int r = 0; r < R16_ROWS && n + r < rows; r++) from[r] = blocks + (uint64_t)(n + r) * row;
@@ -99,8 +104,8 @@ static void packed_types_are_as_small_as_blocks(void **unused)
         double most;
     } range[] = {{DTYPE_Q4_0, DTYPE_Q8_1, 1},      {DTYPE_Q2_K, DTYPE_Q8_K, 1.055}, {DTYPE_IQ2_XXS, DTYPE_IQ1_M, 2.21},
                  {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
-                 {DTYPE_Q8_F32, DTYPE_Q2_B32, 1}};
-    for (int t = DTYPE_Q4_0; t <= DTYPE_Q2_B32; t++) {
+                 {DTYPE_Q8_F32, DTYPE_Q2_B32, 1},  {DTYPE_Q4_T, DTYPE_Q2_T, 1}};
+    for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++) {
         assert_non_null(r16_of((dtype)t)); /* all block types */
         for (size_t i = 0; i < sizeof range / sizeof *range; i++)
             if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t) > range[i].most)
@@ -125,13 +130,16 @@ static void packing_loses_nothing(void **unused)
         if (!r16_of(t)) continue;
         int64_t cols = form % 2 ? 3 * dtype_info[t].weights : 333;
         uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
-        uint8_t *blocks = random_blocks(t, ROWS, cols, form % 4 > 1), *p = packed(t, blocks, ROWS, cols);
+        uint8_t *blocks = random_blocks(t, ROWS, cols, form % 4 > 1), *p = packed(t, blocks, ROWS, cols, 0),
+                *again = packed(t, blocks, ROWS, cols, 255);
+        assert_memory_equal(p, again, 2 * panel); /* no byte is left out */
         for (int64_t n = 0; n < ROWS; n++) {
             quant_decode_row(t, blocks + (uint64_t)n * row, want, (uint64_t)cols);
             r16_row(t, p + (uint64_t)(n / R16_ROWS) * panel, (int)(n % R16_ROWS), cols, got);
             if (!same_values(want, got, cols)) fail_msg("%s: row %d changes", dtype_info[t].name, (int)n);
         }
         mem_free(blocks);
+        mem_free(again);
         mem_free(p);
     }
 }
@@ -192,7 +200,7 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     rig g;
     int rows[] = {count}, last[] = {count - 1};
     rig_seed = 4242 + (uint64_t)t;
-    uint8_t *blocks = random_blocks(t, n, cols, false), *p = packed(t, blocks, n, cols);
+    uint8_t *blocks = random_blocks(t, n, cols, false), *p = packed(t, blocks, n, cols, 0);
     rig_open(&g, (uint64_t)count * (uint64_t)(2 * cols + n) * 4);
     rig_sequences(&g, 1, rows, last);
     op quant = {.kind = OP_QUANT, .in = {rig_act(&g, cols)}};

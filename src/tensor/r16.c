@@ -2,45 +2,56 @@
 #include "tensor/r16.h"
 
 #include "base/half.h"
+#include "tensor/quant_two.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- formats. Tables hold levels less the least one, which is the format's zero. */
+/* ---- formats */
 
-static const uint8_t table_IQ4[16] = {0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240};
-static const uint8_t table_FP4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-static const uint8_t table_IQ3_S[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
-static const uint8_t table_IQ3_XXS[16] = {0, 10, 18, 26, 34, 42, 50, 58, 66, 74, 82, 90, 98, 106, 114, 124};
-static const uint8_t table_IQ2[16] = {43, 0, 18, 35, 51, 68, 86, 43}; /* the first and eighth are 0, and in no entry */
-static const uint8_t table_IQ1[16] = {2, 10, 18, 9, 0, 8, 16, 9}; /* 8 times (-1, 0, 1, –) + 1/8; the same - 1/8 */
-#define table_NONE NULL
+static const int8_t level_IQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t level_FP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+static const int8_t level_IQ3_S[16] = {-15, -13, -11, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 11, 13, 15};
+static const int8_t level_IQ3_XXS[16] = {-62, -52, -44, -36, -28, -20, -12, -4, 4, 12, 20, 28, 36, 44, 52, 62};
+static const int8_t level_IQ2[16] = {0, -43, -25, -8, 8, 25, 43}; /* the first and eighth are in no entry */
+static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1, 0, 1) + 1/8; the same - 1/8 */
+#define level_NONE NULL
+#define level_TWO  NULL /* quant_two.h */
 
 /* What a kind is, as constants. */
 #define SCALE_BYTES(scale)             ((scale) == R16_F32 ? 4 : (scale) == R16_F16 ? 2 : 1)
-#define ROW_BYTES(blocks, scale, base) /* of the tail, for one row */                                                  \
+#define ROW_BYTES(blocks, scale, base) /* of the tail, for one row, without picks */                                   \
     ((scale) == R16_SUB8   ? ((base) ? 4 + 2 * (blocks) : 2 + (blocks))                                                \
      : (scale) == R16_SUB4 ? 4 + (blocks)                                                                              \
                            : (blocks) * (SCALE_BYTES(scale) + ((base) ? 2 : 0)))
 enum {
-#define X(name, bits, block, span, scale, base, tabled)                                                                \
+#define X(name, bits, block, span, scale, base, code)                                                                  \
     BITS_##name = bits, BLOCK_##name = block, SPAN_##name = span, SCALE_##name = scale, BASE_##name = base,            \
-    ACT_##name = (block) == 32 && !((scale) == R16_SUB8 || (scale) == R16_SUB4) ? 32 : 64,                             \
+    CODE_##name = code, ACT_##name = (block) == 32 && !((scale) == R16_SUB8 || (scale) == R16_SUB4) ? 32 : 64,         \
     CODE_LINES_##name = (bits) ? 2 * (bits) : 7,                                                                       \
-    TAIL_LINES_##name = (ROW_BYTES((span) / (block), scale, base) * R16_ROWS + R16_LINE - 1) / R16_LINE,
+    WORDS_##name = (code) == R16_PICK8    ? (span) / 64                                                                \
+                   : (code) == R16_PICK16 ? (span) / 128                                                               \
+                                          : 0,                                                                         \
+    TAIL_LINES_##name = WORDS_##name +                                                                                 \
+                        ((bits) == 4 && WORDS_##name                                                                   \
+                             ? 0                                                                                       \
+                             : (ROW_BYTES((span) / (block), scale, base) * R16_ROWS + R16_LINE - 1) / R16_LINE),
     R16_KIND_LIST(X)
 #undef X
 };
 
 static const r16_format formats[DTYPE_COUNT] = {
-#define X(id, name, zero, look_up, factor)                                                                             \
-    [DTYPE_##id] = {R16_KIND_##name,   BITS_##name,       BLOCK_##name, SCALE_##name, BASE_##name,     ACT_##name,     \
-                    CODE_LINES_##name, TAIL_LINES_##name, SPAN_##name,  zero,         table_##look_up, factor},
+#define X(id, name, zero, level, factor)                                                                               \
+    [DTYPE_##id] = {DTYPE_##id,    R16_KIND_##name, BITS_##name,       BLOCK_##name,      SCALE_##name, BASE_##name,   \
+                    CODE_##name,   ACT_##name,      CODE_LINES_##name, TAIL_LINES_##name, SPAN_##name,  zero,          \
+                    level_##level, factor},
     R16_LIST(X)
 #undef X
 };
 
 const r16_format *r16_of(dtype t) { return formats[t].span ? &formats[t] : NULL; }
+
+const int8_t *r16_levels(const r16_format *f) { return r16_picks(f->code) ? two_of(f->type)->level : f->level; }
 
 uint64_t r16_panel_bytes(dtype t, int64_t cols)
 {
@@ -121,10 +132,37 @@ static int line_code(int bits, const uint8_t *line, int g, int i)
 /* Where a byte for a block and row lies: two blocks side by side. */
 static int pair_at(int b, int r) { return (b / 2 * R16_ROWS + r) * 2 + b % 2; }
 
+/* Picks: weights that have one, words of eight of a span, bits of one. */
+static int pick_weights(const r16_format *f) { return f->code == R16_PICK8 ? 8 : 16; }
+static int pick_words(const r16_format *f) { return r16_picks(f->code) ? f->span / (8 * pick_weights(f)) : 0; }
+static int pick_bits(const r16_format *f) { return f->bits == 4 ? 3 : 4; }
+
+static void picks_put(const r16_format *f, const r16_span *from, uint8_t *to)
+{
+    for (int w = 0; w < pick_words(f); w++)
+        for (int r = 0; r < R16_ROWS; r++) {
+            uint32_t word = f->bits == 4 ? from->scale[w][r] << 24 : 0;
+            for (int j = 0; j < 8; j++) word |= (uint32_t)from->pick[8 * w + j][r] << pick_bits(f) * j;
+            memcpy(to + (w * R16_ROWS + r) * 4, &word, 4);
+        }
+}
+
+/* Pick of weight k of row r. */
+static int pick_at(const r16_format *f, const uint8_t *tail, int r, int k)
+{
+    uint32_t word;
+    int j = k / pick_weights(f);
+    memcpy(&word, tail + (j / 8 * R16_ROWS + r) * 4, 4);
+    return (int)(word >> pick_bits(f) * (j % 8) & ((1u << pick_bits(f)) - 1));
+}
+
 static void tail_put(const r16_format *f, const r16_span *from, uint8_t *to)
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
     memset(to, 0, (size_t)f->tail_lines * R16_LINE);
+    picks_put(f, from, to);
+    if (r16_picks(f->code) && f->bits == 4) return; /* scales are there too */
+    to += pick_words(f) * R16_LINE;
     if (!r16_two_levels(f->scale)) {
         for (int b = 0; b < blocks; b++)
             for (int r = 0; r < R16_ROWS; r++)
@@ -166,6 +204,12 @@ static float scale_at(int kind, const uint8_t *from, int i)
 static void tail_get(const r16_format *f, const uint8_t *from, int r, r16_strip *to)
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
+    if (r16_picks(f->code) && f->bits == 4) {
+        for (int b = 0; b < blocks; b++)
+            to->scale[b] = scale_at(f->scale, from, (b * R16_ROWS + r) * 4 + 3) * f->factor;
+        return;
+    }
+    from += pick_words(f) * R16_LINE;
     if (!r16_two_levels(f->scale)) {
         for (int b = 0; b < blocks; b++) {
             to->scale[b] = scale_at(f->scale, from, b * R16_ROWS + r) * f->factor;
@@ -199,12 +243,15 @@ void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t 
 
 void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to)
 {
+    const uint8_t *tail = span + tiles * f->code_lines * R16_LINE;
+    const int8_t *level = r16_levels(f);
     for (int k = 0; k < tiles * R16_K; k++) {
         const uint8_t *tile = span + k / R16_K * f->code_lines * R16_LINE;
         int code = line_code(f->bits, tile, k % R16_K / 4, 4 * r + k % 4);
-        to->code[k] = f->table ? f->table[code] : (uint8_t)code;
+        if (r16_picks(f->code)) code |= pick_at(f, tail, r, k) << f->bits;
+        to->code[k] = (uint8_t)(level ? level[code] - f->zero : code);
     }
-    tail_get(f, span + tiles * f->code_lines * R16_LINE, r, to);
+    tail_get(f, tail, r, to);
 }
 
 void r16_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to)

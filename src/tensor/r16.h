@@ -1,6 +1,6 @@
 /* r16.h - the packed layout of quantized matrices, one for every instruction set, for one row and for many, and for files.
  *
- * A panel is 16 output rows. Along k a panel is a run of spans of 64, 128 or 256 k: the codes, 64 k (a tile) after 64 k, in lines of 64
+ * A panel is 16 output rows. Along k a panel is a run of spans of 64 to 512 k: the codes, 64 k (a tile) after 64 k, in lines of 64
  * bytes; then the span's tail with its scales and bases, whole lines too. Where a row ends within a span, its last span has fewer tiles and a
  * whole tail. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its
  * group), so that one multiply-add of bytes in groups of four adds 4 k of 16 outputs and nothing is ever summed across. How the 16 group
@@ -15,13 +15,16 @@
  *     1 bit       line j: w[8j + i] at bit i; codes are 0 and 2
  *     11 levels   line i < 7: p[i], and in bit 7 bit i of p[7], of the pairs p[i] = w[2i] + 11 w[2i+1]
  *
- * Level of a code: table[code] + zero, or code + zero. Two kinds of tails:
+ * Level of a code: code + zero; or looked up in a table of 16; or in one of several tables, of which each 8 or 16 weights of a row pick one. Three
+ * kinds of tails:
  *
  *     one level   scales [block][row], then bases if there are any [block][row] as f16:
  *                 weight = level * scale + base
  *     two levels  d [row] and with minima dmin [row], f16; sub-scales [pair of blocks][row][2] of 8 signed bits; minima likewise of 8 unsigned bits;
  *                 or both as nibbles of one byte, the scale below:
  *                 weight = level * (d * sub-scale) - dmin * minimum
+ *     picks       words of 32 bits [word][row]: eight picks of 4 bits each, lowest first, then scales as of one level; or eight picks of 3 bits and
+ *                 the scale byte above them
  *
  * Every block type maps exactly: the same codes, scales and bases, so that a packed matrix has about as many bits as its blocks. Rows are
  * padded to 16 and k to 64 with code, scale and base 0. */
@@ -32,45 +35,58 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { R16_ROWS = 16, R16_K = 64, R16_LINE = 64, R16_SPAN = 256, R16_BLOCKS = 16 /* of a span, at most */ };
+enum {
+    R16_ROWS = 16,
+    R16_K = 64,
+    R16_LINE = 64,
+    R16_SPAN = 512,
+    R16_BLOCKS = 16,
+    R16_PICKS = 64 /* of a span, at most */
+};
 
 /* A scale is an f16, an f32, a power of two (8 bits, bias 127, of which half is meant: 2^(e - 128)), the upper half of a positive f16 less its
  * sign (E5M3); or of two levels, a byte or a nibble under an f16. */
 enum { R16_F16, R16_F32, R16_E8M0, R16_E5M3, R16_SUB8, R16_SUB4 };
+/* What a code is: a level less the zero, the index of one of 16 levels, or of a level in the table that 8 or 16 weights have picked. */
+enum { R16_CODE, R16_LOOK, R16_PICK8, R16_PICK16 };
 /* A base is nothing, an f16, or an 8-bit or nibble minimum under an f16. */
 enum { R16_NONE, R16_BASE, R16_MINIMUM };
 
 /* Kinds of formats: what a kernel has to know at compile time.
- * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, codes index a table) */
+ * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, what a code is) */
 #define R16_KIND_LIST(X)                                                                                               \
-    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, false)                                                                      \
-    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, false)                                                                      \
-    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, false)                                                              \
-    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, false)                                                                      \
-    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, false)                                                                 \
-    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, false)                                                                  \
-    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, false)                                                                 \
-    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, false)                                                                     \
-    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, false)                                                                     \
-    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, true)                                                                   \
-    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, true)                                                            \
-    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, true)                                                             \
-    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, false)                                                             \
-    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, false)                                                             \
-    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, false)                                                             \
-    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, false)                                                                    \
-    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, false)                                                                    \
-    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, true)                                                                 \
-    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, true)                                                                \
-    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, true)
+    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
+    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
+    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                           \
+    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
+    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
+    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, R16_CODE)                                                               \
+    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, R16_CODE)                                                              \
+    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, R16_CODE)                                                                  \
+    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, R16_CODE)                                                                  \
+    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, R16_LOOK)                                                               \
+    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, R16_LOOK)                                                        \
+    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, R16_LOOK)                                                         \
+    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE)                                                          \
+    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE)                                                          \
+    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, R16_CODE)                                                          \
+    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_CODE)                                                                 \
+    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, R16_CODE)                                                                 \
+    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                             \
+    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                            \
+    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                            \
+    X(PICK8_2, 2, 128, 512, R16_E5M3, R16_NONE, R16_PICK8)                                                             \
+    X(PICK8_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK8)                                                             \
+    X(PICK16_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK16)                                                           \
+    X(PICK16_4, 4, 128, 128, R16_E5M3, R16_NONE, R16_PICK16)
 
 enum {
 #define X(name, ...) R16_KIND_##name,
@@ -79,7 +95,7 @@ enum {
         R16_KINDS
 };
 
-/* X(dtype, kind, zero, table or NONE (r16.c), factor of every scale: a power of two) */
+/* X(dtype, kind, zero, levels of codes that are looked up (r16.c) or NONE, factor of every scale: a power of two) */
 #define R16_LIST(X)                                                                                                    \
     X(Q8_0, 8_B32, -128, NONE, 1)                                                                                      \
     X(Q4_0, 4_B32, -8, NONE, 1)                                                                                        \
@@ -117,23 +133,32 @@ enum {
     X(IQ2_XS, TABLE3_S16, -43, IQ2, 0.125f)                                                                            \
     X(IQ2_S, TABLE3_S16, -43, IQ2, 0.125f)                                                                             \
     X(IQ1_S, TABLE3_S32, -9, IQ1, 0.125f)                                                                              \
-    X(IQ1_M, TABLE3_S16, -9, IQ1, 0.125f)
+    X(IQ1_M, TABLE3_S16, -9, IQ1, 0.125f)                                                                              \
+    X(Q4_T, PICK16_4, -64, TWO, 0x1p-8f)                                                                               \
+    X(Q3H_T, PICK8_3, -64, TWO, 0x1p-8f)                                                                               \
+    X(Q3_T, PICK16_3, -64, TWO, 0x1p-8f)                                                                               \
+    X(Q2_T, PICK8_2, -64, TWO, 0x1p-8f)
 
 typedef struct r16_format {
+    dtype type;
     uint8_t kind;
-    uint8_t bits, block, scale, base; /* see above */
-    uint8_t act;                      /* block of the activations that it multiplies: 32 or 64 */
-    uint8_t code_lines, tail_lines;   /* of a tile, of a span */
+    uint8_t bits, block, scale, base, code; /* see above */
+    uint8_t act;                            /* block of the activations that it multiplies: 32 or 64 */
+    uint8_t code_lines, tail_lines;         /* of a tile, of a span */
     uint16_t span;
     int16_t zero;
-    const uint8_t *table; /* [16] */
+    const int8_t *level; /* looked up: [16]; else NULL: see r16_levels */
     float factor;
 } r16_format;
 
+static inline bool r16_picks(int code) { return code == R16_PICK8 || code == R16_PICK16; }
 static inline bool r16_two_levels(int scale) { return scale == R16_SUB8 || scale == R16_SUB4; }
 
 /* NULL: the type has no packed form. */
 const r16_format *r16_of(dtype t);
+
+/* Levels by code, or by pick << bits | code; none is below the zero. NULL: codes are not looked up. */
+const int8_t *r16_levels(const r16_format *f);
 
 /* Bytes of one panel; rows of `cols` weights. */
 uint64_t r16_panel_bytes(dtype t, int64_t cols);
@@ -149,13 +174,14 @@ typedef struct r16_span {
     uint16_t d[R16_ROWS], dmin[R16_ROWS]; /* two levels */
     int8_t sub[R16_BLOCKS][R16_ROWS];
     uint8_t minimum[R16_BLOCKS][R16_ROWS];
+    uint8_t pick[R16_PICKS][R16_ROWS];
 } r16_span;
 /* The first `tiles` tiles of it. */
 void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
 
 /* One row of a span, unpacked: the definition of the layout. */
 typedef struct r16_strip {
-    uint8_t code[R16_SPAN];                    /* level = code + zero: tables are looked up */
+    uint8_t code[R16_SPAN];                    /* level = code + zero, however it is looked up */
     float scale[R16_BLOCKS], base[R16_BLOCKS]; /* one level; base 0 where there is none */
     float d, dmin;                             /* two levels; dmin 0 where there is none */
     int32_t sub[R16_BLOCKS], minimum[R16_BLOCKS];
