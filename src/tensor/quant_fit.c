@@ -21,6 +21,7 @@ typedef struct sums {
     float q, qq, xq;
 } sums;
 
+FIT_LOOPS
 static sums try_affine(const float *x, const float *w, int n, int top, fit_affine *f, uint8_t *q)
 {
     float e[LANES] = {0}, sq[LANES] = {0}, sqq[LANES] = {0}, sxq[LANES] = {0};
@@ -87,6 +88,7 @@ fit_affine fit_affine_best(const float *x, const float *w, int n, int top, float
 
 /* ---- codes low … high and a scale */
 
+FIT_LOOPS
 static sums try_scale(const float *x, const float *w, int n, int low, int high, fit_scale *f, int8_t *q)
 {
     float e[LANES] = {0}, sqq[LANES] = {0}, sxq[LANES] = {0};

@@ -14,6 +14,16 @@ block_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq
  * instruction set adds in the same order. */
 enum { LANES = 16 };
 
+/* Hot functions are compiled for wider vectors too, and chosen at start-up; sums and products stay as written, so do the bits.
+ * FIT_LOOPS: those written as loops over lanes, which need the vectorizer. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__)
+#define FIT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define FIT_LOOPS  __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#else
+#define FIT_CLONES
+#define FIT_LOOPS
+#endif
+
 static inline float lanes_sum(const float *a)
 {
     float s[4];

@@ -14,8 +14,9 @@
 
 enum { TABLES = 16, UNITS = 128, PRICES = 2 * UNITS + 1 };
 
-/* price[u + UNITS][table]: squared distance of u to the nearest level; absent tables cost much. */
-typedef float price_list[PRICES][TABLES];
+/* price[u + UNITS], one number a table: squared distance of u to the nearest level; absent tables cost much. */
+typedef float prices __attribute__((vector_size(TABLES * sizeof(float))));
+typedef prices price_list[PRICES];
 static price_list price[4];
 static const dtype priced[4] = {DTYPE_Q2_T, DTYPE_Q3_T, DTYPE_Q3H_T, DTYPE_Q4_T};
 static pthread_once_t prices_made = PTHREAD_ONCE_INIT;
@@ -45,19 +46,19 @@ static const price_list *prices_of(dtype t)
 }
 
 /* The error under a scale, about: every sub-block at the table that is cheapest for it. */
+FIT_CLONES
 static float scale_price(const two_format *f, const price_list *list, const float *x, const float *w, float scale)
 {
     float inverse = 1 / scale, total = 0, beyond = 0;
     for (int s = 0; s < TWO_WEIGHTS; s += f->sub) {
-        float sum[TABLES] = {0};
+        prices sum = {0};
         for (int i = s; i < s + f->sub; i++) {
             float u = x[i] * inverse, far = fabsf(u);
             if (far > UNITS) {
                 beyond += w[i] * ((far - TWO_TOP) * (far - TWO_TOP) - (UNITS - TWO_TOP) * (UNITS - TWO_TOP));
                 u = copysignf(UNITS, u);
             }
-            const float *of = (*list)[(int)(u + (UNITS + 0.5f))];
-            for (int k = 0; k < TABLES; k++) sum[k] += w[i] * of[k];
+            sum += w[i] * (*list)[(int)(u + (UNITS + 0.5f))];
         }
         float least = sum[0];
         for (int k = 1; k < TABLES; k++) least = sum[k] < least ? sum[k] : least;
@@ -67,7 +68,7 @@ static float scale_price(const two_format *f, const price_list *list, const floa
 }
 
 /* Squared errors of sixteen weights, in units, under one table. */
-static void table_errors(const int8_t *level, int levels, const float *u, const float *w, float *error)
+static inline __attribute__((always_inline)) void table_errors(const int8_t *level, int levels, const float *u, const float *w, float *error)
 {
     for (int i = 0; i < LANES; i++) error[i] = 0x1p60f;
     for (int c = 0; c < levels; c++) {
@@ -81,6 +82,7 @@ static void table_errors(const int8_t *level, int levels, const float *u, const 
 }
 
 /* The best table of each sub-block in a run of sixteen weights, and the codes. Returns the error in units. */
+FIT_CLONES
 static float choose_tables(const two_format *f, const float *u, const float *w, uint8_t *code, uint8_t *choice)
 {
     int subs = LANES / f->sub, levels = 1 << f->bits;
@@ -137,27 +139,24 @@ void fit_two(dtype t, const float *x, const float *w, uint8_t *block)
     last = fits > last ? fits < TWO_SCALE_MOST ? fits : TWO_SCALE_MOST : last;
     int best = first;
     float least = INFINITY;
-    for (int b = first; b <= last; b += 2) {
+    for (int step = 2, b = first; b <= last; b += step) {
         float e = scale_price(f, list, x, w, two_scale((uint8_t)b));
         if (!(e < least)) continue;
         least = e;
         best = b;
     }
-    float error = INFINITY;
-    uint8_t scale = 0;
-    for (int b = best > 1 ? best - 1 : 1; b <= best + 1 && b <= TWO_SCALE_MOST; b++) {
-        uint8_t q[TWO_WEIGHTS], k[TWO_SUBS];
-        float u[LANES], d = two_scale((uint8_t)b), inverse = 1 / d, e = 0;
-        for (int i = 0; i < TWO_WEIGHTS; i += LANES) {
-            for (int j = 0; j < LANES; j++) u[j] = x[i + j] * inverse;
-            e += choose_tables(f, u, w + i, q + i, k + i / f->sub);
-        }
-        e *= d * d;
-        if (!(e < error)) continue;
-        error = e;
-        scale = (uint8_t)b;
-        memcpy(code, q, sizeof code);
-        memcpy(choice, k, sizeof choice);
+    for (int b = best - 1, middle = best; b <= middle + 1; b += 2) {
+        if (b < 1 || b > TWO_SCALE_MOST) continue;
+        float e = scale_price(f, list, x, w, two_scale((uint8_t)b));
+        if (!(e < least)) continue;
+        least = e;
+        best = b;
     }
+    float inverse = 1 / two_scale((uint8_t)best), u[LANES];
+    for (int i = 0; i < TWO_WEIGHTS; i += LANES) {
+        for (int j = 0; j < LANES; j++) u[j] = x[i + j] * inverse;
+        choose_tables(f, u, w + i, code + i, choice + i / f->sub);
+    }
+    uint8_t scale = (uint8_t)best;
     two_put(t, block, code, choice, scale);
 }
