@@ -193,11 +193,14 @@ void fit_legacy(dtype t, const float *x, const float *w, uint8_t *block)
 /* ---- rows */
 
 static block_fitter *const fitter[DTYPE_COUNT] = {
-    [DTYPE_Q8_B32] = fit_linear, [DTYPE_Q8_B64] = fit_linear, [DTYPE_Q6_B64] = fit_linear,  [DTYPE_Q5_B64] = fit_linear,
-    [DTYPE_Q4_B32] = fit_linear, [DTYPE_Q4_B64] = fit_linear, [DTYPE_Q3H_B64] = fit_linear, [DTYPE_Q3_B32] = fit_linear,
-    [DTYPE_Q2_B32] = fit_linear, [DTYPE_Q4_0] = fit_legacy,   [DTYPE_Q5_0] = fit_legacy,    [DTYPE_Q4_1] = fit_legacy,
-    [DTYPE_Q5_1] = fit_legacy,   [DTYPE_Q2_T] = fit_two,      [DTYPE_Q3_T] = fit_two,       [DTYPE_Q3H_T] = fit_two,
-    [DTYPE_Q4_T] = fit_two,
+    [DTYPE_Q8_B32] = fit_linear,  [DTYPE_Q8_B64] = fit_linear,  [DTYPE_Q6_B64] = fit_linear,
+    [DTYPE_Q5_B64] = fit_linear,  [DTYPE_Q4_B32] = fit_linear,  [DTYPE_Q4_B64] = fit_linear,
+    [DTYPE_Q3H_B64] = fit_linear, [DTYPE_Q3_B32] = fit_linear,  [DTYPE_Q2_B32] = fit_linear,
+    [DTYPE_Q4_0] = fit_legacy,    [DTYPE_Q5_0] = fit_legacy,    [DTYPE_Q4_1] = fit_legacy,
+    [DTYPE_Q5_1] = fit_legacy,    [DTYPE_Q2_T] = fit_two,       [DTYPE_Q3_T] = fit_two,
+    [DTYPE_Q3H_T] = fit_two,      [DTYPE_Q4_T] = fit_two,       [DTYPE_Q2_K] = fit_k_minimum,
+    [DTYPE_Q4_K] = fit_k_minimum, [DTYPE_Q5_K] = fit_k_minimum, [DTYPE_Q3_K] = fit_k_scale,
+    [DTYPE_Q6_K] = fit_k_scale,   [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
 };
 
 /* What brings the mean importance of a row to 1; 0: there is none to speak of. */

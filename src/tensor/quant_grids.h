@@ -9,5 +9,6 @@
 extern const uint16_t quant_grid_iq2_xxs[256], quant_grid_iq2_xs[512], quant_grid_iq2_s[1024];
 extern const uint16_t quant_grid_iq3_xxs[256], quant_grid_iq3_s[512];
 extern const uint16_t quant_grid_iq1[2048];
+extern const float quant_level_iq4[16]; /* the levels of iq4_nl and iq4_xs */
 
 #endif

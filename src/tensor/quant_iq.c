@@ -8,7 +8,7 @@
 
 static const float level_iq2[4] = {8, 25, 43, 0}; /* the fourth is in no entry */
 static const float level_iq3_xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
-static const float level_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const float quant_level_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 static int even_signs(int seven) { return seven | __builtin_parity((unsigned)seven) << 7; }
 static float with_sign(float v, int signs, int j) { return signs >> j & 1 ? -v : v; }
@@ -114,8 +114,8 @@ static void decode_block_iq4_nl(const block_iq4_nl *b, float *y)
 {
     float d = f16_to_f32(b->d);
     for (int j = 0; j < 16; j++) {
-        y[j] = d * level_iq4[b->qs[j] & 15];
-        y[j + 16] = d * level_iq4[b->qs[j] >> 4];
+        y[j] = d * quant_level_iq4[b->qs[j] & 15];
+        y[j + 16] = d * quant_level_iq4[b->qs[j] >> 4];
     }
 }
 
@@ -126,8 +126,8 @@ static void decode_block_iq4_xs(const block_iq4_xs *b, float *y)
         int scale = (b->scales_l[g / 2] >> g % 2 * 4 & 15) | (b->scales_h >> 2 * g & 3) << 4;
         float ds = d * (float)(scale - 32);
         for (int j = 0; j < 16; j++) {
-            y[32 * g + j] = ds * level_iq4[b->qs[16 * g + j] & 15];
-            y[32 * g + j + 16] = ds * level_iq4[b->qs[16 * g + j] >> 4];
+            y[32 * g + j] = ds * quant_level_iq4[b->qs[16 * g + j] & 15];
+            y[32 * g + j + 16] = ds * quant_level_iq4[b->qs[16 * g + j] >> 4];
         }
     }
 }

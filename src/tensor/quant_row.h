@@ -53,5 +53,7 @@ quant_encoder quant_encode_q8_b32, quant_encode_q8_b64, quant_encode_q6_b64, qua
 
 quant_decoder quant_decode_q4_t, quant_decode_q3h_t, quant_decode_q3_t, quant_decode_q2_t;
 quant_encoder quant_encode_q4_t, quant_encode_q3h_t, quant_encode_q3_t, quant_encode_q2_t;
+quant_encoder quant_encode_q2_k, quant_encode_q3_k, quant_encode_q4_k, quant_encode_q5_k, quant_encode_q6_k,
+    quant_encode_iq4_nl, quant_encode_iq4_xs;
 
 #endif

@@ -68,7 +68,8 @@ static float scale_price(const two_format *f, const price_list *list, const floa
 }
 
 /* Squared errors of sixteen weights, in units, under one table. */
-static inline __attribute__((always_inline)) void table_errors(const int8_t *level, int levels, const float *u, const float *w, float *error)
+static inline __attribute__((always_inline)) void table_errors(const int8_t *level, int levels, const float *u,
+                                                               const float *w, float *error)
 {
     for (int i = 0; i < LANES; i++) error[i] = 0x1p60f;
     for (int c = 0; c < levels; c++) {
