@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-typedef void quant_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total);
+typedef void quant_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total,
+                         int16_t *parts);
 
 /* Units are blocks, those of a row one after another. */
 static inline void quant_rows(const run *r, const op *o, int worker, int workers, quant_block *encode)
@@ -25,11 +26,15 @@ static inline void quant_rows(const run *r, const op *o, int worker, int workers
         for (int64_t b = b0; b < b1; b++) {
             int64_t k = b * block, left = cols - k, i = b * t.rows + at;
             int8_t code[R16_K];
-            encode(x + m * cols + k, left < 0 ? 0 : left < block ? left : block, block, code, &p.scale[i], &p.total[i]);
-            if (p.parts) act_sum_parts(code, p.parts + i * ACT_PARTS);
-            if (t.rows == 1) memcpy(p.code + k, code, (size_t)block);
+            encode(x + m * cols + k,
+                   left < 0       ? 0
+                   : left < block ? left
+                                  : block,
+                   block, code, &p.scale[i], &p.total[i], p.parts ? p.parts + i * ACT_PARTS : NULL);
+            int8_t *lane = p.code + (k / 4 * t.rows + at) * 4;
+            if (t.rows == 1) memcpy(lane, code, (size_t)block);
             else
-                for (int c = 0; c < block; c += 4) memcpy(p.code + ((k + c) / 4 * t.rows + at) * 4, code + c, 4);
+                for (int c = 0; c < block; c += 4, lane += 4 * t.rows) memcpy(lane, code + c, 4);
         }
     }
 }

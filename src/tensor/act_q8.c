@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total)
+void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts)
 {
     float most = 0, odd = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -19,4 +19,12 @@ void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale
         sum += code[i];
     }
     *total = *scale * (float)sum;
+    if (!parts) return;
+    for (int p = 0; p < 4; p++) {
+        sum = 0;
+        for (int i = 0; i < 16; i++) sum += code[16 * p + i];
+        parts[2 + p] = (int16_t)sum;
+    }
+    parts[0] = (int16_t)(parts[2] + parts[3]);
+    parts[1] = (int16_t)(parts[4] + parts[5]);
 }

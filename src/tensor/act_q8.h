@@ -62,21 +62,9 @@ static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols,
     return (act_part){(int8_t *)at, scale, total, block == 64 ? (int16_t *)(void *)(total + k / block * t.rows) : NULL};
 }
 
-/* The sums of parts of a block of 64 codes. */
-static inline void act_sum_parts(const int8_t code[64], int16_t parts[ACT_PARTS])
-{
-    for (int p = 0; p < 4; p++) {
-        int s = 0;
-        for (int i = 0; i < 16; i++) s += code[16 * p + i];
-        parts[2 + p] = (int16_t)s;
-    }
-    parts[0] = (int16_t)(parts[2] + parts[3]);
-    parts[1] = (int16_t)(parts[4] + parts[5]);
-}
-
 /* One block: the first n of `block` elements are there. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
- * finite has scale NaN, so that the result says so. */
+ * finite has scale NaN, so that the result says so. parts: of blocks of 64, else NULL. */
 #define ACT_TINY 0x1p-100f
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total);
+void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts);
 
 #endif

@@ -17,8 +17,13 @@
  * code is read as 10. */
 static void pairs_get(const uint8_t *from, uint8_t *q)
 {
+    uint8_t pair[32];
+    for (int i = 0; i < 4; i++) {
+        uint64_t v = bits_eight(from + 12, i, 4) | bits_eight(from + 4, i, 2) << 4 | bits_eight(from, i, 1) << 6;
+        memcpy(pair + 8 * i, &v, 8);
+    }
     for (int i = 0; i < 32; i++) {
-        int p = bits_get(from + 12, i, 4) | bits_get(from + 4, i, 2) << 4 | bits_get(from, i, 1) << 6;
+        int p = pair[i];
         q[2 * i] = (uint8_t)(p % 11);
         q[2 * i + 1] = (uint8_t)(p / 11 < 10 ? p / 11 : 10);
     }

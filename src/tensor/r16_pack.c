@@ -3,6 +3,7 @@
  * What the fields of a block mean is defined by its decoder (quant_*.c); here each is taken apart without rounding. Entries of code books are
  * spread over bytes by multiplications and masks, eight or four weights at a time, because packing should go at the speed of memory. */
 #include "tensor/block.h"
+#include "tensor/quant_bits.h"
 #include "tensor/quant_grids.h"
 #include "tensor/quant_linear.h"
 #include "tensor/quant_two.h"
@@ -44,21 +45,6 @@ static void nibbles(uint8_t *restrict to, const uint8_t *restrict from, int n)
     }
 }
 
-/* Eight bits as bytes of 0 or 1. */
-static uint64_t spread8(int bits)
-{
-    uint64_t v = (uint64_t)(bits & 255) * 0x0101010101010101u & 0x8040201008040201u;
-    return (v + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
-}
-
-/* Eight fields of two bits as bytes. */
-static uint64_t eight_fields(uint16_t fields)
-{
-    uint64_t v = (fields | (uint64_t)fields << 24) & 0x000000ff000000ffu;
-    v = (v | v << 12) & 0x000f000f000f000fu;
-    return (v | v << 6) & 0x0303030303030303u;
-}
-
 /* ---- 32 weights */
 
 static void read_q4_0(const block_q4_0 *b, const place *to)
@@ -79,7 +65,7 @@ static void fifth_bits(uint8_t *restrict q, const uint8_t *restrict high)
     for (int j = 0; j < 4; j++) {
         uint64_t v;
         memcpy(&v, q + 8 * j, 8);
-        v |= spread8(high[j]) << 4;
+        v |= bits_spread(high[j]) << 4;
         memcpy(q + 8 * j, &v, 8);
     }
 }
@@ -149,7 +135,7 @@ static void read_q2_0(const block_q2_0 *b, const place *to)
 {
     put_scale(to, 0, &b->d, 2);
     for (int j = 0; j < 8; j++) {
-        uint64_t v = eight_fields((uint16_t)(b->qs[2 * j] | b->qs[2 * j + 1] << 8));
+        uint64_t v = pairs_spread((uint16_t)(b->qs[2 * j] | b->qs[2 * j + 1] << 8));
         memcpy(codes(to) + 8 * j, &v, 8);
     }
 }
@@ -159,7 +145,7 @@ static void read_q1_0(const block_q1_0 *b, const place *to)
     put_scale(to, 0, &b->d, 2);
     put_scale(to, 1, &b->d, 2);
     for (int j = 0; j < 16; j++) {
-        uint64_t v = spread8(b->qs[j]) * 2;
+        uint64_t v = bits_spread(b->qs[j]) * 2;
         memcpy(codes(to) + 8 * j, &v, 8);
     }
 }
@@ -273,7 +259,7 @@ static uint32_t spread4(int bits) { return (uint32_t)(bits & 15) * 0x00204081u &
 
 static void put_iq2(uint8_t *to, uint16_t entry, int signs)
 {
-    uint64_t q = (eight_fields(entry) + 0x0404040404040404u) ^ spread8(signs) * 7;
+    uint64_t q = (pairs_spread(entry) + 0x0404040404040404u) ^ bits_spread(signs) * 7;
     memcpy(to, &q, 8);
 }
 
@@ -343,7 +329,7 @@ static void read_iq3_s(const block_iq3_s *b, const place *to)
 
 static void put_iq1(uint8_t *to, uint16_t entry, bool less)
 {
-    uint64_t q = eight_fields(entry) + (less ? 0x0404040404040404u : 0);
+    uint64_t q = pairs_spread(entry) + (less ? 0x0404040404040404u : 0);
     memcpy(to, &q, 8);
 }
 
