@@ -24,8 +24,11 @@ typedef struct qkind {
 INLINE bool q_two(qkind k) { return k.scale == R16_SUB8 || k.scale == R16_SUB4; }
 INLINE int q_act(qkind k) { return k.block == 32 && !q_two(k) ? 32 : 64; }
 INLINE bool q_picks(qkind k) { return k.code == R16_PICK8 || k.code == R16_PICK16; }
-/* Lines of picks at the beginning of a tail; where picks have 3 bits, scales are in these words, above them. */
-INLINE int q_pick_lines(qkind k) { return k.code == R16_PICK8 ? k.span / 64 : k.code == R16_PICK16 ? k.span / 128 : 0; }
+/* Lines of picks at the beginning of the tail of a span of so many tiles; where picks have 3 bits, scales are in these words, above them. */
+INLINE int q_pick_lines(qkind k, int tiles)
+{
+    return k.code == R16_PICK8 ? tiles : k.code == R16_PICK16 ? (tiles + 1) / 2 : 0;
+}
 INLINE int q_code_lines(qkind k) { return k.bits ? 2 * k.bits : 7; }
 
 /* Sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
@@ -39,13 +42,13 @@ INLINE int32_t q_parts(const int16_t *row, int block, int p)
 #if defined(__AVX512F__)
 
 /* Scales of block b, of 16 rows; one level. */
-INLINE __m512 q_scale(qkind k, const uint8_t *tail, int b)
+INLINE __m512 q_scale(qkind k, const uint8_t *tail, int tiles, int b)
 {
     if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
         __m512i word = _mm512_loadu_si512((const void *)(tail + b * R16_LINE));
         return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_slli_epi32(_mm512_srli_epi32(word, 24), 7)));
     }
-    const uint8_t *at = tail + q_pick_lines(k) * R16_LINE +
+    const uint8_t *at = tail + q_pick_lines(k, tiles) * R16_LINE +
                         b * R16_ROWS *
                             (k.scale == R16_F32   ? 4
                              : k.scale == R16_F16 ? 2
@@ -223,7 +226,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     }
                     const uint8_t *at = tail + i * q->apart;
                     const int n = (t * R16_K + b * block) / k.block;
-                    __m512 dw = q_scale(k, at, n);
+                    __m512 dw = q_scale(k, at, tiles, n);
                     if (k.scale == R16_E5M3) dw = _mm512_mul_ps(dw, factor);
                     __m512 mw = k.base ? q_base(at + (k.span / k.block + n) * 2 * R16_ROWS) : _mm512_mul_ps(fzero, dw);
                     UNROLL for (int m = 0; m < mr; m++)
@@ -286,14 +289,14 @@ INLINE __m256 q_base(const uint8_t *at, int h)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(at + 16 * h)));
 }
-INLINE __m256 q_scale(qkind k, const uint8_t *tail, int b, int h)
+INLINE __m256 q_scale(qkind k, const uint8_t *tail, int tiles, int b, int h)
 {
     if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
         __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)(tail + b * R16_LINE + 32 * h));
         word = _mm256_slli_epi32(_mm256_srli_epi32(word, 24), 7);
         return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(word), _mm256_extracti128_si256(word, 1)));
     }
-    tail += q_pick_lines(k) * R16_LINE;
+    tail += q_pick_lines(k, tiles) * R16_LINE;
     const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
     const uint8_t *at = tail + b * R16_ROWS * bytes;
     if (k.scale == R16_F32) return _mm256_loadu_ps((const float *)(const void *)(at + 32 * h));
@@ -485,7 +488,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                         whole[m] = DOT4 ? _mm256_add_epi32(whole[m], _mm256_mullo_epi32(a[m], by)) : a[m];
                     if (two) continue;
                     const int n = (t * R16_K + b * block) / k.block;
-                    __m256 dw = q_scale(k, tail, n, h);
+                    __m256 dw = q_scale(k, tail, tiles, n, h);
                     if (k.scale == R16_E5M3) dw = _mm256_mul_ps(dw, factor);
                     __m256 mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h)
                                        : _mm256_mul_ps(fzero, dw);

@@ -21,9 +21,9 @@ static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1
 /* What a kind is, as constants. */
 #define SCALE_BYTES(scale)             ((scale) == R16_F32 ? 4 : (scale) == R16_F16 ? 2 : 1)
 #define ROW_BYTES(blocks, scale, base) /* of the tail, for one row, without picks */                                   \
-    ((scale) == R16_SUB8   ? ((base) ? 4 + 2 * (blocks) : 2 + (blocks))                                                \
+    ((scale) == R16_SUB8   ? ((base) != R16_NONE ? 4 + 2 * (blocks) : 2 + (blocks))                                    \
      : (scale) == R16_SUB4 ? 4 + (blocks)                                                                              \
-                           : (blocks) * (SCALE_BYTES(scale) + ((base) ? 2 : 0)))
+                           : (blocks) * (SCALE_BYTES(scale) + ((base) != R16_NONE ? 2 : 0)))
 enum {
 #define X(name, bits, block, span, scale, base, code)                                                                  \
     BITS_##name = bits, BLOCK_##name = block, SPAN_##name = span, SCALE_##name = scale, BASE_##name = base,            \
@@ -33,7 +33,7 @@ enum {
                    : (code) == R16_PICK16 ? (span) / 128                                                               \
                                           : 0,                                                                         \
     TAIL_LINES_##name = WORDS_##name +                                                                                 \
-                        ((bits) == 4 && WORDS_##name                                                                   \
+                        ((bits) == 4 && WORDS_##name > 0                                                               \
                              ? 0                                                                                       \
                              : (ROW_BYTES((span) / (block), scale, base) * R16_ROWS + R16_LINE - 1) / R16_LINE),
     R16_KIND_LIST(X)
@@ -53,11 +53,25 @@ const r16_format *r16_of(dtype t) { return formats[t].span ? &formats[t] : NULL;
 
 const int8_t *r16_levels(const r16_format *f) { return r16_picks(f->code) ? two_of(f->type)->level : f->level; }
 
+/* Picks: weights that have one, bits of one, words of eight in `tiles` tiles. */
+static int pick_weights(const r16_format *f) { return f->code == R16_PICK8 ? 8 : 16; }
+static int pick_bits(const r16_format *f) { return f->bits == 4 ? 3 : 4; }
+static int pick_words(const r16_format *f, int tiles)
+{
+    return r16_picks(f->code) ? (tiles * R16_K + 8 * pick_weights(f) - 1) / (8 * pick_weights(f)) : 0;
+}
+
+static int tail_lines(const r16_format *f, int tiles)
+{
+    return f->tail_lines - pick_words(f, f->span / R16_K) + pick_words(f, tiles);
+}
+
 uint64_t r16_panel_bytes(dtype t, int64_t cols)
 {
     const r16_format *f = &formats[t];
-    uint64_t tiles = (uint64_t)(cols + R16_K - 1) / R16_K, spans = (uint64_t)(cols + f->span - 1) / f->span;
-    return (tiles * f->code_lines + spans * f->tail_lines) * R16_LINE;
+    uint64_t tiles = (uint64_t)(cols + R16_K - 1) / R16_K, each = f->span / R16_K, rest = tiles % each;
+    uint64_t tails = tiles / each * f->tail_lines + (rest ? (uint64_t)tail_lines(f, (int)rest) : 0);
+    return (tiles * f->code_lines + tails) * R16_LINE;
 }
 
 /* ---- the lines of a tile */
@@ -132,14 +146,9 @@ static int line_code(int bits, const uint8_t *line, int g, int i)
 /* Where a byte for a block and row lies: two blocks side by side. */
 static int pair_at(int b, int r) { return (b / 2 * R16_ROWS + r) * 2 + b % 2; }
 
-/* Picks: weights that have one, words of eight of a span, bits of one. */
-static int pick_weights(const r16_format *f) { return f->code == R16_PICK8 ? 8 : 16; }
-static int pick_words(const r16_format *f) { return r16_picks(f->code) ? f->span / (8 * pick_weights(f)) : 0; }
-static int pick_bits(const r16_format *f) { return f->bits == 4 ? 3 : 4; }
-
-static void picks_put(const r16_format *f, const r16_span *from, uint8_t *to)
+static void picks_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
 {
-    for (int w = 0; w < pick_words(f); w++)
+    for (int w = 0; w < pick_words(f, tiles); w++)
         for (int r = 0; r < R16_ROWS; r++) {
             uint32_t word = f->bits == 4 ? from->scale[w][r] << 24 : 0;
             for (int j = 0; j < 8; j++) word |= (uint32_t)from->pick[8 * w + j][r] << pick_bits(f) * j;
@@ -156,13 +165,13 @@ static int pick_at(const r16_format *f, const uint8_t *tail, int r, int k)
     return (int)(word >> pick_bits(f) * (j % 8) & ((1u << pick_bits(f)) - 1));
 }
 
-static void tail_put(const r16_format *f, const r16_span *from, uint8_t *to)
+static void tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
-    memset(to, 0, (size_t)f->tail_lines * R16_LINE);
-    picks_put(f, from, to);
+    memset(to, 0, (size_t)tail_lines(f, tiles) * R16_LINE);
+    picks_put(f, from, tiles, to);
     if (r16_picks(f->code) && f->bits == 4) return; /* scales are there too */
-    to += pick_words(f) * R16_LINE;
+    to += pick_words(f, tiles) * R16_LINE;
     if (!r16_two_levels(f->scale)) {
         for (int b = 0; b < blocks; b++)
             for (int r = 0; r < R16_ROWS; r++)
@@ -201,7 +210,7 @@ static float scale_at(int kind, const uint8_t *from, int i)
     return f;
 }
 
-static void tail_get(const r16_format *f, const uint8_t *from, int r, r16_strip *to)
+static void tail_get(const r16_format *f, const uint8_t *from, int r, int tiles, r16_strip *to)
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
     if (r16_picks(f->code) && f->bits == 4) {
@@ -209,7 +218,7 @@ static void tail_get(const r16_format *f, const uint8_t *from, int r, r16_strip 
             to->scale[b] = scale_at(f->scale, from, (b * R16_ROWS + r) * 4 + 3) * f->factor;
         return;
     }
-    from += pick_words(f) * R16_LINE;
+    from += pick_words(f, tiles) * R16_LINE;
     if (!r16_two_levels(f->scale)) {
         for (int b = 0; b < blocks; b++) {
             to->scale[b] = scale_at(f->scale, from, b * R16_ROWS + r) * f->factor;
@@ -238,7 +247,7 @@ void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t 
             for (int g = 0; g < GROUPS; g++) memcpy(&w[g][4 * r], &from->code[r][R16_K * t + 4 * g], 4);
         lines_put(f->bits, to, (const uint8_t(*)[R16_LINE])w);
     }
-    tail_put(f, from, to);
+    tail_put(f, from, tiles, to);
 }
 
 void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to)
@@ -251,7 +260,7 @@ void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r
         if (r16_picks(f->code)) code |= pick_at(f, tail, r, k) << f->bits;
         to->code[k] = (uint8_t)(level ? level[code] - f->zero : code);
     }
-    tail_get(f, tail, r, to);
+    tail_get(f, tail, r, tiles, to);
 }
 
 void r16_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to)

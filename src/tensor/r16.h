@@ -2,7 +2,7 @@
  *
  * A panel is 16 output rows. Along k a panel is a run of spans of 64 to 512 k: the codes, 64 k (a tile) after 64 k, in lines of 64
  * bytes; then the span's tail with its scales and bases, whole lines too. Where a row ends within a span, its last span has fewer tiles and a
- * whole tail. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its
+ * whole tail, but only the lines of picks (see below) that it needs. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its
  * group), so that one multiply-add of bytes in groups of four adds 4 k of 16 outputs and nothing is ever summed across. How the 16 group
  * vectors w[g] of a tile lie in lines:
  *
