@@ -39,12 +39,36 @@ static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
     return OK;
 }
 
+dtype export_fitting(dtype want, int64_t cols)
+{
+    static const dtype smaller[][2] = {{DTYPE_Q2_K, DTYPE_Q4_0},
+                                       {DTYPE_Q3_K, DTYPE_Q4_0},
+                                       {DTYPE_Q4_K, DTYPE_Q4_0},
+                                       {DTYPE_Q5_K, DTYPE_Q5_1},
+                                       {DTYPE_Q6_K, DTYPE_Q8_0}};
+    for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++)
+        if (want == smaller[i][0] && cols % dtype_info[want].weights) want = smaller[i][1];
+    return cols % dtype_info[want].weights ? DTYPE_F16 : want;
+}
+
+/* What the policy said of the weight that an entry became. */
+static dtype type_as_held(const exporter *x, const ckpt_entry *t)
+{
+    const program *p = x->m->prog;
+    for (uint32_t i = 0; i < p->n_weight; i++)
+        for (uint32_t k = 0; k < p->weights[i].n_piece && !p->weights[i].vector; k++)
+            if (ckpt_at(x->m->weights, p->weights[i].pieces[k].entry) == t && p->weights[i].want != DTYPE_NONE)
+                return export_fitting(p->weights[i].want, t->dims.dim[t->dims.rank - 1]);
+    return t->type;
+}
+
 /* The type to write an entry in. Integers and, in GGUF, vectors stay as they are. */
 static dtype type_of_copy(const exporter *x, const ckpt_entry *t)
 {
     bool number = t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16 || t->type == DTYPE_F64 ||
                   t->type == DTYPE_F8_E4M3 || t->type == DTYPE_F8_E5M2 || dtype_is_block(t->type);
     bool vector = t->dims.rank < 2;
+    if (x->as_held && !vector) return type_as_held(x, t);
     if (x->type == DTYPE_NONE || !number || t->dims.rank == 0 || (vector && x->kind == EXPORT_GGUF)) return t->type;
     return t->dims.dim[t->dims.rank - 1] % dtype_info[x->type].weights == 0 ? x->type : t->type;
 }
@@ -82,11 +106,12 @@ static int copy_pairs(exporter *x)
 {
     const char *key;
     ckpt_array v;
-    bool scalar;
+    bool scalar, versioned = false;
     for (uint32_t i = 0; ckpt_meta_at(x->m->weights, i, &key, &v, &scalar); i++) {
         bool about_file = strcmp(key, "general.alignment") == 0 || strcmp(key, "general.file_type") == 0 ||
                           strncmp(key, "split.", 6) == 0;
         uint64_t at = 0;
+        versioned |= strcmp(key, "general.quantization_version") == 0;
         if (about_file) continue;
         if (strcmp(key, "tokenizer.ggml.tokens") == 0) x->vocabulary = true;
         span bytes = span_of(v.data, (size_t)v.bytes);
@@ -94,6 +119,7 @@ static int copy_pairs(exporter *x)
         else if (v.type != GGUF_STRING) gguf_add_value(&x->pairs, key, (gguf_type)v.type, bytes);
         else gguf_add_value(&x->pairs, key, GGUF_STRING, ckpt_array_string(&v, &at));
     }
+    if (x->as_held && !versioned) gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);
     return x->pairs.bad ? export_short_of_memory(x) : OK;
 }
 
@@ -113,7 +139,7 @@ static int add_type(exporter *x)
     return OK;
 }
 
-int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e)
+static int open_as(exporter **out, const model *m, export_kind kind, dtype type, bool as_held, err *e)
 {
     *out = NULL;
     if (type != DTYPE_NONE && !quant_can_encode(type))
@@ -123,7 +149,8 @@ int export_open(exporter **out, const model *m, export_kind kind, dtype type, er
                        dtype_info[type].name);
     exporter *x = mem_zero(1, sizeof *x);
     if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
-    *x = (exporter){.m = m, .s = m->resolved, .h = model_hyper(m), .kind = kind, .type = type, .e = e};
+    *x = (exporter){
+        .m = m, .s = m->resolved, .h = model_hyper(m), .kind = kind, .type = type, .as_held = as_held, .e = e};
     int rc;
     if (is_of_kind(x)) {
         rc = copy_tensors(x);
@@ -137,6 +164,16 @@ int export_open(exporter **out, const model *m, export_kind kind, dtype type, er
     if (rc) export_close(x);
     else *out = x;
     return rc;
+}
+
+int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e)
+{
+    return open_as(out, m, kind, type, false, e);
+}
+
+int export_open_held(exporter **out, const model *m, err *e)
+{
+    return open_as(out, m, EXPORT_GGUF, DTYPE_NONE, true, e);
 }
 
 void export_close(exporter *x)

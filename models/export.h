@@ -16,6 +16,12 @@ typedef struct exporter exporter;
 /* Describes the output. `type`: of matrices (and in HF of all floats); DTYPE_NONE keeps what the checkpoint has where the container
  * knows it. ERR_SPEC names the slot or key that the spec has no name for. The model must outlive it. */
 int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e);
+/* The same for GGUF, with matrices in the types that the model was opened to hold them in (model_options.policy), or the nearest that fit
+ * their rows. */
+int export_open_held(exporter **out, const model *m, err *e);
+/* The type of GGUF for a matrix with rows of `cols` that shall be of another: where those are no whole blocks, the
+ * nearest with smaller blocks. */
+dtype export_fitting(dtype want, int64_t cols);
 void export_close(exporter *x); /* NULL ok */
 
 const write_tensor *export_tensors(const exporter *x, size_t *n);

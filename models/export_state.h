@@ -13,6 +13,7 @@ struct exporter {
     const char *arch, *model_type; /* what the container calls it */
     export_kind kind;
     dtype type;
+    bool as_held; /* matrices in the types that the model was opened to hold them in */
     arena mem;
     write_tensor *tensor;
     size_t n, cap;

@@ -226,8 +226,9 @@ static dtype type_of(const exporter *x, const out_tensor *t)
     dtype have = t->part[0].from->pieces[0].type, want = x->type;
     bool known = x->kind == EXPORT_GGUF ? dtype_info[have].ggml >= 0 : dtype_is_float(have);
     if (t->cols == 0 && x->kind == EXPORT_GGUF) return DTYPE_F32;
-    if (want == DTYPE_NONE) want = known ? have : DTYPE_F32;
     int64_t last = t->cols == 0 || t->transpose ? t->rows : t->cols;
+    if (x->as_held && t->part[0].from->want != DTYPE_NONE) want = export_fitting(t->part[0].from->want, last);
+    if (want == DTYPE_NONE) want = known ? have : DTYPE_F32;
     bool copied = !quant_can_encode(want);
     for (int64_t i = 0; i < t->rows && copied; i++) /* a type without encoder can only be copied */
         if (t->transpose || !give_raw((void *)t, (uint64_t)i, want)) return DTYPE_F32;

@@ -135,7 +135,7 @@ static void export_to(const model *m, const char *path, dtype type)
     assert_ok(export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, &e), &e);
     const write_tensor *t = export_tensors(x, &n);
     if (gguf) {
-        assert_ok(write_gguf(path, export_pairs(x), t, n, &e), &e);
+        assert_ok(write_gguf(path, export_pairs(x), t, n, 0, &e), &e);
     } else {
         buf text = {0};
         mkdir(path, 0700);
@@ -258,7 +258,7 @@ static void another_model_is_refused(void **unused)
     size_t n;
     assert_ok(export_open(&x, m, EXPORT_GGUF, DTYPE_NONE, &e), &e);
     const write_tensor *t = export_tensors(x, &n);
-    assert_ok(write_gguf(gguf, export_pairs(x), t, n, &e), &e);
+    assert_ok(write_gguf(gguf, export_pairs(x), t, n, 0, &e), &e);
     export_close(x);
     assert_int_equal(export_check(m, gguf, &e), ERR_SPEC);
     assert_non_null(strstr(e.msg, "not be the same model"));

@@ -111,7 +111,7 @@ static void gguf_comes_back(void **state)
     gguf_add_text(&p, "general.architecture", "llama");
     err e = {0};
     ckpt *c;
-    assert_ok(write_gguf(path, &p, t, KINDS, &e), &e);
+    assert_ok(write_gguf(path, &p, t, KINDS, 0, &e), &e);
     assert_ok(open_file(&c, path, &e), &e);
     for (int i = 0; i < KINDS; i++) check_values(c, name[i], kind[i].type, kind[i].tolerance);
     const json *j = ckpt_config(c);
@@ -135,7 +135,7 @@ static void gguf_comes_back(void **state)
                                 {"k", DTYPE_IQ2_XS, {1, {256}}, NULL, give_row, NULL, NULL}};
     for (int i = 0; i < 4; i++) {
         e = (err){0};
-        assert_int_not_equal(write_gguf(path, &p, &bad[i], 1, &e), OK);
+        assert_int_not_equal(write_gguf(path, &p, &bad[i], 1, 0, &e), OK);
         assert_int_not_equal(access(path, F_OK), 0);
     }
     gguf_pairs_free(&p);
@@ -153,7 +153,7 @@ static void failure_keeps_the_old_file(void **state)
     const write_tensor t = {"w", DTYPE_F32, {2, {ROWS, COLS}}, NULL, fail_row, NULL, NULL};
     gguf_pairs none = {0};
     err e = {0};
-    assert_int_equal(write_gguf(path, &none, &t, 1, &e), ERR_IO);
+    assert_int_equal(write_gguf(path, &none, &t, 1, 0, &e), ERR_IO);
     assert_string_equal(e.msg, "row 2 is not there");
     e = (err){0};
     assert_int_equal(write_safetensors(path, &t, 1, NULL, &e), ERR_IO);
@@ -164,7 +164,7 @@ static void failure_keeps_the_old_file(void **state)
         gguf_pairs p = {0};
         mem_fail_at(n);
         gguf_add_text(&p, "general.architecture", "llama");
-        int rc = write_gguf(path, &p, &good, 1, &e);
+        int rc = write_gguf(path, &p, &good, 1, 0, &e);
         bool fired = mem_fail_at(0);
         gguf_pairs_free(&p);
         if (!fired) {

@@ -4,17 +4,27 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/ckpt.h"
+#include "io/write.h"
+#include "models/model.h"
 #include "text/tokenizer_same.h"
 
 #include "vector_rig.h"
 
 #include <dirent.h>
 
-static int quantize(const char *model, const char *how, const char *value, const char *out)
+static int quantize(const char *from, const char *how, const char *value, const char *out)
 {
     char *argv[] = {"inferflow",   "quantize", "--threads", "2",       "--log-level", "error", (char *)how,
-                    (char *)value, "-o",       (char *)out, "--model", (char *)model, NULL};
-    return app_main(model ? 12 : 10, argv);
+                    (char *)value, "-o",       (char *)out, "--model", (char *)from,  NULL};
+    return app_main(from ? 12 : 10, argv);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
 }
 
 /* ---- every family */
@@ -78,9 +88,7 @@ static void built_in_stands_alone(void **unused)
 
     /* what is quantized once more, all kept, is the same file */
     const char *policy = temp_path("keep.txt");
-    FILE *f = fopen(policy, "w");
-    fputs("* = keep\n", f);
-    fclose(f);
+    write_file(policy, "* = keep\n");
     assert_int_equal(quantize(out, "--policy", policy, again), 0);
     b = open_model((engine_options){.model = again});
     assert_ok(engine_eval_pair(b, NULL, 0, ids, 7, -1, keep_rows, &y, &e), &e);
@@ -112,12 +120,208 @@ static void panels_are_aligned(void **unused)
     unlink(out);
 }
 
+/* ---- GGUF */
+
+static table built_in_logits(engine_options o)
+{
+    static const int32_t ids[] = {1, 20, 300, 4, 4000, 60, 7};
+    engine *g = open_model(o);
+    table t = {.n_vocab = engine_describe(g)->n_vocab};
+    err e = {0};
+    t.at = calloc((size_t)(IDS_MAX * t.n_vocab), sizeof *t.at);
+    assert_ok(engine_eval_pair(g, NULL, 0, ids, 7, -1, keep_rows, &t, &e), &e);
+    engine_close(g);
+    return t;
+}
+
+static void gguf_holds_the_same(void **unused)
+{
+    (void)unused;
+    const char *out = temp_path("q.gguf"), *policy = temp_path("policy.txt");
+    err e = {0};
+    ckpt *c;
+    assert_int_equal(quantize(NULL, "--format", "q4_0", out), 0);
+    table held = built_in_logits((engine_options){.weights = "q4_0"}),
+          file = built_in_logits((engine_options){.model = out});
+    assert_true(same_bits(&held, &file));
+    free(held.at), free(file.at);
+    write_file(policy, "# all, then less\r\n*.attn.* = q5_1\n\n  blk.0.attn_v.* =  q8_0 \nembed = keep\n");
+    assert_int_equal(quantize(NULL, "--policy", policy, out), 0);
+    assert_ok(ckpt_open(&c, out, &e), &e);
+    assert_int_equal(ckpt_find(c, "blk.1.attn_v.weight")->type, DTYPE_Q5_1);
+    assert_int_equal(ckpt_find(c, "blk.0.attn_v.weight")->type, DTYPE_Q8_0);
+    assert_int_equal(ckpt_find(c, "blk.1.ffn_up.weight")->type, DTYPE_Q8_0); /* as in the file */
+    ckpt_close(c);
+    assert_int_equal(quantize(NULL, "--bits", "3.5", out), 2);
+    assert_int_equal(quantize(NULL, "--format", "q4_b64", out), 2);
+    unlink(out), unlink(policy);
+}
+
+/* ---- policies and mistakes */
+
+static const char *type_in(const char *file, const char *name)
+{
+    static char word[40];
+    ckpt *c;
+    err e = {0};
+    assert_ok(ckpt_open(&c, file, &e), &e);
+    snprintf(word, sizeof word, "%s", json_str(json_get(ckpt_metadata(c), name), "none"));
+    ckpt_close(c);
+    return word;
+}
+
+static void policies_choose(void **unused)
+{
+    (void)unused;
+    const char *out = temp_path("p.safetensors"), *policy = temp_path("policy.txt");
+    write_file(policy, "* = q4\ndec.*.ffn.down = q6\n*.attn.q = q8\n3.attn.q = keep\nhead = f16\n");
+    assert_int_equal(quantize(NULL, "--policy", policy, out), 0);
+    assert_string_equal(type_in(out, "dec.0.attn.v"), "q4_b32.r16");
+    assert_string_equal(type_in(out, "dec.0.ffn.down"), "q6_b64.r16");
+    assert_string_equal(type_in(out, "dec.2.attn.q"), "q8_0.r16");
+    assert_string_equal(type_in(out, "dec.3.attn.q"), "q8_0.r16"); /* as in the file */
+    assert_string_equal(type_in(out, "dec.token"), "f16");         /* the head too */
+    static const char *const wrong[] = {"*.attn.q = q9\n", "attn.q\n", " = q4\n", "*.atn.q = q4\n", "* = q4\n* = q5\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        unlink(out);
+        write_file(policy, wrong[i]);
+        assert_int_equal(quantize(NULL, "--policy", policy, out), 2);
+        assert_int_not_equal(access(out, F_OK), 0);
+    }
+    assert_int_equal(quantize(NULL, "--format", "q9", out), 2);
+    assert_int_equal(quantize(NULL, "--bits", "7", out), 2);
+    assert_int_equal(quantize(NULL, "--block", "64", out), 2);
+    assert_int_equal(quantize(NULL, "--bits", "4", "/nowhere/at/all.safetensors"), 1);
+    unlink(policy);
+}
+
+/* ---- hostile files */
+
+typedef struct fake {
+    const char *type, *shape, *spec, *layout;
+    int64_t bytes;
+} fake;
+
+static const char own_spec[] = "[model]\narch = x\n[config]\nheads = 1\nkv_heads = 1\nhead_dim = 64\neps = 1e-5\n"
+                               "theta = 1e4\n[network]\ntype = decoder_only\nlayers = 1\ndim = 64\npositions = 64\n"
+                               "block = x = x + attn(x)\nattn = gqa, rope = none\n"
+                               "[tensors]\ntoken = w\n{i}.attn.q = w\n{i}.attn.k = w\n{i}.attn.v = w\n{i}.attn.o = w\n";
+
+/* Opens a file of one tensor "w" that says of itself what f says. */
+static int open_fake(const char *path, const fake *f, err *e)
+{
+    static uint8_t zeros[1 << 16];
+    const write_tensor t = {.name = "w", .type = DTYPE_U8, .dims = {1, {f->bytes}}, .raw = zeros, .aligned = true};
+    json *meta = json_new_object();
+    model *m = NULL;
+    *e = (err){0};
+    json_add_str(meta, "inferflow.layout", f->layout ? f->layout : "1");
+    json_add_str(meta, "inferflow.spec", f->spec ? f->spec : own_spec);
+    json_add_str(meta, "w", f->type);
+    if (f->shape) json_add_str(meta, "inferflow.shape.w", f->shape);
+    assert_ok(write_safetensors(path, &t, 1, meta, e), e);
+    json_free(meta);
+    int rc = model_open(&m, &(model_options){.model_path = path}, e);
+    model_close(m);
+    return rc;
+}
+
+static void fakes_are_refused(void **unused)
+{
+    (void)unused;
+    enum { Q4_64x64 = 4 * 9 * 64 };
+    const char *path = temp_path("fake.safetensors");
+    err e;
+    const fake good = {"q4_b64.r16", "64,64", NULL, NULL, Q4_64x64};
+    assert_ok(open_fake(path, &good, &e), &e);
+    static const struct {
+        fake f;
+        const char *says;
+    } bad[] = {
+        {{"q9.r16", "64,64", NULL, NULL, Q4_64x64}, "is not known"},
+        {{"f32.r16", "64,64", NULL, NULL, Q4_64x64}, "is not known"},
+        {{"q4_b64.r17", "64,64", NULL, NULL, Q4_64x64}, "is not known"},
+        {{"q4_b64.r16", NULL, NULL, NULL, Q4_64x64}, "does not say its rows"},
+        {{"q4_b64.r16", "64,x", NULL, NULL, Q4_64x64}, "does not say its rows"},
+        {{"q4_b64.r16", "64,64,", NULL, NULL, Q4_64x64}, "does not say its rows"},
+        {{"q4_b64.r16", "1,1,1,1,1,1,1,1,1", NULL, NULL, Q4_64x64}, "does not say its rows"},
+        {{"q4_b64.r16", "4096", NULL, NULL, Q4_64x64}, "does not fit type"},
+        {{"q4_b64.r16", "0,64", NULL, NULL, 0}, "does not fit type"},
+        {{"q4_b64.r16", "9223372036854775807,9223372036854775807", NULL, NULL, Q4_64x64}, "impossible shape"},
+        {{"q4_b64.r16", "2147483647,2147483647", NULL, NULL, Q4_64x64}, "the file gives it"},
+        {{"q4_b64.r16", "65,64", NULL, NULL, Q4_64x64}, "the file gives it"},
+        {{"q4_b64.r16", "64,64", NULL, NULL, Q4_64x64 - 1}, "the file gives it"},
+        {{"q4_b64", "64,63", NULL, NULL, Q4_64x64}, "does not fit type"},
+        {{"q4_b64.r16", "64,64", NULL, "2", Q4_64x64}, "another version"},
+        {{"q4_b64.r16", "64,64", "[model]\nbase = /etc/passwd\n", NULL, Q4_64x64},
+         "not in the spec that a model carries"},
+        {{"q4_b64.r16", "64,64", "[model]\nconfig = /etc/passwd\n", NULL, Q4_64x64},
+         "not in the spec that a model carries"},
+        {{"q4_b64.r16", "64,64", "[tokenizer]\npath = /etc/passwd\n", NULL, Q4_64x64},
+         "not in the spec that a model carries"},
+        {{"q4_b64.r16", "64,64", "[runtime]\nweights = q8\n", NULL, Q4_64x64}, "not in the spec that a model carries"},
+        {{"q4_b64.r16", "64,64", "[network]\nblock = x\n", NULL, Q4_64x64}, NULL},
+        {{"q4_b64.r16", "64,64", "{\"a\":", NULL, Q4_64x64}, NULL},
+        {{"q4_b64.r16", "1,4096", NULL, NULL, 64 * 9 * 64}, "expected"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int rc = open_fake(path, &bad[i].f, &e);
+        if (!rc || (bad[i].says && !strstr(e.msg, bad[i].says))) fail_msg("case %zu: code %d: %s", i, rc, e.msg);
+    }
+    unlink(path);
+}
+
+/* Recipes cannot take a packed tensor apart. */
+static void panels_stay_whole(void **unused)
+{
+    (void)unused;
+    enum { Q4_64x64 = 4 * 9 * 64 };
+    static const char *const recipes[] = {"rope_pairs", "rows 0 .. 64, * 2", "transpose", "unit", "+ 1"};
+    const char *path = temp_path("fake.safetensors");
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        err e;
+        buf text = {0};
+        buf_printf(&text, "%.*s{i}.attn.q = w (%s)\n", (int)(strstr(own_spec, "{i}.attn.q") - own_spec), own_spec,
+                   recipes[i]);
+        buf_str(&text, strstr(own_spec, "{i}.attn.k"));
+        const fake f = {"q4_b64.r16", "64,64", buf_cstr(&text), NULL, Q4_64x64};
+        int rc = open_fake(path, &f, &e);
+        if (!rc || !strstr(e.msg, "packed")) fail_msg("%s: code %d: %s", recipes[i], rc, e.msg);
+        buf_free(&text);
+    }
+    unlink(path);
+}
+
+/* What is cut off anywhere is an error, and never more than that. */
+static void cut_files_are_refused(void **unused)
+{
+    (void)unused;
+    const char *out = temp_path("cut.safetensors");
+    buf whole = {0};
+    err e = {0};
+    assert_int_equal(quantize(NULL, "--bits", "2", out), 0);
+    assert_ok(file_read(&whole, out, 1 << 24, &e), &e);
+    for (size_t n = 0; n < whole.n; n += n < 4096 ? 97 : 50021) {
+        ckpt *c = NULL;
+        e = (err){0};
+        assert_int_not_equal(ckpt_open_bytes(&c, span_of(whole.p, n), "cut", &e), 0);
+        assert_null(c);
+    }
+    buf_free(&whole);
+    unlink(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_as_it_is_held),
         cmocka_unit_test(built_in_stands_alone),
         cmocka_unit_test(panels_are_aligned),
+        cmocka_unit_test(gguf_holds_the_same),
+        cmocka_unit_test(policies_choose),
+        cmocka_unit_test(fakes_are_refused),
+        cmocka_unit_test(panels_stay_whole),
+        cmocka_unit_test(cut_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,13 @@
  * What models/export.h describes is written here, with the tokenizer beside it or inside it. The result is read back before the
  * command says that it is done: an output whose program differs from the model's is removed again. */
 #include "app/app.h"
+#include "app/gguf_file.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "models/export.h"
-#include "text/tokenizer_gguf.h"
 #include "text/tokenizer_json.h"
 
 #include <errno.h>
@@ -226,33 +226,6 @@ static int write_folder(const model *m, const engine_options *o, const exporter 
 
 /* ---- the command */
 
-/* The vocabulary goes into the file, if there is one and GGUF can say what it does. */
-static int add_vocabulary(const model *m, const engine_options *o, exporter *x, err *e)
-{
-    tokenizer *t;
-    err why = {0};
-    if (export_has_vocabulary(x) && !o->tokenizer) return OK;
-    int rc = tokenizer_choose(&t, o, &why);
-    if (!rc) {
-        rc = tokenizer_to_gguf(t, (uint32_t)m->prog->vocab, export_pairs(x), &why);
-        tokenizer_close(t);
-    }
-    if (rc == ERR_NOT_FOUND) {
-        log_line(LOG_WARN, "the file will carry no tokenizer: %s", why.msg);
-        gguf_add_text(export_pairs(x), "tokenizer.ggml.model", "none"); /* other readers want to be told */
-        return OK;
-    }
-    return rc ? err_set(e, rc, "%s", why.msg) : OK;
-}
-
-static int write_file(const model *m, const engine_options *o, exporter *x, const char *path, err *e)
-{
-    size_t n;
-    const write_tensor *t = export_tensors(x, &n);
-    int rc = add_vocabulary(m, o, x, e);
-    return rc ? rc : write_gguf(path, export_pairs(x), t, n, e);
-}
-
 static void remove_output(const char *path, bool is_file)
 {
     static const char *const made[] = {"model.safetensors", "config.json"};
@@ -271,7 +244,7 @@ static int export_model(const model *m, const export_options *o, dtype type, err
     bool gguf = ends_with(o->own.out, ".gguf");
     int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
     if (rc) return rc;
-    rc = gguf ? write_file(m, &o->model, x, o->own.out, e) : write_folder(m, &o->model, x, o->own.out, e);
+    rc = gguf ? gguf_file_write(m, &o->model, x, o->own.out, 0, e) : write_folder(m, &o->model, x, o->own.out, e);
     export_close(x);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
     if (rc) return rc;

@@ -3,6 +3,7 @@
  * The types of its matrices come from --bits or --format, and a policy over them (models/weight_policy.h). The result is read back before the
  * command says that it is done. */
 #include "app/app.h"
+#include "app/gguf_file.h"
 #include "app/side_files.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
@@ -12,6 +13,7 @@
 #include "models/export.h"
 #include "models/quantized.h"
 #include "models/spec.h"
+#include "tensor/quant.h"
 #include "text/tokenizer_same.h"
 
 #include <stdio.h>
@@ -41,7 +43,7 @@ static const param rows[] = {
      "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL},
     {"threads", PARAM_INT, offsetof(quantize_flags, threads), "0", 0, 1024, NULL,
      "threads (default: all this process may use)", "t"},
-    {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors", "o"},
+    {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors or OUT.gguf", "o"},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
@@ -50,15 +52,22 @@ static const flag_group flags[] = {
 
 enum { POLICY_MAX = 1 << 20 };
 
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
 /* ---- types */
 
 /* Bits to types: the best known of about that size, with what the head and the token table get beside it, which few bits hurt most; and the
  * paper's formats by their blocks (table 3 of arXiv 2401.08294). */
-static const struct bits_row {
+typedef struct bits_row {
     const char *bits;
     dtype body, head, table;
     dtype block[2]; /* of 32 and 64; DTYPE_NONE: there is none */
-} by_bits[] = {
+} bits_row;
+static const bits_row by_bits[] = {
     {"2", DTYPE_Q2_T, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q2_B32, DTYPE_NONE}},
     {"3", DTYPE_Q3_T, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q3_B32, DTYPE_NONE}},
     {"3.5", DTYPE_Q3H_T, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_NONE, DTYPE_Q3H_B64}},
@@ -68,12 +77,41 @@ static const struct bits_row {
     {"8", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0, {DTYPE_Q8_B32, DTYPE_Q8_B64}},
 };
 
+/* The same for GGUF. */
+static const bits_row by_bits_gguf[] = {
+    {.bits = "2", DTYPE_Q2_K, DTYPE_Q6_K, DTYPE_Q4_K},
+    {.bits = "3", DTYPE_Q3_K, DTYPE_Q6_K, DTYPE_Q4_K},
+    {.bits = "3.5", DTYPE_NONE},
+    {.bits = "4", DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q4_K},
+    {.bits = "5", DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_K},
+    {.bits = "6", DTYPE_Q6_K, DTYPE_Q6_K, DTYPE_Q6_K},
+    {.bits = "8", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},
+};
+
+static bool is_gguf(const quantize_flags *f) { return ends_with(f->out, ".gguf"); }
+
+/* What of GGUF can be asked for. */
+static int check_gguf(const quantize_flags *f, const weight_policy *p, err *e)
+{
+    buf can = {0};
+    if (f->block) return err_set(e, ERR_USAGE, "--block names formats of the Inferflow paper, which GGUF has not");
+    if (!f->bits && !f->format) return OK;
+    if (p->body != DTYPE_NONE && dtype_info[p->body].ggml >= 0 && quant_can_encode(p->body)) return OK;
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
+        if (dtype_is_block((dtype)t) && dtype_info[t].ggml >= 0 && quant_can_encode((dtype)t))
+            buf_printf(&can, "%s%s", can.n ? ", " : "", dtype_info[t].name);
+    err_set(e, ERR_USAGE, "GGUF has no type for %s %s: there is --format %s; or write OUT.safetensors",
+            f->bits ? "--bits" : "--format", f->bits ? f->bits : f->format, buf_cstr(&can));
+    buf_free(&can);
+    return ERR_USAGE;
+}
+
 static int policy_of_bits(const quantize_flags *f, weight_policy *p, err *e)
 {
-    const struct bits_row *r = by_bits;
+    const bits_row *r = is_gguf(f) ? by_bits_gguf : by_bits;
     while (strcmp(r->bits, f->bits) != 0) r++;
     *p = (weight_policy){.body = r->body, .head = r->head, .table = r->table};
-    if (!f->block) return OK;
+    if (!f->block || is_gguf(f)) return OK;
     if (f->block != 32 && f->block != 64) return err_set(e, ERR_USAGE, "--block %lld: 32 or 64", (long long)f->block);
     p->body = p->head = p->table = r->block[f->block == 64];
     if (p->body != DTYPE_NONE) return OK;
@@ -91,6 +129,7 @@ static int read_policy(const quantize_flags *f, weight_policy *p, err *e)
     if (f->bits) rc = policy_of_bits(f, p, e);
     if (f->format) rc = weight_type(f->format, "--format", &p->body, e);
     if (f->format) p->head = p->table = p->body;
+    if (!rc && is_gguf(f)) rc = check_gguf(f, p, e);
     if (rc || !f->policy) return rc;
     buf text = {0};
     rc = file_read(&text, f->policy, POLICY_MAX, e);
@@ -127,6 +166,17 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     return rc;
 }
 
+static int write_gguf_file(const model *m, const quantize_options *o, err *e)
+{
+    exporter *x;
+    int rc = export_open_held(&x, m, e);
+    if (rc) return rc;
+    rc = gguf_file_write(m, &o->model, x, o->own.out, (int)o->own.threads, e);
+    export_close(x);
+    if (!rc) rc = ckpt_check_torn(m->weights, e);
+    return rc ? rc : check_file(m, NULL, o->own.out, e);
+}
+
 static int write_file(const model *m, const quantize_options *o, err *e)
 {
     const quantized_options how = {.threads = (int)o->own.threads};
@@ -141,12 +191,6 @@ static int write_file(const model *m, const quantize_options *o, err *e)
     if (!rc) rc = check_file(m, t, o->own.out, e);
     tokenizer_close(t);
     return rc;
-}
-
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), m = strlen(tail);
-    return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
 static bool same_file(const char *a, const char *b)
@@ -171,9 +215,9 @@ static int run_quantize(const invocation *v, err *e)
     weight_policy policy = {0};
     model *m;
     struct stat st;
-    if (!o->own.out) return err_set(e, ERR_USAGE, "where to? -o OUT.safetensors");
-    if (!ends_with(o->own.out, ".safetensors"))
-        return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors", o->own.out);
+    if (!o->own.out) return err_set(e, ERR_USAGE, "where to? -o OUT.safetensors, or -o OUT.gguf");
+    if (!ends_with(o->own.out, ".safetensors") && !is_gguf(&o->own))
+        return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors or .gguf", o->own.out);
     int rc = read_policy(&o->own, &policy, e);
     const model_options mo = {
         .spec_path = o->model.spec, .model_path = o->model.model, .policy = &policy, .act = "f32"};
@@ -181,7 +225,7 @@ static int run_quantize(const invocation *v, err *e)
     if (rc) return policy_free(&policy), rc;
     rc = policy_check_used(&policy, e);
     if (!rc) rc = check_output(m, o->own.out, e);
-    if (!rc) rc = write_file(m, o, e);
+    if (!rc) rc = is_gguf(&o->own) ? write_gguf_file(m, o, e) : write_file(m, o, e);
     model_close(m);
     policy_free(&policy);
     if (!rc && stat(o->own.out, &st) == 0) printf("%s %lld bytes\n", o->own.out, (long long)st.st_size);

@@ -16,9 +16,49 @@ bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
            dtype_bytes(t->type, n, bytes);
 }
 
-int write_rows(file_out *f, const write_tensor *t, err *e)
+/* Rows are made one after the other, and encoded, CHUNK_BYTES of floats at a time, by all threads. */
+enum { CHUNK_BYTES = 4 << 20 };
+
+typedef struct chunk {
+    const write_tensor *t;
+    uint64_t cols, row_bytes, n; /* n rows */
+    float *values;
+    uint8_t *encoded;
+    const void **raw; /* [n] bytes that are there already, or NULL */
+} chunk;
+
+static void encode_share(void *arg, int worker, int workers)
 {
-    uint64_t bytes, n, row_bytes = 0;
+    const chunk *c = arg;
+    uint64_t from = c->n * (uint64_t)worker / (uint64_t)workers, to = c->n * (uint64_t)(worker + 1) / (uint64_t)workers;
+    for (uint64_t i = from; i < to; i++)
+        if (!c->raw[i])
+            quant_fit(c->t->type, c->values + i * c->cols, c->cols, c->t->importance, c->encoded + i * c->row_bytes);
+}
+
+/* Rows from … from + c->n - 1. */
+static int write_chunk(file_out *f, chunk *c, uint64_t from, pool *threads, err *e)
+{
+    const write_tensor *t = c->t;
+    int rc = OK;
+    bool any = false;
+    for (uint64_t i = 0; i < c->n && !rc; i++) {
+        c->raw[i] = t->raw_row ? t->raw_row(t->self, from + i, t->type) : NULL;
+        if (c->raw[i]) continue;
+        any = true;
+        if (quant_can_encode(t->type)) rc = t->row(t->self, from + i, c->values + i * c->cols, e);
+        else rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
+    }
+    if (!rc && any && threads) pool_run(threads, encode_share, c);
+    else if (!rc && any) encode_share(c, 0, 1);
+    for (uint64_t i = 0; i < c->n && !rc; i++)
+        rc = file_write(f, c->raw[i] ? c->raw[i] : c->encoded + i * c->row_bytes, c->row_bytes, e);
+    return rc;
+}
+
+int write_rows(file_out *f, const write_tensor *t, pool *threads, err *e)
+{
+    uint64_t bytes, n;
     if (!write_tensor_bytes(t, &bytes) || !shape_count(&t->dims, &n))
         return err_set(e, ERR_SPEC, "tensor \"%s\": its shape does not fit type %s", t->name, dtype_info[t->type].name);
     if (t->stream) {
@@ -27,24 +67,21 @@ int write_rows(file_out *f, const write_tensor *t, err *e)
         return rc || file_offset(f) == end ? rc : err_set(e, ERR_SPEC, "tensor \"%s\": wrong number of bytes", t->name);
     }
     if (t->raw || n == 0) return file_write(f, t->raw, bytes, e);
-    uint64_t cols = t->dims.rank ? (uint64_t)t->dims.dim[t->dims.rank - 1] : 1;
-    dtype_bytes(t->type, cols, &row_bytes); /* a part of `bytes` */
-    float *values = mem_array(cols, sizeof *values);
-    uint8_t *encoded = mem_alloc(row_bytes);
-    int rc = values && encoded ? OK : err_set(e, ERR_MEMORY, "out of memory");
-    for (uint64_t i = 0; i < n / cols && !rc; i++) {
-        const void *bytes_of_row = t->raw_row ? t->raw_row(t->self, i, t->type) : NULL;
-        if (!bytes_of_row) {
-            if (!quant_can_encode(t->type))
-                rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
-            else rc = t->row(t->self, i, values, e);
-            if (!rc) quant_fit(t->type, values, cols, NULL, encoded);
-            bytes_of_row = encoded;
-        }
-        if (!rc) rc = file_write(f, bytes_of_row, row_bytes, e);
+    chunk c = {.t = t, .cols = t->dims.rank ? (uint64_t)t->dims.dim[t->dims.rank - 1] : 1};
+    uint64_t rows = n / c.cols, step = CHUNK_BYTES / sizeof(float) / c.cols;
+    step = step < 1 ? 1 : step < rows ? step : rows;
+    c.row_bytes = dtype_row_bytes(t->type, c.cols);
+    c.values = mem_array(step, c.cols * sizeof *c.values);
+    c.encoded = mem_array(step, c.row_bytes);
+    c.raw = mem_array(step, sizeof *c.raw);
+    int rc = c.values && c.encoded && c.raw ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    for (uint64_t from = 0; from < rows && !rc; from += c.n) {
+        c.n = rows - from < step ? rows - from : step;
+        rc = write_chunk(f, &c, from, threads, e);
     }
-    mem_free(values);
-    mem_free(encoded);
+    mem_free(c.values);
+    mem_free(c.encoded);
+    mem_free((void *)c.raw);
     return rc;
 }
 

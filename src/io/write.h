@@ -1,7 +1,7 @@
 /* write.h - checkpoints out: safetensors and GGUF, streamed row by row into a temporary file that is renamed when all is written.
  *
  * The caller describes the tensors (type and shape as they shall be written) and delivers their rows as float32, or names bytes that
- * are already what shall be written. Nothing but one row is held in memory. The same input gives the same bytes. */
+ * are already what shall be written. Nothing but a few megabytes is held in memory. The same input gives the same bytes. */
 #ifndef IO_WRITE_H
 #define IO_WRITE_H
 #include "base/arena.h"
@@ -27,7 +27,8 @@ typedef struct write_tensor {
     void *self;
     /* Writes all bytes of the tensor itself; or no function. */
     int (*stream)(void *self, file_out *f, err *e);
-    bool aligned; /* safetensors: begins at a multiple of 64, and so do its bytes end: packed panels */
+    const float *importance; /* of columns, for encoding (quant_fit); NULL ok */
+    bool aligned;            /* safetensors: begins at a multiple of 64, and so do its bytes end: packed panels */
 } write_tensor;
 
 /* Bytes that a tensor takes; false when type and shape do not fit. */
@@ -67,6 +68,7 @@ void gguf_pairs_free(gguf_pairs *p);
  * the order given, each at the next multiple of 32, as ggml demands. */
 /* Everything before the data, padded: with n = 0 a whole file. */
 int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e);
-int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e);
+/* threads: that encode, 0 = all this process may use */
+int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, int threads, err *e);
 
 #endif

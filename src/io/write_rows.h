@@ -2,8 +2,10 @@
 #ifndef IO_WRITE_ROWS_H
 #define IO_WRITE_ROWS_H
 #include "base/file.h"
+#include "base/pool.h"
 #include "io/write.h"
 
-int write_rows(file_out *f, const write_tensor *t, err *e);
+/* threads: NULL ok */
+int write_rows(file_out *f, const write_tensor *t, pool *threads, err *e);
 
 #endif
