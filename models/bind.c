@@ -6,6 +6,7 @@
 #include "models/recipe.h"
 #include "models/spec_split.h"
 #include "tensor/quant.h"
+#include "tensor/r16.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -307,7 +308,7 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 
 /* ---- making */
 
-/* The type to hold a matrix in: what the policy asks for; in stacks only where rows are whole blocks of it. */
+/* The type to hold a matrix in: what the policy asks for; where it cannot be packed, only if rows are whole blocks of it. */
 static int wanted_type(binder *b, const bind_want *w, const found *f, const char *name, dtype *out, err *e)
 {
     bool own_head = true;
@@ -317,7 +318,8 @@ static int wanted_type(binder *b, const bind_want *w, const found *f, const char
     if (rc) return rc;
     weight_names names = {.name = name, .tensor = f->entry->name, .table = w->table, .tied = !own_head};
     dtype t = policy_type(b->policy, &names);
-    if (t != DTYPE_NONE && !(w->parts && w->cols % dtype_info[t].weights)) *out = t;
+    bool whole = t == DTYPE_NONE || w->cols % dtype_info[t].weights == 0;
+    if (whole || (!w->parts && r16_of(t))) *out = t;
     return OK;
 }
 

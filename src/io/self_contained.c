@@ -89,9 +89,10 @@ int self_files(const json *metadata, arena *mem, const held_file **files, size_t
         bool well = base64_decode(span_str(text), &bytes);
         char *own = well ? arena_strn(mem, (const char *)bytes.p, bytes.n) : NULL;
         list[(*n)++] = (held_file){key + k64, span_of(own, bytes.n)};
+        bool short_of_memory = bytes.bad;
         buf_free(&bytes);
+        if (short_of_memory || (well && !own)) return no_memory(e);
         if (!well) return err_set(e, ERR_FORMAT, "%.80s in __metadata__ is not base64", key);
-        if (!own) return no_memory(e);
     }
     *files = list;
     return OK;

@@ -4,8 +4,21 @@
 #include "base/mem.h"
 #include "io/ckpt.h"
 #include "tensor/quant.h"
+#include "tensor/r16.h"
 
 #include <stdlib.h>
+
+static inline void use_panels(const ckpt_entry *t)
+{
+    int64_t rows = t->dims.dim[0], cols = t->dims.dim[1];
+    uint64_t panel = r16_panel_bytes(t->type, cols), last = (uint64_t)(rows - 1) / R16_ROWS;
+    if ((last + 1) * panel != t->bytes) abort();
+    float *row = mem_array((size_t)cols, sizeof *row);
+    if (!row) return;
+    r16_row(t->type, t->data, 0, cols, row);
+    r16_row(t->type, t->data + last * panel, (int)((rows - 1) % R16_ROWS), cols, row);
+    mem_free(row);
+}
 
 /* Entries are trusted by the engine: their bytes must be readable, and fit type and shape. */
 static inline void use_checkpoint(const uint8_t *data, size_t n)
@@ -20,6 +33,10 @@ static inline void use_checkpoint(const uint8_t *data, size_t n)
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
         uint64_t count, bytes;
+        if (t->packed) {
+            use_panels(t);
+            continue;
+        }
         if (!shape_count(&t->dims, &count) || !dtype_bytes(t->type, count, &bytes) || bytes != t->bytes) abort();
         if (ckpt_find(c, t->name) != t) abort();
         float block[256];
@@ -27,6 +44,7 @@ static inline void use_checkpoint(const uint8_t *data, size_t n)
         if (count) quant_decode(t->type, t->data, block, weights);
         if (count) quant_decode(t->type, t->data + bytes - block_bytes, block, weights);
     }
+    if (ckpt_side_json(c, "tokenizer.json", &e)) ckpt_tokenizer_file(c);
     for (const json *m = json_first(ckpt_config(c)); m; m = json_next(m)) json_str(m, "");
     ckpt_array a;
     if (ckpt_meta_array(c, "strings", &a)) {

@@ -91,6 +91,17 @@ def main():
                                            "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}}, b"\0" * 12))
     put("safetensors", "scalar", safetensors({"x": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, b"\1" * 8))
     put("safetensors", "empty", safetensors({"x": {"dtype": "U8", "shape": [0, 3], "data_offsets": [0, 0]}}, b""))
+    own = {"inferflow.layout": "1", "inferflow.spec": "[model]\narch = x\n", "inferflow.file.tokenizer.json": "{}",
+           "inferflow.base64.tokenizer.model": "AAEC", "inferflow.tokenizer": "tokenizer.model", "w": "q4_b64.r16",
+           "inferflow.shape.w": "3,100", "k": "q6_k.r16", "inferflow.shape.k": "17,300", "r": "q8_0", "inferflow.shape.r": "2,2,32",
+           "n": "f32"}
+    sizes = {"w": 2 * 9 * 64, "k": 2 * (5 * 12 + 2 * 5) * 64, "r": 4 * 34}
+    at, header = 0, {"__metadata__": own}
+    for name, size in sizes.items():
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    header["n"] = {"dtype": "F32", "shape": [1], "data_offsets": [at, at + 4]}
+    put("safetensors", "own", safetensors(header, bytes(i * 7 % 256 for i in range(at + 4))))
     key = lambda name, kind, value: string(name) + struct.pack("<I", kind) + value
     values = [key("general.architecture", 8, string("llama")), key("general.alignment", 4, struct.pack("<I", 32)), key("b", 7, b"\1"),
               key("f", 6, struct.pack("<f", 1)), key("strings", 9, struct.pack("<IQ", 8, 2) + string("a") + string("bc")),
