@@ -2,6 +2,7 @@
  * whatever run of units is filled at once. */
 #include "test.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "core/weight_fill.h"
 #include "tensor/quant.h"
@@ -117,6 +118,50 @@ static void tails_keep_their_range(void **unused)
     assert_true(fabsf(got[64] - row[64]) < 0.05f);
 }
 
+/* Pages of files in this process's memory. */
+static long shared_pages(void)
+{
+    long size = 0, resident = 0, shared = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld %ld %ld", &size, &resident, &shared), 3);
+    fclose(f);
+    return shared;
+}
+
+/* What has been packed does not stay in memory as the file has it. */
+static void pages_of_the_file_are_let_go(void **unused)
+{
+    (void)unused;
+    enum { WIDE = 4096, HIGH = 2048, BYTES = WIDE / 32 * 34 * HIGH };
+    const char *path = temp_path("fill");
+    err e = {0};
+    file_out *to;
+    file_mapping *m;
+    uint8_t *zero = mem_zero(1, BYTES);
+    assert_ok(file_create(&to, path, &e), &e);
+    assert_ok(file_write(to, zero, BYTES, &e), &e);
+    assert_ok(file_commit(to, &e), &e);
+    assert_ok(file_map(&m, path, &e), &e);
+    piece c = {.data = file_bytes(m).p,
+               .type = DTYPE_Q8_0,
+               .src_rows = HIGH,
+               .src_cols = WIDE,
+               .rows = HIGH,
+               .block = HIGH,
+               .stride = HIGH,
+               .mul = 1};
+    weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = HIGH, .cols = WIDE};
+    weight_fill f;
+    assert_ok(weight_fill_plan(&f, &w, DTYPE_Q8_0, true, &e), &e);
+    long before = shared_pages();
+    mem_free(filled(&f, f.units));
+    assert_true(shared_pages() - before < BYTES / 4096 / 4);
+    file_unmap(m);
+    unlink(path);
+    mem_free(zero);
+}
+
 int main(void)
 {
     for (int i = 0; i < ROWS * COLS_MAX; i++) source[i] = sinf((float)i * 0.7f) + 0.3f * sinf((float)(i * i));
@@ -124,6 +169,7 @@ int main(void)
         cmocka_unit_test(rows_of_any_length),
         cmocka_unit_test(padding_is_zero),
         cmocka_unit_test(tails_keep_their_range),
+        cmocka_unit_test(pages_of_the_file_are_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

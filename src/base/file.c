@@ -131,7 +131,7 @@ void file_unmap(file_mapping *m)
 void file_release(const void *p, size_t n)
 {
     uintptr_t from = (uintptr_t)p, page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < LIVE_MAX; i++) {
+    for (int i = 0; i < LIVE_MAX && n >= page; i++) {
         uintptr_t base = atomic_load(&live[i].base), end = atomic_load(&live[i].end);
         if (!base || from < base || from >= end) continue;
         uintptr_t to = n < end - from ? from + n : end, first = (from + page - 1) / page * page,
