@@ -32,22 +32,22 @@ static inline attn_soft attn_soft_at(float *memory, uint64_t lines, int64_t v_di
 
 /* The scratch space of one worker. */
 typedef struct attn_space {
-    float *queries;      /* [lines][k_dim] */
+    float *queries;      /* [lines][k_dim], or their codes: kv_codes.h */
     float *p;            /* [lines][PAGE_TOKENS] scores, then exponentials */
-    float *k_wide;       /* one tile of keys as floats */
-    float *v_wide;       /* one tile of values as floats, [PAGE_TOKENS][padded] */
+    float *k_wide;       /* one tile of keys as floats, or its scales and bases: at most k_dim + 1 of PAGE_TOKENS */
+    float *v_wide;       /* one tile of values as floats, [PAGE_TOKENS][padded], or scales and bases */
     attn_soft all, part; /* of the unit, of the range in work */
 } attn_space;
 static inline uint64_t attn_space_floats(int64_t k_dim, int64_t v_dim)
 {
-    uint64_t tiles = ((uint64_t)k_dim + attn_padded(v_dim)) * PAGE_TOKENS;
-    return ATTN_LINES * (PAGE_TOKENS + (uint64_t)k_dim) + tiles + 2 * attn_soft_floats(ATTN_LINES, v_dim);
+    uint64_t tiles = ((uint64_t)k_dim + 1 + attn_padded(v_dim)) * PAGE_TOKENS;
+    return ATTN_LINES * (PAGE_TOKENS + (uint64_t)k_dim + 4) + tiles + 2 * attn_soft_floats(ATTN_LINES, v_dim);
 }
 static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_dim)
 {
     attn_space a = {.p = scratch};
     a.k_wide = a.p + ATTN_LINES * PAGE_TOKENS;
-    a.v_wide = a.k_wide + k_dim * PAGE_TOKENS;
+    a.v_wide = a.k_wide + (k_dim + 1) * PAGE_TOKENS;
     float *sums = a.v_wide + attn_padded(v_dim) * PAGE_TOKENS;
     a.all = attn_soft_at(sums, ATTN_LINES, v_dim);
     a.part = attn_soft_at(sums + attn_soft_floats(ATTN_LINES, v_dim), ATTN_LINES, v_dim);

@@ -4,6 +4,7 @@
  * ends rise with the row's position, so the rows that see a tile are a run. */
 #ifndef CPU_ATTN_SEES_H
 #define CPU_ATTN_SEES_H
+#include "core/kv_type.h"
 #include "cpu/cpu.h"
 
 typedef struct attn_sees {
@@ -28,6 +29,16 @@ static inline attn_sees attn_sees_of(const run *r, const op *o)
         s.reach = (int)(arg_dim(r, o->in[ATTN_TABLE]) / 2);
     }
     return s;
+}
+
+/* What products of queries and keys are multiplied by, and what queries are, where keys are codes: the same work once a query. */
+static inline float attn_product_scale(const op *o, const kv_store *s)
+{
+    return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? 1 : o->u.attn.scale;
+}
+static inline float attn_query_scale(const op *o, const kv_store *s)
+{
+    return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? o->u.attn.scale : 1;
 }
 
 /* First key that a row at `own` sees. */

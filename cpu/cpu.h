@@ -68,7 +68,7 @@ static inline held_weight held_part(const held_weight *w, int64_t part, int64_t 
 void held_row(const held_weight *w, int64_t n, float *to);
 
 /* ---- keys and values. Of each page a state has, per head, a tile of keys [k_dim][PAGE_TOKENS] (transposed: 16 keys are one vector) and a
- * tile of values [PAGE_TOKENS][v_dim]. Pages of a state are contiguous, page i at i * page_bytes. */
+ * tile of values [PAGE_TOKENS][v_dim]; tiles of codes: kv_codes.h. Pages of a state are contiguous, page i at i * page_bytes. */
 typedef struct kv_store {
     uint8_t *k, *v; /* 64-byte aligned */
     dtype k_type, v_type;

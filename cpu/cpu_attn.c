@@ -8,10 +8,17 @@
  * off: under softmax the same as adding slope * key position, and more exact. BIAS_ALIBI_BF16 adds
  * bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of distances (Raffel et al. 2019, arXiv 1910.10683).
  * A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score without a value. Keys that a row does not see take no part at all. Head h of the queries reads
- * key/value head h / (heads / kv heads). */
+ * key/value head h / (heads / kv heads).
+ *
+ * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8 by the keys' blocks, and a
+ * score is one chain over the blocks: codes times codes, times both scales (that of the query times `scale`, but with BIAS_ALIBI_BF16);
+ * then base of the key times sum of the query's block.
+ * Exponentials are taken against the greatest score of their tile and, times the scale of their value over the greatest scale that
+ * the row sees in the tile, become bytes (1 = 255); their own sum stays in floats. Bases of values come in by a float sum of 16 lanes. */
 #include "cpu/attn_sees.h"
 
 #include "base/fmath.h"
+#include "cpu/kv_codes.h"
 
 /* Softmax state of one row and head over some keys: greatest score, sum of exponentials, weighted sum of values. */
 typedef struct soft {
@@ -20,42 +27,108 @@ typedef struct soft {
 
 static float get(const uint8_t *from, dtype type, int64_t at)
 {
-    return type == DTYPE_F16 ? f16_to_f32(((const uint16_t *)from)[at]) : ((const float *)from)[at];
+    return type == DTYPE_F16 ? f16_to_f32(((const uint16_t *)(const void *)from)[at])
+                             : ((const float *)(const void *)from)[at];
 }
 
-static float score(const attn_sees *a, const op *o, float dot, int head, float slope, int key, int own)
+/* `scale`: of products, 1 where queries have it in them. */
+static float score(const attn_sees *a, const op *o, float dot, float scale, int head, float slope, int key, int own)
 {
     float s = dot;
     if (o->u.attn.bias == BIAS_ALIBI_BF16)
         s = s + bf16_to_f32(f32_to_bf16(bf16_to_f32(f32_to_bf16(slope)) * bf16_to_f32(f32_to_bf16((float)key))));
-    s = s * o->u.attn.scale;
+    s = s * scale;
     if (o->u.attn.softcap != 0) s = o->u.attn.softcap * fm_tanh(s / o->u.attn.softcap);
     if (o->u.attn.bias == BIAS_ALIBI) s = s + slope * -fabsf((float)(key - own));
     if (o->u.attn.bias == BIAS_BUCKETS) s = s + attn_bucket(a, head, key, own);
     return s;
 }
 
-/* Adds the keys [from, to) of one tile; `first` is the position of the tile. */
-static void tile_add(soft *t, const attn_sees *a, const op *o, const kv_store *s, const uint8_t *keys,
-                     const uint8_t *values, const float *q, int head, float slope, int first, int from, int to, int own)
+/* One tile of keys and values of a head, and a query to it. */
+typedef struct tile {
+    const kv_store *s;
+    uint8_t *keys, *values;
+    int first; /* position of its first key */
+    const float *q;
+    kv_codes kf, vf;
+    kv_query codes; /* of q, where keys are codes */
+} tile;
+
+static float dot(const tile *t, int at)
 {
-    float p[PAGE_TOKENS], lanes[LANES] = {0}, max = t->max;
-    for (int j = from; j < to; j++) {
-        float dot = 0;
-        for (int d = 0; d < s->k_dim; d++)
-            dot = fmaf(q[d], get(keys, s->k_type, (int64_t)d * PAGE_TOKENS + j - first), dot);
-        p[j - first] = score(a, o, dot, head, slope, j, own);
-        max = fm_max(p[j - first], max);
+    float sum = 0;
+    if (!kv_is_codes(t->s->k_type)) {
+        for (int d = 0; d < t->s->k_dim; d++)
+            sum = fmaf(t->q[d], get(t->keys, t->s->k_type, (int64_t)d * PAGE_TOKENS + at), sum);
+        return sum;
     }
-    float keep = fm_exp(t->max - max);
-    for (int d = 0; d < s->v_dim; d++) t->acc[d] = t->acc[d] * keep;
-    for (int j = from; j < to; j++) {
-        float e = fm_exp(p[j - first] - max);
-        lanes[(j - first) % LANES] += e;
-        for (int d = 0; d < s->v_dim; d++)
-            t->acc[d] = fmaf(e, get(values, s->v_type, (int64_t)(j - first) * s->v_dim + d), t->acc[d]);
+    for (int64_t b = 0; b < t->kf.blocks; b++) {
+        int32_t n = 0;
+        for (int64_t d = b * t->kf.block; d < b * t->kf.block + kv_block_codes(&t->kf, b); d++)
+            n += kv_code_get(&t->kf, t->keys, false, d, at) * t->codes.code[d];
+        int64_t i = b * PAGE_TOKENS + at;
+        sum = fmaf((float)n, f16_to_f32(kv_scales(&t->kf, t->keys)[i]) * t->codes.scale[b], sum);
+        sum = fmaf(f16_to_f32(kv_bases(&t->kf, t->keys)[i]), t->codes.sum[b], sum);
     }
-    t->sum = fmaf(t->sum, keep, lanes_fold(lanes));
+    return sum;
+}
+
+/* acc = acc * keep + take * sum of p times values, keys a … b - 1 of the tile: values are codes. */
+static void add_coded(const tile *t, const float *p, int a, int b, float keep, float take, float *acc)
+{
+    const kv_codes *f = &t->vf;
+    for (int64_t block = 0; block < f->blocks; block++) {
+        const uint16_t *scale = kv_scales(f, t->values) + block * PAGE_TOKENS, *base = kv_bases(f, t->values);
+        float most = 0, odd = 0, lanes[LANES] = {0};
+        for (int i = a; i < b; i++) {
+            most = fm_max(f16_to_f32(scale[i]), most);
+            odd = fmaf(f16_to_f32(scale[i]), 0, odd);
+            if (f->base) lanes[i % LANES] = fmaf(p[i], f16_to_f32(base[block * PAGE_TOKENS + i]), lanes[i % LANES]);
+        }
+        bool bad = odd != 0;
+        float up = most > 0 && !bad ? WEIGHT_TOP / most : 0, each = bad ? NAN : most / WEIGHT_TOP * take;
+        float offset = lanes_fold(lanes) * take;
+        for (int64_t d = block * f->block; d < block * f->block + kv_block_size(f, t->s->v_dim, block); d++) {
+            int32_t n = 0;
+            for (int i = a; i < b && !bad; i++) {
+                float w = p[i] * (f16_to_f32(scale[i]) * up);
+                n += (w > 0 ? (int32_t)rintf(w) : 0) * kv_code_get(f, t->values, true, d, i);
+            }
+            acc[d] = fmaf((float)n, each, acc[d] * keep);
+            if (f->base) acc[d] = acc[d] + offset;
+        }
+    }
+}
+
+/* Adds the keys [from, to) of one tile. */
+static void tile_add(soft *t, const attn_sees *a, const op *o, const tile *k, int head, float slope, int from, int to,
+                     int own)
+{
+    const kv_store *s = k->s;
+    bool coded = kv_is_codes(s->v_type);
+    float p[PAGE_TOKENS], lanes[LANES] = {0}, most = coded ? -INFINITY : t->max;
+    from -= k->first;
+    to -= k->first;
+    for (int j = from; j < to; j++) {
+        p[j] = score(a, o, dot(k, j), attn_product_scale(o, s), head, slope, k->first + j, own);
+        most = fm_max(p[j], most);
+    }
+    float max = coded ? fm_max(most, t->max) : most, keep = fm_exp(t->max - max), take = fm_exp(most - max);
+    for (int j = from; j < to; j++) {
+        p[j] = coded ? fm_exp_short(p[j] - most) : fm_exp(p[j] - most);
+        lanes[j % LANES] += p[j];
+    }
+    if (coded) {
+        add_coded(k, p, from, to, keep, take, t->acc);
+        t->sum = fmaf(lanes_fold(lanes), take, t->sum * keep);
+    } else {
+        for (int d = 0; d < s->v_dim; d++) {
+            t->acc[d] = t->acc[d] * keep;
+            for (int j = from; j < to; j++)
+                t->acc[d] = fmaf(p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), t->acc[d]);
+        }
+        t->sum = fmaf(t->sum, keep, lanes_fold(lanes));
+    }
     t->max = max;
 }
 
@@ -84,6 +157,8 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
     int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = heads / s->heads;
     float *out = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     soft all = {.acc = scratch}, part = {.acc = scratch + s->v_dim};
+    tile t = {.s = s, .kf = kv_codes_of(s->k_type, s->k_dim, false), .vf = kv_codes_of(s->v_type, s->v_dim, true)};
+    t.codes = kv_query_at(&t.kf, (uint8_t *)(scratch + 2 * s->v_dim));
     int64_t from, to;
     cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
@@ -91,6 +166,9 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
         int seq = sees.rows->seq[row], own = sees.rows->pos[row], least = attn_first(&sees, own),
             most = attn_last(&sees, seq, own);
         soft_clear(&all, s->v_dim);
+        t.q = q + u * s->k_dim;
+        for (int64_t b = 0; kv_is_codes(s->k_type) && b < t.kf.blocks; b++)
+            kv_query_block(&t.kf, t.q, s->k_dim, b, attn_query_scale(o, s), t.codes);
         for (int range = least / ATTN_RANGE * ATTN_RANGE; range <= most; range += ATTN_RANGE) {
             soft_clear(&part, s->v_dim);
             for (int first = range; first < range + ATTN_RANGE && first <= most; first += PAGE_TOKENS) {
@@ -98,12 +176,10 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
                     b = first + PAGE_TOKENS < most + 1 ? first + PAGE_TOKENS : most + 1;
                 int32_t page = step_page(st, group, seq, first / PAGE_TOKENS);
                 if (a >= b || page < 0) continue;
-                const uint8_t *keys = s->k + (uint64_t)page * s->k_page +
-                                      (uint64_t)kv * (s->k_page / (uint64_t)s->heads);
-                const uint8_t *values = s->v + (uint64_t)page * s->v_page +
-                                        (uint64_t)kv * (s->v_page / (uint64_t)s->heads);
-                tile_add(&part, &sees, o, s, keys, values, q + u * s->k_dim, (int)head, slopes ? slopes[head] : 0,
-                         first, a, b, own);
+                t.keys = kv_tile(s->k, s->k_page, s->heads, page, kv);
+                t.values = kv_tile(s->v, s->v_page, s->heads, page, kv);
+                t.first = first;
+                tile_add(&part, &sees, o, &t, (int)head, slopes ? slopes[head] : 0, a, b, own);
             }
             soft_merge(&all, &part, s->v_dim);
         }

@@ -64,6 +64,11 @@ INLINE v16 v16_scale_2n(v16 p, v16 t, v16 round)
     i = _mm512_sub_epi32(i, h);
     return _mm512_mul_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(i, b), 23)));
 }
+INLINE v16 v16_times_2n(v16 p, v16 t) /* the same where 2^n and the result are normal */
+{
+    __m512i n = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), n));
+}
 /* Rounds to bfloat16, ties to even, and widens again; not for NaN. */
 INLINE v16 v16_round_bf16(v16 a)
 {
@@ -193,6 +198,15 @@ INLINE __m256 v16_half_scale_2n(__m256 p, __m256 t, __m256 round)
 INLINE v16 v16_scale_2n(v16 p, v16 t, v16 round)
 {
     return V16(v16_half_scale_2n(p.lo, t.lo, round.lo), v16_half_scale_2n(p.hi, t.hi, round.hi));
+}
+INLINE __m256 v16_half_times_2n(__m256 p, __m256 t)
+{
+    __m256i n = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), n));
+}
+INLINE v16 v16_times_2n(v16 p, v16 t) /* the same where 2^n and the result are normal */
+{
+    return V16(v16_half_times_2n(p.lo, t.lo), v16_half_times_2n(p.hi, t.hi));
 }
 INLINE __m256 v16_half_round_bf16(__m256 a)
 {

@@ -1,7 +1,8 @@
-/* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Keys are scattered (one cache line each), values are a run. */
+/* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Floats: keys are scattered (one cache line each), values are a run. Codes are
+ * made sixteen at a time and scattered byte by byte: other bytes of a line may be another worker's. */
 #ifndef CPU_V_KV_H
 #define CPU_V_KV_H
-#include "cpu/cpu.h"
+#include "cpu/kv_codes.h"
 #include "cpu/v16.h"
 
 #include <string.h>
@@ -38,11 +39,76 @@ INLINE void kv_put_values(dtype t, const float *x, int dim, uint8_t *row)
     }
 }
 
+/* kv_block_encode of n elements, a multiple of 16. */
+INLINE void kv_block_put(const kv_codes *f, const float *x, int n, uint8_t *code, uint16_t *scale, uint16_t *base)
+{
+    v16 low = v16_load(x), high = low, odd = v16_zero();
+    for (int i = 0; i < n; i += LANES) {
+        v16 v = v16_load(x + i);
+        low = v16_min(v, low);
+        high = v16_max(v, high);
+        odd = v16_fma(v, v16_zero(), odd);
+    }
+    float from = 0.0f - v16_max_lane(v16_neg(low)), to = v16_max_lane(high) + 0.0f, top = f->bits == 8 ? 255 : 15;
+    if (!f->base) {
+        to = fm_max(to, -from) + 0.0f;
+        from = 0;
+        top = 127;
+    }
+    *scale = f32_to_f16((to - from) / top);
+    *base = f32_to_f16(from);
+    float d = f16_to_f32(*scale), m = f16_to_f32(*base), inverse = d > 0 ? 1 / d : 0;
+    if (!(v16_fold(odd) == 0 && d * 0 == 0 && m * 0 == 0)) {
+        kv_block_encode(f, x, n, code, scale, base);
+        return;
+    }
+    for (int i = 0; i < n; i += LANES) {
+        v16 c = v16_mul(v16_sub(v16_load(x + i), v16_all(m)), v16_all(inverse));
+        c = v16_min(v16_all(top), v16_max(v16_all(f->base ? 0 : -top), c));
+#if defined(__AVX512F__)
+        _mm_storeu_si128((__m128i *)(void *)(code + i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(c)));
+#else
+        int32_t word[LANES];
+        _mm256_storeu_si256((__m256i *)(void *)word, _mm256_cvtps_epi32(c.lo));
+        _mm256_storeu_si256((__m256i *)(void *)(word + 8), _mm256_cvtps_epi32(c.hi));
+        for (int k = 0; k < LANES; k++) code[i + k] = (uint8_t)word[k];
+#endif
+    }
+}
+
+/* kv_token_put. */
+static void kv_token_codes(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
+{
+    if (dim % LANES || dim != f->padded) {
+        kv_token_put(f, tile, values, x, dim, token);
+        return;
+    }
+    uint16_t *scale = kv_scales(f, tile) + token, *bases = kv_bases(f, tile) + token;
+    for (int64_t b = 0; b < f->blocks; b++) {
+        uint8_t code[64];
+        uint16_t base;
+        int shift, n = kv_block_size(f, dim, b);
+        kv_block_put(f, x + b * f->block, n, code, &scale[b * PAGE_TOKENS], &base);
+        if (f->base) bases[b * PAGE_TOKENS] = base;
+        uint8_t *to = tile + (values ? kv_value_at : kv_key_at)(f, b * f->block, token, &shift);
+        if (f->bits == 8 && values)
+            for (int i = 0; i < n; i++) to[4 * i] = code[i];
+        else if (f->bits == 8)
+            for (int i = 0; i < n; i += 4) memcpy(to + i * PAGE_TOKENS, code + i, 4);
+        else if (values) /* a block is two vectors: one byte for both */
+            for (int i = 0; i < 16; i++) to[4 * i] = (uint8_t)(code[i] | code[16 + i] << 4);
+        else
+            for (int i = 0; i < n; i++)
+                if (i % 8 < 4) to[i / 8 * 4 * PAGE_TOKENS + i % 4] = (uint8_t)(code[i] | code[i + 4] << 4);
+    }
+}
+
 static void v_kv_put(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
     const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->rows);
     const kv_store *s = &r->seg->on->kv[o->state];
+    const kv_codes kf = kv_codes_of(s->k_type, s->k_dim, false), vf = kv_codes_of(s->v_type, s->v_dim, true);
     int group = r->seg->p->states[o->state].group;
     const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
     int64_t rows = arg_rows(r, o->in[0]), from, to;
@@ -54,9 +120,11 @@ static void v_kv_put(const run *r, const op *o, int worker, int workers)
         uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, head),
                 *values = kv_tile(s->v, s->v_page, s->heads, page, head);
         const float *kx = k + (row * s->heads + head) * s->k_dim, *vx = v + (row * s->heads + head) * s->v_dim;
-        if (s->k_type == DTYPE_F16) kv_put_keys(DTYPE_F16, kx, s->k_dim, keys, at);
+        if (kv_is_codes(s->k_type)) kv_token_codes(&kf, keys, false, kx, s->k_dim, at);
+        else if (s->k_type == DTYPE_F16) kv_put_keys(DTYPE_F16, kx, s->k_dim, keys, at);
         else kv_put_keys(DTYPE_F32, kx, s->k_dim, keys, at);
-        if (s->v_type == DTYPE_F16) kv_put_values(DTYPE_F16, vx, s->v_dim, values + 2 * (int64_t)at * s->v_dim);
+        if (kv_is_codes(s->v_type)) kv_token_codes(&vf, values, true, vx, s->v_dim, at);
+        else if (s->v_type == DTYPE_F16) kv_put_values(DTYPE_F16, vx, s->v_dim, values + 2 * (int64_t)at * s->v_dim);
         else kv_put_values(DTYPE_F32, vx, s->v_dim, values + 4 * (int64_t)at * s->v_dim);
     }
 }

@@ -17,6 +17,15 @@ INLINE v16 v16_exp(v16 x)
     return v16_scale_2n(p, t, round);
 }
 
+INLINE v16 v16_exp_short(v16 x)
+{
+    x = v16_max(v16_all(FM_SHORT_MIN), x);
+    v16 round = v16_all(FM_ROUND), t = v16_fma(x, v16_all(FM_LOG2E), round);
+    v16 r = v16_fma(x, v16_all(FM_LOG2E), v16_sub(round, t));
+    v16 p = v16_step(v16_step(v16_all(FM_SHORT_3), r, FM_SHORT_2), r, FM_SHORT_1);
+    return v16_times_2n(v16_step(p, r, 1.0f), t);
+}
+
 INLINE v16 v16_tanh(v16 x)
 {
     v16 a = v16_abs(x), u = v16_mul(x, x);

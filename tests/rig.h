@@ -5,7 +5,7 @@
 #define TESTS_RIG_H
 #include "base/half.h"
 #include "base/mem.h"
-#include "cpu/cpu.h"
+#include "cpu/kv_codes.h"
 #include "tensor/quant.h"
 
 #include "test.h"
@@ -169,6 +169,39 @@ static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *
     g->st.page = g->page;
 }
 
+/* Every token of one side of a cache of codes: a vector of its own. */
+static inline void rig_cache_codes(const kv_store *s, bool values, int pages)
+{
+    int32_t dim = values ? s->v_dim : s->k_dim;
+    kv_codes f = kv_codes_of(values ? s->v_type : s->k_type, dim, values);
+    float *x = mem_array((size_t)dim, 4);
+    assert_non_null(x);
+    for (int page = 0; page < pages; page++)
+        for (int head = 0; head < s->heads; head++)
+            for (int at = 0; at < PAGE_TOKENS; at++) {
+                for (int d = 0; d < dim; d++) x[d] = rig_normal();
+                kv_token_put(&f, kv_tile(values ? s->v : s->k, values ? s->v_page : s->k_page, s->heads, page, head),
+                             values, x, dim, at);
+            }
+    mem_free(x);
+}
+
+/* Element d of the key or value at `at` of a tile. */
+static inline float rig_cached(const kv_store *s, bool values, uint8_t *tile, int at, int d)
+{
+    dtype t = values ? s->v_type : s->k_type;
+    int64_t i = values ? (int64_t)at * s->v_dim + d : (int64_t)d * PAGE_TOKENS + at;
+    float x;
+    if (kv_is_codes(t)) {
+        kv_codes f = kv_codes_of(t, values ? s->v_dim : s->k_dim, values);
+        i = d / f.block * PAGE_TOKENS + at;
+        x = (float)kv_code_get(&f, tile, values, d, at) * f16_to_f32(kv_scales(&f, tile)[i]);
+        return f.base ? x + f16_to_f32(kv_bases(&f, tile)[i]) : x;
+    }
+    quant_decode(t, tile + i * dtype_info[t].bytes, &x, 1);
+    return x;
+}
+
 /* A cache of `pages` pages, filled with noise as if kv_put had written every position. */
 static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_type, dtype v_type, int pages)
 {
@@ -185,6 +218,10 @@ static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_ty
     for (int side = 0; side < 2; side++) {
         dtype t = side ? v_type : k_type;
         uint8_t *to = side ? s->v : s->k;
+        if (kv_is_codes(t)) {
+            rig_cache_codes(s, side, pages);
+            continue;
+        }
         uint64_t n = (side ? s->v_page : s->k_page) * (uint64_t)pages / dtype_info[t].bytes;
         for (uint64_t i = 0; i < n; i++) {
             float x = rig_normal();

@@ -125,9 +125,13 @@ static void alibi_f16(void **unused) { (void)unused, check(&shapes[1], DTYPE_F16
 static void windows_bf16(void **unused) { (void)unused, check(&shapes[2], DTYPE_F16); }
 static void learned_f32(void **unused) { (void)unused, check(&shapes[3], DTYPE_F32); }
 
+/* Caches of codes: queries and weights become codes too, by the same blocks whatever shares the step. */
+static void rotary_q8(void **unused) { (void)unused, check(&shapes[0], DTYPE_Q8_B64); }
+static void windows_q4(void **unused) { (void)unused, check(&shapes[2], DTYPE_Q4_B32); }
+
 /* Every family: the committed models (tests/vectors/models) on every instruction set, in some batch, chunk, number of threads and
- * cut each; t_models compares them with transformers. */
-static void check_family(const char *path)
+ * cut each, a third of them with each kind of cache; t_models compares them with transformers. */
+static void check_family(const char *path, dtype kv)
 {
     enum { SHORT = 20, RUNS = 4 };
     static const trace_options runs[RUNS] = {{.isa = "c", .threads = 2, .batch = 16, .chunk = 5},
@@ -139,12 +143,12 @@ static void check_family(const char *path)
     assert_ok(model_open(&m, &(model_options){.model_path = path}, &e), &e);
     size_t bytes = (size_t)SEQS * SHORT * (size_t)m->prog->vocab * sizeof(float);
     float *want = mem_alloc(bytes), *got = mem_alloc(bytes);
-    trace_options base = {.isa = "c", .threads = 1, .batch = 1, .chunk = 64, .kv = DTYPE_F32};
+    trace_options base = {.isa = "c", .threads = 1, .batch = 1, .chunk = 64, .kv = kv};
     trace(m->prog, &base, SEQS, SHORT, want);
     for (int i = 0; i < RUNS; i++) {
         trace_options o = runs[i];
         if (o.isa && !cpu_kernels_named(o.isa)) continue;
-        o.kv = DTYPE_F32;
+        o.kv = kv;
         trace(m->prog, &o, SEQS, SHORT, got);
         if (memcmp(want, got, bytes))
             fail_msg("%s: other bits on %s, batch %d, chunk %d", path, o.isa ? o.isa : o.devices, o.batch, o.chunk);
@@ -157,6 +161,7 @@ static void check_family(const char *path)
 static void families(void **unused)
 {
     (void)unused;
+    static const dtype kinds[] = {DTYPE_F32, DTYPE_Q8_B64, DTYPE_Q4_B32};
     int n = 0;
     DIR *d = opendir("tests/vectors/models");
     assert_non_null(d);
@@ -165,7 +170,7 @@ static void families(void **unused)
         snprintf(path, sizeof path, "tests/vectors/models/%s/config.json", f->d_name);
         if (f->d_name[0] == '.' || access(path, R_OK)) continue;
         snprintf(path, sizeof path, "tests/vectors/models/%s", f->d_name);
-        check_family(path);
+        check_family(path, kinds[strlen(f->d_name) % 3]);
         n++;
     }
     closedir(d);
@@ -192,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rotary_f32),   cmocka_unit_test(alibi_f16),
                                        cmocka_unit_test(windows_bf16), cmocka_unit_test(learned_f32),
+                                       cmocka_unit_test(rotary_q8),    cmocka_unit_test(windows_q4),
                                        cmocka_unit_test(families),     cmocka_unit_test(sees_differences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

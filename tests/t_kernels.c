@@ -304,6 +304,32 @@ static const attn_case attn_cases[] = {
     {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F32, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
     {3, 3, 20, 20, 0, BIAS_BUCKETS, 0, DTYPE_F32, DTYPE_F16, 2, {9, 1}, {80, 600}},
     {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_F16, DTYPE_F16, 2, {80, 1}, {180, 900}, .sinks = true},
+    {8, 1, 64, 64, 0, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 1, {1}, {700}},
+    {8, 2, 64, 64, 0, BIAS_NONE, 0, DTYPE_Q4_B32, DTYPE_Q4_B32, 3, {1, 1, 1}, {1300, 3, 511}},
+    {6, 6, 20, 20, 0, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q4_B32, 2, {5, 1}, {64, 63}},
+    {14, 2, 33, 17, 0, BIAS_ALIBI, 0, DTYPE_Q4_B32, DTYPE_Q8_B64, 2, {9, 70}, {135, 69}},
+    {6, 3, 72, 136, 13, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {70, 1}, {200, 30}},
+    {4, 1, 200, 176, 0, BIAS_NONE, 0, DTYPE_Q4_B32, DTYPE_Q4_B32, 1, {3}, {77}},
+    {9, 3, 128, 128, 600, BIAS_ALIBI, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 4, {1, 2, 1, 33}, {1500, 700, 5, 1060}},
+    {60, 1, 8, 8, 0, BIAS_NONE, 0.5f, DTYPE_Q4_B32, DTYPE_Q4_B32, 1, {3}, {530}},
+    {4, 4, 1, 3, 33, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {200, 40}, {199, 39}, .ahead = 32},
+    {4,
+     4,
+     16,
+     16,
+     0,
+     BIAS_NONE,
+     0,
+     DTYPE_Q8_B64,
+     DTYPE_Q4_B32,
+     2,
+     {5, 90},
+     {4, 89},
+     .ahead = AHEAD_ALL,
+     .cross = {9, 700}},
+    {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_Q4_B32, DTYPE_Q8_B64, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
+    {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {80, 1}, {180, 900}, .sinks = true},
+    {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_Q8_B64, 1, {80}, {180}},
 };
 
 enum { REACH = 20, BUCKETS = 7 };
@@ -325,14 +351,12 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
     for (int pass = 0; pass < 2; pass++)
         for (int j = least; j <= last; j++) {
             int page = g->page[g->seq[row] * RIG_PAGES + j / PAGE_TOKENS], at = j % PAGE_TOKENS;
-            const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, kv),
-                          *values = kv_tile(s->v, s->v_page, s->heads, page, kv);
+            uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, kv),
+                    *values = kv_tile(s->v, s->v_page, s->heads, page, kv);
             if (pass == 0) {
                 double dot = 0;
                 for (int i = 0; i < c->k_dim; i++) {
-                    float k;
-                    quant_decode(c->k_type, keys + (i * PAGE_TOKENS + at) * dtype_info[c->k_type].bytes, &k, 1);
-                    dot += (double)k *
+                    dot += (double)rig_cached(s, false, keys, at, i) *
                            (double)((float *)(g->act + g->t[o->in[0]].off))[(row * c->heads + h) * c->k_dim + i];
                 }
                 if (c->bias == BIAS_ALIBI_BF16)
@@ -353,11 +377,7 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
             } else {
                 double e = exp(score[j] - max);
                 sum += e;
-                for (int i = 0; i < c->v_dim; i++) {
-                    float v;
-                    quant_decode(c->v_type, values + (at * c->v_dim + i) * dtype_info[c->v_type].bytes, &v, 1);
-                    out[i] += e * (double)v;
-                }
+                for (int i = 0; i < c->v_dim; i++) out[i] += e * (double)rig_cached(s, true, values, at, i);
             }
         }
     for (int i = 0; i < c->v_dim; i++) out[i] /= sum;
@@ -405,12 +425,14 @@ static void attention_equals_the_reference(void **unused)
         o.out = rig_act(&g, c->heads * c->v_dim);
         snprintf(what, sizeof what, "attn case %d", (int)i);
         rig_same(&g, &o, what);
+        /* queries and weights are codes there too: half a step of 127, and of 255 for each of up to 64 keys */
+        double near = kv_is_codes(c->k_type) ? 0.04 : kv_is_codes(c->v_type) ? 0.02 : 1e-5;
         for (int row = 0; row < rows; row += 1 + rows / 9)
             for (int h = 0; h < c->heads; h += 1 + c->heads / 3) {
                 double want[256];
                 attn_double(&g, c, &o, o.in[1] ? g.t[o.in[1]].data : NULL, row, h, want);
                 for (int d = 0; d < c->v_dim; d++)
-                    if (fabs(want[d] - rig_at(&g, o.out)[(row * c->heads + h) * c->v_dim + d]) > 1e-5)
+                    if (fabs(want[d] - rig_at(&g, o.out)[(row * c->heads + h) * c->v_dim + d]) > near)
                         fail_msg("%s: row %d head %d wrong", what, row, h);
             }
         rig_close(&g);
@@ -418,36 +440,50 @@ static void attention_equals_the_reference(void **unused)
 }
 
 /* An unseen key takes no part, whatever lies there: infinities and NaN after the last row and outside the window change nothing. */
-static void attention_ignores_what_it_does_not_see(void **unused)
+static void ignores(dtype type)
 {
-    (void)unused;
     rig g;
     int rows[] = {9}, last[] = {150}, window = 70, dim = 32;
     rig_open(&g, 100000);
     rig_sequences(&g, 1, rows, last);
-    rig_cache(&g, 2, dim, dim, DTYPE_F32, DTYPE_F32, 3);
+    rig_cache(&g, 2, dim, dim, type, type, 3);
     op o = {.kind = OP_ATTN,
             .u.attn = {.scale = 0.2f, .heads = 10, .window = window},
             .in = {rig_act(&g, 10 * dim)},
             .out = rig_act(&g, 10 * dim)};
     rig_same(&g, &o, "attn, clean cache");
-    float *clean = mem_array(9 * 10 * 32, 4);
+    float *clean = mem_array(9 * 10 * 32, 4), bad[32];
+    for (int d = 0; d < dim; d++) bad[d] = d % 2 ? NAN : INFINITY;
     memcpy(clean, rig_at(&g, o.out), 9 * 10 * 32 * 4);
     const kv_store *s = &g.kv[0];
-    for (int at = 0; at < 3 * PAGE_TOKENS; at++) {
-        if (at <= 150 && at > 150 - 8 - window) continue;
-        for (int h = 0; h < 2; h++)
-            for (int d = 0; d < dim; d++) {
-                ((float *)kv_tile(s->k, s->k_page, 2, at / PAGE_TOKENS,
-                                  h))[d * PAGE_TOKENS + at % PAGE_TOKENS] = d % 2 ? NAN : INFINITY;
-                ((float *)kv_tile(s->v, s->v_page, 2, at / PAGE_TOKENS,
-                                  h))[at % PAGE_TOKENS * dim + d] = d % 2 ? NAN : INFINITY;
+    for (int i = 0; i < 3 * PAGE_TOKENS; i++) {
+        int at = i % PAGE_TOKENS;
+        if (i <= 150 && i > 150 - 8 - window) continue;
+        for (int h = 0; h < 2; h++) {
+            uint8_t *keys = kv_tile(s->k, s->k_page, 2, i / PAGE_TOKENS, h),
+                    *values = kv_tile(s->v, s->v_page, 2, i / PAGE_TOKENS, h);
+            kv_codes kf = kv_codes_of(type, dim, false), vf = kv_codes_of(type, dim, true);
+            if (kv_is_codes(type)) {
+                kv_token_put(&kf, keys, false, bad, dim, at);
+                kv_token_put(&vf, values, true, bad, dim, at);
+                continue;
             }
+            for (int d = 0; d < dim; d++)
+                ((float *)keys)[d * PAGE_TOKENS + at] = ((float *)values)[at * dim + d] = bad[d];
+        }
     }
     rig_same(&g, &o, "attn, dirty cache");
     assert_memory_equal(clean, rig_at(&g, o.out), 9 * 10 * 32 * 4);
     mem_free(clean);
     rig_close(&g);
+}
+
+static void attention_ignores_what_it_does_not_see(void **unused)
+{
+    (void)unused;
+    ignores(DTYPE_F32);
+    ignores(DTYPE_Q8_B64);
+    ignores(DTYPE_Q4_B32);
 }
 
 /* ---- dealing chunks */

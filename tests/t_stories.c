@@ -5,6 +5,8 @@
 
 #include "test.h"
 
+#include <math.h>
+
 enum { TOKENS = 200 };
 
 typedef struct story {
@@ -52,6 +54,80 @@ static void tell(const char *name)
     const char *path = shared_path(name), *vocab = shared_path("models/stories260K/tok512.bin");
     if (path && vocab) tell_file(path, vocab);
     else skip_msg("%s is not there", name);
+}
+
+/* ---- caches of codes: how far the model's predictions of its own story move */
+
+enum { VOCAB = 512 };
+
+static int keep_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    (void)e;
+    memcpy((float *)ctx + first * VOCAB, rows, (size_t)(n * VOCAB) * sizeof(float));
+    return 0;
+}
+
+/* Logits of the story with a cache of this type; the story is told first when s->n is 0. */
+static void predict(const char *path, const char *vocab, const char *kv, story *s, float *logits)
+{
+    err e = {0};
+    engine *g;
+    bool more = true;
+    int32_t bos = 1;
+    assert_ok(engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab, .kv = kv}, &e), &e);
+    query q = {.ids = &bos, .n_ids = 1, .max_tokens = TOKENS, .n_logprobs = -1, .on_token = on_token, .ctx = s};
+    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+    if (s->n == 0) {
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+        while (more) assert_ok(engine_infer(g, &more, &e), &e);
+    }
+    assert_int_equal(engine_describe(g)->n_vocab, VOCAB);
+    assert_ok(engine_eval(g, s->id, (size_t)s->n, -1, keep_rows, logits, &e), &e);
+    engine_close(g);
+}
+
+static double log_sum(const float *x)
+{
+    double sum = 0;
+    for (int i = 0; i < VOCAB; i++) sum += exp((double)x[i]);
+    return log(sum);
+}
+
+static double mean_kl(const float *a, const float *b, int rows)
+{
+    double sum = 0;
+    for (int r = 0; r < rows; r++, a += VOCAB, b += VOCAB) {
+        double za = log_sum(a), zb = log_sum(b);
+        for (int i = 0; i < VOCAB; i++) sum += exp((double)a[i] - za) * ((double)a[i] - za - ((double)b[i] - zb));
+    }
+    return sum / rows;
+}
+
+static void cache_types(void **unused)
+{
+    (void)unused;
+    const char *path = shared_path("models/stories260K/stories260K.bin"),
+               *vocab = shared_path("models/stories260K/tok512.bin");
+    if (!path || !vocab) {
+        skip_msg("stories260K is not there");
+        return;
+    }
+    static const char *const kv[] = {"f16", "q8", "q4"};
+    static const double most[] = {2e-5, 1e-3, 0.5}; /* heads of eight elements: hard for four bits */
+    story s = {0};
+    float *want = mem_array(TOKENS * VOCAB, sizeof *want), *got = mem_array(TOKENS * VOCAB, sizeof *got);
+    assert_true(want && got);
+    predict(path, vocab, "f32", &s, want);
+    double last = 0;
+    for (int i = 0; i < 3; i++) {
+        predict(path, vocab, kv[i], &s, got);
+        double kl = mean_kl(want, got, s.n);
+        print_message("--kv %s: mean KL %.2e\n", kv[i], kl);
+        assert_true(kl > last && kl < most[i]);
+        last = kl;
+    }
+    mem_free(want);
+    mem_free(got);
 }
 
 static void version_0(void **unused) { (void)unused, tell("models/stories260K/stories260K.bin"); }
@@ -114,8 +190,8 @@ static void short_of_memory(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(version_0), cmocka_unit_test(version_1),
-                                       cmocka_unit_test(training_pickle), cmocka_unit_test(exported),
-                                       cmocka_unit_test(short_of_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cache_types), cmocka_unit_test(version_0),
+                                       cmocka_unit_test(version_1),   cmocka_unit_test(training_pickle),
+                                       cmocka_unit_test(exported),    cmocka_unit_test(short_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

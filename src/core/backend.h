@@ -40,7 +40,7 @@ typedef struct dev_options {
     int threads;              /* 0 = all this process may use */
     int max_rows[ROWS_COUNT]; /* capacity of each row symbol in one step */
     int n_page[GROUP_MAX];    /* KV pages per group */
-    dtype k_type, v_type;     /* F32 or F16 */
+    dtype k_type, v_type;     /* of the cache: kv_type.h */
     bool exact;               /* results do not depend on batch, chunk or threads */
     const char *isa;          /* NULL = best; "c", "avx2", "avxvnni", "avx512" */
     bool share_all;           /* all threads take part in steps of any size: for tests */

@@ -1,4 +1,5 @@
 /* cost.c - bytes and operations of one step, from the program. */
+#include "core/kv_type.h"
 #include "engine/engine_state.h"
 
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth)
@@ -19,8 +20,7 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
             const state *s = &p->states[o->state];
             int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;
             double seen = (double)keys - (keys == depth ? (n - 1) / 2 : 0); /* on average: later rows see more */
-            c.kv_bytes += (uint64_t)keys * (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) *
-                          dtype_info[g->kv_type].bytes;
+            c.kv_bytes += (uint64_t)keys * kv_page_bytes(s, g->kv_type, g->kv_type) / PAGE_TOKENS;
             c.flops += 2 * n * seen * (double)o->u.attn.heads * (double)(s->k_dim + s->v_dim);
         }
     }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "core/kv_type.h"
 #include "engine/backend_list.h"
 
 #include <string.h>
@@ -30,6 +31,8 @@ static bool weights_are_f32(const program *p)
 /* What --kv says, else what loses nothing against the weights. */
 static dtype kv_type(const engine_options *o, const program *p)
 {
+    if (o->kv && strcmp(o->kv, "q8") == 0) return DTYPE_Q8_B64; /* blocks as in kv_type.h */
+    if (o->kv && strcmp(o->kv, "q4") == 0) return DTYPE_Q4_B32;
     if (o->kv) return dtype_by_name(o->kv);
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
@@ -40,7 +43,7 @@ static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
     uint64_t bytes[GROUP_MAX] = {0};
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *s = &p->states[i];
-        bytes[s->group] += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * PAGE_TOKENS * dtype_info[kv].bytes;
+        bytes[s->group] += kv_page_bytes(s, kv, kv);
     }
     pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, mem_available() / 2, n_page);
 }

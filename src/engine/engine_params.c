@@ -20,7 +20,9 @@ const param engine_param_rows[] = {
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
         .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
-    ROW(kv, PARAM_WORD, .words = "f32|f16", .doc = "type of the KV cache (default: f32 for f32 weights, else f16)"),
+    ROW(kv, PARAM_WORD, .words = "f32|f16|q8|q4",
+        .doc = "type of the KV cache (default: f32 for f32 weights, else f16); q8 and q4: blocks of codes, and integer "
+               "arithmetic in attention"),
     ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
         .doc = "on: results do not depend on batch, chunk or threads; off permits arithmetic whose results do, where "
                "it is faster (no kernel here needs it)"),

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "base/mem.h"
+#include "core/kv_type.h"
 #include "core/place.h"
 #include "plan/devices.h"
 
@@ -295,9 +296,7 @@ static uint64_t segment_kv_bytes(const plan *l, const segment *s)
     for (uint32_t i = s->op0; i < s->op1; i++) {
         if (s->p->ops[i].kind != OP_KV_PUT || !first_put(s->p, s->op0, i)) continue;
         const state *t = &s->p->states[s->p->ops[i].state];
-        uint64_t token = (uint64_t)t->k_dim * dtype_info[l->opt.k_type].bytes +
-                         (uint64_t)t->v_dim * dtype_info[l->opt.v_type].bytes;
-        sum += (uint64_t)t->heads * token * PAGE_TOKENS * (uint64_t)l->opt.n_page[t->group];
+        sum += kv_page_bytes(t, l->opt.k_type, l->opt.v_type) * (uint64_t)l->opt.n_page[t->group];
     }
     return sum;
 }
