@@ -2,7 +2,9 @@
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
  * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
- * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself.
+ * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. In small steps all ops
+ * from one matrix or attention to the next (norms, rotations, activations ...) are done inside one barrier, by the worker that comes
+ * last: five barriers a layer of a Llama instead of fifteen.
  *
  * A small step may be faster on one thread than on all: waiting at barriers costs more than sharing gains, the more so when other
  * programs use the cores. Nobody can know in advance, so both ways are timed now and then and the faster is taken; the bits are
@@ -24,6 +26,9 @@ typedef struct compiled {
         uint32_t steps;
     } pace[64]; /* by the logarithm of a step's multiplications */
 } compiled;
+
+/* Elements of what an op puts out up to which one worker does it alone. */
+enum { LIGHT = 16384 };
 
 /* Of ROUND steps of a size the first TRIAL are shared and the next TRIAL run alone, timed but for the first, which wakes or warms; the
  * rest goes the way that took less time. From ALWAYS_SHARED multiplications (tens of milliseconds) there is no question. */
@@ -194,15 +199,48 @@ static void copy_taps(const run *r, ref done)
             memcpy(r->st->taps[i].to, arg_at(r, done), (size_t)(arg_rows(r, done) * arg_dim(r, done)) * sizeof(float));
 }
 
+/* Whether op i costs less than sharing it: one worker does it while the others wait anyway. */
+static bool light(const run *r, uint32_t i)
+{
+    const op *o = &r->seg->p->ops[i];
+    if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS || o->kind == OP_ATTN)
+        return false;
+    ref t = o->out ? o->out : o->in[0];
+    return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
+}
+
+/* Ops op0 … op1 - 1 of a run. */
+typedef struct light_ops {
+    const run *r;
+    uint32_t op0, op1;
+} light_ops;
+
+static void run_light(void *arg)
+{
+    const light_ops *l = arg;
+    const segment *s = l->r->seg;
+    for (uint32_t i = l->op0; i < l->op1; i++) s->on->table->op[s->p->ops[i].kind](l->r, &s->p->ops[i], 0, 1);
+}
+
 static void run_ops(void *arg, int worker, int workers)
 {
     const run *r = arg;
     const segment *s = r->seg;
     const compiled *c = s->compiled;
     dev *d = s->on;
+    bool waited = false; /* a barrier has just been */
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &s->p->ops[i];
-        if (c->barrier[i - s->op0] && workers > 1) pool_barrier(d->pool, worker);
+        light_ops l = {r, i, i};
+        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->op1 && light(r, l.op1)) l.op1++;
+        if (l.op1 > i) { /* the barriers between them become one */
+            pool_barrier_do(d->pool, worker, run_light, &l);
+            i = l.op1 - 1;
+            waited = true;
+            continue;
+        }
+        if (c->barrier[i - s->op0] && workers > 1 && !waited) pool_barrier(d->pool, worker);
+        waited = false;
         d->table->op[o->kind](r, o, worker, workers);
         if (r->st->n_tap == 0) continue;
         if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */

@@ -1,9 +1,10 @@
 /* pool.c - see pool.h. Threads, C11 atomics and futexes (Linux).
  *
  * One word counts phases: it moves when all workers have arrived, and whoever waits watches it. Starting a function is a word of the same
- * kind. A waiter spins briefly (the partner is usually microseconds away), then gives its core away with sched_yield, then sleeps in
- * the kernel. The short spin is the point: with more runnable threads than cores, the partner we wait for may need the
- * core we spin on. Sleeping is announced in `sleepers` before the kernel re-checks the word, and a waker looks at `sleepers` after it
+ * kind. A waiter spins briefly (the partner is usually microseconds away), then sleeps in the kernel. With more runnable threads than
+ * cores both matter: the partner may need the core we spin on; and who sleeps has a claim on its core when it is woken, while who
+ * yields (sched_yield) has given its turn away and waits for that of the others to end: beside two busy loops two threads reach 39 to 50 %
+ * of their quiet speed this way, 18 % with 30 yields before sleeping. Sleeping is announced in `sleepers` before the kernel re-checks the word, and a waker looks at `sleepers` after it
  * moved the word, both sequentially consistent, so no wake-up is lost. */
 #define _GNU_SOURCE
 #include "base/pool.h"
@@ -23,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 1500, YIELDS = 30, LINE = 64, WORKERS_MAX = 1024 };
+enum { SPINS = 1500, LINE = 64, WORKERS_MAX = 1024 };
 
 /* A word that waiters watch, alone in its cache line. */
 typedef struct signal_word {
@@ -63,10 +64,6 @@ static void word_wait(signal_word *w, unsigned old)
         if (atomic_load_explicit(&w->value, memory_order_acquire) != old) return;
         relax();
     }
-    for (int i = 0; i < YIELDS; i++) {
-        if (atomic_load_explicit(&w->value, memory_order_acquire) != old) return;
-        sched_yield();
-    }
     while (atomic_load(&w->value) == old) {
         atomic_fetch_add(&w->sleepers, 1);
         syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
@@ -80,13 +77,19 @@ static void word_move(signal_word *w, unsigned value)
     if (atomic_load(&w->sleepers)) syscall(SYS_futex, &w->value, FUTEX_WAKE_PRIVATE, WORKERS_MAX, NULL, NULL, 0);
 }
 
-void pool_barrier(pool *p, int worker)
+void pool_barrier(pool *p, int worker) { pool_barrier_do(p, worker, NULL, NULL); }
+
+void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg)
 {
     (void)worker;
-    if (p->workers == 1) return;
+    if (p->workers == 1) {
+        if (alone) alone(arg);
+        return;
+    }
     unsigned now = atomic_load_explicit(&p->phase.value,
                                         memory_order_relaxed); /* cannot move before this worker arrives */
     if (atomic_fetch_add_explicit(&p->arrived, 1, memory_order_acq_rel) + 1 == (unsigned)p->workers) {
+        if (alone) alone(arg);
         atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
         word_move(&p->phase, now + 1);
     } else {

@@ -1,7 +1,7 @@
 /* pool.h - the compute pool: a fixed set of threads that run one function together, with barriers that spin, then sleep.
  *
- * One thread (the engine's) owns the pool and is its worker 0. When cores are oversubscribed a waiting worker yields and then
- * sleeps, so a descheduled partner costs little more than its own delay. */
+ * One thread (the engine's) owns the pool and is its worker 0. When cores are oversubscribed a waiting worker soon sleeps, so a
+ * descheduled partner costs little more than its own delay. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 #include "base/err.h"
@@ -21,5 +21,8 @@ void pool_run(pool *p, pool_fn fn, void *arg);
 
 /* Inside fn: waits until every worker is here. All that was written before is visible after. */
 void pool_barrier(pool *p, int worker);
+/* The same; the last to come first runs alone(arg), while the others wait. Every worker names the same. */
+typedef void (*pool_alone)(void *arg);
+void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg);
 
 #endif
