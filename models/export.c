@@ -174,6 +174,14 @@ int export_open_held(exporter **out, const model *m, err *e)
     return open_as(out, m, EXPORT_GGUF, DTYPE_NONE, true, e);
 }
 
+void export_weigh(exporter *x, const float *(*find)(void *self, const char *name, int64_t cols), void *self)
+{
+    for (size_t i = 0; i < x->n; i++) {
+        write_tensor *t = &x->tensor[i];
+        if (dtype_is_block(t->type)) t->importance = find(self, t->name, t->dims.dim[t->dims.rank - 1]);
+    }
+}
+
 void export_close(exporter *x)
 {
     if (!x) return;

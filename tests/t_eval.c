@@ -212,7 +212,7 @@ static void npy_files(void **unused)
     static const char *const wrong[][2] = {
         {"eval logits --ids 1", "-o F.npy"},
         {"eval logits -o x.npy", "one of --ids"},
-        {"eval nothing --ids 1 -o x.npy", "one of logits, hidden, perplexity and divergence"},
+        {"eval nothing --ids 1 -o x.npy", "one of logits, hidden, perplexity, divergence and importance"},
         {"eval hidden --layer 99 --ids 1 -o x.npy", "--layer 99"},
         {"eval logits --ids 99 -o x.npy", "99 is outside the vocabulary of 53"},
         {"eval logits --ids 1 --prompt a -o x.npy", "one of --ids"},

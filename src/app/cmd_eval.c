@@ -1,4 +1,4 @@
-/* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity, divergence from another model. Keys
+/* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity, divergence from another model, importance of weights. Keys
  * and values are kept in float32 unless --kv says otherwise, so that results compare with other programs. */
 #include "app/app.h"
 #include "app/ids.h"
@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "engine/divergence.h"
 #include "engine/engine.h"
+#include "engine/importance_collect.h"
 #include "engine/perplexity.h"
 #include "io/npy.h"
 
@@ -35,7 +36,8 @@ static const param rows[] = {
     {"prompt", PARAM_TEXT, offsetof(eval_flags, prompt), NULL, 0, 0, "TEXT", "text instead of ids", "p"},
     {"file", PARAM_TEXT, offsetof(eval_flags, file), NULL, 0, 0, "FILE", "text from a file (\"-\": standard input)",
      "f"},
-    {"output", PARAM_TEXT, offsetof(eval_flags, out), NULL, 0, 0, "F.npy", "where logits or hidden states go", "o"},
+    {"output", PARAM_TEXT, offsetof(eval_flags, out), NULL, 0, 0, "FILE",
+     "where logits or hidden states (.npy) or importance (.gguf) go", "o"},
     {"against", PARAM_TEXT, offsetof(eval_flags, against), NULL, 0, 0, "PATH",
      "divergence: the model compared with, as --model, or its spec (.ini, .json)", NULL},
     {"layer", PARAM_INT, offsetof(eval_flags, layer), "-1", -1, 1 << 20, "L",
@@ -152,8 +154,8 @@ static int eval_perplexity(engine *g, const eval_flags *f, const engine_options 
     return rc;
 }
 
-/* Every line of a file as a text of its own, cut to what both models hold: encoders see a text whole. */
-static int diverge_lines(const engine *g, divergence *d, const char *path, int64_t most, err *e)
+/* Every line of a file as a text of its own, cut to `most` tokens: encoders see a text whole. */
+static int each_line(const engine *g, const char *path, int64_t most, const char *what, window_fn fn, void *ctx, err *e)
 {
     const tokenizer *t = engine_tokenizer(g);
     if (!t) return err_set(e, ERR_USAGE, "this model carries no tokenizer: give --tokenizer PATH, or --ids");
@@ -165,8 +167,8 @@ static int diverge_lines(const engine *g, divergence *d, const char *path, int64
         end = newline ? (size_t)(newline - text.p) : text.n;
         ids.n = 0;
         if (end > at) rc = tokenizer_encode(t, span_of(text.p + at, end - at), TOKENIZE_SPECIAL, &ids, e);
-        if (!rc && ids.n) rc = divergence_add(d, ids.id, (int64_t)ids.n < most ? (int64_t)ids.n : most, 0, e);
-        log_progress("divergence", end < text.n ? end + 1 : end, text.n);
+        if (!rc && ids.n) rc = fn(ctx, ids.id, (int64_t)ids.n < most ? (int64_t)ids.n : most, 0, e);
+        log_progress(what, end < text.n ? end + 1 : end, text.n);
     }
     token_list_free(&ids);
     buf_free(&text);
@@ -234,7 +236,8 @@ static int eval_divergence(engine *g, const eval_flags *f, const engine_options 
     } else if (!rc && f->stride) {
         rc = err_set(e, ERR_USAGE, "--stride is for models that continue a text; this one is an encoder");
     } else if (!rc) {
-        rc = f->file ? diverge_lines(g, d, f->file, most, e) : divergence_add(d, ids->id, (int64_t)ids->n, 0, e);
+        rc = f->file ? each_line(g, f->file, most, what, divergence_add, d, e)
+                     : divergence_add(d, ids->id, (int64_t)ids->n, 0, e);
     }
     if (!rc) rc = divergence_get(d, &r, e);
     if (!rc) rc = print_divergence(&r, as_json, e);
@@ -243,23 +246,43 @@ static int eval_divergence(engine *g, const eval_flags *f, const engine_options 
     return rc;
 }
 
-typedef enum { EVAL_LOGITS, EVAL_HIDDEN, EVAL_PERPLEXITY, EVAL_DIVERGENCE, EVAL_COUNT } eval_kind;
-static const char *const kind_name[EVAL_COUNT] = {"logits", "hidden", "perplexity", "divergence"};
+static int eval_importance(engine *g, const eval_flags *f, const engine_options *m, const token_list *ids, err *e)
+{
+    importance_sum *s;
+    const char *what = "importance";
+    int most = engine_describe(g)->ctx, rc = importance_sum_open(&s, g, e);
+    if (rc) return rc;
+    if (engine_describe(g)->generates && (int64_t)ids->n > most) {
+        windows w = windows_of(g, f, m, most, ids, &what);
+        rc = windows_each(g, ids->id, ids->n, &w, importance_sum_add, s, e);
+    } else if (f->file && !engine_describe(g)->generates) {
+        rc = each_line(g, f->file, most, what, importance_sum_add, s, e);
+    } else {
+        rc = importance_sum_add(s, ids->id, (int64_t)ids->n, 0, e);
+    }
+    if (!rc) rc = importance_sum_write(s, f->out, e);
+    importance_sum_close(s);
+    return rc;
+}
+
+typedef enum { EVAL_LOGITS, EVAL_HIDDEN, EVAL_PERPLEXITY, EVAL_DIVERGENCE, EVAL_IMPORTANCE, EVAL_COUNT } eval_kind;
+static const char *const kind_name[EVAL_COUNT] = {"logits", "hidden", "perplexity", "divergence", "importance"};
 
 static int check_flags(eval_kind kind, const eval_flags *f, err *e)
 {
-    bool rows_out = kind == EVAL_LOGITS || kind == EVAL_HIDDEN;
+    bool rows_out = kind == EVAL_LOGITS || kind == EVAL_HIDDEN, has_file = rows_out || kind == EVAL_IMPORTANCE;
     if (kind == EVAL_COUNT)
-        return err_set(e, ERR_USAGE, "eval measures one of logits, hidden, perplexity and divergence");
+        return err_set(e, ERR_USAGE, "eval measures one of logits, hidden, perplexity, divergence and importance");
     if ((f->ids != NULL) + (f->prompt != NULL) + (f->file != NULL) != 1)
         return err_set(e, ERR_USAGE, "give one of --ids, --prompt and --file");
     const char *stray = kind != EVAL_HIDDEN && f->layer >= 0    ? "--layer"
-                        : rows_out && f->stride                 ? "--stride"
-                        : !rows_out && f->out                   ? "-o"
+                        : has_file && f->stride                 ? "--stride"
+                        : !has_file && f->out                   ? "-o"
                         : kind != EVAL_DIVERGENCE && f->against ? "--against"
                                                                 : NULL;
     if (stray) return err_set(e, ERR_USAGE, "%s means nothing to eval %s", stray, kind_name[kind]);
-    if (rows_out && !f->out) return err_set(e, ERR_USAGE, "-o F.npy says where the result goes");
+    if (has_file && !f->out)
+        return err_set(e, ERR_USAGE, "-o %s says where the result goes", rows_out ? "F.npy" : "F.gguf");
     if (kind == EVAL_DIVERGENCE && !f->against)
         return err_set(e, ERR_USAGE, "--against PATH says which model this one is compared with");
     return OK;
@@ -273,7 +296,7 @@ static int read_input(const engine *g, eval_kind kind, const eval_flags *f, toke
     if (pair && kind >= EVAL_PERPLEXITY)
         return err_set(e, ERR_USAGE, "%s is of models with one input; this one has an encoder in front of its decoder",
                        kind_name[kind]);
-    if (kind == EVAL_DIVERGENCE && f->file && !engine_describe(g)->generates) return OK; /* read line by line */
+    if (kind >= EVAL_DIVERGENCE && f->file && !engine_describe(g)->generates) return OK; /* read line by line */
     int rc = read_ids(g, f, pair ? enc : ids, e);
     return rc || !pair ? rc : read_decoder_ids(g, f, ids, e);
 }
@@ -287,6 +310,7 @@ static int run_eval(const invocation *v, err *e)
     if (rc) return rc;
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
+    if (kind == EVAL_IMPORTANCE) model.act = "f32"; /* what enters a matrix, not codes of it */
     model.max_batch = 1;
     token_list ids = {0}, enc = {0};
     engine *g;
@@ -294,6 +318,7 @@ static int run_eval(const invocation *v, err *e)
     if (rc) return rc;
     rc = read_input(g, kind, &o->own, &enc, &ids, e);
     if (!rc && kind == EVAL_PERPLEXITY) rc = eval_perplexity(g, &o->own, &model, &ids, v->json, e);
+    else if (!rc && kind == EVAL_IMPORTANCE) rc = eval_importance(g, &o->own, &model, &ids, e);
     else if (!rc && kind == EVAL_DIVERGENCE) rc = eval_divergence(g, &o->own, &model, &ids, v->json, e);
     else if (!rc) rc = eval_rows(g, &o->own, &enc, &ids, kind == EVAL_HIDDEN, v->json, e);
     token_list_free(&ids);
@@ -304,8 +329,8 @@ static int run_eval(const invocation *v, err *e)
 
 const command command_eval = {
     .name = "eval",
-    .summary = "logits, hidden states, perplexity of a text, divergence from another model",
-    .operands = "logits|hidden|perplexity|divergence",
+    .summary = "logits, hidden states, perplexity of a text, divergence from another model, importance of weights",
+    .operands = "logits|hidden|perplexity|divergence|importance",
     .operand_min = 1,
     .operand_max = 1,
     .prints_json = true,
@@ -315,6 +340,8 @@ const command command_eval = {
         "logits and hidden write a float32 matrix, one row per token, as .npy.\n"
         "perplexity cuts the text into windows of --ctx tokens (512) and scores the second half of each.\n"
         "divergence does so with two models: the one of --model, held as the flags say, against the one of --against,\n"
-        "which runs as its file stores it, with float activations. For encoders each line of the file is a text.\n",
+        "which runs as its file stores it, with float activations. For encoders each line of the file is a text.\n"
+        "importance writes the mean squares of what enters each matrix, for quantize --importance (or llama.cpp: an "
+        "imatrix).\n",
     .run = run_eval,
 };

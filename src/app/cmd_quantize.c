@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "io/importance.h"
 #include "models/export.h"
 #include "models/quantized.h"
 #include "models/spec.h"
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 typedef struct quantize_flags {
-    const char *bits, *format, *policy, *out;
+    const char *bits, *format, *policy, *importance, *out;
     int64_t block, threads;
 } quantize_flags;
 
@@ -41,6 +42,8 @@ static const param rows[] = {
      "a type by its name, for all matrices alike", NULL},
     {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",
      "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL},
+    {"importance", PARAM_TEXT, offsetof(quantize_flags, importance), NULL, 0, 0, "FILE",
+     "what each column of a matrix counts: of eval importance, or an imatrix file of llama.cpp", NULL},
     {"threads", PARAM_INT, offsetof(quantize_flags, threads), "0", 0, 1024, NULL,
      "threads (default: all this process may use)", "t"},
     {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors or OUT.gguf", "o"},
@@ -166,20 +169,46 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     return rc;
 }
 
-static int write_gguf_file(const model *m, const quantize_options *o, err *e)
+/* Importance by the names of weights, and how many of them had any. */
+typedef struct known_importance {
+    importance *file;
+    int found, missed;
+} known_importance;
+
+static const float *importance_named(void *self, const char *name, int64_t cols)
+{
+    known_importance *k = self;
+    const float *found = importance_find(k->file, name, cols);
+    k->found += found != NULL;
+    k->missed += !found;
+    return found;
+}
+
+static const float *importance_of(void *self, const weight *w) { return importance_named(self, w->name, w->cols); }
+
+static void say_missed(const known_importance *k, const char *path)
+{
+    if (k->missed)
+        log_line(k->found ? LOG_INFO : LOG_WARN, "%s: importance for %d of %d matrices", path, k->found,
+                 k->found + k->missed);
+}
+
+static int write_gguf_file(const model *m, const quantize_options *o, known_importance *known, err *e)
 {
     exporter *x;
     int rc = export_open_held(&x, m, e);
     if (rc) return rc;
+    if (known->file) export_weigh(x, importance_named, known);
     rc = gguf_file_write(m, &o->model, x, o->own.out, (int)o->own.threads, e);
     export_close(x);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
     return rc ? rc : check_file(m, NULL, o->own.out, e);
 }
 
-static int write_file(const model *m, const quantize_options *o, err *e)
+static int write_file(const model *m, const quantize_options *o, known_importance *known, err *e)
 {
-    const quantized_options how = {.threads = (int)o->own.threads};
+    const quantized_options how = {
+        .threads = (int)o->own.threads, .importance = known->file ? importance_of : NULL, .self = known};
     tokenizer *t = NULL;
     json *metadata = json_new_object();
     int rc = metadata ? open_tokenizer(&t, &o->model, e) : err_set(e, ERR_MEMORY, "out of memory");
@@ -225,7 +254,11 @@ static int run_quantize(const invocation *v, err *e)
     if (rc) return policy_free(&policy), rc;
     rc = policy_check_used(&policy, e);
     if (!rc) rc = check_output(m, o->own.out, e);
-    if (!rc) rc = is_gguf(&o->own) ? write_gguf_file(m, o, e) : write_file(m, o, e);
+    known_importance known = {0};
+    if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);
+    if (!rc) rc = is_gguf(&o->own) ? write_gguf_file(m, o, &known, e) : write_file(m, o, &known, e);
+    if (!rc) say_missed(&known, o->own.importance);
+    importance_close(known.file);
     model_close(m);
     policy_free(&policy);
     if (!rc && stat(o->own.out, &st) == 0) printf("%s %lld bytes\n", o->own.out, (long long)st.st_size);

@@ -1,4 +1,4 @@
-/* evaluate.c - one sequence without sampling: logits or hidden states of every row, chunk by chunk. */
+/* evaluate.c - one sequence without sampling: logits, hidden states or any activations of every row, chunk by chunk. */
 #include "engine/engine_state.h"
 
 #include "base/mem.h"
@@ -6,25 +6,22 @@
 #include <inttypes.h>
 
 /* Where rows see later ones every step has the whole text, and again, until all rows have been among those whose result is wanted. */
-static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn on_rows, void *ctx, err *e)
+static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, const float *values, rows_fn on_rows,
+                      void *ctx, err *e)
 {
     const program *p = g->mod->prog;
-    tap t = {.to = tapped};
     bool again = p->whole && s->want_all;
-    if (layer >= 0) t.what = p->hidden[layer];
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
     while (s->n_past < s->n_ids) {
         batch_clear(&g->work);
         int n = batch_add(&g->work, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
         session_pages(g, s, s->n_past + n);
         batch_finish(&g->work, p);
-        if (layer >= 0) {
-            g->work.st.taps = &t;
-            g->work.st.n_tap = 1;
-        }
+        g->work.st.taps = taps;
+        g->work.st.n_tap = n_tap;
         int rc = plan_step(g->layout, &g->work.st, e);
         int64_t first = again ? s->want_from : s->n_past, rows = again ? s->want_to - s->want_from : n;
-        if (!rc) rc = on_rows(ctx, layer >= 0 ? tapped : plan_logits(g->layout), first, rows, e);
+        if (!rc) rc = on_rows(ctx, values ? values : plan_logits(g->layout), first, rows, e);
         if (rc) return rc;
         session_advance(g, s, n);
         if (s->want_to == s->n_ids) continue;
@@ -33,6 +30,17 @@ static int run_chunks(engine *g, session *s, int layer, float *tapped, rows_fn o
         s->want_to = s->n_ids - s->want_from > SCORE_ROWS ? s->want_from + SCORE_ROWS : s->n_ids;
     }
     return 0;
+}
+
+static int check_ids(const engine *g, const int32_t *ids, size_t n, err *e)
+{
+    if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
+    if (n < 1 || (int64_t)n > g->info.ctx)
+        return err_set(e, ERR_LIMIT, "%zu tokens, the context holds %d (--ctx makes it larger)", n, g->info.ctx);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= g->info.n_vocab)
+            return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", ids[i], g->info.n_vocab);
+    return OK;
 }
 
 int32_t engine_width(const engine *g, int layer)
@@ -52,16 +60,11 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
     query q = {.ids = ids, .n_ids = n, .enc_ids = enc_ids, .n_enc = n_enc, .n_logprobs = -1};
     session *s;
     float *tapped = NULL;
-    if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
     if (layer < 0 && !g->mod->prog->entries[ENTRY_HEAD].out)
         return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
-    if (n < 1 || (int64_t)n > g->info.ctx)
-        return err_set(e, ERR_LIMIT, "%zu tokens, the context holds %d (--ctx makes it larger)", n, g->info.ctx);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= g->info.n_vocab)
-            return err_set(e, ERR_USAGE, "token id %d is outside the vocabulary of %d", ids[i], g->info.n_vocab);
-    int rc = query_check_encoder(g, &q, e);
+    int rc = check_ids(g, ids, n, e);
+    if (!rc) rc = query_check_encoder(g, &q, e);
     if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
     s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].rows == ROWS_OUT;
@@ -70,9 +73,41 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
         if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
     }
     if (!rc) rc = session_admit(g, s, e);
-    if (!rc) rc = run_chunks(g, s, layer, tapped, on_rows, ctx, e);
+    const tap t = {layer >= 0 ? g->mod->prog->hidden[layer] : 0, tapped};
+    if (!rc) rc = run_chunks(g, s, &t, layer >= 0, tapped, on_rows, ctx, e);
     session_drop_cache(g, s);
     session_free(s);
     mem_free(tapped);
+    return rc;
+}
+
+typedef struct watcher {
+    engine *g;
+    void (*on_step)(void *ctx, const step *st);
+    void *ctx;
+} watcher;
+
+static int step_done(void *self, const float *rows, int64_t first, int64_t n, err *e)
+{
+    (void)rows, (void)first, (void)n, (void)e;
+    const watcher *w = self;
+    w->on_step(w->ctx, &w->g->work.st);
+    return OK;
+}
+
+int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap,
+                 void (*on_step)(void *ctx, const step *st), void *ctx, err *e)
+{
+    const query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
+    watcher w = {g, on_step, ctx};
+    session *s;
+    int rc = check_ids(g, ids, n, e);
+    if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
+    if (rc) return rc;
+    s->want_all = g->mod->prog->entries[ENTRY_HEAD].out != 0;
+    rc = session_admit(g, s, e);
+    if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, step_done, &w, e);
+    session_drop_cache(g, s);
+    session_free(s);
     return rc;
 }

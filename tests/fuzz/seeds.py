@@ -108,6 +108,10 @@ def main():
               key("ints", 9, struct.pack("<IQ", 5, 2) + b"\1\0\0\0\2\0\0\0"), key("u", 10, b"\1" * 8), key("d", 12, struct.pack("<d", 2))]
     put("gguf", "values", gguf(3, values, [("x", [32, 2], 8, 0), ("y", [3], 0, 96)], b"\0" * 108))
     put("gguf", "v2", gguf(2, [], [("q", [256], 12, 0)], b"\1" * 144))
+    imatrix = [string("general.type") + struct.pack("<I", 8) + string("imatrix")]
+    put("importance", "gguf", gguf(3, imatrix, [("blk.0.attn_q.weight.in_sum2", [4, 1], 0, 0), ("blk.0.attn_q.weight.counts", [1, 1], 0, 32)],
+                                   struct.pack("<4f", 1, 2, 3, 4) + b"\0" * 16 + struct.pack("<f", 2)))
+    put("importance", "binary", struct.pack("<ii19sii4fii1s", 1, 19, b"blk.0.attn_q.weight", 2, 4, 2, 4, 6, 8, 1, 1, b"t"))
     put("gguf", "iq", gguf(3, [], [("q", [256, 1, 1, 1], 16, 0), ("r", [256], 29, 96), ("s", [32], 39, 160)], b"\x55" * 192))
     put("gguf", "vocabulary", gguf(3, values[4:5], [], b""))
     for version in (0, 1, 2):

@@ -1,0 +1,19 @@
+/* importance_collect.h - running a text through a model and adding up the squares of what enters its matrices: what `eval importance`
+ * writes and the encoders of few bits weigh errors with. */
+#ifndef ENGINE_IMPORTANCE_COLLECT_H
+#define ENGINE_IMPORTANCE_COLLECT_H
+#include "engine/engine.h"
+
+typedef struct importance_sum importance_sum;
+
+/* The engine stays the caller's and outlives it; its activations must be floats (act = "f32"). Matrices of experts are left out. */
+int importance_sum_open(importance_sum **out, engine *g, err *e);
+void importance_sum_close(importance_sum *s); /* NULL ok */
+
+/* Adds all rows of a sequence. Is a window_fn (`first` does not matter). */
+int importance_sum_add(void *s, const int32_t *ids, int64_t n, int64_t first, err *e);
+
+/* Writes io/importance.h's file. ERR_USAGE when nothing was added. */
+int importance_sum_write(const importance_sum *s, const char *path, err *e);
+
+#endif

@@ -1,0 +1,227 @@
+/* importance.c - see importance.h. Layouts as llama.cpp's imatrix tool (2025) writes them.
+ *
+ * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts [matrices], rows
+ * added up (experts are several matrices; here they count together). Binary: the number of entries; for each the length of its
+ * name, the name, the number of calls, the number of values, values that are mean squares times the calls; then whatever else. */
+#include "io/importance.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "io/ckpt.h"
+#include "io/write.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 256, ENTRIES_MAX = 1 << 20 };
+static const size_t FILE_MOST = (size_t)1 << 30;
+
+typedef struct entry {
+    char *name;
+    float *value;
+    int64_t cols;
+} entry;
+
+struct importance {
+    entry *entry;
+    size_t n, cap;
+};
+
+void importance_close(importance *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->n; i++) {
+        mem_free(m->entry[i].name);
+        mem_free(m->entry[i].value);
+    }
+    mem_free(m->entry);
+    mem_free(m);
+}
+
+size_t importance_count(const importance *m) { return m->n; }
+
+/* Takes `cols` sums of squares as means over `count`. */
+static int add_entry(importance *m, span name, const uint8_t *sums, int64_t rows, int64_t cols, double count, err *e)
+{
+    if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry))
+        return err_set(e, ERR_MEMORY, "out of memory");
+    entry *t = &m->entry[m->n];
+    *t = (entry){.name = mem_zero(name.n + 1, 1), .value = mem_array((uint64_t)cols, sizeof(float)), .cols = cols};
+    m->n++;
+    if (!t->name || !t->value) return err_set(e, ERR_MEMORY, "out of memory");
+    memcpy(t->name, name.p, name.n);
+    for (int64_t i = 0; i < cols; i++) {
+        double sum = 0;
+        for (int64_t r = 0; r < rows; r++) {
+            float v;
+            memcpy(&v, sums + (size_t)(r * cols + i) * sizeof v, sizeof v);
+            if (!(v >= 0) || isinf(v))
+                return err_set(e, ERR_FORMAT, "entry \"%s\": %g is no mean of squares", t->name, (double)v);
+            sum += v;
+        }
+        t->value[i] = (float)(count > 0 ? sum / count : 0);
+    }
+    return OK;
+}
+
+/* ---- GGUF */
+
+static double counted(const ckpt *c, span name)
+{
+    char of[NAME_MAX_BYTES];
+    double sum = 0;
+    snprintf(of, sizeof of, "%.*s.counts", (int)name.n, (const char *)name.p);
+    const ckpt_entry *t = ckpt_find(c, of);
+    for (uint64_t i = 0; t && t->type == DTYPE_F32 && i < t->bytes / sizeof(float); i++) {
+        float v;
+        memcpy(&v, t->data + i * sizeof v, sizeof v);
+        sum += v > 0 && !isinf(v) ? v : 0;
+    }
+    return sum;
+}
+
+static int read_gguf(importance *m, const ckpt *c, err *e)
+{
+    static const char tail[] = ".in_sum2";
+    const char *type = json_str(json_get(ckpt_config(c), "general.type"), "");
+    if (strcmp(ckpt_format(c), "gguf") != 0 || strcmp(type, "imatrix") != 0)
+        return err_set(e, ERR_FORMAT, "no importance matrix: general.type is \"%s\"", type);
+    int rc = OK;
+    for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        size_t n = strlen(t->name), end = sizeof tail - 1;
+        if (n <= end || strcmp(t->name + n - end, tail) != 0) continue;
+        uint64_t count;
+        if (t->type != DTYPE_F32 || t->dims.rank < 1 || n >= NAME_MAX_BYTES || !shape_count(&t->dims, &count) || !count)
+            return err_set(e, ERR_FORMAT, "tensor \"%s\" is not a list of sums", t->name);
+        span name = span_of(t->name, n - end);
+        int64_t cols = t->dims.dim[t->dims.rank - 1];
+        rc = add_entry(m, name, t->data, (int64_t)count / cols, cols, counted(c, name), e);
+    }
+    return rc;
+}
+
+/* ---- the older form */
+
+static bool take_int(span *s, int32_t *v)
+{
+    if (s->n < sizeof *v) return false;
+    memcpy(v, s->p, sizeof *v);
+    *s = span_of(s->p + sizeof *v, s->n - sizeof *v);
+    return true;
+}
+
+static int read_binary(importance *m, span s, err *e)
+{
+    int32_t n, length, calls, values;
+    if (!take_int(&s, &n) || n < 1 || n > ENTRIES_MAX)
+        return err_set(e, ERR_FORMAT, "neither GGUF nor an imatrix file");
+    for (int32_t i = 0; i < n; i++) {
+        if (!take_int(&s, &length) || length < 1 || length >= NAME_MAX_BYTES || s.n < (size_t)length)
+            return err_set(e, ERR_FORMAT, "entry %d: its name is cut off or too long", i);
+        span name = span_of(s.p, (size_t)length);
+        if (memchr(name.p, 0, name.n)) return err_set(e, ERR_FORMAT, "entry %d: a NUL in its name", i);
+        s = span_of(s.p + length, s.n - (size_t)length);
+        if (!take_int(&s, &calls) || !take_int(&s, &values) || values < 1 || s.n / sizeof(float) < (size_t)values)
+            return err_set(e, ERR_FORMAT, "entry %d of %d: its values are cut off", i, n);
+        int rc = add_entry(m, name, s.p, 1, values, calls, e);
+        if (rc) return rc;
+        s = span_of(s.p + (size_t)values * sizeof(float), s.n - (size_t)values * sizeof(float));
+    }
+    return OK;
+}
+
+int importance_open_bytes(importance **out, span bytes, const char *name, err *e)
+{
+    *out = NULL;
+    importance *m = mem_zero(1, sizeof *m);
+    if (!m) return err_set(e, ERR_MEMORY, "out of memory");
+    int rc;
+    if (bytes.n >= 4 && memcmp(bytes.p, "GGUF", 4) == 0) {
+        ckpt *c;
+        rc = ckpt_open_bytes(&c, bytes, name, e);
+        if (!rc) rc = read_gguf(m, c, e);
+        ckpt_close(c);
+    } else {
+        rc = read_binary(m, bytes, e);
+    }
+    if (!rc && m->n == 0) rc = err_set(e, ERR_FORMAT, "there is no matrix in it");
+    if (rc) {
+        importance_close(m);
+        return err_wrap(e, name);
+    }
+    *out = m;
+    return OK;
+}
+
+int importance_open(importance **out, const char *path, err *e)
+{
+    buf bytes = {0};
+    *out = NULL;
+    int rc = file_read(&bytes, path, FILE_MOST, e);
+    if (!rc) rc = importance_open_bytes(out, buf_span(&bytes), path, e);
+    buf_free(&bytes);
+    return rc;
+}
+
+/* ---- names */
+
+char *importance_name(const char *weight, char *out, size_t cap)
+{
+    static const char *const part[][2] = {
+        {"attn.q", "attn_q"},     {"attn.k", "attn_k"}, {"attn.v", "attn_v"},     {"attn.o", "attn_output"},
+        {"ffn.gate", "ffn_gate"}, {"ffn.up", "ffn_up"}, {"ffn.down", "ffn_down"}, {"ffn.router", "ffn_gate_inp"},
+    };
+    int layer, end = 0;
+    snprintf(out, cap, "%s", weight);
+    if (strcmp(weight, "dec.head") == 0) snprintf(out, cap, "output.weight");
+    if (sscanf(weight, "dec.%d.%n", &layer, &end) != 1 || !end) return out;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (strcmp(weight + end, part[i][0]) == 0) snprintf(out, cap, "blk.%d.%s.weight", layer, part[i][1]);
+    return out;
+}
+
+const float *importance_find(const importance *m, const char *weight, int64_t cols)
+{
+    char other[NAME_MAX_BYTES];
+    importance_name(weight, other, sizeof other);
+    for (size_t i = 0; i < m->n; i++)
+        if (m->entry[i].cols == cols && (!strcmp(m->entry[i].name, weight) || !strcmp(m->entry[i].name, other)))
+            return m->entry[i].value;
+    return NULL;
+}
+
+/* ---- writing */
+
+int importance_write(const char *path, const importance_sums *s, size_t n, err *e)
+{
+    typedef struct made {
+        char name[2][NAME_MAX_BYTES + 16];
+        float count, *sum;
+    } made;
+    made *part = mem_zero(n, sizeof *part);
+    write_tensor *t = mem_zero(2 * n, sizeof *t);
+    int rc = part && t ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < n && !rc; i++) {
+        char name[NAME_MAX_BYTES];
+        importance_name(s[i].weight, name, sizeof name);
+        snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", name);
+        snprintf(part[i].name[1], sizeof part[i].name[1], "%s.counts", name);
+        part[i].count = (float)s[i].count;
+        part[i].sum = mem_array((uint64_t)s[i].cols, sizeof(float));
+        if (!part[i].sum) rc = err_set(e, ERR_MEMORY, "out of memory");
+        for (int64_t k = 0; k < s[i].cols && !rc; k++) part[i].sum[k] = (float)s[i].square[k];
+        t[2 * i] = (write_tensor){part[i].name[0], DTYPE_F32, {2, {1, s[i].cols}}, .raw = part[i].sum};
+        t[2 * i + 1] = (write_tensor){part[i].name[1], DTYPE_F32, {2, {1, 1}}, .raw = &part[i].count};
+    }
+    gguf_pairs pairs = {0};
+    gguf_add_text(&pairs, "general.type", "imatrix");
+    if (!rc) rc = write_gguf(path, &pairs, t, 2 * n, 1, e);
+    gguf_pairs_free(&pairs);
+    for (size_t i = 0; part && i < n; i++) mem_free(part[i].sum);
+    mem_free(part);
+    mem_free(t);
+    return rc;
+}

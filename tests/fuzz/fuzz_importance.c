@@ -1,0 +1,22 @@
+/* fuzz_importance.c - importance matrices in both forms: what is read must be means of squares that can be found. */
+#include "base/err.h"
+#include "io/importance.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    importance *m;
+    err e = {0};
+    if (importance_open_bytes(&m, span_of(data, n), "fuzz", &e)) {
+        if (!e.code || !e.msg[0] || m) abort();
+        return 0;
+    }
+    if (importance_count(m) == 0) abort();
+    const float *v = importance_find(m, "dec.0.attn.q", 4);
+    for (int i = 0; v && i < 4; i++)
+        if (!(v[i] >= 0)) abort();
+    importance_close(m);
+    return 0;
+}
