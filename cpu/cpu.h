@@ -68,21 +68,26 @@ static inline held_weight held_part(const held_weight *w, int64_t part, int64_t 
 void held_row(const held_weight *w, int64_t n, float *to);
 
 /* ---- keys and values. Of each page a state has, per head, a tile of keys [k_dim][PAGE_TOKENS] (transposed: 16 keys are one vector) and a
- * tile of values [PAGE_TOKENS][v_dim]; tiles of codes: kv_codes.h. Pages of a state are contiguous, page i at i * page_bytes. */
+ * tile of values [PAGE_TOKENS][v_dim]; tiles of codes: kv_codes.h. What is read and written together lies together: a page
+ * holds this of all states of its group, so that short contexts touch little memory. */
 typedef struct kv_store {
-    uint8_t *k, *v; /* 64-byte aligned */
+    uint8_t *k, *v;  /* of page 0; 64-byte aligned */
+    uint64_t stride; /* bytes from page to page */
     dtype k_type, v_type;
     int32_t heads, k_dim, v_dim;
-    uint64_t k_page, v_page; /* bytes of one page */
+    uint64_t k_page, v_page; /* bytes of this state in one page */
+    void *own;               /* the memory of the group's pages, if this state has it in charge: own_bytes */
+    uint64_t own_bytes;
 } kv_store;
 
-/* The tile of one head in a page. */
-static inline uint8_t *kv_tile(uint8_t *base, uint64_t page_bytes, int heads, int32_t page, int64_t head)
+/* The tile of one head in a page: keys, or values. */
+static inline uint8_t *kv_tile(const kv_store *s, bool values, int32_t page, int64_t head)
 {
-    return base + (uint64_t)page * page_bytes + (uint64_t)head * (page_bytes / (uint64_t)heads);
+    uint64_t tile = (values ? s->v_page : s->k_page) / (uint64_t)s->heads;
+    return (values ? s->v : s->k) + (uint64_t)page * s->stride + (uint64_t)head * tile;
 }
 
-/* Fills all but k and v. */
+/* Fills types, sizes and their bytes. */
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 
 /* ---- working memory of the kernels */

@@ -176,8 +176,8 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
                     b = first + PAGE_TOKENS < most + 1 ? first + PAGE_TOKENS : most + 1;
                 int32_t page = step_page(st, group, seq, first / PAGE_TOKENS);
                 if (a >= b || page < 0) continue;
-                t.keys = kv_tile(s->k, s->k_page, s->heads, page, kv);
-                t.values = kv_tile(s->v, s->v_page, s->heads, page, kv);
+                t.keys = kv_tile(s, false, page, kv);
+                t.values = kv_tile(s, true, page, kv);
                 t.first = first;
                 tile_add(&part, &sees, o, &t, (int)head, slopes ? slopes[head] : 0, a, b, own);
             }

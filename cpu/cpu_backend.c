@@ -38,12 +38,7 @@ static void cpu_close(dev *d)
 {
     if (!d) return;
     for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
-    for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) {
-        const kv_store *s = &d->kv[i];
-        uint64_t pages = (uint64_t)d->opt.n_page[d->p->states[i].group];
-        mem_unmap(s->k, s->k_page * pages);
-        mem_unmap(s->v, s->v_page * pages);
-    }
+    for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) mem_unmap(d->kv[i].own, d->kv[i].own_bytes);
     cpu_work_close(&d->work);
     pool_close(d->pool);
     mem_free(d->held);
@@ -73,27 +68,33 @@ static int cpu_open(dev **out, int ordinal, const program *p, const dev_options 
     return rc;
 }
 
-/* Memory for the pages of one state; the system gives it page by page as it is written. */
-static int kv_open(dev *d, int16_t index, err *e)
+/* Memory for the pages of the states of one group that a segment writes; the system gives it page by page as it is written. */
+static int kv_open(dev *d, const segment *seg, int group, err *e)
 {
-    kv_store *s = &d->kv[index];
-    const state *of = &d->p->states[index];
-    uint64_t pages = (uint64_t)d->opt.n_page[of->group], k_bytes, v_bytes;
-    if (s->k) return 0;
-    kv_store fresh;
-    kv_layout(&fresh, of, d->opt.k_type, d->opt.v_type);
-    if (!mem_mul(fresh.k_page, pages, &k_bytes) || !mem_mul(fresh.v_page, pages, &v_bytes) ||
-        !(fresh.k = mem_map(k_bytes)))
-        return err_set(e, ERR_MEMORY, "out of memory for the key cache of layer %d (%" PRIu64 " pages)", of->layer,
-                       pages);
-    fresh.v = mem_map(v_bytes);
-    if (!fresh.v) {
-        mem_unmap(fresh.k, k_bytes);
-        return err_set(e, ERR_MEMORY, "out of memory for the value cache of layer %d (%" PRIu64 " pages)", of->layer,
-                       pages);
+    uint64_t bytes = 0, pages = (uint64_t)d->opt.n_page[group], all;
+    kv_store *first = NULL;
+    for (uint32_t i = seg->op0; i < seg->op1; i++) {
+        const op *o = &seg->p->ops[i];
+        if (o->kind != OP_KV_PUT || d->p->states[o->state].group != group || d->kv[o->state].k_page) continue;
+        kv_store *s = &d->kv[o->state];
+        kv_layout(s, &d->p->states[o->state], d->opt.k_type, d->opt.v_type);
+        bytes += s->k_page + s->v_page;
+        if (!first) first = s;
     }
-    *s = fresh;
-    return 0;
+    if (!first) return OK;
+    first->own = mem_mul(bytes, pages, &all) ? mem_map(all) : NULL;
+    if (!first->own) return err_set(e, ERR_MEMORY, "out of memory for a cache of %" PRIu64 " pages", pages);
+    first->own_bytes = all;
+    uint8_t *at = first->own;
+    for (uint32_t i = 0; i < d->p->n_state; i++) {
+        kv_store *s = &d->kv[i];
+        if (s->k || !s->k_page || d->p->states[i].group != group) continue;
+        s->k = at;
+        s->v = at + s->k_page;
+        s->stride = bytes;
+        at += s->k_page + s->v_page;
+    }
+    return OK;
 }
 
 static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens, err *e)
@@ -105,8 +106,8 @@ static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens
     for (uint32_t i = 0; i < d->p->n_state; i++) {
         const kv_store *s = &d->kv[i];
         if (!s->k || d->p->states[i].group != group) continue;
-        memcpy(s->k + (uint64_t)to * s->k_page, s->k + (uint64_t)from * s->k_page, s->k_page);
-        memcpy(s->v + (uint64_t)to * s->v_page, s->v + (uint64_t)from * s->v_page, s->v_page);
+        memcpy(kv_tile(s, false, to, 0), kv_tile(s, false, from, 0), s->k_page);
+        memcpy(kv_tile(s, true, to, 0), kv_tile(s, true, from, 0), s->v_page);
     }
     return 0;
 }
@@ -158,8 +159,8 @@ static void cpu_discard(dev *d, segment *s)
 static int cpu_compile(dev *d, segment *s, err *e)
 {
     const program *p = s->p;
-    for (uint32_t i = s->op0; i < s->op1; i++) {
-        int rc = p->ops[i].kind == OP_KV_PUT ? kv_open(d, p->ops[i].state, e) : 0;
+    for (int g = 0; g < GROUP_MAX; g++) {
+        int rc = kv_open(d, s, g, e);
         if (rc) return rc;
     }
     compiled *c = mem_zero(1, sizeof *c);
@@ -279,8 +280,7 @@ static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
     for (uint32_t i = 0; i < d->p->n_weight; i++) sum += d->held[i].own_bytes;
-    for (uint32_t i = 0; i < d->p->n_state; i++)
-        if (d->kv[i].k) sum += (d->kv[i].k_page + d->kv[i].v_page) * (uint64_t)d->opt.n_page[d->p->states[i].group];
+    for (uint32_t i = 0; i < d->p->n_state; i++) sum += d->kv[i].own_bytes;
     return sum;
 }
 

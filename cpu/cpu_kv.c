@@ -48,7 +48,7 @@ void cpu_kv_put(const run *r, const op *o, int worker, int workers)
         int64_t row = u % rows, head = u / rows;
         int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
         if (page < 0) continue;
-        put_keys(kv_tile(s->k, s->k_page, s->heads, page, head), s, k + (row * s->heads + head) * s->k_dim, at);
-        put_values(kv_tile(s->v, s->v_page, s->heads, page, head), s, v + (row * s->heads + head) * s->v_dim, at);
+        put_keys(kv_tile(s, false, page, head), s, k + (row * s->heads + head) * s->k_dim, at);
+        put_values(kv_tile(s, true, page, head), s, v + (row * s->heads + head) * s->v_dim, at);
     }
 }

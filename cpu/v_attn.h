@@ -283,8 +283,7 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
                      attn_soft t)
 {
     const kv_store *s = j->s;
-    const uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, u->kv),
-                  *values = kv_tile(s->v, s->v_page, s->heads, page, u->kv);
+    const uint8_t *keys = kv_tile(s, false, page, u->kv), *values = kv_tile(s, true, page, u->kv);
     int groups = (l1 - l0 + ATTN_GROUP - 1) / ATTN_GROUP;
     bool k_codes = kv_is_codes(s->k_type), v_codes = kv_is_codes(s->v_type);
     tile_prefetch(values, s->v_page / (uint64_t)s->heads); /* comes while scores are computed */
@@ -321,7 +320,7 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
             dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, p);
         }
         if (l == l0 && next_page >= 0)
-            tile_prefetch(kv_tile(s->k, s->k_page, s->heads, next_page, u->kv), s->k_page / (uint64_t)s->heads);
+            tile_prefetch(kv_tile(s, false, next_page, u->kv), s->k_page / (uint64_t)s->heads);
         group_sees g;
         float top[ATTN_GROUP];
         if (v_codes) {

@@ -117,8 +117,7 @@ static void v_kv_put(const run *r, const op *o, int worker, int workers)
         int64_t row = u % rows, head = u / rows;
         int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
         if (page < 0) continue;
-        uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, head),
-                *values = kv_tile(s->v, s->v_page, s->heads, page, head);
+        uint8_t *keys = kv_tile(s, false, page, head), *values = kv_tile(s, true, page, head);
         const float *kx = k + (row * s->heads + head) * s->k_dim, *vx = v + (row * s->heads + head) * s->v_dim;
         if (kv_is_codes(s->k_type)) kv_token_codes(&kf, keys, false, kx, s->k_dim, at);
         else if (s->k_type == DTYPE_F16) kv_put_keys(DTYPE_F16, kx, s->k_dim, keys, at);

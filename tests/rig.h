@@ -180,8 +180,7 @@ static inline void rig_cache_codes(const kv_store *s, bool values, int pages)
         for (int head = 0; head < s->heads; head++)
             for (int at = 0; at < PAGE_TOKENS; at++) {
                 for (int d = 0; d < dim; d++) x[d] = rig_normal();
-                kv_token_put(&f, kv_tile(values ? s->v : s->k, values ? s->v_page : s->k_page, s->heads, page, head),
-                             values, x, dim, at);
+                kv_token_put(&f, kv_tile(s, values, page, head), values, x, dim, at);
             }
     mem_free(x);
 }
@@ -213,20 +212,20 @@ static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_ty
     g->kv_memory = mem_map(g->kv_bytes);
     assert_non_null(g->kv_memory);
     s->k = g->kv_memory;
-    s->v = s->k + s->k_page * (uint64_t)pages;
+    s->v = s->k + s->k_page;
+    s->stride = s->k_page + s->v_page;
     g->d.opt.n_page[0] = pages;
     for (int side = 0; side < 2; side++) {
         dtype t = side ? v_type : k_type;
-        uint8_t *to = side ? s->v : s->k;
-        if (kv_is_codes(t)) {
-            rig_cache_codes(s, side, pages);
-            continue;
-        }
-        uint64_t n = (side ? s->v_page : s->k_page) * (uint64_t)pages / dtype_info[t].bytes;
-        for (uint64_t i = 0; i < n; i++) {
-            float x = rig_normal();
-            uint16_t h = f32_to_f16(x);
-            memcpy(to + i * dtype_info[t].bytes, t == DTYPE_F16 ? (void *)&h : (void *)&x, dtype_info[t].bytes);
+        if (kv_is_codes(t)) rig_cache_codes(s, side, pages);
+        for (int page = 0; page < pages && !kv_is_codes(t); page++) {
+            uint8_t *to = kv_tile(s, side, page, 0);
+            uint64_t n = (side ? s->v_page : s->k_page) / dtype_info[t].bytes;
+            for (uint64_t i = 0; i < n; i++) {
+                float x = rig_normal();
+                uint16_t h = f32_to_f16(x);
+                memcpy(to + i * dtype_info[t].bytes, t == DTYPE_F16 ? (void *)&h : (void *)&x, dtype_info[t].bytes);
+            }
         }
     }
 }

@@ -351,8 +351,7 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
     for (int pass = 0; pass < 2; pass++)
         for (int j = least; j <= last; j++) {
             int page = g->page[g->seq[row] * RIG_PAGES + j / PAGE_TOKENS], at = j % PAGE_TOKENS;
-            uint8_t *keys = kv_tile(s->k, s->k_page, s->heads, page, kv),
-                    *values = kv_tile(s->v, s->v_page, s->heads, page, kv);
+            uint8_t *keys = kv_tile(s, false, page, kv), *values = kv_tile(s, true, page, kv);
             if (pass == 0) {
                 double dot = 0;
                 for (int i = 0; i < c->k_dim; i++) {
@@ -460,8 +459,7 @@ static void ignores(dtype type)
         int at = i % PAGE_TOKENS;
         if (i <= 150 && i > 150 - 8 - window) continue;
         for (int h = 0; h < 2; h++) {
-            uint8_t *keys = kv_tile(s->k, s->k_page, 2, i / PAGE_TOKENS, h),
-                    *values = kv_tile(s->v, s->v_page, 2, i / PAGE_TOKENS, h);
+            uint8_t *keys = kv_tile(s, false, i / PAGE_TOKENS, h), *values = kv_tile(s, true, i / PAGE_TOKENS, h);
             kv_codes kf = kv_codes_of(type, dim, false), vf = kv_codes_of(type, dim, true);
             if (kv_is_codes(type)) {
                 kv_token_put(&kf, keys, false, bad, dim, at);
