@@ -57,11 +57,15 @@ typedef struct held_weight {
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e);
 void cpu_weight_drop(held_weight *h);
 
-/* The run `part` of `rows` rows, as a weight of its own. */
+/* The run `part` of `rows` rows, as a weight of its own; packed: whole panels. */
 static inline held_weight held_part(const held_weight *w, int64_t part, int64_t rows)
 {
-    const uint8_t *data = w->part ? w->part[part] : w->data + (uint64_t)(part * rows) * w->stride;
-    return (held_weight){.data = data, .type = w->type, .stride = w->stride, .rows = rows, .cols = w->cols};
+    held_weight h = *w;
+    int64_t units = w->packed ? rows / 16 : rows;
+    h.data = w->part ? w->part[part] : w->data + (uint64_t)(part * units) * w->stride;
+    h.part = NULL;
+    h.rows = rows;
+    return h;
 }
 
 /* Row n as float32: cols values. */

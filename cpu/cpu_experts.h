@@ -19,6 +19,14 @@ static inline expert_run expert_run_at(const int32_t *table, int32_t row0, int64
     return u;
 }
 
+/* The run that row `row` is in. */
+static inline expert_run expert_run_of(const int32_t *table, int32_t row, int64_t rows)
+{
+    int32_t expert = table[(int64_t)row * DISPATCH_COLS + DISPATCH_EXPERT];
+    while (row > 0 && table[(int64_t)(row - 1) * DISPATCH_COLS + DISPATCH_EXPERT] == expert) row--;
+    return expert_run_at(table, row, rows);
+}
+
 /* The weight of an expert in a row of ROUTE that picked it. */
 static inline float route_weight(const float *route, int64_t used, int32_t expert)
 {

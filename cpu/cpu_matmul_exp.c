@@ -1,9 +1,32 @@
-/* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums (cpu_matmul.c). Experts
- * without rows are not touched. */
-#include "cpu/cpu_experts.h"
+/* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums (cpu_matmul.c; int8 activations:
+ * cpu_qmatmul.c). Experts without rows are not touched. */
+#include "cpu/cpu_quant.h"
+
+static void multiply_codes(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    const float *bias = arg_at(r, o->in[2]);
+    const int32_t *table = dispatch_at(r, o->in[3]);
+    float *y = arg_at(r, o->out);
+    act_rows all = act_rows_at(r, o->in[0]);
+    int64_t n = arg_dim(r, o->out), from, to;
+    cpu_share(n, 1, worker, workers, &from, &to);
+    for (int32_t at = 0; at < all.rows;) {
+        expert_run u = expert_run_at(table, at, all.rows);
+        held_weight own = held_part(w, u.expert, n);
+        act_rows x = act_rows_of_run(all, u);
+        for (int64_t i = from; i < to; i++)
+            cpu_qoutput(&own, i, &x, bias ? bias + u.expert * n + i : NULL, y + at * n + i, n);
+        at += u.rows;
+    }
+}
 
 void cpu_matmul_exp(const run *r, const op *o, int worker, int workers)
 {
+    if (arg_info(r, o->in[0])->block) {
+        multiply_codes(r, o, worker, workers);
+        return;
+    }
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[2]);
     const int32_t *table = dispatch_at(r, o->in[3]);

@@ -1,8 +1,27 @@
-/* cpu_matmul_heads.c - reference of MATMUL_HEADS: each head of a row times the matrix of that head, summed as MATMUL sums (cpu_matmul.c). */
-#include "cpu/cpu.h"
+/* cpu_matmul_heads.c - reference of MATMUL_HEADS: each head of a row times the matrix of that head, summed as MATMUL sums (cpu_matmul.c; int8
+ * activations: cpu_qmatmul.c). */
+#include "cpu/cpu_quant.h"
+
+static void multiply_codes(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    float *y = arg_at(r, o->out);
+    act_rows x = act_rows_at(r, o->in[0]);
+    int64_t n = w->rows / (x.cols / w->cols), from, to;
+    cpu_share(w->rows, 1, worker, workers, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        held_weight own = held_part(w, i / n, n);
+        x.k0 = i / n * w->cols;
+        cpu_qoutput(&own, i % n, &x, NULL, y + i, w->rows);
+    }
+}
 
 void cpu_matmul_heads(const run *r, const op *o, int worker, int workers)
 {
+    if (arg_info(r, o->in[0])->block) {
+        multiply_codes(r, o, worker, workers);
+        return;
+    }
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *x = arg_at(r, o->in[0]);
     float *y = arg_at(r, o->out), *row = arg_scratch(r, worker);

@@ -49,32 +49,34 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
     return f->base ? fmaf(-(w->dmin * x.scale[xb]), (float)minima, y) : y;
 }
 
+void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy)
+{
+    const r16_format *f = r16_of(w->type);
+    const uint8_t *at = w->data + (uint64_t)(n / R16_ROWS) * w->stride;
+    int64_t k = act_padded(w->cols);
+    for (int64_t m = 0; m < x->rows; m++) y[m * ldy] = 0;
+    for (int64_t k0 = 0; k0 < k; k0 += f->span) {
+        int tiles = (int)((k - k0 < f->span ? k - k0 : f->span) / R16_K);
+        r16_strip strip = {.d = 0};
+        r16_strip_get(f, at, (int)(n % R16_ROWS), tiles, &strip);
+        at += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
+        for (int64_t m = 0; m < x->rows; m++) {
+            act_tile of = act_tile_at(x->rows, act_tile_of(x->rows, m));
+            act_part p = act_part_of(x, of);
+            for (int t = 0; t < tiles; t++)
+                y[m * ldy] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * R16_K, y[m * ldy]);
+        }
+    }
+    for (int64_t m = 0; m < x->rows && bias; m++) y[m * ldy] += *bias;
+}
+
 void cpu_qmatmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
-    const r16_format *f = r16_of(w->type);
-    uint8_t *x = (uint8_t *)arg_at(r, o->in[0]);
     const float *bias = arg_at(r, o->in[2]);
     float *y = arg_at(r, o->out);
-    int64_t rows = arg_rows(r, o->out), from, to;
-    int64_t k = act_padded(w->cols);
+    act_rows x = act_rows_at(r, o->in[0]);
+    int64_t from, to;
     cpu_share(w->rows, 1, worker, workers, &from, &to);
-    for (int64_t n = from; n < to; n++) {
-        const uint8_t *at = w->data + (uint64_t)(n / R16_ROWS) * w->stride;
-        for (int64_t m = 0; m < rows; m++) y[m * w->rows + n] = 0;
-        for (int64_t k0 = 0; k0 < k; k0 += f->span) {
-            int tiles = (int)((k - k0 < f->span ? k - k0 : f->span) / R16_K);
-            r16_strip strip = {.d = 0};
-            r16_strip_get(f, at, (int)(n % R16_ROWS), tiles, &strip);
-            at += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
-            for (int64_t m = 0; m < rows; m++) {
-                act_tile of = act_tile_at(rows, act_tile_of(rows, m));
-                act_part p = act_parts(x, of, w->cols, f->act);
-                for (int t = 0; t < tiles; t++)
-                    y[m * w->rows + n] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * R16_K,
-                                                  y[m * w->rows + n]);
-            }
-        }
-        for (int64_t m = 0; m < rows && bias; m++) y[m * w->rows + n] += bias[n];
-    }
+    for (int64_t n = from; n < to; n++) cpu_qoutput(w, n, &x, bias ? bias + n : NULL, y + n, w->rows);
 }

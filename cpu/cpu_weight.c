@@ -90,7 +90,7 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
     h.stride = w->packed ? r16_panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
     h.data = plain_data(w);
-    int rc = w->parts && !h.data ? find_parts(w, &h, e) : OK;
+    int rc = w->parts && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
     if (!rc && !h.data) rc = fill_own(d, w, &h, e);
     if (rc) return rc;
     if (!h.data) h.data = h.own;

@@ -1,13 +1,38 @@
-/* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h on one head after the other; definition:
+/* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on one head after the other; definition:
  * cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head lie apart: several are copied side by side first. */
 #ifndef CPU_V_MATMUL_HEADS_H
 #define CPU_V_MATMUL_HEADS_H
 #include "cpu/v_matmul.h"
+#include "cpu/v_qmatmul.h"
 
 #include <string.h>
 
+static void v_qmatmul_heads(const run *r, const op *o, int worker, int workers)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    float *y = arg_at(r, o->out);
+    act_rows x = act_rows_at(r, o->in[0]);
+    int64_t heads = x.cols / w->cols, n = w->rows / heads, panels = n / R16_ROWS, each = q_chunk(w, panels, heads),
+            chunks = (panels + each - 1) / each, tiles = act_tiles(x.rows);
+    for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
+        t1 = q_turn_end(tiles, t0);
+        deal d = deal_start(r, worker, workers, heads * chunks, false);
+        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+            int64_t h = c / chunks, from = c % chunks * each, to = from + each < panels ? from + each : panels;
+            held_weight own = held_part(w, h, n);
+            qwork k = {.w = &own, .x = x, .y = y + h * n, .ldy = w->rows};
+            k.x.k0 = h * w->cols;
+            q_panels(&k, from, to, t0, t1);
+        }
+    }
+}
+
 static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
 {
+    if (arg_info(r, o->in[0])->block) {
+        v_qmatmul_heads(r, o, worker, workers);
+        return;
+    }
     const held_weight *w = arg_weight(r, o->in[1]);
     const float *x = arg_at(r, o->in[0]);
     float *y = arg_at(r, o->out), *scratch = arg_scratch(r, worker);

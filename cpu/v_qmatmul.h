@@ -20,9 +20,7 @@ enum { AHEAD_Q = 10240, BLOCK_Q = 126, CHUNK_Q = 128 << 10 };
 /* A matrix, rows of activations that it meets, and where the results go. */
 typedef struct qwork {
     const held_weight *w;
-    uint8_t *x; /* act_q8.h, blocks of `block` */
-    int block;
-    int64_t rows;
+    act_rows x;
     float *y; /* [rows][ldy] */
     int64_t ldy;
     const float *bias;
@@ -32,7 +30,7 @@ typedef struct qwork {
 static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
 {
     const held_weight *w = k->w;
-    bool alone = act_tiles(k->rows) == 1;
+    bool alone = act_tiles(k->x.rows) == 1;
     qjob q = {.f = r16_of(w->type),
               .level = r16_levels(r16_of(w->type)),
               .apart = w->stride,
@@ -47,10 +45,10 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
         int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
         q.ahead = alone ? (const uint8_t *)((uintptr_t)panel + AHEAD_Q) : panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
-            act_tile tile = act_tile_at(k->rows, t);
+            act_tile tile = act_tile_at(k->x.rows, t);
             bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
             q.panel = panel;
-            q.x = act_parts(k->x, tile, w->cols, k->block);
+            q.x = act_part_of(&k->x, tile);
             q.y = k->y + tile.row0 * k->ldy + n * R16_ROWS;
             q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
             q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
@@ -61,10 +59,16 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     }
 }
 
-/* Panels that are dealt out together. */
-static int64_t q_chunk(const held_weight *w, int64_t panels)
+/* Tiles from t0 on that the panels meet in one turn. */
+static int64_t q_turn_end(int64_t tiles, int64_t t0)
 {
-    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = (panels + DEAL_MAX - 1) / DEAL_MAX;
+    return t0 + BLOCK_Q / ACT_ROWS < tiles ? t0 + BLOCK_Q / ACT_ROWS : tiles;
+}
+
+/* Panels that are dealt out together, of one of `parts` matrices of so many. */
+static int64_t q_chunk(const held_weight *w, int64_t panels, int64_t parts)
+{
+    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = panels * parts / DEAL_MAX + 1;
     if (each < least) each = least;
     return (each + QPANELS - 1) / QPANELS * QPANELS;
 }
@@ -72,16 +76,11 @@ static int64_t q_chunk(const held_weight *w, int64_t panels)
 static void v_qmatmul(const run *r, const op *o, int worker, int workers)
 {
     const held_weight *w = arg_weight(r, o->in[1]);
-    qwork k = {.w = w,
-               .x = (uint8_t *)arg_at(r, o->in[0]),
-               .block = arg_info(r, o->in[0])->block,
-               .rows = arg_rows(r, o->out),
-               .y = arg_at(r, o->out),
-               .ldy = w->rows,
-               .bias = arg_at(r, o->in[2])};
-    int64_t tiles = act_tiles(k.rows), panels = (w->rows + R16_ROWS - 1) / R16_ROWS, each = q_chunk(w, panels);
-    for (int64_t t0 = 0; t0 < tiles; t0 += BLOCK_Q / ACT_ROWS) {
-        int64_t t1 = t0 + BLOCK_Q / ACT_ROWS < tiles ? t0 + BLOCK_Q / ACT_ROWS : tiles;
+    qwork k = {
+        .w = w, .x = act_rows_at(r, o->in[0]), .y = arg_at(r, o->out), .ldy = w->rows, .bias = arg_at(r, o->in[2])};
+    int64_t tiles = act_tiles(k.x.rows), panels = (w->rows + R16_ROWS - 1) / R16_ROWS, each = q_chunk(w, panels, 1);
+    for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
+        t1 = q_turn_end(tiles, t0);
         deal d = deal_start(r, worker, workers, (panels + each - 1) / each, false);
         for (int64_t c; (c = deal_next(&d)) >= 0;)
             q_panels(&k, c * each, (c + 1) * each < panels ? (c + 1) * each : panels, t0, t1);

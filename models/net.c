@@ -132,8 +132,9 @@ static bool bias_of(net *b, const call *c, const char *role, const char *mode, i
     return weight_of(b, c, role, want, bias);
 }
 
-/* x as int8 by blocks of `block`: made once for all matrices that read it one after another (q, k, v; gate, up). */
-static ref quantized(net *b, const call *c, ref x, int block)
+/* x as int8 by blocks of `block`: made once for all matrices that read it one after another (q, k, v; gate, up). `table`: the dispatch of
+ * rows of experts, else 0. */
+static ref quantized(net *b, const call *c, ref x, int block, ref table)
 {
     ref *known = &b->quant[block == 64];
     if (b->quant_of != x) b->quant[0] = b->quant[1] = 0;
@@ -145,22 +146,30 @@ static ref quantized(net *b, const call *c, ref x, int block)
     t.name = name;
     t.block = (uint8_t)block;
     t.layer = op_layer(b);
-    op o = {.kind = OP_QUANT, .state = -1, .in = {x}, .out = program_tensor(b->prog, &t, b->e)};
+    op o = {.kind = OP_QUANT, .state = -1, .in = {x, table}, .out = program_tensor(b->prog, &t, b->e)};
     *known = o.out && emit(b, &o) ? o.out : 0;
     return *known;
 }
 
-ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
+/* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that. The parts of a stack are
+ * multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole tiles of them. */
+static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
 {
-    weight *held = &b->prog->weights[b->prog->tensors[w].weight];
-    const r16_format *packed = b->act_f32 ? NULL : r16_of(weight_held_type(held));
-    op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
-    if (packed) {
+    weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
+    const r16_format *f = b->act_f32 ? NULL : r16_of(weight_held_type(held));
+    ref x = o.in[0];
+    if (f && held->parts && (held->rows / held->parts % R16_ROWS || k % R16_K)) f = NULL;
+    if (f) {
         held->packed = true;
-        o.in[0] = quantized(b, c, x, packed->act);
+        o.in[0] = quantized(b, c, x, f->act, o.kind == OP_MATMUL_EXP ? o.in[3] : 0);
         if (!o.in[0]) return 0;
     }
-    return net_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);
+    return net_op(b, o, c->path, part, x, dim);
+}
+
+ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
+{
+    return multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
 }
 
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
@@ -205,7 +214,7 @@ ref net_linear_exp(net *b, const call *c, const char *role, ref x, const net_exp
         .rows = rows, .parts = by->experts, .cut_axis = -1, .bias = true, .optional = strcmp(bias, "auto") == 0};
     if (!weight_of(b, c, role, want, &w)) return 0;
     if (strcmp(bias, "false") != 0 && !weight_of(b, c, role, adds, &add)) return 0;
-    return net_op(b, (op){.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}}, c->path, role, x, n);
+    return multiply(b, c, (op){.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}}, role, 0, n);
 }
 
 ref net_gather(net *b, const call *c, ref x, const net_experts *by, bool weigh)
@@ -225,7 +234,7 @@ ref net_linear_heads(net *b, const call *c, const char *role, ref x, int heads, 
     ref w;
     bind_want want = {.rows = n * heads, .cols = net_width(b, x) / heads, .parts = heads, .cut_axis = 0};
     if (!weight_of(b, c, role, want, &w)) return 0;
-    return net_op(b, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, c->path, role, x, n * heads);
+    return multiply(b, c, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, role, want.cols, n * heads);
 }
 
 ref net_join(net *b, const call *c, const char *part, ref x, ref y, int heads)

@@ -108,6 +108,18 @@ static inline ref rig_act(rig *g, int64_t dim)
     return t;
 }
 
+/* An activation of another row symbol, `rows` rows of `dim` random values. */
+static inline ref rig_act_of(rig *g, int symbol, int rows, int64_t dim)
+{
+    int32_t kept = g->st.n[ROWS_TOK];
+    g->st.n[ROWS_TOK] = rows;
+    ref t = rig_act(g, dim);
+    g->st.n[ROWS_TOK] = kept;
+    g->st.n[symbol] = rows;
+    g->t[t].rows = (uint8_t)symbol;
+    return t;
+}
+
 /* A constant vector. */
 static inline ref rig_const(rig *g, int64_t n)
 {

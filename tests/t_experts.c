@@ -6,18 +6,6 @@
 
 static char what[200];
 
-/* An activation of another row symbol, `rows` rows of `dim` random values. */
-static ref act_of(rig *g, int symbol, int rows, int64_t dim)
-{
-    int32_t kept = g->st.n[ROWS_TOK];
-    g->st.n[ROWS_TOK] = rows;
-    ref t = rig_act(g, dim);
-    g->st.n[ROWS_TOK] = kept;
-    g->st.n[symbol] = rows;
-    g->t[t].rows = (uint8_t)symbol;
-    return t;
-}
-
 /* ---- ROUTE */
 
 typedef struct route_case {
@@ -195,7 +183,7 @@ static ref dispatch(rig *g, ref route, int rows, int used, int experts)
 {
     op o = {.kind = OP_DISPATCH,
             .in = {route},
-            .out = act_of(g, ROWS_EXP, rows * used, DISPATCH_COLS),
+            .out = rig_act_of(g, ROWS_EXP, rows * used, DISPATCH_COLS),
             .u.dispatch = {experts, used}};
     g->p.n_used = used;
     rig_same(g, &o, "dispatch");
@@ -215,7 +203,7 @@ static void sorted_and_summed(void **unused)
         ref route = rig_act(&g, 2 * used), x = rig_act(&g, dim), back = rig_act(&g, dim);
         float *w = rig_at(&g, route);
         fill_route(w, rows, used, experts, 0);
-        ref table = dispatch(&g, route, rows, used, experts), sent = act_of(&g, ROWS_EXP, rows * used, dim);
+        ref table = dispatch(&g, route, rows, used, experts), sent = rig_act_of(&g, ROWS_EXP, rows * used, dim);
         const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
         for (int k = 1; k < rows * used; k++) { /* sorted by expert, then by token row */
             const int32_t *a = t + (k - 1) * DISPATCH_COLS, *b = t + k * DISPATCH_COLS;
@@ -262,9 +250,9 @@ static void matmul_case(const exp_case *c)
     ref table = dispatch(&g, route, c->rows, c->used, c->experts);
     const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
     op o = {.kind = OP_MATMUL_EXP,
-            .in = {act_of(&g, ROWS_EXP, rows, c->k), rig_weight(&g, c->type, c->experts * c->n, c->k, 0),
+            .in = {rig_act_of(&g, ROWS_EXP, rows, c->k), rig_weight(&g, c->type, c->experts * c->n, c->k, 0),
                    c->bias ? rig_const(&g, c->experts * c->n) : 0, table},
-            .out = act_of(&g, ROWS_EXP, rows, c->n)};
+            .out = rig_act_of(&g, ROWS_EXP, rows, c->n)};
     held_weight *w = &g.held[0], whole = *w;
     const uint8_t *part[64] = {0};
     bool used[64] = {0};

@@ -353,6 +353,13 @@ static void expert_rules(void **unused)
         back = act(p, "b", ROWS_TOK, 4, 0), wide = act(p, "w8", ROWS_TOK, 6, 0), one = act(p, "one", ROWS_TOK, 1, 0);
     ref deep = act(p, "deep", ROWS_TOK, 24, 0), heads = act(p, "heads", ROWS_TOK, 12, 0),
         pair = act(p, "pair", ROWS_TOK, 2, 0);
+    ref codes = act(p, "codes", ROWS_EXP, 4, 0), plain = act(p, "plain", ROWS_TOK, 4, 0),
+        mid16 = act(p, "m16", ROWS_EXP, 16, 0), other = act(p, "d2", ROWS_EXP, 3, 0);
+    ref panels = matrix(p, "panels", 96, 4);
+    p->tensors[codes].block = p->tensors[plain].block = 64;
+    p->weights[p->tensors[panels].weight].packed = true;
+    p->weights[p->tensors[panels].weight].parts = 6;
+    p->weights[p->tensors[panels].weight].want = DTYPE_Q4_B64;
     ref stack = matrix(p, "stack", 12, 4), small_stack = matrix(p, "small", 10, 4);
     p->weights[p->tensors[stack].weight].parts = 6;
     p->weights[p->tensors[small_stack].weight].parts = 5;
@@ -361,6 +368,11 @@ static void expert_rules(void **unused)
         {.kind = OP_DISPATCH, .out = sorted, .in = {route}, .u.dispatch = {6, 2}},
         {.kind = OP_GATHER, .out = sent, .in = {x, sorted}},
         {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, 0, sorted}},
+        {.kind = OP_DISPATCH, .out = other, .in = {route}, .u.dispatch = {6, 2}},
+        {.kind = OP_QUANT, .out = codes, .in = {sent, sorted}},
+        {.kind = OP_QUANT, .out = plain, .in = {x}},
+        {.kind = OP_MATMUL_EXP, .out = mid16, .in = {codes, panels, 0, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = mid16, .in = {sent, panels, 0, sorted}}, /* panels as floats */
         {.kind = OP_SCATTER, .out = back, .in = {sent, sorted, route}},
         {.kind = OP_MUL, .out = back, .in = {x, one}},
         {.kind = OP_MATMUL_HEADS, .out = heads, .in = {deep, stack}},
@@ -392,6 +404,10 @@ static void expert_rules(void **unused)
         {.kind = OP_MATMUL_EXP, .out = sent, .in = {sent, stack, 0, sorted}},
         {.kind = OP_MATMUL_EXP, .out = mid, .in = {mid, stack, 0, sorted}},
         {.kind = OP_MATMUL_EXP, .out = mid, .in = {sent, stack, stack, sorted}},
+        {.kind = OP_QUANT, .out = codes, .in = {sent}},
+        {.kind = OP_QUANT, .out = plain, .in = {x, sorted}},
+        {.kind = OP_MATMUL_EXP, .out = mid16, .in = {codes, panels, 0, other}}, /* sorted by another */
+        {.kind = OP_MATMUL_EXP, .out = mid, .in = {codes, stack, 0, sorted}},   /* floats meet codes */
         {.kind = OP_SCATTER, .out = sent, .in = {sent, sorted, route}},
         {.kind = OP_SCATTER, .out = back, .in = {mid, sorted, route}},
         {.kind = OP_MUL, .out = one, .in = {one, x}},

@@ -13,7 +13,8 @@
     X(EMBED, "embed", CUT_VOCAB, "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")  \
     X(NORM, "norm", CUT_ROWWISE, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")            \
     X(MATMUL, "matmul", CUT_BY_WEIGHT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                      \
-    X(QUANT, "quant", CUT_FOLLOW, "out = in0 as int8 with a scale for every `block` elements, for packed weights")     \
+    X(QUANT, "quant", CUT_FOLLOW,                                                                                      \
+      "out = in0 as int8 with a scale for every `block` elements, for packed weights [rows sorted by dispatch in1]")   \
     X(ROPE, "rope", CUT_HEADS,                                                                                         \
       "out = in0 with the first `dims` of each head of `width` rotated by the row's position")                         \
     X(KV_PUT, "kv_put", CUT_HEADS, "state[row's position] = keys in0, values in1; writes no tensor")                   \

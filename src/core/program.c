@@ -286,12 +286,32 @@ static const char *check_bias(const op *o, const tensor *values, const tensor *t
     return NULL;
 }
 
+/* The op that writes t; NULL: none. */
+static const op *writer(const program *p, ref t)
+{
+    for (uint32_t i = p->n_op; i-- > 0;)
+        if (p->ops[i].out == t) return &p->ops[i];
+    return NULL;
+}
+
 /* Number of experts of a DISPATCH; 0 when t is none. */
 static int32_t dispatched(const program *p, ref t)
 {
-    for (uint32_t i = p->n_op; i-- > 0;)
-        if (p->ops[i].out == t) return p->ops[i].kind == OP_DISPATCH ? p->ops[i].u.dispatch.experts : 0;
-    return 0;
+    const op *w = t ? writer(p, t) : NULL;
+    return w && w->kind == OP_DISPATCH ? w->u.dispatch.experts : 0;
+}
+
+/* int8 activations, if they are, fit the weight: blocks, parts of whole panels, rows of experts tiled as the dispatch sorted them. */
+static bool is_one_kind(const program *p, const op *o)
+{
+    const tensor *x = operand(p, o, 0), *w = operand(p, o, 1);
+    int32_t parts = p->weights[w->weight].parts;
+    bool packed = p->weights[w->weight].packed;
+    if (packed && parts && w->dim[0] / parts % R16_ROWS) return false;
+    if (!x->block) return true;
+    const op *quant = writer(p, o->in[0]);
+    if (o->kind == OP_MATMUL_HEADS && w->dim[1] % R16_K) return false;
+    return x->block == packed_block(p, w) && quant && quant->in[1] == (o->kind == OP_MATMUL_EXP ? o->in[3] : 0);
 }
 
 static bool is_route(const tensor *t, int32_t used) { return is_act(t) && tensor_count(t) == 2 * (int64_t)used; }
@@ -341,6 +361,7 @@ static const char *check_expert_op(const program *p, const op *o, const tensor *
     int32_t parts = p->weights[b->weight].parts;
     if (parts != dispatched(p, o->in[3])) return "the weight has not as many parts as there are experts";
     if (b->dim[1] != tensor_count(a) || b->dim[0] != parts * tensor_count(out)) return "the weight does not fit";
+    if (!is_one_kind(p, o)) return "activations and weight are not of one kind";
     return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
 }
 
@@ -351,7 +372,8 @@ static const char *check_op(const program *p, const op *o)
     const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    if (a && a->block && o->kind != OP_MATMUL && o->kind != OP_QUANT) return "reads int8 activations";
+    bool multiplies = o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS;
+    if (a && a->block && !multiplies && o->kind != OP_QUANT) return "reads int8 activations";
     if (out && out->block && o->kind != OP_QUANT) return "writes int8 activations";
     if (o->in[3] && o->kind != OP_ATTN && o->kind != OP_MATMUL_EXP) return "too many operands";
     if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";
@@ -377,12 +399,14 @@ static const char *check_op(const program *p, const op *o)
         return NULL;
     }
     case OP_QUANT:
-        if (!same_shape(a, out) || b) return "input and output differ";
+        if (!same_shape(a, out) || c) return "input and output differ";
+        if (b ? a->rows != ROWS_EXP || !dispatched(p, o->in[1]) : a->rows == ROWS_EXP)
+            return "rows of experts, and only they, are tiled by their dispatch";
         return a->block || (out->block != 32 && out->block != 64) ? "turns floats into blocks of 32 or 64" : NULL;
     case OP_MATMUL:
         if (!same_rows(a, out)) return "input and output have different rows";
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-        if (a->block && a->block != packed_block(p, b)) return "activations and weight are not of one kind";
+        if (!is_one_kind(p, o)) return "activations and weight are not of one kind";
         if (b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
         return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
     case OP_ROPE:
@@ -445,8 +469,8 @@ static const char *check_op(const program *p, const op *o)
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
         int64_t parts = p->weights[b->weight].parts;
         if (parts < 1 || parts > 1 << 16) return "the weight has no parts, or too many";
-        return parts * b->dim[1] == tensor_count(a) && b->dim[0] == tensor_count(out) ? NULL
-                                                                                      : "the weight does not fit";
+        if (parts * b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
+        return is_one_kind(p, o) ? NULL : "activations and weight are not of one kind";
     }
     case OP_JOIN: {
         int32_t heads = o->u.join.heads;

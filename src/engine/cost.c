@@ -12,7 +12,7 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
         double n = (double)(axis == ROWS_OUT ? outs : axis == ROWS_EXP ? rows * p->n_used : rows);
         if (o->kind == OP_MATMUL_HEADS) {
             const tensor *w = &p->tensors[o->in[1]];
-            c.flops += 2 * n * (double)w->dim[0] * (double)w->dim[1];
+            *(p->tensors[o->in[0]].block ? &c.int8_ops : &c.flops) += 2 * n * (double)w->dim[0] * (double)w->dim[1];
         } else if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
             const tensor *x = &p->tensors[o->in[0]], *y = &p->tensors[o->out];
             *(x->block ? &c.int8_ops : &c.flops) += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);

@@ -9,7 +9,8 @@
  *     totals    [k / block][R] float: the scale times the sum of the block's codes
  *     parts     of blocks of 64 only: [k / 64][R][6] int16, sums of 32 codes (two), then of 16 (four)
  *
- * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. */
+ * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. Rows sorted by
+ * expert are tiled expert by expert: those of one lie as if they were alone, from their first row times act_row_bytes on. */
 #ifndef TENSOR_ACT_Q8_H
 #define TENSOR_ACT_Q8_H
 #include "tensor/r16.h"
@@ -60,6 +61,21 @@ static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols,
     float *scale = (float *)(void *)(at + k * t.rows);
     float *total = scale + k / block * t.rows;
     return (act_part){(int8_t *)at, scale, total, block == 64 ? (int16_t *)(void *)(total + k / block * t.rows) : NULL};
+}
+
+/* Rows in tiles of their own: those of a step or, sorted by expert, of one expert; and from which column on a matrix meets them. */
+typedef struct act_rows {
+    uint8_t *at; /* the first tile */
+    int block;
+    int64_t rows, cols; /* cols: of whole rows */
+    int64_t k0;         /* a multiple of 64 */
+} act_rows;
+static inline act_part act_part_of(const act_rows *x, act_tile t)
+{
+    act_part p = act_parts(x->at, t, x->cols, x->block);
+    int64_t blocks = x->k0 / x->block * t.rows;
+    return (act_part){p.code + x->k0 * t.rows, p.scale + blocks, p.total + blocks,
+                      p.parts ? p.parts + blocks * ACT_PARTS : NULL};
 }
 
 /* One block: the first n of `block` elements are there. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
