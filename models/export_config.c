@@ -192,9 +192,10 @@ static const char *arch_word(exporter *x, const spec *s, const char *source, boo
         const uint8_t *colon = memchr(part.p, ':', part.n);
         if (*source) {
             size_t n = strlen(source);
-            if (colon && (size_t)(colon - part.p) == n && memcmp(part.p, source, n) == 0)
-                return arena_strn(&x->mem, (const char *)colon + 1, part.n - n - 1);
-            continue;
+            if (!colon || (size_t)(colon - part.p) != n || memcmp(part.p, source, n) != 0) continue;
+            const uint8_t *plus = memchr(part.p, '+', part.n); /* a key that tells it from its namesakes */
+            size_t end = plus ? (size_t)(plus - part.p) : part.n;
+            return arena_strn(&x->mem, (const char *)colon + 1, end - n - 1);
         }
         bool is_small = true;
         for (size_t i = 0; i < part.n; i++) is_small &= !(part.p[i] >= 'A' && part.p[i] <= 'Z');

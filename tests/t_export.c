@@ -235,6 +235,37 @@ static void partial_rotation_goes_to_gguf(void **unused)
     remove_folder(from);
 }
 
+/* In GGUF a Mixtral is a "llama" with experts: what tells them apart in our list of architectures is not part of the name. */
+static void mixtral_is_a_llama(void **unused)
+{
+    (void)unused;
+    static const char config[] =
+        "{\"architectures\":[\"MixtralForCausalLM\"],\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":"
+        "2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":40,\"rms_norm_eps\":0.003,"
+        "\"max_position_embeddings\":64,\"num_local_experts\":2,\"num_experts_per_tok\":1}";
+    named_shape shapes[24] = {{"model.layers.%d.block_sparse_moe.gate.weight", 2, {2, DIM}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.0.w1.weight", 2, {FFN, DIM}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.0.w2.weight", 2, {DIM, FFN}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.0.w3.weight", 2, {FFN, DIM}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.1.w1.weight", 2, {FFN, DIM}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.1.w2.weight", 2, {DIM, FFN}, LAYERS},
+                              {"model.layers.%d.block_sparse_moe.experts.1.w3.weight", 2, {FFN, DIM}, LAYERS}};
+    for (size_t n = 7, i = 0; llama_tensors[i].name; i++)
+        if (!strstr(llama_tensors[i].name, "mlp")) shapes[n++] = llama_tensors[i];
+    const char *from = temp_path("export-moe"), *gguf = temp_path("export-moe.gguf");
+    write_model(from, config, shapes, DTYPE_F32);
+    model *a = open_model(from);
+    export_to(a, gguf, DTYPE_NONE);
+    model *b = open_model(gguf);
+    same_weights(a, b, 0);
+    assert_string_equal(json_str(json_get(ckpt_config(b->weights), "general.architecture"), ""), "llama");
+    model_close(a);
+    model_close(b);
+    unlink(gguf);
+    remove_folder(from);
+}
+
 static void gpt2_goes_round(void **unused)
 {
     (void)unused;
@@ -303,6 +334,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_goes_round),
+        cmocka_unit_test(mixtral_is_a_llama),
         cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(gpt2_goes_round),
         cmocka_unit_test(another_model_is_refused),
