@@ -1,7 +1,7 @@
 /* make_llama.c - writes a Llama of random f16 weights as a Hugging Face folder (config.json, model.safetensors), for measuring speed.
  *
- * Usage: make_llama DIR [layers dim heads kv_heads ffn vocab]; by default the 1.1 B shape 22 2048 32 4 5632 32000 (2.2 GB). Norm weights
- * are 1; others come from a table of 4096 roughly normal values, deviation 0.02, in a pseudo-random order. */
+ * Usage: make_llama DIR [layers dim heads kv_heads ffn vocab [experts used]]; by default the 1.1 B shape 22 2048 32 4 5632 32000 (2.2 GB).
+ * With experts it is a Mixtral; 1.2 B parameters: 12 1024 16 4 3584 32000 8 2. Norm weights are 1; others come from a table of 4096 roughly normal values, deviation 0.02, in a pseudo-random order. */
 #define _GNU_SOURCE
 #include "base/half.h"
 
@@ -29,6 +29,15 @@ static void add(const char *name, int layer, long rows, long cols)
     else snprintf(t->name, sizeof t->name, "model.layers.%d.%s.weight", layer, name);
     t->rows = rows;
     t->cols = cols;
+}
+
+static void add_expert(int layer, long expert, long dim, long ffn)
+{
+    for (int w = 1; w <= 3; w++) { /* gate, down, up */
+        char name[64];
+        snprintf(name, sizeof name, "block_sparse_moe.experts.%ld.w%d", expert, w);
+        add(name, layer, w == 2 ? dim : ffn, w == 2 ? ffn : dim);
+    }
 }
 
 static long count(const entry *t) { return t->rows * (t->cols ? t->cols : 1); }
@@ -97,15 +106,16 @@ static FILE *create(const char *dir, const char *name)
 
 int main(int argc, char **argv)
 {
-    long size[] = {22, 2048, 32, 4, 5632, 32000};
-    if (argc != 2 && argc != 8) {
-        fprintf(stderr, "usage: make_llama DIR [layers dim heads kv_heads ffn vocab]\n");
+    long size[] = {22, 2048, 32, 4, 5632, 32000, 0, 0};
+    if (argc != 2 && argc != 8 && argc != 10) {
+        fprintf(stderr, "usage: make_llama DIR [layers dim heads kv_heads ffn vocab [experts used]]\n");
         return 2;
     }
     for (int i = 2; i < argc; i++) size[i - 2] = strtol(argv[i], NULL, 10);
     long layers = size[0], dim = size[1], heads = size[2], kv = size[3], ffn = size[4], vocab = size[5];
+    long experts = size[6], used = size[7];
     if (layers < 1 || layers > 200 || dim < 1 || heads < 1 || dim % heads || kv < 1 || heads % kv || ffn < 1 ||
-        vocab < 1) {
+        vocab < 1 || experts < 0 || layers * (3 * experts + 8) > ENTRIES_MAX || used > experts) {
         fprintf(stderr, "make_llama: these sizes do not fit together\n");
         return 2;
     }
@@ -117,6 +127,11 @@ int main(int argc, char **argv)
         add("self_attn.v_proj", i, dim / heads * kv, dim);
         add("self_attn.o_proj", i, dim, dim);
         add("post_attention_layernorm", i, dim, 0);
+        if (experts) {
+            add("block_sparse_moe.gate", i, experts, dim);
+            for (long k = 0; k < experts; k++) add_expert(i, k, dim, ffn);
+            continue;
+        }
         add("mlp.gate_proj", i, ffn, dim);
         add("mlp.up_proj", i, ffn, dim);
         add("mlp.down_proj", i, dim, ffn);
@@ -128,13 +143,15 @@ int main(int argc, char **argv)
     if (!config || !weights) return 1;
     fprintf(
         config,
-        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": %ld, "
+        "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"num_local_experts\": %ld, "
+        "\"num_experts_per_tok\": %ld, \"hidden_size\": %ld, "
         "\"intermediate_size\": %ld, \"num_hidden_layers\": %ld, \"num_attention_heads\": %ld, "
         "\"num_key_value_heads\": %ld, "
         "\"vocab_size\": %ld, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, "
         "\"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"torch_dtype\": \"float16\", \"bos_token_id\": 1, "
         "\"eos_token_id\": 2}\n",
-        dim, ffn, layers, heads, kv, vocab);
+        experts ? "Mixtral" : "Llama", experts ? "mixtral" : "llama", experts, used, dim, ffn, layers, heads, kv,
+        vocab);
     write_header(weights);
     write_values(weights);
     bool bad = fclose(config) != 0;
