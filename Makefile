@@ -163,6 +163,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
 	$(PYTHON) tools/oracle_classes.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle_quantized.py --binary $(BUILD)/inferflow
 
 PREFIX ?= /usr/local
 install: all ## copy the executable to PREFIX/bin (default /usr/local/bin)
