@@ -207,7 +207,7 @@ static void ends(void **unused)
     (void)unused;
     static result r[6];
     err e = {0};
-    engine_options o = {.threads = 1};
+    engine_options o = {.threads = 1, .chunk = 300}; /* all prompts in one step */
     engine *g = open_engine(&o);
     query q[6];
     uint64_t id[6];

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-enum { MAX_BATCH = 16, CHUNK = 512 };
+/* CHUNK: prefill rows of a step. Enough to be bound by multiplications, few enough that what passes between two ops stays in caches. */
+enum { MAX_BATCH = 16, CHUNK = 128 };
 
 static const backend *const backends[] = {
 #define X(name) &name,
