@@ -128,7 +128,7 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (c->unit && w->vector) return err_set(e, ERR_SPEC, "weight %s: rows of a vector have no length", name);
     if (c->mul == 0) return err_set(e, ERR_SPEC, "weight %s: multiplied by zero", name);
     if (c->packed && (!r16_of(c->type) || w->n_piece != 1 || c->rows != c->src_rows || c->transpose || c->pairs ||
-                      c->stride != c->block || piece_changes(c) || w->parts || w->vector))
+                      c->stride != c->block || piece_changes(c) || w->vector))
         return err_set(e, ERR_SPEC, "weight %s: of a packed tensor only the whole can be used, as it is", name);
     if (dtype_is_block(c->type) && c->transpose)
         return err_set(e, ERR_SPEC, "weight %s: %s cannot be transposed", name, dtype_info[c->type].name);

@@ -95,9 +95,10 @@ static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
     if (type <= DTYPE_NONE || type >= DTYPE_COUNT) return false;
     if (!packed)
         return cols % dtype_info[type].weights == 0 && shape_count(dims, &count) && dtype_bytes(type, count, need);
-    return dims->rank == 2 && r16_of(type) && dims->dim[0] > 0 && dims->dim[0] <= INT32_MAX && cols > 0 &&
-           cols <= INT32_MAX &&
-           mem_mul((uint64_t)(dims->dim[0] + R16_ROWS - 1) / R16_ROWS, r16_panel_bytes(type, cols), need);
+    if (dims->rank < 2 || dims->rank > 3 || !r16_of(type) || !shape_count(dims, &count) || !count || cols > INT32_MAX)
+        return false;
+    uint64_t rows = count / (uint64_t)cols;
+    return rows <= INT32_MAX && mem_mul((rows + R16_ROWS - 1) / R16_ROWS, r16_panel_bytes(type, cols), need);
 }
 
 /* Appends an entry after checking its name and that `bytes` fits type and shape. *skip: the index places it in another file. */

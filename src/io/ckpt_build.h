@@ -26,7 +26,7 @@ arena *ckpt_arena(ckpt *c);
 
 /* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);
-/* The same of panels: dims are rows and columns of the matrix. */
+/* The same of panels: dims are rows and columns of the matrix, in front of them the number of a stack. */
 int ckpt_add_packed(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes,
                     err *e);
 /* One tensor that the format writes itself: *data has room for type and shape, zeroed. All such tensors together may take at most

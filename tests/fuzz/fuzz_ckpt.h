@@ -10,7 +10,9 @@
 
 static inline void use_panels(const ckpt_entry *t)
 {
-    int64_t rows = t->dims.dim[0], cols = t->dims.dim[1];
+    uint64_t count = 0;
+    if (!shape_count(&t->dims, &count)) abort();
+    int64_t cols = t->dims.dim[t->dims.rank - 1], rows = (int64_t)count / cols;
     uint64_t panel = r16_panel_bytes(t->type, cols), last = (uint64_t)(rows - 1) / R16_ROWS;
     if ((last + 1) * panel != t->bytes) abort();
     float *row = mem_array((size_t)cols, sizeof *row);
