@@ -5,6 +5,8 @@
  * The facts are those of BuildTensorNameMap in the original's src/transformer/network_structure.cc. */
 #include "models/import_state.h"
 
+#include "base/span.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -130,16 +132,10 @@ static const default_name *names_of_type(const original *o)
     }
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
-static size_t stem_length(const char *s) { return strlen(s) - (ends_with(s, ".weight") ? strlen(".weight") : 0); }
+static size_t stem_length(const char *s) { return strlen(s) - (str_ends(s, ".weight") ? strlen(".weight") : 0); }
 
 /* A weight cannot come from a bias: Gemma's spec has such a line, which never hits. */
-static bool counts(const name_rule *r) { return !(ends_with(r->source, ".bias") && ends_with(r->target, ".weight")); }
+static bool counts(const name_rule *r) { return !(str_ends(r->source, ".bias") && str_ends(r->target, ".weight")); }
 
 static void put(buf *out, int n, const char *name, size_t length, const char *recipe)
 {

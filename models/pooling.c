@@ -1,16 +1,11 @@
 /* pooling.c - see pooling.h. */
 #include "models/pooling.h"
 
+#include "base/span.h"
 #include "models/spec.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
 
 /* The word for a pooling config: one mode of three, else NULL. Since version 5 it names the mode, before it had a flag for each. */
 static const char *mode_of(const json *config)
@@ -61,9 +56,9 @@ int pooling_read(pooling *out, ckpt *c, err *e)
     out->found = json_type(modules) == JSON_ARRAY;
     for (const json *m = out->found ? json_first(modules) : NULL; m && !own.code; m = json_next(m)) {
         const char *type = json_str(json_get(m, "type"), ""), *path = json_str(json_get(m, "path"), "");
-        if (ends_with(type, ".Transformer")) continue;
-        if (ends_with(type, ".Normalize")) out->normalize = true;
-        else if (ends_with(type, ".Pooling")) read_pooling(out, c, path, &own);
+        if (str_ends(type, ".Transformer")) continue;
+        if (str_ends(type, ".Normalize")) out->normalize = true;
+        else if (str_ends(type, ".Pooling")) read_pooling(out, c, path, &own);
         else out->stranger = type;
     }
     if (out->found && !own.code) read_side(out, c, &own);

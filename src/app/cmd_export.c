@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/span.h"
 #include "engine/engine.h"
 #include "models/export.h"
 #include "text/tokenizer_json.h"
@@ -49,12 +50,6 @@ static const char *const side_files[] = {"tokenizer.json",
                                          "chat_template.jinja",
                                          "generation_config.json"};
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), m = strlen(tail);
-    return n >= m && strcmp(s + n - m, tail) == 0;
-}
-
 /* Endings of files that other programs keep models in: nobody means a folder by them. */
 static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".onnx", ".json"};
 
@@ -89,8 +84,8 @@ static int copy_file(const char *from, const char *dir, const char *name, err *e
 static const char *usual_name(const char *path)
 {
     for (size_t i = 0; i < sizeof side_files / sizeof *side_files; i++)
-        if (ends_with(path, side_files[i])) return side_files[i];
-    return ends_with(path, ".json") ? "tokenizer.json" : ends_with(path, ".bin") ? "tokenizer.bin" : "tokenizer.model";
+        if (str_ends(path, side_files[i])) return side_files[i];
+    return str_ends(path, ".json") ? "tokenizer.json" : str_ends(path, ".bin") ? "tokenizer.bin" : "tokenizer.model";
 }
 
 static int copy_from_folder(const char *from, const char *dir, int *copied, err *e)
@@ -241,7 +236,7 @@ static void remove_output(const char *path, bool is_file)
 static int export_model(const model *m, const export_options *o, dtype type, err *e)
 {
     exporter *x;
-    bool gguf = ends_with(o->own.out, ".gguf");
+    bool gguf = str_ends(o->own.out, ".gguf");
     int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
     if (rc) return rc;
     rc = gguf ? gguf_file_write(m, &o->model, x, o->own.out, 0, e) : write_folder(m, &o->model, x, o->own.out, e);
@@ -251,12 +246,6 @@ static int export_model(const model *m, const export_options *o, dtype type, err
     rc = export_check(m, o->own.out, e);
     if (rc) remove_output(o->own.out, gguf);
     return rc;
-}
-
-static bool same_place(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static int run_export(const invocation *v, err *e)
@@ -271,14 +260,14 @@ static int run_export(const invocation *v, err *e)
         return err_set(e, ERR_USAGE, "where to? -o DIR writes a Hugging Face folder, -o FILE.gguf a GGUF file");
     if (weights && type == DTYPE_NONE) return err_set(e, ERR_USAGE, "--weights: there is no type '%s'", weights);
     for (size_t i = 0; i < sizeof file_endings / sizeof *file_endings; i++)
-        if (ends_with(o->own.out, file_endings[i]) && !file_is_dir(o->own.out))
+        if (str_ends(o->own.out, file_endings[i]) && !file_is_dir(o->own.out))
             return err_set(e, ERR_USAGE,
                            "-o %s: a file is written for the ending .gguf only; without one, a folder is (with "
                            "model.safetensors, config.json and the tokenizer)",
                            o->own.out);
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
-    if (same_place(o->own.out, ckpt_path(m->weights)) || same_place(o->own.out, ckpt_dir(m->weights)))
+    if (file_same(o->own.out, ckpt_path(m->weights)) || file_same(o->own.out, ckpt_dir(m->weights)))
         rc = err_set(e, ERR_USAGE, "-o %s: is where the model itself lies", o->own.out);
     else rc = export_model(m, o, type, e);
     model_close(m);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/span.h"
 #include "engine/engine.h"
 #include "io/importance.h"
 #include "models/export.h"
@@ -55,12 +56,6 @@ static const flag_group flags[] = {
 
 enum { POLICY_MAX = 1 << 20 };
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), m = strlen(tail);
-    return n >= m && strcmp(s + n - m, tail) == 0;
-}
-
 /* ---- types */
 
 /* Bits to types: the best known of about that size, with what the head and the token table get beside it, which few bits hurt most; and the
@@ -91,7 +86,7 @@ static const bits_row by_bits_gguf[] = {
     {.bits = "8", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},
 };
 
-static bool is_gguf(const quantize_flags *f) { return ends_with(f->out, ".gguf"); }
+static bool is_gguf(const quantize_flags *f) { return str_ends(f->out, ".gguf"); }
 
 /* What of GGUF can be asked for. */
 static int check_gguf(const quantize_flags *f, const weight_policy *p, err *e)
@@ -222,18 +217,12 @@ static int write_file(const model *m, const quantize_options *o, known_importanc
     return rc;
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* What is used by mapping must not be overwritten meanwhile. */
 static int check_output(const model *m, const char *out, err *e)
 {
     const ckpt *c = m->weights;
     for (uint32_t i = 0; i < ckpt_count(c); i++)
-        if (same_file(out, ckpt_file(c, ckpt_at(c, i)->file)))
+        if (file_same(out, ckpt_file(c, ckpt_at(c, i)->file)))
             return err_set(e, ERR_USAGE, "-o %s: is the model itself", out);
     return OK;
 }
@@ -245,7 +234,7 @@ static int run_quantize(const invocation *v, err *e)
     model *m;
     struct stat st;
     if (!o->own.out) return err_set(e, ERR_USAGE, "where to? -o OUT.safetensors, or -o OUT.gguf");
-    if (!ends_with(o->own.out, ".safetensors") && !is_gguf(&o->own))
+    if (!str_ends(o->own.out, ".safetensors") && !is_gguf(&o->own))
         return err_set(e, ERR_USAGE, "-o %s: a file that ends in .safetensors or .gguf", o->own.out);
     int rc = read_policy(&o->own, &policy, e);
     const model_options mo = {

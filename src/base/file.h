@@ -31,6 +31,7 @@ int file_read(buf *out, const char *path, size_t max, err *e);
 
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
+bool file_same(const char *a, const char *b); /* both are there, and are one file or folder under whatever names */
 /* dir + "/" + name (or name itself when it is absolute); mem_free the result. NULL: out of memory. */
 char *file_join(const char *dir, const char *name);
 /* The folder part of a path ("." when there is none); mem_free the result. */

@@ -24,6 +24,12 @@ static inline bool span_starts(span a, const char *s)
     return a.n >= n && memcmp(a.p, s, n) == 0;
 }
 
+static inline bool str_ends(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && memcmp(s + n - m, end, m) == 0;
+}
+
 typedef struct cursor {
     const uint8_t *p;
     size_t n, at;

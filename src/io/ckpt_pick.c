@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/span.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,12 +15,6 @@
 enum { INDEX_MAX = 1 << 28 };
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
-
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), m = strlen(tail);
-    return n >= m && strcmp(s + n - m, tail) == 0;
-}
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -80,13 +75,13 @@ static bool is_st_index(const char *s) { return strcmp(s, "model.safetensors.ind
 static bool is_st_model(const char *s) { return strcmp(s, "model.safetensors") == 0; }
 static bool is_pt_index(const char *s) { return strcmp(s, "pytorch_model.bin.index.json") == 0; }
 static bool is_pt_model(const char *s) { return strcmp(s, "pytorch_model.bin") == 0; }
-static bool is_any_st(const char *s) { return ends_with(s, ".safetensors"); }
-static bool is_pt_shard(const char *s) { return strncmp(s, "pytorch_model-", 14) == 0 && ends_with(s, ".bin"); }
-static bool is_split_head(const char *s) { return strstr(s, "-00001-of-") && ends_with(s, ".gguf"); }
-static bool is_gguf(const char *s) { return ends_with(s, ".gguf"); }
+static bool is_any_st(const char *s) { return str_ends(s, ".safetensors"); }
+static bool is_pt_shard(const char *s) { return strncmp(s, "pytorch_model-", 14) == 0 && str_ends(s, ".bin"); }
+static bool is_split_head(const char *s) { return strstr(s, "-00001-of-") && str_ends(s, ".gguf"); }
+static bool is_gguf(const char *s) { return str_ends(s, ".gguf"); }
 static bool is_other(const char *s)
 {
-    return (ends_with(s, ".bin") || ends_with(s, ".pt") || ends_with(s, ".pth")) && !is_leftover(s);
+    return (str_ends(s, ".bin") || str_ends(s, ".pt") || str_ends(s, ".pth")) && !is_leftover(s);
 }
 
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
