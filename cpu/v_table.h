@@ -1,0 +1,23 @@
+/* v_table.h - all bodies over sixteen lanes, and the table of them: what each kernels_<instruction set>.c is made of. */
+#ifndef CPU_V_TABLE_H
+#define CPU_V_TABLE_H
+#include "cpu/cpu.h"
+
+#include "cpu/v_attn.h"
+#include "cpu/v_dispatch.h"
+#include "cpu/v_elementwise.h"
+#include "cpu/v_kv.h"
+#include "cpu/v_matmul_exp.h"
+#include "cpu/v_matmul_heads.h"
+#include "cpu/v_norm.h"
+#include "cpu/v_probe.h"
+#include "cpu/v_rope.h"
+
+#define V_KERNEL(id, reference, body) [OP_##id] = body,
+#define V_TABLE(name, flags)                                                                                           \
+    {                                                                                                                  \
+        .isa = name, .needs = flags, .op = {CPU_KERNEL_LIST(V_KERNEL)},                                                \
+        .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
+    }
+
+#endif
