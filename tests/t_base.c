@@ -211,17 +211,6 @@ static void shrinking_file_is_survived(void **state)
     assert_int_equal(file_map(&m, path, &e), ERR_NOT_FOUND);
 }
 
-/* Pages of files in this process's memory. */
-static long shared_pages(void)
-{
-    long size = 0, resident = 0, shared = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%ld %ld %ld", &size, &resident, &shared), 3);
-    fclose(f);
-    return shared;
-}
-
 static void released_pages_leave_memory_and_come_back(void **state)
 {
     (void)state;

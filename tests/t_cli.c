@@ -1,11 +1,9 @@
 /* t_cli.c - the executable from outside: run and its outputs on the reference model; a terminal, serve and its signals on the
  * built-in one. */
 #define _GNU_SOURCE
-#include "tests/test.h"
+#include "tests/command.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json.h"
 
 #include <arpa/inet.h>
@@ -17,9 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-static const char *binary(void) { return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow"; }
 
 /* " --model … --tokenizer …" of the reference model, or NULL: skip. */
 static const char *model_flags(void)
@@ -40,21 +35,12 @@ static buf out, errors;
 /* Runs "inferflow …" in a shell; its exit status. */
 static int run(const char *fmt, ...)
 {
-    char line[8192];
-    const char *path = temp_path("cli-errors");
-    int at = snprintf(line, sizeof line, "exec 2>%s; %s ", path, binary());
+    char args[8192];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line + at, sizeof line - (size_t)at, fmt, ap);
+    vsnprintf(args, sizeof args, fmt, ap);
     va_end(ap);
-    out.n = errors.n = 0;
-    FILE *f = popen(line, "r");
-    char part[4096];
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) buf_add(&out, part, n);
-    int rc = pclose(f);
-    file_read(&errors, path, 1 << 20, NULL);
-    unlink(path);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+    return command_run(NULL, args, &out, &errors);
 }
 
 static bool says(const buf *b, const char *part)
@@ -181,7 +167,7 @@ static void surroundings_do_not_matter(void **state)
 {
     (void)state;
     char program[4096], dir[512];
-    if (!realpath(binary(), program)) fail_msg("no %s", binary());
+    if (!realpath(command_binary(), program)) fail_msg("no %s", command_binary());
     snprintf(dir, sizeof dir, "%s", temp_path("cli-folder"));
     assert_int_equal(mkdir(dir, 0700), 0);
     char line[12000];
@@ -210,7 +196,7 @@ static void surroundings_do_not_matter(void **state)
 static pid_t start(int fd, bool terminal, const char *args)
 {
     char line[4096];
-    snprintf(line, sizeof line, "exec %s %s", binary(), args);
+    snprintf(line, sizeof line, "exec %s %s", command_binary(), args);
     pid_t pid = fork();
     if (pid) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */

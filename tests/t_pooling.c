@@ -6,11 +6,10 @@
 #include "base/json.h"
 #include "engine/embedding.h"
 
-#include "test.h"
+#include "tests/command.h"
 
 #include <math.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { DIM = 24, IDS_MAX = 64, CTX = 128 };
@@ -249,23 +248,14 @@ static buf out, errors;
 
 static int run(const char *input, const char *fmt, ...)
 {
-    char line[4096], path[400];
-    const char *binary = getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow";
+    char args[4096], path[400];
     put("in.txt", input);
-    snprintf(path, sizeof path, "%s", temp_path("pooling-errors"));
-    int at = snprintf(line, sizeof line, "exec 2>%s <%s/in.txt; %s ", path, folder, binary);
+    snprintf(path, sizeof path, "%s/in.txt", folder);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line + at, sizeof line - (size_t)at, fmt, ap);
+    vsnprintf(args, sizeof args, fmt, ap);
     va_end(ap);
-    out.n = errors.n = 0;
-    FILE *f = popen(line, "r");
-    char part[4096];
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) buf_add(&out, part, n);
-    int rc = pclose(f);
-    file_read(&errors, path, 1 << 20, NULL);
-    unlink(path);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+    return command_run(path, args, &out, &errors);
 }
 
 /* Line i of what was printed, as JSON. */

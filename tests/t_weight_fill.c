@@ -118,17 +118,6 @@ static void tails_keep_their_range(void **unused)
     assert_true(fabsf(got[64] - row[64]) < 0.05f);
 }
 
-/* Pages of files in this process's memory. */
-static long shared_pages(void)
-{
-    long size = 0, resident = 0, shared = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%ld %ld %ld", &size, &resident, &shared), 3);
-    fclose(f);
-    return shared;
-}
-
 /* What has been packed does not stay in memory as the file has it. */
 static void pages_of_the_file_are_let_go(void **unused)
 {

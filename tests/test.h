@@ -66,4 +66,15 @@ static inline const char *temp_path(const char *name)
     return p;
 }
 
+/* Pages of files in this process's memory. */
+static inline long shared_pages(void)
+{
+    long size = 0, resident = 0, shared = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld %ld %ld", &size, &resident, &shared), 3);
+    fclose(f);
+    return shared;
+}
+
 #endif

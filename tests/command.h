@@ -1,0 +1,35 @@
+/* command.h - the executable, run from a test by a shell. */
+#ifndef TESTS_COMMAND_H
+#define TESTS_COMMAND_H
+#include "tests/test.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+
+#include <sys/wait.h>
+
+static inline const char *command_binary(void)
+{
+    return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow";
+}
+
+/* Runs "inferflow ARGS" with the file `input` (NULL: the test's own) as standard input; what it prints comes into `out` and `errors` instead of what is
+ * there. Its exit status, -1: it did not exit. */
+static inline int command_run(const char *input, const char *args, buf *out, buf *errors)
+{
+    char line[8800], part[4096];
+    const char *path = temp_path("command-errors");
+    int n = snprintf(line, sizeof line, "exec 2>%s%s%s; %s %s", path, input ? " <" : "", input ? input : "",
+                     command_binary(), args);
+    assert_true(n > 0 && (size_t)n < sizeof line);
+    out->n = errors->n = 0;
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    for (size_t got; (got = fread(part, 1, sizeof part, f)) > 0;) buf_add(out, part, got);
+    int rc = pclose(f);
+    file_read(errors, path, 1 << 20, NULL);
+    unlink(path);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+#endif
