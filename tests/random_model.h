@@ -4,22 +4,19 @@
  * a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
-#include "base/half.h"
-#include "base/mem.h"
 #include "core/program.h"
 #include "cpu/cpu_backend.h"
 #include "plan/plan.h"
+#include "tensor/r16.h"
 
-#include "test.h"
-
-#include <math.h>
+#include "random_blocks.h"
 
 typedef struct model_shape {
     int layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     int window;     /* of odd layers; 0 = none */
     int norm, bias; /* NORM_*, BIAS_* (then no rope) */
     int rope_dims, rope_style;
-    dtype type; /* of matrices */
+    dtype type; /* of matrices; block types are packed, their activations int8 */
     bool parallel, gated, biases, qk_norm, learned;
     bool full, pooled; /* attention in both directions; a mean of unit length and three scores for each sequence */
     float softcap, final_cap;
@@ -41,15 +38,26 @@ typedef struct model_builder {
     int layer;
 } model_builder;
 
+static uint8_t *arena_blocks(model_builder *b, dtype type, int64_t rows, int64_t cols)
+{
+    uint64_t bytes = (uint64_t)rows * dtype_row_bytes(type, (uint64_t)cols);
+    uint8_t *made = random_blocks(type, rows, cols, false), *to = arena_alloc(&b->p->mem, bytes);
+    assert_non_null(to);
+    memcpy(to, made, bytes);
+    mem_free(made);
+    return to;
+}
+
 static ref test_weight(model_builder *b, const char *name, int64_t rows, int64_t cols, bool vector, float mean,
                        float spread)
 {
     err e = {0};
     dtype type = vector ? DTYPE_F32 : b->m->type;
+    bool blocks = dtype_info[type].weights > 1;
     size_t n = (size_t)(rows * cols);
-    uint8_t *data = arena_alloc(&b->p->mem, n * 4);
+    uint8_t *data = blocks ? arena_blocks(b, type, rows, cols) : arena_alloc(&b->p->mem, n * 4);
     assert_non_null(data);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !blocks; i++) {
         float v = mean + spread * test_random();
         if (type == DTYPE_F32) ((float *)data)[i] = v;
         else ((uint16_t *)data)[i] = type == DTYPE_F16 ? f32_to_f16(v) : f32_to_bf16(v);
@@ -113,9 +121,20 @@ static ref test_norm(model_builder *b, ref x, int64_t dim, int width, int rows)
         rows, dim);
 }
 
+/* x as int8 for weight w, which is packed. */
+static ref test_codes(model_builder *b, ref x, int block, ref w)
+{
+    ref codes = test_act(b, b->p->tensors[x].rows, b->p->tensors[x].dim[0]);
+    b->p->tensors[codes].block = (uint8_t)block;
+    b->p->weights[b->p->tensors[w].weight].packed = true;
+    return test_op(b, (op){.kind = OP_QUANT, .in = {x}, .out = codes}, 0, 0);
+}
+
 static ref test_linear(model_builder *b, ref x, int64_t in, int64_t out, int rows)
 {
     ref w = test_weight(b, "w", out, in, false, 0, 2.0f / sqrtf((float)in));
+    const r16_format *f = r16_of(b->m->type);
+    if (f) x = test_codes(b, x, f->act, w);
     ref bias = b->m->biases ? test_weight(b, "b", out, 1, true, 0, 0.1f) : 0;
     return test_op(b, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, rows, out);
 }
