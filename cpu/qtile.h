@@ -6,7 +6,7 @@
 #include "tensor/act_q8.h"
 
 /* QPANELS: most panels of a tile's body; QGROUP: most rows that sixteen registers take at once. */
-enum { QPANELS = VREGS == 32 ? 2 : 1, QGROUP = 4 };
+enum { QPANELS = V16S == 32 ? 2 : 1, QGROUP = 4 };
 
 /* Rows of a tile against one panel or two. */
 typedef struct qjob {

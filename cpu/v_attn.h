@@ -13,8 +13,8 @@
 #include "cpu/vmath.h"
 
 enum {
-    ATTN_GROUP = CODE_LINES,         /* lines per register tile */
-    ATTN_WIDE = VREGS == 32 ? 4 : 1, /* vectors of 16 per register tile */
+    ATTN_GROUP = CODE_LINES,        /* lines per register tile */
+    ATTN_WIDE = V16S == 32 ? 4 : 1, /* vectors of 16 per register tile */
     TILE_CHUNKS = PAGE_TOKENS / LANES
 };
 
@@ -225,7 +225,7 @@ static void group_soft_tile(int n, float *p, const group_sees *g, const float *t
     }
     for (int i = 0; i < n; i += 4) {
         int b = i + 1 < n ? i + 1 : i, c = i + 2 < n ? i + 2 : i, d = i + 3 < n ? i + 3 : i;
-        _mm_storeu_ps(total + i, v16_fold_four(sums[i], sums[b], sums[c], sums[d]));
+        v4_store(total + i, v16_fold_four(sums[i], sums[b], sums[c], sums[d]));
     }
     v16 old = v16_load_part(max, n), here = v16_load_part(top, n), now = v16_max(here, old);
     v16 kept = v16_exp(v16_sub(old, now)), taken = v16_exp(v16_sub(here, now));
@@ -256,7 +256,7 @@ static kv_query line_query(const attn_job *j, int l)
 
 static void tile_prefetch(const uint8_t *tile, uint64_t bytes)
 {
-    for (uint64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)(tile + i), _MM_HINT_T0);
+    for (uint64_t i = 0; i < bytes; i += 64) prefetch_near(tile + i);
 }
 
 /* acc = acc * keep + p times values of floats. Keys that all lines of the group see together; others one line at a time, so that an

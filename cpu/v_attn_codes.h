@@ -78,14 +78,7 @@ static void query_encode(const kv_codes *f, const float *x, int64_t dim, float b
             for (int i = 0; i < n; i += LANES) {
                 v16 v = v16_mul(v16_load(at + i), v16_all(inverse));
                 total = v16_add(total, v16_sub(v16_add(v, round), round)); /* whole numbers: exact */
-#if defined(__AVX512F__)
-                _mm_storeu_si128((__m128i *)(void *)(code + i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
-#else
-                __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
-                both = _mm256_permute4x64_epi64(both, 0xd8);
-                _mm_storeu_si128((__m128i *)(void *)(code + i),
-                                 _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)));
-#endif
+                b16_store(code + i, v16_i8(v));
             }
             q.sum[b] = q.scale[b] * v16_fold(total);
         }
@@ -100,15 +93,13 @@ typedef struct code_weights {
 
 INLINE void weights_store(uint8_t *to, v16 v) /* sixteen numbers from 0 to 255, rounded */
 {
-#if defined(__AVX512F__)
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
-#else
-    __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
-    both = _mm256_permute4x64_epi64(both, 0xd8);
-    __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    b16 bytes = v16_u8(v);
+#if defined(__x86_64__) && !defined(__AVX512F__)
     const __m128i nibble = _mm_set1_epi8(15);
-    _mm_storeu_si128((__m128i *)(void *)to, _mm_and_si128(bytes, nibble));
-    _mm_storeu_si128((__m128i *)(void *)(to + PAGE_TOKENS), _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
+    b16_store(to, _mm_and_si128(bytes, nibble));
+    b16_store(to + PAGE_TOKENS, _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
+#else
+    b16_store(to, bytes);
 #endif
 }
 

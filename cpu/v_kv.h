@@ -65,14 +65,7 @@ INLINE void kv_block_put(const kv_codes *f, const float *x, int n, uint8_t *code
     for (int i = 0; i < n; i += LANES) {
         v16 c = v16_mul(v16_sub(v16_load(x + i), v16_all(m)), v16_all(inverse));
         c = v16_min(v16_all(top), v16_max(v16_all(f->base ? 0 : -top), c));
-#if defined(__AVX512F__)
-        _mm_storeu_si128((__m128i *)(void *)(code + i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(c)));
-#else
-        int32_t word[LANES];
-        _mm256_storeu_si256((__m256i *)(void *)word, _mm256_cvtps_epi32(c.lo));
-        _mm256_storeu_si256((__m256i *)(void *)(word + 8), _mm256_cvtps_epi32(c.hi));
-        for (int k = 0; k < LANES; k++) code[i + k] = (uint8_t)word[k];
-#endif
+        b16_store(code + i, f->base ? v16_u8(c) : v16_i8(c));
     }
 }
 

@@ -32,8 +32,7 @@ enum {
 /* Asks for a line of each page that lies PAGES_AHEAD in front of these bytes. */
 INLINE void touch_pages(uintptr_t at, uintptr_t bytes)
 {
-    for (uintptr_t i = PAGES_AHEAD; i < PAGES_AHEAD + bytes; i += PAGE)
-        _mm_prefetch((const char *)(at + i), _MM_HINT_T0);
+    for (uintptr_t i = PAGES_AHEAD; i < PAGES_AHEAD + bytes; i += PAGE) prefetch_near((const void *)(at + i));
 }
 
 /* One weight row against mr activation rows. */
@@ -45,8 +44,8 @@ INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_
     touch_pages((uintptr_t)w, (uintptr_t)k * bytes);
     int64_t i = 0, line = 64 / (int64_t)bytes;
     for (; i + 2 * line <= k; i += 2 * line) {
-        _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD), _MM_HINT_T0);
-        _mm_prefetch((const char *)((uintptr_t)w + (uintptr_t)(i + line) * bytes + AHEAD), _MM_HINT_T0);
+        prefetch_near((const void *)((uintptr_t)w + (uintptr_t)i * bytes + AHEAD));
+        prefetch_near((const void *)((uintptr_t)w + (uintptr_t)(i + line) * bytes + AHEAD));
         UNROLL for (int j = 0; j < 2 * line; j += LANES)
         {
             v16 v = v16_load_as(t, w, i + j);
@@ -119,14 +118,9 @@ static void pack_rows(const float *x, int64_t rows, int64_t k, float *to)
 /* Element j of a row of weights and its followers, one register full; elements from k on are zero. */
 INLINE vreg vreg_load_as(dtype t, const uint8_t *row, int64_t j)
 {
-#if defined(__AVX512F__)
-    return v16_load_as(t, row, j);
-#else
-    if (t == DTYPE_F16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(row + 2 * j)));
-    if (t == DTYPE_F32) return _mm256_loadu_ps((const float *)(const void *)(row + 4 * j));
-    __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(row + 2 * j)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
-#endif
+    if (t == DTYPE_F16) return vreg_load_f16(row + 2 * j);
+    if (t == DTYPE_BF16) return vreg_load_bf16(row + 2 * j);
+    return vreg_load((const float *)(const void *)(row + 4 * j));
 }
 
 /* The whole sums of TILE_N weight rows, straight from the file, x one packed tile of mr activation rows. `tail`: the last k mod 16 elements
@@ -142,7 +136,7 @@ INLINE void direct_sum(dtype t, int mr, const uint8_t *w, uint64_t stride, const
         const uint8_t *w0 = w + half * bytes, *w2 = w0 + 2 * stride;
         const float *xk = x + half;
         for (int64_t s = k / LANES; s > 0; s--, w0 += LANES * bytes, w2 += LANES * bytes, xk += mr * LANES) {
-            for (int i = 0; i < lines; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T0);
+            for (int i = 0; i < lines; i++, next += 64) prefetch_near((const void *)next);
             UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
             UNROLL for (int n = 0; n < TILE_N; n++)
             {
@@ -174,7 +168,7 @@ typedef void (*direct_fn)(const uint8_t *w, uint64_t stride, const float *tail, 
     {                                                                                                                  \
         direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, next, lines, acc);                                            \
     }
-#if defined(__AVX512F__)
+#if VREGS == 32
 #define DIRECT_TYPE(t) DIRECT(t, 1) DIRECT(t, 2) DIRECT(t, 3) DIRECT(t, 4) DIRECT(t, 5) DIRECT(t, 6)
 #define DIRECT_NAMES(t)                                                                                                \
     {                                                                                                                  \
@@ -197,12 +191,12 @@ static void tile_store(const float *acc, int mr, int n, float *y, int64_t y_stri
     for (int m = 0; m < mr; m++, y += y_stride) {
         const float *a = acc + m * LANES;
         int next = mr * LANES;
-        __m128 s = v16_fold_four(v16_load(a), v16_load(a + next), v16_load(a + 2 * next), v16_load(a + 3 * next));
+        v4 s = v16_fold_four(v16_load(a), v16_load(a + next), v16_load(a + 2 * next), v16_load(a + 3 * next));
         if (n == TILE_N) {
-            _mm_storeu_ps(y, bias ? _mm_add_ps(s, _mm_loadu_ps(bias)) : s);
+            v4_store(y, bias ? v4_add(s, v4_load(bias)) : s);
         } else {
             float out[4];
-            _mm_storeu_ps(out, s);
+            v4_store(out, s);
             for (int i = 0; i < n; i++) y[i] = bias ? out[i] + bias[i] : out[i];
         }
     }
@@ -298,7 +292,7 @@ INLINE void block_prefetch(block_ahead *b, int64_t lines)
     int64_t each = (b->row_bytes + 63) / 64;
     for (; lines > 0 && b->done < b->all; lines--, b->done++) {
         uintptr_t p = (uintptr_t)b->at + (uintptr_t)(b->done / each) * b->stride + (uintptr_t)(b->done % each * 64);
-        _mm_prefetch((const char *)p, _MM_HINT_T1);
+        prefetch_far((const void *)p);
     }
 }
 
@@ -318,8 +312,7 @@ INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool
         const float *wk = w + half, *xk = x + half;
         for (int64_t s = 0; s < steps; s++, wk += TILE_N * LANES, xk += mr * LANES) {
             vreg v[TILE_M];
-            UNROLL for (int m = 0; m < NEXT_LINES(mr); m++, next += LANES)
-                _mm_prefetch((const char *)next, _MM_HINT_T0);
+            UNROLL for (int m = 0; m < NEXT_LINES(mr); m++, next += LANES) prefetch_near((const void *)next);
             UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
             UNROLL for (int n = 0; n < TILE_N; n++)
             {
@@ -344,7 +337,7 @@ typedef void (*tile_fn)(const float *w, const float *x, int64_t steps, bool firs
 TILE(1)
 TILE(2)
 TILE(3)
-#if defined(__AVX512F__)
+#if VREGS == 32
 TILE(4)
 TILE(5)
 TILE(6)

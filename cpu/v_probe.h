@@ -48,7 +48,7 @@ INLINE void probe_streams(const uint8_t *from, uint64_t bytes, int streams, int 
         {
             const uint8_t *p = from + (uint64_t)k * each + i;
             UNROLL for (int j = 0; ahead && j < 256; j += 64)
-                _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)(ahead + j)), _MM_HINT_T0);
+                prefetch_near((const void *)((uintptr_t)p + (uintptr_t)(ahead + j)));
             UNROLL for (int j = 0; j < 256; j += (int)sizeof(probe_int))
             {
                 int chain = j / (int)sizeof(probe_int) % 4;

@@ -89,57 +89,11 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
 
 /* ---- activations */
 
-/* Sixteen floats, whole numbers of at most 127, as bytes. */
-INLINE __m128i v16_bytes(v16 v)
-{
-#if defined(__AVX512F__)
-    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
-#else
-    __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
-    both = _mm256_permute4x64_epi64(both, 0xd8);
-    return _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-#endif
-}
-
-/* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
-INLINE float v16_greatest(const float *x, int n)
-{
-#if defined(__AVX512F__)
-    __m512i most = _mm512_setzero_si512();
-    for (int i = 0; i < n; i += LANES)
-        most = _mm512_max_epu32(
-            most, _mm512_and_si512(_mm512_loadu_si512((const void *)(x + i)), _mm512_set1_epi32(INT32_MAX)));
-    return bits_float(_mm512_reduce_max_epu32(most));
-#else
-    __m256i most = _mm256_setzero_si256();
-    for (int i = 0; i < n; i += 8) {
-        __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
-        most = _mm256_max_epu32(most, _mm256_and_si256(v, _mm256_set1_epi32(INT32_MAX)));
-    }
-    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
-    return bits_float((uint32_t)_mm_cvtsi128_si32(m));
-#endif
-}
-
-INLINE int32_t fold_sums(__m128i v)
-{
-    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1)));
-}
-
-/* Sums of four signed bytes. */
-INLINE __m128i sums_of_four(__m128i code)
-{
-    return _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), code), _mm_set1_epi16(1));
-}
-
 /* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As bits, what is not finite is
  * greater than all that is. */
 INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts)
 {
-    __m128i sum[4];
+    s4 sum[4];
     float top = n < block ? NAN : v16_greatest(x, block);
     if (!(top < INFINITY)) {
         act_encode(x, n, block, code, scale, total, parts);
@@ -149,21 +103,21 @@ INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float 
     *scale = top >= ACT_TINY ? top / 127 : 0;
     UNROLL for (int i = 0; i < 4; i++)
     {
-        sum[i] = _mm_setzero_si128();
+        sum[i] = s4_zero();
         if (i * LANES >= block) continue;
-        __m128i bytes = v16_bytes(v16_mul(v16_load(x + i * LANES), v16_all(inverse)));
-        _mm_storeu_si128((__m128i *)(void *)(code + i * LANES), bytes);
-        sum[i] = sums_of_four(bytes);
+        b16 bytes = v16_i8(v16_mul(v16_load(x + i * LANES), v16_all(inverse)));
+        b16_store(code + i * LANES, bytes);
+        sum[i] = s4_of_bytes(bytes);
     }
     if (!parts) {
-        *total = *scale * (float)fold_sums(_mm_add_epi32(sum[0], sum[1]));
+        *total = *scale * (float)s4_fold(s4_add(sum[0], sum[1]));
         return;
     }
-    __m128i of16 = _mm_hadd_epi32(_mm_hadd_epi32(sum[0], sum[1]), _mm_hadd_epi32(sum[2], sum[3]));
-    *total = *scale * (float)fold_sums(of16);
-    __m128i all = _mm_packs_epi32(_mm_hadd_epi32(of16, of16), of16); /* of 32 twice, of 16 */
-    _mm_storeu_si64(parts + 2, _mm_unpackhi_epi64(all, all));
-    _mm_storeu_si32(parts, all);
+    s4 of16 = s4_pairs(s4_pairs(sum[0], sum[1]), s4_pairs(sum[2], sum[3]));
+    int16_t all[8]; /* of 32, twice, of 16 */
+    *total = *scale * (float)s4_fold(of16);
+    s4_store_i16(all, s4_pairs(of16, of16), of16);
+    memcpy(parts, all + 2, ACT_PARTS * sizeof *parts);
 }
 
 static void v_quant(const run *r, const op *o, int worker, int workers)

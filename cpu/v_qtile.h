@@ -12,7 +12,7 @@
 INLINE void q_fetch(const qjob *q, int64_t super)
 {
     const uint8_t *at = q->ahead + (uint64_t)(super * q->n_ahead) * R16_LINE;
-    for (int l = 0; l < q->n_ahead; l++) _mm_prefetch((const char *)(at + l * R16_LINE), _MM_HINT_T0);
+    for (int l = 0; l < q->n_ahead; l++) prefetch_near(at + l * R16_LINE);
 }
 
 /* A row of R16_KIND_LIST, and what follows from it. */
@@ -154,8 +154,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                 if (k.base) dmin[i] = _mm512_sub_ps(_mm512_setzero_ps(), q_base(tail + 32 + i * q->apart));
             }
         if (np == 1 && q->n_ahead)
-            for (int l = 0; l < tail_lines; l++)
-                _mm_prefetch((const char *)(ahead + (tiles * code_lines + l) * R16_LINE), _MM_HINT_T0);
+            for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
         for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
             qline kept[2] = {Q_ZERO(), Q_ZERO()};
             const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
@@ -192,8 +191,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                             w[i][v] = q_look(k, &table, words[i], at * width + v, w[i][v]);
                     }
                     if (np == 1 && q->n_ahead)
-                        UNROLL for (int l = line; l < next; l++)
-                            _mm_prefetch((const char *)(ahead + R16_LINE * l), _MM_HINT_T0);
+                        UNROLL for (int l = line; l < next; l++) prefetch_near(ahead + R16_LINE * l);
                     UNROLL for (int v = 0; v < width; v++)
                     {
                         UNROLL for (int m = 0; m < mr; m++)
