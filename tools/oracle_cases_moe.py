@@ -48,8 +48,8 @@ CASES = {
         norm_topk_prob=True)),
     "qwen3-moe":        Case("Qwen3MoeConfig", "qwen3_moe", lambda s: small(
         s, num_experts=7, mlp_only_layers=[0], attention_bias=True), renamed=dict(num_local_experts="num_experts")),
-    "qwen3-moe-every":  Case("Qwen3MoeConfig", "qwen3_moe", lambda s: small(
-        s, num_experts=9, decoder_sparse_step=2, norm_topk_prob=True),
+    "qwen3-moe-every":  Case("Qwen3MoeConfig", "qwen3_moe", lambda s: moe(  # no head_dim
+        s, moe_intermediate_size=s.ffn // 2 + 3, num_experts=9, decoder_sparse_step=2, norm_topk_prob=True),
         renamed=dict(num_local_experts="num_experts")),
     "olmoe":            Case("OlmoeConfig", "olmoe", lambda s: moe(s, num_experts=7)),
     "olmoe-clip":       Case("OlmoeConfig", "olmoe", lambda s: moe(
