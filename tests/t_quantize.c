@@ -79,9 +79,7 @@ static void built_in_stands_alone(void **unused)
     assert_int_equal(engine_describe(a)->n_eos, engine_describe(b)->n_eos);
     assert_int_equal(engine_describe(a)->bos, engine_describe(b)->bos);
     assert_string_equal(engine_describe(a)->arch, engine_describe(b)->arch);
-    table x = {.n_vocab = engine_describe(b)->n_vocab}, y = x;
-    x.at = calloc((size_t)(IDS_MAX * x.n_vocab), sizeof *x.at);
-    y.at = calloc((size_t)(IDS_MAX * y.n_vocab), sizeof *y.at);
+    table x = table_new(engine_describe(b)->n_vocab, 7), y = table_new(x.width, 7);
     assert_ok(engine_eval_pair(b, NULL, 0, ids, 7, -1, keep_rows, &x, &e), &e);
     engine_close(a);
     engine_close(b);
@@ -126,9 +124,8 @@ static table built_in_logits(engine_options o)
 {
     static const int32_t ids[] = {1, 20, 300, 4, 4000, 60, 7};
     engine *g = open_model(o);
-    table t = {.n_vocab = engine_describe(g)->n_vocab};
+    table t = table_new(engine_describe(g)->n_vocab, 7);
     err e = {0};
-    t.at = calloc((size_t)(IDS_MAX * t.n_vocab), sizeof *t.at);
     assert_ok(engine_eval_pair(g, NULL, 0, ids, 7, -1, keep_rows, &t, &e), &e);
     engine_close(g);
     return t;

@@ -1,0 +1,102 @@
+/* rows_rig.h - a committed model opened as its vectors were made, and the rows of floats that it gives, beside those that are expected. */
+#ifndef TESTS_ROWS_RIG_H
+#define TESTS_ROWS_RIG_H
+#include "base/buf.h"
+#include "base/json.h"
+#include "engine/engine.h"
+
+#include "test.h"
+
+#include <math.h>
+
+enum { IDS_MAX = 96 };
+
+static inline size_t read_ids(const json *list, int32_t *to, size_t cap)
+{
+    size_t n = 0;
+    for (const json *j = json_first(list); j; j = json_next(j)) {
+        assert_true(n < cap);
+        to[n++] = (int32_t)json_int(j, -1);
+    }
+    return n;
+}
+
+/* A matrix that grows by rows. */
+typedef struct table {
+    float *at;
+    int64_t width, rows, cap;
+} table;
+
+static inline table table_new(int64_t width, int64_t cap) /* free .at */
+{
+    table t = {.width = width, .cap = cap};
+    assert_true(width > 0);
+    t.at = calloc((size_t)(cap * width), sizeof *t.at);
+    assert_non_null(t.at);
+    return t;
+}
+
+static inline int keep_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    table *t = ctx;
+    (void)e, (void)first;
+    assert_true(t->rows + n <= t->cap);
+    memcpy(t->at + t->rows * t->width, rows, (size_t)(n * t->width) * sizeof *rows);
+    t->rows += n;
+    return OK;
+}
+
+static inline bool same_bits(const table *a, const table *b)
+{
+    return a->width == b->width && a->rows == b->rows &&
+           !memcmp(a->at, b->at, (size_t)(a->rows * a->width) * sizeof *a->at);
+}
+
+/* The largest difference between the rows of t named by `row`, a list of numbers, and `values`, a list of floats for each. */
+static inline double farthest(const table *t, const json *row, const json *values)
+{
+    double worst = 0;
+    for (row = json_first(row), values = json_first(values); row && values;
+         row = json_next(row), values = json_next(values)) {
+        int64_t at = json_int(row, -1);
+        assert_true(at >= 0 && at < t->rows);
+        assert_int_equal(json_count(values), t->width);
+        const float *got = t->at + at * t->width;
+        for (const json *v = json_first(values); v; v = json_next(v), got++) {
+            double d = fabs((double)*got - json_num(v, NAN));
+            worst = d > worst || isnan(d) ? d : worst;
+        }
+    }
+    assert_true(!row && !values);
+    return worst;
+}
+
+static inline engine *open_model(engine_options o)
+{
+    err e = {0};
+    engine *g = NULL;
+    o.kv = "f32";
+    o.exact = true;
+    o.ctx = IDS_MAX; /* dynamic NTK has fewer positions of its own */
+    assert_ok(engine_open(&g, &o, &e), &e);
+    return g;
+}
+
+/* Opens the spec that `spec show` prints for the folder. */
+static inline engine *open_shown(const char *folder)
+{
+    err e = {0};
+    buf text = {0};
+    const char *path = temp_path("shown.ini");
+    engine *g = open_model((engine_options){.model = folder, .threads = 1});
+    assert_ok(engine_spec_text(g, &text, &e), &e);
+    engine_close(g);
+    FILE *f = fopen(path, "w");
+    assert_true(f && fwrite(text.p, 1, text.n, f) == text.n && fclose(f) == 0);
+    buf_free(&text);
+    g = open_model((engine_options){.spec = path, .threads = 1});
+    unlink(path);
+    return g;
+}
+
+#endif
