@@ -19,19 +19,25 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
-/* "llama" fits name "llama"; "llama+expert_count" where the file has a number llama.expert_count above zero, "…=2" where it is 2; with
- * `keyed` only such. */
+/* "expert_count": whether the file has a number NAME.expert_count above zero; "expert_count=2": whether it is 2 (none counts as 0). */
+static bool key_holds(span key, const char *name, const json *file)
+{
+    const uint8_t *equal = memchr(key.p, '=', key.n);
+    char full[128];
+    snprintf(full, sizeof full, "%s.%.*s", name, (int)(equal ? (size_t)(equal - key.p) : key.n), (const char *)key.p);
+    int64_t have = json_int(json_get(file, full), 0);
+    return equal ? have == equal[1] - '0' : have > 0;
+}
+
+/* "llama" fits name "llama"; "llama+expert_count" where that key holds, as must all that plus signs add; with `keyed` only such. */
 static bool word_fits(span word, const char *name, const json *keyed)
 {
-    const uint8_t *plus = memchr(word.p, '+', word.n);
-    char key[128];
-    if (!keyed || !plus) return !keyed && span_is(word, name);
-    size_t n = (size_t)(plus - word.p), left = word.n - n - 1;
-    const uint8_t *equal = memchr(plus + 1, '=', left);
-    snprintf(key, sizeof key, "%s.%.*s", name, (int)(equal ? (size_t)(equal - plus) - 1 : left),
-             (const char *)plus + 1);
-    int64_t have = json_int(json_get(keyed, key), 0);
-    return span_is(span_of(word.p, n), name) && (equal ? have == equal[1] - '0' : have > 0);
+    span first = {0}, rest = word, key;
+    split_next(&rest, '+', &first);
+    if (!keyed || !rest.n) return !keyed && span_is(word, name);
+    bool fits = span_is(first, name);
+    while (fits && split_next(&rest, '+', &key)) fits = key_holds(key, name, keyed);
+    return fits;
 }
 
 /* Whether the arch line of a built-in spec has the word "source:name": 1 or 0, or a negative code. */

@@ -6,6 +6,7 @@
 #include "tensor/quant.h"
 #include "tensor/r16.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
@@ -213,21 +214,25 @@ static int differs(const char *path, const char *what, err *e)
                    what);
 }
 
-static bool same_factors(const float *a, const float *b, int n)
+/* Whether both turn by the same angles, to the last roundings: a container may keep the frequencies instead of what they come from. */
+static bool same_angles(const rope_params *p, const rope_params *q, int length)
 {
-    return a && b ? memcmp(a, b, (size_t)n * sizeof *a) == 0 : a == b;
+    float a[ROPE_DIMS_MAX / 2], b[ROPE_DIMS_MAX / 2], scale[2];
+    rope_frequencies(p, length, a, &scale[0]);
+    rope_frequencies(q, length, b, &scale[1]);
+    bool same = fabsf(scale[0] - scale[1]) <= 0x1p-20f * scale[0];
+    for (int i = 0; i < p->dims / 2; i++) same &= fabsf(a[i] - b[i]) <= 0x1p-20f * a[i];
+    return same;
 }
 
 static bool same_rope(const rope_params *p, const rope_params *q)
 {
-    if (p->scaling != q->scaling || p->dims != q->dims || p->theta != q->theta) return false;
-    if (p->scaling == ROPE_NONE) return true;
-    return p->factor == q->factor && p->original == q->original && p->max_positions == q->max_positions &&
-           p->low_freq == q->low_freq && p->high_freq == q->high_freq && p->beta_fast == q->beta_fast &&
-           p->beta_slow == q->beta_slow && p->mscale == q->mscale && p->mscale_all_dim == q->mscale_all_dim &&
-           p->attention_factor == q->attention_factor && p->truncate == q->truncate &&
-           same_factors(p->short_factor, q->short_factor, p->dims / 2) &&
-           same_factors(p->long_factor, q->long_factor, p->dims / 2);
+    if (p->dims != q->dims || (p->scaling == ROPE_DYNAMIC) != (q->scaling == ROPE_DYNAMIC)) return false;
+    bool dynamic = p->scaling == ROPE_DYNAMIC,
+         by_length = p->scaling == ROPE_LONGROPE && p->short_factor != p->long_factor;
+    if (dynamic && (p->factor != q->factor || p->max_positions != q->max_positions)) return false;
+    if (by_length && p->original != q->original) return false;
+    return same_angles(p, q, 1) && same_angles(p, q, INT32_MAX);
 }
 
 static bool same_ropes(const program *a, const program *b)

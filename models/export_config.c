@@ -40,6 +40,7 @@ static const char *key_of(const exporter *x, const expr *alternative, const char
 typedef struct out_key {
     const char *key;
     const expr *words; /* EXPR_TRANSLATE, or NULL */
+    bool each;         /* key[i]: a list with a value for each layer */
 } out_key;
 
 static void find_key(const exporter *x, const expr *v, const char *own, const expr *words, out_key *best)
@@ -52,9 +53,11 @@ static void find_key(const exporter *x, const expr *v, const char *own, const ex
         for (size_t i = 0; i < v->n_arg; i++) find_key(x, v->arg[i], own, words, best);
         return;
     }
-    const char *key = key_of(x, v, own);
+    bool each = v->kind == EXPR_INDEX && x->kind == EXPORT_GGUF && v->arg[1]->kind == EXPR_NAME &&
+                strcmp(v->arg[1]->text, "i") == 0;
+    const char *key = key_of(x, each ? v->arg[0] : v, own);
     bool better = key && (!best->key || (strchr(best->key, '.') && !strchr(key, '.') && x->kind == EXPORT_HF));
-    if (better) *best = (out_key){key, words};
+    if (better) *best = (out_key){key, words, each};
 }
 
 /* ---- values */
@@ -122,15 +125,22 @@ static void add_gguf_value(exporter *x, const char *key, const value *v)
     else if (v->kind == VALUE_NUMBER) gguf_add_float(&x->pairs, key, (float)v->number);
     else if (v->kind == VALUE_LIST || v->kind == VALUE_NODE) {
         buf packed = {0};
-        bool ints = true;
-        for (size_t i = 0; i < value_count(v); i++) ints &= value_at(v, i).number == floor(value_at(v, i).number);
+        bool ints = true, truths = true;
+        for (size_t i = 0; i < value_count(v); i++) {
+            ints &= value_at(v, i).number == floor(value_at(v, i).number);
+            truths &= value_at(v, i).kind == VALUE_BOOL;
+        }
         for (size_t i = 0; i < value_count(v); i++) {
             float f = (float)value_at(v, i).number;
-            if (ints) buf_uint(&packed, (uint64_t)(int64_t)value_at(v, i).number, 4);
+            if (ints) buf_uint(&packed, (uint64_t)(int64_t)value_at(v, i).number, truths ? 1 : 4);
             else buf_add(&packed, &f, 4);
         }
         x->pairs.bad |= packed.bad;
-        gguf_add_array(&x->pairs, key, ints ? GGUF_I32 : GGUF_F32, value_count(v), buf_span(&packed));
+        gguf_add_array(&x->pairs, key,
+                       truths ? GGUF_BOOL
+                       : ints ? GGUF_I32
+                              : GGUF_F32,
+                       value_count(v), buf_span(&packed));
         buf_free(&packed);
     }
 }
@@ -239,23 +249,87 @@ static int add_ids(exporter *x)
     return OK;
 }
 
+/* The class of layers that a section is about, and the first layer in it; -1: none. */
+static int first_layer(const exporter *x, const char *section, size_t *class)
+{
+    for (size_t k = 0; k < x->s->n_class; k++)
+        for (int i = 0; i < hyper_layers(x->h) && strcmp(x->s->classes[k].section, section) == 0; i++)
+            if (hyper_in_class(x->h, *class = k, i)) return i;
+    return OUTSIDE;
+}
+
+/* A value for each layer: of a name, or whether the layer is in the class. */
+static int list_of(exporter *x, const char *name, size_t class, value *out)
+{
+    size_t n = (size_t)hyper_layers(x->h);
+    value *items = arena_array(&x->mem, n, sizeof *items);
+    if (!items) return export_short_of_memory(x);
+    for (size_t i = 0; i < n; i++) {
+        items[i] = (value){.kind = VALUE_BOOL, .number = !name && hyper_in_class(x->h, class, (int)i)};
+        int rc = name ? hyper_name(x->h, name, (int)i, &items[i], x->e) : OK;
+        if (rc) return rc;
+        if (items[i].kind != VALUE_NUMBER && items[i].kind != VALUE_BOOL) return OK;
+    }
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
+    return OK;
+}
+
+/* The value that a line of [config], or of a class of layers, has. */
+static int value_of_line(exporter *x, const spec_row *row, const out_key *to, value *out)
+{
+    size_t class = 0;
+    if (strcmp(row->section, "config") != 0) {
+        int layer = first_layer(x, row->section, &class);
+        bool where = strcmp(row->key, "where") == 0;
+        if (layer == OUTSIDE || where != to->each) return OK;
+        return where ? list_of(x, NULL, class, out) : hyper_name(x->h, row->key, layer, out, x->e);
+    }
+    if (!hyper_knows(x->h, row->key)) return OK;
+    return to->each ? list_of(x, row->key, class, out) : value_of(x, row->key, out);
+}
+
+/* Lines that can have a key: those of [config], and for GGUF those of classes of layers. */
+static bool has_line(const exporter *x, const spec_row *row)
+{
+    bool class = x->kind == EXPORT_GGUF && strncmp(row->section, "layer ", 6) == 0;
+    return strcmp(row->section, "config") == 0 || (class && strstr(row->text, "gguf:"));
+}
+
+/* GGUF has the positions of Llama 3 as a tensor of factors alone. */
+static bool is_left_out(const exporter *x, const char *key)
+{
+    const program *p = x->m->prog;
+    bool factors = p->n_rope && p->ropes[0].params.scaling == ROPE_LLAMA3;
+    return x->kind == EXPORT_GGUF && factors && strncmp(key, "rope.scaling.", 13) == 0;
+}
+
 static int add_lines(exporter *x)
 {
     for (size_t i = 0; i < x->names->n; i++) {
         const spec_row *row = &x->names->rows[i];
         out_key to = {0};
         value v = {0};
-        if (strcmp(row->section, "config") != 0) continue;
-        int rc = spec_value(x->names, "config", row->key, &row, x->e);
+        if (!has_line(x, row)) continue;
+        int rc = spec_value(x->names, row->section, row->key, &row, x->e);
         if (rc || !row) return rc;
         find_key(x, row->value, row->key, NULL, &to);
-        if (!to.key || !hyper_knows(x->h, row->key)) continue;
-        if ((rc = value_of(x, row->key, &v))) return rc;
+        if (!to.key || is_left_out(x, to.key)) continue;
+        if ((rc = value_of_line(x, row, &to, &v))) return rc;
         if (v.kind == VALUE_NONE || (v.kind == VALUE_TEXT && strcmp(v.text, "auto") == 0)) continue;
         rc = x->kind == EXPORT_HF ? put_hf(x, to.key, &v, to.words) : put_gguf(x, to.key, &v);
         if (rc) return rc;
     }
     return OK;
+}
+
+/* What longrope multiplies cosines and sines by: config.json may leave it to be computed, GGUF states it. */
+static int add_magnitude(exporter *x)
+{
+    const rope_params *p = x->m->prog->n_rope ? &x->m->prog->ropes[0].params : NULL;
+    float unused[ROPE_DIMS_MAX / 2], magnitude;
+    if (x->kind != EXPORT_GGUF || !p || p->scaling != ROPE_LONGROPE || p->short_factor == p->long_factor) return OK;
+    rope_frequencies(p, 1, unused, &magnitude);
+    return put_gguf(x, "rope.scaling.attn_factor", &(value){.kind = VALUE_NUMBER, .number = (double)magnitude});
 }
 
 int export_rename_config(exporter *x)
@@ -270,6 +344,7 @@ int export_rename_config(exporter *x)
         gguf_add_text(&x->pairs, "general.name", x->m->name);
         gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);
     }
-    int rc = add_lines(x);
+    int rc = add_magnitude(x);
+    if (!rc) rc = add_lines(x);
     return rc ? rc : add_ids(x);
 }

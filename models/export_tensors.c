@@ -53,8 +53,8 @@ static void split_name(const char *name, int *layer, char slot[64], bool *bias)
     if (*bias) slot[n - 5] = 0;
 }
 
-/* The first name that a line has for the container. */
-static int first_name(exporter *x, const spec_row *row, int layer, recipe *out, bool *any)
+/* The first name that a line has for the container; of those of experts ("_exps") and of one matrix, the one that a stack or none asks for. */
+static int first_name(exporter *x, const spec_row *row, int layer, bool stack, recipe *out, bool *any)
 {
     span rest = span_str(row->text), part;
     *any = false;
@@ -63,7 +63,8 @@ static int first_name(exporter *x, const spec_row *row, int layer, recipe *out, 
         int rc = recipe_parse(out, x->h, &x->mem, part, layer, row->where, x->e);
         if (rc) return rc;
         bool gguf = strcmp(out->source, "gguf") == 0, hf = !*out->source || strcmp(out->source, "hf") == 0;
-        *any = x->kind == EXPORT_GGUF ? gguf : hf;
+        bool experts = gguf && str_ends(out->name, "_exps");
+        *any = x->kind == EXPORT_GGUF ? gguf && (stack || !experts) : hf;
     }
     return OK;
 }
@@ -93,13 +94,13 @@ static int find_name(exporter *x, const weight *w, recipe *how, const char **nam
     bool own_line = row != NULL;
     key[n] = 0;
     if (!row) row = spec_find(x->names, "tensors", key);
-    int rc = row ? first_name(x, row, layer, how, &any) : OK;
+    int rc = row ? first_name(x, row, layer, w->parts > 0, how, &any) : OK;
     if (rc) return rc;
     if (!any)
         return err_set(x->e, ERR_SPEC,
                        "%s: [tensors] has no %s name for %s, so the model cannot be written in that form",
                        x->names->file, export_source(x), key);
-    if (how->tail || (w->parts && (how->sliced || how->transpose || w->vector)))
+    if (how->tail || (w->parts && (how->sliced || how->transpose)))
         return err_set(x->e, ERR_SPEC,
                        "%s: %s: experts can only be written where one tensor holds them as they are used",
                        x->names->file, key);
@@ -182,11 +183,15 @@ static void decode_row(const out_tensor *t, uint64_t n, float *to)
     for (int64_t k = 0; k < p->from->cols; k++) to[k] = (to[k] - p->how.add) / p->how.mul;
 }
 
+/* Matrices or vectors that lie in one tensor, one after the other. */
+static int64_t stack_of(const out_tensor *t) { return t->part[0].from->parts ? t->part[0].from->parts : 1; }
+
 static int give_row(void *self, uint64_t n, float *to, err *e)
 {
     out_tensor *t = self;
-    if (t->cols == 0) { /* a vector: its rows are single numbers */
-        for (int64_t i = 0; i < t->rows; i++) decode_row(t, (uint64_t)i, to + i);
+    if (t->cols == 0) { /* a vector, or one for each of a stack: its rows are single numbers */
+        uint64_t wide = (uint64_t)(t->rows / stack_of(t));
+        for (uint64_t i = 0; i < wide; i++) decode_row(t, n * wide + i, to + i);
         return OK;
     }
     if (!t->transpose) {
@@ -266,11 +271,63 @@ static int collect(exporter *x, out_tensor *all, size_t *n)
     return OK;
 }
 
+/* ---- factors of rotary positions, which GGUF keeps as tensors */
+
+typedef struct factors {
+    float at[ROPE_DIMS_MAX / 2];
+    int n;
+} factors;
+
+static int give_factors(void *self, uint64_t n, float *to, err *e)
+{
+    const factors *f = self;
+    (void)n;
+    (void)e;
+    memcpy(to, f->at, (size_t)f->n * sizeof *to);
+    return OK;
+}
+
+/* What frequencies without scaling are divided by, for sequences of a length; under the name that `role` has there. */
+static int add_factors(exporter *x, const rope_params *p, const char *role, int length)
+{
+    const spec_row *row = spec_find(x->names, "tensors", role);
+    recipe how;
+    bool any = false;
+    int rc = row ? first_name(x, row, OUTSIDE, false, &how, &any) : OK;
+    if (rc || !any) return rc;
+    factors *f = arena_array(&x->mem, 1, sizeof *f);
+    const char *name = full_name(x, &how, role, false);
+    if (!f || !name) return export_short_of_memory(x);
+    rope_params plain = *p;
+    float scaled[ROPE_DIMS_MAX / 2], scale;
+    plain.scaling = ROPE_NONE;
+    f->n = p->dims / 2;
+    rope_frequencies(&plain, length, f->at, &scale);
+    rope_frequencies(p, length, scaled, &scale);
+    for (int i = 0; i < f->n; i++) f->at[i] /= scaled[i];
+    x->tensor[x->n++] = (write_tensor){
+        .name = name, .type = DTYPE_F32, .dims = {1, {f->n}}, .row = give_factors, .self = f};
+    return OK;
+}
+
+static int add_rope(exporter *x)
+{
+    const rope_params *p = x->m->prog->n_rope ? &x->m->prog->ropes[0].params : NULL;
+    if (x->kind != EXPORT_GGUF || !p) return OK;
+    if (p->scaling == ROPE_LLAMA3) return add_factors(x, p, "rope_freqs", 1);
+    if (p->scaling != ROPE_LONGROPE) return OK;
+    if (p->short_factor == p->long_factor) return add_factors(x, p, "rope_freqs", 1);
+    int rc = add_factors(x, p, "rope_short", 1);
+    return rc ? rc : add_factors(x, p, "rope_long", INT32_MAX);
+}
+
+enum { ROPE_TENSORS = 2 };
+
 int export_rename_tensors(exporter *x)
 {
     size_t most = x->m->prog->n_weight;
     out_tensor *all = arena_array(&x->mem, most, sizeof *all);
-    x->tensor = mem_zero(most, sizeof *x->tensor);
+    x->tensor = mem_zero(most + ROPE_TENSORS, sizeof *x->tensor);
     if (!all || !x->tensor) return export_short_of_memory(x);
     int rc = collect(x, all, &x->n);
     for (size_t i = 0; i < x->n && !rc; i++) {
@@ -279,8 +336,9 @@ int export_rename_tensors(exporter *x)
         shape dims = t->cols == 0   ? (shape){1, {t->rows}}
                      : t->transpose ? (shape){2, {t->cols, t->rows}}
                                     : (shape){2, {t->rows, t->cols}};
-        int32_t parts = t->part[0].from->parts;
-        if (parts && t->cols) dims = (shape){3, {parts, t->rows / parts, t->cols}};
+        int64_t n = stack_of(t);
+        if (n > 1 || t->part[0].from->parts)
+            dims = t->cols ? (shape){3, {n, t->rows / n, t->cols}} : (shape){2, {n, t->rows / n}};
         x->tensor[i] = (write_tensor){.name = t->name,
                                       .type = type_of(x, t),
                                       .dims = dims,
@@ -288,5 +346,5 @@ int export_rename_tensors(exporter *x)
                                       .raw_row = t->cols && !t->transpose ? give_raw : NULL,
                                       .self = t};
     }
-    return rc;
+    return rc ? rc : add_rope(x);
 }

@@ -19,20 +19,26 @@ typedef struct reader {
 
 static int short_of_memory(reader *r) { return err_set(r->e, ERR_MEMORY, "%s: out of memory", r->where); }
 
-/* The number that an expression gives. */
-static int number(reader *r, span text, double *out)
+static int value_in(reader *r, span text, value *out)
 {
     const expr *x;
-    value v;
     char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
     if (!copy) return short_of_memory(r);
     int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
     const char *stranger = rc ? NULL : hyper_stranger(r->h, x);
     if (stranger) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, stranger);
-    if (!rc) rc = hyper_eval(r->h, x, r->layer, NULL, r->where, &v, r->e);
+    return rc ? rc : hyper_eval(r->h, x, r->layer, NULL, r->where, out, r->e);
+}
+
+/* The number that an expression gives. */
+static int number(reader *r, span text, double *out)
+{
+    value v;
+    int rc = value_in(r, text, &v);
     if (rc) return rc;
     if (v.kind != VALUE_NUMBER)
-        return err_set(r->e, ERR_SPEC, "%s: '%s' has no value that is a number", r->where, copy);
+        return err_set(r->e, ERR_SPEC, "%s: '%.*s' has no value that is a number", r->where, (int)text.n,
+                       (const char *)text.p);
     *out = v.number;
     return OK;
 }
@@ -47,6 +53,18 @@ static int count(reader *r, span text, int64_t *out)
                        (const char *)text.p, v);
     *out = (int64_t)v;
     return OK;
+}
+
+/* A whole number or a text, as part of a name. */
+static int put_part(reader *r, span text, buf *to)
+{
+    value v;
+    int64_t n;
+    int rc = value_in(r, text, &v);
+    if (!rc && v.kind == VALUE_TEXT) return buf_printf(to, "%s", v.text), OK;
+    if (!rc) rc = count(r, text, &n);
+    if (!rc) buf_printf(to, "%lld", (long long)n);
+    return rc;
 }
 
 /* Cuts `text` at the keyword between blanks: " take ", " at ", " .. ". */
@@ -144,10 +162,9 @@ static int fill_name(reader *r, span name, recipe *out)
             buf_byte(&b, name.p[i]);
             continue;
         }
-        int64_t v;
         span inside = span_of(name.p + i + 1, (size_t)(end - (name.p + i + 1))), from, to;
         if (cut_at(inside, "..", &from, &to)) rc = start_stack(r, from, to, &b, out);
-        else if (!(rc = count(r, inside, &v))) buf_printf(&b, "%lld", (long long)v);
+        else rc = put_part(r, inside, &b);
         i = (size_t)(end - name.p);
     }
     if (!rc && (!(last = arena_str(r->mem, buf_cstr(&b))) || b.bad)) rc = short_of_memory(r);

@@ -235,7 +235,8 @@ static void partial_rotation_goes_to_gguf(void **unused)
     remove_folder(from);
 }
 
-/* In GGUF a Mixtral is a "llama" with experts: what tells them apart in our list of architectures is not part of the name. */
+/* In GGUF a Mixtral is a "llama" with experts, a Mistral one with a window: what tells them apart in our list of architectures is not part
+ * of the name. */
 static void mixtral_is_a_llama(void **unused)
 {
     (void)unused;
@@ -243,7 +244,7 @@ static void mixtral_is_a_llama(void **unused)
         "{\"architectures\":[\"MixtralForCausalLM\"],\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":"
         "2,"
         "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":40,\"rms_norm_eps\":0.003,"
-        "\"max_position_embeddings\":64,\"num_local_experts\":2,\"num_experts_per_tok\":1}";
+        "\"max_position_embeddings\":64,\"num_local_experts\":2,\"num_experts_per_tok\":1,\"sliding_window\":16}";
     named_shape shapes[24] = {{"model.layers.%d.block_sparse_moe.gate.weight", 2, {2, DIM}, LAYERS},
                               {"model.layers.%d.block_sparse_moe.experts.0.w1.weight", 2, {FFN, DIM}, LAYERS},
                               {"model.layers.%d.block_sparse_moe.experts.0.w2.weight", 2, {DIM, FFN}, LAYERS},
@@ -272,17 +273,68 @@ static void gpt2_goes_round(void **unused)
     round_trip(gpt2_config, gpt2_tensors, DTYPE_F16);
 }
 
-/* What a container cannot say is noticed: GGUF's "llama" knows no sliding window. */
+/* llama_config with another architecture and more keys. */
+static const char *llama_like(const char *architecture, const char *more)
+{
+    static char config[700];
+    snprintf(config, sizeof config, "{\"architectures\":[\"%s\"],%s,%s", architecture, more,
+             strstr(llama_config, "\"hidden_size\""));
+    return config;
+}
+
+static model *through_gguf(const char *config, const char *gguf)
+{
+    const char *from = temp_path("export-like");
+    write_model(from, config, llama_tensors, DTYPE_F32);
+    model *a = open_model(from);
+    a->n_eos = 1;
+    export_to(a, gguf, DTYPE_NONE);
+    model *b = open_model(gguf);
+    same_weights(a, b, 0);
+    model_close(a);
+    remove_folder(from);
+    return b;
+}
+
+/* A window of all layers is a key of its own, and Mistral a "llama" that has it. */
+static void windows_go_to_gguf(void **unused)
+{
+    (void)unused;
+    const char *gguf = temp_path("window.gguf");
+    model *m = through_gguf(llama_like("MistralForCausalLM", "\"sliding_window\":16"), gguf);
+    assert_int_equal(json_int(json_get(ckpt_config(m->weights), "llama.attention.sliding_window"), 0), 16);
+    assert_string_equal(json_str(json_get(ckpt_config(m->weights), "general.architecture"), ""), "llama");
+    model_close(m);
+    unlink(gguf);
+}
+
+/* GGUF has no keys for the positions of Llama 3, but a tensor that frequencies are divided by: by 1 where they are fast, by the factor where
+ * they are slow. Keys of another scaling beside it would be applied as well. */
+static void llama3_positions_go_to_gguf(void **unused)
+{
+    (void)unused;
+    const char *gguf = temp_path("llama3.gguf");
+    model *m = through_gguf(llama_like("LlamaForCausalLM",
+                                       "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":"
+                                       "1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":128}"),
+                            gguf);
+    const ckpt_entry *t = ckpt_find(m->weights, "rope_freqs.weight");
+    assert_non_null(t);
+    const float *f = (const float *)t->data;
+    assert_int_equal(t->dims.dim[0], 4); /* half a head */
+    assert_true(f[0] == 1 && f[1] > 1 && f[1] < 8 && f[2] == 8 && f[3] == 8);
+    assert_null(json_get(ckpt_config(m->weights), "llama.rope.scaling.type"));
+    assert_null(json_get(ckpt_config(m->weights), "llama.rope.scaling.factor"));
+    model_close(m);
+    unlink(gguf);
+}
+
+/* What a container cannot say is noticed: GGUF's "llama" has one activation. */
 static void another_model_is_refused(void **unused)
 {
     (void)unused;
-    const char *from = temp_path("export-window"), *gguf = temp_path("window.gguf");
-    char config[600];
-    snprintf(config, sizeof config, "{\"architectures\":[\"MistralForCausalLM\"],\"sliding_window\":16,%s",
-             llama_config + 1);
-    char *twice = strstr(config, "\"architectures\":[\"LlamaForCausalLM\"],");
-    memmove(twice, twice + 37, strlen(twice + 37) + 1);
-    write_model(from, config, llama_tensors, DTYPE_F32);
+    const char *from = temp_path("export-act"), *gguf = temp_path("act.gguf");
+    write_model(from, llama_like("LlamaForCausalLM", "\"hidden_act\":\"gelu\""), llama_tensors, DTYPE_F32);
     model *m = open_model(from);
     exporter *x;
     err e = {0};
@@ -336,6 +388,8 @@ int main(void)
         cmocka_unit_test(llama_goes_round),
         cmocka_unit_test(mixtral_is_a_llama),
         cmocka_unit_test(partial_rotation_goes_to_gguf),
+        cmocka_unit_test(windows_go_to_gguf),
+        cmocka_unit_test(llama3_positions_go_to_gguf),
         cmocka_unit_test(gpt2_goes_round),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(stories_are_the_same_everywhere),

@@ -1,8 +1,11 @@
 /* t_models.c - every family and form against transformers: the tiny models of tests/vectors/models (tools/oracle.py vectors).
  *
  * Each folder is opened as --model does, without a spec. Checked are the logits of some rows of one forward; the same logits in bits
- * over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy tokens. */
+ * over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy tokens. Some are also written as GGUF
+ * and read back: the same logits. */
 #include "vector_rig.h"
+
+#include "models/export.h"
 
 #include <dirent.h>
 
@@ -69,9 +72,9 @@ static bool check_model(const char *name)
     return near && same && loads && greedy;
 }
 
-static void test_families(void **state)
+static void test_families(void **unused)
 {
-    (void)state;
+    (void)unused;
     int seen = 0, wrong = 0;
     DIR *d = opendir(vectors);
     assert_non_null(d);
@@ -85,8 +88,49 @@ static void test_families(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Families whose GGUF form says things in other words than config.json: as keys for each layer, as tensors of factors, as names that depend
+ * on what the layer is. */
+static const char *const worded[] = {"mistral",   "mixtral",        "llama-llama3", "llama-yarn", "phi3-long",
+                                     "openelm",   "exaone4",        "falcon-7b",    "falcon-40b", "glm4-moe",
+                                     "deepseek3", "deepseek2-lite", "exaone4-full", "stablelm",   "granitemoe-shared"};
+
+static bool check_gguf(const char *name)
+{
+    char folder[400];
+    err e = {0};
+    expected x = {0};
+    model *m;
+    exporter *out;
+    size_t n;
+    const char *path = temp_path("family.gguf");
+    snprintf(folder, sizeof folder, "%s/%s", vectors, name);
+    expected_read(&x, folder);
+    assert_ok(model_open(&m, &(model_options){.model_path = folder}, &e), &e);
+    assert_ok(export_open(&out, m, EXPORT_GGUF, DTYPE_NONE, &e), &e);
+    const write_tensor *t = export_tensors(out, &n);
+    assert_ok(write_gguf(path, export_pairs(out), t, n, 1, &e), &e);
+    export_close(out);
+    model_close(m);
+    table all = logits_of(open_model((engine_options){.model = path, .threads = 1}), &x);
+    double off = farthest(&all, x.rows, x.logits);
+    bool near = off <= x.tolerance;
+    if (!near) printf("%s as GGUF: logits are off by %.2g, %.2g is allowed\n", name, off, x.tolerance);
+    free(all.at);
+    json_free(x.file);
+    unlink(path);
+    return near;
+}
+
+static void families_go_to_gguf(void **unused)
+{
+    (void)unused;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof worded / sizeof *worded; i++) wrong += !check_gguf(worded[i]);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(families_go_to_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
