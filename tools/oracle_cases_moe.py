@@ -120,7 +120,7 @@ CASES = {
     "deepseek3-halves": Case("DeepseekV3Config", "deepseek3", lambda s: latent(
         s, n_routed_experts=6, num_experts_per_tok=3, n_group=1, topk_group=1, first_k_dense_replace=0,
         q_lora_rank=None, norm_topk_prob=False, rope_interleave=False)),
-    "glm4-moe-lite":    Case("Glm4MoeLiteConfig", "deepseek3", lambda s: latent(
+    "glm4-moe-lite":    Case("Glm4MoeLiteConfig", "glm4_moe_lite", lambda s: latent(
         s, n_routed_experts=6, num_experts_per_tok=3, n_group=1, topk_group=1, routed_scaling_factor=1.4,
         mlp_layer_types=["sparse", "dense", "sparse"][:s.layers]), hub=dict(n_group=1, topk_group=1)),
     "minicpm3":         Case("MiniCPM3Config", "minicpm3", lambda s: latent(
