@@ -34,21 +34,24 @@ static inline attn_soft attn_soft_at(float *memory, uint64_t lines, int64_t v_di
 typedef struct attn_space {
     float *queries;      /* [lines][k_dim], or their codes: kv_codes.h */
     float *p;            /* [lines][PAGE_TOKENS] scores, then exponentials */
-    float *k_wide;       /* one tile of keys as floats, or its scales and bases: at most k_dim + 1 of PAGE_TOKENS */
-    float *v_wide;       /* one tile of values as floats, [PAGE_TOKENS][padded], or scales and bases */
+    float *k_codes;      /* of a tile of coded keys: scales and bases, each [blocks][PAGE_TOKENS] */
+    float *v_wide;       /* a tile of values as floats, [PAGE_TOKENS][padded], or scales and bases */
+    float *edge;         /* sums of a group of lines [ATTN_LINES][padded] that do not see whole tiles */
     attn_soft all, part; /* of the unit, of the range in work */
 } attn_space;
+static inline uint64_t attn_code_floats(int64_t k_dim) { return ((uint64_t)k_dim + 31) / 32 * 2 * PAGE_TOKENS; }
 static inline uint64_t attn_space_floats(int64_t k_dim, int64_t v_dim)
 {
-    uint64_t tiles = ((uint64_t)k_dim + 1 + attn_padded(v_dim)) * PAGE_TOKENS;
+    uint64_t tiles = attn_code_floats(k_dim) + attn_padded(v_dim) * (PAGE_TOKENS + ATTN_LINES);
     return ATTN_LINES * (PAGE_TOKENS + (uint64_t)k_dim + 4) + tiles + 2 * attn_soft_floats(ATTN_LINES, v_dim);
 }
 static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_dim)
 {
     attn_space a = {.p = scratch};
-    a.k_wide = a.p + ATTN_LINES * PAGE_TOKENS;
-    a.v_wide = a.k_wide + (k_dim + 1) * PAGE_TOKENS;
-    float *sums = a.v_wide + attn_padded(v_dim) * PAGE_TOKENS;
+    a.k_codes = a.p + ATTN_LINES * PAGE_TOKENS;
+    a.v_wide = a.k_codes + attn_code_floats(k_dim);
+    a.edge = a.v_wide + attn_padded(v_dim) * PAGE_TOKENS;
+    float *sums = a.edge + attn_padded(v_dim) * ATTN_LINES;
     a.all = attn_soft_at(sums, ATTN_LINES, v_dim);
     a.part = attn_soft_at(sums + attn_soft_floats(ATTN_LINES, v_dim), ATTN_LINES, v_dim);
     a.queries = sums + 2 * attn_soft_floats(ATTN_LINES, v_dim);

@@ -3,7 +3,8 @@
  *
  * Part (d) of the arithmetic contract. attn_sees.h says which keys a row sees. Tiles of 64 keys and ranges of
  * ATTN_RANGE keys are aligned to absolute position; tiles are merged ascending within a range, ranges ascending into the result: what
- * a row gets does not depend on chunks, batch or threads. A score is one chain of fused multiply-adds over the
+ * a row gets does not depend on chunks, batch or threads. A tile is a softmax of its own, against its greatest score; it joins those
+ * before it by one multiplication of each sum. A score is one chain of fused multiply-adds over the
  * elements of the head, times `scale`, soft-capped, plus bias. ALiBi (Press et al. 2021, arXiv 2108.12409) takes slope * distance
  * off: under softmax the same as adding slope * key position, and more exact. BIAS_ALIBI_BF16 adds
  * bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of distances (Raffel et al. 2019, arXiv 1910.10683).
@@ -13,7 +14,7 @@
  * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8 by the keys' blocks, and a
  * score is one chain over the blocks: codes times codes, times both scales (that of the query times `scale`, but with BIAS_ALIBI_BF16);
  * then base of the key times sum of the query's block.
- * Exponentials are taken against the greatest score of their tile and, times the scale of their value over the greatest scale that
+ * Exponentials are short ones and, times the scale of their value over the greatest scale that
  * the row sees in the tile, become bytes (1 = 255); their own sum stays in floats. Bases of values come in by a float sum of 16 lanes. */
 #include "cpu/attn_sees.h"
 
@@ -106,29 +107,25 @@ static void tile_add(soft *t, const attn_sees *a, const op *o, const tile *k, in
 {
     const kv_store *s = k->s;
     bool coded = kv_is_codes(s->v_type);
-    float p[PAGE_TOKENS], lanes[LANES] = {0}, most = coded ? -INFINITY : t->max;
+    float p[PAGE_TOKENS], lanes[LANES] = {0}, most = -INFINITY;
     from -= k->first;
     to -= k->first;
     for (int j = from; j < to; j++) {
         p[j] = score(a, o, dot(k, j), attn_product_scale(o, s), head, slope, k->first + j, own);
         most = fm_max(p[j], most);
     }
-    float max = coded ? fm_max(most, t->max) : most, keep = fm_exp(t->max - max), take = fm_exp(most - max);
+    float max = fm_max(most, t->max), keep = fm_exp(t->max - max), take = fm_exp(most - max);
     for (int j = from; j < to; j++) {
-        p[j] = coded ? fm_exp_short(p[j] - most) : fm_exp(p[j] - most);
+        p[j] = coded ? fm_exp_short(p[j] - most) : fm_exp(fm_max(FM_SHORT_MIN, p[j] - most));
         lanes[j % LANES] += p[j];
     }
-    if (coded) {
-        add_coded(k, p, from, to, keep, take, t->acc);
-        t->sum = fmaf(lanes_fold(lanes), take, t->sum * keep);
-    } else {
-        for (int d = 0; d < s->v_dim; d++) {
-            t->acc[d] = t->acc[d] * keep;
-            for (int j = from; j < to; j++)
-                t->acc[d] = fmaf(p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), t->acc[d]);
-        }
-        t->sum = fmaf(t->sum, keep, lanes_fold(lanes));
+    if (coded) add_coded(k, p, from, to, keep, take, t->acc);
+    for (int d = 0; !coded && d < s->v_dim; d++) {
+        float sum = 0;
+        for (int j = from; j < to; j++) sum = fmaf(p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), sum);
+        t->acc[d] = fmaf(sum, take, t->acc[d] * keep);
     }
+    t->sum = fmaf(lanes_fold(lanes), take, t->sum * keep);
     t->max = max;
 }
 

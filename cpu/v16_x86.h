@@ -33,6 +33,17 @@ INLINE v4 v16_fold_four(v16 a, v16 b, v16 c, v16 d)
     return _mm_unpacklo_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
+/* The greatest lane of each of four values, in order; none is NaN. */
+INLINE v4 v16_max_four(v16 a, v16 b, v16 c, v16 d)
+{
+    __m256 a8 = v16_max8(a), b8 = v16_max8(b), c8 = v16_max8(c), d8 = v16_max8(d);
+    __m256 ab = _mm256_max_ps(_mm256_permute2f128_ps(a8, b8, 0x20), _mm256_permute2f128_ps(a8, b8, 0x31));
+    __m256 cd = _mm256_max_ps(_mm256_permute2f128_ps(c8, d8, 0x20), _mm256_permute2f128_ps(c8, d8, 0x31));
+    __m256 u = _mm256_max_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+    __m256 s = _mm256_max_ps(_mm256_shuffle_ps(u, u, 0x88), _mm256_shuffle_ps(u, u, 0xdd)); /* a c a c | b d b d */
+    return _mm_unpacklo_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+}
+
 INLINE float v16_max_lane(v16 a)
 {
     __m256 b = v16_max8(a);

@@ -2,8 +2,9 @@
  *
  * Decoding is bound by reading the cache, prefill by multiply-adds. Keys are stored transposed, so 16 keys are one vector and a score needs no
  * horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit (attn_plan.h) share each tile; up to
- * ATTN_GROUP lines share each register of it. A tile that more than one group of lines reads is widened to float once. Tiles of
- * codes: v_attn_codes.h. */
+ * ATTN_GROUP lines share each register of it. A tile is worked on in passes over all lines (products, scores, exponentials, values), so
+ * that no line waits for its own maximum or sum. What comes next in memory is fetched between the multiplications, as much
+ * as they consume. Tiles of codes: v_attn_codes.h. */
 #ifndef CPU_V_ATTN_H
 #define CPU_V_ATTN_H
 #include "cpu/attn_plan.h"
@@ -12,47 +13,55 @@
 #include "cpu/v_attn_codes.h"
 #include "cpu/vmath.h"
 
-enum {
-    ATTN_GROUP = CODE_LINES,        /* lines per register tile */
-    ATTN_WIDE = V16S == 32 ? 4 : 1, /* vectors of 16 per register tile */
-    TILE_CHUNKS = PAGE_TOKENS / LANES
-};
+enum { ATTN_GROUP = V16S == 32 ? 8 : 6 /* lines per register tile */, TILE_CHUNKS = PAGE_TOKENS / LANES };
+#define ATTN_WIDE(lines) (V16S < 32 ? 1 : (lines) > 4 ? 2 : 4) /* vectors of 16 per register tile */
 
-/* dots[line][key] = q[line] . key for the 64 keys of a tile; chains over the elements of the head, ascending. */
-INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const float *q, float *dots)
+/* Fetches `bytes` (at compile time) at `at`; those beyond a tile are fetched for nothing. */
+INLINE void fetch(const uint8_t *at, int bytes) { UNROLL for (int i = 0; i < bytes; i += 64) prefetch_near(at + i); }
+
+/* dots[line][key] = scale * (q[line] . key) for the 64 keys of a tile; chains over the elements of the head, ascending.
+ * `ahead`: as many bytes of it are fetched. */
+INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const float *q, float scale,
+                      const uint8_t *ahead, float *dots)
 {
-    const int bytes = t == DTYPE_F16 ? 2 : 4;
-    for (int c = 0; c < TILE_CHUNKS; c += ATTN_WIDE) {
-        v16 a[ATTN_GROUP][ATTN_WIDE], k[ATTN_WIDE];
-        UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < ATTN_WIDE; w++) a[l][w] = v16_zero(); }
-        const uint8_t *at = keys + c * LANES * bytes;
+    const int bytes = t == DTYPE_F16 ? 2 : 4, wide = ATTN_WIDE(lines);
+    for (int c = 0; c < TILE_CHUNKS; c += wide) {
+        v16 a[8][4], k[4];
+        UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_zero(); }
+        int64_t at = c * LANES * bytes;
         for (int d = 0; d < dim; d++, at += PAGE_TOKENS * bytes) {
-            UNROLL for (int w = 0; w < ATTN_WIDE; w++) k[w] = v16_load_as(t, at, w * LANES);
+            fetch(ahead + at, wide * LANES * bytes);
+            UNROLL for (int w = 0; w < wide; w++) k[w] = v16_load_as(t, keys + at, w * LANES);
             UNROLL for (int l = 0; l < lines; l++)
             {
                 v16 b = v16_all(q[l * dim + d]);
-                UNROLL for (int w = 0; w < ATTN_WIDE; w++) a[l][w] = v16_fma(b, k[w], a[l][w]);
+                UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_fma(b, k[w], a[l][w]);
             }
         }
         UNROLL for (int l = 0; l < lines; l++)
         {
-            UNROLL for (int w = 0; w < ATTN_WIDE; w++) v16_store(dots + l * PAGE_TOKENS + (c + w) * LANES, a[l][w]);
+            UNROLL for (int w = 0; w < wide; w++)
+                v16_store(dots + l * PAGE_TOKENS + (c + w) * LANES, v16_mul(a[l][w], v16_all(scale)));
         }
     }
 }
 
-/* acc[line] += sum over keys from … to - 1, ascending, of p[line][key] * value[key]; `wide` vectors of elements from d on. */
+/* For `wide` vectors of elements of the values: sum over keys from … to - 1, ascending, of p[line][key] * value[key]; acc[line] = acc * keep
+ * + sum * take, or where keep is NULL goes on with a sum in acc. */
 INLINE void tile_values(dtype t, int lines, int wide, const uint8_t *values, int64_t dim, const float *p, int from,
-                        int to, float *acc, int64_t acc_stride)
+                        int to, const uint8_t *ahead, const float *keep, const float *take, float *acc,
+                        int64_t acc_stride)
 {
-    v16 a[ATTN_GROUP][ATTN_WIDE], v[ATTN_WIDE];
+    const int64_t bytes = t == DTYPE_F16 ? 2 : 4;
+    v16 a[8][4], v[4];
     UNROLL for (int l = 0; l < lines; l++)
     {
-        UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_load(acc + l * acc_stride + w * LANES);
+        UNROLL for (int w = 0; w < wide; w++) a[l][w] = keep ? v16_zero() : v16_load(acc + l * acc_stride + w * LANES);
     }
-    const uint8_t *at = values + from * dim * (t == DTYPE_F16 ? 2 : 4);
-    for (int j = from; j < to; j++, at += dim * (t == DTYPE_F16 ? 2 : 4)) {
-        UNROLL for (int w = 0; w < wide; w++) v[w] = v16_load_as(t, at, w * LANES);
+    int64_t at = from * dim * bytes;
+    for (int j = from; j < to; j++, at += dim * bytes) {
+        fetch(ahead + at, wide * LANES * (int)bytes);
+        UNROLL for (int w = 0; w < wide; w++) v[w] = v16_load_as(t, values + at, w * LANES);
         UNROLL for (int l = 0; l < lines; l++)
         {
             v16 b = v16_all(p[l * PAGE_TOKENS + j]);
@@ -61,32 +70,44 @@ INLINE void tile_values(dtype t, int lines, int wide, const uint8_t *values, int
     }
     UNROLL for (int l = 0; l < lines; l++)
     {
-        UNROLL for (int w = 0; w < wide; w++) v16_store(acc + l * acc_stride + w * LANES, a[l][w]);
+        UNROLL for (int w = 0; w < wide; w++)
+        {
+            float *sum = acc + l * acc_stride + w * LANES;
+            if (keep) a[l][w] = v16_fma(a[l][w], v16_all(take[l]), v16_mul(v16_load(sum), v16_all(keep[l])));
+            v16_store(sum, a[l][w]);
+        }
     }
 }
 
-typedef void (*dots_fn)(const uint8_t *keys, int dim, const float *q, float *dots);
-typedef void (*values_fn)(const uint8_t *values, int64_t dim, const float *p, int from, int to, float *acc,
-                          int64_t acc_stride);
+typedef void (*dots_fn)(const uint8_t *keys, int dim, const float *q, float scale, const uint8_t *ahead, float *dots);
+typedef void (*values_fn)(const uint8_t *values, int64_t dim, const float *p, int from, int to, const uint8_t *ahead,
+                          const float *keep, const float *take, float *acc, int64_t acc_stride);
 #define ATTN_FNS(t, lines)                                                                                             \
-    static void dots_##t##_##lines(const uint8_t *keys, int dim, const float *q, float *dots)                          \
+    static void dots_##t##_##lines(const uint8_t *keys, int dim, const float *q, float scale, const uint8_t *ahead,    \
+                                   float *dots)                                                                        \
     {                                                                                                                  \
-        tile_dots(DTYPE_##t, lines, keys, dim, q, dots);                                                               \
+        tile_dots(DTYPE_##t, lines, keys, dim, q, scale, ahead, dots);                                                 \
     }                                                                                                                  \
-    static void values_##t##_##lines(const uint8_t *values, int64_t dim, const float *p, int from, int to, float *acc, \
+    static void values_##t##_##lines(const uint8_t *values, int64_t dim, const float *p, int from, int to,             \
+                                     const uint8_t *ahead, const float *keep, const float *take, float *acc,           \
                                      int64_t acc_stride)                                                               \
     {                                                                                                                  \
-        const int bytes = DTYPE_##t == DTYPE_F16 ? 2 : 4;                                                              \
+        const int bytes = DTYPE_##t == DTYPE_F16 ? 2 : 4, wide = ATTN_WIDE(lines);                                     \
         int64_t d = 0;                                                                                                 \
-        for (; d + ATTN_WIDE * LANES <= dim; d += ATTN_WIDE * LANES)                                                   \
-            tile_values(DTYPE_##t, lines, ATTN_WIDE, values + d * bytes, dim, p, from, to, acc + d, acc_stride);       \
+        for (; d + wide * LANES <= dim; d += wide * LANES)                                                             \
+            tile_values(DTYPE_##t, lines, wide, values + d * bytes, dim, p, from, to, ahead + d * bytes, keep, take,   \
+                        acc + d, acc_stride);                                                                          \
         for (; d < dim; d += LANES)                                                                                    \
-            tile_values(DTYPE_##t, lines, 1, values + d * bytes, dim, p, from, to, acc + d, acc_stride);               \
+            tile_values(DTYPE_##t, lines, 1, values + d * bytes, dim, p, from, to, ahead + d * bytes, keep, take,      \
+                        acc + d, acc_stride);                                                                          \
     }
-#define ATTN_TYPE(t) ATTN_FNS(t, 1) ATTN_FNS(t, 2) ATTN_FNS(t, 3) ATTN_FNS(t, 4) ATTN_FNS(t, 5) ATTN_FNS(t, 6)
+#define ATTN_TYPE(t)                                                                                                   \
+    ATTN_FNS(t, 1)                                                                                                     \
+    ATTN_FNS(t, 2)                                                                                                     \
+    ATTN_FNS(t, 3) ATTN_FNS(t, 4) ATTN_FNS(t, 5) ATTN_FNS(t, 6) ATTN_FNS(t, 7) ATTN_FNS(t, 8)
 #define ATTN_NAMES(f, t)                                                                                               \
     {                                                                                                                  \
-        f##_##t##_1, f##_##t##_2, f##_##t##_3, f##_##t##_4, f##_##t##_5, f##_##t##_6                                   \
+        f##_##t##_1, f##_##t##_2, f##_##t##_3, f##_##t##_4, f##_##t##_5, f##_##t##_6, f##_##t##_7, f##_##t##_8         \
     }
 ATTN_TYPE(F32)
 ATTN_TYPE(F16)
@@ -118,133 +139,114 @@ static void soft_clear(attn_soft t, int lines, int64_t padded)
     for (int64_t i = 0; i < lines * padded; i += LANES) v16_store(t.acc + i, v16_zero());
 }
 
-/* Products of one line to scores, in place; keys a … b - 1 of the tile are seen, others become -infinity. The greatest of each lane, from
- * `most` on. */
-INLINE v16 line_scores(const attn_job *j, float *p, int a, int b, int head, int first, int own, v16 most)
+/* How lines see the keys of a tile: line i those from a[i] to b[i] - 1; whole: all lines see all. */
+typedef struct tile_sees {
+    bool whole;
+    int a[ATTN_LINES], b[ATTN_LINES];
+} tile_sees;
+
+static void tile_sees_of(tile_sees *g, const attn_job *j, const attn_unit *u, int first, int l0, int l1)
+{
+    const attn_sees *sees = &j->plan.sees;
+    int own0 = sees->rows->pos[u->row0], r0 = l0 / u->heads, r1 = l1 / u->heads;
+    g->whole = attn_first(sees, own0 + r1 - 1) <= first &&
+               attn_last(sees, u->seq, own0 + r0) >= first + PAGE_TOKENS - 1;
+    for (int r = r0, i = 0; r < r1 && !g->whole; r++) {
+        int least = attn_first(sees, own0 + r), last = attn_last(sees, u->seq, own0 + r);
+        for (int h = 0; h < u->heads; h++, i++) {
+            g->a[i] = least > first ? least - first : 0;
+            g->b[i] = last - first < PAGE_TOKENS ? last - first + 1 : PAGE_TOKENS;
+        }
+    }
+}
+
+/* Products of one line (plain: times scale) to scores, in place; keys a … b - 1 of the tile are seen, others become -infinity. */
+static void line_scores(const attn_job *j, float *p, int a, int b, int head, int first, int own)
 {
     const op *o = j->o;
-    const bool whole = a == 0 && b == PAGE_TOKENS;
-    if (j->plain && whole) {
-        UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
-        {
-            v16 v = v16_mul(v16_load(p + c * LANES), v16_all(j->scale));
-            v16_store(p + c * LANES, v);
-            most = v16_max(v, most);
-        }
-        return most;
-    }
     float slope = j->slopes ? j->slopes[head] : 0, added[PAGE_TOKENS];
     if (o->u.attn.bias == BIAS_BUCKETS)
         for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.sees, head, first + i, own);
     for (int c = 0; c < TILE_CHUNKS; c++) {
         v16 v = v16_load(p + c * LANES);
-        v16 key = v16_add(v16_iota(), v16_all((float)(c * LANES)));
-        if (o->u.attn.bias == BIAS_ALIBI_BF16) {
-            v16 position = v16_round_bf16(v16_add(key, v16_all((float)first)));
-            v = v16_add(v, v16_round_bf16(v16_mul(v16_round_bf16(v16_all(slope)), position)));
+        if (!j->plain) {
+            v16 key = v16_add(v16_iota(), v16_all((float)(c * LANES)));
+            if (o->u.attn.bias == BIAS_ALIBI_BF16) {
+                v16 position = v16_round_bf16(v16_add(key, v16_all((float)first)));
+                v = v16_add(v, v16_round_bf16(v16_mul(v16_round_bf16(v16_all(slope)), position)));
+            }
+            v = v16_mul(v, v16_all(j->scale));
+            if (o->u.attn.softcap != 0) {
+                v16 cap = v16_all(o->u.attn.softcap);
+                v = v16_mul(cap, v16_tanh(v16_div(v, cap)));
+            }
+            if (o->u.attn.bias == BIAS_ALIBI)
+                v = v16_add(v, v16_mul(v16_all(slope), v16_neg(v16_abs(v16_add(key, v16_all((float)(first - own)))))));
+            if (o->u.attn.bias == BIAS_BUCKETS) v = v16_add(v, v16_load(added + c * LANES));
         }
-        v = v16_mul(v, v16_all(j->scale));
-        if (o->u.attn.softcap != 0) {
-            v16 cap = v16_all(o->u.attn.softcap);
-            v = v16_mul(cap, v16_tanh(v16_div(v, cap)));
-        }
-        if (o->u.attn.bias == BIAS_ALIBI)
-            v = v16_add(v, v16_mul(v16_all(slope), v16_neg(v16_abs(v16_add(key, v16_all((float)(first - own)))))));
-        if (o->u.attn.bias == BIAS_BUCKETS) v = v16_add(v, v16_load(added + c * LANES));
-        v = v16_pick(m16_range(a - c * LANES, b - c * LANES), v, v16_all(-INFINITY));
-        v16_store(p + c * LANES, v);
-        most = v16_max(v, most);
+        v16_store(p + c * LANES, v16_pick(m16_range(a - c * LANES, b - c * LANES), v, v16_all(-INFINITY)));
     }
-    return most;
 }
 
-/* How the lines of a group see the keys of a tile: line i those from a[i] to b[i] - 1, all lines those from a_all to b_all - 1. */
-typedef struct group_sees {
-    int a[ATTN_GROUP], b[ATTN_GROUP], a_all, b_all;
-} group_sees;
-
-/* Products p of lines l … l + n - 1 to scores; top[i] is the greatest of line i, at least from[i]. `products`: the greatest product of
- * each lane, where these are the scores; or NULL. */
-static group_sees group_scores(const attn_job *j, const attn_unit *u, int first, int l, int n, float *p,
-                               const v16 *products, const float *from, float *top)
+/* The greatest of each of n lines of scores. */
+static void lines_top(int n, const float *p, float *top)
 {
-    const attn_sees *sees = &j->plan.sees;
-    int own0 = sees->rows->pos[u->row0];
-    group_sees g = {.b_all = PAGE_TOKENS};
-    v16 most[ATTN_GROUP];
-    for (int i = 0; i < n; i++) {
-        int own = own0 + (l + i) / u->heads, least = attn_first(sees, own), last = attn_last(sees, u->seq, own);
-        g.a[i] = least > first ? least - first : 0;
-        g.b[i] = last - first < PAGE_TOKENS ? last - first + 1 : PAGE_TOKENS;
-        if (g.a[i] > g.a_all) g.a_all = g.a[i];
-        if (g.b[i] < g.b_all) g.b_all = g.b[i];
-        if (products && g.a[i] == 0 && g.b[i] == PAGE_TOKENS) most[i] = v16_max(products[i], v16_all(from[i]));
-        else
-            most[i] = line_scores(j, p + i * PAGE_TOKENS, g.a[i], g.b[i], u->head0 + (l + i) % u->heads, first, own,
-                                  v16_all(from[i]));
-    }
-    for (int i = 0; i < n; i++) top[i] = v16_max_lane(most[i]);
-    if (g.b_all < g.a_all) g.b_all = g.a_all;
-    return g;
-}
-
-/* Scores of n lines to exponentials, in place, against the greatest score so far; keep[i] is what sums so far are multiplied by. */
-static void group_soft(int n, float *p, const float *top, float *max, float *sum, float *keep)
-{
-    for (int i = 0; i < n; i++, p += PAGE_TOKENS) {
-        v16 total = v16_zero();
-        keep[i] = fm_exp(max[i] - top[i]);
-        UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
+    for (int l = 0; l < n; l += 4) {
+        v16 most[4];
+        UNROLL for (int i = 0; i < 4; i++)
         {
-            v16 e = v16_exp(v16_sub(v16_load(p + c * LANES), v16_all(top[i])));
-            total = v16_add(total, e);
-            v16_store(p + c * LANES, e);
+            const float *line = p + (l + i < n ? l + i : n - 1) * PAGE_TOKENS;
+            most[i] = v16_all(-INFINITY);
+            UNROLL for (int c = 0; c < TILE_CHUNKS; c++) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
         }
-        sum[i] = fmaf(sum[i], keep[i], v16_fold(total));
-        max[i] = top[i];
+        v4_store(top + l, v16_max_four(most[0], most[1], most[2], most[3]));
     }
 }
 
-/* The same against the greatest score of the tile, where values are codes; take[i] is what the tile's sums are multiplied by. */
-static void group_soft_tile(int n, float *p, const group_sees *g, const float *top, float *max, float *sum, float *keep,
-                            float *take)
+/* Scores of n lines to exponentials, in place, against the greatest of the tile; the sums of each line. */
+INLINE void lines_exp(bool brief, const tile_sees *g, int n, float *p, const float *top, float *total)
 {
-    float total[LANES] = {0};
-    v16 sums[ATTN_GROUP];
-    for (int i = 0; i < n; i++, p += PAGE_TOKENS) {
-        v16 e[TILE_CHUNKS], add = v16_zero();
-        UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
-        {
-            e[c] = v16_exp_short(v16_sub(v16_load(p + c * LANES), v16_all(top[i])));
-            if (g->a[i] > 0 || g->b[i] < PAGE_TOKENS)
-                e[c] = v16_pick(m16_range(g->a[i] - c * LANES, g->b[i] - c * LANES), e[c], v16_zero());
-            add = v16_add(add, e[c]);
-            v16_store(p + c * LANES, e[c]);
+    for (int l = 0; l < n; l += 4) {
+        v16 sums[4];
+        for (int i = 0; i < 4; i++) {
+            sums[i] = v16_zero();
+            if (l + i >= n) continue;
+            float *line = p + (l + i) * PAGE_TOKENS;
+            UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
+            {
+                v16 e = v16_sub(v16_load(line + c * LANES), v16_all(top[l + i]));
+                e = brief ? v16_exp_short(e) : v16_exp_below(e);
+                if (!g->whole) e = v16_pick(m16_range(g->a[l + i] - c * LANES, g->b[l + i] - c * LANES), e, v16_zero());
+                sums[i] = v16_add(sums[i], e);
+                v16_store(line + c * LANES, e);
+            }
         }
-        sums[i] = add;
+        v4_store(total + l, v16_fold_four(sums[0], sums[1], sums[2], sums[3]));
     }
-    for (int i = 0; i < n; i += 4) {
-        int b = i + 1 < n ? i + 1 : i, c = i + 2 < n ? i + 2 : i, d = i + 3 < n ? i + 3 : i;
-        v4_store(total + i, v16_fold_four(sums[i], sums[b], sums[c], sums[d]));
-    }
-    v16 old = v16_load_part(max, n), here = v16_load_part(top, n), now = v16_max(here, old);
-    v16 kept = v16_exp(v16_sub(old, now)), taken = v16_exp(v16_sub(here, now));
-    v16_store_part(sum, v16_fma(v16_load(total), taken, v16_mul(v16_load_part(sum, n), kept)), n);
-    v16_store_part(max, now, n);
-    v16_store_part(keep, kept, n);
-    v16_store_part(take, taken, n);
 }
 
-/* A tile as floats, rows of `n` elements padded to `padded`. */
-static void tile_widen(dtype t, const uint8_t *from, int rows, int64_t n, int64_t padded, float *to)
+/* What sums so far and those of a further part are multiplied by, of n lines; joins sums and greatest scores. */
+static void lines_join(int n, const float *top, const float *total, float *max, float *sum, float *keep, float *take)
+{
+    for (int l = 0; l < n; l += LANES) {
+        int part = n - l < LANES ? n - l : LANES;
+        v16 old = v16_load_part(max + l, part), here = v16_load_part(top + l, part), now = v16_max(here, old);
+        v16 kept = v16_exp(v16_sub(old, now)), taken = v16_exp(v16_sub(here, now));
+        v16 all = v16_mul(v16_load_part(sum + l, part), kept);
+        v16_store_part(sum + l, v16_fma(v16_load_part(total + l, part), taken, all), part);
+        v16_store_part(max + l, now, part);
+        v16_store_part(keep + l, kept, part);
+        v16_store_part(take + l, taken, part);
+    }
+}
+
+/* Values of `rows` keys as floats, rows of `n` elements padded to `padded`. */
+static void values_widen(dtype t, const uint8_t *from, int rows, int64_t n, int64_t padded, float *to)
 {
     for (int j = 0; j < rows; j++, from += n * dtype_info[t].bytes, to += padded)
         for (int64_t i = 0; i < n; i += LANES) {
             int left = n - i < LANES ? (int)(n - i) : LANES;
-            v16 v = left < LANES     ? v16_load_as_part(t, from, i, left)
-                    : t == DTYPE_F16 ? v16_load_f16(from + 2 * i)
-                                     : v16_load_as(t, from, i);
-            v16_store(to + i, v);
+            v16_store(to + i, left < LANES ? v16_load_as_part(t, from, i, left) : v16_load_as(t, from, i));
         }
 }
 
@@ -259,22 +261,88 @@ static void tile_prefetch(const uint8_t *tile, uint64_t bytes)
     for (uint64_t i = 0; i < bytes; i += 64) prefetch_near(tile + i);
 }
 
-/* acc = acc * keep + p times values of floats. Keys that all lines of the group see together; others one line at a time, so that an
- * unseen key takes no part. */
-static void group_values(const attn_job *j, const group_sees *g, int n, const values_fn *sums, const uint8_t *values,
-                         int64_t v_dim, const float *p, const float *keep, float *acc)
+/* acc = acc * keep + take * (p times values of floats) for n lines of a group, of which not all see all keys: those that all see
+ * together, others one line at a time, so that an unseen key takes no part. */
+static void edge_values(const attn_job *j, const int *a, const int *b, int n, const values_fn *sums,
+                        const uint8_t *values, int64_t v_dim, const float *p, const float *keep, const float *take,
+                        float *acc)
 {
-    for (int i = 0; i < n; i++)
-        for (int64_t d = 0; d < j->padded; d += LANES)
-            v16_store(acc + i * j->padded + d, v16_mul(v16_load(acc + i * j->padded + d), v16_all(keep[i])));
-    for (int i = 0; i < n; i++)
-        if (g->a[i] < g->a_all)
-            sums[0](values, v_dim, p + i * PAGE_TOKENS, g->a[i], g->b[i] < g->a_all ? g->b[i] : g->a_all,
-                    acc + i * j->padded, j->padded);
-    if (g->a_all < g->b_all) sums[n - 1](values, v_dim, p, g->a_all, g->b_all, acc, j->padded);
+    int a_all = 0, b_all = PAGE_TOKENS;
+    float *sum = j->at.edge;
     for (int i = 0; i < n; i++) {
-        int from = g->a[i] > g->b_all ? g->a[i] : g->b_all;
-        if (from < g->b[i]) sums[0](values, v_dim, p + i * PAGE_TOKENS, from, g->b[i], acc + i * j->padded, j->padded);
+        if (a[i] > a_all) a_all = a[i];
+        if (b[i] < b_all) b_all = b[i];
+    }
+    if (b_all < a_all) b_all = a_all;
+    for (int64_t d = 0; d < n * j->padded; d += LANES) v16_store(sum + d, v16_zero());
+    for (int i = 0; i < n; i++)
+        if (a[i] < a_all)
+            sums[0](values, v_dim, p + i * PAGE_TOKENS, a[i], b[i] < a_all ? b[i] : a_all, values, NULL, NULL,
+                    sum + i * j->padded, j->padded);
+    if (a_all < b_all) sums[n - 1](values, v_dim, p, a_all, b_all, values, NULL, NULL, sum, j->padded);
+    for (int i = 0; i < n; i++) {
+        int from = a[i] > b_all ? a[i] : b_all;
+        if (from < b[i])
+            sums[0](values, v_dim, p + i * PAGE_TOKENS, from, b[i], values, NULL, NULL, sum + i * j->padded, j->padded);
+    }
+    for (int i = 0; i < n; i++)
+        for (int64_t d = 0; d < j->padded; d += LANES) {
+            float *to = acc + i * j->padded + d;
+            v16 old = v16_mul(v16_load(to), v16_all(keep[i]));
+            v16_store(to, v16_fma(v16_load(sum + i * j->padded + d), v16_all(take[i]), old));
+        }
+}
+
+/* Lines of the next group when lines l … l1 - 1 are left: groups of about equal size, at most `most`. */
+static int group_lines(int l, int l1, int most)
+{
+    int groups = (l1 - l + most - 1) / most;
+    return (l1 - l + groups - 1) / groups;
+}
+
+/* A tile's products of all lines with its keys: p. `ahead` is fetched meanwhile. */
+static void tile_products(const attn_job *j, const uint8_t *keys, int l0, int l1, const uint8_t *ahead, float *p)
+{
+    const kv_store *s = j->s;
+    if (kv_is_codes(s->k_type)) {
+        code_tile t = code_tile_open(&j->kf, keys, false, j->at.k_codes);
+        for (int l = l0, n; l < l1; l += n) {
+            kv_query q[CODE_LINES];
+            n = group_lines(l, l1, CODE_LINES);
+            for (int i = 0; i < n; i++) q[i] = line_query(j, l + i);
+            code_products(&t, n, q, p + (l - l0) * PAGE_TOKENS);
+        }
+        return;
+    }
+    const dots_fn *dots = s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
+    for (int l = l0, n; l < l1; l += n, ahead = keys) {
+        n = group_lines(l, l1, ATTN_GROUP);
+        dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, j->plain ? j->scale : 1, ahead,
+                    p + (l - l0) * PAGE_TOKENS);
+    }
+}
+
+/* acc = acc * keep + take * (p times values) for n lines; no row sees more than `seen` keys. `ahead` is fetched meanwhile. */
+static void tile_add_values(const attn_job *j, const uint8_t *values, const tile_sees *g, int n, int seen,
+                            const uint8_t *ahead, const float *p, const float *keep, const float *take, float *acc)
+{
+    const kv_store *s = j->s;
+    const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
+    int64_t v_dim = s->v_dim;
+    if (v_dim != j->padded) {
+        values_widen(s->v_type, values, seen, v_dim, j->padded, j->at.v_wide);
+        values = (const uint8_t *)j->at.v_wide;
+        sums = values_f32;
+        v_dim = j->padded;
+    }
+    for (int l = 0, group; l < n; l += group, ahead = values) {
+        group = group_lines(l, n, ATTN_GROUP);
+        if (g->whole)
+            sums[group - 1](values, v_dim, p + l * PAGE_TOKENS, 0, PAGE_TOKENS, ahead, keep + l, take + l,
+                            acc + l * j->padded, j->padded);
+        else
+            edge_values(j, g->a + l, g->b + l, group, sums, values, v_dim, p + l * PAGE_TOKENS, keep + l, take + l,
+                        acc + l * j->padded);
     }
 }
 
@@ -283,58 +351,35 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
                      attn_soft t)
 {
     const kv_store *s = j->s;
-    const uint8_t *keys = kv_tile(s, false, page, u->kv), *values = kv_tile(s, true, page, u->kv);
-    int groups = (l1 - l0 + ATTN_GROUP - 1) / ATTN_GROUP;
-    bool k_codes = kv_is_codes(s->k_type), v_codes = kv_is_codes(s->v_type);
-    tile_prefetch(values, s->v_page / (uint64_t)s->heads); /* comes while scores are computed */
-    const dots_fn *dots = s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
-    const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
-    int64_t v_dim = s->v_dim;
-    code_tile coded_keys, coded_values;
-    if (k_codes) {
-        coded_keys = code_tile_open(&j->kf, keys, false, j->at.k_wide);
-    } else if (groups > 2 && s->k_type == DTYPE_F16) {
-        tile_widen(DTYPE_F16, keys, s->k_dim, PAGE_TOKENS, PAGE_TOKENS, j->at.k_wide);
-        keys = (const uint8_t *)j->at.k_wide;
-        dots = dots_f32;
-    }
+    const uint8_t *keys = kv_tile(s, false, page, u->kv), *values = kv_tile(s, true, page, u->kv), *next = keys;
+    const bool v_codes = kv_is_codes(s->v_type), by_tile = v_codes || kv_is_codes(s->k_type);
+    uint64_t k_bytes = s->k_page / (uint64_t)s->heads, v_bytes = s->v_page / (uint64_t)s->heads;
+    int own0 = j->plan.sees.rows->pos[u->row0], n = l1 - l0;
+    float *p = j->at.p, *acc = t.acc + l0 * j->padded;
+    float top[ATTN_LINES + 4], total[ATTN_LINES + 4], keep[ATTN_LINES], take[ATTN_LINES];
+    tile_sees g;
+
+    if (by_tile) tile_prefetch(values, v_bytes);
+    else if (v_bytes > k_bytes) tile_prefetch(values + k_bytes, v_bytes - k_bytes);
+    tile_products(j, keys, l0, l1, values, p);
+    if (next_page >= 0) next = kv_tile(s, false, next_page, u->kv);
+    if (by_tile) tile_prefetch(next, k_bytes);
+    else if (k_bytes > v_bytes) tile_prefetch(next + v_bytes, k_bytes - v_bytes);
+
+    tile_sees_of(&g, j, u, first, l0, l1);
+    for (int i = 0; i < n && !(g.whole && j->plain); i++)
+        line_scores(j, p + i * PAGE_TOKENS, g.whole ? 0 : g.a[i], g.whole ? PAGE_TOKENS : g.b[i],
+                    u->head0 + (l0 + i) % u->heads, first, own0 + (l0 + i) / u->heads);
+    lines_top(n, p, top);
+    if (v_codes) lines_exp(true, &g, n, p, top, total);
+    else lines_exp(false, &g, n, p, top, total);
+    lines_join(n, top, total, t.max + l0, t.sum + l0, keep, take);
     if (v_codes) {
-        coded_values = code_tile_open(&j->vf, values, true, j->at.v_wide);
-    } else if (v_dim != j->padded || (groups > 2 && s->v_type == DTYPE_F16)) {
-        int last = u->last - first; /* no row sees later keys */
-        tile_widen(s->v_type, values, last < PAGE_TOKENS ? last + 1 : PAGE_TOKENS, v_dim, j->padded, j->at.v_wide);
-        values = (const uint8_t *)j->at.v_wide;
-        sums = values_f32;
-        v_dim = j->padded;
-    }
-    for (int l = l0, n; l < l1; l += n, groups--) {
-        n = (l1 - l + groups - 1) / groups;
-        float *p = j->at.p + l * PAGE_TOKENS, *acc = t.acc + l * j->padded;
-        v16 products[ATTN_GROUP];
-        bool scored = k_codes && j->plain && j->scale == 1;
-        if (k_codes) {
-            kv_query q[ATTN_GROUP];
-            for (int i = 0; i < n; i++) q[i] = line_query(j, l + i);
-            code_products(&coded_keys, n, q, p, products);
-        } else {
-            dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, p);
-        }
-        if (l == l0 && next_page >= 0)
-            tile_prefetch(kv_tile(s, false, next_page, u->kv), s->k_page / (uint64_t)s->heads);
-        group_sees g;
-        float top[ATTN_GROUP];
-        if (v_codes) {
-            static const float nothing[ATTN_GROUP] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
-            code_weights w;
-            g = group_scores(j, u, first, l, n, p, scored ? products : NULL, nothing, top);
-            group_soft_tile(n, p, &g, top, t.max + l, t.sum + l, w.keep, w.take);
-            code_add(&coded_values, n, p, g.a, g.b, &w, acc, j->padded);
-        } else {
-            float keep[ATTN_GROUP];
-            g = group_scores(j, u, first, l, n, p, scored ? products : NULL, t.max + l, top);
-            group_soft(n, p, top, t.max + l, t.sum + l, keep);
-            group_values(j, &g, n, sums, values, v_dim, p, keep, acc);
-        }
+        code_tile coded = code_tile_open(&j->vf, values, true, j->at.v_wide);
+        code_add(&coded, n, p, g.whole ? NULL : g.a, g.b, keep, take, acc, j->padded);
+    } else {
+        int seen = u->last - first < PAGE_TOKENS ? u->last - first + 1 : PAGE_TOKENS;
+        tile_add_values(j, values, &g, n, seen, next, p, keep, take, acc);
     }
 }
 
@@ -385,14 +430,14 @@ static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_so
 static void soft_merge(const attn_job *j, const attn_unit *u, int range, attn_soft t, attn_soft with)
 {
     int l0, l1;
+    float keep[ATTN_LINES], take[ATTN_LINES];
     lines_seeing(j, u, range * ATTN_RANGE, (range + 1) * ATTN_RANGE - 1, &l0, &l1);
+    lines_join(l1 - l0, with.max + l0, with.sum + l0, t.max + l0, t.sum + l0, keep, take);
     for (int l = l0; l < l1; l++) {
-        float max = fm_max(with.max[l], t.max[l]), keep = fm_exp(t.max[l] - max), take = fm_exp(with.max[l] - max);
-        t.sum[l] = fmaf(with.sum[l], take, t.sum[l] * keep);
-        t.max[l] = max;
         float *a = t.acc + l * j->padded, *b = with.acc + l * j->padded;
+        v16 kept = v16_all(keep[l - l0]), taken = v16_all(take[l - l0]);
         for (int64_t d = 0; d < j->padded; d += LANES)
-            v16_store(a + d, v16_fma(v16_load(b + d), v16_all(take), v16_mul(v16_load(a + d), v16_all(keep))));
+            v16_store(a + d, v16_fma(v16_load(b + d), taken, v16_mul(v16_load(a + d), kept)));
     }
 }
 

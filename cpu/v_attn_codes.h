@@ -5,6 +5,7 @@
  * Without a multiplier of bytes into words (AVX2) the unsigned side is taken as two nibbles, whose sums of pairs fit 16 bits. */
 #ifndef CPU_V_ATTN_CODES_H
 #define CPU_V_ATTN_CODES_H
+#include "cpu/attn_plan.h"
 #include "cpu/kv_codes.h"
 #include "cpu/v16.h"
 
@@ -85,10 +86,15 @@ static void query_encode(const kv_codes *f, const float *x, int64_t dim, float b
     }
 }
 
-/* Weights of a group of lines as bytes: [PAGE_TOKENS], of AVX2 low nibbles, then high ones. */
+/* Weights of all lines as bytes: [PAGE_TOKENS], of AVX2 low nibbles, then high ones; what a byte is worth, and sums of bases. */
+#if defined(__x86_64__) && !defined(__AVX512F__)
+enum { WEIGHT_BYTES = 2 * PAGE_TOKENS };
+#else
+enum { WEIGHT_BYTES = PAGE_TOKENS };
+#endif
 typedef struct code_weights {
-    _Alignas(64) uint8_t code[CODE_LINES][PAGE_TOKENS * (VREGS == 32 ? 1 : 2)];
-    float scale[CODE_LINES], base[CODE_LINES], keep[CODE_LINES], take[CODE_LINES];
+    _Alignas(64) uint8_t code[ATTN_LINES][WEIGHT_BYTES];
+    float scale[ATTN_LINES], base[ATTN_LINES];
 } code_weights;
 
 INLINE void weights_store(uint8_t *to, v16 v) /* sixteen numbers from 0 to 255, rounded */
@@ -103,31 +109,27 @@ INLINE void weights_store(uint8_t *to, v16 v) /* sixteen numbers from 0 to 255, 
 #endif
 }
 
-/* Exponentials p of n lines to bytes for block `block` of the values; line l sees keys a[l] … b[l] - 1, p is 0 elsewhere. */
-static void group_weights(const code_tile *t, int64_t block, int n, const float *p, const int *a, const int *b,
-                          code_weights *w)
+/* Exponentials p of n lines to bytes for block `block` of the values; line l sees keys a[l] … b[l] - 1, p is 0 elsewhere (a NULL: all). */
+static void lines_weights(const code_tile *t, int64_t block, int n, const float *p, const int *a, const int *b,
+                          const float *take, code_weights *w)
 {
     const float *scale = t->scale + block * PAGE_TOKENS, *base = t->base + block * PAGE_TOKENS;
     float part[PAGE_TOKENS];
-    const bool based = t->f->base;
     for (int l = 0; l < n; l++, p += PAGE_TOKENS) {
         const float *up = t->up + block * PAGE_TOKENS;
-        if (a[l] > 0 || b[l] < PAGE_TOKENS) {
-            w->scale[l] = weights_up(scale, a[l], b[l], part) * w->take[l];
-            up = part;
-        } else {
-            w->scale[l] = t->each[block] * w->take[l];
-        }
+        const bool whole = !a || (a[l] == 0 && b[l] == PAGE_TOKENS);
+        if (!whole) up = part;
+        w->scale[l] = (whole ? t->each[block] : weights_up(scale, a[l], b[l], part)) * take[l];
+        UNROLL for (int c = 0; c < PAGE_TOKENS; c += LANES)
+            weights_store(w->code[l] + c, v16_mul(v16_load(p + c), v16_load(up + c)));
+        if (!t->f->base) continue;
         v16 sum = v16_zero();
-        UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++)
+        UNROLL for (int c = 0; c < PAGE_TOKENS; c += LANES)
         {
-            v16 e = v16_load(p + c * LANES);
-            weights_store(w->code[l] + c * LANES, v16_mul(e, v16_load(up + c * LANES)));
-            if (!based) continue;
-            v16 seen = v16_fma(e, v16_load(base + c * LANES), sum);
-            sum = v16_pick(m16_range(a[l] - c * LANES, b[l] - c * LANES), seen, sum);
+            v16 seen = v16_fma(v16_load(p + c), v16_load(base + c), sum);
+            sum = whole ? seen : v16_pick(m16_range(a[l] - c, b[l] - c), seen, sum);
         }
-        if (based) w->base[l] = v16_fold(sum) * w->take[l];
+        w->base[l] = v16_fold(sum) * take[l];
     }
 }
 
@@ -144,8 +146,8 @@ INLINE __m512i code_mad(__m512i a, __m512i u, __m512i s)
     return a;
 }
 
-/* dots[line][key] of 64 keys; most: the greatest of each lane. */
-INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots, v16 *most)
+/* dots[line][key] of 64 keys. */
+INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots)
 {
     enum { WIDE = PAGE_TOKENS / LANES };
     const kv_codes *f = t->f;
@@ -184,15 +186,14 @@ INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q
                 s = v16_fma(_mm512_cvtepi32_ps(a[l][w]), v16_mul(scale, v16_all(q[l].scale[b])), s);
                 s = v16_fma(base, v16_all(q[l].sum[b]), s);
                 v16_store(to, s);
-                most[l] = w ? v16_max(s, most[l]) : s;
             }
         }
     }
 }
 
-/* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements. */
+/* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements; lines from `l0` on. */
 INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_weights *w,
-                        float *acc, int64_t acc_stride)
+                        int l0, const float *keep, float *acc, int64_t acc_stride)
 {
     __m512i a[CODE_LINES][4], v[4];
     UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int i = 0; i < wide; i++) a[l][i] = _mm512_setzero_si512(); }
@@ -205,7 +206,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         }
         UNROLL for (int l = 0; l < lines; l++)
         {
-            __m512i p = _mm512_set1_epi32(code_four(w->code[l] + 4 * g));
+            __m512i p = _mm512_set1_epi32(code_four(w->code[l0 + l] + 4 * g));
             UNROLL for (int i = 0; i < wide; i++) a[l][i] = code_mad(a[l][i], p, v[i]);
         }
     }
@@ -214,9 +215,9 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         UNROLL for (int i = 0; i < wide; i++)
         {
             float *to = acc + l * acc_stride + i * LANES;
-            v16 s = v16_mul(v16_load(to), v16_all(w->keep[l]));
-            s = v16_fma(_mm512_cvtepi32_ps(a[l][i]), v16_all(w->scale[l]), s);
-            v16_store(to, bits == 4 ? v16_add(s, v16_all(w->base[l])) : s);
+            v16 s = v16_mul(v16_load(to), v16_all(keep[l0 + l]));
+            s = v16_fma(_mm512_cvtepi32_ps(a[l][i]), v16_all(w->scale[l0 + l]), s);
+            v16_store(to, bits == 4 ? v16_add(s, v16_all(w->base[l0 + l])) : s);
         }
     }
 }
@@ -230,7 +231,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
 /* Sums of pairs in 16 bits to words. */
 INLINE __m256i code_words(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 
-INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots, v16 *most)
+INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots)
 {
     const kv_codes *f = t->f;
     for (int w = 0; w < PAGE_TOKENS / 8; w++) { /* eight keys */
@@ -269,15 +270,10 @@ INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q
             }
         }
     }
-    for (int l = 0; l < lines; l++)
-        for (int c = 0; c < PAGE_TOKENS; c += LANES) {
-            v16 s = v16_load(dots + l * PAGE_TOKENS + c);
-            most[l] = c ? v16_max(s, most[l]) : s;
-        }
 }
 
 INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_weights *w,
-                        float *acc, int64_t acc_stride)
+                        int l0, const float *keep, float *acc, int64_t acc_stride)
 {
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
@@ -291,8 +287,8 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
                 if (bits == 4) v = i / 2 % 2 ? CODE_HIGH(v) : CODE_LOW(v);
                 UNROLL for (int l = 0; l < lines; l++)
                 {
-                    __m256i p0 = _mm256_set1_epi32(code_four(w->code[l] + 4 * g)),
-                            p1 = _mm256_set1_epi32(code_four(w->code[l] + PAGE_TOKENS + 4 * g));
+                    __m256i p0 = _mm256_set1_epi32(code_four(w->code[l0 + l] + 4 * g)),
+                            p1 = _mm256_set1_epi32(code_four(w->code[l0 + l] + PAGE_TOKENS + 4 * g));
                     low[l] = _mm256_add_epi16(low[l], _mm256_maddubs_epi16(p0, v));
                     high[l] = _mm256_add_epi16(high[l], _mm256_maddubs_epi16(p1, v));
                 }
@@ -306,30 +302,30 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         UNROLL for (int l = 0; l < lines; l++)
         {
             float *to = acc + l * acc_stride + i * 8;
-            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(w->keep[l]));
-            s = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[l]), _mm256_set1_ps(w->scale[l]), s);
-            _mm256_storeu_ps(to, bits == 4 ? _mm256_add_ps(s, _mm256_set1_ps(w->base[l])) : s);
+            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(keep[l0 + l]));
+            s = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[l]), _mm256_set1_ps(w->scale[l0 + l]), s);
+            _mm256_storeu_ps(to, bits == 4 ? _mm256_add_ps(s, _mm256_set1_ps(w->base[l0 + l])) : s);
         }
     }
 }
 
 #endif
 
-typedef void (*code_dots_fn)(const code_tile *t, const kv_query *q, float *dots, v16 *most);
-typedef void (*code_values_fn)(const uint8_t *code, int64_t stride, const code_weights *w, float *acc,
-                               int64_t acc_stride);
+typedef void (*code_dots_fn)(const code_tile *t, const kv_query *q, float *dots);
+typedef void (*code_values_fn)(const uint8_t *code, int64_t stride, const code_weights *w, int l0, const float *keep,
+                               float *acc, int64_t acc_stride);
 #define CODE_FNS(bits, lines)                                                                                          \
-    static void code_dots_##bits##_##lines(const code_tile *t, const kv_query *q, float *dots, v16 *most)              \
+    static void code_dots_##bits##_##lines(const code_tile *t, const kv_query *q, float *dots)                         \
     {                                                                                                                  \
-        code_dots(bits, lines, t, q, dots, most);                                                                      \
+        code_dots(bits, lines, t, q, dots);                                                                            \
     }                                                                                                                  \
     CODE_VALUES(bits, lines, 1)                                                                                        \
     CODE_VALUES(bits, lines, 2) CODE_VALUES(bits, lines, 4)
 #define CODE_VALUES(bits, lines, wide)                                                                                 \
     static void code_values_##bits##_##lines##_##wide(const uint8_t *code, int64_t stride, const code_weights *w,      \
-                                                      float *acc, int64_t acc_stride)                                  \
+                                                      int l0, const float *keep, float *acc, int64_t acc_stride)       \
     {                                                                                                                  \
-        code_values(bits, lines, wide, code, stride, w, acc, acc_stride);                                              \
+        code_values(bits, lines, wide, code, stride, w, l0, keep, acc, acc_stride);                                    \
     }
 #define CODE_TYPE(bits)                                                                                                \
     CODE_FNS(bits, 1) CODE_FNS(bits, 2) CODE_FNS(bits, 3) CODE_FNS(bits, 4) CODE_FNS(bits, 5) CODE_FNS(bits, 6)
@@ -354,25 +350,31 @@ static const code_values_fn code_values_8[CODE_LINES][3] = CODE_VALUE_NAMES(8),
                             code_values_4[CODE_LINES][3] = CODE_VALUE_NAMES(4);
 
 /* Products of n lines with a tile of keys, and the greatest of each lane. */
-static void code_products(const code_tile *keys, int n, const kv_query *q, float *dots, v16 *most)
+static void code_products(const code_tile *keys, int n, const kv_query *q, float *dots)
 {
-    (keys->f->bits == 8 ? code_dots_8 : code_dots_4)[n - 1](keys, q, dots, most);
+    (keys->f->bits == 8 ? code_dots_8 : code_dots_4)[n - 1](keys, q, dots);
 }
 
-/* acc = acc * keep + take * (exponentials p times values), for n lines; line i sees keys a[i] … b[i] - 1. */
-static void code_add(const code_tile *values, int n, const float *p, const int *a, const int *b, code_weights *w,
-                     float *acc, int64_t padded)
+/* acc = acc * keep + take * (exponentials p times values), for n lines; line i sees keys a[i] … b[i] - 1 (a NULL: all). */
+static void code_add(const code_tile *values, int n, const float *p, const int *a, const int *b, const float *keep,
+                     const float *take, float *acc, int64_t padded)
 {
     const kv_codes *f = values->f;
     int64_t stride = f->bytes / CODE_GROUPS; /* codes of four tokens */
+    code_weights w;
     for (int64_t block = 0; block < f->blocks; block++) {
-        int64_t d = block * f->block, end = d + f->block < padded ? d + f->block : padded;
-        group_weights(values, block, n, p, a, b, w);
-        while (d < end) {
-            int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-            const code_values_fn *fns = (f->bits == 8 ? code_values_8 : code_values_4)[n - 1];
-            fns[wide / 2](values->code + d * (f->bits == 8 ? 4 : 2), stride, w, acc + d, padded);
-            d += wide * LANES;
+        int64_t first = block * f->block, end = first + f->block < padded ? first + f->block : padded;
+        lines_weights(values, block, n, p, a, b, take, &w);
+        for (int l = 0, group; l < n; l += group) {
+            int groups = (n - l + CODE_LINES - 1) / CODE_LINES;
+            group = (n - l + groups - 1) / groups;
+            for (int64_t d = first; d < end;) {
+                int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+                const code_values_fn *fns = (f->bits == 8 ? code_values_8 : code_values_4)[group - 1];
+                fns[wide / 2](values->code + d * (f->bits == 8 ? 4 : 2), stride, &w, l, keep, acc + l * padded + d,
+                              padded);
+                d += wide * LANES;
+            }
         }
     }
 }
