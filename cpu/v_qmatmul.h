@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { AHEAD_Q = 10240, BLOCK_Q = 126, CHUNK_Q = 128 << 10 };
+enum { AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
 
 /* A matrix, rows of activations that it meets, and where the results go. */
 typedef struct qwork {
