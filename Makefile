@@ -17,19 +17,27 @@ LDFLAGS += $(SAN) -pthread
 LDLIBS  := -lmicrohttpd -lcjson -linih -lpcre2-8 -lutf8proc -lm
 
 has = $(shell echo '\#include <$(1)>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1)
-HAVE_EDIT := $(call has,editline/readline.h)
-ifeq ($(HAVE_EDIT),1)
+HAVE_EDIT := $(and $(call has,editline/readline.h),$(findstring /,$(shell $(CC) -print-file-name=libedit.so)))
+ifneq ($(HAVE_EDIT),)
 CPPFLAGS += -DHAVE_EDIT
 LDLIBS += -ledit
 endif
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
 
-# Per-instruction-set files: the suffix chooses the flags; everything else is built for plain x86-64 (or whatever CC targets).
+# Per-instruction-set files: the suffix chooses the flags, and those of other machines are left out; everything else is built for
+# whatever CC targets. A compiler for another machine: make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
+ARCH  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+AR    := $(shell $(CC) -print-prog-name=ar)
+ISAS_x86_64 := avx2 avxvnni avx512
+ISAS_aarch64 := neon dotprod
+OTHER_ISAS := $(filter-out $(ISAS_$(ARCH)),$(ISAS_x86_64) $(ISAS_aarch64))
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avxvnni := -mavx2 -mfma -mf16c -mavxvnni
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
+ISA_neon := -march=armv8-a
+ISA_dotprod := -march=armv8.2-a+dotprod
 
-SRC   := $(filter-out src/app/main.c,$(wildcard src/*/*.c cpu/*.c models/*.c))
+SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/\%_%.c),$(wildcard src/*/*.c cpu/*.c models/*.c))
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
 SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
@@ -84,9 +92,9 @@ $(BUILD)/inferflow: $(BUILD)/obj/src/app/main.o $(BUILD)/libinferflow.a
 $(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
 	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
-isa = $(foreach i,avx2 avxvnni avx512,$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
+isa = $(foreach i,$(ISAS_$(ARCH)),$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -176,7 +184,7 @@ clean: ## remove everything built
 	rm -rf build
 
 # A change of flags or compiler rebuilds: the stamp's time moves only when its text does.
-FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(ISA_avx2) $(ISA_avxvnni) $(ISA_avx512)
+FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(foreach i,$(ISAS_$(ARCH)),$(ISA_$(i)))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_NOW))' > $@

@@ -2,7 +2,7 @@
  *
  * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
  * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
- * (kernels_avx2.c, kernels_avx512.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
+ * (kernels_<instruction set>.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
  * SCALE, SOFTCAP, CLAMP; otherwise operands do not overlap. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
@@ -13,11 +13,13 @@
 #include <stdint.h>
 
 /* ---- instruction sets */
-enum {
-    CPU_AVX2 = 1,
-    CPU_AVX512 = 2,
-    CPU_AVXVNNI = 4
-}; /* AVX2 + FMA + F16C; AVX-512 F, BW, DQ, VL, VNNI, VBMI; the multiplier of bytes on 256 bits: what the Makefile compiles for */
+enum {                  /* what the Makefile compiles for */
+       CPU_AVX2 = 1,    /* and FMA, F16C */
+       CPU_AVX512 = 2,  /* F, BW, DQ, VL, VNNI, VBMI */
+       CPU_AVXVNNI = 4, /* the multiplier of bytes on 256 bits */
+       CPU_NEON = 8,
+       CPU_DOTPROD = 16 /* NEON's multiplier of bytes in groups of four */
+};
 unsigned cpu_features(void); /* what processor and operating system both allow */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
 
@@ -32,7 +34,7 @@ uint64_t cpu_probe_multiply_c(uint64_t rounds);
 
 /* The kernels of one instruction set; op[k] is never NULL. */
 typedef struct cpu_table {
-    const char *isa; /* "c", "avx2", "avxvnni", "avx512" */
+    const char *isa; /* "c", "avx2", "avxvnni", "avx512", "neon", "dotprod" */
     unsigned needs;  /* CPU_* */
     kernel op[OP_COUNT];
     cpu_probes probe;
@@ -205,7 +207,8 @@ CPU_KERNEL_LIST(X)
 /* MATMUL of packed weights with int8 activations: called by cpu_matmul. */
 void cpu_qmatmul(const run *r, const op *o, int worker, int workers);
 
-extern const cpu_table cpu_table_c, cpu_table_avx2, cpu_table_avxvnni,
-    cpu_table_avx512; /* all but the first on x86-64 only */
+extern const cpu_table cpu_table_c;
+extern const cpu_table cpu_table_avx2, cpu_table_avxvnni, cpu_table_avx512; /* on x86-64 */
+extern const cpu_table cpu_table_neon, cpu_table_dotprod;                   /* on 64-bit Arm */
 
 #endif

@@ -1,4 +1,5 @@
-/* cpu_feat.c - what the processor has and the operating system saves: CPUID leaves 1 and 7, XGETBV, brand string. */
+/* cpu_feat.c - what the processor has and the operating system saves. x86: CPUID leaves 1 and 7, XGETBV, brand string. Arm: the auxiliary
+ * vector, and the identification register as Linux shows it. */
 #include "cpu/cpu.h"
 
 #include <string.h>
@@ -44,6 +45,30 @@ const char *cpu_model(void)
     const char *s = name;
     while (*s == ' ') s++;
     return s;
+}
+
+#elif defined(__aarch64__)
+#include <stdio.h>
+#include <sys/auxv.h>
+
+/* Bits of AT_HWCAP (Linux, arch/arm64/include/uapi/asm/hwcap.h). */
+enum { HAS_ASIMD = 1 << 1, HAS_CPUID = 1 << 11, HAS_ASIMDDP = 1 << 20 };
+
+unsigned cpu_features(void)
+{
+    unsigned long has = getauxval(AT_HWCAP);
+    return (has & HAS_ASIMD ? CPU_NEON : 0) | (has & HAS_ASIMDDP ? CPU_DOTPROD : 0);
+}
+
+const char *cpu_model(void)
+{
+    static char name[40];
+    uint64_t id;
+    if (!(getauxval(AT_HWCAP) & HAS_CPUID)) return "unknown";
+    __asm__("mrs %0, midr_el1" : "=r"(id));
+    snprintf(name, sizeof name, "Arm, implementer 0x%02x part 0x%03x", (unsigned)(id >> 24 & 0xff),
+             (unsigned)(id >> 4 & 0xfff));
+    return name;
 }
 
 #else

@@ -24,6 +24,8 @@ enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided
 const cpu_table *const cpu_tables[] = {
 #if defined(__x86_64__)
     &cpu_table_avx512, &cpu_table_avxvnni, &cpu_table_avx2,
+#elif defined(__aarch64__)
+    &cpu_table_dotprod, &cpu_table_neon,
 #endif
     &cpu_table_c, NULL};
 

@@ -1,5 +1,5 @@
 /* qtile.h - one step of a MATMUL of packed weights: rows of a tile of activations against one panel or two. The bodies (v_qtile.h) are compiled by
- * themselves (qtile_avx2.c, qtile_avxvnni.c, qtile_avx512.c), because there are many of them. */
+ * themselves (qtile_<instruction set>.c), because there are many of them. */
 #ifndef CPU_QTILE_H
 #define CPU_QTILE_H
 #include "cpu/v16.h"
@@ -31,8 +31,12 @@ typedef void (*qtile_fn)(const qjob *q);
 #define QTILE_TABLE qtile_avx512
 #elif defined(__AVXVNNI__)
 #define QTILE_TABLE qtile_avxvnni
-#else
+#elif defined(__AVX2__)
 #define QTILE_TABLE qtile_avx2
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define QTILE_TABLE qtile_dotprod
+#else
+#define QTILE_TABLE qtile_neon
 #endif
 extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
 

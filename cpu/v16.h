@@ -1,4 +1,5 @@
-/* v16.h - sixteen floats as one value: the lanes of the arithmetic contract, on AVX2 (v16_avx2.h: two registers) and AVX-512 (v16_avx512.h: one).
+/* v16.h - sixteen floats as one value: the lanes of the arithmetic contract, on AVX2 (v16_avx2.h: two registers), AVX-512 (v16_avx512.h:
+ * one) and NEON (v16_neon.h: four).
  *
  * Kernel bodies (v_*.h) are written once over this header and compiled once per instruction set, in kernels_<isa>.c. Every
  * operation rounds as its scalar counterpart does, so that a body that follows its reference lane by lane has the same bits. */
@@ -12,7 +13,11 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
+#if defined(__x86_64__)
 #include "cpu/v16_x86.h"
+#else
+#include "cpu/v16_neon.h"
+#endif
 
 /* How many values of sixteen lanes the registers hold. */
 enum { V16S = VREGS * VREG_LANES / 16 };

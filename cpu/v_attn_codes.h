@@ -100,7 +100,7 @@ typedef struct code_weights {
 INLINE void weights_store(uint8_t *to, v16 v) /* sixteen numbers from 0 to 255, rounded */
 {
     b16 bytes = v16_u8(v);
-#if defined(__x86_64__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && !defined(__AVX512F__)
     const __m128i nibble = _mm_set1_epi8(15);
     b16_store(to, _mm_and_si128(bytes, nibble));
     b16_store(to + PAGE_TOKENS, _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
@@ -222,6 +222,8 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
     }
 }
 
+#elif defined(__aarch64__)
+#include "cpu/v_attn_codes_neon.h"
 #else
 
 #define CODE_LOAD(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))

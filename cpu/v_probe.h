@@ -12,6 +12,15 @@ typedef __m512i probe_int;
 #define PROBE_LOAD(p) _mm512_loadu_si512((const void *)(p))
 #define PROBE_INT(b)  _mm512_set1_epi8(b)
 INLINE probe_int probe_dot(probe_int sum, probe_int a, probe_int b) { return _mm512_dpbusd_epi32(sum, a, b); }
+#elif defined(__aarch64__)
+typedef s4 probe_int;
+#define PROBE_XOR     veorq_s32
+#define PROBE_LOAD(p) vld1q_s32((const void *)(p))
+#define PROBE_INT(b)  vreinterpretq_s32_s8(vdupq_n_s8(b))
+INLINE probe_int probe_dot(probe_int sum, probe_int a, probe_int b)
+{
+    return s4_dot(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b), 0);
+}
 #else
 typedef __m256i probe_int;
 #define PROBE_XOR     _mm256_xor_si256

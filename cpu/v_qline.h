@@ -1,4 +1,4 @@
-/* v_qline.h - how codes of packed weights (tensor/r16.h) come into registers: group vectors, 16 rows (AVX2: 8 rows) x 4 k of bytes. */
+/* v_qline.h - how codes of packed weights (tensor/r16.h) come into registers: group vectors, 16 rows (AVX2: 8 rows, NEON: 4 rows) x 4 k of bytes. */
 #ifndef CPU_V_QLINE_H
 #define CPU_V_QLINE_H
 #include "cpu/v16.h"
@@ -34,6 +34,25 @@ INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 {
     *w0 = _mm512_permutex2var_epi8(_mm512_loadu_si512(mod11), pairs, _mm512_loadu_si512(mod11 + 64));
     *w1 = _mm512_permutex2var_epi8(_mm512_loadu_si512(div11), pairs, _mm512_loadu_si512(div11 + 64));
+}
+
+#elif defined(__aarch64__)
+
+typedef uint8x16_t qline; /* a quarter of a line: p is moved by 16 bytes for each four rows */
+#define Q_LOAD(i)        vld1q_u8(p + R16_LINE * (i))
+#define Q_AND(a, mask)   ((a) & (uint8_t)(mask))
+#define Q_OR(a, b, mask) ((a) | Q_AND(b, mask))
+#define Q_RIGHT(a, n)    ((a) >> (uint8_t)(n))
+#define Q_LEFT(a, n)     ((a) << (uint8_t)(n))
+#define Q_ZERO()         vdupq_n_u8(0)
+/* p / 11 = p * 187 >> 11 for p < 128: three bits of the upper byte of a product of 16 bits go. */
+INLINE void q_pair(qline pairs, qline *w0, qline *w1)
+{
+    const uint8x16_t by = vdupq_n_u8(187);
+    pairs = Q_AND(pairs, 0x7f);
+    uint16x8_t low = vmull_u8(vget_low_u8(pairs), vget_low_u8(by)), high = vmull_high_u8(pairs, by);
+    *w1 = vshrq_n_u8(vuzp2q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)), 3);
+    *w0 = vmlsq_u8(pairs, *w1, vdupq_n_u8(11));
 }
 
 #else

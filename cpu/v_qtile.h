@@ -275,6 +275,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
     }
 }
 
+#elif defined(__aarch64__)
+#include "cpu/v_qtile_neon.h"
 #else
 
 /* As above, of 8 rows: `at` is moved to them by q_half. */

@@ -85,7 +85,11 @@ static void same(const program *p, const float *a, float *b, const char *what)
 /* Every instruction set against the C reference, and on each: batches, chunks, threads. */
 static void check(const model_shape *m, dtype kv)
 {
+#if defined(__aarch64__)
+    static const char *const isa[ISAS] = {"c", "neon", "dotprod"};
+#else
     static const char *const isa[ISAS] = {"c", "avx2", "avx512"}; /* avxvnni differs in packed weights only: t_packed */
+#endif
     static const int batch[] = {1, 16, 7, 2}, chunk[] = {1, 5, 64};
     err e = {0};
     program *p = random_model(m, 42);

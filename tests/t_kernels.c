@@ -565,9 +565,14 @@ static void every_op_has_a_kernel(void **unused)
             if (!t->op[k]) fail_msg("%s has no kernel for %s", t->isa, op_info[k].name);
     }
     assert_string_equal(cpu_kernels(0)->isa, "c");
+#if defined(__x86_64__)
     assert_string_equal(cpu_kernels(CPU_AVX2)->isa, "avx2");
     assert_string_equal(cpu_kernels(CPU_AVX2 | CPU_AVXVNNI)->isa, "avxvnni");
     assert_string_equal(cpu_kernels(CPU_AVX2 | CPU_AVX512)->isa, "avx512");
+#elif defined(__aarch64__)
+    assert_string_equal(cpu_kernels(CPU_NEON)->isa, "neon");
+    assert_string_equal(cpu_kernels(CPU_NEON | CPU_DOTPROD)->isa, "dotprod");
+#endif
     assert_null(cpu_kernels_named("mmx"));
 }
 

@@ -25,7 +25,11 @@ static void describe_cpu(json *parent)
     static const struct {
         unsigned flag;
         const char *name;
-    } sets[] = {{CPU_AVX2, "avx2"}, {CPU_AVXVNNI, "avxvnni"}, {CPU_AVX512, "avx512"}};
+    } sets[] = {{CPU_AVX2, "avx2"},
+                {CPU_AVXVNNI, "avxvnni"},
+                {CPU_AVX512, "avx512"},
+                {CPU_NEON, "neon"},
+                {CPU_DOTPROD, "dotprod"}};
     json *cpu = json_add_object(parent, "cpu");
     unsigned features = cpu_features();
     json_add_str(cpu, "model", cpu_model());

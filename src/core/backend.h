@@ -42,7 +42,7 @@ typedef struct dev_options {
     int n_page[GROUP_MAX];    /* KV pages per group */
     dtype k_type, v_type;     /* of the cache: kv_type.h */
     bool exact;               /* results do not depend on batch, chunk or threads */
-    const char *isa;          /* NULL = best; "c", "avx2", "avxvnni", "avx512" */
+    const char *isa;          /* NULL = best; "c", "avx2", "avxvnni", "avx512", "neon", "dotprod" */
     bool share_all;           /* all threads take part in steps of any size: for tests */
 } dev_options;
 

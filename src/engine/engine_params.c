@@ -26,7 +26,7 @@ const param engine_param_rows[] = {
     ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
         .doc = "on: results do not depend on batch, chunk or threads; off permits arithmetic whose results do, where "
                "it is faster (no kernel here needs it)"),
-    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512",
+    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); the results are the same"),
     ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),

@@ -1,0 +1,266 @@
+/* v_qtile_neon.h - the body of v_qtile.h on NEON: registers of four rows x four k, 32 of them.
+ *
+ * Bytes are multiplied signed times signed, each word by the same four activations, which are an element of a register: rows of a tile
+ * lie side by side, so one load brings four of them. Levels that do not fit into seven bits are taken less 128, or as
+ * they are in the table, and sums start from what that leaves out, times the sum of the block's activations: the same whole number. */
+#ifndef CPU_V_QTILE_NEON_H
+#define CPU_V_QTILE_NEON_H
+#include "cpu/qtile.h"
+#include "cpu/v_qline.h"
+
+/* Rows 4 v … 4 v + 3 of the panel: scales of block b, bases, sub-scales and minima of two blocks side by side. */
+INLINE float32x4_t q_f16(uint16x4_t h) { return vcvt_f32_f16(vreinterpret_f16_u16(h)); }
+INLINE float32x4_t q_base(const uint8_t *at, int v) { return vreg_load_f16(at + 8 * v); }
+INLINE float32x4_t q_scale(qkind k, const uint8_t *tail, int tiles, int b, int v)
+{
+    if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
+        uint32x4_t word = vld1q_u32((const void *)(tail + b * R16_LINE + 16 * v));
+        return q_f16(vmovn_u32(vshlq_n_u32(vshrq_n_u32(word, 24), 7)));
+    }
+    tail += q_pick_lines(k, tiles) * R16_LINE;
+    const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
+    const uint8_t *at = tail + (b * R16_ROWS + 4 * v) * bytes;
+    if (k.scale == R16_F32) return vld1q_f32((const void *)at);
+    if (k.scale == R16_F16) return vreg_load_f16(at);
+    uint32_t four;
+    memcpy(&four, at, 4);
+    uint16x8_t wide = vmovl_u8(vcreate_u8(four));
+    if (k.scale == R16_E5M3) return q_f16(vget_low_u16(vshlq_n_u16(wide, 7)));
+    uint32x4_t e = vmovl_u16(vget_low_u16(wide));
+    uint32x4_t low = vshlq_u32(vdupq_n_u32(1 << 21), vreinterpretq_s32_u32(e)); /* 2^-128, 2^-127 */
+    uint32x4_t high = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
+    return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), low, high));
+}
+INLINE int16x8_t q_subs(qkind k, const uint8_t *at, int v)
+{
+    uint8x8_t byte = vld1_u8(at + 8 * v);
+    if (k.scale == R16_SUB4) return vreinterpretq_s16_u16(vmovl_u8(vand_u8(byte, vdup_n_u8(15))));
+    return vmovl_s8(vreinterpret_s8_u8(byte));
+}
+INLINE int16x8_t q_minima(qkind k, const uint8_t *at, int v)
+{
+    if (k.scale == R16_SUB8) at += R16_ROWS * (k.span / k.block);
+    uint8x8_t byte = vld1_u8(at + 8 * v);
+    return vreinterpretq_s16_u16(vmovl_u8(k.scale == R16_SUB4 ? vshr_n_u8(byte, 4) : byte));
+}
+/* One of the two blocks, as words. */
+INLINE int32x4_t q_one(int16x8_t pair, int b)
+{
+    int32x4_t p = vreinterpretq_s32_s16(pair);
+    return vshrq_n_s32(b % 2 ? p : vshlq_n_s32(p, 16), 16);
+}
+
+/* Levels of codes that are looked up: a table of 16 as it is, or several tables one after the other, less the zero. */
+typedef struct qtable {
+    uint8x16x4_t v[2];
+} qtable;
+INLINE qtable q_table(qkind k, const qjob *q)
+{
+    qtable t;
+    const uint8_t *level = (const uint8_t *)q->level;
+    const uint8x16_t zero = vdupq_n_u8((uint8_t)q->f->zero);
+    if (k.code == R16_LOOK) t.v[0].val[0] = vld1q_u8(level);
+    if (!q_picks(k)) return t;
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        t.v[0].val[i] = vsubq_u8(vld1q_u8(level + 16 * i), zero);
+        if (k.bits > 2) t.v[1].val[i] = vsubq_u8(vld1q_u8(level + 64 + 16 * i), zero);
+    }
+    return t;
+}
+
+/* The words of picks for tile t of a span, moved so that its first pick is lowest. */
+INLINE uint32x4_t q_words(qkind k, const uint8_t *tail, int t, int v)
+{
+    if (!q_picks(k)) return vdupq_n_u32(0);
+    uint32x4_t word = vld1q_u32((const void *)(tail + (k.code == R16_PICK8 ? t : t / 2) * R16_LINE + 16 * v));
+    return k.code == R16_PICK8 ? word : vshlq_u32(word, vdupq_n_s32(-(t % 2 * (k.bits == 4 ? 12 : 16))));
+}
+
+/* Group vector g of a tile as signed bytes: the level less the zero, but less 128 of 8 bits, and the level itself of a table of 16. */
+INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
+{
+    const uint8x16_t row = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
+    if (k.code == R16_LOOK) return vreinterpretq_s8_u8(vqtbl1q_u8(t->v[0].val[0], w));
+    if (k.code == R16_CODE) return vreinterpretq_s8_u8(k.bits == 8 ? veorq_u8(w, vdupq_n_u8(128)) : w);
+    const int j = k.code == R16_PICK8 ? g / 2 : g / 4; /* pick */
+    const int at = j * (k.bits == 4 ? 3 : 4) - k.bits; /* of its lowest bit in the word, less where it goes */
+    uint8x16_t pick;
+    if (k.bits == 4) {
+        pick = vreinterpretq_u8_u32(vshlq_u32(words, vdupq_n_s32(-at)));
+        pick = Q_AND(vqtbl1q_u8(pick, row), 0x70);
+    } else {
+        pick = vqtbl1q_u8(vreinterpretq_u8_u32(words), vaddq_u8(row, vdupq_n_u8((uint8_t)(j / 2))));
+        pick = Q_AND(j % 2 ? Q_RIGHT(pick, 4 - k.bits) : Q_LEFT(pick, k.bits), 15 << k.bits);
+    }
+    w = vorrq_u8(w, pick);
+    uint8x16_t level = vqtbl4q_u8(t->v[0], w);
+    if (k.bits > 2) level = vqtbx4q_u8(level, t->v[1], vsubq_u8(w, vdupq_n_u8(64)));
+    return vreinterpretq_s8_u8(level);
+}
+
+/* Whether a level as q_look has it is not what is multiplied: the level less the zero, or of two levels the level; and how much it is less. */
+INLINE bool q_short(qkind k) { return q_two(k) ? !k.base && k.code == R16_CODE : k.code == R16_LOOK || k.bits == 8; }
+INLINE int32_t q_less(qkind k, const qjob *q) { return q_two(k) ? q->f->zero : k.code == R16_LOOK ? -q->f->zero : 128; }
+
+/* Sums of a block's activations, of each of mr rows; `x` its codes, `parts` its sums where there are any. */
+INLINE void q_sums(qkind k, int mr, const int8_t *x, const int16_t *parts, int b, int32_t *sum)
+{
+    if (q_act(k) == 64) {
+        UNROLL for (int m = 0; m < mr; m++, parts += ACT_PARTS) sum[m] = k.block == 16   ? parts[2 + b]
+                                                                         : k.block == 32 ? parts[b]
+                                                                                         : parts[0] + parts[1];
+        return;
+    }
+    const int turn = mr == 6 ? 3 : mr % 2 ? mr : 1; /* vectors after which the first row is the first word again */
+    s4 four[5];
+    int32_t word[20];
+    UNROLL for (int i = 0; i < turn; i++)
+    {
+        four[i] = s4_zero();
+        UNROLL for (int j = i; j < k.block / 16 * mr; j += turn) four[i] = s4_add_bytes(four[i], vld1q_s8(x + 16 * j));
+        vst1q_s32(word + 4 * i, four[i]);
+    }
+    UNROLL for (int m = 0; m < mr; m++)
+    {
+        sum[m] = 0;
+        UNROLL for (int i = m; i < 4 * turn; i += mr) sum[m] += word[i];
+    }
+}
+
+/* mr rows of activations against rows 4 v0 … 4 (v0 + quads) - 1 of a panel. */
+INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch)
+{
+    const bool two = q_two(k);
+    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, width = q_width(k.bits),
+              steps = 16 / width / blocks;
+    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
+    const uint8_t *panel = q->panel;
+    const int8_t *code = q->x.code;
+    const float *scale = q->x.scale, *total = q->x.total;
+    const int16_t *parts = q->x.parts;
+    const float factor = q->f->factor, zero = (float)q->f->zero;
+    const int32_t less = q_less(k, q);
+    const qtable table = q_table(k, q);
+    float32x4_t f[4][ACT_ROWS];
+    UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) f[v][m] = vdupq_n_f32(0); }
+    for (int64_t s = 0; s < q->supers;) {
+        int64_t left = q->supers - s;
+        const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
+        const uint8_t *tail = panel + tiles * code_lines * R16_LINE;
+        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE) {
+            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * blocks * R16_ROWS;
+            qline kept[4];
+            uint32x4_t words[4];
+            int32x4_t whole[4][ACT_ROWS];
+            if (fetch) q_fetch(q, s);
+            UNROLL for (int v = 0; v < quads; v++)
+            {
+                kept[v] = Q_ZERO();
+                words[v] = q_words(k, tail, t, v0 + v);
+                UNROLL for (int m = 0; m < mr; m++) whole[v][m] = s4_zero();
+            }
+            UNROLL for (int b = 0; b < blocks; b++)
+            {
+                int32x4_t a[4][ACT_ROWS];
+                int32_t sum[ACT_ROWS];
+                if (q_short(k)) q_sums(k, mr, code, parts, b, sum);
+                UNROLL for (int v = 0; v < quads; v++)
+                {
+                    UNROLL for (int m = 0; m < mr; m++) a[v][m] = q_short(k) ? vdupq_n_s32(less * sum[m]) : s4_zero();
+                }
+                UNROLL for (int j = 0; j < steps; j++)
+                {
+                    UNROLL for (int v = 0; v < quads; v++)
+                    {
+                        qline w[4];
+                        q_unpack(k.bits, panel + 16 * (v0 + v), b * steps + j, &kept[v], w);
+                        UNROLL for (int i = 0; i < width; i++)
+                        {
+                            b16 level = q_look(k, &table, words[v], (b * steps + j) * width + i, w[i]);
+                            UNROLL for (int m = 0; m < mr; m++)
+                            {
+                                int word = (j * width + i) * mr + m;
+                                a[v][m] = s4_dot(a[v][m], level, vld1q_s8(code + word / 4 * 16), word % 4);
+                            }
+                        }
+                    }
+                }
+                UNROLL for (int v = 0; v < quads; v++)
+                {
+                    if (two) {
+                        int32x4_t by = q_one(q_subs(k, subs + b / 2 * 2 * R16_ROWS, v0 + v), b);
+                        UNROLL for (int m = 0; m < mr; m++) whole[v][m] = vmlaq_s32(whole[v][m], a[v][m], by);
+                        continue;
+                    }
+                    const int n = (t * R16_K + b * block) / k.block;
+                    float32x4_t dw = q_scale(k, tail, tiles, n, v0 + v);
+                    if (k.scale == R16_E5M3) dw = vmulq_n_f32(dw, factor);
+                    float32x4_t mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, v0 + v)
+                                            : vmulq_n_f32(dw, zero);
+                    UNROLL for (int m = 0; m < mr; m++)
+                    {
+                        float of_x = k.block == 16 ? scale[m] * (float)parts[m * ACT_PARTS + 2 + b] : total[m];
+                        f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(a[v][m]), vmulq_n_f32(dw, scale[m]));
+                        f[v][m] = vfmaq_n_f32(f[v][m], mw, of_x);
+                    }
+                }
+                code += block * mr;
+                if ((b + 1) * block % q_act(k) == 0 && !two) {
+                    scale += mr;
+                    total += mr;
+                }
+            }
+            if (two) {
+                UNROLL for (int v = 0; v < quads; v++)
+                {
+                    float32x4_t d = vmulq_n_f32(q_base(tail, v0 + v), factor);
+                    UNROLL for (int m = 0; m < mr; m++)
+                        f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(whole[v][m]), vmulq_n_f32(d, scale[m]));
+                    if (!k.base) continue;
+                    d = vnegq_f32(q_base(tail + 32, v0 + v));
+                    UNROLL for (int m = 0; m < mr; m++) whole[v][m] = s4_zero();
+                    UNROLL for (int b = 0; b < blocks; b += 2)
+                    {
+                        int16x8_t pair = q_minima(k, subs + b * R16_ROWS, v0 + v);
+                        int16x4_t even = vget_low_s16(vuzp1q_s16(pair, pair)),
+                                  odd = vget_low_s16(vuzp2q_s16(pair, pair));
+                        UNROLL for (int m = 0; m < mr; m++)
+                        {
+                            const int16_t *part = parts + m * ACT_PARTS + (k.block == 32 ? 0 : 2) + b;
+                            whole[v][m] = vmlal_n_s16(vmlal_n_s16(whole[v][m], even, part[0]), odd, part[1]);
+                        }
+                    }
+                    UNROLL for (int m = 0; m < mr; m++)
+                        f[v][m] = vfmaq_f32(f[v][m], vmulq_n_f32(d, scale[m]), vcvtq_f32_s32(whole[v][m]));
+                }
+                scale += mr;
+            }
+            if (q_act(k) == 64) parts += mr * ACT_PARTS;
+        }
+        panel += tail_lines * R16_LINE;
+    }
+    UNROLL for (int v = 0; v < quads; v++)
+    {
+        int at = 4 * (v0 + v);
+        UNROLL for (int m = 0; m < mr; m++)
+        {
+            if (q->bias) f[v][m] = vaddq_f32(f[v][m], v4_load_part(q->bias + at, q->n_out - at));
+            v4_store_part(q->y + m * q->ldy + at, f[v][m], q->n_out - at);
+        }
+    }
+}
+
+/* Up to three rows take a whole panel, more of them one half after the other: so the sums stay in registers. */
+INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+{
+    (void)np;
+    if (mr <= 3) {
+        q_pass(k, 4, mr, q, 0, true);
+        return;
+    }
+    q_pass(k, 2, mr, q, 0, true);
+    q_pass(k, 2, mr, q, 2, false);
+}
+
+#endif
