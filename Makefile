@@ -28,12 +28,13 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 # whatever CC targets. A compiler for another machine: make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
 ARCH  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 AR    := $(shell $(CC) -print-prog-name=ar)
-ISAS_x86_64 := avx2 avxvnni avx512
+ISAS_x86_64 := avx2 avxvnni avx512 avx512bf16
 ISAS_aarch64 := neon dotprod
 OTHER_ISAS := $(filter-out $(ISAS_$(ARCH)),$(ISAS_x86_64) $(ISAS_aarch64))
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avxvnni := -mavx2 -mfma -mf16c -mavxvnni
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
+ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_neon := -march=armv8-a
 ISA_dotprod := -march=armv8.2-a+dotprod
 

@@ -18,7 +18,8 @@ enum {                  /* what the Makefile compiles for */
        CPU_AVX512 = 2,  /* F, BW, DQ, VL, VNNI, VBMI */
        CPU_AVXVNNI = 4, /* the multiplier of bytes on 256 bits */
        CPU_NEON = 8,
-       CPU_DOTPROD = 16 /* NEON's multiplier of bytes in groups of four */
+       CPU_DOTPROD = 16,   /* NEON's multiplier of bytes in groups of four */
+       CPU_AVX512BF16 = 32 /* dot products of bfloat16 on 512 bits */
 };
 unsigned cpu_features(void); /* what processor and operating system both allow */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
@@ -34,12 +35,14 @@ uint64_t cpu_probe_multiply_c(uint64_t rounds);
 
 /* The kernels of one instruction set; op[k] is never NULL. */
 typedef struct cpu_table {
-    const char *isa; /* "c", "avx2", "avxvnni", "avx512", "neon", "dotprod" */
+    const char *isa; /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
     unsigned needs;  /* CPU_* */
+    bool
+        inexact; /* matrices of floats are multiplied with other rounding than the definition's (v_step.h): --exact off */
     kernel op[OP_COUNT];
     cpu_probes probe;
 } cpu_table;
-const cpu_table *cpu_kernels(unsigned flags);         /* the best that `flags` allow */
+const cpu_table *cpu_kernels(unsigned flags, bool inexact); /* the best that `flags` allow; inexact: such too */
 const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
 extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
 
@@ -208,7 +211,7 @@ CPU_KERNEL_LIST(X)
 void cpu_qmatmul(const run *r, const op *o, int worker, int workers);
 
 extern const cpu_table cpu_table_c;
-extern const cpu_table cpu_table_avx2, cpu_table_avxvnni, cpu_table_avx512; /* on x86-64 */
-extern const cpu_table cpu_table_neon, cpu_table_dotprod;                   /* on 64-bit Arm */
+extern const cpu_table cpu_table_avx2, cpu_table_avxvnni, cpu_table_avx512, cpu_table_avx512bf16; /* on x86-64 */
+extern const cpu_table cpu_table_neon, cpu_table_dotprod;                                         /* on 64-bit Arm */
 
 #endif

@@ -56,10 +56,12 @@ static int cpu_open(dev **out, int ordinal, const program *p, const dev_options 
     d->opt = *o;
     if (d->opt.threads < 1) d->opt.threads = pool_default_threads();
     int rc = 0;
-    d->table = o->isa ? cpu_kernels_named(o->isa) : cpu_kernels(cpu_features());
+    d->table = o->isa ? cpu_kernels_named(o->isa) : cpu_kernels(cpu_features(), o->inexact);
     d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
     if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", o->isa);
+    else if (d->table->inexact && !o->inexact)
+        rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", o->isa);
     else if (!d->held || !d->kv) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
     if (!rc) rc = pool_open(&d->pool, d->opt.threads, e);
     if (!rc) rc = cpu_work_open(&d->work, p, &d->opt, d->opt.threads, e);

@@ -28,8 +28,12 @@ unsigned cpu_features(void)
         unsigned need7 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL,
                  needc = bit_AVX512VNNI | bit_AVX512VBMI;
         unsigned a71, b71, c71, d71;
-        if (__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && (a71 & 1u << 4)) f |= CPU_AVXVNNI;
-        if ((saved & 0xe6) == 0xe6 && (b7 & need7) == need7 && (c7 & needc) == needc) f |= CPU_AVX512;
+        if (!__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) a71 = 0;
+        if (a71 & 1u << 4) f |= CPU_AVXVNNI;
+        if ((saved & 0xe6) == 0xe6 && (b7 & need7) == need7 && (c7 & needc) == needc) {
+            f |= CPU_AVX512;
+            if (a71 & 1u << 5) f |= CPU_AVX512BF16;
+        }
     }
     return f;
 }

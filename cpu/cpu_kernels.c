@@ -23,16 +23,17 @@ enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided
 
 const cpu_table *const cpu_tables[] = {
 #if defined(__x86_64__)
-    &cpu_table_avx512, &cpu_table_avxvnni, &cpu_table_avx2,
+    &cpu_table_avx512bf16, &cpu_table_avx512,
+    &cpu_table_avxvnni,    &cpu_table_avx2,
 #elif defined(__aarch64__)
     &cpu_table_dotprod, &cpu_table_neon,
 #endif
-    &cpu_table_c, NULL};
+    &cpu_table_c,          NULL};
 
-const cpu_table *cpu_kernels(unsigned flags)
+const cpu_table *cpu_kernels(unsigned flags, bool inexact)
 {
     size_t i = 0;
-    while (cpu_tables[i]->needs & ~flags) i++; /* the last needs nothing */
+    while (cpu_tables[i]->needs & ~flags || cpu_tables[i]->inexact > inexact) i++; /* the last needs nothing */
     return cpu_tables[i];
 }
 

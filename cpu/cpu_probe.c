@@ -64,7 +64,7 @@ int cpu_probe_open(cpu_probe **out, int threads, const char *isa, uint64_t bytes
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     p->bytes = bytes ? bytes : (uint64_t)(cache > 1 << 26 ? 1 << 26 : cache > 1 << 25 ? cache : 1 << 25) * 8;
     memcpy(p->tried, patterns, sizeof patterns);
-    p->table = isa ? cpu_kernels_named(isa) : cpu_kernels(cpu_features());
+    p->table = isa ? cpu_kernels_named(isa) : cpu_kernels(cpu_features(), false);
     int rc = p->table ? 0 : err_set(e, ERR_USAGE, "no kernels for \"%s\" on this machine", isa);
     if (!rc) rc = pool_open(&p->workers, threads, e);
     if (!rc && !(p->memory = mem_map(p->bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for a measurement");

@@ -84,10 +84,9 @@ static void v_matmul_exp(const run *r, const op *o, int worker, int workers)
             held_weight own = held_part(w, u->expert, n);
             matmul_space at = matmul_space_of(scratch, u->rows, k);
             int64_t from = c % chunks * each, to = from + each < n ? from + each : n;
-            if (u != packed && u->rows > 1) pack_rows(x + u->row0 * k, u->rows, k, at.x);
+            if (u != packed) pack_rows(x + u->row0 * k, u->rows, k, at.x);
             packed = u;
-            matmul_rows(&own, x + u->row0 * k, u->rows, y + u->row0 * n, bias ? bias + u->expert * n : NULL, &at, from,
-                        to);
+            matmul_rows(&own, u->rows, y + u->row0 * n, bias ? bias + u->expert * n : NULL, &at, from, to);
         }
     }
 }

@@ -48,14 +48,13 @@ static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
         for (int64_t c; (c = deal_next(&d)) >= 0;) {
             int64_t h = c / chunks, from = c % chunks * each, to = from + each < n ? from + each : n;
             held_weight own = held_part(w, h, n);
-            const float *of = x + h * k;
             own.rows = w->rows; /* how far rows of y are apart */
-            if (count > 1 && h != packed) {
-                for (int64_t i = 0; i < count; i++) memcpy(together + i * k, of + i * in, (size_t)k * sizeof *of);
+            if (h != packed) {
+                for (int64_t i = 0; i < count; i++) memcpy(together + i * k, x + i * in + h * k, (size_t)k * sizeof *x);
                 pack_rows(together, count, k, at.x);
             }
             packed = h;
-            matmul_rows(&own, count > 1 ? together : of, count, y + h * n, NULL, &at, from, to);
+            matmul_rows(&own, count, y + h * n, NULL, &at, from, to);
         }
     }
 }

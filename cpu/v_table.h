@@ -14,9 +14,14 @@
 #include "cpu/v_rope.h"
 
 #define V_KERNEL(id, reference, body) [OP_##id] = body,
+#if defined(__AVX512BF16__)
+#define V_INEXACT true
+#else
+#define V_INEXACT false
+#endif
 #define V_TABLE(name, flags)                                                                                           \
     {                                                                                                                  \
-        .isa = name, .needs = flags, .op = {CPU_KERNEL_LIST(V_KERNEL)},                                                \
+        .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {CPU_KERNEL_LIST(V_KERNEL)},                          \
         .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
     }
 

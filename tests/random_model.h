@@ -288,6 +288,7 @@ typedef struct trace_options {
     const char *devices, *isa;
     int threads, batch, chunk; /* sequences in one step; rows of one sequence in one step */
     dtype kv;
+    bool inexact;
 } trace_options;
 
 /* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`: of the step's
@@ -330,7 +331,7 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                       .dev = {.threads = t->threads,
                               .k_type = t->kv,
                               .v_type = t->kv,
-                              .exact = true,
+                              .inexact = t->inexact,
                               .isa = t->isa,
                               .share_all = t->threads != 1}};
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;

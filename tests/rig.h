@@ -277,7 +277,7 @@ static inline void rig_same(rig *g, const op *o, const char *what)
     for (int i = 0; cpu_tables[i]; i++)
         for (int workers = 1; workers <= 3; workers++) {
             const cpu_table *table = cpu_tables[i];
-            if (!cpu_kernels_named(table->isa)) continue;
+            if (table->inexact || !cpu_kernels_named(table->isa)) continue;
             memcpy(g->act, before, g->cap);
             if (g->kv_bytes) memcpy(g->kv_memory, kv_before, g->kv_bytes);
             rig_run(g, table, workers, o);

@@ -76,7 +76,6 @@ static inline engine *open_model(engine_options o)
     err e = {0};
     engine *g = NULL;
     o.kv = "f32";
-    o.exact = true;
     o.ctx = IDS_MAX; /* dynamic NTK has fewer positions of its own */
     assert_ok(engine_open(&g, &o, &e), &e);
     return g;

@@ -86,7 +86,7 @@ static void equals_transformers(void **unused)
     json *root;
     int cases = 0;
     assert_ok(json_read(&root, "tests/vectors/builtin.json", 1 << 20, &e), &e);
-    assert_ok(engine_open(&g, &(engine_options){.model = "builtin", .weights = "f32", .kv = "f32", .exact = true}, &e),
+    assert_ok(engine_open(&g, &(engine_options){.model = "builtin", .weights = "f32", .kv = "f32", .exact = "on"}, &e),
               &e);
     for (const json *j = json_first(json_get(root, "cases")); j; j = json_next(j), cases++) compare_case(g, j);
     assert_true(cases >= 8);

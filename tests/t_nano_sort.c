@@ -101,8 +101,7 @@ static ref tensor_named(const program *p, const char *name)
 static void run_step(program *p, const float *ids)
 {
     static const backend *const backends[] = {&cpu_backend, NULL};
-    plan_options o = {.backends = backends,
-                      .dev = {.threads = 2, .k_type = DTYPE_F32, .v_type = DTYPE_F32, .exact = true}};
+    plan_options o = {.backends = backends, .dev = {.threads = 2, .k_type = DTYPE_F32, .v_type = DTYPE_F32}};
     int32_t token[ROWS], type[ROWS] = {0}, pos[ROWS], seq[ROWS], out[ROWS], page[SEQS], len[SEQS], first[SEQS + 1];
     tap taps[POINTS];
     err e = {0};

@@ -25,11 +25,8 @@ static void describe_cpu(json *parent)
     static const struct {
         unsigned flag;
         const char *name;
-    } sets[] = {{CPU_AVX2, "avx2"},
-                {CPU_AVXVNNI, "avxvnni"},
-                {CPU_AVX512, "avx512"},
-                {CPU_NEON, "neon"},
-                {CPU_DOTPROD, "dotprod"}};
+    } sets[] = {{CPU_AVX2, "avx2"}, {CPU_AVXVNNI, "avxvnni"}, {CPU_AVX512, "avx512"}, {CPU_AVX512BF16, "avx512bf16"},
+                {CPU_NEON, "neon"}, {CPU_DOTPROD, "dotprod"}};
     json *cpu = json_add_object(parent, "cpu");
     unsigned features = cpu_features();
     json_add_str(cpu, "model", cpu_model());
@@ -43,7 +40,7 @@ static void describe_cpu(json *parent)
 /* Per op, what the kernel that would be used is made for: "c" where the reference serves. */
 static void describe_kernels(json *parent)
 {
-    const cpu_table *best = cpu_kernels(cpu_features());
+    const cpu_table *best = cpu_kernels(cpu_features(), false);
     json *kernels = json_add_object(parent, "kernels");
     json_add_str(kernels, "isa", best->isa);
     for (int k = 0; k < OP_COUNT; k++)

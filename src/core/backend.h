@@ -41,9 +41,9 @@ typedef struct dev_options {
     int max_rows[ROWS_COUNT]; /* capacity of each row symbol in one step */
     int n_page[GROUP_MAX];    /* KV pages per group */
     dtype k_type, v_type;     /* of the cache: kv_type.h */
-    bool exact;               /* results do not depend on batch, chunk or threads */
-    const char *isa;          /* NULL = best; "c", "avx2", "avxvnni", "avx512", "neon", "dotprod" */
-    bool share_all;           /* all threads take part in steps of any size: for tests */
+    bool inexact;             /* kernels may round otherwise than the definitions where that is faster */
+    const char *isa; /* NULL = best; "c", "avx2", "avxvnni", "avx512", "avx512bf16" (inexact), "neon", "dotprod" */
+    bool share_all;  /* all threads take part in steps of any size: for tests */
 } dev_options;
 
 struct backend {

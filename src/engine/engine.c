@@ -55,9 +55,10 @@ static int open_parts(engine *g, const engine_options *o, err *e)
     int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
     int enc = g->info.n_enc_vocab ? g->info.ctx : 0; /* the longest input that an encoder reads at once */
     dtype kv = kv_type(o, p);
-    plan_options po = {.devices = o->devices,
-                       .backends = backends,
-                       .dev = {.threads = g->info.threads, .exact = o->exact, .isa = o->isa}};
+    plan_options po = {
+        .devices = o->devices,
+        .backends = backends,
+        .dev = {.threads = g->info.threads, .inexact = o->exact && !strcmp(o->exact, "off"), .isa = o->isa}};
     int rc = 0;
     if (p->n_used && rows > INT32_MAX / p->n_used)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",

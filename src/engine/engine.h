@@ -21,7 +21,7 @@ typedef struct engine engine;
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
-    bool exact;
+    const char *exact;                      /* "on", "off"; NULL: on */
     int64_t ctx, threads, chunk, max_batch; /* 0 = default */
 } engine_options;
 

@@ -23,11 +23,12 @@ const param engine_param_rows[] = {
     ROW(kv, PARAM_WORD, .words = "f32|f16|q8|q4",
         .doc = "type of the KV cache (default: f32 for f32 weights, else f16); q8 and q4: blocks of codes, and integer "
                "arithmetic in attention"),
-    ROW(exact, PARAM_BOOL, .otherwise = "on", .words = "on|off",
-        .doc = "on: results do not depend on batch, chunk or threads; off permits arithmetic whose results do, where "
-               "it is faster (no kernel here needs it)"),
-    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512|neon|dotprod",
-        .doc = "instruction set of the kernels (default: the best here); the results are the same"),
+    ROW(exact, PARAM_WORD, .otherwise = "on", .words = "on|off",
+        .doc = "on: results are the same on every processor, whatever the batch, chunk and threads; off permits faster "
+               "arithmetic: matrices of floats are multiplied as bfloat16 where the processor has AVX-512 BF16"),
+    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
+        .doc = "instruction set of the kernels (default: the best here); the results are the same but with avx512bf16, "
+               "which needs --exact off"),
     ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
