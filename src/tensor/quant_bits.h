@@ -59,12 +59,35 @@ static inline void split_get(const uint8_t *from, uint8_t *q, int n, int low, in
     }
 }
 
+/* The inverses of the spreads: fields of bytes side by side. */
+static inline uint64_t bits_gather(uint64_t v) { return (v & 0x0101010101010101u) * 0x0102040810204080u >> 56; }
+static inline uint64_t pairs_gather(uint64_t v)
+{
+    v = (v | v >> 6) & 0x000f000f000f000fu;
+    v = (v | v >> 12) & 0x000000ff000000ffu;
+    return (v | v >> 24) & 0xffff;
+}
+static inline uint64_t nibbles_gather(uint64_t v)
+{
+    v = (v | v >> 4) & 0x00ff00ff00ff00ffu;
+    v = (v | v >> 8) & 0x0000ffff0000ffffu;
+    return (v | v >> 16) & 0xffffffff;
+}
+/* Writes eight codes of 1, 2, 4 or 8 bits, given as bytes. */
+static inline void bits_put_eight(uint8_t *to, int i, int bits, uint64_t v)
+{
+    v = bits == 1 ? bits_gather(v) : bits == 2 ? pairs_gather(v) : bits == 4 ? nibbles_gather(v) : v;
+    memcpy(to + i * bits, &v, (size_t)bits);
+}
+
+/* n codes, a multiple of eight; the inverse of split_get. */
 static inline void split_put(uint8_t *to, const uint8_t *q, int n, int low, int high)
 {
-    uint8_t *rest = to + n * high / 8;
-    for (int i = 0; i < n; i++) {
-        bits_put(rest, i, low, q[i] & ((1 << low) - 1));
-        if (high) bits_put(to, i, high, q[i] >> low);
+    uint64_t v, below = 0x0101010101010101u * ((1u << low) - 1);
+    for (int i = 0; i < n / 8; i++) {
+        memcpy(&v, q + 8 * i, 8);
+        if (high) bits_put_eight(to, i, high, (v & ~below) >> low);
+        bits_put_eight(to + n * high / 8, i, low, v & below);
     }
 }
 

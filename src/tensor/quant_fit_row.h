@@ -1,14 +1,15 @@
-/* quant_fit_row.h - between quant_fit.c and the encoders of one kind of blocks each: one block at a time, weights finite and not above
- * FIT_MOST, importance positive or 0 and not all 0. */
+/* quant_fit_row.h - between quant_fit.c and the encoders of one kind of blocks each: up to LANES blocks of a row at a time, weights finite and
+ * not above FIT_MOST, importance positive or 0 and in no block all 0. */
 #ifndef TENSOR_QUANT_FIT_ROW_H
 #define TENSOR_QUANT_FIT_ROW_H
 #include "tensor/dtype.h"
 
 #include <stdint.h>
 
-typedef void block_fitter(dtype t, const float *x, const float *importance, uint8_t *block);
+/* Encodes `blocks` blocks: their weights and importance one block after the other. */
+typedef void blocks_fitter(dtype t, const float *x, const float *importance, int blocks, uint8_t *out);
 
-block_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs;
+blocks_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs;
 
 /* Loops run over LANES elements at a time, each lane with its own sum, so that compilers make vectors of them and every
  * instruction set adds in the same order. */
@@ -34,24 +35,5 @@ static inline float lanes_sum(const float *a)
 /* To the nearest integer, ties to even, for |v| < 2^22: vectors without an instruction for it do this as well. */
 #define FIT_ROUND 0x1.8p23f
 #define FIT_MOST  0x1p20f
-
-/* n weights (a multiple of LANES, at most 256) as codes 0 … top times a scale plus a base, as one step of a search sees them. */
-typedef struct fit_affine {
-    float scale, base;
-    float error; /* sum of importance * square */
-} fit_affine;
-
-/* Codes of x under f->scale and f->base into q (NULL: not wanted); sets f->error. */
-void fit_affine_try(const float *x, const float *w, int n, int top, fit_affine *f, uint8_t *q);
-/* The scale and base of least error that some clippings of the range and alternating least squares find, rounded by `round` (NULL: as
- * floats); base_most: bases above it are not allowed. */
-fit_affine fit_affine_best(const float *x, const float *w, int n, int top, float (*round)(float), float base_most);
-
-/* The same for codes low … high times a scale, which may be negative. */
-typedef struct fit_scale {
-    float scale, error;
-} fit_scale;
-void fit_scale_try(const float *x, const float *w, int n, int low, int high, fit_scale *f, int8_t *q);
-fit_scale fit_scale_best(const float *x, const float *w, int n, int low, int high, float (*round)(float));
 
 #endif

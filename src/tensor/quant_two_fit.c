@@ -1,9 +1,9 @@
 /* quant_two_fit.c - the encoder of quant_two.c: a search over scales, and under each the best table for every sub-block.
  *
  * The trick is the price list: for weights rounded to whole units of a table, the squared error under each of the tables, side by side. A
- * scale then costs one multiply-add of a row of the list per weight, for all tables at once; only under the best scale are tables and codes
- * chosen exactly. Scales are tried around the weighted root mean square, because what a table's unit should be follows it, and up to where the
- * greatest weight fits. */
+ * scale then costs one multiply-add of a row of the list per weight, for all tables at once. Under the best scale the two tables that are
+ * cheapest by the list are compared exactly. Scales are tried around the weighted root mean square, because what a table's unit should be
+ * follows it, and up to where the greatest weight fits. */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_two.h"
@@ -12,104 +12,185 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { TABLES = 16, UNITS = 128, PRICES = 2 * UNITS + 1 };
+enum { TABLES = 16, UNITS = 128, PRICES = 4 * UNITS + 1, STEPS = 15, WIDE = 8 };
 
-/* price[u + UNITS], one number a table: squared distance of u to the nearest level; absent tables cost much. */
-typedef float prices __attribute__((vector_size(TABLES * sizeof(float))));
-typedef prices price_list[PRICES];
-static price_list price[4];
-static const dtype priced[4] = {DTYPE_Q2_T, DTYPE_Q3_T, DTYPE_Q3H_T, DTYPE_Q4_T};
-static pthread_once_t prices_made = PTHREAD_ONCE_INIT;
+typedef float floats __attribute__((vector_size(WIDE * sizeof(float))));
+typedef int32_t masks __attribute__((vector_size(WIDE * sizeof(float))));
 
-static void make_prices(void)
+/* What encoding needs of a format. Code of a weight: how many of the boundaries between levels it is above. */
+typedef struct two_lists {
+    floats price[PRICES]
+                [TABLES / WIDE]; /* [2 (u + UNITS)], one number a table: squared distance of u to the nearest level */
+    float level[TABLES][STEPS + 1], above[TABLES][STEPS];
+} two_lists;
+static two_lists lists[4];
+static const dtype listed[4] = {DTYPE_Q2_T, DTYPE_Q3_T, DTYPE_Q3H_T, DTYPE_Q4_T};
+static pthread_once_t lists_made = PTHREAD_ONCE_INIT;
+
+static void make_list(two_lists *l, const two_format *f)
 {
-    for (int t = 0; t < 4; t++) {
-        const two_format *f = two_of(priced[t]);
-        for (int u = -UNITS; u <= UNITS; u++)
-            for (int k = 0; k < TABLES; k++) {
-                float least = 0x1p30f;
-                for (int c = 0; k < 1 << f->choice && c < 1 << f->bits; c++) {
-                    float d = (float)(u - f->level[k << f->bits | c]);
-                    least = d * d < least ? d * d : least;
-                }
-                price[t][u + UNITS][k] = least;
+    int tables = 1 << f->choice, levels = 1 << f->bits;
+    for (int u = -2 * UNITS; u <= 2 * UNITS; u++)
+        for (int k = 0; k < tables; k++) {
+            float least = 0x1p30f;
+            for (int c = 0; c < levels; c++) {
+                float d = 0.5f * (float)u - (float)f->level[k << f->bits | c];
+                least = d * d < least ? d * d : least;
             }
-    }
+            l->price[u + 2 * UNITS][k / WIDE][k % WIDE] = least;
+        }
+    for (int k = 0; k < tables; k++)
+        for (int c = 0; c < levels; c++) {
+            l->level[k][c] = f->level[k << f->bits | c];
+            if (c) l->above[k][c - 1] = (l->level[k][c - 1] + l->level[k][c]) * 0.5f;
+        }
 }
 
-static const price_list *prices_of(dtype t)
+static void make_lists(void)
 {
-    pthread_once(&prices_made, make_prices);
+    for (int t = 0; t < 4; t++) make_list(&lists[t], two_of(listed[t]));
+}
+
+static const two_lists *lists_of(dtype t)
+{
+    pthread_once(&lists_made, make_lists);
     for (int i = 0; i < 4; i++)
-        if (priced[i] == t) return &price[i];
+        if (listed[i] == t) return &lists[i];
     return NULL;
+}
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void keep_less(floats *a, const floats *b)
+{
+    masks less = *b < *a;
+    *a = (floats)((less & (masks)*b) | (~less & (masks)*a));
+}
+
+/* The least of eight, in all of them. */
+INLINE void spread_least(floats *v)
+{
+    floats w = __builtin_shuffle(*v, (masks){4, 5, 6, 7, 0, 1, 2, 3});
+    keep_less(v, &w);
+    w = __builtin_shuffle(*v, (masks){2, 3, 0, 1, 6, 7, 4, 5});
+    keep_less(v, &w);
+    w = __builtin_shuffle(*v, (masks){1, 0, 3, 2, 5, 4, 7, 6});
+    keep_less(v, &w);
+}
+
+/* Weights in half units as rows of the list, and what those beyond it cost besides. */
+FIT_LOOPS
+static float list_rows(const float *x, const float *w, float inverse, int *row)
+{
+    float beyond[LANES] = {0};
+    for (int i = 0; i < TWO_WEIGHTS; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float u = x[i + j] * inverse, far = fabsf(u), edge = far < UNITS ? far : UNITS;
+            beyond[j] += w[i + j] * ((far - TWO_TOP) * (far - TWO_TOP) - (edge - TWO_TOP) * (edge - TWO_TOP));
+            row[i + j] = (int)(2 * copysignf(edge, u) + (2 * UNITS + 0.5f));
+        }
+    return lanes_sum(beyond);
+}
+
+/* Errors of a sub-block under all tables, eight of them in each of `n` vectors. */
+INLINE void sum_prices(const two_lists *l, const float *w, const int *row, int sub, int n, floats *sum)
+{
+    sum[0] = sum[1] = (floats){0};
+    for (int i = 0; i < sub; i++)
+        for (int h = 0; h < n; h++) sum[h] += w[i] * l->price[row[i]][h];
+}
+
+INLINE float price_of(const two_lists *l, const float *w, const int *row, int sub, int n)
+{
+    floats total = {0};
+    for (int s = 0; s < TWO_WEIGHTS; s += sub) {
+        floats sum[2];
+        sum_prices(l, w + s, row + s, sub, n, sum);
+        if (n == 2) keep_less(&sum[0], &sum[1]);
+        spread_least(&sum[0]);
+        total += sum[0];
+    }
+    return total[0];
 }
 
 /* The error under a scale, about: every sub-block at the table that is cheapest for it. */
 FIT_CLONES
-static float scale_price(const two_format *f, const price_list *list, const float *x, const float *w, float scale)
+static float scale_price(const two_format *f, const two_lists *l, const float *x, const float *w, float scale)
 {
-    float inverse = 1 / scale, total = 0, beyond = 0;
-    for (int s = 0; s < TWO_WEIGHTS; s += f->sub) {
-        prices sum = {0};
-        for (int i = s; i < s + f->sub; i++) {
-            float u = x[i] * inverse, far = fabsf(u);
-            if (far > UNITS) {
-                beyond += w[i] * ((far - TWO_TOP) * (far - TWO_TOP) - (UNITS - TWO_TOP) * (UNITS - TWO_TOP));
-                u = copysignf(UNITS, u);
-            }
-            sum += w[i] * (*list)[(int)(u + (UNITS + 0.5f))];
-        }
-        float least = sum[0];
-        for (int k = 1; k < TABLES; k++) least = sum[k] < least ? sum[k] : least;
-        total += least;
-    }
+    int row[TWO_WEIGHTS];
+    float beyond = list_rows(x, w, 1 / scale, row);
+    float total = f->choice == 3 ? price_of(l, w, row, 16, 1)
+                  : f->sub == 16 ? price_of(l, w, row, 16, 2)
+                                 : price_of(l, w, row, 8, 2);
     return (total + beyond) * scale * scale;
 }
 
-/* Squared errors of sixteen weights, in units, under one table. */
-static inline __attribute__((always_inline)) void table_errors(const int8_t *level, int levels, const float *u,
-                                                               const float *w, float *error)
+/* The two cheapest tables: prices carry the number of their table in the last four bits. */
+INLINE void two_least(const floats *sum, int n, int *tables)
 {
-    for (int i = 0; i < LANES; i++) error[i] = 0x1p60f;
-    for (int c = 0; c < levels; c++) {
-        float v = (float)level[c];
-        for (int i = 0; i < LANES; i++) {
-            float d = (u[i] - v) * (u[i] - v);
-            error[i] = d < error[i] ? d : error[i];
+    static const masks number = {0, 1, 2, 3, 4, 5, 6, 7};
+    const floats never = (floats){0} + 0x1p100f;
+    floats v[2];
+    for (int h = 0; h < n; h++) v[h] = (floats)(((masks)sum[h] & ~15) | number | h << 3);
+    for (int k = 0; k < 2; k++) {
+        floats least = v[0];
+        if (n == 2) keep_less(&least, &v[1]);
+        spread_least(&least);
+        tables[k] = ((masks)least)[0] & 15;
+        for (int h = 0; h < n; h++) {
+            masks taken = v[h] == least;
+            v[h] = (floats)((taken & (masks)never) | (~taken & (masks)v[h]));
         }
     }
-    for (int i = 0; i < LANES; i++) error[i] *= w[i];
 }
 
-/* The best table of each sub-block in a run of sixteen weights, and the codes. Returns the error in units. */
-FIT_CLONES
-static float choose_tables(const two_format *f, const float *u, const float *w, uint8_t *code, uint8_t *choice)
+/* Codes of a sub-block of weights in units under one table, and their error. */
+INLINE float table_codes(const two_lists *l, int levels, int table, const floats *u, const floats *w, int vectors,
+                         masks *code)
 {
-    int subs = LANES / f->sub, levels = 1 << f->bits;
-    float best[2] = {INFINITY, INFINITY};
-    choice[0] = choice[subs - 1] = 0;
-    for (int k = 0; k < 1 << f->choice; k++) {
-        float e[LANES], low = 0, high = 0;
-        table_errors(f->level + (k << f->bits), levels, u, w, e);
-        for (int i = 0; i < LANES / 2; i++) {
-            low += e[i];
-            high += e[i + LANES / 2];
+    floats e = {0};
+    for (int h = 0; h < vectors; h++) {
+        floats v = (floats){0} + l->level[table][0];
+        code[h] = (masks){0};
+        for (int c = 0; c < levels - 1; c++) {
+            masks over = u[h] > l->above[table][c];
+            v = (floats)((over & (masks)((floats){0} + l->level[table][c + 1])) | (~over & (masks)v));
+            code[h] -= over;
         }
-        float sum[2] = {subs == 1 ? low + high : low, high};
-        for (int s = 0; s < subs; s++) {
-            if (!(sum[s] < best[s])) continue;
-            best[s] = sum[s];
-            choice[s] = (uint8_t)k;
-        }
+        e += w[h] * (u[h] - v) * (u[h] - v);
     }
-    for (int i = 0; i < LANES; i++) {
-        const int8_t *level = f->level + (choice[i / f->sub] << f->bits);
-        int c = 0;
-        while (c + 1 < levels && fabsf(u[i] - (float)level[c + 1]) < fabsf(u[i] - (float)level[c])) c++;
-        code[i] = (uint8_t)c;
-    }
-    return subs == 1 ? best[0] : best[0] + best[1];
+    return e[0] + e[1] + (e[2] + e[3]) + (e[4] + e[5] + (e[6] + e[7]));
+}
+
+/* The better of the two cheapest tables of a sub-block, and the codes. */
+INLINE void choose_table(const two_lists *l, int levels, const float *x, const float *w, const int *row, float inverse,
+                         int sub, int n, uint8_t *code, uint8_t *choice)
+{
+    int tables[2], vectors = sub / WIDE;
+    floats sum[2], u[2], v[2];
+    masks q[2][2];
+    sum_prices(l, w, row, sub, n, sum);
+    two_least(sum, n, tables);
+    memcpy(u, x, (size_t)sub * sizeof *x);
+    memcpy(v, w, (size_t)sub * sizeof *w);
+    for (int h = 0; h < vectors; h++) u[h] *= inverse;
+    float first = table_codes(l, levels, tables[0], u, v, vectors, q[0]);
+    float second = table_codes(l, levels, tables[1], u, v, vectors, q[1]);
+    int best = second < first;
+    *choice = (uint8_t)tables[best];
+    for (int i = 0; i < sub; i++) code[i] = (uint8_t)q[best][i / WIDE][i % WIDE];
+}
+
+FIT_CLONES
+static void choose_tables(const two_format *f, const two_lists *l, const float *x, const float *w, float inverse,
+                          uint8_t *code, uint8_t *choice)
+{
+    int row[TWO_WEIGHTS];
+    list_rows(x, w, inverse, row);
+    for (int i = 0; i < TWO_WEIGHTS; i += f->sub, choice++)
+        if (f->choice == 3) choose_table(l, 16, x + i, w + i, row + i, inverse, 16, 1, code + i, choice);
+        else if (f->sub == 16) choose_table(l, 8, x + i, w + i, row + i, inverse, 16, 2, code + i, choice);
+        else choose_table(l, 1 << f->bits, x + i, w + i, row + i, inverse, 8, 2, code + i, choice);
 }
 
 /* The scale byte nearest to a positive scale. */
@@ -120,10 +201,10 @@ static int scale_byte(float scale)
     return b < 1 ? 1 : b > TWO_SCALE_MOST ? TWO_SCALE_MOST : b;
 }
 
-void fit_two(dtype t, const float *x, const float *w, uint8_t *block)
+static void fit_block(dtype t, const float *x, const float *w, uint8_t *block)
 {
     const two_format *f = two_of(t);
-    const price_list *list = prices_of(t);
+    const two_lists *l = lists_of(t);
     uint8_t code[TWO_WEIGHTS] = {0}, choice[TWO_SUBS] = {0};
     float square = 0, weight = 0, most = 0;
     for (int i = 0; i < TWO_WEIGHTS; i++) {
@@ -141,23 +222,25 @@ void fit_two(dtype t, const float *x, const float *w, uint8_t *block)
     int best = first;
     float least = INFINITY;
     for (int step = 2, b = first; b <= last; b += step) {
-        float e = scale_price(f, list, x, w, two_scale((uint8_t)b));
+        float e = scale_price(f, l, x, w, two_scale((uint8_t)b));
         if (!(e < least)) continue;
         least = e;
         best = b;
     }
     for (int b = best - 1, middle = best; b <= middle + 1; b += 2) {
         if (b < 1 || b > TWO_SCALE_MOST) continue;
-        float e = scale_price(f, list, x, w, two_scale((uint8_t)b));
+        float e = scale_price(f, l, x, w, two_scale((uint8_t)b));
         if (!(e < least)) continue;
         least = e;
         best = b;
     }
-    float inverse = 1 / two_scale((uint8_t)best), u[LANES];
-    for (int i = 0; i < TWO_WEIGHTS; i += LANES) {
-        for (int j = 0; j < LANES; j++) u[j] = x[i + j] * inverse;
-        choose_tables(f, u, w + i, code + i, choice + i / f->sub);
-    }
+    choose_tables(f, l, x, w, 1 / two_scale((uint8_t)best), code, choice);
     uint8_t scale = (uint8_t)best;
     two_put(t, block, code, choice, scale);
+}
+
+void fit_two(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
+{
+    for (int b = 0; b < blocks; b++)
+        fit_block(t, x + b * TWO_WEIGHTS, w + b * TWO_WEIGHTS, out + b * dtype_info[t].bytes);
 }
