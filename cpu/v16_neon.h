@@ -47,22 +47,25 @@ INLINE void v4_store_part(float *p, float32x4_t v, int n)
     if (n > 1) vst1q_lane_f32(p + 1, v, 1);
     if (n > 2) vst1q_lane_f32(p + 2, v, 2);
 }
-INLINE v16 v16_load_part(const float *p, int n)
+/* Few elements: no masks here, so one function for all who ask. */
+#define FEW static __attribute__((noinline, unused))
+FEW v16 v16_load_few(const float *p, int n)
 {
-    if (n >= 16) return v16_load(p);
     return V16(v4_load_part(p, n), v4_load_part(p + 4, n - 4), v4_load_part(p + 8, n - 8),
                v4_load_part(p + 12, n - 12));
 }
-INLINE void v16_store_part(float *p, v16 x, int n)
+FEW void v16_store_few(float *p, v16 x, int n)
 {
-    if (n >= 16) {
-        v16_store(p, x);
-        return;
-    }
     v4_store_part(p, x.a, n);
     v4_store_part(p + 4, x.b, n - 4);
     v4_store_part(p + 8, x.c, n - 8);
     v4_store_part(p + 12, x.d, n - 12);
+}
+INLINE v16 v16_load_part(const float *p, int n) { return n >= 16 ? v16_load(p) : v16_load_few(p, n); }
+INLINE void v16_store_part(float *p, v16 x, int n)
+{
+    if (n >= 16) v16_store(p, x);
+    else v16_store_few(p, x, n);
 }
 
 /* One register: what tiles that must not spill are written in. */
@@ -204,9 +207,15 @@ INLINE v4 v16_fold_four(v16 x, v16 y, v16 z, v16 w)
     return vpaddq_f32(v4_halves(v16_fold4(x), v16_fold4(y)), v4_halves(v16_fold4(z), v16_fold4(w)));
 }
 
+INLINE v4 v16_max4(v16 x) { return v4_max(v4_max(x.a, x.c), v4_max(x.b, x.d)); }
+/* The greatest lane of each of four values, in order; none is NaN. */
+INLINE v4 v16_max_four(v16 x, v16 y, v16 z, v16 w)
+{
+    return vpmaxq_f32(vpmaxq_f32(v16_max4(x), v16_max4(y)), vpmaxq_f32(v16_max4(z), v16_max4(w)));
+}
 INLINE float v16_max_lane(v16 x)
 {
-    v4 m = v4_max(v4_max(x.a, x.c), v4_max(x.b, x.d));
+    v4 m = v16_max4(x);
     m = v4_max(m, vextq_f32(m, m, 2));
     return vgetq_lane_f32(v4_max(m, vextq_f32(m, m, 1)), 0);
 }

@@ -359,6 +359,7 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
     float top[ATTN_LINES + 4], total[ATTN_LINES + 4], keep[ATTN_LINES], take[ATTN_LINES];
     tile_sees g;
 
+    if (n <= 0) return;
     if (by_tile) tile_prefetch(values, v_bytes);
     else if (v_bytes > k_bytes) tile_prefetch(values + k_bytes, v_bytes - k_bytes);
     tile_products(j, keys, l0, l1, values, p);

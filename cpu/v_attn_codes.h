@@ -87,7 +87,7 @@ static void query_encode(const kv_codes *f, const float *x, int64_t dim, float b
 }
 
 /* Weights of all lines as bytes: [PAGE_TOKENS], of AVX2 low nibbles, then high ones; what a byte is worth, and sums of bases. */
-#if defined(__x86_64__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && !defined(__AVX512F__)
 enum { WEIGHT_BYTES = 2 * PAGE_TOKENS };
 #else
 enum { WEIGHT_BYTES = PAGE_TOKENS };

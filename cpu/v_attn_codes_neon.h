@@ -25,8 +25,8 @@ INLINE int32_t code_sum(const int8_t *code, int n)
     return s4_fold(sum) + words;
 }
 
-/* dots[line][key] of 64 keys; most: the greatest of each lane. */
-INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots, v16 *most)
+/* dots[line][key] of 64 keys. */
+INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots)
 {
     const kv_codes *f = t->f;
     for (int w = 0; w < PAGE_TOKENS; w += LANES) { /* sixteen keys */
@@ -65,15 +65,14 @@ INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q
                 s = v16_fma(s4_floats(a[l]), v16_mul(scale, v16_all(q[l].scale[b])), s);
                 s = v16_fma(base, v16_all(q[l].sum[b]), s);
                 v16_store(to, s);
-                if (b == f->blocks - 1) most[l] = w ? v16_max(s, most[l]) : s;
             }
         }
     }
 }
 
-/* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements. */
+/* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements; lines from `l0` on. */
 INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_weights *w,
-                        float *acc, int64_t acc_stride)
+                        int l0, const float *keep, float *acc, int64_t acc_stride)
 {
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
@@ -81,7 +80,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         UNROLL for (int l = 0; l < lines; l++) a[l][0] = a[l][1] = s4_zero();
         for (int g = 0; g < CODE_GROUPS; g += 4) {
             b16 p[CODE_LINES];
-            UNROLL for (int l = 0; l < lines; l++) p[l] = CODE_LESS(CODE_LOAD(w->code[l] + 4 * g));
+            UNROLL for (int l = 0; l < lines; l++) p[l] = CODE_LESS(CODE_LOAD(w->code[l0 + l] + 4 * g));
             UNROLL for (int j = 0; j < 4; j++, at += stride)
             {
                 UNROLL for (int h = 0; h < 2; h++)
@@ -99,8 +98,8 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
             {
                 float *to = acc + l * acc_stride + i * 8 + 4 * h;
                 v4 sum = vcvtq_f32_s32(vaddq_s32(a[l][h], vshlq_n_s32(all[h], 7)));
-                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(to), w->keep[l]), sum, w->scale[l]);
-                v4_store(to, bits == 4 ? v4_add(s, vdupq_n_f32(w->base[l])) : s);
+                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(to), keep[l0 + l]), sum, w->scale[l0 + l]);
+                v4_store(to, bits == 4 ? v4_add(s, vdupq_n_f32(w->base[l0 + l])) : s);
             }
         }
     }

@@ -69,7 +69,7 @@ typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *su
     {                                                                                                                  \
         stream_row(DTYPE_##t, mr, w, x, k, sum);                                                                       \
     }
-#if defined(__AVX512F__)
+#if VREGS == 32
 #define STREAM_TYPE(t) STREAM(t, 1) STREAM(t, 2) STREAM(t, 3) STREAM(t, 4) STREAM(t, 5) STREAM(t, 6)
 #define STREAM_NAMES(t)                                                                                                \
     {                                                                                                                  \
