@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-enum { RIG_TENSORS = 12, RIG_GAP = 256, RIG_ROWS = 256, RIG_PAGES = 64 };
+enum { RIG_TENSORS = 12, RIG_GAP = 256, RIG_ROWS = 512, RIG_PAGES = 64 };
 
 typedef struct rig {
     program p;

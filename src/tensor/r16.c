@@ -146,6 +146,33 @@ static int line_code(int bits, const uint8_t *line, int g, int i)
 /* Where a byte for a block and row lies: two blocks side by side. */
 static int pair_at(int b, int r) { return (b / 2 * R16_ROWS + r) * 2 + b % 2; }
 
+/* Scales of a block for all rows: the low bytes. */
+static void scales_put(int bytes, uint8_t *restrict to, const uint32_t scale[restrict R16_ROWS])
+{
+    if (bytes == 4) memcpy(to, scale, sizeof(uint32_t) * R16_ROWS);
+    for (int r = 0; bytes == 2 && r < R16_ROWS; r++) memcpy(to + 2 * r, &scale[r], 2);
+    for (int r = 0; bytes == 1 && r < R16_ROWS; r++) to[r] = (uint8_t)scale[r];
+}
+
+/* Bytes of two blocks for all rows. */
+static void pairs_put(uint8_t *restrict to, const uint8_t *const from[2])
+{
+    const uint8_t *restrict a = from[0], *restrict b = from[1];
+    for (int r = 0; r < R16_ROWS; r++) {
+        to[2 * r] = a[r];
+        to[2 * r + 1] = b[r];
+    }
+}
+
+/* The same as nibbles, `high` above `low`. */
+static void pairs_put_nibbles(uint8_t *restrict to, const uint8_t *const low[2], const uint8_t *const high[2])
+{
+    uint8_t both[2][R16_ROWS];
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < R16_ROWS; r++) both[i][r] = (uint8_t)(low[i][r] | high[i][r] << 4);
+    pairs_put(to, (const uint8_t *const[]){both[0], both[1]});
+}
+
 static void picks_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
 {
     for (int w = 0; w < pick_words(f, tiles); w++)
@@ -165,7 +192,7 @@ static int pick_at(const r16_format *f, const uint8_t *tail, int r, int k)
     return (int)(word >> pick_bits(f) * (j % 8) & ((1u << pick_bits(f)) - 1));
 }
 
-static void tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
+void r16_tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
     memset(to, 0, (size_t)tail_lines(f, tiles) * R16_LINE);
@@ -173,9 +200,7 @@ static void tail_put(const r16_format *f, const r16_span *from, int tiles, uint8
     if (r16_picks(f->code) && f->bits == 4) return; /* scales are there too */
     to += pick_words(f, tiles) * R16_LINE;
     if (!r16_two_levels(f->scale)) {
-        for (int b = 0; b < blocks; b++)
-            for (int r = 0; r < R16_ROWS; r++)
-                memcpy(to + (b * R16_ROWS + r) * bytes, &from->scale[b][r], (size_t)bytes);
+        for (int b = 0; b < blocks; b++) scales_put(bytes, to + b * R16_ROWS * bytes, from->scale[b]);
         if (f->base) memcpy(to + blocks * R16_ROWS * bytes, from->base, (size_t)blocks * R16_ROWS * 2);
         return;
     }
@@ -185,12 +210,13 @@ static void tail_put(const r16_format *f, const r16_span *from, int tiles, uint8
         memcpy(to, from->dmin, sizeof from->dmin);
         to += sizeof from->dmin;
     }
-    for (int b = 0; b < blocks; b++)
-        for (int r = 0; r < R16_ROWS; r++) {
-            to[pair_at(b, r)] = (uint8_t)from->sub[b][r];
-            if (f->scale == R16_SUB4) to[pair_at(b, r)] |= (uint8_t)(from->minimum[b][r] << 4);
-            else if (f->base) to[blocks * R16_ROWS + pair_at(b, r)] = from->minimum[b][r];
-        }
+    for (int b = 0; b < blocks; b += 2, to += 2 * R16_ROWS) {
+        const uint8_t *sub[] = {(const uint8_t *)from->sub[b], (const uint8_t *)from->sub[b + 1]},
+                      *minimum[] = {from->minimum[b], from->minimum[b + 1]};
+        if (f->scale == R16_SUB4) pairs_put_nibbles(to, sub, minimum);
+        else pairs_put(to, sub);
+        if (f->scale != R16_SUB4 && f->base) pairs_put(to + blocks * R16_ROWS, minimum);
+    }
 }
 
 static float half_at(const uint8_t *from, int i)
@@ -247,7 +273,16 @@ void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t 
             for (int g = 0; g < GROUPS; g++) memcpy(&w[g][4 * r], &from->code[r][R16_K * t + 4 * g], 4);
         lines_put(f->bits, to, (const uint8_t(*)[R16_LINE])w);
     }
-    tail_put(f, from, tiles, to);
+}
+
+void r16_lines_cut(const r16_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to)
+{
+    r16_span span = {0};
+    for (int r = 0; r < R16_ROWS; r++)
+        for (int k = 0; k < n; k++)
+            span.code[r][k] = (uint8_t)line_code(f->bits, lines + k / R16_K * f->code_lines * R16_LINE, k % R16_K / 4,
+                                                 4 * r + k % 4);
+    r16_span_put(f, &span, tiles, to);
 }
 
 void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to)

@@ -176,8 +176,10 @@ typedef struct r16_span {
     uint8_t minimum[R16_BLOCKS][R16_ROWS];
     uint8_t pick[R16_PICKS][R16_ROWS];
 } r16_span;
-/* The first `tiles` tiles of it. */
+/* The code lines of the first `tiles` tiles of it; the same from lines of all, without codes from n on; the tail that comes after them. */
 void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
+void r16_lines_cut(const r16_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to);
+void r16_tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
 
 /* One row of a span, unpacked: the definition of the layout. */
 typedef struct r16_strip {

@@ -1,40 +1,14 @@
 /* r16_pack.c - blocks of every type as codes, scales and bases of a span (tensor/r16.h), and the spans of 16 rows into a panel.
  *
- * What the fields of a block mean is defined by its decoder (quant_*.c); here each is taken apart without rounding. Entries of code books are
- * spread over bytes by multiplications and masks, eight or four weights at a time, because packing should go at the speed of memory. */
+ * What the fields of a block mean is defined by its decoder (quant_*.c); here each is taken apart without rounding, codes into bytes, many
+ * at a time, because packing should go at the speed of memory. Types of very few bits have readers of their own (r16_words.c). */
 #include "tensor/block.h"
 #include "tensor/quant_bits.h"
-#include "tensor/quant_grids.h"
 #include "tensor/quant_linear.h"
 #include "tensor/quant_two.h"
-#include "tensor/r16.h"
+#include "tensor/r16_place.h"
 
 #include <string.h>
-
-/* Where a block goes: codes of row r from weight k on; what follows counts blocks of scales from k / f->block. */
-typedef struct place {
-    r16_span *span;
-    int r, k, block; /* weights with one scale */
-} place;
-
-static uint8_t *codes(const place *to) { return to->span->code[to->r] + to->k; }
-static void put_scale(const place *to, int b, const void *bits, size_t bytes)
-{
-    uint32_t v = 0;
-    memcpy(&v, bits, bytes);
-    to->span->scale[to->k / to->block + b][to->r] = v;
-}
-static void put_base(const place *to, uint16_t base) { to->span->base[to->k / to->block][to->r] = base; }
-static void put_d(const place *to, uint16_t d, uint16_t dmin)
-{
-    to->span->d[to->r] = d;
-    to->span->dmin[to->r] = dmin;
-}
-static void put_sub(const place *to, int b, int scale, int minimum)
-{
-    to->span->sub[b][to->r] = (int8_t)scale;
-    to->span->minimum[b][to->r] = (uint8_t)minimum;
-}
 
 /* 2 n codes from the low, then the high nibbles of n bytes. */
 static void nibbles(uint8_t *restrict to, const uint8_t *restrict from, int n)
@@ -47,17 +21,17 @@ static void nibbles(uint8_t *restrict to, const uint8_t *restrict from, int n)
 
 /* ---- 32 weights */
 
-static void read_q4_0(const block_q4_0 *b, const place *to)
+static void read_q4_0(const block_q4_0 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    nibbles(codes(to), b->qs, 16);
+    nibbles(place_codes(to), b->qs, 16);
 }
 
-static void read_q4_1(const block_q4_1 *b, const place *to)
+static void read_q4_1(const block_q4_1 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_base(to, b->m);
-    nibbles(codes(to), b->qs, 16);
+    nibbles(place_codes(to), b->qs, 16);
 }
 
 static void fifth_bits(uint8_t *restrict q, const uint8_t *restrict high)
@@ -70,19 +44,19 @@ static void fifth_bits(uint8_t *restrict q, const uint8_t *restrict high)
     }
 }
 
-static void read_q5_0(const block_q5_0 *b, const place *to)
+static void read_q5_0(const block_q5_0 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    nibbles(codes(to), b->qs, 16);
-    fifth_bits(codes(to), b->qh);
+    nibbles(place_codes(to), b->qs, 16);
+    fifth_bits(place_codes(to), b->qh);
 }
 
-static void read_q5_1(const block_q5_1 *b, const place *to)
+static void read_q5_1(const block_q5_1 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_base(to, b->m);
-    nibbles(codes(to), b->qs, 16);
-    fifth_bits(codes(to), b->qh);
+    nibbles(place_codes(to), b->qs, 16);
+    fifth_bits(place_codes(to), b->qh);
 }
 
 static void signed_bytes(uint8_t *restrict to, const int8_t *restrict from, int n) /* -128 … 127 to 0 … 255 */
@@ -90,63 +64,44 @@ static void signed_bytes(uint8_t *restrict to, const int8_t *restrict from, int 
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(from[i] ^ -128);
 }
 
-static void read_q8_0(const block_q8_0 *b, const place *to)
+static void read_q8_0(const block_q8_0 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    signed_bytes(codes(to), b->qs, 32);
+    signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_q8_1(const block_q8_1 *b, const place *to)
+static void read_q8_1(const block_q8_1 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    signed_bytes(codes(to), b->qs, 32);
+    signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_q8_f32(const block_q8_f32 *b, const place *to)
+static void read_q8_f32(const block_q8_f32 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 4);
-    signed_bytes(codes(to), b->qs, 32);
+    signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_iq4_nl(const block_iq4_nl *b, const place *to)
+static void read_iq4_nl(const block_iq4_nl *b, const r16_place *to)
 {
     put_scale(to, 0, &b->d, 2);
-    nibbles(codes(to), b->qs, 16);
+    nibbles(place_codes(to), b->qs, 16);
 }
 
-static void read_mxfp4(const block_mxfp4 *b, const place *to)
+static void read_mxfp4(const block_mxfp4 *b, const r16_place *to)
 {
     put_scale(to, 0, &b->e, 1);
-    nibbles(codes(to), b->qs, 16);
+    nibbles(place_codes(to), b->qs, 16);
 }
 
 /* ---- 64 and 128 weights */
 
-static void read_nvfp4(const block_nvfp4 *b, const place *to)
+static void read_nvfp4(const block_nvfp4 *b, const r16_place *to)
 {
     for (int i = 0; i < 4; i++) {
         uint8_t d = b->d[i] == 0x7f ? 0 : b->d[i] & 0x7f; /* half of 2^(e - 7) is 128 of 2^(e - 15) */
         put_scale(to, i, &d, 1);
-        nibbles(codes(to) + 16 * i, b->qs + 8 * i, 8);
-    }
-}
-
-static void read_q2_0(const block_q2_0 *b, const place *to)
-{
-    put_scale(to, 0, &b->d, 2);
-    for (int j = 0; j < 8; j++) {
-        uint64_t v = pairs_spread((uint16_t)(b->qs[2 * j] | b->qs[2 * j + 1] << 8));
-        memcpy(codes(to) + 8 * j, &v, 8);
-    }
-}
-
-static void read_q1_0(const block_q1_0 *b, const place *to)
-{
-    put_scale(to, 0, &b->d, 2);
-    put_scale(to, 1, &b->d, 2);
-    for (int j = 0; j < 16; j++) {
-        uint64_t v = bits_spread(b->qs[j]) * 2;
-        memcpy(codes(to) + 8 * j, &v, 8);
+        nibbles(place_codes(to) + 16 * i, b->qs + 8 * i, 8);
     }
 }
 
@@ -168,53 +123,58 @@ static void one_bit(uint8_t *restrict to, const uint8_t *restrict from, int at)
     }
 }
 
-static void read_q2_k(const block_q2_k *b, const place *to)
+static void read_q2_k(const block_q2_k *b, const r16_place *to)
 {
     put_d(to, b->d, b->dmin);
-    for (int j = 0; j < 16; j++) put_sub(to, j, b->scales[j] & 15, b->scales[j] >> 4);
-    for (int h = 0; h < 2; h++) two_bits(codes(to) + 128 * h, b->qs + 32 * h);
+    for (int j = 0; j < 16; j++) {
+        put_sub(to, j, b->scales[j] & 15);
+        put_minimum(to, j, b->scales[j] >> 4);
+    }
+    for (int h = 0; h < 2; h++) two_bits(place_codes(to) + 128 * h, b->qs + 32 * h);
 }
 
-static void read_q3_k(const block_q3_k *b, const place *to)
+static void read_q3_k(const block_q3_k *b, const r16_place *to)
 {
     put_d(to, b->d, 0);
     for (int j = 0; j < 16; j++) {
         int low = j < 8 ? b->scales[j] & 15 : b->scales[j - 8] >> 4;
-        put_sub(to, j, (low | (b->scales[8 + j % 4] >> j / 4 * 2 & 3) << 4) - 32, 0);
+        put_sub(to, j, (low | (b->scales[8 + j % 4] >> j / 4 * 2 & 3) << 4) - 32);
     }
-    for (int h = 0; h < 2; h++) two_bits(codes(to) + 128 * h, b->qs + 32 * h);
-    one_bit(codes(to), b->hmask, 2);
+    for (int h = 0; h < 2; h++) two_bits(place_codes(to) + 128 * h, b->qs + 32 * h);
+    one_bit(place_codes(to), b->hmask, 2);
 }
 
 /* Six-bit scales and minima of q4_k and q5_k. */
-static void six_bits(const place *to, const uint8_t *s)
+static void six_bits(const r16_place *to, const uint8_t *s)
 {
     for (int j = 0; j < 4; j++) {
-        put_sub(to, j, s[j] & 63, s[j + 4] & 63);
-        put_sub(to, j + 4, (s[j + 8] & 15) | s[j] >> 6 << 4, s[j + 8] >> 4 | s[j + 4] >> 6 << 4);
+        put_sub(to, j, s[j] & 63);
+        put_minimum(to, j, s[j + 4] & 63);
+        put_sub(to, j + 4, (s[j + 8] & 15) | s[j] >> 6 << 4);
+        put_minimum(to, j + 4, s[j + 8] >> 4 | s[j + 4] >> 6 << 4);
     }
 }
 
-static void read_q4_k(const block_q4_k *b, const place *to)
+static void read_q4_k(const block_q4_k *b, const r16_place *to)
 {
     put_d(to, b->d, b->dmin);
     six_bits(to, b->scales);
-    for (int h = 0; h < 4; h++) nibbles(codes(to) + 64 * h, b->qs + 32 * h, 32);
+    for (int h = 0; h < 4; h++) nibbles(place_codes(to) + 64 * h, b->qs + 32 * h, 32);
 }
 
-static void read_q5_k(const block_q5_k *b, const place *to)
+static void read_q5_k(const block_q5_k *b, const r16_place *to)
 {
     put_d(to, b->d, b->dmin);
     six_bits(to, b->scales);
-    for (int h = 0; h < 4; h++) nibbles(codes(to) + 64 * h, b->qs + 32 * h, 32);
-    one_bit(codes(to), b->qh, 4);
+    for (int h = 0; h < 4; h++) nibbles(place_codes(to) + 64 * h, b->qs + 32 * h, 32);
+    one_bit(place_codes(to), b->qh, 4);
 }
 
-static void read_q6_k(const block_q6_k *b, const place *to)
+static void read_q6_k(const block_q6_k *b, const r16_place *to)
 {
-    uint8_t high[256], *restrict q = codes(to);
+    uint8_t high[256], *restrict q = place_codes(to);
     put_d(to, b->d, 0);
-    for (int j = 0; j < 16; j++) put_sub(to, j, b->scales[j], 0);
+    for (int j = 0; j < 16; j++) put_sub(to, j, b->scales[j]);
     for (int h = 0; h < 2; h++) {
         nibbles(q + 128 * h, b->ql + 64 * h, 64);
         two_bits(high + 128 * h, b->qh + 32 * h);
@@ -222,16 +182,16 @@ static void read_q6_k(const block_q6_k *b, const place *to)
     for (int k = 0; k < 256; k++) q[k] = (uint8_t)(q[k] | high[k] << 4);
 }
 
-static void read_q8_k(const block_q8_k *b, const place *to)
+static void read_q8_k(const block_q8_k *b, const r16_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 4);
-    signed_bytes(codes(to), b->qs, 256);
+    signed_bytes(place_codes(to), b->qs, 256);
 }
 
-static void read_tq2_0(const block_tq2_0 *b, const place *to)
+static void read_tq2_0(const block_tq2_0 *b, const r16_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 2);
-    for (int h = 0; h < 2; h++) two_bits(codes(to) + 128 * h, b->qs + 32 * h);
+    for (int h = 0; h < 2; h++) two_bits(place_codes(to) + 128 * h, b->qs + 32 * h);
 }
 
 /* Digit `digit` of the base-3 numbers in n bytes. */
@@ -242,134 +202,27 @@ static void ternary(uint8_t *restrict to, const uint8_t *restrict from, int n, i
         for (int i = 0; i < n; i++) to[d * n + i] = (uint8_t)((uint8_t)(from[i] * power[d]) * 3 >> 8);
 }
 
-static void read_tq1_0(const block_tq1_0 *b, const place *to)
+static void read_tq1_0(const block_tq1_0 *b, const r16_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 2);
-    ternary(codes(to), b->qs, 32, 5);
-    ternary(codes(to) + 160, b->qs + 32, 16, 5);
-    ternary(codes(to) + 240, b->qh, 4, 4);
+    ternary(place_codes(to), b->qs, 32, 5);
+    ternary(place_codes(to) + 160, b->qs + 32, 16, 5);
+    ternary(place_codes(to) + 240, b->qh, 4, 4);
 }
 
-/* ---- 256 weights: code books. A magnitude l with its sign is code half + l, or half - 1 - l: all bits the other way. */
-
-static int even_signs(int seven) { return seven | __builtin_parity((unsigned)seven) << 7; }
-
-/* Four bits as bytes of 0 or 1. */
-static uint32_t spread4(int bits) { return (uint32_t)(bits & 15) * 0x00204081u & 0x01010101u; }
-
-static void put_iq2(uint8_t *to, uint16_t entry, int signs)
-{
-    uint64_t q = (pairs_spread(entry) + 0x0404040404040404u) ^ bits_spread(signs) * 7;
-    memcpy(to, &q, 8);
-}
-
-static void read_iq2_xxs(const block_iq2_xxs *b, const place *to)
+static void read_iq4_xs(const block_iq4_xs *b, const r16_place *to)
 {
     put_d(to, b->d, 0);
     for (int g = 0; g < 8; g++) {
-        const uint16_t *q = b->qs + 4 * g;
-        uint32_t entries = q[0] | (uint32_t)q[1] << 16, rest = q[2] | (uint32_t)q[3] << 16;
-        put_sub(to, g, 2 * (int)(rest >> 28) + 1, 0);
-        for (int k = 0; k < 4; k++)
-            put_iq2(codes(to) + 32 * g + 8 * k, quant_grid_iq2_xxs[entries >> 8 * k & 255],
-                    even_signs((int)(rest >> 7 * k & 127)));
-    }
-}
-
-static void iq2_scales(const place *to, const uint8_t *scales)
-{
-    for (int j = 0; j < 16; j++) put_sub(to, j, 2 * (scales[j / 2] >> j % 2 * 4 & 15) + 1, 0);
-}
-
-static void read_iq2_xs(const block_iq2_xs *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    iq2_scales(to, b->scales);
-    for (int k = 0; k < 32; k++)
-        put_iq2(codes(to) + 8 * k, quant_grid_iq2_xs[b->qs[k] & 511], even_signs(b->qs[k] >> 9));
-}
-
-static void read_iq2_s(const block_iq2_s *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    iq2_scales(to, b->scales);
-    for (int k = 0; k < 32; k++)
-        put_iq2(codes(to) + 8 * k, quant_grid_iq2_s[b->qs[k] | (b->qh[k / 4] >> k % 4 * 2 & 3) << 8], b->signs[k]);
-}
-
-static void put_iq3(uint8_t *to, uint16_t entry, int signs) /* four fields of four bits */
-{
-    uint32_t v = (entry | (uint32_t)entry << 8) & 0x00ff00ffu;
-    v = ((v | v << 4) & 0x0f0f0f0fu) + 0x08080808u;
-    v ^= spread4(signs) * 15;
-    memcpy(to, &v, 4);
-}
-
-static void read_iq3_xxs(const block_iq3_xxs *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    for (int g = 0; g < 8; g++) {
-        const uint8_t *s = b->signs + 4 * g;
-        uint32_t rest = s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
-        put_sub(to, g, 2 * (int)(rest >> 28) + 1, 0);
-        for (int k = 0; k < 8; k++)
-            put_iq3(codes(to) + 32 * g + 4 * k, quant_grid_iq3_xxs[b->qs[8 * g + k]],
-                    even_signs((int)(rest >> 7 * (k / 2) & 127)) >> k % 2 * 4);
-    }
-}
-
-static void read_iq3_s(const block_iq3_s *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    for (int j = 0; j < 8; j++) put_sub(to, j, 2 * (b->scales[j / 2] >> j % 2 * 4 & 15) + 1, 0);
-    for (int k = 0; k < 64; k++)
-        put_iq3(codes(to) + 4 * k, quant_grid_iq3_s[b->qs[k] | (b->qh[k / 8] >> k % 8 & 1) << 8],
-                b->signs[k / 2] >> k % 2 * 4);
-}
-
-static void put_iq1(uint8_t *to, uint16_t entry, bool less)
-{
-    uint64_t q = pairs_spread(entry) + (less ? 0x0404040404040404u : 0);
-    memcpy(to, &q, 8);
-}
-
-static void read_iq1_s(const block_iq1_s *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    for (int g = 0; g < 8; g++) {
-        int h = b->qh[g];
-        put_sub(to, g, 2 * (h >> 12 & 7) + 1, 0);
-        for (int k = 0; k < 4; k++)
-            put_iq1(codes(to) + 32 * g + 8 * k, quant_grid_iq1[b->qs[4 * g + k] | (h >> 3 * k & 7) << 8], h & 0x8000);
-    }
-}
-
-static void read_iq1_m(const block_iq1_m *b, const place *to)
-{
-    const uint16_t *s = b->scales;
-    put_d(to, (uint16_t)(s[0] >> 12 | (s[1] >> 8 & 0xf0) | (s[2] >> 4 & 0xf00) | (s[3] & 0xf000)), 0);
-    for (int j = 0; j < 16; j++) put_sub(to, j, 2 * (s[j / 4] >> 3 * (j % 4) & 7) + 1, 0);
-    for (int k = 0; k < 32; k++) {
-        int h = b->qh[k / 2] >> k % 2 * 4 & 15;
-        put_iq1(codes(to) + 8 * k, quant_grid_iq1[b->qs[k] | (h & 7) << 8], h & 8);
-    }
-}
-
-static void read_iq4_xs(const block_iq4_xs *b, const place *to)
-{
-    put_d(to, b->d, 0);
-    for (int g = 0; g < 8; g++) {
-        put_sub(to, g, ((b->scales_l[g / 2] >> g % 2 * 4 & 15) | (b->scales_h >> 2 * g & 3) << 4) - 32, 0);
-        nibbles(codes(to) + 32 * g, b->qs + 16 * g, 16);
+        put_sub(to, g, ((b->scales_l[g / 2] >> g % 2 * 4 & 15) | (b->scales_h >> 2 * g & 3) << 4) - 32);
+        nibbles(place_codes(to) + 32 * g, b->qs + 16 * g, 16);
     }
 }
 
 /* ---- rows. A block is copied first, which makes any alignment of the bytes harmless. */
 
-typedef void block_reader(const uint8_t *block, const place *to);
-
 #define READER(name)                                                                                                   \
-    static void copy_##name(const uint8_t *block, const place *to)                                                     \
+    static void copy_##name(const uint8_t *block, const r16_place *to)                                                 \
     {                                                                                                                  \
         block_##name b;                                                                                                \
         memcpy(&b, block, sizeof b);                                                                                   \
@@ -385,51 +238,39 @@ READER(q8_f32)
 READER(iq4_nl)
 READER(mxfp4)
 READER(nvfp4)
-READER(q2_0)
-READER(q1_0)
 READER(q2_k)
 READER(q3_k)
 READER(q4_k)
 READER(q5_k)
 READER(q6_k)
 READER(q8_k)
-READER(iq2_xxs)
-READER(iq2_xs)
-READER(iq2_s)
-READER(iq3_xxs)
-READER(iq3_s)
-READER(iq1_s)
-READER(iq1_m)
 READER(iq4_xs)
 READER(tq1_0)
 READER(tq2_0)
 
-static block_reader *const readers[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = copy_q4_0,       [DTYPE_Q4_1] = copy_q4_1,     [DTYPE_Q5_0] = copy_q5_0,
-    [DTYPE_Q5_1] = copy_q5_1,       [DTYPE_Q8_0] = copy_q8_0,     [DTYPE_Q8_1] = copy_q8_1,
-    [DTYPE_Q8_F32] = copy_q8_f32,   [DTYPE_IQ4_NL] = copy_iq4_nl, [DTYPE_MXFP4] = copy_mxfp4,
-    [DTYPE_NVFP4] = copy_nvfp4,     [DTYPE_Q2_0] = copy_q2_0,     [DTYPE_Q1_0] = copy_q1_0,
-    [DTYPE_Q2_K] = copy_q2_k,       [DTYPE_Q3_K] = copy_q3_k,     [DTYPE_Q4_K] = copy_q4_k,
-    [DTYPE_Q5_K] = copy_q5_k,       [DTYPE_Q6_K] = copy_q6_k,     [DTYPE_Q8_K] = copy_q8_k,
-    [DTYPE_IQ2_XXS] = copy_iq2_xxs, [DTYPE_IQ2_XS] = copy_iq2_xs, [DTYPE_IQ2_S] = copy_iq2_s,
-    [DTYPE_IQ3_XXS] = copy_iq3_xxs, [DTYPE_IQ3_S] = copy_iq3_s,   [DTYPE_IQ1_S] = copy_iq1_s,
-    [DTYPE_IQ1_M] = copy_iq1_m,     [DTYPE_IQ4_XS] = copy_iq4_xs, [DTYPE_TQ1_0] = copy_tq1_0,
+static r16_reader *const readers[DTYPE_COUNT] = {
+    [DTYPE_Q4_0] = copy_q4_0,     [DTYPE_Q4_1] = copy_q4_1,     [DTYPE_Q5_0] = copy_q5_0,
+    [DTYPE_Q5_1] = copy_q5_1,     [DTYPE_Q8_0] = copy_q8_0,     [DTYPE_Q8_1] = copy_q8_1,
+    [DTYPE_Q8_F32] = copy_q8_f32, [DTYPE_IQ4_NL] = copy_iq4_nl, [DTYPE_MXFP4] = copy_mxfp4,
+    [DTYPE_NVFP4] = copy_nvfp4,   [DTYPE_Q2_K] = copy_q2_k,     [DTYPE_Q3_K] = copy_q3_k,
+    [DTYPE_Q4_K] = copy_q4_k,     [DTYPE_Q5_K] = copy_q5_k,     [DTYPE_Q6_K] = copy_q6_k,
+    [DTYPE_Q8_K] = copy_q8_k,     [DTYPE_IQ4_XS] = copy_iq4_xs, [DTYPE_TQ1_0] = copy_tq1_0,
     [DTYPE_TQ2_0] = copy_tq2_0,
 };
 
-static void read_linear(dtype t, const uint8_t *block, const place *to)
+static void read_linear(dtype t, const uint8_t *block, const r16_place *to)
 {
     uint16_t scale, base;
-    linear_get(t, block, codes(to), &scale, &base);
+    linear_get(t, block, place_codes(to), &scale, &base);
     put_scale(to, 0, &scale, 2);
     put_base(to, base);
 }
 
-static void read_two(dtype t, const uint8_t *block, const place *to)
+static void read_two(dtype t, const uint8_t *block, const r16_place *to)
 {
     uint8_t pick[TWO_SUBS], scale;
     const int sub = two_of(t)->sub;
-    two_get(t, block, codes(to), pick, &scale);
+    two_get(t, block, place_codes(to), pick, &scale);
     put_scale(to, 0, &scale, 1);
     for (int i = 0; i < TWO_WEIGHTS / sub; i++) to->span->pick[to->k / sub + i][to->r] = pick[i];
 }
@@ -437,23 +278,30 @@ static void read_two(dtype t, const uint8_t *block, const place *to)
 void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel)
 {
     const r16_format *f = r16_of(t);
-    const int weights = dtype_info[t].weights;
+    const int weights = dtype_info[t].weights, tile = f->code_lines * R16_LINE;
+    r16_reader *words = r16_words_reader(t), *reader = words ? words : readers[t];
     r16_span span;
     for (int64_t k = 0; k < cols; k += f->span) {
         int64_t left = cols - k;
         int n = left < f->span ? (int)left : f->span, tiles = (n + R16_K - 1) / R16_K;
-        if (!rows[R16_ROWS - 1] || n < f->span) memset(&span, 0, sizeof span);
+        uint8_t whole[WORDS_LINES * R16_LINE], *lines = n % weights ? whole : panel; /* a row may end within a block */
+        if (!rows[R16_ROWS - 1] || n < f->span) {
+            memset(&span, 0, sizeof span);
+            if (words) memset(lines, 0, n % weights ? sizeof whole : (size_t)(tiles * tile));
+        }
         for (int r = 0; r < R16_ROWS; r++)
             for (int i = 0; rows[r] && i < n; i += weights) {
                 const uint8_t *block = rows[r] + (uint64_t)((k + i) / weights) * dtype_info[t].bytes;
-                place to = {&span, r, i, f->block};
-                if (readers[t]) readers[t](block, &to);
+                r16_place to = {&span, r, i, f->block, lines + i / R16_K * tile + 4 * r};
+                if (reader) reader(block, &to);
                 else if (two_of(t)) read_two(t, block, &to);
                 else read_linear(t, block, &to);
             }
         for (int r = 0; r < R16_ROWS && n < tiles * R16_K; r++)
             memset(span.code[r] + n, 0, (size_t)(tiles * R16_K - n));
-        r16_span_put(f, &span, tiles, panel);
-        panel += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
+        if (!words) r16_span_put(f, &span, tiles, panel);
+        else if (lines == whole) r16_lines_cut(f, whole, n, tiles, panel);
+        r16_tail_put(f, &span, tiles, panel + tiles * tile);
+        panel += tiles * tile + f->tail_lines * R16_LINE;
     }
 }

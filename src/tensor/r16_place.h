@@ -1,0 +1,43 @@
+/* r16_place.h - where a block goes in a span of 16 rows (r16.h): what the readers of blocks (r16_pack.c, r16_words.c) write through. */
+#ifndef TENSOR_R16_PLACE_H
+#define TENSOR_R16_PLACE_H
+#include "tensor/r16.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct r16_place {
+    r16_span *span;
+    int r, k, block; /* row; weight of the span; weights with one scale */
+    uint8_t *line;   /* of a reader that makes lines itself: word of row r in the first line of weight k's tile */
+} r16_place;
+
+/* Codes of the row from weight k on. */
+static inline uint8_t *place_codes(const r16_place *to) { return to->span->code[to->r] + to->k; }
+
+/* Scale and base of the block's b-th, and first, group of weights; one level. */
+static inline void put_scale(const r16_place *to, int b, const void *bits, size_t bytes)
+{
+    uint32_t v = 0;
+    memcpy(&v, bits, bytes);
+    to->span->scale[to->k / to->block + b][to->r] = v;
+}
+static inline void put_base(const r16_place *to, uint16_t base) { to->span->base[to->k / to->block][to->r] = base; }
+
+/* Two levels. */
+static inline void put_d(const r16_place *to, uint16_t d, uint16_t dmin)
+{
+    to->span->d[to->r] = d;
+    to->span->dmin[to->r] = dmin;
+}
+static inline void put_sub(const r16_place *to, int b, int scale) { to->span->sub[b][to->r] = (int8_t)scale; }
+static inline void put_minimum(const r16_place *to, int b, int m) { to->span->minimum[b][to->r] = (uint8_t)m; }
+
+/* Puts one block, which may have any alignment. */
+typedef void r16_reader(const uint8_t *block, const r16_place *to);
+
+/* The reader of a type whose codes go straight into lines, NULL for others; a span of such a type has at most so many lines of codes. */
+enum { WORDS_LINES = 32 };
+r16_reader *r16_words_reader(dtype t);
+
+#endif
