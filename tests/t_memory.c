@@ -1,0 +1,136 @@
+/* t_memory.c - what a model keeps in memory: packed weights of a GGUF file once, and no pages of the file they came from; of a file that is packed
+ * already, nothing but its pages.
+ *
+ * Each model is opened in a process of its own, without huge pages. What tokenizer, buffers and cache take is the same for both files: it
+ * cancels out where one is compared with the other. */
+#include "app/app.h"
+#include "io/ckpt.h"
+#include "rows_rig.h"
+#include "tensor/r16.h"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
+typedef struct memory {
+    long anonymous, file; /* KiB */
+} memory;
+
+static memory memory_now(void)
+{
+    memory m = {0};
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        sscanf(line, "RssAnon: %ld", &m.anonymous);
+        sscanf(line, "RssFile: %ld", &m.file);
+    }
+    fclose(f);
+    return m;
+}
+
+/* What opening the file and reading a few tokens adds. */
+static memory memory_of(const char *path)
+{
+    int ends[2];
+    memory m = {-1, -1};
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static const int32_t ids[] = {1, 20, 300, 4, 1000, 60, 7};
+        err e = {0};
+        engine *g;
+        bool fine = prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0;
+        memory before = memory_now();
+        fine = fine &&
+               engine_open(&g, &(engine_options){.model = path, .ctx = 64, .threads = 2, .max_batch = 1}, &e) == 0;
+        table t = table_new(fine ? engine_describe(g)->n_vocab : 1, 7);
+        fine = fine && engine_eval_pair(g, NULL, 0, ids, 7, -1, keep_rows, &t, &e) == 0;
+        m = memory_now();
+        m.anonymous -= before.anonymous;
+        m.file -= before.file;
+        fine = fine && write(ends[1], &m, sizeof m) == (ssize_t)sizeof m;
+        _exit(!fine);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &m, sizeof m), sizeof m);
+    close(ends[0]);
+    int status;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return m;
+}
+
+/* KiB that the matrices take when they are packed (all, the head is that of the tokens), and how many there are. */
+static double packed_kib(const char *path, int *matrices)
+{
+    err e = {0};
+    ckpt *c;
+    double sum = 0;
+    assert_ok(ckpt_open(&c, path, &e), &e);
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        if (t->dims.rank != 2) continue;
+        sum += (double)((t->dims.dim[0] + R16_ROWS - 1) / R16_ROWS) * (double)r16_panel_bytes(t->type, t->dims.dim[1]) /
+               1024;
+        ++*matrices;
+    }
+    ckpt_close(c);
+    return sum;
+}
+
+static double file_kib(const char *path)
+{
+    struct stat s;
+    assert_int_equal(stat(path, &s), 0);
+    return (double)s.st_size / 1024;
+}
+
+static void quantize(const char *type, const char *out)
+{
+    char *argv[] = {"inferflow", "quantize",   "--threads", "2",         "--log-level", "error",
+                    "--format",  (char *)type, "-o",        (char *)out, NULL};
+    assert_int_equal(app_main(10, argv), 0);
+}
+
+static void weights_are_held_once(void **unused)
+{
+    (void)unused;
+#if defined(SANITIZED)
+    skip_msg("a sanitizer has memory of its own");
+    return;
+#endif
+    static const char *const types[] = {"q8_0", "q4_k", "q4_0"};
+    for (int i = 0; i < 3; i++) {
+        const char *gguf = temp_path("held.gguf"), *own = temp_path("held.safetensors");
+        quantize(types[i], gguf);
+        quantize(types[i], own);
+        memory packed = memory_of(gguf), mapped = memory_of(own);
+        int matrices = 0;
+        double size = packed_kib(gguf, &matrices), pages = matrices * sysconf(_SC_PAGESIZE) / 1024.0,
+               more = (double)(packed.anonymous - mapped.anonymous), less = (double)(mapped.file - packed.file);
+        if (more > 1.05 * size + pages || more < 0.95 * size)
+            fail_msg("%s: packing %.0f KiB takes %.0f", types[i], size, more);
+        if (less < 0.5 * file_kib(gguf))
+            fail_msg("%s: of a file of %.0f KiB all but %.0f stay", types[i], file_kib(gguf), less);
+        if ((double)mapped.anonymous > 0.2 * file_kib(own))
+            fail_msg("%s: a file of %.0f KiB takes %ld beside it", types[i], file_kib(own), mapped.anonymous);
+        unlink(gguf), unlink(own);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_held_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
