@@ -27,7 +27,7 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
     int8_t code[R16_K];
     int32_t products = 0, minima = 0;
     const bool two = r16_two_levels(f->scale);
-    const int apart = f->block < R16_K ? f->block : R16_K;
+    const int apart = f->block < f->act ? f->block : f->act;
     int64_t xb = 0;
     gather(x, tile_rows, at, k, code);
     for (int i = 0; i < R16_K; i += apart) {

@@ -22,7 +22,9 @@ typedef struct qkind {
 #define Q_KIND(name, bits, block, span, scale, base, code) ((qkind){bits, block, span, scale, base, code})
 
 INLINE bool q_two(qkind k) { return k.scale == R16_SUB8 || k.scale == R16_SUB4; }
-INLINE int q_act(qkind k) { return k.block == 32 && !q_two(k) ? 32 : 64; }
+INLINE int q_act(qkind k) { return R16_ACT(k.bits, k.block, k.scale); }
+/* k whose products are summed as integers. */
+INLINE int q_block(qkind k) { return k.block < q_act(k) ? k.block : q_act(k); }
 INLINE bool q_picks(qkind k) { return k.code == R16_PICK8 || k.code == R16_PICK16; }
 /* Lines of picks at the beginning of the tail of a span of so many tiles; where picks have 3 bits, scales are in these words, above them. */
 INLINE int q_pick_lines(qkind k, int tiles)
@@ -131,8 +133,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
     const bool two = q_two(k),
                narrow = two && k.code == R16_CODE && k.bits && k.bits < 4; /* sums of a block fit in 16 bits */
-    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, pairs = blocks / 2,
-              width = q_width(k.bits), steps = 16 / width / blocks;
+    const int block = q_block(k), blocks = R16_K / block, pairs = blocks / 2, width = q_width(k.bits),
+              steps = 16 / width / blocks;
     const int chains = np * mr <= 6 && steps * width > 4 ? 2 : 1, code_lines = q_code_lines(k);
     const uint8_t *p = q->panel, *ahead = q->ahead;
     const int8_t *code = q->x.code;
@@ -393,8 +395,8 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
 {
     const bool two = q_two(k), wide = k.bits == 8 || (k.code == R16_LOOK && k.bits == 4);
-    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, pairs = blocks / 2,
-              width = q_width(k.bits), steps = 16 / width / blocks;
+    const int block = q_block(k), blocks = R16_K / block, pairs = blocks / 2, width = q_width(k.bits),
+              steps = 16 / width / blocks;
     const int fits = wide                 ? 8
                      : k.code != R16_CODE ? 1
                      : k.bits == 6        ? 2

@@ -132,8 +132,7 @@ INLINE void q_sums(qkind k, int mr, const int8_t *x, const int16_t *parts, int b
 INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch)
 {
     const bool two = q_two(k);
-    const int block = k.block < R16_K ? k.block : R16_K, blocks = R16_K / block, width = q_width(k.bits),
-              steps = 16 / width / blocks;
+    const int block = q_block(k), blocks = R16_K / block, width = q_width(k.bits), steps = 16 / width / blocks;
     const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code;

@@ -1,6 +1,6 @@
 /* act_q8.h - activations as int8: how the rows of a step lie for matrices of r16.h.
  *
- * Each row on its own: blocks of 32 or 64 elements (as the weights have them) with scale = max |x| / 127 and codes to nearest, ties to
+ * Each row on its own: blocks of 32 or 64 elements (r16_format.act) with scale = max |x| / 127 and codes to nearest, ties to
  * even; elements beyond the row are 0. Rows come in tiles of at most ACT_ROWS, sizes as equal as possible, the larger first: what one
  * register tile of the multiplication takes. Few rows are one tile, which meets one panel of weights at a time; more are two tiles or more, which meet
  * two panels at a time, so that each tile can fetch its part of the next ones. A tile of R rows holds, k padded to 64,

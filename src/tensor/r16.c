@@ -27,8 +27,7 @@ static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1
 enum {
 #define X(name, bits, block, span, scale, base, code)                                                                  \
     BITS_##name = bits, BLOCK_##name = block, SPAN_##name = span, SCALE_##name = scale, BASE_##name = base,            \
-    CODE_##name = code, ACT_##name = (block) == 32 && !((scale) == R16_SUB8 || (scale) == R16_SUB4) ? 32 : 64,         \
-    CODE_LINES_##name = (bits) ? 2 * (bits) : 7,                                                                       \
+    CODE_##name = code, ACT_##name = R16_ACT(bits, block, scale), CODE_LINES_##name = (bits) ? 2 * (bits) : 7,         \
     WORDS_##name = (code) == R16_PICK8    ? (span) / 64                                                                \
                    : (code) == R16_PICK16 ? (span) / 128                                                               \
                                           : 0,                                                                         \

@@ -88,6 +88,10 @@ enum { R16_NONE, R16_BASE, R16_MINIMUM };
     X(PICK16_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK16)                                                           \
     X(PICK16_4, 4, 128, 128, R16_E5M3, R16_NONE, R16_PICK16)
 
+/* Block of the activations that a kind multiplies. Codes of 6 and 8 bits lose less than activations of blocks of 64 do. */
+#define R16_ACT(bits, block, scale)                                                                                    \
+    ((scale) != R16_SUB8 && (scale) != R16_SUB4 && ((block) == 32 || (bits) >= 6) ? 32 : 64)
+
 enum {
 #define X(name, ...) R16_KIND_##name,
     R16_KIND_LIST(X)
