@@ -8,6 +8,7 @@
 #define CPU_CPU_H
 #include "base/pool.h"
 #include "core/backend.h"
+#include "cpu/cpu_fuse.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +41,7 @@ typedef struct cpu_table {
     bool
         inexact; /* matrices of floats are multiplied with other rounding than the definition's (v_step.h): --exact off */
     kernel op[OP_COUNT];
+    kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
 } cpu_table;
 const cpu_table *cpu_kernels(unsigned flags, bool inexact); /* the best that `flags` allow; inexact: such too */

@@ -2,7 +2,8 @@
  *
  * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
  * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
- * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. In small steps all ops
+ * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. Runs of ops that the fuse
+ * table has are one. In small steps all ops
  * from one matrix or attention to the next (norms, rotations, activations ...) are done inside one barrier, by the worker that comes
  * last: five barriers a layer of a Llama instead of fifteen.
  *
@@ -14,12 +15,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "tensor/act_q8.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 typedef struct compiled {
-    uint8_t *barrier;                /* [op1 - op0] wait before this op */
+    uint8_t *barrier[2];             /* [op1 - op0] wait before this op; when nothing is fused, and else */
+    int8_t *fused;                   /* [op1 - op0] row of the fuse table whose run begins here, or -1 */
     uint64_t multiplies[ROWS_COUNT]; /* of all matmuls, per row of each symbol */
     struct pace {
         double seconds[2]; /* of a step alone, of a step shared: running means, 0 unknown */
@@ -128,19 +131,16 @@ static bool elementwise(const program *p, const op *o)
 /* Two activations share memory; `aligned`: other than element by element. */
 static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b, bool aligned)
 {
-    const tensor *x = &p->tensors[a], *y = &p->tensors[b];
-    if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
-    uint64_t nx = tensor_row_bytes(x) * (uint64_t)max_rows[x->rows];
-    uint64_t ny = tensor_row_bytes(y) * (uint64_t)max_rows[y->rows];
-    return x->off < y->off + ny && y->off < x->off + nx && !(aligned && x->off == y->off);
+    return fuse_overlap(p, max_rows, a, b) && !(aligned && p->tensors[a].off == p->tensors[b].off);
 }
 
-/* True when a worker of `late` may touch what another worker of `early` is still working on. */
-static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late)
+/* True when a worker of `late` may touch what another worker of `early` is still working on. `alone`: neither is part of a fused run, whose
+ * workers share rows another way. */
+static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late, bool alone)
 {
     if (early->state >= 0 && early->state == late->state && early->kind != late->kind) return true;
     const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
-    bool alike = elementwise(p, early) && elementwise(p, late) && a->rows == b->rows &&
+    bool alike = alone && elementwise(p, early) && elementwise(p, late) && a->rows == b->rows &&
                  tensor_count(a) == tensor_count(b);
     for (int k = 0; k < 4; k++)
         if (overlaps(p, max_rows, early->out, late->in[k], alike) ||
@@ -149,11 +149,34 @@ static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *
     return overlaps(p, max_rows, early->out, late->out, alike);
 }
 
+/* In compiled.fused: an op by itself; an op after the first of a fused run. */
+enum { FUSE_NONE = -1, FUSE_INSIDE = -2 };
+
+/* Ops that are done at once from op i on. */
+static uint32_t run_length(const compiled *c, const segment *s, bool fuse, uint32_t i)
+{
+    int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
+    return row >= 0 ? fuse_rows[row].n : 1;
+}
+
+/* Whether what is done from op i on depends on an op since the last barrier, which was before op `since`. */
+static bool must_wait(const dev *d, const segment *s, bool fuse, uint32_t since, uint32_t i)
+{
+    const compiled *c = s->compiled;
+    for (uint32_t late = i; late < i + run_length(c, s, fuse, i); late++)
+        for (uint32_t early = since; early < i; early++) {
+            bool alone = !fuse || (c->fused[early - s->op0] == FUSE_NONE && c->fused[late - s->op0] == FUSE_NONE);
+            if (depends(s->p, d->opt.max_rows, &s->p->ops[early], &s->p->ops[late], alone)) return true;
+        }
+    return false;
+}
+
 static void cpu_discard(dev *d, segment *s)
 {
     (void)d;
     compiled *c = s->compiled;
-    if (c) mem_free(c->barrier);
+    if (c) mem_free(c->barrier[0]);
+    if (c) mem_free(c->fused);
     mem_free(c);
     s->compiled = NULL;
 }
@@ -167,19 +190,27 @@ static int cpu_compile(dev *d, segment *s, err *e)
     }
     compiled *c = mem_zero(1, sizeof *c);
     s->compiled = c;
-    if (c) c->barrier = mem_zero(s->op1 - s->op0 + 1, 1);
-    if (!c || !c->barrier) {
+    if (c) c->barrier[0] = mem_zero((size_t)(s->op1 - s->op0) + 1, 2);
+    if (c) c->fused = mem_zero(s->op1 - s->op0 + 1, 1);
+    if (!c || !c->barrier[0] || !c->fused) {
         cpu_discard(d, s);
         return err_set(e, ERR_MEMORY, "out of memory for a segment");
     }
-    uint32_t since = s->op0; /* first op after the last barrier */
-    for (uint32_t i = s->op0; i < s->op1; i++)
-        for (uint32_t k = since; k < i; k++)
-            if (depends(p, d->opt.max_rows, &p->ops[k], &p->ops[i])) {
-                c->barrier[i - s->op0] = 1;
+    c->barrier[1] = c->barrier[0] + (s->op1 - s->op0);
+    for (uint32_t i = s->op0, n; i < s->op1; i += n) {
+        int row = fuse_find(s, d->opt.max_rows, i);
+        n = row >= 0 && d->table->fused[row] ? fuse_rows[row].n : 1;
+        memset(c->fused + (i - s->op0), FUSE_INSIDE, n);
+        c->fused[i - s->op0] = (int8_t)(n > 1 ? row : FUSE_NONE);
+    }
+    for (int fuse = 0; fuse < 2; fuse++) {
+        uint32_t since = s->op0; /* first op after the last barrier */
+        for (uint32_t i = s->op0; i < s->op1; i += run_length(c, s, fuse, i))
+            if (must_wait(d, s, fuse, since, i)) {
+                c->barrier[fuse][i - s->op0] = 1;
                 since = i;
-                break;
             }
+    }
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &p->ops[i];
         if (o->kind == OP_MATMUL)
@@ -212,6 +243,23 @@ static bool light(const run *r, uint32_t i)
     return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
 }
 
+/* Whether runs of ops are fused in this step. Taps want every result; few rows wait for weights, which they read as one stream, and for nothing
+ * else. */
+static bool fuses(const run *r) { return r->st->n_tap == 0 && r->st->n[ROWS_TOK] + r->st->n[ROWS_ENC] > ACT_ALONE; }
+
+/* Does op i, or the fused run that begins with it, and returns how many ops that were. */
+static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int workers)
+{
+    const segment *s = r->seg;
+    const compiled *c = s->compiled;
+    const cpu_table *table = s->on->table;
+    const op *o = &s->p->ops[i];
+    int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
+    if (row >= 0) table->fused[row](r, o, worker, workers);
+    else table->op[o->kind](r, o, worker, workers);
+    return row >= 0 ? fuse_rows[row].n : 1;
+}
+
 /* Ops op0 … op1 - 1 of a run. */
 typedef struct light_ops {
     const run *r;
@@ -221,8 +269,7 @@ typedef struct light_ops {
 static void run_light(void *arg)
 {
     const light_ops *l = arg;
-    const segment *s = l->r->seg;
-    for (uint32_t i = l->op0; i < l->op1; i++) s->on->table->op[s->p->ops[i].kind](l->r, &s->p->ops[i], 0, 1);
+    for (uint32_t i = l->op0; i < l->op1;) i += do_ops(l->r, fuses(l->r), i, 0, 1);
 }
 
 static void run_ops(void *arg, int worker, int workers)
@@ -231,23 +278,25 @@ static void run_ops(void *arg, int worker, int workers)
     const segment *s = r->seg;
     const compiled *c = s->compiled;
     dev *d = s->on;
+    const bool fuse = fuses(r);
     bool waited = false; /* a barrier has just been */
-    for (uint32_t i = s->op0; i < s->op1; i++) {
-        const op *o = &s->p->ops[i];
+    for (uint32_t i = s->op0; i < s->op1;) {
         light_ops l = {r, i, i};
-        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->op1 && light(r, l.op1)) l.op1++;
+        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->op1 && light(r, l.op1))
+            l.op1 += run_length(c, s, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
             pool_barrier_do(d->pool, worker, run_light, &l);
-            i = l.op1 - 1;
+            i = l.op1;
             waited = true;
             continue;
         }
-        if (c->barrier[i - s->op0] && workers > 1 && !waited) pool_barrier(d->pool, worker);
+        if (c->barrier[fuse][i - s->op0] && workers > 1 && !waited) pool_barrier(d->pool, worker);
         waited = false;
-        d->table->op[o->kind](r, o, worker, workers);
+        ref out = s->p->ops[i].out;
+        i += do_ops(r, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
         if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */
-        if (worker == 0) copy_taps(r, o->out);
+        if (worker == 0) copy_taps(r, out);
         if (workers > 1) pool_barrier(d->pool, worker);
     }
 }
@@ -278,6 +327,13 @@ static int cpu_run(const run *r, err *e)
 
 static const char *cpu_isa(const dev *d) { return d->table->isa; }
 
+static const char *cpu_fused(const segment *s, uint32_t i, uint32_t *n)
+{
+    const compiled *c = s->compiled;
+    *n = run_length(c, s, true, i);
+    return *n > 1 ? fuse_rows[c->fused[i - s->op0]].name : NULL;
+}
+
 static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
@@ -296,5 +352,6 @@ const backend cpu_backend = {
     .discard = cpu_discard,
     .run = cpu_run,
     .isa = cpu_isa,
+    .fused = cpu_fused,
     .held_bytes = cpu_held_bytes,
 };

@@ -12,7 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-void cpu_quant(const run *r, const op *o, int worker, int workers) { quant_rows(r, o, worker, workers, act_encode); }
+void cpu_quant(const run *r, const op *o, int worker, int workers)
+{
+    quant_plain from = quant_plain_of(r, o);
+    quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_encode);
+}
 
 /* Codes of 64 k of one row of activations. */
 static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[R16_K])

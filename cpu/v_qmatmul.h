@@ -21,8 +21,8 @@ enum { AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
 typedef struct qwork {
     const held_weight *w;
     act_rows x;
-    float *y; /* [rows][ldy] */
-    int64_t ldy;
+    float *y; /* [rows][ldy], from the output in row row0 and column col0 on */
+    int64_t ldy, row0, col0;
     const float *bias;
 } qwork;
 
@@ -49,7 +49,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
             bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
             q.panel = panel;
             q.x = act_part_of(&k->x, tile);
-            q.y = k->y + tile.row0 * k->ldy + n * R16_ROWS;
+            q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * R16_ROWS - k->col0;
             q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
             q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
             q.n_ahead = fetch ? (int)share : 0;
@@ -91,7 +91,7 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
 
 /* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As bits, what is not finite is
  * greater than all that is. */
-INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts)
+INLINE void act_block_of(int block, const float *x, int64_t n, int8_t *code, float *scale, float *total, int16_t *parts)
 {
     s4 sum[4];
     float top = n < block ? NAN : v16_greatest(x, block);
@@ -119,10 +119,16 @@ INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float 
     s4_store_i16(all, s4_pairs(of16, of16), of16);
     memcpy(parts, all + 2, ACT_PARTS * sizeof *parts);
 }
+INLINE void act_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts)
+{
+    if (block == 32) act_block_of(32, x, n, code, scale, total, NULL);
+    else act_block_of(64, x, n, code, scale, total, parts);
+}
 
 static void v_quant(const run *r, const op *o, int worker, int workers)
 {
-    quant_rows(r, o, worker, workers, act_block);
+    quant_plain from = quant_plain_of(r, o);
+    quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_block);
 }
 
 #endif

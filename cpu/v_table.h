@@ -6,6 +6,7 @@
 #include "cpu/v_attn.h"
 #include "cpu/v_dispatch.h"
 #include "cpu/v_elementwise.h"
+#include "cpu/v_fuse.h"
 #include "cpu/v_kv.h"
 #include "cpu/v_matmul_exp.h"
 #include "cpu/v_matmul_heads.h"
@@ -19,10 +20,11 @@
 #else
 #define V_INEXACT false
 #endif
+#define V_FUSED(id, kernel, ...) [FUSE_##id] = kernel,
 #define V_TABLE(name, flags)                                                                                           \
     {                                                                                                                  \
         .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {CPU_KERNEL_LIST(V_KERNEL)},                          \
-        .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
+        .fused = {CPU_FUSE_LIST(V_FUSED)}, .probe = {probe_read, probe_multiply, probe_multiply_int8},                 \
     }
 
 #endif

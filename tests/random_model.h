@@ -121,12 +121,14 @@ static ref test_norm(model_builder *b, ref x, int64_t dim, int width, int rows)
         rows, dim);
 }
 
-/* x as int8 for weight w, which is packed. */
+/* x as int8 for weight w, which is packed; made once. */
 static ref test_codes(model_builder *b, ref x, int block, ref w)
 {
+    b->p->weights[b->p->tensors[w].weight].packed = true;
+    for (uint32_t i = 0; i < b->p->n_op; i++)
+        if (b->p->ops[i].kind == OP_QUANT && b->p->ops[i].in[0] == x) return b->p->ops[i].out;
     ref codes = test_act(b, b->p->tensors[x].rows, b->p->tensors[x].dim[0]);
     b->p->tensors[codes].block = (uint8_t)block;
-    b->p->weights[b->p->tensors[w].weight].packed = true;
     return test_op(b, (op){.kind = OP_QUANT, .in = {x}, .out = codes}, 0, 0);
 }
 

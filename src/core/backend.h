@@ -55,6 +55,9 @@ struct backend {
     int (*compile)(dev *d, segment *s, err *e); /* place, fuse, barriers */
     void (*discard)(dev *d, segment *s);        /* undo compile */
     int (*run)(const run *r, err *e);
+    /* Ops that are done as one from op `i` of a compiled segment on: how many, and their name; NULL: 1. The results between them are not written
+     * unless a step has taps. */
+    const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };

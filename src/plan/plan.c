@@ -319,7 +319,11 @@ static void dump_segment(const plan *l, int i, buf *out)
     buf_printf(out, "\nsegment %d on %s: ops %u-%u, %s -> %s, arena of %" PRIu64 " bytes\n", i,
                device_name(st, name, sizeof name), s->op0, s->op1 - 1, s->in ? p->tensors[s->in].name : "tokens",
                s->out ? p->tensors[s->out].name : p->tensors[p->entries[ENTRY_HEAD].out].name, s->act_bytes);
-    for (uint32_t k = s->op0; k < s->op1; k++) {
+    for (uint32_t k = s->op0, end = k; k < s->op1; k++) {
+        uint32_t n = 1;
+        const char *fused = k < end || !s->be->fused ? NULL : s->be->fused(s, k, &n);
+        if (fused) buf_printf(out, "%-10sops %u-%u are one: %s\n", "", k, k + n - 1, fused);
+        if (k >= end) end = k + n;
         if (p->ops[k].out) buf_printf(out, "@%-9" PRIu64, p->tensors[p->ops[k].out].off);
         else buf_printf(out, "%-10s", "");
         program_dump_op(p, k, out);

@@ -1,0 +1,68 @@
+/* cpu_fuse.c - see cpu_fuse.h: where the rows of the fuse table fit. */
+#include "cpu/cpu_fuse.h"
+
+#include "tensor/r16.h"
+
+const fuse_row fuse_rows[FUSE_COUNT] = {
+#define X(id, kernel, name, n, ...) [FUSE_##id] = {name, n, {__VA_ARGS__}},
+    CPU_FUSE_LIST(X)
+#undef X
+};
+
+bool fuse_overlap(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b)
+{
+    const tensor *x = &p->tensors[a], *y = &p->tensors[b];
+    if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
+    uint64_t nx = tensor_row_bytes(x) * (uint64_t)max_rows[x->rows];
+    uint64_t ny = tensor_row_bytes(y) * (uint64_t)max_rows[y->rows];
+    return x->off < y->off + ny && y->off < x->off + nx;
+}
+
+/* Whether one of the ops up to `last` is all that ever reads the result of op i. */
+static bool read_within(const segment *s, uint32_t i, uint32_t last)
+{
+    const program *p = s->p;
+    ref t = p->ops[i].out;
+    int within = 0, all = t == s->out;
+    for (int k = 0; k < ENTRY_COUNT; k++) all += p->entries[k].out == t;
+    for (uint32_t j = 0; j < p->n_op; j++)
+        for (int k = 0; k < 4; k++) {
+            if (p->ops[j].in[k] != t) continue;
+            all++;
+            within += j > i && j <= last;
+        }
+    return within == 1 && all == 1;
+}
+
+/* Shapes that the kernels take. */
+static bool fits(const program *p, const op *o)
+{
+    const tensor *out = &p->tensors[o->out], *a = &p->tensors[o->in[0]], *b = &p->tensors[o->in[1]];
+    switch (o->kind) {
+    case OP_NORM: return o->u.norm.width == tensor_count(out);
+    case OP_MUL: return b->kind == TENSOR_ACT && b->rows == out->rows && tensor_count(b) == tensor_count(out);
+    case OP_MATMUL: return a->block && tensor_count(out) % R16_K == 0; /* whole blocks of the next activations */
+    default: return true;
+    }
+}
+
+int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at)
+{
+    const program *p = s->p;
+    for (int row = 0; row < FUSE_COUNT; row++) {
+        const fuse_row *f = &fuse_rows[row];
+        const uint32_t last = at + f->n - 1;
+        bool good = last < s->op1;
+        for (uint32_t i = at; good && i <= last; i++) {
+            const op *o = &p->ops[i];
+            good = o->kind == f->kind[i - at] && fits(p, o) && (i == last || read_within(s, i, last));
+            for (int k = 0; good && k < 4; k++) {
+                bool inside = false;
+                for (uint32_t j = at; j < i; j++) inside = inside || p->ops[j].out == o->in[k];
+                good = inside || !fuse_overlap(p, max_rows, o->in[k], p->ops[last].out);
+            }
+        }
+        if (good) return row;
+    }
+    return -1;
+}

@@ -1,0 +1,33 @@
+/* cpu_fuse.h - the fuse table: runs of ops, one after the other, that vector kernels do in one pass over the rows. The unfused run is the
+ * definition: what the last op puts out is the same in every bit, what the others would have put out is not written. */
+#ifndef CPU_CPU_FUSE_H
+#define CPU_CPU_FUSE_H
+#include "core/backend.h"
+
+/* X(id, kernel, name, ops of the run, their kinds) */
+#define CPU_FUSE_LIST(X)                                                                                               \
+    X(NORM_QUANT, v_norm_quant, "norm+quant", 2, OP_NORM, OP_QUANT)                                                    \
+    X(GATE_UP, v_gate_up, "matmul,matmul,act*mul+quant", 5, OP_MATMUL, OP_MATMUL, OP_ACT, OP_MUL, OP_QUANT)            \
+    X(ACT_MUL_QUANT, v_act_mul_quant, "act*mul+quant", 3, OP_ACT, OP_MUL, OP_QUANT)
+
+enum {
+#define X(id, ...) FUSE_##id,
+    CPU_FUSE_LIST(X)
+#undef X
+        FUSE_COUNT
+};
+
+typedef struct fuse_row {
+    const char *name;
+    uint8_t n, kind[5];
+} fuse_row;
+extern const fuse_row fuse_rows[FUSE_COUNT];
+
+/* The row whose run begins at op `at` of a placed segment, -1: none. Nothing but the run may read what is not written, the kernel must know the
+ * shapes, and the result may not lie over what the run still reads. */
+int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at);
+
+/* Whether two activations of a placed segment share memory, each with max_rows rows. */
+bool fuse_overlap(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b);
+
+#endif
