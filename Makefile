@@ -35,8 +35,9 @@ ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avxvnni := -mavx2 -mfma -mf16c -mavxvnni
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
-ISA_neon := -march=armv8-a
-ISA_dotprod := -march=armv8.2-a+dotprod
+# gcc on Arm moves loads up before it gives out registers, and then has too few of them for the sums of a tile.
+ISA_neon := -march=armv8-a -fno-schedule-insns
+ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/\%_%.c),$(wildcard src/*/*.c cpu/*.c models/*.c))
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
@@ -52,13 +53,13 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug lint format fuzz bench bench-model oracle install clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model oracle install clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 config: ## what was found on this machine
 	@echo "compiler       $(CC): $$($(CC) --version | head -1)"
@@ -134,6 +135,13 @@ tsan: ## the tests under ThreadSanitizer
 	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread'
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
 	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
+
+# Kernels and models on another kind of processor, then kernels on one of them that has no products of bytes.
+EMULATED := t_packed t_packed_parts t_kernels t_quant t_fmath t_builtin t_models t_stories
+ON_ARM = $(MAKE) --no-print-directory check CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
+test-aarch64: ## tests of kernels and models on 64-bit Arm under qemu (packages: README)
+	$(ON_ARM) RUN='qemu-aarch64 -cpu max' TESTS='$(EMULATED:%=build/aarch64/tests/%)'
+	$(ON_ARM) RUN='qemu-aarch64 -cpu cortex-a53' TESTS='build/aarch64/tests/t_kernels build/aarch64/tests/t_builtin'
 
 lint: ## include rule, file lengths, unique names, formatting
 	@python3 tools/check_tree.py

@@ -78,6 +78,13 @@ INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 
 #endif
 
+/* Bits of the mask, from bit n on. */
+#if defined(__aarch64__)
+#define Q_FIELD(a, n, mask) ((mask) == 0xff >> (n) ? Q_RIGHT(a, n) : Q_AND(Q_RIGHT(a, n), mask))
+#else
+#define Q_FIELD(a, n, mask) Q_AND(Q_RIGHT(a, n), mask)
+#endif
+
 /* How many group vectors step j of a super-tile gives, and those vectors, in order. `kept` lives from step to step. */
 INLINE int q_width(int bits) { return bits == 8 ? 1 : bits == 4 || bits == 5 || bits == 0 ? 2 : 4; }
 INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
@@ -87,7 +94,7 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
     } else if (bits == 4 || bits == 5) {
         qline v = Q_LOAD(j);
         w[0] = Q_AND(v, 15);
-        w[1] = Q_AND(Q_RIGHT(v, 4), 15);
+        w[1] = Q_FIELD(v, 4, 15);
         if (bits == 4) return;
         int i = 2 * (j % 4); /* bit of the line of fifth bits */
         if (i == 0) *kept = Q_LOAD(8 + j / 4);
@@ -98,15 +105,15 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
         w[0] = Q_AND(a, 63);
         w[1] = Q_AND(b, 63);
         w[2] = Q_AND(c, 63);
-        w[3] = Q_AND(Q_RIGHT(a, 6), 3);
+        w[3] = Q_FIELD(a, 6, 3);
         w[3] = Q_OR(w[3], Q_RIGHT(b, 4), 12);
         w[3] = Q_OR(w[3], Q_RIGHT(c, 2), 48);
     } else if (bits == 2 || bits == 3) {
         qline v = Q_LOAD(j);
         w[0] = Q_AND(v, 3);
-        w[1] = Q_AND(Q_RIGHT(v, 2), 3);
-        w[2] = Q_AND(Q_RIGHT(v, 4), 3);
-        w[3] = Q_AND(Q_RIGHT(v, 6), 3);
+        w[1] = Q_FIELD(v, 2, 3);
+        w[2] = Q_FIELD(v, 4, 3);
+        w[3] = Q_FIELD(v, 6, 3);
         if (bits == 2) return;
         if (j % 2 == 0) *kept = Q_LOAD(4 + j / 2);
         UNROLL for (int i = 0; i < 4; i++)

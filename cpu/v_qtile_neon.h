@@ -118,7 +118,8 @@ INLINE void q_sums(qkind k, int mr, const int8_t *x, const int16_t *parts, int b
     UNROLL for (int i = 0; i < turn; i++)
     {
         four[i] = s4_zero();
-        UNROLL for (int j = i; j < k.block / 16 * mr; j += turn) four[i] = s4_add_bytes(four[i], vld1q_s8(x + 16 * j));
+        UNROLL for (int j = i; j < q_block(k) / 16 * mr; j += turn)
+            four[i] = s4_add_bytes(four[i], vld1q_s8(x + 16 * j));
         vst1q_s32(word + 4 * i, four[i]);
     }
     UNROLL for (int m = 0; m < mr; m++)
@@ -126,6 +127,14 @@ INLINE void q_sums(qkind k, int mr, const int8_t *x, const int16_t *parts, int b
         sum[m] = 0;
         UNROLL for (int i = m; i < 4 * turn; i += mr) sum[m] += word[i];
     }
+}
+
+/* Outputs 4 v … 4 v + 3 of row m. */
+static __attribute__((noinline)) void q_store(const qjob *q, float32x4_t f, int m, int v)
+{
+    int n = q->n_out - 4 * v;
+    if (q->bias) f = vaddq_f32(f, v4_load_part(q->bias + 4 * v, n));
+    v4_store_part(q->y + m * q->ldy + 4 * v, f, n);
 }
 
 /* mr rows of activations against rows 4 v0 … 4 (v0 + quads) - 1 of a panel. */
@@ -239,15 +248,7 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
         }
         panel += tail_lines * R16_LINE;
     }
-    UNROLL for (int v = 0; v < quads; v++)
-    {
-        int at = 4 * (v0 + v);
-        UNROLL for (int m = 0; m < mr; m++)
-        {
-            if (q->bias) f[v][m] = vaddq_f32(f[v][m], v4_load_part(q->bias + at, q->n_out - at));
-            v4_store_part(q->y + m * q->ldy + at, f[v][m], q->n_out - at);
-        }
-    }
+    UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) q_store(q, f[v][m], m, v0 + v); }
 }
 
 /* Up to three rows take a whole panel, more of them one half after the other: so the sums stay in registers. */

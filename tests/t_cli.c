@@ -116,7 +116,7 @@ static void flags_without_effect_are_refused(void **state)
         {"eval logits --ids 1 --layer 1 -o x.npy", "--layer means nothing to eval logits"},
         {"eval hidden --ids 1 --stride 1 -o x.npy", "--stride means nothing to eval hidden"},
         {"eval perplexity --ids 1 -o x.npy", "-o means nothing to eval perplexity"},
-        {"run --exact maybe -p a", "--exact: 'maybe' is not true or false"},
+        {"run --exact maybe -p a", "--exact: 'maybe' is not one of on|off"},
         {"run --kv q5 -p a", "--kv: 'q5' is not one of f32|f16|q8|q4"},
         {"serve --port 0 --cors-origin foo", "--cors-origin foo: an origin is http://HOST"},
         {"serve --port 0 --cors-origin 'https://a.example, http://b/'", "--cors-origin http://b/: an origin is"},
