@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "engine/importance_collect.h"
+#include "io/ckpt.h"
 #include "io/importance.h"
 #include "io/write.h"
 
@@ -105,6 +106,12 @@ static void what_is_written_is_read(void **state)
     v = importance_find(m, "odd.name", 1);
     assert_true(v && v[0] == 1);
     importance_close(m);
+    ckpt *c; /* llama.cpp refuses files without these */
+    assert_ok(ckpt_open(&c, path, &e), &e);
+    assert_int_equal(json_int(json_get(ckpt_config(c), "imatrix.chunk_count"), 0), 1);
+    assert_int_equal(json_int(json_get(ckpt_config(c), "imatrix.chunk_size"), 0), 5);
+    assert_int_equal(json_count(json_get(ckpt_config(c), "imatrix.datasets")), 1);
+    ckpt_close(c);
     unlink(path);
 }
 

@@ -195,6 +195,23 @@ const float *importance_find(const importance *m, const char *weight, int64_t co
 
 /* ---- writing */
 
+/* What llama.cpp refuses to go without: from what text, in how many pieces of how many tokens. Only the number of rows is known here. */
+static void add_pairs(gguf_pairs *pairs, const importance_sums *s, size_t n)
+{
+    static const char text[] = "inferflow";
+    buf dataset = {0};
+    int64_t most = 1;
+    for (size_t i = 0; i < n; i++) most = s[i].count > most ? s[i].count : most;
+    buf_uint(&dataset, sizeof text - 1, 8);
+    buf_add(&dataset, text, sizeof text - 1);
+    gguf_add_text(pairs, "general.type", "imatrix");
+    gguf_add_array(pairs, "imatrix.datasets", GGUF_STRING, 1, buf_span(&dataset));
+    gguf_add_uint(pairs, "imatrix.chunk_count", GGUF_U32, 1);
+    gguf_add_uint(pairs, "imatrix.chunk_size", GGUF_U32, (uint64_t)(most < INT32_MAX ? most : INT32_MAX));
+    pairs->bad |= dataset.bad;
+    buf_free(&dataset);
+}
+
 int importance_write(const char *path, const importance_sums *s, size_t n, err *e)
 {
     typedef struct made {
@@ -217,7 +234,7 @@ int importance_write(const char *path, const importance_sums *s, size_t n, err *
         t[2 * i + 1] = (write_tensor){part[i].name[1], DTYPE_F32, {2, {1, 1}}, .raw = &part[i].count};
     }
     gguf_pairs pairs = {0};
-    gguf_add_text(&pairs, "general.type", "imatrix");
+    add_pairs(&pairs, s, n);
     if (!rc) rc = write_gguf(path, &pairs, t, 2 * n, 1, e);
     gguf_pairs_free(&pairs);
     for (size_t i = 0; part && i < n; i++) mem_free(part[i].sum);
