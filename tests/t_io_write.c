@@ -132,7 +132,7 @@ static void gguf_comes_back(void **state)
     const write_tensor bad[] = {{"r", DTYPE_F32, {5, {1, 1, 1, 1, 1}}, NULL, give_row, NULL, NULL},
                                 {"w", DTYPE_U8, {1, {4}}, "abcd", NULL, NULL, NULL},
                                 {"q", DTYPE_Q8_0, {2, {2, 16}}, NULL, give_row, NULL, NULL},
-                                {"k", DTYPE_IQ2_XS, {1, {256}}, NULL, give_row, NULL, NULL}};
+                                {"k", DTYPE_Q8_K, {1, {256}}, NULL, give_row, NULL, NULL}};
     for (int i = 0; i < 4; i++) {
         e = (err){0};
         assert_int_not_equal(write_gguf(path, &p, &bad[i], 1, 0, &e), OK);

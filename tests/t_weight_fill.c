@@ -61,9 +61,12 @@ static void check_form(dtype t, int64_t cols, bool packed)
         quant_decode_row(t, block, wanted, (uint64_t)cols);
         read_row(&f, one, n, got);
         assert_memory_equal(got, wanted, (size_t)cols * sizeof *got);
+        float far = 8 * dtype_info[t].bytes < 2 * dtype_info[t].weights
+                        ? 1.3f
+                        : 0.7f; /* below two bits a book has few signs */
         for (int64_t k = 0; k < cols; k++) range = fmaxf(range, fabsf(row[k]));
         for (int64_t k = 0; k < cols; k++)
-            if (!(fabsf(got[k] - row[k]) <= range * 0.7f))
+            if (!(fabsf(got[k] - row[k]) <= range * far))
                 fail_msg("%s, %d columns: %g became %g", dtype_info[t].name, (int)cols, (double)row[k], (double)got[k]);
     }
     mem_free(one);

@@ -85,14 +85,17 @@ void fit_legacy(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
 /* ---- rows */
 
 static blocks_fitter *const fitter[DTYPE_COUNT] = {
-    [DTYPE_Q8_B32] = fit_linear,  [DTYPE_Q8_B64] = fit_linear,  [DTYPE_Q6_B64] = fit_linear,
-    [DTYPE_Q5_B64] = fit_linear,  [DTYPE_Q4_B32] = fit_linear,  [DTYPE_Q4_B64] = fit_linear,
-    [DTYPE_Q3H_B64] = fit_linear, [DTYPE_Q3_B32] = fit_linear,  [DTYPE_Q2_B32] = fit_linear,
-    [DTYPE_Q4_0] = fit_legacy,    [DTYPE_Q5_0] = fit_legacy,    [DTYPE_Q4_1] = fit_legacy,
-    [DTYPE_Q5_1] = fit_legacy,    [DTYPE_Q2_T] = fit_two,       [DTYPE_Q3_T] = fit_two,
-    [DTYPE_Q3H_T] = fit_two,      [DTYPE_Q4_T] = fit_two,       [DTYPE_Q2_K] = fit_k_minimum,
-    [DTYPE_Q4_K] = fit_k_minimum, [DTYPE_Q5_K] = fit_k_minimum, [DTYPE_Q3_K] = fit_k_scale,
-    [DTYPE_Q6_K] = fit_k_scale,   [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
+    [DTYPE_Q8_B32] = fit_linear,   [DTYPE_Q8_B64] = fit_linear,  [DTYPE_Q6_B64] = fit_linear,
+    [DTYPE_Q5_B64] = fit_linear,   [DTYPE_Q4_B32] = fit_linear,  [DTYPE_Q4_B64] = fit_linear,
+    [DTYPE_Q3H_B64] = fit_linear,  [DTYPE_Q3_B32] = fit_linear,  [DTYPE_Q2_B32] = fit_linear,
+    [DTYPE_Q4_0] = fit_legacy,     [DTYPE_Q5_0] = fit_legacy,    [DTYPE_Q4_1] = fit_legacy,
+    [DTYPE_Q5_1] = fit_legacy,     [DTYPE_Q2_T] = fit_two,       [DTYPE_Q3_T] = fit_two,
+    [DTYPE_Q3H_T] = fit_two,       [DTYPE_Q4_T] = fit_two,       [DTYPE_Q2_K] = fit_k_minimum,
+    [DTYPE_Q4_K] = fit_k_minimum,  [DTYPE_Q5_K] = fit_k_minimum, [DTYPE_Q3_K] = fit_k_scale,
+    [DTYPE_Q6_K] = fit_k_scale,    [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
+    [DTYPE_IQ2_XXS] = fit_iq_grid, [DTYPE_IQ2_XS] = fit_iq_grid, [DTYPE_IQ2_S] = fit_iq_grid,
+    [DTYPE_IQ3_XXS] = fit_iq_grid, [DTYPE_IQ3_S] = fit_iq_grid,  [DTYPE_IQ1_S] = fit_iq_grid,
+    [DTYPE_IQ1_M] = fit_iq_grid,
 };
 
 /* What brings the mean importance of a row to 1; 0: there is none to speak of. */
