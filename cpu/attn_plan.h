@@ -33,9 +33,10 @@ static inline attn_soft attn_soft_at(float *memory, uint64_t lines, int64_t v_di
 /* The scratch space of one worker. */
 typedef struct attn_space {
     float *queries;      /* [lines][k_dim], or their codes: kv_codes.h */
-    float *p;            /* [lines][PAGE_TOKENS] scores, then exponentials */
+    float *p;            /* [lines + 1][PAGE_TOKENS] scores, then exponentials */
+    float *by;           /* [2 * lines: read in vectors] steps of weights in a score: kv_codes.h */
     float *k_codes;      /* of a tile of coded keys: scales and bases, each [blocks][PAGE_TOKENS] */
-    float *v_wide;       /* a tile of values as floats, [PAGE_TOKENS][padded], or scales and bases */
+    float *v_wide;       /* a tile of values as floats, [PAGE_TOKENS][padded] */
     float *edge;         /* sums of a group of lines [ATTN_LINES][padded] that do not see whole tiles */
     attn_soft all, part; /* of the unit, of the range in work */
 } attn_space;
@@ -43,12 +44,14 @@ static inline uint64_t attn_code_floats(int64_t k_dim) { return ((uint64_t)k_dim
 static inline uint64_t attn_space_floats(int64_t k_dim, int64_t v_dim)
 {
     uint64_t tiles = attn_code_floats(k_dim) + attn_padded(v_dim) * (PAGE_TOKENS + ATTN_LINES);
-    return ATTN_LINES * (PAGE_TOKENS + (uint64_t)k_dim + 4) + tiles + 2 * attn_soft_floats(ATTN_LINES, v_dim);
+    return ATTN_LINES * ((uint64_t)k_dim + 4) + (ATTN_LINES + 1) * PAGE_TOKENS + 2 * ATTN_LINES + tiles +
+           2 * attn_soft_floats(ATTN_LINES, v_dim);
 }
 static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_dim)
 {
     attn_space a = {.p = scratch};
-    a.k_codes = a.p + ATTN_LINES * PAGE_TOKENS;
+    a.by = a.p + (ATTN_LINES + 1) * PAGE_TOKENS;
+    a.k_codes = a.by + 2 * ATTN_LINES;
     a.v_wide = a.k_codes + attn_code_floats(k_dim);
     a.edge = a.v_wide + attn_padded(v_dim) * PAGE_TOKENS;
     float *sums = a.edge + attn_padded(v_dim) * ATTN_LINES;
@@ -56,6 +59,13 @@ static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_
     a.part = attn_soft_at(sums + attn_soft_floats(ATTN_LINES, v_dim), ATTN_LINES, v_dim);
     a.queries = sums + 2 * attn_soft_floats(ATTN_LINES, v_dim);
     return a;
+}
+
+/* Lines of the next group when lines l … l1 - 1 are left: groups of about equal size, at most `most`. */
+static inline int group_lines(int l, int l1, int most)
+{
+    int groups = (l1 - l + most - 1) / most;
+    return (l1 - l + groups - 1) / groups;
 }
 
 typedef struct attn_unit {

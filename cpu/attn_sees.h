@@ -41,6 +41,9 @@ static inline float attn_query_scale(const op *o, const kv_store *s)
     return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? o->u.attn.scale : 1;
 }
 
+/* Is a score a product times a scale? */
+static inline bool attn_is_plain(const op *o) { return o->u.attn.bias == BIAS_NONE && o->u.attn.softcap == 0; }
+
 /* First key that a row at `own` sees. */
 static inline int attn_first(const attn_sees *s, int own)
 {

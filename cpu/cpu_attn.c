@@ -11,11 +11,12 @@
  * A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score without a value. Keys that a row does not see take no part at all. Head h of the queries reads
  * key/value head h / (heads / kv heads).
  *
- * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8 by the keys' blocks, and a
- * score is one chain over the blocks: codes times codes, times both scales (that of the query times `scale`, but with BIAS_ALIBI_BF16);
- * then base of the key times sum of the query's block.
- * Exponentials are short ones and, times the scale of their value over the greatest scale that
- * the row sees in the tile, become bytes (1 = 255); their own sum stays in floats. Bases of values come in by a float sum of 16 lanes. */
+ * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8, and a
+ * score is one chain over the blocks of the key, base times sum of the query's codes, then scale times sum of products; then times the
+ * scale of the query.
+ * Where values are codes, softmax is in integers: distances to the greatest score of the tile become whole steps of 1/2048 power of two,
+ * and weights of 15 bits. Their sum is exact. Times the scale of their value over the greatest scale that the row sees in the tile,
+ * they become bytes; bases of values are added by a sum of their own. A score that is not finite makes the row NaN. */
 #include "cpu/attn_sees.h"
 
 #include "base/fmath.h"
@@ -26,13 +27,22 @@ typedef struct soft {
     float max, sum, *acc;
 } soft;
 
+/* What sums so far and those of a part with greatest score `with` are multiplied by; t has the greatest of both then. */
+static void soft_join(soft *t, float with, float *keep, float *take)
+{
+    float less = fm_exp(fm_max(FM_BELOW_MIN, -fabsf(t->max - with)));
+    *keep = t->max < with ? less : 1;
+    *take = t->max < with ? 1 : less;
+    t->max = fm_max(with, t->max);
+}
+
 static float get(const uint8_t *from, dtype type, int64_t at)
 {
     return type == DTYPE_F16 ? f16_to_f32(((const uint16_t *)(const void *)from)[at])
                              : ((const float *)(const void *)from)[at];
 }
 
-/* `scale`: of products, 1 where queries have it in them. */
+/* `scale`: of products and, of coded keys, queries. */
 static float score(const attn_sees *a, const op *o, float dot, float scale, int head, float slope, int key, int own)
 {
     float s = dot;
@@ -55,6 +65,7 @@ typedef struct tile {
     kv_query codes; /* of q, where keys are codes */
 } tile;
 
+/* Of codes: without the scale of the query. */
 static float dot(const tile *t, int at)
 {
     float sum = 0;
@@ -68,33 +79,37 @@ static float dot(const tile *t, int at)
         for (int64_t d = b * t->kf.block; d < b * t->kf.block + kv_block_codes(&t->kf, b); d++)
             n += kv_code_get(&t->kf, t->keys, false, d, at) * t->codes.code[d];
         int64_t i = b * PAGE_TOKENS + at;
-        sum = fmaf((float)n, f16_to_f32(kv_scales(&t->kf, t->keys)[i]) * t->codes.scale[b], sum);
         sum = fmaf(f16_to_f32(kv_bases(&t->kf, t->keys)[i]), t->codes.sum[b], sum);
+        sum = fmaf((float)n, f16_to_f32(kv_scales(&t->kf, t->keys)[i]), sum);
     }
     return sum;
 }
 
-/* acc = acc * keep + take * sum of p times values, keys a … b - 1 of the tile: values are codes. */
-static void add_coded(const tile *t, const float *p, int a, int b, float keep, float take, float *acc)
+/* acc = acc * keep + take * sum of weights times values, keys a … b - 1 of the tile: values are codes. */
+static void add_coded(const tile *t, const int *w, int a, int b, float keep, float take, float *acc)
 {
     const kv_codes *f = &t->vf;
     for (int64_t block = 0; block < f->blocks; block++) {
-        const uint16_t *scale = kv_scales(f, t->values) + block * PAGE_TOKENS, *base = kv_bases(f, t->values);
-        float most = 0, odd = 0, lanes[LANES] = {0};
+        const uint16_t *scale = kv_scales(f, t->values) + block * PAGE_TOKENS,
+                       *base = kv_bases(f, t->values) + block * PAGE_TOKENS;
+        float most = 0, most_base = 0, odd = 0;
         for (int i = a; i < b; i++) {
             most = fm_max(f16_to_f32(scale[i]), most);
+            if (f->base) most_base = fm_max(fabsf(f16_to_f32(base[i])), most_base);
             odd = fmaf(f16_to_f32(scale[i]), 0, odd);
-            if (f->base) lanes[i % LANES] = fmaf(p[i], f16_to_f32(base[block * PAGE_TOKENS + i]), lanes[i % LANES]);
         }
         bool bad = odd != 0;
-        float up = most > 0 && !bad ? WEIGHT_TOP / most : 0, each = bad ? NAN : most / WEIGHT_TOP * take;
-        float offset = lanes_fold(lanes) * take;
+        float up = most > 0 && !bad ? WEIGHT_TOP / most : 0, each = (bad ? NAN : most / 255) * take;
+        float base_up = most_base > 0 && !bad ? BASE_TOP / most_base : 0;
+        int32_t bases = 0, byte[PAGE_TOKENS];
+        for (int i = a; i < b; i++) {
+            byte[i] = bad ? 0 : kv_weight_byte(w[i], (int)rintf(f16_to_f32(scale[i]) * up));
+            if (f->base && !bad) bases += w[i] * (int)rintf(f16_to_f32(base[i]) * base_up);
+        }
+        float offset = (float)bases * (most_base * (0x1p-15f / BASE_TOP) * take);
         for (int64_t d = block * f->block; d < block * f->block + kv_block_size(f, t->s->v_dim, block); d++) {
             int32_t n = 0;
-            for (int i = a; i < b && !bad; i++) {
-                float w = p[i] * (f16_to_f32(scale[i]) * up);
-                n += (w > 0 ? (int32_t)rintf(w) : 0) * kv_code_get(f, t->values, true, d, i);
-            }
+            for (int i = a; i < b; i++) n += byte[i] * kv_code_get(f, t->values, true, d, i);
             acc[d] = fmaf((float)n, each, acc[d] * keep);
             if (f->base) acc[d] = acc[d] + offset;
         }
@@ -106,35 +121,52 @@ static void tile_add(soft *t, const attn_sees *a, const op *o, const tile *k, in
                      int own)
 {
     const kv_store *s = k->s;
-    bool coded = kv_is_codes(s->v_type);
-    float p[PAGE_TOKENS], lanes[LANES] = {0}, most = -INFINITY;
+    bool coded = kv_is_codes(s->v_type), query = kv_is_codes(s->k_type), plain = attn_is_plain(o);
+    float p[PAGE_TOKENS], lanes[LANES] = {0}, most = -INFINITY, odd = 0, by = WEIGHT_UNITS;
+    int w[PAGE_TOKENS];
+    if (query && coded && plain) by = *k->codes.scale * WEIGHT_UNITS;
     from -= k->first;
     to -= k->first;
     for (int j = from; j < to; j++) {
-        p[j] = score(a, o, dot(k, j), attn_product_scale(o, s), head, slope, k->first + j, own);
+        p[j] = dot(k, j);
+        if (query && !(coded && plain)) p[j] = p[j] * *k->codes.scale;
+        if (!(query && plain)) p[j] = score(a, o, p[j], attn_product_scale(o, s), head, slope, k->first + j, own);
         most = fm_max(p[j], most);
+        odd = fmaf(p[j], 0, odd);
     }
-    float max = fm_max(most, t->max), keep = fm_exp(t->max - max), take = fm_exp(most - max);
-    for (int j = from; j < to; j++) {
-        p[j] = coded ? fm_exp_short(p[j] - most) : fm_exp(fm_max(FM_SHORT_MIN, p[j] - most));
-        lanes[j % LANES] += p[j];
+    float steps = most * by, sum = 0;
+    if (coded) most = steps * WEIGHT_UNIT;
+    float keep, take;
+    soft_join(t, most, &keep, &take);
+    if (coded) {
+        int all = 0;
+        for (int j = from; j < to; j++) {
+            w[j] = kv_weight(fmaf(p[j], -by, kv_weight_from(steps)));
+            all += w[j];
+        }
+        sum = fmaf((float)all, 0x1p-15f, fmaf(steps, 0, odd));
+        add_coded(k, w, from, to, keep, take, t->acc);
+    } else {
+        for (int j = from; j < to; j++) {
+            p[j] = fm_exp(fm_max(FM_BELOW_MIN, p[j] - most));
+            lanes[j % LANES] += p[j];
+        }
+        sum = lanes_fold(lanes);
+        for (int d = 0; d < s->v_dim; d++) {
+            float of = 0;
+            for (int j = from; j < to; j++) of = fmaf(p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), of);
+            t->acc[d] = fmaf(of, take, t->acc[d] * keep);
+        }
     }
-    if (coded) add_coded(k, p, from, to, keep, take, t->acc);
-    for (int d = 0; !coded && d < s->v_dim; d++) {
-        float sum = 0;
-        for (int j = from; j < to; j++) sum = fmaf(p[j], get(k->values, s->v_type, (int64_t)j * s->v_dim + d), sum);
-        t->acc[d] = fmaf(sum, take, t->acc[d] * keep);
-    }
-    t->sum = fmaf(lanes_fold(lanes), take, t->sum * keep);
-    t->max = max;
+    t->sum = fmaf(sum, take, t->sum * keep);
 }
 
 static void soft_merge(soft *t, const soft *with, int n)
 {
-    float max = fm_max(with->max, t->max), keep = fm_exp(t->max - max), take = fm_exp(with->max - max);
+    float keep, take;
+    soft_join(t, with->max, &keep, &take);
     t->sum = fmaf(with->sum, take, t->sum * keep);
     for (int d = 0; d < n; d++) t->acc[d] = fmaf(with->acc[d], take, t->acc[d] * keep);
-    t->max = max;
 }
 
 static void soft_clear(soft *t, int n)
@@ -164,8 +196,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
             most = attn_last(&sees, seq, own);
         soft_clear(&all, s->v_dim);
         t.q = q + u * s->k_dim;
-        for (int64_t b = 0; kv_is_codes(s->k_type) && b < t.kf.blocks; b++)
-            kv_query_block(&t.kf, t.q, s->k_dim, b, attn_query_scale(o, s), t.codes);
+        if (kv_is_codes(s->k_type)) kv_query_encode(&t.kf, t.q, s->k_dim, attn_query_scale(o, s), t.codes);
         for (int range = least / ATTN_RANGE * ATTN_RANGE; range <= most; range += ATTN_RANGE) {
             soft_clear(&part, s->v_dim);
             for (int first = range; first < range + ATTN_RANGE && first <= most; first += PAGE_TOKENS) {

@@ -116,45 +116,68 @@ static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, c
 
 /* ---- attention over codes: definitions (part (d) of the arithmetic contract, see cpu_attn.c) */
 
-/* A query as codes: each block of the keys is int8 with a scale, which includes what scores are multiplied by. */
+/* A query as codes: int8 with one scale, which includes what scores are multiplied by. */
 typedef struct kv_query {
     int8_t *code; /* [padded] */
-    float *scale; /* [blocks] */
-    float *sum;   /* [blocks] scale * sum of the block's codes */
+    float *scale;
+    float *sum; /* [blocks of the keys] of the block's codes */
 } kv_query;
 
-static inline uint64_t kv_query_bytes(const kv_codes *f) { return (uint64_t)(f->padded + f->blocks * 8); }
+static inline uint64_t kv_query_bytes(const kv_codes *f) { return (uint64_t)(f->padded + 4 + f->blocks * 4); }
 static inline kv_query kv_query_at(const kv_codes *f, uint8_t *memory)
 {
     float *scale = (float *)(void *)(memory + f->padded);
-    return (kv_query){(int8_t *)memory, scale, scale + f->blocks};
+    return (kv_query){(int8_t *)memory, scale, scale + 1};
 }
 
 /* Codes of block b, with those that pad it. */
 static inline int kv_block_codes(const kv_codes *f, int64_t b) { return kv_block_size(f, f->padded, b); }
 
-/* The definition of block b of a query x of `dim` elements; scales times `by`. Tiny blocks are 0; one that is not finite has scale NaN. */
+/* The definition of a query x of `dim` elements; the scale times `by`. A tiny one is 0; one that is not finite has scale NaN. */
 #define KV_TINY 0x1p-100f
-static inline void kv_query_block(const kv_codes *f, const float *x, int64_t dim, int64_t b, float by, kv_query q)
+static inline void kv_query_encode(const kv_codes *f, const float *x, int64_t dim, float by, kv_query q)
 {
-    int n = kv_block_size(f, dim, b), sum = 0;
     float most = 0, odd = 0;
-    x += b * f->block;
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < dim; i++) {
         most = fm_max(fabsf(x[i]), most);
         odd = fmaf(x[i], 0, odd);
     }
     bool bad = odd != 0, tiny = !(most >= KV_TINY);
     float inverse = bad || tiny ? 0 : 127 / most;
-    for (int i = 0; i < kv_block_codes(f, b); i++) {
-        int8_t code = i < n && !bad ? (int8_t)rintf(x[i] * inverse) : 0;
-        q.code[b * f->block + i] = code;
-        sum += code;
+    for (int64_t i = 0; i < f->padded; i++) q.code[i] = i < dim && !bad ? (int8_t)rintf(x[i] * inverse) : 0;
+    *q.scale = (bad ? NAN : tiny ? 0 : most / 127) * by;
+    for (int64_t b = 0; b < f->blocks; b++) {
+        int sum = 0;
+        for (int i = 0; i < kv_block_codes(f, b); i++) sum += q.code[b * f->block + i];
+        q.sum[b] = (float)sum;
     }
-    q.scale[b] = (bad ? NAN : tiny ? 0 : most / 127) * by;
-    q.sum[b] = q.scale[b] * (float)sum;
 }
 
-enum { WEIGHT_TOP = 255 }; /* code of the greatest weight of a tile */
+/* The weight of a key, 2^-15 each: 2^-(n / WEIGHT_STEPS), n steps of score below the greatest of the tile. 2^-f is a parabola, to 1.1e-3
+ * of its value (root mean square). Anything that is no distance, or too far, weighs nothing. */
+enum { WEIGHT_BITS = 11, WEIGHT_STEPS = 1 << WEIGHT_BITS, WEIGHT_A = 32678, WEIGHT_B = 21749, WEIGHT_C = 5500 };
+#define WEIGHT_UNITS (WEIGHT_STEPS * FM_LOG2E)    /* steps in a unit of score */
+#define WEIGHT_UNIT  (0.69314718f / WEIGHT_STEPS) /* and the score of a step */
+static inline int kv_weight(float steps)
+{
+    float n = rintf(steps);
+    if (!(n >= 0 && n < 2147483648.0f)) return 0;
+    uint32_t i = n < 32767 ? (uint32_t)n : 32767, f = i << (16 - WEIGHT_BITS) & 0xffff;
+    uint32_t p = WEIGHT_A - (f * (WEIGHT_B - (f * WEIGHT_C >> 16)) >> 16);
+    return (int)(p >> (i >> WEIGHT_BITS));
+}
+
+/* The steps of the greatest score, from which those of others are taken: `top` a little up, so that no rounding of large ones makes a
+ * distance negative. */
+static inline float kv_weight_from(float top) { return fmaf(fabsf(top), 0x1p-22f, top); }
+
+/* Weights times scales of values become bytes: WEIGHT_TOP is the greatest scale in 15 bits, which makes 255 of weight 1. Bases of values
+ * are numbers of BASE_TOP for the greatest: sums of 64 fit 32 bits. */
+enum { WEIGHT_TOP = 32640, BASE_TOP = 1023 };
+static inline int kv_weight_byte(int of, int scale)
+{
+    int scaled = (of * scale + (1 << 14)) >> 15;
+    return (scaled + 64) >> 7;
+}
 
 #endif

@@ -209,6 +209,7 @@ INLINE v4 v16_fold_four(v16 x, v16 y, v16 z, v16 w)
 
 INLINE v4 v16_max4(v16 x) { return v4_max(v4_max(x.a, x.c), v4_max(x.b, x.d)); }
 /* The greatest lane of each of four values, in order; none is NaN. */
+INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d) { return V16(a, b, c, d); }
 INLINE v4 v16_max_four(v16 x, v16 y, v16 z, v16 w)
 {
     return vpmaxq_f32(vpmaxq_f32(v16_max4(x), v16_max4(y)), vpmaxq_f32(v16_max4(z), v16_max4(w)));

@@ -12,6 +12,15 @@ typedef __m128 v4;
 INLINE v4 v4_load(const float *p) { return _mm_loadu_ps(p); }
 INLINE void v4_store(float *p, v4 a) { _mm_storeu_ps(p, a); }
 INLINE v4 v4_add(v4 a, v4 b) { return _mm_add_ps(a, b); }
+INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d)
+{
+    __m256 low = _mm256_set_m128(b, a), high = _mm256_set_m128(d, c);
+#if defined(__AVX512F__)
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+#else
+    return V16(low, high);
+#endif
+}
 
 /* Sum of the lanes in the order of the contract: 8, 4, 2, 1. */
 INLINE float v16_fold(v16 a)

@@ -126,6 +126,7 @@ typedef struct attn_job {
     int64_t padded; /* v_dim up to a multiple of 16 */
     float scale;    /* of products */
     bool plain;     /* a score is a product times `scale` */
+    bool ready;     /* and nothing has to be done to whole tiles of products */
     kv_codes kf, vf;
     attn_space at;
 } attn_job;
@@ -160,15 +161,18 @@ static void tile_sees_of(tile_sees *g, const attn_job *j, const attn_unit *u, in
     }
 }
 
-/* Products of one line (plain: times scale) to scores, in place; keys a … b - 1 of the tile are seen, others become -infinity. */
-static void line_scores(const attn_job *j, float *p, int a, int b, int head, int first, int own)
+/* Products of one line, times `times` (plain ones of floats have `scale` already), to scores, in place; keys a … b - 1 of the tile are
+ * seen, others become -infinity. 0, or NaN where a score is not finite. */
+static float line_scores(const attn_job *j, float *p, float times, int a, int b, int head, int first, int own)
 {
     const op *o = j->o;
     float slope = j->slopes ? j->slopes[head] : 0, added[PAGE_TOKENS];
     if (o->u.attn.bias == BIAS_BUCKETS)
         for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.sees, head, first + i, own);
+    v16 odd = v16_zero();
     for (int c = 0; c < TILE_CHUNKS; c++) {
-        v16 v = v16_load(p + c * LANES);
+        v16 v = v16_mul(v16_load(p + c * LANES), v16_all(times));
+        m16 seen = m16_range(a - c * LANES, b - c * LANES);
         if (!j->plain) {
             v16 key = v16_add(v16_iota(), v16_all((float)(c * LANES)));
             if (o->u.attn.bias == BIAS_ALIBI_BF16) {
@@ -184,27 +188,27 @@ static void line_scores(const attn_job *j, float *p, int a, int b, int head, int
                 v = v16_add(v, v16_mul(v16_all(slope), v16_neg(v16_abs(v16_add(key, v16_all((float)(first - own)))))));
             if (o->u.attn.bias == BIAS_BUCKETS) v = v16_add(v, v16_load(added + c * LANES));
         }
-        v16_store(p + c * LANES, v16_pick(m16_range(a - c * LANES, b - c * LANES), v, v16_all(-INFINITY)));
+        odd = v16_fma(v16_pick(seen, v, v16_zero()), v16_zero(), odd);
+        v16_store(p + c * LANES, v16_pick(seen, v, v16_all(-INFINITY)));
     }
+    return v16_fold(odd);
 }
 
-/* The greatest of each of n lines of scores. */
-static void lines_top(int n, const float *p, float *top)
+/* The greatest of each of four lines of scores, of the first n; of others any number. */
+INLINE v4 four_top(int n, const float *p)
 {
-    for (int l = 0; l < n; l += 4) {
-        v16 most[4];
-        UNROLL for (int i = 0; i < 4; i++)
-        {
-            const float *line = p + (l + i < n ? l + i : n - 1) * PAGE_TOKENS;
-            most[i] = v16_all(-INFINITY);
-            UNROLL for (int c = 0; c < TILE_CHUNKS; c++) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
-        }
-        v4_store(top + l, v16_max_four(most[0], most[1], most[2], most[3]));
+    v16 most[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        const float *line = p + (i < n ? i : 0) * PAGE_TOKENS;
+        most[i] = v16_all(-INFINITY);
+        UNROLL for (int c = 0; c < TILE_CHUNKS; c++) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
     }
+    return v16_max_four(most[0], most[1], most[2], most[3]);
 }
 
 /* Scores of n lines to exponentials, in place, against the greatest of the tile; the sums of each line. */
-INLINE void lines_exp(bool brief, const tile_sees *g, int n, float *p, const float *top, float *total)
+static void lines_exp(const tile_sees *g, int n, float *p, const float *top, float *total)
 {
     for (int l = 0; l < n; l += 4) {
         v16 sums[4];
@@ -214,8 +218,7 @@ INLINE void lines_exp(bool brief, const tile_sees *g, int n, float *p, const flo
             float *line = p + (l + i) * PAGE_TOKENS;
             UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
             {
-                v16 e = v16_sub(v16_load(line + c * LANES), v16_all(top[l + i]));
-                e = brief ? v16_exp_short(e) : v16_exp_below(e);
+                v16 e = v16_exp_below(v16_sub(v16_load(line + c * LANES), v16_all(top[l + i])));
                 if (!g->whole) e = v16_pick(m16_range(g->a[l + i] - c * LANES, g->b[l + i] - c * LANES), e, v16_zero());
                 sums[i] = v16_add(sums[i], e);
                 v16_store(line + c * LANES, e);
@@ -225,16 +228,26 @@ INLINE void lines_exp(bool brief, const tile_sees *g, int n, float *p, const flo
     }
 }
 
-/* What sums so far and those of a further part are multiplied by, of n lines; joins sums and greatest scores. */
+/* A part with greatest score `here` and sum `total` joins: what sums so far and its own are multiplied by. */
+INLINE void soft_join(v16 here, v16 total, v16 *max, v16 *sum, v16 *keep, v16 *take)
+{
+    m16 rises = v16_less(*max, here);
+    v16 less = v16_exp_below(v16_neg(v16_abs(v16_sub(*max, here))));
+    *keep = v16_pick(rises, less, v16_all(1));
+    *take = v16_pick(rises, v16_all(1), less);
+    *max = v16_pick(rises, here, *max);
+    *sum = v16_fma(total, *take, v16_mul(*sum, *keep));
+}
+
+/* The same for n lines. */
 static void lines_join(int n, const float *top, const float *total, float *max, float *sum, float *keep, float *take)
 {
     for (int l = 0; l < n; l += LANES) {
         int part = n - l < LANES ? n - l : LANES;
-        v16 old = v16_load_part(max + l, part), here = v16_load_part(top + l, part), now = v16_max(here, old);
-        v16 kept = v16_exp(v16_sub(old, now)), taken = v16_exp(v16_sub(here, now));
-        v16 all = v16_mul(v16_load_part(sum + l, part), kept);
-        v16_store_part(sum + l, v16_fma(v16_load_part(total + l, part), taken, all), part);
-        v16_store_part(max + l, now, part);
+        v16 most = v16_load_part(max + l, part), all = v16_load_part(sum + l, part), kept, taken;
+        soft_join(v16_load_part(top + l, part), v16_load_part(total + l, part), &most, &all, &kept, &taken);
+        v16_store_part(max + l, most, part);
+        v16_store_part(sum + l, all, part);
         v16_store_part(keep + l, kept, part);
         v16_store_part(take + l, taken, part);
     }
@@ -293,32 +306,25 @@ static void edge_values(const attn_job *j, const int *a, const int *b, int n, co
         }
 }
 
-/* Lines of the next group when lines l … l1 - 1 are left: groups of about equal size, at most `most`. */
-static int group_lines(int l, int l1, int most)
+/* Products of n lines from l on with float keys. `ahead` is fetched meanwhile. */
+static void float_products(const attn_job *j, const uint8_t *keys, int l, int n, const uint8_t *ahead, float *p)
 {
-    int groups = (l1 - l + most - 1) / most;
-    return (l1 - l + groups - 1) / groups;
+    const dots_fn *dots = j->s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
+    int64_t dim = j->s->k_dim;
+    for (int i = 0, group; i < n; i += group, ahead = keys) {
+        group = group_lines(i, n, ATTN_GROUP);
+        dots[group - 1](keys, (int)dim, j->at.queries + (l + i) * dim, j->plain ? j->scale : 1, ahead,
+                        p + i * PAGE_TOKENS);
+    }
 }
 
-/* A tile's products of all lines with its keys: p. `ahead` is fetched meanwhile. */
-static void tile_products(const attn_job *j, const uint8_t *keys, int l0, int l1, const uint8_t *ahead, float *p)
+static void code_products(const attn_job *j, const key_tile *keys, int l, int n, float *p)
 {
-    const kv_store *s = j->s;
-    if (kv_is_codes(s->k_type)) {
-        code_tile t = code_tile_open(&j->kf, keys, false, j->at.k_codes);
-        for (int l = l0, n; l < l1; l += n) {
-            kv_query q[CODE_LINES];
-            n = group_lines(l, l1, CODE_LINES);
-            for (int i = 0; i < n; i++) q[i] = line_query(j, l + i);
-            code_products(&t, n, q, p + (l - l0) * PAGE_TOKENS);
-        }
-        return;
-    }
-    const dots_fn *dots = s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
-    for (int l = l0, n; l < l1; l += n, ahead = keys) {
-        n = group_lines(l, l1, ATTN_GROUP);
-        dots[n - 1](keys, s->k_dim, j->at.queries + (int64_t)l * s->k_dim, j->plain ? j->scale : 1, ahead,
-                    p + (l - l0) * PAGE_TOKENS);
+    for (int i = 0, group; i < n; i += group) {
+        kv_query q[CODE_LINES];
+        group = group_lines(i, n, CODE_LINES);
+        for (int g = 0; g < group; g++) q[g] = line_query(j, l + i + g);
+        (j->kf.bits == 8 ? code_dots_8 : code_dots_4)[group - 1](keys, q, p + i * PAGE_TOKENS);
     }
 }
 
@@ -346,42 +352,170 @@ static void tile_add_values(const attn_job *j, const uint8_t *values, const tile
     }
 }
 
+/* Lines of the batch from l on, of n. */
+static int batch_lines(int l, int n) { return n - l < CODE_BATCH ? n - l : CODE_BATCH; }
+
+/* One tile, and lines that see it: those from l0 to l1 - 1. */
+typedef struct attn_tile {
+    const attn_unit *u;
+    int first, l0, l1;             /* position of its first key */
+    uint8_t *keys, *values, *next; /* next: keys that come after it, or these */
+    uint64_t k_bytes, v_bytes;
+    tile_sees sees;
+    attn_soft t; /* of the lines from l0 on */
+} attn_tile;
+
+/* line_scores of n lines from `l` on, counted from l0. */
+static void tile_scores(const attn_job *j, const attn_tile *k, int l, int n, float *p, float *odd)
+{
+    const tile_sees *g = &k->sees;
+    const attn_unit *u = k->u;
+    int own0 = j->plan.sees.rows->pos[u->row0];
+    for (int i = 0; i < n; i++) {
+        int line = k->l0 + l + i;
+        float times = kv_is_codes(j->s->k_type) && !j->ready ? *line_query(j, line).scale : 1;
+        odd[i] = line_scores(j, p + i * PAGE_TOKENS, times, g->whole ? 0 : g->a[l + i],
+                             g->whole ? PAGE_TOKENS : g->b[l + i], u->head0 + line % u->heads, k->first,
+                             own0 + line / u->heads);
+    }
+}
+
+/* A tile whose values are floats, in passes over all lines. */
+static void tile_add_floats(const attn_job *j, const attn_tile *k)
+{
+    int n = k->l1 - k->l0, seen = k->u->last - k->first < PAGE_TOKENS ? k->u->last - k->first + 1 : PAGE_TOKENS;
+    float *p = j->at.p, top[ATTN_LINES + 4], total[ATTN_LINES + 4], keep[ATTN_LINES], take[ATTN_LINES];
+    if (kv_is_codes(j->s->k_type)) {
+        key_tile keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
+        tile_prefetch(k->values, k->v_bytes);
+        code_products(j, &keys, k->l0, n, p);
+    } else {
+        if (k->v_bytes > k->k_bytes) tile_prefetch(k->values + k->k_bytes, k->v_bytes - k->k_bytes);
+        float_products(j, k->keys, k->l0, n, k->values, p);
+    }
+    if (k->k_bytes > k->v_bytes) tile_prefetch(k->next + k->v_bytes, k->k_bytes - k->v_bytes);
+    if (!(k->sees.whole && j->ready)) tile_scores(j, k, 0, n, p, total);
+    for (int l = 0; l < n; l += 4) v4_store(top + l, four_top(n - l, p + l * PAGE_TOKENS));
+    lines_exp(&k->sees, n, p, top, total);
+    lines_join(n, top, total, k->t.max, k->t.sum, keep, take);
+    tile_add_values(j, k->values, &k->sees, n, seen, k->next, p, keep, take, k->t.acc);
+}
+
+/* Scores of n lines from `l` on, and what they see: NaN in odd of those that are not finite; scales of values of keys that each sees. */
+static void batch_check(const attn_job *j, const attn_tile *k, int l, int n, float *p, value_scales *part,
+                        const value_scales **of, v16 *odd, v16 *each, v16 *each_base)
+{
+    float bad[LANES] = {0}, scale[LANES], base[LANES];
+    const tile_sees *g = &k->sees;
+    tile_scores(j, k, l, n, p, bad);
+    *odd = v16_load(bad);
+    if (g->whole) return;
+    for (int i = 0; i < LANES; i++) {
+        int line = i < n ? i : 0;
+        if (i < n) {
+            value_scales_of(&j->vf, k->values, 0, g->a[l + i], g->b[l + i], &part[i]);
+            of[i] = &part[i];
+        }
+        scale[i] = part[line].each;
+        base[i] = j->vf.base ? part[line].each_base : 0;
+    }
+    *each = v16_load(scale);
+    *each_base = v16_load(base);
+}
+
+/* Products w->p of n <= CODE_BATCH lines from `l` on to weights of codes of values, and these to bytes. check: whatever the lines see. */
+static void batch_soft(const attn_job *j, const attn_tile *k, int l, int n, const value_scales *scales, bool check,
+                       code_batch *w)
+{
+    const float *by = j->at.by + k->l0 + l;
+    const bool based = j->vf.base, keep = j->vf.blocks > 1;
+    const value_scales *of[CODE_BATCH];
+    value_scales part[CODE_BATCH];
+    v4 top[CODE_BATCH / 4], sums[CODE_BATCH / 4], bases[CODE_BATCH / 4];
+    v16 odd = v16_zero(), each = v16_all(scales->each), each_base = v16_all(based ? scales->each_base : 0);
+    UNROLL for (int i = 0; i < CODE_BATCH; i++) of[i] = scales;
+    if (check) batch_check(j, k, l, n, w->p[0], part, of, &odd, &each, &each_base);
+    UNROLL for (int i = 0; i < CODE_BATCH; i += 4) top[i / 4] = four_top(n - i, w->p[i]);
+    v16 steps = v16_mul(v16_of_fours(top[0], top[1], top[2], top[2]), v16_load(by));
+    v16_store(w->from, v16_fma(v16_abs(steps), v16_all(0x1p-22f), steps));
+    for (int i = 0; i < CODE_BATCH; i += 4) {
+        if (i >= n) sums[i / 4] = bases[i / 4] = sums[0];
+        else if (based) sums[i / 4] = four_weights(true, keep, n - i, i, w, by, of, &bases[i / 4]);
+        else sums[i / 4] = four_weights(false, keep, n - i, i, w, by, of, NULL);
+    }
+    v16 total = v16_fma(steps, v16_zero(), odd), max = v16_load_part(k->t.max + l, n), kept, taken;
+    total = v16_fma(v16_of_fours(sums[0], sums[1], sums[2], sums[2]), v16_all(0x1p-15f), total);
+    v16 sum = v16_load_part(k->t.sum + l, n);
+    soft_join(v16_mul(steps, v16_all(WEIGHT_UNIT)), total, &max, &sum, &kept, &taken);
+    v16_store_part(k->t.max + l, max, n);
+    v16_store_part(k->t.sum + l, sum, n);
+    v16_store(w->keep, kept);
+    v16_store(w->take, taken);
+    v16_store(w->scale, v16_mul(each, taken));
+    if (based)
+        v16_store(w->base, v16_mul(v16_of_fours(bases[0], bases[1], bases[2], bases[2]), v16_mul(each_base, taken)));
+}
+
+static void batch_values(const attn_job *j, const attn_tile *k, int l, int n, const value_scales *scales, code_batch *w)
+{
+    const int *a = k->sees.whole ? NULL : k->sees.a + l;
+    for (int64_t block = 0; block < j->vf.blocks; block++) {
+        if (block) batch_bytes(&j->vf, k->values, block, scales + block, n, a, k->sees.b + l, w);
+        batch_add(&j->vf, k->values, block, n, w, k->t.acc + l * j->padded, j->padded);
+    }
+}
+
+/* A tile whose values are codes. Three batches of lines are in work, each at another stage: while the multiplier has products to do, the
+ * processor does the weights of another batch beside it. */
+static void tile_add_codes(const attn_job *j, const attn_tile *k)
+{
+    enum { STAGES = 3 };
+    int n = k->l1 - k->l0;
+    const bool k_codes = kv_is_codes(j->s->k_type);
+    bool check = !(k->sees.whole && j->ready && k_codes);
+    value_scales *scales = (value_scales *)(void *)j->at.v_wide;
+    code_batch ring[STAGES];
+    key_tile keys;
+    if (k_codes) {
+        keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
+        check = check || keys.bad;
+    }
+    tile_prefetch(k->values, k->v_bytes);
+    for (int i = 0, l = 0; l < n + (STAGES - 1) * CODE_BATCH; i++, l += CODE_BATCH) {
+        int soft = l - CODE_BATCH, add = l - 2 * CODE_BATCH;
+        if (l < n && k_codes) code_products(j, &keys, k->l0 + l, batch_lines(l, n), ring[i % STAGES].p[0]);
+        if (l < n && !k_codes) float_products(j, k->keys, k->l0 + l, batch_lines(l, n), k->keys, ring[i % STAGES].p[0]);
+        if (i == 0) {
+            for (int64_t b = 0; b < j->vf.blocks; b++)
+                value_scales_of(&j->vf, k->values, b, 0, PAGE_TOKENS, &scales[b]);
+            tile_prefetch(k->next, k->k_bytes);
+        }
+        if (soft >= 0 && soft < n)
+            batch_soft(j, k, soft, batch_lines(soft, n), scales, check, &ring[(i + STAGES - 1) % STAGES]);
+        if (add >= 0) batch_values(j, k, add, batch_lines(add, n), scales, &ring[(i + STAGES - 2) % STAGES]);
+    }
+}
+
 /* Adds one tile to the states of lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. `next_page` comes after it, or -1. */
 static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t page, int32_t next_page, int l0, int l1,
                      attn_soft t)
 {
     const kv_store *s = j->s;
-    const uint8_t *keys = kv_tile(s, false, page, u->kv), *values = kv_tile(s, true, page, u->kv), *next = keys;
-    const bool v_codes = kv_is_codes(s->v_type), by_tile = v_codes || kv_is_codes(s->k_type);
-    uint64_t k_bytes = s->k_page / (uint64_t)s->heads, v_bytes = s->v_page / (uint64_t)s->heads;
-    int own0 = j->plan.sees.rows->pos[u->row0], n = l1 - l0;
-    float *p = j->at.p, *acc = t.acc + l0 * j->padded;
-    float top[ATTN_LINES + 4], total[ATTN_LINES + 4], keep[ATTN_LINES], take[ATTN_LINES];
-    tile_sees g;
-
-    if (n <= 0) return;
-    if (by_tile) tile_prefetch(values, v_bytes);
-    else if (v_bytes > k_bytes) tile_prefetch(values + k_bytes, v_bytes - k_bytes);
-    tile_products(j, keys, l0, l1, values, p);
-    if (next_page >= 0) next = kv_tile(s, false, next_page, u->kv);
-    if (by_tile) tile_prefetch(next, k_bytes);
-    else if (k_bytes > v_bytes) tile_prefetch(next + v_bytes, k_bytes - v_bytes);
-
-    tile_sees_of(&g, j, u, first, l0, l1);
-    for (int i = 0; i < n && !(g.whole && j->plain); i++)
-        line_scores(j, p + i * PAGE_TOKENS, g.whole ? 0 : g.a[i], g.whole ? PAGE_TOKENS : g.b[i],
-                    u->head0 + (l0 + i) % u->heads, first, own0 + (l0 + i) / u->heads);
-    lines_top(n, p, top);
-    if (v_codes) lines_exp(true, &g, n, p, top, total);
-    else lines_exp(false, &g, n, p, top, total);
-    lines_join(n, top, total, t.max + l0, t.sum + l0, keep, take);
-    if (v_codes) {
-        code_tile coded = code_tile_open(&j->vf, values, true, j->at.v_wide);
-        code_add(&coded, n, p, g.whole ? NULL : g.a, g.b, keep, take, acc, j->padded);
-    } else {
-        int seen = u->last - first < PAGE_TOKENS ? u->last - first + 1 : PAGE_TOKENS;
-        tile_add_values(j, values, &g, n, seen, next, p, keep, take, acc);
-    }
+    attn_tile k;
+    if (l1 <= l0) return;
+    k.u = u;
+    k.first = first;
+    k.l0 = l0;
+    k.l1 = l1;
+    k.keys = kv_tile(s, false, page, u->kv);
+    k.values = kv_tile(s, true, page, u->kv);
+    k.next = next_page < 0 ? k.keys : kv_tile(s, false, next_page, u->kv);
+    k.k_bytes = s->k_page / (uint64_t)s->heads;
+    k.v_bytes = s->v_page / (uint64_t)s->heads;
+    k.t = (attn_soft){.max = t.max + l0, .sum = t.sum + l0, .acc = t.acc + l0 * j->padded};
+    tile_sees_of(&k.sees, j, u, first, l0, l1);
+    if (kv_is_codes(s->v_type)) tile_add_codes(j, &k);
+    else tile_add_floats(j, &k);
 }
 
 /* Lines of the unit whose rows see any of the positions first … last. */
@@ -395,14 +529,18 @@ static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int l
     *l1 = r1 * u->heads;
 }
 
-/* The queries of a unit, side by side, or their codes. */
+/* The queries of a unit, side by side, or their codes; steps of weights in what products become. */
 static void unit_queries(const attn_job *j, const attn_unit *u)
 {
     const kv_store *s = j->s;
     float by = attn_query_scale(j->o, s);
-    for (int l = 0; kv_is_codes(s->k_type) && l < u->rows * u->heads; l++) {
+    for (int l = 0; l < u->rows * u->heads; l++) {
+        j->at.by[l] = WEIGHT_UNITS;
+        if (!kv_is_codes(s->k_type)) continue;
         int64_t row = u->row0 + l / u->heads, head = u->head0 + l % u->heads;
-        query_encode(&j->kf, j->q + (row * j->o->u.attn.heads + head) * s->k_dim, s->k_dim, by, line_query(j, l));
+        kv_query q = line_query(j, l);
+        query_encode(&j->kf, j->q + (row * j->o->u.attn.heads + head) * s->k_dim, s->k_dim, by, q);
+        if (j->ready) j->at.by[l] = *q.scale * WEIGHT_UNITS;
     }
     for (int i = 0; !kv_is_codes(s->k_type) && i < u->rows; i++)
         memcpy(j->at.queries + (int64_t)i * u->heads * s->k_dim,
@@ -482,7 +620,8 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
     j.group = r->seg->p->states[o->state].group;
     j.padded = (s->v_dim + LANES - 1) / LANES * LANES;
     j.scale = attn_product_scale(o, s);
-    j.plain = o->u.attn.bias == BIAS_NONE && o->u.attn.softcap == 0;
+    j.plain = attn_is_plain(o);
+    j.ready = j.plain && kv_is_codes(s->k_type) == kv_is_codes(s->v_type);
     j.kf = kv_codes_of(s->k_type, s->k_dim, false);
     j.vf = kv_codes_of(s->v_type, s->v_dim, true);
     j.at = attn_space_of(arg_scratch(r, worker), s->k_dim, s->v_dim);

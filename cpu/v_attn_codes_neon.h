@@ -15,18 +15,79 @@ INLINE b16 code_word(const void *codes) /* four codes, everywhere */
     return vreinterpretq_s8_s32(vdupq_n_s32(code_four(codes)));
 }
 
-/* The sum of n codes, a multiple of four. */
-INLINE int32_t code_sum(const int8_t *code, int n)
+/* 32 numbers of 16 bits: half of what belongs to a tile's keys. */
+typedef struct w32 {
+    int16x8_t v[4];
+} w32;
+INLINE w32 w32_load(const void *p)
 {
-    s4 sum = s4_zero();
-    int i = 0, words = 0;
-    for (; i + 16 <= n; i += 16) sum = s4_add_bytes(sum, vld1q_s8(code + i));
-    for (; i < n; i++) words += code[i];
-    return s4_fold(sum) + words;
+    w32 a;
+    UNROLL for (int i = 0; i < 4; i++) a.v[i] = vld1q_s16((const int16_t *)p + 8 * i);
+    return a;
+}
+INLINE void w32_store(void *p, w32 a) { UNROLL for (int i = 0; i < 4; i++) vst1q_s16((int16_t *)p + 8 * i, a.v[i]); }
+INLINE w32 w32_all(int n)
+{
+    int16x8_t v = vdupq_n_s16((int16_t)n);
+    return (w32){{v, v, v, v}};
+}
+INLINE int16x4_t w32_quarter(float32x4_t x) /* what is no number: far below 0, as on other processors */
+{
+    return vqmovn_s32(vbslq_s32(vceqq_f32(x, x), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN)));
+}
+INLINE w32 w32_round(v16 x, v16 y)
+{
+    return (w32){{vcombine_s16(w32_quarter(x.a), w32_quarter(x.b)), vcombine_s16(w32_quarter(x.c), w32_quarter(x.d)),
+                  vcombine_s16(w32_quarter(y.a), w32_quarter(y.b)), vcombine_s16(w32_quarter(y.c), w32_quarter(y.d))}};
+}
+INLINE uint16x8_t w32_high(uint16x8_t a, uint16x8_t b) /* upper halves of products */
+{
+    uint32x4_t low = vmull_u16(vget_low_u16(a), vget_low_u16(b)), high = vmull_high_u16(a, b);
+    return vuzp2q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high));
+}
+INLINE w32 w32_weight(w32 n) /* kv_weight of rounded steps */
+{
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        uint16x8_t x = vreinterpretq_u16_s16(n.v[i]), f = vshlq_n_u16(x, 16 - WEIGHT_BITS);
+        uint16x8_t p = vsubq_u16(vdupq_n_u16(WEIGHT_B), w32_high(f, vdupq_n_u16(WEIGHT_C)));
+        p = vsubq_u16(vdupq_n_u16(WEIGHT_A), w32_high(f, p));
+        p = vshlq_u16(p, vnegq_s16(vreinterpretq_s16_u16(vshrq_n_u16(x, WEIGHT_BITS))));
+        n.v[i] = vreinterpretq_s16_u16(p);
+    }
+    return n;
+}
+INLINE void w32_half_bytes(uint8_t *to, w32 a, w32 by)
+{
+    const int16x8_t shift = vdupq_n_s16(1 << 8);
+    UNROLL for (int i = 0; i < 4; i++)
+        vst1_u8(to + 8 * i, vqmovun_s16(vqrdmulhq_s16(vqrdmulhq_s16(a.v[i], by.v[i]), shift)));
+}
+INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_byte of 64 keys */
+{
+    w32_half_bytes(to, a, by_a);
+    w32_half_bytes(to + 32, b, by_b);
+}
+typedef int32x4_t w32_sum; /* of products */
+INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
+{
+    w32_sum s = vdupq_n_s32(0);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        s = vmlal_s16(s, vget_low_s16(a.v[i]), vget_low_s16(with_a.v[i]));
+        s = vmlal_high_s16(s, a.v[i], with_a.v[i]);
+        s = vmlal_s16(s, vget_low_s16(b.v[i]), vget_low_s16(with_b.v[i]));
+        s = vmlal_high_s16(s, b.v[i], with_b.v[i]);
+    }
+    return s;
+}
+INLINE v4 w32_fold_four(w32_sum a, w32_sum b, w32_sum c, w32_sum d) /* four sums, in order */
+{
+    return vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d)));
 }
 
 /* dots[line][key] of 64 keys. */
-INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q, float *dots)
+INLINE void code_dots(int bits, int lines, const key_tile *t, const kv_query *q, float *dots)
 {
     const kv_codes *f = t->f;
     for (int w = 0; w < PAGE_TOKENS; w += LANES) { /* sixteen keys */
@@ -35,7 +96,7 @@ INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q
             s4 a[CODE_LINES][4];
             UNROLL for (int l = 0; l < lines; l++)
             {
-                int32_t start = bits == 8 ? 128 * code_sum(q[l].code + 4 * g, kv_block_codes(f, b)) : 0;
+                int32_t start = bits == 8 ? 128 * (int32_t)q[l].sum[b] : 0;
                 UNROLL for (int i = 0; i < 4; i++) a[l][i] = vdupq_n_s32(start);
             }
             for (int64_t end = g + kv_block_codes(f, b) / 4; g < end; g += 8 / bits, at += PAGE_TOKENS * 4) {
@@ -61,18 +122,16 @@ INLINE void code_dots(int bits, int lines, const code_tile *t, const kv_query *q
             UNROLL for (int l = 0; l < lines; l++)
             {
                 float *to = dots + l * PAGE_TOKENS + w;
-                v16 s = b ? v16_load(to) : v16_zero();
-                s = v16_fma(s4_floats(a[l]), v16_mul(scale, v16_all(q[l].scale[b])), s);
-                s = v16_fma(base, v16_all(q[l].sum[b]), s);
-                v16_store(to, s);
+                v16 s = v16_fma(base, v16_all(q[l].sum[b]), b ? v16_load(to) : v16_zero());
+                v16_store(to, v16_fma(s4_floats(a[l]), scale, s));
             }
         }
     }
 }
 
 /* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements; lines from `l0` on. */
-INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_weights *w,
-                        int l0, const float *keep, float *acc, int64_t acc_stride)
+INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_batch *w, int l0,
+                        float *acc, int64_t acc_stride)
 {
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
@@ -98,7 +157,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
             {
                 float *to = acc + l * acc_stride + i * 8 + 4 * h;
                 v4 sum = vcvtq_f32_s32(vaddq_s32(a[l][h], vshlq_n_s32(all[h], 7)));
-                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(to), keep[l0 + l]), sum, w->scale[l0 + l]);
+                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(to), w->keep[l0 + l]), sum, w->scale[l0 + l]);
                 v4_store(to, bits == 4 ? v4_add(s, vdupq_n_f32(w->base[l0 + l])) : s);
             }
         }

@@ -17,24 +17,15 @@ INLINE v16 v16_exp(v16 x)
     return v16_scale_2n(p, t, round);
 }
 
-/* v16_exp of x <= 0, as if x were at least FM_SHORT_MIN. */
+/* v16_exp of x <= 0, as if x were at least FM_BELOW_MIN. */
 INLINE v16 v16_exp_below(v16 x)
 {
-    x = v16_max(v16_all(FM_SHORT_MIN), x);
+    x = v16_max(v16_all(FM_BELOW_MIN), x);
     v16 round = v16_all(FM_ROUND), t = v16_fma(x, v16_all(FM_LOG2E), round), n = v16_sub(t, round);
     v16 r = v16_fma(n, v16_all(-FM_LN2_LO), v16_fma(n, v16_all(-FM_LN2_HI), x));
     v16 p = v16_step(v16_step(v16_all(FM_EXP_6), r, FM_EXP_5), r, FM_EXP_4);
     p = v16_step(v16_step(p, r, FM_EXP_3), r, FM_EXP_2);
     return v16_times_2n(v16_add(v16_fma(v16_mul(r, r), p, r), v16_all(1)), t);
-}
-
-INLINE v16 v16_exp_short(v16 x)
-{
-    x = v16_max(v16_all(FM_SHORT_MIN), x);
-    v16 round = v16_all(FM_ROUND), t = v16_fma(x, v16_all(FM_LOG2E), round);
-    v16 r = v16_fma(x, v16_all(FM_LOG2E), v16_sub(round, t));
-    v16 p = v16_step(v16_step(v16_all(FM_SHORT_3), r, FM_SHORT_2), r, FM_SHORT_1);
-    return v16_times_2n(v16_step(p, r, 1.0f), t);
 }
 
 INLINE v16 v16_tanh(v16 x)

@@ -12,22 +12,18 @@
 #include <stdint.h>
 
 /* Constants shared with the vector versions (cpu/vmath.h). */
-#define FM_LOG2E   0x1.715476p+0f
-#define FM_LN2_HI  0x1.62e4p-1f /* 15 bits: n * LN2_HI is exact */
-#define FM_LN2_LO  0x1.7f7d1cp-20f
-#define FM_ROUND   0x1.8p+23f /* adding it rounds to an integer, which then stands in the low bits */
-#define FM_EXP_MIN (-105.0f)
-#define FM_EXP_MAX 90.0f
-#define FM_EXP_2   0x1.fffffcp-2f
-#define FM_EXP_3   0x1.55549p-3f
-#define FM_EXP_4   0x1.5558f8p-5f
-#define FM_EXP_5   0x1.123b02p-7f
-#define FM_EXP_6   0x1.6a2254p-10f
-
-#define FM_SHORT_MIN (-86.0f)
-#define FM_SHORT_1   0x1.62f5fap-1f
-#define FM_SHORT_2   0x1.f00c4ep-3f
-#define FM_SHORT_3   0x1.c2a218p-5f
+#define FM_LOG2E     0x1.715476p+0f
+#define FM_LN2_HI    0x1.62e4p-1f /* 15 bits: n * LN2_HI is exact */
+#define FM_LN2_LO    0x1.7f7d1cp-20f
+#define FM_ROUND     0x1.8p+23f /* adding it rounds to an integer, which then stands in the low bits */
+#define FM_EXP_MIN   (-105.0f)
+#define FM_EXP_MAX   90.0f
+#define FM_BELOW_MIN (-86.0f) /* from here to 0, 2^n and results are normal */
+#define FM_EXP_2     0x1.fffffcp-2f
+#define FM_EXP_3     0x1.55549p-3f
+#define FM_EXP_4     0x1.5558f8p-5f
+#define FM_EXP_5     0x1.123b02p-7f
+#define FM_EXP_6     0x1.6a2254p-10f
 
 #define FM_TANH_SMALL 0.625f
 #define FM_TANH_1     -0x1.555554p-2f
@@ -71,15 +67,6 @@ static inline float fm_exp(float x)
     int32_t h = i >> 1; /* two factors: 2^n alone would leave the range of normal floats */
     p = p * bits_float((uint32_t)(h + 127) << 23);
     return p * bits_float((uint32_t)(i - h + 127) << 23);
-}
-
-/* e^x of x <= 0 to 1.1e-4 of its value, where that is enough: weights that become bytes. Below FM_SHORT_MIN: e^FM_SHORT_MIN. */
-static inline float fm_exp_short(float x)
-{
-    x = fm_max(FM_SHORT_MIN, x); /* NaN passes */
-    float t = fmaf(x, FM_LOG2E, FM_ROUND), r = fmaf(x, FM_LOG2E, FM_ROUND - t);
-    float p = fmaf(fmaf(fmaf(FM_SHORT_3, r, FM_SHORT_2), r, FM_SHORT_1), r, 1.0f);
-    return bits_float(float_bits(p) + (float_bits(t) << 23)); /* the power of two stands in the low bits of t */
 }
 
 static inline float fm_tanh(float x)
