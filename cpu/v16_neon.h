@@ -186,6 +186,7 @@ INLINE void v16_zip(v16 *x, v16 *y)
 typedef float32x4_t v4;
 INLINE v4 v4_load(const float *p) { return vld1q_f32(p); }
 INLINE void v4_store(float *p, v4 a) { vst1q_f32(p, a); }
+INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d) { return V16(a, b, c, d); }
 INLINE v4 v4_add(v4 a, v4 b) { return vaddq_f32(a, b); }
 
 /* Sum of the lanes in the order of the contract: 8, 4, 2, 1. */
@@ -209,7 +210,6 @@ INLINE v4 v16_fold_four(v16 x, v16 y, v16 z, v16 w)
 
 INLINE v4 v16_max4(v16 x) { return v4_max(v4_max(x.a, x.c), v4_max(x.b, x.d)); }
 /* The greatest lane of each of four values, in order; none is NaN. */
-INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d) { return V16(a, b, c, d); }
 INLINE v4 v16_max_four(v16 x, v16 y, v16 z, v16 w)
 {
     return vpmaxq_f32(vpmaxq_f32(v16_max4(x), v16_max4(y)), vpmaxq_f32(v16_max4(z), v16_max4(w)));
