@@ -16,8 +16,9 @@ void cpu_probe_close(cpu_probe *p);
 uint64_t cpu_probe_bytes(const cpu_probe *p); /* memory that it takes */
 
 /* One round; the best of all rounds so far. */
-double cpu_probe_read(cpu_probe *p);  /* bytes per second */
-double cpu_probe_float(cpu_probe *p); /* float32 operations per second, a multiply-add being two */
+double cpu_probe_read(cpu_probe *p); /* bytes per second */
+double cpu_probe_float(
+    cpu_probe *p); /* operations per second of what multiplies matrices of floats, a multiply-add being two */
 double cpu_probe_integer(
     cpu_probe *p); /* the same of 8-bit integers with 32-bit sums; 0: no such instruction is used */
 int cpu_probe_patterns(const cpu_probe *p);

@@ -2,7 +2,7 @@
 #ifndef CPU_V_PROBE_H
 #define CPU_V_PROBE_H
 #include "cpu/cpu.h"
-#include "cpu/v16.h"
+#include "cpu/v_step.h"
 
 enum { CHAINS = 12 }; /* independent sums: more than latency times instructions per cycle */
 
@@ -80,25 +80,25 @@ static void probe_read(const uint8_t *from, uint64_t bytes, int streams, int ahe
 static uint64_t probe_multiply(uint64_t rounds)
 {
     vreg a[CHAINS], u, v;
-    float start[LANES + CHAINS], factor[LANES], term[LANES];
+    float start[LANES + CHAINS], ones[STEP], small[STEP];
     for (int i = 0; i < LANES + CHAINS; i++) start[i] = (float)i;
-    for (int i = 0; i < LANES; i++) {
-        factor[i] = 0.9999f;
-        term[i] = 1e-4f;
+    for (int i = 0; i < STEP; i++) {
+        ones[i] = 1;
+        small[i] = 1e-4f;
     }
-    u = vreg_load(factor);
-    v = vreg_load(term);
+    u = vreg_load_step(DTYPE_F32, (const uint8_t *)ones, 0);
+    v = vreg_load_step(DTYPE_F32, (const uint8_t *)small, 0);
     _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++)
         a[i] = vreg_load(start + i); /* all different: equal sums would be one */
     for (uint64_t r = 0; r < rounds; r++) {
-        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) a[i] = vreg_fma(a[i], u, v);
+        _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) a[i] = vreg_dot(u, v, a[i]);
     }
     _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++)
     {
         vreg_store(start, a[i]);
         probe_sink = (uint8_t)start[0];
     }
-    return rounds * CHAINS * VREG_LANES * 2;
+    return rounds * CHAINS * VREG_LANES * (STEP / LANES) * 2;
 }
 
 static uint64_t probe_multiply_int8(uint64_t rounds)
