@@ -22,9 +22,8 @@
 /* How many values of sixteen lanes the registers hold. */
 enum { V16S = VREGS * VREG_LANES / 16 };
 
-/* Asks for the line at an address, which need not be there: into the first level cache, or the second. */
+/* Asks for the line at an address, which need not be there, into the first level cache. */
 INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
-INLINE void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 /* Elements i … i + 15 of a row of floats of type f32, f16 or bf16, which stays where it lies (any alignment). */
 INLINE v16 v16_load_as(dtype t, const uint8_t *row, int64_t i)

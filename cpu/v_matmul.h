@@ -300,7 +300,7 @@ INLINE void block_prefetch(block_ahead *b, int64_t lines)
     int64_t each = (b->row_bytes + 63) / 64;
     for (; lines > 0 && b->done < b->all; lines--, b->done++) {
         uintptr_t p = (uintptr_t)b->at + (uintptr_t)(b->done / each) * b->stride + (uintptr_t)(b->done % each * 64);
-        prefetch_far((const void *)p);
+        prefetch_near((const void *)p);
     }
 }
 
