@@ -40,4 +40,30 @@ typedef void (*qtile_fn)(const qjob *q);
 #endif
 extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
 
+#if defined(__AVX512F__)
+/* Rows of a tile against two wide panels (v_qwide.h): supers tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
+enum { WIDE_K = R16_SPAN / R16_K, WIDE_LINES = 23 };
+typedef struct qwide_job {
+    const uint8_t *lines; /* aligned to 64 */
+    act_part x;
+    int supers;
+    bool first, last; /* else goes on with sums, leaves sums */
+    float *sums;      /* [rows][32]; aligned to 64 */
+    int n_out;        /* of 32 outputs */
+    float *y;         /* [rows][ldy] */
+    int64_t ldy;
+    const float *bias;
+    const uint8_t *ahead; /* what to fetch: so many lines from there per super-tile */
+    int n_ahead;
+} qwide_job;
+typedef void (*qwide_fn)(const qwide_job *q);
+/* [kind of formats]: makes panel i of two wide: supers tiles, from the beginning of a span on. */
+typedef void (*qwiden_fn)(const r16_format *f, const int8_t *level, const uint8_t *panel, int supers, int i,
+                          uint8_t *lines);
+extern const qwiden_fn qwiden_avx512[R16_KINDS];
+/* The bodies for a format: [rows less QWIDE_LEAST]; several tiles have no fewer rows. NULL: unpacking for each tile is as fast. */
+enum { QWIDE_LEAST = 3 };
+const qwide_fn *qwide_bodies(const r16_format *f);
+#endif
+
 #endif

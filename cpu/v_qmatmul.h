@@ -4,8 +4,8 @@
  * of a super-tile come into registers. Few rows (one tile) are bound by reading the weights: one panel at a time, one sequential
  * stream a thread, each line fetched AHEAD_Q bytes in front of its use, between multiplications. More rows are bound by the multiplier of
  * bytes, and by the two loads a cycle that feed it: two panels share each activation that is loaded, and each tile fetches its part of the
- * next two panels. Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector at most, so no panel is
- * ever expanded in memory. Rows are taken in blocks of BLOCK_Q, whose activations stay in the L2 cache while all panels pass. */
+ * next two panels. Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector; where it is more, many rows
+ * have 512 k of two panels unpacked once (v_qwide.h). Rows are taken in blocks of BLOCK_Q, whose activations stay in the L2 cache while all panels pass. */
 #ifndef CPU_V_QMATMUL_H
 #define CPU_V_QMATMUL_H
 #include "base/half.h"
@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
+enum { WIDE_TILES = 8, AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
 
 /* A matrix, rows of activations that it meets, and where the results go. */
 typedef struct qwork {
@@ -26,11 +26,65 @@ typedef struct qwork {
     const float *bias;
 } qwork;
 
+#if defined(__AVX512F__)
+/* Many rows: two panels at a time, 512 k of them unpacked for all tiles of rows. */
+static void q_panels_wide(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
+{
+    _Alignas(64) uint8_t wide[WIDE_K * WIDE_LINES * 2 * R16_LINE];
+    _Alignas(64) float sums[BLOCK_Q][2 * R16_ROWS];
+    const held_weight *w = k->w;
+    const r16_format *f = r16_of(w->type);
+    const int8_t *level = r16_levels(f);
+    const qwide_fn *bodies = qwide_bodies(f);
+    const int64_t supers = (w->cols + R16_K - 1) / R16_K;
+    const uint64_t part = (uint64_t)WIDE_K * R16_LINE * f->code_lines +
+                          (uint64_t)(R16_SPAN / f->span) * R16_LINE * f->tail_lines;
+    const int64_t lines = ((int64_t)w->stride / R16_LINE + supers - 1) / supers; /* of 64 k */
+    const int64_t row0 = act_tile_at(k->x.rows, t0).row0;
+    const int64_t share = (2 * lines + t1 - t0 - 1) / (t1 - t0); /* of the next panels, fetched by a tile in 64 k */
+    for (int64_t n = from; n < to; n += 2) {
+        const int64_t left = w->rows - n * R16_ROWS;
+        const uint8_t *panel = w->data + (uint64_t)n * w->stride, *second = n + 1 < to ? panel + w->stride : panel;
+        const uint8_t *ahead = panel + 2 * w->stride,
+                      *end = left > 2 * R16_ROWS ? ahead + 2 * w->stride : ahead; /* of what is fetched */
+        for (int64_t s0 = 0; s0 < supers; s0 += WIDE_K, panel += part, second += part) {
+            qwide_job q = {.lines = wide,
+                           .supers = supers - s0 < WIDE_K ? (int)(supers - s0) : WIDE_K,
+                           .first = s0 == 0,
+                           .last = s0 + WIDE_K >= supers,
+                           .bias = k->bias ? k->bias + n * R16_ROWS : NULL,
+                           .ldy = k->ldy};
+            act_rows x = k->x;
+            x.k0 += s0 * R16_K;
+            q.n_out = n + 1 == to && left > R16_ROWS ? R16_ROWS : left < 2 * R16_ROWS ? (int)left : 2 * R16_ROWS;
+            qwiden_avx512[f->kind](f, level, panel, q.supers, 0, wide);
+            qwiden_avx512[f->kind](f, level, second, q.supers, 1, wide);
+            for (int64_t t = t0; t < t1; t++) {
+                act_tile tile = act_tile_at(x.rows, t);
+                q.x = act_part_of(&x, tile);
+                q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * R16_ROWS - k->col0;
+                q.sums = sums[tile.row0 - row0];
+                q.ahead = ahead;
+                q.n_ahead = ahead < end ? (int)share : 0;
+                bodies[tile.rows - QWIDE_LEAST](&q);
+                ahead += (uint64_t)(q.n_ahead * q.supers) * R16_LINE;
+            }
+        }
+    }
+}
+#endif
+
 /* Panels from … to - 1 of the matrix against tiles t0 … t1 - 1 of the rows. */
 static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
 {
     const held_weight *w = k->w;
     bool alone = act_tiles(k->x.rows) == 1;
+#if defined(__AVX512F__)
+    if (t1 - t0 >= WIDE_TILES && qwide_bodies(r16_of(w->type))) {
+        q_panels_wide(k, from, to, t0, t1);
+        return;
+    }
+#endif
     qjob q = {.f = r16_of(w->type),
               .level = r16_levels(r16_of(w->type)),
               .apart = w->stride,
