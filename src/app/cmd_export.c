@@ -4,6 +4,7 @@
  * command says that it is done: an output whose program differs from the model's is removed again. */
 #include "app/app.h"
 #include "app/gguf_file.h"
+#include "app/side_files.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,19 +37,6 @@ static const size_t n_rows = sizeof rows / sizeof *rows;
 
 static const flag_group flags[] = {
     {"Export", rows, &n_rows, offsetof(export_options, own)}, PROGRAM_FLAGS(export_options, model), {0}};
-
-/* Files of a tokenizer, and of how to generate, that may lie beside a model. */
-static const char *const side_files[] = {"tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "tokenizer.model",
-                                         "vocab.json",
-                                         "merges.txt",
-                                         "vocab.txt",
-                                         "tokenizer.bin",
-                                         "chat_template.jinja",
-                                         "generation_config.json"};
 
 /* Endings of files that other programs keep models in: nobody means a folder by them. */
 static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".onnx", ".json"};
@@ -83,18 +71,20 @@ static int copy_file(const char *from, const char *dir, const char *name, err *e
 /* Under what name a tokenizer file lies in a folder: by its own where that is a usual one, else by its kind. */
 static const char *usual_name(const char *path)
 {
-    for (size_t i = 0; i < sizeof side_files / sizeof *side_files; i++)
-        if (str_ends(path, side_files[i])) return side_files[i];
+    const char *name;
+    for (size_t i = 0; (name = side_file_name(i)); i++)
+        if (str_ends(path, name)) return name;
     return str_ends(path, ".json") ? "tokenizer.json" : str_ends(path, ".bin") ? "tokenizer.bin" : "tokenizer.model";
 }
 
 static int copy_from_folder(const char *from, const char *dir, int *copied, err *e)
 {
     int rc = OK;
-    for (size_t i = 0; i < sizeof side_files / sizeof *side_files && !rc; i++) {
-        char *path = file_join(from, side_files[i]);
+    const char *name;
+    for (size_t i = 0; (name = side_file_name(i)) && !rc; i++) {
+        char *path = file_join(from, name);
         if (!path) return err_set(e, ERR_MEMORY, "out of memory");
-        if (file_exists(path) && !(rc = copy_file(path, dir, side_files[i], e))) ++*copied;
+        if (file_exists(path) && !(rc = copy_file(path, dir, name, e))) ++*copied;
         mem_free(path);
     }
     return rc;

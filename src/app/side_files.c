@@ -8,16 +8,47 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const always[] = {
-    "tokenizer_config.json", "special_tokens_map.json",   "added_tokens.json",
-    "config.json",           "generation_config.json",    "chat_template.jinja",
-    "modules.json",          "sentence_bert_config.json", "config_sentence_transformers.json",
-    "tokenizer.json",        "target_tokenizer.json",     NULL};
-/* What tokenizer.json stands for: not looked at where that is there. */
-static const char *const without_json[] = {
-    "tokenizer.model", "spiece.model",    "merges.txt",    "vocab.txt",     "sentencepiece.bpe.model", "spm.model",
-    "source.spm",      "vocab.joint.spm", "tokenizer.bin", "qwen.tiktoken", "tokenizer.gguf",          NULL};
-static const char *const of_target[] = {"vocab.json", "target.spm", "target_vocab.json", NULL};
+/* DESCRIBES: what the model is; an export writes its own. ALWAYS: of the tokenizer, and of how to generate. REPLACED: what tokenizer.json stands
+ * for, not looked at where that is there. OF_TARGET: not looked at there unless the target has a tokenizer of its own. Names that end like
+ * others come first. */
+enum { DESCRIBES, ALWAYS, REPLACED, OF_TARGET };
+static const struct side_file {
+    const char *name;
+    int kind;
+} side_files[] = {
+    {"tokenizer_config.json", ALWAYS},
+    {"special_tokens_map.json", ALWAYS},
+    {"added_tokens.json", ALWAYS},
+    {"generation_config.json", ALWAYS},
+    {"chat_template.jinja", ALWAYS},
+    {"target_tokenizer.json", ALWAYS},
+    {"tokenizer.json", ALWAYS},
+    {"tokenizer.model", REPLACED},
+    {"spiece.model", REPLACED},
+    {"merges.txt", REPLACED},
+    {"vocab.txt", REPLACED},
+    {"sentencepiece.bpe.model", REPLACED},
+    {"spm.model", REPLACED},
+    {"source.spm", REPLACED},
+    {"vocab.joint.spm", REPLACED},
+    {"tokenizer.bin", REPLACED},
+    {"qwen.tiktoken", REPLACED},
+    {"tokenizer.gguf", REPLACED},
+    {"target_vocab.json", OF_TARGET},
+    {"vocab.json", OF_TARGET},
+    {"target.spm", OF_TARGET},
+    {"config.json", DESCRIBES},
+    {"modules.json", DESCRIBES},
+    {"sentence_bert_config.json", DESCRIBES},
+    {"config_sentence_transformers.json", DESCRIBES},
+};
+enum { SIDE_FILES = sizeof side_files / sizeof *side_files };
+
+const char *side_file_name(size_t i)
+{
+    return i < SIDE_FILES && side_files[i].kind != DESCRIBES ? side_files[i].name : NULL;
+}
+
 static const char vocabulary[] = "tokenizer.gguf";
 
 static int add_one(json *metadata, const file_folder *from, const char *name, err *e)
@@ -31,19 +62,21 @@ static int add_one(json *metadata, const file_folder *from, const char *name, er
     return rc;
 }
 
-static int add_list(json *metadata, const file_folder *from, const char *const *names, err *e)
+static int add_kind(json *metadata, const file_folder *from, int kind, err *e)
 {
     int rc = OK;
-    for (; *names && !rc; names++) rc = add_one(metadata, from, *names, e);
+    for (size_t i = 0; i < SIDE_FILES && !rc; i++)
+        if (side_files[i].kind == kind) rc = add_one(metadata, from, side_files[i].name, e);
     return rc;
 }
 
 static int add_folder(json *metadata, const file_folder *from, err *e)
 {
     bool whole = folder_has(from, "tokenizer.json");
-    int rc = add_list(metadata, from, always, e);
-    if (!rc && !whole) rc = add_list(metadata, from, without_json, e);
-    if (!rc && (!whole || folder_has(from, of_target[1]))) rc = add_list(metadata, from, of_target, e);
+    int rc = add_kind(metadata, from, DESCRIBES, e);
+    if (!rc) rc = add_kind(metadata, from, ALWAYS, e);
+    if (!rc && !whole) rc = add_kind(metadata, from, REPLACED, e);
+    if (!rc && (!whole || folder_has(from, "target.spm"))) rc = add_kind(metadata, from, OF_TARGET, e);
     return rc;
 }
 
@@ -109,12 +142,11 @@ static int add_given(json *metadata, const char *path, err *e)
     if (!dir) return err_set(e, ERR_MEMORY, "out of memory");
     const file_folder in = {.path = dir};
     bool listed = false;
-    const char *const *lists[] = {always, without_json, of_target};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const char *const *n = lists[i]; *n; n++) listed |= strcmp(*n, name) == 0;
-    int rc = add_list(metadata, &in, always, e);
-    if (!rc) rc = add_list(metadata, &in, without_json, e);
-    if (!rc) rc = add_list(metadata, &in, of_target, e);
+    int rc = OK;
+    for (size_t i = 0; i < SIDE_FILES && !rc; i++) {
+        listed |= strcmp(side_files[i].name, name) == 0;
+        rc = add_one(metadata, &in, side_files[i].name, e);
+    }
     if (!rc && !listed) rc = add_one(metadata, &in, name, e);
     mem_free(dir);
     return rc ? rc : name_tokenizer(metadata, name, e);

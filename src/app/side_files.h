@@ -8,4 +8,7 @@
  * --tokenizer, else that of the spec or the model. */
 int side_files_add(json *metadata, const model *m, const engine_options *o, err *e);
 
+/* Names of files of a tokenizer, and of how to generate, that may lie beside a model; NULL from the last one on. */
+const char *side_file_name(size_t i);
+
 #endif
