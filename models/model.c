@@ -134,16 +134,18 @@ static const param runtime_rows[] = {
 
 static int read_runtime(const model *m, const model_options *opt, runtime_options *out, err *e)
 {
-    *out = (runtime_options){opt->ctx, opt->weights, opt->act};
+    *out = (runtime_options){0};
     for (size_t i = 0; i < sizeof runtime_rows / sizeof *runtime_rows; i++) {
         const spec_row *r = spec_find(m->resolved, "runtime", runtime_rows[i].key);
-        bool given = i == 0 ? opt->ctx != 0 : (i == 1 ? opt->weights : opt->act) != NULL;
         char where[300];
-        if (!r || given) continue;
+        if (!r) continue;
         snprintf(where, sizeof where, "%s: [runtime] %s", r->where, r->key);
         int rc = param_set(&runtime_rows[i], out, r->text, where, e);
         if (rc) return rc;
     }
+    if (opt->ctx) out->ctx = opt->ctx;
+    if (opt->weights) out->weights = opt->weights;
+    if (opt->act) out->act = opt->act;
     return OK;
 }
 
