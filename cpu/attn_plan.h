@@ -84,29 +84,34 @@ static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *
     return p;
 }
 
-/* The unit after *u, or the first when u->seq is -1; false at the end. */
+/* The unit after *u, or the first when u->seq is -1; false at the end. Rows are fastest: the next unit reads the same keys and values, which
+ * the second level of cache may still have. */
 static inline bool attn_next(const attn_plan *p, attn_unit *u)
 {
     const step_rows *rows = p->sees.rows;
-    if (u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv) {
-        u->head0 += u->heads;
-    } else if (u->seq >= 0 && u->kv + 1 < p->kv_heads) {
-        u->kv++;
-        u->head0 = u->kv * p->per_kv;
-    } else {
-        int row = u->seq >= 0 ? u->row0 + u->rows : 0;
-        while (u->seq < 0 || row >= rows->seq_row[u->seq + 1]) {
-            if (++u->seq >= p->st->n_seq) return false;
-            row = rows->seq_row[u->seq];
+    int row = u->seq >= 0 ? u->row0 + u->rows : 0;
+    if (u->seq < 0 || row >= rows->seq_row[u->seq + 1]) {
+        bool heads = u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv;
+        if (heads) {
+            u->head0 += u->heads;
+        } else if (u->seq >= 0 && u->kv + 1 < p->kv_heads) {
+            u->kv++;
+            u->head0 = u->kv * p->per_kv;
+        } else {
+            do
+                if (++u->seq >= p->st->n_seq) return false;
+            while (rows->seq_row[u->seq] == rows->seq_row[u->seq + 1]);
+            u->kv = u->head0 = 0;
         }
-        int left = rows->seq_row[u->seq + 1] - row;
-        *u = (attn_unit){.seq = u->seq, .row0 = row, .rows = left < p->rows ? left : p->rows};
-        u->range0 = attn_first(&p->sees, rows->pos[row]) / ATTN_RANGE;
-        u->last = attn_last(&p->sees, u->seq, rows->pos[row + u->rows - 1]);
-        u->range1 = u->last / ATTN_RANGE;
+        row = rows->seq_row[u->seq];
     }
-    int left = (u->kv + 1) * p->per_kv - u->head0;
-    u->heads = left < p->heads ? left : p->heads;
+    int left = rows->seq_row[u->seq + 1] - row, heads = (u->kv + 1) * p->per_kv - u->head0;
+    u->row0 = row;
+    u->rows = left < p->rows ? left : p->rows;
+    u->heads = heads < p->heads ? heads : p->heads;
+    u->range0 = attn_first(&p->sees, rows->pos[row]) / ATTN_RANGE;
+    u->last = attn_last(&p->sees, u->seq, rows->pos[row + u->rows - 1]);
+    u->range1 = u->last / ATTN_RANGE;
     return true;
 }
 

@@ -401,98 +401,144 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
     tile_add_values(j, k->values, &k->sees, n, seen, k->next, p, keep, take, k->t.acc);
 }
 
-/* Scores of n lines from `l` on, and what they see: NaN in odd of those that are not finite; scales of values of keys that each sees. */
-static void batch_check(const attn_job *j, const attn_tile *k, int l, int n, float *p, value_scales *part,
-                        const value_scales **of, v16 *odd, v16 *each, v16 *each_base)
-{
-    float bad[LANES] = {0}, scale[LANES], base[LANES];
-    const tile_sees *g = &k->sees;
-    tile_scores(j, k, l, n, p, bad);
-    *odd = v16_load(bad);
-    if (g->whole) return;
-    for (int i = 0; i < LANES; i++) {
-        int line = i < n ? i : 0;
-        if (i < n) {
-            value_scales_of(&j->vf, k->values, 0, g->a[l + i], g->b[l + i], &part[i]);
-            of[i] = &part[i];
-        }
-        scale[i] = part[line].each;
-        base[i] = j->vf.base ? part[line].each_base : 0;
-    }
-    *each = v16_load(scale);
-    *each_base = v16_load(base);
-}
+/* A tile whose values are codes, in work. */
+typedef struct code_work {
+    const attn_job *j;
+    const attn_tile *k;
+    key_tile keys;
+    value_scales *scales; /* [blocks of values] for lines that see all keys */
+    bool check;           /* whatever the lines see */
+} code_work;
 
-/* Products w->p of n <= CODE_BATCH lines from `l` on to weights of codes of values, and these to bytes. check: whatever the lines see. */
-static void batch_soft(const attn_job *j, const attn_tile *k, int l, int n, const value_scales *scales, bool check,
-                       code_batch *w)
+/* Products w->p of n <= CODE_BATCH lines from `l` on become scores: steps of weights, greatest first; scales of values that each line sees. */
+static void batch_tops(const code_work *c, int l, int n, code_batch *w)
 {
-    const float *by = j->at.by + k->l0 + l;
-    const bool based = j->vf.base, keep = j->vf.blocks > 1;
-    const value_scales *of[CODE_BATCH];
-    value_scales part[CODE_BATCH];
-    v4 top[CODE_BATCH / 4], sums[CODE_BATCH / 4], bases[CODE_BATCH / 4];
-    v16 odd = v16_zero(), each = v16_all(scales->each), each_base = v16_all(based ? scales->each_base : 0);
-    UNROLL for (int i = 0; i < CODE_BATCH; i++) of[i] = scales;
-    if (check) batch_check(j, k, l, n, w->p[0], part, of, &odd, &each, &each_base);
+    const attn_job *j = c->j;
+    const tile_sees *g = &c->k->sees;
+    v4 top[CODE_BATCH / 4];
+    v16_store(w->odd, v16_zero());
+    UNROLL for (int i = 0; i < CODE_BATCH; i++) w->of[i] = c->scales;
+    if (c->check) tile_scores(j, c->k, l, n, w->p[0], w->odd);
+    for (int i = 0; i < n && !g->whole; i++) {
+        value_scales_of(&j->vf, c->k->values, 0, g->a[l + i], g->b[l + i], &w->part[i]);
+        w->of[i] = &w->part[i];
+    }
     UNROLL for (int i = 0; i < CODE_BATCH; i += 4) top[i / 4] = four_top(n - i, w->p[i]);
-    v16 steps = v16_mul(v16_of_fours(top[0], top[1], top[2], top[2]), v16_load(by));
+    v16 steps = v16_mul(v16_of_fours(top[0], top[1], top[2], top[2]), v16_load(j->at.by + c->k->l0 + l));
+    v16_store(w->steps, steps);
     v16_store(w->from, v16_fma(v16_abs(steps), v16_all(0x1p-22f), steps));
-    for (int i = 0; i < CODE_BATCH; i += 4) {
-        if (i >= n) sums[i / 4] = bases[i / 4] = sums[0];
-        else if (based) sums[i / 4] = four_weights(true, keep, n - i, i, w, by, of, &bases[i / 4]);
-        else sums[i / 4] = four_weights(false, keep, n - i, i, w, by, of, NULL);
-    }
-    v16 total = v16_fma(steps, v16_zero(), odd), max = v16_load_part(k->t.max + l, n), kept, taken;
-    total = v16_fma(v16_of_fours(sums[0], sums[1], sums[2], sums[2]), v16_all(0x1p-15f), total);
-    v16 sum = v16_load_part(k->t.sum + l, n);
-    soft_join(v16_mul(steps, v16_all(WEIGHT_UNIT)), total, &max, &sum, &kept, &taken);
-    v16_store_part(k->t.max + l, max, n);
-    v16_store_part(k->t.sum + l, sum, n);
-    v16_store(w->keep, kept);
-    v16_store(w->take, taken);
-    v16_store(w->scale, v16_mul(each, taken));
-    if (based)
-        v16_store(w->base, v16_mul(v16_of_fours(bases[0], bases[1], bases[2], bases[2]), v16_mul(each_base, taken)));
 }
 
-static void batch_values(const attn_job *j, const attn_tile *k, int l, int n, const value_scales *scales, code_batch *w)
+/* Scores to weights, and these to bytes, of four lines from l + i on. */
+static void batch_weights(const code_work *c, int l, int i, int n, code_batch *w)
 {
-    const int *a = k->sees.whole ? NULL : k->sees.a + l;
-    for (int64_t block = 0; block < j->vf.blocks; block++) {
-        if (block) batch_bytes(&j->vf, k->values, block, scales + block, n, a, k->sees.b + l, w);
-        batch_add(&j->vf, k->values, block, n, w, k->t.acc + l * j->padded, j->padded);
+    const attn_job *j = c->j;
+    const float *by = j->at.by + c->k->l0 + l;
+    const bool keep = j->vf.blocks > 1;
+    v4 bases;
+    if (i >= n) return;
+    if (j->vf.base) {
+        v4_store(w->sum + i, four_weights(true, keep, n - i, i, w, by, &bases));
+        v4_store(w->bases + i, bases);
+    } else {
+        v4_store(w->sum + i, four_weights(false, keep, n - i, i, w, by, NULL));
     }
 }
 
-/* A tile whose values are codes. Three batches of lines are in work, each at another stage: while the multiplier has products to do, the
- * processor does the weights of another batch beside it. */
+/* Sums of weights, and greatest scores, join those so far. */
+static void batch_join(const code_work *c, int l, int n, code_batch *w)
+{
+    const attn_soft *t = &c->k->t;
+    const bool based = c->j->vf.base, whole = c->k->sees.whole;
+    v16 steps = v16_load(w->steps), max = v16_load_part(t->max + l, n), sum = v16_load_part(t->sum + l, n), keep, take;
+    v16 sums = v16_of_fours(v4_load(w->sum), v4_load(w->sum + 4), v4_load(w->sum + 8), v4_load(w->sum + 8));
+    v16 total = v16_fma(sums, v16_all(0x1p-15f), v16_fma(steps, v16_zero(), v16_load(w->odd)));
+    soft_join(v16_mul(steps, v16_all(WEIGHT_UNIT)), total, &max, &sum, &keep, &take);
+    v16_store_part(t->max + l, max, n);
+    v16_store_part(t->sum + l, sum, n);
+    v16_store(w->keep, keep);
+    v16_store(w->take, take);
+    if (whole) v16_store(w->scale, v16_mul(v16_all(c->scales->each), take));
+    if (whole && based) {
+        v16 bases = v16_of_fours(v4_load(w->bases), v4_load(w->bases + 4), v4_load(w->bases + 8),
+                                 v4_load(w->bases + 8));
+        v16_store(w->base, v16_mul(bases, v16_mul(v16_all(c->scales->each_base), take)));
+    }
+    for (int i = 0; i < n && !whole; i++) {
+        w->scale[i] = w->part[i].each * w->take[i];
+        if (based) w->base[i] = w->bases[i] * (w->part[i].each_base * w->take[i]);
+    }
+}
+
+/* Values of the first block for lines l … l1 - 1 of a batch that begins at `first`. */
+static void batch_values(const code_work *c, int first, int l, int l1, code_batch *w)
+{
+    const attn_job *j = c->j;
+    if (l < l1) code_add(&j->vf, c->k->values, 0, l, l1 - l, w, c->k->t.acc + (first + l) * j->padded, j->padded);
+}
+
+/* The other blocks of values, if any. */
+static void batch_blocks(const code_work *c, int first, int n, code_batch *w)
+{
+    const attn_job *j = c->j;
+    const tile_sees *g = &c->k->sees;
+    for (int64_t block = 1; block < j->vf.blocks; block++) {
+        batch_bytes(&j->vf, c->k->values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
+        for (int l = 0, group; l < n; l += group) {
+            group = group_lines(l, n, CODE_LINES);
+            code_add(&j->vf, c->k->values, block, l, group, w, c->k->t.acc + (first + l) * j->padded, j->padded);
+        }
+    }
+}
+
+static void batch_products(const code_work *c, int first, int l, int l1, code_batch *w)
+{
+    const attn_tile *k = c->k;
+    if (l >= l1) return;
+    if (kv_is_codes(c->j->s->k_type)) code_products(c->j, &c->keys, k->l0 + first + l, l1 - l, w->p[l]);
+    else float_products(c->j, k->keys, k->l0 + first + l, l1 - l, k->keys, w->p[l]);
+}
+
+/* A tile whose values are codes. Three batches of lines are in work, each at another stage: products of one, weights of the one before
+ * it, values of the one before that. Pieces of the second stand between those of the others, so that the processor does them, which
+ * wait for each other and hardly need the multiplier, beside products. */
 static void tile_add_codes(const attn_job *j, const attn_tile *k)
 {
     enum { STAGES = 3 };
-    int n = k->l1 - k->l0;
+    int n = k->l1 - k->l0, sizes[STAGES] = {0};
+    code_work c = {.j = j, .k = k, .scales = (value_scales *)(void *)j->at.v_wide};
     const bool k_codes = kv_is_codes(j->s->k_type);
-    bool check = !(k->sees.whole && j->ready && k_codes);
-    value_scales *scales = (value_scales *)(void *)j->at.v_wide;
     code_batch ring[STAGES];
-    key_tile keys;
+    c.check = !(k->sees.whole && j->ready && k_codes);
     if (k_codes) {
-        keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
-        check = check || keys.bad;
+        c.keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
+        c.check = c.check || c.keys.bad;
     }
     tile_prefetch(k->values, k->v_bytes);
     for (int i = 0, l = 0; l < n + (STAGES - 1) * CODE_BATCH; i++, l += CODE_BATCH) {
-        int soft = l - CODE_BATCH, add = l - 2 * CODE_BATCH;
-        if (l < n && k_codes) code_products(j, &keys, k->l0 + l, batch_lines(l, n), ring[i % STAGES].p[0]);
-        if (l < n && !k_codes) float_products(j, k->keys, k->l0 + l, batch_lines(l, n), k->keys, ring[i % STAGES].p[0]);
+        int before = l - CODE_BATCH, first = l - 2 * CODE_BATCH;
+        code_batch *dot = &ring[i % STAGES], *soft = &ring[(i + 2) % STAGES], *add = &ring[(i + 1) % STAGES];
+        sizes[2] = sizes[1];
+        sizes[1] = sizes[0];
+        sizes[0] = l < n ? batch_lines(l, n) : 0;
+        int dots = sizes[0], softs = sizes[1], adds = sizes[2];
+        int dots_half = dots ? group_lines(0, dots, CODE_LINES) : 0,
+            adds_half = adds ? group_lines(0, adds, CODE_LINES) : 0;
+        batch_products(&c, l, 0, dots_half, dot);
+        batch_weights(&c, before, 0, softs, soft);
+        batch_products(&c, l, dots_half, dots, dot);
+        batch_weights(&c, before, 4, softs, soft);
+        batch_values(&c, first, 0, adds_half, add);
+        batch_weights(&c, before, 8, softs, soft);
+        batch_values(&c, first, adds_half, adds, add);
+        if (adds) batch_blocks(&c, first, adds, add);
         if (i == 0) {
             for (int64_t b = 0; b < j->vf.blocks; b++)
-                value_scales_of(&j->vf, k->values, b, 0, PAGE_TOKENS, &scales[b]);
+                value_scales_of(&j->vf, k->values, b, 0, PAGE_TOKENS, &c.scales[b]);
             tile_prefetch(k->next, k->k_bytes);
         }
-        if (soft >= 0 && soft < n)
-            batch_soft(j, k, soft, batch_lines(soft, n), scales, check, &ring[(i + STAGES - 1) % STAGES]);
-        if (add >= 0) batch_values(j, k, add, batch_lines(add, n), scales, &ring[(i + STAGES - 2) % STAGES]);
+        if (softs) batch_join(&c, before, softs, soft);
+        if (dots) batch_tops(&c, l, dots, dot);
     }
 }
 

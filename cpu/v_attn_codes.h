@@ -68,6 +68,12 @@ static void query_encode(const kv_codes *f, const float *x, int64_t dim, float b
     }
 }
 
+/* What weights of keys a … b - 1 are multiplied by before they become bytes, and bases as numbers; what each is worth. */
+typedef struct value_scales {
+    int16_t up[PAGE_TOKENS], base[PAGE_TOKENS];
+    float each, each_base;
+} value_scales;
+
 /* Lines between products and values: scores, then weights of 16 bits, then of bytes (of AVX2 low nibbles, then high ones). Numbers of each
  * line are kept as vectors, so that they are read as they were written: greatest score, where distances start, sum of weights,
  * what a byte is worth, sum of bases. */
@@ -80,7 +86,10 @@ typedef struct code_batch {
     _Alignas(64) float p[CODE_BATCH][PAGE_TOKENS];
     int16_t weight[CODE_BATCH][PAGE_TOKENS];
     uint8_t code[CODE_BATCH][WEIGHT_BYTES];
-    float from[LANES], keep[LANES], take[LANES], scale[LANES], base[LANES];
+    float steps[LANES], from[LANES], sum[LANES], bases[LANES], odd[LANES], keep[LANES], take[LANES], scale[LANES],
+        base[LANES];
+    value_scales part[CODE_BATCH];
+    const value_scales *of[CODE_BATCH];
 } code_batch;
 
 #if defined(__aarch64__)
@@ -106,9 +115,10 @@ INLINE w32 w32_weight(w32 n) /* kv_weight of rounded steps */
 }
 INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_byte of 64 keys */
 {
-    const w32 shift = w32_all(1 << 8), order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    a = _mm512_mulhrs_epi16(_mm512_mulhrs_epi16(a, by_a), shift);
-    b = _mm512_mulhrs_epi16(_mm512_mulhrs_epi16(b, by_b), shift);
+    /* shifts and additions cost nothing beside products; one more multiplication by 2^8 would */
+    const w32 half = w32_all(64), order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    a = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mulhrs_epi16(a, by_a), half), 7);
+    b = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mulhrs_epi16(b, by_b), half), 7);
     _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)));
 }
 typedef __m512i w32_sum; /* of pairs of products */
@@ -393,12 +403,6 @@ static const code_dots_fn code_dots_8[] = CODE_NAMES(8), code_dots_4[] = CODE_NA
 static const code_values_fn code_values_8[CODE_LINES][3] = CODE_VALUE_NAMES(8),
                             code_values_4[CODE_LINES][3] = CODE_VALUE_NAMES(4);
 
-/* What weights of keys a … b - 1 are multiplied by before they become bytes, and bases as numbers; what each is worth. */
-typedef struct value_scales {
-    int16_t up[PAGE_TOKENS], base[PAGE_TOKENS];
-    float each, each_base;
-} value_scales;
-
 INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int16_t *to, float *top, bool *bad)
 {
     const float most_code = sign ? BASE_TOP : WEIGHT_TOP;
@@ -429,9 +433,8 @@ static void value_scales_of(const kv_codes *f, uint8_t *tile, int64_t block, int
 }
 
 /* Scores of four lines (of the first n), from line l0 on, to weights: distances are from - score * by. Their sums, those of bases, and bytes
- * for the first block of the values, whose scales are of[line]. keep: the weights are wanted again. */
-INLINE v4 four_weights(bool based, bool keep, int n, int l0, code_batch *w, const float *by,
-                       const value_scales *const *of, v4 *bases)
+ * for the first block of the values, whose scales are w->of[line]. keep: the weights are wanted again. */
+INLINE v4 four_weights(bool based, bool keep, int n, int l0, code_batch *w, const float *by, v4 *bases)
 {
     w32_sum sums[4], base[4];
     UNROLL for (int i = 0; i < 4; i++)
@@ -442,8 +445,8 @@ INLINE v4 four_weights(bool based, bool keep, int n, int l0, code_batch *w, cons
             d[c] = v16_fma(v16_load(w->p[l] + c * LANES), times, start);
         w32 a = w32_weight(w32_round(d[0], d[1])), b = w32_weight(w32_round(d[2], d[3]));
         sums[i] = w32_dot(a, b, w32_all(1), w32_all(1));
-        if (based) base[i] = w32_dot(a, b, w32_load(of[l]->base), w32_load(of[l]->base + PAGE_TOKENS / 2));
-        w32_store_bytes(w->code[l0 + i], a, b, w32_load(of[l]->up), w32_load(of[l]->up + PAGE_TOKENS / 2));
+        if (based) base[i] = w32_dot(a, b, w32_load(w->of[l]->base), w32_load(w->of[l]->base + PAGE_TOKENS / 2));
+        w32_store_bytes(w->code[l0 + i], a, b, w32_load(w->of[l]->up), w32_load(w->of[l]->up + PAGE_TOKENS / 2));
         if (!keep || i >= n) continue;
         w32_store(w->weight[l], a);
         w32_store(w->weight[l] + PAGE_TOKENS / 2, b);
@@ -475,20 +478,16 @@ static void batch_bytes(const kv_codes *f, uint8_t *tile, int64_t block, const v
     }
 }
 
-/* acc = acc * keep + weights times the values of block `block`, for n lines. */
-static void batch_add(const kv_codes *f, const uint8_t *tile, int64_t block, int n, const code_batch *w, float *acc,
-                      int64_t padded)
+/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines of a batch, from l on. */
+static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int l, int n, const code_batch *w,
+                     float *acc, int64_t padded)
 {
-    int64_t first = block * f->block, end = first + f->block < padded ? first + f->block : padded;
-    for (int l = 0, group; l < n; l += group) {
-        group = group_lines(l, n, CODE_LINES);
-        const code_values_fn *fns = (f->bits == 8 ? code_values_8 : code_values_4)[group - 1];
-        for (int64_t d = first; d < end;) {
-            int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-            fns[wide / 2](tile + d * (f->bits == 8 ? 4 : 2), f->bytes / CODE_GROUPS, w, l, acc + l * padded + d,
-                          padded);
-            d += wide * LANES;
-        }
+    const code_values_fn *fns = (f->bits == 8 ? code_values_8 : code_values_4)[n - 1];
+    int64_t d = block * f->block, end = d + f->block < padded ? d + f->block : padded;
+    while (d < end) {
+        int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+        fns[wide / 2](tile + d * (f->bits == 8 ? 4 : 2), f->bytes / CODE_GROUPS, w, l, acc + d, padded);
+        d += wide * LANES;
     }
 }
 
