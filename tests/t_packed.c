@@ -177,7 +177,11 @@ static void matmul_equals_the_reference(void **unused)
     static const int64_t cols[] = {64, 512, 333, 704};
     for (int t = 1; t < DTYPE_COUNT; t++)
         for (int i = 1; i < 28 && r16_of((dtype)t); i++)
-            one_matmul((dtype)t, i < 26 ? i : i < 27 ? 135 : 512, i % 2 ? 37 : 48, cols[i % 4], i % 4 == 1, NULL);
+            one_matmul((dtype)t,
+                       i < 26   ? i
+                       : i < 27 ? 135
+                                : 512,
+                       i % 2 ? 37 : 48, cols[i % 4], i % 4 == 1 || i == 27, NULL);
 }
 
 /* A row's result is the same alone and among 20; the rows are the first of one random series. */
