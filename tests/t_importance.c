@@ -81,6 +81,10 @@ static void bad_numbers_are_refused(void **state)
         assert_int_equal(open_buf(&m, &b, &e), ERR_FORMAT);
         buf_free(&b);
     }
+    /* names are text, whatever stands in them */
+    assert_int_equal(importance_open_bytes(&m, (span){0}, "100%sure%n", &e), ERR_FORMAT);
+    assert_non_null(strstr(e.msg, "100%sure%n"));
+
     buf gguf = {0};
     gguf_pairs p = {0};
     gguf_add_text(&p, "general.type", "model");

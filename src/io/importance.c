@@ -150,7 +150,7 @@ int importance_open_bytes(importance **out, span bytes, const char *name, err *e
     if (!rc && m->n == 0) rc = err_set(e, ERR_FORMAT, "there is no matrix in it");
     if (rc) {
         importance_close(m);
-        return err_wrap(e, name);
+        return err_wrap(e, "%s", name);
     }
     *out = m;
     return OK;

@@ -70,11 +70,11 @@ INLINE void keep_less(floats *a, const floats *b)
 /* The least of eight, in all of them. */
 INLINE void spread_least(floats *v)
 {
-    floats w = __builtin_shuffle(*v, (masks){4, 5, 6, 7, 0, 1, 2, 3});
+    floats w = __builtin_shufflevector(*v, *v, 4, 5, 6, 7, 0, 1, 2, 3);
     keep_less(v, &w);
-    w = __builtin_shuffle(*v, (masks){2, 3, 0, 1, 6, 7, 4, 5});
+    w = __builtin_shufflevector(*v, *v, 2, 3, 0, 1, 6, 7, 4, 5);
     keep_less(v, &w);
-    w = __builtin_shuffle(*v, (masks){1, 0, 3, 2, 5, 4, 7, 6});
+    w = __builtin_shufflevector(*v, *v, 1, 0, 3, 2, 5, 4, 7, 6);
     keep_less(v, &w);
 }
 
