@@ -14,13 +14,15 @@
 #include <stdint.h>
 
 /* ---- instruction sets */
-enum {                  /* what the Makefile compiles for */
-       CPU_AVX2 = 1,    /* and FMA, F16C */
-       CPU_AVX512 = 2,  /* F, BW, DQ, VL, VNNI, VBMI */
-       CPU_AVXVNNI = 4, /* the multiplier of bytes on 256 bits */
-       CPU_NEON = 8,
-       CPU_DOTPROD = 16,   /* NEON's multiplier of bytes in groups of four */
-       CPU_AVX512BF16 = 32 /* dot products of bfloat16 on 512 bits */
+
+/* What the Makefile compiles for. */
+enum {
+    CPU_AVX2 = 1,    /* and FMA, F16C */
+    CPU_AVX512 = 2,  /* F, BW, DQ, VL, VNNI, VBMI */
+    CPU_AVXVNNI = 4, /* the multiplier of bytes on 256 bits */
+    CPU_NEON = 8,
+    CPU_DOTPROD = 16,   /* NEON's multiplier of bytes in groups of four */
+    CPU_AVX512BF16 = 32 /* dot products of bfloat16 on 512 bits */
 };
 unsigned cpu_features(void); /* what processor and operating system both allow */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
@@ -38,8 +40,7 @@ uint64_t cpu_probe_multiply_c(uint64_t rounds);
 typedef struct cpu_table {
     const char *isa; /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
     unsigned needs;  /* CPU_* */
-    bool
-        inexact; /* matrices of floats are multiplied with other rounding than the definition's (v_step.h): --exact off */
+    bool inexact;    /* --exact off: products of floats round as v_step.h has them, not as their definition */
     kernel op[OP_COUNT];
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;

@@ -237,8 +237,7 @@ static void copy_taps(const run *r, ref done)
 static bool light(const run *r, uint32_t i)
 {
     const op *o = &r->seg->p->ops[i];
-    if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS || o->kind == OP_ATTN)
-        return false;
+    if (op_multiplies(o) || o->kind == OP_ATTN) return false;
     ref t = o->out ? o->out : o->in[0];
     return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
 }
@@ -269,7 +268,8 @@ typedef struct light_ops {
 static void run_light(void *arg)
 {
     const light_ops *l = arg;
-    for (uint32_t i = l->op0; i < l->op1;) i += do_ops(l->r, fuses(l->r), i, 0, 1);
+    const bool fuse = fuses(l->r);
+    for (uint32_t i = l->op0; i < l->op1;) i += do_ops(l->r, fuse, i, 0, 1);
 }
 
 static void run_ops(void *arg, int worker, int workers)

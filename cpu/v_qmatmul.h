@@ -28,14 +28,13 @@ typedef struct qwork {
 
 #if defined(__AVX512F__)
 /* Many rows: two panels at a time, 512 k of them unpacked for all tiles of rows. */
-static void q_panels_wide(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
+static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, int64_t to, int64_t t0, int64_t t1)
 {
     _Alignas(64) uint8_t wide[WIDE_K * WIDE_LINES * 2 * R16_LINE];
     _Alignas(64) float sums[BLOCK_Q][2 * R16_ROWS];
     const held_weight *w = k->w;
     const r16_format *f = r16_of(w->type);
     const int8_t *level = r16_levels(f);
-    const qwide_fn *bodies = qwide_bodies(f);
     const int64_t supers = (w->cols + R16_K - 1) / R16_K;
     const uint64_t part = (uint64_t)WIDE_K * R16_LINE * f->code_lines +
                           (uint64_t)(R16_SPAN / f->span) * R16_LINE * f->tail_lines;
@@ -80,8 +79,9 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     const held_weight *w = k->w;
     bool alone = act_tiles(k->x.rows) == 1;
 #if defined(__AVX512F__)
-    if (t1 - t0 >= WIDE_TILES && qwide_bodies(r16_of(w->type))) {
-        q_panels_wide(k, from, to, t0, t1);
+    const qwide_fn *bodies = t1 - t0 >= WIDE_TILES ? qwide_bodies(r16_of(w->type)) : NULL;
+    if (bodies) {
+        q_panels_wide(k, bodies, from, to, t0, t1);
         return;
     }
 #endif

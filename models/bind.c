@@ -319,7 +319,7 @@ static int wanted_type(binder *b, const bind_want *w, const found *f, const char
     weight_names names = {.name = name, .tensor = f->entry->name, .table = w->table, .tied = !own_head};
     dtype t = policy_type(b->policy, &names);
     bool whole = t == DTYPE_NONE || w->cols % dtype_info[t].weights == 0;
-    bool panels = t != DTYPE_NONE && r16_of(t) && (!w->parts || w->rows / w->parts % R16_ROWS == 0);
+    bool panels = t != DTYPE_NONE && r16_of(t) && r16_holds(w->rows, w->parts);
     if (whole || panels) *out = t;
     return OK;
 }

@@ -11,6 +11,12 @@
 
 const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
 
+const rope_params *export_gguf_rope(const exporter *x)
+{
+    const program *p = x->m->prog;
+    return x->kind == EXPORT_GGUF && p->n_rope ? &p->ropes[0].params : NULL;
+}
+
 int export_short_of_memory(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
 
 /* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */

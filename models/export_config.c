@@ -298,9 +298,8 @@ static bool has_line(const exporter *x, const spec_row *row)
 /* GGUF has the positions of Llama 3 as a tensor of factors alone. */
 static bool is_left_out(const exporter *x, const char *key)
 {
-    const program *p = x->m->prog;
-    bool factors = p->n_rope && p->ropes[0].params.scaling == ROPE_LLAMA3;
-    return x->kind == EXPORT_GGUF && factors && strncmp(key, "rope.scaling.", 13) == 0;
+    const rope_params *p = export_gguf_rope(x);
+    return p && p->scaling == ROPE_LLAMA3 && strncmp(key, "rope.scaling.", 13) == 0;
 }
 
 static int add_lines(exporter *x)
@@ -325,9 +324,9 @@ static int add_lines(exporter *x)
 /* What longrope multiplies cosines and sines by: config.json may leave it to be computed, GGUF states it. */
 static int add_magnitude(exporter *x)
 {
-    const rope_params *p = x->m->prog->n_rope ? &x->m->prog->ropes[0].params : NULL;
+    const rope_params *p = export_gguf_rope(x);
     float unused[ROPE_DIMS_MAX / 2], magnitude;
-    if (x->kind != EXPORT_GGUF || !p || p->scaling != ROPE_LONGROPE || p->short_factor == p->long_factor) return OK;
+    if (!p || p->scaling != ROPE_LONGROPE || p->short_factor == p->long_factor) return OK;
     rope_frequencies(p, 1, unused, &magnitude);
     return put_gguf(x, "rope.scaling.attn_factor", &(value){.kind = VALUE_NUMBER, .number = (double)magnitude});
 }

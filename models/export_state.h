@@ -29,6 +29,9 @@ struct exporter {
 const char *export_source(const exporter *x);
 int export_short_of_memory(const exporter *x);
 
+/* Positions whose scaling a GGUF file has to state; NULL without rope, or in other containers. */
+const rope_params *export_gguf_rope(const exporter *x);
+
 /* Finds names, arch and model_type: Mistral is "llama" in GGUF, Meta's names are Llama's. */
 int export_find_names(exporter *x);
 /* Tensors in the container's names, from the program's weights. */

@@ -312,8 +312,8 @@ static int add_factors(exporter *x, const rope_params *p, const char *role, int 
 
 static int add_rope(exporter *x)
 {
-    const rope_params *p = x->m->prog->n_rope ? &x->m->prog->ropes[0].params : NULL;
-    if (x->kind != EXPORT_GGUF || !p) return OK;
+    const rope_params *p = export_gguf_rope(x);
+    if (!p) return OK;
     if (p->scaling == ROPE_LLAMA3) return add_factors(x, p, "rope_freqs", 1);
     if (p->scaling != ROPE_LONGROPE) return OK;
     if (p->short_factor == p->long_factor) return add_factors(x, p, "rope_freqs", 1);

@@ -158,7 +158,7 @@ static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, in
     weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
     const r16_format *f = b->act_f32 ? NULL : r16_of(weight_held_type(held));
     ref x = o.in[0];
-    if (f && held->parts && (held->rows / held->parts % R16_ROWS || k % R16_K)) f = NULL;
+    if (f && (!r16_holds(held->rows, held->parts) || (held->parts && k % R16_K))) f = NULL;
     if (f) {
         held->packed = true;
         o.in[0] = quantized(b, c, x, f->act, o.kind == OP_MATMUL_EXP ? o.in[3] : 0);

@@ -70,18 +70,13 @@ static int stream(void *self, file_out *file, err *e)
 
 /* ---- forms */
 
-static bool multiplies(const op *o)
-{
-    return o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS;
-}
-
 /* Only multiplied by, or looked up in: what kernels do with panels. */
 static bool may_pack(const program *p, ref t)
 {
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
         for (int k = 0; k < 4; k++)
-            if (o->in[k] == t && !(multiplies(o) && k == 1) && !(o->kind == OP_EMBED && k == 0)) return false;
+            if (o->in[k] == t && !(op_multiplies(o) && k == 1) && !(o->kind == OP_EMBED && k == 0)) return false;
     }
     return true;
 }
@@ -128,8 +123,7 @@ static int plan_weight(const model *m, ref t, source *s, const quantized_options
 {
     const weight *w = &m->prog->weights[m->prog->tensors[t].weight];
     dtype type = weight_held_type(w);
-    bool panels = !w->parts || w->rows / w->parts % R16_ROWS == 0; /* of a stack, each matrix by itself */
-    bool packed = !w->vector && panels && r16_of(type) && may_pack(m->prog, t);
+    bool packed = !w->vector && r16_of(type) && r16_holds(w->rows, w->parts) && may_pack(m->prog, t);
     int rc = weight_fill_plan(&s->fill, w, type, packed, e);
     if (!rc && o->importance && dtype_is_block(type)) s->fill.importance = o->importance(o->self, w);
     return rc;

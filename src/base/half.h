@@ -42,6 +42,9 @@ static inline uint16_t f32_to_f16(float f)
     return (uint16_t)(sign | (a - 0x38000000) >> 13);
 }
 
+/* As f16 has it; beyond its range infinite. */
+static inline float f32_round_f16(float f) { return f16_to_f32(f32_to_f16(f)); }
+
 static inline float bf16_to_f32(uint16_t h) { return bits_float((uint32_t)h << 16); }
 
 static inline uint16_t f32_to_bf16(float f)

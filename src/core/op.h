@@ -6,6 +6,7 @@
  * shape rule in src/core/program.c. The definition of each op is its reference kernel; the sentence here is its contract. */
 #ifndef CORE_OP_H
 #define CORE_OP_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /* X(id, name, how a tensor-parallel cut treats it, sentence) */
@@ -168,5 +169,11 @@ typedef struct op {
         } join;
     } u;
 } op;
+
+/* Whether it multiplies by a matrix of weights, operand 1. */
+static inline bool op_multiplies(const op *o)
+{
+    return o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS;
+}
 
 #endif

@@ -307,7 +307,7 @@ static bool is_one_kind(const program *p, const op *o)
     const tensor *x = operand(p, o, 0), *w = operand(p, o, 1);
     int32_t parts = p->weights[w->weight].parts;
     bool packed = p->weights[w->weight].packed;
-    if (packed && parts && w->dim[0] / parts % R16_ROWS) return false;
+    if (packed && !r16_holds(w->dim[0], parts)) return false;
     if (!x->block) return true;
     const op *quant = writer(p, o->in[0]);
     if (o->kind == OP_MATMUL_HEADS && w->dim[1] % R16_K) return false;
@@ -372,8 +372,7 @@ static const char *check_op(const program *p, const op *o)
     const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    bool multiplies = o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS;
-    if (a && a->block && !multiplies && o->kind != OP_QUANT) return "reads int8 activations";
+    if (a && a->block && !op_multiplies(o) && o->kind != OP_QUANT) return "reads int8 activations";
     if (out && out->block && o->kind != OP_QUANT) return "writes int8 activations";
     if (o->in[3] && o->kind != OP_ATTN && o->kind != OP_MATMUL_EXP) return "too many operands";
     if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";

@@ -92,7 +92,7 @@ static int read_gguf(importance *m, const ckpt *c, err *e)
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
         const ckpt_entry *t = ckpt_at(c, i);
         size_t n = strlen(t->name), end = sizeof tail - 1;
-        if (n <= end || strcmp(t->name + n - end, tail) != 0) continue;
+        if (n == end || !str_ends(t->name, tail)) continue;
         uint64_t count;
         if (t->type != DTYPE_F32 || t->dims.rank < 1 || n >= NAME_MAX_BYTES || !shape_count(&t->dims, &count) || !count)
             return err_set(e, ERR_FORMAT, "tensor \"%s\" is not a list of sums", t->name);

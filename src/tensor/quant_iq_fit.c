@@ -217,8 +217,6 @@ typedef struct grid_block {
     uint8_t signs[32];
 } grid_block;
 
-static float as_f16(float x) { return f16_to_f32(f32_to_f16(x)); }
-
 /* Magnitudes and signs. Of eight weights with an odd number of minus signs, one keeps its own with the other sign. */
 static void split_signs(const grid_format *f, const float *x, const float *w, float *to, uint8_t *signs)
 {
@@ -267,7 +265,7 @@ static void fit_grid(const grid_format *f, const book *list, const float *x, con
         t[j] = search_sub(f, list, parts + j * f->sub, w + j * f->sub).t;
         most = t[j] > most ? t[j] : most;
     }
-    b.d = as_f16(most / (f->unit * (0.5f + (float)f->top)));
+    b.d = f32_round_f16(most / (f->unit * (0.5f + (float)f->top)));
     for (int j = 0; j < K / f->sub; j++) {
         float s = b.d > 0 ? rintf(t[j] / (b.d * f->unit) - 0.5f) : 0;
         b.scale[j] = s > 0 ? s < (float)f->top ? (int)s : f->top : 0;
@@ -284,7 +282,7 @@ static void fit_grid(const grid_format *f, const book *list, const float *x, con
             xv += unit * b.sub[j].xv;
         }
         if (!(vv > 0) || !(xv > 0)) break;
-        b.d = as_f16((float)(xv / vv));
+        b.d = f32_round_f16((float)(xv / vv));
     }
 }
 

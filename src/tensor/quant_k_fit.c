@@ -24,7 +24,6 @@ typedef struct k_lanes {
     code_sums sums;
 } k_lanes;
 
-static float as_f16(float x) { return f16_to_f32(f32_to_f16(x)); }
 static float nearest(float x, float low, float high) { return x > low ? x < high ? rintf(x) : high : low; }
 
 static void load(k_lanes *k, const float *x, const float *w, int sub, int blocks)
@@ -121,8 +120,8 @@ static void solve_minimum(k_lanes *k, int b)
     }
     if (!(d > 0) || !(dmin >= 0)) return;
     for (int j = b * k->subs; j < (b + 1) * k->subs; j++) {
-        k->d[j] = as_f16(d);
-        k->dmin[j] = as_f16(dmin);
+        k->d[j] = f32_round_f16(d);
+        k->dmin[j] = f32_round_f16(dmin);
     }
 }
 
@@ -134,7 +133,7 @@ static void start_minimum(k_lanes *k, int b, const affine_lanes *f, float most)
         scale = f->scale[j] > scale ? f->scale[j] : scale;
         minimum = -f->base[j] > minimum ? -f->base[j] : minimum;
     }
-    float d = as_f16(scale / most), dmin = as_f16(minimum / most);
+    float d = f32_round_f16(scale / most), dmin = f32_round_f16(minimum / most);
     for (int j = b * k->subs; j < (b + 1) * k->subs; j++) {
         k->d[j] = d;
         k->dmin[j] = dmin;
@@ -270,7 +269,7 @@ static void solve_scale(k_lanes *k, int b)
         ss += (double)k->scale[j] * k->scale[j] * k->sums.qq[j];
         xs += (double)k->scale[j] * k->sums.xq[j];
     }
-    for (int j = b * k->subs; j < (b + 1) * k->subs && ss > 0; j++) k->d[j] = as_f16((float)(xs / ss));
+    for (int j = b * k->subs; j < (b + 1) * k->subs && ss > 0; j++) k->d[j] = f32_round_f16((float)(xs / ss));
 }
 
 /* Scales -most - 1 … most of sub-blocks. */
@@ -289,7 +288,7 @@ static void fit_scales(k_lanes *best, const float *x, const float *w, int blocks
         for (int j = b * k.subs; j < (b + 1) * k.subs; j++)
             extreme = fabsf(f.scale[j]) > fabsf(extreme) ? f.scale[j] : extreme;
         for (int j = b * k.subs; j < (b + 1) * k.subs; j++) {
-            k.d[j] = as_f16(extreme / (-most - 1));
+            k.d[j] = f32_round_f16(extreme / (-most - 1));
             k.scale[j] = k.d[j] != 0 ? nearest(f.scale[j] / k.d[j], -most - 1, most) : 0;
         }
     }

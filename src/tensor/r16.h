@@ -44,6 +44,9 @@ enum {
     R16_PICKS = 64 /* of a span, at most */
 };
 
+/* Whether panels can hold a matrix of so many rows, or a stack of `parts` matrices, each by itself. */
+static inline bool r16_holds(int64_t rows, int64_t parts) { return parts == 0 || rows / parts % R16_ROWS == 0; }
+
 /* A scale is an f16, an f32, a power of two (8 bits, bias 127, of which half is meant: 2^(e - 128)), the upper half of a positive f16 less its
  * sign (E5M3); or of two levels, a byte or a nibble under an f16. */
 enum { R16_F16, R16_F32, R16_E8M0, R16_E5M3, R16_SUB8, R16_SUB4 };

@@ -219,34 +219,27 @@ static void read_iq4_xs(const block_iq4_xs *b, const r16_place *to)
     }
 }
 
-/* ---- rows. A block is copied first, which makes any alignment of the bytes harmless. */
+/* ---- rows */
 
-#define READER(name)                                                                                                   \
-    static void copy_##name(const uint8_t *block, const r16_place *to)                                                 \
-    {                                                                                                                  \
-        block_##name b;                                                                                                \
-        memcpy(&b, block, sizeof b);                                                                                   \
-        read_##name(&b, to);                                                                                           \
-    }
-READER(q4_0)
-READER(q4_1)
-READER(q5_0)
-READER(q5_1)
-READER(q8_0)
-READER(q8_1)
-READER(q8_f32)
-READER(iq4_nl)
-READER(mxfp4)
-READER(nvfp4)
-READER(q2_k)
-READER(q3_k)
-READER(q4_k)
-READER(q5_k)
-READER(q6_k)
-READER(q8_k)
-READER(iq4_xs)
-READER(tq1_0)
-READER(tq2_0)
+R16_READER(q4_0)
+R16_READER(q4_1)
+R16_READER(q5_0)
+R16_READER(q5_1)
+R16_READER(q8_0)
+R16_READER(q8_1)
+R16_READER(q8_f32)
+R16_READER(iq4_nl)
+R16_READER(mxfp4)
+R16_READER(nvfp4)
+R16_READER(q2_k)
+R16_READER(q3_k)
+R16_READER(q4_k)
+R16_READER(q5_k)
+R16_READER(q6_k)
+R16_READER(q8_k)
+R16_READER(iq4_xs)
+R16_READER(tq1_0)
+R16_READER(tq2_0)
 
 static r16_reader *const readers[DTYPE_COUNT] = {
     [DTYPE_Q4_0] = copy_q4_0,     [DTYPE_Q4_1] = copy_q4_1,     [DTYPE_Q5_0] = copy_q5_0,

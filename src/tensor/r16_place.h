@@ -36,6 +36,15 @@ static inline void put_minimum(const r16_place *to, int b, int m) { to->span->mi
 /* Puts one block, which may have any alignment. */
 typedef void r16_reader(const uint8_t *block, const r16_place *to);
 
+/* copy_NAME, the reader by read_NAME of a block_NAME: a copy is aligned. */
+#define R16_READER(name)                                                                                               \
+    static void copy_##name(const uint8_t *block, const r16_place *to)                                                 \
+    {                                                                                                                  \
+        block_##name b;                                                                                                \
+        memcpy(&b, block, sizeof b);                                                                                   \
+        read_##name(&b, to);                                                                                           \
+    }
+
 /* The reader of a type whose codes go straight into lines, NULL for others; a span of such a type has at most so many lines of codes. */
 enum { WORDS_LINES = 32 };
 r16_reader *r16_words_reader(dtype t);

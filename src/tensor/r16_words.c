@@ -256,24 +256,15 @@ static void read_iq1_m(const block_iq1_m *b, const r16_place *to)
     put_three(entry, third, to);
 }
 
-/* ---- a block is copied first, which makes any alignment of the bytes harmless */
-
-#define READER(name)                                                                                                   \
-    static void copy_##name(const uint8_t *block, const r16_place *to)                                                 \
-    {                                                                                                                  \
-        block_##name b;                                                                                                \
-        memcpy(&b, block, sizeof b);                                                                                   \
-        read_##name(&b, to);                                                                                           \
-    }
-READER(q2_0)
-READER(q1_0)
-READER(iq2_xxs)
-READER(iq2_xs)
-READER(iq2_s)
-READER(iq3_xxs)
-READER(iq3_s)
-READER(iq1_s)
-READER(iq1_m)
+R16_READER(q2_0)
+R16_READER(q1_0)
+R16_READER(iq2_xxs)
+R16_READER(iq2_xs)
+R16_READER(iq2_s)
+R16_READER(iq3_xxs)
+R16_READER(iq3_s)
+R16_READER(iq1_s)
+R16_READER(iq1_m)
 
 r16_reader *r16_words_reader(dtype t)
 {
