@@ -9,7 +9,7 @@ CLANG   ?= clang
 OPT     ?= -O2 -g
 SAN     ?=
 KERNEL_SAN ?= $(SAN)
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla -Wno-missing-field-initializers
+WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla -Wno-missing-field-initializers
 # -ffp-contract=off: a fused multiply-add is written where it is meant, so every instruction set computes the same bits.
 CFLAGS  += -std=gnu11 $(OPT) $(WARN) $(SAN) -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 CPPFLAGS += -Isrc -I. -I$(BUILD)/gen

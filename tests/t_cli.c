@@ -33,7 +33,7 @@ static const char *model_flags(void)
 static buf out, errors;
 
 /* Runs "inferflow …" in a shell; its exit status. */
-static int run(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static int run(const char *fmt, ...)
 {
     char args[8192];
     va_list ap;

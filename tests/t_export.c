@@ -90,7 +90,8 @@ static void write_model(const char *dir, const char *config, const named_shape *
     err e = {0};
     for (const named_shape *s = shapes; s->name; s++)
         for (int i = 0; i < (s->layers ? s->layers : 1); i++, n++) {
-            if (s->layers) snprintf(name[n], sizeof name[n], s->name, i);
+            const char *layer = strstr(s->name, "%d");
+            if (layer) snprintf(name[n], sizeof name[n], "%.*s%d%s", (int)(layer - s->name), s->name, i, layer + 2);
             else snprintf(name[n], sizeof name[n], "%s", s->name);
             t[n] = (write_tensor){
                 .name = name[n], .type = type, .dims = {s->rank, {s->dim[0], s->dim[1]}}, .row = random_row};

@@ -29,10 +29,13 @@ static int fill_row(void *self, uint64_t n, float *to, err *e)
     return OK;
 }
 
-static void add(made *m, int64_t rows, int64_t cols, const char *fmt, int layer)
+__attribute__((format(printf, 4, 5))) static void add(made *m, int64_t rows, int64_t cols, const char *fmt, ...)
 {
     write_tensor *t = &m->t[m->n];
-    snprintf(m->name[m->n], sizeof m->name[0], fmt, layer);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(m->name[m->n], sizeof m->name[0], fmt, ap);
+    va_end(ap);
     *t = (write_tensor){.name = m->name[m->n++], .type = DTYPE_F32, .row = fill_row, .self = t};
     t->dims = cols ? (shape){2, {rows, cols}} : (shape){1, {rows}};
 }
@@ -40,7 +43,7 @@ static void add(made *m, int64_t rows, int64_t cols, const char *fmt, int layer)
 static void add_llama(made *m, int layers)
 {
     *m = (made){0};
-    add(m, VOCAB, DIM, "model.embed_tokens.weight", 0);
+    add(m, VOCAB, DIM, "model.embed_tokens.weight");
     for (int i = 0; i < layers; i++) {
         add(m, DIM, 0, "model.layers.%d.input_layernorm.weight", i);
         add(m, HEADS * HEAD_DIM, DIM, "model.layers.%d.self_attn.q_proj.weight", i);
@@ -52,7 +55,7 @@ static void add_llama(made *m, int layers)
         add(m, FFN, DIM, "model.layers.%d.mlp.up_proj.weight", i);
         add(m, DIM, FFN, "model.layers.%d.mlp.down_proj.weight", i);
     }
-    add(m, DIM, 0, "model.norm.weight", 0);
+    add(m, DIM, 0, "model.norm.weight");
 }
 
 static write_tensor *tensor_named(made *m, const char *name)
@@ -167,7 +170,7 @@ static void what_is_wrong_with_the_file(void **unused)
            "name "
            "them in [tensors] ignore)");
     add_llama(&m, 2);
-    add(&m, 3, 3, "extra", 0);
+    add(&m, 3, 3, "extra");
     expect(&m, NUMBERS,
            "W: 1 tensor that nothing in S uses: 'extra' (if they are not needed, name them in [tensors] ignore)");
 }
@@ -309,11 +312,11 @@ static void recipes(void **unused)
     }
     drop(&m, "model.layers.0.self_attn.o_proj.weight");
     drop(&m, "model.layers.0.post_attention_layernorm.weight");
-    add(&m, DIM, 16, "fused", 0); /* [in, out], per group: 2 q heads, k, v of 4 rows each */
-    add(&m, 16, 0, "fused.bias", 0);
-    add(&m, HEADS * HEAD_DIM, DIM, "o.weight", 0);
-    add(&m, 4, 0, "half.0", 0);
-    add(&m, 4, 0, "half.1", 0);
+    add(&m, DIM, 16, "fused"); /* [in, out], per group: 2 q heads, k, v of 4 rows each */
+    add(&m, 16, 0, "fused.bias");
+    add(&m, HEADS * HEAD_DIM, DIM, "o.weight");
+    add(&m, 4, 0, "half.0");
+    add(&m, 4, 0, "half.1");
     char text[1200];
     snprintf(text, sizeof text, "%s%s", NUMBERS,
              "[network]\nattn = bias = true\n[tensors]\n"
@@ -371,7 +374,7 @@ static void quantization_config_is_seen(void **unused)
     model *o = open_or_fail(&m, text); /* floats: the weights of any model */
     model_close(o);
     tidy();
-    add(&m, 4, 4, "model.layers.0.self_attn.q_proj.qweight", 0);
+    add(&m, 4, 4, "model.layers.0.self_attn.q_proj.qweight");
     m.t[m.n - 1].type = DTYPE_I32;
     m.t[m.n - 1].raw = (const int32_t[16]){0};
     expect(&m, text,
@@ -446,7 +449,7 @@ static void the_head_of_the_file(void **unused)
     for (int own = 0; own < 2; own++)
         for (int tied = 0; tied < 3; tied++) {
             add_llama(&m, 2);
-            if (own) add(&m, VOCAB, DIM, "lm_head.weight", 0);
+            if (own) add(&m, VOCAB, DIM, "lm_head.weight");
             const char *said[] = {NUMBERS "tied = false\n", NUMBERS "tied = true\n", NUMBERS "tied = \"auto\"\n"};
             if (!own && !tied) {
                 expect(&m, said[tied], "W: tensor 'model.lm_head.weight' is missing: head (llama.ini:#; S: head)");

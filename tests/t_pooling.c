@@ -246,7 +246,7 @@ static void lengths_and_prompts(void **state)
 
 static buf out, errors;
 
-static int run(const char *input, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int run(const char *input, const char *fmt, ...)
 {
     char args[4096], path[400];
     put("in.txt", input);

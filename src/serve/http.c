@@ -277,7 +277,7 @@ static void on_connection(void *ctx, struct MHD_Connection *conn, void **slot, e
     }
 }
 
-static void log_library(void *ctx, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void log_library(void *ctx, const char *fmt, va_list ap)
 {
     (void)ctx;
     char line[400];
