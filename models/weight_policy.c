@@ -18,6 +18,10 @@ int weight_type(const char *name, const char *where, dtype *out, err *e)
         if (strcmp(name, brief[i][0]) == 0) full = brief[i][1];
     *out = dtype_by_name(full);
     if (*out != DTYPE_NONE && quant_can_encode(*out)) return OK;
+    if (*out == DTYPE_Q8_1 || *out == DTYPE_Q8_K)
+        return err_set(e, ERR_USAGE,
+                       "%s %.60s: is how ggml holds activations, with sums beside the codes; for weights there is q8_0",
+                       where, name);
     buf can = {0};
     for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
         if (quant_can_encode((dtype)t)) buf_printf(&can, "%s%s", can.n ? ", " : "", dtype_info[t].name);

@@ -349,7 +349,7 @@ static void another_model_is_refused(void **unused)
     e = (err){0};
     assert_int_equal(export_open(&x, m, EXPORT_HF, DTYPE_Q8_0, &e), ERR_USAGE);
     e = (err){0};
-    assert_int_equal(export_open(&x, m, EXPORT_GGUF, DTYPE_NVFP4, &e), ERR_USAGE);
+    assert_int_equal(export_open(&x, m, EXPORT_GGUF, DTYPE_Q8_K, &e), ERR_USAGE);
     model_close(m);
     unlink(gguf);
     remove_folder(from);

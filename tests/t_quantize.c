@@ -6,6 +6,7 @@
 #include "io/ckpt.h"
 #include "io/write.h"
 #include "models/model.h"
+#include "models/weight_policy.h"
 #include "text/tokenizer_same.h"
 
 #include "vector_rig.h"
@@ -187,6 +188,14 @@ static void policies_choose(void **unused)
     }
     assert_int_equal(quantize(NULL, "--format", "q9", out), 2);
     assert_int_equal(quantize(NULL, "--bits", "7", out), 2);
+    static const char *const activations[] = {"q8_1", "q8_k"};
+    for (int i = 0; i < 2; i++) {
+        dtype type;
+        err e = {0};
+        assert_int_equal(weight_type(activations[i], "--format", &type, &e), ERR_USAGE);
+        assert_non_null(strstr(e.msg, "how ggml holds activations"));
+        assert_null(strstr(e.msg, "f32, f16"));
+    }
     assert_int_equal(quantize(NULL, "--block", "64", out), 2);
     assert_int_equal(quantize(NULL, "--bits", "4", "/nowhere/at/all.safetensors"), 1);
     unlink(policy);

@@ -40,7 +40,7 @@ static const param rows[] = {
      "weights that share a scale: the format of the Inferflow paper with --bits and this block, for all matrices alike",
      NULL},
     {"format", PARAM_TEXT, offsetof(quantize_flags, format), NULL, 0, 0, "TYPE",
-     "a type by its name, for all matrices alike", NULL},
+     "a type by its name, for all matrices alike (one that is not known: says which there are)", NULL},
     {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",
      "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL},
     {"importance", PARAM_TEXT, offsetof(quantize_flags, importance), NULL, 0, 0, "FILE",

@@ -6,6 +6,7 @@
 #include "tensor/quant.h"
 #include "tensor/quant_fit_lanes.h"
 #include "tensor/quant_linear.h"
+#include "tensor/quant_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,6 +83,28 @@ void fit_legacy(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
     }
 }
 
+/* -128 … 127 under a float. */
+static void fit_q8_f32(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
+{
+    static const code_kind kind = {-128, 127, false};
+    uint8_t q[32];
+    fit_lanes l;
+    scale_lanes f;
+    lane_codes codes;
+    fit_lanes_load(&l, x, w, 32, blocks, 32);
+    fit_scale_best(&l, &kind, false, &f);
+    fit_scale_codes(&l, &kind, &f, codes);
+    for (int b = 0; b < blocks; b++, out += dtype_info[t].bytes) {
+        block_q8_f32 block = {.d = f.scale[b]};
+        lane_of(codes, 32, b, q);
+        for (int i = 0; i < 32; i++) block.qs[i] = (int8_t)(q[i] - 128);
+        memcpy(out, &block, sizeof block);
+    }
+}
+
+/* As a plain encoder: there is no other. */
+void quant_encode_q8_f32(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_Q8_F32, from, n, NULL, to); }
+
 /* ---- rows */
 
 static blocks_fitter *const fitter[DTYPE_COUNT] = {
@@ -95,7 +118,9 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_Q6_K] = fit_k_scale,    [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
     [DTYPE_IQ2_XXS] = fit_iq_grid, [DTYPE_IQ2_XS] = fit_iq_grid, [DTYPE_IQ2_S] = fit_iq_grid,
     [DTYPE_IQ3_XXS] = fit_iq_grid, [DTYPE_IQ3_S] = fit_iq_grid,  [DTYPE_IQ1_S] = fit_iq_grid,
-    [DTYPE_IQ1_M] = fit_iq_grid,
+    [DTYPE_IQ1_M] = fit_iq_grid,   [DTYPE_Q8_F32] = fit_q8_f32,  [DTYPE_Q1_0] = fit_few,
+    [DTYPE_Q2_0] = fit_few,        [DTYPE_TQ1_0] = fit_few,      [DTYPE_TQ2_0] = fit_few,
+    [DTYPE_MXFP4] = fit_fp4,       [DTYPE_NVFP4] = fit_fp4,
 };
 
 /* What brings the mean importance of a row to 1; 0: there is none to speak of. */

@@ -9,7 +9,8 @@
 /* Encodes `blocks` blocks: their weights and importance one block after the other. */
 typedef void blocks_fitter(dtype t, const float *x, const float *importance, int blocks, uint8_t *out);
 
-blocks_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs, fit_iq_grid;
+blocks_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs, fit_iq_grid, fit_few,
+    fit_fp4;
 
 /* Loops run over LANES elements at a time, each lane with its own sum, so that compilers make vectors of them and every
  * instruction set adds in the same order. */
