@@ -10,6 +10,8 @@
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
  *     columns A .. B             columns A to B-1, after transpose
  *     unit                       each row divided by its length (normalised heads)
+ *     flat                       a stack of matrices that an export writes one below the other, without an axis of its own
+ *     bare                       an export writes the name as it stands, without .weight
  *     + N, * N                   values plus or times N: norms that store w - 1
  * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight. Where a weight is a stack of matrices (one for each expert,
  * or for each head), it is either such a range, or one tensor that holds them one below the other, with an axis more or flat; a recipe then

@@ -1,4 +1,5 @@
-/* export_config.c - hyper-parameters under the keys of another container: [config] read backwards.
+/* export_config.c - hyper-parameters under the keys of another container: [config] and the biases of slots read backwards, and what
+ * [config.json] says in so many words.
  *
  * A line such as `kv_heads = num_key_value_heads | gguf:attention.head_count_kv | heads` tells which key the value has in config.json
  * and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line (scaling.factor, with
@@ -10,9 +11,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* GGUF keys end in these where the reader of that format demands a float, whatever the value is. */
+/* Keys end in these where readers demand a float, whatever the value is. */
 static const char *const float_endings[] = {"epsilon",     "freq_base", "factor",         "scale",   "softcapping",
                                             "attn_factor", "clamp_kqv", "max_alibi_bias", "bias_max"};
 
@@ -53,8 +55,8 @@ static void find_key(const exporter *x, const expr *v, const char *own, const ex
         for (size_t i = 0; i < v->n_arg; i++) find_key(x, v->arg[i], own, words, best);
         return;
     }
-    bool each = v->kind == EXPR_INDEX && x->kind == EXPORT_GGUF && v->arg[1]->kind == EXPR_NAME &&
-                strcmp(v->arg[1]->text, "i") == 0;
+    if (v->kind == EXPR_NAME && hyper_is_word(own, v->text)) return;
+    bool each = v->kind == EXPR_INDEX && v->arg[1]->kind == EXPR_NAME && strcmp(v->arg[1]->text, "i") == 0;
     const char *key = key_of(x, each ? v->arg[0] : v, own);
     bool better = key && (!best->key || (strchr(best->key, '.') && !strchr(key, '.') && x->kind == EXPORT_HF));
     if (better) *best = (out_key){key, words, each};
@@ -87,21 +89,30 @@ static int value_of(const exporter *x, const char *name, value *out)
     return hyper_name(x->h, name, 0, out, x->e);
 }
 
-static json *add_json_value(json *to, const char *key, const value *v, const expr *words)
+static const rope_params *rope_with_factors(const exporter *x)
 {
-    switch (v->kind) {
-    case VALUE_NUMBER: return json_add_num(to, key, v->number);
-    case VALUE_BOOL: return json_add_bool(to, key, v->number != 0);
-    case VALUE_TEXT: return json_add_str(to, key, translate_back(words, v->text));
-    case VALUE_NODE: return json_add_copy(to, key, v->node);
-    default: break;
-    }
-    json *list = json_add_array(to, key);
-    for (size_t i = 0; list && i < value_count(v); i++) {
-        value item = value_at(v, i);
-        if (!add_json_value(list, NULL, &item, words)) return NULL;
-    }
-    return list;
+    for (uint32_t i = 0; i < x->m->prog->n_rope; i++)
+        if (x->m->prog->ropes[i].params.scaling == ROPE_LONGROPE) return &x->m->prog->ropes[i].params;
+    return NULL;
+}
+
+/* Rotation by factors of each frequency, in config.json: a file of GGUF has them as tensors, and says nothing else of them. */
+static bool value_of_rope(exporter *x, const char *name, value *out)
+{
+    const rope_params *p = x->kind == EXPORT_HF ? rope_with_factors(x) : NULL;
+    bool brief = strcmp(name, "rope_short") == 0;
+    if (!p) return false;
+    if (strcmp(name, "rope_type") == 0) return *out = (value){.kind = VALUE_TEXT, .text = "longrope"}, true;
+    if (strcmp(name, "rope_attention_factor") == 0 && p->attention_factor > 0)
+        return *out = (value){.kind = VALUE_NUMBER, .number = p->attention_factor}, true;
+    if (!brief && strcmp(name, "rope_long") != 0) return false;
+    value *items = arena_array(&x->mem, (size_t)p->dims / 2, sizeof *items);
+    float factors[ROPE_DIMS_MAX / 2];
+    export_factors(p, brief ? 1 : INT32_MAX, factors);
+    for (int i = 0; items && i < p->dims / 2; i++)
+        items[i] = (value){.kind = VALUE_NUMBER, .number = (double)factors[i]};
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = (size_t)p->dims / 2};
+    return true;
 }
 
 static bool wants_float(const char *key)
@@ -112,6 +123,41 @@ static bool wants_float(const char *key)
         if (n >= k && strcmp(key + n - k, float_endings[i]) == 0) return true;
     }
     return false;
+}
+
+/* A number as config.json has it: those that came from float32 as the shortest text that gives them again. `real`: with a point, as
+ * readers with types demand. */
+static json *add_json_number(json *to, const char *key, double v, bool real)
+{
+    char text[40];
+    if (v == floor(v) && fabs(v) < 1e15) {
+        snprintf(text, sizeof text, real ? "%.1f" : "%.0f", v);
+        return json_add_raw(to, key, text);
+    }
+    if ((double)(float)v != v) return json_add_num(to, key, v);
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtof(text, NULL) == (float)v) break;
+    }
+    return json_add_num(to, key, strtod(text, NULL));
+}
+
+static json *add_json_value(json *to, const char *key, const value *v, const expr *words, bool real)
+{
+    switch (v->kind) {
+    case VALUE_NUMBER: return add_json_number(to, key, v->number, real);
+    case VALUE_BOOL: return json_add_bool(to, key, v->number != 0);
+    case VALUE_TEXT: return json_add_str(to, key, translate_back(words, v->text));
+    case VALUE_NODE: return json_add_copy(to, key, v->node);
+    case VALUE_NONE: return json_add_null(to, key);
+    case VALUE_LIST: break;
+    }
+    json *list = json_add_array(to, key);
+    for (size_t i = 0; list && i < value_count(v); i++) {
+        value item = value_at(v, i);
+        if (!add_json_value(list, NULL, &item, words, real)) return NULL;
+    }
+    return list;
 }
 
 /* Words are those that specs think in, as GGUF has them ("none" for what config.json calls a "default" rope). */
@@ -147,7 +193,23 @@ static void add_gguf_value(exporter *x, const char *key, const value *v)
 
 /* ---- where it goes */
 
-/* The object of config.json that a head such as `scaling` stands for. */
+/* The object of config.json that a path of names leads to, made where it is missing; NULL: no memory. */
+static json *object_at(exporter *x, const char *path, size_t n)
+{
+    json *to = x->config;
+    for (size_t k; n && to; n -= k, path += k) {
+        char key[128];
+        k = strcspn(path, ".");
+        k = k < n ? k : n;
+        snprintf(key, sizeof key, "%.*s", (int)k, path);
+        const json *have = json_get(to, key);
+        to = have ? (json *)have : json_add_object(to, key);
+        k += k < n;
+    }
+    return to;
+}
+
+/* The object that a head such as `scaling` stands for: its last alternative. */
 static json *object_of(exporter *x, const char *head)
 {
     const spec_row *row;
@@ -158,12 +220,23 @@ static json *object_of(exporter *x, const char *head)
         name = last->kind == EXPR_NAME ? last->text : name;
         v = last != v ? last : NULL;
     }
-    if (!name) return NULL;
-    const json *have = json_get(x->config, name);
-    return have ? (json *)have : json_add_object(x->config, name);
+    return name ? object_at(x, name, strlen(name)) : NULL;
 }
 
-static int put_hf(exporter *x, const char *key, const value *v, const expr *words)
+/* Puts a value under a path of n bytes, unless something is there. */
+static int put_path(exporter *x, const char *path, size_t n, const value *v)
+{
+    char key[128];
+    size_t head = n;
+    while (head && path[head - 1] != '.') head--;
+    json *to = object_at(x, path, head ? head - 1 : 0);
+    snprintf(key, sizeof key, "%.*s", (int)(n - head), path + head);
+    if (to && json_get(to, key)) return OK;
+    return add_json_value(to, key, v, NULL, wants_float(key)) ? OK : export_short_of_memory(x);
+}
+
+/* `name` is what the spec calls it. */
+static int put_hf(exporter *x, const char *key, const char *name, const value *v, const expr *words)
 {
     json *to = x->config;
     const char *dot = strchr(key, '.');
@@ -177,7 +250,8 @@ static int put_hf(exporter *x, const char *key, const value *v, const expr *word
     }
     if (!to) return export_short_of_memory(x);
     if (json_get(to, key)) return OK;
-    return add_json_value(to, key, v, words) ? OK : export_short_of_memory(x);
+    bool real = hyper_is_real(name) || wants_float(key);
+    return add_json_value(to, key, v, words, real) ? OK : export_short_of_memory(x);
 }
 
 static int put_gguf(exporter *x, const char *key, const value *v)
@@ -189,6 +263,11 @@ static int put_gguf(exporter *x, const char *key, const value *v)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;
     add_gguf_value(x, full, v);
     return x->pairs.bad ? export_short_of_memory(x) : OK;
+}
+
+static int put(exporter *x, const out_key *to, const char *name, const value *v)
+{
+    return x->kind == EXPORT_HF ? put_hf(x, to->key, name, v, to->words) : put_gguf(x, to->key, v);
 }
 
 /* ---- architecture */
@@ -230,7 +309,8 @@ int export_find_names(exporter *x)
         x->names = x->base = next;
     }
     if (x->arch) return OK;
-    return err_set(x->e, ERR_SPEC, "%s: [model] arch has no %s name, nor has a base", x->s->file, export_source(x));
+    return err_set(x->e, ERR_SPEC, "%s: [model] arch has no %s name, nor has a base; %s", x->s->file, export_source(x),
+                   export_instead(x->kind));
 }
 
 static int add_ids(exporter *x)
@@ -241,7 +321,9 @@ static int add_ids(exporter *x)
         if (m->n_eos) gguf_add_uint(&x->pairs, "tokenizer.ggml.eos_token_id", GGUF_U32, (uint64_t)m->eos[m->n_eos - 1]);
         return x->pairs.bad ? export_short_of_memory(x) : OK;
     }
-    if (m->bos >= 0 && !json_add_int(x->config, "bos_token_id", m->bos)) return export_short_of_memory(x);
+    value bos = m->bos >= 0 ? (value){.kind = VALUE_NUMBER, .number = m->bos} : (value){0};
+    int rc = put_path(x, "bos_token_id", strlen("bos_token_id"), &bos);
+    if (rc) return rc;
     if (m->n_eos == 1) return json_add_int(x->config, "eos_token_id", m->eos[0]) ? OK : export_short_of_memory(x);
     json *list = m->n_eos ? json_add_array(x->config, "eos_token_id") : NULL;
     for (int i = 0; i < m->n_eos; i++)
@@ -285,14 +367,15 @@ static int value_of_line(exporter *x, const spec_row *row, const out_key *to, va
         return where ? list_of(x, NULL, class, out) : hyper_name(x->h, row->key, layer, out, x->e);
     }
     if (!hyper_knows(x->h, row->key)) return OK;
+    if (value_of_rope(x, row->key, out)) return out->kind == VALUE_LIST && !out->items ? export_short_of_memory(x) : OK;
     return to->each ? list_of(x, row->key, class, out) : value_of(x, row->key, out);
 }
 
-/* Lines that can have a key: those of [config], and for GGUF those of classes of layers. */
-static bool has_line(const exporter *x, const spec_row *row)
+/* Lines that can have a key: those of [config] and of classes of layers. */
+static bool has_line(const spec_row *row)
 {
-    bool class = x->kind == EXPORT_GGUF && strncmp(row->section, "layer ", 6) == 0;
-    return strcmp(row->section, "config") == 0 || (class && strstr(row->text, "gguf:"));
+    bool class = strncmp(row->section, "layer ", 6) == 0 && strcmp(row->key, "block") != 0;
+    return class || strcmp(row->section, "config") == 0;
 }
 
 /* GGUF has the positions of Llama 3 as a tensor of factors alone. */
@@ -308,15 +391,93 @@ static int add_lines(exporter *x)
         const spec_row *row = &x->names->rows[i];
         out_key to = {0};
         value v = {0};
-        if (!has_line(x, row)) continue;
+        if (!has_line(row)) continue;
         int rc = spec_value(x->names, row->section, row->key, &row, x->e);
         if (rc || !row) return rc;
         find_key(x, row->value, row->key, NULL, &to);
         if (!to.key || is_left_out(x, to.key)) continue;
         if ((rc = value_of_line(x, row, &to, &v))) return rc;
         if (v.kind == VALUE_NONE || (v.kind == VALUE_TEXT && strcmp(v.text, "auto") == 0)) continue;
-        rc = x->kind == EXPORT_HF ? put_hf(x, to.key, &v, to.words) : put_gguf(x, to.key, &v);
+        if ((rc = put(x, &to, row->key, &v))) return rc;
+    }
+    return OK;
+}
+
+/* ---- biases */
+
+/* Whether the program has biases that an option of a slot is about: "bias_o" is that of role o, "bias" those of all others. */
+static bool has_bias(const exporter *x, const char *slot, const char *option)
+{
+    const char *role = strncmp(option, "bias_", 5) == 0 ? option + 5 : NULL;
+    size_t n = strlen(slot);
+    for (uint32_t i = 0; i < x->m->prog->n_weight; i++) {
+        int layer;
+        bool bias;
+        char path[EXPORT_SLOT];
+        export_split_name(x->m->prog->weights[i].name, &layer, path, &bias);
+        bool of_slot = bias && strncmp(path, slot, n) == 0 && path[n] == '.' && !strchr(path + n + 1, '.');
+        if (of_slot && (role ? strcmp(path + n + 1, role) == 0 : strcmp(path + n + 1, "o") != 0)) return true;
+    }
+    return false;
+}
+
+/* The value of an option; one that is left to the checkpoint ("auto") is what the program has. */
+static int value_of_option(exporter *x, const spec_slot *slot, const slot_option *o, value *out)
+{
+    size_t class;
+    bool layer = strcmp(slot->section, "network") != 0;
+    int at = layer ? first_layer(x, slot->section, &class) : OUTSIDE;
+    if (layer && at == OUTSIDE) return OK;
+    int rc = hyper_eval(x->h, o->value, at, "auto", o->where, out, x->e);
+    if (!rc && out->kind == VALUE_TEXT) *out = (value){.kind = VALUE_BOOL, .number = has_bias(x, slot->name, o->key)};
+    return OK;
+}
+
+/* `bias = attention_bias | auto`: of alternatives, the last of which is what is so without a key. */
+static int add_biases(exporter *x)
+{
+    for (size_t i = 0; i < x->names->n_slot; i++)
+        for (size_t k = 0; k < x->names->slots[i].n; k++) {
+            const slot_option *o = &x->names->slots[i].options[k];
+            out_key to = {0};
+            value v = {0};
+            bool bias = strcmp(o->key, "bias") == 0 || strncmp(o->key, "bias_", 5) == 0;
+            if (bias && o->value->kind == EXPR_ELSE) find_key(x, o->value, o->key, NULL, &to);
+            if (!to.key) continue;
+            int rc = value_of_option(x, &x->names->slots[i], o, &v);
+            if (!rc && v.kind != VALUE_NONE) rc = put(x, &to, o->key, &v);
+            if (rc) return rc;
+        }
+    return OK;
+}
+
+/* ---- lines of [config.json] */
+
+/* The value of "KEY" or, for a list with an element for each layer, "KEY[i]". */
+static int value_of_key(exporter *x, const spec_row *row, bool each, value *out)
+{
+    size_t n = each ? (size_t)hyper_layers(x->h) : 1;
+    value *items = arena_array(&x->mem, n, sizeof *items);
+    if (!items) return export_short_of_memory(x);
+    for (size_t i = 0; i < n; i++) {
+        int rc = hyper_eval(x->h, row->value, each ? (int)i : OUTSIDE, NULL, row->where, &items[i], x->e);
         if (rc) return rc;
+    }
+    *out = each ? (value){.kind = VALUE_LIST, .items = items, .n = n} : items[0];
+    return OK;
+}
+
+static int add_keys(exporter *x)
+{
+    for (size_t i = 0; i < x->names->n; i++) {
+        const spec_row *row = &x->names->rows[i];
+        value v = {0};
+        if (strcmp(row->section, "config.json") != 0) continue;
+        int rc = spec_value(x->names, row->section, row->key, &row, x->e);
+        if (rc || !row) return rc;
+        bool each = str_ends(row->key, "[i]");
+        if ((rc = value_of_key(x, row, each, &v))) return rc;
+        if ((rc = put_path(x, row->key, strlen(row->key) - (each ? 3 : 0), &v))) return rc;
     }
     return OK;
 }
@@ -331,19 +492,28 @@ static int add_magnitude(exporter *x)
     return put_gguf(x, "rope.scaling.attn_factor", &(value){.kind = VALUE_NUMBER, .number = (double)magnitude});
 }
 
-int export_rename_config(exporter *x)
+static int add_name(exporter *x)
 {
-    if (x->kind == EXPORT_HF) {
-        x->config = json_new_object();
-        json *list = json_add_array(x->config, "architectures");
-        if (!json_add_str(list, NULL, x->arch)) return export_short_of_memory(x);
-        if (x->model_type && !json_add_str(x->config, "model_type", x->model_type)) return export_short_of_memory(x);
-    } else {
+    if (x->kind == EXPORT_GGUF) {
         gguf_add_text(&x->pairs, "general.architecture", x->arch);
         gguf_add_text(&x->pairs, "general.name", x->m->name);
         gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);
+        return x->pairs.bad ? export_short_of_memory(x) : OK;
     }
-    int rc = add_magnitude(x);
+    value name = {.kind = VALUE_TEXT, .text = x->arch}, list = {.kind = VALUE_LIST, .items = &name, .n = 1};
+    value type = {.kind = VALUE_TEXT, .text = x->model_type};
+    int rc = put_path(x, "architectures", strlen("architectures"), &list);
+    return rc || !x->model_type ? rc : put_path(x, "model_type", strlen("model_type"), &type);
+}
+
+int export_rename_config(exporter *x)
+{
+    int rc = OK;
+    if (x->kind == EXPORT_HF && !(x->config = json_new_object())) return export_short_of_memory(x);
+    if (x->kind == EXPORT_HF) rc = add_keys(x);
+    if (!rc) rc = add_name(x);
+    if (!rc) rc = add_magnitude(x);
     if (!rc) rc = add_lines(x);
+    if (!rc) rc = add_biases(x);
     return rc ? rc : add_ids(x);
 }

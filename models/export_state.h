@@ -3,6 +3,7 @@
 #define MODELS_EXPORT_STATE_H
 #include "models/export.h"
 #include "models/hyper.h"
+#include "models/recipe.h"
 
 struct exporter {
     const model *m;
@@ -20,13 +21,16 @@ struct exporter {
     json *config;
     gguf_pairs pairs;
     bool vocabulary;
-    float *whole; /* values of a tensor that is written transposed */
+    float *whole; /* values of one matrix that is put together from parts, as it is written */
     const void *whole_of;
+    int64_t whole_matrix;
     err *e; /* while opening */
 };
 
 /* "gguf" or "hf": the source in front of names in specs. */
 const char *export_source(const exporter *x);
+/* What to do where a container cannot hold a model. */
+const char *export_instead(export_kind kind);
 int export_short_of_memory(const exporter *x);
 
 /* Positions whose scaling a GGUF file has to state; NULL without rope, or in other containers. */
@@ -36,7 +40,34 @@ const rope_params *export_gguf_rope(const exporter *x);
 int export_find_names(exporter *x);
 /* Tensors in the container's names, from the program's weights. */
 int export_rename_tensors(exporter *x);
+/* Tensors whose values the program has as numbers. */
+int export_add_values(exporter *x);
+/* What the frequencies of a scaling are divided by, p->dims / 2 numbers, for sequences of a length. */
+void export_factors(const rope_params *p, int length, float *out);
 /* config or pairs from the values of [config]. */
 int export_rename_config(exporter *x);
+
+/* ---- names of weights (export_names.c) */
+
+enum { EXPORT_SLOT = 64 };
+
+/* What the container calls a weight, and how it holds it. */
+typedef struct out_name {
+    const char *slot; /* "attn.q", "enc.attn.q" */
+    recipe how;
+    bool bias, own_line; /* own_line: [tensors] names the bias itself */
+    int64_t tensors;     /* that the weight lies in: those of a range, or one */
+    int64_t matrices;    /* in each of them */
+    bool stacked;        /* which have an axis of their own there */
+} out_name;
+
+/* "dec.3.attn.q.bias" -> layer 3, slot "attn.q", bias. */
+void export_split_name(const char *name, int *layer, char slot[EXPORT_SLOT], bool *bias);
+/* The name and recipe that [tensors] has for a weight; ERR_SPEC when it has none, or none of the weight's form. */
+int export_find_name(exporter *x, const weight *w, out_name *out);
+/* The first alternative of a line of [tensors] that is for the container: of a stack of matrices, or of one. */
+int export_first_name(exporter *x, const spec_row *row, int layer, bool stack, recipe *out, bool *any);
+/* "model.layers.0.self_attn.q_proj.weight", of a range number k: the prefix stands before all names but the head's. NULL: no memory. */
+const char *export_full_name(exporter *x, const out_name *name, int64_t k);
 
 #endif

@@ -108,15 +108,24 @@ const char *hyper_stranger(const hyper *h, const expr *x)
     return NULL;
 }
 
-/* The words of options that are spelt like a name of [config]: the name is their value, so it may be written as they are. */
-static const char *words_of(const char *name)
+/* An option that is spelt like a name, of a type: the name is its value. */
+static const param *option_named(const char *name, param_type type)
 {
     for (size_t i = 0; i < module_count; i++) {
         const param *p = param_find(module_list[i]->params, module_list[i]->n_params, name);
-        if (p && p->type == PARAM_WORD) return p->words;
+        if (p && p->type == type) return p;
     }
     return NULL;
 }
+
+/* The words of an option may stand in the definition of the name as they are. */
+static const char *words_of(const char *name)
+{
+    const param *p = option_named(name, PARAM_WORD);
+    return p ? p->words : NULL;
+}
+
+bool hyper_is_real(const char *name) { return option_named(name, PARAM_FLOAT) != NULL; }
 
 static int eval_row(scope *c, const char *section, const char *name, value *out)
 {
@@ -180,6 +189,11 @@ static bool is_word(const char *words, const char *name)
     for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
         if (strncmp(w, name, n) == 0 && (w[n] == '|' || !w[n])) return true;
     return false;
+}
+
+bool hyper_is_word(const char *own, const char *word)
+{
+    return strcmp(word, "null") == 0 || is_word(words_of(own), word);
 }
 
 static int eval_name(scope *c, const char *name, value *out)

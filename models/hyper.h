@@ -58,6 +58,9 @@ int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char
 int hyper_name(hyper *h, const char *name, int layer, value *out, err *e);
 /* The definition that hyper_name evaluates, or NULL: what messages can name. */
 const spec_row *hyper_definition(const hyper *h, const char *name, int layer);
+bool hyper_is_real(const char *name); /* whether an option of that name is a number that need not be whole */
+/* Whether a bare name is a word in the definition of a name, or option, `own`: its value, not something to look up. */
+bool hyper_is_word(const char *own, const char *word);
 bool hyper_knows(const hyper *h, const char *name); /* whether [config] defines it */
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */

@@ -1,0 +1,138 @@
+/* t_export_families.c - every family that GGUF has goes there and back: the tensors of the folder at the end are those of the folder at the
+ * start, by name, shape and value, and it is the same program.
+ *
+ * The models are those of tests/vectors/models, whose tensors transformers named. That transformers reads the configuration the
+ * same way is for tools/oracle.py exports to show. */
+#include "vector_rig.h"
+
+#include "models/export.h"
+#include "tensor/quant.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+
+enum { ROUND_TRIPS_MIN = 70 };
+
+/* Families that are others' in GGUF, and come back under those names: GPT-J's and Llama's. */
+static bool changes_names(const char *name) { return strcmp(name, "codegen") == 0 || strcmp(name, "yi") == 0; }
+
+static model *open_at(const char *path, err *e)
+{
+    model *m = NULL;
+    const model_options o = {.model_path = path, .act = "f32"};
+    return model_open(&m, &o, e) ? NULL : m;
+}
+
+static int write_as(const model *m, export_kind kind, const char *path, err *e)
+{
+    exporter *x;
+    size_t n;
+    char file[500];
+    int rc = export_open(&x, m, kind, DTYPE_NONE, e);
+    if (rc) return rc;
+    const write_tensor *t = export_tensors(x, &n);
+    if (kind == EXPORT_GGUF) {
+        rc = write_gguf(path, export_pairs(x), t, n, 1, e);
+    } else {
+        buf text = {0};
+        mkdir(path, 0700);
+        json_print(&text, export_config(x), true);
+        snprintf(file, sizeof file, "%s/config.json", path);
+        FILE *f = fopen(file, "w");
+        fputs(buf_cstr(&text), f);
+        fclose(f);
+        buf_free(&text);
+        snprintf(file, sizeof file, "%s/model.safetensors", path);
+        rc = write_safetensors(file, t, n, NULL, e);
+    }
+    export_close(x);
+    return rc ? rc : export_check(m, path, e);
+}
+
+static double number_at(const ckpt_entry *t, uint64_t i)
+{
+    float v;
+    quant_decode(t->type, t->data + i * dtype_info[t->type].bytes, &v, 1);
+    return (double)v;
+}
+
+/* The largest difference as a share of the largest value: norms that are kept as w - 1 lose the last digits of w. */
+static double share_off(const ckpt_entry *a, const ckpt_entry *b, uint64_t n)
+{
+    double off = 0, most = 1e-30;
+    for (uint64_t i = 0; i < n; i++) {
+        off = fmax(off, fabs(number_at(a, i) - number_at(b, i)));
+        most = fmax(most, fabs(number_at(a, i)));
+    }
+    return off / most;
+}
+
+static bool same_tensors(const char *name, const ckpt *a, const ckpt *b)
+{
+    bool same = ckpt_count(a) == ckpt_count(b);
+    if (!same) printf("%s: %u tensors, not %u\n", name, ckpt_count(b), ckpt_count(a));
+    for (uint32_t i = 0; i < ckpt_count(a); i++) {
+        const ckpt_entry *p = ckpt_at(a, i), *q = ckpt_find(b, p->name);
+        uint64_t n;
+        bool shaped = q && shape_count(&p->dims, &n) && memcmp(&p->dims, &q->dims, sizeof p->dims) == 0;
+        if (shaped && share_off(p, q, n) <= 1e-6) continue;
+        printf("%s: %s %s\n", name, p->name, !q ? "is missing" : !shaped ? "has another shape" : "has other values");
+        same = false;
+    }
+    return same;
+}
+
+/* 1: there and back; 0: GGUF does not have it; -1: wrong, which was printed. */
+static int round_trip(const char *name)
+{
+    char folder[400];
+    const char *gguf = temp_path("families.gguf"), *back = temp_path("families");
+    err e = {0};
+    snprintf(folder, sizeof folder, "%s/%s", vectors, name);
+    model *a = open_at(folder, &e), *b = NULL, *c = NULL;
+    assert_non_null(a);
+    int result = write_as(a, EXPORT_GGUF, gguf, &e) == OK ? 1 : 0;
+    if (result == 0) assert_int_equal(e.code, ERR_SPEC);
+    if (result == 1) {
+        b = open_at(gguf, &e);
+        if (!b || write_as(b, EXPORT_HF, back, &e)) printf("%s: %s\n", name, e.msg), result = -1;
+        else c = open_at(back, &e);
+        if (c && !changes_names(name) && !same_tensors(name, a->weights, c->weights)) result = -1;
+    }
+    if (c) model_close(c);
+    if (b) model_close(b);
+    model_close(a);
+    char file[500];
+    for (int i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, "%s/%s", back, i ? "config.json" : "model.safetensors");
+        unlink(file);
+    }
+    rmdir(back);
+    unlink(gguf);
+    return result;
+}
+
+static void families_go_there_and_back(void **unused)
+{
+    (void)unused;
+    int went = 0, wrong = 0;
+    DIR *d = opendir(vectors);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (f->d_name[0] == '.' || strchr(f->d_name, '.') == f->d_name + strlen(f->d_name) - 3) continue;
+        int result = round_trip(f->d_name);
+        went += result == 1;
+        wrong += result < 0;
+    }
+    closedir(d);
+    printf("%d families there and back\n", went);
+    assert_int_equal(wrong, 0);
+    assert_true(went >= ROUND_TRIPS_MIN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(families_go_there_and_back)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
