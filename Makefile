@@ -177,6 +177,7 @@ bench: all ## decode and prefill speed, share of the measured read bandwidth
 PYTHON ?= python3
 oracle: all ## live comparison with transformers and the tokenizer libraries; PYTHON=... names a Python that has them
 	$(PYTHON) tools/oracle.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle.py mutate --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_encoders.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_encoders.py mutate --binary $(BUILD)/inferflow

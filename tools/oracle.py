@@ -7,6 +7,7 @@
     oracle.py vectors [NAME...]         the small models committed in tests/vectors
     oracle.py beams                     beam search on some of those, into tests/vectors/beams.json
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
+    oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
 
 The tables of cases are oracle_cases*.py, joined in oracle_table.py; the way they are built is oracle_model.py. Needs
@@ -93,6 +94,15 @@ def cmd_check(args):
     return 1 if report(args.binary, folders_of(args.out, generated(args))) else 0
 
 
+def cmd_exports(args):
+    import tempfile
+    from oracle_check import folders_of
+    from oracle_export import report
+    folders = [f for f in folders_of(args.out, generated(args)) if "@gguf" in f]
+    with tempfile.TemporaryDirectory() as scratch:
+        return 1 if report(args.binary, folders, scratch) else 0
+
+
 def cmd_mutate(args):
     from oracle_check import folders_of
     from oracle_mutate import mutate
@@ -118,6 +128,7 @@ def main():
                             ("vectors", cmd_vectors, "write the models that are committed"),
                             ("beams", cmd_beams, "write what beam search gives on committed models"),
                             ("check", cmd_check, "compare the engine with them"),
+                            ("exports", cmd_exports, "export GGUF files, read the result with transformers"),
                             ("mutate", cmd_mutate, "change each key of each spec")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
