@@ -172,16 +172,6 @@ static void pairs_put_nibbles(uint8_t *restrict to, const uint8_t *const low[2],
     pairs_put(to, (const uint8_t *const[]){both[0], both[1]});
 }
 
-static void picks_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to)
-{
-    for (int w = 0; w < pick_words(f, tiles); w++)
-        for (int r = 0; r < R16_ROWS; r++) {
-            uint32_t word = f->bits == 4 ? from->scale[w][r] << 24 : 0;
-            for (int j = 0; j < 8; j++) word |= (uint32_t)from->pick[8 * w + j][r] << pick_bits(f) * j;
-            memcpy(to + (w * R16_ROWS + r) * 4, &word, 4);
-        }
-}
-
 /* Pick of weight k of row r. */
 static int pick_at(const r16_format *f, const uint8_t *tail, int r, int k)
 {
@@ -195,7 +185,7 @@ void r16_tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t 
 {
     const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
     memset(to, 0, (size_t)tail_lines(f, tiles) * R16_LINE);
-    picks_put(f, from, tiles, to);
+    memcpy(to, from->picks, (size_t)pick_words(f, tiles) * sizeof from->picks[0]);
     if (r16_picks(f->code) && f->bits == 4) return; /* scales are there too */
     to += pick_words(f, tiles) * R16_LINE;
     if (!r16_two_levels(f->scale)) {

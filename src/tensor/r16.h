@@ -181,7 +181,7 @@ typedef struct r16_span {
     uint16_t d[R16_ROWS], dmin[R16_ROWS]; /* two levels */
     int8_t sub[R16_BLOCKS][R16_ROWS];
     uint8_t minimum[R16_BLOCKS][R16_ROWS];
-    uint8_t pick[R16_PICKS][R16_ROWS];
+    uint32_t picks[R16_PICKS / 8][R16_ROWS]; /* words of eight, as the tail has them */
 } r16_span;
 /* The code lines of the first `tiles` tiles of it; the same from lines of all, without codes from n on; the tail that comes after them. */
 void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);

@@ -5,7 +5,6 @@
 #include "tensor/block.h"
 #include "tensor/quant_bits.h"
 #include "tensor/quant_linear.h"
-#include "tensor/quant_two.h"
 #include "tensor/r16_place.h"
 
 #include <string.h>
@@ -259,15 +258,6 @@ static void read_linear(dtype t, const uint8_t *block, const r16_place *to)
     put_base(to, base);
 }
 
-static void read_two(dtype t, const uint8_t *block, const r16_place *to)
-{
-    uint8_t pick[TWO_SUBS], scale;
-    const int sub = two_of(t)->sub;
-    two_get(t, block, place_codes(to), pick, &scale);
-    put_scale(to, 0, &scale, 1);
-    for (int i = 0; i < TWO_WEIGHTS / sub; i++) to->span->pick[to->k / sub + i][to->r] = pick[i];
-}
-
 void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel)
 {
     const r16_format *f = r16_of(t);
@@ -287,7 +277,6 @@ void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_
                 const uint8_t *block = rows[r] + (uint64_t)((k + i) / weights) * dtype_info[t].bytes;
                 r16_place to = {&span, r, i, f->block, lines + i / R16_K * tile + 4 * r};
                 if (reader) reader(block, &to);
-                else if (two_of(t)) read_two(t, block, &to);
                 else read_linear(t, block, &to);
             }
         for (int r = 0; r < R16_ROWS && n < tiles * R16_K; r++)

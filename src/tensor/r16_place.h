@@ -33,6 +33,12 @@ static inline void put_d(const r16_place *to, uint16_t d, uint16_t dmin)
 static inline void put_sub(const r16_place *to, int b, int scale) { to->span->sub[b][to->r] = (int8_t)scale; }
 static inline void put_minimum(const r16_place *to, int b, int m) { to->span->minimum[b][to->r] = (uint8_t)m; }
 
+/* Word w of the block's picks. */
+static inline void put_picks(const r16_place *to, int each, int w, uint32_t picks)
+{
+    to->span->picks[to->k / (8 * each) + w][to->r] = picks;
+}
+
 /* Puts one block, which may have any alignment. */
 typedef void r16_reader(const uint8_t *block, const r16_place *to);
 
@@ -46,7 +52,7 @@ typedef void r16_reader(const uint8_t *block, const r16_place *to);
     }
 
 /* The reader of a type whose codes go straight into lines, NULL for others; a span of such a type has at most so many lines of codes. */
-enum { WORDS_LINES = 32 };
+enum { WORDS_LINES = 48 };
 r16_reader *r16_words_reader(dtype t);
 
 #endif

@@ -1,13 +1,17 @@
-/* r16_words.c - blocks of one and two bits and of code books straight into the lines of a panel (tensor/r16.h).
+/* r16_words.c - blocks of one and two bits, of picked tables, of pairs and of code books straight into the lines of a panel (tensor/r16.h).
  *
  * A row has one word of 32 bits in each line: 32, 16 or 8 codes of 1, 2 or 4 bits, of weight 4 i + t at field i of byte t. Blocks
  * have them in order, so a word is a word of the block with its fields transposed: the bits of a field's index are rotated, by exchanges of two
  * of them at a time. No code ever takes a byte of its own; that is three times as fast as going through bytes, and these types have so many
  * weights in a byte that packing them at the speed of memory needs it.
  *
+ * Pairs of 11 levels are of weights 2 i and 2 i + 1 in a block, of 8 i + t and 8 i + 4 + t in a panel: they are taken apart and put together anew, eight
+ * at a time in 16 bits each.
+ *
  * A magnitude l of a code book with its sign is code half + l, or half - 1 - l: all bits the other way. */
 #include "tensor/block.h"
 #include "tensor/quant_grids.h"
+#include "tensor/quant_two.h"
 #include "tensor/r16_place.h"
 
 /* Four words at once, on any machine. */
@@ -91,6 +95,105 @@ static void read_q1_0(const block_q1_0 *b, const r16_place *to)
     put_scale(to, 0, &b->d, 2);
     put_scale(to, 1, &b->d, 2);
     put_quad(turn_bits(quad_at(b->qs, 0)), 0, 2, 0, 2, to->line);
+}
+
+/* ---- tables to pick from: 128 weights. Picks lie as in the tail */
+
+static inline void put_two_bits(const uint8_t *low, const uint8_t *high, const r16_place *to)
+{
+    const int lines = high ? 6 : 4;
+    UNROLL for (int i = 0; i < 2; i++) put_quad(turn_pairs(quad_at(low, i)), i, 4, 0, lines, to->line);
+    if (high) put_quad(turn_bits(quad_at(high, 0)), 0, 2, 4, lines, to->line);
+}
+
+/* Words of picks of 4 bits for 8 or 16 weights. */
+static inline void put_choices(const uint8_t *choice, int each, const r16_place *to)
+{
+    for (int w = 0; w < TWO_WEIGHTS / 8 / each; w++) {
+        uint32_t word;
+        memcpy(&word, choice + 4 * w, 4);
+        put_picks(to, each, w, word);
+    }
+}
+
+static void read_q2_tables(const block_q2_tables *b, const r16_place *to)
+{
+    put_scale(to, 0, &b->scale, 1);
+    put_choices(b->choice, 8, to);
+    put_two_bits(b->low, NULL, to);
+}
+
+static void read_q3h_tables(const block_q3h_tables *b, const r16_place *to)
+{
+    put_scale(to, 0, &b->scale, 1);
+    put_choices(b->choice, 8, to);
+    put_two_bits(b->low, b->high, to);
+}
+
+static void read_q3_tables(const block_q3_tables *b, const r16_place *to)
+{
+    put_scale(to, 0, &b->scale, 1);
+    put_choices(b->choice, 16, to);
+    put_two_bits(b->low, b->high, to);
+}
+
+/* Picks of 3 bits, the scale above them. */
+static void read_q4_tables(const block_q4_tables *b, const r16_place *to)
+{
+    put_scale(to, 0, &b->scale, 1);
+    put_picks(to, 16, 0, b->choice[0] | b->choice[1] << 8 | b->choice[2] << 16 | (uint32_t)b->scale << 24);
+    UNROLL for (int i = 0; i < 4; i++) put_quad(turn_nibbles(quad_at(b->low, i)), i, 8, 0, 8, to->line);
+}
+
+/* ---- pairs of 11 levels */
+
+/* Two times four pairs, each in 16 bits. */
+typedef uint64_t fours __attribute__((vector_size(16)));
+typedef uint16_t parts __attribute__((vector_size(16)));
+
+/* From fours of 4, 2 and 1 bits side by side. */
+static inline fours pairs_of(fours low, fours middle, fours high)
+{
+    low = (low | low << 24) & 0x000000ff000000ff;
+    low = (low | low << 12) & 0x000f000f000f000f;
+    middle = (middle | middle << 28) & 0x0000000f0000000f;
+    middle = (middle | middle << 14) & 0x0003000300030003;
+    high = (high | high << 30) & 0x0000000300000003;
+    high = (high | high << 15) & 0x0001000100010001;
+    return low | middle << 4 | high << 6;
+}
+
+/* Each four as a word of the panel's pairs. 187 / 2048 is 1 / 11 as exactly as needed below 128; from 121 on the second code is 10. */
+static inline fours turn_fours(fours pairs)
+{
+    const parts pair = (parts)pairs;
+    parts second = pair * 187 >> 11, first = pair - 11 * second;
+    second += (parts)(second > 10);
+    const fours code = (fours)(first | second << 8); /* of eight weights in order */
+    return (fours)((parts)code + (parts)(code >> 32) * 11);
+}
+
+static void read_q3h_b64(const block_q3h_b64 *b, const r16_place *to)
+{
+    uint64_t low[2], middle;
+    uint32_t high;
+    fours word[4];
+    put_scale(to, 0, &b->scale, 2);
+    put_base(to, b->base);
+    memcpy(low, b->low, sizeof low);
+    memcpy(&middle, b->middle, sizeof middle);
+    memcpy(&high, b->high, sizeof high);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        const uint64_t l = low[i / 2] >> i % 2 * 32, m = middle >> 16 * i, h = high >> 8 * i;
+        word[i] = turn_fours(pairs_of((fours){l & 0xffff, l >> 16 & 0xffff}, (fours){m & 0xff, m >> 8 & 0xff},
+                                      (fours){h & 15, h >> 4 & 15}));
+    }
+    UNROLL for (int i = 0; i < 7; i++)
+    {
+        uint32_t line = (uint32_t)word[i / 2][i % 2] | ((uint32_t)word[3][1] >> i & 0x01010101) << 7;
+        memcpy(to->line + i * R16_LINE, &line, 4);
+    }
 }
 
 /* ---- code books: 256 weights as entries of a book, a word for 16 (three bits a code) or eight (four), and a bit each in order */
@@ -258,6 +361,11 @@ static void read_iq1_m(const block_iq1_m *b, const r16_place *to)
 
 R16_READER(q2_0)
 R16_READER(q1_0)
+R16_READER(q2_tables)
+R16_READER(q3h_tables)
+R16_READER(q3_tables)
+R16_READER(q4_tables)
+R16_READER(q3h_b64)
 R16_READER(iq2_xxs)
 R16_READER(iq2_xs)
 R16_READER(iq2_s)
@@ -269,9 +377,11 @@ R16_READER(iq1_m)
 r16_reader *r16_words_reader(dtype t)
 {
     static r16_reader *const readers[DTYPE_COUNT] = {
-        [DTYPE_Q2_0] = copy_q2_0,     [DTYPE_Q1_0] = copy_q1_0,   [DTYPE_IQ2_XXS] = copy_iq2_xxs,
-        [DTYPE_IQ2_XS] = copy_iq2_xs, [DTYPE_IQ2_S] = copy_iq2_s, [DTYPE_IQ3_XXS] = copy_iq3_xxs,
-        [DTYPE_IQ3_S] = copy_iq3_s,   [DTYPE_IQ1_S] = copy_iq1_s, [DTYPE_IQ1_M] = copy_iq1_m,
+        [DTYPE_Q2_0] = copy_q2_0,      [DTYPE_Q1_0] = copy_q1_0,        [DTYPE_IQ2_XXS] = copy_iq2_xxs,
+        [DTYPE_IQ2_XS] = copy_iq2_xs,  [DTYPE_IQ2_S] = copy_iq2_s,      [DTYPE_IQ3_XXS] = copy_iq3_xxs,
+        [DTYPE_Q2_T] = copy_q2_tables, [DTYPE_Q3H_T] = copy_q3h_tables, [DTYPE_Q3_T] = copy_q3_tables,
+        [DTYPE_Q4_T] = copy_q4_tables, [DTYPE_Q3H_B64] = copy_q3h_b64,  [DTYPE_IQ3_S] = copy_iq3_s,
+        [DTYPE_IQ1_S] = copy_iq1_s,    [DTYPE_IQ1_M] = copy_iq1_m,
     };
     return readers[t];
 }
