@@ -1,8 +1,8 @@
 /* cpu_qmatmul.c - references of QUANT, and of MATMUL where activations are int8 and weights packed (tensor/r16.h).
  *
  * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
- * ascending. One level: per block, levels times codes summed in int32, times the product of both scales; then base
- * times the total of the block's activations (no base, but a zero: zero times the scale is the base). Two levels: per 64 k, the same sums of each block times
+ * ascending. One level: per block, levels (with the zero) times codes summed in int32, times the product of both scales; then base
+ * times the total of the block's activations. Two levels: per 64 k, the same sums of each block times
  * its sub-scale, added in int32, times the product of d and the activations' scale; minima times sums of activations likewise, subtracted after it.
  * A bias comes last. */
 #include "cpu/cpu_quant.h"
@@ -42,11 +42,12 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
             of_x += code[j];
         }
         xb = (k + i) / f->act * tile_rows + at;
-        products += w->sub[b] * (sum + f->zero * of_x);
+        sum += f->zero * of_x;
+        products += w->sub[b] * sum;
         minima += w->minimum[b] * of_x;
         if (two) continue;
         y = fmaf((float)sum, w->scale[b] * x.scale[xb], y);
-        y = fmaf(f->base ? w->base[b] : (float)f->zero * w->scale[b], x.scale[xb] * (float)of_x, y);
+        if (f->base) y = fmaf(w->base[b], x.scale[xb] * (float)of_x, y);
     }
     if (!two) return y;
     y = fmaf((float)products, w->d * x.scale[xb], y);

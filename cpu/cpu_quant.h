@@ -24,20 +24,23 @@ void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float
 
 /* Floats k … k + n - 1 of row m; `space` holds 64, aligned to 64. n is 0 beyond the row. */
 typedef const float *quant_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space);
-typedef void quant_block(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total,
-                         int16_t *parts);
+typedef void quant_block(const float *x, int64_t n, int block, act_block *to);
 
 /* Codes block b of row `at` of a tile: x has the n floats that are there. */
 __attribute__((always_inline)) static inline void quant_put(act_part p, int rows, int64_t at, int64_t b, int block,
                                                             const float *x, int64_t n, quant_block *encode)
 {
     int64_t i = b * rows + at;
-    int8_t code[R16_K];
-    encode(x, n, block, code, &p.scale[i], &p.total[i], p.parts ? p.parts + i * ACT_PARTS : NULL);
+    act_block coded;
+    encode(x, n, block, &coded);
+    p.scale[i] = coded.scale;
+    p.total[i] = coded.total;
+    p.less[i] = coded.less;
+    if (p.parts) memcpy(p.parts + i * ACT_PARTS, coded.parts, sizeof coded.parts);
     int8_t *lane = p.code + (b * block / 4 * rows + at) * 4;
-    if (rows == 1) memcpy(lane, code, (size_t)block);
+    if (rows == 1) memcpy(lane, coded.code, (size_t)block);
     else
-        for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, code + c, 4);
+        for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, coded.code + c, 4);
 }
 
 /* Units are blocks, those of a row one after another. Rows of experts (in1 is their dispatch) are tiled run by run. */

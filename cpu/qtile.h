@@ -42,7 +42,7 @@ extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
 
 #if defined(__AVX512F__)
 /* Rows of a tile against two wide panels (v_qwide.h): supers tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
-enum { WIDE_K = R16_SPAN / R16_K, WIDE_LINES = 23 };
+enum { WIDE_K = R16_SPAN / R16_K, WIDE_LINES = 21 };
 typedef struct qwide_job {
     const uint8_t *lines; /* aligned to 64 */
     act_part x;

@@ -251,6 +251,7 @@ INLINE v16 s4_floats(const s4 a[4])
 INLINE s4 s4_zero(void) { return vdupq_n_s32(0); }
 INLINE s4 s4_of_bytes(b16 a) { return vpaddlq_s16(vpaddlq_s8(a)); }
 INLINE s4 s4_add_bytes(s4 sum, b16 a) { return vpadalq_s16(sum, vpaddlq_s8(a)); }
+INLINE s4 s4_less(s4 a) { return vnegq_s32(a); }
 INLINE s4 s4_pairs(s4 a, s4 b) { return vpaddq_s32(a, b); }
 INLINE s4 s4_add(s4 a, s4 b) { return vaddq_s32(a, b); }
 INLINE int32_t s4_fold(s4 a) { return vaddvq_s32(a); }

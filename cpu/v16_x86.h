@@ -69,6 +69,7 @@ INLINE void b16_store(void *p, b16 a) { _mm_storeu_si128(p, a); }
 typedef __m128i s4;
 INLINE s4 s4_zero(void) { return _mm_setzero_si128(); }
 INLINE s4 s4_of_bytes(b16 a) { return _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), a), _mm_set1_epi16(1)); }
+INLINE s4 s4_less(s4 a) { return _mm_sub_epi32(_mm_setzero_si128(), a); }
 INLINE s4 s4_pairs(s4 a, s4 b) { return _mm_hadd_epi32(a, b); }
 INLINE s4 s4_add(s4 a, s4 b) { return _mm_add_epi32(a, b); }
 INLINE int32_t s4_fold(s4 a)

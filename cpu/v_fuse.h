@@ -34,7 +34,7 @@ static void v_norm_quant(const run *r, const op *o, int worker, int workers)
 {
     fuse_norm from = {o,  arg_at(r, o->in[0]),     arg_at(r, o->in[1]), arg_at(r, o->in[2]), arg_dim(r, o->out),
                       -1, {v16_zero(), v16_zero()}};
-    quant_rows(r, o + 1, worker, workers, &from, fuse_norm_fetch, act_block);
+    quant_rows(r, o + 1, worker, workers, &from, fuse_norm_fetch, act_code);
 }
 
 /* fn(x) * y; rows lie `cols` apart. */
@@ -66,7 +66,7 @@ static void v_act_mul_quant(const run *r, const op *o, int worker, int workers)
 {
     ref other = o[1].in[o[1].in[0] == o->out ? 1 : 0];
     fuse_gate from = {arg_at(r, o->in[0]), arg_at(r, other), arg_dim(r, o->out), o->u.act.fn};
-    quant_rows(r, o + 2, worker, workers, &from, fuse_gate_fetch, act_block);
+    quant_rows(r, o + 2, worker, workers, &from, fuse_gate_fetch, act_code);
 }
 
 /* The first matrices of a gated feed-forward layer and what follows them: 64 outputs of both matrices for all rows of a turn, which stay in
@@ -105,7 +105,7 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
                     const float *v = fuse_gate_fetch(&from, tile.row0 - row0 + m, 0, COLS, space);
                     for (int k = 0; k < COLS; k += out->block)
                         quant_put(p, tile.rows, m, (c * COLS + k) / out->block, out->block, v + k, out->block,
-                                  act_block);
+                                  act_code);
                 }
             }
         }

@@ -1,8 +1,8 @@
 /* v_qtile.h - the body of MATMUL for packed weights: one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A kind of formats
  * (tensor/r16.h) is known at compile time; what else a format says (zero, table, factor) comes with the job.
  *
- * Sub-scales are applied to int32 sums of blocks. As pairs of 16 bits, two blocks a word, they also multiply the sums of activations, two at
- * once: times the zero, which starts the sum, or as minima. Where sums of a block fit in 16 bits, one instruction applies a
+ * A zero is in the sums of products from the beginning: shifted, minus the sum of the block's activations, so it costs no multiplication.
+ * Sub-scales are applied to int32 sums of blocks; minima, as pairs of 16 bits, to sums of activations, two blocks at once. Where sums of a block fit in 16 bits, one instruction applies a
  * sub-scale and adds; with AVX2 it takes the place of the addition of pairs, and costs nothing. */
 #ifndef CPU_V_QTILE_H
 #define CPU_V_QTILE_H
@@ -17,9 +17,9 @@ INLINE void q_fetch(const qjob *q, int64_t super)
 
 /* A row of R16_KIND_LIST, and what follows from it. */
 typedef struct qkind {
-    int bits, block, span, scale, base, code;
+    int bits, block, span, scale, base, code, zero;
 } qkind;
-#define Q_KIND(name, bits, block, span, scale, base, code) ((qkind){bits, block, span, scale, base, code})
+#define Q_KIND(name, ...) ((qkind){__VA_ARGS__})
 
 INLINE bool q_two(qkind k) { return k.scale == R16_SUB8 || k.scale == R16_SUB4; }
 INLINE int q_act(qkind k) { return R16_ACT(k.bits, k.block, k.scale); }
@@ -33,7 +33,10 @@ INLINE int q_pick_lines(qkind k, int tiles)
 }
 INLINE int q_code_lines(qkind k) { return k.bits ? 2 * k.bits : 7; }
 
-/* Sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
+/* Bits by which minus the sum of activations is shifted to be the zero times the sum. */
+INLINE int q_shift(qkind k) { return __builtin_ctz((unsigned)-k.zero); }
+
+/* Minus the sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
 INLINE int32_t q_parts(const int16_t *row, int block, int p)
 {
     int32_t v;
@@ -91,7 +94,7 @@ typedef struct qtable {
 INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t = {{Q_ZERO(), Q_ZERO()}};
-    const __m512i zero = _mm512_set1_epi8((char)q->f->zero);
+    const __m512i zero = _mm512_set1_epi8((char)k.zero);
     if (k.code == R16_LOOK) t.v[0] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)q->level));
     if (q_picks(k)) t.v[0] = _mm512_loadu_si512((const void *)q->level);
     if (q_picks(k) && k.bits > 2) t.v[1] = _mm512_sub_epi8(_mm512_loadu_si512((const void *)(q->level + 64)), zero);
@@ -128,6 +131,16 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
     return _mm512_permutex2var_epi8(t->v[0], w, t->v[1]);
 }
 
+/* What the sum of block b of a row of activations starts with: the zero times the sum of its codes. */
+INLINE __m512i q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
+{
+    if (!k.zero) return Q_ZERO();
+    if (!q_two(k) && k.block > 16) return _mm512_slli_epi32(_mm512_set1_epi32(*less), q_shift(k));
+    __m512i pair = _mm512_set1_epi32(q_parts(parts, k.block, b / 2));
+    if (b % 2) return _mm512_slli_epi32(_mm512_srai_epi32(pair, 16), q_shift(k));
+    return _mm512_srai_epi32(_mm512_slli_epi32(pair, 16), 16 - q_shift(k));
+}
+
 /* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
 INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
@@ -139,10 +152,10 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
     const uint8_t *p = q->panel, *ahead = q->ahead;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale, *total = q->x.total;
+    const int32_t *less = q->x.less;
     const int16_t *parts = q->x.parts;
     const int tail_lines = q->f->tail_lines;
-    const __m512 factor = _mm512_set1_ps(q->f->factor), fzero = _mm512_set1_ps((float)q->f->zero);
-    const __m512i zero = _mm512_set1_epi16(q->f->zero);
+    const __m512 factor = _mm512_set1_ps(q->f->factor);
     const qtable table = q_table(k, q);
     __m512 f[2][ACT_ROWS], d[2], dmin[2];
     UNROLL for (int i = 0; i < np; i++) { UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_setzero_ps(); }
@@ -153,7 +166,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         if (two) UNROLL for (int i = 0; i < np; i++)
             {
                 d[i] = _mm512_mul_ps(q_base(tail + i * q->apart), factor);
-                if (k.base) dmin[i] = _mm512_sub_ps(_mm512_setzero_ps(), q_base(tail + 32 + i * q->apart));
+                if (k.base) dmin[i] = q_base(tail + 32 + i * q->apart);
             }
         if (np == 1 && q->n_ahead)
             for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
@@ -166,19 +179,14 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
             if (two) UNROLL for (int i = 0; i < np; i++)
                 {
                     UNROLL for (int m = 0; m < mr; m++) whole[i][m] = Q_ZERO();
-                    if (!k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
-                        {
-                            __m512i z = _mm512_mullo_epi16(q_subs(k, subs + i * q->apart + pr * 2 * R16_ROWS), zero);
-                            UNROLL for (int m = 0; m < mr; m++) whole[i][m] = _mm512_dpwssd_epi32(
-                                whole[i][m], z, _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
-                        }
                 }
             UNROLL for (int b = 0; b < blocks; b++)
             {
                 __m512i a[2][ACT_ROWS][2];
-                UNROLL for (int i = 0; i < np; i++)
+                UNROLL for (int m = 0; m < mr; m++)
                 {
-                    UNROLL for (int m = 0; m < mr; m++) a[i][m][0] = a[i][m][1] = Q_ZERO();
+                    __m512i start = q_start(k, less + m, parts + m * ACT_PARTS, b);
+                    UNROLL for (int i = 0; i < np; i++) a[i][m][0] = start, a[i][m][1] = Q_ZERO();
                 }
                 UNROLL for (int j = 0; j < steps; j++)
                 {
@@ -228,19 +236,18 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     const int n = (t * R16_K + b * block) / k.block;
                     __m512 dw = q_scale(k, at, tiles, n);
                     if (k.scale == R16_E5M3) dw = _mm512_mul_ps(dw, factor);
-                    __m512 mw = k.base ? q_base(at + (k.span / k.block + n) * 2 * R16_ROWS) : _mm512_mul_ps(fzero, dw);
+                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
+                        _mm512_cvtepi32_ps(a[i][m][0]), _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])), f[i][m]);
+                    if (!k.base) continue;
+                    __m512 mw = q_base(at + (k.span / k.block + n) * 2 * R16_ROWS);
                     UNROLL for (int m = 0; m < mr; m++)
-                    {
-                        float of_x = k.block == 16 ? scale[m] * (float)parts[m * ACT_PARTS + 2 + b] : total[m];
-                        f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a[i][m][0]),
-                                                  _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])), f[i][m]);
-                        f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(of_x), f[i][m]);
-                    }
+                        f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(total[m]), f[i][m]);
                 }
                 code += block * mr;
                 if ((b + 1) * block % q_act(k) == 0 && !two) {
                     scale += mr;
                     total += mr;
+                    less += mr;
                 }
             }
             if (two) {
@@ -330,7 +337,7 @@ typedef struct qtable {
 INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t;
-    const __m256i zero = _mm256_set1_epi8((char)q->f->zero), table = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i zero = _mm256_set1_epi8((char)k.zero), table = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     t.v[0][0] = Q_ZERO();
     if (k.code == R16_LOOK)
         t.v[0][0] = _mm256_sub_epi8(
@@ -388,6 +395,14 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 #define Q_DOT4(a, w, x) (a)
 #endif
 
+/* What the sum of a block of one level starts with: the zero times the sum of its activations. */
+INLINE __m256i q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
+{
+    if (!k.zero || q_two(k)) return Q_ZERO();
+    if (k.block == 16) return _mm256_set1_epi32(k.zero * -parts[2 + b]);
+    return _mm256_slli_epi32(_mm256_set1_epi32(*less), q_shift(k));
+}
+
 /* Rows r0 … r0 + mr - 1 of a tile of `stride` against `halves` of a panel, from half h0 on.
  *
  * Without a multiplier of bytes into words of 32 bits (DOT4): pairs into 16 bits, as many sums as fit there, then pairs of those, times the
@@ -406,8 +421,9 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code + 4 * r0;
     const float *scale = q->x.scale + r0, *total = q->x.total + r0;
+    const int32_t *less = q->x.less + r0;
     const int16_t *parts = q->x.parts ? q->x.parts + r0 * ACT_PARTS : NULL;
-    const __m256 factor = _mm256_set1_ps(q->f->factor), fzero = _mm256_set1_ps((float)q->f->zero);
+    const __m256 factor = _mm256_set1_ps(q->f->factor);
     const qtable table = q_table(k, q);
     __m256 f[2][QGROUP];
     UNROLL for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
@@ -424,13 +440,13 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                 const uint8_t *half = panel + 32 * h;
                 const int8_t *x8 = code;
                 const float *sx = scale, *tx = total;
+                const int32_t *lx = less;
                 qline kept = Q_ZERO(), words = q_words(k, tail, t, h);
                 __m256i whole[QGROUP];
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
                 if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
                     {
-                        __m256i z = _mm256_mullo_epi16(q_subs(k, subs + pr * 2 * R16_ROWS, h),
-                                                       _mm256_set1_epi16(q->f->zero));
+                        __m256i z = _mm256_slli_epi16(q_subs(k, subs + pr * 2 * R16_ROWS, h), q_shift(k));
                         UNROLL for (int m = 0; m < mr; m++)
                         {
                             __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
@@ -442,7 +458,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     __m256i a[QGROUP], low[QGROUP], high[QGROUP], by = _mm256_set1_epi16(1);
                     UNROLL for (int m = 0; m < mr; m++)
                     {
-                        a[m] = two && !DOT4 ? whole[m] : Q_ZERO();
+                        a[m] = two && !DOT4 ? whole[m] : q_start(k, lx + m, parts + m * ACT_PARTS, b);
                         low[m] = high[m] = Q_ZERO();
                     }
                     if (two && DOT4) {
@@ -492,18 +508,17 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     const int n = (t * R16_K + b * block) / k.block;
                     __m256 dw = q_scale(k, tail, tiles, n, h);
                     if (k.scale == R16_E5M3) dw = _mm256_mul_ps(dw, factor);
-                    __m256 mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h)
-                                       : _mm256_mul_ps(fzero, dw);
-                    UNROLL for (int m = 0; m < mr; m++)
-                    {
-                        float of_x = k.block == 16 ? sx[m] * (float)parts[m * ACT_PARTS + 2 + b] : tx[m];
-                        f[i][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])),
-                                                  f[i][m]);
-                        f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(of_x), f[i][m]);
+                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
+                        _mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])), f[i][m]);
+                    if (k.base) {
+                        __m256 mw = q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h);
+                        UNROLL for (int m = 0; m < mr; m++)
+                            f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(tx[m]), f[i][m]);
                     }
                     if ((b + 1) * block % q_act(k) == 0) {
                         sx += stride;
                         tx += stride;
+                        lx += stride;
                     }
                 }
                 if (!two) continue;
@@ -511,7 +526,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                 UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
                     _mm256_cvtepi32_ps(whole[m]), _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), f[i][m]);
                 if (!k.base) continue;
-                d = _mm256_sub_ps(_mm256_setzero_ps(), q_base(tail + 32, h));
+                d = q_base(tail + 32, h);
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
                 UNROLL for (int pr = 0; pr < pairs; pr++)
                 {
@@ -528,6 +543,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
             code += R16_K * stride;
             scale += stride * (R16_K / q_act(k));
             total += stride * (R16_K / q_act(k));
+            less += stride * (R16_K / q_act(k));
             if (q_act(k) == 64) parts += stride * ACT_PARTS;
         }
         panel += tail_lines * R16_LINE;

@@ -1,8 +1,8 @@
 /* v_qtile_neon.h - the body of v_qtile.h on NEON: registers of four rows x four k, 32 of them.
  *
  * Bytes are multiplied signed times signed, each word by the same four activations, which are an element of a register: rows of a tile
- * lie side by side, so one load brings four of them. Levels that do not fit into seven bits are taken less 128, or as
- * they are in the table, and sums start from what that leaves out, times the sum of the block's activations: the same whole number. */
+ * lie side by side, so one load brings four of them. Codes of eight bits are taken less 128, levels of tables as they are, and sums start
+ * with what that and the zero leave out, times the sum of the block's activations: the same whole number. */
 #ifndef CPU_V_QTILE_NEON_H
 #define CPU_V_QTILE_NEON_H
 #include "cpu/qtile.h"
@@ -50,7 +50,7 @@ INLINE int32x4_t q_one(int16x8_t pair, int b)
     return vshrq_n_s32(b % 2 ? p : vshlq_n_s32(p, 16), 16);
 }
 
-/* Levels of codes that are looked up: a table of 16 as it is, or several tables one after the other, less the zero. */
+/* Levels of codes that are looked up: a table of 16 as it is, or several tables one after the other. */
 typedef struct qtable {
     uint8x16x4_t v[2];
 } qtable;
@@ -58,13 +58,12 @@ INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t;
     const uint8_t *level = (const uint8_t *)q->level;
-    const uint8x16_t zero = vdupq_n_u8((uint8_t)q->f->zero);
     if (k.code == R16_LOOK) t.v[0].val[0] = vld1q_u8(level);
     if (!q_picks(k)) return t;
     UNROLL for (int i = 0; i < 4; i++)
     {
-        t.v[0].val[i] = vsubq_u8(vld1q_u8(level + 16 * i), zero);
-        if (k.bits > 2) t.v[1].val[i] = vsubq_u8(vld1q_u8(level + 64 + 16 * i), zero);
+        t.v[0].val[i] = vld1q_u8(level + 16 * i);
+        if (k.bits > 2) t.v[1].val[i] = vld1q_u8(level + 64 + 16 * i);
     }
     return t;
 }
@@ -77,7 +76,7 @@ INLINE uint32x4_t q_words(qkind k, const uint8_t *tail, int t, int v)
     return k.code == R16_PICK8 ? word : vshlq_u32(word, vdupq_n_s32(-(t % 2 * (k.bits == 4 ? 12 : 16))));
 }
 
-/* Group vector g of a tile as signed bytes: the level less the zero, but less 128 of 8 bits, and the level itself of a table of 16. */
+/* Group vector g of a tile as signed bytes: the code, of 8 bits less 128; or the level itself of tables. */
 INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
 {
     const uint8x16_t row = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
@@ -99,34 +98,11 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
     return vreinterpretq_s8_u8(level);
 }
 
-/* Whether a level as q_look has it is not what is multiplied: the level less the zero, or of two levels the level; and how much it is less. */
-INLINE bool q_short(qkind k) { return q_two(k) ? !k.base && k.code == R16_CODE : k.code == R16_LOOK || k.bits == 8; }
-INLINE int32_t q_less(qkind k, const qjob *q) { return q_two(k) ? q->f->zero : k.code == R16_LOOK ? -q->f->zero : 128; }
-
-/* Sums of a block's activations, of each of mr rows; `x` its codes, `parts` its sums where there are any. */
-INLINE void q_sums(qkind k, int mr, const int8_t *x, const int16_t *parts, int b, int32_t *sum)
+/* What is left out of the bytes that q_look gives, times minus the sum of a block's activations, which `less` and `parts` have. */
+INLINE int32_t q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
 {
-    if (q_act(k) == 64) {
-        UNROLL for (int m = 0; m < mr; m++, parts += ACT_PARTS) sum[m] = k.block == 16   ? parts[2 + b]
-                                                                         : k.block == 32 ? parts[b]
-                                                                                         : parts[0] + parts[1];
-        return;
-    }
-    const int turn = mr == 6 ? 3 : mr % 2 ? mr : 1; /* vectors after which the first row is the first word again */
-    s4 four[5];
-    int32_t word[20];
-    UNROLL for (int i = 0; i < turn; i++)
-    {
-        four[i] = s4_zero();
-        UNROLL for (int j = i; j < q_block(k) / 16 * mr; j += turn)
-            four[i] = s4_add_bytes(four[i], vld1q_s8(x + 16 * j));
-        vst1q_s32(word + 4 * i, four[i]);
-    }
-    UNROLL for (int m = 0; m < mr; m++)
-    {
-        sum[m] = 0;
-        UNROLL for (int i = m; i < 4 * turn; i += mr) sum[m] += word[i];
-    }
+    const int32_t out = k.code != R16_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
+    return out == 0 ? 0 : out * (!q_two(k) && k.block > 16 ? *less : k.block == 32 ? parts[b] : parts[2 + b]);
 }
 
 /* Outputs 4 v … 4 v + 3 of row m. */
@@ -146,9 +122,9 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale, *total = q->x.total;
+    const int32_t *less = q->x.less;
     const int16_t *parts = q->x.parts;
-    const float factor = q->f->factor, zero = (float)q->f->zero;
-    const int32_t less = q_less(k, q);
+    const float factor = q->f->factor;
     const qtable table = q_table(k, q);
     float32x4_t f[4][ACT_ROWS];
     UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) f[v][m] = vdupq_n_f32(0); }
@@ -171,11 +147,10 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
             UNROLL for (int b = 0; b < blocks; b++)
             {
                 int32x4_t a[4][ACT_ROWS];
-                int32_t sum[ACT_ROWS];
-                if (q_short(k)) q_sums(k, mr, code, parts, b, sum);
-                UNROLL for (int v = 0; v < quads; v++)
+                UNROLL for (int m = 0; m < mr; m++)
                 {
-                    UNROLL for (int m = 0; m < mr; m++) a[v][m] = q_short(k) ? vdupq_n_s32(less * sum[m]) : s4_zero();
+                    int32x4_t start = vdupq_n_s32(q_start(k, less + m, parts + m * ACT_PARTS, b));
+                    UNROLL for (int v = 0; v < quads; v++) a[v][m] = start;
                 }
                 UNROLL for (int j = 0; j < steps; j++)
                 {
@@ -204,19 +179,17 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                     const int n = (t * R16_K + b * block) / k.block;
                     float32x4_t dw = q_scale(k, tail, tiles, n, v0 + v);
                     if (k.scale == R16_E5M3) dw = vmulq_n_f32(dw, factor);
-                    float32x4_t mw = k.base ? q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, v0 + v)
-                                            : vmulq_n_f32(dw, zero);
                     UNROLL for (int m = 0; m < mr; m++)
-                    {
-                        float of_x = k.block == 16 ? scale[m] * (float)parts[m * ACT_PARTS + 2 + b] : total[m];
                         f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(a[v][m]), vmulq_n_f32(dw, scale[m]));
-                        f[v][m] = vfmaq_n_f32(f[v][m], mw, of_x);
-                    }
+                    if (!k.base) continue;
+                    float32x4_t mw = q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, v0 + v);
+                    UNROLL for (int m = 0; m < mr; m++) f[v][m] = vfmaq_n_f32(f[v][m], mw, total[m]);
                 }
                 code += block * mr;
                 if ((b + 1) * block % q_act(k) == 0 && !two) {
                     scale += mr;
                     total += mr;
+                    less += mr;
                 }
             }
             if (two) {
@@ -226,7 +199,7 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                     UNROLL for (int m = 0; m < mr; m++)
                         f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(whole[v][m]), vmulq_n_f32(d, scale[m]));
                     if (!k.base) continue;
-                    d = vnegq_f32(q_base(tail + 32, v0 + v));
+                    d = q_base(tail + 32, v0 + v);
                     UNROLL for (int m = 0; m < mr; m++) whole[v][m] = s4_zero();
                     UNROLL for (int b = 0; b < blocks; b += 2)
                     {

@@ -25,16 +25,16 @@ INLINE __m512i q_sub(qkind k, const uint8_t *subs, int b)
     return _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
 }
 
-/* Lines of 64 k of one panel: 16 of codes; then scale and base; or of two levels, the sub-scales, pairs of what the zero makes of them, and d. Each line of
- * a panel is beside that of the other one. */
-INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? R16_K / c.block * 3 / 2 + 1 : 2); }
+/* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Each line of a panel is beside that of the
+ * other one. */
+INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? R16_K / c.block + 1 : 1); }
 
 /* 64-k tiles of a panel from the beginning of a span on, into panel i of wide ones. */
 INLINE void q_widen(qkind k, const r16_format *f, const int8_t *level, const uint8_t *p, int supers, int i, uint8_t *to)
 {
     const qclass c = q_class(k);
     const int blocks = R16_K / c.block, width = q_width(k.bits), code_lines = q_code_lines(k);
-    const __m512 factor = _mm512_set1_ps(f->factor), fzero = _mm512_set1_ps((float)f->zero);
+    const __m512 factor = _mm512_set1_ps(f->factor);
     const qjob job = {.f = f, .level = level};
     const qtable table = q_table(k, &job);
     to += i * R16_LINE;
@@ -54,14 +54,10 @@ INLINE void q_widen(qkind k, const r16_format *f, const int8_t *level, const uin
                     to + (j * width + v) * 2 * R16_LINE, q_look(k, &table, words, j * width + v, w[v]));
             }
             if (!c.two) {
-                __m512 dw = _mm512_mul_ps(q_scale(k, tail, tiles, t * R16_K / k.block), factor);
-                _mm512_store_ps(rest, dw);
-                _mm512_store_ps(rest + 2 * R16_LINE, _mm512_mul_ps(fzero, dw));
+                _mm512_store_ps(rest, _mm512_mul_ps(q_scale(k, tail, tiles, t * R16_K / k.block), factor));
                 continue;
             }
             UNROLL for (int b = 0; b < blocks; b++, rest += 2 * R16_LINE) _mm512_store_si512(rest, q_sub(k, subs, b));
-            UNROLL for (int pr = 0; pr < blocks / 2; pr++, rest += 2 * R16_LINE) _mm512_store_si512(
-                rest, _mm512_mullo_epi16(q_subs(k, subs + pr * 2 * R16_ROWS), _mm512_set1_epi16(f->zero)));
             _mm512_store_ps(rest, _mm512_mul_ps(q_base(tail), factor));
         }
         p += f->tail_lines * R16_LINE;
@@ -80,11 +76,13 @@ INLINE __m512 q_wide_floats(const uint8_t *at, int line, int i)
 INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
 {
     const int blocks = R16_K / c.block, lines = q_wide_lines(c);
+    const qkind k = {.block = c.block, .scale = c.two ? R16_SUB8 : R16_F32, .zero = -64}; /* of all these kinds */
     const __mmask16 lanes[2] = {q->n_out < 16 ? (__mmask16)((1u << q->n_out) - 1) : 0xffff,
                                 q->n_out < 16 ? 0 : (__mmask16)((1u << (q->n_out - 16)) - 1)};
     const uint8_t *p = q->lines, *ahead = q->ahead;
     const int8_t *code = q->x.code;
-    const float *scale = q->x.scale, *total = q->x.total;
+    const float *scale = q->x.scale;
+    const int32_t *less = q->x.less;
     const int16_t *parts = q->x.parts;
     __m512 f[2][ACT_ROWS];
     UNROLL for (int m = 0; m < mr; m++)
@@ -92,24 +90,15 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
         UNROLL for (int i = 0; i < 2; i++) f[i][m] = q->first ? _mm512_setzero_ps()
                                                               : _mm512_load_ps(q->sums + (2 * m + i) * R16_ROWS);
     }
-    for (int s = 0; s < q->supers; s++, p += lines * 2 * R16_LINE, scale += mr, total += mr, parts += mr * ACT_PARTS) {
+    for (int s = 0; s < q->supers; s++, p += lines * 2 * R16_LINE, scale += mr, less += mr, parts += mr * ACT_PARTS) {
         const uint8_t *tail = p + 16 * 2 * R16_LINE;
         __m512i whole[2][ACT_ROWS];
         for (int l = 0; l < q->n_ahead; l++, ahead += R16_LINE) prefetch_near(ahead);
         UNROLL for (int m = 0; m < mr; m++) whole[0][m] = whole[1][m] = Q_ZERO();
-        if (c.two) UNROLL for (int pr = 0; pr < blocks / 2; pr++)
-            {
-                UNROLL for (int m = 0; m < mr; m++)
-                {
-                    __m512i x = _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, c.block, pr));
-                    UNROLL for (int i = 0; i < 2; i++)
-                        whole[i][m] = _mm512_dpwssd_epi32(whole[i][m], q_wide_line(tail, blocks + pr, i), x);
-                }
-            }
         UNROLL for (int b = 0; b < blocks; b++)
         {
             __m512i a[2][ACT_ROWS];
-            UNROLL for (int m = 0; m < mr; m++) a[0][m] = a[1][m] = Q_ZERO();
+            UNROLL for (int m = 0; m < mr; m++) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_PARTS, b);
             UNROLL for (int four = 0; four < c.block / 16; four++)
             {
                 UNROLL for (int v = 0; v < 4; v++)
@@ -138,13 +127,9 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
         }
         UNROLL for (int i = 0; i < 2; i++)
         {
-            __m512 d = q_wide_floats(tail, c.two ? blocks * 3 / 2 : 0, i), base = q_wide_floats(tail, 1, i);
-            UNROLL for (int m = 0; m < mr; m++)
-            {
-                f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d, _mm512_set1_ps(scale[m])),
-                                          f[i][m]);
-                if (!c.two) f[i][m] = _mm512_fmadd_ps(base, _mm512_set1_ps(total[m]), f[i][m]);
-            }
+            __m512 d = q_wide_floats(tail, c.two ? blocks : 0, i);
+            UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
+                _mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d, _mm512_set1_ps(scale[m])), f[i][m]);
         }
     }
     UNROLL for (int i = 0; i < 2; i++)
@@ -181,7 +166,7 @@ const qwide_fn *qwide_bodies(const r16_format *f)
     } all[] = {
 #define QWIDE_ROW(name, ...) {{__VA_ARGS__}, {qwide_##name##_3, qwide_##name##_4, qwide_##name##_5, qwide_##name##_6}},
         QCLASS_LIST(QWIDE_ROW)};
-    const qkind k = {f->bits, f->block, f->span, f->scale, f->base, f->code};
+    const qkind k = {f->bits, f->block, f->span, f->scale, f->base, f->code, f->zero};
     const qclass c = q_class(k);
     for (size_t i = 0; i < sizeof all / sizeof *all && q_widens(k); i++)
         if (all[i].class.two == c.two && all[i].class.block == c.block) return all[i].body;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts)
+void act_encode(const float *x, int64_t n, int block, act_block *to)
 {
     float most = 0, odd = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -12,19 +12,17 @@ void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale
     }
     bool finite = odd == 0, tiny = !(most >= ACT_TINY);
     float inverse = !finite || tiny ? 0 : 127 / most;
-    *scale = !finite ? NAN : tiny ? 0 : most / 127;
-    int32_t sum = 0;
+    to->scale = !finite ? NAN : tiny ? 0 : most / 127;
+    to->less = 0;
     for (int64_t i = 0; i < block; i++) {
-        code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
-        sum += code[i];
+        to->code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
+        to->less -= to->code[i];
     }
-    *total = *scale * (float)sum;
-    if (!parts) return;
-    for (int p = 0; p < 4; p++) {
-        sum = 0;
-        for (int i = 0; i < 16; i++) sum += code[16 * p + i];
-        parts[2 + p] = (int16_t)sum;
+    to->total = to->scale * (float)-to->less;
+    for (int p = 0; p < 4 && block == 64; p++) {
+        int32_t less = 0;
+        for (int i = 0; i < 16; i++) less -= to->code[16 * p + i];
+        to->parts[2 + p] = (int16_t)less;
     }
-    parts[0] = (int16_t)(parts[2] + parts[3]);
-    parts[1] = (int16_t)(parts[4] + parts[5]);
+    for (int p = 0; p < 2 && block == 64; p++) to->parts[p] = (int16_t)(to->parts[2 + 2 * p] + to->parts[3 + 2 * p]);
 }

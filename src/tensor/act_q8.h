@@ -6,8 +6,9 @@
  * two panels at a time, so that each tile can fetch its part of the next ones. A tile of R rows holds, k padded to 64,
  *
  *     codes     [k / 4][R][4] int8         scales  [k / block][R] float
- *     totals    [k / block][R] float: the scale times the sum of the block's codes
- *     parts     of blocks of 64 only: [k / 64][R][6] int16, sums of 32 codes (two), then of 16 (four)
+ *     totals    [k / block][R] float: the scale times the sum of the block's codes; for formats with bases
+ *     less      [k / block][R] int32: minus the sum of the block's codes; times the zero of a format without bases, with which products start
+ *     parts     of blocks of 64 only: [k / 64][R][6] int16, minus sums of 32 codes (two), then of 16 (four)
  *
  * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. Rows sorted by
  * expert are tiled expert by expert: those of one lie as if they were alone, from their first row times act_row_bytes on. */
@@ -24,7 +25,8 @@ static inline int64_t act_padded(int64_t cols) { return (cols + R16_K - 1) / R16
 static inline uint64_t act_row_bytes(int64_t cols, int block)
 {
     uint64_t k = (uint64_t)act_padded(cols);
-    return k + k / (uint64_t)block * (2 * sizeof(float) + (block == 64 ? ACT_PARTS * sizeof(int16_t) : 0));
+    return k + k / (uint64_t)block *
+                   (2 * sizeof(float) + sizeof(int32_t) + (block == 64 ? ACT_PARTS * sizeof(int16_t) : 0));
 }
 
 typedef struct act_tile {
@@ -52,15 +54,17 @@ static inline int64_t act_tile_of(int64_t rows, int64_t row)
 typedef struct act_part {
     int8_t *code;
     float *scale, *total;
+    int32_t *less;
     int16_t *parts; /* blocks of 64 */
 } act_part;
 static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols, int block)
 {
     uint8_t *at = activations + (uint64_t)t.row0 * act_row_bytes(cols, block);
     int64_t k = act_padded(cols);
-    float *scale = (float *)(void *)(at + k * t.rows);
-    float *total = scale + k / block * t.rows;
-    return (act_part){(int8_t *)at, scale, total, block == 64 ? (int16_t *)(void *)(total + k / block * t.rows) : NULL};
+    const int64_t blocks = k / block * t.rows;
+    float *scale = (float *)(void *)(at + k * t.rows), *total = scale + blocks;
+    int32_t *less = (int32_t *)(void *)(total + blocks);
+    return (act_part){(int8_t *)at, scale, total, less, block == 64 ? (int16_t *)(void *)(less + blocks) : NULL};
 }
 
 /* Rows in tiles of their own: those of a step or, sorted by expert, of one expert; and from which column on a matrix meets them. */
@@ -74,13 +78,19 @@ static inline act_part act_part_of(const act_rows *x, act_tile t)
 {
     act_part p = act_parts(x->at, t, x->cols, x->block);
     int64_t blocks = x->k0 / x->block * t.rows;
-    return (act_part){p.code + x->k0 * t.rows, p.scale + blocks, p.total + blocks,
+    return (act_part){p.code + x->k0 * t.rows, p.scale + blocks, p.total + blocks, p.less + blocks,
                       p.parts ? p.parts + blocks * ACT_PARTS : NULL};
 }
 
-/* One block: the first n of `block` elements are there. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
- * finite has scale NaN, so that the result says so. parts: of blocks of 64, else NULL. */
+/* One block as it is made: of the first n of `block` elements. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
+ * finite has scale NaN, so that the result says so. parts: of blocks of 64. */
 #define ACT_TINY 0x1p-100f
-void act_encode(const float *x, int64_t n, int block, int8_t *code, float *scale, float *total, int16_t *parts);
+typedef struct act_block {
+    int8_t code[R16_K];
+    float scale, total;
+    int32_t less;
+    int16_t parts[ACT_PARTS];
+} act_block;
+void act_encode(const float *x, int64_t n, int block, act_block *to);
 
 #endif

@@ -25,9 +25,10 @@ static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1
      : (scale) == R16_SUB4 ? 4 + (blocks)                                                                              \
                            : (blocks) * (SCALE_BYTES(scale) + ((base) != R16_NONE ? 2 : 0)))
 enum {
-#define X(name, bits, block, span, scale, base, code)                                                                  \
+#define X(name, bits, block, span, scale, base, code, zero)                                                            \
     BITS_##name = bits, BLOCK_##name = block, SPAN_##name = span, SCALE_##name = scale, BASE_##name = base,            \
-    CODE_##name = code, ACT_##name = R16_ACT(bits, block, scale), CODE_LINES_##name = (bits) ? 2 * (bits) : 7,         \
+    CODE_##name = code, ZERO_##name = zero, ACT_##name = R16_ACT(bits, block, scale),                                  \
+    CODE_LINES_##name = (bits) ? 2 * (bits) : 7,                                                                       \
     WORDS_##name = (code) == R16_PICK8    ? (span) / 64                                                                \
                    : (code) == R16_PICK16 ? (span) / 128                                                               \
                                           : 0,                                                                         \
@@ -40,9 +41,9 @@ enum {
 };
 
 static const r16_format formats[DTYPE_COUNT] = {
-#define X(id, name, zero, level, factor)                                                                               \
+#define X(id, name, level, factor)                                                                                     \
     [DTYPE_##id] = {DTYPE_##id,    R16_KIND_##name, BITS_##name,       BLOCK_##name,      SCALE_##name, BASE_##name,   \
-                    CODE_##name,   ACT_##name,      CODE_LINES_##name, TAIL_LINES_##name, SPAN_##name,  zero,          \
+                    CODE_##name,   ACT_##name,      CODE_LINES_##name, TAIL_LINES_##name, SPAN_##name,  ZERO_##name,   \
                     level_##level, factor},
     R16_LIST(X)
 #undef X

@@ -56,40 +56,41 @@ enum { R16_CODE, R16_LOOK, R16_PICK8, R16_PICK16 };
 enum { R16_NONE, R16_BASE, R16_MINIMUM };
 
 /* Kinds of formats: what a kernel has to know at compile time.
- * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, what a code is) */
+ * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, what a code is, zero). A zero is minus a
+ * power of two: a shift of the sum of activations brings it to the products (act_q8.h). Levels that are looked up are stored less the zero. */
 #define R16_KIND_LIST(X)                                                                                               \
-    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
-    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
-    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, R16_CODE)                                                           \
-    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, R16_CODE)                                                                   \
-    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, R16_CODE)                                                              \
-    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, R16_CODE)                                                               \
-    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, R16_CODE)                                                              \
-    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, R16_CODE)                                                                  \
-    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, R16_CODE)                                                                  \
-    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, R16_LOOK)                                                               \
-    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, R16_LOOK)                                                        \
-    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, R16_LOOK)                                                         \
-    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE)                                                          \
-    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE)                                                          \
-    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, R16_CODE)                                                          \
-    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_CODE)                                                                 \
-    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, R16_CODE)                                                                 \
-    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                             \
-    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                            \
-    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_LOOK)                                                            \
-    X(PICK8_2, 2, 128, 512, R16_E5M3, R16_NONE, R16_PICK8)                                                             \
-    X(PICK8_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK8)                                                             \
-    X(PICK16_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK16)                                                           \
-    X(PICK16_4, 4, 128, 128, R16_E5M3, R16_NONE, R16_PICK16)
+    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, R16_CODE, -128)                                                             \
+    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, R16_CODE, -8)                                                               \
+    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                        \
+    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, R16_CODE, -16)                                                              \
+    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
+    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, R16_CODE, -128)                                                         \
+    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, R16_CODE, -128)                                                        \
+    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, R16_CODE, -1)                                                              \
+    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, R16_CODE, -1)                                                              \
+    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, R16_LOOK, -128)                                                         \
+    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, R16_LOOK, -16)                                                   \
+    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, R16_LOOK, -16)                                                    \
+    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE, 0)                                                       \
+    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE, 0)                                                       \
+    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, R16_CODE, 0)                                                       \
+    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_CODE, -4)                                                             \
+    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, R16_CODE, -32)                                                            \
+    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, R16_LOOK, -128)                                                       \
+    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, R16_LOOK, -64)                                                       \
+    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_LOOK, -64)                                                       \
+    X(PICK8_2, 2, 128, 512, R16_E5M3, R16_NONE, R16_PICK8, -64)                                                        \
+    X(PICK8_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK8, -64)                                                        \
+    X(PICK16_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK16, -64)                                                      \
+    X(PICK16_4, 4, 128, 128, R16_E5M3, R16_NONE, R16_PICK16, -64)
 
 /* Block of the activations that a kind multiplies. Codes of 6 and 8 bits lose less than activations of blocks of 64 do. */
 #define R16_ACT(bits, block, scale)                                                                                    \
@@ -102,49 +103,49 @@ enum {
         R16_KINDS
 };
 
-/* X(dtype, kind, zero, levels of codes that are looked up (r16.c) or NONE, factor of every scale: a power of two) */
+/* X(dtype, kind, levels of codes that are looked up (r16.c) or NONE, factor of every scale: a power of two) */
 #define R16_LIST(X)                                                                                                    \
-    X(Q8_0, 8_B32, -128, NONE, 1)                                                                                      \
-    X(Q4_0, 4_B32, -8, NONE, 1)                                                                                        \
-    X(Q8_B32, 8_B32_BASE, 0, NONE, 1)                                                                                  \
-    X(Q8_B64, 8_B64_BASE, 0, NONE, 1)                                                                                  \
-    X(Q6_B64, 6_B64_BASE, 0, NONE, 1)                                                                                  \
-    X(Q5_B64, 5_B64_BASE, 0, NONE, 1)                                                                                  \
-    X(Q4_B32, 4_B32_BASE, 0, NONE, 1)                                                                                  \
-    X(Q4_B64, 4_B64_BASE, 0, NONE, 1)                                                                                  \
-    X(Q3H_B64, PAIR_B64_BASE, 0, NONE, 1)                                                                              \
-    X(Q3_B32, 3_B32_BASE, 0, NONE, 1)                                                                                  \
-    X(Q2_B32, 2_B32_BASE, 0, NONE, 1)                                                                                  \
-    X(Q8_1, 8_B32, -128, NONE, 1)                                                                                      \
-    X(Q8_F32, 8_B32_F32, -128, NONE, 1)                                                                                \
-    X(Q8_K, 8_B64_F32, -128, NONE, 1)                                                                                  \
-    X(Q4_1, 4_B32_BASE, 0, NONE, 1)                                                                                    \
-    X(Q5_0, 5_B32, -16, NONE, 1)                                                                                       \
-    X(Q5_1, 5_B32_BASE, 0, NONE, 1)                                                                                    \
-    X(Q2_0, 2_B64, -1, NONE, 1)                                                                                        \
-    X(TQ1_0, 2_B64, -1, NONE, 1)                                                                                       \
-    X(TQ2_0, 2_B64, -1, NONE, 1)                                                                                       \
-    X(Q1_0, 1_B64, -1, NONE, 1)                                                                                        \
-    X(IQ4_NL, TABLE_B32, -127, IQ4, 1)                                                                                 \
-    X(MXFP4, TABLE_B32_E8M0, -12, FP4, 1)                                                                              \
-    X(NVFP4, TABLE_B16_E5M3, -12, FP4, 128)                                                                            \
-    X(Q2_K, 2_S16_MIN, 0, NONE, 1)                                                                                     \
-    X(Q3_K, 3_S16, -4, NONE, 1)                                                                                        \
-    X(Q4_K, 4_S32_MIN, 0, NONE, 1)                                                                                     \
-    X(Q5_K, 5_S32_MIN, 0, NONE, 1)                                                                                     \
-    X(Q6_K, 6_S16, -32, NONE, 1)                                                                                       \
-    X(IQ4_XS, TABLE_S32, -127, IQ4, 1)                                                                                 \
-    X(IQ3_S, TABLE_S32, -15, IQ3_S, 1)                                                                                 \
-    X(IQ3_XXS, TABLE_S32, -62, IQ3_XXS, 0.25f)                                                                         \
-    X(IQ2_XXS, TABLE3_S32, -43, IQ2, 0.125f)                                                                           \
-    X(IQ2_XS, TABLE3_S16, -43, IQ2, 0.125f)                                                                            \
-    X(IQ2_S, TABLE3_S16, -43, IQ2, 0.125f)                                                                             \
-    X(IQ1_S, TABLE3_S32, -9, IQ1, 0.125f)                                                                              \
-    X(IQ1_M, TABLE3_S16, -9, IQ1, 0.125f)                                                                              \
-    X(Q4_T, PICK16_4, -64, TWO, 0x1p-8f)                                                                               \
-    X(Q3H_T, PICK8_3, -64, TWO, 0x1p-8f)                                                                               \
-    X(Q3_T, PICK16_3, -64, TWO, 0x1p-8f)                                                                               \
-    X(Q2_T, PICK8_2, -64, TWO, 0x1p-8f)
+    X(Q8_0, 8_B32, NONE, 1)                                                                                            \
+    X(Q4_0, 4_B32, NONE, 1)                                                                                            \
+    X(Q8_B32, 8_B32_BASE, NONE, 1)                                                                                     \
+    X(Q8_B64, 8_B64_BASE, NONE, 1)                                                                                     \
+    X(Q6_B64, 6_B64_BASE, NONE, 1)                                                                                     \
+    X(Q5_B64, 5_B64_BASE, NONE, 1)                                                                                     \
+    X(Q4_B32, 4_B32_BASE, NONE, 1)                                                                                     \
+    X(Q4_B64, 4_B64_BASE, NONE, 1)                                                                                     \
+    X(Q3H_B64, PAIR_B64_BASE, NONE, 1)                                                                                 \
+    X(Q3_B32, 3_B32_BASE, NONE, 1)                                                                                     \
+    X(Q2_B32, 2_B32_BASE, NONE, 1)                                                                                     \
+    X(Q8_1, 8_B32, NONE, 1)                                                                                            \
+    X(Q8_F32, 8_B32_F32, NONE, 1)                                                                                      \
+    X(Q8_K, 8_B64_F32, NONE, 1)                                                                                        \
+    X(Q4_1, 4_B32_BASE, NONE, 1)                                                                                       \
+    X(Q5_0, 5_B32, NONE, 1)                                                                                            \
+    X(Q5_1, 5_B32_BASE, NONE, 1)                                                                                       \
+    X(Q2_0, 2_B64, NONE, 1)                                                                                            \
+    X(TQ1_0, 2_B64, NONE, 1)                                                                                           \
+    X(TQ2_0, 2_B64, NONE, 1)                                                                                           \
+    X(Q1_0, 1_B64, NONE, 1)                                                                                            \
+    X(IQ4_NL, TABLE_B32, IQ4, 1)                                                                                       \
+    X(MXFP4, TABLE_B32_E8M0, FP4, 1)                                                                                   \
+    X(NVFP4, TABLE_B16_E5M3, FP4, 128)                                                                                 \
+    X(Q2_K, 2_S16_MIN, NONE, 1)                                                                                        \
+    X(Q3_K, 3_S16, NONE, 1)                                                                                            \
+    X(Q4_K, 4_S32_MIN, NONE, 1)                                                                                        \
+    X(Q5_K, 5_S32_MIN, NONE, 1)                                                                                        \
+    X(Q6_K, 6_S16, NONE, 1)                                                                                            \
+    X(IQ4_XS, TABLE_S32, IQ4, 1)                                                                                       \
+    X(IQ3_S, TABLE_S32, IQ3_S, 1)                                                                                      \
+    X(IQ3_XXS, TABLE_S32, IQ3_XXS, 0.25f)                                                                              \
+    X(IQ2_XXS, TABLE3_S32, IQ2, 0.125f)                                                                                \
+    X(IQ2_XS, TABLE3_S16, IQ2, 0.125f)                                                                                 \
+    X(IQ2_S, TABLE3_S16, IQ2, 0.125f)                                                                                  \
+    X(IQ1_S, TABLE3_S32, IQ1, 0.125f)                                                                                  \
+    X(IQ1_M, TABLE3_S16, IQ1, 0.125f)                                                                                  \
+    X(Q4_T, PICK16_4, TWO, 0x1p-8f)                                                                                    \
+    X(Q3H_T, PICK8_3, TWO, 0x1p-8f)                                                                                    \
+    X(Q3_T, PICK16_3, TWO, 0x1p-8f)                                                                                    \
+    X(Q2_T, PICK8_2, TWO, 0x1p-8f)
 
 typedef struct r16_format {
     dtype type;
