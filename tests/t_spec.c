@@ -334,6 +334,43 @@ static void builtin_specs(void **unused)
     assert_true(n >= 7);
 }
 
+/* A key that is null and one that is absent are told apart where the classes of transformers have a default: null is no window, and without
+ * the key it is 4096 (in versions 5: MistralConfig, MinistralConfig, Dots1Config, Olmo3Config; MixtralConfig has none). */
+static void null_is_not_absent(void **unused)
+{
+    (void)unused;
+#define LAYERS_64 "{\"num_hidden_layers\": 64, \"hidden_size\": 64, \"num_attention_heads\": 4"
+    static const char kept[] = LAYERS_64 ", \"sliding_window\": 16}", null[] = LAYERS_64 ", \"sliding_window\": null}";
+    static const char absent[] = LAYERS_64 "}";
+    static const struct {
+        const char *spec, *config;
+        int layer;
+        double window;
+    } all[] = {
+        {"mistral", kept, 0, 16},    {"mistral", null, 0, 0},      {"mistral", absent, 0, 4096},
+        {"ministral", kept, 1, 16},  {"ministral", null, 1, 0},    {"ministral", absent, 1, 4096},
+        {"mixtral", kept, 0, 16},    {"mixtral", null, 0, 0},      {"mixtral", absent, 0, 0},
+        {"dots1", kept, 61, 0},      {"dots1", kept, 62, 16},      {"dots1", null, 62, 0},
+        {"dots1", absent, 62, 4096}, {"glm4_moe", absent, 63, 0},  {"olmo3", kept, 0, 16},
+        {"olmo3", null, 0, 0},       {"olmo3", absent, 0, 4096},   {"olmo3", absent, 3, 0},
+        {"exaone4", null, 0, 0},     {"exaone4", absent, 0, 4096}, {"gemma2", absent, 0, 4096},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        scene c = {0};
+        err e = {0};
+        value v;
+        assert_ok(json_parse(&c.hf, span_str(all[i].config), "config.json", &e), &e);
+        assert_ok(spec_load_builtin(&c.s, all[i].spec, &e), &e);
+        assert_ok(hyper_open(&c.h, c.s, &(hyper_sources){.hf = c.hf}, &e), &e);
+        assert_ok(hyper_name(c.h, "window", all[i].layer, &v, &e), &e);
+        double window = v.kind == VALUE_NUMBER ? v.number : 0;
+        if (window != all[i].window)
+            fail_msg("%s, layer %d of %s: window %g, not %g", all[i].spec, all[i].layer, all[i].config, window,
+                     all[i].window);
+        close_scene(&c);
+    }
+}
+
 /* Keys of a config.json that a spec does not know. */
 static void keys_nobody_reads(void **unused)
 {
@@ -385,6 +422,7 @@ int main(void)
         cmocka_unit_test(json_is_the_same_tree),
         cmocka_unit_test(refusals),
         cmocka_unit_test(builtin_specs),
+        cmocka_unit_test(null_is_not_absent),
         cmocka_unit_test(keys_nobody_reads),
         cmocka_unit_test(memory_runs_out),
     };

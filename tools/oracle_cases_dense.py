@@ -58,9 +58,9 @@ CASES = {
     "glm":              Case("GlmConfig", "glm", glm),
     "glm-nobias":       Case("GlmConfig", "glm", lambda s: glm(s, attention_bias=False)),
     "glm4":             Case("Glm4Config", "glm4", glm),
-    "olmo3":            Case("Olmo3Config", "olmo2", lambda s: windows(
+    "olmo3":            Case("Olmo3Config", "olmo3", lambda s: windows(
         s, 4, pad_token_id=0, rope_parameters=dict(sliding_attention=rope(300.0), full_attention=yarn(s)))),
-    "olmo3-plain":      Case("Olmo3Config", "olmo2", lambda s: windows(
+    "olmo3-plain":      Case("Olmo3Config", "olmo3", lambda s: windows(
         s, 2, pad_token_id=0, tie_word_embeddings=True,
         rope_parameters=dict(sliding_attention=rope(500.0), full_attention=rope(9000.0)))),
     "exaone4":          Case("Exaone4Config", "exaone4", exaone4),
