@@ -185,11 +185,14 @@ int export_open_held(exporter **out, const model *m, err *e)
     return open_as(out, m, EXPORT_GGUF, DTYPE_NONE, true, e);
 }
 
-void export_weigh(exporter *x, const float *(*find)(void *self, const char *name, int64_t cols), void *self)
+void export_weigh(exporter *x, weigh_fn *find, void *self)
 {
     for (size_t i = 0; i < x->n; i++) {
         write_tensor *t = &x->tensor[i];
-        if (dtype_is_block(t->type)) t->importance = find(self, t->name, t->dims.dim[t->dims.rank - 1]);
+        uint64_t n;
+        if (!dtype_is_block(t->type) || t->dims.rank < 2 || !shape_count(&t->dims, &n) || !n) continue;
+        int64_t cols = t->dims.dim[t->dims.rank - 1], parts = t->dims.rank == 3 ? t->dims.dim[0] : 1;
+        t->importance = find(self, t->name, (int64_t)n / cols, cols, parts);
     }
 }
 

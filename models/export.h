@@ -22,8 +22,10 @@ int export_open_held(exporter **out, const model *m, err *e);
 /* The type of GGUF for a matrix with rows of `cols` that shall be of another: where those are no whole blocks, the
  * nearest with smaller blocks. */
 dtype export_fitting(dtype want, int64_t cols);
-/* Gives tensors that are encoded what `find` knows of their columns (NULL: nothing), by the tensor's name in the file; it stays the caller's. */
-void export_weigh(exporter *x, const float *(*find)(void *self, const char *name, int64_t cols), void *self);
+/* Gives tensors that are encoded what `find` knows of their columns, by the tensor's name in the file; parts: the matrices of a stack, or 1. It stays the
+ * caller's. */
+typedef fit_importance weigh_fn(void *self, const char *name, int64_t rows, int64_t cols, int64_t parts);
+void export_weigh(exporter *x, weigh_fn *find, void *self);
 void export_close(exporter *x); /* NULL ok */
 
 const write_tensor *export_tensors(const exporter *x, size_t *n);

@@ -11,8 +11,8 @@
 
 typedef struct quantized_options {
     int threads; /* 0 = all this process may use */
-    /* How much errors of each column of a weight matter: [cols] for quant_fit, or NULL; or no function. */
-    const float *(*importance)(void *self, const weight *w);
+    /* How much errors of each column of a weight matter; or no function. */
+    fit_importance (*importance)(void *self, const weight *w);
     void *self;
 } quantized_options;
 

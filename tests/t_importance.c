@@ -2,6 +2,9 @@
 #include "test.h"
 
 #include "base/buf.h"
+#include "base/mem.h"
+#include "core/weight_fill.h"
+#include "engine/engine_state.h"
 #include "engine/importance_collect.h"
 #include "io/ckpt.h"
 #include "io/importance.h"
@@ -22,15 +25,23 @@ static void put_entry(buf *b, const char *name, int calls, int n, const float *v
     for (int i = 0; i < n; i++) put_float(b, v[i]);
 }
 
+/* The only set of a matrix of so many columns. */
+static const float *columns_of(const importance *m, const char *name, int64_t cols)
+{
+    fit_importance v = importance_find(m, name, 8, cols, 1);
+    assert_int_equal(v.rows, 0);
+    return v.value;
+}
+
 static int open_buf(importance **m, const buf *b, err *e)
 {
     *e = (err){0};
     return importance_open_bytes(m, buf_span(b), "test", e);
 }
 
-static void the_older_form_is_read(void **state)
+static void the_older_form_is_read(void **unused)
 {
-    (void)state;
+    (void)unused;
     buf b = {0};
     put_int(&b, 2);
     put_entry(&b, "blk.3.attn_q.weight", 4, 3, (const float[]){4, 8, 0});
@@ -41,12 +52,12 @@ static void the_older_form_is_read(void **state)
     err e;
     assert_ok(open_buf(&m, &b, &e), &e);
     assert_int_equal(importance_count(m), 2);
-    const float *v = importance_find(m, "dec.3.attn.q", 3);
+    const float *v = columns_of(m, "dec.3.attn.q", 3);
     assert_true(v && v[0] == 1 && v[1] == 2 && v[2] == 0);
-    v = importance_find(m, "dec.head", 2);
+    v = columns_of(m, "dec.head", 2);
     assert_true(v && v[1] == 2);
-    assert_null(importance_find(m, "dec.3.attn.q", 4));
-    assert_null(importance_find(m, "dec.2.attn.q", 3));
+    assert_null(columns_of(m, "dec.3.attn.q", 4));
+    assert_null(columns_of(m, "dec.2.attn.q", 3));
     importance_close(m);
     size_t whole = b.n - 8; /* what follows the entries may be missing */
     for (size_t n = 0; n < b.n; n++) {
@@ -59,9 +70,9 @@ static void the_older_form_is_read(void **state)
     buf_free(&b);
 }
 
-static void bad_numbers_are_refused(void **state)
+static void bad_numbers_are_refused(void **unused)
 {
-    (void)state;
+    (void)unused;
     static const float bad[] = {-1, NAN, INFINITY};
     importance *m;
     err e;
@@ -95,19 +106,19 @@ static void bad_numbers_are_refused(void **state)
     buf_free(&gguf);
 }
 
-static void what_is_written_is_read(void **state)
+static void what_is_written_is_read(void **unused)
 {
-    (void)state;
+    (void)unused;
     const char *path = temp_path("importance.gguf");
-    const importance_sums s[] = {{"dec.0.ffn.down", (const double[]){2, 4, 6}, 3, 2},
-                                 {"odd.name", (const double[]){5}, 1, 5}};
+    const importance_sums s[] = {{"dec.0.ffn.down", false, (const double[]){2, 4, 6}, (const int64_t[]){2}, 3, 1},
+                                 {"odd.name", false, (const double[]){5}, (const int64_t[]){5}, 1, 1}};
     err e = {0};
     importance *m;
     assert_ok(importance_write(path, s, 2, &e), &e);
     assert_ok(importance_open(&m, path, &e), &e);
-    const float *v = importance_find(m, "dec.0.ffn.down", 3);
+    const float *v = columns_of(m, "dec.0.ffn.down", 3);
     assert_true(v && v[0] == 1 && v[1] == 2 && v[2] == 3);
-    v = importance_find(m, "odd.name", 1);
+    v = columns_of(m, "odd.name", 1);
     assert_true(v && v[0] == 1);
     importance_close(m);
     ckpt *c; /* llama.cpp refuses files without these */
@@ -119,10 +130,217 @@ static void what_is_written_is_read(void **state)
     unlink(path);
 }
 
-/* Sums of the built-in model: of the token's vector after its norm, which all of q, k and v take in, and of the head. */
-static void a_text_gives_sums(void **state)
+static bool same_three(const float *v, float a, float b, float c) { return v && v[0] == a && v[1] == b && v[2] == c; }
+
+/* Three experts of 2 rows: two rows of activations came to the first, four to the second, none to the third. */
+static void experts_are_apart(void **unused)
 {
-    (void)state;
+    (void)unused;
+    const char *path = temp_path("experts.gguf");
+    const importance_sums s = {"dec.1.ffn.gate",           true, (const double[]){2, 4, 6, 8, 0, 12, 0, 0, 0},
+                               (const int64_t[]){2, 4, 0}, 3,    3};
+    err e = {0};
+    importance *m;
+    assert_ok(importance_write(path, &s, 1, &e), &e);
+    ckpt *c; /* as llama.cpp's imatrix lays them out */
+    assert_ok(ckpt_open(&c, path, &e), &e);
+    const ckpt_entry *sums = ckpt_find(c, "blk.1.ffn_gate_exps.weight.in_sum2"),
+                     *counts = ckpt_find(c, "blk.1.ffn_gate_exps.weight.counts");
+    assert_true(sums && sums->dims.rank == 2 && sums->dims.dim[0] == 3 && sums->dims.dim[1] == 3);
+    assert_true(counts && counts->dims.rank == 2 && counts->dims.dim[0] == 3 && counts->dims.dim[1] == 1);
+    ckpt_close(c);
+    assert_ok(importance_open(&m, path, &e), &e);
+    static const char *const names[] = {"dec.1.ffn.gate", "blk.1.ffn_gate_exps.weight"};
+    for (int i = 0; i < 2; i++) {
+        fit_importance v = importance_find(m, names[i], 6, 3, 3);
+        assert_int_equal(v.rows, 2);
+        assert_true(same_three(fit_importance_of(v, 0, 3), 1, 2, 3) && same_three(fit_importance_of(v, 1, 3), 1, 2, 3));
+        assert_true(same_three(fit_importance_of(v, 2, 3), 2, 0, 3) && same_three(fit_importance_of(v, 5, 3), 0, 0, 0));
+        assert_null(importance_find(m, names[i], 6, 3, 2).value);
+    }
+    assert_null(importance_find(m, "dec.1.ffn.gate", 2, 3, 1).value);
+    importance_close(m);
+    unlink(path);
+
+    buf b = {0}; /* the older form: means times calls, experts one after the other */
+    put_int(&b, 2);
+    put_entry(&b, "blk.1.ffn_gate_exps.weight", 2, 9, (const float[]){2, 4, 6, 4, 0, 6, 2, 2, 2});
+    put_entry(&b, "blk.1.ffn_up_exps.weight", 1, 3, (const float[]){7, 8, 9});
+    assert_ok(open_buf(&m, &b, &e), &e);
+    fit_importance v = importance_find(m, "dec.1.ffn.gate", 6, 3, 3);
+    assert_true(same_three(fit_importance_of(v, 1, 3), 1, 2, 3) && same_three(fit_importance_of(v, 3, 3), 2, 0, 3));
+    v = importance_find(m, "dec.1.ffn.up", 6, 3, 3); /* one set, for all experts */
+    assert_true(same_three(fit_importance_of(v, 0, 3), 7, 8, 9) && same_three(fit_importance_of(v, 5, 3), 7, 8, 9));
+    importance_close(m);
+    buf_free(&b);
+}
+
+static void counts_have_to_fit(void **unused)
+{
+    (void)unused;
+    const char *path = temp_path("counts.gguf");
+    static const float sum[6] = {1, 2, 3, 4, 5, 6}, count[4] = {1, 1, 1, 1};
+    for (int n = 0; n < 5; n++) { /* so many counts; 4 do not divide 6 */
+        gguf_pairs p = {0};
+        gguf_add_text(&p, "general.type", "imatrix");
+        const write_tensor t[] = {{"x.in_sum2", DTYPE_F32, {2, {1, 6}}, .raw = sum},
+                                  {"x.counts", DTYPE_F32, {1, {n}}, .raw = count}};
+        err e = {0};
+        importance *m;
+        assert_ok(write_gguf(path, &p, t, n ? 2 : 1, 1, &e), &e);
+        assert_int_equal(importance_open(&m, path, &e), n && 6 % n == 0 ? OK : ERR_FORMAT);
+        if (m) assert_int_equal(importance_find(m, "x", 12, 6 / n, n).rows, n > 1 ? 12 / n : 0);
+        else assert_non_null(strstr(e.msg, "counts"));
+        importance_close(m);
+        gguf_pairs_free(&p);
+    }
+    unlink(path);
+}
+
+/* Rows of float weights 1, and of a matrix of two experts. */
+static int ramp_row(void *self, uint64_t n, float *to, err *e)
+{
+    (void)self, (void)e;
+    for (int i = 0; i < 64; i++) to[i] = (float)((i * 37 + (int)n * 11) % 64) / 64;
+    return OK;
+}
+
+/* What a file is quantized with: each expert's rows by its own columns. */
+static void rows_are_encoded_by_their_expert(void **unused)
+{
+    (void)unused;
+    enum { COLS = 64, ROWS = 6 };
+    const char *path = temp_path("stack.gguf");
+    float set[2][COLS], row[COLS];
+    for (int i = 0; i < COLS; i++) {
+        set[0][i] = i < 32 ? 100 : 0.01f;
+        set[1][i] = i % 2 ? 100 : 0.01f;
+    }
+    const write_tensor t = {
+        "stack", DTYPE_Q2_0, {3, {2, ROWS / 2, COLS}}, .row = ramp_row, .importance = {set[0], ROWS / 2}};
+    gguf_pairs p = {0};
+    err e = {0};
+    ckpt *c;
+    assert_ok(write_gguf(path, &p, &t, 1, 1, &e), &e);
+    assert_ok(ckpt_open(&c, path, &e), &e);
+    const ckpt_entry *got = ckpt_find(c, "stack");
+    assert_non_null(got);
+    uint64_t bytes = dtype_row_bytes(DTYPE_Q2_0, COLS);
+    piece of = {
+        .type = DTYPE_F32, .src_rows = ROWS, .src_cols = COLS, .rows = ROWS, .block = ROWS, .stride = ROWS, .mul = 1};
+    float all[ROWS][COLS];
+    of.data = (const uint8_t *)all;
+    const weight w = {.name = "stack", .rows = ROWS, .cols = COLS, .pieces = &of, .n_piece = 1, .parts = 2};
+    for (int n = 0; n < ROWS; n++) ramp_row(NULL, (uint64_t)n, all[n], &e);
+    weight_fill f;
+    uint8_t held[ROWS * 18], scratch[4096];
+    assert_ok(weight_fill_plan(&f, &w, DTYPE_Q2_0, false, &e), &e);
+    assert_int_equal(sizeof held, ROWS * bytes);
+    f.importance = t.importance;
+    weight_fill_units(&f, 0, ROWS, held, scratch);
+    for (int n = 0; n < ROWS; n++) {
+        uint8_t mine[64], other[64];
+        ramp_row(NULL, (uint64_t)n, row, &e);
+        quant_fit(DTYPE_Q2_0, row, COLS, set[n / 3], mine);
+        quant_fit(DTYPE_Q2_0, row, COLS, set[1 - n / 3], other);
+        assert_memory_equal(got->data + (uint64_t)n * bytes, mine, bytes);
+        assert_memory_equal(held + (uint64_t)n * bytes, mine, bytes);
+        assert_memory_not_equal(mine, other, bytes);
+    }
+    ckpt_close(c);
+    gguf_pairs_free(&p);
+    unlink(path);
+}
+
+/* What a model's experts get, added up from what the router says and the rows in front of it, not through the sorted rows that they work on. */
+typedef struct by_hand {
+    const float *route, *x;
+    int used, experts, cols;
+    double square[16][64];
+    int64_t count[16];
+} by_hand;
+
+static void add_by_hand(void *self, const step *st)
+{
+    by_hand *h = self;
+    for (int r = 0; r < st->n[ROWS_TOK]; r++)
+        for (int k = 0; k < h->used; k++) {
+            int expert = (int)h->route[r * 2 * h->used + k];
+            h->count[expert]++;
+            for (int i = 0; i < h->cols; i++) h->square[expert][i] += pow(h->x[r * h->cols + i], 2);
+        }
+}
+
+static void experts_get_their_own_rows(void **unused)
+{
+    (void)unused;
+    const char *path = temp_path("experts.gguf");
+    const engine_options o = {
+        .model = "tests/vectors/models/mixtral", .act = "f32", .kv = "f32", .ctx = 64, .max_batch = 1};
+    static by_hand hand;
+    engine *g;
+    err e = {0};
+    importance_sum *s;
+    importance *m;
+    int32_t ids[30];
+    for (int i = 0; i < 30; i++) ids[i] = 1 + i * 7 % 40;
+    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_ok(importance_sum_open(&s, g, &e), &e);
+    assert_ok(importance_sum_add(s, ids, 30, 0, &e), &e);
+    assert_ok(importance_sum_add(s, ids, 11, 0, &e), &e);
+    assert_ok(importance_sum_write(s, path, &e), &e);
+    importance_sum_close(s);
+
+    const program *p = g->mod->prog;
+    tap taps[2] = {0};
+    const op *up = NULL;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        const op *at = &p->ops[i];
+        if (at->kind == OP_ROUTE && at->layer == 1) taps[0].what = at->out;
+        if (at->kind == OP_GATHER && at->layer == 1) taps[1].what = at->in[0];
+        if (at->kind == OP_MATMUL_EXP && strcmp(p->tensors[at->in[1]].name, "dec.1.ffn.up") == 0) up = at;
+    }
+    assert_true(taps[0].what && taps[1].what && up);
+    const weight *w = &p->weights[p->tensors[up->in[1]].weight];
+    hand.used = p->n_used;
+    hand.experts = (int)w->parts;
+    hand.cols = (int)w->cols;
+    assert_true(hand.experts <= 16 && hand.cols <= 64);
+    float *route = mem_array(64, (uint64_t)(2 * hand.used) * sizeof *route),
+          *x = mem_array(64, (uint64_t)hand.cols * sizeof *x);
+    hand.route = taps[0].to = route;
+    hand.x = taps[1].to = x;
+    assert_ok(engine_watch(g, ids, 30, taps, 2, add_by_hand, &hand, &e), &e);
+    assert_ok(engine_watch(g, ids, 11, taps, 2, add_by_hand, &hand, &e), &e);
+
+    assert_ok(importance_open(&m, path, &e), &e);
+    fit_importance v = importance_find(m, w->name, w->rows, w->cols, w->parts);
+    assert_true(v.value && v.rows == w->rows / w->parts);
+    int64_t rows = 0;
+    for (int k = 0; k < hand.experts; k++) {
+        const float *of = fit_importance_of(v, k * v.rows, w->cols);
+        rows += hand.count[k];
+        for (int i = 0; i < hand.cols; i++) {
+            double want = hand.count[k] ? hand.square[k][i] / (double)hand.count[k] : 0;
+            if (!(fabs(of[i] - want) <= 1e-5 * want))
+                fail_msg("expert %d, column %d: %g, by hand %g", k, i, (double)of[i], want);
+        }
+    }
+    assert_int_equal(rows, 41 * hand.used);
+    fit_importance down = importance_find(m, "dec.1.ffn.down", w->cols * hand.experts, w->rows / hand.experts,
+                                          hand.experts);
+    assert_true(down.value && down.rows == w->cols);
+    importance_close(m);
+    mem_free(route);
+    mem_free(x);
+    engine_close(g);
+    unlink(path);
+}
+
+/* Sums of the built-in model: of the token's vector after its norm, which all of q, k and v take in, and of the head. */
+static void a_text_gives_sums(void **unused)
+{
+    (void)unused;
     const char *path = temp_path("sums.gguf");
     const engine_options o = {.model = "builtin", .act = "f32", .kv = "f32", .ctx = 64, .max_batch = 1};
     engine *g;
@@ -141,8 +359,8 @@ static void a_text_gives_sums(void **state)
     importance_sum_close(s);
     engine_close(g);
     assert_ok(importance_open(&m, path, &e), &e);
-    const float *q = importance_find(m, "dec.0.attn.q", 256), *v = importance_find(m, "dec.0.attn.v", 256);
-    const float *head = importance_find(m, "dec.head", 256), *down = importance_find(m, "dec.5.ffn.down", 704);
+    const float *q = columns_of(m, "dec.0.attn.q", 256), *v = columns_of(m, "dec.0.attn.v", 256);
+    const float *head = columns_of(m, "dec.head", 256), *down = columns_of(m, "dec.5.ffn.down", 704);
     assert_true(q && v && down);
     assert_memory_equal(q, v, 256 * sizeof *q);
     double sum = 0;
@@ -155,10 +373,10 @@ static void a_text_gives_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_older_form_is_read),
-        cmocka_unit_test(bad_numbers_are_refused),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_text_gives_sums),
+        cmocka_unit_test(the_older_form_is_read),     cmocka_unit_test(bad_numbers_are_refused),
+        cmocka_unit_test(what_is_written_is_read),    cmocka_unit_test(experts_are_apart),
+        cmocka_unit_test(counts_have_to_fit),         cmocka_unit_test(rows_are_encoded_by_their_expert),
+        cmocka_unit_test(experts_get_their_own_rows), cmocka_unit_test(a_text_gives_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

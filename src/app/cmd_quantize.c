@@ -170,16 +170,19 @@ typedef struct known_importance {
     int found, missed;
 } known_importance;
 
-static const float *importance_named(void *self, const char *name, int64_t cols)
+static fit_importance importance_named(void *self, const char *name, int64_t n, int64_t cols, int64_t parts)
 {
     known_importance *k = self;
-    const float *found = importance_find(k->file, name, cols);
-    k->found += found != NULL;
-    k->missed += !found;
+    fit_importance found = importance_find(k->file, name, n, cols, parts);
+    k->found += found.value != NULL;
+    k->missed += !found.value;
     return found;
 }
 
-static const float *importance_of(void *self, const weight *w) { return importance_named(self, w->name, w->cols); }
+static fit_importance importance_of(void *self, const weight *w)
+{
+    return importance_named(self, w->name, w->rows, w->cols, w->parts);
+}
 
 static void say_missed(const known_importance *k, const char *path)
 {

@@ -86,7 +86,7 @@ static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *val
 {
     weight_decode_row(f->w, n, values);
     if (f->type == DTYPE_F32) memcpy(out, values, f->row_bytes);
-    else quant_fit(f->type, values, (uint64_t)f->w->cols, f->importance, out);
+    else quant_fit(f->type, values, (uint64_t)f->w->cols, fit_importance_of(f->importance, n, f->w->cols), out);
 }
 
 /* 16 rows at a time, copied or encoded as blocks first. */

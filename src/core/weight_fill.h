@@ -6,14 +6,15 @@
 #ifndef CORE_WEIGHT_FILL_H
 #define CORE_WEIGHT_FILL_H
 #include "core/program.h"
+#include "tensor/quant_fit.h"
 
 typedef struct weight_fill {
     const weight *w;
     dtype type;
     bool packed;
-    const float *importance; /* [cols] for quant_fit, or NULL */
-    int way;                 /* chosen by weight_fill_plan */
-    int64_t units;           /* rows, or panels */
+    fit_importance importance; /* for quant_fit */
+    int way;                   /* chosen by weight_fill_plan */
+    int64_t units;             /* rows, or panels */
     uint64_t unit_bytes;
     uint64_t row_bytes; /* of a row of blocks */
     uint64_t scratch;   /* bytes that a call of weight_fill_units needs; 0: none */

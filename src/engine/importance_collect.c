@@ -1,28 +1,76 @@
-/* importance_collect.c - see importance_collect.h. Each activation that enters a matrix is tapped once, however many matrices it enters. */
+/* importance_collect.c - see importance_collect.h. Each activation that enters a matrix is tapped once, however many matrices it enters; rows that
+ * go to experts are told apart by the table that sorts them (DISPATCH), tapped as well. */
 #include "engine/importance_collect.h"
 
 #include "base/mem.h"
 #include "engine/engine_state.h"
 #include "io/importance.h"
 
+/* What enters some matrices, or a stack of them. */
+typedef struct input {
+    int32_t x, table;    /* numbers of taps; no table: -1 */
+    int64_t parts, cols; /* parts: 1, or experts */
+    double *square;      /* [parts][cols] */
+    int64_t *count;      /* [parts] rows added */
+} input;
+
 struct importance_sum {
     engine *g;
-    tap *taps;       /* [n] */
-    double **square; /* [n][dim] */
-    int64_t *count;  /* [n] rows added */
-    int32_t n;
+    tap *taps;     /* [n_tap] */
+    input *inputs; /* [n] */
+    int32_t n_tap, n;
 };
 
-static int64_t tap_of(const importance_sum *s, ref what)
+static int32_t tap_of(const importance_sum *s, ref what)
 {
-    for (int32_t i = 0; i < s->n; i++)
+    for (int32_t i = 0; i < s->n_tap; i++)
         if (s->taps[i].what == what) return i;
     return -1;
 }
 
+/* The table of an op's experts, or 0. */
+static ref table_of(const op *o) { return o->kind == OP_MATMUL_EXP ? o->in[3] : 0; }
+
+static input *input_of(const importance_sum *s, const op *o)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        const input *t = &s->inputs[i];
+        if (s->taps[t->x].what == o->in[0] && (t->table < 0 ? 0 : s->taps[t->table].what) == table_of(o))
+            return &s->inputs[i];
+    }
+    return NULL;
+}
+
 static bool is_matmul(const program *p, const op *o)
 {
-    return o->kind == OP_MATMUL && p->tensors[o->in[1]].kind == TENSOR_WEIGHT && p->tensors[o->in[0]].block == 0;
+    return op_multiplies(o) && p->tensors[o->in[1]].kind == TENSOR_WEIGHT && p->tensors[o->in[0]].block == 0;
+}
+
+/* The number of its tap, or -1: no memory. */
+static int32_t add_tap(importance_sum *s, ref what)
+{
+    const program *p = s->g->mod->prog;
+    const tensor *t = &p->tensors[what];
+    int32_t known = tap_of(s, what);
+    if (known >= 0) return known;
+    uint64_t rows = (uint64_t)(s->g->chunk > SCORE_ROWS ? s->g->chunk : SCORE_ROWS), dim = tensor_count(t);
+    if (t->rows == ROWS_EXP) rows *= (uint64_t)p->n_used;
+    s->taps[s->n_tap] = (tap){what, mem_array(rows, dim * sizeof(float))};
+    return s->taps[s->n_tap].to ? s->n_tap++ : -1;
+}
+
+static int add_input(importance_sum *s, const op *o, err *e)
+{
+    const program *p = s->g->mod->prog;
+    ref table = table_of(o);
+    input *t = &s->inputs[s->n++];
+    *t = (input){.x = add_tap(s, o->in[0]), .table = table ? add_tap(s, table) : -1, .parts = 1};
+    t->cols = (int64_t)tensor_count(&p->tensors[o->in[0]]);
+    if (table) t->parts = p->weights[p->tensors[o->in[1]].weight].parts;
+    t->square = mem_zero((uint64_t)t->parts, (uint64_t)t->cols * sizeof *t->square);
+    t->count = mem_zero((uint64_t)t->parts, sizeof *t->count);
+    if (t->x < 0 || (table && t->table < 0) || !t->square || !t->count) return err_set(e, ERR_MEMORY, "out of memory");
+    return OK;
 }
 
 int importance_sum_open(importance_sum **out, engine *g, err *e)
@@ -33,20 +81,11 @@ int importance_sum_open(importance_sum **out, engine *g, err *e)
     importance_sum *s = mem_zero(1, sizeof *s);
     if (!s) return err_set(e, ERR_MEMORY, "out of memory");
     s->g = g;
-    s->taps = mem_zero(p->n_op, sizeof *s->taps);
-    s->square = mem_zero(p->n_op, sizeof *s->square);
-    s->count = mem_zero(p->n_op, sizeof *s->count);
-    int rc = s->taps && s->square && s->count ? OK : err_set(e, ERR_MEMORY, "out of memory");
-    int64_t rows = g->chunk > SCORE_ROWS ? g->chunk : SCORE_ROWS;
-    for (uint32_t i = 0; i < p->n_op && !rc; i++) {
-        const op *o = &p->ops[i];
-        if (!is_matmul(p, o) || tap_of(s, o->in[0]) >= 0) continue;
-        uint64_t dim = tensor_count(&p->tensors[o->in[0]]);
-        s->taps[s->n] = (tap){o->in[0], mem_array((uint64_t)rows * dim, sizeof(float))};
-        s->square[s->n] = mem_zero(dim, sizeof(double));
-        if (!s->taps[s->n].to || !s->square[s->n]) rc = err_set(e, ERR_MEMORY, "out of memory");
-        s->n++;
-    }
+    s->taps = mem_zero(2 * (uint64_t)p->n_op, sizeof *s->taps);
+    s->inputs = mem_zero(p->n_op, sizeof *s->inputs);
+    int rc = s->taps && s->inputs ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < p->n_op && !rc; i++)
+        if (is_matmul(p, &p->ops[i]) && !input_of(s, &p->ops[i])) rc = add_input(s, &p->ops[i], e);
     if (!rc) *out = s;
     else importance_sum_close(s);
     return rc;
@@ -55,13 +94,13 @@ int importance_sum_open(importance_sum **out, engine *g, err *e)
 void importance_sum_close(importance_sum *s)
 {
     if (!s) return;
+    for (int32_t i = 0; i < s->n_tap; i++) mem_free(s->taps[i].to);
     for (int32_t i = 0; i < s->n; i++) {
-        mem_free(s->taps[i].to);
-        mem_free(s->square[i]);
+        mem_free(s->inputs[i].square);
+        mem_free(s->inputs[i].count);
     }
     mem_free(s->taps);
-    mem_free(s->square);
-    mem_free(s->count);
+    mem_free(s->inputs);
     mem_free(s);
 }
 
@@ -70,14 +109,15 @@ static void add_step(void *ctx, const step *st)
     importance_sum *s = ctx;
     const program *p = s->g->mod->prog;
     for (int32_t i = 0; i < s->n; i++) {
-        const tensor *t = &p->tensors[s->taps[i].what];
-        int64_t rows = st->n[t->rows], dim = (int64_t)tensor_count(t);
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t k = 0; k < dim; k++) {
-                double v = (double)s->taps[i].to[r * dim + k];
-                s->square[i][k] += v * v;
-            }
-        s->count[i] += rows;
+        input *t = &s->inputs[i];
+        const float *x = s->taps[t->x].to;
+        const int32_t *table = t->table < 0 ? NULL : (const int32_t *)(const void *)s->taps[t->table].to;
+        for (int64_t r = 0; r < st->n[p->tensors[s->taps[t->x].what].rows]; r++, x += t->cols) {
+            int64_t part = table ? table[r * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
+            double *square = t->square + part * t->cols;
+            for (int64_t k = 0; k < t->cols; k++) square[k] += (double)x[k] * (double)x[k];
+            t->count[part]++;
+        }
     }
 }
 
@@ -85,7 +125,14 @@ int importance_sum_add(void *ctx, const int32_t *ids, int64_t n, int64_t first, 
 {
     (void)first;
     importance_sum *s = ctx;
-    return engine_watch(s->g, ids, (size_t)n, s->taps, s->n, add_step, s, e);
+    return engine_watch(s->g, ids, (size_t)n, s->taps, s->n_tap, add_step, s, e);
+}
+
+static bool any_rows(const input *t)
+{
+    int64_t all = 0;
+    for (int64_t k = 0; t && k < t->parts; k++) all += t->count[k];
+    return all > 0;
 }
 
 int importance_sum_write(const importance_sum *s, const char *path, err *e)
@@ -96,13 +143,13 @@ int importance_sum_write(const importance_sum *s, const char *path, err *e)
     size_t n = 0;
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
-        int64_t at = is_matmul(p, o) ? tap_of(s, o->in[0]) : -1;
-        if (at < 0 || s->count[at] == 0) continue;
+        const input *t = is_matmul(p, o) ? input_of(s, o) : NULL;
+        if (!any_rows(t)) continue;
         const char *name = p->tensors[o->in[1]].name;
         bool seen = false;
         for (size_t k = 0; k < n && !seen; k++) seen = m[k].weight == name;
         if (seen) continue;
-        m[n++] = (importance_sums){name, s->square[at], (int64_t)tensor_count(&p->tensors[o->in[0]]), s->count[at]};
+        m[n++] = (importance_sums){name, t->table >= 0, t->square, t->count, t->cols, t->parts};
     }
     int rc = n ? importance_write(path, m, n, e) : err_set(e, ERR_USAGE, "no text was read");
     mem_free(m);

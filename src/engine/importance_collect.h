@@ -6,7 +6,7 @@
 
 typedef struct importance_sum importance_sum;
 
-/* The engine stays the caller's and outlives it; its activations must be floats (act = "f32"). Matrices of experts are left out. */
+/* The engine stays the caller's and outlives it; its activations must be floats (act = "f32"). Each expert's matrix gets the rows that go to it. */
 int importance_sum_open(importance_sum **out, engine *g, err *e);
 void importance_sum_close(importance_sum *s); /* NULL ok */
 

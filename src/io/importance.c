@@ -1,8 +1,10 @@
 /* importance.c - see importance.h. Layouts as llama.cpp's imatrix tool (2025) writes them.
  *
- * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts [matrices], rows
- * added up (experts are several matrices; here they count together). Binary: the number of entries; for each the length of its
- * name, the name, the number of calls, the number of values, values that are mean squares times the calls; then whatever else. */
+ * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts [matrices][1], rows
+ * added up. A stack of experts is several matrices; of matrices that heads have for themselves the columns lie side by side. Binary: the
+ * number of entries; for each the length of its name, the name, the number of calls, the number of values, values that are mean squares times the
+ * calls, those of experts one after the other; then whatever else. An expert that no row came to has nothing to say: its columns
+ * count alike. */
 #include "io/importance.h"
 
 #include "base/file.h"
@@ -21,7 +23,7 @@ static const size_t FILE_MOST = (size_t)1 << 30;
 typedef struct entry {
     char *name;
     float *value;
-    int64_t cols;
+    int64_t n; /* columns, of all its matrices */
 } entry;
 
 struct importance {
@@ -42,44 +44,40 @@ void importance_close(importance *m)
 
 size_t importance_count(const importance *m) { return m->n; }
 
-/* Takes `cols` sums of squares as means over `count`. */
-static int add_entry(importance *m, span name, const uint8_t *sums, int64_t rows, int64_t cols, double count, err *e)
+/* Takes n sums of squares, of count.n / 4 matrices as many of each, as means over their counts (floats). */
+static int add_entry(importance *m, span name, const uint8_t *sums, int64_t n, span count, err *e)
 {
     if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry))
         return err_set(e, ERR_MEMORY, "out of memory");
     entry *t = &m->entry[m->n];
-    *t = (entry){.name = mem_zero(name.n + 1, 1), .value = mem_array((uint64_t)cols, sizeof(float)), .cols = cols};
+    *t = (entry){.name = mem_zero(name.n + 1, 1), .value = mem_array((uint64_t)n, sizeof(float)), .n = n};
     m->n++;
     if (!t->name || !t->value) return err_set(e, ERR_MEMORY, "out of memory");
     memcpy(t->name, name.p, name.n);
-    for (int64_t i = 0; i < cols; i++) {
-        double sum = 0;
-        for (int64_t r = 0; r < rows; r++) {
-            float v;
-            memcpy(&v, sums + (size_t)(r * cols + i) * sizeof v, sizeof v);
-            if (!(v >= 0) || isinf(v))
-                return err_set(e, ERR_FORMAT, "entry \"%s\": %g is no mean of squares", t->name, (double)v);
-            sum += v;
-        }
-        t->value[i] = (float)(count > 0 ? sum / count : 0);
+    int64_t cols = n / (int64_t)(count.n / sizeof(float));
+    for (int64_t i = 0; i < n; i++) {
+        float v, over;
+        memcpy(&v, sums + (size_t)i * sizeof v, sizeof v);
+        memcpy(&over, count.p + (size_t)(i / cols) * sizeof over, sizeof over);
+        if (!(v >= 0) || isinf(v))
+            return err_set(e, ERR_FORMAT, "entry \"%s\": %g is no mean of squares", t->name, (double)v);
+        t->value[i] = over >= 1 && !isinf(over) ? v / over : 0;
     }
     return OK;
 }
 
 /* ---- GGUF */
 
-static double counted(const ckpt *c, span name)
+/* The counts of a matrix with n sums: as many as divide them. */
+static bool counts_of(const ckpt *c, span name, uint64_t n, span *out)
 {
     char of[NAME_MAX_BYTES];
-    double sum = 0;
     snprintf(of, sizeof of, "%.*s.counts", (int)name.n, (const char *)name.p);
     const ckpt_entry *t = ckpt_find(c, of);
-    for (uint64_t i = 0; t && t->type == DTYPE_F32 && i < t->bytes / sizeof(float); i++) {
-        float v;
-        memcpy(&v, t->data + i * sizeof v, sizeof v);
-        sum += v > 0 && !isinf(v) ? v : 0;
-    }
-    return sum;
+    uint64_t counts = t && t->type == DTYPE_F32 ? t->bytes / sizeof(float) : 0;
+    if (!counts || n % counts) return false;
+    *out = span_of(t->data, (size_t)t->bytes);
+    return true;
 }
 
 static int read_gguf(importance *m, const ckpt *c, err *e)
@@ -94,11 +92,14 @@ static int read_gguf(importance *m, const ckpt *c, err *e)
         size_t n = strlen(t->name), end = sizeof tail - 1;
         if (n == end || !str_ends(t->name, tail)) continue;
         uint64_t count;
+        span over;
         if (t->type != DTYPE_F32 || t->dims.rank < 1 || n >= NAME_MAX_BYTES || !shape_count(&t->dims, &count) || !count)
             return err_set(e, ERR_FORMAT, "tensor \"%s\" is not a list of sums", t->name);
         span name = span_of(t->name, n - end);
-        int64_t cols = t->dims.dim[t->dims.rank - 1];
-        rc = add_entry(m, name, t->data, (int64_t)count / cols, cols, counted(c, name), e);
+        if (!counts_of(c, name, count, &over))
+            return err_set(e, ERR_FORMAT, "tensor \"%s\" has no counts that divide its %" PRIu64 " sums", t->name,
+                           count);
+        rc = add_entry(m, name, t->data, (int64_t)count, over, e);
     }
     return rc;
 }
@@ -126,7 +127,8 @@ static int read_binary(importance *m, span s, err *e)
         s = span_of(s.p + length, s.n - (size_t)length);
         if (!take_int(&s, &calls) || !take_int(&s, &values) || values < 1 || s.n / sizeof(float) < (size_t)values)
             return err_set(e, ERR_FORMAT, "entry %d of %d: its values are cut off", i, n);
-        int rc = add_entry(m, name, s.p, 1, values, calls, e);
+        float over = (float)calls;
+        int rc = add_entry(m, name, s.p, values, span_of((const uint8_t *)&over, sizeof over), e);
         if (rc) return rc;
         s = span_of(s.p + (size_t)values * sizeof(float), s.n - (size_t)values * sizeof(float));
     }
@@ -168,29 +170,48 @@ int importance_open(importance **out, const char *path, err *e)
 
 /* ---- names */
 
-char *importance_name(const char *weight, char *out, size_t cap)
+char *importance_name(const char *weight, bool experts, char *out, size_t cap)
 {
     static const char *const part[][2] = {
-        {"attn.q", "attn_q"},     {"attn.k", "attn_k"}, {"attn.v", "attn_v"},     {"attn.o", "attn_output"},
-        {"ffn.gate", "ffn_gate"}, {"ffn.up", "ffn_up"}, {"ffn.down", "ffn_down"}, {"ffn.router", "ffn_gate_inp"},
+        {"attn.q", "attn_q"},
+        {"attn.k", "attn_k"},
+        {"attn.v", "attn_v"},
+        {"attn.o", "attn_output"},
+        {"attn.q_a", "attn_q_a"},
+        {"attn.k_b", "attn_k_b"},
+        {"attn.v_b", "attn_v_b"},
+        {"ffn.gate", "ffn_gate"},
+        {"ffn.up", "ffn_up"},
+        {"ffn.down", "ffn_down"},
+        {"ffn.router", "ffn_gate_inp"},
+        {"ffn.shared.gate", "ffn_gate_shexp"},
+        {"ffn.shared.up", "ffn_up_shexp"},
+        {"ffn.shared.down", "ffn_down_shexp"},
     };
     int layer, end = 0;
     snprintf(out, cap, "%s", weight);
     if (strcmp(weight, "dec.head") == 0) snprintf(out, cap, "output.weight");
     if (sscanf(weight, "dec.%d.%n", &layer, &end) != 1 || !end) return out;
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (strcmp(weight + end, part[i][0]) == 0) snprintf(out, cap, "blk.%d.%s.weight", layer, part[i][1]);
+        if (strcmp(weight + end, part[i][0]) == 0)
+            snprintf(out, cap, "blk.%d.%s%s.weight", layer, part[i][1], experts ? "_exps" : "");
     return out;
 }
 
-const float *importance_find(const importance *m, const char *weight, int64_t cols)
+fit_importance importance_find(const importance *m, const char *weight, int64_t rows, int64_t cols, int64_t parts)
 {
-    char other[NAME_MAX_BYTES];
-    importance_name(weight, other, sizeof other);
-    for (size_t i = 0; i < m->n; i++)
-        if (m->entry[i].cols == cols && (!strcmp(m->entry[i].name, weight) || !strcmp(m->entry[i].name, other)))
-            return m->entry[i].value;
-    return NULL;
+    char other[2][NAME_MAX_BYTES];
+    const int64_t sets = parts > 1 && rows % parts == 0 ? parts : 1;
+    for (int experts = 0; experts < 2; experts++)
+        importance_name(weight, experts, other[experts], sizeof other[experts]);
+    for (size_t i = 0; i < m->n; i++) {
+        const entry *t = &m->entry[i];
+        bool named = !strcmp(t->name, weight) || !strcmp(t->name, other[0]) || (sets > 1 && !strcmp(t->name, other[1]));
+        if (named && t->n % cols == 0 && t->n / cols == sets)
+            return (fit_importance){t->value, sets > 1 ? rows / sets : 0};
+        if (named && t->n == cols) return (fit_importance){t->value, 0};
+    }
+    return (fit_importance){0};
 }
 
 /* ---- writing */
@@ -201,7 +222,8 @@ static void add_pairs(gguf_pairs *pairs, const importance_sums *s, size_t n)
     static const char text[] = "inferflow";
     buf dataset = {0};
     int64_t most = 1;
-    for (size_t i = 0; i < n; i++) most = s[i].count > most ? s[i].count : most;
+    for (size_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < s[i].parts; k++) most = s[i].count[k] > most ? s[i].count[k] : most;
     buf_uint(&dataset, sizeof text - 1, 8);
     buf_add(&dataset, text, sizeof text - 1);
     gguf_add_text(pairs, "general.type", "imatrix");
@@ -216,28 +238,33 @@ int importance_write(const char *path, const importance_sums *s, size_t n, err *
 {
     typedef struct made {
         char name[2][NAME_MAX_BYTES + 16];
-        float count, *sum;
+        float *count, *sum;
     } made;
     made *part = mem_zero(n, sizeof *part);
     write_tensor *t = mem_zero(2 * n, sizeof *t);
     int rc = part && t ? OK : err_set(e, ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n && !rc; i++) {
         char name[NAME_MAX_BYTES];
-        importance_name(s[i].weight, name, sizeof name);
+        int64_t parts = s[i].parts, cols = s[i].cols;
+        importance_name(s[i].weight, s[i].experts, name, sizeof name);
         snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", name);
         snprintf(part[i].name[1], sizeof part[i].name[1], "%s.counts", name);
-        part[i].count = (float)s[i].count;
-        part[i].sum = mem_array((uint64_t)s[i].cols, sizeof(float));
-        if (!part[i].sum) rc = err_set(e, ERR_MEMORY, "out of memory");
-        for (int64_t k = 0; k < s[i].cols && !rc; k++) part[i].sum[k] = (float)s[i].square[k];
-        t[2 * i] = (write_tensor){part[i].name[0], DTYPE_F32, {2, {1, s[i].cols}}, .raw = part[i].sum};
-        t[2 * i + 1] = (write_tensor){part[i].name[1], DTYPE_F32, {2, {1, 1}}, .raw = &part[i].count};
+        part[i].count = mem_array((uint64_t)parts, sizeof(float));
+        part[i].sum = mem_array((uint64_t)parts, (uint64_t)cols * sizeof(float));
+        if (!part[i].sum || !part[i].count) rc = err_set(e, ERR_MEMORY, "out of memory");
+        for (int64_t k = 0; k < parts && !rc; k++) part[i].count[k] = (float)s[i].count[k];
+        for (int64_t k = 0; k < parts * cols && !rc; k++) part[i].sum[k] = (float)s[i].square[k];
+        t[2 * i] = (write_tensor){part[i].name[0], DTYPE_F32, {2, {parts, cols}}, .raw = part[i].sum};
+        t[2 * i + 1] = (write_tensor){part[i].name[1], DTYPE_F32, {2, {parts, 1}}, .raw = part[i].count};
     }
     gguf_pairs pairs = {0};
     add_pairs(&pairs, s, n);
     if (!rc) rc = write_gguf(path, &pairs, t, 2 * n, 1, e);
     gguf_pairs_free(&pairs);
-    for (size_t i = 0; part && i < n; i++) mem_free(part[i].sum);
+    for (size_t i = 0; part && i < n; i++) {
+        mem_free(part[i].sum);
+        mem_free(part[i].count);
+    }
     mem_free(part);
     mem_free(t);
     return rc;

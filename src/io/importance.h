@@ -1,9 +1,10 @@
-/* importance.h - how much the columns of each matrix matter: mean squares of the activations that enter it. Files of `eval importance`, and the imatrix
- * files of llama.cpp, both its GGUF form and the older binary one. */
+/* importance.h - how much the columns of each matrix matter: mean squares of the activations that enter it, of each expert's matrix by itself. Files of `eval
+ * importance`, and the imatrix files of llama.cpp, both its GGUF form and the older binary one. */
 #ifndef IO_IMPORTANCE_H
 #define IO_IMPORTANCE_H
 #include "base/err.h"
 #include "base/span.h"
+#include "tensor/quant_fit.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,18 +16,21 @@ int importance_open_bytes(importance **out, span bytes, const char *name, err *e
 void importance_close(importance *m);                                              /* NULL ok */
 
 size_t importance_count(const importance *m);
-/* [cols] for the weight of this name ("dec.3.attn.q"; files may use llama.cpp's names), or NULL: the file has nothing for it, or for another
- * number of columns. Valid until close. */
-const float *importance_find(const importance *m, const char *weight, int64_t cols);
+/* For the weight of this name ("dec.3.attn.q"; files may use llama.cpp's names) of rows x cols, which is a stack of `parts` matrices (0 or 1: is one): a set
+ * for each of them if the file has so many, or one for all. No value: the file has nothing for it, or for another number of columns. Valid
+ * until close. */
+fit_importance importance_find(const importance *m, const char *weight, int64_t rows, int64_t cols, int64_t parts);
 
-/* The name of a weight in llama.cpp's files, or its own where there is none. Returns out. */
-char *importance_name(const char *weight, char *out, size_t cap);
+/* The name in llama.cpp's files of a weight, or of a stack of experts; its own where there is none. Returns out. */
+char *importance_name(const char *weight, bool experts, char *out, size_t cap);
 
-/* A matrix's sums over `count` rows of activations, for writing. */
+/* A matrix's sums, or those of a stack of `parts` (at least 1) of them, over rows of activations, for writing. */
 typedef struct importance_sums {
     const char *weight;
-    const double *square; /* [cols] */
-    int64_t cols, count;
+    bool experts;
+    const double *square; /* [parts][cols] */
+    const int64_t *count; /* [parts] rows */
+    int64_t cols, parts;
 } importance_sums;
 /* As GGUF, names those of llama.cpp. */
 int importance_write(const char *path, const importance_sums *s, size_t n, err *e);

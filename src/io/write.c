@@ -21,7 +21,7 @@ enum { CHUNK_BYTES = 4 << 20 };
 
 typedef struct chunk {
     const write_tensor *t;
-    uint64_t cols, row_bytes, n; /* n rows */
+    uint64_t cols, row_bytes, from, n; /* n rows from that one on */
     float *values;
     uint8_t *encoded;
     const void **raw; /* [n] bytes that are there already, or NULL */
@@ -33,20 +33,21 @@ static void encode_share(void *arg, int worker, int workers)
     uint64_t from = c->n * (uint64_t)worker / (uint64_t)workers, to = c->n * (uint64_t)(worker + 1) / (uint64_t)workers;
     for (uint64_t i = from; i < to; i++)
         if (!c->raw[i])
-            quant_fit(c->t->type, c->values + i * c->cols, c->cols, c->t->importance, c->encoded + i * c->row_bytes);
+            quant_fit(c->t->type, c->values + i * c->cols, c->cols,
+                      fit_importance_of(c->t->importance, (int64_t)(c->from + i), (int64_t)c->cols),
+                      c->encoded + i * c->row_bytes);
 }
 
-/* Rows from … from + c->n - 1. */
-static int write_chunk(file_out *f, chunk *c, uint64_t from, pool *threads, err *e)
+static int write_chunk(file_out *f, chunk *c, pool *threads, err *e)
 {
     const write_tensor *t = c->t;
     int rc = OK;
     bool any = false;
     for (uint64_t i = 0; i < c->n && !rc; i++) {
-        c->raw[i] = t->raw_row ? t->raw_row(t->self, from + i, t->type) : NULL;
+        c->raw[i] = t->raw_row ? t->raw_row(t->self, c->from + i, t->type) : NULL;
         if (c->raw[i]) continue;
         any = true;
-        if (quant_can_encode(t->type)) rc = t->row(t->self, from + i, c->values + i * c->cols, e);
+        if (quant_can_encode(t->type)) rc = t->row(t->self, c->from + i, c->values + i * c->cols, e);
         else rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
     }
     if (!rc && any && threads) pool_run(threads, encode_share, c);
@@ -75,9 +76,9 @@ int write_rows(file_out *f, const write_tensor *t, pool *threads, err *e)
     c.encoded = mem_array(step, c.row_bytes);
     c.raw = mem_array(step, sizeof *c.raw);
     int rc = c.values && c.encoded && c.raw ? OK : err_set(e, ERR_MEMORY, "out of memory");
-    for (uint64_t from = 0; from < rows && !rc; from += c.n) {
-        c.n = rows - from < step ? rows - from : step;
-        rc = write_chunk(f, &c, from, threads, e);
+    for (; c.from < rows && !rc; c.from += c.n) {
+        c.n = rows - c.from < step ? rows - c.from : step;
+        rc = write_chunk(f, &c, threads, e);
     }
     mem_free(c.values);
     mem_free(c.encoded);

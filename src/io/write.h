@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "io/gguf.h"
 #include "tensor/dtype.h"
+#include "tensor/quant_fit.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +28,8 @@ typedef struct write_tensor {
     void *self;
     /* Writes all bytes of the tensor itself; or no function. */
     int (*stream)(void *self, file_out *f, err *e);
-    const float *importance; /* of columns, for encoding (quant_fit); NULL ok */
-    bool aligned;            /* safetensors: begins at a multiple of 64, and so do its bytes end: packed panels */
+    fit_importance importance; /* for encoding; rows count over all leading dimensions */
+    bool aligned;              /* safetensors: begins at a multiple of 64, and so do its bytes end: packed panels */
 } write_tensor;
 
 /* Bytes that a tensor takes; false when type and shape do not fit. */

@@ -11,4 +11,14 @@
  * than that. The same input gives the same bytes, on every machine. What is no number counts as 0. */
 void quant_fit(dtype t, const float *row, uint64_t n, const float *importance, void *out);
 
+/* Importance of the columns of a matrix: the same for all rows, or for each run of rows (the matrix of an expert) its own. */
+typedef struct fit_importance {
+    const float *value; /* [sets][cols]; NULL: there is none */
+    int64_t rows;       /* of a run; 0: one set for all */
+} fit_importance;
+static inline const float *fit_importance_of(fit_importance m, int64_t row, int64_t cols)
+{
+    return m.value && m.rows ? m.value + row / m.rows * cols : m.value;
+}
+
 #endif

@@ -14,9 +14,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     if (importance_count(m) == 0) abort();
-    const float *v = importance_find(m, "dec.0.attn.q", 4);
-    for (int i = 0; v && i < 4; i++)
-        if (!(v[i] >= 0)) abort();
+    for (int parts = 1; parts < 4; parts++) {
+        const fit_importance v = importance_find(m, "dec.0.ffn.up", 6, 4, parts);
+        for (int i = 0; v.value && i < 4 * (v.rows ? parts : 1); i++)
+            if (!(v.value[i] >= 0)) abort();
+    }
     importance_close(m);
     return 0;
 }
