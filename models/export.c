@@ -11,12 +11,6 @@
 
 const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
 
-const rope_params *export_gguf_rope(const exporter *x)
-{
-    const program *p = x->m->prog;
-    return x->kind == EXPORT_GGUF && p->n_rope ? &p->ropes[0].params : NULL;
-}
-
 int export_short_of_memory(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
 
 /* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */
@@ -245,8 +239,7 @@ static bool same_angles(const rope_params *p, const rope_params *q, int length)
 static bool same_rope(const rope_params *p, const rope_params *q)
 {
     if (p->dims != q->dims || (p->scaling == ROPE_DYNAMIC) != (q->scaling == ROPE_DYNAMIC)) return false;
-    bool dynamic = p->scaling == ROPE_DYNAMIC,
-         by_length = p->scaling == ROPE_LONGROPE && p->short_factor != p->long_factor;
+    bool dynamic = p->scaling == ROPE_DYNAMIC, by_length = p->scaling == ROPE_LONGROPE && !export_one_set(p);
     if (dynamic && (p->factor != q->factor || p->max_positions != q->max_positions)) return false;
     if (by_length && p->original != q->original) return false;
     return same_angles(p, q, 1) && same_angles(p, q, INT32_MAX);

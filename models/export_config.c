@@ -5,7 +5,6 @@
  * and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line (scaling.factor, with
  * scaling = rope_parameters | rope_scaling) goes into the object that the head names last. Values that the line computes
  * (dim / heads) are written too, so that nothing depends on a default. */
-#include "base/mem.h"
 #include "models/export_state.h"
 #include "models/spec_split.h"
 
@@ -38,7 +37,7 @@ static const char *key_of(const exporter *x, const expr *alternative, const char
     return x->kind == EXPORT_HF && !is_config_name(x, name, own) ? name : NULL;
 }
 
-/* What a line says: the key, the words to translate back. Plain keys are preferred to dotted ones. */
+/* What a line says: the key, the words to translate back. Plain keys are preferred to dotted ones, unless they say hf: in so many words. */
 typedef struct out_key {
     const char *key;
     const expr *words; /* EXPR_TRANSLATE, or NULL */
@@ -57,8 +56,10 @@ static void find_key(const exporter *x, const expr *v, const char *own, const ex
     }
     if (v->kind == EXPR_NAME && hyper_is_word(own, v->text)) return;
     bool each = v->kind == EXPR_INDEX && v->arg[1]->kind == EXPR_NAME && strcmp(v->arg[1]->text, "i") == 0;
-    const char *key = key_of(x, each ? v->arg[0] : v, own);
-    bool better = key && (!best->key || (strchr(best->key, '.') && !strchr(key, '.') && x->kind == EXPORT_HF));
+    const expr *name = each ? v->arg[0] : v;
+    const char *key = key_of(x, name, own);
+    bool plain = key && x->kind == EXPORT_HF && !strchr(name->text, '.') && !strchr(name->text, ':');
+    bool better = key && (!best->key || (plain && strchr(best->key, '.')));
     if (better) *best = (out_key){key, words, each};
 }
 
@@ -89,39 +90,10 @@ static int value_of(const exporter *x, const char *name, value *out)
     return hyper_name(x->h, name, 0, out, x->e);
 }
 
-static const rope_params *rope_with_factors(const exporter *x)
-{
-    for (uint32_t i = 0; i < x->m->prog->n_rope; i++)
-        if (x->m->prog->ropes[i].params.scaling == ROPE_LONGROPE) return &x->m->prog->ropes[i].params;
-    return NULL;
-}
-
-/* Rotation by factors of each frequency, in config.json: a file of GGUF has them as tensors, and says nothing else of them. */
-static bool value_of_rope(exporter *x, const char *name, value *out)
-{
-    const rope_params *p = x->kind == EXPORT_HF ? rope_with_factors(x) : NULL;
-    bool brief = strcmp(name, "rope_short") == 0;
-    if (!p) return false;
-    if (strcmp(name, "rope_type") == 0) return *out = (value){.kind = VALUE_TEXT, .text = "longrope"}, true;
-    if (strcmp(name, "rope_attention_factor") == 0 && p->attention_factor > 0)
-        return *out = (value){.kind = VALUE_NUMBER, .number = p->attention_factor}, true;
-    if (!brief && strcmp(name, "rope_long") != 0) return false;
-    value *items = arena_array(&x->mem, (size_t)p->dims / 2, sizeof *items);
-    float factors[ROPE_DIMS_MAX / 2];
-    export_factors(p, brief ? 1 : INT32_MAX, factors);
-    for (int i = 0; items && i < p->dims / 2; i++)
-        items[i] = (value){.kind = VALUE_NUMBER, .number = (double)factors[i]};
-    *out = (value){.kind = VALUE_LIST, .items = items, .n = (size_t)p->dims / 2};
-    return true;
-}
-
 static bool wants_float(const char *key)
 {
-    size_t n = strlen(key);
-    for (size_t i = 0; i < sizeof float_endings / sizeof *float_endings; i++) {
-        size_t k = strlen(float_endings[i]);
-        if (n >= k && strcmp(key + n - k, float_endings[i]) == 0) return true;
-    }
+    for (size_t i = 0; i < sizeof float_endings / sizeof *float_endings; i++)
+        if (str_ends(key, float_endings[i])) return true;
     return false;
 }
 
@@ -160,109 +132,114 @@ static json *add_json_value(json *to, const char *key, const value *v, const exp
     return list;
 }
 
+static bool is_whole(double v) { return v == floor(v) && fabs(v) <= INT32_MAX; }
+
+/* A list of numbers or of truths; others have no form there. */
+static void add_gguf_list(exporter *x, const char *key, const value *v)
+{
+    buf packed = {0};
+    bool whole = true, truths = true;
+    for (size_t i = 0; i < value_count(v); i++) {
+        value item = value_at(v, i);
+        if (item.kind != VALUE_NUMBER && item.kind != VALUE_BOOL) return;
+        whole &= is_whole(item.number);
+        truths &= item.kind == VALUE_BOOL;
+    }
+    for (size_t i = 0; i < value_count(v); i++) {
+        double item = value_at(v, i).number;
+        float f = (float)item;
+        if (whole) buf_uint(&packed, (uint64_t)(int64_t)item, truths ? 1 : 4);
+        else buf_add(&packed, &f, 4);
+    }
+    x->pairs.bad |= packed.bad;
+    gguf_type type = truths ? GGUF_BOOL : whole ? GGUF_I32 : GGUF_F32;
+    gguf_add_array(&x->pairs, key, type, value_count(v), buf_span(&packed));
+    buf_free(&packed);
+}
+
 /* Words are those that specs think in, as GGUF has them ("none" for what config.json calls a "default" rope). */
 static void add_gguf_value(exporter *x, const char *key, const value *v)
 {
-    bool whole = v->kind == VALUE_NUMBER && v->number == floor(v->number) && fabs(v->number) <= INT32_MAX &&
-                 !wants_float(key);
+    bool whole = v->kind == VALUE_NUMBER && is_whole(v->number) && !wants_float(key);
+    bool list = v->kind == VALUE_LIST || (v->kind == VALUE_NODE && json_type(v->node) == JSON_ARRAY);
     if (v->kind == VALUE_TEXT) gguf_add_text(&x->pairs, key, v->text);
     else if (v->kind == VALUE_BOOL) gguf_add_uint(&x->pairs, key, GGUF_BOOL, v->number != 0);
     else if (whole) gguf_add_uint(&x->pairs, key, v->number < 0 ? GGUF_I32 : GGUF_U32, (uint64_t)(int64_t)v->number);
     else if (v->kind == VALUE_NUMBER) gguf_add_float(&x->pairs, key, (float)v->number);
-    else if (v->kind == VALUE_LIST || v->kind == VALUE_NODE) {
-        buf packed = {0};
-        bool ints = true, truths = true;
-        for (size_t i = 0; i < value_count(v); i++) {
-            ints &= value_at(v, i).number == floor(value_at(v, i).number);
-            truths &= value_at(v, i).kind == VALUE_BOOL;
-        }
-        for (size_t i = 0; i < value_count(v); i++) {
-            float f = (float)value_at(v, i).number;
-            if (ints) buf_uint(&packed, (uint64_t)(int64_t)value_at(v, i).number, truths ? 1 : 4);
-            else buf_add(&packed, &f, 4);
-        }
-        x->pairs.bad |= packed.bad;
-        gguf_add_array(&x->pairs, key,
-                       truths ? GGUF_BOOL
-                       : ints ? GGUF_I32
-                              : GGUF_F32,
-                       value_count(v), buf_span(&packed));
-        buf_free(&packed);
-    }
+    else if (list) add_gguf_list(x, key, v);
 }
 
 /* ---- where it goes */
 
-/* The object of config.json that a path of names leads to, made where it is missing; NULL: no memory. */
-static json *object_at(exporter *x, const char *path, size_t n)
+/* The object of config.json that a path of n bytes leads to, made where it is missing. */
+static int object_at(exporter *x, const char *path, size_t n, json **out)
 {
-    json *to = x->config;
-    for (size_t k; n && to; n -= k, path += k) {
-        char key[128];
-        k = strcspn(path, ".");
+    *out = x->config;
+    while (n) {
+        size_t k = strcspn(path, ".");
         k = k < n ? k : n;
-        snprintf(key, sizeof key, "%.*s", (int)k, path);
-        const json *have = json_get(to, key);
-        to = have ? (json *)have : json_add_object(to, key);
+        const char *key = arena_strn(&x->mem, path, k);
+        const json *have = key ? json_get(*out, key) : NULL;
+        *out = !key ? NULL : have ? (json *)have : json_add_object(*out, key);
+        if (!*out) return export_short_of_memory(x);
+        if (json_type(*out) != JSON_OBJECT)
+            return err_set(x->e, ERR_SPEC, "%s: config.json has a key '%s' that is no object", x->names->file, key);
         k += k < n;
+        path += k;
+        n -= k;
     }
-    return to;
-}
-
-/* The object that a head such as `scaling` stands for: its last alternative. */
-static json *object_of(exporter *x, const char *head)
-{
-    const spec_row *row;
-    const char *name = NULL;
-    if (spec_value(x->names, "config", head, &row, x->e) || !row) return NULL;
-    for (const expr *v = row->value; v;) {
-        const expr *last = v->kind == EXPR_ELSE ? v->arg[v->n_arg - 1] : v;
-        name = last->kind == EXPR_NAME ? last->text : name;
-        v = last != v ? last : NULL;
-    }
-    return name ? object_at(x, name, strlen(name)) : NULL;
+    return OK;
 }
 
 /* Puts a value under a path of n bytes, unless something is there. */
-static int put_path(exporter *x, const char *path, size_t n, const value *v)
+static int put_path(exporter *x, const char *path, size_t n, const value *v, const expr *words, bool real)
 {
-    char key[128];
+    json *to = NULL;
     size_t head = n;
     while (head && path[head - 1] != '.') head--;
-    json *to = object_at(x, path, head ? head - 1 : 0);
-    snprintf(key, sizeof key, "%.*s", (int)(n - head), path + head);
-    if (to && json_get(to, key)) return OK;
-    return add_json_value(to, key, v, NULL, wants_float(key)) ? OK : export_short_of_memory(x);
+    const char *key = arena_strn(&x->mem, path + head, n - head);
+    int rc = key ? object_at(x, path, head ? head - 1 : 0, &to) : export_short_of_memory(x);
+    if (rc || json_get(to, key)) return rc;
+    return add_json_value(to, key, v, words, real || wants_float(key)) ? OK : export_short_of_memory(x);
+}
+
+static int put_key(exporter *x, const char *key, const value *v)
+{
+    return put_path(x, key, strlen(key), v, NULL, false);
+}
+
+/* The path of the object that a head such as `scaling` stands for, its last alternative; *out NULL: it is none. */
+static int path_of(exporter *x, const char *head, const char **out)
+{
+    const spec_row *row;
+    int rc = spec_value(x->names, "config", head, &row, x->e);
+    const expr *v = rc || !row ? NULL : row->value;
+    while (v && v->kind == EXPR_ELSE) v = v->arg[v->n_arg - 1];
+    *out = v && v->kind == EXPR_NAME ? v->text : NULL;
+    return rc;
 }
 
 /* `name` is what the spec calls it. */
 static int put_hf(exporter *x, const char *key, const char *name, const value *v, const expr *words)
 {
-    json *to = x->config;
-    const char *dot = strchr(key, '.');
-    char head[64];
+    const char *dot = strchr(key, '.'), *full = key, *path = NULL;
     if (dot) {
-        snprintf(head, sizeof head, "%.*s", (int)(dot - key), key);
-        if (!hyper_knows(x->h, head))
-            return OK; /* a nested key that no line names: its plain form or a default serves */
-        to = object_of(x, head);
-        key = dot + 1;
+        const char *head = arena_strn(&x->mem, key, (size_t)(dot - key));
+        int rc = head ? path_of(x, head, &path) : export_short_of_memory(x);
+        if (rc || !path) return rc; /* a nested key that no line names: its plain form or a default serves */
+        full = arena_printf(&x->mem, "%s%s", path, dot);
     }
-    if (!to) return export_short_of_memory(x);
-    if (json_get(to, key)) return OK;
-    bool real = hyper_is_real(name) || wants_float(key);
-    return add_json_value(to, key, v, words, real) ? OK : export_short_of_memory(x);
+    return full ? put_path(x, full, strlen(full), v, words, hyper_is_real(name)) : export_short_of_memory(x);
 }
 
 static int put_gguf(exporter *x, const char *key, const value *v)
 {
-    char full[160];
     bool whole = gguf_key_is_whole(key);
-    snprintf(full, sizeof full, "%s%s%s", whole ? "" : x->arch, whole ? "" : ".", key);
-    for (size_t i = 0; i < x->pairs.n; i++)
+    const char *full = whole ? key : arena_printf(&x->mem, "%s.%s", x->arch, key);
+    for (size_t i = 0; full && i < x->pairs.n; i++)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;
-    add_gguf_value(x, full, v);
-    return x->pairs.bad ? export_short_of_memory(x) : OK;
+    if (full) add_gguf_value(x, full, v);
+    return !full || x->pairs.bad ? export_short_of_memory(x) : OK;
 }
 
 static int put(exporter *x, const out_key *to, const char *name, const value *v)
@@ -322,13 +299,12 @@ static int add_ids(exporter *x)
         return x->pairs.bad ? export_short_of_memory(x) : OK;
     }
     value bos = m->bos >= 0 ? (value){.kind = VALUE_NUMBER, .number = m->bos} : (value){0};
-    int rc = put_path(x, "bos_token_id", strlen("bos_token_id"), &bos);
-    if (rc) return rc;
-    if (m->n_eos == 1) return json_add_int(x->config, "eos_token_id", m->eos[0]) ? OK : export_short_of_memory(x);
-    json *list = m->n_eos ? json_add_array(x->config, "eos_token_id") : NULL;
-    for (int i = 0; i < m->n_eos; i++)
-        if (!json_add_int(list, NULL, m->eos[i])) return export_short_of_memory(x);
-    return OK;
+    value eos[sizeof m->eos / sizeof *m->eos];
+    int rc = put_key(x, "bos_token_id", &bos);
+    for (int i = 0; i < m->n_eos; i++) eos[i] = (value){.kind = VALUE_NUMBER, .number = m->eos[i]};
+    value list = {.kind = VALUE_LIST, .items = eos, .n = (size_t)m->n_eos};
+    if (rc || m->n_eos == 0) return rc;
+    return put_key(x, "eos_token_id", m->n_eos == 1 ? &eos[0] : &list);
 }
 
 /* The class of layers that a section is about, and the first layer in it; -1: none. */
@@ -367,7 +343,9 @@ static int value_of_line(exporter *x, const spec_row *row, const out_key *to, va
         return where ? list_of(x, NULL, class, out) : hyper_name(x->h, row->key, layer, out, x->e);
     }
     if (!hyper_knows(x->h, row->key)) return OK;
-    if (value_of_rope(x, row->key, out)) return out->kind == VALUE_LIST && !out->items ? export_short_of_memory(x) : OK;
+    bool known;
+    int rc = export_rope_value(x, row->key, out, &known);
+    if (rc || known) return rc;
     return to->each ? list_of(x, row->key, class, out) : value_of(x, row->key, out);
 }
 
@@ -378,13 +356,6 @@ static bool has_line(const spec_row *row)
     return class || strcmp(row->section, "config") == 0;
 }
 
-/* GGUF has the positions of Llama 3 as a tensor of factors alone. */
-static bool is_left_out(const exporter *x, const char *key)
-{
-    const rope_params *p = export_gguf_rope(x);
-    return p && p->scaling == ROPE_LLAMA3 && strncmp(key, "rope.scaling.", 13) == 0;
-}
-
 static int add_lines(exporter *x)
 {
     for (size_t i = 0; i < x->names->n; i++) {
@@ -393,9 +364,10 @@ static int add_lines(exporter *x)
         value v = {0};
         if (!has_line(row)) continue;
         int rc = spec_value(x->names, row->section, row->key, &row, x->e);
-        if (rc || !row) return rc;
+        if (rc) return rc;
+        if (!row) continue; /* its name is too long to be found */
         find_key(x, row->value, row->key, NULL, &to);
-        if (!to.key || is_left_out(x, to.key)) continue;
+        if (!to.key || export_rope_leaves_out(x, to.key)) continue;
         if ((rc = value_of_line(x, row, &to, &v))) return rc;
         if (v.kind == VALUE_NONE || (v.kind == VALUE_TEXT && strcmp(v.text, "auto") == 0)) continue;
         if ((rc = put(x, &to, row->key, &v))) return rc;
@@ -474,22 +446,13 @@ static int add_keys(exporter *x)
         value v = {0};
         if (strcmp(row->section, "config.json") != 0) continue;
         int rc = spec_value(x->names, row->section, row->key, &row, x->e);
-        if (rc || !row) return rc;
+        if (rc) return rc;
+        if (!row) continue; /* its name is too long to be found */
         bool each = str_ends(row->key, "[i]");
         if ((rc = value_of_key(x, row, each, &v))) return rc;
-        if ((rc = put_path(x, row->key, strlen(row->key) - (each ? 3 : 0), &v))) return rc;
+        if ((rc = put_path(x, row->key, strlen(row->key) - (each ? 3 : 0), &v, NULL, false))) return rc;
     }
     return OK;
-}
-
-/* What longrope multiplies cosines and sines by: config.json may leave it to be computed, GGUF states it. */
-static int add_magnitude(exporter *x)
-{
-    const rope_params *p = export_gguf_rope(x);
-    float unused[ROPE_DIMS_MAX / 2], magnitude;
-    if (!p || p->scaling != ROPE_LONGROPE || p->short_factor == p->long_factor) return OK;
-    rope_frequencies(p, 1, unused, &magnitude);
-    return put_gguf(x, "rope.scaling.attn_factor", &(value){.kind = VALUE_NUMBER, .number = (double)magnitude});
 }
 
 static int add_name(exporter *x)
@@ -502,17 +465,18 @@ static int add_name(exporter *x)
     }
     value name = {.kind = VALUE_TEXT, .text = x->arch}, list = {.kind = VALUE_LIST, .items = &name, .n = 1};
     value type = {.kind = VALUE_TEXT, .text = x->model_type};
-    int rc = put_path(x, "architectures", strlen("architectures"), &list);
-    return rc || !x->model_type ? rc : put_path(x, "model_type", strlen("model_type"), &type);
+    int rc = put_key(x, "architectures", &list);
+    return rc || !x->model_type ? rc : put_key(x, "model_type", &type);
 }
 
 int export_rename_config(exporter *x)
 {
+    value magnitude;
     int rc = OK;
     if (x->kind == EXPORT_HF && !(x->config = json_new_object())) return export_short_of_memory(x);
     if (x->kind == EXPORT_HF) rc = add_keys(x);
     if (!rc) rc = add_name(x);
-    if (!rc) rc = add_magnitude(x);
+    if (!rc && export_rope_magnitude(x, &magnitude)) rc = put_gguf(x, "rope.scaling.attn_factor", &magnitude);
     if (!rc) rc = add_lines(x);
     if (!rc) rc = add_biases(x);
     return rc ? rc : add_ids(x);

@@ -33,19 +33,29 @@ const char *export_source(const exporter *x);
 const char *export_instead(export_kind kind);
 int export_short_of_memory(const exporter *x);
 
-/* Positions whose scaling a GGUF file has to state; NULL without rope, or in other containers. */
-const rope_params *export_gguf_rope(const exporter *x);
-
 /* Finds names, arch and model_type: Mistral is "llama" in GGUF, Meta's names are Llama's. */
 int export_find_names(exporter *x);
 /* Tensors in the container's names, from the program's weights. */
 int export_rename_tensors(exporter *x);
 /* Tensors whose values the program has as numbers. */
 int export_add_values(exporter *x);
-/* What the frequencies of a scaling are divided by, p->dims / 2 numbers, for sequences of a length. */
-void export_factors(const rope_params *p, int length, float *out);
 /* config or pairs from the values of [config]. */
 int export_rename_config(exporter *x);
+
+/* ---- scaled rotary positions (export_rope.c) */
+
+/* Positions whose scaling a GGUF file has to state; NULL without rope, or in other containers. */
+const rope_params *export_gguf_rope(const exporter *x);
+/* Of longrope: whether short and long texts have the same factors. */
+bool export_one_set(const rope_params *p);
+/* What the frequencies of a scaling are divided by, p->dims / 2 numbers, for sequences of a length. */
+void export_factors(const rope_params *p, int length, float *out);
+/* config.json: the value of a name of [config] where factors of each frequency are what is known; else *known is false. */
+int export_rope_value(exporter *x, const char *name, value *out, bool *known);
+/* GGUF: keys of scaling beside a tensor of factors would be applied as well. */
+bool export_rope_leaves_out(const exporter *x, const char *key);
+/* GGUF: what longrope multiplies cosines and sines by, which config.json may leave to be computed; false: nothing to say. */
+bool export_rope_magnitude(const exporter *x, value *out);
 
 /* ---- names of weights (export_names.c) */
 

@@ -40,6 +40,11 @@ typedef struct out_tensor {
 
 /* ---- parts */
 
+static int does_not_fill(exporter *x, const out_tensor *t)
+{
+    return err_set(x->e, ERR_SPEC, "%s: the recipes of %s do not fill %s once", x->s->file, t->slot, t->name);
+}
+
 static bool is_width(const value *v)
 {
     return v->kind == VALUE_NUMBER && v->number >= 2 && v->number < 1 << 20 && v->number == floor(v->number);
@@ -64,6 +69,7 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const out_name 
     int64_t rows = w->rows / name->tensors / name->matrices;
     int32_t pairs = 0, rotated = 0;
     int rc = how->rope_pairs ? head_dims(x, &pairs, &rotated) : OK;
+    if (!rc && how->block && rows / how->block > INT64_MAX / 2 / how->stride) rc = does_not_fill(x, t);
     if (rc) return rc;
     out_part *parts = arena_array(&x->mem, t->n_part + 1, sizeof *parts);
     if (!parts) return export_short_of_memory(x);
@@ -98,11 +104,6 @@ static int64_t place_of(const out_part *p, int64_t n)
 }
 
 /* ---- the places of one matrix */
-
-static int does_not_fill(exporter *x, const out_tensor *t)
-{
-    return err_set(x->e, ERR_SPEC, "%s: the recipes of %s do not fill %s once", x->s->file, t->slot, t->name);
-}
 
 static int map_rows(exporter *x, out_tensor *t)
 {

@@ -59,23 +59,13 @@ static int add_factors(exporter *x, const rope_params *p, const char *role, int 
     return OK;
 }
 
-void export_factors(const rope_params *p, int length, float *out)
-{
-    rope_params plain = *p;
-    float scaled[ROPE_DIMS_MAX / 2], scale;
-    plain.scaling = ROPE_NONE;
-    rope_frequencies(&plain, length, out, &scale);
-    rope_frequencies(p, length, scaled, &scale);
-    for (int i = 0; i < p->dims / 2; i++) out[i] /= scaled[i];
-}
-
 static int add_rope(exporter *x)
 {
     const rope_params *p = export_gguf_rope(x);
     if (!p) return OK;
     if (p->scaling == ROPE_LLAMA3) return add_factors(x, p, "rope_freqs", 1);
     if (p->scaling != ROPE_LONGROPE) return OK;
-    if (p->short_factor == p->long_factor) return add_factors(x, p, "rope_freqs", 1);
+    if (export_one_set(p)) return add_factors(x, p, "rope_freqs", 1);
     int rc = add_factors(x, p, "rope_short", 1);
     return rc ? rc : add_factors(x, p, "rope_long", INT32_MAX);
 }

@@ -330,6 +330,132 @@ static void llama3_positions_go_to_gguf(void **unused)
     unlink(gguf);
 }
 
+/* What the config.json has of a model in a file of GGUF. */
+static void expect_config(const model *m, const char *const *parts)
+{
+    exporter *x;
+    err e = {0};
+    buf text = {0};
+    assert_ok(export_open(&x, m, EXPORT_HF, DTYPE_NONE, &e), &e);
+    assert_true(json_print(&text, export_config(x), false));
+    export_close(x);
+    for (; *parts; parts++)
+        if (!strstr(buf_cstr(&text), *parts)) fail_msg("%s is not in %s", *parts, buf_cstr(&text));
+    buf_free(&text);
+}
+
+/* The four numbers of Llama 3's scaling come out of the factors, but for a common measure; factors of another kind are listed. */
+static void factors_become_a_scaling(void **unused)
+{
+    (void)unused;
+    static const char *const as_known[] = {"\"rope_type\":\"llama3\"",
+                                           "\"factor\":8.0",
+                                           "\"low_freq_factor\":1.0",
+                                           "\"high_freq_factor\":4.0",
+                                           "\"original_max_position_embeddings\":128",
+                                           "\"rope_theta\":5000.5",
+                                           NULL};
+    static const char *const halved[] = {"\"low_freq_factor\":1.0", "\"high_freq_factor\":12.0",
+                                         "\"original_max_position_embeddings\":512", NULL};
+    static const char *const listed[] = {"\"rope_type\":\"longrope\"", "\"short_factor\":[1.0,2.5,2.0,8.0]",
+                                         "\"long_factor\":[1.0,2.5,2.0,8.0]", "\"attention_factor\":1.0", NULL};
+    static const struct {
+        const char *scaling;
+        const char *const *parts;
+    } all[] = {
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+         "\"original_max_position_embeddings\":128}",
+         as_known},
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":0.5,\"high_freq_factor\":6.0,"
+         "\"original_max_position_embeddings\":256}",
+         halved},
+        {"\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":2.0,\"attention_factor\":1.0,\"original_max_position_"
+         "embeddings\":32,\"short_factor\":[1.0,2.5,2.0,8.0],\"long_factor\":[1.0,2.5,2.0,8.0]}",
+         listed}};
+    const char *gguf = temp_path("factors.gguf");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        model *m = through_gguf(llama_like("LlamaForCausalLM", all[i].scaling), gguf);
+        expect_config(m, all[i].parts);
+        model_close(m);
+        unlink(gguf);
+    }
+}
+
+/* What a reader takes from class defaults where it is missing: biases, floats with a point, null for what there is none of. */
+static void config_says_what_is_so(void **unused)
+{
+    (void)unused;
+    static const char *const parts[] = {"\"architectures\":[\"LlamaForCausalLM\"]",
+                                        "\"attention_bias\":false",
+                                        "\"mlp_bias\":false",
+                                        "\"pad_token_id\":null",
+                                        "\"rms_norm_eps\":0.003",
+                                        "\"rope_scaling\":{\"rope_type\":\"default\"}",
+                                        "\"tie_word_embeddings\":false",
+                                        NULL};
+    static const char *const mistral[] = {"\"sliding_window\":16", "\"model_type\":\"mistral\"", NULL};
+    const char *gguf = temp_path("says.gguf");
+    model *m = through_gguf(llama_like("LlamaForCausalLM", "\"attention_bias\":false"), gguf);
+    expect_config(m, parts);
+    model_close(m);
+    m = through_gguf(llama_like("MistralForCausalLM", "\"sliding_window\":16"), gguf);
+    expect_config(m, mistral);
+    model_close(m);
+    unlink(gguf);
+}
+
+/* Lines of a spec that cannot be read backwards. */
+static void lines_are_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *lines, *message;
+        export_kind kind;
+    } all[] = {
+        {"[config.json]\na = 1\na.b = 2\n", "config.json has a key 'a' that is no object", EXPORT_HF},
+        {"[config.json]\na = hidden_size +\n", "a: ", EXPORT_HF},
+        {"[tensors]\n{i}.attn.q = layers.{i}.self_attn.q_proj | gguf:blk.{i}.attn_q (* 0)\n", "multiplied by 0",
+         EXPORT_GGUF},
+        {"[tensors]\n{i}.attn.q = layers.{i}.self_attn.q_proj | gguf:blk.{i}.attn_q (every 7 take 3 at 0)\n",
+         "do not fill", EXPORT_GGUF},
+        {"[tensors]\n{i}.attn.q = layers.{i}.self_attn.q_proj | gguf:blk.{i}.attn_q (every 2000000000 take 1 at 0)\n",
+         "do not fill", EXPORT_GGUF},
+        {"[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj | gguf:blk.{i}.attn_q\n", "do not fill", EXPORT_GGUF},
+        {"[tensors]\n{i}.attn.k = layers.{i}.self_attn.k_proj | gguf:blk.{i}.attn_k (transpose, columns 8 .. 40)\n",
+         "do not fill", EXPORT_GGUF},
+        {"[tensors]\n{i}.ffn.up = layers.{i}.mlp.up_proj | gguf:blk.{i}.ffn_up.{0 .. 5}\n", "do not fill the tensors",
+         EXPORT_GGUF},
+        {"[tensors]\nhead = lm_head\n", "has no gguf name for head", EXPORT_GGUF},
+    };
+    const char *from = temp_path("export-lines"), *ini = temp_path("lines.ini");
+    write_model(from, llama_config, llama_tensors, DTYPE_F32);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[600];
+        model *m = NULL;
+        exporter *x = NULL;
+        err e = {0};
+        snprintf(text, sizeof text, "[model]\nbase = llama\npath = %s\narch = gguf:llama\n%s", from, all[i].lines);
+        write_text("/", ini, text);
+        int rc = model_open(&m, &(model_options){.spec_path = ini}, &e);
+        if (!rc && all[i].kind == EXPORT_HF) { /* a folder is copied, whatever the spec says: from GGUF it is not */
+            const char *gguf = temp_path("lines.gguf");
+            export_to(m, gguf, DTYPE_NONE);
+            model_close(m);
+            snprintf(text, sizeof text, "[model]\nbase = llama\npath = %s\narch = LlamaForCausalLM\n%s", gguf,
+                     all[i].lines);
+            write_text("/", ini, text);
+            assert_ok(model_open(&m, &(model_options){.spec_path = ini}, &e), &e);
+            unlink(gguf);
+        }
+        if (!rc) rc = export_open(&x, m, all[i].kind, DTYPE_NONE, &e);
+        assert_int_equal(rc, ERR_SPEC);
+        if (!strstr(e.msg, all[i].message)) fail_msg("%s: says %s", all[i].lines, e.msg);
+        if (m) model_close(m);
+    }
+    unlink(ini);
+    remove_folder(from);
+}
+
 /* What a container cannot say is noticed: GGUF's "llama" has one activation. */
 static void another_model_is_refused(void **unused)
 {
@@ -391,6 +517,9 @@ int main(void)
         cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(windows_go_to_gguf),
         cmocka_unit_test(llama3_positions_go_to_gguf),
+        cmocka_unit_test(factors_become_a_scaling),
+        cmocka_unit_test(config_says_what_is_so),
+        cmocka_unit_test(lines_are_refused),
         cmocka_unit_test(gpt2_goes_round),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(stories_are_the_same_everywhere),
