@@ -129,12 +129,6 @@ static int find_named(binder *b, const recipe *how, bool bias, const char *where
     return OK;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* The name that a recipe's tensor most likely has, for messages: behind the first prefix, with its ending. */
 static const char *likely_name(binder *b, const recipe *how, bool derived)
 {
@@ -146,8 +140,8 @@ static const char *likely_name(binder *b, const recipe *how, bool derived)
         name = stack;
     }
     size_t n = strlen(name);
-    if (derived && ends_with(name, ".weight")) n -= strlen(".weight");
-    else if (ends_with(name, end) || ends_with(name, ".bias")) end = "";
+    if (derived && str_ends(name, ".weight")) n -= strlen(".weight");
+    else if (str_ends(name, end) || str_ends(name, ".bias")) end = "";
     return arena_printf(&b->mem, "%.*s%.*s%s", (int)prefix.n, (const char *)prefix.p, (int)n, name, end);
 }
 

@@ -1,8 +1,8 @@
 /* t_export_families.c - every family that GGUF has goes there and back: the tensors of the folder at the end are those of the folder at the
- * start, by name, shape and value, and it is the same program.
+ * start, by name, shape and value, keys that both configurations have say the same, and it is the same program.
  *
- * The models are those of tests/vectors/models, whose tensors transformers named. That transformers reads the configuration the
- * same way is for tools/oracle.py exports to show. */
+ * The models are those of tests/vectors/models, whose tensors and keys transformers named. That it reads the folders and
+ * computes the same is for tools/oracle.py exports to show. */
 #include "vector_rig.h"
 
 #include "models/export.h"
@@ -83,6 +83,49 @@ static bool same_tensors(const char *name, const ckpt *a, const ckpt *b)
     return same;
 }
 
+/* Values of two configurations: numbers to the last digits of a float32, words, truths and lists of them. */
+static bool same_value(const json *a, const json *b)
+{
+    if (json_type(a) != json_type(b)) return false;
+    if (json_type(a) == JSON_NUMBER) return fabs(json_num(a, 0) - json_num(b, 0)) <= 1e-6 * fabs(json_num(a, 0));
+    if (json_type(a) == JSON_STRING) return strcmp(json_str(a, ""), json_str(b, "")) == 0;
+    if (json_type(a) == JSON_BOOL) return json_bool(a, false) == json_bool(b, false);
+    const json *q = json_first(b);
+    for (const json *p = json_first(a); p; p = json_next(p), q = json_next(q))
+        if (!q || !same_value(p, q)) return false;
+    return !q;
+}
+
+/* Keys whose values may differ though the model is the same: of the file, of other names for the family, with several forms (rotary
+ * positions), without effect (Falcon's heads of keys beside multi_query), and OpenELM's widths before they are rounded. */
+static bool has_other_forms(const char *key)
+{
+    static const char *const keys[] = {"architectures", "model_type",      "torch_dtype",    "dtype",
+                                       "num_kv_heads",  "ffn_multipliers", "ffn_dim_divisor"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return strncmp(key, "rope_", 5) == 0 || strstr(key, "token_id");
+}
+
+/* Keys that have a value in both configurations say the same. */
+static bool same_keys(const char *name, const json *a, const json *b)
+{
+    bool same = true;
+    for (const json *p = json_first(a); p; p = json_next(p)) {
+        const char *key = json_key(p);
+        const json *q = json_get(b, key);
+        if (!q || json_type(p) == JSON_NULL || has_other_forms(key) || same_value(p, q)) continue;
+        buf was = {0}, is = {0};
+        json_print(&was, p, false);
+        json_print(&is, q, false);
+        printf("%s: %s is %s, was %s\n", name, key, buf_cstr(&is), buf_cstr(&was));
+        buf_free(&was);
+        buf_free(&is);
+        same = false;
+    }
+    return same;
+}
+
 /* 1: there and back; 0: GGUF does not have it; -1: wrong, which was printed. */
 static int round_trip(const char *name)
 {
@@ -99,6 +142,8 @@ static int round_trip(const char *name)
         if (!b || write_as(b, EXPORT_HF, back, &e)) printf("%s: %s\n", name, e.msg), result = -1;
         else c = open_at(back, &e);
         if (c && !changes_names(name) && !same_tensors(name, a->weights, c->weights)) result = -1;
+        if (c && !changes_names(name) && !same_keys(name, ckpt_config(a->weights), ckpt_config(c->weights)))
+            result = -1;
     }
     if (c) model_close(c);
     if (b) model_close(b);
