@@ -352,6 +352,7 @@ const backend cpu_backend = {
     .discard = cpu_discard,
     .run = cpu_run,
     .isa = cpu_isa,
+    .joins = fuse_length,
     .fused = cpu_fused,
     .held_bytes = cpu_held_bytes,
 };

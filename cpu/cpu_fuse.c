@@ -46,23 +46,35 @@ static bool fits(const program *p, const op *o)
     }
 }
 
-int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at)
+/* Whether row `row` fits the ops from `at` on, and with max_rows, where they lie. */
+static bool fits_run(const segment *s, const int *max_rows, int row, uint32_t at)
 {
     const program *p = s->p;
-    for (int row = 0; row < FUSE_COUNT; row++) {
-        const fuse_row *f = &fuse_rows[row];
-        const uint32_t last = at + f->n - 1;
-        bool good = last < s->op1;
-        for (uint32_t i = at; good && i <= last; i++) {
-            const op *o = &p->ops[i];
-            good = o->kind == f->kind[i - at] && fits(p, o) && (i == last || read_within(s, i, last));
-            for (int k = 0; good && k < 4; k++) {
-                bool inside = false;
-                for (uint32_t j = at; j < i; j++) inside = inside || p->ops[j].out == o->in[k];
-                good = inside || !fuse_overlap(p, max_rows, o->in[k], p->ops[last].out);
-            }
+    const fuse_row *f = &fuse_rows[row];
+    const uint32_t last = at + f->n - 1;
+    bool good = last < s->op1;
+    for (uint32_t i = at; good && i <= last; i++) {
+        const op *o = &p->ops[i];
+        good = o->kind == f->kind[i - at] && fits(p, o) && (i == last || read_within(s, i, last));
+        for (int k = 0; max_rows && good && k < 4; k++) {
+            bool inside = false;
+            for (uint32_t j = at; j < i; j++) inside = inside || p->ops[j].out == o->in[k];
+            good = inside || !fuse_overlap(p, max_rows, o->in[k], p->ops[last].out);
         }
-        if (good) return row;
     }
+    return good;
+}
+
+int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at)
+{
+    for (int row = 0; row < FUSE_COUNT; row++)
+        if (fits_run(s, max_rows, row, at)) return row;
     return -1;
+}
+
+uint32_t fuse_length(const segment *s, uint32_t at)
+{
+    for (int row = 0; row < FUSE_COUNT; row++)
+        if (fits_run(s, NULL, row, at)) return fuse_rows[row].n;
+    return 1;
 }

@@ -27,6 +27,9 @@ extern const fuse_row fuse_rows[FUSE_COUNT];
  * shapes, and the result may not lie over what the run still reads. */
 int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at);
 
+/* The ops of such a run wherever activations lie; 1: none begins there. */
+uint32_t fuse_length(const segment *s, uint32_t at);
+
 /* Whether two activations of a placed segment share memory, each with max_rows rows. */
 bool fuse_overlap(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b);
 

@@ -232,6 +232,58 @@ static void plans_say_what_is_one(void **unused)
     }
 }
 
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) n++;
+    return n;
+}
+
+/* The memory plan keeps results apart from what their runs read, whatever the widths, in an arena of the same size as without. */
+static void every_width_is_one(void **unused)
+{
+    (void)unused;
+    const cpu_table *best = cpu_kernels(cpu_features(), false);
+    backend alone = cpu_backend;
+    alone.joins = NULL;
+    for (int ffn = 64; ffn <= 1024; ffn += 64) {
+        model_shape m = {.layers = 2,
+                         .dim = 192,
+                         .heads = 3,
+                         .kv_heads = 3,
+                         .head_dim = 64,
+                         .ffn = ffn,
+                         .vocab = 50,
+                         .ctx = 32,
+                         .rope_dims = 64,
+                         .gated = true,
+                         .type = DTYPE_Q4_B64};
+        uint64_t bytes[2];
+        for (int joined = 0; joined < 2; joined++) {
+            const backend *const backends[] = {joined ? &cpu_backend : &alone, NULL};
+            err e = {0};
+            program *p = random_model(&m, 3);
+            plan *l;
+            plan_options o = {.devices = "cpu:1",
+                              .backends = backends,
+                              .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
+            for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 64;
+            assert_ok(plan_open(&l, p, &o, &e), &e);
+            buf text = {0};
+            assert_true(plan_text(l, true, &text));
+            const char *at = strstr(buf_cstr(&text), "arena of ");
+            assert_non_null(at);
+            bytes[joined] = strtoull(at + strlen("arena of "), NULL, 10);
+            int gates = count(buf_cstr(&text), "are one: matmul,matmul,act*mul+quant");
+            if (joined && best->fused[FUSE_GATE_UP] && gates != m.layers) fail_msg("width %d: %d of 2", ffn, gates);
+            buf_free(&text);
+            plan_close(l);
+            program_free(p);
+        }
+        assert_int_equal(bytes[0], bytes[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +291,7 @@ int main(void)
         cmocka_unit_test(gates),
         cmocka_unit_test(layers),
         cmocka_unit_test(plans_say_what_is_one),
+        cmocka_unit_test(every_width_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

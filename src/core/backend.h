@@ -55,6 +55,9 @@ struct backend {
     int (*compile)(dev *d, segment *s, err *e); /* place, fuse, barriers */
     void (*discard)(dev *d, segment *s);        /* undo compile */
     int (*run)(const run *r, err *e);
+    /* How many ops from op `i` of a segment on the backend can do as one if the result lies apart from what they read; NULL: 1. Asked before memory is
+     * planned. */
+    uint32_t (*joins)(const segment *s, uint32_t i);
     /* Ops that are done as one from op `i` of a compiled segment on: how many, and their name; NULL: 1. The results between them are not written
      * unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);

@@ -73,6 +73,23 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
     return false;
 }
 
+/* Where the result of a run of ops first … last fits beside all that the run reads, so that a device can do it as one; or, where the arena would
+ * grow by that, anywhere. What is taken besides is let go after the last op. */
+static uint64_t fit_apart(placer *s, const int max_rows[ROWS_COUNT], uint32_t first, uint32_t last, uint64_t bytes)
+{
+    const program *p = s->p;
+    uint64_t plain = first_fit(s, bytes), most = plain + bytes > s->top ? plain + bytes : s->top, taken;
+    for (uint32_t i = first; i <= last; i++)
+        for (int k = 0; k < 4; k++) {
+            const ref in = p->ops[i].in[k];
+            bool inside = !in || p->tensors[in].kind != TENSOR_ACT;
+            for (uint32_t j = first; j < i; j++) inside = inside || p->ops[j].out == in;
+            if (!inside && buffer_bytes(p, in, max_rows, &taken)) insert(s, (block){p->tensors[in].off, taken, last});
+        }
+    uint64_t apart = first_fit(s, bytes);
+    return apart + bytes <= most ? apart : plain;
+}
+
 static void find_last(placer *s, const segment *g)
 {
     const program *p = s->p;
@@ -85,8 +102,10 @@ static void find_last(placer *s, const segment *g)
 
 int place_segment(program *p, segment *g, const int max_rows[ROWS_COUNT], err *e)
 {
-    placer s = {
-        .p = p, .last = mem_array(p->n_tensor, sizeof *s.last), .live = mem_array((size_t)p->n_op + 1, sizeof *s.live)};
+    placer s = {.p = p,
+                .last = mem_array(p->n_tensor, sizeof *s.last),
+                .live = mem_array(5 * (size_t)p->n_op + 2, sizeof *s.live)};
+    uint32_t first = g->op0, next = g->op0; /* of a run, and after it */
     int rc = 0;
     uint64_t bytes;
     if (!s.last || !s.live) {
@@ -102,10 +121,15 @@ int place_segment(program *p, segment *g, const int max_rows[ROWS_COUNT], err *e
     }
     for (uint32_t i = g->op0; i < g->op1; i++) {
         ref out = p->ops[i].out;
+        if (i == next) {
+            first = i;
+            next = i + (g->be->joins ? g->be->joins(g, i) : 1);
+        }
         if (out) {
             if (!buffer_bytes(p, out, max_rows, &bytes)) goto too_large;
             if (!reuse_operand(&s, i, bytes)) {
-                p->tensors[out].off = first_fit(&s, bytes);
+                bool joined = first < i && i + 1 == next;
+                p->tensors[out].off = joined ? fit_apart(&s, max_rows, first, i, bytes) : first_fit(&s, bytes);
                 insert(&s, (block){p->tensors[out].off, bytes, s.last[out]});
             }
         }
