@@ -155,6 +155,27 @@ static void gguf_holds_the_same(void **unused)
     unlink(out), unlink(policy);
 }
 
+/* GGUF into GGUF: without a vocabulary, with one, and with another in its place. */
+static void gguf_of_gguf(void **unused)
+{
+    (void)unused;
+    const char *first = temp_path("first.gguf"), *second = temp_path("second.gguf"),
+               *bare = "tests/vectors/models/llama";
+    err e = {0};
+    ckpt *c;
+    assert_int_equal(quantize(bare, "--format", "q8_0", first), 0);
+    assert_int_equal(quantize(first, "--format", "q4_0", second), 0);
+    assert_ok(ckpt_open(&c, second, &e), &e);
+    assert_string_equal(json_str(json_get(ckpt_config(c), "tokenizer.ggml.model"), ""), "none");
+    ckpt_close(c);
+    assert_int_equal(quantize(NULL, "--format", "q8_0", first), 0);
+    assert_int_equal(quantize(first, "--format", "tq2_0", second), 0);
+    char *argv[] = {"inferflow",    "quantize", "--log-level", "error",       "--format",    "q8_0", "-o",
+                    (char *)second, "--model",  (char *)first, "--tokenizer", (char *)first, NULL};
+    assert_int_equal(app_main(12, argv), 0);
+    unlink(first), unlink(second);
+}
+
 /* ---- policies and mistakes */
 
 static const char *type_in(const char *file, const char *name)
@@ -324,6 +345,7 @@ int main(void)
         cmocka_unit_test(built_in_stands_alone),
         cmocka_unit_test(panels_are_aligned),
         cmocka_unit_test(gguf_holds_the_same),
+        cmocka_unit_test(gguf_of_gguf),
         cmocka_unit_test(policies_choose),
         cmocka_unit_test(fakes_are_refused),
         cmocka_unit_test(panels_stay_whole),

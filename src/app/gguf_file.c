@@ -5,6 +5,27 @@
 #include "base/log.h"
 #include "text/tokenizer_gguf.h"
 
+#include <string.h>
+
+/* What another vocabulary brings itself. */
+static void drop_vocabulary(gguf_pairs *p)
+{
+    static const char part[] = "tokenizer.ggml.";
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (strncmp(p->pair[i].key, part, sizeof part - 1) != 0) p->pair[n++] = p->pair[i];
+    p->n = n;
+}
+
+/* Other readers want to be told; a file that was without stays as it is. */
+static void say_none(gguf_pairs *p)
+{
+    gguf_pairs none = {0};
+    gguf_add_text(&none, "tokenizer.ggml.model", "none");
+    gguf_add_all(p, &none);
+    gguf_pairs_free(&none);
+}
+
 static int add_vocabulary(const model *m, const engine_options *o, exporter *x, err *e)
 {
     tokenizer *t;
@@ -12,12 +33,13 @@ static int add_vocabulary(const model *m, const engine_options *o, exporter *x, 
     if (export_has_vocabulary(x) && !o->tokenizer) return OK;
     int rc = tokenizer_choose(&t, o, &why);
     if (!rc) {
+        drop_vocabulary(export_pairs(x));
         rc = tokenizer_to_gguf(t, (uint32_t)m->prog->vocab, export_pairs(x), &why);
         tokenizer_close(t);
     }
     if (rc == ERR_NOT_FOUND) {
         log_line(LOG_WARN, "the file will carry no tokenizer: %s", why.msg);
-        gguf_add_text(export_pairs(x), "tokenizer.ggml.model", "none"); /* other readers want to be told */
+        say_none(export_pairs(x));
         return OK;
     }
     return rc ? err_set(e, rc, "%s", why.msg) : OK;
