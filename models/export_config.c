@@ -1,5 +1,5 @@
 /* export_config.c - hyper-parameters under the keys of another container: [config] and the biases of slots read backwards, and what
- * [config.json] says in so many words.
+ * [config.json] and [gguf] say in so many words.
  *
  * A line such as `kv_heads = num_key_value_heads | gguf:attention.head_count_kv | heads` tells which key the value has in config.json
  * and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line (scaling.factor, with
@@ -135,10 +135,10 @@ static json *add_json_value(json *to, const char *key, const value *v, const exp
 static bool is_whole(double v) { return v == floor(v) && fabs(v) <= INT32_MAX; }
 
 /* A list of numbers or of truths; others have no form there. */
-static void add_gguf_list(exporter *x, const char *key, const value *v)
+static void add_gguf_list(exporter *x, const char *key, const value *v, bool real)
 {
     buf packed = {0};
-    bool whole = true, truths = true;
+    bool whole = !real, truths = !real;
     for (size_t i = 0; i < value_count(v); i++) {
         value item = value_at(v, i);
         if (item.kind != VALUE_NUMBER && item.kind != VALUE_BOOL) return;
@@ -158,15 +158,15 @@ static void add_gguf_list(exporter *x, const char *key, const value *v)
 }
 
 /* Words are those that specs think in, as GGUF has them ("none" for what config.json calls a "default" rope). */
-static void add_gguf_value(exporter *x, const char *key, const value *v)
+static void add_gguf_value(exporter *x, const char *key, const value *v, bool real)
 {
-    bool whole = v->kind == VALUE_NUMBER && is_whole(v->number) && !wants_float(key);
+    bool whole = v->kind == VALUE_NUMBER && is_whole(v->number) && !real;
     bool list = v->kind == VALUE_LIST || (v->kind == VALUE_NODE && json_type(v->node) == JSON_ARRAY);
     if (v->kind == VALUE_TEXT) gguf_add_text(&x->pairs, key, v->text);
     else if (v->kind == VALUE_BOOL) gguf_add_uint(&x->pairs, key, GGUF_BOOL, v->number != 0);
     else if (whole) gguf_add_uint(&x->pairs, key, v->number < 0 ? GGUF_I32 : GGUF_U32, (uint64_t)(int64_t)v->number);
     else if (v->kind == VALUE_NUMBER) gguf_add_float(&x->pairs, key, (float)v->number);
-    else if (list) add_gguf_list(x, key, v);
+    else if (list) add_gguf_list(x, key, v, real);
 }
 
 /* ---- where it goes */
@@ -232,19 +232,19 @@ static int put_hf(exporter *x, const char *key, const char *name, const value *v
     return full ? put_path(x, full, strlen(full), v, words, hyper_is_real(name)) : export_short_of_memory(x);
 }
 
-static int put_gguf(exporter *x, const char *key, const value *v)
+static int put_gguf(exporter *x, const char *key, const char *name, const value *v)
 {
     bool whole = gguf_key_is_whole(key);
     const char *full = whole ? key : arena_printf(&x->mem, "%s.%s", x->arch, key);
     for (size_t i = 0; full && i < x->pairs.n; i++)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;
-    if (full) add_gguf_value(x, full, v);
+    if (full) add_gguf_value(x, full, v, hyper_is_real(name) || wants_float(key));
     return !full || x->pairs.bad ? export_short_of_memory(x) : OK;
 }
 
 static int put(exporter *x, const out_key *to, const char *name, const value *v)
 {
-    return x->kind == EXPORT_HF ? put_hf(x, to->key, name, v, to->words) : put_gguf(x, to->key, v);
+    return x->kind == EXPORT_HF ? put_hf(x, to->key, name, v, to->words) : put_gguf(x, to->key, name, v);
 }
 
 /* ---- architecture */
@@ -324,7 +324,9 @@ static int list_of(exporter *x, const char *name, size_t class, value *out)
     if (!items) return export_short_of_memory(x);
     for (size_t i = 0; i < n; i++) {
         items[i] = (value){.kind = VALUE_BOOL, .number = !name && hyper_in_class(x->h, class, (int)i)};
-        int rc = name ? hyper_name(x->h, name, (int)i, &items[i], x->e) : OK;
+        bool trained = false;
+        int rc = name ? export_trained_value(x, name, (int)i, &items[i], &trained) : OK;
+        if (!rc && name && !trained) rc = hyper_name(x->h, name, (int)i, &items[i], x->e);
         if (rc) return rc;
         if (items[i].kind != VALUE_NUMBER && items[i].kind != VALUE_BOOL) return OK;
     }
@@ -423,7 +425,7 @@ static int add_biases(exporter *x)
     return OK;
 }
 
-/* ---- lines of [config.json] */
+/* ---- lines of [config.json] and [gguf] */
 
 /* The value of "KEY" or, for a list with an element for each layer, "KEY[i]". */
 static int value_of_key(exporter *x, const spec_row *row, bool each, value *out)
@@ -441,16 +443,19 @@ static int value_of_key(exporter *x, const spec_row *row, bool each, value *out)
 
 static int add_keys(exporter *x)
 {
+    const char *section = x->kind == EXPORT_HF ? "config.json" : "gguf";
     for (size_t i = 0; i < x->names->n; i++) {
         const spec_row *row = &x->names->rows[i];
         value v = {0};
-        if (strcmp(row->section, "config.json") != 0) continue;
+        if (strcmp(row->section, section) != 0) continue;
         int rc = spec_value(x->names, row->section, row->key, &row, x->e);
         if (rc) return rc;
         if (!row) continue; /* its name is too long to be found */
         bool each = str_ends(row->key, "[i]");
-        if ((rc = value_of_key(x, row, each, &v))) return rc;
-        if ((rc = put_path(x, row->key, strlen(row->key) - (each ? 3 : 0), &v, NULL, false))) return rc;
+        const char *key = arena_strn(&x->mem, row->key, strlen(row->key) - (each ? 3 : 0));
+        rc = key ? value_of_key(x, row, each, &v) : export_short_of_memory(x);
+        if (!rc) rc = x->kind == EXPORT_HF ? put_key(x, key, &v) : put_gguf(x, key, "", &v);
+        if (rc) return rc;
     }
     return OK;
 }
@@ -474,9 +479,10 @@ int export_rename_config(exporter *x)
     value magnitude;
     int rc = OK;
     if (x->kind == EXPORT_HF && !(x->config = json_new_object())) return export_short_of_memory(x);
-    if (x->kind == EXPORT_HF) rc = add_keys(x);
-    if (!rc) rc = add_name(x);
-    if (!rc && export_rope_magnitude(x, &magnitude)) rc = put_gguf(x, "rope.scaling.attn_factor", &magnitude);
+    if (x->kind == EXPORT_GGUF) rc = add_name(x);
+    if (!rc) rc = add_keys(x);
+    if (!rc && x->kind == EXPORT_HF) rc = add_name(x);
+    if (!rc && export_rope_magnitude(x, &magnitude)) rc = put_gguf(x, "rope.scaling.attn_factor", "", &magnitude);
     if (!rc) rc = add_lines(x);
     if (!rc) rc = add_biases(x);
     return rc ? rc : add_ids(x);

@@ -39,6 +39,8 @@ int export_find_names(exporter *x);
 int export_rename_tensors(exporter *x);
 /* Tensors whose values the program has as numbers. */
 int export_add_values(exporter *x);
+/* The number that the checkpoint has as a tensor where other containers have metadata. */
+int export_trained_value(exporter *x, const char *name, int layer, value *out, bool *found);
 /* config or pairs from the values of [config]. */
 int export_rename_config(exporter *x);
 

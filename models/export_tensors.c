@@ -33,7 +33,7 @@ typedef struct out_tensor {
     uint32_t n_part;
     int64_t matrices, rows, cols; /* of one matrix as the container has it; of a vector: rows numbers, cols 1 */
     bool stacked, vector, mixed;  /* mixed: some part is transposed, matrices are put together */
-    out_row *row;                 /* [rows] of one matrix, unless mixed */
+    out_row *row;                 /* [rows] of one matrix; NULL: mixed, or the rows of one part in their order */
     shape dims;                   /* as it is written */
     exporter *x;
 } out_tensor;
@@ -105,10 +105,19 @@ static int64_t place_of(const out_part *p, int64_t n)
 
 /* ---- the places of one matrix */
 
+static bool is_in_order(const out_tensor *t)
+{
+    const piece *c = &t->part[0].how;
+    return t->n_part == 1 && c->row0 == 0 && c->block == c->rows && !c->pairs;
+}
+
+static out_row row_at(const out_tensor *t, int64_t i) { return t->row ? t->row[i] : (out_row){0, i}; }
+
 static int map_rows(exporter *x, out_tensor *t)
 {
     for (uint32_t p = 0; p < t->n_part; p++) t->rows += t->part[p].rows;
     t->cols = t->part[0].cols;
+    if (is_in_order(t)) return OK;
     t->row = arena_array(&x->mem, (size_t)t->rows, sizeof *t->row);
     if (!t->row) return export_short_of_memory(x);
     for (int64_t i = 0; i < t->rows; i++) t->row[i].row = -1;
@@ -227,14 +236,15 @@ static int give_row(void *self, uint64_t n, float *to, err *e)
     if (t->vector) { /* rows of its parts are single numbers */
         int64_t width = t->dims.dim[t->dims.rank - 1], from = (int64_t)n * width;
         for (int64_t i = from; i < from + width; i++) {
-            const out_row *r = &t->row[i % t->rows];
-            decode_row(&t->part[r->part], i / t->rows, r->row, to + (i - from));
+            out_row r = row_at(t, i % t->rows);
+            decode_row(&t->part[r.part], i / t->rows, r.row, to + (i - from));
         }
         return OK;
     }
     int64_t k = (int64_t)n / t->rows, i = (int64_t)n % t->rows;
     if (!t->mixed) {
-        decode_row(&t->part[t->row[i].part], k, t->row[i].row, to);
+        out_row r = row_at(t, i);
+        decode_row(&t->part[r.part], k, r.row, to);
         return OK;
     }
     bool ready = t->x->whole_of == t && t->x->whole_matrix == k;
@@ -249,9 +259,9 @@ static const void *give_raw(void *self, uint64_t n, dtype type)
     const out_tensor *t = self;
     int64_t row;
     uint64_t row_bytes;
-    const out_row *r = &t->row[(int64_t)n % t->rows];
-    const out_part *p = &t->part[r->part];
-    const piece *c = weight_row(p->from, p->first + (int64_t)n / t->rows * p->rows + r->row, &row);
+    out_row r = row_at(t, (int64_t)n % t->rows);
+    const out_part *p = &t->part[r.part];
+    const piece *c = weight_row(p->from, p->first + (int64_t)n / t->rows * p->rows + r.row, &row);
     bool same = !c->transpose && !c->packed && !piece_changes(c) && !piece_changes(&p->how) && c->type == type;
     return same && dtype_bytes(type, (uint64_t)c->src_cols, &row_bytes) ? c->data + (uint64_t)row * row_bytes : NULL;
 }

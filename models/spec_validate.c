@@ -40,7 +40,9 @@ static bool is_formula(const spec_row *r)
 
 static bool is_expression(const spec_row *r)
 {
-    if (strcmp(r->section, "config") == 0 || strcmp(r->section, "config.json") == 0 || is_layer(r)) return true;
+    if (strcmp(r->section, "config") == 0 || strcmp(r->section, "config.json") == 0 ||
+        strcmp(r->section, "gguf") == 0 || is_layer(r))
+        return true;
     if (strcmp(r->section, "network") == 0) return strcmp(r->key, "type") != 0;
     return strcmp(r->section, "generate") == 0 &&
            (strcmp(r->key, "bos") == 0 || strcmp(r->key, "eos") == 0 || strcmp(r->key, "start") == 0);

@@ -325,6 +325,7 @@ static void llama3_positions_go_to_gguf(void **unused)
     assert_int_equal(t->dims.dim[0], 4); /* half a head */
     assert_true(f[0] == 1 && f[1] > 1 && f[1] < 8 && f[2] == 8 && f[3] == 8);
     assert_null(json_get(ckpt_config(m->weights), "llama.rope.scaling.type"));
+    assert_int_equal(json_int(json_get(ckpt_config(m->weights), "llama.attention.value_length"), 0), 8); /* of [gguf] */
     assert_null(json_get(ckpt_config(m->weights), "llama.rope.scaling.factor"));
     model_close(m);
     unlink(gguf);

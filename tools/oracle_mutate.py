@@ -25,7 +25,7 @@ MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions")}
 FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
-SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json")
+SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json", "gguf")
 
 
 def sections(text):
