@@ -194,7 +194,7 @@ static void round_trip(const char *config, const named_shape *shapes, dtype type
         model_close(d);
         export_to(a, again, DTYPE_Q8_0);
         d = open_model(again);
-        same_weights(a, d, 0.005f);
+        same_weights(a, d, 0.01f);
     }
     model_close(d);
     model_close(c);

@@ -83,8 +83,8 @@ void fit_legacy(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
     }
 }
 
-/* -128 … 127 under a float. */
-static void fit_q8_f32(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
+/* -128 … 127 under an f16 or a float: with the level that rounding leaves out, and a scale that clips a little. */
+static void fit_q8(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
 {
     static const code_kind kind = {-128, 127, false};
     uint8_t q[32];
@@ -92,17 +92,19 @@ static void fit_q8_f32(dtype t, const float *x, const float *w, int blocks, uint
     scale_lanes f;
     lane_codes codes;
     fit_lanes_load(&l, x, w, 32, blocks, 32);
-    fit_scale_best(&l, &kind, false, &f);
+    fit_scale_best(&l, &kind, t == DTYPE_Q8_0, &f);
     fit_scale_codes(&l, &kind, &f, codes);
     for (int b = 0; b < blocks; b++, out += dtype_info[t].bytes) {
-        block_q8_f32 block = {.d = f.scale[b]};
+        const uint16_t half = f32_to_f16(f.scale[b]);
+        const size_t scale = t == DTYPE_Q8_0 ? sizeof half : sizeof f.scale[b];
         lane_of(codes, 32, b, q);
-        for (int i = 0; i < 32; i++) block.qs[i] = (int8_t)(q[i] - 128);
-        memcpy(out, &block, sizeof block);
+        for (int i = 0; i < 32; i++) q[i] ^= 0x80;
+        memcpy(out, t == DTYPE_Q8_0 ? (const void *)&half : &f.scale[b], scale);
+        memcpy(out + scale, q, sizeof q);
     }
 }
 
-/* As a plain encoder: there is no other. */
+/* q8_f32 as a plain encoder: there is no other. */
 void quant_encode_q8_f32(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_Q8_F32, from, n, NULL, to); }
 
 /* ---- rows */
@@ -118,9 +120,9 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_Q6_K] = fit_k_scale,    [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
     [DTYPE_IQ2_XXS] = fit_iq_grid, [DTYPE_IQ2_XS] = fit_iq_grid, [DTYPE_IQ2_S] = fit_iq_grid,
     [DTYPE_IQ3_XXS] = fit_iq_grid, [DTYPE_IQ3_S] = fit_iq_grid,  [DTYPE_IQ1_S] = fit_iq_grid,
-    [DTYPE_IQ1_M] = fit_iq_grid,   [DTYPE_Q8_F32] = fit_q8_f32,  [DTYPE_Q1_0] = fit_few,
-    [DTYPE_Q2_0] = fit_few,        [DTYPE_TQ1_0] = fit_few,      [DTYPE_TQ2_0] = fit_few,
-    [DTYPE_MXFP4] = fit_fp4,       [DTYPE_NVFP4] = fit_fp4,
+    [DTYPE_IQ1_M] = fit_iq_grid,   [DTYPE_Q8_F32] = fit_q8,      [DTYPE_Q8_0] = fit_q8,
+    [DTYPE_Q1_0] = fit_few,        [DTYPE_Q2_0] = fit_few,       [DTYPE_TQ1_0] = fit_few,
+    [DTYPE_TQ2_0] = fit_few,       [DTYPE_MXFP4] = fit_fp4,      [DTYPE_NVFP4] = fit_fp4,
 };
 
 /* What brings the mean importance of a row to 1; 0: there is none to speak of. */
