@@ -180,6 +180,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle.py mutate --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_encoders.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle_encoders.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_encoders.py mutate --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100

@@ -258,7 +258,10 @@ int export_check(const model *m, const char *path, err *e)
     model *again;
     const model_options o = {.model_path = path, .act = "f32", .ctx = m->ctx};
     int rc = model_open(&again, &o, e);
-    if (rc) return err_wrap(e, "this family cannot be exported to that form: reading back what was written");
+    if (rc) {
+        export_kind kind = str_ends(path, ".gguf") ? EXPORT_GGUF : EXPORT_HF;
+        return err_wrap(e, "this form cannot hold the model, %s; reading back what was written", export_instead(kind));
+    }
     const program *a = m->prog, *b = again->prog;
     if (a->n_op != b->n_op || a->n_tensor != b->n_tensor || a->n_weight != b->n_weight || a->n_layer != b->n_layer) {
         rc = differs(again, path, "another number of operations", e);

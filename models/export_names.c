@@ -56,7 +56,7 @@ const char *export_full_name(exporter *x, const out_name *name, int64_t k)
     span first = {0}, rest = prefix ? span_str(prefix) : (span){0};
     if (how->tail) full = arena_printf(&x->mem, "%s%lld%s", how->name, (long long)(how->from + k), how->tail);
     if (!full) return NULL;
-    if (x->kind == EXPORT_HF && strcmp(name->slot, "head") != 0) split_next(&rest, '|', &first);
+    if (x->kind == EXPORT_HF && !*how->source && strcmp(name->slot, "head") != 0) split_next(&rest, '|', &first);
     size_t n = strlen(full);
     bool of_weight = name->bias && !name->own_line; /* the line is the weight's */
     if (of_weight && str_ends(full, ".weight")) n -= strlen(".weight");

@@ -79,7 +79,7 @@ void export_split_name(const char *name, int *layer, char slot[EXPORT_SLOT], boo
 int export_find_name(exporter *x, const weight *w, out_name *out);
 /* The first alternative of a line of [tensors] that is for the container: of a stack of matrices, or of one. */
 int export_first_name(exporter *x, const spec_row *row, int layer, bool stack, recipe *out, bool *any);
-/* "model.layers.0.self_attn.q_proj.weight", of a range number k: the prefix stands before all names but the head's. NULL: no memory. */
+/* "model.layers.0.self_attn.q_proj.weight", of a range number k: the prefix stands before all names but the head's and those that say hf:. NULL: no memory. */
 const char *export_full_name(exporter *x, const out_name *name, int64_t k);
 
 #endif

@@ -100,7 +100,9 @@ const char *hyper_stranger(const hyper *h, const expr *x)
         head[n] = 0;
         if (strcmp(head, "i") != 0 && !hyper_knows(h, head)) return x->text;
     }
-    if (x->kind == EXPR_CALL && (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0)) return x->text;
+    bool asks = x->kind == EXPR_CALL &&
+                (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0 || strcmp(x->text, "rows") == 0);
+    if (asks) return x->text;
     for (size_t i = 0; i < x->n_arg; i++) {
         const char *name = hyper_stranger(h, x->arg[i]);
         if (name) return name;
@@ -280,6 +282,15 @@ static int call_has(scope *c, const expr *x, value *out)
     return OK;
 }
 
+/* The first dimension of a tensor: how long a table is. */
+static int call_rows(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "rows() takes a tensor name in quotes", "");
+    const ckpt_entry *t = c->h->from.weights ? ckpt_find(c->h->from.weights, x->arg[0]->text) : NULL;
+    *out = t && t->dims.rank > 0 ? number_of((double)t->dims.dim[0]) : (value){0};
+    return OK;
+}
+
 static int call_len(scope *c, const expr *x, value *out)
 {
     value v;
@@ -334,6 +345,7 @@ static int eval_call(scope *c, const expr *x, value *out)
     if (strcmp(x->text, "min") == 0 || strcmp(x->text, "max") == 0) return call_extreme(c, x, x->text[1] == 'a', out);
     if (strcmp(x->text, "given") == 0) return call_given(c, x, out);
     if (strcmp(x->text, "has") == 0) return call_has(c, x, out);
+    if (strcmp(x->text, "rows") == 0) return call_rows(c, x, out);
     if (strcmp(x->text, "contains") == 0) return call_contains(c, x, out);
     if (strcmp(x->text, "len") == 0) return call_len(c, x, out);
     return refuse(c, "there is no function ", x->text);

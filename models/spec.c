@@ -205,6 +205,19 @@ static int read_base(spec *s, loaded *l, const loaded *child, err *e)
 
 /* ---- merging */
 
+/* What says which file or family it is about, not what that is like. */
+static bool is_inherited(const file_row *f)
+{
+    static const char *const own[][2] = {{"model", "arch"},
+                                         {"model", "doc"},
+                                         {"model", "base"},
+                                         {"config.json", "architectures"},
+                                         {"config.json", "model_type"}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(f->section, own[i][0]) == 0 && strcmp(f->key, own[i][1]) == 0) return false;
+    return true;
+}
+
 static int merge_file(spec *s, const loaded *l, int depth, err *e)
 {
     for (int pass = 0; pass < 2; pass++) /* slots of [network] first: they say what a key of a layer is */
@@ -212,10 +225,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
             const file_row *f = &l->file.rows[i];
             bool network = strcmp(f->section, "network") == 0;
             if (network != (pass == 0)) continue;
-            bool not_inherited = strcmp(f->section, "model") == 0 &&
-                                 (strcmp(f->key, "arch") == 0 || strcmp(f->key, "doc") == 0 ||
-                                  strcmp(f->key, "base") == 0);
-            if (depth && not_inherited) continue;
+            if (depth && !is_inherited(f)) continue;
             spec_row r = {.section = arena_str(&s->mem, f->section),
                           .key = arena_str(&s->mem, f->key),
                           .text = arena_str(&s->mem, f->text),

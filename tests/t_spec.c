@@ -120,6 +120,7 @@ static void names_and_fallbacks(void **unused)
         {"given(head_dim)", "true", 0},
         {"given(hf:head_dim)", "true", 0}, /* null is given */
         {"given(missing)", "false", 0},
+        {"rows(\"no.tensor\") | 3", "3", 0},
         {"null | 1", "1", 0},
         {"[missing, 2, null]", "[2]", 0},  /* what has no value is left out of a list, */
         {"[missing, 2, null][1]", "2", 0}, /* but not counted out */
@@ -170,6 +171,7 @@ static void expressions_that_fail(void **unused)
         {"act < 1", "here: a comparison needs a number, got \"gelu_new\"", 0},
         {"nosuch(1)", "here: there is no function nosuch", 0},
         {"given(1)", "here: given() takes one name", 0},
+        {"rows(1)", "here: rows() takes a tensor name in quotes", 0},
         {"heads.x", "here: is not an object, it has no member x", 0},
         {"[[1]]", "here: a list inside a list", 0},
         {"bad", "t.ini:4: bad: divided by zero", 0},
@@ -332,6 +334,12 @@ static void builtin_specs(void **unused)
         spec_free(s);
     }
     assert_true(n >= 7);
+    spec *child; /* what a family is called in config.json is not inherited, other keys of it are */
+    err e = {0};
+    assert_ok(spec_load(&child, "nomic_bert", NULL, &e), &e);
+    assert_null(spec_text(child, "config.json", "architectures"));
+    assert_non_null(spec_text(child, "config.json", "num_labels"));
+    spec_free(child);
 }
 
 /* A key that is null and one that is absent are told apart where the classes of transformers have a default: null is no window, and without

@@ -95,12 +95,10 @@ def cmd_check(args):
 
 
 def cmd_exports(args):
-    import tempfile
     from oracle_check import folders_of
-    from oracle_export import report
+    from oracle_export import judge_decoder, report
     folders = [f for f in folders_of(args.out, generated(args)) if "@gguf" in f]
-    with tempfile.TemporaryDirectory() as scratch:
-        return 1 if report(args.binary, folders, scratch) else 0
+    return 1 if report(args.binary, folders, judge_decoder) else 0
 
 
 def cmd_mutate(args):

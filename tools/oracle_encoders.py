@@ -3,6 +3,7 @@
 
     oracle_encoders.py make [NAME...]       generate models and expected results (default: all) into --out
     oracle_encoders.py check [NAME...]      the engine against all of them (made first where they are missing)
+    oracle_encoders.py exports [NAME...]    GGUF files exported to Hugging Face's form, read by transformers
     oracle_encoders.py mutate [NAME...]     changes each key of each spec once; lists what no model notices
     oracle_encoders.py vectors [NAME...]    the small models committed in tests/vectors/encoders (default: COMMITTED)
 
@@ -329,6 +330,21 @@ def cmd_check(args):
     return 1 if failures else 0
 
 
+def cmd_exports(args):
+    from oracle_export import loaded, near, report
+
+    def judge(binary, exported, folder):
+        case = CASES[os.path.basename(folder).split("@")[0]]
+        model = loaded(getattr(transformers, case.auto), exported, attn_implementation=case.attention)
+        if model.config.pad_token_id is None:
+            model.config.pad_token_id = 0       # only fills up rows that a mask hides
+        return max(near(outputs(model, case, read(folder, "ids.json")).numpy(), folder),
+                   within(result_of(binary, folder, "--model", exported), folder))
+
+    folders = [f for f in folders_of(args.out, made(args)) if "@gguf" in f]
+    return 1 if report(args.binary, folders, judge) else 0
+
+
 def cmd_mutate(args):
     oracle_mutate.logits_of = result_of
     names, survivors = made(args), 0
@@ -347,14 +363,15 @@ def cmd_vectors(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("make", "check", "mutate", "vectors"))
+    parser.add_argument("command", choices=("make", "check", "exports", "mutate", "vectors"))
     parser.add_argument("names", nargs="*", help="case names or patterns")
     parser.add_argument("--out", default="build/oracle-encoders", help="folder of the generated models")
     parser.add_argument("--vectors", default="tests/vectors/encoders", help="folder of committed models")
     parser.add_argument("--binary", default="build/inferflow", help="the engine")
     parser.add_argument("--specs", default="specs", help="folder of the built-in specs")
     args = parser.parse_args()
-    return dict(make=cmd_make, check=cmd_check, mutate=cmd_mutate, vectors=cmd_vectors)[args.command](args)
+    return dict(make=cmd_make, check=cmd_check, exports=cmd_exports, mutate=cmd_mutate,
+                vectors=cmd_vectors)[args.command](args)
 
 
 if __name__ == "__main__":

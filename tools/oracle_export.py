@@ -1,43 +1,35 @@
-"""Judges what `inferflow export` makes of GGUF files: transformers loads the folder and must give the logits of the reference.
+"""Judges what `inferflow export` makes of GGUF files: transformers loads the folder and must give the reference's results.
 
 Families that transformers has no class for (oracle_cases_remote.py) are judged by the files they came from: the same
 tensors, and the engine's own logits from the folder.
 """
 import os
 import shutil
+import tempfile
 
 import numpy as np
 import safetensors.torch
 import torch
-import transformers
 
 from oracle_check import Failure, logits_of, model_path, read, run, within
-from oracle_model import Pair, auto_class, forward
-from oracle_table import CASES
 
 MOST = 1e-5     # of the largest weight of a tensor: what a sum and a difference may cost
 RESCALED = ("jais",)    # converters multiply tensors by factors that the configuration had
 
 
-def sequence(folder):
-    ids = read(folder, "ids.json")
-    enc = os.path.join(folder, "enc.json")
-    return Pair(ids, read(folder, "enc.json")) if os.path.exists(enc) else ids
-
-
-def by_transformers(case, exported, folder):
-    """How far transformers' logits of the exported folder are from the reference, as a share of the tolerance. Buffers may be
-    missing from the file, parameters not."""
-    config = transformers.AutoConfig.from_pretrained(exported)
-    model, notes = auto_class(config).from_pretrained(exported, attn_implementation=case.attention,
-                                                      experts_implementation="eager", output_loading_info=True,
-                                                      dtype=torch.float32)
-    trained = {n for n, _ in model.named_parameters()}
+def loaded(auto, exported, **how):
+    """The model of an exported folder. Parameters may neither be missing nor too many, but for a pooler: GGUF has none."""
+    model, notes = auto.from_pretrained(exported, output_loading_info=True, dtype=torch.float32, **how)
+    trained = {n for n, _ in model.named_parameters() if not n.startswith("pooler.")}
     for kind, found in (("missing", trained & set(notes["missing_keys"])),
                         ("unexpected", set(notes["unexpected_keys"]))):
         if found:
             raise Failure(f"transformers: {kind}: {', '.join(sorted(found)[:4])}")
-    got = forward(model.float().eval(), sequence(folder)).numpy()
+    return model.float().eval()
+
+
+def near(got, folder):
+    """How far a result is from the reference, as a share of what is allowed."""
     off = float(np.abs(got - np.load(os.path.join(folder, "logits.npy"))).max())
     bar = read(folder, "reference.json")["tolerance"]
     if not off <= bar:
@@ -45,49 +37,59 @@ def by_transformers(case, exported, folder):
     return off / bar
 
 
+def by_transformers(case, exported, folder):
+    import transformers
+    from oracle_model import Pair, auto_class, forward
+    auto = auto_class(transformers.AutoConfig.from_pretrained(exported))
+    model = loaded(auto, exported, attn_implementation=case.attention, experts_implementation="eager")
+    ids = read(folder, "ids.json")
+    if os.path.exists(os.path.join(folder, "enc.json")):
+        ids = Pair(ids, read(folder, "enc.json"))
+    return near(forward(model, ids).numpy(), folder)
+
+
 def by_files(exported, original):
-    """The largest difference from the tensors that the GGUF file was made of; names and shapes must be theirs."""
+    """The tensors are those that the GGUF file was made of, by name, shape and value."""
     got, want = (safetensors.torch.load_file(os.path.join(d, "model.safetensors")) for d in (exported, original))
     if got.keys() != want.keys():
         raise Failure(f"other tensors: {', '.join(sorted(got.keys() ^ want.keys())[:4])}")
-    worst = 0.0
     for name, t in want.items():
         if got[name].shape != t.shape:
             raise Failure(f"{name} is {list(got[name].shape)}, not {list(t.shape)}")
         off = float((got[name].float() - t.float()).abs().max() / max(float(t.float().abs().max()), 1e-9))
-        worst = max(worst, off)
         if off > MOST:
             raise Failure(f"{name}: off by {off:.1e} of its largest value")
-    return worst
 
 
-def check_export(binary, out, folder):
-    """Exports the model of a folder and returns how far off it is, as a share of what is allowed."""
+def judge_decoder(binary, exported, folder):
+    """How far a decoder or encoder-decoder is off, as a share of what is allowed."""
+    from oracle_table import CASES
     name = os.path.basename(folder).split("@")[0]
     case = CASES[name]
-    shutil.rmtree(out, ignore_errors=True)
-    run(binary, "export", "--model", model_path(folder), "-o", out)
-    again = within(logits_of(binary, folder, "--model", out), folder)
-    if name in RESCALED:
-        return again
-    if case.layout:
-        by_files(out, os.path.join(os.path.dirname(folder), name))
-        return again
-    return max(again, by_transformers(case, out, folder))
+    again = within(logits_of(binary, folder, "--model", exported), folder)
+    if not case.layout:
+        return max(again, by_transformers(case, exported, folder))
+    if name not in RESCALED:
+        by_files(exported, os.path.join(os.path.dirname(folder), name))
+    return again
 
 
-def report(binary, folders, scratch):
-    """Prints one line for each folder; returns how many failed."""
+def report(binary, folders, judge):
+    """Exports each model and prints one line for it; returns how many failed."""
     failed = 0
-    for folder in folders:
-        name = os.path.basename(folder)
-        try:
-            said = f"{check_export(binary, os.path.join(scratch, name), folder):.3f}"
-        except Failure as e:
-            said = f"FAIL {e}"
-        except Exception as e:      # whatever transformers raises on reading
-            said = f"FAIL transformers: {type(e).__name__}: {e}"
-        failed += said.startswith("FAIL")
-        print(f"{name:24s} {said}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for folder in folders:
+            name = os.path.basename(folder)
+            exported = os.path.join(scratch, name)
+            try:
+                run(binary, "export", "--model", model_path(folder), "-o", exported)
+                said = f"{judge(binary, exported, folder):.3f}"
+            except Failure as e:
+                said = f"FAIL {e}"
+            except Exception as e:      # whatever transformers raises on reading
+                said = f"FAIL transformers: {type(e).__name__}: {e}"
+            shutil.rmtree(exported, ignore_errors=True)
+            failed += said.startswith("FAIL")
+            print(f"{name:24s} {said}", flush=True)
     print(f"{len(folders)} models, {failed} failures")
     return failed
