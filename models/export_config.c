@@ -84,6 +84,7 @@ static int value_of(const exporter *x, const char *name, value *out)
 {
     err outside = {0}; /* it may need i: then it has no value outside layers */
     if (hyper_name(x->h, name, OUTSIDE, out, &outside)) *out = (value){0};
+    if (outside.code == ERR_MEMORY) return export_short_of_memory(x);
     bool tied = out->kind == VALUE_TEXT && strcmp(name, "tied") == 0;
     if (tied) *out = (value){.kind = VALUE_BOOL, .number = !has_head(x)}; /* "auto" */
     if (out->kind != VALUE_NONE || hyper_layers(x->h) == 0) return OK;
@@ -249,25 +250,30 @@ static int put(exporter *x, const out_key *to, const char *name, const value *v)
 
 /* ---- architecture */
 
-/* A word of [model] arch: for GGUF the one with that source; for HF the class name, or the model_type in small letters. */
-static const char *arch_word(exporter *x, const spec *s, const char *source, bool small)
+/* A word of [model] arch: for GGUF the one with that source; for HF the class name, or the model_type in small letters. Empty: none. */
+static span arch_word(const spec *s, const char *source, bool small)
 {
     const char *list = spec_text(s, "model", "arch");
     span rest = list ? span_str(list) : (span){0}, part;
+    size_t n = strlen(source);
     while (split_next(&rest, ',', &part)) {
         const uint8_t *colon = memchr(part.p, ':', part.n);
-        if (*source) {
-            size_t n = strlen(source);
-            if (!colon || (size_t)(colon - part.p) != n || memcmp(part.p, source, n) != 0) continue;
-            const uint8_t *plus = memchr(part.p, '+', part.n); /* a key that tells it from its namesakes */
-            size_t end = plus ? (size_t)(plus - part.p) : part.n;
-            return arena_strn(&x->mem, (const char *)colon + 1, end - n - 1);
-        }
         bool is_small = true;
         for (size_t i = 0; i < part.n; i++) is_small &= !(part.p[i] >= 'A' && part.p[i] <= 'Z');
-        if (!colon && part.n && is_small == small) return arena_strn(&x->mem, (const char *)part.p, part.n);
+        if (n == 0 && !colon && part.n && is_small == small) return part;
+        if (n == 0 || !colon || (size_t)(colon - part.p) != n || memcmp(part.p, source, n) != 0) continue;
+        const uint8_t *plus = memchr(part.p, '+', part.n); /* a key that tells it from its namesakes */
+        size_t end = plus ? (size_t)(plus - part.p) : part.n;
+        return span_of(colon + 1, end - n - 1);
     }
-    return NULL;
+    return (span){0};
+}
+
+/* A copy of a word, NULL of none. */
+static int keep_word(exporter *x, span word, const char **out)
+{
+    *out = word.n ? arena_strn(&x->mem, (const char *)word.p, word.n) : NULL;
+    return word.n && !*out ? export_short_of_memory(x) : OK;
 }
 
 int export_find_names(exporter *x)
@@ -276,12 +282,12 @@ int export_find_names(exporter *x)
     x->names = x->s;
     for (int depth = 0; depth < SPEC_DEPTH_MAX; depth++) {
         const char *base = spec_text(x->names, "model", "base");
-        x->arch = arch_word(x, x->names, source, false);
-        x->model_type = arch_word(x, x->names, "", true);
+        int rc = keep_word(x, arch_word(x->names, source, false), &x->arch);
+        if (!rc) rc = keep_word(x, arch_word(x->names, "", true), &x->model_type);
+        if (rc) return rc;
         if (x->arch || !base) break;
         spec *next;
-        int rc = spec_load_base(&next, x->names, base, x->e);
-        if (rc) return rc;
+        if ((rc = spec_load_base(&next, x->names, base, x->e))) return rc;
         spec_free(x->base);
         x->names = x->base = next;
     }

@@ -457,6 +457,43 @@ static void lines_are_refused(void **unused)
     remove_folder(from);
 }
 
+/* An export either describes everything or says that memory was short. */
+static void export_without_memory(const model *m, export_kind kind)
+{
+    long n = 1;
+    for (bool fired = true; fired; n += 1 + n / 30) {
+        exporter *x = NULL;
+        err e = {0};
+        mem_fail_at(n);
+        int rc = export_open(&x, m, kind, DTYPE_NONE, &e);
+        fired = mem_fail_at(0);
+        if (rc != (fired ? ERR_MEMORY : OK)) fail_msg("allocation %ld: %d, %s", n, rc, e.msg);
+        export_close(x);
+    }
+    assert_true(n > 20);
+}
+
+static void memory_runs_out(void **unused)
+{
+    (void)unused;
+    const char *from = temp_path("export-memory"), *gguf = temp_path("memory.gguf");
+    const char *const configs[] = {llama_config, gpt2_config};
+    for (int i = 0; i < 2; i++) {
+        write_model(from, configs[i], i ? gpt2_tensors : llama_tensors, DTYPE_F32);
+        model *m = open_model(from);
+        m->n_eos = m->n_eos > 1 ? 1 : m->n_eos;
+        export_without_memory(m, EXPORT_GGUF);
+        export_without_memory(m, EXPORT_HF); /* copies */
+        export_to(m, gguf, DTYPE_NONE);
+        model *b = open_model(gguf);
+        export_without_memory(b, EXPORT_HF);
+        model_close(b);
+        model_close(m);
+        unlink(gguf);
+        remove_folder(from);
+    }
+}
+
 /* What a container cannot say is noticed: GGUF's "llama" has one activation. */
 static void another_model_is_refused(void **unused)
 {
@@ -523,6 +560,7 @@ int main(void)
         cmocka_unit_test(lines_are_refused),
         cmocka_unit_test(gpt2_goes_round),
         cmocka_unit_test(another_model_is_refused),
+        cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(stories_are_the_same_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,8 @@ WORDS = {                                   # other valid words of options, by o
 MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid", "sinusoid": "learned",
            "linear.plain": "learned", "table": "learned"}
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
-SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions")}
+SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),
+          ("tensors", "{i}.ffn.edge")}
 FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json", "gguf")
 
@@ -125,8 +126,9 @@ def line_changes(key, value):
     if key in ("prefix", "ignore"):
         return [("name", "other." + value)] if key == "prefix" else []
     names = " | ".join(re.sub(r"^([^ ]+)", r"\1_other", part) for part in split_outside(value, "|"))
-    bare = re.sub(r" \([^)]*\)", "", value)
-    return [("name", names)] + ([("recipe", bare)] if bare != value else [])
+    read = re.sub(r" \((bare|flat)(, (bare|flat))*\)", "", value)     # of recipes, these are for exports
+    plain = re.sub(r" \([^)]*\)", "", read)
+    return [("name", names)] + ([("recipe", plain)] if plain != read else [])
 
 
 def changes_of(section, key, value):
