@@ -74,6 +74,11 @@ static float dot(const tile *t, int at)
             sum = fmaf(t->q[d], get(t->keys, t->s->k_type, (int64_t)d * PAGE_TOKENS + at), sum);
         return sum;
     }
+    if (t->kf.bits == 16) {
+        int32_t n = 0;
+        for (int64_t d = 0; d < t->s->k_dim; d++) n += kv_code_get(&t->kf, t->keys, false, d, at) * t->codes.word[d];
+        return (float)n * f16_to_f32(kv_scales(&t->kf, t->keys)[at]);
+    }
     for (int64_t b = 0; b < t->kf.blocks; b++) {
         int32_t n = 0;
         for (int64_t d = b * t->kf.block; d < b * t->kf.block + kv_block_codes(&t->kf, b); d++)
@@ -99,17 +104,19 @@ static void add_coded(const tile *t, const int *w, int a, int b, float keep, flo
             odd = fmaf(f16_to_f32(scale[i]), 0, odd);
         }
         bool bad = odd != 0;
-        float up = most > 0 && !bad ? WEIGHT_TOP / most : 0, each = (bad ? NAN : most / 255) * take;
+        float up = most > 0 && !bad ? (float)f->weight_top / most : 0;
+        float each = (bad ? NAN : most / f->weight_unit) * take;
         float base_up = most_base > 0 && !bad ? BASE_TOP / most_base : 0;
-        int32_t bases = 0, byte[PAGE_TOKENS];
+        int32_t bases = 0, share[PAGE_TOKENS];
         for (int i = a; i < b; i++) {
-            byte[i] = bad ? 0 : kv_weight_byte(w[i], (int)rintf(f16_to_f32(scale[i]) * up));
+            int by = bad ? 0 : (int)rintf(f16_to_f32(scale[i]) * up);
+            share[i] = f->bits == 16 ? kv_weight_word(w[i], by) : kv_weight_byte(w[i], by);
             if (f->base && !bad) bases += w[i] * (int)rintf(f16_to_f32(base[i]) * base_up);
         }
         float offset = (float)bases * (most_base * (0x1p-15f / BASE_TOP) * take);
         for (int64_t d = block * f->block; d < block * f->block + kv_block_size(f, t->s->v_dim, block); d++) {
             int32_t n = 0;
-            for (int i = a; i < b; i++) n += byte[i] * kv_code_get(f, t->values, true, d, i);
+            for (int i = a; i < b; i++) n += share[i] * kv_code_get(f, t->values, true, d, i);
             acc[d] = fmaf((float)n, each, acc[d] * keep);
             if (f->base) acc[d] = acc[d] + offset;
         }

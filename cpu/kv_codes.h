@@ -2,8 +2,11 @@
  *
  * A tile holds PAGE_TOKENS tokens of one head so that the multiplier of bytes in groups of four needs no horizontal sum. Keys: four
  * elements of a key side by side, then the next key; sixteen keys are one vector. Values: four tokens of an element side by side, then the
- * next element. In q4 the high nibble holds the next vector of elements: 4 elements on for keys, 16 for values. Behind the codes
- * are scales [block][token], then bases, as f16. */
+ * next element. In q4 the high nibble holds the next vector of elements: 4 elements on for keys, 16 for values. In i16 there are two of
+ * 16 bits side by side instead of four. Behind the codes are scales [block][token], then bases, as f16.
+ *
+ * No sum overflows. Of i16 a score sums k_dim products of at most KEY_TOP * query, query = (2^31 - 1) / (KEY_TOP * k_dim) or 32767: 8194 for
+ * 64 elements, 512 for 1024. A value sums 64 products of at most VALUE_TOP * WORD_TOP, in all 2^31 - 2^17. */
 #ifndef CPU_KV_CODES_H
 #define CPU_KV_CODES_H
 #include "cpu/cpu.h"
@@ -13,28 +16,50 @@
 #include "core/kv_type.h"
 
 #include <math.h>
+#include <string.h>
+
+/* The greatest codes of i16. Weights times scales of values become bytes, or words of 16 bits: the greatest scale as a number of 15 bits makes
+ * 255 of weight 1, or half of itself. Bases of values are numbers of BASE_TOP for the greatest: sums of 64 fit 32 bits. */
+enum { KEY_TOP = 4095, VALUE_TOP = 2047, BYTE_TOP = 32640, WORD_TOP = 16383, BASE_TOP = 1023 };
 
 typedef struct kv_codes {
-    int bits, block;
-    bool base;      /* element = code * scale + base, codes from 0; else codes are signed */
-    int64_t blocks; /* of a head */
-    int64_t padded; /* elements of a head that have codes */
-    int64_t bytes;  /* of codes in a tile */
+    int bits;
+    bool base;         /* element = code * scale + base, codes from 0; else codes are signed */
+    int64_t block;     /* elements */
+    int64_t blocks;    /* of a head */
+    int64_t padded;    /* elements of a head that have codes */
+    int64_t bytes;     /* of codes in a tile */
+    int top;           /* i16: the code of an element as great as its scale */
+    int query;         /* keys: the greatest code of a query, */
+    float query_unit;  /* and products of codes in one of greatest query and scale */
+    int weight_top;    /* values: what the greatest scale becomes, */
+    float weight_unit; /* and products of codes in one of weight 1 and greatest scale */
 } kv_codes;
 
 static inline kv_codes kv_codes_of(dtype t, int64_t dim, bool values)
 {
-    kv_codes f = {.bits = t == DTYPE_Q8_B64 ? 8 : 4, .block = kv_block(t), .blocks = kv_blocks(t, dim)};
-    f.base = f.bits == 4 || !values;
+    kv_codes f = {.bits = kv_bits(t), .block = kv_block(t, dim), .blocks = kv_blocks(t, dim)};
+    f.base = f.bits == 4 || (f.bits == 8 && !values);
     f.bytes = (int64_t)kv_code_bytes(t, dim, values);
-    f.padded = f.bytes / PAGE_TOKENS * (8 / f.bits);
+    f.padded = kv_padded(t, dim, values);
+    f.query = 127;
+    f.query_unit = 127;
+    f.weight_top = BYTE_TOP;
+    f.weight_unit = 255;
+    if (f.bits < 16) return f;
+    int64_t query = INT32_MAX / (KEY_TOP * dim);
+    f.top = values ? VALUE_TOP : KEY_TOP;
+    f.query = query < INT16_MAX ? (int)query : INT16_MAX;
+    f.query_unit = (float)f.query * KEY_TOP;
+    f.weight_top = WORD_TOP;
+    f.weight_unit = (float)WORD_TOP * VALUE_TOP;
     return f;
 }
 
 /* Elements of block b. */
 static inline int kv_block_size(const kv_codes *f, int64_t dim, int64_t b)
 {
-    return dim - b * f->block < f->block ? (int)(dim - b * f->block) : f->block;
+    return (int)(dim - b * f->block < f->block ? dim - b * f->block : f->block);
 }
 
 static inline uint16_t *kv_scales(const kv_codes *f, uint8_t *tile) { return (uint16_t *)(void *)(tile + f->bytes); }
@@ -47,26 +72,33 @@ static inline uint16_t *kv_bases(const kv_codes *f, uint8_t *tile)
 static inline int64_t kv_key_at(const kv_codes *f, int64_t d, int token, int *shift)
 {
     int64_t group = d / 4;
+    if (f->bits == 16) return *shift = 0, (d / 2 * PAGE_TOKENS + token) * 4 + d % 2 * 2;
     *shift = f->bits == 4 ? (int)(group % 2) * 4 : 0;
     return ((f->bits == 4 ? group / 2 : group) * PAGE_TOKENS + token) * 4 + d % 4;
 }
 static inline int64_t kv_value_at(const kv_codes *f, int64_t d, int token, int *shift)
 {
+    if (f->bits == 16) return *shift = 0, (token / 2 * f->padded + d) * 4 + token % 2 * 2;
     int64_t vector = d / 16, width = f->bits == 4 ? f->padded / 2 : f->padded;
     *shift = f->bits == 4 ? (int)(vector % 2) * 4 : 0;
     return (token / 4 * width + (f->bits == 4 ? vector / 2 : vector) * 16 + d % 16) * 4 + token % 4;
 }
 
-static inline void kv_code_put(const kv_codes *f, uint8_t *tile, bool values, int64_t d, int token, uint8_t code)
+static inline void kv_code_put(const kv_codes *f, uint8_t *tile, bool values, int64_t d, int token, int code)
 {
     int shift;
     uint8_t *at = tile + (values ? kv_value_at : kv_key_at)(f, d, token, &shift);
-    *at = f->bits == 8 ? code : (uint8_t)((*at & 15 << (4 - shift)) | code << shift);
+    int16_t word = (int16_t)code;
+    if (f->bits == 16) memcpy(at, &word, 2);
+    else *at = f->bits == 8 ? (uint8_t)code : (uint8_t)((*at & 15 << (4 - shift)) | code << shift);
 }
 static inline int kv_code_get(const kv_codes *f, const uint8_t *tile, bool values, int64_t d, int token)
 {
     int shift;
-    uint8_t byte = tile[(values ? kv_value_at : kv_key_at)(f, d, token, &shift)];
+    const uint8_t *at = tile + (values ? kv_value_at : kv_key_at)(f, d, token, &shift);
+    int16_t word;
+    if (f->bits == 16) return memcpy(&word, at, 2), word;
+    uint8_t byte = *at;
     return f->bits == 4 ? byte >> shift & 15 : f->base ? byte : (int8_t)byte;
 }
 
@@ -100,6 +132,21 @@ static inline void kv_block_encode(const kv_codes *f, const float *x, int n, uin
     }
 }
 
+/* The same of i16: the scale is the greatest magnitude, rounded up; the factor that makes codes of elements, 0 where they are to be 0. */
+static inline float kv_int_scale(const kv_codes *f, const float *x, int64_t n, uint16_t *scale)
+{
+    float most = 0, odd = 0;
+    for (int64_t i = 0; i < n; i++) {
+        most = fm_max(fabsf(x[i]), most);
+        odd = fmaf(x[i], 0, odd);
+    }
+    *scale = odd == 0 ? f32_to_f16(most) : 0x7e00;
+    if (f16_to_f32(*scale) < most) ++*scale;
+    float d = f16_to_f32(*scale);
+    return d > 0 && d * 0 == 0 ? (float)f->top / d : 0;
+}
+static inline int kv_int(float x, float by) { return by > 0 ? (int)(fmaf(x, by, FM_ROUND) - FM_ROUND) : 0; }
+
 /* One head of one token into a tile. */
 static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
 {
@@ -107,6 +154,11 @@ static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, c
         uint8_t code[64];
         uint16_t base;
         int n = kv_block_size(f, dim, b);
+        if (f->bits == 16) {
+            float by = kv_int_scale(f, x, dim, &kv_scales(f, tile)[token]);
+            for (int i = 0; i < n; i++) kv_code_put(f, tile, values, i, token, kv_int(x[i], by));
+            continue;
+        }
         kv_block_encode(f, x + b * f->block, n, code, &kv_scales(f, tile)[b * PAGE_TOKENS + token], &base);
         if (f->base) kv_bases(f, tile)[b * PAGE_TOKENS + token] = base;
         for (int i = 0; i < n; i++) kv_code_put(f, tile, values, b * f->block + i, token, code[i]);
@@ -116,18 +168,23 @@ static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, c
 
 /* ---- attention over codes: definitions (part (d) of the arithmetic contract, see cpu_attn.c) */
 
-/* A query as codes: int8 with one scale, which includes what scores are multiplied by. */
+/* A query as codes: int8, for i16 int16, with one scale, which includes what scores are multiplied by. */
 typedef struct kv_query {
-    int8_t *code; /* [padded] */
+    int8_t *code;  /* [padded] */
+    int16_t *word; /* the same place */
     float *scale;
-    float *sum; /* [blocks of the keys] of the block's codes */
+    float *sum; /* [blocks of the keys] of the block's codes; not of i16 */
 } kv_query;
 
-static inline uint64_t kv_query_bytes(const kv_codes *f) { return (uint64_t)(f->padded + 4 + f->blocks * 4); }
+static inline int64_t kv_query_codes(const kv_codes *f)
+{
+    return f->bits == 16 ? f->padded * 2 : f->padded;
+} /* bytes */
+static inline uint64_t kv_query_bytes(const kv_codes *f) { return (uint64_t)(kv_query_codes(f) + 4 + f->blocks * 4); }
 static inline kv_query kv_query_at(const kv_codes *f, uint8_t *memory)
 {
-    float *scale = (float *)(void *)(memory + f->padded);
-    return (kv_query){(int8_t *)memory, scale, scale + 1};
+    float *scale = (float *)(void *)(memory + kv_query_codes(f));
+    return (kv_query){(int8_t *)memory, (int16_t *)(void *)memory, scale, scale + 1};
 }
 
 /* Codes of block b, with those that pad it. */
@@ -143,9 +200,14 @@ static inline void kv_query_encode(const kv_codes *f, const float *x, int64_t di
         odd = fmaf(x[i], 0, odd);
     }
     bool bad = odd != 0, tiny = !(most >= KV_TINY);
-    float inverse = bad || tiny ? 0 : 127 / most;
-    for (int64_t i = 0; i < f->padded; i++) q.code[i] = i < dim && !bad ? (int8_t)rintf(x[i] * inverse) : 0;
-    *q.scale = (bad ? NAN : tiny ? 0 : most / 127) * by;
+    float inverse = bad || tiny ? 0 : (float)f->query / most;
+    for (int64_t i = 0; i < f->padded; i++) {
+        float v = i < dim && !bad ? x[i] : 0;
+        if (f->bits == 16) q.word[i] = (int16_t)kv_int(v, inverse);
+        else q.code[i] = (int8_t)rintf(v * inverse);
+    }
+    *q.scale = (bad ? NAN : tiny ? 0 : most / f->query_unit) * by;
+    if (f->bits == 16) return;
     for (int64_t b = 0; b < f->blocks; b++) {
         int sum = 0;
         for (int i = 0; i < kv_block_codes(f, b); i++) sum += q.code[b * f->block + i];
@@ -171,13 +233,8 @@ static inline int kv_weight(float steps)
  * distance negative. */
 static inline float kv_weight_from(float top) { return fmaf(fabsf(top), 0x1p-22f, top); }
 
-/* Weights times scales of values become bytes: WEIGHT_TOP is the greatest scale in 15 bits, which makes 255 of weight 1. Bases of values
- * are numbers of BASE_TOP for the greatest: sums of 64 fit 32 bits. */
-enum { WEIGHT_TOP = 32640, BASE_TOP = 1023 };
-static inline int kv_weight_byte(int of, int scale)
-{
-    int scaled = (of * scale + (1 << 14)) >> 15;
-    return (scaled + 64) >> 7;
-}
+/* A weight times the scale of its value, as a word of 16 bits or as a byte. */
+static inline int kv_weight_word(int of, int scale) { return (of * scale + (1 << 14)) >> 15; }
+static inline int kv_weight_byte(int of, int scale) { return (kv_weight_word(of, scale) + 64) >> 7; }
 
 #endif

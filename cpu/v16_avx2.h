@@ -174,6 +174,15 @@ INLINE __m128i v16_u8(v16 a)
     return _mm_packus_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
 }
 
+/* The low halves of sixteen words. */
+INLINE void v16_store_int(int16_t *p, v16 a)
+{
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    __m256i lo = _mm256_and_si256(_mm256_castps_si256(a.lo), low),
+            hi = _mm256_and_si256(_mm256_castps_si256(a.hi), low);
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8));
+}
+
 /* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
 INLINE float v16_greatest(const float *x, int n)
 {

@@ -100,6 +100,12 @@ INLINE vreg vreg_load_bf16(const void *p) { return v16_load_bf16(p); }
 INLINE __m128i v16_i8(v16 a) { return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)); }
 INLINE __m128i v16_u8(v16 a) { return v16_i8(a); }
 
+/* The low halves of sixteen words. */
+INLINE void v16_store_int(int16_t *p, v16 a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_castps_si512(a)));
+}
+
 /* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
 INLINE float v16_greatest(const float *x, int n)
 {

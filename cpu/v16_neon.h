@@ -234,6 +234,13 @@ INLINE b16 v16_i8(v16 x)
 }
 INLINE b16 v16_u8(v16 x) { return v16_i8(x); }
 
+/* The low halves of sixteen words. */
+INLINE void v16_store_int(int16_t *p, v16 x)
+{
+    vst1q_s16(p, vuzp1q_s16(vreinterpretq_s16_f32(x.a), vreinterpretq_s16_f32(x.b)));
+    vst1q_s16(p + 8, vuzp1q_s16(vreinterpretq_s16_f32(x.c), vreinterpretq_s16_f32(x.d)));
+}
+
 /* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
 INLINE float v16_greatest(const float *x, int n)
 {

@@ -10,14 +10,11 @@
 #include "cpu/attn_plan.h"
 #include "cpu/cpu_deal.h"
 #include "cpu/v16.h"
-#include "cpu/v_attn_codes.h"
+#include "cpu/v_attn_ints.h"
 #include "cpu/vmath.h"
 
 enum { ATTN_GROUP = V16S == 32 ? 8 : 6 /* lines per register tile */, TILE_CHUNKS = PAGE_TOKENS / LANES };
 #define ATTN_WIDE(lines) (V16S < 32 ? 1 : (lines) > 4 ? 2 : 4) /* vectors of 16 per register tile */
-
-/* Fetches `bytes` (at compile time) at `at`; those beyond a tile are fetched for nothing. */
-INLINE void fetch(const uint8_t *at, int bytes) { UNROLL for (int i = 0; i < bytes; i += 64) prefetch_near(at + i); }
 
 /* dots[line][key] = scale * (q[line] . key) for the 64 keys of a tile; chains over the elements of the head, ascending.
  * `ahead`: as many bytes of it are fetched. */
@@ -318,13 +315,14 @@ static void float_products(const attn_job *j, const uint8_t *keys, int l, int n,
     }
 }
 
-static void code_products(const attn_job *j, const key_tile *keys, int l, int n, float *p)
+static void code_products(const attn_job *j, const key_tile *keys, int l, int n, const uint8_t *ahead, float *p)
 {
-    for (int i = 0, group; i < n; i += group) {
+    for (int i = 0, group; i < n; i += group, ahead = keys->code) {
         kv_query q[CODE_LINES];
         group = group_lines(i, n, CODE_LINES);
         for (int g = 0; g < group; g++) q[g] = line_query(j, l + i + g);
-        (j->kf.bits == 8 ? code_dots_8 : code_dots_4)[group - 1](keys, q, p + i * PAGE_TOKENS);
+        if (j->kf.bits == 16) int_dots_of[group - 1](keys, q, ahead, p + i * PAGE_TOKENS);
+        else (j->kf.bits == 8 ? code_dots_8 : code_dots_4)[group - 1](keys, q, p + i * PAGE_TOKENS);
     }
 }
 
@@ -358,8 +356,9 @@ static int batch_lines(int l, int n) { return n - l < CODE_BATCH ? n - l : CODE_
 /* One tile, and lines that see it: those from l0 to l1 - 1. */
 typedef struct attn_tile {
     const attn_unit *u;
-    int first, l0, l1;             /* position of its first key */
-    uint8_t *keys, *values, *next; /* next: keys that come after it, or these */
+    int first, l0, l1; /* position of its first key */
+    uint8_t *keys, *values;
+    uint8_t *next, *next_values; /* keys and values that come after these, or these */
     uint64_t k_bytes, v_bytes;
     tile_sees sees;
     attn_soft t; /* of the lines from l0 on */
@@ -388,7 +387,7 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
     if (kv_is_codes(j->s->k_type)) {
         key_tile keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
         tile_prefetch(k->values, k->v_bytes);
-        code_products(j, &keys, k->l0, n, p);
+        code_products(j, &keys, k->l0, n, keys.code, p);
     } else {
         if (k->v_bytes > k->k_bytes) tile_prefetch(k->values + k->k_bytes, k->v_bytes - k->k_bytes);
         float_products(j, k->keys, k->l0, n, k->values, p);
@@ -438,10 +437,12 @@ static void batch_weights(const code_work *c, int l, int i, int n, code_batch *w
     v4 bases;
     if (i >= n) return;
     if (j->vf.base) {
-        v4_store(w->sum + i, four_weights(true, keep, n - i, i, w, by, &bases));
+        v4_store(w->sum + i, four_weights(true, keep, false, n - i, i, w, by, &bases));
         v4_store(w->bases + i, bases);
+    } else if (j->vf.bits == 16) {
+        v4_store(w->sum + i, four_weights(false, false, true, n - i, i, w, by, NULL));
     } else {
-        v4_store(w->sum + i, four_weights(false, keep, n - i, i, w, by, NULL));
+        v4_store(w->sum + i, four_weights(false, keep, false, n - i, i, w, by, NULL));
     }
 }
 
@@ -470,11 +471,19 @@ static void batch_join(const code_work *c, int l, int n, code_batch *w)
     }
 }
 
+/* What is fetched beside products of i16, for lines from l on of the batch that begins at `first`: the next tile, half of it at a call. */
+static const uint8_t *ahead_of(int first, int l, const uint8_t *tile, const uint8_t *next, const kv_codes *f)
+{
+    return first ? tile : l ? next + f->bytes / 2 : next;
+}
+
 /* Values of the first block for lines l … l1 - 1 of a batch that begins at `first`. */
 static void batch_values(const code_work *c, int first, int l, int l1, code_batch *w)
 {
     const attn_job *j = c->j;
-    if (l < l1) code_add(&j->vf, c->k->values, 0, l, l1 - l, w, c->k->t.acc + (first + l) * j->padded, j->padded);
+    const uint8_t *ahead = ahead_of(first, l, c->k->values, c->k->next_values, &j->vf);
+    if (l < l1)
+        code_add(&j->vf, c->k->values, 0, l, l1 - l, w, ahead, c->k->t.acc + (first + l) * j->padded, j->padded);
 }
 
 /* The other blocks of values, if any. */
@@ -486,16 +495,37 @@ static void batch_blocks(const code_work *c, int first, int n, code_batch *w)
         batch_bytes(&j->vf, c->k->values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
         for (int l = 0, group; l < n; l += group) {
             group = group_lines(l, n, CODE_LINES);
-            code_add(&j->vf, c->k->values, block, l, group, w, c->k->t.acc + (first + l) * j->padded, j->padded);
+            code_add(&j->vf, c->k->values, block, l, group, w, c->k->values, c->k->t.acc + (first + l) * j->padded,
+                     j->padded);
         }
     }
+}
+
+/* The rest of the next tile, where memory has time, of n lines: all, of i16 scales and what no second call fetches. */
+static void fetch_keys(const code_work *c, int n)
+{
+    const attn_tile *k = c->k;
+    const kv_codes *f = &c->j->kf;
+    uint64_t from = f->bits < 16 || !kv_is_codes(c->j->s->k_type)
+                        ? 0
+                        : (uint64_t)(n <= CODE_LINES ? f->bytes / 2 : f->bytes);
+    tile_prefetch(k->next + from, k->k_bytes - from);
+}
+static void fetch_values(const code_work *c, int n)
+{
+    const attn_tile *k = c->k;
+    const kv_codes *f = &c->j->vf;
+    uint64_t from = (uint64_t)(n <= CODE_LINES ? f->bytes / 2 : f->bytes);
+    if (f->bits == 16) tile_prefetch(k->next_values + from, k->v_bytes - from);
 }
 
 static void batch_products(const code_work *c, int first, int l, int l1, code_batch *w)
 {
     const attn_tile *k = c->k;
     if (l >= l1) return;
-    if (kv_is_codes(c->j->s->k_type)) code_products(c->j, &c->keys, k->l0 + first + l, l1 - l, w->p[l]);
+    if (kv_is_codes(c->j->s->k_type))
+        code_products(c->j, &c->keys, k->l0 + first + l, l1 - l, ahead_of(first, l, k->keys, k->next, &c->j->kf),
+                      w->p[l]);
     else float_products(c->j, k->keys, k->l0 + first + l, l1 - l, k->keys, w->p[l]);
 }
 
@@ -514,7 +544,7 @@ static void tile_add_codes(const attn_job *j, const attn_tile *k)
         c.keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
         c.check = c.check || c.keys.bad;
     }
-    tile_prefetch(k->values, k->v_bytes);
+    if (j->vf.bits != 16) tile_prefetch(k->values, k->v_bytes);
     for (int i = 0, l = 0; l < n + (STAGES - 1) * CODE_BATCH; i++, l += CODE_BATCH) {
         int before = l - CODE_BATCH, first = l - 2 * CODE_BATCH;
         code_batch *dot = &ring[i % STAGES], *soft = &ring[(i + 2) % STAGES], *add = &ring[(i + 1) % STAGES];
@@ -535,8 +565,9 @@ static void tile_add_codes(const attn_job *j, const attn_tile *k)
         if (i == 0) {
             for (int64_t b = 0; b < j->vf.blocks; b++)
                 value_scales_of(&j->vf, k->values, b, 0, PAGE_TOKENS, &c.scales[b]);
-            tile_prefetch(k->next, k->k_bytes);
+            fetch_keys(&c, n);
         }
+        if (i == 1) fetch_values(&c, n);
         if (softs) batch_join(&c, before, softs, soft);
         if (dots) batch_tops(&c, l, dots, dot);
     }
@@ -556,6 +587,7 @@ static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t p
     k.keys = kv_tile(s, false, page, u->kv);
     k.values = kv_tile(s, true, page, u->kv);
     k.next = next_page < 0 ? k.keys : kv_tile(s, false, next_page, u->kv);
+    k.next_values = next_page < 0 ? k.values : kv_tile(s, true, next_page, u->kv);
     k.k_bytes = s->k_page / (uint64_t)s->heads;
     k.v_bytes = s->v_page / (uint64_t)s->heads;
     k.t = (attn_soft){.max = t.max + l0, .sum = t.sum + l0, .acc = t.acc + l0 * j->padded};
@@ -585,7 +617,8 @@ static void unit_queries(const attn_job *j, const attn_unit *u)
         if (!kv_is_codes(s->k_type)) continue;
         int64_t row = u->row0 + l / u->heads, head = u->head0 + l % u->heads;
         kv_query q = line_query(j, l);
-        query_encode(&j->kf, j->q + (row * j->o->u.attn.heads + head) * s->k_dim, s->k_dim, by, q);
+        (j->kf.bits == 16 ? query_ints : query_encode)(&j->kf, j->q + (row * j->o->u.attn.heads + head) * s->k_dim,
+                                                       s->k_dim, by, q);
         if (j->ready) j->at.by[l] = *q.scale * WEIGHT_UNITS;
     }
     for (int i = 0; !kv_is_codes(s->k_type) && i < u->rows; i++)

@@ -18,6 +18,9 @@ enum {
     CODE_FLUSH = 8 /* pairs of products of a nibble that fit */
 };
 
+/* Fetches `bytes` (at compile time) at `at`; those beyond a tile are fetched for nothing. */
+INLINE void fetch(const uint8_t *at, int bytes) { UNROLL for (int i = 0; i < bytes; i += 64) prefetch_near(at + i); }
+
 /* One tile of keys, its scales and bases as floats [block][PAGE_TOKENS]. */
 typedef struct key_tile {
     const kv_codes *f;
@@ -29,9 +32,9 @@ typedef struct key_tile {
 static key_tile key_tile_open(const kv_codes *f, const uint8_t *tile, float *space)
 {
     const uint8_t *halves = tile + f->bytes;
-    int64_t n = f->blocks * PAGE_TOKENS;
+    int64_t n = f->blocks * PAGE_TOKENS, all = f->base ? 2 * n : n;
     v16 odd = v16_zero();
-    for (int64_t i = 0; i < 2 * n; i += LANES) {
+    for (int64_t i = 0; i < all; i += LANES) {
         v16 v = v16_load_f16(halves + 2 * i);
         odd = v16_fma(v, v16_zero(), odd);
         v16_store(space + i, v);
@@ -120,6 +123,12 @@ INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv
     a = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mulhrs_epi16(a, by_a), half), 7);
     b = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mulhrs_epi16(b, by_b), half), 7);
     _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)));
+}
+INLINE void w32_store_words(int16_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_word of 64 keys */
+{
+    const w32 order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi64(order, _mm512_mulhrs_epi16(a, by_a)));
+    _mm512_storeu_si512(to + 32, _mm512_permutexvar_epi64(order, _mm512_mulhrs_epi16(b, by_b)));
 }
 typedef __m512i w32_sum; /* of pairs of products */
 INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
@@ -264,6 +273,16 @@ INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv
     w32_half_bytes(to, a, by_a);
     w32_half_bytes(to + 32, b, by_b);
 }
+INLINE void w32_half_words(int16_t *to, w32 a, w32 by)
+{
+    a = W32_EACH(_mm256_mulhrs_epi16, a, by);
+    w32_store(to, (w32){_mm256_permute4x64_epi64(a.lo, 0xd8), _mm256_permute4x64_epi64(a.hi, 0xd8)});
+}
+INLINE void w32_store_words(int16_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_word of 64 keys */
+{
+    w32_half_words(to, a, by_a);
+    w32_half_words(to + 32, b, by_b);
+}
 typedef __m256i w32_sum; /* of pairs of products */
 INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
 {
@@ -403,9 +422,9 @@ static const code_dots_fn code_dots_8[] = CODE_NAMES(8), code_dots_4[] = CODE_NA
 static const code_values_fn code_values_8[CODE_LINES][3] = CODE_VALUE_NAMES(8),
                             code_values_4[CODE_LINES][3] = CODE_VALUE_NAMES(4);
 
-INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int16_t *to, float *top, bool *bad)
+/* Scales, or bases (`sign`), of keys a … b - 1 as numbers of 16 bits, `most_code` for the greatest. */
+INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int most_code, int16_t *to, float *top, bool *bad)
 {
-    const float most_code = sign ? BASE_TOP : WEIGHT_TOP;
     v16 x[PAGE_TOKENS / LANES], most = v16_zero(), odd = v16_zero();
     UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++)
     {
@@ -415,7 +434,7 @@ INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int16_t *to
     }
     *top = v16_max_lane(most);
     *bad = *bad || v16_fold(odd) != 0;
-    v16 by = v16_all(*top > 0 && !*bad ? most_code / *top : 0);
+    v16 by = v16_all(*top > 0 && !*bad ? (float)most_code / *top : 0);
     UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++) x[c] = *bad ? v16_zero() : v16_mul(x[c], by);
     w32_store(to, w32_round(x[0], x[1]));
     w32_store(to + PAGE_TOKENS / 2, w32_round(x[2], x[3]));
@@ -425,16 +444,16 @@ static void value_scales_of(const kv_codes *f, uint8_t *tile, int64_t block, int
 {
     bool bad = false;
     float top;
-    scales_up(kv_scales(f, tile) + block * PAGE_TOKENS, a, b, false, to->up, &top, &bad);
-    to->each = bad ? NAN : top / 255;
+    scales_up(kv_scales(f, tile) + block * PAGE_TOKENS, a, b, false, f->weight_top, to->up, &top, &bad);
+    to->each = bad ? NAN : top / f->weight_unit;
     if (!f->base) return;
-    scales_up(kv_bases(f, tile) + block * PAGE_TOKENS, a, b, true, to->base, &top, &bad);
+    scales_up(kv_bases(f, tile) + block * PAGE_TOKENS, a, b, true, BASE_TOP, to->base, &top, &bad);
     to->each_base = top * (0x1p-15f / BASE_TOP);
 }
 
 /* Scores of four lines (of the first n), from line l0 on, to weights: distances are from - score * by. Their sums, those of bases, and bytes
- * for the first block of the values, whose scales are w->of[line]. keep: the weights are wanted again. */
-INLINE v4 four_weights(bool based, bool keep, int n, int l0, code_batch *w, const float *by, v4 *bases)
+ * for the first block of the values, whose scales are w->of[line] (`words`: of i16, 16 bits instead). keep: the weights are wanted again. */
+INLINE v4 four_weights(bool based, bool keep, bool words, int n, int l0, code_batch *w, const float *by, v4 *bases)
 {
     w32_sum sums[4], base[4];
     UNROLL for (int i = 0; i < 4; i++)
@@ -446,7 +465,9 @@ INLINE v4 four_weights(bool based, bool keep, int n, int l0, code_batch *w, cons
         w32 a = w32_weight(w32_round(d[0], d[1])), b = w32_weight(w32_round(d[2], d[3]));
         sums[i] = w32_dot(a, b, w32_all(1), w32_all(1));
         if (based) base[i] = w32_dot(a, b, w32_load(w->of[l]->base), w32_load(w->of[l]->base + PAGE_TOKENS / 2));
-        w32_store_bytes(w->code[l0 + i], a, b, w32_load(w->of[l]->up), w32_load(w->of[l]->up + PAGE_TOKENS / 2));
+        w32 up_a = w32_load(w->of[l]->up), up_b = w32_load(w->of[l]->up + PAGE_TOKENS / 2);
+        if (words) w32_store_words(w->weight[l0 + i], a, b, up_a, up_b);
+        else w32_store_bytes(w->code[l0 + i], a, b, up_a, up_b);
         if (!keep || i >= n) continue;
         w32_store(w->weight[l], a);
         w32_store(w->weight[l] + PAGE_TOKENS / 2, b);
@@ -475,19 +496,6 @@ static void batch_bytes(const kv_codes *f, uint8_t *tile, int64_t block, const v
         float whole[4];
         v4_store(whole, w32_fold_four(sum, sum, sum, sum));
         w->base[l] = whole[0] * (s->each_base * w->take[l]);
-    }
-}
-
-/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines of a batch, from l on. */
-static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int l, int n, const code_batch *w,
-                     float *acc, int64_t padded)
-{
-    const code_values_fn *fns = (f->bits == 8 ? code_values_8 : code_values_4)[n - 1];
-    int64_t d = block * f->block, end = d + f->block < padded ? d + f->block : padded;
-    while (d < end) {
-        int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-        fns[wide / 2](tile + d * (f->bits == 8 ? 4 : 2), f->bytes / CODE_GROUPS, w, l, acc + d, padded);
-        d += wide * LANES;
     }
 }
 

@@ -68,6 +68,14 @@ INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv
     w32_half_bytes(to, a, by_a);
     w32_half_bytes(to + 32, b, by_b);
 }
+INLINE void w32_store_words(int16_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_word of 64 keys */
+{
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        vst1q_s16(to + 8 * i, vqrdmulhq_s16(a.v[i], by_a.v[i]));
+        vst1q_s16(to + 32 + 8 * i, vqrdmulhq_s16(b.v[i], by_b.v[i]));
+    }
+}
 typedef int32x4_t w32_sum; /* of products */
 INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
 {

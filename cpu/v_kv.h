@@ -69,11 +69,34 @@ INLINE void kv_block_put(const kv_codes *f, const float *x, int n, uint8_t *code
     }
 }
 
+/* kv_token_put of i16. */
+static void kv_token_ints(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
+{
+    float most = v16_greatest(x, (int)dim);
+    if (!(most < INFINITY)) {
+        kv_token_put(f, tile, values, x, dim, token);
+        return;
+    }
+    v16 by = v16_all(kv_int_scale(f, &most, 1, &kv_scales(f, tile)[token]));
+    int shift;
+    uint8_t *to = tile + (values ? kv_value_at : kv_key_at)(f, 0, token, &shift);
+    for (int64_t d = 0; d < dim; d += LANES) {
+        int16_t code[LANES];
+        v16_store_int(code, v16_fma(v16_load(x + d), by, v16_all(FM_ROUND)));
+        for (int i = 0; values && i < LANES; i++) memcpy(to + (d + i) * 4, code + i, 2);
+        for (int i = 0; !values && i < LANES; i += 2) memcpy(to + (d + i) * 2 * PAGE_TOKENS, code + i, 4);
+    }
+}
+
 /* kv_token_put. */
 static void kv_token_codes(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
 {
     if (dim % LANES || dim != f->padded) {
         kv_token_put(f, tile, values, x, dim, token);
+        return;
+    }
+    if (f->bits == 16) {
+        kv_token_ints(f, tile, values, x, dim, token);
         return;
     }
     uint16_t *scale = kv_scales(f, tile) + token, *bases = kv_bases(f, tile) + token;

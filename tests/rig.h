@@ -206,7 +206,8 @@ static inline float rig_cached(const kv_store *s, bool values, uint8_t *tile, in
     if (kv_is_codes(t)) {
         kv_codes f = kv_codes_of(t, values ? s->v_dim : s->k_dim, values);
         i = d / f.block * PAGE_TOKENS + at;
-        x = (float)kv_code_get(&f, tile, values, d, at) * f16_to_f32(kv_scales(&f, tile)[i]);
+        x = (float)kv_code_get(&f, tile, values, d, at) * f16_to_f32(kv_scales(&f, tile)[i]) /
+            (float)(f.top ? f.top : 1);
         return f.base ? x + f16_to_f32(kv_bases(&f, tile)[i]) : x;
     }
     quant_decode(t, tile + i * dtype_info[t].bytes, &x, 1);

@@ -117,7 +117,7 @@ static void flags_without_effect_are_refused(void **state)
         {"eval hidden --ids 1 --stride 1 -o x.npy", "--stride means nothing to eval hidden"},
         {"eval perplexity --ids 1 -o x.npy", "-o means nothing to eval perplexity"},
         {"run --exact maybe -p a", "--exact: 'maybe' is not one of on|off"},
-        {"run --kv q5 -p a", "--kv: 'q5' is not one of f32|f16|q8|q4"},
+        {"run --kv q5 -p a", "--kv: 'q5' is not one of f32|f16|i16|q8|q4"},
         {"serve --port 0 --cors-origin foo", "--cors-origin foo: an origin is http://HOST"},
         {"serve --port 0 --cors-origin 'https://a.example, http://b/'", "--cors-origin http://b/: an origin is"},
         {"run --pre llama3 -p a -n 1", "--pre llama3: builtin says itself how it splits a text"},

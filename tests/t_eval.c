@@ -217,7 +217,7 @@ static void npy_files(void **unused)
         {"eval logits --ids 99 -o x.npy", "99 is outside the vocabulary of 53"},
         {"eval logits --ids 1 --prompt a -o x.npy", "one of --ids"},
         {"eval logits --prompt a -o x.npy", "no tokenizer"},
-        {"eval logits --ids 1 -o x.npy --kv q5", "--kv: 'q5' is not one of f32|f16|q8|q4"},
+        {"eval logits --ids 1 -o x.npy --kv q5", "--kv: 'q5' is not one of f32|f16|i16|q8|q4"},
         {"eval logits --ids 1 -o x.npy --devices gpu", "no device \"gpu\""},
         {"eval logits --ids 1 -o x.npy --weights z", "weights can be held as f32"},
     };

@@ -132,9 +132,11 @@ static void learned_f32(void **unused) { (void)unused, check(&shapes[3], DTYPE_F
 /* Caches of codes: queries and weights become codes too, by the same blocks whatever shares the step. */
 static void rotary_q8(void **unused) { (void)unused, check(&shapes[0], DTYPE_Q8_B64); }
 static void windows_q4(void **unused) { (void)unused, check(&shapes[2], DTYPE_Q4_B32); }
+static void alibi_i16(void **unused) { (void)unused, check(&shapes[1], DTYPE_I16); }
+static void windows_i16(void **unused) { (void)unused, check(&shapes[2], DTYPE_I16); }
 
 /* Every family: the committed models (tests/vectors/models) on every instruction set, in some batch, chunk, number of threads and
- * cut each, a third of them with each kind of cache; t_models compares them with transformers. */
+ * cut each, a quarter of them with each kind of cache; t_models compares them with transformers. */
 static void check_family(const char *path, dtype kv)
 {
     enum { SHORT = 20, RUNS = 4 };
@@ -165,7 +167,7 @@ static void check_family(const char *path, dtype kv)
 static void families(void **unused)
 {
     (void)unused;
-    static const dtype kinds[] = {DTYPE_F32, DTYPE_Q8_B64, DTYPE_Q4_B32};
+    static const dtype kinds[] = {DTYPE_F32, DTYPE_Q8_B64, DTYPE_Q4_B32, DTYPE_I16};
     int n = 0;
     DIR *d = opendir("tests/vectors/models");
     assert_non_null(d);
@@ -202,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(rotary_f32),   cmocka_unit_test(alibi_f16),
                                        cmocka_unit_test(windows_bf16), cmocka_unit_test(learned_f32),
                                        cmocka_unit_test(rotary_q8),    cmocka_unit_test(windows_q4),
+                                       cmocka_unit_test(alibi_i16),    cmocka_unit_test(windows_i16),
                                        cmocka_unit_test(families),     cmocka_unit_test(sees_differences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

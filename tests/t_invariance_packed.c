@@ -5,7 +5,7 @@
 
 enum { SEQS = 9, LENGTH = 9, VOCAB = 61 };
 
-static const dtype caches[] = {DTYPE_F32, DTYPE_F16, DTYPE_Q8_B64, DTYPE_Q4_B32};
+static const dtype caches[] = {DTYPE_F32, DTYPE_F16, DTYPE_I16, DTYPE_Q8_B64, DTYPE_Q4_B32};
 
 static model_shape shape_of(dtype t, bool odd)
 {
@@ -71,7 +71,7 @@ static void every_type(void **unused)
     (void)unused;
     int n = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (r16_of((dtype)t)) check((dtype)t, false, caches[n++ % 4]);
+        if (r16_of((dtype)t)) check((dtype)t, false, caches[n++ % 5]);
     assert_true(n > 35);
 }
 
@@ -81,7 +81,7 @@ static void odd_rows(void **unused)
     (void)unused;
     int n = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (r16_of((dtype)t) && (linear_top((dtype)t) || two_of((dtype)t))) check((dtype)t, true, caches[n++ % 4]);
+        if (r16_of((dtype)t) && (linear_top((dtype)t) || two_of((dtype)t))) check((dtype)t, true, caches[n++ % 5]);
     assert_true(n > 10);
 }
 

@@ -330,6 +330,22 @@ static const attn_case attn_cases[] = {
     {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_Q4_B32, DTYPE_Q8_B64, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
     {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_Q8_B64, DTYPE_Q8_B64, 2, {80, 1}, {180, 900}, .sinks = true},
     {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_F16, DTYPE_Q8_B64, 1, {80}, {180}},
+    {8, 1, 64, 64, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 1, {1}, {700}},
+    {8, 2, 64, 64, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 3, {1, 1, 1}, {1300, 3, 511}},
+    {6, 6, 20, 20, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_F32, 2, {5, 1}, {64, 63}},
+    {14, 2, 33, 17, 0, BIAS_ALIBI, 0, DTYPE_I16, DTYPE_I16, 2, {9, 70}, {135, 69}},
+    {6, 3, 72, 136, 13, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 2, {70, 1}, {200, 30}},
+    {4, 2, 48, 48, 0, BIAS_ALIBI_BF16, 0, DTYPE_I16, DTYPE_I16, 1, {30}, {600}},
+    {9, 3, 128, 128, 600, BIAS_ALIBI, 0, DTYPE_I16, DTYPE_I16, 4, {1, 2, 1, 33}, {1500, 700, 5, 1060}},
+    {16, 1, 576, 512, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 2, {5, 1}, {70, 130}},
+    {60, 1, 8, 8, 0, BIAS_NONE, 0.5f, DTYPE_I16, DTYPE_I16, 1, {3}, {530}},
+    {4, 4, 1, 3, 33, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 2, {200, 40}, {199, 39}, .ahead = 32},
+    {4, 4, 16, 16, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 2, {5, 90}, {4, 89}, .ahead = AHEAD_ALL, .cross = {9, 700}},
+    {6, 6, 16, 16, 0, BIAS_BUCKETS, 0, DTYPE_I16, DTYPE_I16, 2, {150, 1}, {149, 0}, .ahead = AHEAD_ALL},
+    {10, 2, 32, 32, 70, BIAS_NONE, 0, DTYPE_I16, DTYPE_I16, 2, {80, 1}, {180, 900}, .sinks = true},
+    {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_I16, DTYPE_Q8_B64, 1, {80}, {180}},
+    {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_Q4_B32, DTYPE_I16, 1, {80}, {180}},
+    {10, 2, 96, 32, 0, BIAS_NONE, 0, DTYPE_F32, DTYPE_I16, 1, {80}, {180}},
 };
 
 enum { REACH = 20, BUCKETS = 7 };
@@ -382,6 +398,15 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
     for (int i = 0; i < c->v_dim; i++) out[i] /= sum;
 }
 
+/* How near to that a result has to be. Queries and weights are codes too where the cache is: half a step of 127, and of 255 for each of up to
+ * 64 keys; of i16 weights are as near as a parabola, and queries of long heads have few steps. */
+static double attn_near(const attn_case *c)
+{
+    if (c->k_type == DTYPE_Q8_B64 || c->k_type == DTYPE_Q4_B32) return 0.04;
+    if (c->v_type == DTYPE_Q8_B64 || c->v_type == DTYPE_Q4_B32) return 0.02;
+    return c->k_type == DTYPE_I16 || c->v_type == DTYPE_I16 ? 0.004 : 1e-5;
+}
+
 static void attention_equals_the_reference(void **unused)
 {
     (void)unused;
@@ -424,11 +449,10 @@ static void attention_equals_the_reference(void **unused)
         o.out = rig_act(&g, c->heads * c->v_dim);
         snprintf(what, sizeof what, "attn case %d", (int)i);
         rig_same(&g, &o, what);
-        /* queries and weights are codes there too: half a step of 127, and of 255 for each of up to 64 keys */
-        double near = kv_is_codes(c->k_type) ? 0.04 : kv_is_codes(c->v_type) ? 0.02 : 1e-5;
+        double near = attn_near(c);
         for (int row = 0; row < rows; row += 1 + rows / 9)
             for (int h = 0; h < c->heads; h += 1 + c->heads / 3) {
-                double want[256];
+                double want[512];
                 attn_double(&g, c, &o, o.in[1] ? g.t[o.in[1]].data : NULL, row, h, want);
                 for (int d = 0; d < c->v_dim; d++)
                     if (fabs(want[d] - rig_at(&g, o.out)[(row * c->heads + h) * c->v_dim + d]) > near)
@@ -482,6 +506,38 @@ static void attention_ignores_what_it_does_not_see(void **unused)
     ignores(DTYPE_F32);
     ignores(DTYPE_Q8_B64);
     ignores(DTYPE_Q4_B32);
+    ignores(DTYPE_I16);
+}
+
+/* The greatest sums of i16 there can be: all elements alike and as great as their scale, all scores the same. Any that left 32 bits would show. */
+static void greatest_sums(void **unused)
+{
+    (void)unused;
+    static const int dims[] = {1, 16, 64, 80, 576, 1024};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        rig g;
+        int rows[] = {7}, last[] = {130}, dim = dims[i];
+        rig_open(&g, 1000000);
+        rig_sequences(&g, 1, rows, last);
+        rig_cache(&g, 1, dim, dim, DTYPE_I16, DTYPE_I16, 3);
+        op o = {.kind = OP_ATTN, .u.attn = {.scale = 0.001f, .heads = 9}, .in = {rig_act(&g, 9 * dim)}};
+        o.out = rig_act(&g, 9 * dim);
+        const kv_store *s = &g.kv[0];
+        const kv_codes kf = kv_codes_of(DTYPE_I16, dim, false), vf = kv_codes_of(DTYPE_I16, dim, true);
+        float *key = mem_array((size_t)dim, sizeof *key), *value = mem_array((size_t)dim, sizeof *value);
+        for (int d = 0; d < dim; d++) key[d] = -3, value[d] = 5;
+        for (int k = 0; k < 3 * PAGE_TOKENS; k++) {
+            kv_token_put(&kf, kv_tile(s, false, k / PAGE_TOKENS, 0), false, key, dim, k % PAGE_TOKENS);
+            kv_token_put(&vf, kv_tile(s, true, k / PAGE_TOKENS, 0), true, value, dim, k % PAGE_TOKENS);
+        }
+        for (int d = 0; d < 7 * 9 * dim; d++) rig_at(&g, o.in[0])[d] = d / dim % 2 ? 1.5f : -1.5f;
+        rig_same(&g, &o, "greatest sums");
+        for (int d = 0; d < 7 * 9 * dim; d++)
+            if (fabsf(rig_at(&g, o.out)[d] - 5) > 1e-3f) fail_msg("heads of %d: %g", dim, (double)rig_at(&g, o.out)[d]);
+        mem_free(key);
+        mem_free(value);
+        rig_close(&g);
+    }
 }
 
 /* ---- dealing chunks */
@@ -591,6 +647,7 @@ int main(void)
         cmocka_unit_test(pooled_rows),
         cmocka_unit_test(attention_equals_the_reference),
         cmocka_unit_test(attention_ignores_what_it_does_not_see),
+        cmocka_unit_test(greatest_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

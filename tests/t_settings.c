@@ -70,7 +70,7 @@ static void refusals(void **state)
     static const char *const bad[][2] = {
         {"[runtime]\nthread = 3\n", ":2: [runtime] thread: unknown key: did you mean 'threads'?"},
         {"[runtime]\nctx = many\n", ":2: [runtime] ctx: 'many' is not a whole number"},
-        {"[runtime]\nkv = f8\n", ":2: [runtime] kv: 'f8' is not one of f32|f16|q8|q4"},
+        {"[runtime]\nkv = f8\n", ":2: [runtime] kv: 'f8' is not one of f32|f16|i16|q8|q4"},
         {"[runtime]\nmodel = x\n", ":2: [runtime] model: say it as [model] path"},
         {"[serve]\nport = 70000\n", ":2: [serve] port: 70000 is out of range: 0 to 65535"},
         {"[generate]\ntemprature = 1\n", ":2: [generate] temprature: unknown key: did you mean 'temperature'?"},

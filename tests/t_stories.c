@@ -112,14 +112,14 @@ static void cache_types(void **unused)
         skip_msg("stories260K is not there");
         return;
     }
-    static const char *const kv[] = {"f16", "q8", "q4"};
-    static const double most[] = {2e-5, 1e-3, 0.5}; /* heads of eight elements: hard for four bits */
+    static const char *const kv[] = {"f16", "i16", "q8", "q4"};
+    static const double most[] = {2e-5, 2e-5, 1e-3, 0.5}; /* heads of eight elements: hard for four bits */
     story s = {0};
     float *want = mem_array(TOKENS * VOCAB, sizeof *want), *got = mem_array(TOKENS * VOCAB, sizeof *got);
     assert_true(want && got);
     predict(path, vocab, "f32", &s, want);
     double last = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         predict(path, vocab, kv[i], &s, got);
         double kl = mean_kl(want, got, s.n);
         print_message("--kv %s: mean KL %.2e\n", kv[i], kl);

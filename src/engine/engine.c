@@ -29,12 +29,22 @@ static bool weights_are_f32(const program *p)
     return true;
 }
 
-/* What --kv says, else what loses nothing against the weights. */
+/* Whether a matrix takes int8 activations, and no head is too long for a cache of i16. */
+static bool takes_int8(const program *p)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_weight; i++) any = any || p->weights[i].packed;
+    for (uint32_t i = 0; i < p->n_state; i++) any = any && p->states[i].k_dim <= KV_I16_DIM;
+    return any;
+}
+
+/* What --kv says, else what loses nothing against weights and activations. */
 static dtype kv_type(const engine_options *o, const program *p)
 {
     if (o->kv && strcmp(o->kv, "q8") == 0) return DTYPE_Q8_B64; /* blocks as in kv_type.h */
     if (o->kv && strcmp(o->kv, "q4") == 0) return DTYPE_Q4_B32;
     if (o->kv) return dtype_by_name(o->kv);
+    if (takes_int8(p)) return DTYPE_I16;
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 

@@ -20,9 +20,10 @@ const param engine_param_rows[] = {
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
         .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
-    ROW(kv, PARAM_WORD, .words = "f32|f16|q8|q4",
-        .doc = "type of the KV cache (default: f32 for f32 weights, else f16); q8 and q4: blocks of codes, and integer "
-               "arithmetic in attention"),
+    ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
+        .doc = "type of the KV cache (default: f32 for f32 weights, i16 where matrices take int8 activations, else "
+               "f16); i16, "
+               "q8 and q4: codes, and integer arithmetic in attention"),
     ROW(exact, PARAM_WORD, .otherwise = "on", .words = "on|off",
         .doc = "on: results are the same on every processor, whatever the batch, chunk and threads; off permits faster "
                "arithmetic: matrices of floats are multiplied as bfloat16 where the processor has AVX-512 BF16"),
