@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { WIDE_TILES = 8, AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
+enum { WIDE_TILES = 5, AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
 
 /* A matrix, rows of activations that it meets, and where the results go. */
 typedef struct qwork {
