@@ -20,8 +20,8 @@ typedef struct qjob {
     int64_t ldy;
     int n_out;
     const float *bias;
-    const uint8_t *
-        ahead; /* what to fetch: so many lines from there per super-tile (one panel on 32 registers: all of one or none) */
+    const uint8_t
+        *ahead; /* what to fetch: so many lines from there per super-tile (one panel on 32 registers: all of it) */
     int n_ahead;
 } qjob;
 

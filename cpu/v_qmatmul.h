@@ -91,18 +91,24 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
               .supers = (w->cols + R16_K - 1) / R16_K,
               .ldy = k->ldy};
     int64_t lines = ((int64_t)w->stride / R16_LINE + q.supers - 1) / q.supers; /* of 64 k */
+    act_tile tile = act_tile_at(k->x.rows, t0);
+    q.x = act_part_of(&k->x, tile);
     for (int64_t n = from, np; n < to; n += np) {
         np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;
         int64_t left = w->rows - (n + np - 1) * R16_ROWS; /* outputs from the last of these panels on */
         const uint8_t *panel = w->data + (uint64_t)n * w->stride;
         /* lines of the next panels that each tile fetches at each of its steps; alone, a tile fetches its own */
         int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
-        q.ahead = alone ? (const uint8_t *)((uintptr_t)panel + AHEAD_Q) : panel + (uint64_t)np * w->stride;
+        q.ahead = panel; /* of the last panels, themselves */
+        if (alone) q.ahead = (const uint8_t *)((uintptr_t)panel + AHEAD_Q);
+        else if (left > R16_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
-            act_tile tile = act_tile_at(k->x.rows, t);
+            if (t1 - t0 > 1) {
+                tile = act_tile_at(k->x.rows, t);
+                q.x = act_part_of(&k->x, tile);
+            }
             bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
             q.panel = panel;
-            q.x = act_part_of(&k->x, tile);
             q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * R16_ROWS - k->col0;
             q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
             q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;

@@ -46,6 +46,17 @@ INLINE int32_t q_parts(const int16_t *row, int block, int p)
 
 #if defined(__AVX512F__)
 
+/* A prefetch that stays in its place among the additions to a sum: others are gathered into bursts by the compiler, in any order. */
+INLINE void q_prefetch(const uint8_t *at, __m512i *sum) { __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at)); }
+
+/* The page PAGES_AHEAD_Q in front. A prefetch waits for the translation of its address, and in a file every 4 KiB have their own: one or two rows,
+ * which wait for memory alone, ask for it early, by a line of the page. */
+enum { PAGE_Q = 4096, PAGES_AHEAD_Q = 32768, PAGES_ROWS = 2 };
+INLINE const uint8_t *q_page(const uint8_t *at)
+{
+    return (const uint8_t *)((uintptr_t)at / PAGE_Q * PAGE_Q + PAGES_AHEAD_Q);
+}
+
 /* Scales of block b, of 16 rows; one level. */
 INLINE __m512 q_scale(qkind k, const uint8_t *tail, int tiles, int b)
 {
@@ -168,7 +179,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                 d[i] = _mm512_mul_ps(q_base(tail + i * q->apart), factor);
                 if (k.base) dmin[i] = q_base(tail + 32 + i * q->apart);
             }
-        if (np == 1 && q->n_ahead)
+        if (np == 1)
             for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
         for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
             qline kept[2] = {Q_ZERO(), Q_ZERO()};
@@ -200,8 +211,10 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         UNROLL for (int v = 0; v < width; v++)
                             w[i][v] = q_look(k, &table, words[i], at * width + v, w[i][v]);
                     }
-                    if (np == 1 && q->n_ahead)
-                        UNROLL for (int l = line; l < next; l++) prefetch_near(ahead + R16_LINE * l);
+                    if (np == 1) {
+                        UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + R16_LINE * l, &a[0][0][0]);
+                        if (mr <= PAGES_ROWS && at == steps * blocks - 1) q_prefetch(q_page(ahead), &a[0][0][0]);
+                    }
                     UNROLL for (int v = 0; v < width; v++)
                     {
                         UNROLL for (int m = 0; m < mr; m++)
