@@ -16,7 +16,8 @@
  * scale of the query.
  * Where values are codes, softmax is in integers: distances to the greatest score of the tile become whole steps of 1/2048 power of two,
  * and weights of 15 bits. Their sum is exact. Times the scale of their value over the greatest scale that the row sees in the tile,
- * they become bytes; bases of values are added by a sum of their own. A score that is not finite makes the row NaN. */
+ * they become bytes; bases of values are added by a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and
+ * weights have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
 #include "cpu/attn_sees.h"
 
 #include "base/fmath.h"

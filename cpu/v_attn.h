@@ -4,7 +4,7 @@
  * horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit (attn_plan.h) share each tile; up to
  * ATTN_GROUP lines share each register of it. A tile is worked on in passes over all lines (products, scores, exponentials, values), so
  * that no line waits for its own maximum or sum. What comes next in memory is fetched between the multiplications, as much
- * as they consume. Tiles of codes: v_attn_codes.h. */
+ * as they consume. Tiles of codes: v_attn_codes.h, v_attn_ints.h. */
 #ifndef CPU_V_ATTN_H
 #define CPU_V_ATTN_H
 #include "cpu/attn_plan.h"
