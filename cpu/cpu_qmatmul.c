@@ -3,7 +3,8 @@
  * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
  * ascending. One level: per block, levels (with the zero) times codes summed in int32, times the product of both scales; then base
  * times the total of the block's activations. Two levels: per 64 k, the same sums of each block times
- * its sub-scale, added in int32, times the product of d and the activations' scale; minima times sums of activations likewise, subtracted after it.
+ * its sub-scale, added in int32, times the product of d and the activations' scale; with minima, d times them less dmin times the minima's sums of
+ * activations, and that times the activations' scale.
  * A bias comes last. */
 #include "cpu/cpu_quant.h"
 
@@ -50,8 +51,8 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
         if (f->base) y = fmaf(w->base[b], x.scale[xb] * (float)of_x, y);
     }
     if (!two) return y;
-    y = fmaf((float)products, w->d * x.scale[xb], y);
-    return f->base ? fmaf(-(w->dmin * x.scale[xb]), (float)minima, y) : y;
+    if (f->base) return fmaf(fmaf(-w->dmin, (float)minima, w->d * (float)products), x.scale[xb], y);
+    return fmaf((float)products, w->d * x.scale[xb], y);
 }
 
 void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy)

@@ -266,18 +266,23 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
             if (two) {
                 UNROLL for (int i = 0; i < np; i++)
                 {
-                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
-                        _mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d[i], _mm512_set1_ps(scale[m])), f[i][m]);
-                    if (!k.base) continue;
-                    UNROLL for (int m = 0; m < mr; m++) whole[i][m] = Q_ZERO();
-                    UNROLL for (int pr = 0; pr < pairs; pr++)
+                    __m512i minima[2];
+                    if (k.base)
+                        UNROLL for (int pr = 0; pr < pairs; pr++)
+                            minima[pr] = q_minima(k, subs + i * q->apart + pr * 2 * R16_ROWS);
+                    UNROLL for (int m = 0; m < mr; m++)
                     {
-                        __m512i z = q_minima(k, subs + i * q->apart + pr * 2 * R16_ROWS);
-                        UNROLL for (int m = 0; m < mr; m++) whole[i][m] = _mm512_dpwssd_epi32(
-                            whole[i][m], z, _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
+                        __m512 v = _mm512_cvtepi32_ps(whole[i][m]), by = _mm512_set1_ps(scale[m]);
+                        __m512i least = Q_ZERO();
+                        if (!k.base) {
+                            f[i][m] = _mm512_fmadd_ps(v, _mm512_mul_ps(d[i], by), f[i][m]);
+                            continue;
+                        }
+                        UNROLL for (int pr = 0; pr < pairs; pr++) least = _mm512_dpwssd_epi32(
+                            least, minima[pr], _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
+                        v = _mm512_fmadd_ps(dmin[i], _mm512_cvtepi32_ps(least), _mm512_mul_ps(d[i], v));
+                        f[i][m] = _mm512_fmadd_ps(v, by, f[i][m]);
                     }
-                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
-                        _mm512_mul_ps(dmin[i], _mm512_set1_ps(scale[m])), _mm512_cvtepi32_ps(whole[i][m]), f[i][m]);
                 }
                 scale += mr;
             }
@@ -536,22 +541,22 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                 }
                 if (!two) continue;
                 __m256 d = _mm256_mul_ps(q_base(tail, h), factor);
-                UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
-                    _mm256_cvtepi32_ps(whole[m]), _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), f[i][m]);
-                if (!k.base) continue;
-                d = q_base(tail + 32, h);
-                UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
-                UNROLL for (int pr = 0; pr < pairs; pr++)
+                UNROLL for (int m = 0; m < mr; m++)
                 {
-                    __m256i z = q_minima(k, subs + pr * 2 * R16_ROWS, h);
-                    UNROLL for (int m = 0; m < mr; m++)
+                    __m256 v = _mm256_cvtepi32_ps(whole[m]), by = _mm256_set1_ps(scale[m]);
+                    __m256i least = Q_ZERO();
+                    if (!k.base) {
+                        f[i][m] = _mm256_fmadd_ps(v, _mm256_mul_ps(d, by), f[i][m]);
+                        continue;
+                    }
+                    UNROLL for (int pr = 0; pr < pairs; pr++)
                     {
                         __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
-                        whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
+                        least = _mm256_add_epi32(least, _mm256_madd_epi16(q_minima(k, subs + pr * 2 * R16_ROWS, h), x));
                     }
+                    v = _mm256_fmadd_ps(q_base(tail + 32, h), _mm256_cvtepi32_ps(least), _mm256_mul_ps(d, v));
+                    f[i][m] = _mm256_fmadd_ps(v, by, f[i][m]);
                 }
-                UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
-                    _mm256_mul_ps(d, _mm256_set1_ps(scale[m])), _mm256_cvtepi32_ps(whole[m]), f[i][m]);
             }
             code += R16_K * stride;
             scale += stride * (R16_K / q_act(k));

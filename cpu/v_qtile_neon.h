@@ -195,25 +195,30 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
             if (two) {
                 UNROLL for (int v = 0; v < quads; v++)
                 {
-                    float32x4_t d = vmulq_n_f32(q_base(tail, v0 + v), factor);
-                    UNROLL for (int m = 0; m < mr; m++)
-                        f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(whole[v][m]), vmulq_n_f32(d, scale[m]));
-                    if (!k.base) continue;
-                    d = q_base(tail + 32, v0 + v);
-                    UNROLL for (int m = 0; m < mr; m++) whole[v][m] = s4_zero();
-                    UNROLL for (int b = 0; b < blocks; b += 2)
+                    const float32x4_t d = vmulq_n_f32(q_base(tail, v0 + v), factor);
+                    int16x4_t even[2], odd[2];
+                    UNROLL for (int b = 0; b < blocks && k.base; b += 2)
                     {
                         int16x8_t pair = q_minima(k, subs + b * R16_ROWS, v0 + v);
-                        int16x4_t even = vget_low_s16(vuzp1q_s16(pair, pair)),
-                                  odd = vget_low_s16(vuzp2q_s16(pair, pair));
-                        UNROLL for (int m = 0; m < mr; m++)
-                        {
-                            const int16_t *part = parts + m * ACT_PARTS + (k.block == 32 ? 0 : 2) + b;
-                            whole[v][m] = vmlal_n_s16(vmlal_n_s16(whole[v][m], even, part[0]), odd, part[1]);
-                        }
+                        even[b / 2] = vget_low_s16(vuzp1q_s16(pair, pair));
+                        odd[b / 2] = vget_low_s16(vuzp2q_s16(pair, pair));
                     }
                     UNROLL for (int m = 0; m < mr; m++)
-                        f[v][m] = vfmaq_f32(f[v][m], vmulq_n_f32(d, scale[m]), vcvtq_f32_s32(whole[v][m]));
+                    {
+                        float32x4_t sum = vcvtq_f32_s32(whole[v][m]);
+                        int32x4_t least = s4_zero();
+                        if (!k.base) {
+                            f[v][m] = vfmaq_f32(f[v][m], sum, vmulq_n_f32(d, scale[m]));
+                            continue;
+                        }
+                        UNROLL for (int b = 0; b < blocks; b += 2)
+                        {
+                            const int16_t *part = parts + m * ACT_PARTS + (k.block == 32 ? 0 : 2) + b;
+                            least = vmlal_n_s16(vmlal_n_s16(least, even[b / 2], part[0]), odd[b / 2], part[1]);
+                        }
+                        sum = vfmaq_f32(vmulq_f32(d, sum), q_base(tail + 32, v0 + v), vcvtq_f32_s32(least));
+                        f[v][m] = vfmaq_n_f32(f[v][m], sum, scale[m]);
+                    }
                 }
                 scale += mr;
             }
