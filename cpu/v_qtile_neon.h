@@ -197,12 +197,12 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                 {
                     const float32x4_t d = vmulq_n_f32(q_base(tail, v0 + v), factor);
                     int16x4_t even[2], odd[2];
-                    UNROLL for (int b = 0; b < blocks && k.base; b += 2)
-                    {
-                        int16x8_t pair = q_minima(k, subs + b * R16_ROWS, v0 + v);
-                        even[b / 2] = vget_low_s16(vuzp1q_s16(pair, pair));
-                        odd[b / 2] = vget_low_s16(vuzp2q_s16(pair, pair));
-                    }
+                    if (k.base) UNROLL for (int b = 0; b < blocks; b += 2)
+                        {
+                            int16x8_t pair = q_minima(k, subs + b * R16_ROWS, v0 + v);
+                            even[b / 2] = vget_low_s16(vuzp1q_s16(pair, pair));
+                            odd[b / 2] = vget_low_s16(vuzp2q_s16(pair, pair));
+                        }
                     UNROLL for (int m = 0; m < mr; m++)
                     {
                         float32x4_t sum = vcvtq_f32_s32(whole[v][m]);
