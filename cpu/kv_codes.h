@@ -47,9 +47,9 @@ static inline kv_codes kv_codes_of(dtype t, int64_t dim, bool values)
     f.weight_top = BYTE_TOP;
     f.weight_unit = 255;
     if (f.bits < 16) return f;
-    int64_t query = INT32_MAX / (KEY_TOP * dim);
+    int64_t most = INT32_MAX / (KEY_TOP * dim); /* of a query's codes */
     f.top = values ? VALUE_TOP : KEY_TOP;
-    f.query = query < INT16_MAX ? (int)query : INT16_MAX;
+    f.query = most < INT16_MAX ? (int)most : INT16_MAX;
     f.query_unit = (float)f.query * KEY_TOP;
     f.weight_top = WORD_TOP;
     f.weight_unit = (float)WORD_TOP * VALUE_TOP;
