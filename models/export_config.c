@@ -408,8 +408,10 @@ static int value_of_option(exporter *x, const spec_slot *slot, const slot_option
     bool layer = strcmp(slot->section, "network") != 0;
     int at = layer ? first_layer(x, slot->section, &class) : OUTSIDE;
     if (layer && at == OUTSIDE) return OK;
-    int rc = hyper_eval(x->h, o->value, at, "auto", o->where, out, x->e);
-    if (!rc && out->kind == VALUE_TEXT) *out = (value){.kind = VALUE_BOOL, .number = has_bias(x, slot->name, o->key)};
+    err unknown = {0}; /* then it has no value here */
+    if (hyper_eval(x->h, o->value, at, "auto", o->where, out, &unknown)) *out = (value){0};
+    if (unknown.code == ERR_MEMORY) return export_short_of_memory(x);
+    if (out->kind == VALUE_TEXT) *out = (value){.kind = VALUE_BOOL, .number = has_bias(x, slot->name, o->key)};
     return OK;
 }
 
