@@ -150,15 +150,15 @@ static inline int kv_int(float x, float by) { return by > 0 ? (int)(fmaf(x, by, 
 /* One head of one token into a tile. */
 static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
 {
+    if (f->bits == 16) {
+        float by = kv_int_scale(f, x, dim, &kv_scales(f, tile)[token]);
+        for (int64_t i = 0; i < dim; i++) kv_code_put(f, tile, values, i, token, kv_int(x[i], by));
+        return;
+    }
     for (int64_t b = 0; b < f->blocks; b++) {
         uint8_t code[64];
         uint16_t base;
         int n = kv_block_size(f, dim, b);
-        if (f->bits == 16) {
-            float by = kv_int_scale(f, x, dim, &kv_scales(f, tile)[token]);
-            for (int i = 0; i < n; i++) kv_code_put(f, tile, values, i, token, kv_int(x[i], by));
-            continue;
-        }
         kv_block_encode(f, x + b * f->block, n, code, &kv_scales(f, tile)[b * PAGE_TOKENS + token], &base);
         if (f->base) kv_bases(f, tile)[b * PAGE_TOKENS + token] = base;
         for (int i = 0; i < n; i++) kv_code_put(f, tile, values, b * f->block + i, token, code[i]);
@@ -176,10 +176,8 @@ typedef struct kv_query {
     float *sum; /* [blocks of the keys] of the block's codes; not of i16 */
 } kv_query;
 
-static inline int64_t kv_query_codes(const kv_codes *f)
-{
-    return f->bits == 16 ? f->padded * 2 : f->padded;
-} /* bytes */
+/* Bytes of the codes of a query. */
+static inline int64_t kv_query_codes(const kv_codes *f) { return f->bits == 16 ? f->padded * 2 : f->padded; }
 static inline uint64_t kv_query_bytes(const kv_codes *f) { return (uint64_t)(kv_query_codes(f) + 4 + f->blocks * 4); }
 static inline kv_query kv_query_at(const kv_codes *f, uint8_t *memory)
 {

@@ -2,7 +2,7 @@
  * tiles of rows.
  *
  * 512 k of both panels at a time become "wide": codes as bytes, scales as floats, sub-scales as words, in the order in which they are
- * needed, 18 to 23 lines for 64 k of a panel, which stay in the first-level cache while all tiles of rows pass. Between two such parts the sums
+ * needed, 17 to 21 lines for 64 k of a panel, which stay in the first-level cache while all tiles of rows pass. Between two such parts the sums
  * of floats wait in memory. What a format has left of itself is then only how many weights share a sub-scale: a few classes of bodies.
  * Two panels share each activation that is loaded. */
 #ifndef CPU_V_QWIDE_H
@@ -15,8 +15,9 @@ typedef struct qclass {
 } qclass;
 INLINE qclass q_class(qkind k) { return (qclass){q_two(k), q_block(k)}; }
 
-/* The kinds that gain by it: picks, and 3 bits that are looked up. */
-INLINE bool q_widens(qkind k) { return q_picks(k) || (k.code == R16_LOOK && k.bits == 3); }
+/* The kinds that gain by it: picks, and 3 bits that are looked up. They have one zero. */
+enum { WIDE_ZERO = -64 };
+INLINE bool q_widens(qkind k) { return (q_picks(k) || (k.code == R16_LOOK && k.bits == 3)) && k.zero == WIDE_ZERO; }
 
 /* Sub-scales of block b, each in its word. */
 INLINE __m512i q_sub(qkind k, const uint8_t *subs, int b)
@@ -76,7 +77,7 @@ INLINE __m512 q_wide_floats(const uint8_t *at, int line, int i)
 INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
 {
     const int blocks = R16_K / c.block, lines = q_wide_lines(c);
-    const qkind k = {.block = c.block, .scale = c.two ? R16_SUB8 : R16_F32, .zero = -64}; /* of all these kinds */
+    const qkind k = {.block = c.block, .scale = c.two ? R16_SUB8 : R16_F32, .zero = WIDE_ZERO};
     const __mmask16 lanes[2] = {q->n_out < 16 ? (__mmask16)((1u << q->n_out) - 1) : 0xffff,
                                 q->n_out < 16 ? 0 : (__mmask16)((1u << (q->n_out - 16)) - 1)};
     const uint8_t *p = q->lines, *ahead = q->ahead;

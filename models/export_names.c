@@ -20,7 +20,7 @@ void export_split_name(const char *name, int *layer, char slot[EXPORT_SLOT], boo
     if (enc && *layer != OUTSIDE) *layer += ENCODER;
     snprintf(slot, EXPORT_SLOT, "%s%s", enc ? "enc." : "", p);
     size_t n = strlen(slot);
-    *bias = n > 5 && strcmp(slot + n - 5, ".bias") == 0;
+    *bias = n > 5 && str_ends(slot, ".bias");
     if (*bias) slot[n - 5] = 0;
 }
 

@@ -22,8 +22,7 @@ const param engine_param_rows[] = {
         .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache (default: f32 for f32 weights, i16 where matrices take int8 activations, else "
-               "f16); i16, "
-               "q8 and q4: codes, and integer arithmetic in attention"),
+               "f16); i16, q8 and q4: codes, and integer arithmetic in attention"),
     ROW(exact, PARAM_WORD, .otherwise = "on", .words = "on|off",
         .doc = "on: results are the same on every processor, whatever the batch, chunk and threads; off permits faster "
                "arithmetic: matrices of floats are multiplied as bfloat16 where the processor has AVX-512 BF16"),
