@@ -331,6 +331,19 @@ static void llama3_positions_go_to_gguf(void **unused)
     unlink(gguf);
 }
 
+/* GGUF has no word for a base that grows with the text; readers of that form stop at words they do not know. */
+static void dynamic_positions_go_to_gguf(void **unused)
+{
+    (void)unused;
+    const char *gguf = temp_path("dynamic.gguf");
+    model *m = through_gguf(
+        llama_like("LlamaForCausalLM", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2.5}"), gguf);
+    assert_int_equal(m->prog->ropes[0].params.scaling, ROPE_DYNAMIC);
+    assert_string_equal(json_str(json_get(ckpt_config(m->weights), "llama.rope.scaling.type"), ""), "none");
+    model_close(m);
+    unlink(gguf);
+}
+
 /* What the config.json has of a model in a file of GGUF. */
 static void expect_config(const model *m, const char *const *parts)
 {
@@ -555,6 +568,7 @@ int main(void)
         cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(windows_go_to_gguf),
         cmocka_unit_test(llama3_positions_go_to_gguf),
+        cmocka_unit_test(dynamic_positions_go_to_gguf),
         cmocka_unit_test(factors_become_a_scaling),
         cmocka_unit_test(config_says_what_is_so),
         cmocka_unit_test(lines_are_refused),

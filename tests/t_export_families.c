@@ -176,8 +176,28 @@ static void families_go_there_and_back(void **unused)
     assert_true(went >= ROUND_TRIPS_MIN);
 }
 
+/* BLOOM needs no such number, llama.cpp does. */
+static void gguf_says_what_readers_demand(void **unused)
+{
+    (void)unused;
+    char folder[400];
+    const char *gguf = temp_path("demanded.gguf");
+    err e = {0};
+    snprintf(folder, sizeof folder, "%s/bloom", vectors);
+    model *a = open_at(folder, &e);
+    assert_non_null(a);
+    assert_ok(write_as(a, EXPORT_GGUF, gguf, &e), &e);
+    model *b = open_at(gguf, &e);
+    assert_non_null(b);
+    assert_int_equal(json_int(json_get(ckpt_config(b->weights), "bloom.context_length"), 0), 2048);
+    model_close(b);
+    model_close(a);
+    unlink(gguf);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(families_go_there_and_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(families_go_there_and_back),
+                                       cmocka_unit_test(gguf_says_what_readers_demand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

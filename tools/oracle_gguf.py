@@ -272,7 +272,7 @@ def write_extras(w, model, arch):
         clip = c.clip_qkv if arch == "olmo" else c.attn_config.clip_qkv
         if clip is not None:
             w.add_clamp_kqv(clip)
-    if arch == "mpt":
+    if arch in ("mpt", "jais"):
         w.add_max_alibi_bias(8.0)
     if arch == "falcon":
         w.add_tensor_data_layout("jploski")
