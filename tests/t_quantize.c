@@ -1,6 +1,7 @@
 /* t_quantize.c - files that `inferflow quantize` writes: self-contained, the same bits as the source held in the same types, refused when
  * they are not what they say. */
 #include "app/app.h"
+#include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/ckpt.h"
@@ -95,6 +96,32 @@ static void built_in_stands_alone(void **unused)
     engine_close(b);
     free(x.at), free(y.at);
     unlink(out), unlink(again), unlink(policy);
+}
+
+/* A tokenizer that was given by a name no folder has goes along as often as the file is quantized. */
+static void given_tokenizers_stay(void **unused)
+{
+    (void)unused;
+    static const char given[] = "tests/vectors/tokenizers/llama2c.bin";
+    const char *out = temp_path("given.safetensors"), *again = temp_path("given2.safetensors");
+    char *first[] = {"inferflow", "quantize",    "--log-level", "error", "--bits", "8", "--model",
+                     NULL,        "--tokenizer", NULL,          "-o",    NULL,     NULL};
+    char folder[400];
+    err e = {0};
+    tokenizer *want, *got;
+    snprintf(folder, sizeof folder, "%s/llama", vectors);
+    first[7] = folder, first[9] = (char *)given, first[11] = (char *)out;
+    assert_int_equal(app_main(12, first), 0);
+    assert_int_equal(quantize(out, "--bits", "4", again), 0);
+    assert_ok(tokenizer_choose(&want, &(engine_options){.tokenizer = given}, &e), &e);
+    const char *files[] = {out, again};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tokenizer_choose(&got, &(engine_options){.model = files[i]}, &e), &e);
+        assert_true(tokenizer_same(want, got, true));
+        tokenizer_close(got);
+        unlink(files[i]);
+    }
+    tokenizer_close(want);
 }
 
 static void panels_are_aligned(void **unused)
@@ -343,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_as_it_is_held),
         cmocka_unit_test(built_in_stands_alone),
+        cmocka_unit_test(given_tokenizers_stay),
         cmocka_unit_test(panels_are_aligned),
         cmocka_unit_test(gguf_holds_the_same),
         cmocka_unit_test(gguf_of_gguf),

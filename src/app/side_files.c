@@ -70,14 +70,28 @@ static int add_kind(json *metadata, const file_folder *from, int kind, err *e)
     return rc;
 }
 
-static int add_folder(json *metadata, const file_folder *from, err *e)
+static bool is_listed(const char *name)
 {
-    bool whole = folder_has(from, "tokenizer.json");
+    for (size_t i = 0; i < SIDE_FILES; i++)
+        if (strcmp(side_files[i].name, name) == 0) return true;
+    return false;
+}
+
+static int name_tokenizer(json *metadata, const char *name, err *e)
+{
+    return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+}
+
+/* named: the file that is the tokenizer, whatever lies beside it; NULL: what a model's folder would mean. */
+static int add_folder(json *metadata, const file_folder *from, const char *named, err *e)
+{
+    bool whole = folder_has(from, "tokenizer.json") && (!named || strcmp(named, "tokenizer.json") == 0);
     int rc = add_kind(metadata, from, DESCRIBES, e);
     if (!rc) rc = add_kind(metadata, from, ALWAYS, e);
     if (!rc && !whole) rc = add_kind(metadata, from, REPLACED, e);
     if (!rc && (!whole || folder_has(from, "target.spm"))) rc = add_kind(metadata, from, OF_TARGET, e);
-    return rc;
+    if (!rc && named && !is_listed(named)) rc = add_one(metadata, from, named, e);
+    return rc || !named ? rc : name_tokenizer(metadata, named, e);
 }
 
 /* The configuration of each module of sentence-transformers. */
@@ -94,11 +108,6 @@ static int add_modules(json *metadata, const model *m, err *e)
         if (plain && n > 0 && (size_t)n < sizeof name) rc = add_one(metadata, ckpt_folder(m->weights), name, e);
     }
     return rc;
-}
-
-static int name_tokenizer(json *metadata, const char *name, err *e)
-{
-    return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
 static int add_vocabulary(json *metadata, const ckpt *c, err *e)
@@ -129,25 +138,20 @@ static int add_given(json *metadata, const char *path, err *e)
     ckpt *c;
     err none = {0};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (file_is_dir(path)) return add_folder(metadata, &(file_folder){.path = path}, e);
+    if (file_is_dir(path)) return add_folder(metadata, &(file_folder){.path = path}, NULL, e);
     if (ckpt_open(&c, path, &none) == OK) {
         bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
-        int rc = gguf ? add_vocabulary(metadata, c, e) : add_folder(metadata, ckpt_folder(c), e);
-        const char *file = gguf ? NULL : ckpt_tokenizer_file(c);
-        if (!rc && file) rc = name_tokenizer(metadata, file, e);
+        int rc = gguf ? add_vocabulary(metadata, c, e)
+                      : add_folder(metadata, ckpt_folder(c), ckpt_tokenizer_file(c), e);
         ckpt_close(c);
         return rc;
     }
     char *dir = file_dir(path);
     if (!dir) return err_set(e, ERR_MEMORY, "out of memory");
     const file_folder in = {.path = dir};
-    bool listed = false;
     int rc = OK;
-    for (size_t i = 0; i < SIDE_FILES && !rc; i++) {
-        listed |= strcmp(side_files[i].name, name) == 0;
-        rc = add_one(metadata, &in, side_files[i].name, e);
-    }
-    if (!rc && !listed) rc = add_one(metadata, &in, name, e);
+    for (size_t i = 0; i < SIDE_FILES && !rc; i++) rc = add_one(metadata, &in, side_files[i].name, e);
+    if (!rc && !is_listed(name)) rc = add_one(metadata, &in, name, e);
     mem_free(dir);
     return rc ? rc : name_tokenizer(metadata, name, e);
 }
@@ -155,11 +159,10 @@ static int add_given(json *metadata, const char *path, err *e)
 int side_files_add(json *metadata, const model *m, const engine_options *o, err *e)
 {
     ckpt_array pieces;
-    const char *given = o->tokenizer ? o->tokenizer : m->tokenizer_path, *file = ckpt_tokenizer_file(m->weights);
+    const char *given = o->tokenizer ? o->tokenizer : m->tokenizer_path;
     int rc = add_modules(metadata, m, e);
     if (rc) return rc;
     if (given) return add_given(metadata, given, e);
     if (ckpt_meta_array(m->weights, "tokenizer.ggml.tokens", &pieces)) return add_vocabulary(metadata, m->weights, e);
-    rc = add_folder(metadata, ckpt_folder(m->weights), e);
-    return !rc && file ? name_tokenizer(metadata, file, e) : rc;
+    return add_folder(metadata, ckpt_folder(m->weights), ckpt_tokenizer_file(m->weights), e);
 }
