@@ -209,6 +209,14 @@ const write_tensor *export_tensors(const exporter *x, size_t *n)
 }
 
 const json *export_config(const exporter *x) { return x->config; }
+
+const char *export_class_apart(const exporter *x)
+{
+    const char *code = x->names ? spec_text(x->names, "model", "code") : NULL;
+    bool named = json_first(json_get(x->config, "auto_map")) != NULL;
+    return code && strcmp(code, "apart") == 0 && !named ? x->arch : NULL;
+}
+
 gguf_pairs *export_pairs(exporter *x) { return &x->pairs; }
 bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
 

@@ -40,7 +40,7 @@ int model_weights(ckpt **out, const char *path, err *e)
 /* The spec that a self-contained model carries: over it the user's, if there is one. It may not make this program read other files. */
 static int own_spec(opened *o, const char *user, err *e)
 {
-    static const char *const known[] = {"name", "arch", "doc"};
+    static const char *const known[] = {"name", "arch", "doc", "code"};
     const char *text = ckpt_own_spec(o->m.weights);
     spec_file f;
     char what[300];

@@ -210,6 +210,7 @@ static bool is_inherited(const file_row *f)
 {
     static const char *const own[][2] = {{"model", "arch"},
                                          {"model", "doc"},
+                                         {"model", "code"},
                                          {"model", "base"},
                                          {"config.json", "architectures"},
                                          {"config.json", "model_type"}};

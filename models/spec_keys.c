@@ -18,6 +18,7 @@ static const param model_rows[] = {
     TEXT("arch", "A, B",
          "architectures it is for: config.json's architectures or model_type, has:KEY, gguf:NAME, llama2c:llama2"),
     TEXT("doc", "TEXT", "a sentence about the family"),
+    TEXT("code", "WORD", "apart: transformers has no class for it, a folder needs the Python files of the family"),
 };
 static const param network_rows[] = {
     TEXT("type", "KIND", "decoder_only (the default), encoder_only (tokens see later ones too), encoder_decoder"),
