@@ -72,14 +72,16 @@ static int fill_own(dev *d, const weight *w, held_weight *h, err *e)
     if (rc) return rc;
     if (!mem_mul((uint64_t)f.units, h->stride, &h->own_bytes) || !(h->own = mem_map(h->own_bytes)))
         return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h->own_bytes);
+    _Atomic(int64_t) beyond = INT64_MAX;
+    f.beyond = &beyond;
     fill_job job = {.f = &f, .to = h->own, .apart = (f.scratch + 63) / 64 * 64};
     job.scratch = mem_array((size_t)pool_workers(d->pool), job.apart);
     bool room = job.scratch != NULL;
     if (room) pool_run(d->pool, fill_share, &job);
     mem_free(job.scratch);
-    if (room) return 0;
-    mem_unmap(h->own, h->own_bytes);
-    return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+    rc = room ? weight_fill_check(&f, e) : err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+    if (rc) mem_unmap(h->own, h->own_bytes);
+    return rc;
 }
 
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)

@@ -48,21 +48,25 @@ static int stream(void *self, file_out *file, err *e)
 {
     source *s = self;
     sink *k = s->to;
-    const weight_fill *f = &s->fill;
+    weight_fill *f = &s->fill;
+    _Atomic(int64_t) beyond = INT64_MAX;
     int64_t workers = pool_workers(k->threads), step = (int64_t)(CHUNK_BYTES / f->unit_bytes) / workers * workers;
     if (step < workers) step = workers;
     if (step > f->units) step = f->units;
     k->apart = (f->scratch + 63) / 64 * 64;
     k->scratch = mem_array((size_t)workers, k->apart);
     chunk c = {.s = s, .out = mem_array((size_t)step, f->unit_bytes)};
+    f->beyond = &beyond;
     int rc = k->scratch && c.out ? OK : err_set(e, ERR_MEMORY, "out of memory for weight %s", f->w->name);
     for (c.from = 0; c.from < f->units && !rc; c.from = c.to) {
         c.to = c.from + step < f->units ? c.from + step : f->units;
         pool_run(k->threads, fill_share, &c);
         uint64_t bytes = (uint64_t)(c.to - c.from) * f->unit_bytes;
-        rc = file_write(file, c.out, bytes, e);
+        rc = weight_fill_check(f, e);
+        if (!rc) rc = file_write(file, c.out, bytes, e);
         log_progress("quantizing", k->done += bytes, k->total);
     }
+    f->beyond = NULL;
     mem_free(k->scratch);
     mem_free(c.out);
     return rc;

@@ -2,10 +2,13 @@
 #include "core/weight_fill.h"
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
+#include "tensor/quant_range.h"
 #include "tensor/r16.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { FILL_COPY, FILL_TRANSPOSE, FILL_ENCODE, FILL_PANELS };
@@ -82,9 +85,16 @@ static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8
     }
 }
 
+static void note_beyond(_Atomic(int64_t) *beyond, int64_t row)
+{
+    int64_t first = atomic_load_explicit(beyond, memory_order_relaxed);
+    while (row < first && !atomic_compare_exchange_weak(beyond, &first, row)) continue;
+}
+
 static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *values)
 {
     weight_decode_row(f->w, n, values);
+    if (f->beyond && quant_range_of(f->type, values, (uint64_t)f->w->cols)) note_beyond(f->beyond, n);
     if (f->type == DTYPE_F32) memcpy(out, values, f->row_bytes);
     else quant_fit(f->type, values, (uint64_t)f->w->cols, fit_importance_of(f->importance, n, f->w->cols), out);
 }
@@ -152,4 +162,17 @@ void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *
         fill(f, at, next, out, scratch);
         release_rows(f, at * rows, next * rows < f->w->rows ? next * rows : f->w->rows);
     }
+}
+
+int weight_fill_check(const weight_fill *f, err *e)
+{
+    const weight *w = f->w;
+    const int64_t row = *f->beyond;
+    if (row == INT64_MAX) return OK;
+    float *values = mem_array((size_t)w->cols, sizeof *values);
+    if (!values) return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+    weight_decode_row(w, row, values);
+    int rc = quant_range_error(f->type, w->name, row, values, (uint64_t)w->cols, e);
+    mem_free(values);
+    return rc;
 }

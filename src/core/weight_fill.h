@@ -8,13 +8,16 @@
 #include "core/program.h"
 #include "tensor/quant_fit.h"
 
+#include <stdatomic.h>
+
 typedef struct weight_fill {
     const weight *w;
     dtype type;
     bool packed;
     fit_importance importance; /* for quant_fit */
-    int way;                   /* chosen by weight_fill_plan */
-    int64_t units;             /* rows, or panels */
+    _Atomic(int64_t) *beyond; /* the first row so far, at first INT64_MAX, that the type cannot hold; NULL: not asked */
+    int way;                  /* chosen by weight_fill_plan */
+    int64_t units;            /* rows, or panels */
     uint64_t unit_bytes;
     uint64_t row_bytes; /* of a row of blocks */
     uint64_t scratch;   /* bytes that a call of weight_fill_units needs; 0: none */
@@ -25,5 +28,8 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
 
 /* Units from … to - 1 into `out`, where unit `from` begins. scratch: f->scratch bytes, aligned for floats. */
 void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch);
+
+/* OK where *f->beyond is still INT64_MAX; else ERR_SPEC, which says what that row has that the type cannot hold. */
+int weight_fill_check(const weight_fill *f, err *e);
 
 #endif

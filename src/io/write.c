@@ -5,7 +5,9 @@
 #include "io/write_rows.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
+#include "tensor/quant_range.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
@@ -24,18 +26,32 @@ typedef struct chunk {
     uint64_t cols, row_bytes, from, n; /* n rows from that one on */
     float *values;
     uint8_t *encoded;
-    const void **raw; /* [n] bytes that are there already, or NULL */
+    const void **raw;   /* [n] bytes that are there already, or NULL */
+    atomic_bool beyond; /* some row has what the type cannot hold */
 } chunk;
 
 static void encode_share(void *arg, int worker, int workers)
 {
-    const chunk *c = arg;
+    chunk *c = arg;
     uint64_t from = c->n * (uint64_t)worker / (uint64_t)workers, to = c->n * (uint64_t)(worker + 1) / (uint64_t)workers;
-    for (uint64_t i = from; i < to; i++)
+    for (uint64_t i = from; i < to; i++) {
+        const float *row = c->values + i * c->cols;
+        if (c->raw[i]) continue;
+        if (quant_range_of(c->t->type, row, c->cols)) c->beyond = true;
+        quant_fit(c->t->type, row, c->cols,
+                  fit_importance_of(c->t->importance, (int64_t)(c->from + i), (int64_t)c->cols),
+                  c->encoded + i * c->row_bytes);
+    }
+}
+
+/* What the first of such rows has. */
+static int say_beyond(const chunk *c, err *e)
+{
+    int rc = OK;
+    for (uint64_t i = 0; i < c->n && !rc; i++)
         if (!c->raw[i])
-            quant_fit(c->t->type, c->values + i * c->cols, c->cols,
-                      fit_importance_of(c->t->importance, (int64_t)(c->from + i), (int64_t)c->cols),
-                      c->encoded + i * c->row_bytes);
+            rc = quant_range_error(c->t->type, c->t->name, (int64_t)(c->from + i), c->values + i * c->cols, c->cols, e);
+    return rc;
 }
 
 static int write_chunk(file_out *f, chunk *c, pool *threads, err *e)
@@ -52,6 +68,7 @@ static int write_chunk(file_out *f, chunk *c, pool *threads, err *e)
     }
     if (!rc && any && threads) pool_run(threads, encode_share, c);
     else if (!rc && any) encode_share(c, 0, 1);
+    if (!rc && c->beyond) rc = say_beyond(c, e);
     for (uint64_t i = 0; i < c->n && !rc; i++)
         rc = file_write(f, c->raw[i] ? c->raw[i] : c->encoded + i * c->row_bytes, c->row_bytes, e);
     return rc;

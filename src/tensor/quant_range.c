@@ -1,0 +1,88 @@
+/* quant_range.c - see quant_range.h.
+ *
+ * No list says how large a number each type holds: a block with large ones is encoded beside a smaller copy of itself, and is beyond
+ * the type when it comes back much worse than the copy. Every type holds numbers up to COMMON, so that trained weights never come to this. */
+#include "tensor/quant_range.h"
+
+#include "base/half.h"
+#include "tensor/quant.h"
+#include "tensor/quant_fit.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const float COMMON = 1024;
+
+/* The greatest magnitude as bits: what is not finite is greater than all that is. */
+static uint32_t greatest(const float *x, uint64_t n)
+{
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* What n weights, at most a block, lose by being encoded, as a share of their squares. */
+static double loss(dtype t, const float *x, uint64_t n)
+{
+    uint8_t block[DTYPE_WEIGHTS_MAX * sizeof(float)];
+    float back[DTYPE_WEIGHTS_MAX];
+    double lost = 0, all = 0;
+    quant_fit(t, x, n, NULL, block);
+    quant_decode(t, block, back, dtype_info[t].weights);
+    for (uint64_t i = 0; i < n; i++) {
+        double d = (double)x[i] - (double)back[i];
+        lost += d * d;
+        all += (double)x[i] * (double)x[i];
+    }
+    return lost / all;
+}
+
+static bool block_is_held(dtype t, const float *x, uint64_t n, float most)
+{
+    float small[DTYPE_WEIGHTS_MAX];
+    int power; /* of two: formats with few levels hit them as well as before */
+    frexpf(most / COMMON, &power);
+    for (uint64_t i = 0; i < n; i++) small[i] = ldexpf(x[i], -power);
+    return loss(t, x, n) <= 4 * loss(t, small, n) + 1e-4;
+}
+
+quant_range quant_range_of(dtype t, const float *row, uint64_t n)
+{
+    const uint64_t weights = dtype_info[t].weights;
+    const uint32_t bits = greatest(row, n);
+    float most;
+    memcpy(&most, &bits, sizeof most);
+    if (most <= COMMON) return RANGE_HELD;
+    if (weights == 1)
+        return t == DTYPE_F16 && isfinite(most) && isinf(f16_to_f32(f32_to_f16(most))) ? RANGE_TOO_LARGE : RANGE_HELD;
+    if (!isfinite(most)) return RANGE_NOT_FINITE;
+    for (uint64_t i = 0; i < n; i += weights) {
+        uint64_t there = n - i < weights ? n - i : weights;
+        const uint32_t here = greatest(row + i, there);
+        memcpy(&most, &here, sizeof most);
+        if (most > COMMON && !block_is_held(t, row + i, there, most)) return RANGE_TOO_LARGE;
+    }
+    return RANGE_HELD;
+}
+
+int quant_range_error(dtype t, const char *name, int64_t at, const float *row, uint64_t n, err *e)
+{
+    const uint32_t bits = greatest(row, n);
+    const quant_range range = quant_range_of(t, row, n);
+    float most;
+    memcpy(&most, &bits, sizeof most);
+    if (range == RANGE_NOT_FINITE)
+        return err_set(e, ERR_SPEC, "weight %s: row %" PRId64 " has infinities or NaN, which %s cannot hold, but f32",
+                       name, at, dtype_info[t].name);
+    if (range == RANGE_TOO_LARGE)
+        return err_set(e, ERR_SPEC,
+                       "weight %s: row %" PRId64 " has numbers up to %g, too large for %s, but not for f32", name, at,
+                       (double)most, dtype_info[t].name);
+    return OK;
+}
