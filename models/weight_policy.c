@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/glob.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "models/spec_split.h"
 #include "tensor/quant.h"
@@ -83,20 +84,26 @@ static bool fits(const weight_rule *r, const weight_names *w)
 
 dtype policy_type(weight_policy *p, const weight_names *w)
 {
-    for (size_t i = p->n; i-- > 0;)
-        if (fits(&p->rules[i], w)) {
-            p->rules[i].used = true;
-            return p->rules[i].type;
-        }
+    const weight_rule *wins = NULL;
+    for (size_t i = p->n; i-- > 0;) {
+        weight_rule *r = &p->rules[i];
+        if (!fits(r, w)) continue;
+        r->fitted = true;
+        r->used |= !wins;
+        if (!wins) wins = r;
+    }
+    if (wins) return wins->type;
     if (w->table) return w->tied ? p->head : p->table;
     return strcmp(w->name, "dec.head") == 0 ? p->head : p->body;
 }
 
 int policy_check_used(const weight_policy *p, err *e)
 {
-    for (size_t i = 0; i < p->n; i++)
-        if (!p->rules[i].used)
-            return err_set(e, ERR_USAGE, "%s: '%s' decides nothing: no weight is called so, or lines below it win",
-                           p->rules[i].where, p->rules[i].pattern);
+    for (size_t i = 0; i < p->n; i++) {
+        const weight_rule *r = &p->rules[i];
+        if (!r->fitted)
+            return err_set(e, ERR_USAGE, "%s: '%s' decides nothing: no matrix is called so", r->where, r->pattern);
+        if (!r->used) log_line(LOG_WARN, "%s: '%s' decides nothing: lines below it win", r->where, r->pattern);
+    }
     return OK;
 }

@@ -24,7 +24,7 @@
 typedef struct weight_rule {
     const char *pattern, *where; /* where: "policy.txt:3" */
     dtype type;                  /* DTYPE_NONE: keep */
-    bool used;
+    bool fitted, used;           /* some weight is called so; and no later rule won over all of them */
 } weight_rule;
 
 typedef struct weight_policy {
@@ -51,7 +51,7 @@ typedef struct weight_names {
 /* The type for a matrix; rules that decide are marked as used. DTYPE_NONE: as in the file. */
 dtype policy_type(weight_policy *p, const weight_names *w);
 
-/* An error that names the first rule no weight was decided by. */
+/* An error that names the first rule that fits no matrix; rules that others win over wherever they fit are named in the log. */
 int policy_check_used(const weight_policy *p, err *e);
 
 #endif

@@ -227,7 +227,10 @@ static void policies_choose(void **unused)
     assert_string_equal(type_in(out, "dec.2.attn.q"), "q8_0.r16");
     assert_string_equal(type_in(out, "dec.3.attn.q"), "q8_0.r16"); /* as in the file */
     assert_string_equal(type_in(out, "dec.token"), "f16");         /* the head too */
-    static const char *const wrong[] = {"*.attn.q = q9\n", "attn.q\n", " = q4\n", "*.atn.q = q4\n", "* = q4\n* = q5\n"};
+    write_file(policy, "* = q4\n*.attn.q = q8\n* = q5\n");         /* the last wins, whatever stands above it */
+    assert_int_equal(quantize(NULL, "--policy", policy, out), 0);
+    assert_string_equal(type_in(out, "dec.2.attn.q"), "q5_b64.r16");
+    static const char *const wrong[] = {"*.attn.q = q9\n", "attn.q\n", " = q4\n", "*.atn.q = q4\n", "*.norm.a = q4\n"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         unlink(out);
         write_file(policy, wrong[i]);
