@@ -10,6 +10,7 @@
 #include "models/weight_policy.h"
 #include "text/tokenizer_same.h"
 
+#include "command.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
@@ -203,6 +204,23 @@ static void gguf_of_gguf(void **unused)
     unlink(first), unlink(second);
 }
 
+/* What no type of GGUF's fits is said, not only done. */
+static void gguf_says_what_it_refits(void **unused)
+{
+    (void)unused;
+    char line[900];
+    const char *out = temp_path("refit.gguf");
+    buf said = {0}, errors = {0};
+    snprintf(line, sizeof line, "quantize --bits 4 -o %s --model %s/llama", out, vectors);
+    assert_int_equal(command_run(NULL, line, &said, &errors), 0);
+    assert_non_null(strstr(buf_cstr(&errors), "matrices become f16: blocks of q4_k (256 weights)"));
+    snprintf(line, sizeof line, "quantize --bits 4 -o %s", out);
+    assert_int_equal(command_run(NULL, line, &said, &errors), 0);
+    assert_null(strstr(buf_cstr(&errors), "f16"));
+    unlink(out);
+    buf_free(&said), buf_free(&errors);
+}
+
 /* ---- policies and mistakes */
 
 static const char *type_in(const char *file, const char *name)
@@ -371,15 +389,11 @@ static void cut_files_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_as_it_is_held),
-        cmocka_unit_test(built_in_stands_alone),
-        cmocka_unit_test(given_tokenizers_stay),
-        cmocka_unit_test(panels_are_aligned),
-        cmocka_unit_test(gguf_holds_the_same),
-        cmocka_unit_test(gguf_of_gguf),
-        cmocka_unit_test(policies_choose),
-        cmocka_unit_test(fakes_are_refused),
-        cmocka_unit_test(panels_stay_whole),
+        cmocka_unit_test(every_family_as_it_is_held), cmocka_unit_test(built_in_stands_alone),
+        cmocka_unit_test(given_tokenizers_stay),      cmocka_unit_test(panels_are_aligned),
+        cmocka_unit_test(gguf_holds_the_same),        cmocka_unit_test(gguf_of_gguf),
+        cmocka_unit_test(gguf_says_what_it_refits),   cmocka_unit_test(policies_choose),
+        cmocka_unit_test(fakes_are_refused),          cmocka_unit_test(panels_stay_whole),
         cmocka_unit_test(cut_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

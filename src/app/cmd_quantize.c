@@ -191,11 +191,27 @@ static void say_missed(const known_importance *k, const char *path)
                  k->found + k->missed);
 }
 
+/* Warns of matrices that are written in another type than they should be, whose blocks do not divide their rows. */
+static void say_refitted(const program *p)
+{
+    int count[DTYPE_COUNT][DTYPE_COUNT] = {{0}};
+    for (uint32_t i = 0; i < p->n_weight; i++) {
+        const weight *w = &p->weights[i];
+        if (!w->vector && w->want != DTYPE_NONE) count[w->want][export_fitting(w->want, w->cols)]++;
+    }
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        for (int got = 0; got < DTYPE_COUNT; got++)
+            if (got != t && count[t][got])
+                log_line(LOG_WARN, "%d matrices become %s: blocks of %s (%d weights) do not divide their rows",
+                         count[t][got], dtype_info[got].name, dtype_info[t].name, dtype_info[t].weights);
+}
+
 static int write_gguf_file(const model *m, const quantize_options *o, known_importance *known, err *e)
 {
     exporter *x;
     int rc = export_open_held(&x, m, e);
     if (rc) return rc;
+    say_refitted(m->prog);
     if (known->file) export_weigh(x, importance_named, known);
     rc = gguf_file_write(m, &o->model, x, o->own.out, (int)o->own.threads, e);
     export_close(x);
