@@ -226,11 +226,14 @@ static int cpu_compile(dev *d, segment *s, err *e)
 
 /* ---- running */
 
-static void copy_taps(const run *r, ref done)
+static void show_taps(const run *r, ref done)
 {
-    for (int32_t i = 0; i < r->st->n_tap; i++)
-        if (r->st->taps[i].what == done && done)
-            memcpy(r->st->taps[i].to, arg_at(r, done), (size_t)(arg_rows(r, done) * arg_dim(r, done)) * sizeof(float));
+    for (int32_t i = 0; i < r->st->n_tap; i++) {
+        const tap *t = &r->st->taps[i];
+        if (t->what != done || !done) continue;
+        if (t->to) memcpy(t->to, arg_at(r, done), (size_t)(arg_rows(r, done) * arg_dim(r, done)) * sizeof(float));
+        else t->take(t->self, arg_at(r, done), arg_rows(r, done));
+    }
 }
 
 /* Whether op i costs less than sharing it: one worker does it while the others wait anyway. */
@@ -295,8 +298,8 @@ static void run_ops(void *arg, int worker, int workers)
         ref out = s->p->ops[i].out;
         i += do_ops(r, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
-        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: copy while the values are there */
-        if (worker == 0) copy_taps(r, out);
+        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: look while the values are there */
+        if (worker == 0) show_taps(r, out);
         if (workers > 1) pool_barrier(d->pool, worker);
     }
 }

@@ -131,7 +131,7 @@ static void run_step(program *p, const float *ids)
     st.n[ROWS_TOK] = st.n[ROWS_OUT] = ROWS;
     for (int i = 0; i < POINTS; i++) {
         points[i].got = mem_array((size_t)(ROWS * points[i].width), sizeof(float));
-        taps[i] = (tap){tensor_named(p, points[i].tensor), points[i].got};
+        taps[i] = (tap){.what = tensor_named(p, points[i].tensor), .to = points[i].got};
     }
     assert_ok(plan_step(l, &st, &e), &e);
     plan_close(l);

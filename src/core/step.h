@@ -9,9 +9,13 @@
 
 #include <stdint.h>
 
+/* Looks at an activation as soon as it is computed. */
 typedef struct tap {
-    ref what;  /* an activation of the program */
-    float *to; /* [rows of this step, dim] copied out after the segment that computes it */
+    ref what; /* an activation of the program */
+    float *
+        to; /* [rows of this step, dim] where it is copied; or NULL: `take` is shown the rows, which are gone when it returns */
+    void (*take)(void *self, const float *rows, int64_t n);
+    void *self;
 } tap;
 
 /* The rows of a symbol that lie in sequences. Every sequence of the step has both kinds, perhaps none of one. */

@@ -51,9 +51,8 @@ int query_check_encoder(const engine *g, const query *q,
 bool queue_has_work(engine *g);  /* a session could take part in a step, or has to be ended */
 
 /* ---- evaluate.c */
-/* Runs a sequence as engine_eval does, with taps, and calls on_step after every step. */
-int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap,
-                 void (*on_step)(void *ctx, const step *st), void *ctx, err *e);
+/* Runs a sequence as engine_eval does, with taps. */
+int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */

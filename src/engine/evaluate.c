@@ -73,7 +73,7 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
         if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
     }
     if (!rc) rc = session_admit(g, s, e);
-    const tap t = {layer >= 0 ? g->mod->prog->hidden[layer] : 0, tapped};
+    const tap t = {.what = layer >= 0 ? g->mod->prog->hidden[layer] : 0, .to = tapped};
     if (!rc) rc = run_chunks(g, s, &t, layer >= 0, tapped, on_rows, ctx, e);
     session_drop_cache(g, s);
     session_free(s);
@@ -81,32 +81,22 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
     return rc;
 }
 
-typedef struct watcher {
-    engine *g;
-    void (*on_step)(void *ctx, const step *st);
-    void *ctx;
-} watcher;
-
-static int step_done(void *self, const float *rows, int64_t first, int64_t n, err *e)
+static int ignore_rows(void *self, const float *rows, int64_t first, int64_t n, err *e)
 {
-    (void)rows, (void)first, (void)n, (void)e;
-    const watcher *w = self;
-    w->on_step(w->ctx, &w->g->work.st);
+    (void)self, (void)rows, (void)first, (void)n, (void)e;
     return OK;
 }
 
-int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap,
-                 void (*on_step)(void *ctx, const step *st), void *ctx, err *e)
+int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e)
 {
     const query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
-    watcher w = {g, on_step, ctx};
     session *s;
     int rc = check_ids(g, ids, n, e);
     if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
     s->want_all = g->mod->prog->entries[ENTRY_HEAD].out != 0;
     rc = session_admit(g, s, e);
-    if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, step_done, &w, e);
+    if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, ignore_rows, NULL, e);
     session_drop_cache(g, s);
     session_free(s);
     return rc;

@@ -1,5 +1,6 @@
-/* importance_collect.c - see importance_collect.h. Each activation that enters a matrix is tapped once, however many matrices it enters; rows that
- * go to experts are told apart by the table that sorts them (DISPATCH), tapped as well. */
+/* importance_collect.c - see importance_collect.h. Each activation that enters a matrix is looked at once, however many matrices it enters, and
+ * added up at once: no rows are kept. Those that go to experts are told apart by the table that sorts them (DISPATCH), which is
+ * computed before they are and is kept. */
 #include "engine/importance_collect.h"
 
 #include "base/mem.h"
@@ -8,36 +9,27 @@
 
 /* What enters some matrices, or a stack of them. */
 typedef struct input {
-    int32_t x, table;    /* numbers of taps; no table: -1 */
-    int64_t parts, cols; /* parts: 1, or experts */
-    double *square;      /* [parts][cols] */
-    int64_t *count;      /* [parts] rows added */
+    ref x;
+    const int32_t *table; /* [rows of x][DISPATCH_COLS] of this step; NULL: all rows go to the same matrices */
+    int64_t parts, cols;  /* parts: 1, or experts */
+    double *square;       /* [parts][cols] */
+    int64_t *count;       /* [parts] rows added */
 } input;
 
 struct importance_sum {
     engine *g;
-    tap *taps;     /* [n_tap] */
-    input *inputs; /* [n] */
+    tap *taps;     /* [n_tap]: a table stands before the rows that it sorts */
+    input *inputs; /* [n]; they stay where they are */
     int32_t n_tap, n;
 };
-
-static int32_t tap_of(const importance_sum *s, ref what)
-{
-    for (int32_t i = 0; i < s->n_tap; i++)
-        if (s->taps[i].what == what) return i;
-    return -1;
-}
 
 /* The table of an op's experts, or 0. */
 static ref table_of(const op *o) { return o->kind == OP_MATMUL_EXP ? o->in[3] : 0; }
 
 static input *input_of(const importance_sum *s, const op *o)
 {
-    for (int32_t i = 0; i < s->n; i++) {
-        const input *t = &s->inputs[i];
-        if (s->taps[t->x].what == o->in[0] && (t->table < 0 ? 0 : s->taps[t->table].what) == table_of(o))
-            return &s->inputs[i];
-    }
+    for (int32_t i = 0; i < s->n; i++)
+        if (s->inputs[i].x == o->in[0]) return &s->inputs[i];
     return NULL;
 }
 
@@ -46,17 +38,28 @@ static bool is_matmul(const program *p, const op *o)
     return op_multiplies(o) && p->tensors[o->in[1]].kind == TENSOR_WEIGHT && p->tensors[o->in[0]].block == 0;
 }
 
-/* The number of its tap, or -1: no memory. */
-static int32_t add_tap(importance_sum *s, ref what)
+static void add_rows(void *self, const float *x, int64_t n)
+{
+    input *t = self;
+    for (int64_t r = 0; r < n; r++, x += t->cols) {
+        int64_t part = t->table ? t->table[r * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
+        double *square = t->square + part * t->cols;
+        for (int64_t k = 0; k < t->cols; k++) square[k] += (double)x[k] * (double)x[k];
+        t->count[part]++;
+    }
+}
+
+/* Where the table of a step will be; NULL: no memory. */
+static const int32_t *keep_table(importance_sum *s, ref table)
 {
     const program *p = s->g->mod->prog;
-    const tensor *t = &p->tensors[what];
-    int32_t known = tap_of(s, what);
-    if (known >= 0) return known;
-    uint64_t rows = (uint64_t)(s->g->chunk > SCORE_ROWS ? s->g->chunk : SCORE_ROWS), dim = tensor_count(t);
-    if (t->rows == ROWS_EXP) rows *= (uint64_t)p->n_used;
-    s->taps[s->n_tap] = (tap){what, mem_array(rows, dim * sizeof(float))};
-    return s->taps[s->n_tap].to ? s->n_tap++ : -1;
+    for (int32_t i = 0; i < s->n_tap; i++)
+        if (s->taps[i].what == table) return (const int32_t *)(const void *)s->taps[i].to;
+    uint64_t rows = (uint64_t)(s->g->chunk > SCORE_ROWS ? s->g->chunk : SCORE_ROWS);
+    tap *t = &s->taps[s->n_tap];
+    *t = (tap){.what = table, .to = mem_array(rows * (uint64_t)p->n_used, DISPATCH_COLS * sizeof *t->to)};
+    if (t->to) s->n_tap++;
+    return (const int32_t *)(const void *)t->to;
 }
 
 static int add_input(importance_sum *s, const op *o, err *e)
@@ -64,12 +67,13 @@ static int add_input(importance_sum *s, const op *o, err *e)
     const program *p = s->g->mod->prog;
     ref table = table_of(o);
     input *t = &s->inputs[s->n++];
-    *t = (input){.x = add_tap(s, o->in[0]), .table = table ? add_tap(s, table) : -1, .parts = 1};
+    *t = (input){.x = o->in[0], .table = table ? keep_table(s, table) : NULL, .parts = 1};
     t->cols = (int64_t)tensor_count(&p->tensors[o->in[0]]);
     if (table) t->parts = p->weights[p->tensors[o->in[1]].weight].parts;
     t->square = mem_zero((uint64_t)t->parts, (uint64_t)t->cols * sizeof *t->square);
     t->count = mem_zero((uint64_t)t->parts, sizeof *t->count);
-    if (t->x < 0 || (table && t->table < 0) || !t->square || !t->count) return err_set(e, ERR_MEMORY, "out of memory");
+    if ((table && !t->table) || !t->square || !t->count) return err_set(e, ERR_MEMORY, "out of memory");
+    s->taps[s->n_tap++] = (tap){.what = t->x, .take = add_rows, .self = t};
     return OK;
 }
 
@@ -104,28 +108,11 @@ void importance_sum_close(importance_sum *s)
     mem_free(s);
 }
 
-static void add_step(void *ctx, const step *st)
-{
-    importance_sum *s = ctx;
-    const program *p = s->g->mod->prog;
-    for (int32_t i = 0; i < s->n; i++) {
-        input *t = &s->inputs[i];
-        const float *x = s->taps[t->x].to;
-        const int32_t *table = t->table < 0 ? NULL : (const int32_t *)(const void *)s->taps[t->table].to;
-        for (int64_t r = 0; r < st->n[p->tensors[s->taps[t->x].what].rows]; r++, x += t->cols) {
-            int64_t part = table ? table[r * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
-            double *square = t->square + part * t->cols;
-            for (int64_t k = 0; k < t->cols; k++) square[k] += (double)x[k] * (double)x[k];
-            t->count[part]++;
-        }
-    }
-}
-
 int importance_sum_add(void *ctx, const int32_t *ids, int64_t n, int64_t first, err *e)
 {
     (void)first;
     importance_sum *s = ctx;
-    return engine_watch(s->g, ids, (size_t)n, s->taps, s->n_tap, add_step, s, e);
+    return engine_watch(s->g, ids, (size_t)n, s->taps, s->n_tap, e);
 }
 
 static bool any_rows(const input *t)
@@ -149,7 +136,7 @@ int importance_sum_write(const importance_sum *s, const char *path, err *e)
         bool seen = false;
         for (size_t k = 0; k < n && !seen; k++) seen = m[k].weight == name;
         if (seen) continue;
-        m[n++] = (importance_sums){name, t->table >= 0, t->square, t->count, t->cols, t->parts};
+        m[n++] = (importance_sums){name, t->table != NULL, t->square, t->count, t->cols, t->parts};
     }
     int rc = n ? importance_write(path, m, n, e) : err_set(e, ERR_USAGE, "no text was read");
     mem_free(m);
