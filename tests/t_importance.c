@@ -53,12 +53,12 @@ static void the_older_form_is_read(void **unused)
     err e;
     assert_ok(open_buf(&m, &b, &e), &e);
     assert_int_equal(importance_count(m), 2);
-    const float *v = columns_of(m, "dec.3.attn.q", 3);
+    const float *v = columns_of(m, "blk.3.attn_q.weight", 3);
     assert_true(v && v[0] == 1 && v[1] == 2 && v[2] == 0);
-    v = columns_of(m, "dec.head", 2);
+    v = columns_of(m, "output.weight", 2);
     assert_true(v && v[1] == 2);
-    assert_null(columns_of(m, "dec.3.attn.q", 4));
-    assert_null(columns_of(m, "dec.2.attn.q", 3));
+    assert_null(columns_of(m, "blk.3.attn_q.weight", 4));
+    assert_null(columns_of(m, "blk.2.attn_q.weight", 3));
     importance_close(m);
     size_t whole = b.n - 8; /* what follows the entries may be missing */
     for (size_t n = 0; n < b.n; n++) {
@@ -111,13 +111,13 @@ static void what_is_written_is_read(void **unused)
 {
     (void)unused;
     const char *path = temp_path("importance.gguf");
-    const importance_sums s[] = {{"dec.0.ffn.down", false, (const double[]){2, 4, 6}, (const int64_t[]){2}, 3, 1},
-                                 {"odd.name", false, (const double[]){5}, (const int64_t[]){5}, 1, 1}};
+    const importance_sums s[] = {{"blk.0.ffn_down.weight", (const double[]){2, 4, 6}, (const int64_t[]){2}, 3, 1},
+                                 {"odd.name", (const double[]){5}, (const int64_t[]){5}, 1, 1}};
     err e = {0};
     importance *m;
     assert_ok(importance_write(path, s, 2, &e), &e);
     assert_ok(importance_open(&m, path, &e), &e);
-    const float *v = columns_of(m, "dec.0.ffn.down", 3);
+    const float *v = columns_of(m, "blk.0.ffn_down.weight", 3);
     assert_true(v && v[0] == 1 && v[1] == 2 && v[2] == 3);
     v = columns_of(m, "odd.name", 1);
     assert_true(v && v[0] == 1);
@@ -138,8 +138,8 @@ static void experts_are_apart(void **unused)
 {
     (void)unused;
     const char *path = temp_path("experts.gguf");
-    const importance_sums s = {"dec.1.ffn.gate",           true, (const double[]){2, 4, 6, 8, 0, 12, 0, 0, 0},
-                               (const int64_t[]){2, 4, 0}, 3,    3};
+    const importance_sums s = {"blk.1.ffn_gate_exps.weight", (const double[]){2, 4, 6, 8, 0, 12, 0, 0, 0},
+                               (const int64_t[]){2, 4, 0}, 3, 3};
     err e = {0};
     importance *m;
     assert_ok(importance_write(path, &s, 1, &e), &e);
@@ -151,15 +151,13 @@ static void experts_are_apart(void **unused)
     assert_true(counts && counts->dims.rank == 2 && counts->dims.dim[0] == 3 && counts->dims.dim[1] == 1);
     ckpt_close(c);
     assert_ok(importance_open(&m, path, &e), &e);
-    static const char *const names[] = {"dec.1.ffn.gate", "blk.1.ffn_gate_exps.weight"};
-    for (int i = 0; i < 2; i++) {
-        fit_importance v = importance_find(m, names[i], 6, 3, 3);
-        assert_int_equal(v.rows, 2);
-        assert_true(same_three(fit_importance_of(v, 0, 3), 1, 2, 3) && same_three(fit_importance_of(v, 1, 3), 1, 2, 3));
-        assert_true(same_three(fit_importance_of(v, 2, 3), 2, 0, 3) && same_three(fit_importance_of(v, 5, 3), 0, 0, 0));
-        assert_null(importance_find(m, names[i], 6, 3, 2).value);
-    }
-    assert_null(importance_find(m, "dec.1.ffn.gate", 2, 3, 1).value);
+    static const char gates[] = "blk.1.ffn_gate_exps.weight", ups[] = "blk.1.ffn_up_exps.weight";
+    fit_importance v = importance_find(m, gates, 6, 3, 3);
+    assert_int_equal(v.rows, 2);
+    assert_true(same_three(fit_importance_of(v, 0, 3), 1, 2, 3) && same_three(fit_importance_of(v, 1, 3), 1, 2, 3));
+    assert_true(same_three(fit_importance_of(v, 2, 3), 2, 0, 3) && same_three(fit_importance_of(v, 5, 3), 0, 0, 0));
+    assert_null(importance_find(m, gates, 6, 3, 2).value);
+    assert_null(importance_find(m, gates, 2, 3, 1).value);
     importance_close(m);
     unlink(path);
 
@@ -168,9 +166,9 @@ static void experts_are_apart(void **unused)
     put_entry(&b, "blk.1.ffn_gate_exps.weight", 2, 9, (const float[]){2, 4, 6, 4, 0, 6, 2, 2, 2});
     put_entry(&b, "blk.1.ffn_up_exps.weight", 1, 3, (const float[]){7, 8, 9});
     assert_ok(open_buf(&m, &b, &e), &e);
-    fit_importance v = importance_find(m, "dec.1.ffn.gate", 6, 3, 3);
+    v = importance_find(m, gates, 6, 3, 3);
     assert_true(same_three(fit_importance_of(v, 1, 3), 1, 2, 3) && same_three(fit_importance_of(v, 3, 3), 2, 0, 3));
-    v = importance_find(m, "dec.1.ffn.up", 6, 3, 3); /* one set, for all experts */
+    v = importance_find(m, ups, 6, 3, 3); /* one set, for all experts */
     assert_true(same_three(fit_importance_of(v, 0, 3), 7, 8, 9) && same_three(fit_importance_of(v, 5, 3), 7, 8, 9));
     importance_close(m);
     buf_free(&b);
@@ -315,7 +313,7 @@ static void experts_get_their_own_rows(void **unused)
     assert_ok(engine_watch(g, ids, 11, taps, 2, &e), &e);
 
     assert_ok(importance_open(&m, path, &e), &e);
-    fit_importance v = importance_find(m, w->name, w->rows, w->cols, w->parts);
+    fit_importance v = importance_find(m, "blk.1.ffn_up_exps.weight", w->rows, w->cols, w->parts);
     assert_true(v.value && v.rows == w->rows / w->parts);
     int64_t rows = 0;
     for (int k = 0; k < hand.experts; k++) {
@@ -328,12 +326,56 @@ static void experts_get_their_own_rows(void **unused)
         }
     }
     assert_int_equal(rows, 41 * hand.used);
-    fit_importance down = importance_find(m, "dec.1.ffn.down", w->cols * hand.experts, w->rows / hand.experts,
-                                          hand.experts);
+    fit_importance down = importance_find(m, "blk.1.ffn_down_exps.weight", w->cols * hand.experts,
+                                          w->rows / hand.experts, hand.experts);
     assert_true(down.value && down.rows == w->cols);
     importance_close(m);
     mem_free(x);
     engine_close(g);
+    unlink(path);
+}
+
+/* Matrices are called as in GGUF, by whatever name the family has for them; those of one tensor there are one entry. */
+static void entries_have_names_of_gguf(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *model, *names[9];
+    } cases[] = {
+        {"llama", {"attn_q", "attn_output", "ffn_gate", "ffn_down"}},
+        {"gpt2", {"attn_qkv", "attn_output", "ffn_up", "ffn_down"}},
+        {"phi3", {"attn_qkv", "attn_output", "ffn_up", "ffn_down"}},
+        {"deepseek3",
+         {"attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_k_b", "attn_v_b", "attn_output", "ffn_gate_inp", "ffn_up_exps",
+          "ffn_down_shexp"}},
+        {"deepseek2-lite", {"attn_q", "attn_kv_a_mqa", "attn_k_b", "attn_v_b", "attn_output"}},
+    };
+    const char *path = temp_path("names.gguf");
+    int32_t ids[30];
+    for (int i = 0; i < 30; i++) ids[i] = 1 + i * 7 % 40;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[200], name[100];
+        snprintf(folder, sizeof folder, "tests/vectors/models/%s", cases[i].model);
+        const engine_options o = {.model = folder, .act = "f32", .kv = "f32", .ctx = 64, .max_batch = 1};
+        engine *g;
+        ckpt *c;
+        err e = {0};
+        importance_sum *s;
+        assert_ok(engine_open(&g, &o, &e), &e);
+        assert_ok(importance_sum_open(&s, g, &e), &e);
+        assert_ok(importance_sum_add(s, ids, 30, 0, &e), &e);
+        assert_ok(importance_sum_write(s, path, &e), &e);
+        importance_sum_close(s);
+        engine_close(g);
+        assert_ok(ckpt_open(&c, path, &e), &e);
+        for (int k = 0; k < 9 && cases[i].names[k]; k++) {
+            snprintf(name, sizeof name, "blk.1.%s.weight.in_sum2", cases[i].names[k]);
+            if (!ckpt_find(c, name)) fail_msg("%s: no %s", folder, name);
+        }
+        for (uint32_t k = 0; k < ckpt_count(c); k++)
+            if (strncmp(ckpt_at(c, k)->name, "dec.", 4) == 0) fail_msg("%s: %s", folder, ckpt_at(c, k)->name);
+        ckpt_close(c);
+    }
     unlink(path);
 }
 
@@ -380,8 +422,8 @@ static void a_text_gives_sums(void **unused)
     importance_sum_close(s);
     engine_close(g);
     assert_ok(importance_open(&m, path, &e), &e);
-    const float *q = columns_of(m, "dec.0.attn.q", 256), *v = columns_of(m, "dec.0.attn.v", 256);
-    const float *head = columns_of(m, "dec.head", 256), *down = columns_of(m, "dec.5.ffn.down", 704);
+    const float *q = columns_of(m, "blk.0.attn_q.weight", 256), *v = columns_of(m, "blk.0.attn_v.weight", 256);
+    const float *head = columns_of(m, "output.weight", 256), *down = columns_of(m, "blk.5.ffn_down.weight", 704);
     assert_true(q && v && down);
     assert_memory_equal(q, v, 256 * sizeof *q);
     double sum = 0;
@@ -398,7 +440,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),    cmocka_unit_test(experts_are_apart),
         cmocka_unit_test(counts_have_to_fit),         cmocka_unit_test(rows_are_encoded_by_their_expert),
         cmocka_unit_test(experts_get_their_own_rows), cmocka_unit_test(a_text_gives_sums),
-        cmocka_unit_test(no_rows_are_held),
+        cmocka_unit_test(no_rows_are_held),           cmocka_unit_test(entries_have_names_of_gguf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

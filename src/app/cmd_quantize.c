@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "io/importance.h"
 #include "models/export.h"
+#include "models/gguf_names.h"
 #include "models/quantized.h"
 #include "models/spec.h"
 #include "tensor/quant.h"
@@ -164,24 +165,36 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     return rc;
 }
 
-/* Importance by the names of weights, and how many of them had any. */
+/* Importance by the names of tensors, and how many of them had any. */
 typedef struct known_importance {
     importance *file;
+    gguf_names *names;
     int found, missed;
 } known_importance;
 
-static fit_importance importance_named(void *self, const char *name, int64_t n, int64_t cols, int64_t parts)
+static fit_importance count_found(known_importance *k, fit_importance found)
 {
-    known_importance *k = self;
-    fit_importance found = importance_find(k->file, name, n, cols, parts);
     k->found += found.value != NULL;
     k->missed += !found.value;
     return found;
 }
 
+static fit_importance importance_named(void *self, const char *name, int64_t n, int64_t cols, int64_t parts)
+{
+    known_importance *k = self;
+    return count_found(k, importance_find(k->file, name, n, cols, parts));
+}
+
 static fit_importance importance_of(void *self, const weight *w)
 {
-    return importance_named(self, w->name, w->rows, w->cols, w->parts);
+    known_importance *k = self;
+    const char *names[GGUF_NAMES_MAX];
+    err unread = {0}; /* then there are no names but its own */
+    if (gguf_names_of(k->names, w, names, &unread)) names[0] = NULL;
+    fit_importance found = importance_find(k->file, w->name, w->rows, w->cols, w->parts);
+    for (size_t i = 0; names[i] && !found.value; i++)
+        found = importance_find(k->file, names[i], w->rows, w->cols, w->parts);
+    return count_found(k, found);
 }
 
 static void say_missed(const known_importance *k, const char *path)
@@ -264,8 +277,10 @@ static int run_quantize(const invocation *v, err *e)
     if (!rc) rc = check_output(m, o->own.out, e);
     known_importance known = {0};
     if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);
+    if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);
     if (!rc) rc = is_gguf(&o->own) ? write_gguf_file(m, o, &known, e) : write_file(m, o, &known, e);
     if (!rc) say_missed(&known, o->own.importance);
+    gguf_names_close(known.names);
     importance_close(known.file);
     model_close(m);
     policy_free(&policy);

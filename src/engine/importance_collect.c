@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "engine/engine_state.h"
 #include "io/importance.h"
+#include "models/gguf_names.h"
+
+#include <string.h>
 
 /* What enters some matrices, or a stack of them. */
 typedef struct input {
@@ -122,23 +125,37 @@ static bool any_rows(const input *t)
     return all > 0;
 }
 
+/* The entry of a matrix, under its name in GGUF if it has one. Those that lie in one tensor there, and take in the same rows, have one
+ * entry; others of it keep our name. */
+static int add_sums(gguf_names *names, const weight *w, const input *t, importance_sums *m, size_t *n, err *e)
+{
+    const char *of[GGUF_NAMES_MAX];
+    int rc = gguf_names_of(names, w, of, e);
+    if (rc) return rc;
+    const char *name = of[0] ? of[0] : w->name;
+    for (size_t k = 0; k < *n; k++) {
+        if (strcmp(m[k].name, name) != 0) continue;
+        if (m[k].square == t->square) return OK;
+        name = w->name;
+    }
+    m[(*n)++] = (importance_sums){name, t->square, t->count, t->cols, t->parts};
+    return OK;
+}
+
 int importance_sum_write(const importance_sum *s, const char *path, err *e)
 {
     const program *p = s->g->mod->prog;
-    importance_sums *m = mem_zero(p->n_op, sizeof *m);
-    if (!m) return err_set(e, ERR_MEMORY, "out of memory");
     size_t n = 0;
-    for (uint32_t i = 0; i < p->n_op; i++) {
+    gguf_names *names = NULL;
+    importance_sums *m = mem_zero(p->n_op, sizeof *m);
+    int rc = m ? gguf_names_open(&names, s->g->mod, e) : err_set(e, ERR_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const op *o = &p->ops[i];
         const input *t = is_matmul(p, o) ? input_of(s, o) : NULL;
-        if (!any_rows(t)) continue;
-        const char *name = p->tensors[o->in[1]].name;
-        bool seen = false;
-        for (size_t k = 0; k < n && !seen; k++) seen = m[k].weight == name;
-        if (seen) continue;
-        m[n++] = (importance_sums){name, t->table != NULL, t->square, t->count, t->cols, t->parts};
+        if (any_rows(t)) rc = add_sums(names, &p->weights[p->tensors[o->in[1]].weight], t, m, &n, e);
     }
-    int rc = n ? importance_write(path, m, n, e) : err_set(e, ERR_USAGE, "no text was read");
+    if (!rc) rc = n ? importance_write(path, m, n, e) : err_set(e, ERR_USAGE, "no text was read");
+    gguf_names_close(names);
     mem_free(m);
     return rc;
 }

@@ -168,48 +168,16 @@ int importance_open(importance **out, const char *path, err *e)
     return rc;
 }
 
-/* ---- names */
+/* ---- finding */
 
-char *importance_name(const char *weight, bool experts, char *out, size_t cap)
+fit_importance importance_find(const importance *m, const char *name, int64_t rows, int64_t cols, int64_t parts)
 {
-    static const char *const part[][2] = {
-        {"attn.q", "attn_q"},
-        {"attn.k", "attn_k"},
-        {"attn.v", "attn_v"},
-        {"attn.o", "attn_output"},
-        {"attn.q_a", "attn_q_a"},
-        {"attn.k_b", "attn_k_b"},
-        {"attn.v_b", "attn_v_b"},
-        {"ffn.gate", "ffn_gate"},
-        {"ffn.up", "ffn_up"},
-        {"ffn.down", "ffn_down"},
-        {"ffn.router", "ffn_gate_inp"},
-        {"ffn.shared.gate", "ffn_gate_shexp"},
-        {"ffn.shared.up", "ffn_up_shexp"},
-        {"ffn.shared.down", "ffn_down_shexp"},
-    };
-    int layer, end = 0;
-    snprintf(out, cap, "%s", weight);
-    if (strcmp(weight, "dec.head") == 0) snprintf(out, cap, "output.weight");
-    if (sscanf(weight, "dec.%d.%n", &layer, &end) != 1 || !end) return out;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (strcmp(weight + end, part[i][0]) == 0)
-            snprintf(out, cap, "blk.%d.%s%s.weight", layer, part[i][1], experts ? "_exps" : "");
-    return out;
-}
-
-fit_importance importance_find(const importance *m, const char *weight, int64_t rows, int64_t cols, int64_t parts)
-{
-    char other[2][NAME_MAX_BYTES];
     const int64_t sets = parts > 1 && rows % parts == 0 ? parts : 1;
-    for (int experts = 0; experts < 2; experts++)
-        importance_name(weight, experts, other[experts], sizeof other[experts]);
     for (size_t i = 0; i < m->n; i++) {
         const entry *t = &m->entry[i];
-        bool named = !strcmp(t->name, weight) || !strcmp(t->name, other[0]) || (sets > 1 && !strcmp(t->name, other[1]));
-        if (named && t->n % cols == 0 && t->n / cols == sets)
-            return (fit_importance){t->value, sets > 1 ? rows / sets : 0};
-        if (named && t->n == cols) return (fit_importance){t->value, 0};
+        if (strcmp(t->name, name) != 0) continue;
+        if (t->n % cols == 0 && t->n / cols == sets) return (fit_importance){t->value, sets > 1 ? rows / sets : 0};
+        if (t->n == cols) return (fit_importance){t->value, 0};
     }
     return (fit_importance){0};
 }
@@ -244,11 +212,9 @@ int importance_write(const char *path, const importance_sums *s, size_t n, err *
     write_tensor *t = mem_zero(2 * n, sizeof *t);
     int rc = part && t ? OK : err_set(e, ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n && !rc; i++) {
-        char name[NAME_MAX_BYTES];
         int64_t parts = s[i].parts, cols = s[i].cols;
-        importance_name(s[i].weight, s[i].experts, name, sizeof name);
-        snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", name);
-        snprintf(part[i].name[1], sizeof part[i].name[1], "%s.counts", name);
+        snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", s[i].name);
+        snprintf(part[i].name[1], sizeof part[i].name[1], "%s.counts", s[i].name);
         part[i].count = mem_array((uint64_t)parts, sizeof(float));
         part[i].sum = mem_array((uint64_t)parts, (uint64_t)cols * sizeof(float));
         if (!part[i].sum || !part[i].count) rc = err_set(e, ERR_MEMORY, "out of memory");

@@ -16,23 +16,19 @@ int importance_open_bytes(importance **out, span bytes, const char *name, err *e
 void importance_close(importance *m);                                              /* NULL ok */
 
 size_t importance_count(const importance *m);
-/* For the weight of this name ("dec.3.attn.q"; files may use llama.cpp's names) of rows x cols, which is a stack of `parts` matrices (0 or 1: is one): a set
+/* For the matrix of this name ("blk.3.attn_q.weight") of rows x cols, which is a stack of `parts` matrices (0 or 1: is one): a set
  * for each of them if the file has so many, or one for all. No value: the file has nothing for it, or for another number of columns. Valid
  * until close. */
-fit_importance importance_find(const importance *m, const char *weight, int64_t rows, int64_t cols, int64_t parts);
-
-/* The name in llama.cpp's files of a weight, or of a stack of experts; its own where there is none. Returns out. */
-char *importance_name(const char *weight, bool experts, char *out, size_t cap);
+fit_importance importance_find(const importance *m, const char *name, int64_t rows, int64_t cols, int64_t parts);
 
 /* A matrix's sums, or those of a stack of `parts` (at least 1) of them, over rows of activations, for writing. */
 typedef struct importance_sums {
-    const char *weight;
-    bool experts;
+    const char *name;
     const double *square; /* [parts][cols] */
     const int64_t *count; /* [parts] rows */
     int64_t cols, parts;
 } importance_sums;
-/* As GGUF, names those of llama.cpp. */
+/* As GGUF. */
 int importance_write(const char *path, const importance_sums *s, size_t n, err *e);
 
 #endif

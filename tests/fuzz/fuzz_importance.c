@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     if (importance_count(m) == 0) abort();
     for (int parts = 1; parts < 4; parts++) {
-        const fit_importance v = importance_find(m, "dec.0.ffn.up", 6, 4, parts);
+        const fit_importance v = importance_find(m, "blk.0.ffn_up_exps.weight", 6, 4, parts);
         for (int i = 0; v.value && i < 4 * (v.rows ? parts : 1); i++)
             if (!(v.value[i] >= 0)) abort();
     }
