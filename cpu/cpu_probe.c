@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS = 200000 };
+enum { ROUNDS = 200000, LEAST = 256 << 10 };
 
 typedef struct pattern {
     const char *name;
@@ -62,7 +62,11 @@ int cpu_probe_open(cpu_probe **out, int threads, const char *isa, uint64_t bytes
     cpu_probe *p = mem_zero(1, sizeof *p);
     if (!p) return err_set(e, ERR_MEMORY, "out of memory for a measurement");
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    p->bytes = bytes ? bytes : (uint64_t)(cache > 1 << 26 ? 1 << 26 : cache > 1 << 25 ? cache : 1 << 25) * 8;
+    const uint64_t least = (uint64_t)threads * LEAST, most = (uint64_t)(cache > 1 << 26   ? 1 << 26
+                                                                        : cache > 1 << 25 ? cache
+                                                                                          : 1 << 25) *
+                                                             8;
+    p->bytes = !bytes || bytes > most ? most : bytes < least ? least : bytes;
     memcpy(p->tried, patterns, sizeof patterns);
     p->table = isa ? cpu_kernels_named(isa) : cpu_kernels(cpu_features(), false);
     int rc = p->table ? 0 : err_set(e, ERR_USAGE, "no kernels for \"%s\" on this machine", isa);

@@ -10,7 +10,8 @@
 
 typedef struct cpu_probe cpu_probe;
 
-/* isa: NULL = the best. bytes: size of the memory that is read, 0 = eight times the last cache, 256 to 512 MiB. */
+/* isa: NULL = the best. bytes: size of the memory that is read, 0 = eight times the last cache, 256 to 512 MiB, which is also the most; at
+ * least 256 KiB a thread. */
 int cpu_probe_open(cpu_probe **out, int threads, const char *isa, uint64_t bytes, err *e);
 void cpu_probe_close(cpu_probe *p);
 uint64_t cpu_probe_bytes(const cpu_probe *p); /* memory that it takes */

@@ -3,6 +3,8 @@
 
 #include "app/app.h"
 
+#include <math.h>
+
 static const char model_path[] = "tests/vectors/models/gemma2";
 
 /* Runs the command line and gives what it printed, parsed. */
@@ -68,6 +70,36 @@ static void depths(void **state)
     json_free(a);
 }
 
+/* Shares are of the bounds that the result ends with; memory that is read is as large as a step reads, so none is above 1 but by noise. */
+static void shares_agree(void **state)
+{
+    (void)state;
+    char *args[] = {"inferflow", "bench", "-p", "16", "-n", "8", "-b", "1,2", "--reps", "3", "--json", "-t", "1"};
+    json *a = bench_json(sizeof args / sizeof *args, args);
+    const double read = json_num(json_get(a, "read_gb_per_s"), 0);
+    assert_int_equal(json_count(json_get(a, "rows")), 4);
+    for (const json *r = json_first(json_get(a, "rows")); r; r = json_next(r)) {
+        const double share = json_num(json_get(r, "gb_per_s"), 0) / read;
+        assert_true(fabs(json_num(json_get(r, "read_share"), 0) - share) < 1e-9 * share);
+        assert_true(share < 2);
+    }
+    json_free(a);
+}
+
+/* Without a prompt, and beyond the context that the model was made for. */
+static void decode_alone(void **state)
+{
+    (void)state;
+    char *args[] = {"inferflow", "bench",  "-m", (char *)model_path, "-p", "0", "-n",
+                    "200",       "--reps", "1",  "--json",           "-t", "1"};
+    json *a = bench_json(sizeof args / sizeof *args, args);
+    const json *r = json_at(json_get(a, "rows"), 0);
+    assert_int_equal(json_count(json_get(a, "rows")), 1);
+    assert_string_equal(json_str(json_get(r, "test"), ""), "decode");
+    assert_true(json_num(json_get(r, "prompt"), -1) == 0 && json_num(json_get(r, "tokens_per_s"), 0) > 0);
+    json_free(a);
+}
+
 static void wrong_usage(void **state)
 {
     (void)state;
@@ -75,14 +107,15 @@ static void wrong_usage(void **state)
     assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "1,x"}), 2);
     assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-b", "0"}), 2);
     assert_int_equal(app_main(4, (char *[]){"inferflow", "bench", "-d", "-1"}), 2);
+    assert_int_equal(app_main(6, (char *[]){"inferflow", "bench", "-p", "0", "-n", "0"}), 2);
+    assert_int_equal(app_main(8, (char *[]){"inferflow", "bench", "-p", "60", "-n", "8", "--ctx", "64"}), 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_and_hash),
-        cmocka_unit_test(depths),
-        cmocka_unit_test(wrong_usage),
+        cmocka_unit_test(rows_and_hash), cmocka_unit_test(depths),      cmocka_unit_test(shares_agree),
+        cmocka_unit_test(decode_alone),  cmocka_unit_test(wrong_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,10 +31,9 @@ static const param bench_rows[] = {
      .type = PARAM_INT,
      .offset = offsetof(bench_options, prompt),
      .otherwise = "512",
-     .min = 1,
      .max = 1 << 20,
      .alias = "p",
-     .doc = "tokens of each prompt"},
+     .doc = "tokens of each prompt; 0 measures decode only, behind one token"},
     {.key = "generate",
      .type = PARAM_INT,
      .offset = offsetof(bench_options, generate),
@@ -96,13 +95,14 @@ typedef struct sample_times {
 /* One setting of batch and depth. */
 typedef struct bench_case {
     int batch;
-    int64_t depth; /* tokens of each sequence before its prompt */
+    int64_t depth;  /* tokens of each sequence before its prompt */
+    int64_t prompt; /* at least 1, measured or not */
 } bench_case;
 
 static int add_sequence(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, int i, progress *p,
                         uint64_t *id, err *e)
 {
-    size_t n = (size_t)(c->depth + o->prompt);
+    size_t n = (size_t)(c->depth + c->prompt);
     int32_t *ids = mem_array(n, sizeof *ids);
     if (!ids) return err_set(e, ERR_MEMORY, "out of memory for a prompt");
     for (size_t k = 0; k < n; k++)
@@ -202,25 +202,33 @@ static series summarise(double *rates, int64_t n)
     return (series){rates[n / 2], rates[0], rates[n - 1]};
 }
 
-/* `per_token` is what one token of this test costs. */
-static void report(json *rows, const char *test, const bench_options *o, const bench_case *c, series s,
-                   engine_cost per_token, const bounds *b)
+/* A row of the result; `per_token` is what one token of this test costs. */
+typedef struct bench_row {
+    const char *test;
+    bench_case at;
+    series s;
+    engine_cost per_token;
+} bench_row;
+
+/* Shares are of the best that the machine did all the while. */
+static void report(json *rows, const bench_row *r, const bench_options *o, const bounds *b)
 {
-    double bytes = (double)(per_token.weight_bytes + per_token.kv_bytes);
+    const engine_cost *c = &r->per_token;
+    const double bytes = (double)(c->weight_bytes + c->kv_bytes), most = r->s.most;
     json *row = json_add_object(rows, NULL);
-    json_add_str(row, "test", test);
+    json_add_str(row, "test", r->test);
     json_add_num(row, "prompt", (double)o->prompt);
-    json_add_num(row, "depth", (double)c->depth);
-    json_add_num(row, "batch", (double)c->batch);
-    json_add_num(row, "tokens_per_s", s.median);
-    json_add_num(row, "tokens_per_s_min", s.least);
-    json_add_num(row, "tokens_per_s_max", s.most);
+    json_add_num(row, "depth", (double)r->at.depth);
+    json_add_num(row, "batch", (double)r->at.batch);
+    json_add_num(row, "tokens_per_s", r->s.median);
+    json_add_num(row, "tokens_per_s_min", r->s.least);
+    json_add_num(row, "tokens_per_s_max", most);
     json_add_num(row, "bytes_per_token", bytes);
-    json_add_num(row, "gb_per_s", s.most * bytes * 1e-9);
-    json_add_num(row, "read_share", s.most * bytes / b->read);
-    json_add_num(row, "gops", s.most * (per_token.flops + per_token.int8_ops) * 1e-9);
-    json_add_num(row, "float_share", s.most * per_token.flops / b->flops);
-    if (b->int8 > 0) json_add_num(row, "int8_share", s.most * per_token.int8_ops / b->int8);
+    json_add_num(row, "gb_per_s", most * bytes * 1e-9);
+    json_add_num(row, "read_share", most * bytes / b->read);
+    json_add_num(row, "gops", most * (c->flops + c->int8_ops) * 1e-9);
+    json_add_num(row, "float_share", most * c->flops / b->flops);
+    if (b->int8 > 0) json_add_num(row, "int8_share", most * c->int8_ops / b->int8);
     else json_add_null(row, "int8_share");
 }
 
@@ -261,32 +269,35 @@ static int parse_list(const char *flag, const char *text, int least, int most, i
 
 /* ---- the command */
 
-static int measure(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, json *rows, bounds *b,
-                   err *e)
+/* Adds one or two rows. */
+static int measure(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, bench_row *rows,
+                   size_t *n, bounds *b, err *e)
 {
     double *prefill = mem_array((size_t)o->reps, sizeof *prefill), *decode = mem_array((size_t)o->reps, sizeof *decode);
     int rc = prefill && decode ? 0 : err_set(e, ERR_MEMORY, "out of memory for results");
-    int64_t before = at->depth + o->prompt, during = before + 1 + o->generate / 2; /* on average while decoding */
+    int64_t before = at->depth + at->prompt, during = before + 1 + o->generate / 2; /* on average while decoding */
     for (int64_t i = 0; i < o->reps && !rc; i++) {
         sample_times t;
         b->read = cpu_probe_read(probe);
         b->flops = cpu_probe_float(probe);
         b->int8 = cpu_probe_integer(probe);
         rc = repetition(g, o, at, (uint64_t)(at->batch * 1000 + i), &t, e);
-        prefill[i] = (double)(o->prompt * at->batch) / t.prefill;
+        prefill[i] = (double)(at->prompt * at->batch) / t.prefill;
         decode[i] = t.decode > 0 ? (double)t.decoded / t.decode : 0;
     }
-    if (!rc) {
+    if (!rc && o->prompt) {
         int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK, steps = (o->prompt + chunk - 1) / chunk;
         engine_cost c = engine_cost_of(g, o->prompt, 1, before);
         c.weight_bytes = c.weight_bytes * (uint64_t)steps / (uint64_t)o->prompt;
         c.kv_bytes /= (uint64_t)o->prompt;
         c.flops /= (double)o->prompt;
         c.int8_ops /= (double)o->prompt;
-        report(rows, "prefill", o, at, summarise(prefill, o->reps), c, b);
-        c = engine_cost_of(g, 1, 1, during);
+        rows[(*n)++] = (bench_row){"prefill", *at, summarise(prefill, o->reps), c};
+    }
+    if (!rc && o->generate) {
+        engine_cost c = engine_cost_of(g, 1, 1, during);
         c.weight_bytes = engine_cost_of(g, at->batch, at->batch, during).weight_bytes / (uint64_t)at->batch;
-        if (o->generate) report(rows, "decode", o, at, summarise(decode, o->reps), c, b);
+        rows[(*n)++] = (bench_row){"decode", *at, summarise(decode, o->reps), c};
     }
     mem_free(prefill);
     mem_free(decode);
@@ -298,16 +309,62 @@ typedef struct bench_grid {
     int batch[LIST_MAX], n_batch, depth[LIST_MAX], n_depth;
 } bench_grid;
 
-static int bench_model(const bench_options *o, const bench_grid *cases, json *root, err *e)
+/* Each batch with each depth. *most: the tokens of the longest sequence. */
+static int list_cases(const bench_options *o, const bench_grid *grid, bench_case at[LIST_MAX * LIST_MAX], int64_t *most)
 {
+    const int n = grid->n_batch * grid->n_depth;
+    const int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK;
+    *most = 0;
+    for (int i = 0; i < n; i++) {
+        at[i] = (bench_case){.batch = grid->batch[i / grid->n_depth],
+                             .depth = (grid->depth[i % grid->n_depth] + chunk - 1) / chunk * chunk,
+                             .prompt = o->prompt ? o->prompt : 1};
+        const int64_t all = at[i].depth + at[i].prompt + o->generate;
+        *most = all > *most ? all : *most;
+    }
+    return n;
+}
+
+/* With room for `most` tokens a sequence: where no --ctx says otherwise, also beyond what the model was made for. */
+static int open_engine(engine **g, const bench_options *o, const bench_grid *grid, int64_t most, err *e)
+{
+    engine_options eo = o->model;
+    for (int i = 0; i < grid->n_batch; i++)
+        if (grid->batch[i] > eo.max_batch) eo.max_batch = grid->batch[i];
+    int rc = engine_open(g, &eo, e);
+    if (rc || engine_describe(*g)->n_enc_vocab || engine_describe(*g)->ctx >= most) return rc;
+    const int64_t ctx = engine_describe(*g)->ctx;
+    engine_close(*g);
+    *g = NULL;
+    if (eo.ctx)
+        return err_set(e, ERR_USAGE, "depth, prompt and what follows it are %" PRId64 " tokens, --ctx is %" PRId64,
+                       most, ctx);
+    eo.ctx = most;
+    return engine_open(g, &eo, e) ? err_wrap(e, "a context of %" PRId64 " for depth, prompt and what follows", most)
+                                  : OK;
+}
+
+static int measure_all(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, int n_case, json *out,
+                       bounds *b, err *e)
+{
+    bench_row rows[2 * LIST_MAX * LIST_MAX];
+    size_t n = 0;
+    int rc = OK;
+    for (int i = 0; i < n_case && !rc; i++) rc = measure(g, probe, o, &at[i], rows, &n, b, e);
+    for (size_t i = 0; i < n && !rc; i++) report(out, &rows[i], o, b);
+    return rc;
+}
+
+static int bench_model(const bench_options *o, const bench_grid *grid, json *root, err *e)
+{
+    bench_case cases[LIST_MAX * LIST_MAX];
+    int64_t most;
+    int n_case = list_cases(o, grid, cases, &most);
     engine *g = NULL;
     cpu_probe *probe = NULL;
     bounds b = {0};
     char hash[NAME] = "";
-    engine_options eo = o->model;
-    for (int i = 0; i < cases->n_batch; i++)
-        if (cases->batch[i] > eo.max_batch) eo.max_batch = cases->batch[i];
-    int rc = engine_open(&g, &eo, e);
+    int rc = open_engine(&g, o, grid, most, e);
     if (rc) return rc;
     const engine_info *info = engine_describe(g);
     json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
@@ -315,14 +372,9 @@ static int bench_model(const bench_options *o, const bench_grid *cases, json *ro
     json *rows = json_add_array(root, "rows");
     if (info->n_enc_vocab)
         rc = err_set(e, ERR_USAGE, "bench measures models that continue a text; this one has an encoder");
-    if (!rc) rc = cpu_probe_open(&probe, info->threads, info->isa, 0, e);
+    if (!rc) rc = cpu_probe_open(&probe, info->threads, info->isa, engine_cost_of(g, 1, 1, 1).weight_bytes, e);
     if (!rc) rc = logits_hash(g, hash, e);
-    int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK;
-    for (int i = 0; i < cases->n_batch * cases->n_depth && !rc; i++) {
-        bench_case at = {.batch = cases->batch[i / cases->n_depth],
-                         .depth = (cases->depth[i % cases->n_depth] + chunk - 1) / chunk * chunk};
-        rc = measure(g, probe, o, &at, rows, &b, e);
-    }
+    if (!rc) rc = measure_all(g, probe, o, cases, n_case, rows, &b, e);
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     json_add_num(root, "read_gb_per_s", b.read * 1e-9);
@@ -368,6 +420,8 @@ static int run_bench(const invocation *v, err *e)
     int rc = v->n_operand ? flags_allow_only(v, read_flags, "bench read", e) : OK;
     if (!rc) rc = parse_list("batch", o->batches, 1, 4096, cases.batch, &cases.n_batch, e);
     if (!rc) rc = parse_list("depth", o->depths, 0, 1 << 20, cases.depth, &cases.n_depth, e);
+    if (!rc && !v->n_operand && !o->prompt && !o->generate)
+        rc = err_set(e, ERR_USAGE, "-p 0 and -n 0 leave nothing to measure");
     if (rc) return rc;
     json *root = json_new_object();
     rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, &cases, root, e);
@@ -389,7 +443,7 @@ const command command_bench = {
         "`inferflow bench read` measures the read bandwidth alone.\n"
         "\"read\" is the share of the read bandwidth of all threads, \"float\" and \"int8\" those of their "
         "multiply-add peaks\n"
-        "(int8: matrices with quantized weights), measured between the repetitions. GB/s counts weights and cached\n"
-        "keys and values.\n",
+        "(int8: matrices with quantized weights), measured between the repetitions, reading as much memory as a step\n"
+        "does: of a model that the caches hold, the caches. GB/s counts weights and cached keys and values.\n",
     .run = run_bench,
 };
