@@ -9,6 +9,7 @@
 #include "tensor/quant.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 int weight_type(const char *name, const char *where, dtype *out, err *e)
 {
@@ -16,7 +17,7 @@ int weight_type(const char *name, const char *where, dtype *out, err *e)
                                            {"q3h", "q3h_b64"}, {"q3", "q3_b32"}, {"q2", "q2_b32"}};
     const char *full = name;
     for (size_t i = 0; i < sizeof brief / sizeof *brief; i++)
-        if (strcmp(name, brief[i][0]) == 0) full = brief[i][1];
+        if (strcasecmp(name, brief[i][0]) == 0) full = brief[i][1];
     *out = dtype_by_name(full);
     if (*out != DTYPE_NONE && quant_can_encode(*out)) return OK;
     if (*out == DTYPE_Q8_1 || *out == DTYPE_Q8_K)
@@ -45,7 +46,7 @@ static int read_line(weight_policy *p, span line, const char *where, err *e)
         return err_set(e, ERR_MEMORY, "%s: out of memory", where);
     char at_type[300];
     snprintf(at_type, sizeof at_type, "%s: type", where);
-    int rc = strcmp(type, "keep") == 0 ? OK : weight_type(type, at_type, &r.type, e);
+    int rc = strcasecmp(type, "keep") == 0 ? OK : weight_type(type, at_type, &r.type, e);
     if (!rc) p->rules[p->n++] = r;
     return rc;
 }

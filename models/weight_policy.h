@@ -34,8 +34,8 @@ typedef struct weight_policy {
     arena mem;
 } weight_policy;
 
-/* The type called `name`, or by its short name in the original Inferflow ("q4"); only types that can be encoded. `where` starts the message,
- * which names them all: "--weights". */
+/* The type called `name`, in either case, or by its short name in the original Inferflow ("q4"); only types that can be encoded. `where`
+ * starts the message, which names them all: "--weights". */
 int weight_type(const char *name, const char *where, dtype *out, err *e);
 
 /* Appends the rules of a policy file; `what` names it. */

@@ -238,7 +238,7 @@ static void policies_choose(void **unused)
 {
     (void)unused;
     const char *out = temp_path("p.safetensors"), *policy = temp_path("policy.txt");
-    write_file(policy, "* = q4\ndec.*.ffn.down = q6\n*.attn.q = q8\n3.attn.q = keep\nhead = f16\n");
+    write_file(policy, "* = q4\ndec.*.ffn.down = Q6\n*.attn.q = Q8_0\n3.attn.q = Keep\nhead = f16\n");
     assert_int_equal(quantize(NULL, "--policy", policy, out), 0);
     assert_string_equal(type_in(out, "dec.0.attn.v"), "q4_b32.r16");
     assert_string_equal(type_in(out, "dec.0.ffn.down"), "q6_b64.r16");
