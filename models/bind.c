@@ -2,6 +2,7 @@
 #include "models/bind.h"
 
 #include "base/glob.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "models/recipe.h"
 #include "models/spec_split.h"
@@ -28,6 +29,7 @@ struct binder {
     } * used;                   /* [entry] */
     span prefix[PREFIX_MAX];
     int n_prefix;
+    int widened; /* matrices in blocks that their factors make floats of */
 };
 
 /* A tensor found for a slot: the entry and what to do to it. */
@@ -300,6 +302,40 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
     return misshapen(b, w, f, expected, e);
 }
 
+/* ---- factors
+ *
+ * GGUF may hold a number beside a matrix, or one for each of a stack, that its values are multiplied by: X.scale of X.weight (of NVFP4, whose
+ * own scales have few bits). X.input_scale is about how activations may be held, and changes nothing here. */
+
+static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const char *what)
+{
+    size_t n = strlen(t->name);
+    bool can = strcmp(ckpt_format(b->c), "gguf") == 0 && str_ends(t->name, ".weight");
+    return can ? entry_named(b, (span){(const uint8_t *)"", 0}, t->name, n - strlen(".weight"), what) : NULL;
+}
+
+static bool has_factors_apart(const binder *b, const ckpt_entry *t)
+{
+    const ckpt_entry *scale = find_beside(b, t, ".scale");
+    return scale && scale->bytes > sizeof(float);
+}
+
+/* The factor of matrix `part` of `parts` that lie in an entry. */
+static int factor_of(binder *b, const ckpt_entry *t, int64_t part, int64_t parts, float *out, err *e)
+{
+    const ckpt_entry *scale = find_beside(b, t, ".scale"), *input = find_beside(b, t, ".input_scale");
+    *out = 1;
+    if (input) b->used[index_of(b, input)].numbers = -1;
+    if (!scale) return OK;
+    uint64_t n = scale->bytes / sizeof *out;
+    if (scale->type != DTYPE_F32 || (n != 1 && n != (uint64_t)parts))
+        return err_set(e, ERR_SPEC, "%s: tensor '%.200s' is no factor for each of the %" PRId64 " matrices of '%.200s'",
+                       ckpt_path(b->c), scale->name, parts, t->name);
+    memcpy(out, scale->data + (n == 1 ? 0 : (uint64_t)part * sizeof *out), sizeof *out);
+    b->used[index_of(b, scale)].numbers = -1;
+    return OK;
+}
+
 /* ---- making */
 
 /* The type to hold a matrix in: what the policy asks for; where it cannot be packed, only if rows are whole blocks of it. */
@@ -325,7 +361,9 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     uint32_t at = index_of(b, f->entry);
     const shape *s = &f->entry->dims;
     uint64_t n = 0;
+    float factor = 1;
     int rc = entry_shape(b, w, f, &have, &cols, e);
+    if (!rc && w->cols != 0) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
     if (rc || !shape_count(s, &n)) return rc;
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
@@ -344,7 +382,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .transpose = transpose,
                    .unit = f->how.unit,
                    .packed = f->entry->packed,
-                   .mul = (float)f->how.mul,
+                   .mul = (float)f->how.mul * factor,
                    .add = (float)f->how.add};
     if (b->used[at].numbers >= 0) b->used[at].numbers += rows * cols;
     b->used[at].cols = cols;
@@ -356,7 +394,8 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
 static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t rows, size_t *n, err *e)
 {
     int64_t per_entry = matrices(w, f);
-    bool whole = per_entry > 1 && !f->how.sliced && !f->how.transpose; /* all of them as they lie */
+    bool whole = per_entry > 1 && !f->how.sliced && !f->how.transpose && /* all of them as they lie */
+                 !has_factors_apart(b, f->entry);
     int rc = OK;
     *n = whole ? 1 : f->n * (size_t)per_entry;
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
@@ -449,6 +488,7 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                    .vector = vector,
                    .parts = w->parts};
     if ((rc = wanted_type(b, w, f, name, &made.want, e))) return rc;
+    b->widened += made.want == DTYPE_NONE && dtype_is_block(pieces[0].type) && find_beside(b, f->entry, ".scale");
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, w->unit, &key)) rc = short_of_memory(e);
@@ -560,6 +600,11 @@ int bind_finish(binder *b, err *e)
         }
     }
     int rc = OK;
+    if (b->widened)
+        log_line(LOG_WARN,
+                 "%s: %d matrices have factors beside their blocks and are held as f32; --weights q8_0 holds them in a "
+                 "quarter of that",
+                 ckpt_path(b->c), b->widened);
     if (unused)
         rc = err_set(
             e, ERR_SPEC,

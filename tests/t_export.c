@@ -268,6 +268,61 @@ static void mixtral_is_a_llama(void **unused)
     remove_folder(from);
 }
 
+/* A GGUF file with factors beside the query and the experts' up matrices, and with what is said of activations. */
+static void factors_beside_matrices_count(void **unused)
+{
+    (void)unused;
+    static const float factor[] = {0.5f, 3}, other = 7;
+    const char *plain = temp_path("factors-plain.gguf"), *gguf = temp_path("factors.gguf");
+    const model_options o = {.model_path = "tests/vectors/models/mixtral", .act = "f32"};
+    model *a, *b = NULL;
+    exporter *x;
+    err e = {0};
+    size_t n;
+    assert_ok(model_open(&a, &o, &e), &e);
+    export_to(a, plain, DTYPE_NONE);
+    model_close(a);
+    a = open_model(plain);
+    const ckpt_entry *up = ckpt_find(a->weights, "blk.1.ffn_up_exps.weight");
+    assert_true(up && up->dims.rank == 3 && up->dims.dim[0] <= 64);
+    int64_t experts = up->dims.dim[0];
+    float each[64];
+    for (int64_t i = 0; i < experts; i++) each[i] = (float)(i + 2);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        assert_ok(export_open(&x, a, EXPORT_GGUF, DTYPE_NONE, &e), &e);
+        const write_tensor *t = export_tensors(x, &n);
+        write_tensor *more = mem_array(n + 3, sizeof *more);
+        memcpy(more, t, n * sizeof *more);
+        more[n++] = (write_tensor){"blk.0.attn_q.scale", DTYPE_F32, {1, {1 + wrong}}, .raw = factor};
+        more[n++] = (write_tensor){"blk.0.attn_q.input_scale", DTYPE_F32, {1, {1}}, .raw = &other};
+        more[n++] = (write_tensor){"blk.1.ffn_up_exps.scale", DTYPE_F32, {1, {experts}}, .raw = each};
+        assert_ok(write_gguf(gguf, export_pairs(x), more, n, 1, &e), &e);
+        mem_free(more);
+        export_close(x);
+        if (!wrong) b = open_model(gguf);
+    }
+    const model_options two = {.model_path = gguf};
+    model *none = NULL;
+    assert_int_equal(model_open(&none, &two, &e), ERR_SPEC); /* two factors of one matrix */
+    assert_non_null(strstr(e.msg, "blk.0.attn_q.scale"));
+    for (uint32_t i = 0; i < a->prog->n_weight; i++) {
+        const weight *p = &a->prog->weights[i], *q = &b->prog->weights[i];
+        bool query = strcmp(p->name, "dec.0.attn.q") == 0, ups = strcmp(p->name, "dec.1.ffn.up") == 0;
+        float was[64], is[64];
+        assert_true(p->cols <= 64);
+        for (int64_t r = 0; r < p->rows; r++) {
+            weight_decode_row(p, r, was);
+            weight_decode_row(q, r, is);
+            float by = query ? factor[0] : ups ? each[r / (p->rows / experts)] : 1;
+            for (int64_t k = 0; k < p->cols; k++) assert_true(is[k] == was[k] * by);
+        }
+    }
+    model_close(b);
+    model_close(a);
+    unlink(plain);
+    unlink(gguf);
+}
+
 static void gpt2_goes_round(void **unused)
 {
     (void)unused;
@@ -565,6 +620,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_goes_round),
         cmocka_unit_test(mixtral_is_a_llama),
+        cmocka_unit_test(factors_beside_matrices_count),
         cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(windows_go_to_gguf),
         cmocka_unit_test(llama3_positions_go_to_gguf),
