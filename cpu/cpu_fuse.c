@@ -42,6 +42,7 @@ static bool fits(const program *p, const op *o)
     case OP_NORM: return o->u.norm.width == tensor_count(out);
     case OP_MUL: return b->kind == TENSOR_ACT && b->rows == out->rows && tensor_count(b) == tensor_count(out);
     case OP_MATMUL: return a->block && tensor_count(out) % R16_K == 0; /* whole blocks of the next activations */
+    case OP_QUANT: return !o->u.quant.rest;
     default: return true;
     }
 }

@@ -26,13 +26,18 @@ void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float
 typedef const float *quant_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space);
 typedef void quant_block(const float *x, int64_t n, int block, act_block *to);
 
-/* Codes block b of row `at` of a tile: x has the n floats that are there. */
+/* Codes block b of row `at` of a tile: x has the n floats that are there. `rest`: codes of what the codes of x leave. */
 __attribute__((always_inline)) static inline void quant_put(act_part p, int rows, int64_t at, int64_t b, int block,
-                                                            const float *x, int64_t n, quant_block *encode)
+                                                            const float *x, int64_t n, bool rest, quant_block *encode)
 {
     int64_t i = b * rows + at;
     act_block coded;
+    float left[R16_K];
     encode(x, n, block, &coded);
+    if (rest) {
+        act_left(x, n, &coded, left);
+        encode(left, n, block, &coded);
+    }
     p.scale[i] = coded.scale;
     p.total[i] = coded.total;
     p.less[i] = coded.less;
@@ -62,7 +67,7 @@ __attribute__((always_inline)) static inline void quant_rows(const run *r, const
         int64_t b0 = m * blocks > from ? 0 : from - m * blocks, b1 = (m + 1) * blocks < to ? blocks : to - m * blocks;
         for (int64_t b = b0; b < b1; b++) {
             int64_t k = b * block, left = cols - k, n = left < 0 ? 0 : left < block ? left : block;
-            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, encode);
+            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, o->u.quant.rest, encode);
         }
     }
 }

@@ -104,7 +104,7 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
                     _Alignas(64) float space[R16_K];
                     const float *v = fuse_gate_fetch(&from, tile.row0 - row0 + m, 0, COLS, space);
                     for (int k = 0; k < COLS; k += out->block)
-                        quant_put(p, tile.rows, m, (c * COLS + k) / out->block, out->block, v + k, out->block,
+                        quant_put(p, tile.rows, m, (c * COLS + k) / out->block, out->block, v + k, out->block, false,
                                   act_code);
                 }
             }

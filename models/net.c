@@ -1,7 +1,7 @@
 /* net.c - see net.h: the helpers that modules emit ops with. */
 #include "models/net.h"
 
-#include "tensor/r16.h"
+#include "tensor/act_q8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,39 +132,49 @@ static bool bias_of(net *b, const call *c, const char *role, const char *mode, i
     return weight_of(b, c, role, want, bias);
 }
 
-/* x as int8 by blocks of `block`: made once for all matrices that read it one after another (q, k, v; gate, up). `table`: the dispatch of
- * rows of experts, else 0. */
-static ref quantized(net *b, const call *c, ref x, int block, ref table)
+/* x as int8 by blocks of `block`, or the rest that these codes leave: made once for all matrices that read it one after another (q, k, v; gate,
+ * up). `table`: the dispatch of rows of experts, else 0. */
+static ref quantized(net *b, const call *c, ref x, int block, ref table, bool rest)
 {
-    ref *known = &b->quant[block == 64];
-    if (b->quant_of != x) b->quant[0] = b->quant[1] = 0;
+    static const char *const part[2][2] = {{"x.q32", "x.q32.rest"}, {"x.q64", "x.q64.rest"}};
+    ref *known = &b->quant[block == 64][rest];
+    if (b->quant_of != x) memset(b->quant, 0, sizeof b->quant);
     b->quant_of = x;
     if (*known) return *known;
     char name[200];
-    full_name(b, c->path, block == 64 ? "x.q64" : "x.q32", name, sizeof name);
+    full_name(b, c->path, part[block == 64][rest], name, sizeof name);
     tensor t = b->prog->tensors[x];
     t.name = name;
     t.block = (uint8_t)block;
     t.layer = op_layer(b);
-    op o = {.kind = OP_QUANT, .state = -1, .in = {x, table}, .out = program_tensor(b->prog, &t, b->e)};
+    op o = {
+        .kind = OP_QUANT, .state = -1, .in = {x, table}, .out = program_tensor(b->prog, &t, b->e), .u.quant = {rest}};
     *known = o.out && emit(b, &o) ? o.out : 0;
     return *known;
 }
 
-/* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that. The parts of a stack are
- * multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole tiles of them. */
+/* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that; of narrow rows by their codes and by
+ * what these leave. The parts of a stack are multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole
+ * tiles of them. */
 static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
 {
     weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
     const r16_format *f = b->act_f32 ? NULL : r16_of(weight_held_type(held));
-    ref x = o.in[0];
+    ref x = o.in[0], table = o.kind == OP_MATMUL_EXP ? o.in[3] : 0;
     if (f && (!r16_holds(held->rows, held->parts) || (held->parts && k % R16_K))) f = NULL;
-    if (f) {
-        held->packed = true;
-        o.in[0] = quantized(b, c, x, f->act, o.kind == OP_MATMUL_EXP ? o.in[3] : 0);
-        if (!o.in[0]) return 0;
-    }
-    return net_op(b, o, c->path, part, x, dim);
+    if (!f) return net_op(b, o, c->path, part, x, dim);
+    held->packed = true;
+    o.in[0] = quantized(b, c, x, f->act, table, false);
+    if (!o.in[0] || net_width(b, x) > ACT_NARROW) return o.in[0] ? net_op(b, o, c->path, part, x, dim) : 0;
+    char name[64];
+    const char *of = part ? part : "", *dot = *of ? "." : "";
+    snprintf(name, sizeof name, "%s%scodes", of, dot);
+    ref y = net_op(b, o, c->path, name, x, dim);
+    o.in[0] = y ? quantized(b, c, x, f->act, table, true) : 0;
+    o.in[2] = 0; /* the bias is in y */
+    snprintf(name, sizeof name, "%s%srest", of, dot);
+    ref rest = o.in[0] ? net_op(b, o, c->path, name, x, dim) : 0;
+    return rest ? net_add(b, c->path, part, y, rest) : 0;
 }
 
 ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)

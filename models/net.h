@@ -23,8 +23,9 @@ struct net {
     ref memory;    /* its result; 0 in models without one */
     int ctx;       /* positions that tables are made for */
     bool act_f32;  /* build_options */
-    ref quant_of, quant[2]; /* the activation quantized last, by blocks of 32 and of 64: 0 = not yet */
-    bool full;              /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
+    ref quant_of,
+        quant[2][2]; /* the activation quantized last, by blocks of 32 and of 64, and what that leaves: 0 = not yet */
+    bool full;       /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
     int64_t dim;
     err *e;
 };

@@ -167,6 +167,9 @@ typedef struct op {
         struct {
             int32_t heads;
         } join;
+        struct {
+            int32_t rest; /* codes of what the codes of in0 leave of it (act_left) */
+        } quant;
     } u;
 } op;
 

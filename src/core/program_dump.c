@@ -82,7 +82,9 @@ static void dump_params(const program *p, const op *o, buf *out)
         break;
     case OP_JOIN: buf_printf(out, " heads=%d", o->u.join.heads); break;
     case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
-    case OP_QUANT: buf_printf(out, " blocks of %d", p->tensors[o->out].block); break;
+    case OP_QUANT:
+        buf_printf(out, " blocks of %d%s", p->tensors[o->out].block, o->u.quant.rest ? ", what they leave" : "");
+        break;
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:

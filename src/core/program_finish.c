@@ -128,7 +128,7 @@ static void hash_op(hasher *s, const op *o)
     case OP_JOIN: add_int(s, o->u.join.heads); break;
     case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
     case OP_POOL: add_int(s, o->u.pool.how); break;
-    case OP_QUANT:
+    case OP_QUANT: add_int(s, o->u.quant.rest); break;
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:

@@ -11,15 +11,24 @@
  *     parts     of blocks of 64 only: [k / 64][R][6] int16, minus sums of 32 codes (two), then of 16 (four)
  *
  * so a step's rows take rows * act_row_bytes, and where row m lies depends on the number of rows, but never what is in it. Rows sorted by
- * expert are tiled expert by expert: those of one lie as if they were alone, from their first row times act_row_bytes on. */
+ * expert are tiled expert by expert: those of one lie as if they were alone, from their first row times act_row_bytes on.
+ *
+ * Rows of at most ACT_NARROW elements are coded twice: as said, and then what those codes leave of them, which is a row like any other. The
+ * matrix meets both and the products are added: 16 bits of precision. Few blocks average little of the rounding away. */
 #ifndef TENSOR_ACT_Q8_H
 #define TENSOR_ACT_Q8_H
 #include "tensor/r16.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ACT_ROWS = 6, ACT_ALONE = 5, ACT_PARTS = 6 }; /* rows of a tile; rows that are one tile alone */
+enum {
+    ACT_ROWS = 6,
+    ACT_ALONE = 5,
+    ACT_PARTS = 6,
+    ACT_NARROW = 256
+}; /* rows of a tile; rows that are one tile alone */
 
 static inline int64_t act_padded(int64_t cols) { return (cols + R16_K - 1) / R16_K * R16_K; }
 static inline uint64_t act_row_bytes(int64_t cols, int block)
@@ -92,5 +101,11 @@ typedef struct act_block {
     int16_t parts[ACT_PARTS];
 } act_block;
 void act_encode(const float *x, int64_t n, int block, act_block *to);
+
+/* left[n]: what the codes of x leave of it, code by code one fused multiply-add. */
+static inline void act_left(const float *x, int64_t n, const act_block *codes, float *left)
+{
+    for (int64_t i = 0; i < n; i++) left[i] = fmaf(-codes->scale, codes->code[i], x[i]);
+}
 
 #endif
