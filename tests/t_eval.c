@@ -67,6 +67,11 @@ static void perplexity(void **unused)
     expect_loss("--ctx 60 --stride 25", 8.255446012546873, 149);
     assert_int_equal(call("eval perplexity --model %s --ids 1,2,3", model), 2);
     assert_non_null(strstr(buf_cstr(&out), "3 tokens, one window needs"));
+    assert_int_equal(call("eval perplexity --model %s --ids 1,2,3 --ctx 2", model), 2);
+    assert_non_null(strstr(buf_cstr(&out), "no token is scored: windows of 2"));
+    assert_int_equal(call("eval perplexity --model %s --ids 1,2,3 --ctx 3", model), 0);
+    assert_int_equal(call("eval importance -f /dev/null -o x.gguf"), 2);
+    assert_non_null(strstr(buf_cstr(&out), "the text is empty"));
 }
 
 /* A number or null of the output, as the golden file has it. */

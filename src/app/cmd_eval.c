@@ -250,6 +250,8 @@ static int eval_importance(engine *g, const eval_flags *f, const engine_options 
 {
     importance_sum *s;
     const char *what = "importance";
+    if (ids->n == 1 && bos_added(g, f, ids) >= 0)
+        return err_set(e, ERR_USAGE, "the text is empty: nothing can be measured on it");
     int most = engine_describe(g)->ctx, rc = importance_sum_open(&s, g, e);
     if (rc) return rc;
     if (engine_describe(g)->generates && (int64_t)ids->n > most) {

@@ -50,6 +50,8 @@ int perplexity_measure(engine *g, const int32_t *ids, size_t n, const windows *w
 {
     scorer s = {.g = g, .n_vocab = engine_describe(g)->n_vocab};
     int rc = windows_each(g, ids, n, w, score_window, &s, e);
+    if (!rc && s.tokens == 0)
+        return err_set(e, ERR_USAGE, "no token is scored: windows of %d have no second half (--ctx)", (int)w->window);
     if (!rc) *out = (perplexity_result){.nll = s.sum / (double)s.tokens, .tokens = s.tokens};
     return rc;
 }
