@@ -2,6 +2,7 @@
 #include "models/export.h"
 
 #include "base/mem.h"
+#include "io/self_contained.h"
 #include "models/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/r16.h"
@@ -150,6 +151,11 @@ static int open_as(exporter **out, const model *m, export_kind kind, dtype type,
     if (kind == EXPORT_HF && type != DTYPE_NONE && !dtype_is_float(type))
         return err_set(e, ERR_USAGE, "a Hugging Face folder holds f32, f16 or bf16, not %s; write a .gguf file instead",
                        dtype_info[type].name);
+    if (json_get(ckpt_metadata(m->weights), SELF_LAYOUT))
+        return err_set(e, ERR_SPEC,
+                       "%s: is a file of `quantize`, which says nothing of other formats; take the model that it was "
+                       "made of",
+                       ckpt_path(m->weights));
     exporter *x = mem_zero(1, sizeof *x);
     if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
     *x = (exporter){

@@ -231,7 +231,16 @@ static void gguf_says_what_it_refits(void **unused)
     snprintf(line, sizeof line, "quantize --bits 4 -o %s", out);
     assert_int_equal(command_run(NULL, line, &said, &errors), 0);
     assert_null(strstr(buf_cstr(&errors), "f16"));
-    unlink(out);
+    /* its own files say nothing of GGUF's names, nor of a folder's */
+    const char *own = temp_path("own.safetensors");
+    static const char *const ways[] = {"quantize --bits 4", "export"};
+    assert_int_equal(quantize(NULL, "--bits", "8", own), 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "%s -o %s --model %s", ways[i], out, own);
+        assert_int_equal(command_run(NULL, line, &said, &errors), 1);
+        assert_non_null(strstr(buf_cstr(&errors), "take the model that it was made of"));
+    }
+    unlink(out), unlink(own);
     buf_free(&said), buf_free(&errors);
 }
 
