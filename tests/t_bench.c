@@ -100,6 +100,29 @@ static void decode_alone(void **state)
     json_free(a);
 }
 
+/* Prompts alone, with a hash of the vector or scores that no setting changes. */
+static void encoders(void **state)
+{
+    (void)state;
+    static char *const folder[] = {"tests/vectors/encoders/bert-bare", "tests/vectors/encoders/bert-scores"};
+    for (int i = 0; i < 2; i++) {
+        char *one[] = {"inferflow", "bench",  "-m", folder[i], "-p", "9", "-b",
+                       "1,3",       "--reps", "2",  "--json",  "-t", "1"};
+        char *two[] = {"inferflow", "bench", "-m", folder[i], "-p", "4", "--reps", "1", "--json", "-t", "2"};
+        json *a = bench_json(sizeof one / sizeof *one, one), *b = bench_json(sizeof two / sizeof *two, two);
+        assert_int_equal(json_count(json_get(a, "rows")), 2);
+        const json *last = json_at(json_get(a, "rows"), 1);
+        assert_string_equal(json_str(json_get(last, "test"), ""), "prefill");
+        assert_true(json_num(json_get(last, "batch"), 0) == 3 && json_num(json_get(last, "tokens_per_s"), 0) > 0);
+        assert_int_equal(strlen(json_str(json_get(a, "logits_hash"), "")), 16);
+        assert_string_equal(json_str(json_get(a, "logits_hash"), ""), json_str(json_get(b, "logits_hash"), "-"));
+        json_free(a);
+        json_free(b);
+        assert_int_equal(app_main(6, (char *[]){"inferflow", "bench", "-m", folder[i], "-p", "0"}), 2);
+        assert_int_equal(app_main(6, (char *[]){"inferflow", "bench", "-m", folder[i], "-d", "4"}), 2);
+    }
+}
+
 static void wrong_usage(void **state)
 {
     (void)state;
@@ -114,8 +137,8 @@ static void wrong_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_and_hash), cmocka_unit_test(depths),      cmocka_unit_test(shares_agree),
-        cmocka_unit_test(decode_alone),  cmocka_unit_test(wrong_usage),
+        cmocka_unit_test(rows_and_hash), cmocka_unit_test(depths),   cmocka_unit_test(shares_agree),
+        cmocka_unit_test(decode_alone),  cmocka_unit_test(encoders), cmocka_unit_test(wrong_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

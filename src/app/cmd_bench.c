@@ -2,7 +2,8 @@
  *
  * The bounds are measured anew between repetitions, because the load of a machine changes: shares compare the best of both. Prompts
  * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
- * decode is the n steps after it, all sequences together. At a depth, each sequence first takes in that many tokens, untimed. */
+ * decode is the n steps after it, all sequences together. At a depth, each sequence first takes in that many tokens, untimed. Of an encoder,
+ * prefill ends when every sequence has its vector or scores, and there is no decode. */
 #include "app/app.h"
 #include "app/flags.h"
 #include "base/clock.h"
@@ -10,6 +11,7 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_probe.h"
+#include "engine/embedding.h"
 #include "engine/engine.h"
 
 #include <inttypes.h>
@@ -40,7 +42,7 @@ static const param bench_rows[] = {
      .otherwise = "128",
      .max = 1 << 20,
      .alias = "n",
-     .doc = "decode steps after the prompt; 0 measures prefill only"},
+     .doc = "decode steps after the prompt; 0 measures prefill only, all there is of an encoder"},
     {.key = "batch",
      .type = PARAM_TEXT,
      .offset = offsetof(bench_options, batches),
@@ -74,7 +76,7 @@ static const flag_group bench_flags[] = {
 /* ---- one repetition */
 
 typedef struct progress {
-    int64_t made, first; /* tokens generated; sequences that have one */
+    int64_t made, first; /* tokens generated; sequences that have one, or their vector */
 } progress;
 
 static bool on_token(void *ctx, const token_event *ev)
@@ -84,6 +86,7 @@ static bool on_token(void *ctx, const token_event *ev)
         p->made++;
         p->first += ev->index == 0;
     }
+    p->first += ev->pooled || ev->scores;
     return true;
 }
 
@@ -111,6 +114,7 @@ static int add_sequence(engine *g, const bench_options *o, const bench_case *c, 
                .n_ids = n,
                .max_tokens = o->generate + c->batch + 1,
                .ignore_eos = true,
+               .pooled = !engine_describe(g)->generates,
                .n_logprobs = -1,
                .on_token = on_token,
                .ctx = p};
@@ -154,18 +158,35 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
     return rc;
 }
 
-/* ---- hash of the logits of a fixed prompt: the same on every instruction set, chunk and thread count */
+/* ---- hash of the logits of a fixed prompt, of a model without any of its vector: the same on every instruction set, chunk and thread count */
+
+static void hash_floats(uint64_t *h, const float *x, int64_t n)
+{
+    const uint8_t *bytes = (const uint8_t *)x;
+    for (int64_t i = 0; i < n * 4; i++) *h = (*h ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
+}
 
 static int hash_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
 {
     (void)first;
     (void)e;
-    uint64_t *h = ((void **)ctx)[0];
     const engine *g = ((void **)ctx)[1];
-    const uint8_t *bytes = (const uint8_t *)rows;
-    for (int64_t i = 0; i < n * engine_describe(g)->n_vocab * 4; i++)
-        *h = (*h ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
+    hash_floats(((void **)ctx)[0], rows, n * engine_describe(g)->n_vocab);
     return 0;
+}
+
+static int hash_pooled(engine *g, const int32_t *ids, size_t n, uint64_t *h, err *e)
+{
+    const engine_info *i = engine_describe(g);
+    size_t all = (size_t)i->n_pooled + (size_t)i->n_score;
+    float *x = mem_array(all, sizeof *x);
+    if (!x) return err_set(e, ERR_MEMORY, "out of memory for a vector");
+    embedding_job job = {
+        .ids = ids, .n = n, .vector = i->n_pooled ? x : NULL, .scores = i->n_score ? x + i->n_pooled : NULL};
+    int rc = embedding_run(g, &job, 1, NULL, NULL, e);
+    if (!rc) hash_floats(h, x, (int64_t)all);
+    mem_free(x);
+    return rc;
 }
 
 static int logits_hash(engine *g, char out[NAME], err *e)
@@ -175,7 +196,8 @@ static int logits_hash(engine *g, char out[NAME], err *e)
     for (int i = 0; i < HASH_IDS; i++)
         ids[i] = (int32_t)(rng_bits(1, 2, (uint64_t)i) % (uint64_t)engine_describe(g)->n_vocab);
     size_t n = engine_describe(g)->ctx < HASH_IDS ? (size_t)engine_describe(g)->ctx : HASH_IDS;
-    int rc = engine_eval(g, ids, n, -1, hash_rows, (void *[]){&h, g}, e);
+    int rc = engine_describe(g)->generates ? engine_eval(g, ids, n, -1, hash_rows, (void *[]){&h, g}, e)
+                                           : hash_pooled(g, ids, n, &h, e);
     snprintf(out, NAME, "%016" PRIx64, h);
     return rc;
 }
@@ -325,23 +347,38 @@ static int list_cases(const bench_options *o, const bench_grid *grid, bench_case
     return n;
 }
 
-/* With room for `most` tokens a sequence: where no --ctx says otherwise, also beyond what the model was made for. */
-static int open_engine(engine **g, const bench_options *o, const bench_grid *grid, int64_t most, err *e)
+static int open_engine(engine **g, const bench_options *o, const bench_grid *grid, int64_t ctx, err *e)
 {
     engine_options eo = o->model;
     for (int i = 0; i < grid->n_batch; i++)
         if (grid->batch[i] > eo.max_batch) eo.max_batch = grid->batch[i];
-    int rc = engine_open(g, &eo, e);
-    if (rc || engine_describe(*g)->n_enc_vocab || engine_describe(*g)->ctx >= most) return rc;
+    if (ctx) eo.ctx = ctx;
+    return engine_open(g, &eo, e);
+}
+
+/* Makes room for `most` tokens a sequence: where no --ctx says otherwise, also beyond what the model was made for. */
+static int widen(engine **g, const bench_options *o, const bench_grid *grid, int64_t most, err *e)
+{
     const int64_t ctx = engine_describe(*g)->ctx;
+    if (ctx >= most) return OK;
     engine_close(*g);
     *g = NULL;
-    if (eo.ctx)
+    if (o->model.ctx)
         return err_set(e, ERR_USAGE, "depth, prompt and what follows it are %" PRId64 " tokens, --ctx is %" PRId64,
                        most, ctx);
-    eo.ctx = most;
-    return engine_open(g, &eo, e) ? err_wrap(e, "a context of %" PRId64 " for depth, prompt and what follows", most)
-                                  : OK;
+    return open_engine(g, o, grid, most, e)
+               ? err_wrap(e, "a context of %" PRId64 " for depth, prompt and what follows", most)
+               : OK;
+}
+
+/* What is measured of an encoder: prompts alone. */
+static int only_prompts(bench_options *o, const bench_grid *grid, err *e)
+{
+    o->generate = 0;
+    if (!o->prompt) return err_set(e, ERR_USAGE, "an encoder has only prompts to measure, and --prompt is 0");
+    for (int i = 0; i < grid->n_depth; i++)
+        if (grid->depth[i]) return err_set(e, ERR_USAGE, "--depth: an encoder has no cache that could hold tokens");
+    return OK;
 }
 
 static int measure_all(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, int n_case, json *out,
@@ -355,24 +392,31 @@ static int measure_all(engine *g, cpu_probe *probe, const bench_options *o, cons
     return rc;
 }
 
-static int bench_model(const bench_options *o, const bench_grid *grid, json *root, err *e)
+static int bench_model(const bench_options *asked, const bench_grid *grid, json *root, err *e)
 {
+    bench_options own = *asked, *o = &own;
     bench_case cases[LIST_MAX * LIST_MAX];
     int64_t most;
-    int n_case = list_cases(o, grid, cases, &most);
+    int n_case = 0;
     engine *g = NULL;
     cpu_probe *probe = NULL;
     bounds b = {0};
     char hash[NAME] = "";
-    int rc = open_engine(&g, o, grid, most, e);
-    if (rc) return rc;
+    int rc = open_engine(&g, o, grid, 0, e);
+    if (!rc && engine_describe(g)->n_enc_vocab)
+        rc = err_set(e, ERR_USAGE, "bench measures decoders and encoders; this model is both, one after the other");
+    if (!rc && !engine_describe(g)->generates) rc = only_prompts(o, grid, e);
+    if (!rc) n_case = list_cases(o, grid, cases, &most);
+    if (!rc) rc = widen(&g, o, grid, most, e);
+    if (rc) {
+        engine_close(g);
+        return rc;
+    }
     const engine_info *info = engine_describe(g);
     json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
     json_add_num(root, "threads", info->threads);
     json *rows = json_add_array(root, "rows");
-    if (info->n_enc_vocab)
-        rc = err_set(e, ERR_USAGE, "bench measures models that continue a text; this one has an encoder");
-    if (!rc) rc = cpu_probe_open(&probe, info->threads, info->isa, engine_cost_of(g, 1, 1, 1).weight_bytes, e);
+    rc = cpu_probe_open(&probe, info->threads, info->isa, engine_cost_of(g, 1, 1, 1).weight_bytes, e);
     if (!rc) rc = logits_hash(g, hash, e);
     if (!rc) rc = measure_all(g, probe, o, cases, n_case, rows, &b, e);
     struct rusage use;
