@@ -30,7 +30,7 @@
 
 typedef struct binder binder;
 
-/* policy: types of matrices; NULL: all as in the file. */
+/* policy: types of matrices; NULL: all as in the file. Without a program only bind_has and bind_values can be asked. */
 int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, weight_policy *policy, err *e);
 void bind_close(binder *b); /* NULL ok */
 

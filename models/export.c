@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "io/self_contained.h"
+#include "models/bind.h"
 #include "models/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/r16.h"
@@ -201,6 +202,7 @@ void export_close(exporter *x)
     if (!x) return;
     mem_free(x->tensor);
     mem_free(x->whole);
+    bind_close(x->values);
     spec_free(x->base);
     json_free(x->config);
     gguf_pairs_free(&x->pairs);

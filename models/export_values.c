@@ -87,23 +87,20 @@ static bool is_number_or_tensor(const char *role)
 
 int export_trained_value(exporter *x, const char *name, int layer, value *out, bool *found)
 {
-    binder *b;
     *found = false;
     if (!is_number_or_tensor(name)) return OK;
-    int rc = bind_open(&b, x->m->prog, x->s, x->h, x->m->weights, NULL, x->e);
-    if (rc) return rc;
+    int rc = x->values ? OK : bind_open(&x->values, NULL, x->s, x->h, x->m->weights, NULL, x->e);
     for (size_t i = 0; i < x->s->n && !rc && !*found; i++) {
         const spec_row *row = &x->s->rows[i];
         const char *dot = strrchr(row->key, '.');
         bool of_name = strcmp(row->section, "tensors") == 0 && strncmp(row->key, "{i}.", 4) == 0 && dot &&
                        strcmp(dot + 1, name) == 0;
         size_t n = 0;
-        const float *v = of_name ? bind_values(b, row->key + 4, layer, &x->mem, &n, x->e) : NULL;
+        const float *v = of_name ? bind_values(x->values, row->key + 4, layer, &x->mem, &n, x->e) : NULL;
         *found = v && n == 1;
         if (*found) *out = (value){.kind = VALUE_NUMBER, .number = (double)v[0]};
         rc = x->e->code;
     }
-    bind_close(b);
     return rc;
 }
 
