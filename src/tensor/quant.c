@@ -6,6 +6,7 @@
 #include "tensor/quant.h"
 
 #include "base/half.h"
+#include "tensor/quant_fit.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_row.h"
 
@@ -89,7 +90,8 @@ DTYPE_LIST(X)
 
 static const struct quant_row {
     quant_decoder *decode;
-    quant_encoder *encode; /* NULL: not a type that is written */
+    quant_encoder *encode; /* NULL: there is none but, perhaps, the one that makes errors small */
+    bool fitted;           /* which then encodes plainly too */
 } row[DTYPE_COUNT] = {
     [DTYPE_F32] = {decode_f32, encode_f32},
     [DTYPE_F16] = {decode_f16, encode_f16},
@@ -112,28 +114,28 @@ static const struct quant_row {
     [DTYPE_Q5_1] = {quant_decode_q5_1, quant_encode_q5_1},
     [DTYPE_Q8_0] = {quant_decode_q8_0, quant_encode_q8_0},
     [DTYPE_Q8_1] = {quant_decode_q8_1, NULL},
-    [DTYPE_Q8_F32] = {quant_decode_q8_f32, quant_encode_q8_f32},
-    [DTYPE_Q1_0] = {quant_decode_q1_0, quant_encode_q1_0},
-    [DTYPE_Q2_0] = {quant_decode_q2_0, quant_encode_q2_0},
-    [DTYPE_Q2_K] = {quant_decode_q2_k, quant_encode_q2_k},
-    [DTYPE_Q3_K] = {quant_decode_q3_k, quant_encode_q3_k},
-    [DTYPE_Q4_K] = {quant_decode_q4_k, quant_encode_q4_k},
-    [DTYPE_Q5_K] = {quant_decode_q5_k, quant_encode_q5_k},
-    [DTYPE_Q6_K] = {quant_decode_q6_k, quant_encode_q6_k},
+    [DTYPE_Q8_F32] = {quant_decode_q8_f32, .fitted = true},
+    [DTYPE_Q1_0] = {quant_decode_q1_0, .fitted = true},
+    [DTYPE_Q2_0] = {quant_decode_q2_0, .fitted = true},
+    [DTYPE_Q2_K] = {quant_decode_q2_k, .fitted = true},
+    [DTYPE_Q3_K] = {quant_decode_q3_k, .fitted = true},
+    [DTYPE_Q4_K] = {quant_decode_q4_k, .fitted = true},
+    [DTYPE_Q5_K] = {quant_decode_q5_k, .fitted = true},
+    [DTYPE_Q6_K] = {quant_decode_q6_k, .fitted = true},
     [DTYPE_Q8_K] = {quant_decode_q8_k, NULL},
-    [DTYPE_IQ2_XXS] = {quant_decode_iq2_xxs, quant_encode_iq2_xxs},
-    [DTYPE_IQ2_XS] = {quant_decode_iq2_xs, quant_encode_iq2_xs},
-    [DTYPE_IQ2_S] = {quant_decode_iq2_s, quant_encode_iq2_s},
-    [DTYPE_IQ3_XXS] = {quant_decode_iq3_xxs, quant_encode_iq3_xxs},
-    [DTYPE_IQ3_S] = {quant_decode_iq3_s, quant_encode_iq3_s},
-    [DTYPE_IQ1_S] = {quant_decode_iq1_s, quant_encode_iq1_s},
-    [DTYPE_IQ1_M] = {quant_decode_iq1_m, quant_encode_iq1_m},
-    [DTYPE_IQ4_NL] = {quant_decode_iq4_nl, quant_encode_iq4_nl},
-    [DTYPE_IQ4_XS] = {quant_decode_iq4_xs, quant_encode_iq4_xs},
-    [DTYPE_TQ1_0] = {quant_decode_tq1_0, quant_encode_tq1_0},
-    [DTYPE_TQ2_0] = {quant_decode_tq2_0, quant_encode_tq2_0},
+    [DTYPE_IQ2_XXS] = {quant_decode_iq2_xxs, .fitted = true},
+    [DTYPE_IQ2_XS] = {quant_decode_iq2_xs, .fitted = true},
+    [DTYPE_IQ2_S] = {quant_decode_iq2_s, .fitted = true},
+    [DTYPE_IQ3_XXS] = {quant_decode_iq3_xxs, .fitted = true},
+    [DTYPE_IQ3_S] = {quant_decode_iq3_s, .fitted = true},
+    [DTYPE_IQ1_S] = {quant_decode_iq1_s, .fitted = true},
+    [DTYPE_IQ1_M] = {quant_decode_iq1_m, .fitted = true},
+    [DTYPE_IQ4_NL] = {quant_decode_iq4_nl, .fitted = true},
+    [DTYPE_IQ4_XS] = {quant_decode_iq4_xs, .fitted = true},
+    [DTYPE_TQ1_0] = {quant_decode_tq1_0, .fitted = true},
+    [DTYPE_TQ2_0] = {quant_decode_tq2_0, .fitted = true},
     [DTYPE_MXFP4] = {quant_decode_mxfp4, quant_encode_mxfp4},
-    [DTYPE_NVFP4] = {quant_decode_nvfp4, quant_encode_nvfp4},
+    [DTYPE_NVFP4] = {quant_decode_nvfp4, .fitted = true},
     [DTYPE_Q8_B32] = {quant_decode_q8_b32, quant_encode_q8_b32},
     [DTYPE_Q8_B64] = {quant_decode_q8_b64, quant_encode_q8_b64},
     [DTYPE_Q6_B64] = {quant_decode_q6_b64, quant_encode_q6_b64},
@@ -143,10 +145,10 @@ static const struct quant_row {
     [DTYPE_Q3H_B64] = {quant_decode_q3h_b64, quant_encode_q3h_b64},
     [DTYPE_Q3_B32] = {quant_decode_q3_b32, quant_encode_q3_b32},
     [DTYPE_Q2_B32] = {quant_decode_q2_b32, quant_encode_q2_b32},
-    [DTYPE_Q4_T] = {quant_decode_q4_t, quant_encode_q4_t},
-    [DTYPE_Q3H_T] = {quant_decode_q3h_t, quant_encode_q3h_t},
-    [DTYPE_Q3_T] = {quant_decode_q3_t, quant_encode_q3_t},
-    [DTYPE_Q2_T] = {quant_decode_q2_t, quant_encode_q2_t},
+    [DTYPE_Q4_T] = {quant_decode_q4_t, .fitted = true},
+    [DTYPE_Q3H_T] = {quant_decode_q3h_t, .fitted = true},
+    [DTYPE_Q3_T] = {quant_decode_q3_t, .fitted = true},
+    [DTYPE_Q2_T] = {quant_decode_q2_t, .fitted = true},
 };
 
 void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }
@@ -160,5 +162,10 @@ void quant_decode_row(dtype t, const void *from, float *to, uint64_t n)
     memcpy(to + whole, last, tail * sizeof *to);
 }
 
-bool quant_can_encode(dtype t) { return row[t].encode != NULL; }
-void quant_encode(dtype t, const float *from, void *to, uint64_t n) { row[t].encode(from, to, n); }
+bool quant_can_encode(dtype t) { return row[t].encode || row[t].fitted; }
+
+void quant_encode(dtype t, const float *from, void *to, uint64_t n)
+{
+    if (row[t].fitted) quant_fit(t, from, n, NULL, to);
+    else row[t].encode(from, to, n);
+}

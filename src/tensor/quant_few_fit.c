@@ -6,9 +6,8 @@
  * B = sum of w m^2; its scale is A / B. One pass over the weights in order of size, with a second place in that order for level 2, sees them
  * all. Importance w does not change the order. tq1_0 has five base-3 digits in a byte, read by multiplying (quant_fp4.c). */
 #include "base/half.h"
-#include "tensor/quant_fit.h"
 #include "tensor/quant_fit_row.h"
-#include "tensor/quant_row.h"
+#include "tensor/block.h"
 
 #include <math.h>
 
@@ -142,11 +141,3 @@ void fit_few(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
         default: put_tq2_0(x, w, out);
         }
 }
-
-/* ---- as plain encoders: there is no other */
-#define FEW_ENCODER(id, name)                                                                                          \
-    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_##id, from, n, NULL, to); }
-FEW_ENCODER(Q1_0, q1_0)
-FEW_ENCODER(Q2_0, q2_0)
-FEW_ENCODER(TQ1_0, tq1_0)
-FEW_ENCODER(TQ2_0, tq2_0)

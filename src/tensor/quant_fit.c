@@ -104,9 +104,6 @@ static void fit_q8(dtype t, const float *x, const float *w, int blocks, uint8_t 
     }
 }
 
-/* q8_f32 as a plain encoder: there is no other. */
-void quant_encode_q8_f32(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_Q8_F32, from, n, NULL, to); }
-
 /* ---- rows */
 
 static blocks_fitter *const fitter[DTYPE_COUNT] = {

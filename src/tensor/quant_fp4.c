@@ -8,7 +8,6 @@
  * lost); the factor that GGUF may hold beside a matrix against that is read (models/bind.c) and not written, as most of llama.cpp's graphs
  * load it and leave it out. Ternary weights are encoded by quant_few_fit.c. */
 #include "base/half.h"
-#include "tensor/quant_fit.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_row.h"
 
@@ -190,6 +189,3 @@ void fit_fp4(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
             memcpy(out, &b, sizeof b);
         }
 }
-
-/* nvfp4 as a plain encoder: there is no other. */
-void quant_encode_nvfp4(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_NVFP4, from, n, NULL, to); }

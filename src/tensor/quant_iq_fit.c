@@ -7,10 +7,8 @@
  * f16 is solved for, in turns. Where only an even number of minus signs can be written, the weight that matters least gets the wrong one. */
 #include "base/half.h"
 #include "tensor/block.h"
-#include "tensor/quant_fit.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_grids.h"
-#include "tensor/quant_row.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -405,13 +403,3 @@ void fit_iq_grid(dtype t, const float *x, const float *w, int blocks, uint8_t *o
         writers[which](&formats[which], &b, out);
     }
 }
-
-#define IQ_ENCODER(id, name)                                                                                           \
-    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_##id, from, n, NULL, to); }
-IQ_ENCODER(IQ2_XXS, iq2_xxs)
-IQ_ENCODER(IQ2_XS, iq2_xs)
-IQ_ENCODER(IQ2_S, iq2_s)
-IQ_ENCODER(IQ3_XXS, iq3_xxs)
-IQ_ENCODER(IQ3_S, iq3_s)
-IQ_ENCODER(IQ1_S, iq1_s)
-IQ_ENCODER(IQ1_M, iq1_m)

@@ -5,10 +5,8 @@
  * the pair); and the f16s are the least-squares solution over all that was chosen. */
 #include "base/half.h"
 #include "tensor/block.h"
-#include "tensor/quant_fit.h"
 #include "tensor/quant_fit_lanes.h"
 #include "tensor/quant_grids.h"
-#include "tensor/quant_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -396,14 +394,3 @@ void fit_iq4_xs(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
         }
     }
 }
-
-/* ---- as plain encoders: there is no other */
-#define K_ENCODER(id, name)                                                                                            \
-    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_##id, from, n, NULL, to); }
-K_ENCODER(Q2_K, q2_k)
-K_ENCODER(Q3_K, q3_k)
-K_ENCODER(Q4_K, q4_k)
-K_ENCODER(Q5_K, q5_k)
-K_ENCODER(Q6_K, q6_k)
-K_ENCODER(IQ4_NL, iq4_nl)
-K_ENCODER(IQ4_XS, iq4_xs)

@@ -52,12 +52,5 @@ quant_encoder quant_encode_q8_b32, quant_encode_q8_b64, quant_encode_q6_b64, qua
     quant_encode_q4_b64, quant_encode_q3h_b64, quant_encode_q3_b32, quant_encode_q2_b32;
 
 quant_decoder quant_decode_q4_t, quant_decode_q3h_t, quant_decode_q3_t, quant_decode_q2_t;
-quant_encoder quant_encode_q4_t, quant_encode_q3h_t, quant_encode_q3_t, quant_encode_q2_t;
-quant_encoder quant_encode_q2_k, quant_encode_q3_k, quant_encode_q4_k, quant_encode_q5_k, quant_encode_q6_k,
-    quant_encode_iq4_nl, quant_encode_iq4_xs;
-quant_encoder quant_encode_iq2_xxs, quant_encode_iq2_xs, quant_encode_iq2_s, quant_encode_iq3_xxs, quant_encode_iq3_s,
-    quant_encode_iq1_s, quant_encode_iq1_m;
-quant_encoder quant_encode_q8_f32, quant_encode_q1_0, quant_encode_q2_0, quant_encode_tq1_0, quant_encode_tq2_0,
-    quant_encode_nvfp4;
 
 #endif

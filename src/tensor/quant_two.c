@@ -25,7 +25,6 @@
 
 #include "base/half.h"
 #include "tensor/quant_bits.h"
-#include "tensor/quant_fit.h"
 #include "tensor/quant_row.h"
 
 #include <string.h>
@@ -146,10 +145,9 @@ static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
     }
 }
 
-#define TWO(id, name)                                                                                                  \
-    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }          \
-    void quant_encode_##name(const float *from, uint8_t *to, uint64_t n) { quant_fit(DTYPE_##id, from, n, NULL, to); }
-TWO(Q4_T, q4_t)
-TWO(Q3H_T, q3h_t)
-TWO(Q3_T, q3_t)
-TWO(Q2_T, q2_t)
+#define TWO_DECODER(id, name)                                                                                          \
+    void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }
+TWO_DECODER(Q4_T, q4_t)
+TWO_DECODER(Q3H_T, q3h_t)
+TWO_DECODER(Q3_T, q3_t)
+TWO_DECODER(Q2_T, q2_t)
