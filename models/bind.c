@@ -558,7 +558,8 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     char name[200];
     weight_name(name, sizeof name, slot, layer);
     *n = count;
-    if (b->prog && *used >= 0 && program_bound(b->prog, &(bound){.name = name, .values = list, .n = count}, e)) return NULL;
+    if (b->prog && *used >= 0 && program_bound(b->prog, &(bound){.name = name, .values = list, .n = count}, e))
+        return NULL;
     *used = -1;
     return list;
 }

@@ -98,7 +98,7 @@ static int copy_tensors(exporter *x)
 
 static int copy_config(exporter *x)
 {
-    x->config = json_new_object();
+    if (!(x->config = json_new_object())) return export_short_of_memory(x);
     for (const json *m = json_first(ckpt_config(x->m->weights)); m; m = json_next(m)) {
         bool of_type = strcmp(json_key(m), "torch_dtype") == 0 || strcmp(json_key(m), "dtype") == 0;
         if (of_type && x->type != DTYPE_NONE) continue;

@@ -22,7 +22,7 @@ struct exporter {
     gguf_pairs pairs;
     bool vocabulary;
     struct binder *values; /* that reads trained numbers; NULL before the first */
-    float *whole; /* values of one matrix that is put together from parts, as it is written */
+    float *whole;          /* values of one matrix that is put together from parts, as it is written */
     const void *whole_of;
     int64_t whole_matrix;
     err *e; /* while opening */

@@ -202,35 +202,45 @@ static void add_pairs(gguf_pairs *pairs, const importance_sums *s, size_t n)
     buf_free(&dataset);
 }
 
+/* The tensors of one entry. */
+typedef struct made {
+    char name[2][NAME_MAX_BYTES + 16];
+    const importance_sums *of;
+} made;
+
+static int give_sums(void *self, uint64_t n, float *to, err *e)
+{
+    const importance_sums *s = ((const made *)self)->of;
+    (void)e;
+    for (int64_t i = 0; i < s->cols; i++) to[i] = (float)s->square[(int64_t)n * s->cols + i];
+    return OK;
+}
+
+static int give_count(void *self, uint64_t n, float *to, err *e)
+{
+    (void)e;
+    *to = (float)((const made *)self)->of->count[n];
+    return OK;
+}
+
 int importance_write(const char *path, const importance_sums *s, size_t n, err *e)
 {
-    typedef struct made {
-        char name[2][NAME_MAX_BYTES + 16];
-        float *count, *sum;
-    } made;
     made *part = mem_zero(n, sizeof *part);
-    write_tensor *t = mem_zero(2 * n, sizeof *t);
+    write_tensor *t = mem_array(n, 2 * sizeof *t);
+    gguf_pairs pairs = {0};
     int rc = part && t ? OK : err_set(e, ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n && !rc; i++) {
-        int64_t parts = s[i].parts, cols = s[i].cols;
+        part[i].of = &s[i];
         snprintf(part[i].name[0], sizeof part[i].name[0], "%s.in_sum2", s[i].name);
         snprintf(part[i].name[1], sizeof part[i].name[1], "%s.counts", s[i].name);
-        part[i].count = mem_array((uint64_t)parts, sizeof(float));
-        part[i].sum = mem_array((uint64_t)parts, (uint64_t)cols * sizeof(float));
-        if (!part[i].sum || !part[i].count) rc = err_set(e, ERR_MEMORY, "out of memory");
-        for (int64_t k = 0; k < parts && !rc; k++) part[i].count[k] = (float)s[i].count[k];
-        for (int64_t k = 0; k < parts * cols && !rc; k++) part[i].sum[k] = (float)s[i].square[k];
-        t[2 * i] = (write_tensor){part[i].name[0], DTYPE_F32, {2, {parts, cols}}, .raw = part[i].sum};
-        t[2 * i + 1] = (write_tensor){part[i].name[1], DTYPE_F32, {2, {parts, 1}}, .raw = part[i].count};
+        t[2 * i] = (write_tensor){
+            part[i].name[0], DTYPE_F32, {2, {s[i].parts, s[i].cols}}, .row = give_sums, .self = &part[i]};
+        t[2 * i + 1] = (write_tensor){
+            part[i].name[1], DTYPE_F32, {2, {s[i].parts, 1}}, .row = give_count, .self = &part[i]};
     }
-    gguf_pairs pairs = {0};
-    add_pairs(&pairs, s, n);
+    if (!rc) add_pairs(&pairs, s, n);
     if (!rc) rc = write_gguf(path, &pairs, t, 2 * n, 1, e);
     gguf_pairs_free(&pairs);
-    for (size_t i = 0; part && i < n; i++) {
-        mem_free(part[i].sum);
-        mem_free(part[i].count);
-    }
     mem_free(part);
     mem_free(t);
     return rc;
