@@ -3,8 +3,13 @@
  * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts [matrices][1], rows
  * added up. A stack of experts is several matrices; of matrices that heads have for themselves the columns lie side by side. Binary: the
  * number of entries; for each the length of its name, the name, the number of calls, the number of values, values that are mean squares times the
- * calls, those of experts one after the other; then whatever else. An expert that no row came to has nothing to say: its columns
- * count alike. */
+ * calls, those of experts one after the other; then whatever else.
+ *
+ * What few rows say of an expert is noisy. Where there are counts, each is given PRIOR_ROWS rows more, of what all experts have on average, at
+ * its own size: evidence outweighs them as it grows, and an expert that no row came to has the average. With noise of relative
+ * variance v a row and experts that truly differ by t the best number is v / t. On a mixture of 16 experts of which 2, trained on novels (2.5 M tokens),
+ * mean KL at q2_t was, with importance of 170, 670, 2700 and 10700 tokens (means of two or three texts): with no rows more 0.1123 0.1095 0.1079 0.1073;
+ * 16: 0.1102 0.1077 0.1078 0.1068; 64: 0.1089 0.1080 0.1071 0.1075; 256: 0.1092 0.1089 0.1076 0.1073; the average alone 0.1105 0.1098 0.1099 0.1086. */
 #include "io/importance.h"
 
 #include "base/file.h"
@@ -17,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 256, ENTRIES_MAX = 1 << 20 };
+enum { NAME_MAX_BYTES = 256, ENTRIES_MAX = 1 << 20, PRIOR_ROWS = 64 };
 static const size_t FILE_MOST = (size_t)1 << 30;
 
 typedef struct entry {
@@ -44,25 +49,64 @@ void importance_close(importance *m)
 
 size_t importance_count(const importance *m) { return m->n; }
 
+static float float_at(const uint8_t *p, int64_t i)
+{
+    float v;
+    memcpy(&v, p + (size_t)i * sizeof v, sizeof v);
+    return v;
+}
+
+/* Rows that a count says; what says none or is no number: 0. */
+static double rows_at(span count, int64_t i)
+{
+    float v = float_at(count.p, i);
+    return v >= 1 && !isinf(v) ? (double)v : 0;
+}
+
+/* The means of `sets` > 1 matrices of as many columns, drawn to what all have on average; average: [cols]. */
+static void blend(float *value, const uint8_t *sums, span count, int64_t sets, int64_t cols, double *average)
+{
+    double all_rows = 0, all = 0;
+    memset(average, 0, (size_t)cols * sizeof *average);
+    for (int64_t k = 0; k < sets; k++) {
+        double rows = rows_at(count, k);
+        all_rows += rows;
+        for (int64_t i = 0; rows > 0 && i < cols; i++) average[i] += (double)float_at(sums, k * cols + i);
+    }
+    for (int64_t i = 0; i < cols && all_rows > 0; i++) all += average[i] /= all_rows;
+    for (int64_t k = 0; k < sets; k++, value += cols) {
+        double rows = rows_at(count, k), own = 0;
+        for (int64_t i = 0; rows > 0 && i < cols; i++) own += (double)float_at(sums, k * cols + i) / rows;
+        double size = own > 0 && all > 0 ? own / all : 1, prior = PRIOR_ROWS * size;
+        for (int64_t i = 0; i < cols; i++) {
+            double sum = rows > 0 ? (double)float_at(sums, k * cols + i) : 0;
+            value[i] = (float)((sum + prior * average[i]) / (rows + PRIOR_ROWS));
+        }
+    }
+}
+
 /* Takes n sums of squares, of count.n / 4 matrices as many of each, as means over their counts (floats). */
 static int add_entry(importance *m, span name, const uint8_t *sums, int64_t n, span count, err *e)
 {
     if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry))
         return err_set(e, ERR_MEMORY, "out of memory");
     entry *t = &m->entry[m->n];
-    *t = (entry){.name = mem_zero(name.n + 1, 1), .value = mem_array((uint64_t)n, sizeof(float)), .n = n};
+    *t = (entry){
+        .name = mem_strn((const char *)name.p, name.n), .value = mem_array((uint64_t)n, sizeof(float)), .n = n};
     m->n++;
     if (!t->name || !t->value) return err_set(e, ERR_MEMORY, "out of memory");
-    memcpy(t->name, name.p, name.n);
-    int64_t cols = n / (int64_t)(count.n / sizeof(float));
     for (int64_t i = 0; i < n; i++) {
-        float v, over;
-        memcpy(&v, sums + (size_t)i * sizeof v, sizeof v);
-        memcpy(&over, count.p + (size_t)(i / cols) * sizeof over, sizeof over);
+        float v = float_at(sums, i);
         if (!(v >= 0) || isinf(v))
             return err_set(e, ERR_FORMAT, "entry \"%s\": %g is no mean of squares", t->name, (double)v);
-        t->value[i] = over >= 1 && !isinf(over) ? v / over : 0;
     }
+    int64_t sets = (int64_t)(count.n / sizeof(float)), cols = n / sets;
+    double *average = sets > 1 ? mem_array((uint64_t)cols, sizeof *average) : NULL;
+    if (sets > 1 && !average) return err_set(e, ERR_MEMORY, "out of memory");
+    if (sets > 1) blend(t->value, sums, count, sets, cols, average);
+    double rows = rows_at(count, 0);
+    for (int64_t i = 0; sets == 1 && i < n; i++) t->value[i] = rows > 0 ? (float)(float_at(sums, i) / rows) : 0;
+    mem_free(average);
     return OK;
 }
 
