@@ -132,6 +132,15 @@ static const param runtime_rows[] = {
     {.key = "act", .type = PARAM_WORD, .words = "f32|q8", .offset = offsetof(runtime_options, act)},
 };
 
+/* The type that weights are held in, by the flag or by the spec, which the message names. */
+static int read_weights(const model *m, const char *name, dtype *out, err *e)
+{
+    const spec_row *r = spec_find(m->resolved, "runtime", "weights");
+    char where[300] = "--weights";
+    if (r && strcmp(r->text, name) == 0) snprintf(where, sizeof where, "%s: [runtime] weights", r->where);
+    return weight_type(name, where, out, e);
+}
+
 static int read_runtime(const model *m, const model_options *opt, runtime_options *out, err *e)
 {
     *out = (runtime_options){0};
@@ -234,7 +243,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     build_options build = {.ctx = m->ctx, .act_f32 = run.act && strcmp(run.act, "f32") == 0};
     weight_policy all = {0};
     if (opt->policy || run.weights) build.policy = opt->policy ? opt->policy : &all;
-    if (!opt->policy && run.weights && (rc = weight_type(run.weights, "--weights", &all.body, e))) return rc;
+    if (!opt->policy && run.weights && (rc = read_weights(m, run.weights, &all.body, e))) return rc;
     all.head = all.table = all.body;
     m->name = name_of(o, opt);
     m->arch = ckpt_own_spec(m->weights) ? spec_text(m->resolved, "model", "arch") : NULL;

@@ -483,6 +483,10 @@ static void weights_in_another_type(void **unused)
     assert_int_equal(weight_named(o->prog, "dec.1.ffn.up")->want, DTYPE_Q8_0);
     assert_int_equal(o->ctx, 9);
     model_close(o);
+    prepare(&m, NUMBERS "[runtime]\nweights = f61\n");
+    e = (err){0};
+    assert_int_equal(model_open(&o, &(model_options){.spec_path = spec_path_text}, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, ":15: [runtime] weights f61: weights can be held as f32, "));
     tidy();
 }
 
