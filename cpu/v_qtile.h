@@ -44,10 +44,9 @@ INLINE int32_t q_parts(const int16_t *row, int block, int p)
     return v;
 }
 
-#if defined(__AVX512F__)
-
+#if !defined(__aarch64__)
 /* A prefetch that stays in its place among the additions to a sum: others are gathered into bursts by the compiler, in any order. */
-INLINE void q_prefetch(const uint8_t *at, __m512i *sum) { __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at)); }
+INLINE void q_prefetch(const uint8_t *at, qline *sum) { __asm__ volatile("prefetcht0 %1" : "+v"(*sum) : "m"(*at)); }
 
 /* The page PAGES_AHEAD_Q in front. A prefetch waits for the translation of its address, and in a file every 4 KiB have their own: one or two rows,
  * which wait for memory alone, ask for it early, by a line of the page. */
@@ -56,6 +55,9 @@ INLINE const uint8_t *q_page(const uint8_t *at)
 {
     return (const uint8_t *)((uintptr_t)at / PAGE_Q * PAGE_Q + PAGES_AHEAD_Q);
 }
+#endif
+
+#if defined(__AVX512F__)
 
 /* Scales of block b, of 16 rows; one level. */
 INLINE __m512 q_scale(qkind k, const uint8_t *tail, int tiles, int b)

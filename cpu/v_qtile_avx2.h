@@ -115,7 +115,7 @@ INLINE void q_put(const qjob *q, int h, int m, __m256 f)
  * sub-scale or 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
 INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
 {
-    const bool two = q_two(k), wide = k.bits == 8 || (k.code == R16_LOOK && k.bits == 4);
+    const bool in_place = halves == 2, two = q_two(k), wide = k.bits == 8 || (k.code == R16_LOOK && k.bits == 4);
     const int block = q_block(k), blocks = R16_K / block, pairs = blocks / 2, width = q_width(k.bits),
               steps = 16 / width / blocks;
     const int fits = wide                 ? 8
@@ -138,10 +138,12 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
     for (int64_t s = 0; s < q->supers;) {
         int64_t left = q->supers - s;
         const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
-        const uint8_t *tail = panel + tiles * code_lines * R16_LINE;
-        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE) {
+        const uint8_t *tail = panel + tiles * code_lines * R16_LINE, *ahead = q->ahead + (panel - q->panel);
+        if (in_place)
+            for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
+        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
             const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
-            if (fetch) q_fetch(q, s);
+            if (fetch && !in_place) q_fetch(q, s);
             UNROLL for (int i = 0; i < halves; i++)
             {
                 const int h = h0 + i;
@@ -189,6 +191,13 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                         {
                             int g = (b * steps + j) * width + v;
                             w[v] = q_turns(k) ? group[g] : q_look(k, &table, words, g, w[v]);
+                        }
+                        if (in_place) {
+                            const int all = 2 * blocks * steps, at = (i * blocks + b) * steps + j;
+                            const int line = at * code_lines / all, next = (at + 1) * code_lines / all;
+                            __m256i *place = DOT4 ? &a[0] : &low[0];
+                            UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + R16_LINE * l, place);
+                            if (at == all - 1) q_prefetch(q_page(ahead), place);
                         }
                         UNROLL for (int v = 0; v < width; v++)
                         {
@@ -281,10 +290,11 @@ INLINE void q_pick_row(qkind k, const qjob *q)
     for (int64_t s = 0; s < q->supers;) {
         int64_t left = q->supers - s;
         const int tiles = left < k.span / R16_K ? (int)left : k.span / R16_K;
-        const uint8_t *tail = p + tiles * code_lines * R16_LINE;
-        for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, code += R16_K, scale++, less++) {
+        const uint8_t *tail = p + tiles * code_lines * R16_LINE, *ahead = q->ahead + (p - q->panel);
+        for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
+        for (int t = 0; t < tiles;
+             t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE, code += R16_K, scale++, less++) {
             __m256i a[2][4];
-            q_fetch(q, s);
             UNROLL for (int h = 0; h < 2; h++)
             {
                 q_next_picks(k, tail, t, h, &picks[h]);
@@ -295,8 +305,11 @@ INLINE void q_pick_row(qkind k, const qjob *q)
                 qline x = q_pick_x(k, code + 16 * j), w[4];
                 UNROLL for (int h = 0; h < 2; h++)
                 {
+                    if (j == 3 && h == 1) q_prefetch(q_page(ahead), &a[0][0]);
                     q_pick_levels(k, tables, &picks[h], p + 32 * h, j, w);
                     UNROLL for (int r = 0; r < 4; r++) q_pick_add(&a[h][r], w[r], x, j == 0);
+                    const int line = (2 * j + h) * code_lines / 8, next = (2 * j + h + 1) * code_lines / 8;
+                    UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + R16_LINE * l, &a[h][0]);
                 }
             }
             UNROLL for (int h = 0; h < 2; h++)
