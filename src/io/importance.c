@@ -17,6 +17,7 @@
 #include "io/ckpt.h"
 #include "io/write.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ static void blend(float *value, const uint8_t *sums, span count, int64_t sets, i
         double size = own > 0 && all > 0 ? own / all : 1, prior = PRIOR_ROWS * size;
         for (int64_t i = 0; i < cols; i++) {
             double sum = rows > 0 ? (double)float_at(sums, k * cols + i) : 0;
-            value[i] = (float)((sum + prior * average[i]) / (rows + PRIOR_ROWS));
+            value[i] = (float)fmin((sum + prior * average[i]) / (rows + PRIOR_ROWS), FLT_MAX);
         }
     }
 }
