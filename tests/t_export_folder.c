@@ -121,7 +121,9 @@ static void another_model_is_left_alone(void **unused)
 static void a_failed_export_changes_nothing(void **unused)
 {
     (void)unused;
-    const char *dir = temp_path("folder-failed"), *ini = temp_path("folder-failed.ini");
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", temp_path("folder-failed"));
+    const char *ini = temp_path("folder-failed.ini");
     char more[700];
     FILE *f = fopen(ini, "w");
     assert_non_null(f);
@@ -139,6 +141,15 @@ static void a_failed_export_changes_nothing(void **unused)
     expect_text(dir, "config.json", buf_cstr(&before));
     assert_int_equal(files_in(dir), 2);
     buf_free(&before);
+    static const char *const outputs[] = {"export", "quantize --bits 8"};
+    char args[1500];
+    for (int i = 0; i < 2; i++) { /* a GGUF file as well */
+        put(dir, "model.gguf", "earlier");
+        snprintf(args, sizeof args, "%s --model %s -o %s %s", outputs[i], llama, in_folder(dir, "model.gguf"), more);
+        assert_int_equal(command_run(NULL, args, &out, &errors), 1);
+        expect_text(dir, "model.gguf", "earlier");
+        assert_int_equal(files_in(dir), 3);
+    }
     remove_folder(dir);
     unlink(ini);
 }

@@ -1,8 +1,9 @@
 /* cmd_export.c - `inferflow export`: writes the loaded model as a Hugging Face folder or a GGUF file.
  *
  * What models/export.h describes is written, with the tokenizer beside it (app/export_folder.h) or inside it. The result is read back
- * before the command says that it is done: an output whose program differs from the model's is removed again. */
+ * before it takes its place: an output whose program differs from the model's is removed again. */
 #include "app/app.h"
+#include "app/checked_file.h"
 #include "app/export_folder.h"
 #include "app/gguf_file.h"
 #include "base/file.h"
@@ -11,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct export_flags {
     const char *out;
@@ -36,12 +36,11 @@ static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth"
 
 static int write_file(const model *m, const export_options *o, exporter *x, err *e)
 {
-    int rc = gguf_file_write(m, &o->model, x, o->own.out, 0, e);
+    char *name = checked_file_name(o->own.out);
+    int rc = name ? gguf_file_write(m, &o->model, x, name, 0, e) : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = ckpt_check_torn(m->weights, e);
-    if (rc) return rc;
-    rc = export_check(m, o->own.out, e);
-    if (rc) unlink(o->own.out);
-    return rc;
+    if (!rc) rc = export_check(m, name, e);
+    return checked_file_end(name, o->own.out, rc, e);
 }
 
 /* What is right and yet may surprise whoever opens the folder. */

@@ -3,6 +3,7 @@
  * The types of its matrices come from --bits or --format, and a policy over them (models/weight_policy.h). The result is read back before the
  * command says that it is done. */
 #include "app/app.h"
+#include "app/checked_file.h"
 #include "app/gguf_file.h"
 #include "app/side_files.h"
 #include "app/tokenizer_choice.h"
@@ -22,7 +23,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct quantize_flags {
     const char *bits, *format, *policy, *importance, *out;
@@ -161,7 +161,6 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     if (!rc && t && !tokenizer_same(t, again, true))
         rc = err_set(e, ERR_SPEC, "%s: its tokenizer would not be the model's", path);
     tokenizer_close(again);
-    if (rc) unlink(path);
     return rc;
 }
 
@@ -219,20 +218,20 @@ static void say_refitted(const program *p)
                          count[t][got], dtype_info[got].name, dtype_info[t].name, dtype_info[t].weights);
 }
 
-static int write_gguf_file(const model *m, const quantize_options *o, known_importance *known, err *e)
+static int write_gguf_file(const model *m, const quantize_options *o, known_importance *known, const char *out, err *e)
 {
     exporter *x;
     int rc = export_open_held(&x, m, e);
     if (rc) return rc;
     say_refitted(m->prog);
     if (known->file) export_weigh(x, importance_named, known);
-    rc = gguf_file_write(m, &o->model, x, o->own.out, (int)o->own.threads, e);
+    rc = gguf_file_write(m, &o->model, x, out, (int)o->own.threads, e);
     export_close(x);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
-    return rc ? rc : check_file(m, NULL, o->own.out, e);
+    return rc ? rc : check_file(m, NULL, out, e);
 }
 
-static int write_file(const model *m, const quantize_options *o, known_importance *known, err *e)
+static int write_own_file(const model *m, const quantize_options *o, known_importance *known, const char *out, err *e)
 {
     const quantized_options how = {
         .threads = (int)o->own.threads, .importance = known->file ? importance_of : NULL, .self = known};
@@ -241,12 +240,21 @@ static int write_file(const model *m, const quantize_options *o, known_importanc
     int rc = metadata ? open_tokenizer(&t, &o->model, e) : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc && o->model.pre) rc = spec_put(m->resolved, "tokenizer", "pre", o->model.pre, e);
     if (!rc) rc = side_files_add(metadata, m, &o->model, e);
-    if (!rc) rc = quantized_write(m, metadata, o->own.out, &how, e);
+    if (!rc) rc = quantized_write(m, metadata, out, &how, e);
     json_free(metadata);
     if (!rc) rc = ckpt_check_torn(m->weights, e);
-    if (!rc) rc = check_file(m, t, o->own.out, e);
+    if (!rc) rc = check_file(m, t, out, e);
     tokenizer_close(t);
     return rc;
+}
+
+static int write_checked(const model *m, const quantize_options *o, known_importance *known, err *e)
+{
+    char *name = checked_file_name(o->own.out);
+    int rc = !name              ? err_set(e, ERR_MEMORY, "out of memory")
+             : is_gguf(&o->own) ? write_gguf_file(m, o, known, name, e)
+                                : write_own_file(m, o, known, name, e);
+    return checked_file_end(name, o->own.out, rc, e);
 }
 
 /* What is used by mapping must not be overwritten meanwhile. */
@@ -278,7 +286,7 @@ static int run_quantize(const invocation *v, err *e)
     known_importance known = {0};
     if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);
     if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);
-    if (!rc) rc = is_gguf(&o->own) ? write_gguf_file(m, o, &known, e) : write_file(m, o, &known, e);
+    if (!rc) rc = write_checked(m, o, &known, e);
     if (!rc) say_missed(&known, o->own.importance);
     gguf_names_close(known.names);
     importance_close(known.file);
