@@ -2,8 +2,9 @@
 #include "models/export.h"
 
 #include "base/mem.h"
-#include "io/self_contained.h"
 #include "models/bind.h"
+#include "models/arch.h"
+#include "models/build.h"
 #include "models/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/r16.h"
@@ -20,6 +21,7 @@ static bool is_of_kind(const exporter *x)
 {
     const ckpt *c = x->m->weights;
     bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
+    if (x->family) return false;
     if (x->kind == EXPORT_GGUF) return gguf;
     const json *j = ckpt_config(c);
     return !gguf && (json_get(j, "architectures") || json_get(j, "model_type"));
@@ -99,9 +101,9 @@ static int copy_tensors(exporter *x)
 static int copy_config(exporter *x)
 {
     if (!(x->config = json_new_object())) return export_short_of_memory(x);
-    for (const json *m = json_first(ckpt_config(x->m->weights)); m; m = json_next(m)) {
+    for (const json *m = json_first(x->family ? x->family_config : ckpt_config(x->m->weights)); m; m = json_next(m)) {
         bool of_type = strcmp(json_key(m), "torch_dtype") == 0 || strcmp(json_key(m), "dtype") == 0;
-        if (of_type && x->type != DTYPE_NONE) continue;
+        if (of_type && (x->type != DTYPE_NONE || x->family)) continue;
         if (!json_add_copy(x->config, json_key(m), m)) return export_short_of_memory(x);
     }
     return OK;
@@ -144,6 +146,31 @@ static int add_type(exporter *x)
     return OK;
 }
 
+/* A quantized file has a spec and names of its own. Where it came from a folder, that folder's config.json is in it, and the family that
+ * this tells has names for others. */
+static int open_family(exporter *x)
+{
+    const ckpt *c = x->m->weights;
+    err none = {0};
+    const json *config = ckpt_side_json(x->m->weights, "config.json", &none);
+    hyper_sources from;
+    char name[80];
+    if (!json_get(config, "architectures") && !json_get(config, "model_type"))
+        return err_set(x->e, ERR_SPEC,
+                       "%s: is a file of `quantize` without a config.json, so it has names of its own only; take the "
+                       "model that it was made of",
+                       ckpt_path(c));
+    int rc = arch_find(c, config, name, sizeof name, x->e);
+    if (!rc) rc = spec_load_builtin(&x->family, name, x->e);
+    if (!rc) rc = build_sources(&from, x->m->weights, config, x->e);
+    if (!rc) rc = hyper_open(&x->family_values, x->family, &from, x->e);
+    if (rc) return rc;
+    x->family_config = config;
+    x->s = x->family;
+    x->h = x->family_values;
+    return OK;
+}
+
 static int open_as(exporter **out, const model *m, export_kind kind, dtype type, bool as_held, err *e)
 {
     *out = NULL;
@@ -152,23 +179,18 @@ static int open_as(exporter **out, const model *m, export_kind kind, dtype type,
     if (kind == EXPORT_HF && type != DTYPE_NONE && !dtype_is_float(type))
         return err_set(e, ERR_USAGE, "a Hugging Face folder holds f32, f16 or bf16, not %s; write a .gguf file instead",
                        dtype_info[type].name);
-    if (json_get(ckpt_metadata(m->weights), SELF_LAYOUT))
-        return err_set(e, ERR_SPEC,
-                       "%s: is a file of `quantize`, which says nothing of other formats; take the model that it was "
-                       "made of",
-                       ckpt_path(m->weights));
     exporter *x = mem_zero(1, sizeof *x);
     if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
     *x = (exporter){
         .m = m, .s = m->resolved, .h = model_hyper(m), .kind = kind, .type = type, .as_held = as_held, .e = e};
-    int rc;
-    if (is_of_kind(x)) {
+    int rc = ckpt_own_spec(m->weights) ? open_family(x) : OK;
+    if (!rc && is_of_kind(x)) {
         rc = copy_tensors(x);
         if (!rc) rc = kind == EXPORT_HF ? copy_config(x) : copy_pairs(x);
-    } else {
+    } else if (!rc) {
         rc = export_find_names(x);
         if (!rc) rc = export_rename_tensors(x);
-        if (!rc) rc = export_rename_config(x);
+        if (!rc) rc = kind == EXPORT_HF && x->family ? copy_config(x) : export_rename_config(x);
     }
     if (!rc) rc = add_type(x);
     if (rc) export_close(x);
@@ -203,6 +225,8 @@ void export_close(exporter *x)
     mem_free(x->tensor);
     mem_free(x->whole);
     bind_close(x->values);
+    hyper_close(x->family_values);
+    spec_free(x->family);
     spec_free(x->base);
     json_free(x->config);
     gguf_pairs_free(&x->pairs);

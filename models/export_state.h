@@ -11,6 +11,10 @@ struct exporter {
     hyper *h;
     spec *names; /* whose [tensors] and [config] name things in the container: s, or the nearest base that knows it */
     spec *base;  /* that base, owned; or NULL */
+    spec *
+        family; /* of a quantized file, which has its own names only: the built-in spec of its config.json, owned; or NULL */
+    hyper *family_values; /* with its values, owned */
+    const json *family_config;
     const char *arch, *model_type; /* what the container calls it */
     export_kind kind;
     dtype type;

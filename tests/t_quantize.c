@@ -218,6 +218,38 @@ static void gguf_of_gguf(void **unused)
     unlink(first), unlink(second);
 }
 
+/* Its own files go on to a folder and to GGUF where the config.json that they carry tells the family: what was quantized as the numbers
+ * that it is. */
+static void own_files_are_exported(void **unused)
+{
+    (void)unused;
+    static const char *const families[] = {"llama", "gpt2", "mixtral"};
+    char own[200], forms[2][200], line[900], folder[400]; /* temp_path has few places */
+    snprintf(own, sizeof own, "%s", temp_path("own.safetensors"));
+    snprintf(forms[0], sizeof forms[0], "%s", temp_path("own-folder"));
+    snprintf(forms[1], sizeof forms[1], "%s", temp_path("own.gguf"));
+    buf said = {0}, errors = {0};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        snprintf(folder, sizeof folder, "%s/%s", vectors, families[i]);
+        expected x;
+        expected_read(&x, folder);
+        assert_int_equal(quantize(folder, "--format", "q4_b64", own), 0);
+        table want = logits_of(open_model((engine_options){.model = own, .act = "f32"}), &x);
+        for (int k = 0; k < 2; k++) {
+            snprintf(line, sizeof line, "export --weights f32 --log-level error --model %s -o %s", own, forms[k]);
+            if (command_run(NULL, line, &said, &errors)) fail_msg("%s: %s", line, buf_cstr(&errors));
+            table got = logits_of(open_model((engine_options){.model = forms[k], .act = "f32"}), &x);
+            if (!same_bits(&want, &got)) fail_msg("%s: other logits", forms[k]);
+            free(got.at);
+        }
+        free(want.at);
+        json_free(x.file);
+    }
+    snprintf(line, sizeof line, "rm -r %s %s %s", own, forms[0], forms[1]);
+    assert_int_equal(system(line), 0);
+    buf_free(&said), buf_free(&errors);
+}
+
 /* What no type of GGUF's fits is said, not only done. */
 static void gguf_says_what_it_refits(void **unused)
 {
@@ -231,8 +263,9 @@ static void gguf_says_what_it_refits(void **unused)
     snprintf(line, sizeof line, "quantize --bits 4 -o %s", out);
     assert_int_equal(command_run(NULL, line, &said, &errors), 0);
     assert_null(strstr(buf_cstr(&errors), "f16"));
-    /* its own files say nothing of GGUF's names, nor of a folder's */
-    const char *own = temp_path("own.safetensors");
+    /* without a config.json its own files say nothing of GGUF's names, nor of a folder's */
+    char own[200];
+    snprintf(own, sizeof own, "%s", temp_path("own.safetensors"));
     static const char *const ways[] = {"quantize --bits 4", "export"};
     assert_int_equal(quantize(NULL, "--bits", "8", own), 0);
     for (int i = 0; i < 2; i++) {
@@ -412,11 +445,17 @@ static void cut_files_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_as_it_is_held), cmocka_unit_test(built_in_stands_alone),
-        cmocka_unit_test(given_tokenizers_stay),      cmocka_unit_test(panels_are_aligned),
-        cmocka_unit_test(gguf_holds_the_same),        cmocka_unit_test(gguf_of_gguf),
-        cmocka_unit_test(gguf_says_what_it_refits),   cmocka_unit_test(policies_choose),
-        cmocka_unit_test(fakes_are_refused),          cmocka_unit_test(panels_stay_whole),
+        cmocka_unit_test(every_family_as_it_is_held),
+        cmocka_unit_test(built_in_stands_alone),
+        cmocka_unit_test(given_tokenizers_stay),
+        cmocka_unit_test(panels_are_aligned),
+        cmocka_unit_test(gguf_holds_the_same),
+        cmocka_unit_test(gguf_of_gguf),
+        cmocka_unit_test(gguf_says_what_it_refits),
+        cmocka_unit_test(own_files_are_exported),
+        cmocka_unit_test(policies_choose),
+        cmocka_unit_test(fakes_are_refused),
+        cmocka_unit_test(panels_stay_whole),
         cmocka_unit_test(cut_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
