@@ -88,7 +88,7 @@ def theta(value=10000.0, **more):
 
 HALF = theta(partial_rotary_factor=0.5)
 
-# case: (architecture, values the file implies, change of each tensor)
+# case: (architecture, values the file implies or llama.cpp takes for granted, change of each tensor)
 FILES = {
     "llama":            ("llama", None, LLAMA),
     "llama-bias":       ("llama", lambda s: dict(mlp_bias=False), LLAMA),
@@ -132,18 +132,18 @@ FILES = {
     "exaone4":          ("exaone4", None, plain),
     "exaone4-full":     ("exaone4", None, plain),
     "nemotron":         ("nemotron", None, one_plus),
-    "nemotron-bias":    ("nemotron", lambda s: dict(hidden_act="relu2"), one_plus),
+    "nemotron-bias":    ("nemotron", lambda s: dict(hidden_act="relu2", head_dim=s.half // s.heads), one_plus),
     "ernie45":          ("ernie4_5", None, plain),
     "seed-oss":         ("seed_oss", None, plain),
     "arcee":            ("arcee", None, LLAMA),
-    "jais2":            ("jais2", None, plain),
+    "jais2":            ("jais2", lambda s: dict(head_dim=s.dim // s.heads, num_key_value_heads=s.heads), plain),
     "apertus":          ("apertus", None, plain),
-    "hunyuan-plain":    ("hunyuan-dense", None, plain),
+    "hunyuan-plain":    ("hunyuan-dense", lambda s: dict(attention_bias=False), plain),
     "baichuan":         ("baichuan", None, LLAMA),
     "internlm2":        ("internlm2", None, LLAMA),
     "xverse":           ("xverse", None, LLAMA),
     "orion":            ("orion", None, plain),
-    "chatglm":          ("chatglm", None, plain),
+    "chatglm":          ("chatglm", lambda s: dict(head_dim=s.half // s.heads), plain),
     "minicpm":          ("minicpm", None, LLAMA),
     "exaone":           ("exaone", None, plain),
     "jais":             ("jais", None, scaled_ends),
@@ -156,11 +156,12 @@ FILES.update({
     "qwen2-moe":        ("qwen2moe", lambda s: dict(mlp_only_layers=[]), experts(plain)),
     "qwen3-moe":        ("qwen3moe", lambda s: dict(
         mlp_only_layers=[], attention_bias=False, norm_topk_prob=True), experts(plain)),
-    "olmoe":            ("olmoe", None, experts(plain)),
+    "olmoe":            ("olmoe", lambda s: dict(num_key_value_heads=s.heads), experts(plain)),
     "granitemoe":       ("granitemoe", None, experts(LLAMA)),
     "granitemoe-shared": ("granitemoe", None, experts(LLAMA)),
     "gpt-oss":          ("gpt-oss", lambda s: dict(swiglu_limit=7.0), experts(plain)),
-    "dots1":            ("dots1", lambda s: dict(sliding_window=None, layer_types=None), experts(plain)),
+    "dots1":            ("dots1", lambda s: dict(
+        sliding_window=None, layer_types=None, num_key_value_heads=s.heads, n_group=1, topk_group=1), experts(plain)),
     "glm4-moe":         ("glm4moe", lambda s: dict(n_group=1, topk_group=1), experts(plain)),
     "deepseek2":        ("deepseek2", lambda s: dict(
         rope_parameters=yarn(s, mscale=0.7, mscale_all_dim=0.7)), experts(plain)),
