@@ -78,11 +78,11 @@ int quant_range_error(dtype t, const char *name, int64_t at, const float *row, u
     float most;
     memcpy(&most, &bits, sizeof most);
     if (range == RANGE_NOT_FINITE)
-        return err_set(e, ERR_SPEC, "weight %s: row %" PRId64 " has infinities or NaN, which %s cannot hold, but f32",
+        return err_set(e, ERR_SPEC, "weight %s: row %" PRId64 " has infinities or NaN, which %s cannot hold; f32 can",
                        name, at, dtype_info[t].name);
     if (range == RANGE_TOO_LARGE)
         return err_set(e, ERR_SPEC,
-                       "weight %s: row %" PRId64 " has numbers up to %g, too large for %s, but not for f32", name, at,
+                       "weight %s: row %" PRId64 " has numbers up to %g, too large for %s; f32 can hold them", name, at,
                        (double)most, dtype_info[t].name);
     return OK;
 }
