@@ -185,10 +185,23 @@ static void code_goes_along(void **unused)
     unlink(gguf);
 }
 
+/* What GGUF holds in blocks becomes four times as large in a folder: that is said, unless a type was asked for. */
+static void blocks_become_floats(void **unused)
+{
+    (void)unused;
+    const char *dir = temp_path("folder-floats");
+    assert_int_equal(export_to("specs/builtin.gguf", dir, ""), 0);
+    assert_true(complains("written as f32"));
+    assert_int_equal(export_to("specs/builtin.gguf", dir, "--weights bf16"), 0);
+    assert_false(complains("written as f32"));
+    remove_folder(dir);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_export_is_replaced), cmocka_unit_test(another_model_is_left_alone),
-        cmocka_unit_test(a_failed_export_changes_nothing), cmocka_unit_test(code_goes_along)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_export_is_replaced),
+                                       cmocka_unit_test(another_model_is_left_alone),
+                                       cmocka_unit_test(a_failed_export_changes_nothing),
+                                       cmocka_unit_test(code_goes_along), cmocka_unit_test(blocks_become_floats)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
