@@ -254,15 +254,16 @@ bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
 
 /* ---- the check */
 
-const char *export_instead(export_kind kind)
+const char *export_instead(const model *m, export_kind kind)
 {
+    if (ckpt_own_spec(m->weights)) return "take the model that the quantized file was made of";
     return kind == EXPORT_HF ? "write a .gguf file instead" : "write a Hugging Face folder instead";
 }
 
-static int differs(const model *again, const char *path, const char *what, err *e)
+static int differs(const model *m, const model *again, const char *path, const char *what, err *e)
 {
     return err_set(e, ERR_SPEC, "%s: would not be the same model again (%s), which this form cannot say; %s", path,
-                   what, export_instead(strcmp(ckpt_format(again->weights), "gguf") == 0 ? EXPORT_GGUF : EXPORT_HF));
+                   what, export_instead(m, strcmp(ckpt_format(again->weights), "gguf") == 0 ? EXPORT_GGUF : EXPORT_HF));
 }
 
 /* Whether both turn by the same angles, to the last roundings: a container may keep the frequencies instead of what they come from. */
@@ -300,23 +301,24 @@ int export_check(const model *m, const char *path, err *e)
     int rc = model_open(&again, &o, e);
     if (rc) {
         export_kind kind = str_ends(path, ".gguf") ? EXPORT_GGUF : EXPORT_HF;
-        return err_wrap(e, "this form cannot hold the model, %s; reading back what was written", export_instead(kind));
+        return err_wrap(e, "this form cannot hold the model, %s; reading back what was written",
+                        export_instead(m, kind));
     }
     const program *a = m->prog, *b = again->prog;
     if (a->n_op != b->n_op || a->n_tensor != b->n_tensor || a->n_weight != b->n_weight || a->n_layer != b->n_layer) {
-        rc = differs(again, path, "another number of operations", e);
+        rc = differs(m, again, path, "another number of operations", e);
     } else if (!same_ropes(a, b)) {
-        rc = differs(again, path, "other rotary positions", e);
+        rc = differs(m, again, path, "other rotary positions", e);
     }
     for (uint32_t i = 0; i < a->n_op && !rc; i++)
         if (program_op_hash(a, i) != program_op_hash(b, i))
-            rc = differs(again, path,
+            rc = differs(m, again, path,
                          a->tensors[a->ops[i].out].name ? a->tensors[a->ops[i].out].name : op_info[a->ops[i].kind].name,
                          e);
     for (uint32_t i = 1; i < a->n_tensor && !rc; i++)
         if (strcmp(a->tensors[i].name, b->tensors[i].name) != 0 ||
             memcmp(a->tensors[i].dim, b->tensors[i].dim, sizeof a->tensors[i].dim) != 0)
-            rc = differs(again, path, a->tensors[i].name, e);
+            rc = differs(m, again, path, a->tensors[i].name, e);
     model_close(again);
     return rc;
 }

@@ -293,7 +293,7 @@ int export_find_names(exporter *x)
     }
     if (x->arch) return OK;
     return err_set(x->e, ERR_SPEC, "%s: [model] arch has no %s name, nor has a base; %s", x->s->file, export_source(x),
-                   export_instead(x->kind));
+                   export_instead(x->m, x->kind));
 }
 
 static int add_ids(exporter *x)

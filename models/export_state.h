@@ -35,7 +35,7 @@ struct exporter {
 /* "gguf" or "hf": the source in front of names in specs. */
 const char *export_source(const exporter *x);
 /* What to do where a container cannot hold a model. */
-const char *export_instead(export_kind kind);
+const char *export_instead(const model *m, export_kind kind);
 int export_short_of_memory(const exporter *x);
 
 /* Finds names, arch and model_type: Mistral is "llama" in GGUF, Meta's names are Llama's. */
