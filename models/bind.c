@@ -40,6 +40,7 @@ typedef struct found {
     recipe how;
     const spec_row *row; /* the line of [tensors] */
     const char *first;   /* the first name that was looked for */
+    bool left;           /* its factor is weight.behind */
 } found;
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
@@ -305,7 +306,7 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 /* ---- factors
  *
  * GGUF may hold a number beside a matrix, or one for each of a stack, that its values are multiplied by: X.scale of X.weight (of NVFP4, whose
- * own scales have few bits). X.input_scale is about how activations may be held, and changes nothing here. */
+ * own scales have few bits). Where activations are 8-bit it can be left to an op behind the product. X.input_scale is about how activations may be held, and changes nothing here. */
 
 static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const char *what)
 {
@@ -363,7 +364,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     uint64_t n = 0;
     float factor = 1;
     int rc = entry_shape(b, w, f, &have, &cols, e);
-    if (!rc && w->cols != 0) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
+    if (!rc && w->cols != 0 && !f->left) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
     if (rc || !shape_count(s, &n)) return rc;
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
@@ -401,7 +402,7 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
     if (!pieces) return short_of_memory(e), NULL;
     for (size_t i = 0; i < *n && !rc; i++) {
-        found one = {.entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row};
+        found one = {.entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row, .left = f->left};
         int64_t have = rows, cols = 0;
         if (f->how.tail) rc = entry_shape(b, w, &one, &have, &cols, e);
         bool sum = f->how.tail && !w->parts; /* tensors of any heights */
@@ -436,7 +437,7 @@ static bool piece_key(const piece *c, buf *key)
 static bool weight_key(const weight *made, int32_t unit, buf *key)
 {
     int64_t f[] = {made->rows, made->cols, made->want, made->cut_axis, made->vector, made->parts, unit, made->n_piece};
-    bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f);
+    bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f) && buf_add(key, &made->behind, sizeof made->behind);
     for (uint32_t i = 0; i < made->n_piece && ok; i++) ok = piece_key(&made->pieces[i], key);
     return ok;
 }
@@ -466,6 +467,21 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
     return *out ? OK : e ? e->code : ERR_MEMORY;
 }
 
+/* The factor that products can be multiplied by instead of the weights, so that blocks stay what they are; 0: there is none, or the weights
+ * take it. */
+static int factor_behind(binder *b, const bind_want *w, const found *f, dtype want, float *out, err *e)
+{
+    found bias;
+    const recipe *how = &f->how;
+    const ckpt_entry *scale = w->behind && f->n == 1 ? find_beside(b, f->entry, ".scale") : NULL;
+    bool plain = !how->transpose && !how->unit && how->mul == 1 && how->add == 0;
+    *out = 0;
+    if (!scale || scale->bytes > sizeof(float) || want != DTYPE_NONE || w->parts || !plain || !r16_of(f->entry->type))
+        return OK;
+    int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
+    return rc || bias.entry ? rc : factor_of(b, f->entry, 0, 1, out, e);
+}
+
 static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
     int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
@@ -475,7 +491,12 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
     if (rc) return rc;
     if (!rows) rows = f->how.rows ? f->how.rows : have;
     if ((rc = check_shape(b, w, f, rows, have, cols, e))) return rc;
-    piece *pieces = pieces_of(b, w, f, rows, &n, e);
+    dtype held = DTYPE_NONE;
+    float behind = 0;
+    found own = *f;
+    if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = factor_behind(b, w, f, held, &behind, e))) return rc;
+    own.left = behind != 0;
+    piece *pieces = pieces_of(b, w, &own, rows, &n, e);
     if (!pieces) return e->code;
     bool vector = w->cols == 0;
     rows *= parts;
@@ -486,9 +507,11 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                    .cols = cols,
                    .cut_axis = (int8_t)w->cut_axis,
                    .vector = vector,
-                   .parts = w->parts};
-    if ((rc = wanted_type(b, w, f, name, &made.want, e))) return rc;
-    b->widened += made.want == DTYPE_NONE && dtype_is_block(pieces[0].type) && find_beside(b, f->entry, ".scale");
+                   .parts = w->parts,
+                   .want = held,
+                   .behind = behind};
+    b->widened += held == DTYPE_NONE && behind == 0 && dtype_is_block(pieces[0].type) &&
+                  find_beside(b, f->entry, ".scale");
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
     if (!weight_key(&made, w->unit, &key)) rc = short_of_memory(e);

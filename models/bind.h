@@ -47,6 +47,7 @@ typedef struct bind_want {
     bool optional;  /* absent: *out = 0 and OK */
     bool keep_type; /* no policy touches it */
     bool table;     /* the token table */
+    bool behind;    /* a factor beside the matrix may be left to weight.behind */
 } bind_want;
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */

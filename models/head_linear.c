@@ -31,7 +31,8 @@ static ref emit(net *b, const call *c)
                       .for_whom = c->where,
                       .layer = b->layer,
                       .rows = o->vocab,
-                      .cols = net_width(b, c->in[0])};
+                      .cols = net_width(b, c->in[0]),
+                      .behind = !tied && !b->act_f32};
     ref w, bias = 0;
     if (bind_weight(b->bind, &want, &w, b->e)) return 0;
     if (strcmp(o->bias, "false") != 0) {

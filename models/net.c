@@ -179,7 +179,12 @@ static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, in
 
 ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
-    return multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
+    const float behind = b->prog->weights[b->prog->tensors[w].weight].behind;
+    ref y = multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
+    if (!y || behind == 0) return y;
+    char name[64];
+    snprintf(name, sizeof name, "%s%sscaled", part ? part : "", part ? "." : "");
+    return net_scale(b, c->path, name, y, (double)behind);
 }
 
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
@@ -193,7 +198,8 @@ ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear
                       .rotated = o.rotated,
                       .cut_axis = o.cut,
                       .unit = o.unit,
-                      .keep_type = o.keep_type};
+                      .keep_type = o.keep_type,
+                      .behind = !b->act_f32};
     if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, b->prog->tensors[w].dim[0], o, &bias))
         return 0;
     return net_matmul(b, c, w, bias, x, role);

@@ -323,6 +323,48 @@ static void factors_beside_matrices_count(void **unused)
     unlink(gguf);
 }
 
+/* With 8-bit activations blocks stay what they are, and the product takes the factor; with floats the weights do, whatever their type. */
+static void factors_stand_behind_blocks(void **unused)
+{
+    (void)unused;
+    static const float factor = 1.5f;
+    const char *from = temp_path("behind"), *plain = temp_path("behind-plain.gguf"), *gguf = temp_path("behind.gguf");
+    exporter *x;
+    err e = {0};
+    size_t n;
+    write_model(from, llama_config, llama_tensors, DTYPE_F32);
+    model *m = open_model(from);
+    export_to(m, plain, DTYPE_Q8_0);
+    model_close(m);
+    m = open_model(plain);
+    assert_ok(export_open(&x, m, EXPORT_GGUF, DTYPE_NONE, &e), &e);
+    const write_tensor *t = export_tensors(x, &n);
+    write_tensor *more = mem_array(n + 1, sizeof *more);
+    memcpy(more, t, n * sizeof *more);
+    more[n++] = (write_tensor){"blk.1.attn_k.scale", DTYPE_F32, {1, {1}}, .raw = &factor};
+    assert_ok(write_gguf(gguf, export_pairs(x), more, n, 1, &e), &e);
+    mem_free(more);
+    export_close(x);
+    model_close(m);
+    for (int floats = 0; floats < 2; floats++) {
+        const model_options o = {.model_path = gguf, .act = floats ? "f32" : "q8"};
+        int scaled = 0;
+        assert_ok(model_open(&m, &o, &e), &e);
+        for (uint32_t i = 0; i < m->prog->n_op; i++)
+            scaled += m->prog->ops[i].kind == OP_SCALE && m->prog->ops[i].u.scale.factor == factor;
+        assert_int_equal(scaled, floats ? 0 : 1);
+        for (uint32_t i = 0; i < m->prog->n_weight; i++) {
+            const weight *w = &m->prog->weights[i];
+            if (strcmp(w->name, "dec.1.attn.k") == 0)
+                assert_int_equal(weight_held_type(w), floats ? DTYPE_F32 : DTYPE_Q8_0);
+        }
+        model_close(m);
+    }
+    unlink(plain);
+    unlink(gguf);
+    remove_folder(from);
+}
+
 static void gpt2_goes_round(void **unused)
 {
     (void)unused;
@@ -621,6 +663,7 @@ int main(void)
         cmocka_unit_test(llama_goes_round),
         cmocka_unit_test(mixtral_is_a_llama),
         cmocka_unit_test(factors_beside_matrices_count),
+        cmocka_unit_test(factors_stand_behind_blocks),
         cmocka_unit_test(partial_rotation_goes_to_gguf),
         cmocka_unit_test(windows_go_to_gguf),
         cmocka_unit_test(llama3_positions_go_to_gguf),

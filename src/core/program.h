@@ -77,6 +77,7 @@ typedef struct weight {
     bool vector;        /* norm weights and biases: always held as float32 */
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
     bool packed;        /* held in the packed layout (tensor/r16.h) */
+    float behind;       /* what products with it are multiplied by afterwards, by an op of its own; 0 = nothing */
 } weight;
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
