@@ -285,7 +285,8 @@ static dtype type_of(const exporter *x, const out_tensor *t)
     if (t->vector && x->kind == EXPORT_GGUF) return DTYPE_F32;
     int64_t last = t->dims.dim[t->dims.rank - 1];
     if (x->as_held && first->want != DTYPE_NONE) want = export_fitting(first->want, last);
-    if (want == DTYPE_NONE) want = known ? have : DTYPE_F32;
+    if (want == DTYPE_NONE) /* blocks are copied or decoded: encoding them again would lose something */
+        want = known && (!dtype_is_block(have) || lies_ready(t, have)) ? have : DTYPE_F32;
     if (!quant_can_encode(want) && !lies_ready(t, want)) return DTYPE_F32;
     return last % dtype_info[want].weights == 0 ? want : DTYPE_F32;
 }

@@ -44,9 +44,8 @@ static int write_file(const model *m, const export_options *o, exporter *x, err 
 }
 
 /* What is right and yet may surprise whoever opens the folder. */
-static void say_of_folder(const model *m, const exporter *x, const char *dir, dtype type)
+static void say_decoded(const model *m, const char *path, dtype type)
 {
-    const char *class = export_class_apart(x);
     const ckpt *c = m->weights;
     bool blocks = false;
     for (uint32_t i = 0; i < ckpt_count(c); i++) blocks |= dtype_is_block(ckpt_at(c, i)->type);
@@ -55,7 +54,12 @@ static void say_of_folder(const model *m, const exporter *x, const char *dir, dt
             LOG_INFO,
             "%s: what was quantized is written as f32, which holds it exactly; with --weights f16 or bf16 it takes "
             "half the space",
-            dir);
+            path);
+}
+
+static void say_of_folder(const exporter *x, const char *dir)
+{
+    const char *class = export_class_apart(x);
     if (class)
         log_line(LOG_WARN,
                  "%s: transformers has no class %s of its own: it needs the Python files of the family in the folder, "
@@ -70,7 +74,8 @@ static int export_model(const model *m, const export_options *o, dtype type, err
     int rc = export_open(&x, m, gguf ? EXPORT_GGUF : EXPORT_HF, type, e);
     if (rc) return rc;
     rc = gguf ? write_file(m, o, x, e) : export_folder_write(m, &o->model, x, o->own.out, e);
-    if (!rc && !gguf) say_of_folder(m, x, o->own.out, type);
+    if (!rc && (!gguf || ckpt_own_spec(m->weights))) say_decoded(m, o->own.out, type);
+    if (!rc && !gguf) say_of_folder(x, o->own.out);
     export_close(x);
     return rc;
 }
