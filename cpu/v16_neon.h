@@ -188,6 +188,11 @@ INLINE v4 v4_load(const float *p) { return vld1q_f32(p); }
 INLINE void v4_store(float *p, v4 a) { vst1q_f32(p, a); }
 INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d) { return V16(a, b, c, d); }
 INLINE v4 v4_add(v4 a, v4 b) { return vaddq_f32(a, b); }
+INLINE v4 v4_all(float f) { return vdupq_n_f32(f); }
+INLINE v4 v4_mul(v4 a, v4 b) { return vmulq_f32(a, b); }
+INLINE v4 v4_fma(v4 a, v4 b, v4 c) { return vfmaq_f32(c, a, b); }
+INLINE v4 v4_neg(v4 a) { return vnegq_f32(a); }
+INLINE v4 v4_abs(v4 a) { return vabsq_f32(a); }
 
 /* Sum of the lanes in the order of the contract: 8, 4, 2, 1. */
 INLINE v4 v16_fold4(v16 x) { return vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d)); }
@@ -256,6 +261,9 @@ INLINE v16 s4_floats(const s4 a[4])
     return V16(vcvtq_f32_s32(a[0]), vcvtq_f32_s32(a[1]), vcvtq_f32_s32(a[2]), vcvtq_f32_s32(a[3]));
 }
 INLINE s4 s4_zero(void) { return vdupq_n_s32(0); }
+INLINE s4 s4_load(const int32_t *p) { return vld1q_s32(p); }
+INLINE void s4_store(int32_t *p, s4 a) { vst1q_s32(p, a); }
+INLINE v4 v4_of_s4(s4 a) { return vcvtq_f32_s32(a); }
 INLINE s4 s4_of_bytes(b16 a) { return vpaddlq_s16(vpaddlq_s8(a)); }
 INLINE s4 s4_add_bytes(s4 sum, b16 a) { return vpadalq_s16(sum, vpaddlq_s8(a)); }
 INLINE s4 s4_less(s4 a) { return vnegq_s32(a); }

@@ -12,6 +12,11 @@ typedef __m128 v4;
 INLINE v4 v4_load(const float *p) { return _mm_loadu_ps(p); }
 INLINE void v4_store(float *p, v4 a) { _mm_storeu_ps(p, a); }
 INLINE v4 v4_add(v4 a, v4 b) { return _mm_add_ps(a, b); }
+INLINE v4 v4_all(float f) { return _mm_set1_ps(f); }
+INLINE v4 v4_mul(v4 a, v4 b) { return _mm_mul_ps(a, b); }
+INLINE v4 v4_fma(v4 a, v4 b, v4 c) { return _mm_fmadd_ps(a, b, c); }
+INLINE v4 v4_neg(v4 a) { return _mm_xor_ps(a, _mm_set1_ps(-0.0f)); }
+INLINE v4 v4_abs(v4 a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
 INLINE v16 v16_of_fours(v4 a, v4 b, v4 c, v4 d)
 {
     __m256 low = _mm256_set_m128(b, a), high = _mm256_set_m128(d, c);
@@ -68,6 +73,9 @@ INLINE void b16_store(void *p, b16 a) { _mm_storeu_si128(p, a); }
 /* Four sums in 32 bits: of four signed bytes each, of neighbours in a, then in b. */
 typedef __m128i s4;
 INLINE s4 s4_zero(void) { return _mm_setzero_si128(); }
+INLINE s4 s4_load(const int32_t *p) { return _mm_loadu_si128((const void *)p); }
+INLINE void s4_store(int32_t *p, s4 a) { _mm_storeu_si128((void *)p, a); }
+INLINE v4 v4_of_s4(s4 a) { return _mm_cvtepi32_ps(a); }
 INLINE s4 s4_of_bytes(b16 a) { return _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), a), _mm_set1_epi16(1)); }
 INLINE s4 s4_less(s4 a) { return _mm_sub_epi32(_mm_setzero_si128(), a); }
 INLINE s4 s4_pairs(s4 a, s4 b) { return _mm_hadd_epi32(a, b); }

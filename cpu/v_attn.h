@@ -191,19 +191,6 @@ static float line_scores(const attn_job *j, float *p, float times, int a, int b,
     return v16_fold(odd);
 }
 
-/* The greatest of each of four lines of scores, of the first n; of others any number. */
-INLINE v4 four_top(int n, const float *p)
-{
-    v16 most[4];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
-        const float *line = p + (i < n ? i : 0) * PAGE_TOKENS;
-        most[i] = v16_all(-INFINITY);
-        UNROLL for (int c = 0; c < TILE_CHUNKS; c++) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
-    }
-    return v16_max_four(most[0], most[1], most[2], most[3]);
-}
-
 /* Scores of n lines to exponentials, in place, against the greatest of the tile; the sums of each line. */
 static void lines_exp(const tile_sees *g, int n, float *p, const float *top, float *total)
 {
@@ -315,14 +302,21 @@ static void float_products(const attn_job *j, const uint8_t *keys, int l, int n,
     }
 }
 
-static void code_products(const attn_job *j, const key_tile *keys, int l, int n, const uint8_t *ahead, float *p)
+/* The same with keys of codes; two calls of products fetch `ahead`. Meanwhile what is due is done. Where `tops` is not NULL products are scores,
+ * and the greatest of each line goes there. */
+static void code_products(const attn_job *j, const key_tile *keys, int l, int n, const uint8_t *ahead, code_due *due,
+                          code_batch *tops, float *p)
 {
-    for (int i = 0, group; i < n; i += group, ahead = keys->code) {
-        kv_query q[CODE_LINES];
-        group = group_lines(i, n, CODE_LINES);
-        for (int g = 0; g < group; g++) q[g] = line_query(j, l + i + g);
-        if (j->kf.bits == 16) int_dots_of[group - 1](keys, q, ahead, p + i * PAGE_TOKENS);
-        else (j->kf.bits == 8 ? code_dots_8 : code_dots_4)[group - 1](keys, q, p + i * PAGE_TOKENS);
+    const uint8_t *q = (const uint8_t *)j->at.queries;
+    const uint64_t bytes = kv_query_bytes(&j->kf);
+    const code_dots_fn *dots = j->kf.bits == 16 ? int_dots_of : j->kf.bits == 8 ? code_dots_8 : code_dots_4;
+    for (int i = 0, group; i < n; i += group) {
+        group = group_lines(i, n, KEY_LINES);
+        due->tops = tops;
+        due->by = j->at.by + l + i;
+        due->top = i;
+        dots[group - 1](keys, q + (uint64_t)(l + i) * bytes, ahead, due, p + i * PAGE_TOKENS);
+        ahead = i ? keys->code : ahead + keys->f->bytes / 2;
     }
 }
 
@@ -349,9 +343,6 @@ static void tile_add_values(const attn_job *j, const uint8_t *values, const tile
                         acc + l * j->padded);
     }
 }
-
-/* Lines of the batch from l on, of n. */
-static int batch_lines(int l, int n) { return n - l < CODE_BATCH ? n - l : CODE_BATCH; }
 
 /* One tile, and lines that see it: those from l0 to l1 - 1. */
 typedef struct attn_tile {
@@ -387,7 +378,8 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
     if (kv_is_codes(j->s->k_type)) {
         key_tile keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
         tile_prefetch(k->values, k->v_bytes);
-        code_products(j, &keys, k->l0, n, keys.code, p);
+        code_due none = {0};
+        code_products(j, &keys, k->l0, n, keys.code, &none, NULL, p);
     } else {
         if (k->v_bytes > k->k_bytes) tile_prefetch(k->values + k->k_bytes, k->v_bytes - k->k_bytes);
         float_products(j, k->keys, k->l0, n, k->values, p);
@@ -402,57 +394,46 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
 
 /* A tile whose values are codes, in work. */
 typedef struct code_work {
-    const attn_job *j;
-    const attn_tile *k;
+    attn_tile k;
     key_tile keys;
     value_scales *scales; /* [blocks of values] for lines that see all keys */
     bool check;           /* whatever the lines see */
 } code_work;
 
-/* Products w->p of n <= CODE_BATCH lines from `l` on become scores: steps of weights, greatest first; scales of values that each line sees. */
-static void batch_tops(const code_work *c, int l, int n, code_batch *w)
+/* Tiles of one range, whose values are codes, as a stream of batches of lines. Two are in work: products of one and, between them, so that the
+ * processor does them beside products, weights of the one before it, which wait for each other and hardly need the multiplier.
+ * Then come the values of those. */
+typedef struct code_stream {
+    const attn_job *j;
+    code_work work[2]; /* the tile in work and the one before it */
+    code_batch batch[2];
+    int tiles, batches;
+    bool ready;            /* products of the tile in work are scores */
+    const code_work *last; /* tile of the batch before, and its lines */
+    int last_l, last_n;
+} code_stream;
+
+/* Products w->p of n <= CODE_BATCH lines from `l` on become scores; scales of values that each line sees. */
+static void batch_scores(const attn_job *j, const code_work *c, int l, int n, code_batch *w)
 {
-    const attn_job *j = c->j;
-    const tile_sees *g = &c->k->sees;
-    v4 top[CODE_BATCH / 4];
+    const tile_sees *g = &c->k.sees;
     v16_store(w->odd, v16_zero());
     UNROLL for (int i = 0; i < CODE_BATCH; i++) w->of[i] = c->scales;
-    if (c->check) tile_scores(j, c->k, l, n, w->p[0], w->odd);
+    if (c->check) tile_scores(j, &c->k, l, n, w->p[0], w->odd);
     for (int i = 0; i < n && !g->whole; i++) {
-        value_scales_of(&j->vf, c->k->values, 0, g->a[l + i], g->b[l + i], &w->part[i]);
+        value_scales_of(&j->vf, c->k.values, 0, g->a[l + i], g->b[l + i], &w->part[i]);
         w->of[i] = &w->part[i];
     }
-    UNROLL for (int i = 0; i < CODE_BATCH; i += 4) top[i / 4] = four_top(n - i, w->p[i]);
-    v16 steps = v16_mul(v16_of_fours(top[0], top[1], top[2], top[2]), v16_load(j->at.by + c->k->l0 + l));
-    v16_store(w->steps, steps);
-    v16_store(w->from, v16_fma(v16_abs(steps), v16_all(0x1p-22f), steps));
 }
 
-/* Scores to weights, and these to bytes, of four lines from l + i on. */
-static void batch_weights(const code_work *c, int l, int i, int n, code_batch *w)
+/* Sums of weights, and greatest scores, of lines l … l + n - 1 join those so far. */
+static void batch_join(const attn_job *j, const code_work *c, int l, int n, code_batch *w)
 {
-    const attn_job *j = c->j;
-    const float *by = j->at.by + c->k->l0 + l;
-    const bool keep = j->vf.blocks > 1;
-    v4 bases;
-    if (i >= n) return;
-    if (j->vf.base) {
-        v4_store(w->sum + i, four_weights(true, keep, false, n - i, i, w, by, &bases));
-        v4_store(w->bases + i, bases);
-    } else if (j->vf.bits == 16) {
-        v4_store(w->sum + i, four_weights(false, false, true, n - i, i, w, by, NULL));
-    } else {
-        v4_store(w->sum + i, four_weights(false, keep, false, n - i, i, w, by, NULL));
-    }
-}
-
-/* Sums of weights, and greatest scores, join those so far. */
-static void batch_join(const code_work *c, int l, int n, code_batch *w)
-{
-    const attn_soft *t = &c->k->t;
-    const bool based = c->j->vf.base, whole = c->k->sees.whole;
+    const attn_soft *t = &c->k.t;
+    const bool based = j->vf.base, whole = c->k.sees.whole;
     v16 steps = v16_load(w->steps), max = v16_load_part(t->max + l, n), sum = v16_load_part(t->sum + l, n), keep, take;
-    v16 sums = v16_of_fours(v4_load(w->sum), v4_load(w->sum + 4), v4_load(w->sum + 8), v4_load(w->sum + 8));
+    v4 last = fold_parts(w->sums + 8);
+    v16 sums = v16_of_fours(fold_parts(w->sums), fold_parts(w->sums + 4), last, last);
     v16 total = v16_fma(sums, v16_all(0x1p-15f), v16_fma(steps, v16_zero(), v16_load(w->odd)));
     soft_join(v16_mul(steps, v16_all(WEIGHT_UNIT)), total, &max, &sum, &keep, &take);
     v16_store_part(t->max + l, max, n);
@@ -460,140 +441,140 @@ static void batch_join(const code_work *c, int l, int n, code_batch *w)
     v16_store(w->keep, keep);
     v16_store(w->take, take);
     if (whole) v16_store(w->scale, v16_mul(v16_all(c->scales->each), take));
-    if (whole && based) {
-        v16 bases = v16_of_fours(v4_load(w->bases), v4_load(w->bases + 4), v4_load(w->bases + 8),
-                                 v4_load(w->bases + 8));
-        v16_store(w->base, v16_mul(bases, v16_mul(v16_all(c->scales->each_base), take)));
+    if (based) {
+        last = fold_parts(w->bases + 8);
+        v16 bases = v16_of_fours(fold_parts(w->bases), fold_parts(w->bases + 4), last, last);
+        v16_store(w->base, whole ? v16_mul(bases, v16_mul(v16_all(c->scales->each_base), take)) : bases);
     }
     for (int i = 0; i < n && !whole; i++) {
         w->scale[i] = w->part[i].each * w->take[i];
-        if (based) w->base[i] = w->bases[i] * (w->part[i].each_base * w->take[i]);
+        if (based) w->base[i] = w->base[i] * (w->part[i].each_base * w->take[i]);
     }
 }
 
-/* What is fetched beside products of i16, for lines from l on of the batch that begins at `first`: the next tile, half of it at a call. */
+/* What is fetched beside products, for lines from l on of the batch that begins at `first`: the next tile, half of it at a call. */
 static const uint8_t *ahead_of(int first, int l, const uint8_t *tile, const uint8_t *next, const kv_codes *f)
 {
     return first ? tile : l ? next + f->bytes / 2 : next;
 }
 
-/* Values of the first block for lines l … l1 - 1 of a batch that begins at `first`. */
-static void batch_values(const code_work *c, int first, int l, int l1, code_batch *w)
+/* Values for lines l … l1 - 1 of a batch that begins at `first`: those of the first block. */
+static void batch_values(const attn_job *j, const code_work *c, int first, int l, int l1, const code_batch *w)
 {
-    const attn_job *j = c->j;
-    const uint8_t *ahead = ahead_of(first, l, c->k->values, c->k->next_values, &j->vf);
-    if (l < l1)
-        code_add(&j->vf, c->k->values, 0, l, l1 - l, w, ahead, c->k->t.acc + (first + l) * j->padded, j->padded);
+    const uint8_t *ahead = ahead_of(first, l, c->k.values, c->k.next_values, &j->vf);
+    if (l < l1) code_add(&j->vf, c->k.values, 0, l, l1 - l, w, ahead, c->k.t.acc + (first + l) * j->padded, j->padded);
 }
 
 /* The other blocks of values, if any. */
-static void batch_blocks(const code_work *c, int first, int n, code_batch *w)
+static void batch_blocks(const attn_job *j, const code_work *c, int first, int n, code_batch *w)
 {
-    const attn_job *j = c->j;
-    const tile_sees *g = &c->k->sees;
+    const tile_sees *g = &c->k.sees;
     for (int64_t block = 1; block < j->vf.blocks; block++) {
-        batch_bytes(&j->vf, c->k->values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
+        batch_bytes(&j->vf, c->k.values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
         for (int l = 0, group; l < n; l += group) {
             group = group_lines(l, n, CODE_LINES);
-            code_add(&j->vf, c->k->values, block, l, group, w, c->k->values, c->k->t.acc + (first + l) * j->padded,
-                     j->padded);
+            code_add(&j->vf, c->k.values, block, l, group, w, ahead_of(first, l, c->k.values, c->k.next_values, &j->vf),
+                     c->k.t.acc + (first + l) * j->padded, j->padded);
         }
     }
 }
 
-/* The rest of the next tile, where memory has time, of n lines: all, of i16 scales and what no second call fetches. */
-static void fetch_keys(const code_work *c, int n)
+/* What is left of the next tile after n lines: scales, and what no second call fetches. */
+static void fetch_rest(const attn_job *j, const attn_tile *k, int n)
 {
-    const attn_tile *k = c->k;
-    const kv_codes *f = &c->j->kf;
-    uint64_t from = f->bits < 16 || !kv_is_codes(c->j->s->k_type)
-                        ? 0
-                        : (uint64_t)(n <= CODE_LINES ? f->bytes / 2 : f->bytes);
-    tile_prefetch(k->next + from, k->k_bytes - from);
-}
-static void fetch_values(const code_work *c, int n)
-{
-    const attn_tile *k = c->k;
-    const kv_codes *f = &c->j->vf;
-    uint64_t from = (uint64_t)(n <= CODE_LINES ? f->bytes / 2 : f->bytes);
-    if (f->bits == 16) tile_prefetch(k->next_values + from, k->v_bytes - from);
+    const kv_codes *kf = &j->kf, *vf = &j->vf;
+    uint64_t keys = kv_is_codes(j->s->k_type) ? (uint64_t)(n <= KEY_LINES ? kf->bytes / 2 : kf->bytes) : 0;
+    uint64_t values = (uint64_t)(n <= CODE_LINES ? vf->bytes / 2 : vf->bytes);
+    tile_prefetch(k->next + keys, k->k_bytes - keys);
+    tile_prefetch(k->next_values + values, k->v_bytes - values);
 }
 
-static void batch_products(const code_work *c, int first, int l, int l1, code_batch *w)
+/* Products of n lines from l on (n = 0: none), weights and values of the batch before. */
+static void stream_step(code_stream *s, const code_work *c, int l, int n)
 {
-    const attn_tile *k = c->k;
-    if (l >= l1) return;
-    if (kv_is_codes(c->j->s->k_type))
-        code_products(c->j, &c->keys, k->l0 + first + l, l1 - l, ahead_of(first, l, k->keys, k->next, &c->j->kf),
-                      w->p[l]);
-    else float_products(c->j, k->keys, k->l0 + first + l, l1 - l, k->keys, w->p[l]);
+    const attn_job *j = s->j;
+    const code_work *before = s->last;
+    int first = s->last_l, softs = s->last_n, half = softs ? group_lines(0, softs, CODE_LINES) : 0;
+    code_batch *dot = &s->batch[s->batches % 2], *soft = &s->batch[(s->batches + 1) % 2];
+    code_due due = {.w = soft, .n = softs, .keep = j->vf.blocks > 1}, none = {0};
+    if (n && l == 0) fetch_rest(j, &c->k, c->k.l1 - c->k.l0);
+    if (n && kv_is_codes(j->s->k_type))
+        code_products(j, &c->keys, c->k.l0 + l, n, ahead_of(l, 0, c->k.keys, c->k.next, &j->kf),
+                      j->kf.bits == j->vf.bits ? &due : &none, s->ready ? dot : NULL, dot->p[0]);
+    else if (n) float_products(j, c->k.keys, c->k.l0 + l, n, c->k.keys, dot->p[0]);
+    while (due.at < due.n) due_turn_of(j->vf.bits, &due);
+    if (softs) {
+        batch_join(j, before, first, softs, soft);
+        batch_values(j, before, first, 0, half, soft);
+    }
+    if (n) {
+        for (int64_t b = 0; l == 0 && b < j->vf.blocks; b++)
+            value_scales_of(&j->vf, c->k.values, b, 0, PAGE_TOKENS, &c->scales[b]);
+        batch_scores(j, c, l, n, dot);
+        if (!s->ready) due_tops(n, dot->p[0], &(code_due){.tops = dot, .by = j->at.by + c->k.l0 + l});
+    }
+    if (softs) {
+        batch_values(j, before, first, half, softs, soft);
+        batch_blocks(j, before, first, softs, soft);
+    }
+    s->batches++;
+    s->last = c;
+    s->last_l = l;
+    s->last_n = n;
 }
 
-/* A tile whose values are codes. Three batches of lines are in work, each at another stage: products of one, weights of the one before
- * it, values of the one before that. Pieces of the second stand between those of the others, so that the processor does them, which
- * wait for each other and hardly need the multiplier, beside products. */
-static void tile_add_codes(const attn_job *j, const attn_tile *k)
+static void stream_open(code_stream *s, const attn_job *j)
 {
-    enum { STAGES = 3 };
-    int n = k->l1 - k->l0, sizes[STAGES] = {0};
-    code_work c = {.j = j, .k = k, .scales = (value_scales *)(void *)j->at.v_wide};
+    s->j = j;
+    s->tiles = s->batches = s->last_n = 0;
+    s->last = NULL;
+    s->last_l = 0;
+    for (int i = 0; i < 2; i++) s->work[i].scales = (value_scales *)(void *)j->at.v_wide + i * j->vf.blocks;
+}
+
+/* The tile that is to be filled in (tile_open) before stream_add. */
+static attn_tile *stream_tile(code_stream *s) { return &s->work[s->tiles % 2].k; }
+
+static void stream_add(code_stream *s)
+{
+    const attn_job *j = s->j;
+    code_work *c = &s->work[s->tiles++ % 2];
+    const attn_tile *k = &c->k;
+    int n = k->l1 - k->l0;
     const bool k_codes = kv_is_codes(j->s->k_type);
-    code_batch ring[STAGES];
-    c.check = !(k->sees.whole && j->ready && k_codes);
+    c->check = !(k->sees.whole && j->ready && k_codes);
     if (k_codes) {
-        c.keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
-        c.check = c.check || c.keys.bad;
+        c->keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
+        c->check = c->check || c->keys.bad;
     }
-    if (j->vf.bits != 16) tile_prefetch(k->values, k->v_bytes);
-    for (int i = 0, l = 0; l < n + (STAGES - 1) * CODE_BATCH; i++, l += CODE_BATCH) {
-        int before = l - CODE_BATCH, first = l - 2 * CODE_BATCH;
-        code_batch *dot = &ring[i % STAGES], *soft = &ring[(i + 2) % STAGES], *add = &ring[(i + 1) % STAGES];
-        sizes[2] = sizes[1];
-        sizes[1] = sizes[0];
-        sizes[0] = l < n ? batch_lines(l, n) : 0;
-        int dots = sizes[0], softs = sizes[1], adds = sizes[2];
-        int dots_half = dots ? group_lines(0, dots, CODE_LINES) : 0,
-            adds_half = adds ? group_lines(0, adds, CODE_LINES) : 0;
-        batch_products(&c, l, 0, dots_half, dot);
-        batch_weights(&c, before, 0, softs, soft);
-        batch_products(&c, l, dots_half, dots, dot);
-        batch_weights(&c, before, 4, softs, soft);
-        batch_values(&c, first, 0, adds_half, add);
-        batch_weights(&c, before, 8, softs, soft);
-        batch_values(&c, first, adds_half, adds, add);
-        if (adds) batch_blocks(&c, first, adds, add);
-        if (i == 0) {
-            for (int64_t b = 0; b < j->vf.blocks; b++)
-                value_scales_of(&j->vf, k->values, b, 0, PAGE_TOKENS, &c.scales[b]);
-            fetch_keys(&c, n);
-        }
-        if (i == 1) fetch_values(&c, n);
-        if (softs) batch_join(&c, before, softs, soft);
-        if (dots) batch_tops(&c, l, dots, dot);
+    s->ready = !c->check && j->kf.bits == j->vf.bits;
+    for (int l = 0, part; l < n; l += part) {
+        part = group_lines(l, n, CODE_BATCH);
+        stream_step(s, c, l, part);
     }
+    if (n <= CODE_BATCH)
+        stream_step(s, NULL, 0, 0); /* few lines wait for memory, and do so longer when two tiles are open */
 }
 
-/* Adds one tile to the states of lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. `next_page` comes after it, or -1. */
-static void tile_add(const attn_job *j, const attn_unit *u, int first, int32_t page, int32_t next_page, int l0, int l1,
-                     attn_soft t)
+static void stream_end(code_stream *s) { stream_step(s, NULL, 0, 0); }
+
+/* One tile for lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. `next_page` comes after it, or -1. */
+static void tile_open(attn_tile *k, const attn_job *j, const attn_unit *u, int first, int32_t page, int32_t next_page,
+                      int l0, int l1, attn_soft t)
 {
     const kv_store *s = j->s;
-    attn_tile k;
-    if (l1 <= l0) return;
-    k.u = u;
-    k.first = first;
-    k.l0 = l0;
-    k.l1 = l1;
-    k.keys = kv_tile(s, false, page, u->kv);
-    k.values = kv_tile(s, true, page, u->kv);
-    k.next = next_page < 0 ? k.keys : kv_tile(s, false, next_page, u->kv);
-    k.next_values = next_page < 0 ? k.values : kv_tile(s, true, next_page, u->kv);
-    k.k_bytes = s->k_page / (uint64_t)s->heads;
-    k.v_bytes = s->v_page / (uint64_t)s->heads;
-    k.t = (attn_soft){.max = t.max + l0, .sum = t.sum + l0, .acc = t.acc + l0 * j->padded};
-    tile_sees_of(&k.sees, j, u, first, l0, l1);
-    if (kv_is_codes(s->v_type)) tile_add_codes(j, &k);
-    else tile_add_floats(j, &k);
+    k->u = u;
+    k->first = first;
+    k->l0 = l0;
+    k->l1 = l1;
+    k->keys = kv_tile(s, false, page, u->kv);
+    k->values = kv_tile(s, true, page, u->kv);
+    k->next = next_page < 0 ? k->keys : kv_tile(s, false, next_page, u->kv);
+    k->next_values = next_page < 0 ? k->values : kv_tile(s, true, next_page, u->kv);
+    k->k_bytes = s->k_page / (uint64_t)s->heads;
+    k->v_bytes = s->v_page / (uint64_t)s->heads;
+    k->t = (attn_soft){.max = t.max + l0, .sum = t.sum + l0, .acc = t.acc + l0 * j->padded};
+    tile_sees_of(&k->sees, j, u, first, l0, l1);
 }
 
 /* Lines of the unit whose rows see any of the positions first … last. */
@@ -631,8 +612,12 @@ static void unit_queries(const attn_job *j, const attn_unit *u)
 static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_soft t)
 {
     const step *st = j->r->st;
+    const bool codes = kv_is_codes(j->s->v_type);
     int last = u->last;
+    code_stream stream;
+    attn_tile tile, *k = &tile;
     soft_clear(t, u->rows * u->heads, j->padded);
+    if (codes) stream_open(&stream, j);
     for (int first = range * ATTN_RANGE; first < (range + 1) * ATTN_RANGE; first += PAGE_TOKENS) {
         int l0, l1;
         lines_seeing(j, u, first, first + PAGE_TOKENS - 1, &l0, &l1);
@@ -640,8 +625,13 @@ static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_so
         int32_t page = step_page(st, j->group, u->seq, first / PAGE_TOKENS);
         int after = first / PAGE_TOKENS + 1;
         int32_t next = after * PAGE_TOKENS <= last ? step_page(st, j->group, u->seq, after) : -1;
-        if (page >= 0) tile_add(j, u, first, page, next, l0, l1, t);
+        if (page < 0) continue;
+        if (codes) k = stream_tile(&stream);
+        tile_open(k, j, u, first, page, next, l0, l1, t);
+        if (codes) stream_add(&stream);
+        else tile_add_floats(j, k);
     }
+    if (codes) stream_end(&stream);
 }
 
 /* t and the state of a later range become one, for the lines that see some of that range. */

@@ -89,30 +89,31 @@ INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
     }
     return s;
 }
-INLINE v4 w32_fold_four(w32_sum a, w32_sum b, w32_sum c, w32_sum d) /* four sums, in order */
-{
-    return vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d)));
-}
+INLINE s4 w32_fold4(w32_sum a) { return a; }
 
 /* dots[line][key] of 64 keys. */
-INLINE void code_dots(int bits, int lines, const key_tile *t, const kv_query *q, float *dots)
+INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,
+                      float *dots)
 {
     const kv_codes *f = t->f;
+    const int64_t stride = (int64_t)kv_query_bytes(f);
     for (int w = 0; w < PAGE_TOKENS; w += LANES) { /* sixteen keys */
+        due_turn(bits, due);
         const uint8_t *at = t->code + 4 * w;
         for (int64_t b = 0, g = 0; b < f->blocks; b++) {
             s4 a[CODE_LINES][4];
             UNROLL for (int l = 0; l < lines; l++)
             {
-                int32_t start = bits == 8 ? 128 * (int32_t)q[l].sum[b] : 0;
+                int32_t start = bits == 8 ? 128 * (int32_t)query_sum(f, q + l * stride, b) : 0;
                 UNROLL for (int i = 0; i < 4; i++) a[l][i] = vdupq_n_s32(start);
             }
             for (int64_t end = g + kv_block_codes(f, b) / 4; g < end; g += 8 / bits, at += PAGE_TOKENS * 4) {
                 uint8x16_t k[4];
+                if (w % 32 == 0) prefetch_near(ahead + (at - t->code) / 2);
                 UNROLL for (int i = 0; i < 4; i++) k[i] = CODE_LOAD(at + 16 * i);
                 UNROLL for (int l = 0; l < lines; l++)
                 {
-                    b16 x = code_word(q[l].code + 4 * g);
+                    b16 x = code_word(q + l * stride + 4 * g);
                     UNROLL for (int i = 0; i < 4; i++)
                     {
                         b16 low = bits == 8 ? CODE_LESS(k[i]) : vreinterpretq_s8_u8(CODE_LOW(k[i]));
@@ -121,7 +122,7 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const kv_query *q,
                 }
                 UNROLL for (int l = 0; bits == 4 && l < lines; l++)
                 {
-                    b16 x = code_word(q[l].code + 4 * g + 4);
+                    b16 x = code_word(q + l * stride + 4 * g + 4);
                     UNROLL for (int i = 0; i < 4; i++)
                         a[l][i] = s4_dot(a[l][i], vreinterpretq_s8_u8(CODE_HIGH(k[i])), x, 0);
                 }
@@ -130,16 +131,17 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const kv_query *q,
             UNROLL for (int l = 0; l < lines; l++)
             {
                 float *to = dots + l * PAGE_TOKENS + w;
-                v16 s = v16_fma(base, v16_all(q[l].sum[b]), b ? v16_load(to) : v16_zero());
+                v16 s = v16_fma(base, v16_all(query_sum(f, q + l * stride, b)), b ? v16_load(to) : v16_zero());
                 v16_store(to, v16_fma(s4_floats(a[l]), scale, s));
             }
         }
     }
+    due_tops(lines, dots, due);
 }
 
 /* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements; lines from `l0` on. */
 INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_batch *w, int l0,
-                        float *acc, int64_t acc_stride)
+                        const uint8_t *ahead, float *acc, int64_t acc_stride)
 {
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
@@ -147,6 +149,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         UNROLL for (int l = 0; l < lines; l++) a[l][0] = a[l][1] = s4_zero();
         for (int g = 0; g < CODE_GROUPS; g += 4) {
             b16 p[CODE_LINES];
+            if (i % 4 == 0) UNROLL for (int h = 0; h < 4; h++) prefetch_near(ahead + (at - code + h * stride) / 2);
             UNROLL for (int l = 0; l < lines; l++) p[l] = CODE_LESS(CODE_LOAD(w->code[l0 + l] + 4 * g));
             UNROLL for (int j = 0; j < 4; j++, at += stride)
             {

@@ -10,15 +10,16 @@
 #include "cpu/v_attn_codes.h"
 
 /* out[line][w]: sixteen lanes of sums over `steps` pairs, those of a at each of `wide` vectors times those of a line of b. Strides in bytes:
- * from pair to pair of a, from line to line of b. Half as much of `ahead` is fetched meanwhile. */
+ * from pair to pair of a, from line to line of b. Half as much of `ahead` is fetched, and what is due (or NULL) done meanwhile. */
 #if defined(__aarch64__)
 INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, v16 (*out)[4])
+                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
 {
     for (int w = 0; w < 2 * wide; w++) { /* eight lanes */
         const uint8_t *at = a + 32 * w, *next = ahead + 16 * w;
         int32x4_t sum[CODE_LINES][4];
         UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int i = 0; i < 4; i++) sum[l][i] = vdupq_n_s32(0); }
+        if (due && w % 2) due_turn(16, due);
         for (int64_t g = 0; g < steps; g++, at += a_stride, next += a_stride / 2) {
             if (w % 4 == 0) prefetch_near(next);
             int16x8_t x = vld1q_s16((const int16_t *)(const void *)at),
@@ -47,18 +48,38 @@ INLINE __m512i int_mad(__m512i sum, __m512i a, __m512i b) /* as code_mad */
     return sum;
 }
 INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, v16 (*out)[4])
+                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
 {
     __m512i sum[CODE_LINES][4], x[4];
     UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < wide; w++) sum[l][w] = _mm512_setzero_si512(); }
-    for (int64_t g = 0; g < steps; g++, a += a_stride, ahead += a_stride / 2) {
-        fetch(ahead, 32 * wide);
-        UNROLL for (int w = 0; w < wide; w++) x[w] = CODE_LOAD(a + 64 * w);
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            __m512i p = _mm512_set1_epi32(code_four(b + l * b_stride + 4 * g));
-            UNROLL for (int w = 0; w < wide; w++) sum[l][w] = int_mad(sum[l][w], x[w], p);
+    int64_t g = 0;
+    while (g < steps) {
+        weight_steps r;
+        for (int64_t stop = due && g + 4 < steps ? g + 4 : steps; g < stop; g++, a += a_stride, ahead += a_stride / 2) {
+            fetch(ahead, 32 * wide);
+            UNROLL for (int w = 0; w < wide; w++) x[w] = CODE_LOAD(a + 64 * w);
+            UNROLL for (int l = 0; l < lines; l++)
+            {
+                __m512i p = _mm512_set1_epi32(code_four(b + l * b_stride + 4 * g));
+                UNROLL for (int w = 0; w < wide; w++) sum[l][w] = int_mad(sum[l][w], x[w], p);
+            }
         }
+        if (!due || due->at >= due->n || g + 4 > steps) continue;
+        UNROLL for (int n = 0; n < 4; n++, g++, a += a_stride, ahead += a_stride / 2)
+        {
+            fetch(ahead, 32 * wide);
+            UNROLL for (int w = 0; w < wide; w++) x[w] = CODE_LOAD(a + 64 * w);
+            UNROLL for (int l = 0; l < lines; l++)
+            {
+                __m512i p = _mm512_set1_epi32(code_four(b + l * b_stride + 4 * g));
+                UNROLL for (int w = 0; w < wide; w++)
+                {
+                    sum[l][w] = int_mad(sum[l][w], x[w], p);
+                    due_step(16, (n * lines + l) * wide + w, lines, &r, due);
+                }
+            }
+        }
+        due->at++;
     }
     UNROLL for (int l = 0; l < lines; l++)
     {
@@ -78,11 +99,12 @@ INLINE __m256i int_mad(__m256i sum, __m256i a, __m256i b)
     return sum;
 }
 INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, v16 (*out)[4])
+                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
 {
     for (int w = 0; w < wide; w++) {
         const uint8_t *at = a + 64 * w, *next = ahead + 32 * w;
         __m256i sum[CODE_LINES][2];
+        if (due) due_turn(16, due);
         UNROLL for (int l = 0; l < lines; l++) sum[l][0] = sum[l][1] = _mm256_setzero_si256();
         for (int64_t g = 0; g < steps; g++, at += a_stride, next += a_stride / 2) {
             if (w % 2 == 0) prefetch_near(next);
@@ -101,17 +123,25 @@ INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, in
 #endif
 
 /* dots[line][key] of 64 keys. */
-INLINE void int_dots(int lines, const key_tile *t, const kv_query *q, const uint8_t *ahead, float *dots)
+INLINE void int_dots(int lines, const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due, float *dots)
 {
     enum { WIDE = PAGE_TOKENS / LANES };
-    v16 sum[CODE_LINES][4];
-    int_sums(lines, WIDE, t->code, PAGE_TOKENS * 4, t->f->padded / 2, (const uint8_t *)q->word,
-             (int64_t)kv_query_bytes(t->f), ahead, sum);
+    v16 sum[CODE_LINES][4], most[CODE_LINES];
+    int_sums(lines, WIDE, t->code, PAGE_TOKENS * 4, t->f->padded / 2, q, (int64_t)kv_query_bytes(t->f), ahead, due,
+             sum);
     UNROLL for (int w = 0; w < WIDE; w++)
     {
         v16 scale = v16_load(t->scale + w * LANES);
-        UNROLL for (int l = 0; l < lines; l++) v16_store(dots + l * PAGE_TOKENS + w * LANES, v16_mul(sum[l][w], scale));
+        UNROLL for (int l = 0; l < lines; l++)
+        {
+            v16 s = v16_mul(sum[l][w], scale);
+            v16_store(dots + l * PAGE_TOKENS + w * LANES, s);
+            most[l] = w ? v16_max(s, most[l]) : s;
+        }
     }
+    UNROLL for (int l = lines; l < 4; l++) most[l] = most[0];
+    if (lines > 4) due_tops(lines, dots, due);
+    else if (due->tops) tops_store(0, v16_max_four(most[0], most[1], most[2], most[3]), due);
 }
 
 /* acc[line][element] = acc * keep + weights times integers for `wide` vectors of elements. */
@@ -120,7 +150,7 @@ INLINE void int_values(int lines, int wide, const uint8_t *ints, int64_t stride,
 {
     v16 sum[CODE_LINES][4];
     int_sums(lines, wide, ints, stride, PAGE_TOKENS / 2, (const uint8_t *)w->weight[l0], sizeof w->weight[0], ahead,
-             sum);
+             NULL, sum);
     UNROLL for (int l = 0; l < lines; l++)
     {
         UNROLL for (int i = 0; i < wide; i++)
@@ -132,9 +162,6 @@ INLINE void int_values(int lines, int wide, const uint8_t *ints, int64_t stride,
     }
 }
 
-typedef void (*int_dots_fn)(const key_tile *t, const kv_query *q, const uint8_t *ahead, float *dots);
-typedef void (*int_values_fn)(const uint8_t *ints, int64_t stride, const code_batch *w, int l0, const uint8_t *ahead,
-                              float *acc, int64_t acc_stride);
 #define INT_VALUES(lines, wide)                                                                                        \
     static void int_values_##lines##_##wide(const uint8_t *ints, int64_t stride, const code_batch *w, int l0,          \
                                             const uint8_t *ahead, float *acc, int64_t acc_stride)                      \
@@ -142,9 +169,10 @@ typedef void (*int_values_fn)(const uint8_t *ints, int64_t stride, const code_ba
         int_values(lines, wide, ints, stride, w, l0, ahead, acc, acc_stride);                                          \
     }
 #define INT_FNS(lines)                                                                                                 \
-    static void int_dots_##lines(const key_tile *t, const kv_query *q, const uint8_t *ahead, float *dots)              \
+    static void int_dots_##lines(const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,             \
+                                 float *dots)                                                                          \
     {                                                                                                                  \
-        int_dots(lines, t, q, ahead, dots);                                                                            \
+        int_dots(lines, t, q, ahead, due, dots);                                                                       \
     }                                                                                                                  \
     INT_VALUES(lines, 1)                                                                                               \
     INT_VALUES(lines, 2) INT_VALUES(lines, 4)
@@ -154,22 +182,23 @@ INT_EACH
     {                                                                                                                  \
         int_values_##lines##_1, int_values_##lines##_2, int_values_##lines##_4                                         \
     }
-static const int_dots_fn int_dots_of[] = {int_dots_1, int_dots_2, int_dots_3, int_dots_4, int_dots_5, int_dots_6};
-static const int_values_fn int_values_of[CODE_LINES][3] = {INT_WIDTHS(1), INT_WIDTHS(2), INT_WIDTHS(3),
-                                                           INT_WIDTHS(4), INT_WIDTHS(5), INT_WIDTHS(6)};
+static const code_dots_fn int_dots_of[] = {int_dots_1, int_dots_2, int_dots_3, int_dots_4, int_dots_5, int_dots_6};
+static const code_values_fn int_values_of[CODE_LINES][3] = {INT_WIDTHS(1), INT_WIDTHS(2), INT_WIDTHS(3),
+                                                            INT_WIDTHS(4), INT_WIDTHS(5), INT_WIDTHS(6)};
 
-/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines of a batch, from l on. Of i16 `ahead` is fetched
- * meanwhile. */
+/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines of a batch, from l on. Half as much of the tile
+ * `ahead` is fetched meanwhile. */
 static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int l, int n, const code_batch *w,
                      const uint8_t *ahead, float *acc, int64_t padded)
 {
-    const code_values_fn *codes = (f->bits == 8 ? code_values_8 : code_values_4)[n - 1];
+    const code_values_fn *values = (f->bits == 16  ? int_values_of
+                                    : f->bits == 8 ? code_values_8
+                                                   : code_values_4)[n - 1];
+    const int64_t element = f->bits == 4 ? 2 : 4, stride = f->padded * element; /* bytes of a pair, or of four */
     int64_t d = block * f->block, end = d + f->block < padded ? d + f->block : padded;
     while (d < end) {
         int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-        if (f->bits == 16)
-            int_values_of[n - 1][wide / 2](tile + d * 4, f->padded * 4, w, l, ahead + d * 2, acc + d, padded);
-        else codes[wide / 2](tile + d * (f->bits == 8 ? 4 : 2), f->bytes / CODE_GROUPS, w, l, acc + d, padded);
+        values[wide / 2](tile + d * element, stride, w, l, ahead + d * element / 2, acc + d, padded);
         d += wide * LANES;
     }
 }
