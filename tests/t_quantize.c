@@ -233,7 +233,7 @@ static void own_files_are_exported(void **unused)
         snprintf(folder, sizeof folder, "%s/%s", vectors, families[i]);
         expected x;
         expected_read(&x, folder);
-        assert_int_equal(quantize(folder, "--format", i ? "q4_0" : "q4_b64", own), 0);
+        assert_int_equal(quantize(folder, "--format", i ? "q4_1" : "q4_b64", own), 0);
         table want = logits_of(open_model((engine_options){.model = own, .act = "f32"}), &x);
         for (int k = 0; k < 2; k++) {
             snprintf(line, sizeof line, "export --log-level error --model %s -o %s", own, forms[k]);
