@@ -13,10 +13,10 @@ typedef struct qjob {
     const r16_format *f;
     const int8_t *level; /* r16_levels(f) */
     const uint8_t *panel;
-    uint64_t apart; /* bytes from the panel to the second one */
-    act_part x;
-    int64_t supers; /* tiles of 64 k */
-    float *y;       /* [rows][ldy], 16 outputs of each panel, n_out of the last */
+    uint64_t apart;     /* bytes from the panel to the second one */
+    act_part x, second; /* of the tile, and of the next one where two are joined */
+    int64_t supers;     /* tiles of 64 k */
+    float *y;           /* [rows][ldy], 16 outputs of each panel, n_out of the last */
     int64_t ldy;
     int n_out;
     const float *bias;
@@ -41,6 +41,10 @@ typedef void (*qtile_fn)(const qjob *q);
 extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
 
 #if defined(__AVX512F__)
+/* So many rows, which are two tiles, against one panel, unpacked once for both; fetches as one tile alone does. NULL: each tile by itself is as fast. */
+enum { QJOINED = 8 };
+qtile_fn qtile_joined(const r16_format *f, int64_t rows);
+
 /* Rows of a tile against two wide panels (v_qwide.h): supers tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
 enum { WIDE_K = R16_SPAN / R16_K, WIDE_LINES = 21 };
 typedef struct qwide_job {

@@ -78,7 +78,9 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
 {
     const held_weight *w = k->w;
     bool alone = act_tiles(k->x.rows) == 1;
+    qtile_fn joined = NULL;
 #if defined(__AVX512F__)
+    if (t1 - t0 == 2) joined = qtile_joined(r16_of(w->type), k->x.rows);
     const qwide_fn *bodies = t1 - t0 >= WIDE_TILES ? qwide_bodies(r16_of(w->type)) : NULL;
     if (bodies) {
         q_panels_wide(k, bodies, from, to, t0, t1);
@@ -93,6 +95,10 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     int64_t lines = ((int64_t)w->stride / R16_LINE + q.supers - 1) / q.supers; /* of 64 k */
     act_tile tile = act_tile_at(k->x.rows, t0);
     q.x = act_part_of(&k->x, tile);
+    if (joined) {
+        q.second = act_part_of(&k->x, act_tile_at(k->x.rows, --t1));
+        alone = true;
+    }
     for (int64_t n = from, np; n < to; n += np) {
         np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;
         int64_t left = w->rows - (n + np - 1) * R16_ROWS; /* outputs from the last of these panels on */
@@ -113,7 +119,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
             q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
             q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
             q.n_ahead = fetch ? (int)share : 0;
-            QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1](&q);
+            (joined ? joined : QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1])(&q);
             if (fetch && !alone) q.ahead += (uint64_t)(share * q.supers) * R16_LINE;
         }
     }

@@ -154,23 +154,25 @@ INLINE __m512i q_start(qkind k, const int32_t *less, const int16_t *parts, int b
     return _mm512_srai_epi32(_mm512_slli_epi32(pair, 16), 16 - q_shift(k));
 }
 
-/* Two chains of sums for the outputs of few rows: one alone would wait for itself. */
-INLINE void qtile(qkind k, int np, int mr, const qjob *q)
+/* Row m of two tiles as a row of its own one; the first has m1. */
+INLINE int q_row(int m, int m1) { return m < m1 ? m : m - m1; }
+
+/* A tile of m1 rows, and where m2 is not 0 the one after it, against np panels. Two chains of sums for the outputs of few rows: one alone would
+ * wait for itself. */
+INLINE void q_tiles(qkind k, int np, int m1, int m2, const qjob *q)
 {
+    const int mr = m1 + m2, rows[2] = {m1, m2};
     const bool two = q_two(k),
                narrow = two && k.code == R16_CODE && k.bits && k.bits < 4; /* sums of a block fit in 16 bits */
     const int block = q_block(k), blocks = R16_K / block, pairs = blocks / 2, width = q_width(k.bits),
               steps = 16 / width / blocks;
-    const int chains = np * mr <= 6 && steps * width > 4 ? 2 : 1, code_lines = q_code_lines(k);
+    const int chains = np * mr <= QJOINED && steps * width > 4 ? 2 : 1, code_lines = q_code_lines(k);
     const uint8_t *p = q->panel, *ahead = q->ahead;
-    const int8_t *code = q->x.code;
-    const float *scale = q->x.scale, *total = q->x.total;
-    const int32_t *less = q->x.less;
-    const int16_t *parts = q->x.parts;
+    act_part x[2] = {q->x, q->second};
     const int tail_lines = q->f->tail_lines;
     const __m512 factor = _mm512_set1_ps(q->f->factor);
     const qtable table = q_table(k, q);
-    __m512 f[2][ACT_ROWS], d[2], dmin[2];
+    __m512 f[2][QJOINED], d[2], dmin[2];
     UNROLL for (int i = 0; i < np; i++) { UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_setzero_ps(); }
     for (int64_t s = 0; s < q->supers;) {
         int64_t left = q->supers - s;
@@ -186,7 +188,7 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
             qline kept[2] = {Q_ZERO(), Q_ZERO()};
             const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
-            __m512i whole[2][ACT_ROWS], words[2];
+            __m512i whole[2][QJOINED], words[2];
             if (np == 2) q_fetch(q, s);
             UNROLL for (int i = 0; i < np; i++) words[i] = q_words(k, tail + i * q->apart, t);
             if (two) UNROLL for (int i = 0; i < np; i++)
@@ -195,10 +197,11 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                 }
             UNROLL for (int b = 0; b < blocks; b++)
             {
-                __m512i a[2][ACT_ROWS][2];
+                __m512i a[2][QJOINED][2];
                 UNROLL for (int m = 0; m < mr; m++)
                 {
-                    __m512i start = q_start(k, less + m, parts + m * ACT_PARTS, b);
+                    __m512i start = q_start(k, x[m >= m1].less + q_row(m, m1),
+                                            x[m >= m1].parts + q_row(m, m1) * ACT_PARTS, b);
                     UNROLL for (int i = 0; i < np; i++) a[i][m][0] = start, a[i][m][1] = Q_ZERO();
                 }
                 UNROLL for (int j = 0; j < steps; j++)
@@ -222,9 +225,10 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                         UNROLL for (int m = 0; m < mr; m++)
                         {
                             int g = j * width + v, c = g % chains;
-                            __m512i x = _mm512_set1_epi32(q_four(code + (g * mr + m) * 4));
+                            __m512i four = _mm512_set1_epi32(
+                                q_four(x[m >= m1].code + (g * rows[m >= m1] + q_row(m, m1)) * 4));
                             UNROLL for (int i = 0; i < np; i++)
-                                a[i][m][c] = _mm512_dpbusd_epi32(a[i][m][c], w[i][v], x);
+                                a[i][m][c] = _mm512_dpbusd_epi32(a[i][m][c], w[i][v], four);
                         }
                     }
                 }
@@ -252,18 +256,20 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                     __m512 dw = q_scale(k, at, tiles, n);
                     if (k.scale == R16_E5M3) dw = _mm512_mul_ps(dw, factor);
                     UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
-                        _mm512_cvtepi32_ps(a[i][m][0]), _mm512_mul_ps(dw, _mm512_set1_ps(scale[m])), f[i][m]);
+                        _mm512_cvtepi32_ps(a[i][m][0]),
+                        _mm512_mul_ps(dw, _mm512_set1_ps(x[m >= m1].scale[q_row(m, m1)])), f[i][m]);
                     if (!k.base) continue;
                     __m512 mw = q_base(at + (k.span / k.block + n) * 2 * R16_ROWS);
                     UNROLL for (int m = 0; m < mr; m++)
-                        f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(total[m]), f[i][m]);
+                        f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(x[m >= m1].total[q_row(m, m1)]), f[i][m]);
                 }
-                code += block * mr;
-                if ((b + 1) * block % q_act(k) == 0 && !two) {
-                    scale += mr;
-                    total += mr;
-                    less += mr;
-                }
+                UNROLL for (int i = 0; i < 2; i++) x[i].code += block * rows[i];
+                if ((b + 1) * block % q_act(k) == 0 && !two) UNROLL for (int i = 0; i < 2; i++)
+                    {
+                        x[i].scale += rows[i];
+                        x[i].total += rows[i];
+                        x[i].less += rows[i];
+                    }
             }
             if (two) {
                 UNROLL for (int i = 0; i < np; i++)
@@ -274,21 +280,22 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
                             minima[pr] = q_minima(k, subs + i * q->apart + pr * 2 * R16_ROWS);
                     UNROLL for (int m = 0; m < mr; m++)
                     {
-                        __m512 v = _mm512_cvtepi32_ps(whole[i][m]), by = _mm512_set1_ps(scale[m]);
+                        __m512 v = _mm512_cvtepi32_ps(whole[i][m]), by = _mm512_set1_ps(x[m >= m1].scale[q_row(m, m1)]);
                         __m512i least = Q_ZERO();
                         if (!k.base) {
                             f[i][m] = _mm512_fmadd_ps(v, _mm512_mul_ps(d[i], by), f[i][m]);
                             continue;
                         }
                         UNROLL for (int pr = 0; pr < pairs; pr++) least = _mm512_dpwssd_epi32(
-                            least, minima[pr], _mm512_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr)));
+                            least, minima[pr],
+                            _mm512_set1_epi32(q_parts(x[m >= m1].parts + q_row(m, m1) * ACT_PARTS, k.block, pr)));
                         v = _mm512_fmadd_ps(dmin[i], _mm512_cvtepi32_ps(least), _mm512_mul_ps(d[i], v));
                         f[i][m] = _mm512_fmadd_ps(v, by, f[i][m]);
                     }
                 }
-                scale += mr;
+                UNROLL for (int i = 0; i < 2; i++) x[i].scale += rows[i];
             }
-            if (q_act(k) == 64) parts += mr * ACT_PARTS;
+            if (q_act(k) == 64) UNROLL for (int i = 0; i < 2; i++) x[i].parts += rows[i] * ACT_PARTS;
         }
         p += tail_lines * R16_LINE;
         ahead += tail_lines * R16_LINE;
@@ -303,6 +310,8 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         }
     }
 }
+
+INLINE void qtile(qkind k, int np, int mr, const qjob *q) { q_tiles(k, np, mr, 0, q); }
 
 #elif defined(__aarch64__)
 #include "cpu/v_qtile_neon.h"
@@ -338,5 +347,25 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 #endif
 R16_KIND_LIST(QTILES)
 const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS] = {R16_KIND_LIST(QTILE_NAMES)};
+
+#if defined(__AVX512F__)
+/* Kinds that gain by it: 4 bits as they are lose up to 2 %. */
+INLINE bool q_joins(qkind k) { return k.bits != 4 || k.code != R16_CODE; }
+#define QJOIN(name, mr, ...)                                                                                           \
+    static void qjoined_##name##_##mr(const qjob *q)                                                                   \
+    {                                                                                                                  \
+        const qkind k = Q_KIND(name, __VA_ARGS__);                                                                     \
+        if (q_joins(k)) q_tiles(k, 1, (mr + 1) / 2, mr / 2, q);                                                        \
+    }
+#define QJOINS(name, ...)      QJOIN(name, 6, __VA_ARGS__) QJOIN(name, 7, __VA_ARGS__) QJOIN(name, 8, __VA_ARGS__)
+#define QJOIN_NAMES(name, ...) {qjoined_##name##_6, qjoined_##name##_7, qjoined_##name##_8},
+R16_KIND_LIST(QJOINS)
+qtile_fn qtile_joined(const r16_format *f, int64_t rows)
+{
+    static const qtile_fn all[R16_KINDS][QJOINED - ACT_ALONE] = {R16_KIND_LIST(QJOIN_NAMES)};
+    const qkind k = {f->bits, f->block, f->span, f->scale, f->base, f->code, f->zero};
+    return rows > ACT_ALONE && rows <= QJOINED && q_joins(k) ? all[f->kind][rows - ACT_ALONE - 1] : NULL;
+}
+#endif
 
 #endif
