@@ -268,11 +268,10 @@ static void fit_grid(const grid_format *f, const book *list, const float *x, con
         float s = b.d > 0 ? rintf(t[j] / (b.d * f->unit) - 0.5f) : 0;
         b.scale[j] = s > 0 ? s < (float)f->top ? (int)s : f->top : 0;
     }
-    best->error = INFINITY;
     for (int turn = 0; turn < TURNS; turn++) {
         double vv = 0, xv = 0;
         settle(f, list, parts, w, &b);
-        if (!(b.error < best->error)) break;
+        if (turn > 0 && !(b.error < best->error)) break; /* the first is taken even where squares overflow */
         *best = b;
         for (int j = 0; j < K / f->sub; j++) {
             double unit = (double)f->unit * (0.5 + b.scale[j]);
