@@ -233,6 +233,30 @@ INLINE void line_weights(int bits, bool keep, int l, code_batch *w) /* as for ot
     _Pragma("GCC unroll 16") for (int turn = 0; turn < 16; turn++) weight_step(bits, turn, &r, l, keep, w);
 }
 
+INLINE __m512i int_mad(__m512i sum, __m512i a, __m512i b) /* as code_mad, of pairs of integers of 16 bits */
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+
+/* Products of `wide` vectors of codes of 8 or 16 bits with four bytes of each line, added to a sum each. Where `due` is not NULL steps of its
+ * line stand between them, `turn` products having been. */
+INLINE void code_group(int bits, int lines, int wide, const uint8_t *code, const uint8_t *line, int64_t stride,
+                       __m512i (*sum)[4], int turn, weight_steps *r, const code_due *due)
+{
+    __m512i k[4];
+    UNROLL for (int w = 0; w < wide; w++) k[w] = CODE_LOAD(code + 64 * w);
+    UNROLL for (int l = 0; l < lines; l++)
+    {
+        __m512i x = _mm512_set1_epi32(code_four(line + l * stride));
+        UNROLL for (int w = 0; w < wide; w++)
+        {
+            sum[l][w] = bits == 16 ? int_mad(sum[l][w], k[w], x) : code_mad(sum[l][w], k[w], x);
+            if (due) due_step(bits, turn + l * wide + w, lines, r, due);
+        }
+    }
+}
+
 /* dots[line][key] of 64 keys; codes of queries and what follows them (kv_query) lie one after another. Half as much of `ahead` is fetched
  * meanwhile. */
 INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,
@@ -254,34 +278,24 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
             UNROLL for (int n = 0; n < 4; n++, g++, at += PAGE_TOKENS * 4, ahead += PAGE_TOKENS * 2)
             {
                 fetch(ahead, PAGE_TOKENS * 2);
-                UNROLL for (int w = 0; w < WIDE; w++) k[w] = CODE_LOAD(at + 64 * w);
-                UNROLL for (int l = 0; l < lines; l++)
-                {
-                    __m512i x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g));
-                    UNROLL for (int w = 0; w < WIDE; w++)
-                    {
-                        a[l][w] = code_mad(a[l][w], k[w], x);
-                        due_step(8, (n * lines + l) * WIDE + w, lines, &r, due);
-                    }
-                }
+                code_group(8, lines, WIDE, at, q + 4 * g, stride, a, n * lines * WIDE, &r, due);
             }
             due->at++;
         }
         while (g < end) {
             for (int64_t stop = g + 4 < end ? g + 4 : end; g < stop; g += 8 / bits) {
                 fetch(ahead, PAGE_TOKENS * 2);
-                UNROLL for (int w = 0; w < WIDE; w++)
+                if (bits == 8) code_group(8, lines, WIDE, at, q + 4 * g, stride, a, 0, NULL, NULL);
+                UNROLL for (int w = 0; w < WIDE && bits == 4; w++)
                 {
                     k[w] = CODE_LOAD(at + 64 * w);
-                    if (bits == 8) continue;
                     high[w] = CODE_HIGH(k[w]);
                     k[w] = CODE_LOW(k[w]);
                 }
-                UNROLL for (int l = 0; l < lines; l++)
+                UNROLL for (int l = 0; l < lines && bits == 4; l++)
                 {
                     __m512i x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g));
                     UNROLL for (int w = 0; w < WIDE; w++) a[l][w] = code_mad(a[l][w], k[w], x);
-                    if (bits == 8) continue;
                     x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g + 4));
                     UNROLL for (int w = 0; w < WIDE; w++) a[l][w] = code_mad(a[l][w], high[w], x);
                 }

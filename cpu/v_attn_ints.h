@@ -42,42 +42,23 @@ INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, in
     }
 }
 #elif defined(__AVX512F__)
-INLINE __m512i int_mad(__m512i sum, __m512i a, __m512i b) /* as code_mad */
-{
-    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-    return sum;
-}
 INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
                      int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
 {
-    __m512i sum[CODE_LINES][4], x[4];
+    __m512i sum[CODE_LINES][4];
     UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < wide; w++) sum[l][w] = _mm512_setzero_si512(); }
     int64_t g = 0;
     while (g < steps) {
         weight_steps r;
         for (int64_t stop = due && g + 4 < steps ? g + 4 : steps; g < stop; g++, a += a_stride, ahead += a_stride / 2) {
             fetch(ahead, 32 * wide);
-            UNROLL for (int w = 0; w < wide; w++) x[w] = CODE_LOAD(a + 64 * w);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
-                __m512i p = _mm512_set1_epi32(code_four(b + l * b_stride + 4 * g));
-                UNROLL for (int w = 0; w < wide; w++) sum[l][w] = int_mad(sum[l][w], x[w], p);
-            }
+            code_group(16, lines, wide, a, b + 4 * g, b_stride, sum, 0, NULL, NULL);
         }
         if (!due || due->at >= due->n || g + 4 > steps) continue;
         UNROLL for (int n = 0; n < 4; n++, g++, a += a_stride, ahead += a_stride / 2)
         {
             fetch(ahead, 32 * wide);
-            UNROLL for (int w = 0; w < wide; w++) x[w] = CODE_LOAD(a + 64 * w);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
-                __m512i p = _mm512_set1_epi32(code_four(b + l * b_stride + 4 * g));
-                UNROLL for (int w = 0; w < wide; w++)
-                {
-                    sum[l][w] = int_mad(sum[l][w], x[w], p);
-                    due_step(16, (n * lines + l) * wide + w, lines, &r, due);
-                }
-            }
+            code_group(16, lines, wide, a, b + 4 * g, b_stride, sum, n * lines * wide, &r, due);
         }
         due->at++;
     }
