@@ -153,6 +153,15 @@ static ref quantized(net *b, const call *c, ref x, int block, ref table, bool re
     return *known;
 }
 
+/* What an op of several that make `part` (NULL ok) is called. */
+enum { PART_NAME = 64 };
+static const char *part_name(const char *part, const char *what, char out[PART_NAME])
+{
+    bool some = part && *part;
+    snprintf(out, PART_NAME, "%s%s%s", some ? part : "", some ? "." : "", what);
+    return out;
+}
+
 /* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that; of narrow rows by their codes and by
  * what these leave. The parts of a stack are multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole
  * tiles of them. */
@@ -165,15 +174,13 @@ static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, in
     if (!f) return net_op(b, o, c->path, part, x, dim);
     held->packed = true;
     o.in[0] = quantized(b, c, x, f->act, table, false);
-    if (!o.in[0] || net_width(b, x) > ACT_NARROW) return o.in[0] ? net_op(b, o, c->path, part, x, dim) : 0;
-    char name[64];
-    const char *of = part ? part : "", *dot = *of ? "." : "";
-    snprintf(name, sizeof name, "%s%scodes", of, dot);
-    ref y = net_op(b, o, c->path, name, x, dim);
+    if (!o.in[0]) return 0;
+    if (net_width(b, x) > ACT_NARROW) return net_op(b, o, c->path, part, x, dim);
+    char name[PART_NAME];
+    ref y = net_op(b, o, c->path, part_name(part, "codes", name), x, dim);
     o.in[0] = y ? quantized(b, c, x, f->act, table, true) : 0;
     o.in[2] = 0; /* the bias is in y */
-    snprintf(name, sizeof name, "%s%srest", of, dot);
-    ref rest = o.in[0] ? net_op(b, o, c->path, name, x, dim) : 0;
+    ref rest = o.in[0] ? net_op(b, o, c->path, part_name(part, "rest", name), x, dim) : 0;
     return rest ? net_add(b, c->path, part, y, rest) : 0;
 }
 
@@ -182,9 +189,8 @@ ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
     const float behind = b->prog->weights[b->prog->tensors[w].weight].behind;
     ref y = multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
     if (!y || behind == 0) return y;
-    char name[64];
-    snprintf(name, sizeof name, "%s%sscaled", part ? part : "", part ? "." : "");
-    return net_scale(b, c->path, name, y, (double)behind);
+    char name[PART_NAME];
+    return net_scale(b, c->path, part_name(part, "scaled", name), y, (double)behind);
 }
 
 ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
