@@ -39,7 +39,7 @@ ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_neon := -march=armv8-a -fno-schedule-insns
 ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 
-SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/\%_%.c),$(wildcard src/*/*.c cpu/*.c models/*.c))
+SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),$(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c))
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
 SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
@@ -104,8 +104,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 
 # Hundreds of unrolled bodies: where their variables live takes a compiler longer to say than the rest. Fuzzing leaves them as they are
 # (KERNEL_SAN): parsers run none, and clang takes half an hour to prepare them.
-$(BUILD)/obj/cpu/qtile_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(patsubst -g,-g1,$(CFLAGS)))
-$(BUILD)/obj/cpu/kernels_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(CFLAGS))
+$(BUILD)/obj/cpu/simd/qtile_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(patsubst -g,-g1,$(CFLAGS)))
+$(BUILD)/obj/cpu/simd/kernels_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(CFLAGS))
 
 $(BUILD)/obj/src/base/version.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"' -DINFERFLOW_CFLAGS='"$(CFLAGS)"'
 $(BUILD)/obj/src/base/version.o: $(BUILD)/version
@@ -176,16 +176,16 @@ bench: all ## decode and prefill speed, share of the measured read bandwidth
 
 PYTHON ?= python3
 oracle: all ## live comparison with transformers and the tokenizer libraries; PYTHON=... names a Python that has them
-	$(PYTHON) tools/oracle.py check --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle.py exports --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle.py mutate --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_encoders.py check --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_encoders.py exports --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_encoders.py mutate --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
-	$(PYTHON) tools/oracle_classes.py --binary $(BUILD)/inferflow
-	$(PYTHON) tools/oracle_quantized.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py exports --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py mutate --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_encoders.py check --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_encoders.py exports --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_encoders.py mutate --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
+	$(PYTHON) tools/oracle/oracle_classes.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
 
 PREFIX ?= /usr/local
 install: all ## copy the executable to PREFIX/bin (default /usr/local/bin)

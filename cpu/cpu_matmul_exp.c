@@ -1,6 +1,6 @@
 /* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums (cpu_matmul.c; int8 activations:
  * cpu_qmatmul.c). Experts without rows are not touched. */
-#include "cpu/cpu_quant.h"
+#include "cpu/cpu_quant_body.h"
 
 static void multiply_codes(const run *r, const op *o, int worker, int workers)
 {

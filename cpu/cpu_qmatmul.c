@@ -1,4 +1,4 @@
-/* cpu_qmatmul.c - references of QUANT, and of MATMUL where activations are int8 and weights packed (tensor/r16.h).
+/* cpu_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/r16.h).
  *
  * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
  * ascending. One level: per block, levels (with the zero) times codes summed in int32, times the product of both scales; then base
@@ -6,18 +6,12 @@
  * its sub-scale, added in int32, times the product of d and the activations' scale; with minima, d times them less dmin times the minima's sums of
  * activations, and that times the activations' scale.
  * A bias comes last. */
-#include "cpu/cpu_quant.h"
+#include "cpu/cpu_quant_body.h"
 
 #include "tensor/act_q8.h"
 
 #include <math.h>
 #include <string.h>
-
-void cpu_quant(const run *r, const op *o, int worker, int workers)
-{
-    quant_plain from = quant_plain_of(r, o);
-    quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_encode);
-}
 
 /* Codes of 64 k of one row of activations. */
 static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[R16_K])

@@ -2,9 +2,9 @@
 #include "models/arch.h"
 
 #include "base/embed.h"
-#include "models/spec.h"
-#include "models/spec_file.h"
-#include "models/spec_split.h"
+#include "models/spec/spec.h"
+#include "models/spec/spec_file.h"
+#include "models/spec/spec_split.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
-#include "models/build.h"
-#include "models/show.h"
-#include "models/spec_file.h"
+#include "models/build/build.h"
+#include "models/spec_show.h"
+#include "models/spec/spec_file.h"
 
 #include <math.h>
 #include <stdio.h>

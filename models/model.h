@@ -8,7 +8,7 @@
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/pooling.h"
-#include "models/weight_policy.h"
+#include "models/build/weight_policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,11 +3,11 @@
  * Names of [config] and options of slots are printed as numbers and words; those that differ between layers as lists indexed by i.
  * Classes of layers become lists too. Formulas and [tensors] stand as they are: they use only names of [config]. So the text
  * needs neither bases nor config.json. */
-#include "models/show.h"
+#include "models/spec_show.h"
 
 #include "base/mem.h"
-#include "models/build.h"
-#include "models/option.h"
+#include "models/build/build.h"
+#include "models/build/option.h"
 
 #include <stdio.h>
 #include <string.h>

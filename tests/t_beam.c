@@ -1,4 +1,4 @@
-/* t_beam.c - beam search against transformers (tests/vectors/beams.json, made by tools/oracle.py beams): the same best text and score,
+/* t_beam.c - beam search against transformers (tests/vectors/beams.json, made by tools/oracle/oracle.py beams): the same best text and score,
  * alone and beside other queries, in chunks, on two segments; the encoder of each query runs once; ends in the middle. */
 #include "base/json.h"
 #include "engine/engine_state.h"

@@ -2,7 +2,7 @@
  * they are, with their tensors and keys renamed, and from their parts alone. */
 #include "base/buf.h"
 #include "base/file.h"
-#include "models/derive.h"
+#include "models/derive/derive.h"
 
 #include "vector_rig.h"
 

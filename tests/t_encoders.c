@@ -1,4 +1,4 @@
-/* t_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders (tools/oracle_encoders.py
+/* t_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders (tools/oracle/oracle_encoders.py
  * vectors), and two trained ones where the shared data is.
  *
  * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several lengths and

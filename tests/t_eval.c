@@ -107,7 +107,7 @@ static void compare_with_numpy(const json *c)
     buf_free(&ids);
 }
 
-/* The golden file is written by tools/oracle_divergence.py. */
+/* The golden file is written by tools/oracle/oracle_divergence.py. */
 static void divergence(void **unused)
 {
     (void)unused;

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "models/export.h"
+#include "models/export/export.h"
 
 #include <dirent.h>
 #include <sys/stat.h>

@@ -2,10 +2,10 @@
  * start, by name, shape and value, keys that both configurations have say the same, and it is the same program.
  *
  * The models are those of tests/vectors/models, whose tensors and keys transformers named. That it reads the folders and
- * computes the same is for tools/oracle.py exports to show. */
+ * computes the same is for tools/oracle/oracle.py exports to show. */
 #include "vector_rig.h"
 
-#include "models/export.h"
+#include "models/export/export.h"
 #include "tensor/quant.h"
 
 #include <dirent.h>

@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/write.h"
-#include "models/hyper.h"
+#include "models/spec/hyper.h"
 #include "models/model.h"
-#include "models/spec_text.h"
+#include "app/spec_text.h"
 
 #include <math.h>
 

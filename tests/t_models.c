@@ -1,11 +1,11 @@
-/* t_models.c - every family and form against transformers: the tiny models of tests/vectors/models (tools/oracle.py vectors).
+/* t_models.c - every family and form against transformers: the tiny models of tests/vectors/models (tools/oracle/oracle.py vectors).
  *
  * Each folder is opened as --model does, without a spec. Checked are the logits of some rows of one forward; the same logits in bits
  * over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy tokens. Some are also written as GGUF
  * and read back: the same logits. */
 #include "vector_rig.h"
 
-#include "models/export.h"
+#include "models/export/export.h"
 
 #include <dirent.h>
 

@@ -7,7 +7,7 @@
 #include "io/ckpt.h"
 #include "io/write.h"
 #include "models/model.h"
-#include "models/weight_policy.h"
+#include "models/build/weight_policy.h"
 #include "text/tokenizer_same.h"
 
 #include "command.h"

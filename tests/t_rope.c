@@ -1,4 +1,4 @@
-/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by tools/vectors_rope.py). */
+/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by tools/oracle/vectors_rope.py). */
 #include "base/json.h"
 #include "base/mem.h"
 #include "core/rope.h"

@@ -3,9 +3,10 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "models/build.h"
-#include "models/hyper.h"
-#include "models/spec.h"
+#include "models/build/build.h"
+#include "models/build/module.h"
+#include "models/spec/hyper.h"
+#include "models/spec/spec.h"
 
 #include <math.h>
 
@@ -29,7 +30,7 @@ static void open_scene(scene *c, const char *spec_source)
     assert_ok(json_parse(&c->hf, span_str(config_text), "config.json", &e), &e);
     assert_ok(json_parse(&c->gguf, span_str(gguf_text), "gguf", &e), &e);
     assert_ok(spec_parse(&c->s, span_str(spec_source), "t.ini", "", NULL, &e), &e);
-    hyper_sources from = {.hf = c->hf, .gguf = c->gguf, .arch = "llama"};
+    hyper_sources from = {.hf = c->hf, .gguf = c->gguf, .arch = "llama", .option = module_option};
     assert_ok(hyper_open(&c->h, c->s, &from, &e), &e);
 }
 
@@ -369,7 +370,7 @@ static void null_is_not_absent(void **unused)
         value v;
         assert_ok(json_parse(&c.hf, span_str(all[i].config), "config.json", &e), &e);
         assert_ok(spec_load_builtin(&c.s, all[i].spec, &e), &e);
-        assert_ok(hyper_open(&c.h, c.s, &(hyper_sources){.hf = c.hf}, &e), &e);
+        assert_ok(hyper_open(&c.h, c.s, &(hyper_sources){.hf = c.hf, .option = module_option}, &e), &e);
         assert_ok(hyper_name(c.h, "window", all[i].layer, &v, &e), &e);
         double window = v.kind == VALUE_NUMBER ? v.number : 0;
         if (window != all[i].window)

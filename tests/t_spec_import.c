@@ -1,8 +1,8 @@
 /* t_spec_import.c - model files of the original engine as specs: small files in its schema, what they become, and that the models of
  * tests/vectors run by them with the same bits as by the built-in specs. */
 #include "base/buf.h"
-#include "models/import.h"
-#include "models/spec.h"
+#include "models/import/import.h"
+#include "models/spec/spec.h"
 
 #include "vector_rig.h"
 

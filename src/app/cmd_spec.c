@@ -3,9 +3,9 @@
 #include "app/settings.h"
 #include "engine/engine.h"
 #include "base/file.h"
-#include "models/import.h"
+#include "models/import/import.h"
 #include "models/model.h"
-#include "models/spec_text.h"
+#include "app/spec_text.h"
 
 #include <stddef.h>
 #include <stdio.h>

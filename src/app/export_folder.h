@@ -6,7 +6,7 @@
 #ifndef APP_EXPORT_FOLDER_H
 #define APP_EXPORT_FOLDER_H
 #include "engine/engine.h"
-#include "models/export.h"
+#include "models/export/export.h"
 
 /* ERR_USAGE: the folder holds another model. ERR_SPEC: what was written would not be the same model. */
 int export_folder_write(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e);

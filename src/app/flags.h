@@ -6,7 +6,7 @@
 #define APP_FLAGS_H
 #include "app/app.h"
 #include "base/buf.h"
-#include "models/spec.h"
+#include "models/spec/spec.h"
 
 /* What every command accepts besides its own rows. */
 typedef struct common_flags {

@@ -2,7 +2,7 @@
 #ifndef APP_GGUF_FILE_H
 #define APP_GGUF_FILE_H
 #include "engine/engine.h"
-#include "models/export.h"
+#include "models/export/export.h"
 
 /* The vocabulary is the one the flags name, if there is one and GGUF can say what it does. threads: that encode, 0 = all. */
 int gguf_file_write(const model *m, const engine_options *o, exporter *x, const char *path, int threads, err *e);

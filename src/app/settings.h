@@ -2,7 +2,7 @@
 #ifndef APP_SETTINGS_H
 #define APP_SETTINGS_H
 #include "app/app.h"
-#include "models/spec.h"
+#include "models/spec/spec.h"
 
 /* Loads the file of --spec, if the command has that flag and it is given; *out NULL otherwise. spec_free it after the command has run:
  * options point into it. */

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "engine/engine_state.h"
 #include "io/importance.h"
-#include "models/gguf_names.h"
+#include "models/export/gguf_names.h"
 
 #include <string.h>
 

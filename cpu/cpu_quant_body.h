@@ -1,0 +1,91 @@
+/* cpu_quant_body.h - the body of QUANT: which blocks a worker takes and where their codes go. How one block is coded comes from the caller: the
+ * definition (act_encode), or the same on vectors; and where its floats come from: memory, or ops before it that are done in the same pass. */
+#ifndef CPU_CPU_QUANT_BODY_H
+#define CPU_CPU_QUANT_BODY_H
+#include "cpu/cpu_experts.h"
+#include "tensor/act_q8.h"
+
+#include <string.h>
+
+/* All rows of a QUANT; rows of experts: take act_rows_of_run of each run. */
+static inline act_rows act_rows_at(const run *r, ref t)
+{
+    return (act_rows){(uint8_t *)arg_at(r, t), arg_info(r, t)->block, arg_rows(r, t), arg_dim(r, t), 0};
+}
+static inline act_rows act_rows_of_run(act_rows x, expert_run u)
+{
+    x.at += (uint64_t)u.row0 * act_row_bytes(x.cols, x.block);
+    x.rows = u.rows;
+    return x;
+}
+
+/* Output n of a packed weight for rows of activations, y[m * ldy]; bias: that of the output, or NULL. The definition. */
+void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy);
+
+/* Floats k … k + n - 1 of row m; `space` holds 64, aligned to 64. n is 0 beyond the row. */
+typedef const float *quant_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space);
+typedef void quant_block(const float *x, int64_t n, int block, act_block *to);
+
+/* Codes block b of row `at` of a tile: x has the n floats that are there. `rest`: codes of what the codes of x leave. */
+__attribute__((always_inline)) static inline void quant_put(act_part p, int rows, int64_t at, int64_t b, int block,
+                                                            const float *x, int64_t n, bool rest, quant_block *encode)
+{
+    int64_t i = b * rows + at;
+    act_block coded;
+    float left[R16_K];
+    encode(x, n, block, &coded);
+    if (rest) {
+        act_left(x, n, &coded, left);
+        encode(left, n, block, &coded);
+    }
+    p.scale[i] = coded.scale;
+    p.total[i] = coded.total;
+    p.less[i] = coded.less;
+    if (p.parts) memcpy(p.parts + i * ACT_PARTS, coded.parts, sizeof coded.parts);
+    int8_t *lane = p.code + (b * block / 4 * rows + at) * 4;
+    if (rows == 1) memcpy(lane, coded.code, (size_t)block);
+    else
+        for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, coded.code + c, 4);
+}
+
+/* Units are blocks, those of a row one after another. Rows of experts (in1 is their dispatch) are tiled run by run. */
+__attribute__((always_inline)) static inline void quant_rows(const run *r, const op *o, int worker, int workers,
+                                                             void *from_where, quant_fetch *read, quant_block *encode)
+{
+    _Alignas(64) float space[R16_K];
+    uint8_t *out = (uint8_t *)arg_at(r, o->out);
+    int block = arg_info(r, o->out)->block;
+    int64_t cols = arg_dim(r, o->out), rows = arg_rows(r, o->out), blocks = act_padded(cols) / block, from, to;
+    const int32_t *table = o->in[1] ? dispatch_at(r, o->in[1]) : NULL;
+    expert_run u = {0, 0, table ? 0 : (int32_t)rows};
+    cpu_share(rows * blocks, 1, worker, workers, &from, &to);
+    for (int64_t m = from / blocks; m * blocks < to; m++) {
+        if (m >= u.row0 + u.rows) u = expert_run_of(table, (int32_t)m, rows);
+        act_tile t = act_tile_at(u.rows, act_tile_of(u.rows, m - u.row0));
+        t.row0 += u.row0;
+        act_part p = act_parts(out, t, cols, block);
+        int64_t b0 = m * blocks > from ? 0 : from - m * blocks, b1 = (m + 1) * blocks < to ? blocks : to - m * blocks;
+        for (int64_t b = b0; b < b1; b++) {
+            int64_t k = b * block, left = cols - k, n = left < 0 ? 0 : left < block ? left : block;
+            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, o->u.quant.rest, encode);
+        }
+    }
+}
+
+/* Rows of floats as they lie. */
+typedef struct quant_plain {
+    const float *x;
+    int64_t cols;
+} quant_plain;
+static inline quant_plain quant_plain_of(const run *r, const op *o)
+{
+    return (quant_plain){arg_at(r, o->in[0]), arg_dim(r, o->out)};
+}
+static inline const float *quant_plain_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space)
+{
+    const quant_plain *f = from;
+    (void)n, (void)space;
+    return f->x + m * f->cols + k;
+}
+
+#endif

@@ -1,2 +1,0 @@
-/* qtile_avx2.c - the bodies of v_qtile.h compiled for AVX2. */
-#include "cpu/v_qtile.h"

@@ -1,2 +1,0 @@
-/* qtile_avx512.c - the bodies of v_qtile.h and v_qwide.h compiled for AVX-512. */
-#include "cpu/v_qwide.h"

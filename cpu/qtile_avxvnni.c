@@ -1,2 +1,0 @@
-/* qtile_avxvnni.c - the bodies of v_qtile.h compiled for AVX2 with the multiplier of bytes (AVX-VNNI). */
-#include "cpu/v_qtile.h"

@@ -1,2 +1,0 @@
-/* qtile_neon.c - the bodies of v_qtile.h compiled for NEON of any 64-bit Arm processor. */
-#include "cpu/v_qtile.h"

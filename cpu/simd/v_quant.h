@@ -1,0 +1,52 @@
+/* v_quant.h - QUANT: activations as int8, a block at a time on vectors; definition: act_encode (tensor/act_q8.h), cpu_quant.c. */
+#ifndef CPU_V_QUANT_H
+#define CPU_V_QUANT_H
+#include "cpu/cpu_quant_body.h"
+#include "cpu/simd/v16.h"
+
+#include <math.h>
+
+/* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As bits, what is not finite is
+ * greater than all that is. */
+INLINE void act_code_of(int block, const float *x, int64_t n, act_block *to)
+{
+    s4 sum[4];
+    float top = n < block ? NAN : v16_greatest(x, block);
+    if (!(top < INFINITY)) {
+        act_encode(x, n, block, to);
+        return;
+    }
+    float inverse = top >= ACT_TINY ? 127 / top : 0;
+    to->scale = top >= ACT_TINY ? top / 127 : 0;
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        sum[i] = s4_zero();
+        if (i * LANES >= block) continue;
+        b16 bytes = v16_i8(v16_mul(v16_load(x + i * LANES), v16_all(inverse)));
+        b16_store(to->code + i * LANES, bytes);
+        sum[i] = s4_of_bytes(bytes);
+    }
+    if (block == 32) {
+        to->less = -s4_fold(s4_add(sum[0], sum[1]));
+    } else {
+        s4 of16 = s4_less(s4_pairs(s4_pairs(sum[0], sum[1]), s4_pairs(sum[2], sum[3])));
+        int16_t all[8]; /* of 32, twice, of 16 */
+        to->less = s4_fold(of16);
+        s4_store_i16(all, s4_pairs(of16, of16), of16);
+        memcpy(to->parts, all + 2, sizeof to->parts);
+    }
+    to->total = to->scale * (float)-to->less;
+}
+INLINE void act_code(const float *x, int64_t n, int block, act_block *to)
+{
+    if (block == 32) act_code_of(32, x, n, to);
+    else act_code_of(64, x, n, to);
+}
+
+static void v_quant(const run *r, const op *o, int worker, int workers)
+{
+    quant_plain from = quant_plain_of(r, o);
+    quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_code);
+}
+
+#endif

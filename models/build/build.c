@@ -1,0 +1,229 @@
+/* build.c - see build.h. Every type: embed, the block once per layer, final, logits of wanted rows. encoder_decoder: before that the
+ * encoder's embed, block and final over rows of its own; what comes out is read by cross attention in every layer. Where a text is
+ * pooled, which is usual for encoders, `final` is computed for all rows, else for those that are wanted; it works row by row, so it is
+ * the same. */
+#include "models/build/build.h"
+
+#include "models/build/net.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30, ENC_LAYERS_MAX = 4096 };
+
+int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e)
+{
+    err side = {0};
+    hyper_sources from = {.weights = c, .option = module_option};
+    const json *own = ckpt_config(c);
+    if (strcmp(ckpt_format(c), "gguf") == 0) {
+        from.gguf = own;
+        from.arch = json_str(json_get(own, "general.architecture"), "");
+    } else if (strcmp(ckpt_format(c), "llama2c") == 0) {
+        from.llama2c = own;
+    } else {
+        from.hf = own;
+    }
+    if (config) from.hf = config;
+    from.generation = ckpt_side_json(c, "generation_config.json", &side);
+    *out = from;
+    return side.code ? err_set(e, side.code, "%s", side.msg) : OK;
+}
+
+int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e)
+{
+    const spec_row *r;
+    value v;
+    int rc = spec_value(s, "network", key, &r, e);
+    if (!rc) rc = r ? hyper_eval(h, r->value, OUTSIDE, NULL, r->where, &v, e) : hyper_name(h, key, OUTSIDE, &v, e);
+    if (rc) return rc;
+    *out = otherwise;
+    if (v.kind == VALUE_NONE) return OK;
+    if (v.kind != VALUE_NUMBER || !(v.number >= 0 && v.number <= POSITIONS_MAX) || v.number != floor(v.number))
+        return err_set(e, ERR_SPEC, "%s: %s must be a whole number from 0 to %d", r ? r->where : s->file, key,
+                       POSITIONS_MAX);
+    *out = (int64_t)v.number;
+    return OK;
+}
+
+/* The text of a formula at a layer: of the last class that has one, else of [network]. */
+static const spec_row *formula_of(const net *b, const char *key)
+{
+    for (size_t k = b->s->n_class; k-- > 0;) {
+        const spec_row *r = hyper_in_class(b->h, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key) : NULL;
+        if (r) return r;
+    }
+    return spec_find(b->s, "network", key);
+}
+
+/* 0 without an error: the formula says that there is no such part. */
+static ref run_optional(net *b, const char *key, const char *otherwise, ref x, const char *result)
+{
+    char where[300];
+    const spec_row *r = formula_of(b, key);
+    snprintf(where, sizeof where, "%s: %s", r ? r->where : b->s->file, key);
+    return net_formula(b, r ? r->text : otherwise, where, x, result);
+}
+
+static ref run(net *b, const char *key, const char *otherwise, ref x, const char *result)
+{
+    if (!otherwise && !formula_of(b, key))
+        return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
+    ref out = run_optional(b, key, otherwise, x, result);
+    if (!out && !b->e->code) err_set(b->e, ERR_SPEC, "%s: %s is a number, not an activation", b->s->file, key);
+    return out;
+}
+
+/* The encoder of an encoder-decoder. */
+static int build_encoder(net *b, int layers)
+{
+    program *p = b->prog;
+    b->encoding = true;
+    ref x = run(b, "enc.embed", "token", 0, "embed");
+    for (int i = 0; i < layers && x; i++) {
+        b->layer = ENCODER + i;
+        x = run(b, "enc.block", NULL, x, "x");
+    }
+    b->layer = OUTSIDE;
+    if (x) x = run(b, "enc.final", "x", x, "final");
+    if (!x) return b->e->code;
+    b->encoding = false;
+    b->memory = p->entries[ENTRY_ENC].out = x;
+    p->entries[ENTRY_ENC].op1 = p->entries[ENTRY_DEC].op0 = p->n_op;
+    return OK;
+}
+
+static int same_width(net *b, const char *what, ref x)
+{
+    if (net_width(b, x) == b->dim) return OK;
+    return err_set(b->e, ERR_SPEC, "%s: %s gives rows of width %lld, dim is %lld", b->s->file, what,
+                   (long long)net_width(b, x), (long long)b->dim);
+}
+
+/* Whether `final` is wanted of every row, not only of some. */
+static bool all_rows(const net *b) { return b->full || spec_find(b->s, "network", "pooled"); }
+
+static int build_layers(net *b, int layers)
+{
+    program *p = b->prog;
+    p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
+    if (!p->hidden) return err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    ref x = run(b, "embed", "token", 0, "embed");
+    if (!x || same_width(b, "embed", x)) return b->e->code;
+    p->hidden[0] = x;
+    for (b->layer = 0; b->layer < layers; b->layer++) {
+        x = run(b, "block", NULL, x, "x");
+        if (!x || same_width(b, "block", x)) return b->e->code;
+        p->hidden[b->layer + 1] = x;
+    }
+    b->layer = OUTSIDE;
+    if (all_rows(b)) {
+        x = run(b, "final", "x", x, "final");
+        if (!x) return b->e->code;
+        p->hidden[layers] = x;
+    }
+    p->entries[ENTRY_DEC].op1 = p->n_op;
+    p->entries[ENTRY_DEC].out = x;
+    return OK;
+}
+
+/* Ids that the token table has a row for. */
+static int64_t table_rows(const program *p)
+{
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN)
+            return p->tensors[p->ops[i].in[0]].dim[0];
+    return 0;
+}
+
+static int build_head(net *b)
+{
+    program *p = b->prog;
+    ref x = p->entries[ENTRY_DEC].out, out;
+    bool ready = all_rows(b);
+    uint32_t op0 = p->n_op;
+    if (b->full && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
+    op take = {.kind = OP_TAKE_OUT, .in = {x}};
+    out = net_op(b, take, "out", NULL, x, net_width(b, x));
+    if (out && !ready) p->hidden[p->n_layer] = out = run(b, "final", "x", out, "final");
+    if (out) out = b->full ? run_optional(b, "logits", "0", out, "logits") : run(b, "logits", "head(x)", out, "logits");
+    if (!out && b->e->code) return b->e->code;
+    if (out) {
+        p->entries[ENTRY_HEAD].op0 = op0;
+        p->entries[ENTRY_HEAD].op1 = p->n_op;
+        p->entries[ENTRY_HEAD].in = x;
+        p->entries[ENTRY_HEAD].out = out;
+    }
+    p->vocab = out ? net_width(b, out) : table_rows(p);
+    return OK;
+}
+
+/* `pooled` or `scores`: a row for each text. */
+static int build_pooled(net *b, const char *key, int entry)
+{
+    program *p = b->prog;
+    ref x = p->entries[ENTRY_DEC].out;
+    uint32_t op0 = p->n_op;
+    if (!formula_of(b, key)) return OK;
+    ref out = run_optional(b, key, NULL, x, key);
+    if (!out) return b->e->code;
+    if (p->tensors[out].rows != ROWS_SEQ)
+        return err_set(b->e, ERR_SPEC, "%s: %s gives a row for each token: pool(x) makes one of them", b->s->file, key);
+    p->entries[entry].op0 = op0;
+    p->entries[entry].op1 = p->n_op;
+    p->entries[entry].in = x;
+    p->entries[entry].out = out;
+    return OK;
+}
+
+static int read_type(net *b, bool *has_encoder, err *e)
+{
+    const spec_row *r = spec_find(b->s, "network", "type");
+    b->full = r && strcmp(r->text, "encoder_only") == 0;
+    *has_encoder = r && strcmp(r->text, "encoder_decoder") == 0;
+    if (!r || b->full || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
+    return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_only, encoder_decoder", r->where,
+                   r->text);
+}
+
+static int build(net *b, err *e)
+{
+    int64_t dim = 0, enc_layers = 0;
+    bool has_encoder;
+    int rc = read_type(b, &has_encoder, e), layers = hyper_layers(b->h);
+    if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
+    if (!rc && has_encoder) rc = build_number(b->s, b->h, "enc_layers", layers, &enc_layers, e);
+    if (!rc && enc_layers > ENC_LAYERS_MAX)
+        rc = err_set(e, ERR_SPEC, "%s: enc_layers is %lld: at most %d", b->s->file, (long long)enc_layers,
+                     ENC_LAYERS_MAX);
+    if (!rc && (dim < 1 || dim > DIM_MAX))
+        rc = err_set(e, ERR_SPEC, "%s: dim is %lld: expected a width from 1 to %d", b->s->file, (long long)dim,
+                     DIM_MAX);
+    if (rc) return rc;
+    b->dim = b->prog->dim = dim;
+    b->prog->n_layer = layers;
+    b->prog->n_enc = (int32_t)enc_layers;
+    if (has_encoder && (rc = build_encoder(b, (int)enc_layers))) return rc;
+    if ((rc = build_layers(b, layers)) || (rc = build_head(b))) return rc;
+    if ((rc = build_pooled(b, "pooled", ENTRY_POOL)) || (rc = build_pooled(b, "scores", ENTRY_SCORES))) return rc;
+    rc = spec_check_unused(b->s, e);
+    if (!rc) rc = bind_finish(b->bind, e);
+    return rc ? rc : program_finish(b->prog, e);
+}
+
+int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e)
+{
+    err own = {0};
+    net b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
+    b.prog = program_new(&own);
+    int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->policy, &own) : own.code;
+    if (!rc) rc = build(&b, &own);
+    bind_close(b.bind);
+    if (rc) {
+        program_free(b.prog);
+        return err_set(e, rc, "%s", own.msg);
+    }
+    *out = b.prog;
+    return OK;
+}

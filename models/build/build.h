@@ -1,0 +1,33 @@
+/* build.h - a spec, its hyper-parameters and a checkpoint become a program. */
+#ifndef MODELS_BUILD_H
+#define MODELS_BUILD_H
+#include "core/program.h"
+#include "io/ckpt.h"
+#include "models/spec/hyper.h"
+#include "models/build/weight_policy.h"
+
+typedef struct build_options {
+    weight_policy *policy; /* types to hold matrices in; NULL: as in the file */
+    int ctx;               /* positions that tables are made for */
+    bool act_f32;          /* activations stay float32 where weights are quantized: exact, and slow */
+} build_options;
+
+/* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
+int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e);
+
+/* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
+int spec_check_unused(const spec *s, err *e);
+/* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, as an option, or by a recipe
+ * (`recipes` false: there are none). */
+bool spec_name_stays(const spec *s, const char *name, bool recipes);
+
+/* Appends the keys of config.json that no text of the spec mentions, split by ", "; false when there are none. */
+bool spec_unread_keys(const spec *s, const json *config, buf *out);
+
+/* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
+int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e);
+
+/* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */
+int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e);
+
+#endif

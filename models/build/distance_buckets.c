@@ -1,0 +1,24 @@
+/* distance_buckets.c - see distance_buckets.h. The order of operations is that of the models' own code: a distance whose logarithm falls on
+ * the edge of a bucket goes where float32 rounding sends it. */
+#include "models/build/distance_buckets.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const char *buckets_check(int n, int farthest, bool both_ways)
+{
+    int side = both_ways ? n / 2 : n;
+    if (side < 2 || (both_ways && n % 2)) return "the buckets must be two at least, on each side";
+    return farthest > side / 2 ? NULL : "the farthest distance has a bucket of its own";
+}
+
+int bucket_of(int distance, int n, int farthest, bool both_ways)
+{
+    int side = both_ways ? n / 2 : n, near = side / 2, first = both_ways && distance > 0 ? side : 0;
+    int d = both_ways && distance > 0 ? distance : distance < 0 ? -distance : 0;
+    if (d < near) return first + d;
+    if (d >= farthest) return first + side - 1;
+    float share = logf((float)d / (float)near) / (float)log((double)farthest / near);
+    int far = near + (int)(share * (float)(side - near));
+    return first + (far < side ? far : side - 1);
+}

@@ -1,0 +1,300 @@
+/* formula.c - a formula becomes ops: net_formula walks the statements, net_call runs the module of a slot.
+ *
+ * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no activation
+ * (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
+#include "base/mem.h"
+#include "models/build/net.h"
+#include "models/build/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { VARS_MAX = 64, ARGS_MAX = 4 };
+
+typedef struct term {
+    ref t; /* 0: a number */
+    double number;
+} term;
+
+typedef struct walk {
+    net *b;
+    const char *where;
+    struct {
+        const char *name;
+        ref t;
+    } var[VARS_MAX];
+    int n_var;
+    const char *target; /* variable of the statement being built: what results are called */
+    int part;           /* activations made so far: their number keeps names unique in a layer */
+} walk;
+
+static bool visit(walk *w, const expr *x, term *out);
+
+static bool refuse(walk *w, const char *what, const char *detail)
+{
+    err_set(w->b->e, ERR_SPEC, "%s: %s%s", w->where, what, detail);
+    return false;
+}
+
+/* ---- slots */
+
+bool net_is_slot(const net *b, const char *path)
+{
+    char kind[64];
+    if (b->encoding) {
+        char inner[80];
+        snprintf(inner, sizeof inner, "enc.%.70s", path);
+        if (spec_slot_find(b->s, "network", inner)) return true;
+    }
+    size_t n = strcspn(path, ".");
+    if (n >= sizeof kind) return false;
+    memcpy(kind, path, n);
+    kind[n] = 0;
+    return spec_slot_find(b->s, "network", path) || spec_slot_find(b->s, "network", kind) || module_find(kind, NULL);
+}
+
+/* What a slot that a formula calls is called in the spec; NULL when memory is short. */
+static const char *path_of(net *b, const char *name)
+{
+    const char *path = b->encoding ? arena_printf(&b->prog->mem, "enc.%s", name) : name;
+    if (!path) err_set(b->e, ERR_MEMORY, "out of memory while building the program");
+    return path;
+}
+
+/* Marks the [tensors] lines of every role of a module as asked for: an option may leave some of them idle. */
+static void claim_lines(net *b, const char *path, const module *m)
+{
+    const bool enc = strncmp(path, "enc.", 4) == 0;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const char *role = m->weights[i].role;
+        for (int form = 0; form < 4; form++) {
+            char key[200];
+            snprintf(key, sizeof key, "%s%s%s%s%s%s", enc ? "enc." : "", form & 1 ? "{i}." : "", path + (enc ? 4 : 0),
+                     *role ? "." : "", role, form & 2 ? ".bias" : "");
+            const spec_row *r = spec_find(b->s, "tensors", key);
+            if (r) ((spec_row *)r)->used = true;
+        }
+    }
+}
+
+ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where)
+{
+    option_slot slot;
+    if (!(path = path_of(b, path))) return 0;
+    if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, where, b->e)) return 0;
+    claim_lines(b, path, slot.mod);
+    if (n_in != slot.mod->args) {
+        err_set(b->e, ERR_SPEC, "%s: %s (%s) takes %d activation%s, got %d", where, path, slot.mod->name,
+                slot.mod->args, slot.mod->args == 1 ? "" : "s", n_in);
+        return 0;
+    }
+    void *options = mem_zero(1, slot.mod->options_size ? slot.mod->options_size : 1);
+    if (!options) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
+    call c = {.mod = slot.mod, .path = path, .where = slot.where, .slot = &slot, .options = options};
+    for (int i = 0; i < n_in; i++) c.in[i] = in[i];
+    ref out = option_fill(&slot, b->h, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;
+    mem_free(options);
+    return out;
+}
+
+const float *net_list(net *b, const call *c, const char *key, size_t *n)
+{
+    static const float empty[1];
+    const param *row = param_find(c->mod->params, c->mod->n_params, key);
+    const char *where;
+    value v;
+    *n = 0;
+    if (option_value(c->slot, b->h, row, b->layer, &v, &where, b->e)) return NULL;
+    size_t count = value_count(&v);
+    if (!count) {
+        const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
+        return stored ? stored : b->e->code ? NULL : empty;
+    }
+    float *list = arena_array(&b->prog->mem, count, sizeof *list);
+    if (!list) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), NULL;
+    for (size_t i = 0; i < count; i++) {
+        value item = value_at(&v, i);
+        if (item.kind != VALUE_NUMBER)
+            return err_set(b->e, ERR_SPEC, "%s: %s.%s: element %zu is not a number", where, c->path, key, i), NULL;
+        list[i] = (float)item.number;
+    }
+    *n = count;
+    return list;
+}
+
+/* ---- the walk */
+
+static ref var_of(const walk *w, const char *name)
+{
+    for (int i = w->n_var; i-- > 0;)
+        if (strcmp(w->var[i].name, name) == 0) return w->var[i].t;
+    return 0;
+}
+
+static bool is_number_function(const char *name)
+{
+    static const char *const known[] = {"sqrt", "log", "exp", "floor", "ceil", "abs", "min", "max", "len", "contains"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], name) == 0) return true;
+    return false;
+}
+
+/* Whether any part of x is an activation. */
+static bool has_tensor(const walk *w, const expr *x)
+{
+    if (x->kind == EXPR_NAME && (var_of(w, x->text) || (!hyper_knows(w->b->h, x->text) && net_is_slot(w->b, x->text))))
+        return true;
+    if (x->kind == EXPR_CALL && !is_number_function(x->text)) return true;
+    for (size_t i = 0; i < x->n_arg; i++)
+        if (has_tensor(w, x->arg[i])) return true;
+    return false;
+}
+
+static bool number(walk *w, const expr *x, double *out)
+{
+    value v;
+    const char *stranger = hyper_stranger(w->b->h, x);
+    if (stranger) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", stranger);
+    if (hyper_eval(w->b->h, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
+    if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL) return refuse(w, "a number in the formula has no value", "");
+    *out = v.number;
+    return true;
+}
+
+/* "1", "2", …: what tells apart the activations that one formula makes. */
+static const char *part_name(walk *w, char *text, size_t cap)
+{
+    snprintf(text, cap, "%d", ++w->part);
+    return text;
+}
+
+static bool done(term *out, ref t)
+{
+    *out = (term){.t = t};
+    return t != 0;
+}
+
+static bool visit_call(walk *w, const expr *x, term *out)
+{
+    char part[16];
+    ref in[ARGS_MAX];
+    bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
+    act_kind fn = net_act_kind(x->text);
+    if (x->n_arg > ARGS_MAX) return refuse(w, "too many arguments for ", x->text);
+    if (softcap && !net_is_slot(w->b, x->text)) {
+        term a;
+        double cap;
+        if (x->n_arg != 2) return refuse(w, "softcap takes an activation and a number", "");
+        if (!visit(w, x->arg[0], &a) || !number(w, x->arg[1], &cap)) return false;
+        if (!a.t) return refuse(w, "softcap takes an activation and a number", "");
+        return done(out, net_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
+    }
+    for (size_t i = 0; i < x->n_arg; i++) {
+        term a;
+        if (!visit(w, x->arg[i], &a)) return false;
+        if (!a.t) return refuse(w, "a number is no activation: argument of ", x->text);
+        in[i] = a.t;
+    }
+    if (l2 && x->n_arg == 1 && !net_is_slot(w->b, x->text))
+        return done(out, net_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
+    if (fn != ACT_NONE && x->n_arg == 1 && !net_is_slot(w->b, x->text))
+        return done(out, net_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
+    if (!net_is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
+    return done(out, net_call(w->b, x->text, in, (int)x->n_arg, w->where));
+}
+
+static bool visit_binary(walk *w, const expr *x, term *out)
+{
+    char part[16];
+    term a, c;
+    net *b = w->b;
+    if (!visit(w, x->arg[0], &a) || !visit(w, x->arg[1], &c)) return false;
+    if (x->op == '+' && a.t && c.t) return done(out, net_add(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
+    if (x->op == '*' && a.t && c.t) return done(out, net_mul(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
+    if (x->op == '*')
+        return done(
+            out, net_scale(b, w->target, part_name(w, part, sizeof part), a.t ? a.t : c.t, a.t ? c.number : a.number));
+    if (x->op == '/' && a.t && !c.t) {
+        if (c.number == 0) return refuse(w, "divided by zero", "");
+        return done(out, net_scale(b, w->target, part_name(w, part, sizeof part), a.t, 1 / c.number));
+    }
+    return refuse(w, "activations are added, multiplied with each other, and multiplied or divided by numbers", "");
+}
+
+/* Slots of a branch that is not built are known all the same: their lines in the spec are no mistake. */
+static bool claim_branch(walk *w, const expr *x)
+{
+    bool may_be = (x->kind == EXPR_NAME || x->kind == EXPR_CALL) && !var_of(w, x->text) && has_tensor(w, x);
+    if (may_be && net_is_slot(w->b, x->text)) {
+        option_slot slot;
+        net *b = w->b;
+        const char *path = path_of(b, x->text);
+        if (!path || option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, w->where, b->e)) return false;
+        claim_lines(b, path, slot.mod);
+    }
+    for (size_t i = 0; i < x->n_arg; i++)
+        if (!claim_branch(w, x->arg[i])) return false;
+    return true;
+}
+
+static bool visit(walk *w, const expr *x, term *out)
+{
+    *out = (term){0};
+    if (!has_tensor(w, x)) return number(w, x, &out->number);
+    switch (x->kind) {
+    case EXPR_NAME: {
+        ref t = var_of(w, x->text);
+        return done(out, t ? t : net_call(w->b, x->text, NULL, 0, w->where));
+    }
+    case EXPR_CALL: return visit_call(w, x, out);
+    case EXPR_BINARY: return visit_binary(w, x, out);
+    case EXPR_CHOOSE: {
+        double yes;
+        if (has_tensor(w, x->arg[0])) return refuse(w, "the condition of '?' must be a number", "");
+        if (!number(w, x->arg[0], &yes)) return false;
+        return claim_branch(w, x->arg[yes != 0 ? 2 : 1]) && visit(w, x->arg[yes != 0 ? 1 : 2], out);
+    }
+    default: return refuse(w, "this does not work with activations", "");
+    }
+}
+
+static bool assign(walk *w, const char *name, ref t)
+{
+    for (int i = 0; i < w->n_var; i++)
+        if (strcmp(w->var[i].name, name) == 0) return w->var[i].t = t, true;
+    if (w->n_var == VARS_MAX) return refuse(w, "too many variables: ", name);
+    w->var[w->n_var].name = name;
+    w->var[w->n_var++].t = t;
+    return true;
+}
+
+ref net_formula(net *b, const char *text, const char *where, ref x, const char *result)
+{
+    arena mem = {0};
+    walk w = {.b = b, .where = where};
+    formula f;
+    const expr *single;
+    statement alone = {result, NULL};
+    bool ok = true;
+    if (x) assign(&w, "x", x);
+    /* `final = norm.f(x)`: a lone expression is the value itself; a block is statements. */
+    if (strcmp(result, "x") == 0) {
+        ok = formula_parse(&f, &mem, text, where, b->e) == OK;
+    } else {
+        ok = expr_parse(&single, &mem, text, where, b->e) == OK;
+        alone.value = ok ? single : NULL;
+        f = (formula){&alone, 1};
+    }
+    for (size_t i = 0; ok && i < f.n; i++) {
+        term t;
+        w.target = f.at[i].name;
+        ok = visit(&w, f.at[i].value, &t);
+        if (!ok || (alone.value && !t.t && t.number == 0)) break;
+        ok = (t.t || refuse(&w, "the value is a number, not an activation: ", w.target)) &&
+             assign(&w, f.at[i].name, t.t);
+    }
+    ref out = ok ? var_of(&w, result) : 0;
+    if (ok && !out && !alone.value) refuse(&w, "nothing is assigned to ", result);
+    arena_free(&mem);
+    return out;
+}

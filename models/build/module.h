@@ -1,0 +1,58 @@
+/* module.h - an atomic module: what a slot of a formula can be. A module turns a call into ops at load time; it knows options,
+ * activations and weight roles, never a family, a config key or its neighbours.
+ *
+ * To add one: models/<kind>_<name>.c with `const module module_<kind>_<name>`, and a line in module_list.h. */
+#ifndef MODELS_MODULE_H
+#define MODELS_MODULE_H
+#include "base/param.h"
+#include "core/op.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct net net; /* net.h */
+typedef struct call call;
+
+typedef struct module_weight {
+    const char *role;  /* "q": key {i}.attn.q of [tensors]; "" = the slot itself: {i}.norm.a */
+    const char *shape; /* "[heads * head_dim, dim]", for people */
+    const char *doc;
+} module_weight;
+
+typedef struct module {
+    const char *name; /* "attn.gqa": kind (what a slot is called by default) and name */
+    const char *doc;  /* one line and the paper */
+    const param *params;
+    size_t n_params, options_size; /* params describe a struct of options_size bytes */
+    const module_weight *weights;
+    size_t n_weights;
+    int args;                           /* activations it takes */
+    ref (*emit)(net *b, const call *c); /* 0: failed, b->e says why */
+} module;
+
+/* The options of a call, filled for the layer it is in. */
+struct call {
+    const module *mod;
+    const char *path;  /* "attn", "norm.a" */
+    const char *where; /* "llama.ini:20: attn" */
+    const struct option_slot *slot;
+    const void *options;
+    ref in[4];
+};
+
+extern const module *const module_list[]; /* NULL ends */
+extern const size_t module_count;
+
+/* "gqa" for slot kind "attn", or a full name; NULL when unknown. kind alone (name NULL): the only module of that kind. */
+const module *module_find(const char *kind, const char *name);
+
+/* The first option of any module of that name and type, or NULL: what a name of [config] spelt like it can mean. */
+const param *module_option(const char *name, param_type type);
+
+#define MODULE_ROW(type_, field, kind, ...)                                                                            \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(type_, field), __VA_ARGS__                                     \
+    }
+#define MODULE_COUNT(rows) (sizeof(rows) / sizeof *(rows))
+
+#endif

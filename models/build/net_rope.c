@@ -1,0 +1,63 @@
+/* net_rope.c - see net_rope.h. */
+#include "models/build/net_rope.h"
+
+#include <string.h>
+
+static int scaling_of(const char *name)
+{
+    static const char *const names[] = {
+#define X(id, name, doc) name,
+        ROPE_SCALING_LIST(X)
+#undef X
+    };
+    for (int i = 0; i < ROPE_SCALING_COUNT; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return ROPE_NONE;
+}
+
+int net_rope_table(net *b, const call *c, const rope_options *o, int dims)
+{
+    size_t n_short, n_long, n_freqs;
+    const float *shorts = net_list(b, c, "rope_short", &n_short);
+    const float *longs = shorts ? net_list(b, c, "rope_long", &n_long) : NULL;
+    const float *freqs = longs ? net_list(b, c, "rope_freqs", &n_freqs) : NULL;
+    if (!freqs) return -1;
+    rope_params p = {.scaling = scaling_of(o->rope_type),
+                     .dims = dims,
+                     .theta = o->theta,
+                     .factor = o->rope_factor,
+                     .original = (int)o->rope_original,
+                     .max_positions = (int)o->rope_positions,
+                     .low_freq = o->rope_low_freq,
+                     .high_freq = o->rope_high_freq,
+                     .beta_fast = o->rope_beta_fast,
+                     .beta_slow = o->rope_beta_slow,
+                     .mscale = o->rope_mscale,
+                     .mscale_all_dim = o->rope_mscale_all,
+                     .attention_factor = o->rope_attention_factor,
+                     .truncate = o->rope_truncate};
+    if (n_freqs) { /* longrope whose short and long factors are the same */
+        p.scaling = ROPE_LONGROPE;
+        p.attention_factor = 1;
+        shorts = longs = freqs;
+        n_short = n_long = n_freqs;
+    }
+    if (p.scaling == ROPE_LONGROPE) {
+        if (n_short != (size_t)dims / 2 || n_long != (size_t)dims / 2)
+            return err_set(b->e, ERR_SPEC, "%s: longrope needs %d short and long factors, got %zu and %zu", c->where,
+                           dims / 2, n_short, n_long);
+        p.short_factor = shorts;
+        p.long_factor = longs;
+    }
+    int table = program_rope(b->prog, &p, b->ctx, b->e);
+    if (table < 0) err_wrap(b->e, "%s", c->where);
+    return table;
+}
+
+ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim)
+{
+    int dims = b->prog->ropes[table].params.dims;
+    int style = strcmp(o->rope, "neox") == 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
+    op r = {.kind = OP_ROPE, .in = {x}, .u.rope = {dims, style, head_dim, table}};
+    return net_op(b, r, c->path, part, x, net_width(b, x));
+}

@@ -1,0 +1,60 @@
+/* net_rope.h - rotary positions (arXiv 2104.09864) as modules offer them: a struct of options that theirs contain, its rows, and the ops. */
+#ifndef MODELS_NET_ROPE_H
+#define MODELS_NET_ROPE_H
+#include "models/build/net.h"
+
+typedef struct rope_options {
+    const char *rope;
+    int64_t rope_dims, rope_original, rope_positions;
+    double theta, rope_factor, rope_low_freq, rope_high_freq, rope_beta_fast, rope_beta_slow, rope_mscale,
+        rope_mscale_all, rope_attention_factor;
+    bool rope_truncate;
+    const char *rope_type, *rope_short, *rope_long, *rope_freqs;
+} rope_options;
+
+/* A row for `field` of the rope_options that are member `at` of struct type_. */
+#define ROPE_ROW(type_, at, field, kind, ...)                                                                          \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(type_, at.field), __VA_ARGS__                                  \
+    }
+/* All of them. */
+#define ROPE_ROWS(type_, at)                                                                                           \
+    ROPE_ROW(type_, at, rope, PARAM_WORD, .otherwise = "none", .words = "none|neox|interleaved",                       \
+             .doc = "rotary positions: pairs (i, i + n/2), or neighbours (2i, 2i + 1)"),                               \
+        ROPE_ROW(type_, at, rope_dims, PARAM_INT, .otherwise = "0", .min = 0, .max = ROPE_DIMS_MAX,                    \
+                 .doc = "rotated dimensions of a head, the first ones; 0 = all"),                                      \
+        ROPE_ROW(type_, at, theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15,                        \
+                 .doc = "base of the frequencies"),                                                                    \
+        ROPE_ROW(type_, at, rope_type, PARAM_WORD, .otherwise = "none",                                                \
+                 .words = "none|linear|dynamic|yarn|llama3|longrope",                                                  \
+                 .doc = "scaling of the frequencies (src/core/rope.h)"),                                               \
+        ROPE_ROW(type_, at, rope_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,                          \
+                 .doc = "all but none; 0: of yarn and longrope, rope_positions / rope_original"),                      \
+        ROPE_ROW(type_, at, rope_original, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,                      \
+                 .doc = "positions before scaling: dynamic, yarn, llama3, longrope"),                                  \
+        ROPE_ROW(type_, at, rope_positions, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,                     \
+                 .doc = "positions after scaling: longrope, dynamic"),                                                 \
+        ROPE_ROW(type_, at, rope_low_freq, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "llama3"),      \
+        ROPE_ROW(type_, at, rope_high_freq, PARAM_FLOAT, .otherwise = "4", .min = 0, .max = 1e6, .doc = "llama3"),     \
+        ROPE_ROW(type_, at, rope_beta_fast, PARAM_FLOAT, .otherwise = "32", .min = 0, .max = 1e6, .doc = "yarn"),      \
+        ROPE_ROW(type_, at, rope_beta_slow, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "yarn"),       \
+        ROPE_ROW(type_, at, rope_mscale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,                          \
+                 .doc = "yarn; 0 = absent"),                                                                           \
+        ROPE_ROW(type_, at, rope_mscale_all, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,                      \
+                 .doc = "yarn, mscale_all_dim; 0 = absent"),                                                           \
+        ROPE_ROW(type_, at, rope_attention_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,                \
+                 .doc = "yarn, longrope; 0 = computed"),                                                               \
+        ROPE_ROW(type_, at, rope_truncate, PARAM_BOOL, .otherwise = "true",                                            \
+                 .doc = "yarn: the correction range is whole dimensions"),                                             \
+        ROPE_ROW(type_, at, rope_short, PARAM_TEXT, .words = "LIST",                                                   \
+                 .doc = "longrope: a factor per frequency for short texts"),                                           \
+        ROPE_ROW(type_, at, rope_long, PARAM_TEXT, .words = "LIST", .doc = "longrope: and for long ones"),             \
+        ROPE_ROW(type_, at, rope_freqs, PARAM_TEXT, .words = "LIST",                                                   \
+                 .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)")
+
+/* Index of the table of cosines and sines for `dims` rotated dimensions (options not "none"); negative: failed. */
+int net_rope_table(net *b, const call *c, const rope_options *o, int dims);
+/* x with the first dimensions of every head of `head_dim` rotated by a table. */
+ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim);
+
+#endif

@@ -1,0 +1,141 @@
+/* option.c - see option.h. */
+#include "models/build/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add(option_slot *o, const spec *s, const char *section, const char *name)
+{
+    const spec_slot *d = spec_slot_find(s, section, name);
+    if (d && o->n < (int)(sizeof o->from / sizeof *o->from)) {
+        ((spec_slot *)d)->used = true;
+        o->from[o->n++] = d;
+    }
+}
+
+int option_slot_find(option_slot *out, spec *s, hyper *h, arena *mem, const char *path, int layer, const char *caller,
+                     err *e)
+{
+    char kind[64], enc_kind[70];
+    const bool enc = strncmp(path, "enc.", 4) == 0;
+    const char *full = path;
+    if (enc) path += 4;
+    size_t n = strcspn(path, ".");
+    if (n >= sizeof kind) return err_set(e, ERR_SPEC, "%s: the name '%.80s' is too long", caller, path);
+    memcpy(kind, path, n);
+    kind[n] = 0;
+    snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
+    *out = (option_slot){.where = caller};
+    for (size_t k = s->n_class; k-- > 0;)
+        if (hyper_in_class(h, k, layer)) {
+            add(out, s, s->classes[k].section, path);
+            if (path[n]) add(out, s, s->classes[k].section, kind);
+        }
+    if (enc) add(out, s, "network", full);
+    if (enc && path[n]) add(out, s, "network", enc_kind);
+    add(out, s, "network", path);
+    if (path[n]) add(out, s, "network", kind);
+
+    const spec_slot *names = NULL;
+    int kept = 0;
+    for (int i = 0; i < out->n; i++) { /* what lies behind the first module and names another one is of no use */
+        if (!names && out->from[i]->module) names = out->from[i];
+        bool same = !out->from[i]->module || strcmp(out->from[i]->module, names->module) == 0;
+        if (same) out->from[kept++] = out->from[i];
+    }
+    out->n = kept;
+    out->mod = module_find(kind, names ? names->module : NULL);
+    const char *line = names ? names->where : out->n ? out->from[0]->where : s->file;
+    if (!out->mod && names)
+        return err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", line, full,
+                       names->module);
+    if (!out->mod)
+        return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, full, kind);
+    out->where = arena_printf(mem, "%s: %s", line, full);
+    return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+}
+
+static int check_known(const option_slot *o, const char *path, err *e)
+{
+    for (int i = 0; i < o->n; i++)
+        for (size_t k = 0; k < o->from[i]->n; k++) {
+            const slot_option *p = &o->from[i]->options[k];
+            if (param_find(o->mod->params, o->mod->n_params, p->key)) continue;
+            const char *near = param_nearest(o->mod->params, o->mod->n_params, p->key);
+            return err_set(e, ERR_SPEC, "%s: %s: %s has no option '%s'%s%s%s", p->where, path, o->mod->name, p->key,
+                           near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+        }
+    return OK;
+}
+
+static bool is_list(const param *row) { return row->words && strcmp(row->words, OPTION_LIST) == 0; }
+
+int option_value(const option_slot *o, hyper *h, const param *row, int layer, value *out, const char **where, err *e)
+{
+    const char *words = row->type == PARAM_WORD ? row->words : NULL;
+    for (int i = 0; i < o->n; i++)
+        for (size_t k = 0; k < o->from[i]->n; k++) {
+            const slot_option *p = &o->from[i]->options[k];
+            if (strcmp(p->key, row->key) != 0) continue;
+            char place[400];
+            snprintf(place, sizeof place, "%s: %s.%s", p->where, o->from[i]->name, p->key);
+            *where = p->where;
+            return hyper_eval(h, p->value, layer, words, place, out, e);
+        }
+    *where = o->where;
+    return hyper_name(h, row->key, layer, out, e);
+}
+
+static int set(const param *row, const value *v, void *into, const char *place, err *e)
+{
+    if (v->kind == VALUE_TEXT) return param_set(row, into, v->text, place, e);
+    if (v->kind == VALUE_BOOL && row->type == PARAM_WORD)
+        return param_set(row, into, v->number != 0 ? "true" : "false", place, e);
+    if (v->kind == VALUE_BOOL || v->kind == VALUE_NUMBER) return param_set_number(row, into, v->number, place, e);
+    return err_set(e, ERR_SPEC, "%s: a list or object does not fit here", place);
+}
+
+static bool is_given(const option_slot *o, const param *row)
+{
+    for (int i = 0; i < o->n; i++)
+        for (size_t k = 0; k < o->from[i]->n; k++)
+            if (strcmp(o->from[i]->options[k].key, row->key) == 0) return true;
+    return false;
+}
+
+static bool required(const param *row)
+{
+    return !row->otherwise && (row->type == PARAM_INT || row->type == PARAM_FLOAT);
+}
+
+int option_fill(const option_slot *o, hyper *h, const char *path, int layer, void *into, err *e)
+{
+    int rc = check_known(o, path, e);
+    if (rc) return rc;
+    param_defaults(o->mod->params, o->mod->n_params, into);
+    for (size_t i = 0; i < o->mod->n_params; i++) {
+        const param *row = &o->mod->params[i];
+        const char *where;
+        value v;
+        if (is_list(row)) continue;
+        if ((rc = option_value(o, h, row, layer, &v, &where, e))) return rc;
+        char place[600];
+        int at = snprintf(place, sizeof place, "%.300s: %.60s.%s", where, path, row->key);
+        const spec_row *name = is_given(o, row) ? NULL : hyper_definition(h, row->key, layer);
+        if (name)
+            snprintf(place + at, sizeof place - (size_t)at, " (%.100s: %s = %.120s)", name->where, name->key,
+                     name->text);
+        if (v.kind != VALUE_NONE) rc = set(row, &v, into, place, e);
+        else if (row->type == PARAM_WORD && is_given(o, row)) /* a misspelt word is a name without value */
+            rc = err_set(e, ERR_SPEC,
+                         "%s has no value: it is one of %s, or a name that may be absent and then '| WORD'", place,
+                         row->words);
+        else if (required(row))
+            rc = err_set(e, ERR_SPEC,
+                         "%s has no value: give it here or as a name in [config]; the model's configuration "
+                         "has none of the keys that were asked for",
+                         place);
+        if (rc) return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
+    }
+    return OK;
+}

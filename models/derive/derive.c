@@ -1,0 +1,166 @@
+/* derive.c - see derive.h: chooses between a family that fits and a spec of its own. */
+#include "models/derive/derive.h"
+
+#include "base/mem.h"
+#include "models/arch.h"
+#include "models/build/build.h"
+#include "models/spec/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLOSE_MAX = 6 };
+
+/* Text of a file on one line of a comment. */
+static void write_plain(const char *text, size_t n, buf *out)
+{
+    for (size_t i = 0; i < n && text[i]; i++)
+        buf_byte(out, (unsigned char)text[i] < 32 || text[i] == 127 ? '?' : (uint8_t)text[i]);
+}
+
+static void write_unknown(const char *arch, buf *out)
+{
+    buf_str(out, "# no built-in spec is for the architecture ");
+    write_plain(arch, 80, out);
+}
+
+static void write_start(const ckpt *c, const char *base, buf *out)
+{
+    char *full = strcmp(ckpt_path(c), "builtin") == 0 ? NULL : realpath(ckpt_path(c), NULL);
+    buf_printf(out, "[model]\nbase = %s\npath = %s\n", base, full ? full : ckpt_path(c));
+    free(full);
+}
+
+/* Keys of training and of files, which no computation reads. */
+static bool is_housekeeping(const char *key, size_t n)
+{
+    static const char *const words[] = {"dropout",       "initializer", "dtype",    "version",    "use_cache",
+                                        "architectures", "_name",       "auto_map", "model_type", "_token_id",
+                                        "pretraining",   "id2label",    "label2id", "output_",    "return_dict",
+                                        "chunk_size",    "problem_type"};
+    char one[64];
+    snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), key);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(one, words[i])) return true;
+    return false;
+}
+
+void derive_unread(const spec *s, const json *config, buf *out)
+{
+    buf unread = {0};
+    int n = 0;
+    if (config && spec_unread_keys(s, config, &unread))
+        for (const char *p = buf_cstr(&unread); *p;) {
+            const char *end = strstr(p, ", ");
+            size_t k = end ? (size_t)(end - p) : strlen(p);
+            if (!is_housekeeping(p, k)) {
+                buf_str(out, n++ ? ", " : "# keys of the configuration that it does not read: ");
+                write_plain(p, k, out);
+            }
+            p += k + (end ? 2 : 0);
+        }
+    if (n) buf_byte(out, '\n');
+    out->bad |= unread.bad;
+    buf_free(&unread);
+}
+
+static int write_unread(ckpt *c, const char *base, buf *out, err *e)
+{
+    spec *s;
+    int rc = spec_load_builtin(&s, base, e);
+    if (rc) return rc;
+    if (strcmp(ckpt_format(c), "gguf") != 0) derive_unread(s, ckpt_config(c), out);
+    spec_free(s);
+    return OK;
+}
+
+/* The families that fit beside the first: those that compute the same, or those that compute something else. Returns how many. */
+static int write_rivals(const family_fit *fits, size_t n, bool same, const char *title, buf *out)
+{
+    int count = 0;
+    for (size_t i = 1; i < n && fits[i].builds; i++)
+        if ((fits[i].hash == fits[0].hash) == same && count++ < CLOSE_MAX)
+            buf_printf(out, "%s%s", count > 1 ? ", " : title, fits[i].name);
+    if (count) buf_str(out, count > CLOSE_MAX ? ", ...\n" : "\n");
+    return count;
+}
+
+static int from_family(ckpt *c, const char *arch, const family_fit *fits, size_t n, buf *out, err *e)
+{
+    const family_fit *f = fits, *rival = f + 1;
+    while (rival < fits + n && rival->builds && rival->hash == f->hash) rival++;
+    bool alone = rival == fits + n || !rival->builds;
+    write_unknown(arch, out);
+    buf_printf(out,
+               "\n# %s: base = %s: its lines name all %u tensors, every shape is right, and it reads %d keys of the "
+               "configuration\n",
+               alone || rival->norms_agree < f->norms_agree || rival->heard < f->heard ? "inferred" : "guessed",
+               f->name, ckpt_count(c), f->heard);
+    if (!alone && rival->norms_agree < f->norms_agree)
+        buf_printf(out, "# inferred from values: weights of norms are %s\n",
+                   derive_norms_are_offset(c) ? "around 0: 1 is added to them" : "all above 0");
+    write_rivals(fits, n, true, "# the same computation by: ", out);
+    if (write_rivals(fits, n, false, "# these fit as well and compute something else: ", out))
+        buf_str(out, "# compare logits with a reference before believing it (inferflow eval logits)\n");
+    int rc = write_unread(c, f->name, out, e);
+    write_start(c, f->name, out);
+    return rc;
+}
+
+static int from_parts(ckpt *c, const char *arch, const parts *found, const family_fit *fits, size_t n, buf *out, err *e)
+{
+    buf text = {0}, unread = {0};
+    char why[400];
+    write_unknown(arch, out);
+    buf_str(out, ", and none fits its tensors\n");
+    if (n && fits[0].known)
+        buf_printf(out, "# nearest by names: %s, which knows %u of %zu kinds of tensors; it does not fit: %s\n",
+                   fits[0].name, fits[0].known, found->n, fits[0].why);
+    write_start(c, "llama", &text);
+    err own = {0};
+    int rc = derive_from_parts(c, found, &text, &own);
+    bool family = rc && rc != ERR_MEMORY && n && fits[0].known;
+    if (family) { /* an encoder beside a decoder, say: the nearest family is a better start than nothing */
+        buf_printf(out, "# %s\n# what follows does NOT load yet: copy what differs from that family below\n", own.msg);
+        write_start(c, fits[0].name, out);
+    } else if (rc) {
+        err_set(e, rc, "%s", own.msg);
+    } else {
+        bool loads = derive_builds(c, buf_span(&text), &unread, why, sizeof why);
+        if (loads)
+            buf_str(
+                out,
+                "# what follows loads; compare logits with a reference before believing it (inferflow eval logits)\n");
+        else buf_printf(out, "# what follows does NOT load yet: %s\n", why);
+        buf_add(out, unread.p, unread.n);
+        buf_add(out, text.p, text.n);
+    }
+    buf_free(&text);
+    buf_free(&unread);
+    return family ? OK : rc;
+}
+
+int spec_derive(ckpt *c, buf *out, err *e)
+{
+    char base[64];
+    err unknown = {0};
+    if (arch_find(c, NULL, base, sizeof base, &unknown) == OK) {
+        buf_printf(out, "# %s is a built-in family: its spec is chosen without this file\n", base);
+        int rc = write_unread(c, base, out, e);
+        write_start(c, base, out);
+        return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+    }
+    if (unknown.code != ERR_NOT_FOUND) return err_set(e, unknown.code, "%s", unknown.msg);
+    family_fit *fits = NULL;
+    size_t n = 0;
+    parts p;
+    const char *arch = ckpt_config(c) ? arch_name(c, NULL) : "(there is no config.json)";
+    int rc = parts_find(&p, c, e);
+    if (!rc) rc = derive_fits(c, &p, &fits, &n, e);
+    if (!rc)
+        rc = n && fits[0].builds ? from_family(c, arch, fits, n, out, e) : from_parts(c, arch, &p, fits, n, out, e);
+    mem_free(fits);
+    parts_free(&p);
+    return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+}

@@ -1,0 +1,251 @@
+/* derive_fit.c - which built-in specs fit a checkpoint, and how well its configuration suits each. */
+#include "models/derive/derive.h"
+
+#include "base/mem.h"
+#include "models/build/build.h"
+#include "models/build/module.h"
+#include "models/spec/spec_split.h"
+#include "tensor/quant.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIT_CTX = 8, NAMES_MAX = 512 };
+
+/* ---- keys of the configuration */
+
+typedef struct keys {
+    const hyper_sources *from;
+    spec *s;
+    const char *seen[NAMES_MAX];
+    int n, heard, absent;
+} keys;
+
+static bool is_there(const keys *k, const char *name)
+{
+    char full[256];
+    const char *colon = strchr(name, ':');
+    if (!k->from->gguf) return json_path(k->from->hf, colon ? colon + 1 : name) != NULL;
+    bool whole = gguf_key_is_whole(colon + 1);
+    snprintf(full, sizeof full, "%s%s%s", whole ? "" : k->from->arch, whole ? "" : ".", colon + 1);
+    return json_get(k->from->gguf, full) != NULL;
+}
+
+/* Words of options stand where names stand. */
+static bool is_word(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < module_count; i++)
+        for (size_t k = 0; k < module_list[i]->n_params; k++) {
+            const param *p = &module_list[i]->params[k];
+            for (const char *w = p->type == PARAM_WORD ? p->words : ""; *w; w += strcspn(w, "|"), w += *w == '|')
+                if (strcspn(w, "|") == n && memcmp(w, name, n) == 0) return true;
+        }
+    return false;
+}
+
+/* A name of the source that this checkpoint has: config.json's, or one of GGUF's. */
+static void count_name(keys *k, const char *name)
+{
+    char head[64];
+    const char *colon = strchr(name, ':');
+    size_t n = strcspn(name, ".");
+    if (k->from->gguf ? strncmp(name, "gguf:", 5) != 0 : colon && strncmp(name, "hf:", 3) != 0) return;
+    snprintf(head, sizeof head, "%.*s", (int)(n < 63 ? n : 63), name);
+    if (!colon && (strcmp(name, "i") == 0 || (spec_find(k->s, "config", head) && !is_there(k, name)))) return;
+    for (int i = 0; i < k->n; i++)
+        if (strcmp(k->seen[i], name) == 0) return;
+    if (k->n == NAMES_MAX || is_word(name)) return;
+    k->seen[k->n++] = name;
+    if (is_there(k, name)) k->heard++;
+    else k->absent++;
+}
+
+static void count_names(keys *k, const expr *x)
+{
+    if (x->kind == EXPR_NAME) count_name(k, x->text);
+    for (size_t i = 0; i < x->n_arg; i++) count_names(k, x->arg[i]);
+}
+
+static void count_keys(keys *k)
+{
+    for (size_t i = 0; i < k->s->n; i++) {
+        const spec_row *r;
+        const char *section = k->s->rows[i].section, *key = k->s->rows[i].key;
+        bool layer = strncmp(section, "layer ", 6) == 0 && strcmp(key, "block") != 0;
+        if (strcmp(section, "config") != 0 && !layer) continue;
+        if (spec_value(k->s, section, key, &r, NULL) == OK && r && r->value) count_names(k, r->value);
+    }
+    for (size_t i = 0; i < k->s->n_slot; i++)
+        for (size_t j = 0; j < k->s->slots[i].n; j++)
+            if (k->s->slots[i].options[j].value) count_names(k, k->s->slots[i].options[j].value);
+}
+
+/* ---- names of tensors */
+
+/* Whether `name` matches a name of a [tensors] line, whose {…} stand for any number; `.weight` and `.bias` may follow. */
+static bool name_matches(span pattern, const char *name)
+{
+    size_t i = 0;
+    while (i < pattern.n) {
+        if (pattern.p[i] == '{') {
+            while (i < pattern.n && pattern.p[i] != '}') i++;
+            i++;
+            if (!isdigit((unsigned char)*name)) return false;
+            while (isdigit((unsigned char)*name)) name++;
+        } else if (*name++ != (char)pattern.p[i++]) {
+            return false;
+        }
+    }
+    return !*name || strcmp(name, ".weight") == 0 || strcmp(name, ".bias") == 0;
+}
+
+static bool line_names(const spec *s, const spec_row *r, const char *name)
+{
+    const char *prefixes = spec_text(s, "tensors", "prefix");
+    span rest = span_str(r->text), name_part;
+    while (split_next(&rest, '|', &name_part)) {
+        for (size_t i = 0; i + 1 < name_part.n; i++)
+            if (name_part.p[i] == ' ' && name_part.p[i + 1] == '(') name_part.n = i;
+        const uint8_t *colon = name_part.n ? memchr(name_part.p, ':', name_part.n) : NULL;
+        if (colon) name_part = span_of(colon + 1, name_part.n - (size_t)(colon - name_part.p) - 1);
+        if (name_matches(name_part, name)) return true;
+        span list = span_str(prefixes ? prefixes : ""), p;
+        while (list.n && split_next(&list, '|', &p))
+            if (p.n && strncmp(name, (const char *)p.p, p.n) == 0 && name_matches(name_part, name + p.n)) return true;
+    }
+    return false;
+}
+
+/* Of how many kinds of tensors a spec has the names. */
+static uint32_t count_known(const spec *s, const parts *found)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < found->n; i++) {
+        bool known = !found->at[i].first;
+        for (size_t k = 0; k < s->n && !known; k++)
+            known = strcmp(s->rows[k].section, "tensors") == 0 && strcmp(s->rows[k].key, "prefix") != 0 &&
+                    strcmp(s->rows[k].key, "ignore") != 0 && line_names(s, &s->rows[k], found->at[i].first->name);
+        n += known;
+    }
+    return n;
+}
+
+/* ---- norms that store w - 1 */
+
+bool derive_norms_are_offset(const ckpt *c)
+{
+    enum { WIDTH_MAX = 1 << 14 };
+    uint64_t seen = 0, negative = 0;
+    for (uint32_t i = 0; i < ckpt_count(c) && seen < 1 << 18; i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        const char *number = strpbrk(t->name, "0123456789"), *norm = number ? strstr(number, "norm") : NULL;
+        float values[WIDTH_MAX];
+        if (!norm || !strstr(norm, "weight") || t->dims.rank != 1 || t->dims.dim[0] > WIDTH_MAX ||
+            (t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16))
+            continue;
+        quant_decode(t->type, t->data, values, (uint64_t)t->dims.dim[0]);
+        for (int64_t k = 0; k < t->dims.dim[0]; k++) negative += values[k] < 0;
+        seen += (uint64_t)t->dims.dim[0];
+    }
+    return negative * 50 > seen;
+}
+
+/* Whether the spec adds to the weights of the first norm of a layer what this checkpoint's lack. */
+static bool norms_agree(const spec *s, bool offset)
+{
+    const char *line = spec_text(s, "tensors", "{i}.norm.a");
+    return (line && strstr(line, "(+ 1)")) == offset;
+}
+
+/* ---- building */
+
+static int build_once(ckpt *c, spec *s, uint64_t *hash, uint32_t *weights, const hyper_sources *from, err *e)
+{
+    hyper *h = NULL;
+    program *p = NULL;
+    int rc = hyper_open(&h, s, from, e);
+    if (!rc) rc = build_program(&p, s, h, c, &(build_options){.ctx = FIT_CTX}, e);
+    if (!rc) *hash = p->hash, *weights = p->n_weight;
+    if (!rc) program_free(p);
+    if (h) hyper_close(h);
+    return rc;
+}
+
+bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
+{
+    spec *s;
+    hyper_sources from;
+    uint64_t hash;
+    uint32_t weights;
+    err e = {0};
+    int rc = spec_parse(&s, text, "derived.ini", "", NULL, &e);
+    if (!rc) {
+        rc = build_sources(&from, c, NULL, &e);
+        if (!rc) rc = build_once(c, s, &hash, &weights, &from, &e);
+        derive_unread(s, from.hf, unread);
+        spec_free(s);
+    }
+    snprintf(why, cap, "%s", e.msg);
+    return !rc;
+}
+
+static int try_family(ckpt *c, const hyper_sources *from, const parts *found, bool offset, family_fit *f, err *e)
+{
+    spec *s;
+    err own = {0};
+    uint32_t weights;
+    int rc = spec_load_builtin(&s, f->name, e);
+    if (rc) return rc;
+    keys k = {.from = from, .s = s};
+    if (from->hf || from->gguf) count_keys(&k);
+    f->heard = k.heard;
+    f->absent = k.absent;
+    f->known = count_known(s, found);
+    f->norms_agree = norms_agree(s, offset);
+    for (size_t i = 0; i < s->n; i++) f->depth = s->rows[i].depth > f->depth ? s->rows[i].depth : f->depth;
+    rc = build_once(c, s, &f->hash, &weights, from, &own);
+    f->builds = !rc;
+    snprintf(f->why, sizeof f->why, "%.199s", own.msg);
+    spec_free(s);
+    return rc == ERR_MEMORY ? err_set(e, rc, "%s", own.msg) : OK;
+}
+
+static int by_fit(const void *a, const void *b)
+{
+    const family_fit *x = a, *y = b;
+    if (x->builds != y->builds) return y->builds - x->builds;
+    if (!x->builds && x->known != y->known) return x->known < y->known ? 1 : -1;
+    if (x->norms_agree != y->norms_agree) return y->norms_agree - x->norms_agree;
+    if (x->heard != y->heard) return y->heard - x->heard;
+    if (x->depth != y->depth) return x->depth - y->depth;
+    return x->absent != y->absent ? x->absent - y->absent : strcmp(x->name, y->name);
+}
+
+int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e)
+{
+    hyper_sources from;
+    const char *file;
+    family_fit *fits = NULL;
+    size_t count = 0, cap = 0;
+    int rc = build_sources(&from, c, NULL, e);
+    bool offset = strcmp(ckpt_format(c), "gguf") != 0 && derive_norms_are_offset(c);
+    for (size_t i = 0; !rc && (file = spec_builtin_name(i)); i++) {
+        if (!mem_grow((void **)&fits, &cap, count + 1, sizeof *fits)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        if (rc) break;
+        fits[count] = (family_fit){0};
+        snprintf(fits[count].name, sizeof fits[count].name, "%.*s", (int)strlen(file) - 4, file);
+        rc = try_family(c, &from, found, offset, &fits[count], e);
+        count++;
+    }
+    if (rc) {
+        mem_free(fits);
+        return rc;
+    }
+    if (count) qsort(fits, count, sizeof *fits, by_fit);
+    *out = fits;
+    *n = count;
+    return OK;
+}

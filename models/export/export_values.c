@@ -1,0 +1,132 @@
+/* export_values.c - tensors that the program holds as numbers: factors of rotary positions, which GGUF keeps as tensors, and trained numbers,
+ * which GGUF keeps as metadata and Hugging Face as tensors. */
+#include "base/mem.h"
+#include "models/build/bind.h"
+#include "models/export/export_state.h"
+#include "models/build/module.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct numbers {
+    float at[ROPE_DIMS_MAX / 2];
+    int n;
+    bool scalar; /* one number in a tensor without axes */
+} numbers;
+
+static int give_numbers(void *self, uint64_t n, float *to, err *e)
+{
+    const numbers *f = self;
+    (void)n;
+    (void)e;
+    memcpy(to, f->at, (size_t)f->n * sizeof *to);
+    return OK;
+}
+
+/* The tensor that a line of [tensors] names for the container, if it does; *out is NULL if not, else its numbers are the caller's to fill. */
+static int add_numbers(exporter *x, const spec_row *row, const char *slot, int layer, numbers **out)
+{
+    out_name name = {.slot = slot, .tensors = 1, .matrices = 1};
+    bool any = false;
+    int rc = row ? export_first_name(x, row, layer, false, &name.how, &any) : OK;
+    *out = NULL;
+    if (rc || !any) return rc;
+    *out = arena_array(&x->mem, 1, sizeof **out);
+    const char *full = export_full_name(x, &name, 0);
+    if (!*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor))
+        return export_short_of_memory(x);
+    dtype type = x->kind == EXPORT_HF && x->type != DTYPE_NONE ? x->type : DTYPE_F32;
+    (*out)->scalar = name.how.flat;
+    x->tensor[x->n++] = (write_tensor){.name = full, .type = type, .row = give_numbers, .self = *out};
+    return OK;
+}
+
+static void set_length(exporter *x, numbers *f, int n)
+{
+    f->n = n;
+    x->tensor[x->n - 1].dims = f->scalar ? (shape){0} : (shape){1, {n}};
+}
+
+/* ---- rotary positions */
+
+/* What frequencies without scaling are divided by, for sequences of a length; under the name that `role` has there. */
+static int add_factors(exporter *x, const rope_params *p, const char *role, int length)
+{
+    numbers *f;
+    int rc = add_numbers(x, spec_find(x->names, "tensors", role), role, OUTSIDE, &f);
+    if (rc || !f) return rc;
+    export_factors(p, length, f->at);
+    set_length(x, f, p->dims / 2);
+    return OK;
+}
+
+static int add_rope(exporter *x)
+{
+    const rope_params *p = export_gguf_rope(x);
+    if (!p) return OK;
+    if (p->scaling == ROPE_LLAMA3) return add_factors(x, p, "rope_freqs", 1);
+    if (p->scaling != ROPE_LONGROPE) return OK;
+    if (export_one_set(p)) return add_factors(x, p, "rope_freqs", 1);
+    int rc = add_factors(x, p, "rope_short", 1);
+    return rc ? rc : add_factors(x, p, "rope_long", INT32_MAX);
+}
+
+/* ---- trained numbers */
+
+/* Whether some module takes a number of that name as an option or as a tensor (xIELU's alpha_p). */
+static bool is_number_or_tensor(const char *role)
+{
+    for (size_t i = 0; i < module_count; i++)
+        for (size_t k = 0; k < module_list[i]->n_weights; k++)
+            if (strcmp(module_list[i]->weights[k].role, role) == 0) {
+                const param *p = param_find(module_list[i]->params, module_list[i]->n_params, role);
+                if (p && p->type == PARAM_FLOAT) return true;
+            }
+    return false;
+}
+
+int export_trained_value(exporter *x, const char *name, int layer, value *out, bool *found)
+{
+    *found = false;
+    if (!is_number_or_tensor(name)) return OK;
+    int rc = x->values ? OK : bind_open(&x->values, NULL, x->s, x->h, x->m->weights, NULL, x->e);
+    for (size_t i = 0; i < x->s->n && !rc && !*found; i++) {
+        const spec_row *row = &x->s->rows[i];
+        const char *dot = strrchr(row->key, '.');
+        bool of_name = strcmp(row->section, "tensors") == 0 && strncmp(row->key, "{i}.", 4) == 0 && dot &&
+                       strcmp(dot + 1, name) == 0;
+        size_t n = 0;
+        const float *v = of_name ? bind_values(x->values, row->key + 4, layer, &x->mem, &n, x->e) : NULL;
+        *found = v && n == 1;
+        if (*found) *out = (value){.kind = VALUE_NUMBER, .number = (double)v[0]};
+        rc = x->e->code;
+    }
+    return rc;
+}
+
+/* "{i}.ffn.alpha_p": a tensor for each layer in which the name has a value. */
+static int add_trained(exporter *x, const spec_row *row)
+{
+    const char *slot = strncmp(row->key, "{i}.", 4) == 0 ? row->key + 4 : "", *dot = strrchr(slot, '.');
+    if (!dot || !hyper_knows(x->h, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
+    for (int i = 0; i < hyper_layers(x->h); i++) {
+        value v;
+        numbers *f;
+        int rc = hyper_name(x->h, dot + 1, i, &v, x->e);
+        if (rc) return rc;
+        if (v.kind != VALUE_NUMBER) continue;
+        if ((rc = add_numbers(x, row, slot, i, &f))) return rc;
+        if (!f) return OK;
+        f->at[0] = (float)v.number;
+        set_length(x, f, 1);
+    }
+    return OK;
+}
+
+int export_add_values(exporter *x)
+{
+    int rc = add_rope(x);
+    for (size_t i = 0; i < x->names->n && !rc; i++)
+        if (strcmp(x->names->rows[i].section, "tensors") == 0) rc = add_trained(x, &x->names->rows[i]);
+    return rc;
+}

@@ -1,0 +1,258 @@
+/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245): causal, in
+ * encoders over the whole text.
+ *
+ * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
+ * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
+#include "base/mem.h"
+#include "models/build/distance_buckets.h"
+#include "models/build/net_rope.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct attn_gqa_options {
+    int64_t heads, kv_heads, head_dim, window, chunk;
+    const char *mask;
+    double scale, softcap, clip;
+    const char *bias, *bias_o;
+    const char *qk_norm, *qk_norm_kind, *qk_norm_bias, *qk_norm_at;
+    double eps;
+    rope_options rope;
+    bool alibi;
+    const char *alibi_round;
+    int64_t buckets, bucket_distance;
+    bool sinks, gate, clip_normed;
+    double temper, temper_every;
+} attn_gqa_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
+    ROW(kv_heads, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "key/value heads; 0 = heads"),
+    ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
+    ROW(window, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "a token sees itself and window - 1 before, with a full mask also as many after; 0 = all"),
+    ROW(mask, PARAM_WORD, .otherwise = "auto", .words = "auto|causal|full",
+        .doc = "causal: a token sees those before it; full: it sees all; auto: full in encoders"),
+    ROW(chunk, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 30,
+        .doc = "positions are in chunks of so many, and a token sees none before its own; 0 = one chunk"),
+    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
+    ROW(softcap, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9, .doc = "cap * tanh(score / cap); 0 = none"),
+    ROW(clip, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
+        .doc = "queries, keys and values are kept between -clip and clip; 0 = free"),
+    ROW(clip_normed, PARAM_BOOL, .otherwise = "false", .doc = "that is done after qk_norm"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "biases of q, k, v; auto: when the checkpoint has them"),
+    ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
+    ROW(qk_norm, PARAM_WORD, .otherwise = "none", .words = "none|head|heads|whole|plain",
+        .doc = "norm of queries and keys: per head with one weight for all heads, per head with a "
+               "weight for "
+               "each, over the whole projection, or per head without weight"),
+    ROW(qk_norm_kind, PARAM_WORD, .otherwise = "rms", .words = "rms|layer", .doc = "which norm that is"),
+    ROW(qk_norm_at, PARAM_WORD, .otherwise = "before", .words = "before|after", .doc = "before or after rotation"),
+    ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
+    ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "its eps"),
+    ROPE_ROWS(attn_gqa_options, rope),
+    ROW(alibi, PARAM_BOOL, .otherwise = "false",
+        .doc =
+            "linear biases (arXiv 2108.12409): slopes 2^(-8 k / n) for the power of two n below the number of heads, "
+            "then every other one of 2 n"),
+    ROW(alibi_round, PARAM_WORD, .otherwise = "none", .words = "none|bf16",
+        .doc = "bf16: slope * position rounded to bfloat16 and added before scaling"),
+    ROW(buckets, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16,
+        .doc = "learned biases for this many buckets of distances (arXiv 1910.10683); 0 = none"),
+    ROW(bucket_distance, PARAM_INT, .otherwise = "128", .min = 1, .max = 1 << 20,
+        .doc = "farther keys are all in the last bucket"),
+    ROW(sinks, PARAM_BOOL, .otherwise = "false",
+        .doc = "each head has a logit without a value, which takes a share of the softmax (arXiv 2309.17453, gpt-oss)"),
+    ROW(gate, PARAM_BOOL, .otherwise = "false",
+        .doc = "what is put out is first multiplied with the sigmoid of a projection of the input (arXiv 2505.06708)"),
+    ROW(temper, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "queries are multiplied with 1 + temper * log(1 + floor((position + 1) / temper_every)); 0 = not"),
+    ROW(temper_every, PARAM_FLOAT, .otherwise = "8192", .min = 1, .max = 1e9, .doc = "see temper"),
+};
+static const module_weight weights[] = {
+    {"q", "[heads * head_dim, dim]", "queries"},
+    {"k", "[kv_heads * head_dim, dim]", "keys"},
+    {"v", "[kv_heads * head_dim, dim]", "values"},
+    {"o", "[dim, heads * head_dim]", "output"},
+    {"q_norm", "[head_dim], [heads * head_dim]", "norm of queries, with qk_norm"},
+    {"k_norm", "[head_dim], [kv_heads * head_dim]", "norm of keys, with qk_norm"},
+    {"buckets", "[buckets, heads]", "biases of distances"},
+    {"sinks", "[heads]", "logits without a value"},
+    {"gate", "[heads * head_dim, dim]", "sigmoid of it multiplies what is put out"},
+};
+
+/* ---- biases of distances */
+
+/* Slopes of the power of two below the number of heads, then every other one of its double. */
+static ref alibi_slopes(net *b, const call *c, int heads)
+{
+    enum { HEADS_MAX = 1 << 12 };
+    float slope[HEADS_MAX];
+    if (heads > HEADS_MAX) return err_set(b->e, ERR_LIMIT, "%s: more than %d heads with alibi", c->where, HEADS_MAX), 0;
+    int below = 1;
+    while (below * 2 <= heads) below *= 2;
+    for (int h = 0; h < heads; h++) {
+        double k = h < below ? h + 1 : (2 * (h - below) + 1) / 2.0;
+        slope[h] = (float)pow(2, -8.0 * k / below);
+    }
+    return net_const(b, c->path, "slopes", slope, heads, 0);
+}
+
+/* The learned biases and the bucket of every distance. */
+static bool bucket_biases(net *b, const call *c, int heads, bool both_ways, ref *values, ref *table)
+{
+    const attn_gqa_options *o = c->options;
+    int n = (int)o->buckets, reach = (int)o->bucket_distance;
+    const char *wrong = o->alibi ? "alibi and buckets exclude each other" : buckets_check(n, reach, both_ways);
+    if (wrong) return err_set(b->e, ERR_SPEC, "%s: %s", c->where, wrong), false;
+    char slot[128];
+    snprintf(slot, sizeof slot, "%s.buckets", c->path);
+    bind_want want = {
+        .slot = slot, .for_whom = c->where, .layer = b->layer, .rows = o->buckets * heads, .cut_axis = -1};
+    if (bind_weight(b->bind, &want, values, b->e)) return false;
+    float *of = mem_array((size_t)reach * 2 + 1, sizeof *of);
+    if (!of) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), false;
+    for (int d = -reach; d <= reach; d++) of[d + reach] = (float)bucket_of(d, n, reach, both_ways);
+    *table = net_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
+    mem_free(of);
+    return *table != 0;
+}
+
+/* ---- the module */
+
+static ref norm_of(net *b, const call *c, const char *role, ref x, int head_dim)
+{
+    const attn_gqa_options *o = c->options;
+    int64_t all = net_width(b, x);
+    bool whole = strcmp(o->qk_norm, "whole") == 0, plain = strcmp(o->qk_norm, "plain") == 0;
+    norm_opt n = {.kind = strcmp(o->qk_norm_kind, "rms") == 0 ? NORM_RMS : NORM_LAYER,
+                  .eps = o->eps,
+                  .bias = o->qk_norm_bias,
+                  .width = whole ? all : head_dim,
+                  .n_weight = plain                             ? 0
+                              : strcmp(o->qk_norm, "head") == 0 ? head_dim
+                                                                : all};
+    return net_norm(b, c, role, x, n);
+}
+
+static bool qk_norm(net *b, const call *c, ref *q, ref *k, int head_dim)
+{
+    return (*q = norm_of(b, c, "q_norm", *q, head_dim)) && (*k = norm_of(b, c, "k_norm", *k, head_dim));
+}
+
+static bool clip(net *b, const call *c, ref *q, ref *k, ref *v)
+{
+    double most = ((const attn_gqa_options *)c->options)->clip;
+    return (*q = net_clamp(b, c->path, "q_clip", *q, most)) && (*k = net_clamp(b, c->path, "k_clip", *k, most)) &&
+           (*v = net_clamp(b, c->path, "v_clip", *v, most));
+}
+
+/* Queries that grow with the logarithm of their position (arXiv 2501.19399). */
+static ref temper(net *b, const call *c, ref q)
+{
+    const attn_gqa_options *o = c->options;
+    if (o->temper == 0) return q;
+    float *by = mem_array((size_t)b->ctx, sizeof *by);
+    if (!by) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
+    for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->temper * log1p(floor((i + 1.0) / o->temper_every)));
+    ref table = net_const(b, c->path, "temper", by, b->ctx, 1);
+    mem_free(by);
+    op e = {.kind = OP_EMBED, .in = {table}, .u.embed.by = EMBED_BY_POSITION};
+    ref factor = table ? net_op(b, e, c->path, "q_factor", q, 1) : 0;
+    return factor ? net_mul(b, c->path, "q_temper", q, factor) : 0;
+}
+
+static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
+{
+    const attn_gqa_options *o = c->options;
+    int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
+    const bool all = strcmp(o->mask, "full") == 0 || ((b->encoding || b->full) && strcmp(o->mask, "auto") == 0);
+    if (o->chunk && !all && (!window || o->chunk < window)) window = (int)o->chunk;
+    state s = {.rows = b->prog->tensors[q].rows,
+               .heads = kv_heads,
+               .k_dim = head_dim,
+               .v_dim = head_dim,
+               .window = all ? 0 : window, /* where rows see later ones, all of a text is there */
+               .scratch = all};
+    int index = net_state(b, s);
+    if (index < 0) return 0;
+    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
+    if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    ref sinks = 0;
+    if (o->sinks && !net_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
+    ref biases = o->alibi ? alibi_slopes(b, c, heads) : 0, table = 0;
+    if (o->alibi && !biases) return 0;
+    if (o->buckets && !bucket_biases(b, c, heads, all, &biases, &table)) return 0;
+    int bias = o->buckets ? BIAS_BUCKETS : BIAS_NONE;
+    if (o->alibi) bias = strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
+    double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
+    op a = {.kind = OP_ATTN,
+            .state = (int16_t)index,
+            .in = {[ATTN_Q] = q, [ATTN_BIAS] = biases, [ATTN_SINKS] = sinks, [ATTN_TABLE] = table},
+            .u.attn = {.scale = (float)scale,
+                       .softcap = (float)o->softcap,
+                       .heads = heads,
+                       .window = window,
+                       .chunk = (int32_t)o->chunk,
+                       .ahead = !all     ? 0
+                                : window ? window - 1
+                                         : AHEAD_ALL,
+                       .bias = bias}};
+    return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
+}
+
+static ref emit(net *b, const call *c)
+{
+    const attn_gqa_options *o = c->options;
+    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = o->head_dim;
+    ref x = c->in[0];
+    if (!head_dim && net_width(b, x) % o->heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
+                       (long long)o->heads, (long long)net_width(b, x)),
+               0;
+    if (!head_dim) head_dim = net_width(b, x) / o->heads;
+    if (o->heads % kv_heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
+                       (long long)kv_heads),
+               0;
+    int hd = (int)head_dim, dims = (int)(o->rope.rope_dims ? o->rope.rope_dims : head_dim);
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .rotated = dims, .unit = hd}, values = in,
+               out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = hd};
+    values.pairs = 0;
+    ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
+    ref k = q ? net_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
+    ref v = k ? net_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
+    bool normed = strcmp(o->qk_norm, "none") != 0, after = strcmp(o->qk_norm_at, "after") == 0;
+    bool ok = v && (o->clip_normed || clip(b, c, &q, &k, &v));
+    if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
+    if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
+    if (ok && strcmp(o->rope.rope, "none") != 0) {
+        int table = net_rope_table(b, c, &o->rope, dims);
+        q = table >= 0 ? net_rotate(b, c, &o->rope, "q_rope", q, table, hd) : 0;
+        k = q ? net_rotate(b, c, &o->rope, "k_rope", k, table, hd) : 0;
+        ok = k != 0;
+    }
+    if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);
+    if (ok) q = temper(b, c, q);
+    ref mix = ok && q ? attend(b, c, q, k, v, hd) : 0;
+    if (mix && o->gate) {
+        ref gate = net_linear(b, c, "gate", x, o->heads * head_dim,
+                              (linear_opt){.bias = "false", .cut = NET_CUT_ROWS, .unit = hd});
+        gate = gate ? net_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
+        mix = gate ? net_mul(b, c->path, "gated", mix, gate) : 0;
+    }
+    return mix ? net_linear(b, c, "o", mix, net_width(b, x), out) : 0;
+}
+
+const module module_attn_gqa = {"attn.gqa",
+                                "self attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)",
+                                rows,
+                                MODULE_COUNT(rows),
+                                sizeof(attn_gqa_options),
+                                weights,
+                                MODULE_COUNT(weights),
+                                1,
+                                emit};

@@ -1,0 +1,128 @@
+/* attn_mla.c - multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads come from one short vector a
+ * token, and only that is kept.
+ *
+ * Always in the absorbed form: the up-projections of keys and values move to queries and to the output, so that all heads share one key
+ * (latent, rotated part) and one value (latent). The other form would be cheaper for long prompts, but not the same bits. */
+#include "models/build/net_rope.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct attn_mla_options {
+    int64_t heads, q_rank, kv_rank, nope_dim, rope_dim, v_dim;
+    double scale, latent_eps;
+    const char *bias, *bias_o;
+    rope_options rope;
+} attn_mla_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(attn_mla_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
+    ROW(q_rank, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 20,
+        .doc = "width that queries go through; 0 = they come straight from the input"),
+    ROW(kv_rank, PARAM_INT, .min = 1, .max = 1 << 15, .doc = "width of the latent that keys and values come from"),
+    ROW(nope_dim, PARAM_INT, .min = 1, .max = 1 << 15,
+        .doc = "of a head of queries and keys, the part without position"),
+    ROW(rope_dim, PARAM_INT, .min = 2, .max = 1 << 15, .doc = "the rotated part; keys have one for all heads"),
+    ROW(v_dim, PARAM_INT, .min = 1, .max = 1 << 15, .doc = "width of a head of values"),
+    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc =
+            "of scores; 0 = 1 / sqrt(nope_dim + rope_dim), with rope_mscale_all times the square of yarn's magnitude"),
+    ROW(latent_eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "of the norms of latents"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of the ways to latents"),
+    ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
+    ROPE_ROWS(attn_mla_options, rope),
+};
+static const module_weight weights[] = {
+    {"q_a", "[q_rank, dim]", "input to the latent of queries, with q_rank"},
+    {"q_norm", "[q_rank]", "its norm"},
+    {"q_nope", "[heads * nope_dim, q_rank or dim]", "queries, the part without position"},
+    {"q_rope", "[heads * rope_dim, q_rank or dim]", "and the rotated part"},
+    {"kv_a", "[kv_rank, dim]", "input to the latent of keys and values"},
+    {"k_rope", "[rope_dim, dim]", "the rotated part of keys"},
+    {"kv_norm", "[kv_rank]", "norm of the latent"},
+    {"k_b", "[heads][kv_rank, nope_dim]", "latent to keys, transposed: it is applied to queries"},
+    {"v_b", "[heads][v_dim, kv_rank]", "latent to values"},
+    {"o", "[dim, heads * v_dim]", "output"},
+};
+
+static double score_scale(const attn_mla_options *o)
+{
+    if (o->scale != 0) return o->scale;
+    double scale = 1 / sqrt((double)(o->nope_dim + o->rope_dim)), all = o->rope.rope_mscale_all,
+           factor = o->rope.rope_factor;
+    if (strcmp(o->rope.rope_type, "none") == 0 || all == 0 || factor <= 1) return scale;
+    double magnitude = 0.1 * all * log(factor) + 1;
+    return scale * magnitude * magnitude;
+}
+
+/* Queries: the part that meets latents, [heads][kv_rank], and the rotated one behind it. */
+static ref queries(net *b, const call *c, ref x, int table)
+{
+    const attn_mla_options *o = c->options;
+    int heads = (int)o->heads, turned = (int)o->rope_dim;
+    linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE}, up = {.bias = "false", .cut = NET_CUT_ROWS};
+    norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->q_rank, .bias = "false"};
+    if (o->q_rank) {
+        x = net_linear(b, c, "q_a", x, o->q_rank, low);
+        x = x ? net_norm(b, c, "q_norm", x, norm) : 0;
+    }
+    ref still = x ? net_linear(b, c, "q_nope", x, heads * o->nope_dim, up) : 0;
+    ref moved = still ? net_linear(b, c, "q_rope", x, heads * o->rope_dim, up) : 0;
+    if (moved) still = net_linear_heads(b, c, "k_b", still, heads, o->kv_rank);
+    if (moved && still) moved = net_rotate(b, c, &o->rope, "q_turned", moved, table, turned);
+    return moved && still ? net_join(b, c, "q", still, moved, heads) : 0;
+}
+
+/* The latent of keys and values, and with its rotated part the key. */
+static ref latent(net *b, const call *c, ref x, int table, ref *key)
+{
+    const attn_mla_options *o = c->options;
+    int turned = (int)o->rope_dim;
+    linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE};
+    norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->kv_rank, .bias = "false"};
+    ref kv = net_linear(b, c, "kv_a", x, o->kv_rank, low);
+    ref moved = kv ? net_linear(b, c, "k_rope", x, o->rope_dim, low) : 0;
+    if (moved) kv = net_norm(b, c, "kv_norm", kv, norm);
+    if (moved && kv) moved = net_rotate(b, c, &o->rope, "k_turned", moved, table, turned);
+    *key = moved && kv ? net_join(b, c, "k", kv, moved, 1) : 0;
+    return *key ? kv : 0;
+}
+
+static ref emit(net *b, const call *c)
+{
+    const attn_mla_options *o = c->options;
+    int heads = (int)o->heads;
+    ref x = c->in[0], key;
+    if (strcmp(o->rope.rope, "none") == 0)
+        return err_set(b->e, ERR_SPEC, "%s: rope must be neox or interleaved", c->where), 0;
+    int table = net_rope_table(b, c, &o->rope, (int)o->rope_dim);
+    ref q = table >= 0 ? queries(b, c, x, table) : 0, kv = q ? latent(b, c, x, table, &key) : 0;
+    if (!kv) return 0;
+    state s = {.rows = b->prog->tensors[q].rows,
+               .heads = 1,
+               .k_dim = (int32_t)(o->kv_rank + o->rope_dim),
+               .v_dim = (int32_t)o->kv_rank};
+    int index = net_state(b, s);
+    if (index < 0) return 0;
+    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {key, kv}};
+    if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    op a = {.kind = OP_ATTN,
+            .state = (int16_t)index,
+            .in = {[ATTN_Q] = q},
+            .u.attn = {.scale = (float)score_scale(o), .heads = heads}};
+    ref mix = net_op(b, a, c->path, "mix", q, heads * o->kv_rank);
+    ref values = mix ? net_linear_heads(b, c, "v_b", mix, heads, o->v_dim) : 0;
+    return values ? net_linear(b, c, "o", values, net_width(b, x), (linear_opt){.bias = o->bias_o, .cut = NET_CUT_COLS})
+                  : 0;
+}
+
+const module module_attn_mla = {"attn.mla",
+                                "latent attention, keys and values from one short vector (arXiv 2405.04434)",
+                                rows,
+                                MODULE_COUNT(rows),
+                                sizeof(attn_mla_options),
+                                weights,
+                                MODULE_COUNT(weights),
+                                1,
+                                emit};

@@ -1,0 +1,70 @@
+/* cross_attention.c - cross attention (arXiv 1706.03762): queries of the decoder's rows, keys and values of what the encoder made.
+ *
+ * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of the query:
+ * steps without encoder rows only read them. */
+#include "models/build/net.h"
+
+#include <math.h>
+
+typedef struct cross_attention_options {
+    int64_t heads, head_dim;
+    double scale;
+    const char *bias, *bias_o;
+} cross_attention_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(cross_attention_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads, each with keys and values of its own"),
+    ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
+    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "biases of q, k, v; auto: when the checkpoint has them"),
+    ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
+};
+static const module_weight weights[] = {
+    {"q", "[heads * head_dim, dim]", "queries"},
+    {"k", "[heads * head_dim, width of the encoder]", "keys"},
+    {"v", "[heads * head_dim, width of the encoder]", "values"},
+    {"o", "[dim, heads * head_dim]", "output"},
+};
+
+static ref emit(net *b, const call *c)
+{
+    const cross_attention_options *o = c->options;
+    ref x = c->in[0];
+    int64_t dim = net_width(b, x), hd = o->head_dim;
+    if (!b->memory)
+        return err_set(b->e, ERR_SPEC, "%s: cross attention needs an encoder: type = encoder_decoder", c->where), 0;
+    if (!hd && dim % o->heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
+                       (long long)o->heads, (long long)dim),
+               0;
+    if (!hd) hd = dim / o->heads;
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .unit = (int32_t)hd},
+               out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = (int32_t)hd};
+    ref k = net_linear(b, c, "k", b->memory, o->heads * hd, in);
+    ref v = k ? net_linear(b, c, "v", b->memory, o->heads * hd, in) : 0;
+    ref q = v ? net_linear(b, c, "q", x, o->heads * hd, in) : 0;
+    state s = {.rows = ROWS_ENC, .heads = (int32_t)o->heads, .k_dim = (int32_t)hd, .v_dim = (int32_t)hd};
+    int index = q ? net_state(b, s) : -1;
+    op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
+    if (index < 0 || !net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    op a = {.kind = OP_ATTN,
+            .state = (int16_t)index,
+            .in = {q},
+            .u.attn = {.scale = (float)(o->scale != 0 ? o->scale : 1 / sqrt((double)hd)),
+                       .heads = (int32_t)o->heads,
+                       .ahead = AHEAD_ALL}};
+    ref mix = net_op(b, a, c->path, "mix", q, o->heads * hd);
+    return mix ? net_linear(b, c, "o", mix, dim, out) : 0;
+}
+
+const module module_cross_attention = {"cross.attention",
+                                       "cross attention: keys and values from the encoder's result (arXiv 1706.03762)",
+                                       rows,
+                                       MODULE_COUNT(rows),
+                                       sizeof(cross_attention_options),
+                                       weights,
+                                       MODULE_COUNT(weights),
+                                       1,
+                                       emit};

@@ -1,0 +1,41 @@
+/* ffn_gated.c - gated feed-forward, down(act(gate x) * up x): SwiGLU, GEGLU and relatives (arXiv 2002.05202). Fused gate_up tensors
+ * are two slots with `rows` recipes on one name. */
+#include "models/build/net.h"
+
+typedef struct ffn_gated_options {
+    int64_t ffn_dim;
+    const char *act, *bias;
+} ffn_gated_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(ffn_gated_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
+    ROW(act, PARAM_WORD, .otherwise = "silu", .words = ACT_WORDS, .doc = "activation of the gate"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of all three"),
+};
+static const module_weight weights[] = {
+    {"gate", "[ffn_dim, dim]", "what the activation is applied to"},
+    {"up", "[ffn_dim, dim]", "what the gate multiplies"},
+    {"down", "[dim, ffn_dim]", "back to the hidden state"},
+};
+
+static ref emit(net *b, const call *c)
+{
+    const ffn_gated_options *o = c->options;
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
+    ref gate = net_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
+    ref up = gate ? net_linear(b, c, "up", c->in[0], o->ffn_dim, in) : 0;
+    ref act = up ? net_act_fn(b, c->path, "act", gate, net_act_kind(o->act)) : 0;
+    ref both = act ? net_mul(b, c->path, "mul", act, up) : 0;
+    return both ? net_linear(b, c, "down", both, net_width(b, c->in[0]), out) : 0;
+}
+
+const module module_ffn_gated = {"ffn.gated",
+                                 "gated feed-forward: down(act(gate x) * up x) (arXiv 2002.05202)",
+                                 rows,
+                                 MODULE_COUNT(rows),
+                                 sizeof(ffn_gated_options),
+                                 weights,
+                                 MODULE_COUNT(weights),
+                                 1,
+                                 emit};

@@ -1,0 +1,130 @@
+/* ffn_moe.c - mixture of experts: a router picks a few of many feed-forward networks for each row (arXiv 1701.06538, 2401.04088).
+ *
+ * Rows are sorted by expert, so that each expert's matrices are read once for all its rows. Experts that every row goes to are
+ * slots of their own: x + ffn(b) + ffn.shared(b). */
+#include "models/build/net.h"
+
+#include <string.h>
+
+typedef struct ffn_moe_options {
+    int64_t experts, used, expert_dim, groups, groups_used, group_best;
+    const char *score, *correction, *router_bias, *weigh, *act, *bias;
+    bool renorm, gated;
+    double factor, near, limit, shift;
+} ffn_moe_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(ffn_moe_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(experts, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many there are"),
+    ROW(used, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many a row goes to; the same in all layers"),
+    ROW(expert_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width of an expert"),
+    ROW(score, PARAM_WORD, .otherwise = "softmax", .words = "softmax|picked|sigmoid|mixer",
+        .doc = "softmax over all experts, over those picked, sigmoid, or SparseMixer (arXiv 2409.12136)"),
+    ROW(renorm, PARAM_BOOL, .otherwise = "false", .doc = "weights of a row are divided by their sum"),
+    ROW(factor, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "of weights, at last"),
+    ROW(groups, PARAM_INT, .otherwise = "0", .min = 0, .max = EXPERTS_MAX,
+        .doc = "experts are in so many groups, of which only the best count; 0 = no groups"),
+    ROW(groups_used, PARAM_INT, .otherwise = "1", .min = 1, .max = EXPERTS_MAX, .doc = "how many groups count"),
+    ROW(group_best, PARAM_INT, .otherwise = "1", .min = 1, .max = 2,
+        .doc = "a group is as good as its best expert, or as the sum of its best two"),
+    ROW(near, PARAM_FLOAT, .otherwise = "0.02", .min = 0, .max = 1e6,
+        .doc = "mixer: scores by this share of their size below the best count in its weight"),
+    ROW(correction, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "a vector that is added to scores for picking, not to weights"),
+    ROW(router_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the router"),
+    ROW(weigh, PARAM_WORD, .otherwise = "output", .words = "output|input",
+        .doc = "what is multiplied with the weights: what experts give, or what they get"),
+    ROW(gated, PARAM_BOOL, .otherwise = "true", .doc = "down(act(gate x) * up x), else down(act(up x))"),
+    ROW(act, PARAM_WORD, .otherwise = "silu", .words = ACT_WORDS, .doc = "activation of the gate, or between the two"),
+    ROW(limit, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e9,
+        .doc = "the gate is kept below it, up between -limit and limit; 0 = free"),
+    ROW(shift, PARAM_FLOAT, .otherwise = "0", .min = -1e6, .max = 1e6, .doc = "added to up before it meets the gate"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of the experts"),
+};
+static const module_weight weights[] = {
+    {"router", "[experts, dim]", "scores of the experts"},
+    {"correction", "[experts]", "picks, but does not weigh"},
+    {"gate", "[experts][expert_dim, dim]", "what the activation is applied to"},
+    {"up", "[experts][expert_dim, dim]", "what the gate multiplies"},
+    {"down", "[experts][dim, expert_dim]", "back to the hidden state"},
+};
+
+static int score_of(const char *name)
+{
+    for (int i = 0; i < SCORE_COUNT; i++)
+        if (strcmp(score_name[i], name) == 0) return i;
+    return SCORE_SOFTMAX;
+}
+
+static bool route(net *b, const call *c, net_experts *by)
+{
+    const ffn_moe_options *o = c->options;
+    int used = (int)o->used;
+    ref correction;
+    ref scores = net_linear(b, c, "router", c->in[0], o->experts,
+                            (linear_opt){.bias = o->router_bias, .cut = NET_CUT_NONE, .keep_type = true});
+    if (!scores || !net_vector(b, c, "correction", o->correction, o->experts, &correction)) return false;
+    op r = {.kind = OP_ROUTE,
+            .in = {scores, correction},
+            .u.route = {.score = score_of(o->score),
+                        .used = used,
+                        .groups = o->groups > 1 ? (int)o->groups : 0,
+                        .groups_used = (int)o->groups_used,
+                        .group_best = (int)o->group_best,
+                        .renorm = o->renorm,
+                        .factor = (float)o->factor,
+                        .near = (float)o->near}};
+    by->experts = (int)o->experts;
+    by->route = net_op(b, r, c->path, "route", scores, 2 * o->used);
+    op d = {.kind = OP_DISPATCH, .in = {by->route}, .u.dispatch = {(int)o->experts, used}};
+    by->table = by->route ? net_op(b, d, c->path, "dispatch", 0, DISPATCH_COLS) : 0;
+    return by->table != 0;
+}
+
+static ref add_constant(net *b, const call *c, ref x, double v)
+{
+    if (v == 0) return x;
+    int64_t n = net_width(b, x);
+    float *values = arena_array(&b->prog->mem, (size_t)n, sizeof *values);
+    if (!values) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
+    for (int64_t i = 0; i < n; i++) values[i] = (float)v;
+    ref all = net_const(b, c->path, "shift", values, n, 0);
+    return all ? net_add(b, c->path, "up_shift", x, all) : 0;
+}
+
+/* The inner rows: act(gate x) * (up x + shift), or act(up x). */
+static ref inner(net *b, const call *c, ref x, const net_experts *by)
+{
+    const ffn_moe_options *o = c->options;
+    act_kind fn = net_act_kind(o->act);
+    ref gate = o->gated ? net_linear_exp(b, c, "gate", x, by, o->expert_dim, o->bias) : 0;
+    ref up = gate || !o->gated ? net_linear_exp(b, c, "up", x, by, o->expert_dim, o->bias) : 0;
+    if (!up || !o->gated) return up ? net_act_fn(b, c->path, "act", up, fn) : 0;
+    if (o->limit != 0) gate = net_clamp_above(b, c->path, "gate_clip", gate, o->limit);
+    if (gate) up = net_clamp(b, c->path, "up_clip", up, o->limit);
+    if (gate && up) up = add_constant(b, c, up, o->shift);
+    ref act = gate && up ? net_act_fn(b, c->path, "act", gate, fn) : 0;
+    return act ? net_mul(b, c->path, "mul", act, up) : 0;
+}
+
+static ref emit(net *b, const call *c)
+{
+    const ffn_moe_options *o = c->options;
+    bool input = strcmp(o->weigh, "input") == 0;
+    net_experts by;
+    if (!route(b, c, &by)) return 0;
+    ref x = net_gather(b, c, c->in[0], &by, input);
+    ref mid = x ? inner(b, c, x, &by) : 0;
+    ref y = mid ? net_linear_exp(b, c, "down", mid, &by, net_width(b, c->in[0]), o->bias) : 0;
+    return y ? net_scatter(b, c, y, &by, !input) : 0;
+}
+
+const module module_ffn_moe = {"ffn.moe",
+                               "mixture of experts (arXiv 1701.06538)",
+                               rows,
+                               MODULE_COUNT(rows),
+                               sizeof(ffn_moe_options),
+                               weights,
+                               MODULE_COUNT(weights),
+                               1,
+                               emit};

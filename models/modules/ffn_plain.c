@@ -1,0 +1,37 @@
+/* ffn_plain.c - feed-forward without gate, down(act(up x)) (arXiv 1706.03762). */
+#include "models/build/net.h"
+
+typedef struct ffn_plain_options {
+    int64_t ffn_dim;
+    const char *act, *bias;
+} ffn_plain_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(ffn_plain_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
+    ROW(act, PARAM_WORD, .otherwise = "gelu", .words = ACT_WORDS, .doc = "activation between the two"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of both"),
+};
+static const module_weight weights[] = {
+    {"up", "[ffn_dim, dim]", "to the inner width"},
+    {"down", "[dim, ffn_dim]", "back to the hidden state"},
+};
+
+static ref emit(net *b, const call *c)
+{
+    const ffn_plain_options *o = c->options;
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
+    ref up = net_linear(b, c, "up", c->in[0], o->ffn_dim, in);
+    ref act = up ? net_act_fn(b, c->path, "act", up, net_act_kind(o->act)) : 0;
+    return act ? net_linear(b, c, "down", act, net_width(b, c->in[0]), out) : 0;
+}
+
+const module module_ffn_plain = {"ffn.plain",
+                                 "feed-forward without gate: down(act(up x)) (arXiv 1706.03762)",
+                                 rows,
+                                 MODULE_COUNT(rows),
+                                 sizeof(ffn_plain_options),
+                                 weights,
+                                 MODULE_COUNT(weights),
+                                 1,
+                                 emit};

@@ -1,0 +1,83 @@
+/* ffn_xielu.c - feed-forward without gate around xIELU, an activation with two trained numbers per layer (arXiv 2411.13010):
+ *     p x^2 + beta x                        x > 0,  p = softplus(alpha_p)
+ *     n (exp(x) - 1 - x) + beta x           else,   n = beta + softplus(alpha_n)
+ * which is p relu2(x) + n exp.rest(x) + beta x with factors that are known at load. */
+#include "models/build/net.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct ffn_xielu_options {
+    int64_t ffn_dim;
+    double beta, alpha_p, alpha_n, edge;
+    const char *bias;
+} ffn_xielu_options;
+
+#define ABSENT -1e6 /* no model has this */
+
+#define ROW(field, kind, ...) MODULE_ROW(ffn_xielu_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
+    ROW(beta, PARAM_FLOAT, .otherwise = "0.5", .min = -1e6, .max = 1e6,
+        .doc = "slope at zero, where the checkpoint has no tensor with it"),
+    ROW(alpha_p, PARAM_FLOAT, .otherwise = "-1e6", .min = ABSENT, .max = 1e6,
+        .doc = "bend above zero, before softplus, where the checkpoint has no tensor with it; -1e6: it has one"),
+    ROW(alpha_n, PARAM_FLOAT, .otherwise = "-1e6", .min = ABSENT, .max = 1e6, .doc = "the same below zero"),
+    ROW(edge, PARAM_FLOAT, .otherwise = "-1e-6", .min = -1, .max = 0,
+        .doc = "kept for exports: other readers take exp of x, or of this where it is less; no float shows it"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of both"),
+};
+static const module_weight weights[] = {
+    {"up", "[ffn_dim, dim]", "to the inner width"},
+    {"down", "[dim, ffn_dim]", "back to the hidden state"},
+    {"alpha_p", "[1]", "bend above zero, before softplus"},
+    {"alpha_n", "[1]", "bend below zero, before softplus"},
+    {"beta", "[1]", "slope at zero"},
+    {"edge", "[1]", "see the option; not read"},
+};
+
+/* The one number that the tensor of a role holds, or the option of that name where there is none; false: failed. */
+static bool trained(net *b, const call *c, const char *role, double option, double *out)
+{
+    size_t n;
+    char slot[96];
+    snprintf(slot, sizeof slot, "%s.%s", c->path, role);
+    const float *values = bind_values(b->bind, slot, b->layer, &b->prog->mem, &n, b->e);
+    *out = values ? values[0] : option;
+    if (b->e->code) return false;
+    if (!values && option == ABSENT)
+        return err_set(b->e, ERR_SPEC, "%s: %s is neither a tensor nor given", c->where, slot), false;
+    if (values && n != 1)
+        return err_set(b->e, ERR_SPEC, "%s: %s has %zu elements; expected one", c->where, slot, n), false;
+    return true;
+}
+
+static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
+
+static ref emit(net *b, const call *c)
+{
+    const ffn_xielu_options *o = c->options;
+    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
+    double p, n, beta;
+    if (!trained(b, c, "alpha_p", o->alpha_p, &p) || !trained(b, c, "alpha_n", o->alpha_n, &n)) return 0;
+    if (!trained(b, c, "beta", o->beta, &beta)) return 0;
+    ref up = net_linear(b, c, "up", c->in[0], o->ffn_dim, in);
+    ref above = up ? net_act_fn(b, c->path, "relu2", up, ACT_RELU2) : 0;
+    if (above) above = net_scale(b, c->path, "above", above, softplus(p));
+    ref below = above ? net_act_fn(b, c->path, "exp_rest", up, ACT_EXP_REST) : 0;
+    if (below) below = net_scale(b, c->path, "below", below, beta + softplus(n));
+    ref line = below ? net_scale(b, c->path, "line", up, beta) : 0;
+    ref bent = line ? net_add(b, c->path, "bent", above, below) : 0;
+    ref act = bent ? net_add(b, c->path, "act", bent, line) : 0;
+    return act ? net_linear(b, c, "down", act, net_width(b, c->in[0]), out) : 0;
+}
+
+const module module_ffn_xielu = {"ffn.xielu",
+                                 "feed-forward without gate around xIELU, which has trained numbers (arXiv 2411.13010)",
+                                 rows,
+                                 MODULE_COUNT(rows),
+                                 sizeof(ffn_xielu_options),
+                                 weights,
+                                 MODULE_COUNT(weights),
+                                 1,
+                                 emit};

@@ -1,0 +1,35 @@
+/* linear_plain.c - one linear map as a slot of its own: embedding and output projections (OPT-350m, ALBERT), layers of poolers and
+ * classification heads. */
+#include "models/build/net.h"
+
+typedef struct linear_plain_options {
+    int64_t out;
+    const char *bias, *activation;
+} linear_plain_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(linear_plain_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(out, PARAM_INT, .otherwise = "0", .min = -1, .max = 1 << 24,
+        .doc = "width of the result; 0 = dim, -1 = as many as the matrix has rows"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "adds a bias vector"),
+    ROW(activation, PARAM_WORD, .otherwise = "none", .words = ACT_WORDS, .doc = "applied to the result"),
+};
+static const module_weight weights[] = {{"", "[out, width]", "weight; .bias beside it"}};
+
+static ref emit(net *b, const call *c)
+{
+    const linear_plain_options *o = c->options;
+    ref y = net_linear(b, c, "", c->in[0], o->out ? o->out : b->dim,
+                       (linear_opt){.bias = o->bias, .cut = NET_CUT_NONE});
+    return y ? net_act_fn(b, c->path, "act", y, net_act_kind(o->activation)) : 0;
+}
+
+const module module_linear_plain = {"linear.plain",
+                                    "one linear map",
+                                    rows,
+                                    MODULE_COUNT(rows),
+                                    sizeof(linear_plain_options),
+                                    weights,
+                                    MODULE_COUNT(weights),
+                                    1,
+                                    emit};

@@ -1,0 +1,35 @@
+/* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). Without weight it is OLMo's. */
+#include "models/build/net.h"
+
+typedef struct norm_layer_options {
+    double eps;
+    bool weight;
+    const char *bias;
+} norm_layer_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(norm_layer_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(eps, PARAM_FLOAT, .min = 0, .max = 1, .doc = "added to the variance"),
+    ROW(weight, PARAM_BOOL, .otherwise = "true", .doc = "multiplies by a weight vector"),
+    ROW(bias, PARAM_WORD, .otherwise = "true", .words = "auto|true|false",
+        .doc = "adds a bias vector; auto: when the checkpoint has one"),
+};
+static const module_weight weights[] = {{"", "[width]", "weight; .bias beside it"}};
+
+static ref emit(net *b, const call *c)
+{
+    const norm_layer_options *o = c->options;
+    norm_opt n = {
+        .kind = NORM_LAYER, .eps = o->eps, .n_weight = o->weight ? net_width(b, c->in[0]) : 0, .bias = o->bias};
+    return net_norm(b, c, "", c->in[0], n);
+}
+
+const module module_norm_layer = {"norm.layer",
+                                  "layer norm (arXiv 1607.06450)",
+                                  rows,
+                                  MODULE_COUNT(rows),
+                                  sizeof(norm_layer_options),
+                                  weights,
+                                  MODULE_COUNT(weights),
+                                  1,
+                                  emit};

@@ -1,0 +1,34 @@
+/* norm_rms.c - root mean square norm, x / sqrt(mean(x^2) + eps) * w (arXiv 1910.07467). Families that store w - 1 (Gemma, Nemotron) say
+ * `(+ 1)` behind the tensor's name. */
+#include "models/build/net.h"
+
+typedef struct norm_rms_options {
+    double eps;
+    bool weight;
+    const char *bias;
+} norm_rms_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(norm_rms_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(eps, PARAM_FLOAT, .min = 0, .max = 1, .doc = "added to the mean square"),
+    ROW(weight, PARAM_BOOL, .otherwise = "true", .doc = "multiplies by a weight vector"),
+    ROW(bias, PARAM_WORD, .otherwise = "false", .words = "auto|true|false", .doc = "adds a bias vector"),
+};
+static const module_weight weights[] = {{"", "[width]", "weight; .bias beside it"}};
+
+static ref emit(net *b, const call *c)
+{
+    const norm_rms_options *o = c->options;
+    norm_opt n = {.kind = NORM_RMS, .eps = o->eps, .n_weight = o->weight ? net_width(b, c->in[0]) : 0, .bias = o->bias};
+    return net_norm(b, c, "", c->in[0], n);
+}
+
+const module module_norm_rms = {"norm.rms",
+                                "root mean square norm (arXiv 1910.07467)",
+                                rows,
+                                MODULE_COUNT(rows),
+                                sizeof(norm_rms_options),
+                                weights,
+                                MODULE_COUNT(weights),
+                                1,
+                                emit};

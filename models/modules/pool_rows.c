@@ -1,0 +1,32 @@
+/* pool_rows.c - all rows of a text become one: the first, the mean, or the last. Encoders; decoders that are used to embed. */
+#include "models/build/net.h"
+
+#include <string.h>
+
+typedef struct pool_rows_options {
+    const char *pooling;
+} pool_rows_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(pool_rows_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(pooling, PARAM_WORD, .otherwise = "mean", .words = "cls|mean|last",
+        .doc = "cls: the first row; mean: over all rows; last: the last row"),
+};
+
+static ref emit(net *b, const call *c)
+{
+    const pool_rows_options *o = c->options;
+    int how = strcmp(o->pooling, "cls") == 0 ? POOL_FIRST : strcmp(o->pooling, "mean") == 0 ? POOL_MEAN : POOL_LAST;
+    op p = {.kind = OP_POOL, .in = {c->in[0]}, .u.pool = {how}};
+    return net_op(b, p, c->path, NULL, c->in[0], net_width(b, c->in[0]));
+}
+
+const module module_pool_rows = {"pool.rows",
+                                 "one row for a text: its first, its last, or the mean",
+                                 rows,
+                                 MODULE_COUNT(rows),
+                                 sizeof(pool_rows_options),
+                                 NULL,
+                                 0,
+                                 1,
+                                 emit};

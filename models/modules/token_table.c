@@ -1,0 +1,35 @@
+/* token_table.c - token embeddings: row `id` of a table. */
+#include "models/build/net.h"
+
+typedef struct token_table_options {
+    int64_t vocab, width;
+} token_table_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(token_table_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(vocab, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 26, .doc = "ids; 0 = as many as the table has rows"),
+    ROW(width, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 24, .doc = "width of the table; 0 = dim"),
+};
+static const module_weight weights[] = {{"", "[vocab, width]", "the table; a tied head reads it too"}};
+
+static ref emit(net *b, const call *c)
+{
+    const token_table_options *o = c->options;
+    int64_t width = o->width ? o->width : b->dim;
+    ref table;
+    bind_want want = {
+        .slot = c->path, .for_whom = c->where, .layer = b->layer, .rows = o->vocab, .cols = width, .table = true};
+    if (bind_weight(b->bind, &want, &table, b->e)) return 0;
+    op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TOKEN, 0}};
+    return net_op(b, e, c->path, NULL, 0, width);
+}
+
+const module module_token_table = {"token.table",
+                                   "token embeddings",
+                                   rows,
+                                   MODULE_COUNT(rows),
+                                   sizeof(token_table_options),
+                                   weights,
+                                   MODULE_COUNT(weights),
+                                   0,
+                                   emit};

@@ -1,0 +1,34 @@
+/* type_table.c - token types: which of two texts a token belongs to, as rows of a table (Devlin et al. 2018, arXiv 1810.04805). */
+#include "models/build/net.h"
+
+typedef struct type_table_options {
+    int64_t types, width;
+} type_table_options;
+
+#define ROW(field, kind, ...) MODULE_ROW(type_table_options, field, kind, __VA_ARGS__)
+static const param rows[] = {
+    ROW(types, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16,
+        .doc = "types; 0 = as many as the table has rows"),
+    ROW(width, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 24, .doc = "width of the table; 0 = dim"),
+};
+static const module_weight weights[] = {{"", "[types, width]", "the table"}};
+
+static ref emit(net *b, const call *c)
+{
+    const type_table_options *o = c->options;
+    int64_t width = o->width ? o->width : b->dim;
+    ref table = net_table(b, c, o->types, width);
+    if (!table) return 0;
+    op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TYPE, 0}};
+    return net_op(b, e, c->path, NULL, 0, width);
+}
+
+const module module_type_table = {"type.table",
+                                  "token type embeddings: which of two texts (arXiv 1810.04805)",
+                                  rows,
+                                  MODULE_COUNT(rows),
+                                  sizeof(type_table_options),
+                                  weights,
+                                  MODULE_COUNT(weights),
+                                  0,
+                                  emit};

@@ -1,0 +1,582 @@
+/* hyper.c - see hyper.h. A walk over the parsed expression; names are looked up lazily, so order of definition does not matter. */
+#include "models/spec/hyper.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYERS_MAX = 4096, NAMES_DEEP = 24, STEPS_MAX = 200000 };
+
+struct hyper {
+    spec *s;
+    hyper_sources from;
+    arena mem;
+    int layers;
+    uint8_t *in_class; /* [class][layer]; NULL while `where` is evaluated: classes do not see each other */
+    const spec_row *open[NAMES_DEEP]; /* definitions being evaluated, outermost first */
+    int n_open;
+    long steps;
+};
+
+typedef struct scope {
+    hyper *h;
+    const char *words; /* bare names that are words here: "neox|interleaved|none"; NULL = none */
+    int layer;
+    const char *where;
+    err *e;
+} scope;
+
+static int eval(scope *c, const expr *x, value *out);
+
+static int refuse(scope *c, const char *what, const char *detail)
+{
+    return err_set(c->e, ERR_SPEC, "%s: %s%s", c->where, what, detail);
+}
+
+static value number_of(double v) { return (value){.kind = VALUE_NUMBER, .number = v}; }
+static value truth_of(bool v) { return (value){.kind = VALUE_BOOL, .number = v}; }
+static bool is_number(const value *v) { return v->kind == VALUE_NUMBER || v->kind == VALUE_BOOL; }
+
+static int want_number(scope *c, const value *v, const char *what)
+{
+    if (is_number(v)) return OK;
+    if (v->kind == VALUE_TEXT)
+        return err_set(c->e, ERR_SPEC, "%s: %s needs a number, got \"%.60s\"", c->where, what, v->text);
+    return err_set(c->e, ERR_SPEC, "%s: %s needs a number, got a list or object", c->where, what);
+}
+
+static int result(scope *c, double v, value *out)
+{
+    if (!isfinite(v)) return refuse(c, "the result is not a finite number", "");
+    *out = number_of(v);
+    return OK;
+}
+
+/* ---- names */
+
+static bool is_open(const hyper *h, const spec_row *r)
+{
+    for (int i = 0; i < h->n_open; i++)
+        if (h->open[i] == r) return true;
+    return false;
+}
+
+bool hyper_in_class(const hyper *h, size_t class, int layer)
+{
+    return h->in_class && layer >= 0 && layer < h->layers && h->in_class[class * (size_t)h->layers + (size_t)layer];
+}
+
+/* The definition of a name that is nearest at this layer and not being evaluated: a row of a class or of [config], or NULL. */
+static const char *section_of(const hyper *h, const char *name, int layer)
+{
+    for (size_t k = h->s->n_class; k-- > 0;) {
+        if (!hyper_in_class(h, k, layer)) continue;
+        const spec_row *r = spec_find(h->s, h->s->classes[k].section, name);
+        if (r && !is_open(h, r)) return r->section;
+    }
+    const spec_row *r = spec_find(h->s, "config", name);
+    return r && !is_open(h, r) ? r->section : NULL;
+}
+
+const spec_row *hyper_definition(const hyper *h, const char *name, int layer)
+{
+    const char *section = section_of(h, name, layer);
+    return section ? spec_find(h->s, section, name) : NULL;
+}
+
+bool hyper_knows(const hyper *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
+
+const char *hyper_stranger(const hyper *h, const expr *x)
+{
+    if (x->kind == EXPR_NAME) {
+        char head[64];
+        size_t n = strcspn(x->text, ".");
+        if (n >= sizeof head || strchr(x->text, ':')) return x->text;
+        memcpy(head, x->text, n);
+        head[n] = 0;
+        if (strcmp(head, "i") != 0 && !hyper_knows(h, head)) return x->text;
+    }
+    bool asks = x->kind == EXPR_CALL &&
+                (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0 || strcmp(x->text, "rows") == 0);
+    if (asks) return x->text;
+    for (size_t i = 0; i < x->n_arg; i++) {
+        const char *name = hyper_stranger(h, x->arg[i]);
+        if (name) return name;
+    }
+    return NULL;
+}
+
+/* The words of an option may stand in the definition of the name that is spelt like it as they are. */
+static const char *words_of(const hyper *h, const char *name)
+{
+    const param *p = h->from.option ? h->from.option(name, PARAM_WORD) : NULL;
+    return p ? p->words : NULL;
+}
+
+static int eval_row(scope *c, const char *section, const char *name, value *out)
+{
+    hyper *h = c->h;
+    const spec_row *r;
+    int rc = spec_value(h->s, section, name, &r, c->e);
+    if (rc) return rc;
+    if (h->n_open == NAMES_DEEP) return refuse(c, "names refer to each other too deeply: ", name);
+    h->open[h->n_open++] = r;
+    char where[300];
+    snprintf(where, sizeof where, "%s: %s", r->where, name);
+    scope inner = {h, words_of(h, name), c->layer, where, c->e};
+    rc = eval(&inner, r->value, out);
+    h->n_open--;
+    return rc;
+}
+
+/* The node a name means in a source; *there says whether the key exists at all (it may be null). */
+static const json *source_node(hyper *h, const char *name, bool *there, scope *c, int *rc)
+{
+    const char *colon = strchr(name, ':'), *key = colon ? colon + 1 : name;
+    size_t n = colon ? (size_t)(colon - name) : 0;
+    const json *root = h->from.hf;
+    char full[256];
+    *there = false;
+    if (n == 4 && memcmp(name, "gguf", 4) == 0) {
+        root = h->from.gguf;
+        if (!gguf_key_is_whole(key)) {
+            int len = snprintf(full, sizeof full, "%s.%s", h->from.arch ? h->from.arch : "", key);
+            if (len < 0 || (size_t)len >= sizeof full) {
+                *rc = refuse(c, "name too long: ", name);
+                return NULL;
+            }
+            key = full;
+        }
+    } else if (n == 7) {
+        root = h->from.llama2c;
+    } else if (n == 10) {
+        root = h->from.generation;
+    }
+    const json *j = json_get(root, key);
+    if (!j && strchr(key, '.')) j = json_path(root, key);
+    *there = j != NULL;
+    return j;
+}
+
+/* Follows ".member.member" from an object. */
+static int member(scope *c, const value *object, const char *path, value *out)
+{
+    *out = (value){0};
+    if (object->kind == VALUE_NONE) return OK;
+    if (object->kind != VALUE_NODE || json_type(object->node) != JSON_OBJECT)
+        return refuse(c, "is not an object, it has no member ", path);
+    *out = value_of_json(json_path(object->node, path));
+    return OK;
+}
+
+static bool is_word(const char *words, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
+        if (strncmp(w, name, n) == 0 && (w[n] == '|' || !w[n])) return true;
+    return false;
+}
+
+bool hyper_is_word(const hyper *h, const char *own, const char *word)
+{
+    return strcmp(word, "null") == 0 || is_word(words_of(h, own), word);
+}
+
+static int eval_name(scope *c, const char *name, value *out)
+{
+    hyper *h = c->h;
+    int rc = OK;
+    bool there;
+    *out = (value){0};
+    if (c->words && is_word(c->words, name)) {
+        *out = (value){.kind = VALUE_TEXT, .text = name};
+        return OK;
+    }
+    if (strcmp(name, "null") == 0) return OK;
+    if (strcmp(name, "i") == 0) {
+        if (c->layer >= 0) *out = number_of(c->layer >= ENCODER ? c->layer - ENCODER : c->layer);
+        return OK;
+    }
+    if (!strchr(name, ':')) {
+        char head[128];
+        size_t n = strcspn(name, ".");
+        if (n >= sizeof head) return refuse(c, "name too long: ", name);
+        memcpy(head, name, n);
+        head[n] = 0;
+        const char *section = section_of(h, head, c->layer);
+        if (section && !name[n]) return eval_row(c, section, head, out);
+        if (section) {
+            value object;
+            rc = eval_row(c, section, head, &object);
+            return rc ? rc : member(c, &object, name + n + 1, out);
+        }
+    }
+    const json *j = source_node(h, name, &there, c, &rc);
+    *out = value_of_json(j);
+    return rc;
+}
+
+/* ---- functions */
+
+static int call_given(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_NAME) return refuse(c, "given() takes one name", "");
+    const char *name = x->arg[0]->text;
+    int rc = OK;
+    bool there = false;
+    if (!strchr(name, ':') && section_of(c->h, name, c->layer)) {
+        value v;
+        rc = eval_name(c, name, &v);
+        there = v.kind != VALUE_NONE;
+    } else {
+        source_node(c->h, name, &there, c, &rc);
+    }
+    *out = truth_of(there);
+    return rc;
+}
+
+static bool same(const value *a, const value *b)
+{
+    if (is_number(a) && is_number(b)) return a->number == b->number;
+    return a->kind == VALUE_TEXT && b->kind == VALUE_TEXT && strcmp(a->text, b->text) == 0;
+}
+
+static int call_contains(scope *c, const expr *x, value *out)
+{
+    value list, wanted;
+    if (x->n_arg != 2) return refuse(c, "contains() takes a list and a value", "");
+    int rc = eval(c, x->arg[0], &list);
+    if (!rc) rc = eval(c, x->arg[1], &wanted);
+    if (rc) return rc;
+    *out = (value){0};
+    if (list.kind == VALUE_NONE || wanted.kind == VALUE_NONE) return OK;
+    bool found = false;
+    for (size_t i = 0, n = value_count(&list); i < n && !found; i++) {
+        value item = value_at(&list, i);
+        found = same(&item, &wanted);
+    }
+    *out = truth_of(found);
+    return OK;
+}
+
+static int call_has(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "has() takes a tensor name in quotes", "");
+    *out = truth_of(c->h->from.weights && ckpt_find(c->h->from.weights, x->arg[0]->text));
+    return OK;
+}
+
+/* The first dimension of a tensor: how long a table is. */
+static int call_rows(scope *c, const expr *x, value *out)
+{
+    if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "rows() takes a tensor name in quotes", "");
+    const ckpt_entry *t = c->h->from.weights ? ckpt_find(c->h->from.weights, x->arg[0]->text) : NULL;
+    *out = t && t->dims.rank > 0 ? number_of((double)t->dims.dim[0]) : (value){0};
+    return OK;
+}
+
+static int call_len(scope *c, const expr *x, value *out)
+{
+    value v;
+    if (x->n_arg != 1) return refuse(c, "len() takes one list", "");
+    int rc = eval(c, x->arg[0], &v);
+    if (!rc) *out = v.kind == VALUE_NONE ? v : number_of((double)value_count(&v));
+    return rc;
+}
+
+/* min and max over arguments, lists among them spread out. */
+static int call_extreme(scope *c, const expr *x, bool want_max, value *out)
+{
+    bool any = false;
+    double best = 0;
+    for (size_t k = 0; k < x->n_arg; k++) {
+        value v;
+        int rc = eval(c, x->arg[k], &v);
+        if (rc) return rc;
+        *out = (value){0};
+        if (v.kind == VALUE_NONE) return OK;
+        for (size_t i = 0, n = value_count(&v); i < n; i++) {
+            value item = value_at(&v, i);
+            if ((rc = want_number(c, &item, x->text))) return rc;
+            if (!any || (want_max ? item.number > best : item.number < best)) best = item.number;
+            any = true;
+        }
+    }
+    if (!any) return refuse(c, "nothing to compare in ", x->text);
+    *out = number_of(best);
+    return OK;
+}
+
+static int call_math(scope *c, const expr *x, double (*fn)(double), value *out)
+{
+    value v;
+    if (x->n_arg != 1) return refuse(c, "takes one number: ", x->text);
+    int rc = eval(c, x->arg[0], &v);
+    *out = (value){0};
+    if (rc || v.kind == VALUE_NONE) return rc;
+    rc = want_number(c, &v, x->text);
+    return rc ? rc : result(c, fn(v.number), out);
+}
+
+static int eval_call(scope *c, const expr *x, value *out)
+{
+    static const struct {
+        const char *name;
+        double (*fn)(double);
+    } math[] = {{"sqrt", sqrt}, {"log", log}, {"exp", exp}, {"floor", floor}, {"ceil", ceil}, {"abs", fabs}};
+    for (size_t i = 0; i < sizeof math / sizeof *math; i++)
+        if (strcmp(x->text, math[i].name) == 0) return call_math(c, x, math[i].fn, out);
+    if (strcmp(x->text, "min") == 0 || strcmp(x->text, "max") == 0) return call_extreme(c, x, x->text[1] == 'a', out);
+    if (strcmp(x->text, "given") == 0) return call_given(c, x, out);
+    if (strcmp(x->text, "has") == 0) return call_has(c, x, out);
+    if (strcmp(x->text, "rows") == 0) return call_rows(c, x, out);
+    if (strcmp(x->text, "contains") == 0) return call_contains(c, x, out);
+    if (strcmp(x->text, "len") == 0) return call_len(c, x, out);
+    return refuse(c, "there is no function ", x->text);
+}
+
+/* ---- operators */
+
+static int compare(scope *c, char sign, const value *a, const value *b, value *out)
+{
+    if (sign == OP_EQ || sign == OP_NE) {
+        if (a->kind >= VALUE_NODE || b->kind >= VALUE_NODE)
+            return refuse(c, "lists and objects cannot be compared", "");
+        *out = truth_of(same(a, b) == (sign == OP_EQ));
+        return OK;
+    }
+    int rc = want_number(c, a, "a comparison");
+    if (!rc) rc = want_number(c, b, "a comparison");
+    if (rc) return rc;
+    double p = a->number, q = b->number;
+    *out = truth_of(sign == '<' ? p < q : sign == '>' ? p > q : sign == OP_LE ? p <= q : p >= q);
+    return OK;
+}
+
+static int arithmetic(scope *c, char sign, double a, double b, value *out)
+{
+    if ((sign == '/' || sign == '%') && b == 0) return refuse(c, "divided by zero", "");
+    switch (sign) {
+    case '+': return result(c, a + b, out);
+    case '-': return result(c, a - b, out);
+    case '*': return result(c, a * b, out);
+    case '/': return result(c, a / b, out);
+    case '%': return result(c, fmod(a, b), out);
+    default: return result(c, pow(a, b), out);
+    }
+}
+
+static int eval_logic(scope *c, const expr *x, value *out)
+{
+    value v;
+    for (int k = 0; k < 2; k++) {
+        int rc = eval(c, x->arg[k], &v);
+        *out = v;
+        if (rc || v.kind == VALUE_NONE) return rc;
+        if ((rc = want_number(c, &v, x->op == OP_AND ? "'and'" : "'or'"))) return rc;
+        *out = truth_of(v.number != 0);
+        if ((v.number != 0) == (x->op == OP_OR)) return OK;
+    }
+    return OK;
+}
+
+static int eval_binary(scope *c, const expr *x, value *out)
+{
+    if (x->op == OP_AND || x->op == OP_OR) return eval_logic(c, x, out);
+    value a, b;
+    int rc = eval(c, x->arg[0], &a);
+    if (!rc) rc = eval(c, x->arg[1], &b);
+    *out = (value){0};
+    if (rc || a.kind == VALUE_NONE || b.kind == VALUE_NONE) return rc;
+    if (strchr("engl<>", x->op)) return compare(c, x->op, &a, &b, out);
+    char what[16];
+    snprintf(what, sizeof what, "'%c'", x->op);
+    if ((rc = want_number(c, &a, what)) || (rc = want_number(c, &b, what))) return rc;
+    return arithmetic(c, x->op, a.number, b.number, out);
+}
+
+static int eval_index(scope *c, const expr *x, value *out)
+{
+    value list = {0}, at;
+    const expr *from = x->arg[0];
+    int rc = eval(c, x->arg[1], &at);
+    if (!rc && from->kind != EXPR_LIST) rc = eval(c, from, &list);
+    *out = (value){0};
+    if (rc || at.kind == VALUE_NONE || (from->kind != EXPR_LIST && list.kind == VALUE_NONE)) return rc;
+    if ((rc = want_number(c, &at, "an index"))) return rc;
+    bool many = from->kind == EXPR_LIST || list.kind == VALUE_LIST ||
+                (list.kind == VALUE_NODE && json_type(list.node) == JSON_ARRAY);
+    if (!many) return refuse(c, "only lists have elements", "");
+    size_t n = from->kind == EXPR_LIST ? from->n_arg : value_count(&list);
+    if (!(at.number >= 0 && at.number < (double)n) || at.number != floor(at.number))
+        return err_set(c->e, ERR_SPEC, "%s: element %g of a list of %zu", c->where, at.number, n);
+    if (from->kind == EXPR_LIST) return eval(c, from->arg[(size_t)at.number], out); /* the others are not looked at */
+    *out = value_at(&list, (size_t)at.number);
+    return OK;
+}
+
+/* Elements without value are left out. */
+static int eval_list(scope *c, const expr *x, value *out)
+{
+    value *items = arena_array(&c->h->mem, x->n_arg, sizeof *items);
+    size_t n = 0;
+    if (!items) return err_set(c->e, ERR_MEMORY, "%s: out of memory", c->where);
+    for (size_t i = 0; i < x->n_arg; i++) {
+        int rc = eval(c, x->arg[i], &items[n]);
+        if (rc) return rc;
+        if (items[n].kind == VALUE_LIST || items[n].kind == VALUE_NODE) return refuse(c, "a list inside a list", "");
+        n += items[n].kind != VALUE_NONE;
+    }
+    *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
+    return OK;
+}
+
+static value word_value(const char *w)
+{
+    char *end;
+    double v = strtod(w, &end);
+    if (strcmp(w, "true") == 0 || strcmp(w, "false") == 0) return truth_of(*w == 't');
+    return end != w && !*end && isfinite(v) ? number_of(v) : (value){.kind = VALUE_TEXT, .text = w};
+}
+
+static int eval_translate(scope *c, const expr *x, value *out)
+{
+    int rc = eval(c, x->arg[0], out);
+    if (rc || out->kind == VALUE_NONE) return rc;
+    if (out->kind >= VALUE_NODE) return refuse(c, "only words are translated", "");
+    for (size_t i = 0; i < x->n_words; i++) {
+        value from = word_value(x->words[2 * i]);
+        bool text = out->kind == VALUE_TEXT && strcmp(out->text, x->words[2 * i]) == 0;
+        if (text || (out->kind != VALUE_TEXT && from.kind == out->kind && from.number == out->number)) {
+            *out = word_value(x->words[2 * i + 1]);
+            return OK;
+        }
+    }
+    return OK;
+}
+
+static int eval_unary(scope *c, const expr *x, value *out)
+{
+    int rc = eval(c, x->arg[0], out);
+    if (rc || out->kind == VALUE_NONE) return rc;
+    if ((rc = want_number(c, out, x->kind == EXPR_NOT ? "'not'" : "'-'"))) return rc;
+    *out = x->kind == EXPR_NOT ? truth_of(out->number == 0) : number_of(-out->number);
+    return OK;
+}
+
+static int eval(scope *c, const expr *x, value *out)
+{
+    int rc;
+    *out = (value){0};
+    if (++c->h->steps > STEPS_MAX) return refuse(c, "takes too many steps to evaluate", "");
+    switch (x->kind) {
+    case EXPR_NUMBER: *out = number_of(x->number); return OK;
+    case EXPR_BOOL: *out = truth_of(x->number != 0); return OK;
+    case EXPR_TEXT: *out = (value){.kind = VALUE_TEXT, .text = x->text}; return OK;
+    case EXPR_NAME: return eval_name(c, x->text, out);
+    case EXPR_CALL: return eval_call(c, x, out);
+    case EXPR_LIST: return eval_list(c, x, out);
+    case EXPR_INDEX: return eval_index(c, x, out);
+    case EXPR_TRANSLATE: return eval_translate(c, x, out);
+    case EXPR_NEGATE:
+    case EXPR_NOT: return eval_unary(c, x, out);
+    case EXPR_BINARY: return eval_binary(c, x, out);
+    case EXPR_CHOOSE:
+        rc = eval(c, x->arg[0], out);
+        if (rc || out->kind == VALUE_NONE) return rc;
+        if ((rc = want_number(c, out, "'?'"))) return rc;
+        return eval(c, x->arg[out->number != 0 ? 1 : 2], out);
+    case EXPR_ELSE: rc = eval(c, x->arg[0], out); return rc || out->kind != VALUE_NONE ? rc : eval(c, x->arg[1], out);
+    }
+    return refuse(c, "not an expression", "");
+}
+
+/* ---- doors */
+
+int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e)
+{
+    scope c = {h, words, layer, where, e};
+    h->steps = 0;
+    h->n_open = 0;
+    return eval(&c, x, out);
+}
+
+int hyper_name(hyper *h, const char *name, int layer, value *out, err *e)
+{
+    scope c = {h, NULL, layer, name, e};
+    h->steps = 0;
+    h->n_open = 0;
+    *out = (value){0};
+    const char *section = section_of(h, name, layer);
+    return section ? eval_row(&c, section, name, out) : OK;
+}
+
+static int count_layers(hyper *h, err *e)
+{
+    value v;
+    const spec_row *r;
+    int rc = spec_value(h->s, "network", "layers", &r, e);
+    if (rc) return rc;
+    if (r) rc = hyper_eval(h, r->value, OUTSIDE, NULL, r->where, &v, e);
+    else rc = hyper_name(h, "layers", OUTSIDE, &v, e);
+    if (rc) return rc;
+    if (v.kind == VALUE_NONE)
+        return err_set(e, ERR_SPEC,
+                       "%s: layers has no value: the model's configuration does not say how many there are",
+                       h->s->file);
+    if (!is_number(&v) || v.number < 0 || v.number > LAYERS_MAX || v.number != floor(v.number))
+        return err_set(e, ERR_SPEC, "%s: layers is %g: expected a whole number from 0 to %d", h->s->file, v.number,
+                       LAYERS_MAX);
+    h->layers = (int)v.number;
+    return OK;
+}
+
+static int fill_classes(hyper *h, err *e)
+{
+    spec *s = h->s;
+    uint8_t *table = arena_array(&h->mem, s->n_class * (size_t)h->layers + 1, 1);
+    if (!table) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    for (size_t k = 0; k < s->n_class; k++) {
+        const spec_row *r;
+        int rc = spec_value(s, s->classes[k].section, "where", &r, e);
+        if (rc) return rc;
+        for (int i = 0; r && i < h->layers; i++) {
+            value v;
+            char where[300];
+            snprintf(where, sizeof where, "%s: where", r->where);
+            if ((rc = hyper_eval(h, r->value, i, NULL, where, &v, e))) return rc;
+            if (v.kind != VALUE_NONE && !is_number(&v)) return err_set(e, ERR_SPEC, "%s is not true or false", where);
+            table[k * (size_t)h->layers + (size_t)i] = v.kind != VALUE_NONE && v.number != 0;
+        }
+    }
+    h->in_class = table;
+    return OK;
+}
+
+int hyper_open(hyper **out, spec *s, const hyper_sources *from, err *e)
+{
+    hyper *h = mem_zero(1, sizeof *h);
+    if (!h) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    h->s = s;
+    h->from = *from;
+    int rc = count_layers(h, e);
+    if (!rc) rc = fill_classes(h, e);
+    if (rc) {
+        hyper_close(h);
+        return rc;
+    }
+    *out = h;
+    return OK;
+}
+
+void hyper_close(hyper *h)
+{
+    if (!h) return;
+    arena_free(&h->mem);
+    mem_free(h);
+}
+
+int hyper_layers(const hyper *h) { return h->layers; }

@@ -1,0 +1,10 @@
+/* spec_slot.h - the slot lines of [network] and [layer NAME]: "attn = gqa, rope = neox", merged over bases. */
+#ifndef MODELS_SPEC_SLOT_H
+#define MODELS_SPEC_SLOT_H
+#include "models/spec/spec.h"
+
+/* Merges one line into the spec's slots: the same module, or none, adds to the options that bases gave; another starts anew. */
+int spec_slot_merge(spec *s, const char *section, const char *name, const char *text, const char *where, bool own,
+                    err *e);
+
+#endif

@@ -1,0 +1,17 @@
+/* spec_text.h - what the `spec` command prints, as text: the command itself only parses flags. */
+#ifndef APP_SPEC_TEXT_H
+#define APP_SPEC_TEXT_H
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Every built-in spec: name, architectures, sentence. */
+int spec_text_list(buf *out, err *e);
+/* Every module: sentence, options with type, default, range and doc, weights with shapes; then the fixed keys of all sections. */
+bool spec_text_modules(buf *out);
+/* A starting spec for a model, with what was inferred and guessed as comments (models/derive.h). NULL: the built-in one. */
+int spec_text_derive(const char *model_path, buf *out, err *e);
+/* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends what was checked,
+ * and the keys of config.json that the spec does not know: what they say may be missing in it. */
+int spec_text_check(const char *path, const char *model_path, buf *out, err *e);
+
+#endif
