@@ -5,13 +5,13 @@
  * the order of the contract; that choice changes no bit. */
 #ifndef CPU_ATTN_PLAN_H
 #define CPU_ATTN_PLAN_H
-#include "cpu/attn_sees.h"
+#include "cpu/attn_mask.h"
 
 enum { ATTN_LINES = 48 }; /* most lines of a unit */
 
 typedef struct attn_plan {
     const step *st;
-    attn_sees sees;
+    attn_mask sees;
     int kv_heads, per_kv; /* query heads of one key/value head */
     int heads, chunks;    /* query heads per unit, units per key/value head */
     int rows;             /* most rows per unit */
@@ -76,7 +76,7 @@ typedef struct attn_unit {
 
 static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *s)
 {
-    attn_plan p = {.st = r->st, .sees = attn_sees_of(r, o), .kv_heads = s->heads};
+    attn_plan p = {.st = r->st, .sees = attn_mask_of(r, o), .kv_heads = s->heads};
     p.per_kv = o->u.attn.heads / s->heads;
     p.chunks = (p.per_kv + ATTN_LINES - 1) / ATTN_LINES;
     p.heads = (p.per_kv + p.chunks - 1) / p.chunks;

@@ -54,7 +54,7 @@ typedef struct held_weight {
     const uint8_t *data;  /* row n at data + n * stride; packed: panel n / 16 there; any alignment; NULL: not put yet */
     dtype type;           /* vectors: DTYPE_F32 */
     uint64_t stride;      /* bytes from row to row, or from panel to panel */
-    bool packed;          /* tensor/r16.h */
+    bool packed;          /* tensor/panel.h */
     int64_t rows, cols;   /* vectors: rows = n, cols = 1, contiguous */
     const uint8_t **part; /* [weight.parts] first row of each where they lie apart in the files; else NULL */
     void *own;            /* memory to mem_unmap, or NULL: lies in a mapped file */
@@ -103,12 +103,12 @@ static inline uint8_t *kv_tile(const kv_store *s, bool values, int32_t page, int
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 
 /* ---- working memory of the kernels */
-typedef struct deal_run deal_run; /* cpu_deal.h */
+typedef struct chunk_run chunk_run; /* chunk_steal.h */
 typedef struct cpu_work {
-    deal_run *runs; /* [workers] */
-    deal_run *solo; /* of steps that one worker runs alone */
-    float *scratch; /* per worker: [workers][scratch_floats] */
-    float *shared;  /* partial results that workers merge after a barrier */
+    chunk_run *runs; /* [workers] */
+    chunk_run *solo; /* of steps that one worker runs alone */
+    float *scratch;  /* per worker: [workers][scratch_floats] */
+    float *shared;   /* partial results that workers merge after a barrier */
     uint64_t scratch_floats, shared_floats, bytes;
 } cpu_work;
 int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e);
@@ -126,7 +126,7 @@ struct dev {
 
 /* ---- operands of the op being run */
 static inline const tensor *arg_info(const run *r, ref t) { return &r->seg->p->tensors[t]; }
-static inline int64_t arg_rows(const run *r, ref t) { return r->st->n[arg_info(r, t)->rows]; }
+static inline int64_t arg_rows(const run *r, ref t) { return r->st->n[arg_info(r, t)->axis]; }
 /* Elements of one row of an activation; all elements of a weight or constant vector. */
 static inline int64_t arg_dim(const run *r, ref t)
 {

@@ -1,7 +1,7 @@
 /* cpu_attn.c - reference of ATTN: attention over a paged cache, with online softmax (Milakov & Gimelshein 2018, arXiv
  * 1805.02867; tiles as in FlashAttention, arXiv 2205.14135).
  *
- * Part (d) of the arithmetic contract. attn_sees.h says which keys a row sees. Tiles of 64 keys and ranges of
+ * Part (d) of the arithmetic contract. attn_mask.h says which keys a row sees. Tiles of 64 keys and ranges of
  * ATTN_RANGE keys are aligned to absolute position; tiles are merged ascending within a range, ranges ascending into the result: what
  * a row gets does not depend on chunks, batch or threads. A tile is a softmax of its own, against its greatest score; it joins those
  * before it by one multiplication of each sum. A score is one chain of fused multiply-adds over the
@@ -18,7 +18,7 @@
  * and weights of 15 bits. Their sum is exact. Times the scale of their value over the greatest scale that the row sees in the tile,
  * they become bytes; bases of values are added by a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and
  * weights have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
-#include "cpu/attn_sees.h"
+#include "cpu/attn_mask.h"
 
 #include "base/fmath.h"
 #include "cpu/kv_codes.h"
@@ -44,7 +44,7 @@ static float get(const uint8_t *from, dtype type, int64_t at)
 }
 
 /* `scale`: of products and, of coded keys, queries. */
-static float score(const attn_sees *a, const op *o, float dot, float scale, int head, float slope, int key, int own)
+static float score(const attn_mask *a, const op *o, float dot, float scale, int head, float slope, int key, int own)
 {
     float s = dot;
     if (o->u.attn.bias == BIAS_ALIBI_BF16)
@@ -125,7 +125,7 @@ static void add_coded(const tile *t, const int *w, int a, int b, float keep, flo
 }
 
 /* Adds the keys [from, to) of one tile. */
-static void tile_add(soft *t, const attn_sees *a, const op *o, const tile *k, int head, float slope, int from, int to,
+static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, int head, float slope, int from, int to,
                      int own)
 {
     const kv_store *s = k->s;
@@ -188,7 +188,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
     const kv_store *s = &r->seg->on->kv[o->state];
-    const attn_sees sees = attn_sees_of(r, o);
+    const attn_mask sees = attn_mask_of(r, o);
     const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = arg_at(r, o->in[ATTN_SINKS]);
     const float *slopes = o->u.attn.bias == BIAS_BUCKETS ? NULL : arg_at(r, o->in[ATTN_BIAS]);
     int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = heads / s->heads;

@@ -23,7 +23,7 @@
 typedef struct compiled {
     uint8_t *barrier[2];             /* [op1 - op0] wait before this op; when nothing is fused, and else */
     int8_t *fused;                   /* [op1 - op0] row of the fuse table whose run begins here, or -1 */
-    uint64_t multiplies[ROWS_COUNT]; /* of all matmuls, per row of each symbol */
+    uint64_t multiplies[AXIS_COUNT]; /* of all matmuls, per row of each symbol */
     struct pace {
         double seconds[2]; /* of a step alone, of a step shared: running means, 0 unknown */
         uint32_t steps;
@@ -129,18 +129,18 @@ static bool elementwise(const program *p, const op *o)
 }
 
 /* Two activations share memory; `aligned`: other than element by element. */
-static bool overlaps(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b, bool aligned)
+static bool overlaps(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b, bool aligned)
 {
     return fuse_overlap(p, max_rows, a, b) && !(aligned && p->tensors[a].off == p->tensors[b].off);
 }
 
 /* True when a worker of `late` may touch what another worker of `early` is still working on. `alone`: neither is part of a fused run, whose
  * workers share rows another way. */
-static bool depends(const program *p, const int max_rows[ROWS_COUNT], const op *early, const op *late, bool alone)
+static bool depends(const program *p, const int max_rows[AXIS_COUNT], const op *early, const op *late, bool alone)
 {
     if (early->state >= 0 && early->state == late->state && early->kind != late->kind) return true;
     const tensor *a = &p->tensors[early->out], *b = &p->tensors[late->out];
-    bool alike = alone && elementwise(p, early) && elementwise(p, late) && a->rows == b->rows &&
+    bool alike = alone && elementwise(p, early) && elementwise(p, late) && a->axis == b->axis &&
                  tensor_count(a) == tensor_count(b);
     for (int k = 0; k < 4; k++)
         if (overlaps(p, max_rows, early->out, late->in[k], alike) ||
@@ -214,11 +214,11 @@ static int cpu_compile(dev *d, segment *s, err *e)
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &p->ops[i];
         if (o->kind == OP_MATMUL)
-            c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
+            c->multiplies[p->tensors[o->out].axis] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
         if (o->kind == OP_MATMUL_HEADS)
-            c->multiplies[p->tensors[o->out].rows] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
+            c->multiplies[p->tensors[o->out].axis] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
         if (o->kind == OP_MATMUL_EXP)
-            c->multiplies[ROWS_EXP] += (uint64_t)tensor_count(&p->tensors[o->in[0]]) *
+            c->multiplies[AXIS_EXP] += (uint64_t)tensor_count(&p->tensors[o->in[0]]) *
                                        (uint64_t)tensor_count(&p->tensors[o->out]);
     }
     return 0;
@@ -247,7 +247,7 @@ static bool light(const run *r, uint32_t i)
 
 /* Whether runs of ops are fused in this step. Taps want every result; few rows wait for weights, which they read as one stream, and for nothing
  * else. */
-static bool fuses(const run *r) { return r->st->n_tap == 0 && r->st->n[ROWS_TOK] + r->st->n[ROWS_ENC] > ACT_ALONE; }
+static bool fuses(const run *r) { return r->st->n_tap == 0 && r->st->n[AXIS_TOK] + r->st->n[AXIS_ENC] > ACT_ALONE; }
 
 /* Does op i, or the fused run that begins with it, and returns how many ops that were. */
 static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int workers)
@@ -310,7 +310,7 @@ static int cpu_run(const run *r, err *e)
     compiled *c = r->seg->compiled;
     pool *p = r->seg->on->pool;
     uint64_t work = 1;
-    for (int i = 0; i < ROWS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
+    for (int i = 0; i < AXIS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
     if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->opt.share_all) {
         pool_run(p, run_ops, (void *)r);
         return 0;

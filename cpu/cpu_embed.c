@@ -2,13 +2,14 @@
 #include "cpu/cpu.h"
 
 #include "tensor/quant.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <string.h>
 
 void held_row(const held_weight *w, int64_t n, float *to)
 {
-    if (w->packed) r16_row(w->type, w->data + (uint64_t)(n / R16_ROWS) * w->stride, (int)(n % R16_ROWS), w->cols, to);
+    if (w->packed)
+        panel_row(w->type, w->data + (uint64_t)(n / PANEL_ROWS) * w->stride, (int)(n % PANEL_ROWS), w->cols, to);
     else quant_decode_row(w->type, w->data + (uint64_t)n * w->stride, to, (uint64_t)w->cols);
 }
 
@@ -21,7 +22,7 @@ void cpu_embed(const run *r, const op *o, int worker, int workers)
                                .rows = t->dim[0],
                                .cols = t->dim[1]};
     const held_weight *table = t->kind == TENSOR_CONST ? &fixed : arg_weight(r, o->in[0]);
-    const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->rows);
+    const step_rows *rows = step_rows_of(r->st, arg_info(r, o->out)->axis);
     const int32_t *const by[] = {rows->token, rows->pos, rows->type};
     const int32_t *ids = by[o->u.embed.by];
     int64_t dim = arg_dim(r, o->out), from, to;

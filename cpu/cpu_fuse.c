@@ -1,7 +1,7 @@
 /* cpu_fuse.c - see cpu_fuse.h: where the rows of the fuse table fit. */
 #include "cpu/cpu_fuse.h"
 
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 const fuse_row fuse_rows[FUSE_COUNT] = {
 #define X(id, kernel, name, n, ...) [FUSE_##id] = {name, n, {__VA_ARGS__}},
@@ -9,12 +9,12 @@ const fuse_row fuse_rows[FUSE_COUNT] = {
 #undef X
 };
 
-bool fuse_overlap(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b)
+bool fuse_overlap(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b)
 {
     const tensor *x = &p->tensors[a], *y = &p->tensors[b];
     if (!a || !b || x->kind != TENSOR_ACT || y->kind != TENSOR_ACT) return false;
-    uint64_t nx = tensor_row_bytes(x) * (uint64_t)max_rows[x->rows];
-    uint64_t ny = tensor_row_bytes(y) * (uint64_t)max_rows[y->rows];
+    uint64_t nx = tensor_row_bytes(x) * (uint64_t)max_rows[x->axis];
+    uint64_t ny = tensor_row_bytes(y) * (uint64_t)max_rows[y->axis];
     return x->off < y->off + ny && y->off < x->off + nx;
 }
 
@@ -40,9 +40,9 @@ static bool fits(const program *p, const op *o)
     const tensor *out = &p->tensors[o->out], *a = &p->tensors[o->in[0]], *b = &p->tensors[o->in[1]];
     switch (o->kind) {
     case OP_NORM: return o->u.norm.width == tensor_count(out);
-    case OP_MUL: return b->kind == TENSOR_ACT && b->rows == out->rows && tensor_count(b) == tensor_count(out);
-    case OP_MATMUL: return a->block && tensor_count(out) % R16_K == 0; /* whole blocks of the next activations */
-    case OP_QUANT: return !o->u.quant.rest;
+    case OP_MUL: return b->kind == TENSOR_ACT && b->axis == out->axis && tensor_count(b) == tensor_count(out);
+    case OP_MATMUL: return a->block && tensor_count(out) % PANEL_K == 0; /* whole blocks of the next activations */
+    case OP_QUANT: return !o->u.quant.residual;
     default: return true;
     }
 }
@@ -66,7 +66,7 @@ static bool fits_run(const segment *s, const int *max_rows, int row, uint32_t at
     return good;
 }
 
-int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at)
+int fuse_find(const segment *s, const int max_rows[AXIS_COUNT], uint32_t at)
 {
     for (int row = 0; row < FUSE_COUNT; row++)
         if (fits_run(s, max_rows, row, at)) return row;

@@ -25,12 +25,12 @@ extern const fuse_row fuse_rows[FUSE_COUNT];
 
 /* The row whose run begins at op `at` of a placed segment, -1: none. Nothing but the run may read what is not written, the kernel must know the
  * shapes, and the result may not lie over what the run still reads. */
-int fuse_find(const segment *s, const int max_rows[ROWS_COUNT], uint32_t at);
+int fuse_find(const segment *s, const int max_rows[AXIS_COUNT], uint32_t at);
 
 /* The ops of such a run wherever activations lie; 1: none begins there. */
 uint32_t fuse_length(const segment *s, uint32_t at);
 
 /* Whether two activations of a placed segment share memory, each with max_rows rows. */
-bool fuse_overlap(const program *p, const int max_rows[ROWS_COUNT], ref a, ref b);
+bool fuse_overlap(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b);
 
 #endif

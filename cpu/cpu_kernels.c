@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "cpu/attn_plan.h"
-#include "cpu/cpu_deal.h"
+#include "cpu/chunk_steal.h"
 #include "cpu/matmul_plan.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
 {
     uint64_t floats = 4096, shared = 0, pages = 0;
     int64_t rows = 0;
-    for (int i = ROWS_TOK; i < ROWS_COUNT; i++)
+    for (int i = AXIS_TOK; i < AXIS_COUNT; i++)
         if (o->max_rows[i] > rows) rows = o->max_rows[i];
     if (rows == 0 || rows > MATMUL_BLOCK_M) rows = MATMUL_BLOCK_M;
     for (uint32_t i = 0; i < p->n_weight; i++) {
@@ -75,7 +75,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     if (shared > SHARED_MAX) shared = SHARED_MAX;
     shared = (shared + LANES - 1) / LANES * LANES;
     floats = (floats + LANES - 1) / LANES * LANES;
-    uint64_t runs = ((uint64_t)workers + 1) * sizeof(deal_run); /* cleared memory: turn 0, no chunks */
+    uint64_t runs = ((uint64_t)workers + 1) * sizeof(chunk_run); /* cleared memory: turn 0, no chunks */
     *w = (cpu_work){0};
     if (!mem_mul(floats, (uint64_t)workers, &w->bytes) || !mem_add(w->bytes, shared, &w->bytes) ||
         !mem_mul(w->bytes, sizeof(float), &w->bytes) || !mem_add(w->bytes, runs, &w->bytes) ||
@@ -84,7 +84,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
     w->scratch_floats = floats;
     w->shared_floats = shared;
     w->shared = w->scratch + floats * (uint64_t)workers;
-    w->runs = (deal_run *)(void *)(w->shared + shared);
+    w->runs = (chunk_run *)(void *)(w->shared + shared);
     w->solo = w->runs + workers;
     return OK;
 }

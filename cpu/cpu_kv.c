@@ -38,7 +38,7 @@ static void put_values(uint8_t *tile, const kv_store *s, const float *x, int at)
 void cpu_kv_put(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
-    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->rows);
+    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->axis);
     const kv_store *s = &r->seg->on->kv[o->state];
     int group = r->seg->p->states[o->state].group;
     const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);

@@ -1,4 +1,4 @@
-/* cpu_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/r16.h).
+/* cpu_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/panel.h).
  *
  * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
  * ascending. One level: per block, levels (with the zero) times codes summed in int32, times the product of both scales; then base
@@ -14,26 +14,26 @@
 #include <string.h>
 
 /* Codes of 64 k of one row of activations. */
-static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[R16_K])
+static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code[PANEL_K])
 {
-    for (int g = 0; g < R16_K; g += 4) memcpy(code + g, x.code + ((k + g) / 4 * tile_rows + at) * 4, 4);
+    for (int g = 0; g < PANEL_K; g += 4) memcpy(code + g, x.code + ((k + g) / 4 * tile_rows + at) * 4, 4);
 }
 
 /* Goes on with the chain y over 64 k: tile `t` of the span, activations of row `at` of their tile of rows from k on. */
-static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x, int tile_rows, int64_t at, int64_t k,
-                      float y)
+static float dot_tile(const panel_format *f, const panel_strip *w, int t, act_part x, int tile_rows, int64_t at,
+                      int64_t k, float y)
 {
-    int8_t code[R16_K];
+    int8_t code[PANEL_K];
     int32_t products = 0, minima = 0;
-    const bool two = r16_two_levels(f->scale);
+    const bool two = panel_two_levels(f->scale);
     const int apart = f->block < f->act ? f->block : f->act;
     int64_t xb = 0;
     gather(x, tile_rows, at, k, code);
-    for (int i = 0; i < R16_K; i += apart) {
-        int b = (t * R16_K + i) / f->block;
+    for (int i = 0; i < PANEL_K; i += apart) {
+        int b = (t * PANEL_K + i) / f->block;
         int32_t sum = 0, of_x = 0;
         for (int j = i; j < i + apart; j++) {
-            sum += w->code[t * R16_K + j] * code[j];
+            sum += w->code[t * PANEL_K + j] * code[j];
             of_x += code[j];
         }
         xb = (k + i) / f->act * tile_rows + at;
@@ -51,20 +51,20 @@ static float dot_tile(const r16_format *f, const r16_strip *w, int t, act_part x
 
 void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy)
 {
-    const r16_format *f = r16_of(w->type);
-    const uint8_t *at = w->data + (uint64_t)(n / R16_ROWS) * w->stride;
+    const panel_format *f = panel_format_of(w->type);
+    const uint8_t *at = w->data + (uint64_t)(n / PANEL_ROWS) * w->stride;
     int64_t k = act_padded(w->cols);
     for (int64_t m = 0; m < x->rows; m++) y[m * ldy] = 0;
     for (int64_t k0 = 0; k0 < k; k0 += f->span) {
-        int tiles = (int)((k - k0 < f->span ? k - k0 : f->span) / R16_K);
-        r16_strip strip = {.d = 0};
-        r16_strip_get(f, at, (int)(n % R16_ROWS), tiles, &strip);
-        at += (tiles * f->code_lines + f->tail_lines) * R16_LINE;
+        int tiles = (int)((k - k0 < f->span ? k - k0 : f->span) / PANEL_K);
+        panel_strip strip = {.d = 0};
+        panel_strip_get(f, at, (int)(n % PANEL_ROWS), tiles, &strip);
+        at += (tiles * f->code_lines + f->tail_lines) * PANEL_LINE;
         for (int64_t m = 0; m < x->rows; m++) {
             act_tile of = act_tile_at(x->rows, act_tile_of(x->rows, m));
             act_part p = act_part_of(x, of);
             for (int t = 0; t < tiles; t++)
-                y[m * ldy] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * R16_K, y[m * ldy]);
+                y[m * ldy] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * PANEL_K, y[m * ldy]);
         }
     }
     for (int64_t m = 0; m < x->rows && bias; m++) y[m * ldy] += *bias;

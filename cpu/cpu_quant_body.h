@@ -32,16 +32,16 @@ __attribute__((always_inline)) static inline void quant_put(act_part p, int rows
 {
     int64_t i = b * rows + at;
     act_block coded;
-    float left[R16_K];
+    float left[PANEL_K];
     encode(x, n, block, &coded);
     if (rest) {
-        act_left(x, n, &coded, left);
+        act_residual(x, n, &coded, left);
         encode(left, n, block, &coded);
     }
     p.scale[i] = coded.scale;
-    p.total[i] = coded.total;
-    p.less[i] = coded.less;
-    if (p.parts) memcpy(p.parts + i * ACT_PARTS, coded.parts, sizeof coded.parts);
+    p.scaled_sum[i] = coded.scaled_sum;
+    p.neg_sum[i] = coded.neg_sum;
+    if (p.neg_subsums) memcpy(p.neg_subsums + i * ACT_SUBSUMS, coded.neg_subsums, sizeof coded.neg_subsums);
     int8_t *lane = p.code + (b * block / 4 * rows + at) * 4;
     if (rows == 1) memcpy(lane, coded.code, (size_t)block);
     else
@@ -52,7 +52,7 @@ __attribute__((always_inline)) static inline void quant_put(act_part p, int rows
 __attribute__((always_inline)) static inline void quant_rows(const run *r, const op *o, int worker, int workers,
                                                              void *from_where, quant_fetch *read, quant_block *encode)
 {
-    _Alignas(64) float space[R16_K];
+    _Alignas(64) float space[PANEL_K];
     uint8_t *out = (uint8_t *)arg_at(r, o->out);
     int block = arg_info(r, o->out)->block;
     int64_t cols = arg_dim(r, o->out), rows = arg_rows(r, o->out), blocks = act_padded(cols) / block, from, to;
@@ -67,7 +67,8 @@ __attribute__((always_inline)) static inline void quant_rows(const run *r, const
         int64_t b0 = m * blocks > from ? 0 : from - m * blocks, b1 = (m + 1) * blocks < to ? blocks : to - m * blocks;
         for (int64_t b = b0; b < b1; b++) {
             int64_t k = b * block, left = cols - k, n = left < 0 ? 0 : left < block ? left : block;
-            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, o->u.quant.rest, encode);
+            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, o->u.quant.residual,
+                      encode);
         }
     }
 }

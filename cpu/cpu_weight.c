@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "core/weight_fill.h"
 #include "cpu/cpu.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const uint8_t *plain_data(const weight *w)
     uint64_t skip;
     const piece *c = weight_row(w, 0, &row);
     if (w->packed != c->packed) return NULL;
-    if (c->packed) return weight_is_plain(w) && (uintptr_t)c->data % R16_LINE == 0 ? c->data : NULL;
+    if (c->packed) return weight_is_plain(w) && (uintptr_t)c->data % PANEL_LINE == 0 ? c->data : NULL;
     if (!weight_is_plain(w) || !dtype_bytes(c->type, (uint64_t)row * (uint64_t)w->cols, &skip)) return NULL;
     return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
 }
@@ -90,7 +90,7 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
     held_weight *to = &d->held[index];
     if (to->data) return 0; /* tied: two ops, one weight */
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
-    h.stride = w->packed ? r16_panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
+    h.stride = w->packed ? panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
     h.data = plain_data(w);
     int rc = w->parts && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
     if (!rc && !h.data) rc = fill_own(d, w, &h, e);

@@ -22,7 +22,7 @@ enum { CTX_DEFAULT = 8192, CTX_UNKNOWN = 2048, CTX_MAX = 1 << 24 };
 /* Everything one model owns; model is the public part. */
 typedef struct opened {
     model m;
-    hyper *h;
+    config_eval *h;
     json *config; /* of [model] config */
     arena mem;
 } opened;
@@ -179,7 +179,7 @@ static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, e
     *n = 0;
     int rc = spec_value(o->m.resolved, "generate", key, &r, e);
     if (rc || !r) return rc;
-    if ((rc = hyper_eval(o->h, r->value, OUTSIDE, NULL, r->where, &v, e))) return rc;
+    if ((rc = config_value(o->h, r->value, OUTSIDE, NULL, r->where, &v, e))) return rc;
     for (size_t i = 0, count = value_count(&v); i < count && *n < cap; i++) {
         value item = value_at(&v, i);
         if (item.kind != VALUE_NUMBER || item.number != floor(item.number) || fabs(item.number) > INT32_MAX)
@@ -230,13 +230,13 @@ static int fill(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
     runtime_options run;
-    hyper_sources from;
+    config_sources from;
     int rc = check_format(m, e), n_bos;
     if (!rc) rc = check_quantized(o, e);
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = pooling_read(&m->texts, m->weights, e);
     if (!rc) rc = pooling_apply(m->resolved, &m->texts, opt->pooling, opt->normalize, e);
-    if (!rc && (rc = hyper_open(&o->h, m->resolved, &from, e))) return name_values(o, e);
+    if (!rc && (rc = config_open(&o->h, m->resolved, &from, e))) return name_values(o, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
@@ -273,7 +273,7 @@ int model_open(model **out, const model_options *opt, err *e)
     return OK;
 }
 
-hyper *model_hyper(const model *m) { return ((const opened *)m)->h; }
+config_eval *model_hyper(const model *m) { return ((const opened *)m)->h; }
 
 int model_spec_text(const model *m, buf *out, err *e)
 {
@@ -299,7 +299,7 @@ void model_close(model *m)
     if (!m) return;
     opened *o = (opened *)m;
     program_free(m->prog);
-    hyper_close(o->h);
+    config_close(o->h);
     spec_free(m->resolved);
     ckpt_close(m->weights);
     json_free(o->config);

@@ -50,8 +50,8 @@ int model_open(model **out, const model_options *o, err *e);
 void model_close(model *m); /* NULL ok */
 
 /* The values of the resolved spec, for models/ itself. */
-typedef struct hyper hyper;
-hyper *model_hyper(const model *m);
+typedef struct config_eval config_eval;
+config_eval *model_hyper(const model *m);
 
 /* The fully resolved spec as INI text that loads again (`spec show`). */
 int model_spec_text(const model *m, buf *out, err *e);

@@ -32,7 +32,7 @@ static int read_pooling(pooling *p, ckpt *c, const char *folder, err *e)
     const json *config = ckpt_side_json(c, name, e);
     if (e->code) return e->code;
     p->how = mode_of(config);
-    if (!p->how) p->stranger = "a pooling that is neither cls, mean nor lasttoken";
+    if (!p->how) p->unsupported_module = "a pooling that is neither cls, mean nor lasttoken";
     return OK;
 }
 
@@ -59,7 +59,7 @@ int pooling_read(pooling *out, ckpt *c, err *e)
         if (str_ends(type, ".Transformer")) continue;
         if (str_ends(type, ".Normalize")) out->normalize = true;
         else if (str_ends(type, ".Pooling")) read_pooling(out, c, path, &own);
-        else out->stranger = type;
+        else out->unsupported_module = type;
     }
     if (out->found && !own.code) read_side(out, c, &own);
     return own.code ? err_set(e, own.code, "%s", own.msg) : OK;

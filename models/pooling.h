@@ -11,12 +11,12 @@
 typedef struct spec spec; /* models/spec.h */
 
 typedef struct pooling {
-    bool found;           /* there is a modules.json */
-    const char *how;      /* "cls", "mean", "last"; NULL: not said */
-    bool normalize;       /* the modules end in a Normalize; meaningful when found */
-    int64_t max_tokens;   /* texts are cut to this many tokens; 0: not said */
-    const char *prompt;   /* put in front of texts; NULL: none */
-    const char *stranger; /* a module that cannot be expressed here, or NULL */
+    bool found;                     /* there is a modules.json */
+    const char *how;                /* "cls", "mean", "last"; NULL: not said */
+    bool normalize;                 /* the modules end in a Normalize; meaningful when found */
+    int64_t max_tokens;             /* texts are cut to this many tokens; 0: not said */
+    const char *prompt;             /* put in front of texts; NULL: none */
+    const char *unsupported_module; /* a module that cannot be expressed here, or NULL */
 } pooling;
 
 /* Reads the files; texts belong to the checkpoint. A malformed file is an error. */

@@ -3,7 +3,7 @@
 #define TESTS_RANDOM_BLOCKS_H
 #include "tensor/block.h"
 #include "tensor/quant_linear.h"
-#include "tensor/quant_two.h"
+#include "tensor/quant_tables.h"
 
 #include "rig.h"
 

@@ -7,7 +7,7 @@
 #include "core/program.h"
 #include "cpu/cpu_backend.h"
 #include "plan/plan.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include "random_blocks.h"
 
@@ -94,7 +94,7 @@ static ref test_act(model_builder *b, int rows, int64_t dim)
                                      .kind = TENSOR_ACT,
                                      .type = DTYPE_F32,
                                      .rank = 1,
-                                     .rows = (uint8_t)rows,
+                                     .axis = (uint8_t)rows,
                                      .layer = (int16_t)b->layer,
                                      .dim = {dim}},
                            &e);
@@ -127,7 +127,7 @@ static ref test_codes(model_builder *b, ref x, int block, ref w)
     b->p->weights[b->p->tensors[w].weight].packed = true;
     for (uint32_t i = 0; i < b->p->n_op; i++)
         if (b->p->ops[i].kind == OP_QUANT && b->p->ops[i].in[0] == x) return b->p->ops[i].out;
-    ref codes = test_act(b, b->p->tensors[x].rows, b->p->tensors[x].dim[0]);
+    ref codes = test_act(b, b->p->tensors[x].axis, b->p->tensors[x].dim[0]);
     b->p->tensors[codes].block = (uint8_t)block;
     return test_op(b, (op){.kind = OP_QUANT, .in = {x}, .out = codes}, 0, 0);
 }
@@ -135,7 +135,7 @@ static ref test_codes(model_builder *b, ref x, int block, ref w)
 static ref test_linear(model_builder *b, ref x, int64_t in, int64_t out, int rows)
 {
     ref w = test_weight(b, "w", out, in, false, 0, 2.0f / sqrtf((float)in));
-    const r16_format *f = r16_of(b->m->type);
+    const panel_format *f = panel_format_of(b->m->type);
     if (f) x = test_codes(b, x, f->act, w);
     ref bias = b->m->biases ? test_weight(b, "b", out, 1, true, 0, 0.1f) : 0;
     return test_op(b, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, rows, out);
@@ -146,11 +146,11 @@ static ref test_attention(model_builder *b, ref x)
     err e = {0};
     const model_shape *m = b->m;
     int q_dim = m->heads * m->head_dim, kv_dim = m->kv_heads * m->head_dim, window = b->layer % 2 ? m->window : 0;
-    ref q = test_linear(b, x, m->dim, q_dim, ROWS_TOK), k = test_linear(b, x, m->dim, kv_dim, ROWS_TOK);
-    ref v = test_linear(b, x, m->dim, kv_dim, ROWS_TOK), slopes = 0;
+    ref q = test_linear(b, x, m->dim, q_dim, AXIS_TOK), k = test_linear(b, x, m->dim, kv_dim, AXIS_TOK);
+    ref v = test_linear(b, x, m->dim, kv_dim, AXIS_TOK), slopes = 0;
     if (m->qk_norm) {
-        q = test_norm(b, q, q_dim, m->head_dim, ROWS_TOK);
-        k = test_norm(b, k, kv_dim, m->head_dim, ROWS_TOK);
+        q = test_norm(b, q, q_dim, m->head_dim, AXIS_TOK);
+        k = test_norm(b, k, kv_dim, m->head_dim, AXIS_TOK);
     }
     if (m->bias) {
         float *values = arena_array(&b->p->mem, (size_t)m->heads, sizeof *values);
@@ -170,14 +170,14 @@ static ref test_attention(model_builder *b, ref x)
         op o = {.kind = OP_ROPE,
                 .in = {q},
                 .u.rope = {.dims = m->rope_dims, .style = m->rope_style, .width = m->head_dim, .table = table}};
-        q = test_op(b, o, ROWS_TOK, q_dim);
+        q = test_op(b, o, AXIS_TOK, q_dim);
         o.in[0] = k;
-        k = test_op(b, o, ROWS_TOK, kv_dim);
+        k = test_op(b, o, AXIS_TOK, kv_dim);
     }
     bool shared = m->full && b->layer > 0;
     int s = shared ? 0
                    : program_state(b->p,
-                                   &(state){.rows = ROWS_TOK,
+                                   &(state){.axis = AXIS_TOK,
                                             .layer = (int16_t)b->layer,
                                             .heads = m->kv_heads,
                                             .k_dim = m->head_dim,
@@ -198,27 +198,27 @@ static ref test_attention(model_builder *b, ref x)
                                              : window ? window - 1
                                                       : AHEAD_ALL,
                                     .bias = m->bias}},
-                    ROWS_TOK, q_dim);
-    return test_linear(b, a, q_dim, m->dim, ROWS_TOK);
+                    AXIS_TOK, q_dim);
+    return test_linear(b, a, q_dim, m->dim, AXIS_TOK);
 }
 
 static ref test_ffn(model_builder *b, ref x)
 {
     const model_shape *m = b->m;
-    ref up = test_linear(b, x, m->dim, m->ffn, ROWS_TOK);
+    ref up = test_linear(b, x, m->dim, m->ffn, AXIS_TOK);
     if (m->gated) {
-        ref gate = test_linear(b, x, m->dim, m->ffn, ROWS_TOK);
-        gate = test_op(b, (op){.kind = OP_ACT, .in = {gate}, .u.act.fn = ACT_SILU}, ROWS_TOK, m->ffn);
-        up = test_op(b, (op){.kind = OP_MUL, .in = {gate, up}}, ROWS_TOK, m->ffn);
+        ref gate = test_linear(b, x, m->dim, m->ffn, AXIS_TOK);
+        gate = test_op(b, (op){.kind = OP_ACT, .in = {gate}, .u.act.fn = ACT_SILU}, AXIS_TOK, m->ffn);
+        up = test_op(b, (op){.kind = OP_MUL, .in = {gate, up}}, AXIS_TOK, m->ffn);
     } else {
-        up = test_op(b, (op){.kind = OP_ACT, .in = {up}, .u.act.fn = ACT_GELU}, ROWS_TOK, m->ffn);
+        up = test_op(b, (op){.kind = OP_ACT, .in = {up}, .u.act.fn = ACT_GELU}, AXIS_TOK, m->ffn);
     }
-    return test_linear(b, up, m->ffn, m->dim, ROWS_TOK);
+    return test_linear(b, up, m->ffn, m->dim, AXIS_TOK);
 }
 
 static ref test_sum(model_builder *b, ref x, ref y)
 {
-    return test_op(b, (op){.kind = OP_ADD, .in = {x, y}}, ROWS_TOK, b->m->dim);
+    return test_op(b, (op){.kind = OP_ADD, .in = {x, y}}, AXIS_TOK, b->m->dim);
 }
 
 static void test_pooled(model_builder *b, ref x)
@@ -226,13 +226,13 @@ static void test_pooled(model_builder *b, ref x)
     program *p = b->p;
     int dim = b->m->dim;
     p->entries[ENTRY_POOL].op0 = p->n_op;
-    ref mean = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_MEAN}, ROWS_SEQ, dim);
+    ref mean = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_MEAN}, AXIS_SEQ, dim);
     p->entries[ENTRY_POOL].out = test_op(
-        b, (op){.kind = OP_NORM, .in = {mean}, .u.norm = {.eps = 1e-12f, .kind = NORM_L2, .width = dim}}, ROWS_SEQ,
+        b, (op){.kind = OP_NORM, .in = {mean}, .u.norm = {.eps = 1e-12f, .kind = NORM_L2, .width = dim}}, AXIS_SEQ,
         dim);
     p->entries[ENTRY_POOL].op1 = p->entries[ENTRY_SCORES].op0 = p->n_op;
-    ref last = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_LAST}, ROWS_SEQ, dim);
-    p->entries[ENTRY_SCORES].out = test_linear(b, last, dim, 3, ROWS_SEQ);
+    ref last = test_op(b, (op){.kind = OP_POOL, .in = {x}, .u.pool.how = POOL_LAST}, AXIS_SEQ, dim);
+    p->entries[ENTRY_SCORES].out = test_linear(b, last, dim, 3, AXIS_SEQ);
     p->entries[ENTRY_SCORES].op1 = p->n_op;
 }
 
@@ -248,33 +248,33 @@ static program *random_model(const model_shape *m, uint64_t seed)
     p->vocab = m->vocab;
     p->n_layer = m->layers;
     ref x = test_op(&b, (op){.kind = OP_EMBED, .in = {test_weight(&b, "embed", m->vocab, m->dim, false, 0, 1)}},
-                    ROWS_TOK, m->dim);
+                    AXIS_TOK, m->dim);
     if (m->learned) {
         ref table = test_weight(&b, "position", m->ctx + 2, m->dim, false, 0, 0.3f);
         x = test_sum(&b, x,
                      test_op(&b,
                              (op){.kind = OP_EMBED, .in = {table}, .u.embed = {.by = EMBED_BY_POSITION, .offset = 2}},
-                             ROWS_TOK, m->dim));
+                             AXIS_TOK, m->dim));
     }
     p->hidden[0] = x;
     for (b.layer = 0; b.layer < m->layers; b.layer++) {
-        ref a = test_norm(&b, x, m->dim, m->dim, ROWS_TOK);
+        ref a = test_norm(&b, x, m->dim, m->dim, AXIS_TOK);
         if (m->parallel) {
             x = test_sum(&b, test_sum(&b, x, test_attention(&b, a)), test_ffn(&b, a));
         } else {
             x = test_sum(&b, x, test_attention(&b, a));
-            x = test_sum(&b, x, test_ffn(&b, test_norm(&b, x, m->dim, m->dim, ROWS_TOK)));
+            x = test_sum(&b, x, test_ffn(&b, test_norm(&b, x, m->dim, m->dim, AXIS_TOK)));
         }
         p->hidden[b.layer + 1] = x;
     }
     b.layer = -1;
     p->entries[ENTRY_DEC].op1 = p->n_op;
     p->entries[ENTRY_HEAD].op0 = p->n_op;
-    x = test_op(&b, (op){.kind = OP_TAKE_OUT, .in = {x}}, ROWS_OUT, m->dim);
-    x = test_norm(&b, x, m->dim, m->dim, ROWS_OUT);
-    x = test_linear(&b, x, m->dim, m->vocab, ROWS_OUT);
+    x = test_op(&b, (op){.kind = OP_TAKE_OUT, .in = {x}}, AXIS_OUT, m->dim);
+    x = test_norm(&b, x, m->dim, m->dim, AXIS_OUT);
+    x = test_linear(&b, x, m->dim, m->vocab, AXIS_OUT);
     if (m->final_cap > 0)
-        x = test_op(&b, (op){.kind = OP_SOFTCAP, .in = {x}, .u.softcap.cap = m->final_cap}, ROWS_OUT, m->vocab);
+        x = test_op(&b, (op){.kind = OP_SOFTCAP, .in = {x}, .u.softcap.cap = m->final_cap}, AXIS_OUT, m->vocab);
     p->entries[ENTRY_HEAD].op1 = p->n_op;
     p->entries[ENTRY_HEAD].out = x;
     if (m->pooled) test_pooled(&b, p->hidden[m->layers]);
@@ -314,7 +314,7 @@ static void trace_encoder(step *st, const program *p, const int *who, const bool
             seq[rows] = k;
         }
     }
-    first[st->n_seq] = st->n[ROWS_ENC] = rows;
+    first[st->n_seq] = st->n[AXIS_ENC] = rows;
     st->enc = (step_rows){.token = token, .type = type, .pos = pos, .seq = seq, .seq_len = len, .seq_row = first};
 }
 
@@ -337,8 +337,8 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                               .isa = t->isa,
                               .share_all = t->threads != 1}};
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    for (int i = 0; i < ROWS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
-    o.dev.max_rows[ROWS_EXP] = TRACE_ROWS * p->n_used;
+    for (int i = 0; i < AXIS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
+    o.dev.max_rows[AXIS_EXP] = TRACE_ROWS * p->n_used;
     for (int g = 0; g < GROUP_MAX; g++) o.dev.n_page[g] = pages * TRACE_SEQS;
     assert_true(n_seq <= TRACE_SEQS && pages <= 64 && t->batch <= TRACE_SEQS && t->chunk * t->batch <= TRACE_ROWS);
     assert_ok(plan_open(&l, p, &o, &e), &e);
@@ -375,8 +375,8 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                        .seq_rope = variant,
                        .page = page,
                        .page_cap = pages};
-            st.n[ROWS_TOK] = st.n[ROWS_OUT] = rows;
-            st.n[ROWS_EXP] = rows * p->n_used;
+            st.n[AXIS_TOK] = st.n[AXIS_OUT] = rows;
+            st.n[AXIS_EXP] = rows * p->n_used;
             int of[TRACE_SEQS];
             for (int i = 0; i < k; i++) of[i] = s0 + who[i];
             if (p->entries[ENTRY_ENC].out) trace_encoder(&st, p, of, begins);

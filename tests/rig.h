@@ -93,15 +93,15 @@ static inline void *rig_own(rig *g, uint64_t bytes)
 
 static inline float *rig_at(rig *g, ref t) { return (float *)(g->act + g->t[t].off); }
 
-/* An activation [rows of ROWS_TOK, dim] of random values. */
+/* An activation [rows of AXIS_TOK, dim] of random values. */
 static inline ref rig_act(rig *g, int64_t dim)
 {
     assert_true(g->p.n_tensor < RIG_TENSORS);
     ref t = g->p.n_tensor++;
-    uint64_t bytes = (uint64_t)g->st.n[ROWS_TOK] * (uint64_t)dim * 4;
+    uint64_t bytes = (uint64_t)g->st.n[AXIS_TOK] * (uint64_t)dim * 4;
     assert_true(g->used + bytes + 2 * RIG_GAP <= g->cap);
     g->t[t] = (tensor){
-        .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .rows = ROWS_TOK, .dim = {dim}, .off = g->used};
+        .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {dim}, .off = g->used};
     float *x = rig_at(g, t);
     for (uint64_t i = 0; i < bytes / 4; i++) x[i] = rig_normal();
     g->used += (bytes + RIG_GAP + 63) / 64 * 64;
@@ -111,12 +111,12 @@ static inline ref rig_act(rig *g, int64_t dim)
 /* An activation of another row symbol, `rows` rows of `dim` random values. */
 static inline ref rig_act_of(rig *g, int symbol, int rows, int64_t dim)
 {
-    int32_t kept = g->st.n[ROWS_TOK];
-    g->st.n[ROWS_TOK] = rows;
+    int32_t kept = g->st.n[AXIS_TOK];
+    g->st.n[AXIS_TOK] = rows;
     ref t = rig_act(g, dim);
-    g->st.n[ROWS_TOK] = kept;
+    g->st.n[AXIS_TOK] = kept;
     g->st.n[symbol] = rows;
-    g->t[t].rows = (uint8_t)symbol;
+    g->t[t].axis = (uint8_t)symbol;
     return t;
 }
 
@@ -168,8 +168,8 @@ static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *
         for (int i = 0; i < RIG_PAGES; i++) g->page[s * RIG_PAGES + i] = i * n_seq + (s + i) % n_seq;
     }
     g->seq_row[n_seq] = row;
-    g->st.n[ROWS_TOK] = row;
-    g->st.n[ROWS_OUT] = row;
+    g->st.n[AXIS_TOK] = row;
+    g->st.n[AXIS_OUT] = row;
     g->st.n_seq = n_seq;
     g->st.tok.pos = g->pos;
     g->st.tok.seq = g->seq;

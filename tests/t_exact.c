@@ -17,7 +17,7 @@ static const cpu_table *kernels(void)
 static op matmul_of(rig *g, dtype type, int rows, int n, int k, bool bias)
 {
     rig_open(g, (uint64_t)rows * (uint64_t)(n + k) * 4);
-    g->st.n[ROWS_TOK] = rows;
+    g->st.n[AXIS_TOK] = rows;
     op o = {.kind = OP_MATMUL};
     o.in[0] = rig_act(g, k);
     o.in[1] = rig_weight(g, type, n, k, type == DTYPE_F32 ? 4 : 2);

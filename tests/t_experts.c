@@ -79,7 +79,7 @@ static void routes(void **unused)
         double want[64];
         rig g;
         rig_open(&g, 60000);
-        g.st.n[ROWS_TOK] = ROWS;
+        g.st.n[AXIS_TOK] = ROWS;
         op o = {.kind = OP_ROUTE,
                 .in = {rig_act(&g, c->experts), c->bias ? rig_const(&g, c->experts) : 0},
                 .out = rig_act(&g, 2 * c->used),
@@ -115,7 +115,7 @@ static void mixes(void **unused)
     (void)unused;
     rig g;
     rig_open(&g, 10000);
-    g.st.n[ROWS_TOK] = 2;
+    g.st.n[AXIS_TOK] = 2;
     op o = {.kind = OP_ROUTE,
             .in = {rig_act(&g, 4)},
             .out = rig_act(&g, 4),
@@ -138,7 +138,7 @@ static void bad_scores(void **unused)
         for (int groups = 0; groups <= 4; groups += 2) {
             rig g;
             rig_open(&g, 20000);
-            g.st.n[ROWS_TOK] = 5;
+            g.st.n[AXIS_TOK] = 5;
             op o = {.kind = OP_ROUTE,
                     .in = {rig_act(&g, 8)},
                     .out = rig_act(&g, 8),
@@ -183,7 +183,7 @@ static ref dispatch(rig *g, ref route, int rows, int used, int experts)
 {
     op o = {.kind = OP_DISPATCH,
             .in = {route},
-            .out = rig_act_of(g, ROWS_EXP, rows * used, DISPATCH_COLS),
+            .out = rig_act_of(g, AXIS_EXP, rows * used, DISPATCH_COLS),
             .u.dispatch = {experts, used}};
     g->p.n_used = used;
     rig_same(g, &o, "dispatch");
@@ -199,11 +199,11 @@ static void sorted_and_summed(void **unused)
         int rows = shapes[i][0], used = shapes[i][1], experts = shapes[i][2], dim = shapes[i][3];
         rig g;
         rig_open(&g, 200000);
-        g.st.n[ROWS_TOK] = rows;
+        g.st.n[AXIS_TOK] = rows;
         ref route = rig_act(&g, 2 * used), x = rig_act(&g, dim), back = rig_act(&g, dim);
         float *w = rig_at(&g, route);
         fill_route(w, rows, used, experts, 0);
-        ref table = dispatch(&g, route, rows, used, experts), sent = rig_act_of(&g, ROWS_EXP, rows * used, dim);
+        ref table = dispatch(&g, route, rows, used, experts), sent = rig_act_of(&g, AXIS_EXP, rows * used, dim);
         const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
         for (int k = 1; k < rows * used; k++) { /* sorted by expert, then by token row */
             const int32_t *a = t + (k - 1) * DISPATCH_COLS, *b = t + k * DISPATCH_COLS;
@@ -244,15 +244,15 @@ static void matmul_case(const exp_case *c)
     rig g;
     int rows = c->rows * c->used;
     rig_open(&g, (uint64_t)(rows + c->rows) * (uint64_t)(c->n + c->k + 2 * c->used + 8) * 4);
-    g.st.n[ROWS_TOK] = c->rows;
+    g.st.n[AXIS_TOK] = c->rows;
     ref route = rig_act(&g, 2 * c->used);
     fill_route(rig_at(&g, route), c->rows, c->used, c->experts, c->even);
     ref table = dispatch(&g, route, c->rows, c->used, c->experts);
     const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
     op o = {.kind = OP_MATMUL_EXP,
-            .in = {rig_act_of(&g, ROWS_EXP, rows, c->k), rig_weight(&g, c->type, c->experts * c->n, c->k, 0),
+            .in = {rig_act_of(&g, AXIS_EXP, rows, c->k), rig_weight(&g, c->type, c->experts * c->n, c->k, 0),
                    c->bias ? rig_const(&g, c->experts * c->n) : 0, table},
-            .out = rig_act_of(&g, ROWS_EXP, rows, c->n)};
+            .out = rig_act_of(&g, AXIS_EXP, rows, c->n)};
     held_weight *w = &g.held[0], whole = *w;
     const uint8_t *part[64] = {0};
     bool used[64] = {0};
@@ -309,7 +309,7 @@ static void rows_are_scaled(void **unused)
     for (int n = 1; n < 60; n += 11) {
         rig g;
         rig_open(&g, 60000);
-        g.st.n[ROWS_TOK] = 37;
+        g.st.n[AXIS_TOK] = 37;
         op o = {.kind = OP_MUL, .in = {rig_act(&g, n), rig_act(&g, 1)}, .out = rig_act(&g, n)};
         rig_same(&g, &o, "mul by rows");
         for (int i = 0; i < 37 * n; i++)
@@ -329,7 +329,7 @@ static void heads_multiply(void **unused)
         int rows = shapes[i / 2][0], heads = shapes[i / 2][1], n = shapes[i / 2][2], k = shapes[i / 2][3];
         rig g;
         rig_open(&g, (uint64_t)rows * (uint64_t)(heads * (n + k)) * 4);
-        g.st.n[ROWS_TOK] = rows;
+        g.st.n[AXIS_TOK] = rows;
         op o = {.kind = OP_MATMUL_HEADS,
                 .in = {rig_act(&g, heads * k), rig_weight(&g, types[i / 2], heads * n, k, 0)},
                 .out = rig_act(&g, heads * n)};
@@ -362,7 +362,7 @@ static void heads_join(void **unused)
     (void)unused;
     rig g;
     rig_open(&g, 60000);
-    g.st.n[ROWS_TOK] = 11;
+    g.st.n[AXIS_TOK] = 11;
     op o = {.kind = OP_JOIN, .in = {rig_act(&g, 3 * 7), rig_act(&g, 3 * 4)}, .out = rig_act(&g, 3 * 11), .u.join = {3}};
     rig_same(&g, &o, "join");
     for (int i = 0; i < 33; i++)

@@ -11,7 +11,7 @@ typedef struct fuse_case {
     rig g;
     op ops[RUN_MAX];
     int row; /* of the fuse table */
-    int max_rows[ROWS_COUNT];
+    int max_rows[AXIS_COUNT];
     uint8_t *panels[2];
 } fuse_case;
 
@@ -25,7 +25,7 @@ static void case_open(fuse_case *c, int row, int rows)
     c->g.p.ops = c->ops;
     c->g.p.n_op = fuse_rows[row].n;
     c->g.seg.op1 = c->g.p.n_op;
-    for (int k = 0; k < ROWS_COUNT; k++) c->max_rows[k] = rows;
+    for (int k = 0; k < AXIS_COUNT; k++) c->max_rows[k] = rows;
 }
 
 static void case_close(fuse_case *c)
@@ -76,7 +76,7 @@ static void same(fuse_case *c, const char *what)
 {
     rig *g = &c->g;
     ref out = c->ops[fuse_rows[c->row].n - 1].out;
-    const uint64_t bytes = tensor_row_bytes(&g->t[out]) * (uint64_t)g->st.n[ROWS_TOK] + 2 * RIG_GAP;
+    const uint64_t bytes = tensor_row_bytes(&g->t[out]) * (uint64_t)g->st.n[AXIS_TOK] + 2 * RIG_GAP;
     uint8_t *at = g->act + g->t[out].off - RIG_GAP, *before = mem_alloc(bytes), *want = mem_alloc(bytes);
     assert_true(before && want);
     assert_int_equal(fuse_find(&g->seg, c->max_rows, 0), c->row);
@@ -139,13 +139,13 @@ static void gates(void **unused)
 
 static ref packed_weight(fuse_case *c, int i, dtype t, int64_t rows, int64_t cols)
 {
-    uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
-    uint8_t *blocks = random_blocks(t, rows, cols, false), *to = mem_alloc((uint64_t)rows / R16_ROWS * panel);
+    uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = panel_bytes(t, cols);
+    uint8_t *blocks = random_blocks(t, rows, cols, false), *to = mem_alloc((uint64_t)rows / PANEL_ROWS * panel);
     assert_non_null(to);
-    for (int64_t n = 0; n < rows; n += R16_ROWS) {
-        const uint8_t *from[R16_ROWS];
-        for (int r = 0; r < R16_ROWS; r++) from[r] = blocks + (uint64_t)(n + r) * row;
-        r16_pack(t, from, cols, to + (uint64_t)(n / R16_ROWS) * panel);
+    for (int64_t n = 0; n < rows; n += PANEL_ROWS) {
+        const uint8_t *from[PANEL_ROWS];
+        for (int r = 0; r < PANEL_ROWS; r++) from[r] = blocks + (uint64_t)(n + r) * row;
+        panel_pack(t, from, cols, to + (uint64_t)(n / PANEL_ROWS) * panel);
     }
     mem_free(blocks);
     c->panels[i] = to;
@@ -166,7 +166,7 @@ static void layers(void **unused)
         char what[80];
         int rows = counts[form % 6], cols = form % 4 == 3 ? 200 : 256, n = form % 2 ? 128 : 192;
         dtype t = types[form / 6];
-        int block = r16_of(t)->act;
+        int block = panel_format_of(t)->act;
         case_open(&c, FUSE_GATE_UP, rows);
         ref x = rig_act(&c.g, cols), q = rig_act(&c.g, cols);
         c.g.t[q].block = (uint8_t)block;
@@ -219,7 +219,7 @@ static void plans_say_what_is_one(void **unused)
             .backends = backends,
             .dev = {
                 .k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}, .isa = form == 1 ? "c" : best->isa}};
-        for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 4;
+        for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
         assert_ok(plan_open(&l, p, &o, &e), &e);
         buf text = {0};
         assert_true(plan_text(l, true, &text));
@@ -267,7 +267,7 @@ static void every_width_is_one(void **unused)
             plan_options o = {.devices = "cpu:1",
                               .backends = backends,
                               .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
-            for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 64;
+            for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 64;
             assert_ok(plan_open(&l, p, &o, &e), &e);
             buf text = {0};
             assert_true(plan_text(l, true, &text));

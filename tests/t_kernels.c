@@ -2,7 +2,7 @@
 #include "rig.h"
 
 #include "base/fmath.h"
-#include "cpu/cpu_deal.h"
+#include "cpu/chunk_steal.h"
 
 #include <sched.h>
 
@@ -14,7 +14,7 @@ static void matmul_case(dtype type, int rows, int n, int k, int shift, bool bias
 {
     rig g;
     rig_open(&g, (uint64_t)rows * (uint64_t)(n + k) * 4);
-    g.st.n[ROWS_TOK] = rows;
+    g.st.n[AXIS_TOK] = rows;
     op o = {.kind = OP_MATMUL, .in = {rig_act(&g, k), rig_weight(&g, type, n, k, shift)}, .out = rig_act(&g, n)};
     if (bias) o.in[2] = rig_const(&g, n);
     snprintf(what, sizeof what, "matmul %s, %d rows, %d x %d, shift %d, bias %d", dtype_info[type].name, rows, n, k,
@@ -223,10 +223,10 @@ static void embed_and_take_out(void **unused)
         rig_same(&g, &p, "embed a constant");
         assert_memory_equal(rig_at(&g, o.out) + 6 * 64, g.t[fixed].data + 10 * 64, sizeof row);
         rig_same(&g, &o, "embed by position");
-        g.st.n[ROWS_OUT] = 2;
+        g.st.n[AXIS_OUT] = 2;
         memcpy(g.wanted, (int[]){1, 6}, 2 * sizeof *g.wanted);
         op k = {.kind = OP_TAKE_OUT, .in = {o.out}, .out = rig_act(&g, 64)};
-        g.t[k.out].rows = ROWS_OUT;
+        g.t[k.out].axis = AXIS_OUT;
         rig_same(&g, &k, "take_out");
         assert_memory_equal(rig_at(&g, k.out) + 64, row, sizeof row);
         rig_close(&g);
@@ -244,9 +244,9 @@ static void pooled_rows(void **unused)
             rig_open(&g, 60000);
             rig_sequences(&g, 3, rows, last);
             g.st.pool = (int32_t[]){0, 2};
-            g.st.n[ROWS_SEQ] = 2;
+            g.st.n[AXIS_SEQ] = 2;
             op o = {.kind = OP_POOL, .in = {rig_act(&g, dim)}, .out = rig_act(&g, dim), .u.pool.how = how};
-            g.t[o.out].rows = ROWS_SEQ;
+            g.t[o.out].axis = AXIS_SEQ;
             snprintf(what, sizeof what, "pool %d of width %d", how, dim);
             rig_same(&g, &o, what);
             const float *x = rig_at(&g, o.in[0]) + 5 * dim, *y = rig_at(&g, o.out) + dim; /* third sequence */
@@ -426,7 +426,7 @@ static void attention_equals_the_reference(void **unused)
         snprintf(what, sizeof what, "kv_put case %d", (int)i);
         rig_same(&g, &put, what);
         if (c->cross[0]) {
-            g.states[0].rows = ROWS_ENC;
+            g.states[0].axis = AXIS_ENC;
             g.st.enc.seq_len = c->cross;
         }
         op o = {.kind = OP_ATTN,
@@ -549,8 +549,8 @@ static _Atomic uint8_t taken[DEALS][CHUNKS_MAX];
 static void deal_worker(void *arg, int worker, int workers)
 {
     for (int i = 0; i < DEALS; i++) {
-        deal d = deal_start(arg, worker, workers, i * 7 % CHUNKS_MAX, i % 5 == 0);
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        chunk_steal d = steal_start(arg, worker, workers, i * 7 % CHUNKS_MAX, i % 5 == 0);
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             taken[i][c]++;
             if ((i + (int)c) % 97 == worker) sched_yield();
         }
@@ -562,9 +562,9 @@ static void narrow_then_wide(void *arg, int worker, int workers)
 {
     const run *r = arg;
     for (int i = 0; i <= 40000; i++) {
-        deal d = deal_start(r, worker, workers, i < 40000 ? 1 : CHUNKS_MAX, false);
+        chunk_steal d = steal_start(r, worker, workers, i < 40000 ? 1 : CHUNKS_MAX, false);
         if (workers > 1) pool_barrier(r->seg->on->pool, worker);
-        for (int64_t c; (c = deal_next(&d)) >= 0;)
+        for (int64_t c; (c = steal_next(&d)) >= 0;)
             if (i == 40000) taken[0][c]++;
     }
 }
@@ -601,7 +601,7 @@ static void every_chunk_is_dealt_once(void **unused)
         assert_ok(pool_open(&g.d.pool, workers, &e), &e);
         assert_ok(cpu_work_open(&g.d.work, &g.p, &g.d.opt, workers, &e), &e);
         for (int w = 0; w < workers; w++) g.d.work.runs[w].turn = 64000; /* so that turns wrap */
-        for (int w = 0; w < workers; w++) g.d.work.runs[w].word = deal_word(64000, 0, 0);
+        for (int w = 0; w < workers; w++) g.d.work.runs[w].word = steal_word(64000, 0, 0);
         pool_run(g.d.pool, deal_worker, &g.r);
         cpu_work_close(&g.d.work);
         pool_close(g.d.pool);

@@ -6,7 +6,7 @@
 #include "app/app.h"
 #include "io/ckpt.h"
 #include "rows_rig.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -81,7 +81,7 @@ static double packed_kib(const char *path, int *matrices)
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
         if (t->dims.rank != 2) continue;
-        sum += (double)((t->dims.dim[0] + R16_ROWS - 1) / R16_ROWS) * (double)r16_panel_bytes(t->type, t->dims.dim[1]) /
+        sum += (double)((t->dims.dim[0] + PANEL_ROWS - 1) / PANEL_ROWS) * (double)panel_bytes(t->type, t->dims.dim[1]) /
                1024;
         ++*matrices;
     }

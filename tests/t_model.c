@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/write.h"
-#include "models/spec/hyper.h"
+#include "models/spec/config_eval.h"
 #include "models/model.h"
 #include "app/spec_text.h"
 
@@ -275,7 +275,7 @@ static void layers_and_scalars(void **unused)
                 find_op(p, OP_SCALE, OUTSIDE, 0)->u.scale.factor == 0.25f);
     assert_int_equal(p->n_group, 2);
     assert_string_equal(p->tensors[find_op(p, OP_MATMUL, 1, 0)->in[1]].name, "dec.1.attn.q");
-    assert_int_equal(p->tensors[p->entries[ENTRY_HEAD].out].rows, ROWS_OUT);
+    assert_int_equal(p->tensors[p->entries[ENTRY_HEAD].out].axis, AXIS_OUT);
     assert_int_equal(p->dim, DIM);
     assert_int_equal(p->vocab, VOCAB);
     assert_int_equal(o->ctx, 32);

@@ -106,7 +106,7 @@ static void run_step(program *p, const float *ids)
     tap taps[POINTS];
     err e = {0};
     plan *l;
-    for (int i = 0; i < ROWS_COUNT; i++) o.dev.max_rows[i] = ROWS;
+    for (int i = 0; i < AXIS_COUNT; i++) o.dev.max_rows[i] = ROWS;
     o.dev.n_page[0] = SEQS;
     assert_ok(plan_open(&l, p, &o, &e), &e);
     for (int i = 0; i < ROWS; i++) {
@@ -128,7 +128,7 @@ static void run_step(program *p, const float *ids)
                .page_cap = 1,
                .taps = taps,
                .n_tap = POINTS};
-    st.n[ROWS_TOK] = st.n[ROWS_OUT] = ROWS;
+    st.n[AXIS_TOK] = st.n[AXIS_OUT] = ROWS;
     for (int i = 0; i < POINTS; i++) {
         points[i].got = mem_array((size_t)(ROWS * points[i].width), sizeof(float));
         taps[i] = (tap){.what = tensor_named(p, points[i].tensor), .to = points[i].got};

@@ -4,22 +4,22 @@
 
 #include "tensor/act_q8.h"
 #include "tensor/quant_linear.h"
-#include "tensor/quant_two.h"
-#include "tensor/r16.h"
+#include "tensor/quant_tables.h"
+#include "tensor/panel.h"
 
 static char what[160];
 
 /* In memory that was full of `fill`. */
 static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t cols, int fill)
 {
-    uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
-    uint8_t *to = mem_alloc((uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
+    uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = panel_bytes(t, cols);
+    uint8_t *to = mem_alloc((uint64_t)(rows + PANEL_ROWS - 1) / PANEL_ROWS * panel);
     assert_non_null(to);
-    memset(to, fill, (uint64_t)(rows + R16_ROWS - 1) / R16_ROWS * panel);
-    for (int64_t n = 0; n < rows; n += R16_ROWS) {
-        const uint8_t *from[R16_ROWS] = {NULL};
-        for (int r = 0; r < R16_ROWS && n + r < rows; r++) from[r] = blocks + (uint64_t)(n + r) * row;
-        r16_pack(t, from, cols, to + (uint64_t)(n / R16_ROWS) * panel);
+    memset(to, fill, (uint64_t)(rows + PANEL_ROWS - 1) / PANEL_ROWS * panel);
+    for (int64_t n = 0; n < rows; n += PANEL_ROWS) {
+        const uint8_t *from[PANEL_ROWS] = {NULL};
+        for (int r = 0; r < PANEL_ROWS && n + r < rows; r++) from[r] = blocks + (uint64_t)(n + r) * row;
+        panel_pack(t, from, cols, to + (uint64_t)(n / PANEL_ROWS) * panel);
     }
     return to;
 }
@@ -28,7 +28,7 @@ static uint8_t *packed(dtype t, const uint8_t *blocks, int64_t rows, int64_t col
 static double growth(dtype t, int64_t cols)
 {
     double bits = (double)dtype_info[t].bytes / dtype_info[t].weights;
-    return (double)r16_panel_bytes(t, cols) / R16_ROWS / (double)cols / bits;
+    return (double)panel_bytes(t, cols) / PANEL_ROWS / (double)cols / bits;
 }
 
 static void packed_types_are_as_small_as_blocks(void **unused)
@@ -41,7 +41,7 @@ static void packed_types_are_as_small_as_blocks(void **unused)
                  {DTYPE_TQ1_0, DTYPE_TQ2_0, 1.34}, {DTYPE_MXFP4, DTYPE_NVFP4, 1},   {DTYPE_Q1_0, DTYPE_Q2_0, 1.12},
                  {DTYPE_Q8_F32, DTYPE_Q2_B32, 1},  {DTYPE_Q4_T, DTYPE_Q2_T, 1}};
     for (int t = DTYPE_Q4_0; t < DTYPE_COUNT; t++) {
-        assert_non_null(r16_of((dtype)t)); /* all block types */
+        assert_non_null(panel_format_of((dtype)t)); /* all block types */
         for (size_t i = 0; i < sizeof range / sizeof *range; i++)
             if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t, 1024) > range[i].most)
                 fail_msg("%s: %g times the bits", dtype_info[t].name, growth((dtype)t, 1024));
@@ -64,15 +64,15 @@ static void packing_loses_nothing(void **unused)
     float want[COLS_MAX], got[COLS_MAX];
     for (int form = 0; form < 4 * DTYPE_COUNT; form++) {
         dtype t = (dtype)(form / 4);
-        if (!r16_of(t)) continue;
+        if (!panel_format_of(t)) continue;
         int64_t cols = form % 2 ? 3 * dtype_info[t].weights : 333;
-        uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = r16_panel_bytes(t, cols);
+        uint64_t row = dtype_row_bytes(t, (uint64_t)cols), panel = panel_bytes(t, cols);
         uint8_t *blocks = random_blocks(t, ROWS, cols, form % 4 > 1), *p = packed(t, blocks, ROWS, cols, 0),
                 *again = packed(t, blocks, ROWS, cols, 255);
         assert_memory_equal(p, again, 2 * panel); /* no byte is left out */
         for (int64_t n = 0; n < ROWS; n++) {
             quant_decode_row(t, blocks + (uint64_t)n * row, want, (uint64_t)cols);
-            r16_row(t, p + (uint64_t)(n / R16_ROWS) * panel, (int)(n % R16_ROWS), cols, got);
+            panel_row(t, p + (uint64_t)(n / PANEL_ROWS) * panel, (int)(n % PANEL_ROWS), cols, got);
             if (!same_values(want, got, cols)) fail_msg("%s: row %d changes", dtype_info[t].name, (int)n);
         }
         mem_free(blocks);
@@ -101,7 +101,7 @@ static void quant_equals_the_reference(void **unused)
         op o = {.kind = OP_QUANT,
                 .in = {rig_act(&g, dim)},
                 .out = quantized_act(&g, dim, block),
-                .u.quant.rest = form >= 28};
+                .u.quant.residual = form >= 28};
         float *x = rig_at(&g, o.in[0]);
         for (int i = 0; i < 32; i++) x[i] = 0;
         int plain = form % 28; /* what is in the row; from 28 on what the codes leave of it */
@@ -117,7 +117,7 @@ static void quant_equals_the_reference(void **unused)
                 const float *from = x + m * dim + k / block * block;
                 float s = p.scale[k / block * t.rows + at];
                 double got = (double)s * p.code[(k / 4 * t.rows + at) * 4 + k % 4];
-                if (o.u.quant.rest) {
+                if (o.u.quant.residual) {
                     act_block first;
                     act_encode(from, dim - k / block * block < block ? dim - k / block * block : block, block, &first);
                     got += (double)first.scale * first.code[k % block];
@@ -144,7 +144,7 @@ static double product(const rig *g, ref x, const float *w, int64_t cols, int64_t
 
 static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bias, float *keep)
 {
-    const r16_format *f = r16_of(t);
+    const panel_format *f = panel_format_of(t);
     rig g;
     int rows[] = {count}, last[] = {count - 1};
     rig_seed = 4242 + (uint64_t)t;
@@ -156,7 +156,7 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     rig_run(&g, cpu_kernels_named("c"), 1, &quant);
     g.w[0] = (weight){.name = "w", .rows = n, .cols = cols, .packed = true};
     g.held[0] = (held_weight){
-        .data = p, .type = t, .stride = r16_panel_bytes(t, cols), .packed = true, .rows = n, .cols = cols};
+        .data = p, .type = t, .stride = panel_bytes(t, cols), .packed = true, .rows = n, .cols = cols};
     g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)t, .rank = 2, .dim = {n, cols}};
     op o = {.kind = OP_MATMUL, .in = {quant.out, g.p.n_tensor++}};
     g.p.n_weight = 1;
@@ -187,7 +187,7 @@ static void matmul_equals_the_reference(void **unused)
     (void)unused;
     static const int64_t cols[] = {64, 512, 333, 704};
     for (int t = 1; t < DTYPE_COUNT; t++)
-        for (int i = 1; i < 28 && r16_of((dtype)t); i++)
+        for (int i = 1; i < 28 && panel_format_of((dtype)t); i++)
             one_matmul((dtype)t,
                        i < 26   ? i
                        : i < 27 ? 135
@@ -202,7 +202,7 @@ static void rows_do_not_see_each_other(void **unused)
     enum { ROWS = 20, N = 19, COLS = 64 };
     static float all[ROWS * N], some[ROWS * N];
     for (int t = 1; t < DTYPE_COUNT; t++) {
-        if (!r16_of((dtype)t)) continue;
+        if (!panel_format_of((dtype)t)) continue;
         one_matmul((dtype)t, ROWS, N, COLS, false, all);
         for (int count = 1; count < ROWS; count += 6) {
             one_matmul((dtype)t, count, N, COLS, false, some);

@@ -14,13 +14,13 @@ static ref packed_weight(rig *g, dtype type, int64_t rows, int64_t cols)
     ref t = rig_weight(g, type, rows, cols, 0);
     uint32_t i = g->t[t].weight;
     held_weight *w = &g->held[i];
-    uint64_t panel = r16_panel_bytes(type, cols);
-    uint8_t *to = mem_alloc(panel * (uint64_t)(rows / R16_ROWS));
+    uint64_t panel = panel_bytes(type, cols);
+    uint8_t *to = mem_alloc(panel * (uint64_t)(rows / PANEL_ROWS));
     assert_non_null(to);
-    for (int64_t n = 0; n < rows; n += R16_ROWS) {
-        const uint8_t *from[R16_ROWS];
-        for (int r = 0; r < R16_ROWS; r++) from[r] = w->data + (uint64_t)(n + r) * w->stride;
-        r16_pack(type, from, cols, to + (uint64_t)(n / R16_ROWS) * panel);
+    for (int64_t n = 0; n < rows; n += PANEL_ROWS) {
+        const uint8_t *from[PANEL_ROWS];
+        for (int r = 0; r < PANEL_ROWS; r++) from[r] = w->data + (uint64_t)(n + r) * w->stride;
+        panel_pack(type, from, cols, to + (uint64_t)(n / PANEL_ROWS) * panel);
     }
     mem_free(g->own[g->n_own - 1]); /* the blocks */
     g->own[g->n_own - 1] = to;
@@ -32,7 +32,7 @@ static ref packed_weight(rig *g, dtype type, int64_t rows, int64_t cols)
 
 static ref codes_like(rig *g, ref x, int block)
 {
-    ref t = rig_act_of(g, g->t[x].rows, g->st.n[g->t[x].rows], g->t[x].dim[0]);
+    ref t = rig_act_of(g, g->t[x].axis, g->st.n[g->t[x].axis], g->t[x].dim[0]);
     g->t[t].block = (uint8_t)block;
     return t;
 }
@@ -44,9 +44,9 @@ typedef struct alone {
 
 static alone alone_open(rig *g, int64_t n, int64_t k, int block)
 {
-    alone a = {.x = rig_act_of(g, ROWS_OUT, 1, k)};
+    alone a = {.x = rig_act_of(g, AXIS_OUT, 1, k)};
     a.codes = codes_like(g, a.x, block);
-    a.y = rig_act_of(g, ROWS_OUT, 1, n);
+    a.y = rig_act_of(g, AXIS_OUT, 1, n);
     a.w = g->p.n_tensor++;
     assert_true(a.w < RIG_TENSORS);
     g->t[a.w] = (tensor){.kind = TENSOR_WEIGHT, .rank = 2, .dim = {n, k}, .weight = g->p.n_weight++};
@@ -74,7 +74,7 @@ typedef struct exp_case {
 /* Rows sorted by expert. */
 static ref table_of(rig *g, const exp_case *c)
 {
-    ref table = rig_act_of(g, ROWS_EXP, c->rows, DISPATCH_COLS);
+    ref table = rig_act_of(g, AXIS_EXP, c->rows, DISPATCH_COLS);
     int32_t *t = (int32_t *)(void *)rig_at(g, table), e = 0;
     for (int i = 0; i < c->rows; i++) {
         while (e + 2 < c->experts && rig_random() % (unsigned)c->rows < (unsigned)c->experts) e += 2;
@@ -87,10 +87,10 @@ static ref table_of(rig *g, const exp_case *c)
 static void expert_case(dtype type, const exp_case *c)
 {
     rig g;
-    int block = r16_of(type)->act;
+    int block = panel_format_of(type)->act;
     rig_seed = 77 + (uint64_t)type;
     rig_open(&g, (uint64_t)(c->rows + 2) * (uint64_t)(c->n + 3 * c->k + 8) * 4);
-    ref table = table_of(&g, c), x = rig_act_of(&g, ROWS_EXP, c->rows, c->k), codes = codes_like(&g, x, block);
+    ref table = table_of(&g, c), x = rig_act_of(&g, AXIS_EXP, c->rows, c->k), codes = codes_like(&g, x, block);
     const int32_t *t = (const int32_t *)(const void *)rig_at(&g, table);
     snprintf(what, sizeof what, "%s, %d rows to %d experts, %d x %d", dtype_info[type].name, c->rows, c->experts, c->n,
              c->k);
@@ -99,7 +99,7 @@ static void expert_case(dtype type, const exp_case *c)
     op o = {.kind = OP_MATMUL_EXP,
             .in = {codes, packed_weight(&g, type, c->experts * c->n, c->k),
                    c->bias ? rig_const(&g, c->experts * c->n) : 0, table},
-            .out = rig_act_of(&g, ROWS_EXP, c->rows, c->n)};
+            .out = rig_act_of(&g, AXIS_EXP, c->rows, c->n)};
     held_weight whole = g.held[0];
     const uint8_t *part[16];
     for (int e = 0; e < c->experts; e++) part[e] = (const uint8_t *)64; /* an address that cannot be read */
@@ -130,7 +130,7 @@ static void experts_multiply(void **unused)
     static const exp_case cases[] = {
         {1, 4, 32, 256}, {2, 8, 16, 64, .bias = true}, {23, 5, 48, 320}, {150, 9, 32, 256, .bias = true}};
     for (int t = 1; t < DTYPE_COUNT; t++)
-        for (size_t i = 0; i < sizeof cases / sizeof *cases && r16_of((dtype)t); i++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases && panel_format_of((dtype)t); i++)
             if (cases[i].k % dtype_info[t].weights == 0) expert_case((dtype)t, &cases[i]);
     expert_case(DTYPE_Q4_B64, &(exp_case){400, 3, 32, 128});
 }
@@ -140,13 +140,13 @@ static void experts_multiply(void **unused)
 static void heads_case(dtype type, int rows, int heads, int n, int k)
 {
     rig g;
-    int block = r16_of(type)->act;
+    int block = panel_format_of(type)->act;
     rig_open(&g, (uint64_t)(rows + 2) * (uint64_t)(heads + 1) * (uint64_t)(n + 3 * k) * 4);
-    ref x = rig_act_of(&g, ROWS_TOK, rows, heads * k);
+    ref x = rig_act_of(&g, AXIS_TOK, rows, heads * k);
     op quant = {.kind = OP_QUANT, .in = {x}, .out = codes_like(&g, x, block)};
     op o = {.kind = OP_MATMUL_HEADS,
             .in = {quant.out, packed_weight(&g, type, heads * n, k)},
-            .out = rig_act_of(&g, ROWS_TOK, rows, heads * n)};
+            .out = rig_act_of(&g, AXIS_TOK, rows, heads * n)};
     g.w[0].parts = heads;
     snprintf(what, sizeof what, "%s, %d rows, %d heads of %d x %d", dtype_info[type].name, rows, heads, n, k);
     rig_run(&g, cpu_kernels_named("c"), 1, &quant);
@@ -167,7 +167,7 @@ static void heads_multiply(void **unused)
 {
     (void)unused;
     for (int t = 1; t < DTYPE_COUNT; t++) {
-        if (!r16_of((dtype)t)) continue;
+        if (!panel_format_of((dtype)t)) continue;
         heads_case((dtype)t, 1, 3, 32, 256);
         heads_case((dtype)t, 19, 2, 48, 256);
     }

@@ -62,14 +62,14 @@ static void check_places(const program *p, const segment *s, const int *rows)
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const tensor *out = &p->tensors[p->ops[i].out];
         if (!p->ops[i].out) continue;
-        uint64_t a0 = out->off, a1 = a0 + (uint64_t)(tensor_count(out) * rows[out->rows]) * 4;
+        uint64_t a0 = out->off, a1 = a0 + (uint64_t)(tensor_count(out) * rows[out->axis]) * 4;
         assert_true(a0 % 64 == 0 && a1 <= s->act_bytes);
         for (uint32_t w = s->op0; w <= i;
              w++) { /* tensors alive here: written before, or the segment's input, and read at or after i */
             ref t = w == i ? s->in : p->ops[w].out;
             const tensor *x = &p->tensors[t];
             if (!t || t == p->ops[i].out) continue;
-            uint64_t b0 = x->off, b1 = b0 + (uint64_t)(tensor_count(x) * rows[x->rows]) * 4;
+            uint64_t b0 = x->off, b1 = b0 + (uint64_t)(tensor_count(x) * rows[x->axis]) * 4;
             for (uint32_t r = i; r < s->op1; r++)
                 for (int k = 0; k < 4; k++)
                     if (p->ops[r].in[k] == t && a0 < b1 && b0 < a1 &&
@@ -99,7 +99,7 @@ static void places(void **unused)
                                                   : "cpu:1;cpu:1;cpu:1;cpu:1",
                               .backends = backends,
                               .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
-            for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 3 + k;
+            for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 3 + k;
             assert_ok(plan_open(&l, p, &o, &e), &e);
             assert_int_equal(plan_segments(l), n);
             uint32_t at = 0;
@@ -130,7 +130,7 @@ static void shares(void **unused)
     plan *l;
     plan_options o = {
         .devices = "cpu:1*3;cpu:1*1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 1;
+    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 1;
     for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
     assert_ok(plan_open(&l, p, &o, &e), &e);
     assert_int_equal(p->ops[plan_segment(l, 1)->op0].layer, 3);
@@ -147,7 +147,7 @@ static void short_of_memory(void **unused)
     program *p = random_model(&small, 1);
     plan_options o = {
         .devices = "cpu:1;cpu:1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 4;
+    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
     for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
     int n = 1;
     for (bool fired = true; fired; n++) {
@@ -243,7 +243,7 @@ static void experts_cost_what_is_used(void **unused)
     assert_ok(model_open(&m, &(model_options){.model_path = "tests/vectors/models/mixtral"}, &e), &e);
     const program *p = m->prog;
     plan_options o = {.backends = backends, .dev = {.threads = 1, .k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < ROWS_COUNT; k++) o.dev.max_rows[k] = 4;
+    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
     for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
     assert_ok(plan_open(&l, m->prog, &o, &e), &e);
     uint64_t dense = 0, experts = 0, numbers, many;

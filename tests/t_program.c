@@ -159,7 +159,7 @@ static ref act(program *p, const char *name, int rows, int64_t dim, int layer)
                                      .kind = TENSOR_ACT,
                                      .type = DTYPE_F32,
                                      .rank = 1,
-                                     .rows = (uint8_t)rows,
+                                     .axis = (uint8_t)rows,
                                      .layer = (int16_t)layer,
                                      .dim = {dim}},
                            &e);
@@ -204,22 +204,22 @@ static program *small(int layers)
 {
     err e = {0};
     program *p = program_new(&e);
-    ref x = act(p, "x0", ROWS_TOK, 4, -1);
+    ref x = act(p, "x0", AXIS_TOK, 4, -1);
     p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
     p->dim = 4;
     p->vocab = 16;
     p->n_layer = layers;
     p->hidden[0] = x;
-    assert_int_equal(program_state(p, &(state){.rows = ROWS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    assert_int_equal(program_state(p, &(state){.axis = AXIS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
     add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
     for (int l = 0; l < layers; l++) {
         char name[32];
         snprintf(name, sizeof name, "dec.%d.y", l);
-        ref n = act(p, "n", ROWS_TOK, 4, l), y = act(p, "y", ROWS_TOK, 4, l), z = act(p, name, ROWS_TOK, 4, l);
-        ref out = act(p, "x", ROWS_TOK, 4, l);
+        ref n = act(p, "n", AXIS_TOK, 4, l), y = act(p, "y", AXIS_TOK, 4, l), z = act(p, name, AXIS_TOK, 4, l);
+        ref out = act(p, "x", AXIS_TOK, 4, l);
         add(p, (op){.kind = OP_NORM, .layer = (int16_t)l, .out = n, .in = {x}, .u.norm = {.eps = 1e-5f, .width = 4}});
         if (l == 0) {
-            ref a = act(p, "a", ROWS_TOK, 4, l);
+            ref a = act(p, "a", AXIS_TOK, 4, l);
             add(p, (op){.kind = OP_KV_PUT, .layer = 0, .in = {n, n}});
             add(p, (op){.kind = OP_ATTN, .layer = 0, .out = a, .in = {n}, .u.attn = {.scale = 1, .heads = 1}});
             n = a;
@@ -231,7 +231,7 @@ static program *small(int layers)
         p->hidden[l + 1] = x;
     }
     uint32_t head = p->n_op;
-    ref t = act(p, "t", ROWS_OUT, 4, -1), logits = act(p, "logits", ROWS_OUT, 16, -1);
+    ref t = act(p, "t", AXIS_OUT, 4, -1), logits = act(p, "logits", AXIS_OUT, 16, -1);
     add(p, (op){.kind = OP_TAKE_OUT, .layer = -1, .out = t, .in = {x}});
     add(p, (op){.kind = OP_MATMUL, .layer = -1, .out = logits, .in = {t, matrix(p, "head", 16, 4)}});
     p->entries[ENTRY_DEC].op1 = head;
@@ -260,10 +260,10 @@ static void no_cut_inside_a_state(void **unused)
     (void)unused;
     err e = {0};
     program *p = program_new(&e);
-    ref x = act(p, "x", ROWS_TOK, 4, -1), y = act(p, "y", ROWS_TOK, 4, 0);
+    ref x = act(p, "x", AXIS_TOK, 4, -1), y = act(p, "y", AXIS_TOK, 4, 0);
     p->hidden = (ref[]){x};
     p->dim = 4;
-    assert_int_equal(program_state(p, &(state){.rows = ROWS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
+    assert_int_equal(program_state(p, &(state){.axis = AXIS_TOK, .heads = 1, .k_dim = 4, .v_dim = 4}, &e), 0);
     add(p, (op){.kind = OP_EMBED, .layer = -1, .out = x, .in = {matrix(p, "embed", 16, 4)}});
     add(p, (op){.kind = OP_KV_PUT, .layer = 0, .in = {x, x}});
     add(p, (op){.kind = OP_ATTN, .layer = 0, .out = y, .in = {x}, .u.attn = {.scale = 1, .heads = 1}});
@@ -286,7 +286,7 @@ static void single_assignment(void **unused)
 
     p = small(1);
     e = (err){0};
-    ref lost = act(p, "lost", ROWS_TOK, 4, 0), out = act(p, "o", ROWS_TOK, 4, 0);
+    ref lost = act(p, "lost", AXIS_TOK, 4, 0), out = act(p, "o", AXIS_TOK, 4, 0);
     add(p, (op){.kind = OP_ACT, .layer = 0, .out = out, .in = {lost}});
     assert_int_equal(program_finish(p, &e), ERR_SPEC);
     assert_non_null(strstr(e.msg, "before it is written"));
@@ -298,8 +298,8 @@ static void shape_rules(void **unused)
     (void)unused;
     err none = {0};
     program *p = small(1);
-    ref x = p->hidden[0], wide = act(p, "wide", ROWS_TOK, 8, 0), same = act(p, "same", ROWS_TOK, 4, 0),
-        o = act(p, "o", ROWS_OUT, 4, 0), seq = act(p, "seq", ROWS_SEQ, 4, 0);
+    ref x = p->hidden[0], wide = act(p, "wide", AXIS_TOK, 8, 0), same = act(p, "same", AXIS_TOK, 4, 0),
+        o = act(p, "o", AXIS_OUT, 4, 0), seq = act(p, "seq", AXIS_SEQ, 4, 0);
     ref w = matrix(p, "w2", 4, 4);
     rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
     assert_int_equal(program_rope(p, &rp, 16, &none), 0);
@@ -348,13 +348,13 @@ static void expert_rules(void **unused)
     (void)unused;
     err e = {0};
     program *p = small(1);
-    ref x = p->hidden[0], logits = act(p, "s", ROWS_TOK, 6, 0), route = act(p, "r", ROWS_TOK, 4, 0),
-        sorted = act(p, "d", ROWS_EXP, 3, 0), sent = act(p, "g", ROWS_EXP, 4, 0), mid = act(p, "m", ROWS_EXP, 2, 0),
-        back = act(p, "b", ROWS_TOK, 4, 0), wide = act(p, "w8", ROWS_TOK, 6, 0), one = act(p, "one", ROWS_TOK, 1, 0);
-    ref deep = act(p, "deep", ROWS_TOK, 24, 0), heads = act(p, "heads", ROWS_TOK, 12, 0),
-        pair = act(p, "pair", ROWS_TOK, 2, 0);
-    ref codes = act(p, "codes", ROWS_EXP, 4, 0), plain = act(p, "plain", ROWS_TOK, 4, 0),
-        mid16 = act(p, "m16", ROWS_EXP, 16, 0), other = act(p, "d2", ROWS_EXP, 3, 0);
+    ref x = p->hidden[0], logits = act(p, "s", AXIS_TOK, 6, 0), route = act(p, "r", AXIS_TOK, 4, 0),
+        sorted = act(p, "d", AXIS_EXP, 3, 0), sent = act(p, "g", AXIS_EXP, 4, 0), mid = act(p, "m", AXIS_EXP, 2, 0),
+        back = act(p, "b", AXIS_TOK, 4, 0), wide = act(p, "w8", AXIS_TOK, 6, 0), one = act(p, "one", AXIS_TOK, 1, 0);
+    ref deep = act(p, "deep", AXIS_TOK, 24, 0), heads = act(p, "heads", AXIS_TOK, 12, 0),
+        pair = act(p, "pair", AXIS_TOK, 2, 0);
+    ref codes = act(p, "codes", AXIS_EXP, 4, 0), plain = act(p, "plain", AXIS_TOK, 4, 0),
+        mid16 = act(p, "m16", AXIS_EXP, 16, 0), other = act(p, "d2", AXIS_EXP, 3, 0);
     ref panels = matrix(p, "panels", 96, 4);
     p->tensors[codes].block = p->tensors[plain].block = 64;
     p->weights[p->tensors[panels].weight].packed = true;
@@ -437,17 +437,17 @@ static void windows_make_groups(void **unused)
     err e = {0};
     program *p = program_new(&e);
     const int32_t window[] = {0, 8, 0, 8, 16, 0};
-    const uint8_t rows[] = {ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_TOK, ROWS_ENC};
+    const uint8_t rows[] = {AXIS_TOK, AXIS_TOK, AXIS_TOK, AXIS_TOK, AXIS_TOK, AXIS_ENC};
     const int group[] = {0, 1, 0, 1, 2, 3};
     state s = {.heads = 1, .k_dim = 4, .v_dim = 4};
     assert_int_equal(program_state(p, &s, &e), ERR_SPEC); /* of no rows */
     e = (err){0};
     for (int i = 0; i < 6; i++) {
         s.window = window[i];
-        s.rows = rows[i];
+        s.axis = rows[i];
         assert_int_equal(program_state(p, &s, &e), i);
         assert_int_equal(p->states[i].group, group[i]);
-        assert_int_equal(p->group_rows[group[i]], rows[i]);
+        assert_int_equal(p->group_axis[group[i]], rows[i]);
     }
     assert_int_equal(p->n_group, 4);
     s.window = 2;
@@ -491,7 +491,7 @@ static void short_of_memory(void **unused)
             if (!program_tensor(
                     p,
                     &(tensor){
-                        .name = "t", .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .rows = ROWS_TOK, .dim = {4}},
+                        .name = "t", .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {4}},
                     &e))
                 rc = e.code;
         bool fired = mem_fail_at(0);

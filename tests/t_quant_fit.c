@@ -1,12 +1,12 @@
 /* t_quant_fit.c - fitted encoders (tensor/quant_fit.h): never worse than the plain ones, exact where that is possible, the better for
- * importance, and as good on normal weights as the table of quant_two.c says. */
+ * importance, and as good on normal weights as the table of quant_tables.c says. */
 #include "test.h"
 
 #include "base/mem.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
 #include "tensor/quant_linear.h"
-#include "tensor/quant_two.h"
+#include "tensor/quant_tables.h"
 
 #include <math.h>
 

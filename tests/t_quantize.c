@@ -8,7 +8,7 @@
 #include "io/write.h"
 #include "models/model.h"
 #include "models/build/weight_policy.h"
-#include "text/tokenizer_same.h"
+#include "text/tokenizer_equal.h"
 
 #include "command.h"
 #include "vector_rig.h"

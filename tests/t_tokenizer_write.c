@@ -3,9 +3,9 @@
 
 #include "base/file.h"
 #include "io/ckpt.h"
-#include "text/tokenizer_gguf.h"
-#include "text/tokenizer_json.h"
-#include "text/tokenizer_same.h"
+#include "text/write_gguf_vocab.h"
+#include "text/write_hf_tokenizer.h"
+#include "text/tokenizer_equal.h"
 
 static void add_string(buf *b, const char *s)
 {

@@ -7,7 +7,7 @@
 #include "core/weight_fill.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <math.h>
 
@@ -41,7 +41,8 @@ static uint8_t *filled(const weight_fill *f, int64_t step)
 static void read_row(const weight_fill *f, const uint8_t *held, int64_t n, float *to)
 {
     int64_t cols = f->w->cols;
-    if (f->packed) r16_row(f->type, held + (uint64_t)(n / R16_ROWS) * f->unit_bytes, (int)(n % R16_ROWS), cols, to);
+    if (f->packed)
+        panel_row(f->type, held + (uint64_t)(n / PANEL_ROWS) * f->unit_bytes, (int)(n % PANEL_ROWS), cols, to);
     else quant_decode_row(f->type, held + (uint64_t)n * f->unit_bytes, to, (uint64_t)cols);
 }
 
@@ -80,7 +81,7 @@ static void rows_of_any_length(void **unused)
     for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++)
         for (size_t i = 0; quant_can_encode((dtype)t) && i < sizeof cols / sizeof *cols; i++) {
             check_form((dtype)t, cols[i], false);
-            if (r16_of((dtype)t)) check_form((dtype)t, cols[i], true);
+            if (panel_format_of((dtype)t)) check_form((dtype)t, cols[i], true);
         }
 }
 
@@ -94,16 +95,16 @@ static void padding_is_zero(void **unused)
     err e = {0};
     assert_ok(weight_fill_plan(&f, &w, DTYPE_Q4_B64, true, &e), &e);
     uint8_t *held = filled(&f, 1);
-    const r16_format *q4 = r16_of(DTYPE_Q4_B64);
+    const panel_format *q4 = panel_format_of(DTYPE_Q4_B64);
     const uint8_t *last = held + (uint64_t)(f.units - 1) * f.unit_bytes;
-    static const uint8_t none[R16_K];
+    static const uint8_t none[PANEL_K];
     for (int k = 0; k < 2; k++)
-        for (int r = 0; r < R16_ROWS; r++) {
-            bool there = r < ROWS % R16_ROWS;
-            int n = !there ? 0 : k ? 100 - R16_K : R16_K;
-            r16_strip strip;
-            r16_strip_get(q4, last + k * (q4->code_lines + q4->tail_lines) * R16_LINE, r, 1, &strip);
-            assert_memory_equal(strip.code + n, none, (size_t)(R16_K - n));
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            bool there = r < ROWS % PANEL_ROWS;
+            int n = !there ? 0 : k ? 100 - PANEL_K : PANEL_K;
+            panel_strip strip;
+            panel_strip_get(q4, last + k * (q4->code_lines + q4->tail_lines) * PANEL_LINE, r, 1, &strip);
+            assert_memory_equal(strip.code + n, none, (size_t)(PANEL_K - n));
             assert_int_equal(strip.scale[0] != 0, there);
         }
     mem_free(held);

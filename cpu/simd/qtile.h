@@ -10,12 +10,12 @@ enum { QPANELS = V16S == 32 ? 2 : 1, QGROUP = 4 };
 
 /* Rows of a tile against one panel or two. */
 typedef struct qjob {
-    const r16_format *f;
-    const int8_t *level; /* r16_levels(f) */
+    const panel_format *f;
+    const int8_t *level; /* panel_levels(f) */
     const uint8_t *panel;
     uint64_t apart;     /* bytes from the panel to the second one */
     act_part x, second; /* of the tile, and of the next one where two are joined */
-    int64_t supers;     /* tiles of 64 k */
+    int64_t k_tiles;    /* tiles of 64 k */
     float *y;           /* [rows][ldy], 16 outputs of each panel, n_out of the last */
     int64_t ldy;
     int n_out;
@@ -38,19 +38,19 @@ typedef void (*qtile_fn)(const qjob *q);
 #else
 #define QTILE_TABLE qtile_neon
 #endif
-extern const qtile_fn QTILE_TABLE[R16_KINDS][QPANELS][ACT_ROWS];
+extern const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS];
 
 #if defined(__AVX512F__)
 /* So many rows, which are two tiles, against one panel, unpacked once for both; fetches as one tile alone does. NULL: each tile by itself is as fast. */
 enum { QJOINED = 8 };
-qtile_fn qtile_joined(const r16_format *f, int64_t rows);
+qtile_fn qtile_joined(const panel_format *f, int64_t rows);
 
-/* Rows of a tile against two wide panels (v_qwide.h): supers tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
-enum { WIDE_K = R16_SPAN / R16_K, WIDE_LINES = 21 };
+/* Rows of a tile against two wide panels (v_qwide.h): k_tiles tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
+enum { WIDE_K = PANEL_SPAN / PANEL_K, WIDE_LINES = 21 };
 typedef struct qwide_job {
     const uint8_t *lines; /* aligned to 64 */
     act_part x;
-    int supers;
+    int k_tiles;
     bool first, last; /* else goes on with sums, leaves sums */
     float *sums;      /* [rows][32]; aligned to 64 */
     int n_out;        /* of 32 outputs */
@@ -61,13 +61,13 @@ typedef struct qwide_job {
     int n_ahead;
 } qwide_job;
 typedef void (*qwide_fn)(const qwide_job *q);
-/* [kind of formats]: makes panel i of two wide: supers tiles, from the beginning of a span on. */
-typedef void (*qwiden_fn)(const r16_format *f, const int8_t *level, const uint8_t *panel, int supers, int i,
+/* [kind of formats]: makes panel i of two wide: k_tiles tiles, from the beginning of a span on. */
+typedef void (*qwiden_fn)(const panel_format *f, const int8_t *level, const uint8_t *panel, int k_tiles, int i,
                           uint8_t *lines);
-extern const qwiden_fn qwiden_avx512[R16_KINDS];
+extern const qwiden_fn qwiden_avx512[PANEL_KINDS];
 /* The bodies for a format: [rows less QWIDE_LEAST]; several tiles have no fewer rows. NULL: unpacking for each tile is as fast. */
 enum { QWIDE_LEAST = 3 };
-const qwide_fn *qwide_bodies(const r16_format *f);
+const qwide_fn *qwide_bodies(const panel_format *f);
 #endif
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef CPU_V_ATTN_H
 #define CPU_V_ATTN_H
 #include "cpu/attn_plan.h"
-#include "cpu/cpu_deal.h"
+#include "cpu/chunk_steal.h"
 #include "cpu/simd/v16.h"
 #include "cpu/simd/v_attn_ints.h"
 #include "cpu/simd/vmath.h"
@@ -145,7 +145,7 @@ typedef struct tile_sees {
 
 static void tile_sees_of(tile_sees *g, const attn_job *j, const attn_unit *u, int first, int l0, int l1)
 {
-    const attn_sees *sees = &j->plan.sees;
+    const attn_mask *sees = &j->plan.sees;
     int own0 = sees->rows->pos[u->row0], r0 = l0 / u->heads, r1 = l1 / u->heads;
     g->whole = attn_first(sees, own0 + r1 - 1) <= first &&
                attn_last(sees, u->seq, own0 + r0) >= first + PAGE_TOKENS - 1;
@@ -580,7 +580,7 @@ static void tile_open(attn_tile *k, const attn_job *j, const attn_unit *u, int f
 /* Lines of the unit whose rows see any of the positions first … last. */
 static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int last, int *l0, int *l1)
 {
-    const attn_sees *sees = &j->plan.sees;
+    const attn_mask *sees = &j->plan.sees;
     int own0 = sees->rows->pos[u->row0], r0 = 0, r1 = u->rows;
     while (r0 < r1 && attn_last(sees, u->seq, own0 + r0) < first) r0++;
     while (r1 > r0 && attn_first(sees, own0 + r1 - 1) > last) r1--;
@@ -705,15 +705,15 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
     bool split = units < 4 * workers && workers > 1 && ranges > units &&
                  (uint64_t)ranges * slot <= on->work.shared_floats;
 
-    deal d = deal_start(r, worker, workers, split ? ranges : units, true);
-    int64_t i = 0, mine = deal_next(&d);
+    chunk_steal d = steal_start(r, worker, workers, split ? ranges : units, true);
+    int64_t i = 0, mine = steal_next(&d);
     for (attn_unit u = {.seq = -1}; mine >= 0 && attn_next(&j.plan, &u);) {
         if (split) {
             for (int range = u.range0; range <= u.range1; range++, i++) {
                 if (i != mine) continue;
                 unit_queries(&j, &u);
                 range_soft(&j, &u, range, attn_soft_at(on->work.shared + (uint64_t)i * slot, lines, s->v_dim));
-                mine = deal_next(&d);
+                mine = steal_next(&d);
             }
         } else if (i++ == mine) {
             unit_queries(&j, &u);
@@ -723,7 +723,7 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
                 soft_merge(&j, &u, range, j.at.all, j.at.part);
             }
             unit_store(&j, &u, j.at.all);
-            mine = deal_next(&d);
+            mine = steal_next(&d);
         }
     }
     if (!split) return;

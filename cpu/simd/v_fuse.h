@@ -74,7 +74,7 @@ static void v_act_mul_quant(const run *r, const op *o, int worker, int workers)
  * the cache until they are codes. */
 static void v_gate_up(const run *r, const op *o, int worker, int workers)
 {
-    enum { COLS = R16_K, PANELS = COLS / R16_ROWS };
+    enum { COLS = PANEL_K, PANELS = COLS / PANEL_ROWS };
     float y[2][BLOCK_Q * COLS];
     const int gate = o[2].in[0] == o->out ? 0 : 1;
     const tensor *out = arg_info(r, o[4].out);
@@ -84,8 +84,8 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
         const int64_t row0 = act_tile_at(rows, t0).row0;
-        deal d = deal_start(r, worker, workers, cols / COLS, false);
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        chunk_steal d = steal_start(r, worker, workers, cols / COLS, false);
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             for (int i = 0; i < 2; i++) {
                 const float *bias = arg_at(r, o[i].in[2]);
                 qwork k = {.w = arg_weight(r, o[i].in[1]),
@@ -102,7 +102,7 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
                 act_tile tile = act_tile_at(rows, t);
                 act_part p = act_parts((uint8_t *)arg_at(r, o[4].out), tile, cols, out->block);
                 for (int m = 0; m < tile.rows; m++) {
-                    _Alignas(64) float space[R16_K];
+                    _Alignas(64) float space[PANEL_K];
                     const float *v = fuse_gate_fetch(&from, tile.row0 - row0 + m, 0, COLS, space);
                     for (int k = 0; k < COLS; k += out->block)
                         quant_put(p, tile.rows, m, (c * COLS + k) / out->block, out->block, v + k, out->block, false,

@@ -122,7 +122,7 @@ static void kv_token_codes(const kv_codes *f, uint8_t *tile, bool values, const 
 static void v_kv_put(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
-    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->rows);
+    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->axis);
     const kv_store *s = &r->seg->on->kv[o->state];
     const kv_codes kf = kv_codes_of(s->k_type, s->k_dim, false), vf = kv_codes_of(s->v_type, s->v_dim, true);
     int group = r->seg->p->states[o->state].group;

@@ -14,7 +14,7 @@
 #ifndef CPU_V_MATMUL_H
 #define CPU_V_MATMUL_H
 #include "cpu/cpu.h"
-#include "cpu/cpu_deal.h"
+#include "cpu/chunk_steal.h"
 #include "cpu/matmul_plan.h"
 #include "cpu/simd/v_qmatmul.h"
 #include "cpu/simd/v_step.h"
@@ -400,7 +400,7 @@ static int64_t chunk_rows(const held_weight *w)
 {
     int64_t n = (CHUNK_BYTES + (int64_t)w->stride - 1) / ((int64_t)w->stride > 0 ? (int64_t)w->stride : 1);
     n = (n + MATMUL_PANEL_N - 1) / MATMUL_PANEL_N * MATMUL_PANEL_N;
-    int64_t least = (w->rows + DEAL_MAX - 1) / DEAL_MAX;
+    int64_t least = (w->rows + STEAL_MAX - 1) / STEAL_MAX;
     return n > least ? n : least;
 }
 
@@ -408,7 +408,7 @@ static int64_t chunk_rows(const held_weight *w)
 static int64_t chunk_rows_of_parts(const held_weight *w, int64_t parts)
 {
     int64_t each = chunk_rows(w);
-    while ((w->rows + each - 1) / each > DEAL_MAX / parts) each *= 2;
+    while ((w->rows + each - 1) / each > STEAL_MAX / parts) each *= 2;
     return each;
 }
 
@@ -433,10 +433,10 @@ static void v_matmul(const run *r, const op *o, int worker, int workers)
     int64_t rows = arg_rows(r, o->out), each = chunk_rows(w), k = w->cols;
     for (int64_t m = 0, count; m < rows; m += count, x += count * k, y += count * w->rows) {
         count = matmul_block_rows(rows, m);
-        deal d = deal_start(r, worker, workers, (w->rows + each - 1) / each, false);
+        chunk_steal d = steal_start(r, worker, workers, (w->rows + each - 1) / each, false);
         matmul_space at = matmul_space_of(scratch, count, k);
         bool packed = false;
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             int64_t from = c * each, to = from + each < w->rows ? from + each : w->rows;
             if (!packed) pack_rows(x, count, k, at.x);
             packed = true;

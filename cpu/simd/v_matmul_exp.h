@@ -42,13 +42,13 @@ static void v_qmatmul_exp(const run *r, const op *o, int worker, int workers)
     const int32_t *table = dispatch_at(r, o->in[3]);
     float *y = arg_at(r, o->out);
     act_rows all = act_rows_at(r, o->in[0]);
-    int64_t n = arg_dim(r, o->out), panels = n / R16_ROWS, each = q_chunk(w, panels, EXPERTS_MAX),
+    int64_t n = arg_dim(r, o->out), panels = n / PANEL_ROWS, each = q_chunk(w, panels, EXPERTS_MAX),
             chunks = (panels + each - 1) / each;
     expert_run runs[EXPERTS_MAX];
     int count;
     for (int64_t t0 = 0; (count = expert_tiles(table, all.rows, t0, runs)) > 0; t0 = q_turn_end(INT64_MAX, t0)) {
-        deal d = deal_start(r, worker, workers, count * chunks, false);
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        chunk_steal d = steal_start(r, worker, workers, count * chunks, false);
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             const expert_run *u = &runs[c / chunks];
             held_weight own = held_part(w, u->expert, n);
             qwork k = {.w = &own,
@@ -77,9 +77,9 @@ static void v_matmul_exp(const run *r, const op *o, int worker, int workers)
     int64_t each = chunk_rows_of_parts(&first, EXPERTS_MAX), chunks = (n + each - 1) / each;
     expert_run runs[EXPERTS_MAX];
     for (int turn = 0, count; (count = expert_blocks(table, rows, turn, runs)) > 0; turn++) {
-        deal d = deal_start(r, worker, workers, count * chunks, false);
+        chunk_steal d = steal_start(r, worker, workers, count * chunks, false);
         const expert_run *packed = NULL;
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             const expert_run *u = &runs[c / chunks];
             held_weight own = held_part(w, u->expert, n);
             matmul_space at = matmul_space_of(scratch, u->rows, k);

@@ -12,12 +12,12 @@ static void v_qmatmul_heads(const run *r, const op *o, int worker, int workers)
     const held_weight *w = arg_weight(r, o->in[1]);
     float *y = arg_at(r, o->out);
     act_rows x = act_rows_at(r, o->in[0]);
-    int64_t heads = x.cols / w->cols, n = w->rows / heads, panels = n / R16_ROWS, each = q_chunk(w, panels, heads),
+    int64_t heads = x.cols / w->cols, n = w->rows / heads, panels = n / PANEL_ROWS, each = q_chunk(w, panels, heads),
             chunks = (panels + each - 1) / each, tiles = act_tiles(x.rows);
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
-        deal d = deal_start(r, worker, workers, heads * chunks, false);
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        chunk_steal d = steal_start(r, worker, workers, heads * chunks, false);
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             int64_t h = c / chunks, from = c % chunks * each, to = from + each < panels ? from + each : panels;
             held_weight own = held_part(w, h, n);
             qwork k = {.w = &own, .x = x, .y = y + h * n, .ldy = w->rows};
@@ -41,11 +41,11 @@ static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
     int64_t each = chunk_rows_of_parts(&first, heads), chunks = (n + each - 1) / each;
     for (int64_t m = 0, count; m < rows; m += count, x += count * in, y += count * w->rows) {
         count = matmul_block_rows(rows, m);
-        deal d = deal_start(r, worker, workers, heads * chunks, false);
+        chunk_steal d = steal_start(r, worker, workers, heads * chunks, false);
         matmul_space at = matmul_space_of(scratch, count, k);
         float *together = scratch + matmul_space_floats(count, k, true);
         int64_t packed = -1;
-        for (int64_t c; (c = deal_next(&d)) >= 0;) {
+        for (int64_t c; (c = steal_next(&d)) >= 0;) {
             int64_t h = c / chunks, from = c % chunks * each, to = from + each < n ? from + each : n;
             held_weight own = held_part(w, h, n);
             own.rows = w->rows; /* how far rows of y are apart */

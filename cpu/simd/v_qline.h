@@ -1,15 +1,15 @@
-/* v_qline.h - how codes of packed weights (tensor/r16.h) come into registers: group vectors, 16 rows (AVX2: 8 rows, NEON: 4 rows) x 4 k of bytes. */
+/* v_qline.h - how codes of packed weights (tensor/panel.h) come into registers: group vectors, 16 rows (AVX2: 8 rows, NEON: 4 rows) x 4 k of bytes. */
 #ifndef CPU_V_QLINE_H
 #define CPU_V_QLINE_H
 #include "cpu/simd/v16.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <string.h>
 
 #if defined(__AVX512F__)
 
 typedef __m512i qline;
-#define Q_LOAD(i)          _mm512_loadu_si512((const void *)(p + R16_LINE * (i)))
+#define Q_LOAD(i)          _mm512_loadu_si512((const void *)(p + PANEL_LINE * (i)))
 #define Q_AND(a, mask)     _mm512_and_si512(a, _mm512_set1_epi8(mask))
 /* a | (b & mask) */
 #define Q_OR(a, b, mask)   _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi8((char)(mask)), 0xf8)
@@ -39,7 +39,7 @@ INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 #elif defined(__aarch64__)
 
 typedef uint8x16_t qline; /* a quarter of a line: p is moved by 16 bytes for each four rows */
-#define Q_LOAD(i)        vld1q_u8(p + R16_LINE * (i))
+#define Q_LOAD(i)        vld1q_u8(p + PANEL_LINE * (i))
 #define Q_AND(a, mask)   ((a) & (uint8_t)(mask))
 #define Q_OR(a, b, mask) ((a) | Q_AND(b, mask))
 #define Q_RIGHT(a, n)    ((a) >> (uint8_t)(n))
@@ -58,7 +58,7 @@ INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 #else
 
 typedef __m256i qline; /* half a line: p is moved by 32 bytes for rows 8 … 15 */
-#define Q_LOAD(i)        _mm256_loadu_si256((const __m256i *)(const void *)(p + R16_LINE * (i)))
+#define Q_LOAD(i)        _mm256_loadu_si256((const __m256i *)(const void *)(p + PANEL_LINE * (i)))
 #define Q_AND(a, mask)   _mm256_and_si256(a, _mm256_set1_epi8(mask))
 #define Q_OR(a, b, mask) _mm256_or_si256(a, Q_AND(b, (char)(mask)))
 #define Q_RIGHT(a, n)    _mm256_srli_epi16(a, n)

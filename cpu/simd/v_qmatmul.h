@@ -1,4 +1,4 @@
-/* v_qmatmul.h - the MATMUL of packed weights (tensor/r16.h) with int8 activations; definition: cpu_qmatmul.c.
+/* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes only how the next group vectors
  * of a super-tile come into registers. Few rows (one tile) are bound by reading the weights: one panel at a time, one sequential
@@ -10,7 +10,7 @@
 #define CPU_V_QMATMUL_H
 #include "base/half.h"
 #include "cpu/cpu_quant_body.h"
-#include "cpu/cpu_deal.h"
+#include "cpu/chunk_steal.h"
 #include "cpu/simd/qtile.h"
 
 #include <math.h>
@@ -30,43 +30,45 @@ typedef struct qwork {
 /* Many rows: two panels at a time, 512 k of them unpacked for all tiles of rows. */
 static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, int64_t to, int64_t t0, int64_t t1)
 {
-    _Alignas(64) uint8_t wide[WIDE_K * WIDE_LINES * 2 * R16_LINE];
-    _Alignas(64) float sums[BLOCK_Q][2 * R16_ROWS];
+    _Alignas(64) uint8_t wide[WIDE_K * WIDE_LINES * 2 * PANEL_LINE];
+    _Alignas(64) float sums[BLOCK_Q][2 * PANEL_ROWS];
     const held_weight *w = k->w;
-    const r16_format *f = r16_of(w->type);
-    const int8_t *level = r16_levels(f);
-    const int64_t supers = (w->cols + R16_K - 1) / R16_K;
-    const uint64_t part = (uint64_t)WIDE_K * R16_LINE * f->code_lines +
-                          (uint64_t)(R16_SPAN / f->span) * R16_LINE * f->tail_lines;
-    const int64_t lines = ((int64_t)w->stride / R16_LINE + supers - 1) / supers; /* of 64 k */
+    const panel_format *f = panel_format_of(w->type);
+    const int8_t *level = panel_levels(f);
+    const int64_t k_tiles = (w->cols + PANEL_K - 1) / PANEL_K;
+    const uint64_t part = (uint64_t)WIDE_K * PANEL_LINE * f->code_lines +
+                          (uint64_t)(PANEL_SPAN / f->span) * PANEL_LINE * f->tail_lines;
+    const int64_t lines = ((int64_t)w->stride / PANEL_LINE + k_tiles - 1) / k_tiles; /* of 64 k */
     const int64_t row0 = act_tile_at(k->x.rows, t0).row0;
     const int64_t share = (2 * lines + t1 - t0 - 1) / (t1 - t0); /* of the next panels, fetched by a tile in 64 k */
     for (int64_t n = from; n < to; n += 2) {
-        const int64_t left = w->rows - n * R16_ROWS;
+        const int64_t left = w->rows - n * PANEL_ROWS;
         const uint8_t *panel = w->data + (uint64_t)n * w->stride, *second = n + 1 < to ? panel + w->stride : panel;
         const uint8_t *ahead = panel + 2 * w->stride,
-                      *end = left > 2 * R16_ROWS ? ahead + 2 * w->stride : ahead; /* of what is fetched */
-        for (int64_t s0 = 0; s0 < supers; s0 += WIDE_K, panel += part, second += part) {
+                      *end = left > 2 * PANEL_ROWS ? ahead + 2 * w->stride : ahead; /* of what is fetched */
+        for (int64_t s0 = 0; s0 < k_tiles; s0 += WIDE_K, panel += part, second += part) {
             qwide_job q = {.lines = wide,
-                           .supers = supers - s0 < WIDE_K ? (int)(supers - s0) : WIDE_K,
+                           .k_tiles = k_tiles - s0 < WIDE_K ? (int)(k_tiles - s0) : WIDE_K,
                            .first = s0 == 0,
-                           .last = s0 + WIDE_K >= supers,
-                           .bias = k->bias ? k->bias + n * R16_ROWS : NULL,
+                           .last = s0 + WIDE_K >= k_tiles,
+                           .bias = k->bias ? k->bias + n * PANEL_ROWS : NULL,
                            .ldy = k->ldy};
             act_rows x = k->x;
-            x.k0 += s0 * R16_K;
-            q.n_out = n + 1 == to && left > R16_ROWS ? R16_ROWS : left < 2 * R16_ROWS ? (int)left : 2 * R16_ROWS;
-            qwiden_avx512[f->kind](f, level, panel, q.supers, 0, wide);
-            qwiden_avx512[f->kind](f, level, second, q.supers, 1, wide);
+            x.k0 += s0 * PANEL_K;
+            q.n_out = n + 1 == to && left > PANEL_ROWS ? PANEL_ROWS
+                      : left < 2 * PANEL_ROWS          ? (int)left
+                                                       : 2 * PANEL_ROWS;
+            qwiden_avx512[f->kind](f, level, panel, q.k_tiles, 0, wide);
+            qwiden_avx512[f->kind](f, level, second, q.k_tiles, 1, wide);
             for (int64_t t = t0; t < t1; t++) {
                 act_tile tile = act_tile_at(x.rows, t);
                 q.x = act_part_of(&x, tile);
-                q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * R16_ROWS - k->col0;
+                q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * PANEL_ROWS - k->col0;
                 q.sums = sums[tile.row0 - row0];
                 q.ahead = ahead;
                 q.n_ahead = ahead < end ? (int)share : 0;
                 bodies[tile.rows - QWIDE_LEAST](&q);
-                ahead += (uint64_t)(q.n_ahead * q.supers) * R16_LINE;
+                ahead += (uint64_t)(q.n_ahead * q.k_tiles) * PANEL_LINE;
             }
         }
     }
@@ -80,19 +82,19 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     bool alone = act_tiles(k->x.rows) == 1;
     qtile_fn joined = NULL;
 #if defined(__AVX512F__)
-    if (t1 - t0 == 2) joined = qtile_joined(r16_of(w->type), k->x.rows);
-    const qwide_fn *bodies = t1 - t0 >= WIDE_TILES ? qwide_bodies(r16_of(w->type)) : NULL;
+    if (t1 - t0 == 2) joined = qtile_joined(panel_format_of(w->type), k->x.rows);
+    const qwide_fn *bodies = t1 - t0 >= WIDE_TILES ? qwide_bodies(panel_format_of(w->type)) : NULL;
     if (bodies) {
         q_panels_wide(k, bodies, from, to, t0, t1);
         return;
     }
 #endif
-    qjob q = {.f = r16_of(w->type),
-              .level = r16_levels(r16_of(w->type)),
+    qjob q = {.f = panel_format_of(w->type),
+              .level = panel_levels(panel_format_of(w->type)),
               .apart = w->stride,
-              .supers = (w->cols + R16_K - 1) / R16_K,
+              .k_tiles = (w->cols + PANEL_K - 1) / PANEL_K,
               .ldy = k->ldy};
-    int64_t lines = ((int64_t)w->stride / R16_LINE + q.supers - 1) / q.supers; /* of 64 k */
+    int64_t lines = ((int64_t)w->stride / PANEL_LINE + q.k_tiles - 1) / q.k_tiles; /* of 64 k */
     act_tile tile = act_tile_at(k->x.rows, t0);
     q.x = act_part_of(&k->x, tile);
     if (joined) {
@@ -101,26 +103,26 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     }
     for (int64_t n = from, np; n < to; n += np) {
         np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;
-        int64_t left = w->rows - (n + np - 1) * R16_ROWS; /* outputs from the last of these panels on */
+        int64_t left = w->rows - (n + np - 1) * PANEL_ROWS; /* outputs from the last of these panels on */
         const uint8_t *panel = w->data + (uint64_t)n * w->stride;
         /* lines of the next panels that each tile fetches at each of its steps; alone, a tile fetches its own */
         int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
         q.ahead = panel; /* of the last panels, themselves */
         if (alone) q.ahead = (const uint8_t *)((uintptr_t)panel + AHEAD_Q);
-        else if (left > R16_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
+        else if (left > PANEL_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
             if (t1 - t0 > 1) {
                 tile = act_tile_at(k->x.rows, t);
                 q.x = act_part_of(&k->x, tile);
             }
-            bool fetch = (t - t0) * share < np * lines && (alone || left > R16_ROWS);
+            bool fetch = (t - t0) * share < np * lines && (alone || left > PANEL_ROWS);
             q.panel = panel;
-            q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * R16_ROWS - k->col0;
-            q.n_out = left < R16_ROWS ? (int)left : R16_ROWS;
-            q.bias = k->bias ? k->bias + n * R16_ROWS : NULL;
+            q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * PANEL_ROWS - k->col0;
+            q.n_out = left < PANEL_ROWS ? (int)left : PANEL_ROWS;
+            q.bias = k->bias ? k->bias + n * PANEL_ROWS : NULL;
             q.n_ahead = fetch ? (int)share : 0;
             (joined ? joined : QTILE_TABLE[q.f->kind][np - 1][tile.rows - 1])(&q);
-            if (fetch && !alone) q.ahead += (uint64_t)(share * q.supers) * R16_LINE;
+            if (fetch && !alone) q.ahead += (uint64_t)(share * q.k_tiles) * PANEL_LINE;
         }
     }
 }
@@ -134,7 +136,7 @@ static int64_t q_turn_end(int64_t tiles, int64_t t0)
 /* Panels that are dealt out together, of one of `parts` matrices of so many. */
 static int64_t q_chunk(const held_weight *w, int64_t panels, int64_t parts)
 {
-    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = panels * parts / DEAL_MAX + 1;
+    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = panels * parts / STEAL_MAX + 1;
     if (each < least) each = least;
     return (each + QPANELS - 1) / QPANELS * QPANELS;
 }
@@ -144,11 +146,11 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
     const held_weight *w = arg_weight(r, o->in[1]);
     qwork k = {
         .w = w, .x = act_rows_at(r, o->in[0]), .y = arg_at(r, o->out), .ldy = w->rows, .bias = arg_at(r, o->in[2])};
-    int64_t tiles = act_tiles(k.x.rows), panels = (w->rows + R16_ROWS - 1) / R16_ROWS, each = q_chunk(w, panels, 1);
+    int64_t tiles = act_tiles(k.x.rows), panels = (w->rows + PANEL_ROWS - 1) / PANEL_ROWS, each = q_chunk(w, panels, 1);
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
-        deal d = deal_start(r, worker, workers, (panels + each - 1) / each, false);
-        for (int64_t c; (c = deal_next(&d)) >= 0;)
+        chunk_steal d = steal_start(r, worker, workers, (panels + each - 1) / each, false);
+        for (int64_t c; (c = steal_next(&d)) >= 0;)
             q_panels(&k, c * each, (c + 1) * each < panels ? (c + 1) * each : panels, t0, t1);
     }
 }

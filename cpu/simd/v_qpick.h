@@ -1,4 +1,4 @@
-/* v_qpick.h - levels of weights that pick tables of eight or sixteen (tensor/r16.h), on registers of 32 bytes.
+/* v_qpick.h - levels of weights that pick tables of eight or sixteen (tensor/panel.h), on registers of 32 bytes.
  *
  * A look-up of bytes has one table for each half of a register, but in a group vector four rows lie there, each with a table of its own. So
  * codes are turned first: vectors of 16 k of row r and, in the other half, of row r + 4, for which one look-up is enough. Codes are turned as nibbles, two in
@@ -22,9 +22,9 @@ static pthread_once_t pick_tables_made = PTHREAD_ONCE_INIT;
 static void make_pick_tables(void)
 {
     for (int i = 0; i < PICK_KINDS; i++) {
-        const r16_format *f = r16_of(pick_types[i]);
-        const int bits = f->bits == 4 ? 3 : 4, bytes = f->code == R16_PICK8 ? 8 : 16;
-        const int8_t *level = r16_levels(f);
+        const panel_format *f = panel_format_of(pick_types[i]);
+        const int bits = f->bits == 4 ? 3 : 4, bytes = f->code == PANEL_PICK8 ? 8 : 16;
+        const int8_t *level = panel_levels(f);
         for (int both = 0; both < 1 << 2 * bits; both++)
             for (int b = 0; b < 2 * bytes; b++) {
                 int pick = b < bytes ? both & ((1 << bits) - 1) : both >> bits;
@@ -34,7 +34,7 @@ static void make_pick_tables(void)
 }
 /* Of four levels, a look-up for the four rows of a group vector is shorter. */
 INLINE bool q_turns(qkind k) { return q_picks(k) && k.bits > 2; }
-INLINE const uint8_t *q_pick_tables(const r16_format *f)
+INLINE const uint8_t *q_pick_tables(const panel_format *f)
 {
     int i = 0;
     pthread_once(&pick_tables_made, make_pick_tables);
@@ -53,8 +53,8 @@ INLINE void q_next_picks(qkind k, const uint8_t *tail, int t, int h, qpicks *to)
 {
     const int bits = q_pick_bits(k);
     const uint32_t even = bits == 3 ? 07070707 : 0x0f0f0f0f;
-    to->words = tail + (k.code == R16_PICK8 ? t : t / 2) * R16_LINE + 32 * h;
-    if (k.code == R16_PICK8) return;
+    to->words = tail + (k.code == PANEL_PICK8 ? t : t / 2) * PANEL_LINE + 32 * h;
+    if (k.code == PANEL_PICK8) return;
     UNROLL for (int r = 0; r < 4; r++)
     {
         uint32_t a, b;
@@ -73,7 +73,7 @@ INLINE void q_next_picks(qkind k, const uint8_t *tail, int t, int h, qpicks *to)
 /* What rows r and r + 4 look up in: k 16 j … 16 j + 15 of the tile. */
 INLINE qline q_pick_table(qkind k, const uint8_t *tables, const qpicks *picks, int r, int j)
 {
-    if (k.code == R16_PICK8) {
+    if (k.code == PANEL_PICK8) {
         const __m128i *a = (const void *)(tables + 16 * (size_t)picks->words[4 * r + j]),
                       *b = (const void *)(tables + 16 * (size_t)picks->words[4 * (r + 4) + j]);
         return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_load_si128(a)), _mm_load_si128(b), 1);
@@ -91,7 +91,7 @@ INLINE void q_nibbles(qkind k, const uint8_t *p, int j, qline v[2])
 #define THIRD(n, b)  (char)(((n) >> (b)&1) << 2 | ((n) >> ((b) + 2) & 1) << 6)
 #define THIRD4(n, b) THIRD(n, b), THIRD(n + 1, b), THIRD(n + 2, b), THIRD(n + 3, b)
 #define THIRD16(b)   THIRD4(0, b), THIRD4(4, b), THIRD4(8, b), THIRD4(12, b)
-    const qline second = _mm256_set1_epi8(k.code == R16_PICK8 ? (char)0x80 : 0);
+    const qline second = _mm256_set1_epi8(k.code == PANEL_PICK8 ? (char)0x80 : 0);
     if (k.bits == 4) {
         v[0] = Q_LOAD(2 * j);
         v[1] = Q_LOAD(2 * j + 1);
@@ -114,7 +114,7 @@ INLINE void q_pick_levels(qkind k, const uint8_t *tables, const qpicks *picks, c
     {
         qline low = p ? _mm256_unpackhi_epi32(v[0], v[1]) : _mm256_unpacklo_epi32(v[0], v[1]);
         qline high = Q_RIGHT(low, 4);
-        if (k.code == R16_PICK8 || k.bits == 4) low = Q_AND(low, 15);
+        if (k.code == PANEL_PICK8 || k.bits == 4) low = Q_AND(low, 15);
         if (k.bits == 4) high = Q_AND(high, 15);
         w[2 * p] = _mm256_shuffle_epi8(q_pick_table(k, tables, picks, 2 * p, j), _mm256_unpacklo_epi64(low, high));
         w[2 * p + 1] = _mm256_shuffle_epi8(q_pick_table(k, tables, picks, 2 * p + 1, j),

@@ -19,17 +19,17 @@ INLINE __m256 q_base(const uint8_t *at, int h)
 INLINE __m256 q_scale(qkind k, const uint8_t *tail, int tiles, int b, int h)
 {
     if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
-        __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)(tail + b * R16_LINE + 32 * h));
+        __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)(tail + b * PANEL_LINE + 32 * h));
         word = _mm256_slli_epi32(_mm256_srli_epi32(word, 24), 7);
         return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(word), _mm256_extracti128_si256(word, 1)));
     }
-    tail += q_pick_lines(k, tiles) * R16_LINE;
-    const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
-    const uint8_t *at = tail + b * R16_ROWS * bytes;
-    if (k.scale == R16_F32) return _mm256_loadu_ps((const float *)(const void *)(at + 32 * h));
-    if (k.scale == R16_F16) return q_base(at, h);
+    tail += q_pick_lines(k, tiles) * PANEL_LINE;
+    const int bytes = k.scale == PANEL_F32 ? 4 : k.scale == PANEL_F16 ? 2 : 1;
+    const uint8_t *at = tail + b * PANEL_ROWS * bytes;
+    if (k.scale == PANEL_F32) return _mm256_loadu_ps((const float *)(const void *)(at + 32 * h));
+    if (k.scale == PANEL_F16) return q_base(at, h);
     __m128i byte = _mm_loadl_epi64((const __m128i *)(const void *)(at + 8 * h));
-    if (k.scale == R16_E5M3) return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(byte), 7));
+    if (k.scale == PANEL_E5M3) return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(byte), 7));
     __m256i e = _mm256_cvtepu8_epi32(byte), low = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e); /* 2^-128, 2^-127 */
     __m256i v = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     __m256i large = _mm256_cmpgt_epi32(e, _mm256_set1_epi32(1));
@@ -37,14 +37,14 @@ INLINE __m256 q_scale(qkind k, const uint8_t *tail, int tiles, int b, int h)
 }
 INLINE __m256i q_subs(qkind k, const uint8_t *at, int h)
 {
-    __m256i v = q_widen8(at + 16 * h, k.scale == R16_SUB8);
-    return k.scale == R16_SUB4 ? _mm256_and_si256(v, _mm256_set1_epi16(15)) : v;
+    __m256i v = q_widen8(at + 16 * h, k.scale == PANEL_SUB8);
+    return k.scale == PANEL_SUB4 ? _mm256_and_si256(v, _mm256_set1_epi16(15)) : v;
 }
 INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
 {
-    if (k.scale == R16_SUB8) at += R16_ROWS * (k.span / k.block);
+    if (k.scale == PANEL_SUB8) at += PANEL_ROWS * (k.span / k.block);
     __m256i v = q_widen8(at + 16 * h, false);
-    return k.scale == R16_SUB4 ? _mm256_srli_epi16(v, 4) : v;
+    return k.scale == PANEL_SUB4 ? _mm256_srli_epi16(v, 4) : v;
 }
 
 /* Levels of codes that are looked up as group vectors, less the zero: a table of 16; or tables of four, each a word: tables 0 … 7, then 8 … 15. */
@@ -55,7 +55,7 @@ INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t = {{Q_ZERO(), Q_ZERO()}};
     const __m256i zero = _mm256_set1_epi8((char)k.zero), *level = (const void *)q->level;
-    if (k.code == R16_LOOK)
+    if (k.code == PANEL_LOOK)
         t.v[0] = _mm256_sub_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)level)), zero);
     if (!q_picks(k) || q_turns(k)) return t;
     UNROLL for (int i = 0; i < 2; i++) t.v[i] = _mm256_sub_epi8(_mm256_loadu_si256(level + i), zero);
@@ -66,14 +66,14 @@ INLINE qtable q_table(qkind k, const qjob *q)
 INLINE qline q_words(qkind k, const uint8_t *tail, int t, int h)
 {
     if (!q_picks(k) || q_turns(k)) return Q_ZERO();
-    return _mm256_loadu_si256((const __m256i *)(const void *)(tail + t * R16_LINE + 32 * h));
+    return _mm256_loadu_si256((const __m256i *)(const void *)(tail + t * PANEL_LINE + 32 * h));
 }
 
 /* Group vector g of a tile, looked up. The table of four that a row has picked comes into its own word. */
 INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 {
-    if (k.code == R16_CODE) return w;
-    if (k.code == R16_LOOK) return _mm256_shuffle_epi8(t->v[0], w);
+    if (k.code == PANEL_CODE) return w;
+    if (k.code == PANEL_LOOK) return _mm256_shuffle_epi8(t->v[0], w);
     const __m256i row = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
     const __m256i pick = _mm256_srli_epi32(words, g / 2 * 4), upper = _mm256_slli_epi32(pick, 28);
     __m256 low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(t->v[0], pick)),
@@ -115,34 +115,34 @@ INLINE void q_put(const qjob *q, int h, int m, __m256 f)
  * sub-scale or 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
 INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
 {
-    const bool in_place = halves == 2, two = q_two(k), wide = k.bits == 8 || (k.code == R16_LOOK && k.bits == 4);
-    const int block = q_block(k), blocks = R16_K / block, pairs = blocks / 2, width = q_width(k.bits),
+    const bool in_place = halves == 2, two = q_two(k), wide = k.bits == 8 || (k.code == PANEL_LOOK && k.bits == 4);
+    const int block = q_block(k), blocks = PANEL_K / block, pairs = blocks / 2, width = q_width(k.bits),
               steps = 16 / width / blocks;
-    const int fits = wide                 ? 8
-                     : k.code != R16_CODE ? 1
-                     : k.bits == 6        ? 2
-                     : k.bits == 5        ? 4
-                                          : 8; /* sums of pairs below 2^15 */
+    const int fits = wide                   ? 8
+                     : k.code != PANEL_CODE ? 1
+                     : k.bits == 6          ? 2
+                     : k.bits == 5          ? 4
+                                            : 8; /* sums of pairs below 2^15 */
     const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines, groups = block / 4;
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code + 4 * r0;
-    const float *scale = q->x.scale + r0, *total = q->x.total + r0;
-    const int32_t *less = q->x.less + r0;
-    const int16_t *parts = q->x.parts ? q->x.parts + r0 * ACT_PARTS : NULL;
+    const float *scale = q->x.scale + r0, *total = q->x.scaled_sum + r0;
+    const int32_t *less = q->x.neg_sum + r0;
+    const int16_t *parts = q->x.neg_subsums ? q->x.neg_subsums + r0 * ACT_SUBSUMS : NULL;
     const __m256 factor = _mm256_set1_ps(q->f->factor);
     const uint8_t *turned = q_turns(k) ? q_pick_tables(q->f) : NULL;
     const qtable table = q_table(k, q);
     qpicks picks[2] = {{NULL, {{0}}}, {NULL, {{0}}}};
     __m256 f[2][ACT_ROWS];
     UNROLL for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
-    for (int64_t s = 0; s < q->supers;) {
-        int64_t left = q->supers - s;
-        const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
-        const uint8_t *tail = panel + tiles * code_lines * R16_LINE, *ahead = q->ahead + (panel - q->panel);
+    for (int64_t s = 0; s < q->k_tiles;) {
+        int64_t left = q->k_tiles - s;
+        const int tiles = k.span == PANEL_K ? 1 : left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
+        const uint8_t *tail = panel + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (panel - q->panel);
         if (in_place)
-            for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
-        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE, ahead += code_lines * R16_LINE) {
-            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * R16_ROWS;
+            for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * PANEL_LINE);
+        for (int t = 0; t < tiles; t++, s++, panel += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE) {
+            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * PANEL_ROWS;
             if (fetch && !in_place) q_fetch(q, s);
             UNROLL for (int i = 0; i < halves; i++)
             {
@@ -160,10 +160,10 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                 UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
                 if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
                     {
-                        __m256i z = _mm256_slli_epi16(q_subs(k, subs + pr * 2 * R16_ROWS, h), q_shift(k));
+                        __m256i z = _mm256_slli_epi16(q_subs(k, subs + pr * 2 * PANEL_ROWS, h), q_shift(k));
                         UNROLL for (int m = 0; m < mr; m++)
                         {
-                            __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
+                            __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_SUBSUMS, k.block, pr));
                             whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
                         }
                     }
@@ -172,14 +172,14 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     __m256i a[ACT_ROWS], low[ACT_ROWS], high[ACT_ROWS], by = _mm256_set1_epi16(1);
                     UNROLL for (int m = 0; m < mr; m++)
                     {
-                        a[m] = two && !DOT4 ? whole[m] : q_start(k, lx + m, parts + m * ACT_PARTS, b);
+                        a[m] = two && !DOT4 ? whole[m] : q_start(k, lx + m, parts + m * ACT_SUBSUMS, b);
                         low[m] = high[m] = Q_ZERO();
                     }
                     if (two && DOT4) {
-                        by = q_subs(k, subs + b / 2 * 2 * R16_ROWS, h);
+                        by = q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, h);
                         by = _mm256_srai_epi32(b % 2 ? by : _mm256_slli_epi32(by, 16), 16);
                     } else if (two) { /* one of each pair, twice */
-                        by = q_subs(k, subs + b / 2 * 2 * R16_ROWS, h);
+                        by = q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, h);
                         by = b % 2 ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xf5), 0xf5)
                                    : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xa0), 0xa0);
                     }
@@ -196,7 +196,7 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                             const int all = 2 * blocks * steps, at = (i * blocks + b) * steps + j;
                             const int line = at * code_lines / all, next = (at + 1) * code_lines / all;
                             __m256i *place = DOT4 ? &a[0] : &low[0];
-                            UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + R16_LINE * l, place);
+                            UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + PANEL_LINE * l, place);
                             if (at == all - 1) q_prefetch(q_page(ahead), place);
                         }
                         UNROLL for (int v = 0; v < width; v++)
@@ -230,13 +230,13 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     UNROLL for (int m = 0; m < mr; m++) if (two)
                         whole[m] = DOT4 ? _mm256_add_epi32(whole[m], _mm256_mullo_epi32(a[m], by)) : a[m];
                     if (two) continue;
-                    const int n = (t * R16_K + b * block) / k.block;
+                    const int n = (t * PANEL_K + b * block) / k.block;
                     __m256 dw = q_scale(k, tail, tiles, n, h);
-                    if (k.scale == R16_E5M3) dw = _mm256_mul_ps(dw, factor);
+                    if (k.scale == PANEL_E5M3) dw = _mm256_mul_ps(dw, factor);
                     UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
                         _mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])), f[i][m]);
                     if (k.base) {
-                        __m256 mw = q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, h);
+                        __m256 mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS, h);
                         UNROLL for (int m = 0; m < mr; m++)
                             f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(tx[m]), f[i][m]);
                     }
@@ -258,20 +258,21 @@ INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h
                     }
                     UNROLL for (int pr = 0; pr < pairs; pr++)
                     {
-                        __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_PARTS, k.block, pr));
-                        least = _mm256_add_epi32(least, _mm256_madd_epi16(q_minima(k, subs + pr * 2 * R16_ROWS, h), x));
+                        __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_SUBSUMS, k.block, pr));
+                        least = _mm256_add_epi32(least,
+                                                 _mm256_madd_epi16(q_minima(k, subs + pr * 2 * PANEL_ROWS, h), x));
                     }
                     v = _mm256_fmadd_ps(q_base(tail + 32, h), _mm256_cvtepi32_ps(least), _mm256_mul_ps(d, v));
                     f[i][m] = _mm256_fmadd_ps(v, by, f[i][m]);
                 }
             }
-            code += R16_K * stride;
-            scale += stride * (R16_K / q_act(k));
-            total += stride * (R16_K / q_act(k));
-            less += stride * (R16_K / q_act(k));
-            if (q_act(k) == 64) parts += stride * ACT_PARTS;
+            code += PANEL_K * stride;
+            scale += stride * (PANEL_K / q_act(k));
+            total += stride * (PANEL_K / q_act(k));
+            less += stride * (PANEL_K / q_act(k));
+            if (q_act(k) == 64) parts += stride * ACT_SUBSUMS;
         }
-        panel += tail_lines * R16_LINE;
+        panel += tail_lines * PANEL_LINE;
     }
     UNROLL for (int i = 0; i < halves; i++) { UNROLL for (int m = 0; m < mr; m++) q_put(q, h0 + i, r0 + m, f[i][m]); }
 }
@@ -283,17 +284,17 @@ INLINE void q_pick_row(qkind k, const qjob *q)
     const uint8_t *tables = q_pick_tables(q->f), *p = q->panel;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale;
-    const int32_t *less = q->x.less;
+    const int32_t *less = q->x.neg_sum;
     const __m256 factor = _mm256_set1_ps(q->f->factor);
     __m256 f[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, d[2] = {f[0], f[1]};
     qpicks picks[2] = {{NULL, {{0}}}, {NULL, {{0}}}};
-    for (int64_t s = 0; s < q->supers;) {
-        int64_t left = q->supers - s;
-        const int tiles = left < k.span / R16_K ? (int)left : k.span / R16_K;
-        const uint8_t *tail = p + tiles * code_lines * R16_LINE, *ahead = q->ahead + (p - q->panel);
-        for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * R16_LINE);
-        for (int t = 0; t < tiles;
-             t++, s++, p += code_lines * R16_LINE, ahead += code_lines * R16_LINE, code += R16_K, scale++, less++) {
+    for (int64_t s = 0; s < q->k_tiles;) {
+        int64_t left = q->k_tiles - s;
+        const int tiles = left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
+        const uint8_t *tail = p + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (p - q->panel);
+        for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * PANEL_LINE);
+        for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE,
+                 code += PANEL_K, scale++, less++) {
             __m256i a[2][4];
             UNROLL for (int h = 0; h < 2; h++)
             {
@@ -309,7 +310,7 @@ INLINE void q_pick_row(qkind k, const qjob *q)
                     q_pick_levels(k, tables, &picks[h], p + 32 * h, j, w);
                     UNROLL for (int r = 0; r < 4; r++) q_pick_add(&a[h][r], w[r], x, j == 0);
                     const int line = (2 * j + h) * code_lines / 8, next = (2 * j + h + 1) * code_lines / 8;
-                    UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + R16_LINE * l, &a[h][0]);
+                    UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + PANEL_LINE * l, &a[h][0]);
                 }
             }
             UNROLL for (int h = 0; h < 2; h++)
@@ -319,7 +320,7 @@ INLINE void q_pick_row(qkind k, const qjob *q)
                 f[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), by, f[h]);
             }
         }
-        p += tail_lines * R16_LINE;
+        p += tail_lines * PANEL_LINE;
     }
     UNROLL for (int h = 0; h < 2; h++) q_put(q, h, 0, f[h]);
 }

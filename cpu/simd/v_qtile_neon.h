@@ -14,18 +14,18 @@ INLINE float32x4_t q_base(const uint8_t *at, int v) { return vreg_load_f16(at + 
 INLINE float32x4_t q_scale(qkind k, const uint8_t *tail, int tiles, int b, int v)
 {
     if (q_picks(k) && k.bits == 4) { /* the top byte of a word as that of an f16 */
-        uint32x4_t word = vld1q_u32((const void *)(tail + b * R16_LINE + 16 * v));
+        uint32x4_t word = vld1q_u32((const void *)(tail + b * PANEL_LINE + 16 * v));
         return q_f16(vmovn_u32(vshlq_n_u32(vshrq_n_u32(word, 24), 7)));
     }
-    tail += q_pick_lines(k, tiles) * R16_LINE;
-    const int bytes = k.scale == R16_F32 ? 4 : k.scale == R16_F16 ? 2 : 1;
-    const uint8_t *at = tail + (b * R16_ROWS + 4 * v) * bytes;
-    if (k.scale == R16_F32) return vld1q_f32((const void *)at);
-    if (k.scale == R16_F16) return vreg_load_f16(at);
+    tail += q_pick_lines(k, tiles) * PANEL_LINE;
+    const int bytes = k.scale == PANEL_F32 ? 4 : k.scale == PANEL_F16 ? 2 : 1;
+    const uint8_t *at = tail + (b * PANEL_ROWS + 4 * v) * bytes;
+    if (k.scale == PANEL_F32) return vld1q_f32((const void *)at);
+    if (k.scale == PANEL_F16) return vreg_load_f16(at);
     uint32_t four;
     memcpy(&four, at, 4);
     uint16x8_t wide = vmovl_u8(vcreate_u8(four));
-    if (k.scale == R16_E5M3) return q_f16(vget_low_u16(vshlq_n_u16(wide, 7)));
+    if (k.scale == PANEL_E5M3) return q_f16(vget_low_u16(vshlq_n_u16(wide, 7)));
     uint32x4_t e = vmovl_u16(vget_low_u16(wide));
     uint32x4_t low = vshlq_u32(vdupq_n_u32(1 << 21), vreinterpretq_s32_u32(e)); /* 2^-128, 2^-127 */
     uint32x4_t high = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
@@ -34,14 +34,14 @@ INLINE float32x4_t q_scale(qkind k, const uint8_t *tail, int tiles, int b, int v
 INLINE int16x8_t q_subs(qkind k, const uint8_t *at, int v)
 {
     uint8x8_t byte = vld1_u8(at + 8 * v);
-    if (k.scale == R16_SUB4) return vreinterpretq_s16_u16(vmovl_u8(vand_u8(byte, vdup_n_u8(15))));
+    if (k.scale == PANEL_SUB4) return vreinterpretq_s16_u16(vmovl_u8(vand_u8(byte, vdup_n_u8(15))));
     return vmovl_s8(vreinterpret_s8_u8(byte));
 }
 INLINE int16x8_t q_minima(qkind k, const uint8_t *at, int v)
 {
-    if (k.scale == R16_SUB8) at += R16_ROWS * (k.span / k.block);
+    if (k.scale == PANEL_SUB8) at += PANEL_ROWS * (k.span / k.block);
     uint8x8_t byte = vld1_u8(at + 8 * v);
-    return vreinterpretq_s16_u16(vmovl_u8(k.scale == R16_SUB4 ? vshr_n_u8(byte, 4) : byte));
+    return vreinterpretq_s16_u16(vmovl_u8(k.scale == PANEL_SUB4 ? vshr_n_u8(byte, 4) : byte));
 }
 /* One of the two blocks, as words. */
 INLINE int32x4_t q_one(int16x8_t pair, int b)
@@ -58,7 +58,7 @@ INLINE qtable q_table(qkind k, const qjob *q)
 {
     qtable t;
     const uint8_t *level = (const uint8_t *)q->level;
-    if (k.code == R16_LOOK) t.v[0].val[0] = vld1q_u8(level);
+    if (k.code == PANEL_LOOK) t.v[0].val[0] = vld1q_u8(level);
     if (!q_picks(k)) return t;
     UNROLL for (int i = 0; i < 4; i++)
     {
@@ -72,18 +72,18 @@ INLINE qtable q_table(qkind k, const qjob *q)
 INLINE uint32x4_t q_words(qkind k, const uint8_t *tail, int t, int v)
 {
     if (!q_picks(k)) return vdupq_n_u32(0);
-    uint32x4_t word = vld1q_u32((const void *)(tail + (k.code == R16_PICK8 ? t : t / 2) * R16_LINE + 16 * v));
-    return k.code == R16_PICK8 ? word : vshlq_u32(word, vdupq_n_s32(-(t % 2 * (k.bits == 4 ? 12 : 16))));
+    uint32x4_t word = vld1q_u32((const void *)(tail + (k.code == PANEL_PICK8 ? t : t / 2) * PANEL_LINE + 16 * v));
+    return k.code == PANEL_PICK8 ? word : vshlq_u32(word, vdupq_n_s32(-(t % 2 * (k.bits == 4 ? 12 : 16))));
 }
 
 /* Group vector g of a tile as signed bytes: the code, of 8 bits less 128; or the level itself of tables. */
 INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
 {
     const uint8x16_t row = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
-    if (k.code == R16_LOOK) return vreinterpretq_s8_u8(vqtbl1q_u8(t->v[0].val[0], w));
-    if (k.code == R16_CODE) return vreinterpretq_s8_u8(k.bits == 8 ? veorq_u8(w, vdupq_n_u8(128)) : w);
-    const int j = k.code == R16_PICK8 ? g / 2 : g / 4; /* pick */
-    const int at = j * (k.bits == 4 ? 3 : 4) - k.bits; /* of its lowest bit in the word, less where it goes */
+    if (k.code == PANEL_LOOK) return vreinterpretq_s8_u8(vqtbl1q_u8(t->v[0].val[0], w));
+    if (k.code == PANEL_CODE) return vreinterpretq_s8_u8(k.bits == 8 ? veorq_u8(w, vdupq_n_u8(128)) : w);
+    const int j = k.code == PANEL_PICK8 ? g / 2 : g / 4; /* pick */
+    const int at = j * (k.bits == 4 ? 3 : 4) - k.bits;   /* of its lowest bit in the word, less where it goes */
     uint8x16_t pick;
     if (k.bits == 4) {
         pick = vreinterpretq_u8_u32(vshlq_u32(words, vdupq_n_s32(-at)));
@@ -101,7 +101,7 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
 /* What is left out of the bytes that q_look gives, times minus the sum of a block's activations, which `less` and `parts` have. */
 INLINE int32_t q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
 {
-    const int32_t out = k.code != R16_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
+    const int32_t out = k.code != PANEL_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
     return out == 0 ? 0 : out * (!q_two(k) && k.block > 16 ? *less : k.block == 32 ? parts[b] : parts[2 + b]);
 }
 
@@ -117,23 +117,23 @@ static __attribute__((noinline)) void q_store(const qjob *q, float32x4_t f, int 
 INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch)
 {
     const bool two = q_two(k);
-    const int block = q_block(k), blocks = R16_K / block, width = q_width(k.bits), steps = 16 / width / blocks;
+    const int block = q_block(k), blocks = PANEL_K / block, width = q_width(k.bits), steps = 16 / width / blocks;
     const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
     const uint8_t *panel = q->panel;
     const int8_t *code = q->x.code;
-    const float *scale = q->x.scale, *total = q->x.total;
-    const int32_t *less = q->x.less;
-    const int16_t *parts = q->x.parts;
+    const float *scale = q->x.scale, *total = q->x.scaled_sum;
+    const int32_t *less = q->x.neg_sum;
+    const int16_t *parts = q->x.neg_subsums;
     const float factor = q->f->factor;
     const qtable table = q_table(k, q);
     float32x4_t f[4][ACT_ROWS];
     UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) f[v][m] = vdupq_n_f32(0); }
-    for (int64_t s = 0; s < q->supers;) {
-        int64_t left = q->supers - s;
-        const int tiles = k.span == R16_K ? 1 : left < k.span / R16_K ? (int)left : k.span / R16_K;
-        const uint8_t *tail = panel + tiles * code_lines * R16_LINE;
-        for (int t = 0; t < tiles; t++, s++, panel += code_lines * R16_LINE) {
-            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * blocks * R16_ROWS;
+    for (int64_t s = 0; s < q->k_tiles;) {
+        int64_t left = q->k_tiles - s;
+        const int tiles = k.span == PANEL_K ? 1 : left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
+        const uint8_t *tail = panel + tiles * code_lines * PANEL_LINE;
+        for (int t = 0; t < tiles; t++, s++, panel += code_lines * PANEL_LINE) {
+            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * blocks * PANEL_ROWS;
             qline kept[4];
             uint32x4_t words[4];
             int32x4_t whole[4][ACT_ROWS];
@@ -149,7 +149,7 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                 int32x4_t a[4][ACT_ROWS];
                 UNROLL for (int m = 0; m < mr; m++)
                 {
-                    int32x4_t start = vdupq_n_s32(q_start(k, less + m, parts + m * ACT_PARTS, b));
+                    int32x4_t start = vdupq_n_s32(q_start(k, less + m, parts + m * ACT_SUBSUMS, b));
                     UNROLL for (int v = 0; v < quads; v++) a[v][m] = start;
                 }
                 UNROLL for (int j = 0; j < steps; j++)
@@ -172,17 +172,17 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                 UNROLL for (int v = 0; v < quads; v++)
                 {
                     if (two) {
-                        int32x4_t by = q_one(q_subs(k, subs + b / 2 * 2 * R16_ROWS, v0 + v), b);
+                        int32x4_t by = q_one(q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, v0 + v), b);
                         UNROLL for (int m = 0; m < mr; m++) whole[v][m] = vmlaq_s32(whole[v][m], a[v][m], by);
                         continue;
                     }
-                    const int n = (t * R16_K + b * block) / k.block;
+                    const int n = (t * PANEL_K + b * block) / k.block;
                     float32x4_t dw = q_scale(k, tail, tiles, n, v0 + v);
-                    if (k.scale == R16_E5M3) dw = vmulq_n_f32(dw, factor);
+                    if (k.scale == PANEL_E5M3) dw = vmulq_n_f32(dw, factor);
                     UNROLL for (int m = 0; m < mr; m++)
                         f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(a[v][m]), vmulq_n_f32(dw, scale[m]));
                     if (!k.base) continue;
-                    float32x4_t mw = q_base(tail + (k.span / k.block + n) * 2 * R16_ROWS, v0 + v);
+                    float32x4_t mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS, v0 + v);
                     UNROLL for (int m = 0; m < mr; m++) f[v][m] = vfmaq_n_f32(f[v][m], mw, total[m]);
                 }
                 code += block * mr;
@@ -199,7 +199,7 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                     int16x4_t even[2], odd[2];
                     if (k.base) UNROLL for (int b = 0; b < blocks; b += 2)
                         {
-                            int16x8_t pair = q_minima(k, subs + b * R16_ROWS, v0 + v);
+                            int16x8_t pair = q_minima(k, subs + b * PANEL_ROWS, v0 + v);
                             even[b / 2] = vget_low_s16(vuzp1q_s16(pair, pair));
                             odd[b / 2] = vget_low_s16(vuzp2q_s16(pair, pair));
                         }
@@ -213,7 +213,7 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                         }
                         UNROLL for (int b = 0; b < blocks; b += 2)
                         {
-                            const int16_t *part = parts + m * ACT_PARTS + (k.block == 32 ? 0 : 2) + b;
+                            const int16_t *part = parts + m * ACT_SUBSUMS + (k.block == 32 ? 0 : 2) + b;
                             least = vmlal_n_s16(vmlal_n_s16(least, even[b / 2], part[0]), odd[b / 2], part[1]);
                         }
                         sum = vfmaq_f32(vmulq_f32(d, sum), q_base(tail + 32, v0 + v), vcvtq_f32_s32(least));
@@ -222,9 +222,9 @@ INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch
                 }
                 scale += mr;
             }
-            if (q_act(k) == 64) parts += mr * ACT_PARTS;
+            if (q_act(k) == 64) parts += mr * ACT_SUBSUMS;
         }
-        panel += tail_lines * R16_LINE;
+        panel += tail_lines * PANEL_LINE;
     }
     UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) q_store(q, f[v][m], m, v0 + v); }
 }

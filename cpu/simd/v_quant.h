@@ -27,15 +27,15 @@ INLINE void act_code_of(int block, const float *x, int64_t n, act_block *to)
         sum[i] = s4_of_bytes(bytes);
     }
     if (block == 32) {
-        to->less = -s4_fold(s4_add(sum[0], sum[1]));
+        to->neg_sum = -s4_fold(s4_add(sum[0], sum[1]));
     } else {
         s4 of16 = s4_less(s4_pairs(s4_pairs(sum[0], sum[1]), s4_pairs(sum[2], sum[3])));
         int16_t all[8]; /* of 32, twice, of 16 */
-        to->less = s4_fold(of16);
+        to->neg_sum = s4_fold(of16);
         s4_store_i16(all, s4_pairs(of16, of16), of16);
-        memcpy(to->parts, all + 2, sizeof to->parts);
+        memcpy(to->neg_subsums, all + 2, sizeof to->neg_subsums);
     }
-    to->total = to->scale * (float)-to->less;
+    to->scaled_sum = to->scale * (float)-to->neg_sum;
 }
 INLINE void act_code(const float *x, int64_t n, int block, act_block *to)
 {

@@ -17,57 +17,58 @@ INLINE qclass q_class(qkind k) { return (qclass){q_two(k), q_block(k)}; }
 
 /* The kinds that gain by it: picks, and 3 bits that are looked up. They have one zero. */
 enum { WIDE_ZERO = -64 };
-INLINE bool q_widens(qkind k) { return (q_picks(k) || (k.code == R16_LOOK && k.bits == 3)) && k.zero == WIDE_ZERO; }
+INLINE bool q_widens(qkind k) { return (q_picks(k) || (k.code == PANEL_LOOK && k.bits == 3)) && k.zero == WIDE_ZERO; }
 
 /* Sub-scales of block b, each in its word. */
 INLINE __m512i q_sub(qkind k, const uint8_t *subs, int b)
 {
-    __m512i pair = q_subs(k, subs + b / 2 * 2 * R16_ROWS);
+    __m512i pair = q_subs(k, subs + b / 2 * 2 * PANEL_ROWS);
     return _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
 }
 
 /* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Each line of a panel is beside that of the
  * other one. */
-INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? R16_K / c.block + 1 : 1); }
+INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? PANEL_K / c.block + 1 : 1); }
 
 /* 64-k tiles of a panel from the beginning of a span on, into panel i of wide ones. */
-INLINE void q_widen(qkind k, const r16_format *f, const int8_t *level, const uint8_t *p, int supers, int i, uint8_t *to)
+INLINE void q_widen(qkind k, const panel_format *f, const int8_t *level, const uint8_t *p, int k_tiles, int i,
+                    uint8_t *to)
 {
     const qclass c = q_class(k);
-    const int blocks = R16_K / c.block, width = q_width(k.bits), code_lines = q_code_lines(k);
+    const int blocks = PANEL_K / c.block, width = q_width(k.bits), code_lines = q_code_lines(k);
     const __m512 factor = _mm512_set1_ps(f->factor);
     const qjob job = {.f = f, .level = level};
     const qtable table = q_table(k, &job);
-    to += i * R16_LINE;
-    for (int s = 0; s < supers;) {
-        const int tiles = supers - s < k.span / R16_K ? supers - s : k.span / R16_K;
-        const uint8_t *tail = p + tiles * code_lines * R16_LINE;
-        for (int t = 0; t < tiles; t++, s++, p += code_lines * R16_LINE, to += q_wide_lines(c) * 2 * R16_LINE) {
+    to += i * PANEL_LINE;
+    for (int s = 0; s < k_tiles;) {
+        const int tiles = k_tiles - s < k.span / PANEL_K ? k_tiles - s : k.span / PANEL_K;
+        const uint8_t *tail = p + tiles * code_lines * PANEL_LINE;
+        for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, to += q_wide_lines(c) * 2 * PANEL_LINE) {
             qline kept = Q_ZERO(), words = q_words(k, tail, t);
-            const uint8_t *subs = tail + 32 + t * blocks * R16_ROWS;
-            uint8_t *rest = to + 16 * 2 * R16_LINE;
+            const uint8_t *subs = tail + 32 + t * blocks * PANEL_ROWS;
+            uint8_t *rest = to + 16 * 2 * PANEL_LINE;
             UNROLL for (int j = 0; j < 16 / width; j++)
             {
                 qline w[4];
                 if (q_picks(k)) q_unpack_loose(k.bits, p, j, &kept, w);
                 else q_unpack(k.bits, p, j, &kept, w);
                 UNROLL for (int v = 0; v < width; v++) _mm512_store_si512(
-                    to + (j * width + v) * 2 * R16_LINE, q_look(k, &table, words, j * width + v, w[v]));
+                    to + (j * width + v) * 2 * PANEL_LINE, q_look(k, &table, words, j * width + v, w[v]));
             }
             if (!c.two) {
-                _mm512_store_ps(rest, _mm512_mul_ps(q_scale(k, tail, tiles, t * R16_K / k.block), factor));
+                _mm512_store_ps(rest, _mm512_mul_ps(q_scale(k, tail, tiles, t * PANEL_K / k.block), factor));
                 continue;
             }
-            UNROLL for (int b = 0; b < blocks; b++, rest += 2 * R16_LINE) _mm512_store_si512(rest, q_sub(k, subs, b));
+            UNROLL for (int b = 0; b < blocks; b++, rest += 2 * PANEL_LINE) _mm512_store_si512(rest, q_sub(k, subs, b));
             _mm512_store_ps(rest, _mm512_mul_ps(q_base(tail), factor));
         }
-        p += f->tail_lines * R16_LINE;
+        p += f->tail_lines * PANEL_LINE;
     }
 }
 
 INLINE __m512i q_wide_line(const uint8_t *at, int line, int i)
 {
-    return _mm512_load_si512(at + (2 * line + i) * R16_LINE);
+    return _mm512_load_si512(at + (2 * line + i) * PANEL_LINE);
 }
 INLINE __m512 q_wide_floats(const uint8_t *at, int line, int i)
 {
@@ -76,30 +77,31 @@ INLINE __m512 q_wide_floats(const uint8_t *at, int line, int i)
 
 INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
 {
-    const int blocks = R16_K / c.block, lines = q_wide_lines(c);
-    const qkind k = {.block = c.block, .scale = c.two ? R16_SUB8 : R16_F32, .zero = WIDE_ZERO};
+    const int blocks = PANEL_K / c.block, lines = q_wide_lines(c);
+    const qkind k = {.block = c.block, .scale = c.two ? PANEL_SUB8 : PANEL_F32, .zero = WIDE_ZERO};
     const __mmask16 lanes[2] = {q->n_out < 16 ? (__mmask16)((1u << q->n_out) - 1) : 0xffff,
                                 q->n_out < 16 ? 0 : (__mmask16)((1u << (q->n_out - 16)) - 1)};
     const uint8_t *p = q->lines, *ahead = q->ahead;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale;
-    const int32_t *less = q->x.less;
-    const int16_t *parts = q->x.parts;
+    const int32_t *less = q->x.neg_sum;
+    const int16_t *parts = q->x.neg_subsums;
     __m512 f[2][ACT_ROWS];
     UNROLL for (int m = 0; m < mr; m++)
     {
         UNROLL for (int i = 0; i < 2; i++) f[i][m] = q->first ? _mm512_setzero_ps()
-                                                              : _mm512_load_ps(q->sums + (2 * m + i) * R16_ROWS);
+                                                              : _mm512_load_ps(q->sums + (2 * m + i) * PANEL_ROWS);
     }
-    for (int s = 0; s < q->supers; s++, p += lines * 2 * R16_LINE, scale += mr, less += mr, parts += mr * ACT_PARTS) {
-        const uint8_t *tail = p + 16 * 2 * R16_LINE;
+    for (int s = 0; s < q->k_tiles;
+         s++, p += lines * 2 * PANEL_LINE, scale += mr, less += mr, parts += mr * ACT_SUBSUMS) {
+        const uint8_t *tail = p + 16 * 2 * PANEL_LINE;
         __m512i whole[2][ACT_ROWS];
-        for (int l = 0; l < q->n_ahead; l++, ahead += R16_LINE) prefetch_near(ahead);
+        for (int l = 0; l < q->n_ahead; l++, ahead += PANEL_LINE) prefetch_near(ahead);
         UNROLL for (int m = 0; m < mr; m++) whole[0][m] = whole[1][m] = Q_ZERO();
         UNROLL for (int b = 0; b < blocks; b++)
         {
             __m512i a[2][ACT_ROWS];
-            UNROLL for (int m = 0; m < mr; m++) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_PARTS, b);
+            UNROLL for (int m = 0; m < mr; m++) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_SUBSUMS, b);
             UNROLL for (int four = 0; four < c.block / 16; four++)
             {
                 UNROLL for (int v = 0; v < 4; v++)
@@ -138,11 +140,11 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
         UNROLL for (int m = 0; m < mr; m++)
         {
             if (!q->last) {
-                _mm512_store_ps(q->sums + (2 * m + i) * R16_ROWS, f[i][m]);
+                _mm512_store_ps(q->sums + (2 * m + i) * PANEL_ROWS, f[i][m]);
                 continue;
             }
-            if (q->bias) f[i][m] = _mm512_add_ps(f[i][m], _mm512_maskz_loadu_ps(lanes[i], q->bias + i * R16_ROWS));
-            _mm512_mask_storeu_ps(q->y + m * q->ldy + i * R16_ROWS, lanes[i], f[i][m]);
+            if (q->bias) f[i][m] = _mm512_add_ps(f[i][m], _mm512_maskz_loadu_ps(lanes[i], q->bias + i * PANEL_ROWS));
+            _mm512_mask_storeu_ps(q->y + m * q->ldy + i * PANEL_ROWS, lanes[i], f[i][m]);
         }
     }
 }
@@ -159,7 +161,7 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
     QWIDE(name, 3, __VA_ARGS__) QWIDE(name, 4, __VA_ARGS__) QWIDE(name, 5, __VA_ARGS__) QWIDE(name, 6, __VA_ARGS__)
 QCLASS_LIST(QWIDES)
 
-const qwide_fn *qwide_bodies(const r16_format *f)
+const qwide_fn *qwide_bodies(const panel_format *f)
 {
     static const struct {
         qclass class;
@@ -175,14 +177,14 @@ const qwide_fn *qwide_bodies(const r16_format *f)
 }
 
 #define QWIDEN(name, ...)                                                                                              \
-    static void qwiden_##name(const r16_format *f, const int8_t *level, const uint8_t *panel, int supers, int i,       \
+    static void qwiden_##name(const panel_format *f, const int8_t *level, const uint8_t *panel, int k_tiles, int i,    \
                               uint8_t *lines)                                                                          \
     {                                                                                                                  \
         const qkind k = Q_KIND(name, __VA_ARGS__);                                                                     \
-        if (q_widens(k)) q_widen(k, f, level, panel, supers, i, lines);                                                \
+        if (q_widens(k)) q_widen(k, f, level, panel, k_tiles, i, lines);                                               \
     }
-#define QWIDEN_NAME(name, ...) [R16_KIND_##name] = qwiden_##name,
-R16_KIND_LIST(QWIDEN)
-const qwiden_fn qwiden_avx512[R16_KINDS] = {R16_KIND_LIST(QWIDEN_NAME)};
+#define QWIDEN_NAME(name, ...) [PANEL_KIND_##name] = qwiden_##name,
+PANEL_KIND_LIST(QWIDEN)
+const qwiden_fn qwiden_avx512[PANEL_KINDS] = {PANEL_KIND_LIST(QWIDEN_NAME)};
 
 #endif

@@ -17,7 +17,7 @@ INLINE void rope_turn(v16 *a, v16 *b, v16 c, v16 s)
 static void v_rope(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
-    const step_rows *rows = step_rows_of(st, arg_info(r, o->out)->rows);
+    const step_rows *rows = step_rows_of(st, arg_info(r, o->out)->axis);
     const rope_set *set = &r->seg->p->ropes[o->u.rope.table];
     int64_t dim = arg_dim(r, o->out), width = o->u.rope.width, heads = dim / width, half = o->u.rope.dims / 2, from, to;
     bool halves = o->u.rope.style == ROPE_HALVES;

@@ -7,7 +7,7 @@
 #include "models/build/recipe.h"
 #include "models/spec/spec_split.h"
 #include "tensor/quant.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { PREFIX_MAX = 8 };
 struct binder {
     program *prog;
     spec *s;
-    hyper *h;
+    config_eval *h;
     const ckpt *c;
     weight_policy *policy; /* NULL: all as in the file */
     arena mem;
@@ -40,12 +40,12 @@ typedef struct found {
     recipe how;
     const spec_row *row; /* the line of [tensors] */
     const char *first;   /* the first name that was looked for */
-    bool left;           /* its factor is weight.behind */
+    bool output_scale;   /* its factor is weight.output_scale */
 } found;
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
 
-int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, weight_policy *policy, err *e)
+int bind_open(binder **out, program *p, spec *s, config_eval *h, const ckpt *c, weight_policy *policy, err *e)
 {
     binder *b = mem_zero(1, sizeof *b);
     if (!b) return short_of_memory(e);
@@ -168,7 +168,7 @@ static const spec_row *line_of(binder *b, const char *slot, const char *suffix, 
 
 /* The first alternative of a line that the checkpoint has. out->entry NULL: none. derived: the line is the weight's, the bias is
  * looked for. */
-static int look(binder *b, const spec_row *row, int layer, bool derived, found *out, err *e)
+static int resolve_line(binder *b, const spec_row *row, int layer, bool derived, found *out, err *e)
 {
     char where[300];
     span rest = span_str(row->text), part;
@@ -184,7 +184,8 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
         if ((rc = find_named(b, &how, derived, where, out, e))) return rc;
         if (!out->entry) continue;
         out->how = how;
-        if (derived) out->how.transpose = out->how.unit = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
+        if (derived)
+            out->how.transpose = out->how.normalize_rows = false, out->how.mul = 1, out->how.add = 0, out->how.cols = 0;
         return OK;
     }
     return OK;
@@ -193,9 +194,9 @@ static int look(binder *b, const spec_row *row, int layer, bool derived, found *
 static int find_slot(binder *b, const char *slot, int layer, bool bias, found *out, err *e)
 {
     const spec_row *row = line_of(b, slot, bias ? ".bias" : "", layer);
-    if (row) return look(b, row, layer, false, out, e);
+    if (row) return resolve_line(b, row, layer, false, out, e);
     row = bias ? line_of(b, slot, "", layer) : NULL;
-    if (row) return look(b, row, layer, true, out, e);
+    if (row) return resolve_line(b, row, layer, true, out, e);
     *out = (found){0};
     return OK;
 }
@@ -350,7 +351,7 @@ static int wanted_type(binder *b, const bind_want *w, const found *f, const char
     weight_names names = {.name = name, .tensor = f->entry->name, .table = w->table, .tied = !own_head};
     dtype t = policy_type(b->policy, &names);
     bool whole = t == DTYPE_NONE || w->cols % dtype_info[t].weights == 0;
-    bool panels = t != DTYPE_NONE && r16_of(t) && r16_holds(w->rows, w->parts);
+    bool panels = t != DTYPE_NONE && panel_format_of(t) && panel_holds(w->rows, w->parts);
     if (whole || panels) *out = t;
     return OK;
 }
@@ -364,7 +365,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     uint64_t n = 0;
     float factor = 1;
     int rc = entry_shape(b, w, f, &have, &cols, e);
-    if (!rc && w->cols != 0 && !f->left) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
+    if (!rc && w->cols != 0 && !f->output_scale) rc = factor_of(b, f->entry, part, matrices(w, f), &factor, e);
     if (rc || !shape_count(s, &n)) return rc;
     bool transpose = f->how.transpose && w->cols != 0;
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
@@ -381,7 +382,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
                    .pairs = f->how.rope_pairs ? w->pairs : 0,
                    .rotated = f->how.rope_pairs ? w->rotated : 0,
                    .transpose = transpose,
-                   .unit = f->how.unit,
+                   .normalize_rows = f->how.normalize_rows,
                    .packed = f->entry->packed,
                    .mul = (float)f->how.mul * factor,
                    .add = (float)f->how.add};
@@ -402,7 +403,8 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
     piece *pieces = arena_array(&b->mem, *n, sizeof *pieces);
     if (!pieces) return short_of_memory(e), NULL;
     for (size_t i = 0; i < *n && !rc; i++) {
-        found one = {.entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row, .left = f->left};
+        found one = {
+            .entry = f->stack[i / (size_t)per_entry], .how = f->how, .row = f->row, .output_scale = f->output_scale};
         int64_t have = rows, cols = 0;
         if (f->how.tail) rc = entry_shape(b, w, &one, &have, &cols, e);
         bool sum = f->how.tail && !w->parts; /* tensors of any heights */
@@ -429,15 +431,16 @@ static int check_recipe(const bind_want *w, const found *f, err *e)
 static bool piece_key(const piece *c, buf *key)
 {
     int64_t f[] = {c->entry, c->rows,  c->row0,    c->block,     c->stride,
-                   c->col0,  c->pairs, c->rotated, c->transpose, c->unit};
+                   c->col0,  c->pairs, c->rotated, c->transpose, c->normalize_rows};
     return buf_add(key, f, sizeof f) && buf_add(key, &c->mul, sizeof c->mul) && buf_add(key, &c->add, sizeof c->add);
 }
 
 /* Everything that a weight is made of: layers whose recipes are equal share one (ALBERT: arXiv 1909.11942). */
-static bool weight_key(const weight *made, int32_t unit, buf *key)
+static bool weight_key(const weight *made, buf *key)
 {
-    int64_t f[] = {made->rows, made->cols, made->want, made->cut_axis, made->vector, made->parts, unit, made->n_piece};
-    bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f) && buf_add(key, &made->behind, sizeof made->behind);
+    int64_t f[] = {made->rows, made->cols, made->want, made->vector, made->parts, made->n_piece};
+    bool ok = buf_byte(key, 0) && buf_add(key, f, sizeof f) &&
+              buf_add(key, &made->output_scale, sizeof made->output_scale);
     for (uint32_t i = 0; i < made->n_piece && ok; i++) ok = piece_key(&made->pieces[i], key);
     return ok;
 }
@@ -460,7 +463,6 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
                 .type = (uint8_t)(made->vector ? DTYPE_F32 : f->entry->type),
                 .rank = made->vector ? 1 : 2,
                 .layer = layer_number(w->layer, b->prog->n_enc),
-                .unit = w->unit,
                 .dim = {made->rows, made->vector ? 0 : made->cols},
                 .weight = index};
     *out = program_tensor(b->prog, &t, e);
@@ -469,20 +471,21 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
 
 /* The factor that products can be multiplied by instead of the weights, so that blocks stay what they are; 0: there is none, or the weights
  * take it. */
-static int factor_behind(binder *b, const bind_want *w, const found *f, dtype want, float *out, err *e)
+static int find_output_scale(binder *b, const bind_want *w, const found *f, dtype want, float *out, err *e)
 {
     found bias;
     const recipe *how = &f->how;
-    const ckpt_entry *scale = w->behind && f->n == 1 ? find_beside(b, f->entry, ".scale") : NULL;
-    bool plain = !how->transpose && !how->unit && how->mul == 1 && how->add == 0;
+    const ckpt_entry *scale = w->output_scale && f->n == 1 ? find_beside(b, f->entry, ".scale") : NULL;
+    bool plain = !how->transpose && !how->normalize_rows && how->mul == 1 && how->add == 0;
     *out = 0;
-    if (!scale || scale->bytes > sizeof(float) || want != DTYPE_NONE || w->parts || !plain || !r16_of(f->entry->type))
+    if (!scale || scale->bytes > sizeof(float) || want != DTYPE_NONE || w->parts || !plain ||
+        !panel_format_of(f->entry->type))
         return OK;
     int rc = find_slot(b, w->slot, w->layer, true, &bias, e); /* is added by the product */
     return rc || bias.entry ? rc : factor_of(b, f->entry, 0, 1, out, e);
 }
 
-static int make(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
+static int make_weight(binder *b, const bind_want *w, const found *f, const char *name, ref *out, err *e)
 {
     int64_t have = 0, cols = 0, parts = w->parts ? w->parts : 1, rows = w->rows / parts;
     size_t n;
@@ -492,10 +495,11 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
     if (!rows) rows = f->how.rows ? f->how.rows : have;
     if ((rc = check_shape(b, w, f, rows, have, cols, e))) return rc;
     dtype held = DTYPE_NONE;
-    float behind = 0;
+    float output_scale = 0;
     found own = *f;
-    if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = factor_behind(b, w, f, held, &behind, e))) return rc;
-    own.left = behind != 0;
+    if ((rc = wanted_type(b, w, f, name, &held, e)) || (rc = find_output_scale(b, w, f, held, &output_scale, e)))
+        return rc;
+    own.output_scale = output_scale != 0;
     piece *pieces = pieces_of(b, w, &own, rows, &n, e);
     if (!pieces) return e->code;
     bool vector = w->cols == 0;
@@ -505,16 +509,15 @@ static int make(binder *b, const bind_want *w, const found *f, const char *name,
                    .n_piece = (uint32_t)n,
                    .rows = rows,
                    .cols = cols,
-                   .cut_axis = (int8_t)w->cut_axis,
                    .vector = vector,
                    .parts = w->parts,
                    .want = held,
-                   .behind = behind};
-    b->widened += held == DTYPE_NONE && behind == 0 && dtype_is_block(pieces[0].type) &&
+                   .output_scale = output_scale};
+    b->widened += held == DTYPE_NONE && output_scale == 0 && dtype_is_block(pieces[0].type) &&
                   find_beside(b, f->entry, ".scale");
     made.packed = pieces[0].packed && weight_held_type(&made) == pieces[0].type;
     buf key = {0};
-    if (!weight_key(&made, w->unit, &key)) rc = short_of_memory(e);
+    if (!weight_key(&made, &key)) rc = short_of_memory(e);
     uint32_t same = rc ? MAP_NONE : map_get(&b->made, buf_span(&key));
     *out = same == MAP_NONE ? 0 : same;
     if (!rc && !*out) rc = add_weight(b, w, f, &made, out, e);
@@ -559,7 +562,7 @@ int bind_weight(binder *b, const bind_want *w, ref *out, err *e)
     int rc = find_slot(b, w->slot, w->layer, w->bias, &f, e);
     if (rc) return rc;
     if (!f.entry) return w->optional ? OK : missing(b, w, &f, e);
-    return make(b, w, &f, name, out, e);
+    return make_weight(b, w, &f, name, out, e);
 }
 
 const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e)

@@ -22,7 +22,7 @@
 #define MODELS_BIND_H
 #include "core/program.h"
 #include "io/ckpt.h"
-#include "models/spec/hyper.h"
+#include "models/spec/config_eval.h"
 #include "models/build/weight_policy.h"
 
 #include <stdbool.h>
@@ -31,7 +31,7 @@
 typedef struct binder binder;
 
 /* policy: types of matrices; NULL: all as in the file. Without a program only bind_has and bind_values can be asked. */
-int bind_open(binder **out, program *p, spec *s, hyper *h, const ckpt *c, weight_policy *policy, err *e);
+int bind_open(binder **out, program *p, spec *s, config_eval *h, const ckpt *c, weight_policy *policy, err *e);
 void bind_close(binder *b); /* NULL ok */
 
 typedef struct bind_want {
@@ -41,13 +41,11 @@ typedef struct bind_want {
     int64_t rows, cols;   /* rows 0: as many as the tensor has; cols 0: a vector of `rows` */
     int parts;            /* the rows are those of so many equal matrices; 0 = one */
     int pairs, rotated;   /* where rope_pairs is allowed: head_dim and how much of it rotates */
-    int cut_axis;
-    int32_t unit;
-    bool bias;      /* the bias of `slot` */
-    bool optional;  /* absent: *out = 0 and OK */
-    bool keep_type; /* no policy touches it */
-    bool table;     /* the token table */
-    bool behind;    /* a factor beside the matrix may be left to weight.behind */
+    bool bias;            /* the bias of `slot` */
+    bool optional;        /* absent: *out = 0 and OK */
+    bool keep_type;       /* no policy touches it */
+    bool table;           /* the token table */
+    bool output_scale;    /* a factor beside the matrix may be left to weight.output_scale */
 } bind_want;
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */

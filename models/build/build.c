@@ -4,7 +4,7 @@
  * the same. */
 #include "models/build/build.h"
 
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 
 enum { DIM_MAX = 1 << 20, POSITIONS_MAX = 1 << 30, ENC_LAYERS_MAX = 4096 };
 
-int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e)
+int build_sources(config_sources *out, ckpt *c, const json *config, err *e)
 {
     err side = {0};
-    hyper_sources from = {.weights = c, .option = module_option};
+    config_sources from = {.weights = c, .option = module_option};
     const json *own = ckpt_config(c);
     if (strcmp(ckpt_format(c), "gguf") == 0) {
         from.gguf = own;
@@ -31,12 +31,12 @@ int build_sources(hyper_sources *out, ckpt *c, const json *config, err *e)
     return side.code ? err_set(e, side.code, "%s", side.msg) : OK;
 }
 
-int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t *out, err *e)
+int build_number(spec *s, config_eval *h, const char *key, int64_t otherwise, int64_t *out, err *e)
 {
     const spec_row *r;
     value v;
     int rc = spec_value(s, "network", key, &r, e);
-    if (!rc) rc = r ? hyper_eval(h, r->value, OUTSIDE, NULL, r->where, &v, e) : hyper_name(h, key, OUTSIDE, &v, e);
+    if (!rc) rc = r ? config_value(h, r->value, OUTSIDE, NULL, r->where, &v, e) : config_name(h, key, OUTSIDE, &v, e);
     if (rc) return rc;
     *out = otherwise;
     if (v.kind == VALUE_NONE) return OK;
@@ -48,25 +48,25 @@ int build_number(spec *s, hyper *h, const char *key, int64_t otherwise, int64_t 
 }
 
 /* The text of a formula at a layer: of the last class that has one, else of [network]. */
-static const spec_row *formula_of(const net *b, const char *key)
+static const spec_row *formula_of(const builder *b, const char *key)
 {
     for (size_t k = b->s->n_class; k-- > 0;) {
-        const spec_row *r = hyper_in_class(b->h, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key) : NULL;
+        const spec_row *r = config_in_class(b->h, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key) : NULL;
         if (r) return r;
     }
     return spec_find(b->s, "network", key);
 }
 
 /* 0 without an error: the formula says that there is no such part. */
-static ref run_optional(net *b, const char *key, const char *otherwise, ref x, const char *result)
+static ref run_optional(builder *b, const char *key, const char *otherwise, ref x, const char *result)
 {
     char where[300];
     const spec_row *r = formula_of(b, key);
     snprintf(where, sizeof where, "%s: %s", r ? r->where : b->s->file, key);
-    return net_formula(b, r ? r->text : otherwise, where, x, result);
+    return builder_formula(b, r ? r->text : otherwise, where, x, result);
 }
 
-static ref run(net *b, const char *key, const char *otherwise, ref x, const char *result)
+static ref run(builder *b, const char *key, const char *otherwise, ref x, const char *result)
 {
     if (!otherwise && !formula_of(b, key))
         return err_set(b->e, ERR_SPEC, "%s: [network] has no %s", b->s->file, key), 0;
@@ -76,7 +76,7 @@ static ref run(net *b, const char *key, const char *otherwise, ref x, const char
 }
 
 /* The encoder of an encoder-decoder. */
-static int build_encoder(net *b, int layers)
+static int build_encoder(builder *b, int layers)
 {
     program *p = b->prog;
     b->encoding = true;
@@ -94,17 +94,17 @@ static int build_encoder(net *b, int layers)
     return OK;
 }
 
-static int same_width(net *b, const char *what, ref x)
+static int same_width(builder *b, const char *what, ref x)
 {
-    if (net_width(b, x) == b->dim) return OK;
+    if (builder_width(b, x) == b->dim) return OK;
     return err_set(b->e, ERR_SPEC, "%s: %s gives rows of width %lld, dim is %lld", b->s->file, what,
-                   (long long)net_width(b, x), (long long)b->dim);
+                   (long long)builder_width(b, x), (long long)b->dim);
 }
 
 /* Whether `final` is wanted of every row, not only of some. */
-static bool all_rows(const net *b) { return b->full || spec_find(b->s, "network", "pooled"); }
+static bool all_rows(const builder *b) { return b->bidirectional || spec_find(b->s, "network", "pooled"); }
 
-static int build_layers(net *b, int layers)
+static int build_layers(builder *b, int layers)
 {
     program *p = b->prog;
     p->hidden = arena_array(&p->mem, (size_t)layers + 1, sizeof *p->hidden);
@@ -137,17 +137,19 @@ static int64_t table_rows(const program *p)
     return 0;
 }
 
-static int build_head(net *b)
+static int build_head(builder *b)
 {
     program *p = b->prog;
     ref x = p->entries[ENTRY_DEC].out, out;
     bool ready = all_rows(b);
     uint32_t op0 = p->n_op;
-    if (b->full && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
+    if (b->bidirectional && !formula_of(b, "logits")) return p->vocab = table_rows(p), OK;
     op take = {.kind = OP_TAKE_OUT, .in = {x}};
-    out = net_op(b, take, "out", NULL, x, net_width(b, x));
+    out = builder_op(b, take, "out", NULL, x, builder_width(b, x));
     if (out && !ready) p->hidden[p->n_layer] = out = run(b, "final", "x", out, "final");
-    if (out) out = b->full ? run_optional(b, "logits", "0", out, "logits") : run(b, "logits", "head(x)", out, "logits");
+    if (out)
+        out = b->bidirectional ? run_optional(b, "logits", "0", out, "logits")
+                               : run(b, "logits", "head(x)", out, "logits");
     if (!out && b->e->code) return b->e->code;
     if (out) {
         p->entries[ENTRY_HEAD].op0 = op0;
@@ -155,12 +157,12 @@ static int build_head(net *b)
         p->entries[ENTRY_HEAD].in = x;
         p->entries[ENTRY_HEAD].out = out;
     }
-    p->vocab = out ? net_width(b, out) : table_rows(p);
+    p->vocab = out ? builder_width(b, out) : table_rows(p);
     return OK;
 }
 
 /* `pooled` or `scores`: a row for each text. */
-static int build_pooled(net *b, const char *key, int entry)
+static int build_pooled(builder *b, const char *key, int entry)
 {
     program *p = b->prog;
     ref x = p->entries[ENTRY_DEC].out;
@@ -168,7 +170,7 @@ static int build_pooled(net *b, const char *key, int entry)
     if (!formula_of(b, key)) return OK;
     ref out = run_optional(b, key, NULL, x, key);
     if (!out) return b->e->code;
-    if (p->tensors[out].rows != ROWS_SEQ)
+    if (p->tensors[out].axis != AXIS_SEQ)
         return err_set(b->e, ERR_SPEC, "%s: %s gives a row for each token: pool(x) makes one of them", b->s->file, key);
     p->entries[entry].op0 = op0;
     p->entries[entry].op1 = p->n_op;
@@ -177,21 +179,21 @@ static int build_pooled(net *b, const char *key, int entry)
     return OK;
 }
 
-static int read_type(net *b, bool *has_encoder, err *e)
+static int read_type(builder *b, bool *has_encoder, err *e)
 {
     const spec_row *r = spec_find(b->s, "network", "type");
-    b->full = r && strcmp(r->text, "encoder_only") == 0;
+    b->bidirectional = r && strcmp(r->text, "encoder_only") == 0;
     *has_encoder = r && strcmp(r->text, "encoder_decoder") == 0;
-    if (!r || b->full || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
+    if (!r || b->bidirectional || *has_encoder || strcmp(r->text, "decoder_only") == 0) return OK;
     return err_set(e, ERR_SPEC, "%s: type '%s' is not one of decoder_only, encoder_only, encoder_decoder", r->where,
                    r->text);
 }
 
-static int build(net *b, err *e)
+static int build(builder *b, err *e)
 {
     int64_t dim = 0, enc_layers = 0;
     bool has_encoder;
-    int rc = read_type(b, &has_encoder, e), layers = hyper_layers(b->h);
+    int rc = read_type(b, &has_encoder, e), layers = config_layers(b->h);
     if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
     if (!rc && has_encoder) rc = build_number(b->s, b->h, "enc_layers", layers, &enc_layers, e);
     if (!rc && enc_layers > ENC_LAYERS_MAX)
@@ -212,10 +214,10 @@ static int build(net *b, err *e)
     return rc ? rc : program_finish(b->prog, e);
 }
 
-int build_program(program **out, spec *s, hyper *h, const ckpt *c, const build_options *o, err *e)
+int build_program(program **out, spec *s, config_eval *h, const ckpt *c, const build_options *o, err *e)
 {
     err own = {0};
-    net b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
+    builder b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
     b.prog = program_new(&own);
     int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->policy, &own) : own.code;
     if (!rc) rc = build(&b, &own);

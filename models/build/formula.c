@@ -1,9 +1,9 @@
-/* formula.c - a formula becomes ops: net_formula walks the statements, net_call runs the module of a slot.
+/* formula.c - a formula becomes ops: builder_formula walks the statements, builder_call runs the module of a slot.
  *
  * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no activation
  * (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
 #include "base/mem.h"
-#include "models/build/net.h"
+#include "models/build/builder.h"
 #include "models/build/option.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct term {
 } term;
 
 typedef struct walk {
-    net *b;
+    builder *b;
     const char *where;
     struct {
         const char *name;
@@ -38,7 +38,7 @@ static bool refuse(walk *w, const char *what, const char *detail)
 
 /* ---- slots */
 
-bool net_is_slot(const net *b, const char *path)
+bool builder_is_slot(const builder *b, const char *path)
 {
     char kind[64];
     if (b->encoding) {
@@ -54,7 +54,7 @@ bool net_is_slot(const net *b, const char *path)
 }
 
 /* What a slot that a formula calls is called in the spec; NULL when memory is short. */
-static const char *path_of(net *b, const char *name)
+static const char *path_of(builder *b, const char *name)
 {
     const char *path = b->encoding ? arena_printf(&b->prog->mem, "enc.%s", name) : name;
     if (!path) err_set(b->e, ERR_MEMORY, "out of memory while building the program");
@@ -62,7 +62,7 @@ static const char *path_of(net *b, const char *name)
 }
 
 /* Marks the [tensors] lines of every role of a module as asked for: an option may leave some of them idle. */
-static void claim_lines(net *b, const char *path, const module *m)
+static void claim_lines(builder *b, const char *path, const module *m)
 {
     const bool enc = strncmp(path, "enc.", 4) == 0;
     for (size_t i = 0; i < m->n_weights; i++) {
@@ -77,7 +77,7 @@ static void claim_lines(net *b, const char *path, const module *m)
     }
 }
 
-ref net_call(net *b, const char *path, const ref *in, int n_in, const char *where)
+ref builder_call(builder *b, const char *path, const ref *in, int n_in, const char *where)
 {
     option_slot slot;
     if (!(path = path_of(b, path))) return 0;
@@ -97,7 +97,7 @@ ref net_call(net *b, const char *path, const ref *in, int n_in, const char *wher
     return out;
 }
 
-const float *net_list(net *b, const call *c, const char *key, size_t *n)
+const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
 {
     static const float empty[1];
     const param *row = param_find(c->mod->params, c->mod->n_params, key);
@@ -142,7 +142,8 @@ static bool is_number_function(const char *name)
 /* Whether any part of x is an activation. */
 static bool has_tensor(const walk *w, const expr *x)
 {
-    if (x->kind == EXPR_NAME && (var_of(w, x->text) || (!hyper_knows(w->b->h, x->text) && net_is_slot(w->b, x->text))))
+    if (x->kind == EXPR_NAME &&
+        (var_of(w, x->text) || (!config_knows(w->b->h, x->text) && builder_is_slot(w->b, x->text))))
         return true;
     if (x->kind == EXPR_CALL && !is_number_function(x->text)) return true;
     for (size_t i = 0; i < x->n_arg; i++)
@@ -153,9 +154,9 @@ static bool has_tensor(const walk *w, const expr *x)
 static bool number(walk *w, const expr *x, double *out)
 {
     value v;
-    const char *stranger = hyper_stranger(w->b->h, x);
-    if (stranger) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", stranger);
-    if (hyper_eval(w->b->h, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
+    const char *unknown = config_unknown_name(w->b->h, x);
+    if (unknown) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", unknown);
+    if (config_value(w->b->h, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
     if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL) return refuse(w, "a number in the formula has no value", "");
     *out = v.number;
     return true;
@@ -179,15 +180,15 @@ static bool visit_call(walk *w, const expr *x, term *out)
     char part[16];
     ref in[ARGS_MAX];
     bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
-    act_kind fn = net_act_kind(x->text);
+    act_kind fn = builder_act_kind(x->text);
     if (x->n_arg > ARGS_MAX) return refuse(w, "too many arguments for ", x->text);
-    if (softcap && !net_is_slot(w->b, x->text)) {
+    if (softcap && !builder_is_slot(w->b, x->text)) {
         term a;
         double cap;
         if (x->n_arg != 2) return refuse(w, "softcap takes an activation and a number", "");
         if (!visit(w, x->arg[0], &a) || !number(w, x->arg[1], &cap)) return false;
         if (!a.t) return refuse(w, "softcap takes an activation and a number", "");
-        return done(out, net_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
+        return done(out, builder_softcap(w->b, w->target, part_name(w, part, sizeof part), a.t, cap));
     }
     for (size_t i = 0; i < x->n_arg; i++) {
         term a;
@@ -195,28 +196,30 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse(w, "a number is no activation: argument of ", x->text);
         in[i] = a.t;
     }
-    if (l2 && x->n_arg == 1 && !net_is_slot(w->b, x->text))
-        return done(out, net_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
-    if (fn != ACT_NONE && x->n_arg == 1 && !net_is_slot(w->b, x->text))
-        return done(out, net_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
-    if (!net_is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
-    return done(out, net_call(w->b, x->text, in, (int)x->n_arg, w->where));
+    if (l2 && x->n_arg == 1 && !builder_is_slot(w->b, x->text))
+        return done(out, builder_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
+    if (fn != ACT_NONE && x->n_arg == 1 && !builder_is_slot(w->b, x->text))
+        return done(out, builder_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
+    if (!builder_is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
+    return done(out, builder_call(w->b, x->text, in, (int)x->n_arg, w->where));
 }
 
 static bool visit_binary(walk *w, const expr *x, term *out)
 {
     char part[16];
     term a, c;
-    net *b = w->b;
+    builder *b = w->b;
     if (!visit(w, x->arg[0], &a) || !visit(w, x->arg[1], &c)) return false;
-    if (x->op == '+' && a.t && c.t) return done(out, net_add(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
-    if (x->op == '*' && a.t && c.t) return done(out, net_mul(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
+    if (x->op == '+' && a.t && c.t)
+        return done(out, builder_add(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
+    if (x->op == '*' && a.t && c.t)
+        return done(out, builder_mul(b, w->target, part_name(w, part, sizeof part), a.t, c.t));
     if (x->op == '*')
-        return done(
-            out, net_scale(b, w->target, part_name(w, part, sizeof part), a.t ? a.t : c.t, a.t ? c.number : a.number));
+        return done(out, builder_scale(b, w->target, part_name(w, part, sizeof part), a.t ? a.t : c.t,
+                                       a.t ? c.number : a.number));
     if (x->op == '/' && a.t && !c.t) {
         if (c.number == 0) return refuse(w, "divided by zero", "");
-        return done(out, net_scale(b, w->target, part_name(w, part, sizeof part), a.t, 1 / c.number));
+        return done(out, builder_scale(b, w->target, part_name(w, part, sizeof part), a.t, 1 / c.number));
     }
     return refuse(w, "activations are added, multiplied with each other, and multiplied or divided by numbers", "");
 }
@@ -225,9 +228,9 @@ static bool visit_binary(walk *w, const expr *x, term *out)
 static bool claim_branch(walk *w, const expr *x)
 {
     bool may_be = (x->kind == EXPR_NAME || x->kind == EXPR_CALL) && !var_of(w, x->text) && has_tensor(w, x);
-    if (may_be && net_is_slot(w->b, x->text)) {
+    if (may_be && builder_is_slot(w->b, x->text)) {
         option_slot slot;
-        net *b = w->b;
+        builder *b = w->b;
         const char *path = path_of(b, x->text);
         if (!path || option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, w->where, b->e)) return false;
         claim_lines(b, path, slot.mod);
@@ -244,7 +247,7 @@ static bool visit(walk *w, const expr *x, term *out)
     switch (x->kind) {
     case EXPR_NAME: {
         ref t = var_of(w, x->text);
-        return done(out, t ? t : net_call(w->b, x->text, NULL, 0, w->where));
+        return done(out, t ? t : builder_call(w->b, x->text, NULL, 0, w->where));
     }
     case EXPR_CALL: return visit_call(w, x, out);
     case EXPR_BINARY: return visit_binary(w, x, out);
@@ -268,7 +271,7 @@ static bool assign(walk *w, const char *name, ref t)
     return true;
 }
 
-ref net_formula(net *b, const char *text, const char *where, ref x, const char *result)
+ref builder_formula(builder *b, const char *text, const char *where, ref x, const char *result)
 {
     arena mem = {0};
     walk w = {.b = b, .where = where};

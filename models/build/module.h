@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct net net; /* net.h */
+typedef struct builder builder; /* builder.h */
 typedef struct call call;
 
 typedef struct module_weight {
@@ -26,8 +26,8 @@ typedef struct module {
     size_t n_params, options_size; /* params describe a struct of options_size bytes */
     const module_weight *weights;
     size_t n_weights;
-    int args;                           /* activations it takes */
-    ref (*emit)(net *b, const call *c); /* 0: failed, b->e says why */
+    int args;                               /* activations it takes */
+    ref (*emit)(builder *b, const call *c); /* 0: failed, b->e says why */
 } module;
 
 /* The options of a call, filled for the layer it is in. */

@@ -10,7 +10,7 @@
 enum { STACK_MAX = 1 << 16 };
 
 typedef struct reader {
-    hyper *h;
+    config_eval *h;
     arena *mem;
     int layer;
     const char *where;
@@ -25,9 +25,9 @@ static int value_in(reader *r, span text, value *out)
     char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
     if (!copy) return short_of_memory(r);
     int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
-    const char *stranger = rc ? NULL : hyper_stranger(r->h, x);
-    if (stranger) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, stranger);
-    return rc ? rc : hyper_eval(r->h, x, r->layer, NULL, r->where, out, r->e);
+    const char *unknown = rc ? NULL : config_unknown_name(r->h, x);
+    if (unknown) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, unknown);
+    return rc ? rc : config_value(r->h, x, r->layer, NULL, r->where, out, r->e);
 }
 
 /* The number that an expression gives. */
@@ -117,7 +117,7 @@ static int read_step(reader *r, span step, recipe *out)
 {
     if (span_is(step, "transpose")) return out->transpose = true, OK;
     if (span_is(step, "rope_pairs")) return out->rope_pairs = true, OK;
-    if (span_is(step, "unit")) return out->unit = true, OK;
+    if (span_is(step, "unit")) return out->normalize_rows = true, OK;
     if (span_is(step, "flat")) return out->flat = true, OK;
     if (span_is(step, "bare")) return out->bare = true, OK;
     if (span_starts(step, "rows ") || span_starts(step, "every ")) {
@@ -177,7 +177,7 @@ static int fill_name(reader *r, span name, recipe *out)
     return rc;
 }
 
-int recipe_parse(recipe *out, hyper *h, arena *mem, span part, int layer, const char *where, err *e)
+int recipe_parse(recipe *out, config_eval *h, arena *mem, span part, int layer, const char *where, err *e)
 {
     reader r = {h, mem, layer, where, e};
     *out = (recipe){.source = "", .mul = 1};

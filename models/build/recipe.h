@@ -1,7 +1,7 @@
 /* recipe.h - one name of a [tensors] line with what is done to its values. */
 #ifndef MODELS_RECIPE_H
 #define MODELS_RECIPE_H
-#include "models/spec/hyper.h"
+#include "models/spec/config_eval.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@ typedef struct recipe {
     const char *name;   /* with {i} filled in */
     const char *tail;   /* of a stack of tensors, name + number + tail for from <= number < to; NULL: one tensor */
     int64_t from, to;
-    bool transpose, rope_pairs, unit, sliced;
+    bool transpose, rope_pairs, normalize_rows, sliced;
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */
@@ -20,6 +20,6 @@ typedef struct recipe {
 } recipe;
 
 /* The alternative `part` of a line at a layer. Names and numbers may use [config] and i. */
-int recipe_parse(recipe *out, hyper *h, arena *mem, span part, int layer, const char *where, err *e);
+int recipe_parse(recipe *out, config_eval *h, arena *mem, span part, int layer, const char *where, err *e);
 
 #endif

@@ -17,7 +17,7 @@ enum { FIT_CTX = 8, NAMES_MAX = 512 };
 /* ---- keys of the configuration */
 
 typedef struct keys {
-    const hyper_sources *from;
+    const config_sources *from;
     spec *s;
     const char *seen[NAMES_MAX];
     int n, heard, absent;
@@ -162,22 +162,22 @@ static bool norms_agree(const spec *s, bool offset)
 
 /* ---- building */
 
-static int build_once(ckpt *c, spec *s, uint64_t *hash, uint32_t *weights, const hyper_sources *from, err *e)
+static int build_once(ckpt *c, spec *s, uint64_t *hash, uint32_t *weights, const config_sources *from, err *e)
 {
-    hyper *h = NULL;
+    config_eval *h = NULL;
     program *p = NULL;
-    int rc = hyper_open(&h, s, from, e);
+    int rc = config_open(&h, s, from, e);
     if (!rc) rc = build_program(&p, s, h, c, &(build_options){.ctx = FIT_CTX}, e);
     if (!rc) *hash = p->hash, *weights = p->n_weight;
     if (!rc) program_free(p);
-    if (h) hyper_close(h);
+    if (h) config_close(h);
     return rc;
 }
 
 bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
 {
     spec *s;
-    hyper_sources from;
+    config_sources from;
     uint64_t hash;
     uint32_t weights;
     err e = {0};
@@ -192,7 +192,7 @@ bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
     return !rc;
 }
 
-static int try_family(ckpt *c, const hyper_sources *from, const parts *found, bool offset, family_fit *f, err *e)
+static int try_family(ckpt *c, const config_sources *from, const parts *found, bool offset, family_fit *f, err *e)
 {
     spec *s;
     err own = {0};
@@ -226,7 +226,7 @@ static int by_fit(const void *a, const void *b)
 
 int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e)
 {
-    hyper_sources from;
+    config_sources from;
     const char *file;
     family_fit *fits = NULL;
     size_t count = 0, cap = 0;

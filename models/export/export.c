@@ -7,14 +7,14 @@
 #include "models/build/build.h"
 #include "models/export/export_state.h"
 #include "tensor/quant.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <math.h>
 #include <string.h>
 
 const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
 
-int export_short_of_memory(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
+int export_oom(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
 
 /* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */
 static bool is_of_kind(const exporter *x)
@@ -35,8 +35,8 @@ static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
     uint64_t cols = (uint64_t)t->dims.dim[t->dims.rank - 1], row_bytes = 0;
     (void)e;
     if (t->packed) {
-        r16_row(t->type, t->data + n / R16_ROWS * r16_panel_bytes(t->type, (int64_t)cols), (int)(n % R16_ROWS),
-                (int64_t)cols, to);
+        panel_row(t->type, t->data + n / PANEL_ROWS * panel_bytes(t->type, (int64_t)cols), (int)(n % PANEL_ROWS),
+                  (int64_t)cols, to);
         return OK;
     }
     dtype_bytes(t->type, cols, &row_bytes); /* whole blocks: the checkpoint was checked */
@@ -84,7 +84,7 @@ static int copy_tensors(exporter *x)
 {
     const ckpt *c = x->m->weights;
     x->tensor = mem_zero(ckpt_count(c), sizeof *x->tensor);
-    if (!x->tensor) return export_short_of_memory(x);
+    if (!x->tensor) return export_oom(x);
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
         dtype type = type_of_copy(x, t);
@@ -100,11 +100,11 @@ static int copy_tensors(exporter *x)
 
 static int copy_config(exporter *x)
 {
-    if (!(x->config = json_new_object())) return export_short_of_memory(x);
+    if (!(x->config = json_new_object())) return export_oom(x);
     for (const json *m = json_first(x->family ? x->family_config : ckpt_config(x->m->weights)); m; m = json_next(m)) {
         bool of_type = strcmp(json_key(m), "torch_dtype") == 0 || strcmp(json_key(m), "dtype") == 0;
         if (of_type && (x->type != DTYPE_NONE || x->family)) continue;
-        if (!json_add_copy(x->config, json_key(m), m)) return export_short_of_memory(x);
+        if (!json_add_copy(x->config, json_key(m), m)) return export_oom(x);
     }
     return OK;
 }
@@ -127,7 +127,7 @@ static int copy_pairs(exporter *x)
         else gguf_add_value(&x->pairs, key, GGUF_STRING, ckpt_array_string(&v, &at));
     }
     if (x->as_held && !versioned) gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);
-    return x->pairs.bad ? export_short_of_memory(x) : OK;
+    return x->pairs.bad ? export_oom(x) : OK;
 }
 
 /* ---- what transformers wants to know of the type */
@@ -142,7 +142,7 @@ static int add_type(exporter *x)
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         for (size_t i = 0; i < x->n; i++)
             if (x->tensor[i].dims.rank > 1 && x->tensor[i].type == names[k].type)
-                return json_add_str(x->config, "torch_dtype", names[k].torch) ? OK : export_short_of_memory(x);
+                return json_add_str(x->config, "torch_dtype", names[k].torch) ? OK : export_oom(x);
     return OK;
 }
 
@@ -153,7 +153,7 @@ static int open_family(exporter *x)
     const ckpt *c = x->m->weights;
     err none = {0};
     const json *config = ckpt_side_json(x->m->weights, "config.json", &none);
-    hyper_sources from;
+    config_sources from;
     char name[80];
     if (!json_get(config, "architectures") && !json_get(config, "model_type"))
         return err_set(x->e, ERR_SPEC,
@@ -163,7 +163,7 @@ static int open_family(exporter *x)
     int rc = arch_find(c, config, name, sizeof name, x->e);
     if (!rc) rc = spec_load_builtin(&x->family, name, x->e);
     if (!rc) rc = build_sources(&from, x->m->weights, config, x->e);
-    if (!rc) rc = hyper_open(&x->family_values, x->family, &from, x->e);
+    if (!rc) rc = config_open(&x->family_values, x->family, &from, x->e);
     if (rc) return rc;
     x->family_config = config;
     x->s = x->family;
@@ -225,7 +225,7 @@ void export_close(exporter *x)
     mem_free(x->tensor);
     mem_free(x->whole);
     bind_close(x->values);
-    hyper_close(x->family_values);
+    config_close(x->family_values);
     spec_free(x->family);
     spec_free(x->base);
     json_free(x->config);
@@ -254,7 +254,7 @@ bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
 
 /* ---- the check */
 
-const char *export_instead(const model *m, export_kind kind)
+const char *export_hint(const model *m, export_kind kind)
 {
     if (ckpt_own_spec(m->weights)) return "take the model that the quantized file was made of";
     return kind == EXPORT_HF ? "write a .gguf file instead" : "write a Hugging Face folder instead";
@@ -263,7 +263,7 @@ const char *export_instead(const model *m, export_kind kind)
 static int differs(const model *m, const model *again, const char *path, const char *what, err *e)
 {
     return err_set(e, ERR_SPEC, "%s: would not be the same model again (%s), which this form cannot say; %s", path,
-                   what, export_instead(m, strcmp(ckpt_format(again->weights), "gguf") == 0 ? EXPORT_GGUF : EXPORT_HF));
+                   what, export_hint(m, strcmp(ckpt_format(again->weights), "gguf") == 0 ? EXPORT_GGUF : EXPORT_HF));
 }
 
 /* Whether both turn by the same angles, to the last roundings: a container may keep the frequencies instead of what they come from. */
@@ -280,7 +280,7 @@ static bool same_angles(const rope_params *p, const rope_params *q, int length)
 static bool same_rope(const rope_params *p, const rope_params *q)
 {
     if (p->dims != q->dims || (p->scaling == ROPE_DYNAMIC) != (q->scaling == ROPE_DYNAMIC)) return false;
-    bool dynamic = p->scaling == ROPE_DYNAMIC, by_length = p->scaling == ROPE_LONGROPE && !export_one_set(p);
+    bool dynamic = p->scaling == ROPE_DYNAMIC, by_length = p->scaling == ROPE_LONGROPE && !export_rope_factors_equal(p);
     if (dynamic && (p->factor != q->factor || p->max_positions != q->max_positions)) return false;
     if (by_length && p->original != q->original) return false;
     return same_angles(p, q, 1) && same_angles(p, q, INT32_MAX);
@@ -301,8 +301,7 @@ int export_check(const model *m, const char *path, err *e)
     int rc = model_open(&again, &o, e);
     if (rc) {
         export_kind kind = str_ends(path, ".gguf") ? EXPORT_GGUF : EXPORT_HF;
-        return err_wrap(e, "this form cannot hold the model, %s; reading back what was written",
-                        export_instead(m, kind));
+        return err_wrap(e, "this form cannot hold the model, %s; reading back what was written", export_hint(m, kind));
     }
     const program *a = m->prog, *b = again->prog;
     if (a->n_op != b->n_op || a->n_tensor != b->n_tensor || a->n_weight != b->n_weight || a->n_layer != b->n_layer) {

@@ -22,7 +22,7 @@ static const char *const float_endings[] = {"epsilon",     "freq_base", "factor"
 
 static bool is_config_name(const exporter *x, const char *name, const char *own)
 {
-    return strcmp(name, own) != 0 && hyper_knows(x->h, name);
+    return strcmp(name, own) != 0 && config_knows(x->h, name);
 }
 
 /* The key that an alternative names in the wanted container; NULL when it names none. */
@@ -55,7 +55,7 @@ static void find_key(const exporter *x, const expr *v, const char *own, const ex
         for (size_t i = 0; i < v->n_arg; i++) find_key(x, v->arg[i], own, words, best);
         return;
     }
-    if (v->kind == EXPR_NAME && hyper_is_word(x->h, own, v->text)) return;
+    if (v->kind == EXPR_NAME && config_is_word(x->h, own, v->text)) return;
     bool each = v->kind == EXPR_INDEX && v->arg[1]->kind == EXPR_NAME && strcmp(v->arg[1]->text, "i") == 0;
     const expr *name = each ? v->arg[0] : v;
     const char *key = key_of(x, name, own);
@@ -84,12 +84,12 @@ static bool has_head(const exporter *x)
 static int value_of(const exporter *x, const char *name, value *out)
 {
     err outside = {0}; /* it may need i: then it has no value outside layers */
-    if (hyper_name(x->h, name, OUTSIDE, out, &outside)) *out = (value){0};
-    if (outside.code == ERR_MEMORY) return export_short_of_memory(x);
+    if (config_name(x->h, name, OUTSIDE, out, &outside)) *out = (value){0};
+    if (outside.code == ERR_MEMORY) return export_oom(x);
     bool tied = out->kind == VALUE_TEXT && strcmp(name, "tied") == 0;
     if (tied) *out = (value){.kind = VALUE_BOOL, .number = !has_head(x)}; /* "auto" */
-    if (out->kind != VALUE_NONE || hyper_layers(x->h) == 0) return OK;
-    return hyper_name(x->h, name, 0, out, x->e);
+    if (out->kind != VALUE_NONE || config_layers(x->h) == 0) return OK;
+    return config_name(x->h, name, 0, out, x->e);
 }
 
 static bool wants_float(const char *key)
@@ -183,7 +183,7 @@ static int object_at(exporter *x, const char *path, size_t n, json **out)
         const char *key = arena_strn(&x->mem, path, k);
         const json *have = key ? json_get(*out, key) : NULL;
         *out = !key ? NULL : have ? (json *)have : json_add_object(*out, key);
-        if (!*out) return export_short_of_memory(x);
+        if (!*out) return export_oom(x);
         if (json_type(*out) != JSON_OBJECT)
             return err_set(x->e, ERR_SPEC, "%s: config.json has a key '%s' that is no object", x->names->file, key);
         k += k < n;
@@ -200,9 +200,9 @@ static int put_path(exporter *x, const char *path, size_t n, const value *v, con
     size_t head = n;
     while (head && path[head - 1] != '.') head--;
     const char *key = arena_strn(&x->mem, path + head, n - head);
-    int rc = key ? object_at(x, path, head ? head - 1 : 0, &to) : export_short_of_memory(x);
+    int rc = key ? object_at(x, path, head ? head - 1 : 0, &to) : export_oom(x);
     if (rc || json_get(to, key)) return rc;
-    return add_json_value(to, key, v, words, real || wants_float(key)) ? OK : export_short_of_memory(x);
+    return add_json_value(to, key, v, words, real || wants_float(key)) ? OK : export_oom(x);
 }
 
 static int put_key(exporter *x, const char *key, const value *v)
@@ -227,12 +227,11 @@ static int put_hf(exporter *x, const char *key, const char *name, const value *v
     const char *dot = strchr(key, '.'), *full = key, *path = NULL;
     if (dot) {
         const char *head = arena_strn(&x->mem, key, (size_t)(dot - key));
-        int rc = head ? path_of(x, head, &path) : export_short_of_memory(x);
+        int rc = head ? path_of(x, head, &path) : export_oom(x);
         if (rc || !path) return rc; /* a nested key that no line names: its plain form or a default serves */
         full = arena_printf(&x->mem, "%s%s", path, dot);
     }
-    return full ? put_path(x, full, strlen(full), v, words, module_option(name, PARAM_FLOAT) != NULL)
-                : export_short_of_memory(x);
+    return full ? put_path(x, full, strlen(full), v, words, module_option(name, PARAM_FLOAT) != NULL) : export_oom(x);
 }
 
 static int put_gguf(exporter *x, const char *key, const char *name, const value *v)
@@ -242,7 +241,7 @@ static int put_gguf(exporter *x, const char *key, const char *name, const value 
     for (size_t i = 0; full && i < x->pairs.n; i++)
         if (strcmp(x->pairs.pair[i].key, full) == 0) return OK;
     if (full) add_gguf_value(x, full, v, module_option(name, PARAM_FLOAT) || wants_float(key));
-    return !full || x->pairs.bad ? export_short_of_memory(x) : OK;
+    return !full || x->pairs.bad ? export_oom(x) : OK;
 }
 
 static int put(exporter *x, const out_key *to, const char *name, const value *v)
@@ -275,7 +274,7 @@ static span arch_word(const spec *s, const char *source, bool small)
 static int keep_word(exporter *x, span word, const char **out)
 {
     *out = word.n ? arena_strn(&x->mem, (const char *)word.p, word.n) : NULL;
-    return word.n && !*out ? export_short_of_memory(x) : OK;
+    return word.n && !*out ? export_oom(x) : OK;
 }
 
 int export_find_names(exporter *x)
@@ -295,7 +294,7 @@ int export_find_names(exporter *x)
     }
     if (x->arch) return OK;
     return err_set(x->e, ERR_SPEC, "%s: [model] arch has no %s name, nor has a base; %s", x->s->file, export_source(x),
-                   export_instead(x->m, x->kind));
+                   export_hint(x->m, x->kind));
 }
 
 static int add_ids(exporter *x)
@@ -304,7 +303,7 @@ static int add_ids(exporter *x)
     if (x->kind == EXPORT_GGUF) {
         if (m->bos >= 0) gguf_add_uint(&x->pairs, "tokenizer.ggml.bos_token_id", GGUF_U32, (uint64_t)m->bos);
         if (m->n_eos) gguf_add_uint(&x->pairs, "tokenizer.ggml.eos_token_id", GGUF_U32, (uint64_t)m->eos[m->n_eos - 1]);
-        return x->pairs.bad ? export_short_of_memory(x) : OK;
+        return x->pairs.bad ? export_oom(x) : OK;
     }
     value bos = m->bos >= 0 ? (value){.kind = VALUE_NUMBER, .number = m->bos} : (value){0};
     value eos[sizeof m->eos / sizeof *m->eos];
@@ -319,22 +318,22 @@ static int add_ids(exporter *x)
 static int first_layer(const exporter *x, const char *section, size_t *class)
 {
     for (size_t k = 0; k < x->s->n_class; k++)
-        for (int i = 0; i < hyper_layers(x->h) && strcmp(x->s->classes[k].section, section) == 0; i++)
-            if (hyper_in_class(x->h, *class = k, i)) return i;
+        for (int i = 0; i < config_layers(x->h) && strcmp(x->s->classes[k].section, section) == 0; i++)
+            if (config_in_class(x->h, *class = k, i)) return i;
     return OUTSIDE;
 }
 
 /* A value for each layer: of a name, or whether the layer is in the class. */
 static int list_of(exporter *x, const char *name, size_t class, value *out)
 {
-    size_t n = (size_t)hyper_layers(x->h);
+    size_t n = (size_t)config_layers(x->h);
     value *items = arena_array(&x->mem, n, sizeof *items);
-    if (!items) return export_short_of_memory(x);
+    if (!items) return export_oom(x);
     for (size_t i = 0; i < n; i++) {
-        items[i] = (value){.kind = VALUE_BOOL, .number = !name && hyper_in_class(x->h, class, (int)i)};
+        items[i] = (value){.kind = VALUE_BOOL, .number = !name && config_in_class(x->h, class, (int)i)};
         bool trained = false;
         int rc = name ? export_trained_value(x, name, (int)i, &items[i], &trained) : OK;
-        if (!rc && name && !trained) rc = hyper_name(x->h, name, (int)i, &items[i], x->e);
+        if (!rc && name && !trained) rc = config_name(x->h, name, (int)i, &items[i], x->e);
         if (rc) return rc;
         if (items[i].kind != VALUE_NUMBER && items[i].kind != VALUE_BOOL) return OK;
     }
@@ -350,9 +349,9 @@ static int value_of_line(exporter *x, const spec_row *row, const out_key *to, va
         int layer = first_layer(x, row->section, &class);
         bool where = strcmp(row->key, "where") == 0;
         if (layer == OUTSIDE || where != to->each) return OK;
-        return where ? list_of(x, NULL, class, out) : hyper_name(x->h, row->key, layer, out, x->e);
+        return where ? list_of(x, NULL, class, out) : config_name(x->h, row->key, layer, out, x->e);
     }
-    if (!hyper_knows(x->h, row->key)) return OK;
+    if (!config_knows(x->h, row->key)) return OK;
     bool known;
     int rc = export_rope_value(x, row->key, out, &known);
     if (rc || known) return rc;
@@ -411,8 +410,8 @@ static int value_of_option(exporter *x, const spec_slot *slot, const slot_option
     int at = layer ? first_layer(x, slot->section, &class) : OUTSIDE;
     if (layer && at == OUTSIDE) return OK;
     err unknown = {0}; /* then it has no value here */
-    if (hyper_eval(x->h, o->value, at, "auto", o->where, out, &unknown)) *out = (value){0};
-    if (unknown.code == ERR_MEMORY) return export_short_of_memory(x);
+    if (config_value(x->h, o->value, at, "auto", o->where, out, &unknown)) *out = (value){0};
+    if (unknown.code == ERR_MEMORY) return export_oom(x);
     if (out->kind == VALUE_TEXT) *out = (value){.kind = VALUE_BOOL, .number = has_bias(x, slot->name, o->key)};
     return OK;
 }
@@ -440,11 +439,11 @@ static int add_biases(exporter *x)
 /* The value of "KEY" or, for a list with an element for each layer, "KEY[i]". */
 static int value_of_key(exporter *x, const spec_row *row, bool each, value *out)
 {
-    size_t n = each ? (size_t)hyper_layers(x->h) : 1;
+    size_t n = each ? (size_t)config_layers(x->h) : 1;
     value *items = arena_array(&x->mem, n, sizeof *items);
-    if (!items) return export_short_of_memory(x);
+    if (!items) return export_oom(x);
     for (size_t i = 0; i < n; i++) {
-        int rc = hyper_eval(x->h, row->value, each ? (int)i : OUTSIDE, NULL, row->where, &items[i], x->e);
+        int rc = config_value(x->h, row->value, each ? (int)i : OUTSIDE, NULL, row->where, &items[i], x->e);
         if (rc) return rc;
     }
     *out = each ? (value){.kind = VALUE_LIST, .items = items, .n = n} : items[0];
@@ -463,7 +462,7 @@ static int add_keys(exporter *x)
         if (!row) continue; /* its name is too long to be found */
         bool each = str_ends(row->key, "[i]");
         const char *key = arena_strn(&x->mem, row->key, strlen(row->key) - (each ? 3 : 0));
-        rc = key ? value_of_key(x, row, each, &v) : export_short_of_memory(x);
+        rc = key ? value_of_key(x, row, each, &v) : export_oom(x);
         if (!rc) rc = x->kind == EXPORT_HF ? put_key(x, key, &v) : put_gguf(x, key, "", &v);
         if (rc) return rc;
     }
@@ -476,7 +475,7 @@ static int add_name(exporter *x)
         gguf_add_text(&x->pairs, "general.architecture", x->arch);
         gguf_add_text(&x->pairs, "general.name", x->m->name);
         gguf_add_uint(&x->pairs, "general.quantization_version", GGUF_U32, 2);
-        return x->pairs.bad ? export_short_of_memory(x) : OK;
+        return x->pairs.bad ? export_oom(x) : OK;
     }
     value name = {.kind = VALUE_TEXT, .text = x->arch}, list = {.kind = VALUE_LIST, .items = &name, .n = 1};
     value type = {.kind = VALUE_TEXT, .text = x->model_type};
@@ -488,7 +487,7 @@ int export_rename_config(exporter *x)
 {
     value magnitude;
     int rc = OK;
-    if (x->kind == EXPORT_HF && !(x->config = json_new_object())) return export_short_of_memory(x);
+    if (x->kind == EXPORT_HF && !(x->config = json_new_object())) return export_oom(x);
     if (x->kind == EXPORT_GGUF) rc = add_name(x);
     if (!rc) rc = add_keys(x);
     if (!rc && x->kind == EXPORT_HF) rc = add_name(x);

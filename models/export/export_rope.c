@@ -16,7 +16,7 @@ const rope_params *export_gguf_rope(const exporter *x)
     return x->kind == EXPORT_GGUF && p->n_rope ? &p->ropes[0].params : NULL;
 }
 
-bool export_one_set(const rope_params *p)
+bool export_rope_factors_equal(const rope_params *p)
 {
     return memcmp(p->short_factor, p->long_factor, (size_t)p->dims / 2 * sizeof(float)) == 0;
 }
@@ -122,7 +122,7 @@ static int list_of_factors(exporter *x, const rope_params *p, int length, value 
     float factors[ROPE_DIMS_MAX / 2];
     size_t n = (size_t)p->dims / 2;
     value *items = arena_array(&x->mem, n, sizeof *items);
-    if (!items) return export_short_of_memory(x);
+    if (!items) return export_oom(x);
     export_factors(p, length, factors);
     for (size_t i = 0; i < n; i++) items[i] = number_of((double)factors[i]);
     *out = (value){.kind = VALUE_LIST, .items = items, .n = n};
@@ -142,7 +142,7 @@ int export_rope_value(exporter *x, const char *name, value *out, bool *known)
     rope_params llama3;
     *known = x->kind == EXPORT_HF && !is_scaled(x) && strcmp(name, "rope_original") == 0; /* none: nothing is scaled */
     if (!p || *known) return OK;
-    if (export_one_set(p) && find_llama3(p, &llama3)) {
+    if (export_rope_factors_equal(p) && find_llama3(p, &llama3)) {
         *known = llama3_value(&llama3, name, out);
         return OK;
     }
@@ -167,7 +167,7 @@ bool export_rope_magnitude(const exporter *x, value *out)
 {
     const rope_params *p = export_gguf_rope(x);
     float unused[ROPE_DIMS_MAX / 2], magnitude;
-    if (!p || p->scaling != ROPE_LONGROPE || export_one_set(p)) return false;
+    if (!p || p->scaling != ROPE_LONGROPE || export_rope_factors_equal(p)) return false;
     rope_frequencies(p, 1, unused, &magnitude);
     *out = number_of((double)magnitude);
     return true;

@@ -2,18 +2,18 @@
 #ifndef MODELS_EXPORT_STATE_H
 #define MODELS_EXPORT_STATE_H
 #include "models/export/export.h"
-#include "models/spec/hyper.h"
+#include "models/spec/config_eval.h"
 #include "models/build/recipe.h"
 
 struct exporter {
     const model *m;
     spec *s;
-    hyper *h;
+    config_eval *h;
     spec *names; /* whose [tensors] and [config] name things in the container: s, or the nearest base that knows it */
     spec *base;  /* that base, owned; or NULL */
     spec *
         family; /* of a quantized file, which has its own names only: the built-in spec of its config.json, owned; or NULL */
-    hyper *family_values; /* with its values, owned */
+    config_eval *family_values; /* with its values, owned */
     const json *family_config;
     const char *arch, *model_type; /* what the container calls it */
     export_kind kind;
@@ -35,8 +35,8 @@ struct exporter {
 /* "gguf" or "hf": the source in front of names in specs. */
 const char *export_source(const exporter *x);
 /* What to do where a container cannot hold a model. */
-const char *export_instead(const model *m, export_kind kind);
-int export_short_of_memory(const exporter *x);
+const char *export_hint(const model *m, export_kind kind);
+int export_oom(const exporter *x);
 
 /* Finds names, arch and model_type: Mistral is "llama" in GGUF, Meta's names are Llama's. */
 int export_find_names(exporter *x);
@@ -54,7 +54,7 @@ int export_rename_config(exporter *x);
 /* Positions whose scaling a GGUF file has to state; NULL without rope, or in other containers. */
 const rope_params *export_gguf_rope(const exporter *x);
 /* Of longrope: whether short and long texts have the same factors. */
-bool export_one_set(const rope_params *p);
+bool export_rope_factors_equal(const rope_params *p);
 /* What the frequencies of a scaling are divided by, p->dims / 2 numbers, for sequences of a length. */
 void export_factors(const rope_params *p, int length, float *out);
 /* config.json: the value of a name of [config] where factors of each frequency are what is known; else *known is false. */

@@ -54,8 +54,8 @@ static bool is_width(const value *v)
 static int head_dims(exporter *x, int32_t *width, int32_t *rotated)
 {
     value v, part = {0};
-    int rc = hyper_name(x->h, "head_dim", OUTSIDE, &v, x->e);
-    if (!rc && hyper_knows(x->h, "rope_dims")) rc = hyper_name(x->h, "rope_dims", OUTSIDE, &part, x->e);
+    int rc = config_name(x->h, "head_dim", OUTSIDE, &v, x->e);
+    if (!rc && config_knows(x->h, "rope_dims")) rc = config_name(x->h, "rope_dims", OUTSIDE, &part, x->e);
     if (rc) return rc;
     if (!is_width(&v)) return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
     *width = (int32_t)v.number;
@@ -72,7 +72,7 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const out_name 
     if (!rc && how->block && rows / how->block > INT64_MAX / 2 / how->stride) rc = does_not_fill(x, t);
     if (rc) return rc;
     out_part *parts = arena_array(&x->mem, t->n_part + 1, sizeof *parts);
-    if (!parts) return export_short_of_memory(x);
+    if (!parts) return export_oom(x);
     if (t->n_part) memcpy(parts, t->part, t->n_part * sizeof *parts);
     parts[t->n_part] = (out_part){.from = w,
                                   .first = first,
@@ -119,7 +119,7 @@ static int map_rows(exporter *x, out_tensor *t)
     t->cols = t->part[0].cols;
     if (is_in_order(t)) return OK;
     t->row = arena_array(&x->mem, (size_t)t->rows, sizeof *t->row);
-    if (!t->row) return export_short_of_memory(x);
+    if (!t->row) return export_oom(x);
     for (int64_t i = 0; i < t->rows; i++) t->row[i].row = -1;
     for (uint32_t p = 0; p < t->n_part; p++) {
         if (t->part[p].cols != t->cols) return does_not_fill(x, t);
@@ -178,7 +178,7 @@ static int map_bands(exporter *x, out_tensor *t)
     }
     t->cols = t->part[0].transpose ? width_of_band(t, &t->part[0]) : t->part[0].cols;
     uint8_t *taken = mem_zero((size_t)t->rows, 1), *seen = mem_zero((size_t)t->cols, 1);
-    int rc = taken && seen ? OK : export_short_of_memory(x);
+    int rc = taken && seen ? OK : export_oom(x);
     for (uint32_t p = 0; p < t->n_part && fits && !rc; p++) {
         const out_part *part = &t->part[p];
         bool known = false;
@@ -332,7 +332,7 @@ typedef struct tensor_list {
 static int collect_one(exporter *x, tensor_list *all, const weight *w, const out_name *name, int64_t k)
 {
     const char *full = export_full_name(x, name, k);
-    if (!full) return export_short_of_memory(x);
+    if (!full) return export_oom(x);
     uint32_t known = map_get_str(&all->by_name, full);
     out_tensor *t = &all->at[known == MAP_NONE ? all->n : known];
     if (known == MAP_NONE) {
@@ -342,7 +342,7 @@ static int collect_one(exporter *x, tensor_list *all, const weight *w, const out
                           .stacked = name->stacked,
                           .vector = w->vector,
                           .x = x};
-        if (!map_put(&all->by_name, span_str(full), (uint32_t)all->n)) return export_short_of_memory(x);
+        if (!map_put(&all->by_name, span_str(full), (uint32_t)all->n)) return export_oom(x);
         all->n++;
     } else if (t->vector != w->vector || t->matrices != name->matrices || t->stacked != name->stacked) {
         return err_set(x->e, ERR_SPEC, "%s: %s and %s do not fit into one tensor %s", x->s->file, t->slot, name->slot,
@@ -357,12 +357,12 @@ static int collect(exporter *x, tensor_list *all)
     const program *p = x->m->prog;
     size_t most = 0;
     out_name *names = mem_zero(p->n_weight ? p->n_weight : 1, sizeof *names);
-    int rc = names ? OK : export_short_of_memory(x);
+    int rc = names ? OK : export_oom(x);
     for (uint32_t i = 0; i < p->n_weight && !rc; i++) {
         rc = export_find_name(x, &p->weights[i], &names[i]);
         most += rc ? 0 : (size_t)names[i].tensors;
     }
-    if (!rc && !(all->at = arena_array(&x->mem, most, sizeof *all->at))) rc = export_short_of_memory(x);
+    if (!rc && !(all->at = arena_array(&x->mem, most, sizeof *all->at))) rc = export_oom(x);
     for (uint32_t i = 0; i < p->n_weight && !rc; i++)
         for (int64_t k = 0; k < names[i].tensors && !rc; k++) rc = collect_one(x, all, &p->weights[i], &names[i], k);
     mem_free(names);
@@ -374,7 +374,7 @@ int export_rename_tensors(exporter *x)
     tensor_list all = {0};
     int rc = collect(x, &all);
     map_free(&all.by_name);
-    if (!rc && !mem_grow((void **)&x->tensor, &x->cap, all.n, sizeof *x->tensor)) rc = export_short_of_memory(x);
+    if (!rc && !mem_grow((void **)&x->tensor, &x->cap, all.n, sizeof *x->tensor)) rc = export_oom(x);
     for (; x->n < all.n && !rc; x->n++) {
         out_tensor *t = &all.at[x->n];
         if ((rc = t->mixed ? map_bands(x, t) : map_rows(x, t))) break;

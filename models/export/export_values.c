@@ -33,8 +33,7 @@ static int add_numbers(exporter *x, const spec_row *row, const char *slot, int l
     if (rc || !any) return rc;
     *out = arena_array(&x->mem, 1, sizeof **out);
     const char *full = export_full_name(x, &name, 0);
-    if (!*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor))
-        return export_short_of_memory(x);
+    if (!*out || !full || !mem_grow((void **)&x->tensor, &x->cap, x->n + 1, sizeof *x->tensor)) return export_oom(x);
     dtype type = x->kind == EXPORT_HF && x->type != DTYPE_NONE ? x->type : DTYPE_F32;
     (*out)->scalar = name.how.flat;
     x->tensor[x->n++] = (write_tensor){.name = full, .type = type, .row = give_numbers, .self = *out};
@@ -66,7 +65,7 @@ static int add_rope(exporter *x)
     if (!p) return OK;
     if (p->scaling == ROPE_LLAMA3) return add_factors(x, p, "rope_freqs", 1);
     if (p->scaling != ROPE_LONGROPE) return OK;
-    if (export_one_set(p)) return add_factors(x, p, "rope_freqs", 1);
+    if (export_rope_factors_equal(p)) return add_factors(x, p, "rope_freqs", 1);
     int rc = add_factors(x, p, "rope_short", 1);
     return rc ? rc : add_factors(x, p, "rope_long", INT32_MAX);
 }
@@ -108,11 +107,11 @@ int export_trained_value(exporter *x, const char *name, int layer, value *out, b
 static int add_trained(exporter *x, const spec_row *row)
 {
     const char *slot = strncmp(row->key, "{i}.", 4) == 0 ? row->key + 4 : "", *dot = strrchr(slot, '.');
-    if (!dot || !hyper_knows(x->h, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
-    for (int i = 0; i < hyper_layers(x->h); i++) {
+    if (!dot || !config_knows(x->h, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
+    for (int i = 0; i < config_layers(x->h); i++) {
         value v;
         numbers *f;
-        int rc = hyper_name(x->h, dot + 1, i, &v, x->e);
+        int rc = config_name(x->h, dot + 1, i, &v, x->e);
         if (rc) return rc;
         if (v.kind != VALUE_NUMBER) continue;
         if ((rc = add_numbers(x, row, slot, i, &f))) return rc;

@@ -7,7 +7,7 @@
 #include "core/weight_fill.h"
 #include "io/self_contained.h"
 #include "models/export/quantized_names.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -127,7 +127,7 @@ static int plan_weight(const model *m, ref t, source *s, const quantized_options
 {
     const weight *w = &m->prog->weights[m->prog->tensors[t].weight];
     dtype type = weight_held_type(w);
-    bool packed = !w->vector && r16_of(type) && r16_holds(w->rows, w->parts) && may_pack(m->prog, t);
+    bool packed = !w->vector && panel_format_of(type) && panel_holds(w->rows, w->parts) && may_pack(m->prog, t);
     int rc = weight_fill_plan(&s->fill, w, type, packed, e);
     if (!rc && o->importance && dtype_is_block(type)) s->fill.importance = o->importance(o->self, w);
     return rc;

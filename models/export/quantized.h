@@ -1,7 +1,7 @@
 /* quantized.h - a loaded model as one self-contained safetensors file, each weight in the bytes in which it is held: loading it is mapping it.
  *
  * Recipes are resolved: the file has one tensor for each weight, under the weight's name ("dec.3.attn.q"), and the spec in it names those.
- * Matrices whose type has a packed form (tensor/r16.h) and which are only multiplied by or looked up in are panels (of stacks, where each
+ * Matrices whose type has a packed form (tensor/panel.h) and which are only multiplied by or looked up in are panels (of stacks, where each
  * matrix is whole panels); the others are rows of
  * blocks, vectors float32. Nothing but a few megabytes of one tensor is held in memory, and all threads work on it. */
 #ifndef MODELS_QUANTIZED_H

@@ -5,7 +5,7 @@
  * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
 #include "base/mem.h"
 #include "models/build/distance_buckets.h"
-#include "models/build/net_rope.h"
+#include "models/build/builder_rope.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct attn_gqa_options {
     const char *alibi_round;
     int64_t buckets, bucket_distance;
     bool sinks, gate, clip_normed;
-    double temper, temper_every;
+    double log_scale, log_scale_every;
 } attn_gqa_options;
 
 #define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
@@ -68,9 +68,9 @@ static const param rows[] = {
         .doc = "each head has a logit without a value, which takes a share of the softmax (arXiv 2309.17453, gpt-oss)"),
     ROW(gate, PARAM_BOOL, .otherwise = "false",
         .doc = "what is put out is first multiplied with the sigmoid of a projection of the input (arXiv 2505.06708)"),
-    ROW(temper, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc = "queries are multiplied with 1 + temper * log(1 + floor((position + 1) / temper_every)); 0 = not"),
-    ROW(temper_every, PARAM_FLOAT, .otherwise = "8192", .min = 1, .max = 1e9, .doc = "see temper"),
+    ROW(log_scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
+        .doc = "queries are multiplied with 1 + log_scale * log(1 + floor((position + 1) / log_scale_every)); 0 = not"),
+    ROW(log_scale_every, PARAM_FLOAT, .otherwise = "8192", .min = 1, .max = 1e9, .doc = "see log_scale"),
 };
 static const module_weight weights[] = {
     {"q", "[heads * head_dim, dim]", "queries"},
@@ -87,7 +87,7 @@ static const module_weight weights[] = {
 /* ---- biases of distances */
 
 /* Slopes of the power of two below the number of heads, then every other one of its double. */
-static ref alibi_slopes(net *b, const call *c, int heads)
+static ref alibi_slopes(builder *b, const call *c, int heads)
 {
     enum { HEADS_MAX = 1 << 12 };
     float slope[HEADS_MAX];
@@ -98,11 +98,11 @@ static ref alibi_slopes(net *b, const call *c, int heads)
         double k = h < below ? h + 1 : (2 * (h - below) + 1) / 2.0;
         slope[h] = (float)pow(2, -8.0 * k / below);
     }
-    return net_const(b, c->path, "slopes", slope, heads, 0);
+    return builder_const(b, c->path, "slopes", slope, heads, 0);
 }
 
 /* The learned biases and the bucket of every distance. */
-static bool bucket_biases(net *b, const call *c, int heads, bool both_ways, ref *values, ref *table)
+static bool bucket_biases(builder *b, const call *c, int heads, bool both_ways, ref *values, ref *table)
 {
     const attn_gqa_options *o = c->options;
     int n = (int)o->buckets, reach = (int)o->bucket_distance;
@@ -110,23 +110,22 @@ static bool bucket_biases(net *b, const call *c, int heads, bool both_ways, ref 
     if (wrong) return err_set(b->e, ERR_SPEC, "%s: %s", c->where, wrong), false;
     char slot[128];
     snprintf(slot, sizeof slot, "%s.buckets", c->path);
-    bind_want want = {
-        .slot = slot, .for_whom = c->where, .layer = b->layer, .rows = o->buckets * heads, .cut_axis = -1};
+    bind_want want = {.slot = slot, .for_whom = c->where, .layer = b->layer, .rows = o->buckets * heads};
     if (bind_weight(b->bind, &want, values, b->e)) return false;
     float *of = mem_array((size_t)reach * 2 + 1, sizeof *of);
     if (!of) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), false;
     for (int d = -reach; d <= reach; d++) of[d + reach] = (float)bucket_of(d, n, reach, both_ways);
-    *table = net_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
+    *table = builder_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
     mem_free(of);
     return *table != 0;
 }
 
 /* ---- the module */
 
-static ref norm_of(net *b, const call *c, const char *role, ref x, int head_dim)
+static ref norm_of(builder *b, const call *c, const char *role, ref x, int head_dim)
 {
     const attn_gqa_options *o = c->options;
-    int64_t all = net_width(b, x);
+    int64_t all = builder_width(b, x);
     bool whole = strcmp(o->qk_norm, "whole") == 0, plain = strcmp(o->qk_norm, "plain") == 0;
     norm_opt n = {.kind = strcmp(o->qk_norm_kind, "rms") == 0 ? NORM_RMS : NORM_LAYER,
                   .eps = o->eps,
@@ -135,54 +134,55 @@ static ref norm_of(net *b, const call *c, const char *role, ref x, int head_dim)
                   .n_weight = plain                             ? 0
                               : strcmp(o->qk_norm, "head") == 0 ? head_dim
                                                                 : all};
-    return net_norm(b, c, role, x, n);
+    return builder_norm(b, c, role, x, n);
 }
 
-static bool qk_norm(net *b, const call *c, ref *q, ref *k, int head_dim)
+static bool qk_norm(builder *b, const call *c, ref *q, ref *k, int head_dim)
 {
     return (*q = norm_of(b, c, "q_norm", *q, head_dim)) && (*k = norm_of(b, c, "k_norm", *k, head_dim));
 }
 
-static bool clip(net *b, const call *c, ref *q, ref *k, ref *v)
+static bool clip(builder *b, const call *c, ref *q, ref *k, ref *v)
 {
     double most = ((const attn_gqa_options *)c->options)->clip;
-    return (*q = net_clamp(b, c->path, "q_clip", *q, most)) && (*k = net_clamp(b, c->path, "k_clip", *k, most)) &&
-           (*v = net_clamp(b, c->path, "v_clip", *v, most));
+    return (*q = builder_clamp(b, c->path, "q_clip", *q, most)) &&
+           (*k = builder_clamp(b, c->path, "k_clip", *k, most)) && (*v = builder_clamp(b, c->path, "v_clip", *v, most));
 }
 
 /* Queries that grow with the logarithm of their position (arXiv 2501.19399). */
-static ref temper(net *b, const call *c, ref q)
+static ref log_scale(builder *b, const call *c, ref q)
 {
     const attn_gqa_options *o = c->options;
-    if (o->temper == 0) return q;
+    if (o->log_scale == 0) return q;
     float *by = mem_array((size_t)b->ctx, sizeof *by);
     if (!by) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
-    for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->temper * log1p(floor((i + 1.0) / o->temper_every)));
-    ref table = net_const(b, c->path, "temper", by, b->ctx, 1);
+    for (int i = 0; i < b->ctx; i++) by[i] = (float)(1 + o->log_scale * log1p(floor((i + 1.0) / o->log_scale_every)));
+    ref table = builder_const(b, c->path, "log_scale", by, b->ctx, 1);
     mem_free(by);
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed.by = EMBED_BY_POSITION};
-    ref factor = table ? net_op(b, e, c->path, "q_factor", q, 1) : 0;
-    return factor ? net_mul(b, c->path, "q_temper", q, factor) : 0;
+    ref factor = table ? builder_op(b, e, c->path, "q_factor", q, 1) : 0;
+    return factor ? builder_mul(b, c->path, "q_log_scale", q, factor) : 0;
 }
 
-static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
+static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
     const attn_gqa_options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
-    const bool all = strcmp(o->mask, "full") == 0 || ((b->encoding || b->full) && strcmp(o->mask, "auto") == 0);
+    const bool all = strcmp(o->mask, "full") == 0 ||
+                     ((b->encoding || b->bidirectional) && strcmp(o->mask, "auto") == 0);
     if (o->chunk && !all && (!window || o->chunk < window)) window = (int)o->chunk;
-    state s = {.rows = b->prog->tensors[q].rows,
+    state s = {.axis = b->prog->tensors[q].axis,
                .heads = kv_heads,
                .k_dim = head_dim,
                .v_dim = head_dim,
                .window = all ? 0 : window, /* where rows see later ones, all of a text is there */
                .scratch = all};
-    int index = net_state(b, s);
+    int index = builder_state(b, s);
     if (index < 0) return 0;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
-    if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    if (!builder_op(b, put, c->path, NULL, 0, 0)) return 0;
     ref sinks = 0;
-    if (o->sinks && !net_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
+    if (o->sinks && !builder_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
     ref biases = o->alibi ? alibi_slopes(b, c, heads) : 0, table = 0;
     if (o->alibi && !biases) return 0;
     if (o->buckets && !bucket_biases(b, c, heads, all, &biases, &table)) return 0;
@@ -201,50 +201,48 @@ static ref attend(net *b, const call *c, ref q, ref k, ref v, int head_dim)
                                 : window ? window - 1
                                          : AHEAD_ALL,
                        .bias = bias}};
-    return net_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
+    return builder_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const attn_gqa_options *o = c->options;
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = o->head_dim;
     ref x = c->in[0];
-    if (!head_dim && net_width(b, x) % o->heads)
+    if (!head_dim && builder_width(b, x) % o->heads)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
-                       (long long)o->heads, (long long)net_width(b, x)),
+                       (long long)o->heads, (long long)builder_width(b, x)),
                0;
-    if (!head_dim) head_dim = net_width(b, x) / o->heads;
+    if (!head_dim) head_dim = builder_width(b, x) / o->heads;
     if (o->heads % kv_heads)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
                        (long long)kv_heads),
                0;
     int hd = (int)head_dim, dims = (int)(o->rope.rope_dims ? o->rope.rope_dims : head_dim);
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .pairs = hd, .rotated = dims, .unit = hd}, values = in,
-               out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = hd};
+    linear_opt in = {.bias = o->bias, .pairs = hd, .rotated = dims}, values = in, out = {.bias = o->bias_o};
     values.pairs = 0;
-    ref q = net_linear(b, c, "q", x, o->heads * head_dim, in);
-    ref k = q ? net_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
-    ref v = k ? net_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
+    ref q = builder_linear(b, c, "q", x, o->heads * head_dim, in);
+    ref k = q ? builder_linear(b, c, "k", x, kv_heads * head_dim, in) : 0;
+    ref v = k ? builder_linear(b, c, "v", x, kv_heads * head_dim, values) : 0;
     bool normed = strcmp(o->qk_norm, "none") != 0, after = strcmp(o->qk_norm_at, "after") == 0;
     bool ok = v && (o->clip_normed || clip(b, c, &q, &k, &v));
     if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
     if (ok && strcmp(o->rope.rope, "none") != 0) {
-        int table = net_rope_table(b, c, &o->rope, dims);
-        q = table >= 0 ? net_rotate(b, c, &o->rope, "q_rope", q, table, hd) : 0;
-        k = q ? net_rotate(b, c, &o->rope, "k_rope", k, table, hd) : 0;
+        int table = builder_rope_table(b, c, &o->rope, dims);
+        q = table >= 0 ? builder_rotate(b, c, &o->rope, "q_rope", q, table, hd) : 0;
+        k = q ? builder_rotate(b, c, &o->rope, "k_rope", k, table, hd) : 0;
         ok = k != 0;
     }
     if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);
-    if (ok) q = temper(b, c, q);
+    if (ok) q = log_scale(b, c, q);
     ref mix = ok && q ? attend(b, c, q, k, v, hd) : 0;
     if (mix && o->gate) {
-        ref gate = net_linear(b, c, "gate", x, o->heads * head_dim,
-                              (linear_opt){.bias = "false", .cut = NET_CUT_ROWS, .unit = hd});
-        gate = gate ? net_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
-        mix = gate ? net_mul(b, c->path, "gated", mix, gate) : 0;
+        ref gate = builder_linear(b, c, "gate", x, o->heads * head_dim, (linear_opt){.bias = "false"});
+        gate = gate ? builder_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
+        mix = gate ? builder_mul(b, c->path, "gated", mix, gate) : 0;
     }
-    return mix ? net_linear(b, c, "o", mix, net_width(b, x), out) : 0;
+    return mix ? builder_linear(b, c, "o", mix, builder_width(b, x), out) : 0;
 }
 
 const module module_attn_gqa = {"attn.gqa",

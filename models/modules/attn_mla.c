@@ -3,7 +3,7 @@
  *
  * Always in the absorbed form: the up-projections of keys and values move to queries and to the output, so that all heads share one key
  * (latent, rotated part) and one value (latent). The other form would be cheaper for long prompts, but not the same bits. */
-#include "models/build/net_rope.h"
+#include "models/build/builder_rope.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,64 +57,63 @@ static double score_scale(const attn_mla_options *o)
 }
 
 /* Queries: the part that meets latents, [heads][kv_rank], and the rotated one behind it. */
-static ref queries(net *b, const call *c, ref x, int table)
+static ref queries(builder *b, const call *c, ref x, int table)
 {
     const attn_mla_options *o = c->options;
     int heads = (int)o->heads, turned = (int)o->rope_dim;
-    linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE}, up = {.bias = "false", .cut = NET_CUT_ROWS};
+    linear_opt low = {.bias = o->bias}, up = {.bias = "false"};
     norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->q_rank, .bias = "false"};
     if (o->q_rank) {
-        x = net_linear(b, c, "q_a", x, o->q_rank, low);
-        x = x ? net_norm(b, c, "q_norm", x, norm) : 0;
+        x = builder_linear(b, c, "q_a", x, o->q_rank, low);
+        x = x ? builder_norm(b, c, "q_norm", x, norm) : 0;
     }
-    ref still = x ? net_linear(b, c, "q_nope", x, heads * o->nope_dim, up) : 0;
-    ref moved = still ? net_linear(b, c, "q_rope", x, heads * o->rope_dim, up) : 0;
-    if (moved) still = net_linear_heads(b, c, "k_b", still, heads, o->kv_rank);
-    if (moved && still) moved = net_rotate(b, c, &o->rope, "q_turned", moved, table, turned);
-    return moved && still ? net_join(b, c, "q", still, moved, heads) : 0;
+    ref still = x ? builder_linear(b, c, "q_nope", x, heads * o->nope_dim, up) : 0;
+    ref moved = still ? builder_linear(b, c, "q_rope", x, heads * o->rope_dim, up) : 0;
+    if (moved) still = builder_linear_heads(b, c, "k_b", still, heads, o->kv_rank);
+    if (moved && still) moved = builder_rotate(b, c, &o->rope, "q_turned", moved, table, turned);
+    return moved && still ? builder_join(b, c, "q", still, moved, heads) : 0;
 }
 
 /* The latent of keys and values, and with its rotated part the key. */
-static ref latent(net *b, const call *c, ref x, int table, ref *key)
+static ref latent(builder *b, const call *c, ref x, int table, ref *key)
 {
     const attn_mla_options *o = c->options;
     int turned = (int)o->rope_dim;
-    linear_opt low = {.bias = o->bias, .cut = NET_CUT_NONE};
+    linear_opt low = {.bias = o->bias};
     norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->kv_rank, .bias = "false"};
-    ref kv = net_linear(b, c, "kv_a", x, o->kv_rank, low);
-    ref moved = kv ? net_linear(b, c, "k_rope", x, o->rope_dim, low) : 0;
-    if (moved) kv = net_norm(b, c, "kv_norm", kv, norm);
-    if (moved && kv) moved = net_rotate(b, c, &o->rope, "k_turned", moved, table, turned);
-    *key = moved && kv ? net_join(b, c, "k", kv, moved, 1) : 0;
+    ref kv = builder_linear(b, c, "kv_a", x, o->kv_rank, low);
+    ref moved = kv ? builder_linear(b, c, "k_rope", x, o->rope_dim, low) : 0;
+    if (moved) kv = builder_norm(b, c, "kv_norm", kv, norm);
+    if (moved && kv) moved = builder_rotate(b, c, &o->rope, "k_turned", moved, table, turned);
+    *key = moved && kv ? builder_join(b, c, "k", kv, moved, 1) : 0;
     return *key ? kv : 0;
 }
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const attn_mla_options *o = c->options;
     int heads = (int)o->heads;
     ref x = c->in[0], key;
     if (strcmp(o->rope.rope, "none") == 0)
         return err_set(b->e, ERR_SPEC, "%s: rope must be neox or interleaved", c->where), 0;
-    int table = net_rope_table(b, c, &o->rope, (int)o->rope_dim);
+    int table = builder_rope_table(b, c, &o->rope, (int)o->rope_dim);
     ref q = table >= 0 ? queries(b, c, x, table) : 0, kv = q ? latent(b, c, x, table, &key) : 0;
     if (!kv) return 0;
-    state s = {.rows = b->prog->tensors[q].rows,
+    state s = {.axis = b->prog->tensors[q].axis,
                .heads = 1,
                .k_dim = (int32_t)(o->kv_rank + o->rope_dim),
                .v_dim = (int32_t)o->kv_rank};
-    int index = net_state(b, s);
+    int index = builder_state(b, s);
     if (index < 0) return 0;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {key, kv}};
-    if (!net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    if (!builder_op(b, put, c->path, NULL, 0, 0)) return 0;
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
             .in = {[ATTN_Q] = q},
             .u.attn = {.scale = (float)score_scale(o), .heads = heads}};
-    ref mix = net_op(b, a, c->path, "mix", q, heads * o->kv_rank);
-    ref values = mix ? net_linear_heads(b, c, "v_b", mix, heads, o->v_dim) : 0;
-    return values ? net_linear(b, c, "o", values, net_width(b, x), (linear_opt){.bias = o->bias_o, .cut = NET_CUT_COLS})
-                  : 0;
+    ref mix = builder_op(b, a, c->path, "mix", q, heads * o->kv_rank);
+    ref values = mix ? builder_linear_heads(b, c, "v_b", mix, heads, o->v_dim) : 0;
+    return values ? builder_linear(b, c, "o", values, builder_width(b, x), (linear_opt){.bias = o->bias_o}) : 0;
 }
 
 const module module_attn_mla = {"attn.mla",

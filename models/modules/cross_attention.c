@@ -2,7 +2,7 @@
  *
  * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of the query:
  * steps without encoder rows only read them. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <math.h>
 
@@ -28,11 +28,11 @@ static const module_weight weights[] = {
     {"o", "[dim, heads * head_dim]", "output"},
 };
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const cross_attention_options *o = c->options;
     ref x = c->in[0];
-    int64_t dim = net_width(b, x), hd = o->head_dim;
+    int64_t dim = builder_width(b, x), hd = o->head_dim;
     if (!b->memory)
         return err_set(b->e, ERR_SPEC, "%s: cross attention needs an encoder: type = encoder_decoder", c->where), 0;
     if (!hd && dim % o->heads)
@@ -40,23 +40,22 @@ static ref emit(net *b, const call *c)
                        (long long)o->heads, (long long)dim),
                0;
     if (!hd) hd = dim / o->heads;
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS, .unit = (int32_t)hd},
-               out = {.bias = o->bias_o, .cut = NET_CUT_COLS, .unit = (int32_t)hd};
-    ref k = net_linear(b, c, "k", b->memory, o->heads * hd, in);
-    ref v = k ? net_linear(b, c, "v", b->memory, o->heads * hd, in) : 0;
-    ref q = v ? net_linear(b, c, "q", x, o->heads * hd, in) : 0;
-    state s = {.rows = ROWS_ENC, .heads = (int32_t)o->heads, .k_dim = (int32_t)hd, .v_dim = (int32_t)hd};
-    int index = q ? net_state(b, s) : -1;
+    linear_opt in = {.bias = o->bias}, out = {.bias = o->bias_o};
+    ref k = builder_linear(b, c, "k", b->memory, o->heads * hd, in);
+    ref v = k ? builder_linear(b, c, "v", b->memory, o->heads * hd, in) : 0;
+    ref q = v ? builder_linear(b, c, "q", x, o->heads * hd, in) : 0;
+    state s = {.axis = AXIS_ENC, .heads = (int32_t)o->heads, .k_dim = (int32_t)hd, .v_dim = (int32_t)hd};
+    int index = q ? builder_state(b, s) : -1;
     op put = {.kind = OP_KV_PUT, .state = (int16_t)index, .in = {k, v}};
-    if (index < 0 || !net_op(b, put, c->path, NULL, 0, 0)) return 0;
+    if (index < 0 || !builder_op(b, put, c->path, NULL, 0, 0)) return 0;
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
             .in = {q},
             .u.attn = {.scale = (float)(o->scale != 0 ? o->scale : 1 / sqrt((double)hd)),
                        .heads = (int32_t)o->heads,
                        .ahead = AHEAD_ALL}};
-    ref mix = net_op(b, a, c->path, "mix", q, o->heads * hd);
-    return mix ? net_linear(b, c, "o", mix, dim, out) : 0;
+    ref mix = builder_op(b, a, c->path, "mix", q, o->heads * hd);
+    return mix ? builder_linear(b, c, "o", mix, dim, out) : 0;
 }
 
 const module module_cross_attention = {"cross.attention",

@@ -1,6 +1,6 @@
 /* ffn_gated.c - gated feed-forward, down(act(gate x) * up x): SwiGLU, GEGLU and relatives (arXiv 2002.05202). Fused gate_up tensors
  * are two slots with `rows` recipes on one name. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct ffn_gated_options {
     int64_t ffn_dim;
@@ -19,15 +19,15 @@ static const module_weight weights[] = {
     {"down", "[dim, ffn_dim]", "back to the hidden state"},
 };
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const ffn_gated_options *o = c->options;
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
-    ref gate = net_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
-    ref up = gate ? net_linear(b, c, "up", c->in[0], o->ffn_dim, in) : 0;
-    ref act = up ? net_act_fn(b, c->path, "act", gate, net_act_kind(o->act)) : 0;
-    ref both = act ? net_mul(b, c->path, "mul", act, up) : 0;
-    return both ? net_linear(b, c, "down", both, net_width(b, c->in[0]), out) : 0;
+    linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
+    ref gate = builder_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
+    ref up = gate ? builder_linear(b, c, "up", c->in[0], o->ffn_dim, in) : 0;
+    ref act = up ? builder_act_fn(b, c->path, "act", gate, builder_act_kind(o->act)) : 0;
+    ref both = act ? builder_mul(b, c->path, "mul", act, up) : 0;
+    return both ? builder_linear(b, c, "down", both, builder_width(b, c->in[0]), out) : 0;
 }
 
 const module module_ffn_gated = {"ffn.gated",

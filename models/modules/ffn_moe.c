@@ -2,7 +2,7 @@
  *
  * Rows are sorted by expert, so that each expert's matrices are read once for all its rows. Experts that every row goes to are
  * slots of their own: x + ffn(b) + ffn.shared(b). */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <string.h>
 
@@ -56,14 +56,14 @@ static int score_of(const char *name)
     return SCORE_SOFTMAX;
 }
 
-static bool route(net *b, const call *c, net_experts *by)
+static bool route(builder *b, const call *c, builder_experts *by)
 {
     const ffn_moe_options *o = c->options;
     int used = (int)o->used;
     ref correction;
-    ref scores = net_linear(b, c, "router", c->in[0], o->experts,
-                            (linear_opt){.bias = o->router_bias, .cut = NET_CUT_NONE, .keep_type = true});
-    if (!scores || !net_vector(b, c, "correction", o->correction, o->experts, &correction)) return false;
+    ref scores = builder_linear(b, c, "router", c->in[0], o->experts,
+                                (linear_opt){.bias = o->router_bias, .keep_type = true});
+    if (!scores || !builder_vector(b, c, "correction", o->correction, o->experts, &correction)) return false;
     op r = {.kind = OP_ROUTE,
             .in = {scores, correction},
             .u.route = {.score = score_of(o->score),
@@ -75,48 +75,48 @@ static bool route(net *b, const call *c, net_experts *by)
                         .factor = (float)o->factor,
                         .near = (float)o->near}};
     by->experts = (int)o->experts;
-    by->route = net_op(b, r, c->path, "route", scores, 2 * o->used);
+    by->route = builder_op(b, r, c->path, "route", scores, 2 * o->used);
     op d = {.kind = OP_DISPATCH, .in = {by->route}, .u.dispatch = {(int)o->experts, used}};
-    by->table = by->route ? net_op(b, d, c->path, "dispatch", 0, DISPATCH_COLS) : 0;
+    by->table = by->route ? builder_op(b, d, c->path, "dispatch", 0, DISPATCH_COLS) : 0;
     return by->table != 0;
 }
 
-static ref add_constant(net *b, const call *c, ref x, double v)
+static ref add_constant(builder *b, const call *c, ref x, double v)
 {
     if (v == 0) return x;
-    int64_t n = net_width(b, x);
+    int64_t n = builder_width(b, x);
     float *values = arena_array(&b->prog->mem, (size_t)n, sizeof *values);
     if (!values) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
     for (int64_t i = 0; i < n; i++) values[i] = (float)v;
-    ref all = net_const(b, c->path, "shift", values, n, 0);
-    return all ? net_add(b, c->path, "up_shift", x, all) : 0;
+    ref all = builder_const(b, c->path, "shift", values, n, 0);
+    return all ? builder_add(b, c->path, "up_shift", x, all) : 0;
 }
 
 /* The inner rows: act(gate x) * (up x + shift), or act(up x). */
-static ref inner(net *b, const call *c, ref x, const net_experts *by)
+static ref inner(builder *b, const call *c, ref x, const builder_experts *by)
 {
     const ffn_moe_options *o = c->options;
-    act_kind fn = net_act_kind(o->act);
-    ref gate = o->gated ? net_linear_exp(b, c, "gate", x, by, o->expert_dim, o->bias) : 0;
-    ref up = gate || !o->gated ? net_linear_exp(b, c, "up", x, by, o->expert_dim, o->bias) : 0;
-    if (!up || !o->gated) return up ? net_act_fn(b, c->path, "act", up, fn) : 0;
-    if (o->limit != 0) gate = net_clamp_above(b, c->path, "gate_clip", gate, o->limit);
-    if (gate) up = net_clamp(b, c->path, "up_clip", up, o->limit);
+    act_kind fn = builder_act_kind(o->act);
+    ref gate = o->gated ? builder_linear_exp(b, c, "gate", x, by, o->expert_dim, o->bias) : 0;
+    ref up = gate || !o->gated ? builder_linear_exp(b, c, "up", x, by, o->expert_dim, o->bias) : 0;
+    if (!up || !o->gated) return up ? builder_act_fn(b, c->path, "act", up, fn) : 0;
+    if (o->limit != 0) gate = builder_clamp_above(b, c->path, "gate_clip", gate, o->limit);
+    if (gate) up = builder_clamp(b, c->path, "up_clip", up, o->limit);
     if (gate && up) up = add_constant(b, c, up, o->shift);
-    ref act = gate && up ? net_act_fn(b, c->path, "act", gate, fn) : 0;
-    return act ? net_mul(b, c->path, "mul", act, up) : 0;
+    ref act = gate && up ? builder_act_fn(b, c->path, "act", gate, fn) : 0;
+    return act ? builder_mul(b, c->path, "mul", act, up) : 0;
 }
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const ffn_moe_options *o = c->options;
     bool input = strcmp(o->weigh, "input") == 0;
-    net_experts by;
+    builder_experts by;
     if (!route(b, c, &by)) return 0;
-    ref x = net_gather(b, c, c->in[0], &by, input);
+    ref x = builder_gather(b, c, c->in[0], &by, input);
     ref mid = x ? inner(b, c, x, &by) : 0;
-    ref y = mid ? net_linear_exp(b, c, "down", mid, &by, net_width(b, c->in[0]), o->bias) : 0;
-    return y ? net_scatter(b, c, y, &by, !input) : 0;
+    ref y = mid ? builder_linear_exp(b, c, "down", mid, &by, builder_width(b, c->in[0]), o->bias) : 0;
+    return y ? builder_scatter(b, c, y, &by, !input) : 0;
 }
 
 const module module_ffn_moe = {"ffn.moe",

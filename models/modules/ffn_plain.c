@@ -1,5 +1,5 @@
 /* ffn_plain.c - feed-forward without gate, down(act(up x)) (arXiv 1706.03762). */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct ffn_plain_options {
     int64_t ffn_dim;
@@ -17,13 +17,13 @@ static const module_weight weights[] = {
     {"down", "[dim, ffn_dim]", "back to the hidden state"},
 };
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const ffn_plain_options *o = c->options;
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
-    ref up = net_linear(b, c, "up", c->in[0], o->ffn_dim, in);
-    ref act = up ? net_act_fn(b, c->path, "act", up, net_act_kind(o->act)) : 0;
-    return act ? net_linear(b, c, "down", act, net_width(b, c->in[0]), out) : 0;
+    linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
+    ref up = builder_linear(b, c, "up", c->in[0], o->ffn_dim, in);
+    ref act = up ? builder_act_fn(b, c->path, "act", up, builder_act_kind(o->act)) : 0;
+    return act ? builder_linear(b, c, "down", act, builder_width(b, c->in[0]), out) : 0;
 }
 
 const module module_ffn_plain = {"ffn.plain",

@@ -2,7 +2,7 @@
  *     p x^2 + beta x                        x > 0,  p = softplus(alpha_p)
  *     n (exp(x) - 1 - x) + beta x           else,   n = beta + softplus(alpha_n)
  * which is p relu2(x) + n exp.rest(x) + beta x with factors that are known at load. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static const module_weight weights[] = {
 };
 
 /* The one number that the tensor of a role holds, or the option of that name where there is none; false: failed. */
-static bool trained(net *b, const call *c, const char *role, double option, double *out)
+static bool trained(builder *b, const call *c, const char *role, double option, double *out)
 {
     size_t n;
     char slot[96];
@@ -54,22 +54,22 @@ static bool trained(net *b, const call *c, const char *role, double option, doub
 
 static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const ffn_xielu_options *o = c->options;
-    linear_opt in = {.bias = o->bias, .cut = NET_CUT_ROWS}, out = {.bias = o->bias, .cut = NET_CUT_COLS};
+    linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     double p, n, beta;
     if (!trained(b, c, "alpha_p", o->alpha_p, &p) || !trained(b, c, "alpha_n", o->alpha_n, &n)) return 0;
     if (!trained(b, c, "beta", o->beta, &beta)) return 0;
-    ref up = net_linear(b, c, "up", c->in[0], o->ffn_dim, in);
-    ref above = up ? net_act_fn(b, c->path, "relu2", up, ACT_RELU2) : 0;
-    if (above) above = net_scale(b, c->path, "above", above, softplus(p));
-    ref below = above ? net_act_fn(b, c->path, "exp_rest", up, ACT_EXP_REST) : 0;
-    if (below) below = net_scale(b, c->path, "below", below, beta + softplus(n));
-    ref line = below ? net_scale(b, c->path, "line", up, beta) : 0;
-    ref bent = line ? net_add(b, c->path, "bent", above, below) : 0;
-    ref act = bent ? net_add(b, c->path, "act", bent, line) : 0;
-    return act ? net_linear(b, c, "down", act, net_width(b, c->in[0]), out) : 0;
+    ref up = builder_linear(b, c, "up", c->in[0], o->ffn_dim, in);
+    ref above = up ? builder_act_fn(b, c->path, "relu2", up, ACT_RELU2) : 0;
+    if (above) above = builder_scale(b, c->path, "above", above, softplus(p));
+    ref below = above ? builder_act_fn(b, c->path, "exp_rest", up, ACT_EXP_REST) : 0;
+    if (below) below = builder_scale(b, c->path, "below", below, beta + softplus(n));
+    ref line = below ? builder_scale(b, c->path, "line", up, beta) : 0;
+    ref bent = line ? builder_add(b, c->path, "bent", above, below) : 0;
+    ref act = bent ? builder_add(b, c->path, "act", bent, line) : 0;
+    return act ? builder_linear(b, c, "down", act, builder_width(b, c->in[0]), out) : 0;
 }
 
 const module module_ffn_xielu = {"ffn.xielu",

@@ -2,7 +2,7 @@
  *
  * A head that lies in the checkpoint is used whatever the configuration says about tying, as transformers does since 5.0: where both are
  * there and equal it makes no difference, and where they differ the configuration is what is wrong. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[vocab, dim]", "the matrix, unless tied; .bias beside it"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const head_linear_options *o = c->options;
     bool own;
@@ -31,8 +31,8 @@ static ref emit(net *b, const call *c)
                       .for_whom = c->where,
                       .layer = b->layer,
                       .rows = o->vocab,
-                      .cols = net_width(b, c->in[0]),
-                      .behind = !tied && !b->act_f32};
+                      .cols = builder_width(b, c->in[0]),
+                      .output_scale = !tied && !b->act_f32};
     ref w, bias = 0;
     if (bind_weight(b->bind, &want, &w, b->e)) return 0;
     if (strcmp(o->bias, "false") != 0) {
@@ -44,7 +44,7 @@ static ref emit(net *b, const call *c)
                          .optional = strcmp(o->bias, "auto") == 0};
         if (bind_weight(b->bind, &add, &bias, b->e)) return 0;
     }
-    return net_matmul(b, c, w, bias, c->in[0], NULL);
+    return builder_matmul(b, c, w, bias, c->in[0], NULL);
 }
 
 const module module_head_linear = {"head.linear",

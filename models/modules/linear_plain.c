@@ -1,6 +1,6 @@
 /* linear_plain.c - one linear map as a slot of its own: embedding and output projections (OPT-350m, ALBERT), layers of poolers and
  * classification heads. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct linear_plain_options {
     int64_t out;
@@ -16,12 +16,11 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[out, width]", "weight; .bias beside it"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const linear_plain_options *o = c->options;
-    ref y = net_linear(b, c, "", c->in[0], o->out ? o->out : b->dim,
-                       (linear_opt){.bias = o->bias, .cut = NET_CUT_NONE});
-    return y ? net_act_fn(b, c->path, "act", y, net_act_kind(o->activation)) : 0;
+    ref y = builder_linear(b, c, "", c->in[0], o->out ? o->out : b->dim, (linear_opt){.bias = o->bias});
+    return y ? builder_act_fn(b, c->path, "act", y, builder_act_kind(o->activation)) : 0;
 }
 
 const module module_linear_plain = {"linear.plain",

@@ -1,5 +1,5 @@
 /* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). Without weight it is OLMo's. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct norm_layer_options {
     double eps;
@@ -16,12 +16,12 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[width]", "weight; .bias beside it"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const norm_layer_options *o = c->options;
     norm_opt n = {
-        .kind = NORM_LAYER, .eps = o->eps, .n_weight = o->weight ? net_width(b, c->in[0]) : 0, .bias = o->bias};
-    return net_norm(b, c, "", c->in[0], n);
+        .kind = NORM_LAYER, .eps = o->eps, .n_weight = o->weight ? builder_width(b, c->in[0]) : 0, .bias = o->bias};
+    return builder_norm(b, c, "", c->in[0], n);
 }
 
 const module module_norm_layer = {"norm.layer",

@@ -1,6 +1,6 @@
 /* norm_rms.c - root mean square norm, x / sqrt(mean(x^2) + eps) * w (arXiv 1910.07467). Families that store w - 1 (Gemma, Nemotron) say
  * `(+ 1)` behind the tensor's name. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct norm_rms_options {
     double eps;
@@ -16,11 +16,12 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[width]", "weight; .bias beside it"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const norm_rms_options *o = c->options;
-    norm_opt n = {.kind = NORM_RMS, .eps = o->eps, .n_weight = o->weight ? net_width(b, c->in[0]) : 0, .bias = o->bias};
-    return net_norm(b, c, "", c->in[0], n);
+    norm_opt n = {
+        .kind = NORM_RMS, .eps = o->eps, .n_weight = o->weight ? builder_width(b, c->in[0]) : 0, .bias = o->bias};
+    return builder_norm(b, c, "", c->in[0], n);
 }
 
 const module module_norm_rms = {"norm.rms",

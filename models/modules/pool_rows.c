@@ -1,5 +1,5 @@
 /* pool_rows.c - all rows of a text become one: the first, the mean, or the last. Encoders; decoders that are used to embed. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <string.h>
 
@@ -13,12 +13,12 @@ static const param rows[] = {
         .doc = "cls: the first row; mean: over all rows; last: the last row"),
 };
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const pool_rows_options *o = c->options;
     int how = strcmp(o->pooling, "cls") == 0 ? POOL_FIRST : strcmp(o->pooling, "mean") == 0 ? POOL_MEAN : POOL_LAST;
     op p = {.kind = OP_POOL, .in = {c->in[0]}, .u.pool = {how}};
-    return net_op(b, p, c->path, NULL, c->in[0], net_width(b, c->in[0]));
+    return builder_op(b, p, c->path, NULL, c->in[0], builder_width(b, c->in[0]));
 }
 
 const module module_pool_rows = {"pool.rows",

@@ -1,5 +1,5 @@
 /* position_learned.c - learned absolute positions: row `position + offset` of a table (GPT-2; OPT's offset is 2). */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct position_learned_options {
     int64_t rows, offset, width;
@@ -13,11 +13,11 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[rows, width]", "the table"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const position_learned_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
-    ref table = net_table(b, c, o->rows, width);
+    ref table = builder_table(b, c, o->rows, width);
     if (!table) return 0;
     int64_t have = b->prog->tensors[table].dim[0] - o->offset;
     if (have < b->ctx)
@@ -25,7 +25,7 @@ static ref emit(net *b, const call *c)
                        (long long)have, b->ctx),
                0;
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_POSITION, (int32_t)o->offset}};
-    return net_op(b, e, c->path, NULL, 0, width);
+    return builder_op(b, e, c->path, NULL, 0, width);
 }
 
 const module module_position_learned = {"position.learned",

@@ -3,7 +3,7 @@
  * Two layouts are in use: "pairs", the paper's (sin and cos of one frequency side by side), and "halves" (all sines, then all cosines;
  * Marian, M2M100). Two spacings: exponent 2i/d (the paper) or i/(d/2 - 1) (fairseq). */
 #include "base/mem.h"
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void fill(float *t, int64_t n, int64_t d, const position_sinusoid_options
         }
 }
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const position_sinusoid_options *o = c->options;
     enum { VALUES_MAX = 1 << 26 };
@@ -45,10 +45,10 @@ static ref emit(net *b, const call *c)
     float *t = mem_zero((size_t)b->ctx, (size_t)b->dim * sizeof *t);
     if (!t) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
     fill(t, b->ctx, b->dim, o);
-    ref table = net_const(b, c->path, "table", t, b->ctx, b->dim);
+    ref table = builder_const(b, c->path, "table", t, b->ctx, b->dim);
     mem_free(t);
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_POSITION, 0}};
-    return table ? net_op(b, e, c->path, NULL, 0, b->dim) : 0;
+    return table ? builder_op(b, e, c->path, NULL, 0, b->dim) : 0;
 }
 
 const module module_position_sinusoid = {"position.sinusoid",

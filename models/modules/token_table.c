@@ -1,5 +1,5 @@
 /* token_table.c - token embeddings: row `id` of a table. */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct token_table_options {
     int64_t vocab, width;
@@ -12,7 +12,7 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[vocab, width]", "the table; a tied head reads it too"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const token_table_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
@@ -21,7 +21,7 @@ static ref emit(net *b, const call *c)
         .slot = c->path, .for_whom = c->where, .layer = b->layer, .rows = o->vocab, .cols = width, .table = true};
     if (bind_weight(b->bind, &want, &table, b->e)) return 0;
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TOKEN, 0}};
-    return net_op(b, e, c->path, NULL, 0, width);
+    return builder_op(b, e, c->path, NULL, 0, width);
 }
 
 const module module_token_table = {"token.table",

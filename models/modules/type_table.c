@@ -1,5 +1,5 @@
 /* type_table.c - token types: which of two texts a token belongs to, as rows of a table (Devlin et al. 2018, arXiv 1810.04805). */
-#include "models/build/net.h"
+#include "models/build/builder.h"
 
 typedef struct type_table_options {
     int64_t types, width;
@@ -13,14 +13,14 @@ static const param rows[] = {
 };
 static const module_weight weights[] = {{"", "[types, width]", "the table"}};
 
-static ref emit(net *b, const call *c)
+static ref emit(builder *b, const call *c)
 {
     const type_table_options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
-    ref table = net_table(b, c, o->types, width);
+    ref table = builder_table(b, c, o->types, width);
     if (!table) return 0;
     op e = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TYPE, 0}};
-    return net_op(b, e, c->path, NULL, 0, width);
+    return builder_op(b, e, c->path, NULL, 0, width);
 }
 
 const module module_type_table = {"type.table",

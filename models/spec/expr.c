@@ -279,7 +279,7 @@ static char comparison(parser *p)
     static const struct {
         const char *text;
         char op;
-    } ops[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<=", OP_LE}, {">=", OP_GE}, {"<", '<'}, {">", '>'}};
+    } ops[] = {{"==", BINOP_EQ}, {"!=", BINOP_NE}, {"<=", BINOP_LE}, {">=", BINOP_GE}, {"<", '<'}, {">", '>'}};
     skip(p);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strncmp(p->at, ops[i].text, strlen(ops[i].text)) == 0) {
@@ -308,14 +308,14 @@ static const expr *negation(parser *p)
 static const expr *conjunction(parser *p)
 {
     const expr *x = negation(p);
-    while (x && eat_word(p, "and")) x = binary(p, EXPR_BINARY, OP_AND, x, negation(p));
+    while (x && eat_word(p, "and")) x = binary(p, EXPR_BINARY, BINOP_AND, x, negation(p));
     return x;
 }
 
 static const expr *disjunction(parser *p)
 {
     const expr *x = conjunction(p);
-    while (x && eat_word(p, "or")) x = binary(p, EXPR_BINARY, OP_OR, x, conjunction(p));
+    while (x && eat_word(p, "or")) x = binary(p, EXPR_BINARY, BINOP_OR, x, conjunction(p));
     return x;
 }
 

@@ -12,7 +12,7 @@
  *     formula = name "=" value { ";" name "=" value }
  *
  * There are no loops and no definitions; text, depth and number of nodes are bounded, so hostile specs cost little. What names
- * and calls mean is the business of the walker: hyper.c makes values of expressions, formula.c makes ops of formulas. */
+ * and calls mean is the business of the walker: config_eval.c makes values of expressions, formula.c makes ops of formulas. */
 #ifndef MODELS_EXPR_H
 #define MODELS_EXPR_H
 #include "base/arena.h"
@@ -38,7 +38,7 @@ typedef enum expr_kind {
 } expr_kind;
 
 /* Operators of EXPR_BINARY: their character, and for two-character ones: */
-enum { OP_EQ = 'e', OP_NE = 'n', OP_LE = 'l', OP_GE = 'g', OP_AND = '&', OP_OR = 'o' };
+enum { BINOP_EQ = 'e', BINOP_NE = 'n', BINOP_LE = 'l', BINOP_GE = 'g', BINOP_AND = '&', BINOP_OR = 'o' };
 
 typedef struct expr expr;
 struct expr {

@@ -18,7 +18,7 @@
 #include "models/export/quantized.h"
 #include "models/spec/spec.h"
 #include "tensor/quant.h"
-#include "text/tokenizer_same.h"
+#include "text/tokenizer_equal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/span.h"
-#include "text/tokenizer_json.h"
+#include "text/write_hf_tokenizer.h"
 
 #include <dirent.h>
 #include <errno.h>

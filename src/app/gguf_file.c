@@ -3,7 +3,7 @@
 
 #include "app/tokenizer_choice.h"
 #include "base/log.h"
-#include "text/tokenizer_gguf.h"
+#include "text/write_gguf_vocab.h"
 
 #include <string.h>
 

@@ -21,7 +21,6 @@ typedef struct segment {
     ref memory;  /* the encoder's result, handed over beside `in`; 0: not needed, or made here */
     const backend *be;
     dev *on;
-    int rank, ranks;    /* within a tensor group */
     uint64_t act_bytes; /* arena for activations at full capacity, by compile */
     void *compiled;
 } segment;
@@ -38,7 +37,7 @@ typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
 
 typedef struct dev_options {
     int threads;              /* 0 = all this process may use */
-    int max_rows[ROWS_COUNT]; /* capacity of each row symbol in one step */
+    int max_rows[AXIS_COUNT]; /* capacity of each row symbol in one step */
     int n_page[GROUP_MAX];    /* KV pages per group */
     dtype k_type, v_type;     /* of the cache: kv_type.h */
     bool inexact;             /* kernels may round otherwise than the definitions where that is faster */

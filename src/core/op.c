@@ -2,7 +2,7 @@
 #include "core/op.h"
 
 const op_row op_info[OP_COUNT] = {
-#define X(id, name, cut, doc) [OP_##id] = {name, cut, doc},
+#define X(id, name, doc) [OP_##id] = {name, doc},
     OP_LIST(X)
 #undef X
 };

@@ -1,6 +1,6 @@
 /* op.h - the op list: everything a program can do, one row each.
  *
- * Activations are float32, row-major [rows, dim], rows being a symbol (enum rows) that each step binds to a count. Parameters are
+ * Activations are float32, row-major [rows, dim], rows being a symbol (enum row_axis) that each step binds to a count. Parameters are
  * constants after load; whatever changes from step to step is in struct step. Each tensor is written by exactly one op (single
  * assignment): in-place is the memory plan's business. To add an op: a row here, a reference kernel cpu/cpu_<op>.c, and its
  * shape rule in src/core/program.c. The definition of each op is its reference kernel; the sentence here is its contract. */
@@ -9,45 +9,41 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(id, name, how a tensor-parallel cut treats it, sentence) */
+/* X(id, name, sentence) */
 #define OP_LIST(X)                                                                                                     \
-    X(EMBED, "embed", CUT_VOCAB, "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")  \
-    X(NORM, "norm", CUT_ROWWISE, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")            \
-    X(MATMUL, "matmul", CUT_BY_WEIGHT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                      \
-    X(QUANT, "quant", CUT_FOLLOW,                                                                                      \
+    X(EMBED, "embed", "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")             \
+    X(NORM, "norm", "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")                         \
+    X(MATMUL, "matmul", "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                                     \
+    X(QUANT, "quant",                                                                                                  \
       "out = in0 as int8 with a scale for every `block` elements, for packed weights [rows sorted by dispatch in1]")   \
-    X(ROPE, "rope", CUT_HEADS,                                                                                         \
-      "out = in0 with the first `dims` of each head of `width` rotated by the row's position")                         \
-    X(KV_PUT, "kv_put", CUT_HEADS, "state[row's position] = keys in0, values in1; writes no tensor")                   \
-    X(ATTN, "attn", CUT_HEADS,                                                                                         \
+    X(ROPE, "rope", "out = in0 with the first `dims` of each head of `width` rotated by the row's position")           \
+    X(KV_PUT, "kv_put", "state[row's position] = keys in0, values in1; writes no tensor")                              \
+    X(ATTN, "attn",                                                                                                    \
       "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state; cross: rows of another "     \
       "axis")                                                                                                          \
-    X(ACT, "act", CUT_FOLLOW, "out = fn(in0)")                                                                         \
-    X(MUL, "mul", CUT_FOLLOW,                                                                                          \
-      "out = in0 * in1; in1 an activation (as wide, or of width 1), or a vector over the last axis")                   \
-    X(ADD, "add", CUT_FOLLOW, "out = in0 + in1; in1 an activation, or a vector over the last axis")                    \
-    X(SCALE, "scale", CUT_FOLLOW, "out = in0 * factor")                                                                \
-    X(SOFTCAP, "softcap", CUT_FOLLOW, "out = cap * tanh(in0 / cap)")                                                   \
-    X(CLAMP, "clamp", CUT_FOLLOW, "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                      \
-    X(TAKE_OUT, "take_out", CUT_ROWWISE, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")        \
-    X(ROUTE, "route", CUT_ROWWISE,                                                                                     \
+    X(ACT, "act", "out = fn(in0)")                                                                                     \
+    X(MUL, "mul", "out = in0 * in1; in1 an activation (as wide, or of width 1), or a vector over the last axis")       \
+    X(ADD, "add", "out = in0 + in1; in1 an activation, or a vector over the last axis")                                \
+    X(SCALE, "scale", "out = in0 * factor")                                                                            \
+    X(SOFTCAP, "softcap", "out = cap * tanh(in0 / cap)")                                                               \
+    X(CLAMP, "clamp", "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                                  \
+    X(TAKE_OUT, "take_out", "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")                     \
+    X(ROUTE, "route",                                                                                                  \
       "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights")       \
-    X(DISPATCH, "dispatch", CUT_ROWWISE,                                                                               \
+    X(DISPATCH, "dispatch",                                                                                            \
       "out = one row for each expert of each row of in0, sorted by expert: token row, expert; and where each went")    \
-    X(GATHER, "gather", CUT_ROWWISE, "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]") \
-    X(MATMUL_EXP, "matmul_exp", CUT_BY_WEIGHT,                                                                         \
+    X(GATHER, "gather", "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]")              \
+    X(MATMUL_EXP, "matmul_exp",                                                                                        \
       "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
-    X(SCATTER, "scatter", CUT_ROWWISE,                                                                                 \
+    X(SCATTER, "scatter",                                                                                              \
       "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")             \
-    X(POOL, "pool", CUT_ROWWISE, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")     \
-    X(MATMUL_HEADS, "matmul_heads", CUT_HEADS,                                                                         \
+    X(POOL, "pool", "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")                  \
+    X(MATMUL_HEADS, "matmul_heads",                                                                                    \
       "out = each head of in0 times W^T, W the part of weight in1 that belongs to the head")                           \
-    X(JOIN, "join", CUT_HEADS, "out = each head of in0 and the same of in1 side by side")
-
-enum { CUT_NONE, CUT_FOLLOW, CUT_ROWWISE, CUT_HEADS, CUT_VOCAB, CUT_BY_WEIGHT };
+    X(JOIN, "join", "out = each head of in0 and the same of in1 side by side")
 
 typedef enum op_kind {
-#define X(id, name, cut, doc) OP_##id,
+#define X(id, name, doc) OP_##id,
     OP_LIST(X)
 #undef X
         OP_COUNT
@@ -55,7 +51,6 @@ typedef enum op_kind {
 
 typedef struct op_row {
     const char *name;
-    uint8_t cut;
     const char *doc;
 } op_row;
 extern const op_row op_info[OP_COUNT];
@@ -168,7 +163,7 @@ typedef struct op {
             int32_t heads;
         } join;
         struct {
-            int32_t rest; /* codes of what the codes of in0 leave of it (act_left) */
+            int32_t residual; /* codes of what the codes of in0 leave of it (act_residual) */
         } quant;
     } u;
 } op;

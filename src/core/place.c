@@ -19,10 +19,10 @@ typedef struct placer {
     uint64_t top; /* highest byte used */
 } placer;
 
-static bool buffer_bytes(const program *p, ref t, const int max_rows[ROWS_COUNT], uint64_t *bytes)
+static bool buffer_bytes(const program *p, ref t, const int max_rows[AXIS_COUNT], uint64_t *bytes)
 {
     const tensor *i = &p->tensors[t];
-    return mem_mul(tensor_row_bytes(i), (uint64_t)max_rows[i->rows], bytes) && *bytes < (uint64_t)1 << 46;
+    return mem_mul(tensor_row_bytes(i), (uint64_t)max_rows[i->axis], bytes) && *bytes < (uint64_t)1 << 46;
 }
 
 static void insert(placer *s, block b)
@@ -75,7 +75,7 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
 
 /* Where the result of a run of ops first … last fits beside all that the run reads, so that a device can do it as one; or, where the arena would
  * grow by that, anywhere. What is taken besides is let go after the last op. */
-static uint64_t fit_apart(placer *s, const int max_rows[ROWS_COUNT], uint32_t first, uint32_t last, uint64_t bytes)
+static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t first, uint32_t last, uint64_t bytes)
 {
     const program *p = s->p;
     uint64_t plain = first_fit(s, bytes), most = plain + bytes > s->top ? plain + bytes : s->top, taken;
@@ -100,7 +100,7 @@ static void find_last(placer *s, const segment *g)
     for (int i = 0; i < ENTRY_COUNT; i++) s->last[p->entries[i].out] = UINT32_MAX;
 }
 
-int place_segment(program *p, segment *g, const int max_rows[ROWS_COUNT], err *e)
+int place_segment(program *p, segment *g, const int max_rows[AXIS_COUNT], err *e)
 {
     placer s = {.p = p,
                 .last = mem_array(p->n_tensor, sizeof *s.last),

@@ -9,6 +9,6 @@
  * what they read if there is room for it below the highest byte used until then. The tensors s->in and s->memory keep the
  * offsets that the segment before gave them, so segments are placed in order. Tensors that nothing reads in the whole program (the logits), s->out and
  * entry outputs live to the end. */
-int place_segment(program *p, segment *s, const int max_rows[ROWS_COUNT], err *e);
+int place_segment(program *p, segment *s, const int max_rows[AXIS_COUNT], err *e);
 
 #endif

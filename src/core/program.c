@@ -71,7 +71,7 @@ ref program_tensor(program *p, const tensor *t, err *e)
     for (int i = 0; i < t->rank; i++)
         if (t->dim[i] < 1 || t->dim[i] > DIM_MAX || !mem_mul(n, (uint64_t)t->dim[i], &n) || n > (uint64_t)1 << 48)
             return err_set(e, ERR_SPEC, "tensor %s: dimension %" PRId64 " is out of range", name, t->dim[i]), 0;
-    if ((t->kind == TENSOR_ACT) != (t->rows != ROWS_NONE) || t->rows >= ROWS_COUNT)
+    if ((t->kind == TENSOR_ACT) != (t->axis != AXIS_NONE) || t->axis >= AXIS_COUNT)
         return err_set(e, ERR_SPEC, "tensor %s: only activations have a row axis", name), 0;
     if (t->kind == TENSOR_ACT && (t->type != DTYPE_F32 || n > DIM_MAX))
         return err_set(e, ERR_SPEC, "tensor %s: activations are float32, at most %d a row", name, DIM_MAX), 0;
@@ -125,10 +125,10 @@ static int check_piece(const weight *w, const piece *c, err *e)
     if (last < 0 || last >= have_rows)
         return err_set(e, ERR_SPEC, "weight %s: needs row %" PRId64 " of a tensor of %" PRId64 " rows", name, last,
                        have_rows);
-    if (c->unit && w->vector) return err_set(e, ERR_SPEC, "weight %s: rows of a vector have no length", name);
+    if (c->normalize_rows && w->vector) return err_set(e, ERR_SPEC, "weight %s: rows of a vector have no length", name);
     if (c->mul == 0) return err_set(e, ERR_SPEC, "weight %s: multiplied by zero", name);
-    if (c->packed && (!r16_of(c->type) || w->n_piece != 1 || c->rows != c->src_rows || c->transpose || c->pairs ||
-                      c->stride != c->block || piece_changes(c) || w->vector))
+    if (c->packed && (!panel_format_of(c->type) || w->n_piece != 1 || c->rows != c->src_rows || c->transpose ||
+                      c->pairs || c->stride != c->block || piece_changes(c) || w->vector))
         return err_set(e, ERR_SPEC, "weight %s: of a packed tensor only the whole can be used, as it is", name);
     if (dtype_is_block(c->type) && c->transpose)
         return err_set(e, ERR_SPEC, "weight %s: %s cannot be transposed", name, dtype_info[c->type].name);
@@ -173,14 +173,14 @@ int program_state(program *p, const state *s, err *e)
         return err_set(e, ERR_SPEC, "layer %d: a state of %d heads, keys of %d, values of %d, window %d", s->layer,
                        s->heads, s->k_dim, s->v_dim, s->window);
     if (p->n_state >= STATES_MAX) return err_set(e, ERR_LIMIT, "more than %d states", STATES_MAX);
-    if (s->rows != ROWS_TOK && s->rows != ROWS_ENC)
+    if (s->axis != AXIS_TOK && s->axis != AXIS_ENC)
         return err_set(e, ERR_SPEC, "layer %d: a state of neither token nor encoder rows", s->layer);
     uint32_t g = 0;
-    while (g < p->n_group && (p->group_window[g] != s->window || p->group_rows[g] != s->rows)) g++;
+    while (g < p->n_group && (p->group_window[g] != s->window || p->group_axis[g] != s->axis)) g++;
     if (g == GROUP_MAX) return err_set(e, ERR_LIMIT, "more than %d different attention windows", GROUP_MAX);
     if (!grow(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
     if (g == p->n_group) {
-        p->group_rows[g] = s->rows;
+        p->group_axis[g] = s->axis;
         p->group_window[p->n_group++] = s->window;
     }
     p->states[p->n_state] = *s;
@@ -250,7 +250,7 @@ static bool is_vector(const tensor *t, int64_t n)
     return t && t->kind != TENSOR_ACT && t->rank == 1 && t->dim[0] == n;
 }
 
-static bool same_rows(const tensor *a, const tensor *b) { return is_act(a) && is_act(b) && a->rows == b->rows; }
+static bool same_rows(const tensor *a, const tensor *b) { return is_act(a) && is_act(b) && a->axis == b->axis; }
 
 static bool same_shape(const tensor *a, const tensor *b)
 {
@@ -263,7 +263,7 @@ static bool optional_vector(const op *o, int i, const tensor *t, int64_t n) { re
 static int packed_block(const program *p, const tensor *t)
 {
     const weight *w = &p->weights[t->weight];
-    const r16_format *f = w->packed ? r16_of(weight_held_type(w)) : NULL;
+    const panel_format *f = w->packed ? panel_format_of(weight_held_type(w)) : NULL;
     return f ? f->act : 0;
 }
 
@@ -302,15 +302,15 @@ static int32_t dispatched(const program *p, ref t)
 }
 
 /* int8 activations, if they are, fit the weight: blocks, parts of whole panels, rows of experts tiled as the dispatch sorted them. */
-static bool is_one_kind(const program *p, const op *o)
+static bool activations_match_weight(const program *p, const op *o)
 {
     const tensor *x = operand(p, o, 0), *w = operand(p, o, 1);
     int32_t parts = p->weights[w->weight].parts;
     bool packed = p->weights[w->weight].packed;
-    if (packed && !r16_holds(w->dim[0], parts)) return false;
+    if (packed && !panel_holds(w->dim[0], parts)) return false;
     if (!x->block) return true;
     const op *quant = writer(p, o->in[0]);
-    if (o->kind == OP_MATMUL_HEADS && w->dim[1] % R16_K) return false;
+    if (o->kind == OP_MATMUL_HEADS && w->dim[1] % PANEL_K) return false;
     return x->block == packed_block(p, w) && quant && quant->in[1] == (o->kind == OP_MATMUL_EXP ? o->in[3] : 0);
 }
 
@@ -321,7 +321,7 @@ static const char *check_route(const program *p, const op *o, const tensor *out)
     const tensor *a = operand(p, o, 0), *b = operand(p, o, 1);
     int64_t experts = is_act(a) ? tensor_count(a) : 0;
     int32_t used = o->u.route.used, groups = o->u.route.groups, best = o->u.route.group_best;
-    if (!same_rows(a, out) || a->rows != ROWS_TOK) return "routes token rows";
+    if (!same_rows(a, out) || a->axis != AXIS_TOK) return "routes token rows";
     if (experts > EXPERTS_MAX || used < 1 || used > experts) return "wrong numbers of experts";
     if (p->n_used && p->n_used != used) return "all layers must use the same number of experts";
     if (!is_route(out, used)) return "the output has an id and a weight for each expert";
@@ -339,7 +339,7 @@ static const char *check_route(const program *p, const op *o, const tensor *out)
 static const char *check_dispatch(const program *p, const op *o, const tensor *out)
 {
     const tensor *a = operand(p, o, 0);
-    if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_EXP) return "takes token rows to expert rows";
+    if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_EXP) return "takes token rows to expert rows";
     if (o->u.dispatch.experts < 1 || o->u.dispatch.experts > EXPERTS_MAX) return "too many experts";
     if (o->u.dispatch.used != p->n_used || !is_route(a, p->n_used)) return "needs a route";
     return tensor_count(out) == DISPATCH_COLS && !operand(p, o, 1) ? NULL : "the output is a table of rows";
@@ -351,17 +351,17 @@ static const char *check_expert_op(const program *p, const op *o, const tensor *
     bool in = o->kind == OP_GATHER, by_route = in || o->kind == OP_SCATTER;
     if (!dispatched(p, by_route ? o->in[1] : o->in[3])) return "needs a dispatch";
     if (by_route) {
-        if (!is_act(a) || a->rows != (in ? ROWS_TOK : ROWS_EXP) || out->rows != (in ? ROWS_EXP : ROWS_TOK))
+        if (!is_act(a) || a->axis != (in ? AXIS_TOK : AXIS_EXP) || out->axis != (in ? AXIS_EXP : AXIS_TOK))
             return "takes token rows to expert rows or back";
         if (c && !is_route(c, p->n_used)) return "needs a route";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
     }
-    if (!same_rows(a, out) || a->rows != ROWS_EXP) return "multiplies expert rows";
+    if (!same_rows(a, out) || a->axis != AXIS_EXP) return "multiplies expert rows";
     if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
     int32_t parts = p->weights[b->weight].parts;
     if (parts != dispatched(p, o->in[3])) return "the weight has not as many parts as there are experts";
     if (b->dim[1] != tensor_count(a) || b->dim[0] != parts * tensor_count(out)) return "the weight does not fit";
-    if (!is_one_kind(p, o)) return "activations and weight are not of one kind";
+    if (!activations_match_weight(p, o)) return "activations and weight are not of one kind";
     return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
 }
 
@@ -385,7 +385,7 @@ static const char *check_op(const program *p, const op *o)
         if (!a || a->kind == TENSOR_ACT || a->rank != 2 || a->dim[1] != tensor_count(out))
             return "the table does not fit";
         if (o->u.embed.by < EMBED_BY_TOKEN || o->u.embed.by > EMBED_BY_TYPE) return "embedded by what?";
-        if (out->rows != ROWS_TOK && out->rows != ROWS_ENC) return "embeds rows that have no tokens";
+        if (out->axis != AXIS_TOK && out->axis != AXIS_ENC) return "embeds rows that have no tokens";
         return o->u.embed.offset < 0 ? "negative offset" : b ? "too many operands" : NULL;
     case OP_NORM: {
         int64_t n = tensor_count(out), width = o->u.norm.width;
@@ -399,13 +399,13 @@ static const char *check_op(const program *p, const op *o)
     }
     case OP_QUANT:
         if (!same_shape(a, out) || c) return "input and output differ";
-        if (b ? a->rows != ROWS_EXP || !dispatched(p, o->in[1]) : a->rows == ROWS_EXP)
+        if (b ? a->axis != AXIS_EXP || !dispatched(p, o->in[1]) : a->axis == AXIS_EXP)
             return "rows of experts, and only they, are tiled by their dispatch";
         return a->block || (out->block != 32 && out->block != 64) ? "turns floats into blocks of 32 or 64" : NULL;
     case OP_MATMUL:
         if (!same_rows(a, out)) return "input and output have different rows";
         if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-        if (!is_one_kind(p, o)) return "activations and weight are not of one kind";
+        if (!activations_match_weight(p, o)) return "activations and weight are not of one kind";
         if (b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
         return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
     case OP_ROPE:
@@ -414,28 +414,28 @@ static const char *check_op(const program *p, const op *o)
         if (o->u.rope.dims < 2 || o->u.rope.dims % 2 || o->u.rope.dims > o->u.rope.width)
             return "rotated dimensions do not fit";
         if (o->u.rope.table < 0 || (uint32_t)o->u.rope.table >= p->n_rope) return "no such table";
-        if (out->rows != ROWS_TOK && out->rows != ROWS_ENC) return "rotates rows that have no positions";
+        if (out->axis != AXIS_TOK && out->axis != AXIS_ENC) return "rotates rows that have no positions";
         if (p->ropes[o->u.rope.table].params.dims != o->u.rope.dims) return "the table has other dimensions";
         return o->u.rope.style == ROPE_HALVES || o->u.rope.style == ROPE_NEIGHBOURS ? NULL : "unknown style";
     case OP_KV_PUT:
         if (!same_rows(a, b) || c) return "keys and values have different rows";
-        if (a->rows != s->rows) return "keys have other rows than the state";
+        if (a->axis != s->axis) return "keys have other rows than the state";
         if (tensor_count(a) != (int64_t)s->heads * s->k_dim) return "keys do not fit the state";
         return tensor_count(b) == (int64_t)s->heads * s->v_dim ? NULL : "values do not fit the state";
     case OP_ATTN: {
         int32_t heads = o->u.attn.heads;
         if (!same_rows(a, out)) return "queries and output have different rows";
-        if (out->rows != ROWS_TOK && out->rows != s->rows) return "the rows cannot see this state";
+        if (out->axis != AXIS_TOK && out->axis != s->axis) return "the rows cannot see this state";
         if (heads < 1 || heads % s->heads) return "heads are no multiple of the state's";
         if (tensor_count(a) != (int64_t)heads * s->k_dim) return "queries do not fit the state";
         if (tensor_count(out) != (int64_t)heads * s->v_dim) return "output does not fit the state";
         if (o->u.attn.window < 0 || (s->window && (!o->u.attn.window || o->u.attn.window > s->window)))
             return "the window is wider than what the state keeps";
         if (o->u.attn.ahead < 0 || o->u.attn.chunk < 0) return "a negative reach";
-        if (out->rows != s->rows && (o->u.attn.ahead != AHEAD_ALL || o->u.attn.window || o->u.attn.chunk))
+        if (out->axis != s->axis && (o->u.attn.ahead != AHEAD_ALL || o->u.attn.window || o->u.attn.chunk))
             return "rows of another axis have no distance to keys";
         if (!optional_vector(o, ATTN_SINKS, c, heads)) return "needs a sink for each head";
-        return check_bias(o, b, operand(p, o, ATTN_TABLE), out->rows != s->rows);
+        return check_bias(o, b, operand(p, o, ATTN_TABLE), out->axis != s->axis);
     }
     case OP_ACT:
         if (o->u.act.fn < 0 || o->u.act.fn >= ACT_COUNT) return "unknown activation";
@@ -452,7 +452,7 @@ static const char *check_op(const program *p, const op *o)
         if (!(o->u.clamp.limit > 0)) return "the limit must be positive";
         return same_shape(a, out) && !b ? NULL : "input and output differ";
     case OP_TAKE_OUT:
-        if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_OUT || b) return "takes token rows to wanted rows";
+        if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_OUT || b) return "takes token rows to wanted rows";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
     case OP_ROUTE: return check_route(p, o, out);
     case OP_DISPATCH: return check_dispatch(p, o, out);
@@ -460,7 +460,7 @@ static const char *check_op(const program *p, const op *o)
     case OP_MATMUL_EXP:
     case OP_SCATTER: return check_expert_op(p, o, out);
     case OP_POOL:
-        if (!is_act(a) || a->rows != ROWS_TOK || out->rows != ROWS_SEQ || b) return "pools token rows to sequences";
+        if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_SEQ || b) return "pools token rows to sequences";
         if (o->u.pool.how < POOL_FIRST || o->u.pool.how > POOL_LAST) return "pools how?";
         return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
     case OP_MATMUL_HEADS: {
@@ -469,7 +469,7 @@ static const char *check_op(const program *p, const op *o)
         int64_t parts = p->weights[b->weight].parts;
         if (parts < 1 || parts > 1 << 16) return "the weight has no parts, or too many";
         if (parts * b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
-        return is_one_kind(p, o) ? NULL : "activations and weight are not of one kind";
+        return activations_match_weight(p, o) ? NULL : "activations and weight are not of one kind";
     }
     case OP_JOIN: {
         int32_t heads = o->u.join.heads;
@@ -493,7 +493,7 @@ int program_op(program *p, const op *o, err *e)
     if (!grow(p, (void **)&p->ops, p->n_op, sizeof *p->ops, e)) return ERR_MEMORY;
     p->ops[p->n_op++] = *o;
     if (o->kind == OP_ROUTE) p->n_used = o->u.route.used;
-    if (o->kind == OP_ATTN && o->u.attn.ahead && p->tensors[o->out].rows == p->states[o->state].rows)
-        p->whole = p->whole || p->tensors[o->out].rows == ROWS_TOK;
+    if (o->kind == OP_ATTN && o->u.attn.ahead && p->tensors[o->out].axis == p->states[o->state].axis)
+        p->needs_whole_sequence = p->needs_whole_sequence || p->tensors[o->out].axis == AXIS_TOK;
     return 0;
 }

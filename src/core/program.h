@@ -16,27 +16,24 @@
 #include <stdint.h>
 
 /* The leading axis of an activation: a symbol, bound to a count in each step. The memory plan sizes buffers by capacity. */
-enum rows {
-    ROWS_NONE, /* no row axis: weights and constants */
-    ROWS_TOK,  /* token rows of the step */
-    ROWS_OUT,  /* rows whose logits or hidden states are wanted */
-    ROWS_ENC,  /* encoder rows */
-    ROWS_EXP,  /* expert rows: token rows x experts per token */
-    ROWS_SEQ,  /* sequences that want a pooled result */
-    ROWS_COUNT
+enum row_axis {
+    AXIS_NONE, /* no row axis: weights and constants */
+    AXIS_TOK,  /* token rows of the step */
+    AXIS_OUT,  /* rows whose logits or hidden states are wanted */
+    AXIS_ENC,  /* encoder rows */
+    AXIS_EXP,  /* expert rows: token rows x experts per token */
+    AXIS_SEQ,  /* sequences that want a pooled result */
+    AXIS_COUNT
 };
-
-/* How a tensor lies over the ranks of a tensor group. The cut pass reads and writes only this. */
-enum { DIST_SAME, DIST_SHARD, DIST_PART }; /* replicated; split on the last axis; partial sums */
 
 enum { TENSOR_ACT, TENSOR_WEIGHT, TENSOR_CONST };
 
 typedef struct tensor {
     const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
-    uint8_t kind, type, rank, rows, dist;
+    uint8_t kind, type, rank;
+    uint8_t axis;      /* enum row_axis */
     int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the planner cuts by it */
     uint8_t block;     /* activations: 0 = float32; 32, 64: int8 with a scale for so many elements (tensor/act_q8.h) */
-    int32_t unit;      /* a shard boundary is a multiple of this many elements of the last axis (head_dim) */
     int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
     uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
     const float *data; /* TENSOR_CONST: values */
@@ -59,13 +56,13 @@ typedef struct piece {
         rotated; /* pairs: 0, or head_dim: of each head, the first `rotated` source rows are in neighbour order
                                (2i, 2i+1), those of the output in half order (i, i + rotated/2) */
     bool transpose;
-    bool unit;   /* each row is divided by its length first (normalised heads) */
-    bool packed; /* the file holds panels (tensor/r16.h); the piece is the whole weight, and nothing changes it */
+    bool normalize_rows; /* each row is divided by its length first (normalised heads) */
+    bool packed; /* the file holds panels (tensor/panel.h); the piece is the whole weight, and nothing changes it */
     float mul, add;
 } piece;
 
 /* Whether values change on the way, not only places. */
-static inline bool piece_changes(const piece *c) { return c->unit || c->mul != 1 || c->add != 0; }
+static inline bool piece_changes(const piece *c) { return c->normalize_rows || c->mul != 1 || c->add != 0; }
 
 typedef struct weight {
     const char *name; /* slot: "dec.3.attn.q" */
@@ -73,11 +70,10 @@ typedef struct weight {
     uint32_t n_piece;
     int64_t rows, cols; /* vectors: rows = n, cols = 1 */
     dtype want;         /* type to hold it in: DTYPE_NONE = as in the file */
-    int8_t cut_axis;    /* 0 output rows, 1 input columns, -1 never */
     bool vector;        /* norm weights and biases: always held as float32 */
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
-    bool packed;        /* held in the packed layout (tensor/r16.h) */
-    float behind;       /* what products with it are multiplied by afterwards, by an op of its own; 0 = nothing */
+    bool packed;        /* held in the packed layout (tensor/panel.h) */
+    float output_scale; /* products with it are multiplied by this afterwards, by an op of its own; 0 = nothing */
 } weight;
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
@@ -94,7 +90,7 @@ void weight_decode_row(const weight *w, int64_t n, float *to);
 
 /* What a sequence keeps between steps. */
 typedef struct state {
-    uint8_t rows; /* whose positions its pages hold: ROWS_TOK or ROWS_ENC */
+    uint8_t axis; /* whose positions its pages hold: AXIS_TOK or AXIS_ENC */
     int16_t layer;
     int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
     int32_t window;              /* 0 = all */
@@ -128,8 +124,8 @@ typedef struct program {
         ref in, out;
     } entries[ENTRY_COUNT];
     int32_t group_window[GROUP_MAX];
-    uint8_t group_rows[GROUP_MAX]; /* ROWS_TOK, ROWS_ENC */
-    bool whole;                    /* some row sees later ones: the token rows of a sequence must all be in one step */
+    uint8_t group_axis[GROUP_MAX]; /* AXIS_TOK, AXIS_ENC */
+    bool needs_whole_sequence;     /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
     uint32_t *
         cuts; /* ops before which exactly one activation lives, the encoder's result (entries[ENTRY_ENC].out) not counted:
@@ -138,7 +134,7 @@ typedef struct program {
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */
     int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
-    int32_t n_used;     /* experts of a token row, the same in all layers: ROWS_EXP = n_used * ROWS_TOK; 0 = none */
+    int32_t n_used;     /* experts of a token row, the same in all layers: AXIS_EXP = n_used * AXIS_TOK; 0 = none */
     ref *
         hidden; /* [n_layer + 1] tensors: input of layer 0, outputs of layers, the last after the final norm (it may be of wanted
                       rows): taps, `eval hidden` */

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-static const char *const rows_name[ROWS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
+static const char *const rows_name[AXIS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
 static const char *const by_name[] = {"token", "position", "type"};
 static const char *const norm_name[] = {"rms", "layer", "l2"};
 static const char *const pool_name[] = {"first", "mean", "last"};
@@ -11,7 +11,7 @@ static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"}
 
 static void dump_shape(const tensor *t, buf *out)
 {
-    buf_printf(out, "[%s", rows_name[t->rows]);
+    buf_printf(out, "[%s", rows_name[t->axis]);
     for (int i = 0; i < t->rank; i++) buf_printf(out, "%s%" PRId64, i ? ", " : "", t->dim[i]);
     buf_str(out, "]");
 }
@@ -83,7 +83,7 @@ static void dump_params(const program *p, const op *o, buf *out)
     case OP_JOIN: buf_printf(out, " heads=%d", o->u.join.heads); break;
     case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
     case OP_QUANT:
-        buf_printf(out, " blocks of %d%s", p->tensors[o->out].block, o->u.quant.rest ? ", what they leave" : "");
+        buf_printf(out, " blocks of %d%s", p->tensors[o->out].block, o->u.quant.residual ? ", what they leave" : "");
         break;
     case OP_MATMUL:
     case OP_GATHER:
@@ -98,7 +98,7 @@ static void dump_params(const program *p, const op *o, buf *out)
     }
     if (o->state >= 0) {
         const state *s = &p->states[o->state];
-        buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->rows], s->heads, s->k_dim,
+        buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->axis], s->heads, s->k_dim,
                    s->v_dim, s->group);
     }
 }

@@ -128,7 +128,7 @@ static void hash_op(hasher *s, const op *o)
     case OP_JOIN: add_int(s, o->u.join.heads); break;
     case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
     case OP_POOL: add_int(s, o->u.pool.how); break;
-    case OP_QUANT: add_int(s, o->u.quant.rest); break;
+    case OP_QUANT: add_int(s, o->u.quant.residual); break;
     case OP_MATMUL:
     case OP_GATHER:
     case OP_MATMUL_EXP:
@@ -158,7 +158,7 @@ static void hash_weight(hasher *s, const weight *w)
         int64_t f[] = {c->entry, c->type,   c->src_rows, c->src_cols, c->rows,      c->row0,
                        c->block, c->stride, c->pairs,    c->rotated,  c->transpose, c->col0};
         for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
-        add_float(s, c->mul), add_float(s, c->add), add_int(s, c->unit);
+        add_float(s, c->mul), add_float(s, c->add), add_int(s, c->normalize_rows);
     }
 }
 
@@ -180,7 +180,7 @@ static uint64_t hash_program(const program *p)
     for (uint32_t i = 0; i < p->n_op; i++) hash_op(&s, &p->ops[i]);
     for (uint32_t i = 1; i < p->n_tensor; i++) {
         const tensor *t = &p->tensors[i];
-        add_int(&s, t->kind), add_int(&s, t->rows), add_int(&s, t->rank), add_int(&s, t->layer), add_int(&s, t->weight);
+        add_int(&s, t->kind), add_int(&s, t->axis), add_int(&s, t->rank), add_int(&s, t->layer), add_int(&s, t->weight);
         add_int(&s, t->block);
         for (int k = 0; k < t->rank; k++) add_int(&s, t->dim[k]);
         if (t->kind == TENSOR_CONST)
@@ -190,7 +190,7 @@ static uint64_t hash_program(const program *p)
     for (uint32_t i = 0; i < p->n_rope; i++) hash_rope(&s, &p->ropes[i].params);
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *t = &p->states[i];
-        add_int(&s, t->rows), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
+        add_int(&s, t->axis), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
             add_int(&s, t->window), add_int(&s, t->scratch);
     }
     return s.h;

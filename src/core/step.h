@@ -29,8 +29,8 @@ typedef struct step_rows {
 } step_rows;
 
 typedef struct step {
-    int32_t n[ROWS_COUNT]; /* counts of the row symbols */
-    step_rows tok, enc;    /* ROWS_TOK, ROWS_ENC: an encoder's rows come all in one step, those of the whole sequence */
+    int32_t n[AXIS_COUNT]; /* counts of the row symbols */
+    step_rows tok, enc;    /* AXIS_TOK, AXIS_ENC: an encoder's rows come all in one step, those of the whole sequence */
     const float *vec;      /* [*, dim] */
     const int32_t *out;    /* [OUT] token rows whose results are wanted, ascending */
     const int32_t *pool;   /* [SEQ] sequences that want a pooled result, ascending; all their tokens are in this step */
@@ -43,6 +43,6 @@ typedef struct step {
     int32_t n_tap;
 } step;
 
-static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == ROWS_ENC ? &st->enc : &st->tok; }
+static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == AXIS_ENC ? &st->enc : &st->tok; }
 
 #endif

@@ -3,7 +3,7 @@
  * weight_decode_row is the definition; packers and zero-copy paths are tested against it. */
 #include "core/program.h"
 #include "tensor/quant.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,7 +60,7 @@ uint64_t weight_file_bytes(const weight *w)
         const piece *c = &w->pieces[i];
         const dtype_row *t = &dtype_info[c->type];
         uint64_t n = (uint64_t)c->rows * (uint64_t)w->cols;
-        if (c->packed) sum += (uint64_t)(c->rows + R16_ROWS - 1) / R16_ROWS * r16_panel_bytes(c->type, w->cols);
+        if (c->packed) sum += (uint64_t)(c->rows + PANEL_ROWS - 1) / PANEL_ROWS * panel_bytes(c->type, w->cols);
         else sum += (n + t->weights - 1) / t->weights * t->bytes;
     }
     return sum;
@@ -102,15 +102,15 @@ void weight_decode_row(const weight *w, int64_t n, float *to)
     int64_t row;
     const piece *c = weight_row(w, n, &row);
     if (c->packed) {
-        uint64_t panel = (uint64_t)(row / R16_ROWS) * r16_panel_bytes(c->type, w->cols);
-        r16_row(c->type, c->data + panel, (int)(row % R16_ROWS), w->cols, to);
+        uint64_t panel = (uint64_t)(row / PANEL_ROWS) * panel_bytes(c->type, w->cols);
+        panel_row(c->type, c->data + panel, (int)(row % PANEL_ROWS), w->cols, to);
         return;
     }
     if (c->transpose)
         for (int64_t k = 0; k < w->cols; k++)
             decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);
     else decode_run(c->type, c->data, row * c->src_cols, w->cols, to);
-    if (c->unit) divide_by_length(to, w->cols);
+    if (c->normalize_rows) divide_by_length(to, w->cols);
     if (c->mul != 1 || c->add != 0)
         for (int64_t k = 0; k < w->cols; k++) to[k] = to[k] * c->mul + c->add;
 }

@@ -6,7 +6,7 @@
 #include "tensor/quant.h"
 #include "tensor/quant_fit.h"
 #include "tensor/quant_range.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -40,14 +40,14 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
     bool copy = copies(w, type), transpose = !packed && transposes(w, type);
     uint64_t cols = (uint64_t)w->cols;
     *f = (weight_fill){.w = w, .type = type, .packed = packed, .row_bytes = dtype_row_bytes(type, cols)};
-    f->way = packed && w->pieces[0].packed && w->pieces[0].type == type ? FILL_PANELS
-             : copy                                                     ? FILL_COPY
-             : transpose                                                ? FILL_TRANSPOSE
-                                                                        : FILL_ENCODE;
-    f->units = packed ? (w->rows + R16_ROWS - 1) / R16_ROWS : w->rows;
-    f->unit_bytes = packed ? r16_panel_bytes(type, w->cols) : f->row_bytes;
-    if (f->way == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? R16_ROWS * f->row_bytes : 0);
-    if (f->way != FILL_ENCODE || quant_can_encode(type)) return OK;
+    f->method = packed && w->pieces[0].packed && w->pieces[0].type == type ? FILL_PANELS
+                : copy                                                     ? FILL_COPY
+                : transpose                                                ? FILL_TRANSPOSE
+                                                                           : FILL_ENCODE;
+    f->units = packed ? (w->rows + PANEL_ROWS - 1) / PANEL_ROWS : w->rows;
+    f->unit_bytes = packed ? panel_bytes(type, w->cols) : f->row_bytes;
+    if (f->method == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? PANEL_ROWS * f->row_bytes : 0);
+    if (f->method != FILL_ENCODE || quant_can_encode(type)) return OK;
     return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[type].name);
 }
 
@@ -104,12 +104,12 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
 {
     const weight *w = f->w;
     float *values = scratch;
-    uint8_t *blocks = f->way == FILL_COPY ? NULL : (uint8_t *)(values + w->cols);
-    const uint8_t *rows[R16_ROWS] = {NULL};
+    uint8_t *blocks = f->method == FILL_COPY ? NULL : (uint8_t *)(values + w->cols);
+    const uint8_t *rows[PANEL_ROWS] = {NULL};
     int64_t row;
-    for (int r = 0; r < R16_ROWS && panel * R16_ROWS + r < w->rows; r++) {
-        int64_t n = panel * R16_ROWS + r;
-        if (f->way == FILL_COPY) {
+    for (int r = 0; r < PANEL_ROWS && panel * PANEL_ROWS + r < w->rows; r++) {
+        int64_t n = panel * PANEL_ROWS + r;
+        if (f->method == FILL_COPY) {
             const piece *c = weight_row(w, n, &row);
             rows[r] = c->data + (uint64_t)row * f->row_bytes;
             continue;
@@ -117,7 +117,7 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
         encode_row(f, n, blocks + (uint64_t)r * f->row_bytes, values);
         rows[r] = blocks + (uint64_t)r * f->row_bytes;
     }
-    r16_pack(f->type, rows, w->cols, out);
+    panel_pack(f->type, rows, w->cols, out);
 }
 
 /* Rows from … to - 1 are not read again: their pages of the file need not stay in memory. */
@@ -143,12 +143,12 @@ static void release_rows(const weight_fill *f, int64_t from, int64_t to)
 static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
 {
     const uint8_t *panels = f->w->pieces[0].data;
-    if (f->way == FILL_PANELS)
+    if (f->method == FILL_PANELS)
         memcpy(out, panels + (uint64_t)from * f->unit_bytes, (uint64_t)(to - from) * f->unit_bytes);
     else if (f->packed)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch);
-    else if (f->way == FILL_COPY) copy_rows(f, from, to, out);
-    else if (f->way == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
+    else if (f->method == FILL_COPY) copy_rows(f, from, to, out);
+    else if (f->method == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
     else
         for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch);
 }
@@ -156,7 +156,7 @@ static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, v
 void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
 {
     enum { TOGETHER = 1 << 20 }; /* bytes; pages at the ends of a run stay */
-    int64_t each = TOGETHER / (int64_t)f->unit_bytes + 1, rows = f->packed ? R16_ROWS : 1;
+    int64_t each = TOGETHER / (int64_t)f->unit_bytes + 1, rows = f->packed ? PANEL_ROWS : 1;
     for (int64_t at = from, next; at < to; at = next, out += (uint64_t)each * f->unit_bytes) {
         next = at + each < to ? at + each : to;
         fill(f, at, next, out, scratch);

@@ -1,4 +1,4 @@
-/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows (tensor/r16.h). What
+/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows (tensor/panel.h). What
  * loading does in memory and quantizing into a file is the same work, so it gives the same bytes.
  *
  * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through weight_decode_row,
@@ -16,7 +16,7 @@ typedef struct weight_fill {
     bool packed;
     fit_importance importance; /* for quant_fit */
     _Atomic(int64_t) *beyond; /* the first row so far, at first INT64_MAX, that the type cannot hold; NULL: not asked */
-    int way;                  /* chosen by weight_fill_plan */
+    int method;               /* chosen by weight_fill_plan */
     int64_t units;            /* rows, or panels */
     uint64_t unit_bytes;
     uint64_t row_bytes; /* of a row of blocks */

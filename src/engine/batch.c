@@ -95,27 +95,27 @@ static bool wanted(const session *s, int64_t pos)
 static void add_encoder_rows(batch *b, const session *s)
 {
     step *st = &b->st;
-    int32_t at = st->n[ROWS_ENC], n = s->encoded ? 0 : (int32_t)s->q.n_enc;
+    int32_t at = st->n[AXIS_ENC], n = s->encoded ? 0 : (int32_t)s->q.n_enc;
     for (int32_t i = 0; i < n; i++) {
         b->enc_token[at + i] = s->enc_ids[i];
         b->enc_pos[at + i] = i;
         b->enc_seq[at + i] = st->n_seq;
     }
     b->enc_row[st->n_seq] = at;
-    b->enc_row[st->n_seq + 1] = st->n[ROWS_ENC] = at + n;
+    b->enc_row[st->n_seq + 1] = st->n[AXIS_ENC] = at + n;
     b->enc_len[st->n_seq] = (int32_t)s->q.n_enc;
 }
 
 int batch_add(batch *b, session *s, int rows, int keep)
 {
     step *st = &b->st;
-    int32_t at = st->n[ROWS_TOK], n = 0;
-    if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[ROWS_ENC]) return 0;
+    int32_t at = st->n[AXIS_TOK], n = 0;
+    if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[AXIS_ENC]) return 0;
     while (n < rows && at + n < b->rows_max && s->n_past + n < s->n_ids) {
         int64_t pos = s->n_past + n;
         if (wanted(s, pos)) {
-            if (st->n[ROWS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
-            b->out[st->n[ROWS_OUT]++] = at + n;
+            if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
+            b->out[st->n[AXIS_OUT]++] = at + n;
         }
         b->token[at + n] = s->ids[pos];
         b->type[at + n] = s->types ? s->types[pos] : 0;
@@ -124,19 +124,19 @@ int batch_add(batch *b, session *s, int rows, int keep)
         n++;
     }
     if (n == 0) return 0;
-    if (s->q.pooled) b->pool[st->n[ROWS_SEQ]++] = st->n_seq;
+    if (s->q.pooled) b->pool[st->n[AXIS_SEQ]++] = st->n_seq;
     add_encoder_rows(b, s);
     b->who[st->n_seq] = s;
     b->seq_row[st->n_seq] = at;
     b->seq_len[st->n_seq++] = (int32_t)(s->n_past + n);
-    b->seq_row[st->n_seq] = st->n[ROWS_TOK] = at + n;
+    b->seq_row[st->n_seq] = st->n[AXIS_TOK] = at + n;
     return n;
 }
 
 const step *batch_finish(batch *b, const program *p)
 {
     step *st = &b->st;
-    st->n[ROWS_EXP] = st->n[ROWS_TOK] * p->n_used;
+    st->n[AXIS_EXP] = st->n[AXIS_TOK] * p->n_used;
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)
             b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->variant[r];

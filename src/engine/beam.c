@@ -116,7 +116,7 @@ static int take_over(engine *g, session *to, const session *from, err *e)
     const program *p = g->mod->prog;
     int64_t same = parting(to, from);
     for (uint32_t i = 0; i < p->n_group; i++) {
-        if (p->group_rows[i] == ROWS_ENC) {
+        if (p->group_axis[i] == AXIS_ENC) {
             memcpy(to->page[i], from->page[i], (size_t)from->n_page[i] * sizeof *to->page[i]);
             continue;
         }

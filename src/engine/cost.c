@@ -8,8 +8,8 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
     engine_cost c = {.weight_bytes = plan_weight_bytes(g->layout, rows, NULL)};
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
-        int axis = p->tensors[o->out].rows;
-        double n = (double)(axis == ROWS_OUT ? outs : axis == ROWS_EXP ? rows * p->n_used : rows);
+        int axis = p->tensors[o->out].axis;
+        double n = (double)(axis == AXIS_OUT ? outs : axis == AXIS_EXP ? rows * p->n_used : rows);
         if (o->kind == OP_MATMUL_HEADS) {
             const tensor *w = &p->tensors[o->in[1]];
             *(p->tensors[o->in[0]].block ? &c.int8_ops : &c.flops) += 2 * n * (double)w->dim[0] * (double)w->dim[1];

@@ -18,11 +18,11 @@ int embedding_check(const engine *g, bool scores, bool pooling_given, err *e)
     if (!i->n_pooled)
         return err_set(e, ERR_USAGE,
                        "%s makes no embeddings by itself: --pooling last or mean makes some of its states", i->name);
-    if (i->embed_stranger && !pooling_given)
+    if (i->embed_unsupported_module && !pooling_given)
         return err_set(e, ERR_USAGE,
                        "%s: its modules.json asks for %.200s, which is not supported: --pooling cls, mean or last "
                        "says what to do instead",
-                       i->name, i->embed_stranger);
+                       i->name, i->embed_unsupported_module);
     return OK;
 }
 

@@ -74,11 +74,11 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        rows, p->n_used);
     po.dev.k_type = po.dev.v_type = g->kv_type = kv;
-    const int most[ROWS_COUNT] = {[ROWS_TOK] = rows,
-                                  [ROWS_OUT] = outs,
-                                  [ROWS_ENC] = enc,
-                                  [ROWS_EXP] = rows * p->n_used,
-                                  [ROWS_SEQ] = g->info.max_batch};
+    const int most[AXIS_COUNT] = {[AXIS_TOK] = rows,
+                                  [AXIS_OUT] = outs,
+                                  [AXIS_ENC] = enc,
+                                  [AXIS_EXP] = rows * p->n_used,
+                                  [AXIS_SEQ] = g->info.max_batch};
     memcpy(po.dev.max_rows, most, sizeof most);
     count_pages(g, kv, po.dev.n_page);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
@@ -94,7 +94,7 @@ static void describe_pooled(engine_info *i, const model *m)
 {
     const program *p = m->prog;
     ref pooled = p->entries[ENTRY_POOL].out, scores = p->entries[ENTRY_SCORES].out;
-    i->generates = p->entries[ENTRY_HEAD].out && !p->whole;
+    i->generates = p->entries[ENTRY_HEAD].out && !p->needs_whole_sequence;
     i->n_pooled = pooled ? (int32_t)tensor_count(&p->tensors[pooled]) : 0;
     i->n_score = scores ? (int32_t)tensor_count(&p->tensors[scores]) : 0;
     for (uint32_t k = 0; k < p->n_op; k++)
@@ -102,7 +102,7 @@ static void describe_pooled(engine_info *i, const model *m)
             i->n_type = (int32_t)p->tensors[p->ops[k].in[0]].dim[0];
     i->embed_tokens = (int32_t)(m->texts.max_tokens < INT32_MAX ? m->texts.max_tokens : INT32_MAX);
     i->embed_prompt = m->texts.prompt;
-    i->embed_stranger = m->texts.stranger;
+    i->embed_unsupported_module = m->texts.unsupported_module;
 }
 
 /* Ids that the encoder of the program knows; 0: it has none. */
@@ -117,7 +117,8 @@ static int32_t encoder_vocab(const program *p)
 static void describe(engine *g, const engine_options *o)
 {
     const model *m = g->mod;
-    bool whole = m->prog->whole || m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
+    bool whole = m->prog->needs_whole_sequence ||
+                 m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
     g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : CHUNK;
     if (g->chunk > m->ctx) g->chunk = m->ctx;
     g->info = (engine_info){.name = m->name,

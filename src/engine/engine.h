@@ -47,9 +47,9 @@ typedef struct engine_info {
     int32_t n_type;            /* token types; 0: tokens have none */
     int32_t embed_tokens;      /* texts to embed are cut to this many tokens; 0: not said */
     const char *embed_prompt;  /* what stands before texts to embed, NULL: nothing */
-    const char *embed_stranger; /* a part of the model's way to embed that is unknown here, or NULL */
-    uint64_t weight_bytes;      /* read per token: all weights but the embedding table, of experts the used ones */
-    uint64_t weight_count;      /* numbers in them: two operations each per token */
+    const char *embed_unsupported_module; /* a part of the model's way to embed that is unknown here, or NULL */
+    uint64_t weight_bytes; /* read per token: all weights but the embedding table, of experts the used ones */
+    uint64_t weight_count; /* numbers in them: two operations each per token */
     const char *isa;
 } engine_info;
 const engine_info *engine_describe(const engine *g);

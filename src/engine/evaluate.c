@@ -10,7 +10,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
                       void *ctx, err *e)
 {
     const program *p = g->mod->prog;
-    bool again = p->whole && s->want_all;
+    bool again = p->needs_whole_sequence && s->want_all;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
     while (s->n_past < s->n_ids) {
         batch_clear(&g->work);
@@ -67,7 +67,7 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
     if (!rc) rc = query_check_encoder(g, &q, e);
     if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].rows == ROWS_OUT;
+    s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
         tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
         if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");

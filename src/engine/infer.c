@@ -105,7 +105,7 @@ static void deliver(engine *g, const step *st, uint64_t *made)
             deliver_pooled(g, s, pooled++);
             continue;
         }
-        for (bool alive = true; i < st->n[ROWS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
+        for (bool alive = true; i < st->n[AXIS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
             int64_t pos = before + st->out[i] - st->tok.seq_row[k];
             const float *row = logits + (int64_t)i * g->info.n_vocab;
             if (!alive) continue;
@@ -143,7 +143,7 @@ int engine_infer(engine *g, bool *more, err *e)
     int rc = st->n_seq ? plan_step(g->layout, st, e) : 0;
     mem_unguard();
     if (!rc && st->n_seq) {
-        fed += (uint64_t)st->n[ROWS_ENC];
+        fed += (uint64_t)st->n[AXIS_ENC];
         for (int32_t k = 0; k < st->n_seq; k++) {
             const session *s = g->work.who[k];
             int64_t to = s->n_past + st->tok.seq_row[k + 1] - st->tok.seq_row[k];

@@ -32,7 +32,7 @@ static int check_beams(const engine *g, const query *q, err *e)
             length = (int64_t)q->n_ids + (q->max_tokens < room ? q->max_tokens : room);
     for (uint32_t i = 0; i < p->n_group; i++) {
         int64_t each = pages_needed(length, p->group_window[i], g->chunk);
-        if (p->group_rows[i] == ROWS_TOK && each && g->pool[i].total / each < most) most = g->pool[i].total / each;
+        if (p->group_axis[i] == AXIS_TOK && each && g->pool[i].total / each < most) most = g->pool[i].total / each;
     }
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,

@@ -17,8 +17,8 @@ static int admit_one(engine *g, session *s, err *e)
     const program *p = g->mod->prog;
     if (s->admitted) return 0;
     for (uint32_t i = 0; i < p->n_group; i++) {
-        if (s->borrows && p->group_rows[i] == ROWS_ENC) continue;
-        int32_t n = p->group_rows[i] == ROWS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
+        if (s->borrows && p->group_axis[i] == AXIS_ENC) continue;
+        int32_t n = p->group_axis[i] == AXIS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
                                                  : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
         if (pages_reserve(&g->pool[i], n)) {
             s->reserved[i] = n;
@@ -50,7 +50,7 @@ int session_admit(engine *g, session *s, err *e)
 void session_pages(engine *g, session *s, int64_t to)
 {
     for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
-        bool enc = g->mod->prog->group_rows[i] == ROWS_ENC;
+        bool enc = g->mod->prog->group_axis[i] == AXIS_ENC;
         if (enc && s->encoded) continue;
         for (int64_t k = enc ? 0 : s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
             if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pool[i]);
@@ -63,7 +63,7 @@ void session_advance(engine *g, session *s, int64_t n)
     g->encoder_runs += !s->encoded;
     s->encoded = true;
     for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
-        if (g->mod->prog->group_rows[i] == ROWS_ENC) continue;
+        if (g->mod->prog->group_axis[i] == AXIS_ENC) continue;
         int32_t window = g->mod->prog->group_window[i];
         int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
         for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++) {
@@ -78,7 +78,7 @@ static void drop_one(engine *g, session *s)
     const program *p = g->mod->prog;
     if (!s->admitted) return;
     for (uint32_t i = 0; i < p->n_group; i++) {
-        bool own = !s->borrows || p->group_rows[i] != ROWS_ENC;
+        bool own = !s->borrows || p->group_axis[i] != AXIS_ENC;
         for (int64_t k = 0; k < s->n_page[i]; k++) {
             if (own && s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
             s->page[i][k] = -1;
@@ -139,7 +139,7 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
 /* ---- admission */
 
 /* New sessions join the queue, paused ones leave their place, cancelled ones end. */
-static void take_in(engine *g)
+static void accept_new_sessions(engine *g)
 {
     session *cancelled = NULL;
     pthread_mutex_lock(&g->lock);
@@ -192,7 +192,7 @@ static bool evict_paused(engine *g)
 
 void schedule_admit(engine *g)
 {
-    take_in(g);
+    accept_new_sessions(g);
     for (session *s = g->waiting, *next; s && g->n_running < g->info.max_batch; s = next) {
         next = s->next;
         pthread_mutex_lock(&g->lock);
@@ -219,7 +219,7 @@ void schedule_admit(engine *g)
 }
 
 /* Whether the tokens of the session must all be in one step. */
-static bool undivided(const engine *g, const session *s) { return g->mod->prog->whole || s->q.pooled; }
+static bool undivided(const engine *g, const session *s) { return g->mod->prog->needs_whole_sequence || s->q.pooled; }
 
 void schedule_fill(engine *g)
 {

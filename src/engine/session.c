@@ -30,7 +30,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     if (s->enc_ids) memcpy(s->enc_ids, q->enc_ids, q->n_enc * sizeof *s->enc_ids);
     else ok = ok && s->encoded;
     for (uint32_t g = 0; g < p->n_group && ok; g++) {
-        int64_t length = p->group_rows[g] == ROWS_ENC ? (int64_t)q->n_enc : n + s->room;
+        int64_t length = p->group_axis[g] == AXIS_ENC ? (int64_t)q->n_enc : n + s->room;
         s->n_page[g] = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
         s->page[g] = mem_array((size_t)s->n_page[g] + 1, sizeof *s->page[g]);
         ok = s->page[g] != NULL;

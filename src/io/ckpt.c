@@ -12,7 +12,7 @@
 #include "io/ckpt_pick.h"
 #include "io/format_list.h"
 #include "io/self_contained.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,10 +95,11 @@ static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
     if (type <= DTYPE_NONE || type >= DTYPE_COUNT) return false;
     if (!packed)
         return cols % dtype_info[type].weights == 0 && shape_count(dims, &count) && dtype_bytes(type, count, need);
-    if (dims->rank < 2 || dims->rank > 3 || !r16_of(type) || !shape_count(dims, &count) || !count || cols > INT32_MAX)
+    if (dims->rank < 2 || dims->rank > 3 || !panel_format_of(type) || !shape_count(dims, &count) || !count ||
+        cols > INT32_MAX)
         return false;
     uint64_t rows = count / (uint64_t)cols;
-    return rows <= INT32_MAX && mem_mul((rows + R16_ROWS - 1) / R16_ROWS, r16_panel_bytes(type, cols), need);
+    return rows <= INT32_MAX && mem_mul((rows + PANEL_ROWS - 1) / PANEL_ROWS, panel_bytes(type, cols), need);
 }
 
 /* Appends an entry after checking its name and that `bytes` fits type and shape. *skip: the index places it in another file. */

@@ -22,7 +22,7 @@ typedef struct ckpt_entry {
     const uint8_t *data; /* in a mapping, or rewritten at opening (ckpt_entry_mapped); any alignment */
     uint64_t bytes;
     uint32_t file; /* which mapped file, for messages: ckpt_file */
-    bool packed;   /* the bytes are panels of tensor/r16.h, of a matrix or of a stack of them */
+    bool packed;   /* the bytes are panels of tensor/panel.h, of a matrix or of a stack of them */
 } ckpt_entry;
 
 /* Opens a model file or a directory in Hugging Face layout (config.json beside *.safetensors, a *.index.json, or

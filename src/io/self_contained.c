@@ -4,7 +4,7 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ int self_tensor(const self_contained *s, const char *name, dtype *type, bool *pa
     *packed = n > k && strcmp(said + n - k, SELF_PANELS) == 0;
     snprintf(word, sizeof word, "%.*s", (int)(n - (*packed ? k : 0) < sizeof word ? n - (*packed ? k : 0) : 0), said);
     *type = dtype_by_name(word);
-    if (*type == DTYPE_NONE || (*packed && !r16_of(*type)))
+    if (*type == DTYPE_NONE || (*packed && !panel_format_of(*type)))
         return err_set(e, ERR_FORMAT, "tensor \"%.80s\": type \"%.40s\" is not known to this version of inferflow",
                        name, said);
     snprintf(key, sizeof key, SELF_SHAPE "%s", name);

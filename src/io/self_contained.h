@@ -5,7 +5,7 @@
  *     inferflow.file.NAME         a file that lay beside the model, as text: tokenizer.json, generation_config.json …
  *     inferflow.base64.NAME       the same of files that are no text
  *     inferflow.tokenizer         the one of them that is the tokenizer, where it is not that of a model's folder
- *     TENSOR                      its type: "f32", "q8_0" (blocks row by row), "q4_b64.r16" (panels of tensor/r16.h)
+ *     TENSOR                      its type: "f32", "q8_0" (blocks row by row), "q4_b64.r16" (panels of tensor/panel.h)
  *     inferflow.shape.TENSOR      rows and columns of one whose bytes are U8: "2048,5632"
  *
  * Panels lie at multiples of 64 bytes in the file. */

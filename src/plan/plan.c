@@ -97,7 +97,7 @@ static int divide(plan *l, const device_entry *d, err *e)
                     end);
         }
         ref out = op1 < p->n_op ? alive_at(p, op1) : 0;
-        s->seg = (segment){.p = p, .op0 = op0, .op1 = op1, .in = in, .out = out, .be = d[i].be, .ranks = 1};
+        s->seg = (segment){.p = p, .op0 = op0, .op1 = op1, .in = in, .out = out, .be = d[i].be};
         if (op0 && memory && alive(p, memory, op0)) s->seg.memory = memory;
         s->layer0 = layer;
         s->layer1 = end;
@@ -178,9 +178,9 @@ void plan_close(plan *l)
 static void hand_over(const plan *l, int i, ref t, const step *st)
 {
     const tensor *in = &l->p->tensors[t];
-    if (!t || st->n[in->rows] == 0) return;
+    if (!t || st->n[in->axis] == 0) return;
     memcpy(l->stages[i].act + in->off, l->stages[i - 1].act + in->off,
-           (size_t)(tensor_count(in) * st->n[in->rows]) * sizeof(float));
+           (size_t)(tensor_count(in) * st->n[in->axis]) * sizeof(float));
 }
 
 int plan_step(plan *l, const step *st, err *e)

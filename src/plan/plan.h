@@ -28,7 +28,7 @@ int plan_step(plan *l, const step *st, err *e);
 
 /* Rows of the result of a part that comes after the layers (HEAD, POOL, SCORES), after plan_step; valid until the next step. */
 const float *plan_result(const plan *l, int entry);
-/* That of the head: [n[ROWS_OUT]][vocab]. */
+/* That of the head: [n[AXIS_OUT]][vocab]. */
 const float *plan_logits(const plan *l);
 
 /* Copies one KV page on every device. */

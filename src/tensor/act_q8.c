@@ -13,16 +13,17 @@ void act_encode(const float *x, int64_t n, int block, act_block *to)
     bool finite = odd == 0, tiny = !(most >= ACT_TINY);
     float inverse = !finite || tiny ? 0 : 127 / most;
     to->scale = !finite ? NAN : tiny ? 0 : most / 127;
-    to->less = 0;
+    to->neg_sum = 0;
     for (int64_t i = 0; i < block; i++) {
         to->code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
-        to->less -= to->code[i];
+        to->neg_sum -= to->code[i];
     }
-    to->total = to->scale * (float)-to->less;
+    to->scaled_sum = to->scale * (float)-to->neg_sum;
     for (int p = 0; p < 4 && block == 64; p++) {
         int32_t less = 0;
         for (int i = 0; i < 16; i++) less -= to->code[16 * p + i];
-        to->parts[2 + p] = (int16_t)less;
+        to->neg_subsums[2 + p] = (int16_t)less;
     }
-    for (int p = 0; p < 2 && block == 64; p++) to->parts[p] = (int16_t)(to->parts[2 + 2 * p] + to->parts[3 + 2 * p]);
+    for (int p = 0; p < 2 && block == 64; p++)
+        to->neg_subsums[p] = (int16_t)(to->neg_subsums[2 + 2 * p] + to->neg_subsums[3 + 2 * p]);
 }

@@ -1,6 +1,6 @@
-/* act_q8.h - activations as int8: how the rows of a step lie for matrices of r16.h.
+/* act_q8.h - activations as int8: how the rows of a step lie for matrices of panel.h.
  *
- * Each row on its own: blocks of 32 or 64 elements (r16_format.act) with scale = max |x| / 127 and codes to nearest, ties to
+ * Each row on its own: blocks of 32 or 64 elements (panel_format.act) with scale = max |x| / 127 and codes to nearest, ties to
  * even; elements beyond the row are 0. Rows come in tiles of at most ACT_ROWS, sizes as equal as possible, the larger first: what one
  * register tile of the multiplication takes. Few rows are one tile, which meets one panel of weights at a time; more are two tiles or more, which meet
  * two panels at a time, so that each tile can fetch its part of the next ones. A tile of R rows holds, k padded to 64,
@@ -17,7 +17,7 @@
  * matrix meets both and the products are added: 16 bits of precision. Few blocks average little of the rounding away. */
 #ifndef TENSOR_ACT_Q8_H
 #define TENSOR_ACT_Q8_H
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -26,16 +26,16 @@
 enum {
     ACT_ROWS = 6,
     ACT_ALONE = 5,
-    ACT_PARTS = 6,
+    ACT_SUBSUMS = 6,
     ACT_NARROW = 256
 }; /* rows of a tile; rows that are one tile alone */
 
-static inline int64_t act_padded(int64_t cols) { return (cols + R16_K - 1) / R16_K * R16_K; }
+static inline int64_t act_padded(int64_t cols) { return (cols + PANEL_K - 1) / PANEL_K * PANEL_K; }
 static inline uint64_t act_row_bytes(int64_t cols, int block)
 {
     uint64_t k = (uint64_t)act_padded(cols);
     return k + k / (uint64_t)block *
-                   (2 * sizeof(float) + sizeof(int32_t) + (block == 64 ? ACT_PARTS * sizeof(int16_t) : 0));
+                   (2 * sizeof(float) + sizeof(int32_t) + (block == 64 ? ACT_SUBSUMS * sizeof(int16_t) : 0));
 }
 
 typedef struct act_tile {
@@ -62,9 +62,9 @@ static inline int64_t act_tile_of(int64_t rows, int64_t row)
 /* Parts of a tile at `at`. */
 typedef struct act_part {
     int8_t *code;
-    float *scale, *total;
-    int32_t *less;
-    int16_t *parts; /* blocks of 64 */
+    float *scale, *scaled_sum;
+    int32_t *neg_sum;
+    int16_t *neg_subsums; /* blocks of 64 */
 } act_part;
 static inline act_part act_parts(uint8_t *activations, act_tile t, int64_t cols, int block)
 {
@@ -87,23 +87,23 @@ static inline act_part act_part_of(const act_rows *x, act_tile t)
 {
     act_part p = act_parts(x->at, t, x->cols, x->block);
     int64_t blocks = x->k0 / x->block * t.rows;
-    return (act_part){p.code + x->k0 * t.rows, p.scale + blocks, p.total + blocks, p.less + blocks,
-                      p.parts ? p.parts + blocks * ACT_PARTS : NULL};
+    return (act_part){p.code + x->k0 * t.rows, p.scale + blocks, p.scaled_sum + blocks, p.neg_sum + blocks,
+                      p.neg_subsums ? p.neg_subsums + blocks * ACT_SUBSUMS : NULL};
 }
 
 /* One block as it is made: of the first n of `block` elements. A block whose greatest value is below ACT_TINY is 0; one with a value that is not
  * finite has scale NaN, so that the result says so. parts: of blocks of 64. */
 #define ACT_TINY 0x1p-100f
 typedef struct act_block {
-    int8_t code[R16_K];
-    float scale, total;
-    int32_t less;
-    int16_t parts[ACT_PARTS];
+    int8_t code[PANEL_K];
+    float scale, scaled_sum;
+    int32_t neg_sum;
+    int16_t neg_subsums[ACT_SUBSUMS];
 } act_block;
 void act_encode(const float *x, int64_t n, int block, act_block *to);
 
 /* left[n]: what the codes of x leave of it, code by code one fused multiply-add. */
-static inline void act_left(const float *x, int64_t n, const act_block *codes, float *left)
+static inline void act_residual(const float *x, int64_t n, const act_block *codes, float *left)
 {
     for (int64_t i = 0; i < n; i++) left[i] = fmaf(-codes->scale, codes->code[i], x[i]);
 }

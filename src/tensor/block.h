@@ -53,7 +53,7 @@ typedef struct { uint16_t base, scale; uint8_t high[4], middle[8], low[16]; } bl
 typedef struct { uint16_t base, scale; uint8_t high[4], low[8]; } block_q3_b32;
 typedef struct { uint16_t base, scale; uint8_t low[8]; } block_q2_b32;
 
-/* 128 weights, tables chosen by sub-block: scale, choices, codes (quant_two.c) */
+/* 128 weights, tables chosen by sub-block: scale, choices, codes (quant_tables.c) */
 typedef struct { uint8_t scale, choice[3], low[64]; } block_q4_tables;
 typedef struct { uint8_t scale, choice[8], high[16], low[32]; } block_q3h_tables;
 typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;

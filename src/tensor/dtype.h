@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* X(id, name, weights per block, bytes per block, ggml type id or -1). Layouts: ggml's (notes in quant_*.c), those of the Inferflow
- * paper (quant_linear.c), this project's own (quant_two.c); plain types are little-endian. */
+ * paper (quant_linear.c), this project's own (quant_tables.c); plain types are little-endian. */
 #define DTYPE_LIST(X)                                                                                                  \
     X(F32, "f32", 1, 4, 0)                                                                                             \
     X(F16, "f16", 1, 2, 1)                                                                                             \

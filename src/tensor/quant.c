@@ -1,5 +1,5 @@
 /* quant.c - see quant.h: the table of decoders and encoders, and the plain types.
- * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c, quant_linear.c, quant_two.c.
+ * Block types: quant_legacy.c, quant_k.c, quant_iq.c, quant_fp4.c, quant_linear.c, quant_tables.c.
  *
  * Float widening is exact; narrowing rounds to nearest, ties to even. f8_e4m3 is the "fn" form of the OCP FP8 paper
  * (Micikevicius et al. 2022): no infinities, S.1111.111 is NaN; f8_e5m2 is the upper byte of an f16. */

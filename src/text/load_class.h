@@ -4,7 +4,7 @@
  * tokens there are, or how their pieces are numbered: the class named in tokenizer_config.json does, one row per class. */
 #ifndef TEXT_LOAD_CLASS_H
 #define TEXT_LOAD_CLASS_H
-#include "text/load_side.h"
+#include "text/load_tokenizer_config.h"
 #include "text/tokenizer_parts.h"
 
 typedef enum {

@@ -1,7 +1,7 @@
 /* load_vocab_files.h - loaders of vocabularies that come as bare files beside a model, and the text treatments they share with GGUF. */
 #ifndef TEXT_LOAD_VOCAB_FILES_H
 #define TEXT_LOAD_VOCAB_FILES_H
-#include "text/load_side.h"
+#include "text/load_tokenizer_config.h"
 #include "text/tk_patterns.h"
 #include "text/tokenizer_parts.h"
 

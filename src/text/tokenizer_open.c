@@ -2,7 +2,7 @@
  *
  * In a folder tokenizer.json counts before the files it can be made from. */
 #include "text/load_class.h"
-#include "text/load_side.h"
+#include "text/load_tokenizer_config.h"
 #include "text/load_vocab_files.h"
 #include "text/tokenizer_parts.h"
 

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "io/ckpt.h"
 #include "tensor/quant.h"
-#include "tensor/r16.h"
+#include "tensor/panel.h"
 
 #include <stdlib.h>
 
@@ -13,12 +13,12 @@ static inline void use_panels(const ckpt_entry *t)
     uint64_t count = 0;
     if (!shape_count(&t->dims, &count)) abort();
     int64_t cols = t->dims.dim[t->dims.rank - 1], rows = (int64_t)count / cols;
-    uint64_t panel = r16_panel_bytes(t->type, cols), last = (uint64_t)(rows - 1) / R16_ROWS;
+    uint64_t panel = panel_bytes(t->type, cols), last = (uint64_t)(rows - 1) / PANEL_ROWS;
     if ((last + 1) * panel != t->bytes) abort();
     float *row = mem_array((size_t)cols, sizeof *row);
     if (!row) return;
-    r16_row(t->type, t->data, 0, cols, row);
-    r16_row(t->type, t->data + last * panel, (int)((rows - 1) % R16_ROWS), cols, row);
+    panel_row(t->type, t->data, 0, cols, row);
+    panel_row(t->type, t->data + last * panel, (int)((rows - 1) % PANEL_ROWS), cols, row);
     mem_free(row);
 }
 

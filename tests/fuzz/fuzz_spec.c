@@ -65,25 +65,25 @@ static ckpt *make_checkpoint(void)
 
 typedef struct opened {
     spec *s;
-    hyper *h;
+    config_eval *h;
     program *p;
 } opened;
 
 static void drop(opened *o)
 {
     program_free(o->p);
-    hyper_close(o->h);
+    config_close(o->h);
     spec_free(o->s);
 }
 
 static int open_text(opened *o, span text, ckpt *c, const json *config, err *e)
 {
-    hyper_sources from;
+    config_sources from;
     *o = (opened){0};
     int rc = spec_parse(&o->s, text, "fuzz.ini", "", "llama", e);
     if (rc) return o->s = NULL, rc;
     rc = build_sources(&from, c, config, e);
-    if (!rc) rc = hyper_open(&o->h, o->s, &from, e);
+    if (!rc) rc = config_open(&o->h, o->s, &from, e);
     if (rc) return o->h = NULL, rc;
     rc = build_program(&o->p, o->s, o->h, c, &(build_options){.ctx = 16}, e);
     if (rc) o->p = NULL;
@@ -97,7 +97,7 @@ static void evaluate_all(opened *o)
         for (int layer = OUTSIDE; layer < 2 && strcmp(o->s->rows[i].section, "config") == 0; layer++) {
             value v;
             err e = {0};
-            if (layer < hyper_layers(o->h)) hyper_name(o->h, o->s->rows[i].key, layer, &v, &e);
+            if (layer < config_layers(o->h)) config_name(o->h, o->s->rows[i].key, layer, &v, &e);
         }
 }
 

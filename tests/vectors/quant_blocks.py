@@ -7,7 +7,7 @@ decode NAME CRC v0 v1 v2: 64 blocks of random bytes, decoded; CRC-32 of the floa
 encode NAME CRC: 64 blocks of random floats, encoded; CRC-32 of the bytes. Bytes come from u = u * 6364136223846793005 +
 1442695040888963407 (mod 2^64), u0 = 1, the top byte of each; floats are (top 24 bits - 2^23) * 2^(byte % 8 - 23).
 q8_1, q8_k, q1_0 and q2_0 have no decoder in gguf: their three-line definitions are written out here, and so are the
-formats of the Inferflow paper (LINEAR) and this project's own (TABLES), whose levels are read from src/tensor/quant_two.c.
+formats of the Inferflow paper (LINEAR) and this project's own (TABLES), whose levels are read from src/tensor/quant_tables.c.
 """
 import re
 import zlib
@@ -97,7 +97,7 @@ def tables_size(name):
 
 def tables_decode(name, b):
     bits, sub, choice, source = TABLES[name]
-    text = re.search(r"int8_t %s\[\d+\] = \{(.*?)\}" % source, open("src/tensor/quant_two.c").read(), re.S).group(1)
+    text = re.search(r"int8_t %s\[\d+\] = \{(.*?)\}" % source, open("src/tensor/quant_tables.c").read(), re.S).group(1)
     level = np.array([int(v) for v in re.findall(r"-?\d+", text)])
     field = lambda at, n, width: (np.unpackbits(b[:, at : at + n * width // 8], axis=1, bitorder="little").reshape(len(b), n, width)
                                   << np.arange(width)).sum(axis=2)

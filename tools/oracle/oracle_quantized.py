@@ -20,7 +20,7 @@ ONE = {"q8_0": (8, -128, 2, 0), "q4_0": (4, -8, 2, 0), "q5_0": (5, -16, 2, 0), "
        "q6_b64": (6, 0, 1, 1), "q5_b64": (5, 0, 1, 1), "q4_b64": (4, 0, 1, 1), "q3h_b64": (11, 0, 1, 1)}
 # code, what is added, columns of a block, has minima
 TWO = {"q4_k": (4, 0, 32, 1), "q5_k": (5, 0, 32, 1), "q2_k": (2, 0, 16, 1), "q6_k": (6, -32, 16, 0), "q3_k": (3, -4, 16, 0)}
-# code, bits of a choice, columns of a choice, span, table in quant_two.c
+# code, bits of a choice, columns of a choice, span, table in quant_tables.c
 CHOICE = {"q4_t": (4, 3, 16, 128, "level_4"), "q3h_t": (3, 4, 8, 512, "level_3h"), "q2_t": (2, 4, 8, 512, "level_2"),
           "q3_t": (3, 4, 16, 512, "level_3")}
 IDS = [0, 1, 2, 5, 17, 33, 100, 4095]
@@ -112,7 +112,7 @@ class Panel:
 
 
 def levels_of(name):
-    text = open(os.path.join(HERE, "../../src/tensor/quant_two.c")).read()
+    text = open(os.path.join(HERE, "../../src/tensor/quant_tables.c")).read()
     found = re.search(name + r"\[\d+\] = \{(.*?)\};", text, re.S).group(1)
     return np.array([int(v) for v in found.split(",") if v.strip()], np.float32)
 

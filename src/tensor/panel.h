@@ -1,4 +1,4 @@
-/* r16.h - the packed layout of quantized matrices, one for every instruction set, for one row and for many, and for files.
+/* panel.h - the packed layout of quantized matrices, one for every instruction set, for one row and for many, and for files.
  *
  * A panel is 16 output rows. Along k a panel is a run of spans of 64 to 512 k: the codes, 64 k (a tile) after 64 k, in lines of 64
  * bytes; then the span's tail with its scales and bases, whole lines too. Where a row ends within a span, its last span has fewer tiles and a
@@ -28,83 +28,83 @@
  *
  * Every block type maps exactly: the same codes, scales and bases, so that a packed matrix has about as many bits as its blocks. Rows are
  * padded to 16 and k to 64 with code, scale and base 0. */
-#ifndef TENSOR_R16_H
-#define TENSOR_R16_H
+#ifndef TENSOR_PANEL_H
+#define TENSOR_PANEL_H
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    R16_ROWS = 16,
-    R16_K = 64,
-    R16_LINE = 64,
-    R16_SPAN = 512,
-    R16_BLOCKS = 16,
-    R16_PICKS = 64 /* of a span, at most */
+    PANEL_ROWS = 16,
+    PANEL_K = 64,
+    PANEL_LINE = 64,
+    PANEL_SPAN = 512,
+    PANEL_BLOCKS = 16,
+    PANEL_PICKS = 64 /* of a span, at most */
 };
 
 /* Whether panels can hold a matrix of so many rows, or a stack of `parts` matrices, each by itself. */
-static inline bool r16_holds(int64_t rows, int64_t parts) { return parts == 0 || rows / parts % R16_ROWS == 0; }
+static inline bool panel_holds(int64_t rows, int64_t parts) { return parts == 0 || rows / parts % PANEL_ROWS == 0; }
 
 /* A scale is an f16, an f32, a power of two (8 bits, bias 127, of which half is meant: 2^(e - 128)), the upper half of a positive f16 less its
  * sign (E5M3); or of two levels, a byte or a nibble under an f16. */
-enum { R16_F16, R16_F32, R16_E8M0, R16_E5M3, R16_SUB8, R16_SUB4 };
+enum { PANEL_F16, PANEL_F32, PANEL_E8M0, PANEL_E5M3, PANEL_SUB8, PANEL_SUB4 };
 /* What a code is: a level less the zero, the index of one of 16 levels, or of a level in the table that 8 or 16 weights have picked. */
-enum { R16_CODE, R16_LOOK, R16_PICK8, R16_PICK16 };
+enum { PANEL_CODE, PANEL_LOOK, PANEL_PICK8, PANEL_PICK16 };
 /* A base is nothing, an f16, or an 8-bit or nibble minimum under an f16. */
-enum { R16_NONE, R16_BASE, R16_MINIMUM };
+enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM };
 
 /* Kinds of formats: what a kernel has to know at compile time.
  * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, what a code is, zero). A zero is minus a
  * power of two: a shift of the sum of activations brings it to the products (act_q8.h). Levels that are looked up are stored less the zero. */
-#define R16_KIND_LIST(X)                                                                                               \
-    X(8_B32, 8, 32, 64, R16_F16, R16_NONE, R16_CODE, -128)                                                             \
-    X(4_B32, 4, 32, 64, R16_F16, R16_NONE, R16_CODE, -8)                                                               \
-    X(8_B32_BASE, 8, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(8_B64_BASE, 8, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(6_B64_BASE, 6, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(5_B64_BASE, 5, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(4_B32_BASE, 4, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(4_B64_BASE, 4, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(PAIR_B64_BASE, 0, 64, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                        \
-    X(3_B32_BASE, 3, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(2_B32_BASE, 2, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(5_B32, 5, 32, 64, R16_F16, R16_NONE, R16_CODE, -16)                                                              \
-    X(5_B32_BASE, 5, 32, 64, R16_F16, R16_BASE, R16_CODE, 0)                                                           \
-    X(8_B32_F32, 8, 32, 64, R16_F32, R16_NONE, R16_CODE, -128)                                                         \
-    X(8_B64_F32, 8, 64, 256, R16_F32, R16_NONE, R16_CODE, -128)                                                        \
-    X(2_B64, 2, 64, 256, R16_F16, R16_NONE, R16_CODE, -1)                                                              \
-    X(1_B64, 1, 64, 128, R16_F16, R16_NONE, R16_CODE, -1)                                                              \
-    X(TABLE_B32, 4, 32, 64, R16_F16, R16_NONE, R16_LOOK, -128)                                                         \
-    X(TABLE_B32_E8M0, 4, 32, 128, R16_E8M0, R16_NONE, R16_LOOK, -16)                                                   \
-    X(TABLE_B16_E5M3, 4, 16, 64, R16_E5M3, R16_NONE, R16_LOOK, -16)                                                    \
-    X(4_S32_MIN, 4, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE, 0)                                                       \
-    X(5_S32_MIN, 5, 32, 256, R16_SUB8, R16_MINIMUM, R16_CODE, 0)                                                       \
-    X(2_S16_MIN, 2, 16, 256, R16_SUB4, R16_MINIMUM, R16_CODE, 0)                                                       \
-    X(3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_CODE, -4)                                                             \
-    X(6_S16, 6, 16, 256, R16_SUB8, R16_NONE, R16_CODE, -32)                                                            \
-    X(TABLE_S32, 4, 32, 256, R16_SUB8, R16_NONE, R16_LOOK, -128)                                                       \
-    X(TABLE3_S32, 3, 32, 256, R16_SUB8, R16_NONE, R16_LOOK, -64)                                                       \
-    X(TABLE3_S16, 3, 16, 256, R16_SUB8, R16_NONE, R16_LOOK, -64)                                                       \
-    X(PICK8_2, 2, 128, 512, R16_E5M3, R16_NONE, R16_PICK8, -64)                                                        \
-    X(PICK8_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK8, -64)                                                        \
-    X(PICK16_3, 3, 128, 512, R16_E5M3, R16_NONE, R16_PICK16, -64)                                                      \
-    X(PICK16_4, 4, 128, 128, R16_E5M3, R16_NONE, R16_PICK16, -64)
+#define PANEL_KIND_LIST(X)                                                                                             \
+    X(8_B32, 8, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -128)                                                       \
+    X(4_B32, 4, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -8)                                                         \
+    X(8_B32_BASE, 8, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(8_B64_BASE, 8, 64, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(6_B64_BASE, 6, 64, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(5_B64_BASE, 5, 64, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(4_B32_BASE, 4, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(4_B64_BASE, 4, 64, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(PAIR_B64_BASE, 0, 64, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                  \
+    X(3_B32_BASE, 3, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(2_B32_BASE, 2, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(5_B32, 5, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -16)                                                        \
+    X(5_B32_BASE, 5, 32, 64, PANEL_F16, PANEL_BASE, PANEL_CODE, 0)                                                     \
+    X(8_B32_F32, 8, 32, 64, PANEL_F32, PANEL_NONE, PANEL_CODE, -128)                                                   \
+    X(8_B64_F32, 8, 64, 256, PANEL_F32, PANEL_NONE, PANEL_CODE, -128)                                                  \
+    X(2_B64, 2, 64, 256, PANEL_F16, PANEL_NONE, PANEL_CODE, -1)                                                        \
+    X(1_B64, 1, 64, 128, PANEL_F16, PANEL_NONE, PANEL_CODE, -1)                                                        \
+    X(TABLE_B32, 4, 32, 64, PANEL_F16, PANEL_NONE, PANEL_LOOK, -128)                                                   \
+    X(TABLE_B32_E8M0, 4, 32, 128, PANEL_E8M0, PANEL_NONE, PANEL_LOOK, -16)                                             \
+    X(TABLE_B16_E5M3, 4, 16, 64, PANEL_E5M3, PANEL_NONE, PANEL_LOOK, -16)                                              \
+    X(4_S32_MIN, 4, 32, 256, PANEL_SUB8, PANEL_MINIMUM, PANEL_CODE, 0)                                                 \
+    X(5_S32_MIN, 5, 32, 256, PANEL_SUB8, PANEL_MINIMUM, PANEL_CODE, 0)                                                 \
+    X(2_S16_MIN, 2, 16, 256, PANEL_SUB4, PANEL_MINIMUM, PANEL_CODE, 0)                                                 \
+    X(3_S16, 3, 16, 256, PANEL_SUB8, PANEL_NONE, PANEL_CODE, -4)                                                       \
+    X(6_S16, 6, 16, 256, PANEL_SUB8, PANEL_NONE, PANEL_CODE, -32)                                                      \
+    X(TABLE_S32, 4, 32, 256, PANEL_SUB8, PANEL_NONE, PANEL_LOOK, -128)                                                 \
+    X(TABLE3_S32, 3, 32, 256, PANEL_SUB8, PANEL_NONE, PANEL_LOOK, -64)                                                 \
+    X(TABLE3_S16, 3, 16, 256, PANEL_SUB8, PANEL_NONE, PANEL_LOOK, -64)                                                 \
+    X(PICK8_2, 2, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK8, -64)                                                  \
+    X(PICK8_3, 3, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK8, -64)                                                  \
+    X(PICK16_3, 3, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)                                                \
+    X(PICK16_4, 4, 128, 128, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)
 
 /* Block of the activations that a kind multiplies. Codes of 6 and 8 bits lose less than activations of blocks of 64 do. */
-#define R16_ACT(bits, block, scale)                                                                                    \
-    ((scale) != R16_SUB8 && (scale) != R16_SUB4 && ((block) == 32 || (bits) >= 6) ? 32 : 64)
+#define PANEL_ACT(bits, block, scale)                                                                                  \
+    ((scale) != PANEL_SUB8 && (scale) != PANEL_SUB4 && ((block) == 32 || (bits) >= 6) ? 32 : 64)
 
 enum {
-#define X(name, ...) R16_KIND_##name,
-    R16_KIND_LIST(X)
+#define X(name, ...) PANEL_KIND_##name,
+    PANEL_KIND_LIST(X)
 #undef X
-        R16_KINDS
+        PANEL_KINDS
 };
 
-/* X(dtype, kind, levels of codes that are looked up (r16.c) or NONE, factor of every scale: a power of two) */
-#define R16_LIST(X)                                                                                                    \
+/* X(dtype, kind, levels of codes that are looked up (panel.c) or NONE, factor of every scale: a power of two) */
+#define PANEL_LIST(X)                                                                                                  \
     X(Q8_0, 8_B32, NONE, 1)                                                                                            \
     X(Q4_0, 4_B32, NONE, 1)                                                                                            \
     X(Q8_B32, 8_B32_BASE, NONE, 1)                                                                                     \
@@ -147,7 +147,7 @@ enum {
     X(Q3_T, PICK16_3, TWO, 0x1p-8f)                                                                                    \
     X(Q2_T, PICK8_2, TWO, 0x1p-8f)
 
-typedef struct r16_format {
+typedef struct panel_format {
     dtype type;
     uint8_t kind;
     uint8_t bits, block, scale, base, code; /* see above */
@@ -155,50 +155,50 @@ typedef struct r16_format {
     uint8_t code_lines, tail_lines;         /* of a tile, of a span */
     uint16_t span;
     int16_t zero;
-    const int8_t *level; /* looked up: [16]; else NULL: see r16_levels */
+    const int8_t *level; /* looked up: [16]; else NULL: see panel_levels */
     float factor;
-} r16_format;
+} panel_format;
 
-static inline bool r16_picks(int code) { return code == R16_PICK8 || code == R16_PICK16; }
-static inline bool r16_two_levels(int scale) { return scale == R16_SUB8 || scale == R16_SUB4; }
+static inline bool panel_picks(int code) { return code == PANEL_PICK8 || code == PANEL_PICK16; }
+static inline bool panel_two_levels(int scale) { return scale == PANEL_SUB8 || scale == PANEL_SUB4; }
 
 /* NULL: the type has no packed form. */
-const r16_format *r16_of(dtype t);
+const panel_format *panel_format_of(dtype t);
 
 /* Levels by code, or by pick << bits | code; none is below the zero. NULL: codes are not looked up. */
-const int8_t *r16_levels(const r16_format *f);
+const int8_t *panel_levels(const panel_format *f);
 
 /* Bytes of one panel; rows of `cols` weights. */
-uint64_t r16_panel_bytes(dtype t, int64_t cols);
+uint64_t panel_bytes(dtype t, int64_t cols);
 
 /* Packs up to 16 rows of blocks (NULL: a row of padding) into one panel. */
-void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel);
+void panel_pack(dtype t, const uint8_t *const rows[PANEL_ROWS], int64_t cols, uint8_t *panel);
 
 /* One span of 16 rows before it is packed. Blocks count from the span's beginning. */
-typedef struct r16_span {
-    uint8_t code[R16_ROWS][R16_SPAN];
-    uint32_t scale[R16_BLOCKS][R16_ROWS]; /* one level: as stored, in the low bits */
-    uint16_t base[R16_BLOCKS][R16_ROWS];
-    uint16_t d[R16_ROWS], dmin[R16_ROWS]; /* two levels */
-    int8_t sub[R16_BLOCKS][R16_ROWS];
-    uint8_t minimum[R16_BLOCKS][R16_ROWS];
-    uint32_t picks[R16_PICKS / 8][R16_ROWS]; /* words of eight, as the tail has them */
-} r16_span;
+typedef struct panel_span {
+    uint8_t code[PANEL_ROWS][PANEL_SPAN];
+    uint32_t scale[PANEL_BLOCKS][PANEL_ROWS]; /* one level: as stored, in the low bits */
+    uint16_t base[PANEL_BLOCKS][PANEL_ROWS];
+    uint16_t d[PANEL_ROWS], dmin[PANEL_ROWS]; /* two levels */
+    int8_t sub[PANEL_BLOCKS][PANEL_ROWS];
+    uint8_t minimum[PANEL_BLOCKS][PANEL_ROWS];
+    uint32_t picks[PANEL_PICKS / 8][PANEL_ROWS]; /* words of eight, as the tail has them */
+} panel_span;
 /* The code lines of the first `tiles` tiles of it; the same from lines of all, without codes from n on; the tail that comes after them. */
-void r16_span_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
-void r16_lines_cut(const r16_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to);
-void r16_tail_put(const r16_format *f, const r16_span *from, int tiles, uint8_t *to);
+void panel_span_put(const panel_format *f, const panel_span *from, int tiles, uint8_t *to);
+void panel_lines_cut(const panel_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to);
+void panel_tail_put(const panel_format *f, const panel_span *from, int tiles, uint8_t *to);
 
 /* One row of a span, unpacked: the definition of the layout. */
-typedef struct r16_strip {
-    uint8_t code[R16_SPAN];                    /* level = code + zero, however it is looked up */
-    float scale[R16_BLOCKS], base[R16_BLOCKS]; /* one level; base 0 where there is none */
-    float d, dmin;                             /* two levels; dmin 0 where there is none */
-    int32_t sub[R16_BLOCKS], minimum[R16_BLOCKS];
-} r16_strip;
-void r16_strip_get(const r16_format *f, const uint8_t *span, int r, int tiles, r16_strip *to);
+typedef struct panel_strip {
+    uint8_t code[PANEL_SPAN];                      /* level = code + zero, however it is looked up */
+    float scale[PANEL_BLOCKS], base[PANEL_BLOCKS]; /* one level; base 0 where there is none */
+    float d, dmin;                                 /* two levels; dmin 0 where there is none */
+    int32_t sub[PANEL_BLOCKS], minimum[PANEL_BLOCKS];
+} panel_strip;
+void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tiles, panel_strip *to);
 
 /* Row r (0 … 15) of a panel as float32: cols values, equal to those of quant_decode on its blocks. */
-void r16_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);
+void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);
 
 #endif

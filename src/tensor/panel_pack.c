@@ -1,11 +1,11 @@
-/* r16_pack.c - blocks of every type as codes, scales and bases of a span (tensor/r16.h), and the spans of 16 rows into a panel.
+/* panel_pack.c - blocks of every type as codes, scales and bases of a span (tensor/panel.h), and the spans of 16 rows into a panel.
  *
  * What the fields of a block mean is defined by its decoder (quant_*.c); here each is taken apart without rounding, codes into bytes, many
- * at a time, because packing should go at the speed of memory. Types of very few bits have readers of their own (r16_words.c). */
+ * at a time, because packing should go at the speed of memory. Types of very few bits have readers of their own (panel_codebooks.c). */
 #include "tensor/block.h"
 #include "tensor/quant_bits.h"
 #include "tensor/quant_linear.h"
-#include "tensor/r16_place.h"
+#include "tensor/panel_place.h"
 
 #include <string.h>
 
@@ -20,13 +20,13 @@ static void nibbles(uint8_t *restrict to, const uint8_t *restrict from, int n)
 
 /* ---- 32 weights */
 
-static void read_q4_0(const block_q4_0 *b, const r16_place *to)
+static void read_q4_0(const block_q4_0 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     nibbles(place_codes(to), b->qs, 16);
 }
 
-static void read_q4_1(const block_q4_1 *b, const r16_place *to)
+static void read_q4_1(const block_q4_1 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_base(to, b->m);
@@ -43,14 +43,14 @@ static void fifth_bits(uint8_t *restrict q, const uint8_t *restrict high)
     }
 }
 
-static void read_q5_0(const block_q5_0 *b, const r16_place *to)
+static void read_q5_0(const block_q5_0 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     nibbles(place_codes(to), b->qs, 16);
     fifth_bits(place_codes(to), b->qh);
 }
 
-static void read_q5_1(const block_q5_1 *b, const r16_place *to)
+static void read_q5_1(const block_q5_1 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_base(to, b->m);
@@ -63,31 +63,31 @@ static void signed_bytes(uint8_t *restrict to, const int8_t *restrict from, int 
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(from[i] ^ -128);
 }
 
-static void read_q8_0(const block_q8_0 *b, const r16_place *to)
+static void read_q8_0(const block_q8_0 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_q8_1(const block_q8_1 *b, const r16_place *to)
+static void read_q8_1(const block_q8_1 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_q8_f32(const block_q8_f32 *b, const r16_place *to)
+static void read_q8_f32(const block_q8_f32 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 4);
     signed_bytes(place_codes(to), b->qs, 32);
 }
 
-static void read_iq4_nl(const block_iq4_nl *b, const r16_place *to)
+static void read_iq4_nl(const block_iq4_nl *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     nibbles(place_codes(to), b->qs, 16);
 }
 
-static void read_mxfp4(const block_mxfp4 *b, const r16_place *to)
+static void read_mxfp4(const block_mxfp4 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->e, 1);
     nibbles(place_codes(to), b->qs, 16);
@@ -95,7 +95,7 @@ static void read_mxfp4(const block_mxfp4 *b, const r16_place *to)
 
 /* ---- 64 and 128 weights */
 
-static void read_nvfp4(const block_nvfp4 *b, const r16_place *to)
+static void read_nvfp4(const block_nvfp4 *b, const panel_place *to)
 {
     for (int i = 0; i < 4; i++) {
         uint8_t d = b->d[i] == 0x7f ? 0 : b->d[i] & 0x7f; /* half of 2^(e - 7) is 128 of 2^(e - 15) */
@@ -122,7 +122,7 @@ static void one_bit(uint8_t *restrict to, const uint8_t *restrict from, int at)
     }
 }
 
-static void read_q2_k(const block_q2_k *b, const r16_place *to)
+static void read_q2_k(const block_q2_k *b, const panel_place *to)
 {
     put_d(to, b->d, b->dmin);
     for (int j = 0; j < 16; j++) {
@@ -132,7 +132,7 @@ static void read_q2_k(const block_q2_k *b, const r16_place *to)
     for (int h = 0; h < 2; h++) two_bits(place_codes(to) + 128 * h, b->qs + 32 * h);
 }
 
-static void read_q3_k(const block_q3_k *b, const r16_place *to)
+static void read_q3_k(const block_q3_k *b, const panel_place *to)
 {
     put_d(to, b->d, 0);
     for (int j = 0; j < 16; j++) {
@@ -144,7 +144,7 @@ static void read_q3_k(const block_q3_k *b, const r16_place *to)
 }
 
 /* Six-bit scales and minima of q4_k and q5_k. */
-static void six_bits(const r16_place *to, const uint8_t *s)
+static void six_bits(const panel_place *to, const uint8_t *s)
 {
     for (int j = 0; j < 4; j++) {
         put_sub(to, j, s[j] & 63);
@@ -154,14 +154,14 @@ static void six_bits(const r16_place *to, const uint8_t *s)
     }
 }
 
-static void read_q4_k(const block_q4_k *b, const r16_place *to)
+static void read_q4_k(const block_q4_k *b, const panel_place *to)
 {
     put_d(to, b->d, b->dmin);
     six_bits(to, b->scales);
     for (int h = 0; h < 4; h++) nibbles(place_codes(to) + 64 * h, b->qs + 32 * h, 32);
 }
 
-static void read_q5_k(const block_q5_k *b, const r16_place *to)
+static void read_q5_k(const block_q5_k *b, const panel_place *to)
 {
     put_d(to, b->d, b->dmin);
     six_bits(to, b->scales);
@@ -169,7 +169,7 @@ static void read_q5_k(const block_q5_k *b, const r16_place *to)
     one_bit(place_codes(to), b->qh, 4);
 }
 
-static void read_q6_k(const block_q6_k *b, const r16_place *to)
+static void read_q6_k(const block_q6_k *b, const panel_place *to)
 {
     uint8_t high[256], *restrict q = place_codes(to);
     put_d(to, b->d, 0);
@@ -181,13 +181,13 @@ static void read_q6_k(const block_q6_k *b, const r16_place *to)
     for (int k = 0; k < 256; k++) q[k] = (uint8_t)(q[k] | high[k] << 4);
 }
 
-static void read_q8_k(const block_q8_k *b, const r16_place *to)
+static void read_q8_k(const block_q8_k *b, const panel_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 4);
     signed_bytes(place_codes(to), b->qs, 256);
 }
 
-static void read_tq2_0(const block_tq2_0 *b, const r16_place *to)
+static void read_tq2_0(const block_tq2_0 *b, const panel_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 2);
     for (int h = 0; h < 2; h++) two_bits(place_codes(to) + 128 * h, b->qs + 32 * h);
@@ -201,7 +201,7 @@ static void ternary(uint8_t *restrict to, const uint8_t *restrict from, int n, i
         for (int i = 0; i < n; i++) to[d * n + i] = (uint8_t)((uint8_t)(from[i] * power[d]) * 3 >> 8);
 }
 
-static void read_tq1_0(const block_tq1_0 *b, const r16_place *to)
+static void read_tq1_0(const block_tq1_0 *b, const panel_place *to)
 {
     for (int j = 0; j < 4; j++) put_scale(to, j, &b->d, 2);
     ternary(place_codes(to), b->qs, 32, 5);
@@ -209,7 +209,7 @@ static void read_tq1_0(const block_tq1_0 *b, const r16_place *to)
     ternary(place_codes(to) + 240, b->qh, 4, 4);
 }
 
-static void read_iq4_xs(const block_iq4_xs *b, const r16_place *to)
+static void read_iq4_xs(const block_iq4_xs *b, const panel_place *to)
 {
     put_d(to, b->d, 0);
     for (int g = 0; g < 8; g++) {
@@ -220,27 +220,27 @@ static void read_iq4_xs(const block_iq4_xs *b, const r16_place *to)
 
 /* ---- rows */
 
-R16_READER(q4_0)
-R16_READER(q4_1)
-R16_READER(q5_0)
-R16_READER(q5_1)
-R16_READER(q8_0)
-R16_READER(q8_1)
-R16_READER(q8_f32)
-R16_READER(iq4_nl)
-R16_READER(mxfp4)
-R16_READER(nvfp4)
-R16_READER(q2_k)
-R16_READER(q3_k)
-R16_READER(q4_k)
-R16_READER(q5_k)
-R16_READER(q6_k)
-R16_READER(q8_k)
-R16_READER(iq4_xs)
-R16_READER(tq1_0)
-R16_READER(tq2_0)
+PANEL_READER(q4_0)
+PANEL_READER(q4_1)
+PANEL_READER(q5_0)
+PANEL_READER(q5_1)
+PANEL_READER(q8_0)
+PANEL_READER(q8_1)
+PANEL_READER(q8_f32)
+PANEL_READER(iq4_nl)
+PANEL_READER(mxfp4)
+PANEL_READER(nvfp4)
+PANEL_READER(q2_k)
+PANEL_READER(q3_k)
+PANEL_READER(q4_k)
+PANEL_READER(q5_k)
+PANEL_READER(q6_k)
+PANEL_READER(q8_k)
+PANEL_READER(iq4_xs)
+PANEL_READER(tq1_0)
+PANEL_READER(tq2_0)
 
-static r16_reader *const readers[DTYPE_COUNT] = {
+static panel_reader *const readers[DTYPE_COUNT] = {
     [DTYPE_Q4_0] = copy_q4_0,     [DTYPE_Q4_1] = copy_q4_1,     [DTYPE_Q5_0] = copy_q5_0,
     [DTYPE_Q5_1] = copy_q5_1,     [DTYPE_Q8_0] = copy_q8_0,     [DTYPE_Q8_1] = copy_q8_1,
     [DTYPE_Q8_F32] = copy_q8_f32, [DTYPE_IQ4_NL] = copy_iq4_nl, [DTYPE_MXFP4] = copy_mxfp4,
@@ -250,7 +250,7 @@ static r16_reader *const readers[DTYPE_COUNT] = {
     [DTYPE_TQ2_0] = copy_tq2_0,
 };
 
-static void read_linear(dtype t, const uint8_t *block, const r16_place *to)
+static void read_linear(dtype t, const uint8_t *block, const panel_place *to)
 {
     uint16_t scale, base;
     linear_get(t, block, place_codes(to), &scale, &base);
@@ -258,32 +258,33 @@ static void read_linear(dtype t, const uint8_t *block, const r16_place *to)
     put_base(to, base);
 }
 
-void r16_pack(dtype t, const uint8_t *const rows[R16_ROWS], int64_t cols, uint8_t *panel)
+void panel_pack(dtype t, const uint8_t *const rows[PANEL_ROWS], int64_t cols, uint8_t *panel)
 {
-    const r16_format *f = r16_of(t);
-    const int weights = dtype_info[t].weights, tile = f->code_lines * R16_LINE;
-    r16_reader *words = r16_words_reader(t), *reader = words ? words : readers[t];
-    r16_span span;
+    const panel_format *f = panel_format_of(t);
+    const int weights = dtype_info[t].weights, tile = f->code_lines * PANEL_LINE;
+    panel_reader *words = panel_words_reader(t), *reader = words ? words : readers[t];
+    panel_span span;
     for (int64_t k = 0; k < cols; k += f->span) {
         int64_t left = cols - k;
-        int n = left < f->span ? (int)left : f->span, tiles = (n + R16_K - 1) / R16_K;
-        uint8_t whole[WORDS_LINES * R16_LINE], *lines = n % weights ? whole : panel; /* a row may end within a block */
-        if (!rows[R16_ROWS - 1] || n < f->span) {
+        int n = left < f->span ? (int)left : f->span, tiles = (n + PANEL_K - 1) / PANEL_K;
+        uint8_t whole[WORDS_LINES * PANEL_LINE],
+            *lines = n % weights ? whole : panel; /* a row may end within a block */
+        if (!rows[PANEL_ROWS - 1] || n < f->span) {
             memset(&span, 0, sizeof span);
             if (words) memset(lines, 0, n % weights ? sizeof whole : (size_t)(tiles * tile));
         }
-        for (int r = 0; r < R16_ROWS; r++)
+        for (int r = 0; r < PANEL_ROWS; r++)
             for (int i = 0; rows[r] && i < n; i += weights) {
                 const uint8_t *block = rows[r] + (uint64_t)((k + i) / weights) * dtype_info[t].bytes;
-                r16_place to = {&span, r, i, f->block, lines + i / R16_K * tile + 4 * r};
+                panel_place to = {&span, r, i, f->block, lines + i / PANEL_K * tile + 4 * r};
                 if (reader) reader(block, &to);
                 else read_linear(t, block, &to);
             }
-        for (int r = 0; r < R16_ROWS && n < tiles * R16_K; r++)
-            memset(span.code[r] + n, 0, (size_t)(tiles * R16_K - n));
-        if (!words) r16_span_put(f, &span, tiles, panel);
-        else if (lines == whole) r16_lines_cut(f, whole, n, tiles, panel);
-        r16_tail_put(f, &span, tiles, panel + tiles * tile);
-        panel += tiles * tile + f->tail_lines * R16_LINE;
+        for (int r = 0; r < PANEL_ROWS && n < tiles * PANEL_K; r++)
+            memset(span.code[r] + n, 0, (size_t)(tiles * PANEL_K - n));
+        if (!words) panel_span_put(f, &span, tiles, panel);
+        else if (lines == whole) panel_lines_cut(f, whole, n, tiles, panel);
+        panel_tail_put(f, &span, tiles, panel + tiles * tile);
+        panel += tiles * tile + f->tail_lines * PANEL_LINE;
     }
 }

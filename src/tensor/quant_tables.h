@@ -1,7 +1,7 @@
-/* quant_two.h - blocks of 128 weights whose sub-blocks each choose one of several tables of levels (quant_two.c): their parts, for
+/* quant_tables.h - blocks of 128 weights whose sub-blocks each choose one of several tables of levels (quant_tables.c): their parts, for
  * packing and for encoders. */
-#ifndef TENSOR_QUANT_TWO_H
-#define TENSOR_QUANT_TWO_H
+#ifndef TENSOR_QUANT_TABLES_H
+#define TENSOR_QUANT_TABLES_H
 #include "tensor/dtype.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* net_rope.c - see net_rope.h. */
-#include "models/build/net_rope.h"
+/* builder_rope.c - see builder_rope.h. */
+#include "models/build/builder_rope.h"
 
 #include <string.h>
 
@@ -15,12 +15,12 @@ static int scaling_of(const char *name)
     return ROPE_NONE;
 }
 
-int net_rope_table(net *b, const call *c, const rope_options *o, int dims)
+int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims)
 {
     size_t n_short, n_long, n_freqs;
-    const float *shorts = net_list(b, c, "rope_short", &n_short);
-    const float *longs = shorts ? net_list(b, c, "rope_long", &n_long) : NULL;
-    const float *freqs = longs ? net_list(b, c, "rope_freqs", &n_freqs) : NULL;
+    const float *shorts = builder_list(b, c, "rope_short", &n_short);
+    const float *longs = shorts ? builder_list(b, c, "rope_long", &n_long) : NULL;
+    const float *freqs = longs ? builder_list(b, c, "rope_freqs", &n_freqs) : NULL;
     if (!freqs) return -1;
     rope_params p = {.scaling = scaling_of(o->rope_type),
                      .dims = dims,
@@ -54,10 +54,10 @@ int net_rope_table(net *b, const call *c, const rope_options *o, int dims)
     return table;
 }
 
-ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim)
+ref builder_rotate(builder *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim)
 {
     int dims = b->prog->ropes[table].params.dims;
     int style = strcmp(o->rope, "neox") == 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
     op r = {.kind = OP_ROPE, .in = {x}, .u.rope = {dims, style, head_dim, table}};
-    return net_op(b, r, c->path, part, x, net_width(b, x));
+    return builder_op(b, r, c->path, part, x, builder_width(b, x));
 }

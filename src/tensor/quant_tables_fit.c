@@ -1,4 +1,4 @@
-/* quant_two_fit.c - the encoder of quant_two.c: a search over scales, and under each the best table for every sub-block.
+/* quant_tables_fit.c - the encoder of quant_tables.c: a search over scales, and under each the best table for every sub-block.
  *
  * The trick is the price list: for weights rounded to whole units of a table, the squared error under each of the tables, side by side. A
  * scale then costs one multiply-add of a row of the list per weight, for all tables at once. Under the best scale the two tables that are
@@ -6,7 +6,7 @@
  * follows it, and up to where the greatest weight fits. */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"
-#include "tensor/quant_two.h"
+#include "tensor/quant_tables.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* quant_two.c - this project's own formats of two levels: q4_t q3h_t q3_t q2_t, for quality per stored bit below 4.3.
+/* quant_tables.c - this project's own formats of two levels: q4_t q3h_t q3_t q2_t, for quality per stored bit below 4.3.
  *
  * 128 weights have one scale; every 8 or 16 of them choose one of 8 or 16 tables of levels:
  *
@@ -21,7 +21,7 @@
  * TWO_TOP: 0.03 dB worse than real ones, and sums of two products with 8-bit activations fit 16 bits.
  *
  * A block: scale byte (two_scale), choices lowest first (4 bits, q4_t 3), codes: of q3 all third bits, then the low pairs; lowest first. */
-#include "tensor/quant_two.h"
+#include "tensor/quant_tables.h"
 
 #include "base/half.h"
 #include "tensor/quant_bits.h"

@@ -1,5 +1,5 @@
-/* tokenizer_same.c - see tokenizer_same.h. */
-#include "text/tokenizer_same.h"
+/* tokenizer_equal.c - see tokenizer_equal.h. */
+#include "text/tokenizer_equal.h"
 
 #include "base/mem.h"
 #include "text/tokenizer_parts.h"

@@ -1,5 +1,5 @@
-/* load_side.c - see load_side.h. */
-#include "text/load_side.h"
+/* load_tokenizer_config.c - see load_tokenizer_config.h. */
+#include "text/load_tokenizer_config.h"
 
 #include "base/mem.h"
 #include "text/load_hf_steps.h"

@@ -1,5 +1,5 @@
-/* net.c - see net.h: the helpers that modules emit ops with. */
-#include "models/build/net.h"
+/* builder.c - see builder.h: the helpers that modules emit ops with. */
+#include "models/build/builder.h"
 
 #include "tensor/act_q8.h"
 
@@ -9,9 +9,9 @@
 
 /* ---- tensors and ops */
 
-int64_t net_width(const net *b, ref x) { return tensor_count(&b->prog->tensors[x]); }
+int64_t builder_width(const builder *b, ref x) { return tensor_count(&b->prog->tensors[x]); }
 
-static void full_name(const net *b, const char *path, const char *part, char *out, size_t cap)
+static void full_name(const builder *b, const char *path, const char *part, char *out, size_t cap)
 {
     const char *dot = part && *part && *path ? "." : "", *side = b->encoding ? "enc" : "dec";
     if (b->encoding && strncmp(path, "enc.", 4) == 0) path += 4;
@@ -19,9 +19,9 @@ static void full_name(const net *b, const char *path, const char *part, char *ou
     else snprintf(out, cap, "%s.%d.%s%s%s", side, b->layer % ENCODER, path, dot, part ? part : "");
 }
 
-static int16_t op_layer(const net *b) { return layer_number(b->layer, b->prog->n_enc); }
+static int16_t op_layer(const builder *b) { return layer_number(b->layer, b->prog->n_enc); }
 
-static ref fresh(net *b, const char *path, const char *part, int rows, int64_t width)
+static ref fresh(builder *b, const char *path, const char *part, int rows, int64_t width)
 {
     char name[200];
     full_name(b, path, part, name, sizeof name);
@@ -29,39 +29,39 @@ static ref fresh(net *b, const char *path, const char *part, int rows, int64_t w
                 .kind = TENSOR_ACT,
                 .type = DTYPE_F32,
                 .rank = 1,
-                .rows = (uint8_t)rows,
+                .axis = (uint8_t)rows,
                 .layer = op_layer(b),
                 .dim = {width}};
     return program_tensor(b->prog, &t, b->e);
 }
 
-static int rows_like(const net *b, ref like)
+static int rows_like(const builder *b, ref like)
 {
-    return like ? b->prog->tensors[like].rows : b->encoding ? ROWS_ENC : ROWS_TOK;
+    return like ? b->prog->tensors[like].axis : b->encoding ? AXIS_ENC : AXIS_TOK;
 }
 
-ref net_act(net *b, const char *path, const char *part, ref like, int64_t width)
+ref builder_act(builder *b, const char *path, const char *part, ref like, int64_t width)
 {
     return fresh(b, path, part, rows_like(b, like), width);
 }
 
-static bool emit(net *b, op *o)
+static bool emit(builder *b, op *o)
 {
-    if (b->prog->n_op >= NET_OPS_MAX) {
-        err_set(b->e, ERR_LIMIT, "the program has more than %d ops", NET_OPS_MAX);
+    if (b->prog->n_op >= BUILDER_OPS_MAX) {
+        err_set(b->e, ERR_LIMIT, "the program has more than %d ops", BUILDER_OPS_MAX);
         return false;
     }
     o->layer = op_layer(b);
     return program_op(b->prog, o, b->e) == OK;
 }
 
-ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t width)
+ref builder_op(builder *b, op o, const char *path, const char *part, ref like, int64_t width)
 {
     if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
     if (o.kind != OP_KV_PUT) {
-        int rows = o.kind == OP_TAKE_OUT   ? ROWS_OUT
-                   : o.kind == OP_POOL     ? ROWS_SEQ
-                   : o.kind == OP_DISPATCH ? ROWS_EXP
+        int rows = o.kind == OP_TAKE_OUT   ? AXIS_OUT
+                   : o.kind == OP_POOL     ? AXIS_SEQ
+                   : o.kind == OP_DISPATCH ? AXIS_EXP
                                            : rows_like(b, like);
         o.out = fresh(b, path, part, rows, width);
         if (!o.out) return 0;
@@ -70,7 +70,7 @@ ref net_op(net *b, op o, const char *path, const char *part, ref like, int64_t w
     return o.kind == OP_KV_PUT ? o.in[0] : o.out;
 }
 
-ref net_const(net *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols)
+ref builder_const(builder *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols)
 {
     char name[200];
     full_name(b, path, part, name, sizeof name);
@@ -88,12 +88,12 @@ ref net_const(net *b, const char *path, const char *part, const float *values, i
     return program_tensor(b->prog, &t, b->e);
 }
 
-int net_state(net *b, state s)
+int builder_state(builder *b, state s)
 {
     s.layer = op_layer(b);
     for (uint32_t i = 0; i < b->prog->n_state && s.scratch; i++) {
         const state *t = &b->prog->states[i];
-        if (t->scratch && t->rows == s.rows && t->heads == s.heads && t->k_dim == s.k_dim && t->v_dim == s.v_dim &&
+        if (t->scratch && t->axis == s.axis && t->heads == s.heads && t->k_dim == s.k_dim && t->v_dim == s.v_dim &&
             t->window == s.window)
             return (int)i;
     }
@@ -108,7 +108,7 @@ static void slot_of(const call *c, const char *role, char *out, size_t cap)
 }
 
 /* A weight of the call; *w 0 when it is optional and absent. */
-static bool weight_of(net *b, const call *c, const char *role, bind_want want, ref *w)
+static bool weight_of(builder *b, const call *c, const char *role, bind_want want, ref *w)
 {
     char slot[128];
     slot_of(c, role, slot, sizeof slot);
@@ -118,23 +118,18 @@ static bool weight_of(net *b, const call *c, const char *role, bind_want want, r
     return bind_weight(b->bind, &want, w, b->e) == OK;
 }
 
-static bool bias_of(net *b, const call *c, const char *role, const char *mode, int64_t n, linear_opt o, ref *bias)
+static bool bias_of(builder *b, const call *c, const char *role, const char *mode, int64_t n, linear_opt o, ref *bias)
 {
     *bias = 0;
     if (!mode || strcmp(mode, "false") == 0) return true;
-    bind_want want = {.rows = n,
-                      .pairs = o.pairs,
-                      .rotated = o.rotated,
-                      .cut_axis = o.cut == NET_CUT_ROWS ? 0 : -1,
-                      .unit = o.unit,
-                      .bias = true,
-                      .optional = strcmp(mode, "auto") == 0};
+    bind_want want = {
+        .rows = n, .pairs = o.pairs, .rotated = o.rotated, .bias = true, .optional = strcmp(mode, "auto") == 0};
     return weight_of(b, c, role, want, bias);
 }
 
 /* x as int8 by blocks of `block`, or the rest that these codes leave: made once for all matrices that read it one after another (q, k, v; gate,
  * up). `table`: the dispatch of rows of experts, else 0. */
-static ref quantized(net *b, const call *c, ref x, int block, ref table, bool rest)
+static ref quantized(builder *b, const call *c, ref x, int block, ref table, bool rest)
 {
     static const char *const part[2][2] = {{"x.q32", "x.q32.rest"}, {"x.q64", "x.q64.rest"}};
     ref *known = &b->quant[block == 64][rest];
@@ -165,172 +160,176 @@ static const char *part_name(const char *part, const char *what, char out[PART_N
 /* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that; of narrow rows by their codes and by
  * what these leave. The parts of a stack are multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole
  * tiles of them. */
-static ref multiply(net *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
+static ref multiply(builder *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
 {
     weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
-    const r16_format *f = b->act_f32 ? NULL : r16_of(weight_held_type(held));
+    const panel_format *f = b->act_f32 ? NULL : panel_format_of(weight_held_type(held));
     ref x = o.in[0], table = o.kind == OP_MATMUL_EXP ? o.in[3] : 0;
-    if (f && (!r16_holds(held->rows, held->parts) || (held->parts && k % R16_K))) f = NULL;
-    if (!f) return net_op(b, o, c->path, part, x, dim);
+    if (f && (!panel_holds(held->rows, held->parts) || (held->parts && k % PANEL_K))) f = NULL;
+    if (!f) return builder_op(b, o, c->path, part, x, dim);
     held->packed = true;
     o.in[0] = quantized(b, c, x, f->act, table, false);
     if (!o.in[0]) return 0;
-    if (net_width(b, x) > ACT_NARROW) return net_op(b, o, c->path, part, x, dim);
+    if (builder_width(b, x) > ACT_NARROW) return builder_op(b, o, c->path, part, x, dim);
     char name[PART_NAME];
-    ref y = net_op(b, o, c->path, part_name(part, "codes", name), x, dim);
+    ref y = builder_op(b, o, c->path, part_name(part, "codes", name), x, dim);
     o.in[0] = y ? quantized(b, c, x, f->act, table, true) : 0;
     o.in[2] = 0; /* the bias is in y */
-    ref rest = o.in[0] ? net_op(b, o, c->path, part_name(part, "rest", name), x, dim) : 0;
-    return rest ? net_add(b, c->path, part, y, rest) : 0;
+    ref rest = o.in[0] ? builder_op(b, o, c->path, part_name(part, "rest", name), x, dim) : 0;
+    return rest ? builder_add(b, c->path, part, y, rest) : 0;
 }
 
-ref net_matmul(net *b, const call *c, ref w, ref bias, ref x, const char *part)
+ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
-    const float behind = b->prog->weights[b->prog->tensors[w].weight].behind;
+    const float behind = b->prog->weights[b->prog->tensors[w].weight].output_scale;
     ref y = multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
     if (!y || behind == 0) return y;
     char name[PART_NAME];
-    return net_scale(b, c->path, part_name(part, "scaled", name), y, (double)behind);
+    return builder_scale(b, c->path, part_name(part, "scaled", name), y, (double)behind);
 }
 
-ref net_linear(net *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
+ref builder_linear(builder *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)
 {
     ref w, bias;
-    if (n < 1 && n != NET_ALL_ROWS)
+    if (n < 1 && n != BUILDER_ALL_ROWS)
         return err_set(b->e, ERR_SPEC, "%s: %s of width %lld", c->where, role, (long long)n), 0;
-    bind_want want = {.rows = n == NET_ALL_ROWS ? 0 : n,
-                      .cols = net_width(b, x),
+    bind_want want = {.rows = n == BUILDER_ALL_ROWS ? 0 : n,
+                      .cols = builder_width(b, x),
                       .pairs = o.pairs,
                       .rotated = o.rotated,
-                      .cut_axis = o.cut,
-                      .unit = o.unit,
                       .keep_type = o.keep_type,
-                      .behind = !b->act_f32};
+                      .output_scale = !b->act_f32};
     if (!weight_of(b, c, role, want, &w) || !bias_of(b, c, role, o.bias, b->prog->tensors[w].dim[0], o, &bias))
         return 0;
-    return net_matmul(b, c, w, bias, x, role);
+    return builder_matmul(b, c, w, bias, x, role);
 }
 
-ref net_table(net *b, const call *c, int64_t rows, int64_t width)
+ref builder_table(builder *b, const call *c, int64_t rows, int64_t width)
 {
     ref table;
-    bind_want want = {.rows = rows, .cols = width, .keep_type = true, .cut_axis = -1};
+    bind_want want = {.rows = rows, .cols = width, .keep_type = true};
     return weight_of(b, c, "", want, &table) ? table : 0;
 }
 
-bool net_vector(net *b, const call *c, const char *role, const char *mode, int64_t n, ref *v)
+bool builder_vector(builder *b, const call *c, const char *role, const char *mode, int64_t n, ref *v)
 {
     *v = 0;
     if (strcmp(mode, "false") == 0) return true;
-    return weight_of(b, c, role, (bind_want){.rows = n, .cut_axis = -1, .optional = strcmp(mode, "auto") == 0}, v);
+    return weight_of(b, c, role, (bind_want){.rows = n, .optional = strcmp(mode, "auto") == 0}, v);
 }
 
 /* ---- experts */
 
-ref net_linear_exp(net *b, const call *c, const char *role, ref x, const net_experts *by, int64_t n, const char *bias)
+ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const builder_experts *by, int64_t n,
+                       const char *bias)
 {
     ref w, add = 0;
     int64_t rows = n * by->experts;
-    bind_want want = {.rows = rows, .cols = net_width(b, x), .parts = by->experts, .cut_axis = -1};
-    bind_want adds = {
-        .rows = rows, .parts = by->experts, .cut_axis = -1, .bias = true, .optional = strcmp(bias, "auto") == 0};
+    bind_want want = {.rows = rows, .cols = builder_width(b, x), .parts = by->experts};
+    bind_want adds = {.rows = rows, .parts = by->experts, .bias = true, .optional = strcmp(bias, "auto") == 0};
     if (!weight_of(b, c, role, want, &w)) return 0;
     if (strcmp(bias, "false") != 0 && !weight_of(b, c, role, adds, &add)) return 0;
     return multiply(b, c, (op){.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}}, role, 0, n);
 }
 
-ref net_gather(net *b, const call *c, ref x, const net_experts *by, bool weigh)
+ref builder_gather(builder *b, const call *c, ref x, const builder_experts *by, bool weigh)
 {
     op o = {.kind = OP_GATHER, .in = {x, by->table, weigh ? by->route : 0}};
-    return net_op(b, o, c->path, "gather", by->table, net_width(b, x));
+    return builder_op(b, o, c->path, "gather", by->table, builder_width(b, x));
 }
 
-ref net_scatter(net *b, const call *c, ref rows, const net_experts *by, bool weigh)
+ref builder_scatter(builder *b, const call *c, ref rows, const builder_experts *by, bool weigh)
 {
     op o = {.kind = OP_SCATTER, .in = {rows, by->table, weigh ? by->route : 0}};
-    return net_op(b, o, c->path, "scatter", by->route, net_width(b, rows));
+    return builder_op(b, o, c->path, "scatter", by->route, builder_width(b, rows));
 }
 
-ref net_linear_heads(net *b, const call *c, const char *role, ref x, int heads, int64_t n)
+ref builder_linear_heads(builder *b, const call *c, const char *role, ref x, int heads, int64_t n)
 {
     ref w;
-    bind_want want = {.rows = n * heads, .cols = net_width(b, x) / heads, .parts = heads, .cut_axis = 0};
+    bind_want want = {.rows = n * heads, .cols = builder_width(b, x) / heads, .parts = heads};
     if (!weight_of(b, c, role, want, &w)) return 0;
     return multiply(b, c, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, role, want.cols, n * heads);
 }
 
-ref net_join(net *b, const call *c, const char *part, ref x, ref y, int heads)
+ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int heads)
 {
     op o = {.kind = OP_JOIN, .in = {x, y}, .u.join = {heads}};
-    return net_op(b, o, c->path, part, x, net_width(b, x) + net_width(b, y));
+    return builder_op(b, o, c->path, part, x, builder_width(b, x) + builder_width(b, y));
 }
 
-ref net_norm(net *b, const call *c, const char *role, ref x, norm_opt o)
+ref builder_norm(builder *b, const call *c, const char *role, ref x, norm_opt o)
 {
     ref w = 0, bias = 0;
-    int64_t width = o.width ? o.width : net_width(b, x);
+    int64_t width = o.width ? o.width : builder_width(b, x);
     if (o.n_weight) {
-        bind_want want = {.rows = o.n_weight, .cut_axis = -1};
+        bind_want want = {.rows = o.n_weight};
         if (!weight_of(b, c, role, want, &w)) return 0;
-        if (!bias_of(b, c, role, o.bias, o.n_weight, (linear_opt){.cut = NET_CUT_NONE}, &bias)) return 0;
+        if (!bias_of(b, c, role, o.bias, o.n_weight, (linear_opt){}, &bias)) return 0;
     }
     op n = {.kind = OP_NORM, .in = {x, w, bias}, .u.norm = {(float)o.eps, o.kind, (int32_t)width}};
-    return net_op(b, n, c->path, role, x, net_width(b, x));
+    return builder_op(b, n, c->path, role, x, builder_width(b, x));
 }
 
 /* ---- small ops */
 
-ref net_act_fn(net *b, const char *path, const char *part, ref x, act_kind fn)
+ref builder_act_fn(builder *b, const char *path, const char *part, ref x, act_kind fn)
 {
     if (fn == ACT_NONE) return x;
     op o = {.kind = OP_ACT, .in = {x}, .u.act = {fn}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-static ref two(net *b, op_kind kind, const char *path, const char *part, ref x, ref y)
+static ref binary_op(builder *b, op_kind kind, const char *path, const char *part, ref x, ref y)
 {
     op o = {.kind = (uint8_t)kind, .in = {x, y}};
-    if (kind == OP_MUL && net_width(b, x) == 1) o.in[0] = y, o.in[1] = x; /* a gate for each row stands behind */
-    return net_op(b, o, path, part, x, net_width(b, o.in[0]));
+    if (kind == OP_MUL && builder_width(b, x) == 1) o.in[0] = y, o.in[1] = x; /* a gate for each row stands behind */
+    return builder_op(b, o, path, part, x, builder_width(b, o.in[0]));
 }
 
-ref net_add(net *b, const char *path, const char *part, ref x, ref y) { return two(b, OP_ADD, path, part, x, y); }
-ref net_mul(net *b, const char *path, const char *part, ref x, ref y) { return two(b, OP_MUL, path, part, x, y); }
+ref builder_add(builder *b, const char *path, const char *part, ref x, ref y)
+{
+    return binary_op(b, OP_ADD, path, part, x, y);
+}
+ref builder_mul(builder *b, const char *path, const char *part, ref x, ref y)
+{
+    return binary_op(b, OP_MUL, path, part, x, y);
+}
 
-ref net_scale(net *b, const char *path, const char *part, ref x, double factor)
+ref builder_scale(builder *b, const char *path, const char *part, ref x, double factor)
 {
     if (factor == 1) return x;
     op o = {.kind = OP_SCALE, .in = {x}, .u.scale = {(float)factor}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-ref net_clamp(net *b, const char *path, const char *part, ref x, double limit)
+ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit)
 {
     if (limit == 0) return x;
     op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit, 0}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-ref net_clamp_above(net *b, const char *path, const char *part, ref x, double limit)
+ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, double limit)
 {
     op o = {.kind = OP_CLAMP, .in = {x}, .u.clamp = {(float)limit, 1}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-ref net_softcap(net *b, const char *path, const char *part, ref x, double cap)
+ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap)
 {
     if (cap == 0) return x;
     op o = {.kind = OP_SOFTCAP, .in = {x}, .u.softcap = {(float)cap}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-ref net_l2(net *b, const char *path, const char *part, ref x)
+ref builder_l2(builder *b, const char *path, const char *part, ref x)
 {
-    op o = {.kind = OP_NORM, .in = {x}, .u.norm = {1e-12f, NORM_L2, (int32_t)net_width(b, x)}};
-    return net_op(b, o, path, part, x, net_width(b, x));
+    op o = {.kind = OP_NORM, .in = {x}, .u.norm = {1e-12f, NORM_L2, (int32_t)builder_width(b, x)}};
+    return builder_op(b, o, path, part, x, builder_width(b, x));
 }
 
-act_kind net_act_kind(const char *name)
+act_kind builder_act_kind(const char *name)
 {
     for (int i = 0; i < ACT_COUNT; i++)
         if (strcmp(act_name[i], name) == 0) return (act_kind)i;

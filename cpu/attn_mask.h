@@ -1,24 +1,24 @@
-/* attn_sees.h - which keys a row of ATTN sees, and what is added to a score by distance: the definition, for reference and vector kernels.
+/* attn_mask.h - which keys a row of ATTN sees, and what is added to a score by distance: the definition, for reference and vector kernels.
  *
  * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every key. Both
  * ends rise with the row's position, so the rows that see a tile are a run. */
-#ifndef CPU_ATTN_SEES_H
-#define CPU_ATTN_SEES_H
+#ifndef CPU_ATTN_MASK_H
+#define CPU_ATTN_MASK_H
 #include "core/kv_type.h"
 #include "cpu/cpu.h"
 
-typedef struct attn_sees {
+typedef struct attn_mask {
     const step_rows *rows, *keys; /* of the queries; of the state */
     int window, ahead, chunk;     /* op.u.attn */
     const float *values, *table;  /* BIAS_BUCKETS: [bucket][heads]; [2 * reach + 1] */
     int heads, reach;
-} attn_sees;
+} attn_mask;
 
-static inline attn_sees attn_sees_of(const run *r, const op *o)
+static inline attn_mask attn_mask_of(const run *r, const op *o)
 {
     const program *p = r->seg->p;
-    attn_sees s = {.rows = step_rows_of(r->st, p->tensors[o->out].rows),
-                   .keys = step_rows_of(r->st, p->states[o->state].rows),
+    attn_mask s = {.rows = step_rows_of(r->st, p->tensors[o->out].axis),
+                   .keys = step_rows_of(r->st, p->states[o->state].axis),
                    .window = o->u.attn.window,
                    .ahead = o->u.attn.ahead,
                    .chunk = o->u.attn.chunk,
@@ -45,7 +45,7 @@ static inline float attn_query_scale(const op *o, const kv_store *s)
 static inline bool attn_is_plain(const op *o) { return o->u.attn.bias == BIAS_NONE && o->u.attn.softcap == 0; }
 
 /* First key that a row at `own` sees. */
-static inline int attn_first(const attn_sees *s, int own)
+static inline int attn_first(const attn_mask *s, int own)
 {
     int first = s->window && own >= s->window ? own - s->window + 1 : 0;
     int chunk = s->chunk ? own / s->chunk * s->chunk : 0;
@@ -53,7 +53,7 @@ static inline int attn_first(const attn_sees *s, int own)
 }
 
 /* Last key that a row at `own` of sequence `seq` sees; -1: none. */
-static inline int attn_last(const attn_sees *s, int seq, int own)
+static inline int attn_last(const attn_mask *s, int seq, int own)
 {
     if (s->ahead == 0) return own;
     int last = s->keys->seq_len[seq] - 1;
@@ -61,7 +61,7 @@ static inline int attn_last(const attn_sees *s, int seq, int own)
 }
 
 /* BIAS_BUCKETS: what is added to the score of a key. */
-static inline float attn_bucket(const attn_sees *s, int head, int key, int own)
+static inline float attn_bucket(const attn_mask *s, int head, int key, int own)
 {
     int d = key - own;
     if (d < -s->reach) d = -s->reach;

@@ -1,4 +1,4 @@
-/* r16_words.c - blocks of one and two bits, of picked tables, of pairs and of code books straight into the lines of a panel (tensor/r16.h).
+/* panel_codebooks.c - blocks of one and two bits, of picked tables, of pairs and of code books straight into the lines of a panel (tensor/panel.h).
  *
  * A row has one word of 32 bits in each line: 32, 16 or 8 codes of 1, 2 or 4 bits, of weight 4 i + t at field i of byte t. Blocks
  * have them in order, so a word is a word of the block with its fields transposed: the bits of a field's index are rotated, by exchanges of two
@@ -11,8 +11,8 @@
  * A magnitude l of a code book with its sign is code half + l, or half - 1 - l: all bits the other way. */
 #include "tensor/block.h"
 #include "tensor/quant_grids.h"
-#include "tensor/quant_two.h"
-#include "tensor/r16_place.h"
+#include "tensor/quant_tables.h"
+#include "tensor/panel_place.h"
 
 /* Four words at once, on any machine. */
 typedef uint32_t quad __attribute__((vector_size(16)));
@@ -77,20 +77,20 @@ static inline void put_quad(quad x, int i, int per, int first, int lines, uint8_
     for (int j = 0; j < 4; j++) {
         const int w = 4 * i + j;
         uint32_t word = x[j];
-        memcpy(to + (w / per * lines + first + w % per) * R16_LINE, &word, 4);
+        memcpy(to + (w / per * lines + first + w % per) * PANEL_LINE, &word, 4);
     }
 }
 #define UNROLL _Pragma("GCC unroll 8")
 
 /* ---- plain bits */
 
-static void read_q2_0(const block_q2_0 *b, const r16_place *to)
+static void read_q2_0(const block_q2_0 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_quad(turn_pairs(quad_at(b->qs, 0)), 0, 4, 0, 4, to->line);
 }
 
-static void read_q1_0(const block_q1_0 *b, const r16_place *to)
+static void read_q1_0(const block_q1_0 *b, const panel_place *to)
 {
     put_scale(to, 0, &b->d, 2);
     put_scale(to, 1, &b->d, 2);
@@ -99,7 +99,7 @@ static void read_q1_0(const block_q1_0 *b, const r16_place *to)
 
 /* ---- tables to pick from: 128 weights. Picks lie as in the tail */
 
-static inline void put_two_bits(const uint8_t *low, const uint8_t *high, const r16_place *to)
+static inline void put_two_bits(const uint8_t *low, const uint8_t *high, const panel_place *to)
 {
     const int lines = high ? 6 : 4;
     UNROLL for (int i = 0; i < 2; i++) put_quad(turn_pairs(quad_at(low, i)), i, 4, 0, lines, to->line);
@@ -107,7 +107,7 @@ static inline void put_two_bits(const uint8_t *low, const uint8_t *high, const r
 }
 
 /* Words of picks of 4 bits for 8 or 16 weights. */
-static inline void put_choices(const uint8_t *choice, int each, const r16_place *to)
+static inline void put_choices(const uint8_t *choice, int each, const panel_place *to)
 {
     for (int w = 0; w < TWO_WEIGHTS / 8 / each; w++) {
         uint32_t word;
@@ -116,21 +116,21 @@ static inline void put_choices(const uint8_t *choice, int each, const r16_place 
     }
 }
 
-static void read_q2_tables(const block_q2_tables *b, const r16_place *to)
+static void read_q2_tables(const block_q2_tables *b, const panel_place *to)
 {
     put_scale(to, 0, &b->scale, 1);
     put_choices(b->choice, 8, to);
     put_two_bits(b->low, NULL, to);
 }
 
-static void read_q3h_tables(const block_q3h_tables *b, const r16_place *to)
+static void read_q3h_tables(const block_q3h_tables *b, const panel_place *to)
 {
     put_scale(to, 0, &b->scale, 1);
     put_choices(b->choice, 8, to);
     put_two_bits(b->low, b->high, to);
 }
 
-static void read_q3_tables(const block_q3_tables *b, const r16_place *to)
+static void read_q3_tables(const block_q3_tables *b, const panel_place *to)
 {
     put_scale(to, 0, &b->scale, 1);
     put_choices(b->choice, 16, to);
@@ -138,7 +138,7 @@ static void read_q3_tables(const block_q3_tables *b, const r16_place *to)
 }
 
 /* Picks of 3 bits, the scale above them. */
-static void read_q4_tables(const block_q4_tables *b, const r16_place *to)
+static void read_q4_tables(const block_q4_tables *b, const panel_place *to)
 {
     put_scale(to, 0, &b->scale, 1);
     put_picks(to, 16, 0, b->choice[0] | b->choice[1] << 8 | b->choice[2] << 16 | (uint32_t)b->scale << 24);
@@ -173,7 +173,7 @@ static inline fours turn_fours(fours pairs)
     return (fours)((parts)code + (parts)(code >> 32) * 11);
 }
 
-static void read_q3h_b64(const block_q3h_b64 *b, const r16_place *to)
+static void read_q3h_b64(const block_q3h_b64 *b, const panel_place *to)
 {
     uint64_t low[2], middle;
     uint32_t high;
@@ -192,28 +192,28 @@ static void read_q3h_b64(const block_q3h_b64 *b, const r16_place *to)
     UNROLL for (int i = 0; i < 7; i++)
     {
         uint32_t line = (uint32_t)word[i / 2][i % 2] | ((uint32_t)word[3][1] >> i & 0x01010101) << 7;
-        memcpy(to->line + i * R16_LINE, &line, 4);
+        memcpy(to->line + i * PANEL_LINE, &line, 4);
     }
 }
 
 /* ---- code books: 256 weights as entries of a book, a word for 16 (three bits a code) or eight (four), and a bit each in order */
 
 /* Codes: the entry, and `third` above it. */
-static inline void put_three(const uint32_t entry[16], const uint32_t third[8], const r16_place *to)
+static inline void put_three(const uint32_t entry[16], const uint32_t third[8], const panel_place *to)
 {
     UNROLL for (int i = 0; i < 4; i++) put_quad(turn_pairs(quad_at(entry, i)), i, 4, 0, 6, to->line);
     UNROLL for (int i = 0; i < 2; i++) put_quad(turn_bits(quad_at(third, i)), i, 2, 4, 6, to->line);
 }
 
 /* The same with signs: a positive magnitude is above the half. */
-static inline void put_signed_three(const uint32_t entry[16], const uint32_t sign[8], const r16_place *to)
+static inline void put_signed_three(const uint32_t entry[16], const uint32_t sign[8], const panel_place *to)
 {
     UNROLL for (int i = 0; i < 4; i++)
         put_quad(turn_pairs(quad_at(entry, i) ^ bits_to_pairs(quad_of_halves(sign, i))), i, 4, 0, 6, to->line);
     UNROLL for (int i = 0; i < 2; i++) put_quad(turn_bits(~quad_at(sign, i)), i, 2, 4, 6, to->line);
 }
 
-static inline void put_signed_four(const uint32_t entry[32], const uint32_t sign[8], const r16_place *to)
+static inline void put_signed_four(const uint32_t entry[32], const uint32_t sign[8], const panel_place *to)
 {
     UNROLL for (int i = 0; i < 8; i++) put_quad(
         turn_nibbles((quad_at(entry, i) | 0x88888888) ^ bits_to_nibbles(quad_of_bytes(sign, i))), i, 8, 0, 8, to->line);
@@ -239,7 +239,7 @@ static inline void sevens(uint32_t word[8])
     }
 }
 
-static void read_iq2_xxs(const block_iq2_xxs *b, const r16_place *to)
+static void read_iq2_xxs(const block_iq2_xxs *b, const panel_place *to)
 {
     uint32_t entry[16], sign[8], word[16];
     memcpy(word, b->qs, sizeof word);
@@ -256,7 +256,7 @@ static void read_iq2_xxs(const block_iq2_xxs *b, const r16_place *to)
     put_signed_three(entry, sign, to);
 }
 
-static void put_nibble_subs(const r16_place *to, const uint8_t *scales, int n)
+static void put_nibble_subs(const panel_place *to, const uint8_t *scales, int n)
 {
     for (int j = 0; j < n / 2; j++) {
         put_sub(to, 2 * j, 2 * (scales[j] & 15) + 1);
@@ -264,7 +264,7 @@ static void put_nibble_subs(const r16_place *to, const uint8_t *scales, int n)
     }
 }
 
-static void read_iq2_xs(const block_iq2_xs *b, const r16_place *to)
+static void read_iq2_xs(const block_iq2_xs *b, const panel_place *to)
 {
     uint32_t entry[16], sign[8];
     put_d(to, b->d, 0);
@@ -282,7 +282,7 @@ static void read_iq2_xs(const block_iq2_xs *b, const r16_place *to)
     put_signed_three(entry, sign, to);
 }
 
-static void read_iq2_s(const block_iq2_s *b, const r16_place *to)
+static void read_iq2_s(const block_iq2_s *b, const panel_place *to)
 {
     uint32_t entry[16], sign[8];
     put_d(to, b->d, 0);
@@ -298,7 +298,7 @@ static void read_iq2_s(const block_iq2_s *b, const r16_place *to)
     put_signed_three(entry, sign, to);
 }
 
-static void read_iq3_xxs(const block_iq3_xxs *b, const r16_place *to)
+static void read_iq3_xxs(const block_iq3_xxs *b, const panel_place *to)
 {
     uint32_t entry[32], sign[8];
     memcpy(sign, b->signs, sizeof sign);
@@ -310,7 +310,7 @@ static void read_iq3_xxs(const block_iq3_xxs *b, const r16_place *to)
     put_signed_four(entry, sign, to);
 }
 
-static void read_iq3_s(const block_iq3_s *b, const r16_place *to)
+static void read_iq3_s(const block_iq3_s *b, const panel_place *to)
 {
     uint32_t entry[32], sign[8];
     put_d(to, b->d, 0);
@@ -325,7 +325,7 @@ static void read_iq3_s(const block_iq3_s *b, const r16_place *to)
 }
 
 /* IQ1: the third bit says which way the levels are shifted. */
-static void read_iq1_s(const block_iq1_s *b, const r16_place *to)
+static void read_iq1_s(const block_iq1_s *b, const panel_place *to)
 {
     uint32_t entry[16], third[8];
     put_d(to, b->d, 0);
@@ -341,7 +341,7 @@ static void read_iq1_s(const block_iq1_s *b, const r16_place *to)
     put_three(entry, third, to);
 }
 
-static void read_iq1_m(const block_iq1_m *b, const r16_place *to)
+static void read_iq1_m(const block_iq1_m *b, const panel_place *to)
 {
     uint32_t entry[16], third[8];
     const uint16_t *s = b->scales, *grid = quant_grid_iq1;
@@ -359,24 +359,24 @@ static void read_iq1_m(const block_iq1_m *b, const r16_place *to)
     put_three(entry, third, to);
 }
 
-R16_READER(q2_0)
-R16_READER(q1_0)
-R16_READER(q2_tables)
-R16_READER(q3h_tables)
-R16_READER(q3_tables)
-R16_READER(q4_tables)
-R16_READER(q3h_b64)
-R16_READER(iq2_xxs)
-R16_READER(iq2_xs)
-R16_READER(iq2_s)
-R16_READER(iq3_xxs)
-R16_READER(iq3_s)
-R16_READER(iq1_s)
-R16_READER(iq1_m)
+PANEL_READER(q2_0)
+PANEL_READER(q1_0)
+PANEL_READER(q2_tables)
+PANEL_READER(q3h_tables)
+PANEL_READER(q3_tables)
+PANEL_READER(q4_tables)
+PANEL_READER(q3h_b64)
+PANEL_READER(iq2_xxs)
+PANEL_READER(iq2_xs)
+PANEL_READER(iq2_s)
+PANEL_READER(iq3_xxs)
+PANEL_READER(iq3_s)
+PANEL_READER(iq1_s)
+PANEL_READER(iq1_m)
 
-r16_reader *r16_words_reader(dtype t)
+panel_reader *panel_words_reader(dtype t)
 {
-    static r16_reader *const readers[DTYPE_COUNT] = {
+    static panel_reader *const readers[DTYPE_COUNT] = {
         [DTYPE_Q2_0] = copy_q2_0,      [DTYPE_Q1_0] = copy_q1_0,        [DTYPE_IQ2_XXS] = copy_iq2_xxs,
         [DTYPE_IQ2_XS] = copy_iq2_xs,  [DTYPE_IQ2_S] = copy_iq2_s,      [DTYPE_IQ3_XXS] = copy_iq3_xxs,
         [DTYPE_Q2_T] = copy_q2_tables, [DTYPE_Q3H_T] = copy_q3h_tables, [DTYPE_Q3_T] = copy_q3_tables,

@@ -1,11 +1,11 @@
-/* hyper.h - hyper-parameters: values of a spec's expressions, with the checkpoint's own metadata as the outer scope.
+/* config_eval.h - hyper-parameters: values of a spec's expressions, with the checkpoint's own metadata as the outer scope.
  *
  * A name means, in this order: the layer number `i` (inside layers); a key of the [layer …] classes that hold for the layer (the
  * last one wins; never in the encoder of an encoder-decoder); a key of [config]; a key of config.json, nested ones with dots. Inside its own definition a name means what lies
  * further out: [layer] → [config] → config.json. `gguf:`, `llama2c:`, `generation:` (generation_config.json) and `hf:` ask
  * one source. What is absent or null has no value; no value spreads through operators until `|` or given() meets it. */
-#ifndef MODELS_HYPER_H
-#define MODELS_HYPER_H
+#ifndef MODELS_CONFIG_EVAL_H
+#define MODELS_CONFIG_EVAL_H
 #include "base/json.h"
 #include "base/param.h"
 #include "io/ckpt.h"
@@ -27,23 +27,23 @@ struct value {
 };
 
 /* Where names outside the spec come from; NULL = there is no such source. */
-typedef struct hyper_sources {
+typedef struct config_sources {
     const json *hf, *gguf, *llama2c, *generation;
     const char *arch;    /* general.architecture: in front of gguf keys that are not general.* or tokenizer.* */
     const ckpt *weights; /* what has("tensor name") looks in */
     const param *(*option)(const char *name,
                            param_type type); /* module_option: the words that are values of such a name */
-} hyper_sources;
+} config_sources;
 
-typedef struct hyper hyper;
+typedef struct config_eval config_eval;
 
 /* Evaluates `where` of every class for every layer. The spec must outlive it. */
-int hyper_open(hyper **out, spec *s, const hyper_sources *from, err *e);
-void hyper_close(hyper *h); /* NULL ok */
+int config_open(config_eval **out, spec *s, const config_sources *from, err *e);
+void config_close(config_eval *h); /* NULL ok */
 
-int hyper_layers(const hyper *h); /* number of layers */
+int config_layers(const config_eval *h); /* number of layers */
 /* Classes hold: index into spec.classes; layer -1 is outside layers, where none does. */
-bool hyper_in_class(const hyper *h, size_t class, int layer);
+bool config_in_class(const config_eval *h, size_t class, int layer);
 
 enum {
     OUTSIDE = -1,     /* the layer of what is in no layer */
@@ -56,17 +56,17 @@ static inline int16_t layer_number(int layer, int n_enc)
 }
 /* `where` starts messages. `words` ("neox|interleaved|none", or NULL): bare names that are words in this place. Strings and lists live
  * as long as h. */
-int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);
+int config_value(config_eval *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);
 /* A name of [config] (and its layer classes); out->kind VALUE_NONE when it is not defined or has no value. */
-int hyper_name(hyper *h, const char *name, int layer, value *out, err *e);
-/* The definition that hyper_name evaluates, or NULL: what messages can name. */
-const spec_row *hyper_definition(const hyper *h, const char *name, int layer);
+int config_name(config_eval *h, const char *name, int layer, value *out, err *e);
+/* The definition that config_name evaluates, or NULL: what messages can name. */
+const spec_row *config_definition(const config_eval *h, const char *name, int layer);
 /* Whether a bare name is a word in the definition of a name, or option, `own`: its value, not something to look up. */
-bool hyper_is_word(const hyper *h, const char *own, const char *word);
-bool hyper_knows(const hyper *h, const char *name); /* whether [config] defines it */
+bool config_is_word(const config_eval *h, const char *own, const char *word);
+bool config_knows(const config_eval *h, const char *name); /* whether [config] defines it */
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */
-const char *hyper_stranger(const hyper *h, const expr *x);
+const char *config_unknown_name(const config_eval *h, const expr *x);
 
 size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for none */
 /* Element i of a list or array. */

@@ -1,6 +1,6 @@
-/* tokenizer_json.h - a tokenizer as the files of a Hugging Face folder. */
-#ifndef TEXT_TOKENIZER_JSON_H
-#define TEXT_TOKENIZER_JSON_H
+/* write_hf_tokenizer.h - a tokenizer as the files of a Hugging Face folder. */
+#ifndef TEXT_WRITE_HF_TOKENIZER_H
+#define TEXT_WRITE_HF_TOKENIZER_H
 #include "base/buf.h"
 #include "text/tokenizer.h"
 

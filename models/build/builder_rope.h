@@ -1,7 +1,7 @@
-/* net_rope.h - rotary positions (arXiv 2104.09864) as modules offer them: a struct of options that theirs contain, its rows, and the ops. */
-#ifndef MODELS_NET_ROPE_H
-#define MODELS_NET_ROPE_H
-#include "models/build/net.h"
+/* builder_rope.h - rotary positions (arXiv 2104.09864) as modules offer them: a struct of options that theirs contain, its rows, and the ops. */
+#ifndef MODELS_BUILDER_ROPE_H
+#define MODELS_BUILDER_ROPE_H
+#include "models/build/builder.h"
 
 typedef struct rope_options {
     const char *rope;
@@ -53,8 +53,8 @@ typedef struct rope_options {
                  .doc = "a divisor per frequency, instead of a scaling (GGUF's rope_freqs)")
 
 /* Index of the table of cosines and sines for `dims` rotated dimensions (options not "none"); negative: failed. */
-int net_rope_table(net *b, const call *c, const rope_options *o, int dims);
+int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims);
 /* x with the first dimensions of every head of `head_dim` rotated by a table. */
-ref net_rotate(net *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim);
+ref builder_rotate(builder *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim);
 
 #endif

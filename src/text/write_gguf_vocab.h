@@ -1,6 +1,6 @@
-/* tokenizer_gguf.h - a tokenizer as the vocabulary of a GGUF file. */
-#ifndef TEXT_TOKENIZER_GGUF_H
-#define TEXT_TOKENIZER_GGUF_H
+/* write_gguf_vocab.h - a tokenizer as the vocabulary of a GGUF file. */
+#ifndef TEXT_WRITE_GGUF_VOCAB_H
+#define TEXT_WRITE_GGUF_VOCAB_H
 #include "io/write.h"
 #include "text/tokenizer.h"
 

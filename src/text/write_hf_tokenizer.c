@@ -1,13 +1,13 @@
-/* tokenizer_json.c - see tokenizer_json.h. Source of the form: the files that the tokenizers library of Hugging Face writes.
+/* write_hf_tokenizer.c - see write_hf_tokenizer.h. Source of the form: the files that the tokenizers library of Hugging Face writes.
  *
  * Merging by score becomes listed merges the way transformers converts SentencePiece models: for each piece in order of rank, every
  * way to put it together from two pieces. */
-#include "text/tokenizer_json.h"
+#include "text/write_hf_tokenizer.h"
 
 #include "base/mem.h"
 #include "text/tk_patterns.h"
 #include "text/tokenizer_parts.h"
-#include "text/tokenizer_same.h"
+#include "text/tokenizer_equal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* load_side.h - the files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json,
+/* load_tokenizer_config.h - the files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json,
  * generation_config.json, chat_template.jinja. They name the roles, the chat template, and what text becomes special tokens. */
-#ifndef TEXT_LOAD_SIDE_H
-#define TEXT_LOAD_SIDE_H
+#ifndef TEXT_LOAD_TOKENIZER_CONFIG_H
+#define TEXT_LOAD_TOKENIZER_CONFIG_H
 #include "base/folder.h"
 #include "text/tokenizer_parts.h"
 

@@ -1,12 +1,12 @@
-/* tokenizer_gguf.c - see tokenizer_gguf.h. Source of keys and token types: github.com/ggml-org/ggml, docs/gguf.md.
+/* write_gguf_vocab.c - see write_gguf_vocab.h. Source of keys and token types: github.com/ggml-org/ggml, docs/gguf.md.
  *
  * Merging of characters becomes "llama" (scores are the negative ranks: only their order counts), of bytes "gpt2". What happens around
  * special tokens inside a text is fixed in a "llama" vocabulary, so that is not compared there. */
-#include "text/tokenizer_gguf.h"
+#include "text/write_gguf_vocab.h"
 
 #include "base/mem.h"
 #include "text/tokenizer_parts.h"
-#include "text/tokenizer_same.h"
+#include "text/tokenizer_equal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

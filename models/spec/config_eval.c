@@ -1,5 +1,5 @@
-/* hyper.c - see hyper.h. A walk over the parsed expression; names are looked up lazily, so order of definition does not matter. */
-#include "models/spec/hyper.h"
+/* config_eval.c - see config_eval.h. A walk over the parsed expression; names are looked up lazily, so order of definition does not matter. */
+#include "models/spec/config_eval.h"
 
 #include "base/mem.h"
 
@@ -10,9 +10,9 @@
 
 enum { LAYERS_MAX = 4096, NAMES_DEEP = 24, STEPS_MAX = 200000 };
 
-struct hyper {
+struct config_eval {
     spec *s;
-    hyper_sources from;
+    config_sources from;
     arena mem;
     int layers;
     uint8_t *in_class; /* [class][layer]; NULL while `where` is evaluated: classes do not see each other */
@@ -22,7 +22,7 @@ struct hyper {
 };
 
 typedef struct scope {
-    hyper *h;
+    config_eval *h;
     const char *words; /* bare names that are words here: "neox|interleaved|none"; NULL = none */
     int layer;
     const char *where;
@@ -57,23 +57,23 @@ static int result(scope *c, double v, value *out)
 
 /* ---- names */
 
-static bool is_open(const hyper *h, const spec_row *r)
+static bool is_open(const config_eval *h, const spec_row *r)
 {
     for (int i = 0; i < h->n_open; i++)
         if (h->open[i] == r) return true;
     return false;
 }
 
-bool hyper_in_class(const hyper *h, size_t class, int layer)
+bool config_in_class(const config_eval *h, size_t class, int layer)
 {
     return h->in_class && layer >= 0 && layer < h->layers && h->in_class[class * (size_t)h->layers + (size_t)layer];
 }
 
 /* The definition of a name that is nearest at this layer and not being evaluated: a row of a class or of [config], or NULL. */
-static const char *section_of(const hyper *h, const char *name, int layer)
+static const char *section_of(const config_eval *h, const char *name, int layer)
 {
     for (size_t k = h->s->n_class; k-- > 0;) {
-        if (!hyper_in_class(h, k, layer)) continue;
+        if (!config_in_class(h, k, layer)) continue;
         const spec_row *r = spec_find(h->s, h->s->classes[k].section, name);
         if (r && !is_open(h, r)) return r->section;
     }
@@ -81,15 +81,15 @@ static const char *section_of(const hyper *h, const char *name, int layer)
     return r && !is_open(h, r) ? r->section : NULL;
 }
 
-const spec_row *hyper_definition(const hyper *h, const char *name, int layer)
+const spec_row *config_definition(const config_eval *h, const char *name, int layer)
 {
     const char *section = section_of(h, name, layer);
     return section ? spec_find(h->s, section, name) : NULL;
 }
 
-bool hyper_knows(const hyper *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
+bool config_knows(const config_eval *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
 
-const char *hyper_stranger(const hyper *h, const expr *x)
+const char *config_unknown_name(const config_eval *h, const expr *x)
 {
     if (x->kind == EXPR_NAME) {
         char head[64];
@@ -97,20 +97,20 @@ const char *hyper_stranger(const hyper *h, const expr *x)
         if (n >= sizeof head || strchr(x->text, ':')) return x->text;
         memcpy(head, x->text, n);
         head[n] = 0;
-        if (strcmp(head, "i") != 0 && !hyper_knows(h, head)) return x->text;
+        if (strcmp(head, "i") != 0 && !config_knows(h, head)) return x->text;
     }
     bool asks = x->kind == EXPR_CALL &&
                 (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0 || strcmp(x->text, "rows") == 0);
     if (asks) return x->text;
     for (size_t i = 0; i < x->n_arg; i++) {
-        const char *name = hyper_stranger(h, x->arg[i]);
+        const char *name = config_unknown_name(h, x->arg[i]);
         if (name) return name;
     }
     return NULL;
 }
 
 /* The words of an option may stand in the definition of the name that is spelt like it as they are. */
-static const char *words_of(const hyper *h, const char *name)
+static const char *words_of(const config_eval *h, const char *name)
 {
     const param *p = h->from.option ? h->from.option(name, PARAM_WORD) : NULL;
     return p ? p->words : NULL;
@@ -118,7 +118,7 @@ static const char *words_of(const hyper *h, const char *name)
 
 static int eval_row(scope *c, const char *section, const char *name, value *out)
 {
-    hyper *h = c->h;
+    config_eval *h = c->h;
     const spec_row *r;
     int rc = spec_value(h->s, section, name, &r, c->e);
     if (rc) return rc;
@@ -133,7 +133,7 @@ static int eval_row(scope *c, const char *section, const char *name, value *out)
 }
 
 /* The node a name means in a source; *there says whether the key exists at all (it may be null). */
-static const json *source_node(hyper *h, const char *name, bool *there, scope *c, int *rc)
+static const json *source_node(config_eval *h, const char *name, bool *there, scope *c, int *rc)
 {
     const char *colon = strchr(name, ':'), *key = colon ? colon + 1 : name;
     size_t n = colon ? (size_t)(colon - name) : 0;
@@ -180,14 +180,14 @@ static bool is_word(const char *words, const char *name)
     return false;
 }
 
-bool hyper_is_word(const hyper *h, const char *own, const char *word)
+bool config_is_word(const config_eval *h, const char *own, const char *word)
 {
     return strcmp(word, "null") == 0 || is_word(words_of(h, own), word);
 }
 
 static int eval_name(scope *c, const char *name, value *out)
 {
-    hyper *h = c->h;
+    config_eval *h = c->h;
     int rc = OK;
     bool there;
     *out = (value){0};
@@ -342,17 +342,17 @@ static int eval_call(scope *c, const expr *x, value *out)
 
 static int compare(scope *c, char sign, const value *a, const value *b, value *out)
 {
-    if (sign == OP_EQ || sign == OP_NE) {
+    if (sign == BINOP_EQ || sign == BINOP_NE) {
         if (a->kind >= VALUE_NODE || b->kind >= VALUE_NODE)
             return refuse(c, "lists and objects cannot be compared", "");
-        *out = truth_of(same(a, b) == (sign == OP_EQ));
+        *out = truth_of(same(a, b) == (sign == BINOP_EQ));
         return OK;
     }
     int rc = want_number(c, a, "a comparison");
     if (!rc) rc = want_number(c, b, "a comparison");
     if (rc) return rc;
     double p = a->number, q = b->number;
-    *out = truth_of(sign == '<' ? p < q : sign == '>' ? p > q : sign == OP_LE ? p <= q : p >= q);
+    *out = truth_of(sign == '<' ? p < q : sign == '>' ? p > q : sign == BINOP_LE ? p <= q : p >= q);
     return OK;
 }
 
@@ -376,16 +376,16 @@ static int eval_logic(scope *c, const expr *x, value *out)
         int rc = eval(c, x->arg[k], &v);
         *out = v;
         if (rc || v.kind == VALUE_NONE) return rc;
-        if ((rc = want_number(c, &v, x->op == OP_AND ? "'and'" : "'or'"))) return rc;
+        if ((rc = want_number(c, &v, x->op == BINOP_AND ? "'and'" : "'or'"))) return rc;
         *out = truth_of(v.number != 0);
-        if ((v.number != 0) == (x->op == OP_OR)) return OK;
+        if ((v.number != 0) == (x->op == BINOP_OR)) return OK;
     }
     return OK;
 }
 
 static int eval_binary(scope *c, const expr *x, value *out)
 {
-    if (x->op == OP_AND || x->op == OP_OR) return eval_logic(c, x, out);
+    if (x->op == BINOP_AND || x->op == BINOP_OR) return eval_logic(c, x, out);
     value a, b;
     int rc = eval(c, x->arg[0], &a);
     if (!rc) rc = eval(c, x->arg[1], &b);
@@ -496,7 +496,7 @@ static int eval(scope *c, const expr *x, value *out)
 
 /* ---- doors */
 
-int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e)
+int config_value(config_eval *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e)
 {
     scope c = {h, words, layer, where, e};
     h->steps = 0;
@@ -504,7 +504,7 @@ int hyper_eval(hyper *h, const expr *x, int layer, const char *words, const char
     return eval(&c, x, out);
 }
 
-int hyper_name(hyper *h, const char *name, int layer, value *out, err *e)
+int config_name(config_eval *h, const char *name, int layer, value *out, err *e)
 {
     scope c = {h, NULL, layer, name, e};
     h->steps = 0;
@@ -514,14 +514,14 @@ int hyper_name(hyper *h, const char *name, int layer, value *out, err *e)
     return section ? eval_row(&c, section, name, out) : OK;
 }
 
-static int count_layers(hyper *h, err *e)
+static int count_layers(config_eval *h, err *e)
 {
     value v;
     const spec_row *r;
     int rc = spec_value(h->s, "network", "layers", &r, e);
     if (rc) return rc;
-    if (r) rc = hyper_eval(h, r->value, OUTSIDE, NULL, r->where, &v, e);
-    else rc = hyper_name(h, "layers", OUTSIDE, &v, e);
+    if (r) rc = config_value(h, r->value, OUTSIDE, NULL, r->where, &v, e);
+    else rc = config_name(h, "layers", OUTSIDE, &v, e);
     if (rc) return rc;
     if (v.kind == VALUE_NONE)
         return err_set(e, ERR_SPEC,
@@ -534,7 +534,7 @@ static int count_layers(hyper *h, err *e)
     return OK;
 }
 
-static int fill_classes(hyper *h, err *e)
+static int fill_classes(config_eval *h, err *e)
 {
     spec *s = h->s;
     uint8_t *table = arena_array(&h->mem, s->n_class * (size_t)h->layers + 1, 1);
@@ -547,7 +547,7 @@ static int fill_classes(hyper *h, err *e)
             value v;
             char where[300];
             snprintf(where, sizeof where, "%s: where", r->where);
-            if ((rc = hyper_eval(h, r->value, i, NULL, where, &v, e))) return rc;
+            if ((rc = config_value(h, r->value, i, NULL, where, &v, e))) return rc;
             if (v.kind != VALUE_NONE && !is_number(&v)) return err_set(e, ERR_SPEC, "%s is not true or false", where);
             table[k * (size_t)h->layers + (size_t)i] = v.kind != VALUE_NONE && v.number != 0;
         }
@@ -556,27 +556,27 @@ static int fill_classes(hyper *h, err *e)
     return OK;
 }
 
-int hyper_open(hyper **out, spec *s, const hyper_sources *from, err *e)
+int config_open(config_eval **out, spec *s, const config_sources *from, err *e)
 {
-    hyper *h = mem_zero(1, sizeof *h);
+    config_eval *h = mem_zero(1, sizeof *h);
     if (!h) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
     h->s = s;
     h->from = *from;
     int rc = count_layers(h, e);
     if (!rc) rc = fill_classes(h, e);
     if (rc) {
-        hyper_close(h);
+        config_close(h);
         return rc;
     }
     *out = h;
     return OK;
 }
 
-void hyper_close(hyper *h)
+void config_close(config_eval *h)
 {
     if (!h) return;
     arena_free(&h->mem);
     mem_free(h);
 }
 
-int hyper_layers(const hyper *h) { return h->layers; }
+int config_layers(const config_eval *h) { return h->layers; }

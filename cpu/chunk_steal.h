@@ -1,52 +1,52 @@
-/* cpu_deal.h - dealing out the chunks of an op: each worker has its own run of them, and takes from others when it is done.
+/* chunk_steal.h - dealing out the chunks of an op: each worker has its own run of them, and takes from others when it is done.
  *
  * A run is read front to back by its owner (one sequential stream of weights); helpers take from the back. So a worker whose core is
  * busy with something else delays the others by one chunk, not by its whole share. Which worker computes a chunk changes no bit.
  * A run is one atomic word (turn of the op, first chunk, end). Workers count ops alike; a word of an earlier turn stands for the
  * full run of this turn, so that nobody has to prepare anything and a worker that has not even arrived can be helped. */
-#ifndef CPU_CPU_DEAL_H
-#define CPU_CPU_DEAL_H
+#ifndef CPU_CHUNK_STEAL_H
+#define CPU_CHUNK_STEAL_H
 #include "cpu/cpu.h"
 
 #include <stdatomic.h>
 
 /* In an array of one per worker, and one more for steps that run on one thread alone: they would put the workers' counts apart. */
-struct deal_run {
+struct chunk_run {
     _Alignas(64) _Atomic uint64_t word; /* turn 16 bits, first 24, end 24 */
     uint32_t turn;                      /* ops dealt so far: this worker's own count */
 };
 
-enum { DEAL_BITS = 24, DEAL_MAX = (1 << DEAL_BITS) - 1 };
+enum { STEAL_BITS = 24, STEAL_MAX = (1 << STEAL_BITS) - 1 };
 
-typedef struct deal {
-    deal_run *runs;
+typedef struct chunk_steal {
+    chunk_run *runs;
     int worker, workers;
     uint32_t turn;
-    int64_t chunks; /* <= DEAL_MAX */
+    int64_t chunks; /* <= STEAL_MAX */
     bool in_order;  /* all chunks are in one run: taken ascending by everybody */
-} deal;
+} chunk_steal;
 
-static inline uint64_t deal_word(uint32_t turn, int64_t first, int64_t end)
+static inline uint64_t steal_word(uint32_t turn, int64_t first, int64_t end)
 {
-    return (uint64_t)(turn & 0xffff) << 2 * DEAL_BITS | (uint64_t)first << DEAL_BITS | (uint64_t)end;
+    return (uint64_t)(turn & 0xffff) << 2 * STEAL_BITS | (uint64_t)first << STEAL_BITS | (uint64_t)end;
 }
 
 /* Every worker calls it once per op, with equal arguments. */
-static inline deal deal_start(const run *r, int worker, int workers, int64_t chunks, bool in_order)
+static inline chunk_steal steal_start(const run *r, int worker, int workers, int64_t chunks, bool in_order)
 {
     const cpu_work *work = &r->seg->on->work;
-    deal_run *runs = workers == 1 ? work->solo : work->runs;
-    return (deal){runs, worker, workers, ++runs[worker].turn, chunks, in_order};
+    chunk_run *runs = workers == 1 ? work->solo : work->runs;
+    return (chunk_steal){runs, worker, workers, ++runs[worker].turn, chunks, in_order};
 }
 
 /* One chunk of the run of `whose`, or -1: from its front for the owner, else from its back. */
-static inline int64_t deal_take(const deal *d, int whose)
+static inline int64_t steal_take(const chunk_steal *d, int whose)
 {
     _Atomic uint64_t *at = &d->runs[whose].word;
     uint64_t was = atomic_load_explicit(at, memory_order_relaxed);
     for (;;) {
-        int16_t age = (int16_t)(uint16_t)(d->turn - (uint32_t)(was >> 2 * DEAL_BITS)); /* turns wrap at 16 bits */
-        int64_t first = (int64_t)(was >> DEAL_BITS & DEAL_MAX), end = (int64_t)(was & DEAL_MAX);
+        int16_t age = (int16_t)(uint16_t)(d->turn - (uint32_t)(was >> 2 * STEAL_BITS)); /* turns wrap at 16 bits */
+        int64_t first = (int64_t)(was >> STEAL_BITS & STEAL_MAX), end = (int64_t)(was & STEAL_MAX);
         if (age < 0) return -1; /* its owner is at a later op: this one is taken */
         if (age > 0) {
             first = d->in_order ? 0 : d->chunks * whose / d->workers;
@@ -55,23 +55,23 @@ static inline int64_t deal_take(const deal *d, int whose)
         if (first >=
             end) { /* the owner keeps the turn of an empty run fresh: it must not seem to lie ahead after a wrap */
             if (age > 0 && whose == d->worker)
-                atomic_compare_exchange_strong_explicit(at, &was, deal_word(d->turn, first, end), memory_order_relaxed,
+                atomic_compare_exchange_strong_explicit(at, &was, steal_word(d->turn, first, end), memory_order_relaxed,
                                                         memory_order_relaxed);
             return -1;
         }
         bool front = d->in_order || whose == d->worker;
-        uint64_t now = front ? deal_word(d->turn, first + 1, end) : deal_word(d->turn, first, end - 1);
+        uint64_t now = front ? steal_word(d->turn, first + 1, end) : steal_word(d->turn, first, end - 1);
         if (atomic_compare_exchange_weak_explicit(at, &was, now, memory_order_relaxed, memory_order_relaxed))
             return front ? first : end - 1;
     }
 }
 
 /* The next chunk for this worker, -1 when all are taken. */
-static inline int64_t deal_next(const deal *d)
+static inline int64_t steal_next(const chunk_steal *d)
 {
-    if (d->in_order) return deal_take(d, 0);
+    if (d->in_order) return steal_take(d, 0);
     for (int i = 0; i < d->workers; i++) {
-        int64_t c = deal_take(d, (d->worker + i) % d->workers);
+        int64_t c = steal_take(d, (d->worker + i) % d->workers);
         if (c >= 0) return c;
     }
     return -1;

@@ -1,6 +1,6 @@
-/* tokenizer_same.h - whether two tokenizers do the same, and what writers of tokenizer files need to know of one. */
-#ifndef TEXT_TOKENIZER_SAME_H
-#define TEXT_TOKENIZER_SAME_H
+/* tokenizer_equal.h - whether two tokenizers do the same, and what writers of tokenizer files need to know of one. */
+#ifndef TEXT_TOKENIZER_EQUAL_H
+#define TEXT_TOKENIZER_EQUAL_H
 #include "text/tokenizer.h"
 
 /* Both cut sample texts (and with `added` every added token in its surroundings) into the same ids, and print these ids alike. The samples are

@@ -1,0 +1,114 @@
+/* builder.h - what modules write a program with. Every helper returns a tensor, or 0 after recording the error in b->e.
+ *
+ * builder_linear is the only place that multiplies by a weight: bias, adapters, cuts and activation quantization are its business. */
+#ifndef MODELS_BUILDER_H
+#define MODELS_BUILDER_H
+#include "core/program.h"
+#include "models/build/bind.h"
+#include "models/spec/config_eval.h"
+#include "models/build/module.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BUILDER_OPS_MAX = 1 << 18 };
+
+struct builder {
+    program *prog;
+    spec *s;
+    config_eval *h;
+    binder *bind;
+    int layer;     /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
+    bool encoding; /* in the formulas of that encoder: rows are AXIS_ENC, paths begin with "enc." */
+    ref memory;    /* its result; 0 in models without one */
+    int ctx;       /* positions that tables are made for */
+    bool act_f32;  /* build_options */
+    ref quant_of,
+        quant[2][2]; /* the activation quantized last, by blocks of 32 and of 64, and what that leaves: 0 = not yet */
+    bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
+    int64_t dim;
+    err *e;
+};
+
+int64_t builder_width(const builder *b, ref x);
+/* A fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder) with the rows of `like` and `width` elements. part "" or NULL: just the path. */
+ref builder_act(builder *b, const char *path, const char *part, ref like, int64_t width);
+/* Emits o with inputs in[], writing a fresh activation. */
+ref builder_op(builder *b, op o, const char *path, const char *part, ref like, int64_t width);
+/* The table of the call, [rows, width], rows 0: as many as it has; it is looked up in, never cut or re-encoded. */
+ref builder_table(builder *b, const call *c, int64_t rows, int64_t width);
+/* A constant of the program; values are copied. dims: cols 0 = a vector. */
+ref builder_const(builder *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols);
+
+typedef struct linear_opt {
+    const char *bias;   /* "auto" (when the checkpoint has one), "true", "false" */
+    int pairs, rotated; /* where the recipe rope_pairs is allowed: head_dim and how much of it rotates; else 0 */
+    bool keep_type;     /* no policy touches it */
+} linear_opt;
+enum { BUILDER_ALL_ROWS = -1 };
+/* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call; n BUILDER_ALL_ROWS: as many as it has rows. */
+ref builder_linear(builder *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);
+/* The same with a weight that is there already (tied heads); bias_slot NULL = none. */
+ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part);
+
+/* Token rows sorted by the expert that each goes to (ROUTE, DISPATCH). */
+typedef struct builder_experts {
+    ref route, table;
+    int experts;
+} builder_experts;
+/* y = W x for rows of experts, W [experts][n, width of x] the part of the row's expert [+ its bias]. */
+ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const builder_experts *by, int64_t n,
+                       const char *bias);
+/* Rows of x at each of their experts, `weigh`: times their weights; and the sums of such rows, back in order. */
+ref builder_gather(builder *b, const call *c, ref x, const builder_experts *by, bool weigh);
+ref builder_scatter(builder *b, const call *c, ref rows, const builder_experts *by, bool weigh);
+
+/* y[h] = W[h] x[h] for each head h of x, W [heads][n, width of a head]. */
+ref builder_linear_heads(builder *b, const call *c, const char *role, ref x, int heads, int64_t n);
+/* Heads of x and y side by side. */
+ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int heads);
+
+typedef struct norm_opt {
+    int kind; /* NORM_RMS, NORM_LAYER */
+    double eps;
+    int64_t width;    /* elements normalised together; 0 = the whole row */
+    int64_t n_weight; /* length of weight and bias; 0 = no weight */
+    const char *bias; /* as linear_opt; ignored without weight */
+} norm_opt;
+ref builder_norm(builder *b, const call *c, const char *role, ref x, norm_opt o);
+
+ref builder_act_fn(builder *b, const char *path, const char *part, ref x, act_kind fn);
+ref builder_add(builder *b, const char *path, const char *part, ref x, ref y);
+ref builder_mul(builder *b, const char *path, const char *part, ref x, ref y);
+ref builder_scale(builder *b, const char *path, const char *part, ref x, double factor); /* 1: x itself */
+ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
+ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, double limit);
+ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
+ref builder_l2(builder *b, const char *path, const char *part, ref x); /* of length 1, as torch's normalize */
+
+/* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
+bool builder_vector(builder *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
+
+/* A state of the layer; with s.scratch the one of equal shape that an earlier layer made. Its index, or a negative code. */
+int builder_state(builder *b, state s);
+
+/* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors] names under
+ * the same key; *n = 0 when there is neither. NULL on error. */
+const float *builder_list(builder *b, const call *c, const char *key, size_t *n);
+
+/* act_kind of an option checked against ACT_WORDS. */
+act_kind builder_act_kind(const char *name);
+/* Every activation as a PARAM_WORD list. */
+#define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|exp.rest|sigmoid|tanh"
+
+/* ---- used by build.c and formula.c */
+
+/* Calls the module of a slot ("norm.a") in the current layer. */
+ref builder_call(builder *b, const char *path, const ref *in, int n_in, const char *where);
+/* Whether `path` names a slot that is declared or has a module by default. */
+bool builder_is_slot(const builder *b, const char *path);
+/* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. 0 without an error: a lone expression
+ * that is the number 0. */
+ref builder_formula(builder *b, const char *text, const char *where, ref x, const char *result);
+
+#endif
