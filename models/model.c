@@ -22,7 +22,7 @@ enum { CTX_DEFAULT = 8192, CTX_UNKNOWN = 2048, CTX_MAX = 1 << 24 };
 /* Everything one model owns; model is the public part. */
 typedef struct opened {
     model m;
-    config_eval *h;
+    config_eval *values;
     json *config; /* of [model] config */
     arena mem;
 } opened;
@@ -161,7 +161,7 @@ static int read_runtime(const model *m, const model_options *opt, runtime_option
 static int choose_ctx(opened *o, int64_t asked, err *e)
 {
     int64_t most;
-    int rc = build_number(o->m.resolved, o->h, "positions", 0, &most, e);
+    int rc = build_number(o->m.resolved, o->values, "positions", 0, &most, e);
     if (rc) return rc;
     if (asked < 0 || asked > CTX_MAX) return err_set(e, ERR_LIMIT, "a context of %lld tokens", (long long)asked);
     if (most && asked > most)
@@ -179,7 +179,7 @@ static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, e
     *n = 0;
     int rc = spec_value(o->m.resolved, "generate", key, &r, e);
     if (rc || !r) return rc;
-    if ((rc = config_value(o->h, r->value, OUTSIDE, NULL, r->where, &v, e))) return rc;
+    if ((rc = config_value(o->values, r->value, OUTSIDE, NULL, r->where, &v, e))) return rc;
     for (size_t i = 0, count = value_count(&v); i < count && *n < cap; i++) {
         value item = value_at(&v, i);
         if (item.kind != VALUE_NUMBER || item.number != floor(item.number) || fabs(item.number) > INT32_MAX)
@@ -236,7 +236,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = build_sources(&from, m->weights, o->config, e);
     if (!rc) rc = pooling_read(&m->texts, m->weights, e);
     if (!rc) rc = pooling_apply(m->resolved, &m->texts, opt->pooling, opt->normalize, e);
-    if (!rc && (rc = config_open(&o->h, m->resolved, &from, e))) return name_values(o, e);
+    if (!rc && (rc = config_open(&o->values, m->resolved, &from, e))) return name_values(o, e);
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
@@ -251,7 +251,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
-    rc = build_program(&m->prog, m->resolved, o->h, m->weights, &build, e);
+    rc = build_program(&m->prog, m->resolved, o->values, m->weights, &build, e);
     if (rc) return name_values(o, e);
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
     m->bos = -1;
@@ -273,7 +273,7 @@ int model_open(model **out, const model_options *opt, err *e)
     return OK;
 }
 
-config_eval *model_hyper(const model *m) { return ((const opened *)m)->h; }
+config_eval *model_values(const model *m) { return ((const opened *)m)->values; }
 
 int model_spec_text(const model *m, buf *out, err *e)
 {
@@ -284,14 +284,14 @@ int model_spec_text(const model *m, buf *out, err *e)
     bool prefixed = strcmp(format, "gguf") == 0 || strcmp(format, "llama2c") == 0;
     char arch[128];
     snprintf(arch, sizeof arch, "%s%s%s", prefixed ? format : "", prefixed ? ":" : "", m->arch);
-    int rc = spec_show(m->resolved, o->h, arch, full ? full : path, NULL, out, e);
+    int rc = spec_show(m->resolved, o->values, arch, full ? full : path, NULL, out, e);
     free(full);
     return rc;
 }
 
 int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e)
 {
-    return spec_show(m->resolved, ((const opened *)m)->h, m->arch, NULL, tensors, out, e);
+    return spec_show(m->resolved, ((const opened *)m)->values, m->arch, NULL, tensors, out, e);
 }
 
 void model_close(model *m)
@@ -299,7 +299,7 @@ void model_close(model *m)
     if (!m) return;
     opened *o = (opened *)m;
     program_free(m->prog);
-    config_close(o->h);
+    config_close(o->values);
     spec_free(m->resolved);
     ckpt_close(m->weights);
     json_free(o->config);

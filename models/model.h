@@ -51,7 +51,7 @@ void model_close(model *m); /* NULL ok */
 
 /* The values of the resolved spec, for models/ itself. */
 typedef struct config_eval config_eval;
-config_eval *model_hyper(const model *m);
+config_eval *model_values(const model *m);
 
 /* The fully resolved spec as INI text that loads again (`spec show`). */
 int model_spec_text(const model *m, buf *out, err *e);

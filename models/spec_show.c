@@ -14,7 +14,7 @@
 
 typedef struct show {
     spec *s;
-    config_eval *h;
+    config_eval *values;
     buf *out;
     buf *one; /* the value being printed */
     int layers;
@@ -87,7 +87,7 @@ static int print_line(show *w, const char *key, value_at_layer get, const void *
 static int get_name(show *w, const void *what, int layer, value *out)
 {
     const spec_row *r = what;
-    return config_name(w->h, r->key, layer, out, w->e);
+    return config_name(w->values, r->key, layer, out, w->e);
 }
 
 static int show_config(show *w)
@@ -114,7 +114,7 @@ static int get_option(show *w, const void *what, int layer, value *out)
     const shown_option *o = what;
     char where[300];
     snprintf(where, sizeof where, "%s: %s", o->o->where, o->o->key);
-    return config_value(w->h, o->o->value, layer, o->words, where, out, w->e);
+    return config_value(w->values, o->o->value, layer, o->words, where, out, w->e);
 }
 
 /* The module of a slot as one section declares it: its own, or the one it refines. */
@@ -180,7 +180,7 @@ static int get_number(show *w, const void *what, int layer, value *out)
 {
     (void)layer;
     const spec_row *r = what;
-    return config_value(w->h, r->value, OUTSIDE, NULL, r->where, out, w->e);
+    return config_value(w->values, r->value, OUTSIDE, NULL, r->where, out, w->e);
 }
 
 static int show_network(show *w)
@@ -204,7 +204,7 @@ static int show_class(show *w, size_t k)
     for (size_t i = 0; i < w->s->n_slot; i++) empty &= strcmp(w->s->slots[i].section, c->section) != 0;
     if (empty) return OK;
     buf_printf(w->out, "\n[%s]\nwhere = [", c->section);
-    for (int i = 0; i < w->layers; i++) buf_printf(w->out, "%s%d", i ? ", " : "", config_in_class(w->h, k, i));
+    for (int i = 0; i < w->layers; i++) buf_printf(w->out, "%s%d", i ? ", " : "", config_in_class(w->values, k, i));
     buf_str(w->out, "][i]\n");
     if (block) buf_printf(w->out, "block = %s\n", block);
     return show_slots(w, c->section);
@@ -249,11 +249,11 @@ static int show_generate(show *w)
     return OK;
 }
 
-int spec_show(spec *s, config_eval *h, const char *arch, const char *path, const char *tensors, buf *out, err *e)
+int spec_show(spec *s, config_eval *values, const char *arch, const char *path, const char *tensors, buf *out, err *e)
 {
     static const char *const skip[] = {"path", "arch", "config", "base", NULL};
     err own = {0};
-    show w = {.s = s, .h = h, .out = out, .layers = config_layers(h), .recipes = !tensors, .e = &own};
+    show w = {.s = s, .values = values, .out = out, .layers = config_layers(values), .recipes = !tensors, .e = &own};
     buf_printf(out, "[model]\narch = %s\n", arch);
     if (path) buf_printf(out, "path = %s\n", path);
     for (size_t i = 0; i < s->n; i++) {

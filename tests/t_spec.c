@@ -20,7 +20,7 @@ static const char gguf_text[] =
 
 typedef struct scene {
     spec *s;
-    config_eval *h;
+    config_eval *values;
     json *hf, *gguf;
 } scene;
 
@@ -31,12 +31,12 @@ static void open_scene(scene *c, const char *spec_source)
     assert_ok(json_parse(&c->gguf, span_str(gguf_text), "gguf", &e), &e);
     assert_ok(spec_parse(&c->s, span_str(spec_source), "t.ini", "", NULL, &e), &e);
     config_sources from = {.hf = c->hf, .gguf = c->gguf, .arch = "llama", .option = module_option};
-    assert_ok(config_open(&c->h, c->s, &from, &e), &e);
+    assert_ok(config_open(&c->values, c->s, &from, &e), &e);
 }
 
 static void close_scene(scene *c)
 {
-    config_close(c->h);
+    config_close(c->values);
     spec_free(c->s);
     json_free(c->hf);
     json_free(c->gguf);
@@ -50,7 +50,7 @@ static const char *answer(scene *c, const char *text, int layer)
     const expr *x;
     value v;
     buf b = {0};
-    if (expr_parse(&x, &c->s->mem, text, "here", &e) || config_value(c->h, x, layer, NULL, "here", &v, &e))
+    if (expr_parse(&x, &c->s->mem, text, "here", &e) || config_value(c->values, x, layer, NULL, "here", &v, &e))
         return snprintf(out, sizeof out, "%s", e.msg), out;
     if (v.kind == VALUE_NONE) return "none";
     if (!value_print(&v, &b)) buf_str(&b, "object");
@@ -370,8 +370,8 @@ static void null_is_not_absent(void **unused)
         value v;
         assert_ok(json_parse(&c.hf, span_str(all[i].config), "config.json", &e), &e);
         assert_ok(spec_load_builtin(&c.s, all[i].spec, &e), &e);
-        assert_ok(config_open(&c.h, c.s, &(config_sources){.hf = c.hf, .option = module_option}, &e), &e);
-        assert_ok(config_name(c.h, "window", all[i].layer, &v, &e), &e);
+        assert_ok(config_open(&c.values, c.s, &(config_sources){.hf = c.hf, .option = module_option}, &e), &e);
+        assert_ok(config_name(c.values, "window", all[i].layer, &v, &e), &e);
         double window = v.kind == VALUE_NUMBER ? v.number : 0;
         if (window != all[i].window)
             fail_msg("%s, layer %d of %s: window %g, not %g", all[i].spec, all[i].layer, all[i].config, window,

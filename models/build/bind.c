@@ -18,7 +18,7 @@ enum { PREFIX_MAX = 8 };
 struct binder {
     program *prog;
     spec *s;
-    config_eval *h;
+    config_eval *values;
     const ckpt *c;
     weight_policy *policy; /* NULL: all as in the file */
     arena mem;
@@ -45,11 +45,11 @@ typedef struct found {
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while binding tensors"); }
 
-int bind_open(binder **out, program *p, spec *s, config_eval *h, const ckpt *c, weight_policy *policy, err *e)
+int bind_open(binder **out, program *p, spec *s, config_eval *values, const ckpt *c, weight_policy *policy, err *e)
 {
     binder *b = mem_zero(1, sizeof *b);
     if (!b) return short_of_memory(e);
-    *b = (binder){.prog = p, .s = s, .h = h, .c = c, .policy = policy};
+    *b = (binder){.prog = p, .s = s, .values = values, .c = c, .policy = policy};
     b->used = mem_zero(ckpt_count(c) ? ckpt_count(c) : 1, sizeof *b->used);
     if (!b->used) {
         mem_free(b);
@@ -177,7 +177,7 @@ static int resolve_line(binder *b, const spec_row *row, int layer, bool derived,
     while (split_next(&rest, '|', &part)) {
         recipe how;
         if (part.n == 0) continue;
-        int rc = recipe_parse(&how, b->h, &b->mem, part, layer, where, e);
+        int rc = recipe_parse(&how, b->values, &b->mem, part, layer, where, e);
         if (rc) return rc;
         if (!source_fits(b, how.source)) continue;
         if (!out->first && !(out->first = likely_name(b, &how, derived))) return short_of_memory(e);
@@ -600,7 +600,7 @@ static int ignored(binder *b, const char *name, bool *yes, err *e)
     *yes = false;
     while (!*yes && split_next(&rest, '|', &part)) {
         recipe how;
-        int rc = part.n ? recipe_parse(&how, b->h, &b->mem, part, OUTSIDE, row->where, e) : OK;
+        int rc = part.n ? recipe_parse(&how, b->values, &b->mem, part, OUTSIDE, row->where, e) : OK;
         if (rc) return rc;
         *yes = part.n && glob_match(span_str(how.name), name);
     }

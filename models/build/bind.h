@@ -31,7 +31,7 @@
 typedef struct binder binder;
 
 /* policy: types of matrices; NULL: all as in the file. Without a program only bind_has and bind_values can be asked. */
-int bind_open(binder **out, program *p, spec *s, config_eval *h, const ckpt *c, weight_policy *policy, err *e);
+int bind_open(binder **out, program *p, spec *s, config_eval *values, const ckpt *c, weight_policy *policy, err *e);
 void bind_close(binder *b); /* NULL ok */
 
 typedef struct bind_want {

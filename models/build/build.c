@@ -31,12 +31,14 @@ int build_sources(config_sources *out, ckpt *c, const json *config, err *e)
     return side.code ? err_set(e, side.code, "%s", side.msg) : OK;
 }
 
-int build_number(spec *s, config_eval *h, const char *key, int64_t otherwise, int64_t *out, err *e)
+int build_number(spec *s, config_eval *values, const char *key, int64_t otherwise, int64_t *out, err *e)
 {
     const spec_row *r;
     value v;
     int rc = spec_value(s, "network", key, &r, e);
-    if (!rc) rc = r ? config_value(h, r->value, OUTSIDE, NULL, r->where, &v, e) : config_name(h, key, OUTSIDE, &v, e);
+    if (!rc)
+        rc = r ? config_value(values, r->value, OUTSIDE, NULL, r->where, &v, e)
+               : config_name(values, key, OUTSIDE, &v, e);
     if (rc) return rc;
     *out = otherwise;
     if (v.kind == VALUE_NONE) return OK;
@@ -51,7 +53,8 @@ int build_number(spec *s, config_eval *h, const char *key, int64_t otherwise, in
 static const spec_row *formula_of(const builder *b, const char *key)
 {
     for (size_t k = b->s->n_class; k-- > 0;) {
-        const spec_row *r = config_in_class(b->h, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key) : NULL;
+        const spec_row *r = config_in_class(b->values, k, b->layer) ? spec_find(b->s, b->s->classes[k].section, key)
+                                                                    : NULL;
         if (r) return r;
     }
     return spec_find(b->s, "network", key);
@@ -193,9 +196,9 @@ static int build(builder *b, err *e)
 {
     int64_t dim = 0, enc_layers = 0;
     bool has_encoder;
-    int rc = read_type(b, &has_encoder, e), layers = config_layers(b->h);
-    if (!rc) rc = build_number(b->s, b->h, "dim", 0, &dim, e);
-    if (!rc && has_encoder) rc = build_number(b->s, b->h, "enc_layers", layers, &enc_layers, e);
+    int rc = read_type(b, &has_encoder, e), layers = config_layers(b->values);
+    if (!rc) rc = build_number(b->s, b->values, "dim", 0, &dim, e);
+    if (!rc && has_encoder) rc = build_number(b->s, b->values, "enc_layers", layers, &enc_layers, e);
     if (!rc && enc_layers > ENC_LAYERS_MAX)
         rc = err_set(e, ERR_SPEC, "%s: enc_layers is %lld: at most %d", b->s->file, (long long)enc_layers,
                      ENC_LAYERS_MAX);
@@ -214,12 +217,12 @@ static int build(builder *b, err *e)
     return rc ? rc : program_finish(b->prog, e);
 }
 
-int build_program(program **out, spec *s, config_eval *h, const ckpt *c, const build_options *o, err *e)
+int build_program(program **out, spec *s, config_eval *values, const ckpt *c, const build_options *o, err *e)
 {
     err own = {0};
-    builder b = {.s = s, .h = h, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
+    builder b = {.s = s, .values = values, .layer = OUTSIDE, .ctx = o->ctx, .act_f32 = o->act_f32, .e = &own};
     b.prog = program_new(&own);
-    int rc = b.prog ? bind_open(&b.bind, b.prog, s, h, c, o->policy, &own) : own.code;
+    int rc = b.prog ? bind_open(&b.bind, b.prog, s, values, c, o->policy, &own) : own.code;
     if (!rc) rc = build(&b, &own);
     bind_close(b.bind);
     if (rc) {

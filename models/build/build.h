@@ -13,7 +13,7 @@ typedef struct build_options {
 } build_options;
 
 /* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
-int build_program(program **out, spec *s, config_eval *h, const ckpt *c, const build_options *o, err *e);
+int build_program(program **out, spec *s, config_eval *values, const ckpt *c, const build_options *o, err *e);
 
 /* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
 int spec_check_unused(const spec *s, err *e);
@@ -25,7 +25,7 @@ bool spec_name_stays(const spec *s, const char *name, bool recipes);
 bool spec_unread_keys(const spec *s, const json *config, buf *out);
 
 /* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
-int build_number(spec *s, config_eval *h, const char *key, int64_t otherwise, int64_t *out, err *e);
+int build_number(spec *s, config_eval *values, const char *key, int64_t otherwise, int64_t *out, err *e);
 
 /* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */
 int build_sources(config_sources *out, ckpt *c, const json *config, err *e);

@@ -16,7 +16,7 @@ enum { BUILDER_OPS_MAX = 1 << 18 };
 struct builder {
     program *prog;
     spec *s;
-    config_eval *h;
+    config_eval *values;
     binder *bind;
     int layer;     /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
     bool encoding; /* in the formulas of that encoder: rows are AXIS_ENC, paths begin with "enc." */

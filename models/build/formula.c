@@ -81,7 +81,7 @@ ref builder_call(builder *b, const char *path, const ref *in, int n_in, const ch
 {
     option_slot slot;
     if (!(path = path_of(b, path))) return 0;
-    if (option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, where, b->e)) return 0;
+    if (option_slot_find(&slot, b->s, b->values, &b->prog->mem, path, b->layer, where, b->e)) return 0;
     claim_lines(b, path, slot.mod);
     if (n_in != slot.mod->args) {
         err_set(b->e, ERR_SPEC, "%s: %s (%s) takes %d activation%s, got %d", where, path, slot.mod->name,
@@ -92,7 +92,7 @@ ref builder_call(builder *b, const char *path, const ref *in, int n_in, const ch
     if (!options) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), 0;
     call c = {.mod = slot.mod, .path = path, .where = slot.where, .slot = &slot, .options = options};
     for (int i = 0; i < n_in; i++) c.in[i] = in[i];
-    ref out = option_fill(&slot, b->h, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;
+    ref out = option_fill(&slot, b->values, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;
     mem_free(options);
     return out;
 }
@@ -104,7 +104,7 @@ const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
     const char *where;
     value v;
     *n = 0;
-    if (option_value(c->slot, b->h, row, b->layer, &v, &where, b->e)) return NULL;
+    if (option_value(c->slot, b->values, row, b->layer, &v, &where, b->e)) return NULL;
     size_t count = value_count(&v);
     if (!count) {
         const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
@@ -143,7 +143,7 @@ static bool is_number_function(const char *name)
 static bool has_tensor(const walk *w, const expr *x)
 {
     if (x->kind == EXPR_NAME &&
-        (var_of(w, x->text) || (!config_knows(w->b->h, x->text) && builder_is_slot(w->b, x->text))))
+        (var_of(w, x->text) || (!config_knows(w->b->values, x->text) && builder_is_slot(w->b, x->text))))
         return true;
     if (x->kind == EXPR_CALL && !is_number_function(x->text)) return true;
     for (size_t i = 0; i < x->n_arg; i++)
@@ -154,9 +154,9 @@ static bool has_tensor(const walk *w, const expr *x)
 static bool number(walk *w, const expr *x, double *out)
 {
     value v;
-    const char *unknown = config_unknown_name(w->b->h, x);
+    const char *unknown = config_unknown_name(w->b->values, x);
     if (unknown) return refuse(w, "neither a variable, nor a slot, nor a name of [config]: ", unknown);
-    if (config_value(w->b->h, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
+    if (config_value(w->b->values, x, w->b->layer, NULL, w->where, &v, w->b->e)) return false;
     if (v.kind != VALUE_NUMBER && v.kind != VALUE_BOOL) return refuse(w, "a number in the formula has no value", "");
     *out = v.number;
     return true;
@@ -232,7 +232,8 @@ static bool claim_branch(walk *w, const expr *x)
         option_slot slot;
         builder *b = w->b;
         const char *path = path_of(b, x->text);
-        if (!path || option_slot_find(&slot, b->s, b->h, &b->prog->mem, path, b->layer, w->where, b->e)) return false;
+        if (!path || option_slot_find(&slot, b->s, b->values, &b->prog->mem, path, b->layer, w->where, b->e))
+            return false;
         claim_lines(b, path, slot.mod);
     }
     for (size_t i = 0; i < x->n_arg; i++)

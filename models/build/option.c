@@ -13,7 +13,7 @@ static void add(option_slot *o, const spec *s, const char *section, const char *
     }
 }
 
-int option_slot_find(option_slot *out, spec *s, config_eval *h, arena *mem, const char *path, int layer,
+int option_slot_find(option_slot *out, spec *s, config_eval *values, arena *mem, const char *path, int layer,
                      const char *caller, err *e)
 {
     char kind[64], enc_kind[70];
@@ -27,7 +27,7 @@ int option_slot_find(option_slot *out, spec *s, config_eval *h, arena *mem, cons
     snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
     *out = (option_slot){.where = caller};
     for (size_t k = s->n_class; k-- > 0;)
-        if (config_in_class(h, k, layer)) {
+        if (config_in_class(values, k, layer)) {
             add(out, s, s->classes[k].section, path);
             if (path[n]) add(out, s, s->classes[k].section, kind);
         }
@@ -70,7 +70,7 @@ static int check_known(const option_slot *o, const char *path, err *e)
 
 static bool is_list(const param *row) { return row->words && strcmp(row->words, OPTION_LIST) == 0; }
 
-int option_value(const option_slot *o, config_eval *h, const param *row, int layer, value *out, const char **where,
+int option_value(const option_slot *o, config_eval *values, const param *row, int layer, value *out, const char **where,
                  err *e)
 {
     const char *words = row->type == PARAM_WORD ? row->words : NULL;
@@ -81,10 +81,10 @@ int option_value(const option_slot *o, config_eval *h, const param *row, int lay
             char place[400];
             snprintf(place, sizeof place, "%s: %s.%s", p->where, o->from[i]->name, p->key);
             *where = p->where;
-            return config_value(h, p->value, layer, words, place, out, e);
+            return config_value(values, p->value, layer, words, place, out, e);
         }
     *where = o->where;
-    return config_name(h, row->key, layer, out, e);
+    return config_name(values, row->key, layer, out, e);
 }
 
 static int set(const param *row, const value *v, void *into, const char *place, err *e)
@@ -109,7 +109,7 @@ static bool required(const param *row)
     return !row->otherwise && (row->type == PARAM_INT || row->type == PARAM_FLOAT);
 }
 
-int option_fill(const option_slot *o, config_eval *h, const char *path, int layer, void *into, err *e)
+int option_fill(const option_slot *o, config_eval *values, const char *path, int layer, void *into, err *e)
 {
     int rc = check_known(o, path, e);
     if (rc) return rc;
@@ -119,10 +119,10 @@ int option_fill(const option_slot *o, config_eval *h, const char *path, int laye
         const char *where;
         value v;
         if (is_list(row)) continue;
-        if ((rc = option_value(o, h, row, layer, &v, &where, e))) return rc;
+        if ((rc = option_value(o, values, row, layer, &v, &where, e))) return rc;
         char place[600];
         int at = snprintf(place, sizeof place, "%.300s: %.60s.%s", where, path, row->key);
-        const spec_row *name = is_given(o, row) ? NULL : config_definition(h, row->key, layer);
+        const spec_row *name = is_given(o, row) ? NULL : config_definition(values, row->key, layer);
         if (name)
             snprintf(place + at, sizeof place - (size_t)at, " (%.100s: %s = %.120s)", name->where, name->key,
                      name->text);

@@ -16,12 +16,12 @@ typedef struct option_slot {
 } option_slot;
 
 /* Finds the declarations of a slot at a layer and its module. ERR_SPEC when none names a module that exists. */
-int option_slot_find(option_slot *out, spec *s, config_eval *h, arena *mem, const char *path, int layer,
+int option_slot_find(option_slot *out, spec *s, config_eval *values, arena *mem, const char *path, int layer,
                      const char *caller, err *e);
 /* Fills a struct of mod->options_size bytes. */
-int option_fill(const option_slot *o, config_eval *h, const char *path, int layer, void *into, err *e);
+int option_fill(const option_slot *o, config_eval *values, const char *path, int layer, void *into, err *e);
 /* The value of one option (lists, which params cannot hold); VALUE_NONE when it has none. */
-int option_value(const option_slot *o, config_eval *h, const param *row, int layer, value *out, const char **where,
+int option_value(const option_slot *o, config_eval *values, const param *row, int layer, value *out, const char **where,
                  err *e);
 
 /* How options of kind "list" are marked in a module's params: a PARAM_TEXT row with these words. builder_list reads them. */

@@ -10,7 +10,7 @@
 enum { STACK_MAX = 1 << 16 };
 
 typedef struct reader {
-    config_eval *h;
+    config_eval *values;
     arena *mem;
     int layer;
     const char *where;
@@ -25,9 +25,9 @@ static int value_in(reader *r, span text, value *out)
     char *copy = arena_strn(r->mem, (const char *)text.p, text.n);
     if (!copy) return short_of_memory(r);
     int rc = expr_parse(&x, r->mem, copy, r->where, r->e);
-    const char *unknown = rc ? NULL : config_unknown_name(r->h, x);
+    const char *unknown = rc ? NULL : config_unknown_name(r->values, x);
     if (unknown) rc = err_set(r->e, ERR_SPEC, "%s: '%s' is not a name of [config]", r->where, unknown);
-    return rc ? rc : config_value(r->h, x, r->layer, NULL, r->where, out, r->e);
+    return rc ? rc : config_value(r->values, x, r->layer, NULL, r->where, out, r->e);
 }
 
 /* The number that an expression gives. */
@@ -177,9 +177,9 @@ static int fill_name(reader *r, span name, recipe *out)
     return rc;
 }
 
-int recipe_parse(recipe *out, config_eval *h, arena *mem, span part, int layer, const char *where, err *e)
+int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e)
 {
-    reader r = {h, mem, layer, where, e};
+    reader r = {values, mem, layer, where, e};
     *out = (recipe){.source = "", .mul = 1};
     const uint8_t *colon = memchr(part.p, ':', part.n);
     size_t n = colon ? (size_t)(colon - part.p) : 0;

@@ -20,6 +20,6 @@ typedef struct recipe {
 } recipe;
 
 /* The alternative `part` of a line at a layer. Names and numbers may use [config] and i. */
-int recipe_parse(recipe *out, config_eval *h, arena *mem, span part, int layer, const char *where, err *e);
+int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e);
 
 #endif

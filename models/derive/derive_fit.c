@@ -164,13 +164,13 @@ static bool norms_agree(const spec *s, bool offset)
 
 static int build_once(ckpt *c, spec *s, uint64_t *hash, uint32_t *weights, const config_sources *from, err *e)
 {
-    config_eval *h = NULL;
+    config_eval *values = NULL;
     program *p = NULL;
-    int rc = config_open(&h, s, from, e);
-    if (!rc) rc = build_program(&p, s, h, c, &(build_options){.ctx = FIT_CTX}, e);
+    int rc = config_open(&values, s, from, e);
+    if (!rc) rc = build_program(&p, s, values, c, &(build_options){.ctx = FIT_CTX}, e);
     if (!rc) *hash = p->hash, *weights = p->n_weight;
     if (!rc) program_free(p);
-    if (h) config_close(h);
+    if (values) config_close(values);
     return rc;
 }
 

@@ -167,7 +167,7 @@ static int open_family(exporter *x)
     if (rc) return rc;
     x->family_config = config;
     x->s = x->family;
-    x->h = x->family_values;
+    x->values = x->family_values;
     return OK;
 }
 
@@ -182,7 +182,7 @@ static int open_as(exporter **out, const model *m, export_kind kind, dtype type,
     exporter *x = mem_zero(1, sizeof *x);
     if (!x) return err_set(e, ERR_MEMORY, "out of memory while exporting");
     *x = (exporter){
-        .m = m, .s = m->resolved, .h = model_hyper(m), .kind = kind, .type = type, .as_held = as_held, .e = e};
+        .m = m, .s = m->resolved, .values = model_values(m), .kind = kind, .type = type, .as_held = as_held, .e = e};
     int rc = ckpt_own_spec(m->weights) ? open_family(x) : OK;
     if (!rc && is_of_kind(x)) {
         rc = copy_tensors(x);
@@ -224,7 +224,7 @@ void export_close(exporter *x)
     if (!x) return;
     mem_free(x->tensor);
     mem_free(x->whole);
-    bind_close(x->values);
+    bind_close(x->trained);
     config_close(x->family_values);
     spec_free(x->family);
     spec_free(x->base);

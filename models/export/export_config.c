@@ -22,7 +22,7 @@ static const char *const float_endings[] = {"epsilon",     "freq_base", "factor"
 
 static bool is_config_name(const exporter *x, const char *name, const char *own)
 {
-    return strcmp(name, own) != 0 && config_knows(x->h, name);
+    return strcmp(name, own) != 0 && config_knows(x->values, name);
 }
 
 /* The key that an alternative names in the wanted container; NULL when it names none. */
@@ -55,7 +55,7 @@ static void find_key(const exporter *x, const expr *v, const char *own, const ex
         for (size_t i = 0; i < v->n_arg; i++) find_key(x, v->arg[i], own, words, best);
         return;
     }
-    if (v->kind == EXPR_NAME && config_is_word(x->h, own, v->text)) return;
+    if (v->kind == EXPR_NAME && config_is_word(x->values, own, v->text)) return;
     bool each = v->kind == EXPR_INDEX && v->arg[1]->kind == EXPR_NAME && strcmp(v->arg[1]->text, "i") == 0;
     const expr *name = each ? v->arg[0] : v;
     const char *key = key_of(x, name, own);
@@ -84,12 +84,12 @@ static bool has_head(const exporter *x)
 static int value_of(const exporter *x, const char *name, value *out)
 {
     err outside = {0}; /* it may need i: then it has no value outside layers */
-    if (config_name(x->h, name, OUTSIDE, out, &outside)) *out = (value){0};
+    if (config_name(x->values, name, OUTSIDE, out, &outside)) *out = (value){0};
     if (outside.code == ERR_MEMORY) return export_oom(x);
     bool tied = out->kind == VALUE_TEXT && strcmp(name, "tied") == 0;
     if (tied) *out = (value){.kind = VALUE_BOOL, .number = !has_head(x)}; /* "auto" */
-    if (out->kind != VALUE_NONE || config_layers(x->h) == 0) return OK;
-    return config_name(x->h, name, 0, out, x->e);
+    if (out->kind != VALUE_NONE || config_layers(x->values) == 0) return OK;
+    return config_name(x->values, name, 0, out, x->e);
 }
 
 static bool wants_float(const char *key)
@@ -318,22 +318,22 @@ static int add_ids(exporter *x)
 static int first_layer(const exporter *x, const char *section, size_t *class)
 {
     for (size_t k = 0; k < x->s->n_class; k++)
-        for (int i = 0; i < config_layers(x->h) && strcmp(x->s->classes[k].section, section) == 0; i++)
-            if (config_in_class(x->h, *class = k, i)) return i;
+        for (int i = 0; i < config_layers(x->values) && strcmp(x->s->classes[k].section, section) == 0; i++)
+            if (config_in_class(x->values, *class = k, i)) return i;
     return OUTSIDE;
 }
 
 /* A value for each layer: of a name, or whether the layer is in the class. */
 static int list_of(exporter *x, const char *name, size_t class, value *out)
 {
-    size_t n = (size_t)config_layers(x->h);
+    size_t n = (size_t)config_layers(x->values);
     value *items = arena_array(&x->mem, n, sizeof *items);
     if (!items) return export_oom(x);
     for (size_t i = 0; i < n; i++) {
-        items[i] = (value){.kind = VALUE_BOOL, .number = !name && config_in_class(x->h, class, (int)i)};
+        items[i] = (value){.kind = VALUE_BOOL, .number = !name && config_in_class(x->values, class, (int)i)};
         bool trained = false;
         int rc = name ? export_trained_value(x, name, (int)i, &items[i], &trained) : OK;
-        if (!rc && name && !trained) rc = config_name(x->h, name, (int)i, &items[i], x->e);
+        if (!rc && name && !trained) rc = config_name(x->values, name, (int)i, &items[i], x->e);
         if (rc) return rc;
         if (items[i].kind != VALUE_NUMBER && items[i].kind != VALUE_BOOL) return OK;
     }
@@ -349,9 +349,9 @@ static int value_of_line(exporter *x, const spec_row *row, const out_key *to, va
         int layer = first_layer(x, row->section, &class);
         bool where = strcmp(row->key, "where") == 0;
         if (layer == OUTSIDE || where != to->each) return OK;
-        return where ? list_of(x, NULL, class, out) : config_name(x->h, row->key, layer, out, x->e);
+        return where ? list_of(x, NULL, class, out) : config_name(x->values, row->key, layer, out, x->e);
     }
-    if (!config_knows(x->h, row->key)) return OK;
+    if (!config_knows(x->values, row->key)) return OK;
     bool known;
     int rc = export_rope_value(x, row->key, out, &known);
     if (rc || known) return rc;
@@ -410,7 +410,7 @@ static int value_of_option(exporter *x, const spec_slot *slot, const slot_option
     int at = layer ? first_layer(x, slot->section, &class) : OUTSIDE;
     if (layer && at == OUTSIDE) return OK;
     err unknown = {0}; /* then it has no value here */
-    if (config_value(x->h, o->value, at, "auto", o->where, out, &unknown)) *out = (value){0};
+    if (config_value(x->values, o->value, at, "auto", o->where, out, &unknown)) *out = (value){0};
     if (unknown.code == ERR_MEMORY) return export_oom(x);
     if (out->kind == VALUE_TEXT) *out = (value){.kind = VALUE_BOOL, .number = has_bias(x, slot->name, o->key)};
     return OK;
@@ -439,11 +439,11 @@ static int add_biases(exporter *x)
 /* The value of "KEY" or, for a list with an element for each layer, "KEY[i]". */
 static int value_of_key(exporter *x, const spec_row *row, bool each, value *out)
 {
-    size_t n = each ? (size_t)config_layers(x->h) : 1;
+    size_t n = each ? (size_t)config_layers(x->values) : 1;
     value *items = arena_array(&x->mem, n, sizeof *items);
     if (!items) return export_oom(x);
     for (size_t i = 0; i < n; i++) {
-        int rc = config_value(x->h, row->value, each ? (int)i : OUTSIDE, NULL, row->where, &items[i], x->e);
+        int rc = config_value(x->values, row->value, each ? (int)i : OUTSIDE, NULL, row->where, &items[i], x->e);
         if (rc) return rc;
     }
     *out = each ? (value){.kind = VALUE_LIST, .items = items, .n = n} : items[0];

@@ -40,7 +40,7 @@ int export_first_name(exporter *x, const spec_row *row, int layer, bool stack, r
         span rest = span_str(row->text), part;
         while (!*any && split_next(&rest, '|', &part)) {
             if (part.n == 0) continue;
-            int rc = recipe_parse(out, x->h, &x->mem, part, layer, row->where, x->e);
+            int rc = recipe_parse(out, x->values, &x->mem, part, layer, row->where, x->e);
             if (rc) return rc;
             *any = name_fits(x, out, stack, any_form);
         }

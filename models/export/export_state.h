@@ -8,7 +8,7 @@
 struct exporter {
     const model *m;
     spec *s;
-    config_eval *h;
+    config_eval *values;
     spec *names; /* whose [tensors] and [config] name things in the container: s, or the nearest base that knows it */
     spec *base;  /* that base, owned; or NULL */
     spec *
@@ -25,8 +25,8 @@ struct exporter {
     json *config;
     gguf_pairs pairs;
     bool vocabulary;
-    struct binder *values; /* that reads trained numbers; NULL before the first */
-    float *whole;          /* values of one matrix that is put together from parts, as it is written */
+    struct binder *trained; /* reads trained numbers; NULL before the first */
+    float *whole;           /* values of one matrix that is put together from parts, as it is written */
     const void *whole_of;
     int64_t whole_matrix;
     err *e; /* while opening */

@@ -54,8 +54,8 @@ static bool is_width(const value *v)
 static int head_dims(exporter *x, int32_t *width, int32_t *rotated)
 {
     value v, part = {0};
-    int rc = config_name(x->h, "head_dim", OUTSIDE, &v, x->e);
-    if (!rc && config_knows(x->h, "rope_dims")) rc = config_name(x->h, "rope_dims", OUTSIDE, &part, x->e);
+    int rc = config_name(x->values, "head_dim", OUTSIDE, &v, x->e);
+    if (!rc && config_knows(x->values, "rope_dims")) rc = config_name(x->values, "rope_dims", OUTSIDE, &part, x->e);
     if (rc) return rc;
     if (!is_width(&v)) return err_set(x->e, ERR_SPEC, "%s: head_dim has no value, which rope_pairs needs", x->s->file);
     *width = (int32_t)v.number;

@@ -88,14 +88,14 @@ int export_trained_value(exporter *x, const char *name, int layer, value *out, b
 {
     *found = false;
     if (!is_number_or_tensor(name)) return OK;
-    int rc = x->values ? OK : bind_open(&x->values, NULL, x->s, x->h, x->m->weights, NULL, x->e);
+    int rc = x->trained ? OK : bind_open(&x->trained, NULL, x->s, x->values, x->m->weights, NULL, x->e);
     for (size_t i = 0; i < x->s->n && !rc && !*found; i++) {
         const spec_row *row = &x->s->rows[i];
         const char *dot = strrchr(row->key, '.');
         bool of_name = strcmp(row->section, "tensors") == 0 && strncmp(row->key, "{i}.", 4) == 0 && dot &&
                        strcmp(dot + 1, name) == 0;
         size_t n = 0;
-        const float *v = of_name ? bind_values(x->values, row->key + 4, layer, &x->mem, &n, x->e) : NULL;
+        const float *v = of_name ? bind_values(x->trained, row->key + 4, layer, &x->mem, &n, x->e) : NULL;
         *found = v && n == 1;
         if (*found) *out = (value){.kind = VALUE_NUMBER, .number = (double)v[0]};
         rc = x->e->code;
@@ -107,11 +107,11 @@ int export_trained_value(exporter *x, const char *name, int layer, value *out, b
 static int add_trained(exporter *x, const spec_row *row)
 {
     const char *slot = strncmp(row->key, "{i}.", 4) == 0 ? row->key + 4 : "", *dot = strrchr(slot, '.');
-    if (!dot || !config_knows(x->h, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
-    for (int i = 0; i < config_layers(x->h); i++) {
+    if (!dot || !config_knows(x->values, dot + 1) || !is_number_or_tensor(dot + 1)) return OK;
+    for (int i = 0; i < config_layers(x->values); i++) {
         value v;
         numbers *f;
-        int rc = config_name(x->h, dot + 1, i, &v, x->e);
+        int rc = config_name(x->values, dot + 1, i, &v, x->e);
         if (rc) return rc;
         if (v.kind != VALUE_NUMBER) continue;
         if ((rc = add_numbers(x, row, slot, i, &f))) return rc;

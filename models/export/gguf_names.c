@@ -22,7 +22,7 @@ int gguf_names_open(gguf_names **out, const model *m, err *e)
         mem_free(g);
         return err_set(e, ERR_MEMORY, "out of memory");
     }
-    *g->x = (exporter){.m = m, .s = m->resolved, .h = model_hyper(m), .kind = EXPORT_GGUF, .e = &none};
+    *g->x = (exporter){.m = m, .s = m->resolved, .values = model_values(m), .kind = EXPORT_GGUF, .e = &none};
     int rc = export_find_names(g->x);
     g->x->e = NULL;
     if (rc == ERR_MEMORY) {
@@ -68,7 +68,7 @@ int gguf_names_of(gguf_names *g, const weight *w, const char *out[GGUF_NAMES_MAX
     span rest = row ? span_str(row->text) : (span){0}, part;
     while (kept && split_next(&rest, '|', &part)) {
         recipe how;
-        int rc = part.n ? recipe_parse(&how, x->h, &x->mem, part, layer, row->where, e) : OK;
+        int rc = part.n ? recipe_parse(&how, x->values, &x->mem, part, layer, row->where, e) : OK;
         if (rc) return rc;
         bool of_stack = part.n && str_ends(how.name, "_exps"), fits = !of_stack || w->parts > 1;
         if (part.n && strcmp(how.source, "gguf") == 0 && !how.tail && fits) kept = add_name(g, how.name, out, &n);

@@ -22,7 +22,7 @@ struct config_eval {
 };
 
 typedef struct scope {
-    config_eval *h;
+    config_eval *values;
     const char *words; /* bare names that are words here: "neox|interleaved|none"; NULL = none */
     int layer;
     const char *where;
@@ -57,39 +57,40 @@ static int result(scope *c, double v, value *out)
 
 /* ---- names */
 
-static bool is_open(const config_eval *h, const spec_row *r)
+static bool is_open(const config_eval *values, const spec_row *r)
 {
-    for (int i = 0; i < h->n_open; i++)
-        if (h->open[i] == r) return true;
+    for (int i = 0; i < values->n_open; i++)
+        if (values->open[i] == r) return true;
     return false;
 }
 
-bool config_in_class(const config_eval *h, size_t class, int layer)
+bool config_in_class(const config_eval *values, size_t class, int layer)
 {
-    return h->in_class && layer >= 0 && layer < h->layers && h->in_class[class * (size_t)h->layers + (size_t)layer];
+    return values->in_class && layer >= 0 && layer < values->layers &&
+           values->in_class[class * (size_t)values->layers + (size_t)layer];
 }
 
 /* The definition of a name that is nearest at this layer and not being evaluated: a row of a class or of [config], or NULL. */
-static const char *section_of(const config_eval *h, const char *name, int layer)
+static const char *section_of(const config_eval *values, const char *name, int layer)
 {
-    for (size_t k = h->s->n_class; k-- > 0;) {
-        if (!config_in_class(h, k, layer)) continue;
-        const spec_row *r = spec_find(h->s, h->s->classes[k].section, name);
-        if (r && !is_open(h, r)) return r->section;
+    for (size_t k = values->s->n_class; k-- > 0;) {
+        if (!config_in_class(values, k, layer)) continue;
+        const spec_row *r = spec_find(values->s, values->s->classes[k].section, name);
+        if (r && !is_open(values, r)) return r->section;
     }
-    const spec_row *r = spec_find(h->s, "config", name);
-    return r && !is_open(h, r) ? r->section : NULL;
+    const spec_row *r = spec_find(values->s, "config", name);
+    return r && !is_open(values, r) ? r->section : NULL;
 }
 
-const spec_row *config_definition(const config_eval *h, const char *name, int layer)
+const spec_row *config_definition(const config_eval *values, const char *name, int layer)
 {
-    const char *section = section_of(h, name, layer);
-    return section ? spec_find(h->s, section, name) : NULL;
+    const char *section = section_of(values, name, layer);
+    return section ? spec_find(values->s, section, name) : NULL;
 }
 
-bool config_knows(const config_eval *h, const char *name) { return spec_find(h->s, "config", name) != NULL; }
+bool config_knows(const config_eval *values, const char *name) { return spec_find(values->s, "config", name) != NULL; }
 
-const char *config_unknown_name(const config_eval *h, const expr *x)
+const char *config_unknown_name(const config_eval *values, const expr *x)
 {
     if (x->kind == EXPR_NAME) {
         char head[64];
@@ -97,53 +98,53 @@ const char *config_unknown_name(const config_eval *h, const expr *x)
         if (n >= sizeof head || strchr(x->text, ':')) return x->text;
         memcpy(head, x->text, n);
         head[n] = 0;
-        if (strcmp(head, "i") != 0 && !config_knows(h, head)) return x->text;
+        if (strcmp(head, "i") != 0 && !config_knows(values, head)) return x->text;
     }
     bool asks = x->kind == EXPR_CALL &&
                 (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0 || strcmp(x->text, "rows") == 0);
     if (asks) return x->text;
     for (size_t i = 0; i < x->n_arg; i++) {
-        const char *name = config_unknown_name(h, x->arg[i]);
+        const char *name = config_unknown_name(values, x->arg[i]);
         if (name) return name;
     }
     return NULL;
 }
 
 /* The words of an option may stand in the definition of the name that is spelt like it as they are. */
-static const char *words_of(const config_eval *h, const char *name)
+static const char *words_of(const config_eval *values, const char *name)
 {
-    const param *p = h->from.option ? h->from.option(name, PARAM_WORD) : NULL;
+    const param *p = values->from.option ? values->from.option(name, PARAM_WORD) : NULL;
     return p ? p->words : NULL;
 }
 
 static int eval_row(scope *c, const char *section, const char *name, value *out)
 {
-    config_eval *h = c->h;
+    config_eval *values = c->values;
     const spec_row *r;
-    int rc = spec_value(h->s, section, name, &r, c->e);
+    int rc = spec_value(values->s, section, name, &r, c->e);
     if (rc) return rc;
-    if (h->n_open == NAMES_DEEP) return refuse(c, "names refer to each other too deeply: ", name);
-    h->open[h->n_open++] = r;
+    if (values->n_open == NAMES_DEEP) return refuse(c, "names refer to each other too deeply: ", name);
+    values->open[values->n_open++] = r;
     char where[300];
     snprintf(where, sizeof where, "%s: %s", r->where, name);
-    scope inner = {h, words_of(h, name), c->layer, where, c->e};
+    scope inner = {values, words_of(values, name), c->layer, where, c->e};
     rc = eval(&inner, r->value, out);
-    h->n_open--;
+    values->n_open--;
     return rc;
 }
 
 /* The node a name means in a source; *there says whether the key exists at all (it may be null). */
-static const json *source_node(config_eval *h, const char *name, bool *there, scope *c, int *rc)
+static const json *source_node(config_eval *values, const char *name, bool *there, scope *c, int *rc)
 {
     const char *colon = strchr(name, ':'), *key = colon ? colon + 1 : name;
     size_t n = colon ? (size_t)(colon - name) : 0;
-    const json *root = h->from.hf;
+    const json *root = values->from.hf;
     char full[256];
     *there = false;
     if (n == 4 && memcmp(name, "gguf", 4) == 0) {
-        root = h->from.gguf;
+        root = values->from.gguf;
         if (!gguf_key_is_whole(key)) {
-            int len = snprintf(full, sizeof full, "%s.%s", h->from.arch ? h->from.arch : "", key);
+            int len = snprintf(full, sizeof full, "%s.%s", values->from.arch ? values->from.arch : "", key);
             if (len < 0 || (size_t)len >= sizeof full) {
                 *rc = refuse(c, "name too long: ", name);
                 return NULL;
@@ -151,9 +152,9 @@ static const json *source_node(config_eval *h, const char *name, bool *there, sc
             key = full;
         }
     } else if (n == 7) {
-        root = h->from.llama2c;
+        root = values->from.llama2c;
     } else if (n == 10) {
-        root = h->from.generation;
+        root = values->from.generation;
     }
     const json *j = json_get(root, key);
     if (!j && strchr(key, '.')) j = json_path(root, key);
@@ -180,14 +181,14 @@ static bool is_word(const char *words, const char *name)
     return false;
 }
 
-bool config_is_word(const config_eval *h, const char *own, const char *word)
+bool config_is_word(const config_eval *values, const char *own, const char *word)
 {
-    return strcmp(word, "null") == 0 || is_word(words_of(h, own), word);
+    return strcmp(word, "null") == 0 || is_word(words_of(values, own), word);
 }
 
 static int eval_name(scope *c, const char *name, value *out)
 {
-    config_eval *h = c->h;
+    config_eval *values = c->values;
     int rc = OK;
     bool there;
     *out = (value){0};
@@ -206,7 +207,7 @@ static int eval_name(scope *c, const char *name, value *out)
         if (n >= sizeof head) return refuse(c, "name too long: ", name);
         memcpy(head, name, n);
         head[n] = 0;
-        const char *section = section_of(h, head, c->layer);
+        const char *section = section_of(values, head, c->layer);
         if (section && !name[n]) return eval_row(c, section, head, out);
         if (section) {
             value object;
@@ -214,7 +215,7 @@ static int eval_name(scope *c, const char *name, value *out)
             return rc ? rc : member(c, &object, name + n + 1, out);
         }
     }
-    const json *j = source_node(h, name, &there, c, &rc);
+    const json *j = source_node(values, name, &there, c, &rc);
     *out = value_of_json(j);
     return rc;
 }
@@ -227,12 +228,12 @@ static int call_given(scope *c, const expr *x, value *out)
     const char *name = x->arg[0]->text;
     int rc = OK;
     bool there = false;
-    if (!strchr(name, ':') && section_of(c->h, name, c->layer)) {
+    if (!strchr(name, ':') && section_of(c->values, name, c->layer)) {
         value v;
         rc = eval_name(c, name, &v);
         there = v.kind != VALUE_NONE;
     } else {
-        source_node(c->h, name, &there, c, &rc);
+        source_node(c->values, name, &there, c, &rc);
     }
     *out = truth_of(there);
     return rc;
@@ -265,7 +266,7 @@ static int call_contains(scope *c, const expr *x, value *out)
 static int call_has(scope *c, const expr *x, value *out)
 {
     if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "has() takes a tensor name in quotes", "");
-    *out = truth_of(c->h->from.weights && ckpt_find(c->h->from.weights, x->arg[0]->text));
+    *out = truth_of(c->values->from.weights && ckpt_find(c->values->from.weights, x->arg[0]->text));
     return OK;
 }
 
@@ -273,7 +274,7 @@ static int call_has(scope *c, const expr *x, value *out)
 static int call_rows(scope *c, const expr *x, value *out)
 {
     if (x->n_arg != 1 || x->arg[0]->kind != EXPR_TEXT) return refuse(c, "rows() takes a tensor name in quotes", "");
-    const ckpt_entry *t = c->h->from.weights ? ckpt_find(c->h->from.weights, x->arg[0]->text) : NULL;
+    const ckpt_entry *t = c->values->from.weights ? ckpt_find(c->values->from.weights, x->arg[0]->text) : NULL;
     *out = t && t->dims.rank > 0 ? number_of((double)t->dims.dim[0]) : (value){0};
     return OK;
 }
@@ -421,7 +422,7 @@ static int eval_index(scope *c, const expr *x, value *out)
 /* Elements without value are left out. */
 static int eval_list(scope *c, const expr *x, value *out)
 {
-    value *items = arena_array(&c->h->mem, x->n_arg, sizeof *items);
+    value *items = arena_array(&c->values->mem, x->n_arg, sizeof *items);
     size_t n = 0;
     if (!items) return err_set(c->e, ERR_MEMORY, "%s: out of memory", c->where);
     for (size_t i = 0; i < x->n_arg; i++) {
@@ -471,7 +472,7 @@ static int eval(scope *c, const expr *x, value *out)
 {
     int rc;
     *out = (value){0};
-    if (++c->h->steps > STEPS_MAX) return refuse(c, "takes too many steps to evaluate", "");
+    if (++c->values->steps > STEPS_MAX) return refuse(c, "takes too many steps to evaluate", "");
     switch (x->kind) {
     case EXPR_NUMBER: *out = number_of(x->number); return OK;
     case EXPR_BOOL: *out = truth_of(x->number != 0); return OK;
@@ -496,87 +497,88 @@ static int eval(scope *c, const expr *x, value *out)
 
 /* ---- doors */
 
-int config_value(config_eval *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e)
+int config_value(config_eval *values, const expr *x, int layer, const char *words, const char *where, value *out,
+                 err *e)
 {
-    scope c = {h, words, layer, where, e};
-    h->steps = 0;
-    h->n_open = 0;
+    scope c = {values, words, layer, where, e};
+    values->steps = 0;
+    values->n_open = 0;
     return eval(&c, x, out);
 }
 
-int config_name(config_eval *h, const char *name, int layer, value *out, err *e)
+int config_name(config_eval *values, const char *name, int layer, value *out, err *e)
 {
-    scope c = {h, NULL, layer, name, e};
-    h->steps = 0;
-    h->n_open = 0;
+    scope c = {values, NULL, layer, name, e};
+    values->steps = 0;
+    values->n_open = 0;
     *out = (value){0};
-    const char *section = section_of(h, name, layer);
+    const char *section = section_of(values, name, layer);
     return section ? eval_row(&c, section, name, out) : OK;
 }
 
-static int count_layers(config_eval *h, err *e)
+static int count_layers(config_eval *values, err *e)
 {
     value v;
     const spec_row *r;
-    int rc = spec_value(h->s, "network", "layers", &r, e);
+    int rc = spec_value(values->s, "network", "layers", &r, e);
     if (rc) return rc;
-    if (r) rc = config_value(h, r->value, OUTSIDE, NULL, r->where, &v, e);
-    else rc = config_name(h, "layers", OUTSIDE, &v, e);
+    if (r) rc = config_value(values, r->value, OUTSIDE, NULL, r->where, &v, e);
+    else rc = config_name(values, "layers", OUTSIDE, &v, e);
     if (rc) return rc;
     if (v.kind == VALUE_NONE)
         return err_set(e, ERR_SPEC,
                        "%s: layers has no value: the model's configuration does not say how many there are",
-                       h->s->file);
+                       values->s->file);
     if (!is_number(&v) || v.number < 0 || v.number > LAYERS_MAX || v.number != floor(v.number))
-        return err_set(e, ERR_SPEC, "%s: layers is %g: expected a whole number from 0 to %d", h->s->file, v.number,
+        return err_set(e, ERR_SPEC, "%s: layers is %g: expected a whole number from 0 to %d", values->s->file, v.number,
                        LAYERS_MAX);
-    h->layers = (int)v.number;
+    values->layers = (int)v.number;
     return OK;
 }
 
-static int fill_classes(config_eval *h, err *e)
+static int fill_classes(config_eval *values, err *e)
 {
-    spec *s = h->s;
-    uint8_t *table = arena_array(&h->mem, s->n_class * (size_t)h->layers + 1, 1);
+    spec *s = values->s;
+    uint8_t *table = arena_array(&values->mem, s->n_class * (size_t)values->layers + 1, 1);
     if (!table) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
     for (size_t k = 0; k < s->n_class; k++) {
         const spec_row *r;
         int rc = spec_value(s, s->classes[k].section, "where", &r, e);
         if (rc) return rc;
-        for (int i = 0; r && i < h->layers; i++) {
+        for (int i = 0; r && i < values->layers; i++) {
             value v;
             char where[300];
             snprintf(where, sizeof where, "%s: where", r->where);
-            if ((rc = config_value(h, r->value, i, NULL, where, &v, e))) return rc;
+            if ((rc = config_value(values, r->value, i, NULL, where, &v, e))) return rc;
             if (v.kind != VALUE_NONE && !is_number(&v)) return err_set(e, ERR_SPEC, "%s is not true or false", where);
-            table[k * (size_t)h->layers + (size_t)i] = v.kind != VALUE_NONE && v.number != 0;
+            table[k * (size_t)values->layers + (size_t)i] = v.kind != VALUE_NONE && v.number != 0;
         }
     }
-    h->in_class = table;
+    values->in_class = table;
     return OK;
 }
 
 int config_open(config_eval **out, spec *s, const config_sources *from, err *e)
 {
-    config_eval *h = mem_zero(1, sizeof *h);
-    if (!h) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
-    h->s = s;
-    h->from = *from;
-    int rc = count_layers(h, e);
-    if (!rc) rc = fill_classes(h, e);
+    config_eval *values = mem_zero(1, sizeof *values);
+    if (!values) return err_set(e, ERR_MEMORY, "out of memory while reading a spec");
+    values->s = s;
+    values->from = *from;
+    int rc = count_layers(values, e);
+    if (!rc) rc = fill_classes(values, e);
     if (rc) {
-        config_close(h);
+        config_close(values);
         return rc;
     }
-    *out = h;
+    *out = values;
     return OK;
 }
 
-void config_close(config_eval *h)
+void config_close(config_eval *values)
 {
-    if (!h) return;
-    arena_free(&h->mem);
-    mem_free(h);
+    if (!values) return;
+    arena_free(&values->mem);
+    mem_free(values);
 }
 
-int config_layers(const config_eval *h) { return h->layers; }
+int config_layers(const config_eval *values) { return values->layers; }

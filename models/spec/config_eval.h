@@ -39,11 +39,11 @@ typedef struct config_eval config_eval;
 
 /* Evaluates `where` of every class for every layer. The spec must outlive it. */
 int config_open(config_eval **out, spec *s, const config_sources *from, err *e);
-void config_close(config_eval *h); /* NULL ok */
+void config_close(config_eval *values); /* NULL ok */
 
-int config_layers(const config_eval *h); /* number of layers */
+int config_layers(const config_eval *values); /* number of layers */
 /* Classes hold: index into spec.classes; layer -1 is outside layers, where none does. */
-bool config_in_class(const config_eval *h, size_t class, int layer);
+bool config_in_class(const config_eval *values, size_t class, int layer);
 
 enum {
     OUTSIDE = -1,     /* the layer of what is in no layer */
@@ -55,18 +55,19 @@ static inline int16_t layer_number(int layer, int n_enc)
     return (int16_t)(layer == OUTSIDE ? -1 : layer >= ENCODER ? layer - ENCODER : n_enc + layer);
 }
 /* `where` starts messages. `words` ("neox|interleaved|none", or NULL): bare names that are words in this place. Strings and lists live
- * as long as h. */
-int config_value(config_eval *h, const expr *x, int layer, const char *words, const char *where, value *out, err *e);
+ * as long as `values`. */
+int config_value(config_eval *values, const expr *x, int layer, const char *words, const char *where, value *out,
+                 err *e);
 /* A name of [config] (and its layer classes); out->kind VALUE_NONE when it is not defined or has no value. */
-int config_name(config_eval *h, const char *name, int layer, value *out, err *e);
+int config_name(config_eval *values, const char *name, int layer, value *out, err *e);
 /* The definition that config_name evaluates, or NULL: what messages can name. */
-const spec_row *config_definition(const config_eval *h, const char *name, int layer);
+const spec_row *config_definition(const config_eval *values, const char *name, int layer);
 /* Whether a bare name is a word in the definition of a name, or option, `own`: its value, not something to look up. */
-bool config_is_word(const config_eval *h, const char *own, const char *word);
-bool config_knows(const config_eval *h, const char *name); /* whether [config] defines it */
+bool config_is_word(const config_eval *values, const char *own, const char *word);
+bool config_knows(const config_eval *values, const char *name); /* whether [config] defines it */
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */
-const char *config_unknown_name(const config_eval *h, const expr *x);
+const char *config_unknown_name(const config_eval *values, const expr *x);
 
 size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for none */
 /* Element i of a list or array. */

@@ -65,14 +65,14 @@ static ckpt *make_checkpoint(void)
 
 typedef struct opened {
     spec *s;
-    config_eval *h;
+    config_eval *values;
     program *p;
 } opened;
 
 static void drop(opened *o)
 {
     program_free(o->p);
-    config_close(o->h);
+    config_close(o->values);
     spec_free(o->s);
 }
 
@@ -83,9 +83,9 @@ static int open_text(opened *o, span text, ckpt *c, const json *config, err *e)
     int rc = spec_parse(&o->s, text, "fuzz.ini", "", "llama", e);
     if (rc) return o->s = NULL, rc;
     rc = build_sources(&from, c, config, e);
-    if (!rc) rc = config_open(&o->h, o->s, &from, e);
-    if (rc) return o->h = NULL, rc;
-    rc = build_program(&o->p, o->s, o->h, c, &(build_options){.ctx = 16}, e);
+    if (!rc) rc = config_open(&o->values, o->s, &from, e);
+    if (rc) return o->values = NULL, rc;
+    rc = build_program(&o->p, o->s, o->values, c, &(build_options){.ctx = 16}, e);
     if (rc) o->p = NULL;
     return rc;
 }
@@ -93,11 +93,11 @@ static int open_text(opened *o, span text, ckpt *c, const json *config, err *e)
 /* Expressions of every name at a few layers, whether or not the whole makes a model. */
 static void evaluate_all(opened *o)
 {
-    for (size_t i = 0; o->h && i < o->s->n; i++)
+    for (size_t i = 0; o->values && i < o->s->n; i++)
         for (int layer = OUTSIDE; layer < 2 && strcmp(o->s->rows[i].section, "config") == 0; layer++) {
             value v;
             err e = {0};
-            if (layer < config_layers(o->h)) config_name(o->h, o->s->rows[i].key, layer, &v, &e);
+            if (layer < config_layers(o->values)) config_name(o->values, o->s->rows[i].key, layer, &v, &e);
         }
 }
 
