@@ -44,11 +44,12 @@ static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64
     uint64_t skip;
     const piece *c = weight_row(w, row0, &first), *end = weight_row(w, row0 + rows - 1, &last);
     bool whole = c == end && last - first == rows - 1 && c->stride >= c->block;
-    if (!whole || c->transpose || c->pairs || piece_changes(c) || c->type != type) return NULL;
+    if (!whole || c->packed || c->transpose || c->pairs || piece_changes(c) || c->type != type) return NULL;
     return dtype_bytes(type, (uint64_t)first * (uint64_t)w->cols, &skip) ? c->data + skip : NULL;
 }
 
-/* Experts are used where they lie, one by one: h->part, or NULL when one of them has to be changed. */
+/* Matrices of experts or heads are used where they lie, one by one (held_part): h->part, or NULL when one of them has to be changed.
+ * Vectors never are: who reads one reads a single run. */
 static int find_parts(const weight *w, held_weight *h, err *e)
 {
     int64_t rows = w->rows / w->parts, i = 0;
@@ -92,7 +93,7 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
     h.stride = w->packed ? panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
     h.data = plain_data(w);
-    int rc = w->parts && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
+    int rc = w->parts && !w->vector && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
     if (!rc && !h.data) rc = fill_own(d, w, &h, e);
     if (rc) return rc;
     if (!h.data) h.data = h.own;

@@ -418,11 +418,13 @@ static piece *pieces_of(binder *b, const bind_want *w, const found *f, int64_t r
     return rc ? NULL : pieces;
 }
 
+/* What no piece can say, or what would be left out of it without a word. */
 static int check_recipe(const bind_want *w, const found *f, err *e)
 {
     const recipe *how = &f->how;
     const char *wrong = how->rope_pairs && !w->pairs            ? "rope_pairs is for queries and keys"
                         : how->sliced && how->tail && !w->parts ? "rows of a stack of tensors"
+                        : how->transpose && w->cols == 0        ? "transpose is for matrices"
                         : how->cols && !how->transpose          ? "columns are taken after transpose only"
                                                                 : NULL;
     return wrong ? err_set(e, ERR_SPEC, "%s: %s: %s", f->row->where, f->row->key, wrong) : OK;
@@ -572,7 +574,12 @@ const float *bind_values(binder *b, const char *slot, int layer, arena *mem, siz
     uint64_t count;
     *n = 0;
     if (find_slot(b, slot, layer, false, &f, e) || !f.entry) return NULL;
-    if (!shape_count(&f.entry->dims, &count) || count > VALUES_MAX || f.entry->packed) {
+    const recipe *how = &f.how;
+    if (how->tail || how->transpose || how->rope_pairs || how->normalize_rows || how->sliced || how->cols ||
+        how->mul != 1 || how->add != 0)
+        return err_set(e, ERR_SPEC, "%s: %s: numbers are read from one tensor as it is", f.row->where, f.row->key),
+               NULL;
+    if (!shape_count(&f.entry->dims, &count) || !count || count > VALUES_MAX || f.entry->packed) {
         err_set(e, ERR_SPEC, "%s: tensor '%.200s' is no list of at most %d elements", f.row->where, f.entry->name,
                 VALUES_MAX);
         return NULL;
