@@ -9,13 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_format(const ckpt *c, const char *format) { return strcmp(ckpt_format(c), format) == 0; }
-
 const char *arch_name(const ckpt *c, const json *config)
 {
     const json *j = config ? config : ckpt_config(c);
-    if (is_format(c, "gguf")) return json_str(json_get(ckpt_config(c), "general.architecture"), "unknown");
-    if (is_format(c, "llama2c")) return "llama2";
+    if (ckpt_describes_itself(c)) return ckpt_arch(c);
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
@@ -77,11 +74,11 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
     const char *name = arch_name(c, config);
     const json *j = config ? config : ckpt_config(c);
     int found = 0;
-    if (is_format(c, "gguf")) {
-        found = find("gguf:", name, ckpt_config(c), out, cap, e);
-        if (!found) found = find("gguf:", name, NULL, out, cap, e);
-    } else if (is_format(c, "llama2c")) {
-        found = find("llama2c:", name, NULL, out, cap, e);
+    if (ckpt_describes_itself(c)) {
+        char source[32];
+        snprintf(source, sizeof source, "%s:", ckpt_source(c));
+        found = find(source, name, ckpt_config(c), out, cap, e);
+        if (!found) found = find(source, name, NULL, out, cap, e);
     } else {
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
             found = find("", json_str(a, ""), NULL, out, cap, e);

@@ -220,10 +220,9 @@ static int name_values(const opened *o, err *e)
     if (!e) return ERR_SPEC;
     snprintf(file, sizeof file, "%.*s", (int)strcspn(e->msg, ":"), e->msg);
     const ckpt *c = o->m.weights;
-    bool inside = strcmp(ckpt_format(c), "gguf") == 0 || strcmp(ckpt_format(c), "llama2c") == 0;
     if (e->code != ERR_SPEC || !embedded_find(file).p) return e->code;
     if (o->config) return err_wrap(e, "%s", spec_text(o->m.resolved, "model", "config"));
-    return inside ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
+    return ckpt_describes_itself(c) ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
 }
 
 static int fill(opened *o, const model_options *opt, err *e)
@@ -280,10 +279,9 @@ int model_spec_text(const model *m, buf *out, err *e)
     const opened *o = (const opened *)m;
     const char *path = ckpt_path(m->weights);
     char *full = strcmp(path, "builtin") == 0 ? NULL : realpath(path, NULL);
-    const char *format = ckpt_format(m->weights);
-    bool prefixed = strcmp(format, "gguf") == 0 || strcmp(format, "llama2c") == 0;
+    bool prefixed = ckpt_describes_itself(m->weights);
     char arch[128];
-    snprintf(arch, sizeof arch, "%s%s%s", prefixed ? format : "", prefixed ? ":" : "", m->arch);
+    snprintf(arch, sizeof arch, "%s%s%s", prefixed ? ckpt_source(m->weights) : "", prefixed ? ":" : "", m->arch);
     int rc = spec_show(m->resolved, o->values, arch, full ? full : path, NULL, out, e);
     free(full);
     return rc;

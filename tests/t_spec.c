@@ -30,7 +30,7 @@ static void open_scene(scene *c, const char *spec_source)
     assert_ok(json_parse(&c->hf, span_str(config_text), "config.json", &e), &e);
     assert_ok(json_parse(&c->gguf, span_str(gguf_text), "gguf", &e), &e);
     assert_ok(spec_parse(&c->s, span_str(spec_source), "t.ini", "", NULL, &e), &e);
-    config_sources from = {.hf = c->hf, .gguf = c->gguf, .arch = "llama", .option = module_option};
+    config_sources from = {.hf = c->hf, .own = c->gguf, .source = "gguf", .arch = "llama", .option = module_option};
     assert_ok(config_open(&c->values, c->s, &from, &e), &e);
 }
 

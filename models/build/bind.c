@@ -75,7 +75,7 @@ void bind_close(binder *b)
 
 static bool source_fits(const binder *b, const char *source)
 {
-    return !*source || strcmp(source, "hf") == 0 || strcmp(source, ckpt_format(b->c)) == 0;
+    return !*source || strcmp(source, "hf") == 0 || strcmp(source, ckpt_source(b->c)) == 0;
 }
 
 /* prefix + name + suffix in the checkpoint. */
@@ -312,7 +312,7 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const char *what)
 {
     size_t n = strlen(t->name);
-    bool can = strcmp(ckpt_format(b->c), "gguf") == 0 && str_ends(t->name, ".weight");
+    bool can = ckpt_has_factors(b->c) && str_ends(t->name, ".weight");
     return can ? entry_named(b, (span){(const uint8_t *)"", 0}, t->name, n - strlen(".weight"), what) : NULL;
 }
 

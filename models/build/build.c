@@ -17,11 +17,10 @@ int build_sources(config_sources *out, ckpt *c, const json *config, err *e)
     err side = {0};
     config_sources from = {.weights = c, .option = module_option};
     const json *own = ckpt_config(c);
-    if (strcmp(ckpt_format(c), "gguf") == 0) {
-        from.gguf = own;
-        from.arch = json_str(json_get(own, "general.architecture"), "");
-    } else if (strcmp(ckpt_format(c), "llama2c") == 0) {
-        from.llama2c = own;
+    if (ckpt_describes_itself(c)) {
+        from.own = own;
+        from.source = ckpt_source(c);
+        from.arch = ckpt_arch(c);
     } else {
         from.hf = own;
     }

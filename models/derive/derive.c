@@ -70,7 +70,7 @@ static int write_unread(ckpt *c, const char *base, buf *out, err *e)
     spec *s;
     int rc = spec_load_builtin(&s, base, e);
     if (rc) return rc;
-    if (strcmp(ckpt_format(c), "gguf") != 0) derive_unread(s, ckpt_config(c), out);
+    if (!ckpt_keys_have_arch(c)) derive_unread(s, ckpt_config(c), out);
     spec_free(s);
     return OK;
 }

@@ -27,10 +27,9 @@ static bool is_there(const keys *k, const char *name)
 {
     char full[256];
     const char *colon = strchr(name, ':');
-    if (!k->from->gguf) return json_path(k->from->hf, colon ? colon + 1 : name) != NULL;
-    bool whole = gguf_key_is_whole(colon + 1);
-    snprintf(full, sizeof full, "%s%s%s", whole ? "" : k->from->arch, whole ? "" : ".", colon + 1);
-    return json_get(k->from->gguf, full) != NULL;
+    if (!k->from->own) return json_path(k->from->hf, colon ? colon + 1 : name) != NULL;
+    snprintf(full, sizeof full, "%s.%s", k->from->arch, colon + 1);
+    return json_get(k->from->own, full) || json_get(k->from->own, colon + 1);
 }
 
 /* Words of options stand where names stand. */
@@ -50,9 +49,9 @@ static bool is_word(const char *name)
 static void count_name(keys *k, const char *name)
 {
     char head[64];
-    const char *colon = strchr(name, ':');
+    const char *colon = strchr(name, ':'), *source = k->from->own ? k->from->source : "hf";
     size_t n = strcspn(name, ".");
-    if (k->from->gguf ? strncmp(name, "gguf:", 5) != 0 : colon && strncmp(name, "hf:", 3) != 0) return;
+    if (colon ? !span_is(span_of(name, (size_t)(colon - name)), source) : k->from->own != NULL) return;
     snprintf(head, sizeof head, "%.*s", (int)(n < 63 ? n : 63), name);
     if (!colon && (strcmp(name, "i") == 0 || (spec_find(k->s, "config", head) && !is_there(k, name)))) return;
     for (int i = 0; i < k->n; i++)
@@ -200,7 +199,7 @@ static int try_family(ckpt *c, const config_sources *from, const parts *found, b
     int rc = spec_load_builtin(&s, f->name, e);
     if (rc) return rc;
     keys k = {.from = from, .s = s};
-    if (from->hf || from->gguf) count_keys(&k);
+    if (from->hf || from->own) count_keys(&k);
     f->heard = k.heard;
     f->absent = k.absent;
     f->known = count_known(s, found);
@@ -231,7 +230,7 @@ int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e
     family_fit *fits = NULL;
     size_t count = 0, cap = 0;
     int rc = build_sources(&from, c, NULL, e);
-    bool offset = strcmp(ckpt_format(c), "gguf") != 0 && derive_norms_are_offset(c);
+    bool offset = !ckpt_describes_itself(c) && derive_norms_are_offset(c);
     for (size_t i = 0; !rc && (file = spec_builtin_name(i)); i++) {
         if (!mem_grow((void **)&fits, &cap, count + 1, sizeof *fits)) rc = err_set(e, ERR_MEMORY, "out of memory");
         if (rc) break;

@@ -12,7 +12,7 @@
 typedef struct sketch {
     parts p;
     const json *config; /* config.json; NULL for GGUF and without one */
-    bool gguf;
+    bool own_keys;      /* the checkpoint describes itself: base llama reads its keys */
     int64_t dim, heads, kv_heads, head_dim, ffn_dim;
     int64_t expert_dim, shared_dim; /* 0: there are none */
     bool transposed, gated, offset_norms;
@@ -58,7 +58,7 @@ static void number(sketch *s, const char *name, const char *keys, int64_t value,
 {
     double v;
     char one[64];
-    if (s->gguf) return;
+    if (s->own_keys) return;
     for (const char *k = keys; *k;) {
         size_t n = strcspn(k, " ");
         snprintf(one, sizeof one, "%.*s", (int)n, k);
@@ -205,14 +205,14 @@ static void write_eps(sketch *s)
         buf_printf(s->out, "# inferred: the key %s\neps = %s\n", key, key);
         return;
     }
-    if (!s->gguf) buf_str(s->out, "# guessed: no key says eps\neps = 1e-5\n");
+    if (!s->own_keys) buf_str(s->out, "# guessed: no key says eps\neps = 1e-5\n");
 }
 
 static void write_rope(sketch *s)
 {
     double v;
     const char *key;
-    if (s->gguf) return;
+    if (s->own_keys) return;
     if (json_get(s->config, "rope_theta") || json_get(s->config, "rope_parameters") ||
         json_get(s->config, "rope_scaling"))
         buf_str(s->out,
@@ -252,7 +252,7 @@ static void write_config(sketch *s, bool rope)
     number(s, "vocab", "vocab_size padded_vocab_size n_vocab", s->p.of[PART_TOKEN]->first->dims.dim[0],
            "the rows of the table of tokens");
     bool known = key_with(s, head_keys, &v) != NULL;
-    if (!known && !s->gguf && !s->p.of[PART_Q_NORM])
+    if (!known && !s->own_keys && !s->p.of[PART_Q_NORM])
         buf_str(s->out, "# guessed: heads of 128 or 64, as no key says how many there are\n");
     snprintf(evidence, sizeof evidence, "attention gives %lld columns, %lld a head",
              (long long)(s->heads * s->head_dim), (long long)s->head_dim);
@@ -473,9 +473,9 @@ static void write_tensors(sketch *s)
 
 int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e)
 {
-    sketch s = {.out = out, .gguf = strcmp(ckpt_format(c), "gguf") == 0};
-    if (!s.gguf) s.config = ckpt_config(c);
-    s.offset_norms = !s.gguf && derive_norms_are_offset(c);
+    sketch s = {.out = out, .own_keys = ckpt_describes_itself(c)};
+    if (!s.own_keys) s.config = ckpt_config(c);
+    s.offset_norms = !s.own_keys && derive_norms_are_offset(c);
     s.p = *found;
     int rc = measure(&s, e);
     if (!rc) {

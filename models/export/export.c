@@ -20,11 +20,9 @@ int export_oom(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of mem
 static bool is_of_kind(const exporter *x)
 {
     const ckpt *c = x->m->weights;
-    bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
-    if (x->family) return false;
-    if (x->kind == EXPORT_GGUF) return gguf;
+    if (x->family || strcmp(ckpt_source(c), export_source(x)) != 0) return false;
     const json *j = ckpt_config(c);
-    return !gguf && (json_get(j, "architectures") || json_get(j, "model_type"));
+    return x->kind == EXPORT_GGUF || json_get(j, "architectures") || json_get(j, "model_type");
 }
 
 /* ---- copying */
@@ -263,7 +261,7 @@ const char *export_hint(const model *m, export_kind kind)
 static int differs(const model *m, const model *again, const char *path, const char *what, err *e)
 {
     return err_set(e, ERR_SPEC, "%s: would not be the same model again (%s), which this form cannot say; %s", path,
-                   what, export_hint(m, strcmp(ckpt_format(again->weights), "gguf") == 0 ? EXPORT_GGUF : EXPORT_HF));
+                   what, export_hint(m, ckpt_describes_itself(again->weights) ? EXPORT_GGUF : EXPORT_HF));
 }
 
 /* Whether both turn by the same angles, to the last roundings: a container may keep the frequencies instead of what they come from. */

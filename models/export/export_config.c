@@ -234,6 +234,15 @@ static int put_hf(exporter *x, const char *key, const char *name, const value *v
     return full ? put_path(x, full, strlen(full), v, words, module_option(name, PARAM_FLOAT) != NULL) : export_oom(x);
 }
 
+/* Whether a metadata key of GGUF has no architecture in front. */
+static bool gguf_key_is_whole(const char *key)
+{
+    static const char *const starts[] = {"general.", "tokenizer.", "xielu."};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(key, starts[i], strlen(starts[i])) == 0) return true;
+    return false;
+}
+
 static int put_gguf(exporter *x, const char *key, const char *name, const value *v)
 {
     bool whole = gguf_key_is_whole(key);

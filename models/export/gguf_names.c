@@ -60,7 +60,7 @@ int gguf_names_of(gguf_names *g, const weight *w, const char *out[GGUF_NAMES_MAX
     bool bias, kept = true;
     char slot[EXPORT_SLOT], key[160];
     size_t n = 0;
-    if (strcmp(ckpt_format(x->m->weights), "gguf") == 0)
+    if (strcmp(ckpt_source(x->m->weights), export_source(x)) == 0)
         kept = add_name(g, ckpt_at(x->m->weights, w->pieces[0].entry)->name, out, &n);
     export_split_name(w->name, &layer, slot, &bias);
     bind_key(key, sizeof key, slot, layer, NULL);

@@ -133,30 +133,31 @@ static int eval_row(scope *c, const char *section, const char *name, value *out)
     return rc;
 }
 
-/* The node a name means in a source; *there says whether the key exists at all (it may be null). */
+/* The metadata that a source names; NULL for that of another format than the checkpoint's. */
+static const json *source_root(const config_sources *from, span source)
+{
+    const struct {
+        const char *name;
+        const json *root;
+    } known[] = {{"", from->hf}, {"hf", from->hf}, {"generation", from->generation}, {from->source, from->own}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].name && span_is(source, known[i].name)) return known[i].root;
+    return NULL;
+}
+
+/* The node a name means in its source; *there says whether the key exists at all (it may be null). */
 static const json *source_node(config_eval *values, const char *name, bool *there, scope *c, int *rc)
 {
+    const config_sources *from = &values->from;
     const char *colon = strchr(name, ':'), *key = colon ? colon + 1 : name;
-    size_t n = colon ? (size_t)(colon - name) : 0;
-    const json *root = values->from.hf;
-    char full[256];
-    *there = false;
-    if (n == 4 && memcmp(name, "gguf", 4) == 0) {
-        root = values->from.gguf;
-        if (!gguf_key_is_whole(key)) {
-            int len = snprintf(full, sizeof full, "%s.%s", values->from.arch ? values->from.arch : "", key);
-            if (len < 0 || (size_t)len >= sizeof full) {
-                *rc = refuse(c, "name too long: ", name);
-                return NULL;
-            }
-            key = full;
-        }
-    } else if (n == 7) {
-        root = values->from.llama2c;
-    } else if (n == 10) {
-        root = values->from.generation;
+    const json *root = source_root(from, span_of(name, colon ? (size_t)(colon - name) : 0)), *j = NULL;
+    if (root && root == from->own && from->arch) {
+        char full[256];
+        int len = snprintf(full, sizeof full, "%s.%s", from->arch, key);
+        if (len < 0 || (size_t)len >= sizeof full) *rc = refuse(c, "name too long: ", name);
+        else j = json_get(root, full);
     }
-    const json *j = json_get(root, key);
+    if (!j) j = json_get(root, key);
     if (!j && strchr(key, '.')) j = json_path(root, key);
     *there = j != NULL;
     return j;

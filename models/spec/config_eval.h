@@ -2,8 +2,8 @@
  *
  * A name means, in this order: the layer number `i` (inside layers); a key of the [layer …] classes that hold for the layer (the
  * last one wins; never in the encoder of an encoder-decoder); a key of [config]; a key of config.json, nested ones with dots. Inside its own definition a name means what lies
- * further out: [layer] → [config] → config.json. `gguf:`, `llama2c:`, `generation:` (generation_config.json) and `hf:` ask
- * one source. What is absent or null has no value; no value spreads through operators until `|` or given() meets it. */
+ * further out: [layer] → [config] → config.json. `hf:`, `generation:` (generation_config.json) and the
+ * checkpoint's own source (`gguf:`, `llama2c:`) ask that one alone. What is absent or null has no value; no value spreads through operators until `|` or given() meets it. */
 #ifndef MODELS_CONFIG_EVAL_H
 #define MODELS_CONFIG_EVAL_H
 #include "base/json.h"
@@ -28,8 +28,10 @@ struct value {
 
 /* Where names outside the spec come from; NULL = there is no such source. */
 typedef struct config_sources {
-    const json *hf, *gguf, *llama2c, *generation;
-    const char *arch;    /* general.architecture: in front of gguf keys that are not general.* or tokenizer.* */
+    const json *hf, *generation;
+    const json *own;     /* what a checkpoint says that describes itself … */
+    const char *source;  /* … and what it is called: "gguf" */
+    const char *arch;    /* may stand in front of its keys */
     const ckpt *weights; /* what has("tensor name") looks in */
     const param *(*option)(const char *name,
                            param_type type); /* module_option: the words that are values of such a name */
@@ -73,8 +75,6 @@ size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for 
 /* Element i of a list or array. */
 value value_at(const value *v, size_t i);
 value value_of_json(const json *j);
-/* Whether a metadata key of GGUF has no architecture in front. */
-bool gguf_key_is_whole(const char *key);
 /* The value as expression text that evaluates to it again; false for objects and none. */
 bool value_print(const value *v, buf *out);
 

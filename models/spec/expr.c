@@ -2,6 +2,7 @@
 #include "models/spec/expr.h"
 
 #include "base/mem.h"
+#include "io/ckpt.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -89,10 +90,8 @@ static const expr *binary(parser *p, expr_kind kind, char op, const expr *a, con
 
 bool expr_is_source(const char *s, size_t n)
 {
-    static const char *const known[] = {"hf", "gguf", "llama2c", "generation"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i]) == n && memcmp(known[i], s, n) == 0) return true;
-    return false;
+    span name = span_of(s, n);
+    return span_is(name, "generation") || ckpt_is_source(name);
 }
 
 /* The extent of a name at p->at; 0 when there is none. */

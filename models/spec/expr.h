@@ -68,7 +68,7 @@ enum { EXPR_TEXT_MAX = 1 << 18, EXPR_DEPTH_MAX = 48, EXPR_NODES_MAX = 1 << 14, F
 int expr_parse(const expr **out, arena *a, const char *text, const char *where, err *e);
 int formula_parse(formula *out, arena *a, const char *text, const char *where, err *e);
 
-/* The sources that may stand in front of a name: "hf", "gguf", "llama2c", "generation". */
+/* The sources that may stand in front of a name: "generation", or what a checkpoint format calls its keys (ckpt_source). */
 bool expr_is_source(const char *s, size_t n);
 
 #endif

@@ -65,11 +65,3 @@ bool value_print(const value *v, buf *out)
     default: return false;
     }
 }
-
-bool gguf_key_is_whole(const char *key)
-{
-    static const char *const starts[] = {"general.", "tokenizer.", "xielu."};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (strncmp(key, starts[i], strlen(starts[i])) == 0) return true;
-    return false;
-}

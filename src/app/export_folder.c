@@ -76,8 +76,7 @@ static int copy_tokenizer(const model *m, const engine_options *o, const char *d
         return copy_file(given, dir, usual_name(given), e);
     }
     const char *from = given ? given : ckpt_dir(m->weights);
-    bool folder = given || (from[0] && strcmp(ckpt_format(m->weights), "gguf") != 0 &&
-                            strcmp(ckpt_format(m->weights), "llama2c") != 0);
+    bool folder = given || (from[0] && !ckpt_describes_itself(m->weights));
     return folder ? copy_from_folder(from, dir, copied, e) : OK;
 }
 

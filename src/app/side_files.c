@@ -140,9 +140,11 @@ static int add_given(json *metadata, const char *path, err *e)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (file_is_dir(path)) return add_folder(metadata, &(file_folder){.path = path}, NULL, e);
     if (ckpt_open(&c, path, &none) == OK) {
-        bool gguf = strcmp(ckpt_format(c), "gguf") == 0;
-        int rc = gguf ? add_vocabulary(metadata, c, e)
-                      : add_folder(metadata, ckpt_folder(c), ckpt_tokenizer_file(c), e);
+        const char *key;
+        ckpt_array v;
+        bool scalar, has_pairs = ckpt_meta_at(c, 0, &key, &v, &scalar);
+        int rc = has_pairs ? add_vocabulary(metadata, c, e)
+                           : add_folder(metadata, ckpt_folder(c), ckpt_tokenizer_file(c), e);
         ckpt_close(c);
         return rc;
     }

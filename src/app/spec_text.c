@@ -107,7 +107,7 @@ int spec_text_check(const char *path, const char *model_path, buf *out, err *e)
     buf_printf(out, "%s: fits %s: %d layers, %u tensors, %u ops, hash %016llx\n", path, ckpt_path(m->weights),
                m->prog->n_layer, m->prog->n_weight, m->prog->n_op, (unsigned long long)m->prog->hash);
     buf unread = {0};
-    if (strcmp(ckpt_format(m->weights), "gguf") != 0 && spec_unread_keys(m->resolved, ckpt_config(m->weights), &unread))
+    if (!ckpt_keys_have_arch(m->weights) && spec_unread_keys(m->resolved, ckpt_config(m->weights), &unread))
         buf_printf(out, "keys of its configuration that no line mentions: %s\n", buf_cstr(&unread));
     buf_free(&unread);
     model_close(m);

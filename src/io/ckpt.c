@@ -20,11 +20,11 @@
 enum { FILES_MAX = 1024, REWRITTEN_FACTOR = 8 };
 static const uint64_t side_max = 1u << 29, rewritten_free = 64u << 20;
 
-typedef struct ckpt_source {
+typedef struct mapped_file {
     char *path;
     file_mapping *mapping; /* NULL for bytes in memory */
     span bytes;
-} ckpt_source;
+} mapped_file;
 
 typedef struct side_file {
     struct side_file *next;
@@ -45,7 +45,7 @@ struct ckpt {
     ckpt_entry *entry;
     size_t n, cap;
     map names;
-    ckpt_source *file;
+    mapped_file *file;
     size_t n_file, file_cap;
     uint64_t rewritten;
     json *config, *metadata;
@@ -188,8 +188,8 @@ static int open_source(ckpt *c, const char *path, uint32_t *file, err *e)
 {
     if (c->n_file >= FILES_MAX) return err_set(e, ERR_LIMIT, "more than %d files", FILES_MAX);
     if (!mem_grow((void **)&c->file, &c->file_cap, c->n_file + 1, sizeof *c->file)) return no_memory(e);
-    ckpt_source *s = &c->file[c->n_file];
-    *s = (ckpt_source){.path = arena_str(&c->mem, path)};
+    mapped_file *s = &c->file[c->n_file];
+    *s = (mapped_file){.path = arena_str(&c->mem, path)};
     if (!s->path) return no_memory(e);
     int rc = file_map(&s->mapping, path, e);
     if (rc) return rc;
@@ -287,7 +287,7 @@ static int check_overlaps(const ckpt *c, err *e)
 /* config.json beside the weights, where the format itself brought none (or only values beside the weights). */
 static int read_config(ckpt *c, err *e)
 {
-    if (!c->dir || c->format->own_config || ckpt_own_spec(c)) return OK;
+    if (!c->dir || c->format->source || ckpt_own_spec(c)) return OK;
     char *path = file_join(c->dir, "config.json");
     json *config = NULL;
     int rc = path ? OK : no_memory(e);
@@ -404,7 +404,7 @@ int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e)
     if (!mem_grow((void **)&c->file, &c->file_cap, 1, sizeof *c->file)) {
         rc = no_memory(e);
     } else {
-        c->file[c->n_file++] = (ckpt_source){.path = c->path, .bytes = bytes};
+        c->file[c->n_file++] = (mapped_file){.path = c->path, .bytes = bytes};
         rc = list_file(c, 0, e);
     }
     if (!rc) rc = finish(c, e);
@@ -434,12 +434,30 @@ void ckpt_close(ckpt *c)
 
 const char *ckpt_path(const ckpt *c) { return c->path; }
 const char *ckpt_format(const ckpt *c) { return c->format->name; }
+const char *ckpt_source(const ckpt *c) { return c->format->source ? c->format->source : "hf"; }
+bool ckpt_describes_itself(const ckpt *c) { return c->format->source != NULL; }
+bool ckpt_keys_have_arch(const ckpt *c) { return c->format->arch_key != NULL; }
+bool ckpt_has_factors(const ckpt *c) { return c->format->has_factors; }
 uint32_t ckpt_count(const ckpt *c) { return (uint32_t)c->n; }
 const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i) { return &c->entry[i]; }
 const char *ckpt_file(const ckpt *c, uint32_t file) { return c->file[file].path; }
 const char *ckpt_dir(const ckpt *c) { return c->dir ? c->dir : ""; }
 const json *ckpt_config(const ckpt *c) { return c->config; }
 const json *ckpt_metadata(const ckpt *c) { return c->metadata; }
+
+bool ckpt_is_source(span name)
+{
+    bool is = span_is(name, "hf");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        is |= formats[i]->source && span_is(name, formats[i]->source);
+    return is;
+}
+
+const char *ckpt_arch(const ckpt *c)
+{
+    const char *key = c->format->arch_key;
+    return key ? json_str(json_get(c->config, key), "unknown") : c->format->arch;
+}
 
 const ckpt_entry *ckpt_find(const ckpt *c, const char *name)
 {

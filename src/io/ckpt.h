@@ -34,6 +34,15 @@ void ckpt_close(ckpt *c); /* NULL ok; entries die with it */
 
 const char *ckpt_path(const ckpt *c);
 const char *ckpt_format(const ckpt *c); /* "safetensors", "gguf", "pickle", "llama2c" */
+/* What specs write in front of the format's keys and tensor names: "gguf", "llama2c"; "hf" where they are those of Hugging Face. */
+const char *ckpt_source(const ckpt *c);
+bool ckpt_is_source(span name); /* whether some format has that source */
+/* Whether the file itself says what the model is, as GGUF and llama2.c files do; else a config.json beside it does. */
+bool ckpt_describes_itself(const ckpt *c);
+/* Its architecture by a file that describes itself ("unknown" where it names none); else NULL. */
+const char *ckpt_arch(const ckpt *c);
+bool ckpt_keys_have_arch(const ckpt *c); /* keys of ckpt_config begin with it: "llama.block_count" */
+bool ckpt_has_factors(const ckpt *c);    /* X.scale and X.input_scale are factors of X.weight */
 uint32_t ckpt_count(const ckpt *c);
 const ckpt_entry *ckpt_at(const ckpt *c, uint32_t i);
 const ckpt_entry *ckpt_find(const ckpt *c, const char *name); /* NULL when absent */

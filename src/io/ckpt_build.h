@@ -12,8 +12,13 @@ typedef struct ckpt_reader {
     /* How surely these bytes (a whole file, mapped: look at little of it) are of this format: 0 no .. 100 certain. */
     int (*probe)(span file);
     int (*list)(ckpt *c, uint32_t file, err *e);
+    /* What specs write in front of its keys and tensor names ("gguf"). NULL: they are those of Hugging Face, and a config.json
+     * beside the file describes the model. */
+    const char *source;
+    const char *arch,
+        *arch_key;     /* with a source: its one architecture, or the key that names it and stands in front of others */
+    bool has_factors;  /* X.scale and X.input_scale are factors of X.weight */
     bool may_share;    /* tensors may share bytes (tied weights of a pickle); elsewhere an overlap is an error */
-    bool own_config;   /* the file describes the model itself: a config.json beside it is not looked at */
     bool may_be_empty; /* files without tensors are of use: a GGUF vocabulary */
 } ckpt_reader;
 

@@ -330,7 +330,13 @@ static int gguf_list(ckpt *c, uint32_t file, err *e)
 
 static int gguf_probe(span file) { return file.n >= 4 && memcmp(file.p, "GGUF", 4) == 0 ? 100 : 0; }
 
-const ckpt_reader format_gguf = {"gguf", gguf_probe, gguf_list, .own_config = true, .may_be_empty = true};
+const ckpt_reader format_gguf = {"gguf",
+                                 gguf_probe,
+                                 gguf_list,
+                                 .source = "gguf",
+                                 .arch_key = "general.architecture",
+                                 .has_factors = true,
+                                 .may_be_empty = true};
 
 /* ---- arrays */
 

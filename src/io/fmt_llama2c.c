@@ -228,4 +228,4 @@ static int llama2c_list(ckpt *c, uint32_t file, err *e)
     return set_config(c, &h, e);
 }
 
-const ckpt_reader format_llama2c = {"llama2c", llama2c_probe, llama2c_list, .own_config = true};
+const ckpt_reader format_llama2c = {"llama2c", llama2c_probe, llama2c_list, .source = "llama2c", .arch = "llama2"};

@@ -129,7 +129,7 @@ static int read_gguf(importance *m, const ckpt *c, err *e)
 {
     static const char tail[] = ".in_sum2";
     const char *type = json_str(json_get(ckpt_config(c), "general.type"), "");
-    if (strcmp(ckpt_format(c), "gguf") != 0 || strcmp(type, "imatrix") != 0)
+    if (strcmp(type, "imatrix") != 0)
         return err_set(e, ERR_FORMAT, "no importance matrix: general.type is \"%s\"", type);
     int rc = OK;
     for (uint32_t i = 0; i < ckpt_count(c) && !rc; i++) {
