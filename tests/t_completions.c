@@ -39,7 +39,7 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
     (void)state;
     static const char *const bad[][2] = {
         {"\"temperature\":\"hot\"", "temperature"},
-        {"\"temperature\":2.1", "temperature"},
+        {"\"temperature\":100.1", "temperature"},
         {"\"temperature\":-0.1", "temperature"},
         {"\"top_p\":1.5", "top_p"},
         {"\"top_p\":[1]", "top_p"},
@@ -92,6 +92,29 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
     }
     assert_int_equal(post("\"temprature\":1"), 400);
     expect_part("did you mean \\\"temperature\\\"");
+}
+
+/* A flag, a key of [generate] and a field of one name take the same values; all defaults are taken. */
+static void sampling_fields_have_the_ranges_of_their_flags(void **state)
+{
+    (void)state;
+    fake.text = "ok";
+    for (size_t i = 0; i < sample_param_count; i++) {
+        const param *p = &sample_param_rows[i];
+        bool bounded = p->min != 0 || p->max != 0;
+        const double value[] = {p->min, p->max, p->min - 1, p->max + 1};
+        for (int k = 0; k < 4; k++) {
+            sample_params into;
+            char text[40], body[80];
+            snprintf(text, sizeof text, "%.15g", value[k]);
+            snprintf(body, sizeof body, "\"%s\":%s", p->key, text);
+            assert_int_equal(param_set(p, &into, text, "flag", NULL) == OK, !bounded || k < 2);
+            assert_int_equal(param_set_number(p, &into, value[k], "key", NULL) == OK, !bounded || k < 2);
+            int status = post(body);
+            if (bounded && k >= 2) expect_error(400, status, p->key, "out_of_range");
+            else if (status != 200) fail_msg("%s gives %d: %s", body, status, reply);
+        }
+    }
 }
 
 static void fields_without_effect_are_accepted(void **state)
@@ -480,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_has_the_shape_of_the_api),
         cmocka_unit_test(fields_of_wrong_type_or_range_are_refused),
+        cmocka_unit_test(sampling_fields_have_the_ranges_of_their_flags),
         cmocka_unit_test(fields_without_effect_are_accepted),
         cmocka_unit_test(prompts_of_every_form),
         cmocka_unit_test(choices_are_prompt_major_and_independent),

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/rng.h"
-#include "sample/sample.h"
+#include "sample/sample_step.h"
 
 #include <math.h>
 
@@ -117,6 +117,37 @@ static void penalties_change_the_winner(void **state)
     sampler_close(s);
 }
 
+/* With the defaults every step of the list is off; each has one of the two functions, and leaves its counts at zero. */
+static void every_step_rests_with_the_defaults(void **state)
+{
+    (void)state;
+    const int32_t seen[3] = {1, 2, 1};
+    const sample_input in = {.prompt = seen, .n_prompt = 3, .generated = seen, .n_generated = 3};
+    const sample_params off = defaults();
+    sample_params on = off;
+    on.top_k = 2;
+    on.top_p = on.presence_penalty = 0.5;
+    on.min_p = 0.6;
+    on.repetition_penalty = 2;
+    for (int i = 0; i < sample_step_count; i++) {
+        const sample_step *t = sample_steps[i];
+        assert_true(!t->adjust != !t->cut);
+        int32_t heap[4];
+        uint32_t count[4] = {0};
+        float l[4];
+        memcpy(l, quarters, sizeof l);
+        candidates all = {l, heap, 4, -1, l[0], 1, 0, 4, INFINITY, 0}, c = all;
+        if (t->adjust) t->adjust(&(sample_logits){l, 4, count, &in}, &off);
+        else assert_false(t->cut(&c, &off));
+        assert_memory_equal(l, quarters, sizeof l);
+        assert_memory_equal(&c, &all, sizeof c);
+        if (t->adjust) t->adjust(&(sample_logits){l, 4, count, &in}, &on);
+        else assert_true(t->cut(&c, &on) && candidates_mass(&c) < 1.9);
+        assert_true(t->cut || (l[0] == quarters[0] && l[1] < quarters[1]));
+        for (int k = 0; k < 4; k++) assert_int_equal(count[k], 0);
+    }
+}
+
 static void logprobs_are_of_the_raw_distribution(void **state)
 {
     (void)state;
@@ -150,6 +181,7 @@ int main(void)
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(filters_keep_what_they_say),
         cmocka_unit_test(penalties_change_the_winner),
+        cmocka_unit_test(every_step_rests_with_the_defaults),
         cmocka_unit_test(logprobs_are_of_the_raw_distribution),
         cmocka_unit_test(draws_depend_on_seed_choice_and_position_only),
     };

@@ -1,6 +1,33 @@
 /* t_serve.c - the server around its routes, without sockets: heads, keys, pages from elsewhere, slow readers, loading, stopping. */
 #include "tests/serve_rig.h"
 
+#include "base/file.h"
+
+static void every_route_is_found_and_documented(void **state)
+{
+    (void)state;
+    buf readme = {0};
+    err e = {0};
+    assert_ok(file_read(&readme, "README.md", 1 << 20, &e), &e);
+    for (int i = 0; i < route_count; i++) {
+        const route *r = route_all[i];
+        char text[100];
+        exchange x = {.method = r->method, .path = r->path, .content_length = -1};
+        assert_true(exchange_admit(&srv, &x) && x.route == r && r->handle);
+        snprintf(text, sizeof text, "%s %s", r->method, r->path);
+        if (!strstr(buf_cstr(&readme), text)) fail_msg("the README does not name %s", text);
+        expect_error(405, call(strcmp(r->method, "GET") == 0 ? "POST" : "GET", r->path, NULL), NULL,
+                     "method_not_allowed");
+        assert_string_equal(last.header[0].name, "Allow");
+        assert_memory_equal(last.header[0].value, r->method, strlen(r->method));
+        expect_error(405, call("DELETE", r->path, NULL), NULL, "method_not_allowed");
+        snprintf(text, sizeof text, "%sx", r->path);
+        expect_error(404, call(r->method, text, NULL), NULL, "not_found");
+        if (strcmp(r->method, "POST") == 0) expect_error(400, call("POST", r->path, "{\"no_field\":1}"), NULL, NULL);
+    }
+    buf_free(&readme);
+}
+
 /* The texts of a stream's chunks joined; checks framing on the way. */
 static void heads_are_judged(void **state)
 {
@@ -289,10 +316,15 @@ static void stopping_ends_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_judged),    cmocka_unit_test(pages_from_elsewhere),
-        cmocka_unit_test(keys_are_asked_for),  cmocka_unit_test(tokenize_and_back),
-        cmocka_unit_test(what_runs_here),      cmocka_unit_test(a_slow_reader_pauses_its_own_query),
-        cmocka_unit_test(loading_and_failing), cmocka_unit_test(stopping_ends_streams),
+        cmocka_unit_test(every_route_is_found_and_documented),
+        cmocka_unit_test(heads_are_judged),
+        cmocka_unit_test(pages_from_elsewhere),
+        cmocka_unit_test(keys_are_asked_for),
+        cmocka_unit_test(tokenize_and_back),
+        cmocka_unit_test(what_runs_here),
+        cmocka_unit_test(a_slow_reader_pauses_its_own_query),
+        cmocka_unit_test(loading_and_failing),
+        cmocka_unit_test(stopping_ends_streams),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

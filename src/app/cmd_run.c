@@ -42,9 +42,9 @@ static const param own_rows[] = {
                "encoder"),
     ROW(decoder_ids, PARAM_TEXT, .words = "1,2,3",
         .doc = "encoder-decoders: that as token ids, the start token among them"),
-    ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1e9,
+    ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1 << 30,
         .doc = "tokens to generate; -1: until the model ends or the context is full"),
-    ROW(min_tokens, PARAM_INT, .min = 0, .max = 1e9, .doc = "tokens before the model may end"),
+    ROW(min_tokens, PARAM_INT, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
     ROW(ignore_eos, PARAM_BOOL, .doc = "go on where the model would end"),
     ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = 64,
         .doc = "follow this many texts at once and print the best when it is known (beam search); sampling options do "
@@ -200,7 +200,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                                                                            : BEAM_STOP_BETTER,
                .on_token = on_token,
                .ctx = &g};
-    if (q.sample.seed < 0 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
+    if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
     double began = clock_now();
     int rc = feed_prompt(eng, &g, prompt, o->echo, e);

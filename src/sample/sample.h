@@ -1,23 +1,23 @@
 /* sample.h - logits to a token: penalties, bias, temperature, filters, one draw.
  *
- * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same request
- * gives the same tokens whatever else the engine does. Order of work (the field's): repetition penalties and bias on the logits; greedy
- * when temperature is 0; else temperature, top-k, top-p, min-p, then the draw. */
+ * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same
+ * request gives the same tokens whatever else the engine does. The order is the field's: penalties and bias on the
+ * logits; the likeliest token when the temperature is 0; else temperature, top-k, top-p, min-p, the draw. */
 #ifndef SAMPLE_SAMPLE_H
 #define SAMPLE_SAMPLE_H
 #include "base/err.h"
 #include "base/param.h"
+#include "sample/sampler_list.h"
 
 #include <stdint.h>
 
 typedef struct sample_params {
-    double temperature;                         /* 0 = greedy */
-    int64_t top_k;                              /* 0 = off */
-    double top_p, min_p;                        /* 1 = off; 0 = off */
-    double repetition_penalty;                  /* 1 = off; over prompt and generated tokens (CTRL, arXiv 1909.05858) */
-    double presence_penalty, frequency_penalty; /* OpenAI: over generated tokens */
-    int64_t seed;                               /* -1: drawn by the caller */
-    int64_t choice;                             /* k of the k-th choice of a request */
+#define SAMPLE_INT         int64_t
+#define SAMPLE_FLOAT       double
+#define X(kind, name, ...) SAMPLE_##kind name;
+    SAMPLE_PARAM_LIST(X)
+#undef X
+    int64_t choice; /* k of the k-th choice of a request */
 } sample_params;
 
 extern const param sample_param_rows[]; /* "temperature" (alias "temp"), "top_k", … */
@@ -54,8 +54,8 @@ typedef struct sample_input {
 /* The next token. NaN logits never win. */
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
 
-/* Log-probabilities of the raw distribution (before temperature, bias and penalties): of `id`, and the n best, best first.
- * Returns logprob of id. */
+/* Log-probabilities of the raw distribution (before temperature, bias and penalties): of `id`, and the n best, best
+ * first. Returns logprob of id. */
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n);
 
 #endif

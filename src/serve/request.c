@@ -14,6 +14,10 @@
         .name = key, .type = kind, AT(member), .min = low, .max = high                                                 \
     }
 
+/* A parameter of the samplers; it ends in a comma. */
+#define SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other)                                               \
+    {.name = #key, .alias = other, .type = FIELD_##kind, AT(sample.key), .min = low, .max = high},
+
 static const field fields[] = {
     {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
@@ -31,20 +35,7 @@ static const field fields[] = {
     {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
     {.name = "ignore_eos", .type = FIELD_BOOL, AT(ignore_eos)},
     {.name = "logit_bias", .type = FIELD_NODE, AT(bias_node)},
-    {.name = "seed", .type = FIELD_INT, AT(sample.seed)},
-    NUMBER("temperature", FIELD_FLOAT, sample.temperature, 0, 2),
-    NUMBER("top_p", FIELD_FLOAT, sample.top_p, 0, 1),
-    NUMBER("top_k", FIELD_INT, sample.top_k, -1, 1 << 30),
-    NUMBER("min_p", FIELD_FLOAT, sample.min_p, 0, 1),
-    NUMBER("presence_penalty", FIELD_FLOAT, sample.presence_penalty, -2, 2),
-    NUMBER("frequency_penalty", FIELD_FLOAT, sample.frequency_penalty, -2, 2),
-    {.name = "repetition_penalty",
-     .alias = "repeat_penalty",
-     .type = FIELD_FLOAT,
-     AT(sample.repetition_penalty),
-     .min = 0.01,
-     .max = 10},
-    NUMBER("beams", FIELD_INT, beams, 1, 64),
+    SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, 64),
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
     {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
     {.name = "user", .type = FIELD_IGNORE},
@@ -323,7 +314,6 @@ bool request_read(server *s, exchange *x, request *r)
     if (!r->body || !fields_read(x, fields, sizeof fields / sizeof *fields, s->o->lenient, r->body, r)) return false;
     if (!check_model(s, x, r) || !read_stop(x, r) || !read_stream_options(x, r) || !check_together(x, r)) return false;
     if (!read_bias(x, r, engine_describe(s->g)->n_vocab) || !read_beams(s, x, r)) return false;
-    if (r->sample.top_k < 0) r->sample.top_k = 0;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     return read_prompts(s, x, r);
 }
