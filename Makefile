@@ -9,20 +9,27 @@ CLANG   ?= clang
 OPT     ?= -O2 -g
 SAN     ?=
 KERNEL_SAN ?= $(SAN)
-WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla -Wno-missing-field-initializers
-# -ffp-contract=off: a fused multiply-add is written where it is meant, so every instruction set computes the same bits.
-CFLAGS  += -std=gnu11 $(OPT) $(WARN) $(SAN) -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
-CPPFLAGS += -Isrc -I. -I$(BUILD)/gen
-LDFLAGS += $(SAN) -pthread
+has = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E -x c - >/dev/null 2>&1 && echo 1)
+# 1: loops outside the token loop run on several threads; 0: on one, and every result is the same.
+OPENMP  ?= $(or $(call has,omp.h,-fopenmp),0)
+WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla \
+  -Wunused-macros -Wunused-const-variable -Wno-missing-field-initializers
+# A fused multiply-add is written where it is meant and sums keep their order, so every instruction set computes the same bits.
+BITS    := -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math -fno-finite-math-only \
+  -fsigned-zeros -ffp-contract=off -fno-math-errno -fno-trapping-math
+THREADS := -pthread $(if $(filter 1,$(OPENMP)),-fopenmp,-Wno-unknown-pragmas)
+# CFLAGS, CPPFLAGS and LDFLAGS are the user's and add to these; what decides the bits comes after them.
+FLAGS   := $(OPT) $(WARN) $(CFLAGS) -std=gnu11 $(SAN) $(BITS) $(THREADS)
+INCLUDE := -Isrc -I. -I$(BUILD)/gen $(CPPFLAGS)
+LINK    := $(LDFLAGS) $(OPT) $(SAN) -fno-fast-math $(THREADS)
 LDLIBS  := -lmicrohttpd -lcjson -linih -lpcre2-8 -lutf8proc -lm
 
-has = $(shell echo '\#include <$(1)>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1)
 HAVE_EDIT := $(and $(call has,editline/readline.h),$(findstring /,$(shell $(CC) -print-file-name=libedit.so)))
 ifneq ($(HAVE_EDIT),)
-CPPFLAGS += -DHAVE_EDIT
+INCLUDE += -DHAVE_EDIT
 LDLIBS += -ledit
 endif
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+COMMIT := $(shell git --git-dir=.git describe --always --dirty --exclude='*' 2>/dev/null)
 
 # Per-instruction-set files: the suffix chooses the flags, and those of other machines are left out; everything else is built for
 # whatever CC targets. A compiler for another machine: make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
@@ -31,9 +38,9 @@ AR    := $(shell $(CC) -print-prog-name=ar)
 ISAS_x86_64 := avx2 avxvnni avx512 avx512bf16
 ISAS_aarch64 := neon dotprod
 OTHER_ISAS := $(filter-out $(ISAS_$(ARCH)),$(ISAS_x86_64) $(ISAS_aarch64))
-ISA_avx2   := -mavx2 -mfma -mf16c
-ISA_avxvnni := -mavx2 -mfma -mf16c -mavxvnni
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mfma -mf16c -mprefer-vector-width=512
+ISA_avx2   := -march=x86-64 -mavx2 -mfma -mf16c
+ISA_avxvnni := $(ISA_avx2) -mavxvnni
+ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512vbmi -mprefer-vector-width=512
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 # gcc on Arm moves loads up before it gives out registers, and then has too few of them for the sums of a tile.
 ISA_neon := -march=armv8-a -fno-schedule-insns
@@ -53,7 +60,8 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model oracle install clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model oracle install install-strip \
+  uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -63,17 +71,14 @@ help: ## this list
 
 config: ## what was found on this machine
 	@echo "compiler       $(CC): $$($(CC) --version | head -1)"
-	@for h in cjson/cJSON.h ini.h pcre2.h utf8proc.h microhttpd.h cmocka.h; do \
-	  printf '%-14s ' $$h; d=; [ $$h = pcre2.h ] && d='-DPCRE2_CODE_UNIT_WIDTH=8'; \
-	  if echo "#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <$$h>" | \
-	     sed 's/\\n/\n/g' | $(CC) $$d -E -x c - >/dev/null 2>&1; \
-	  then echo found; else echo "MISSING: run 'make setup'"; fi; done
+	@CC='$(CC)' tools/setup.sh missing | sed 's/^/packages       /'
+	@echo "threads        $(if $(filter 1,$(OPENMP)),OpenMP,no OpenMP (optional: quantizing and loading use one thread))"
 	@echo "line editing   $(if $(HAVE_EDIT),libedit,absent (optional: chat without history))"
 	@echo "fuzzing        $$(command -v $(CLANG) >/dev/null && echo $(CLANG) || echo 'absent (optional: apt-get install clang)')"
-	@echo "version        $(VERSION)"
+	@echo "commit         $(or $(COMMIT),unknown)"
 
-setup: ## install the Debian packages that are missing
-	@tools/setup.sh
+setup: ## install the packages that are missing (Debian, Ubuntu, Fedora, Arch, Alpine)
+	@CC='$(CC)' tools/setup.sh
 
 # All cores, unless -j was given.
 JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -89,7 +94,7 @@ check: all $(TESTS) ## run all tests (packages must be there)
 
 $(BUILD)/inferflow: $(BUILD)/obj/src/app/main.o $(BUILD)/libinferflow.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@.new $^ $(LDLIBS) && mv -f $@.new $@ # whoever runs the old one goes on
+	$(Q)$(CC) $(LINK) -o $@.new $^ $(LDLIBS) && mv -f $@.new $@ # whoever runs the old one goes on
 
 $(BUILD)/libinferflow.a: $(OBJ) $(BUILD)/gen/embedded.o
 	@rm -f $@
@@ -100,18 +105,18 @@ isa = $(foreach i,$(ISAS_$(ARCH)),$(if $(filter %_$(i).c,$(1)),$(ISA_$(i))))
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) $(call isa,$<) -MMD -MP -c -o $@ $<
 
 # Hundreds of unrolled bodies: where their variables live takes a compiler longer to say than the rest. Fuzzing leaves them as they are
 # (KERNEL_SAN): parsers run none, and clang takes half an hour to prepare them.
-$(BUILD)/obj/cpu/simd/qtile_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(patsubst -g,-g1,$(CFLAGS)))
-$(BUILD)/obj/cpu/simd/kernels_%.o: private CFLAGS := $(subst $(SAN),$(KERNEL_SAN),$(CFLAGS))
+$(BUILD)/obj/cpu/simd/qtile_%.o: private FLAGS := $(subst $(SAN),$(KERNEL_SAN),$(patsubst -g,-g1,$(FLAGS)))
+$(BUILD)/obj/cpu/simd/kernels_%.o: private FLAGS := $(subst $(SAN),$(KERNEL_SAN),$(FLAGS))
 
-$(BUILD)/obj/src/base/version.o: CPPFLAGS += -DINFERFLOW_VERSION='"$(VERSION)"' -DINFERFLOW_CFLAGS='"$(CFLAGS)"'
-$(BUILD)/obj/src/base/version.o: $(BUILD)/version
-$(BUILD)/version: FORCE
+$(BUILD)/obj/src/base/version.o: INCLUDE += -DINFERFLOW_COMMIT='"$(COMMIT:%= (%))"' -DINFERFLOW_CFLAGS='"$(FLAGS)"'
+$(BUILD)/obj/src/base/version.o: $(BUILD)/commit
+$(BUILD)/commit: FORCE
 	@mkdir -p $(@D)
-	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' > $@
+	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' > $@
 
 # Specs, the built-in model and the web page travel inside the executable.
 $(BUILD)/gen/embed: tools/embed_files.c
@@ -125,14 +130,14 @@ $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libinferflow.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,TEST,$<)
-	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LDFLAGS) -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LINK) -lcmocka $(LDLIBS)
 
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
 ubsan: ## the tests under UndefinedBehaviorSanitizer
 	$(MAKE) check BUILD=build/ubsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=undefined -fno-sanitize-recover=all'
 tsan: ## the tests under ThreadSanitizer
-	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread'
+	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread' OPENMP=0
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
 	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
 
@@ -156,8 +161,8 @@ $(BUILD)/fuzz/bin/%: tests/fuzz/%.c FORCE
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=$(CLANG) OPT='-O1 -g' KERNEL_SAN= \
 	  SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer' build/fuzz/libinferflow.a
 	@mkdir -p $(@D)
-	@$(CLANG) -std=gnu11 -O1 -g $(CPPFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -o $@ $< \
-	  build/fuzz/libinferflow.a $(LDLIBS) -pthread
+	@$(CLANG) -std=gnu11 -O1 -g $(INCLUDE) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -o $@ $< \
+	  build/fuzz/libinferflow.a $(LDLIBS) $(THREADS)
 run-fuzz_%: $(BUILD)/fuzz/bin/fuzz_%
 	@mkdir -p build/fuzz/corpus/$* build/fuzz/findings
 	@mkdir -p tests/fuzz/seeds/$*
@@ -188,16 +193,23 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
 
 PREFIX ?= /usr/local
-install: all ## copy the executable to PREFIX/bin (default /usr/local/bin)
-	install -D -m 755 $(BUILD)/inferflow $(DESTDIR)$(PREFIX)/bin/inferflow
+INSTALLED = $(DESTDIR)$(PREFIX)/bin/inferflow $(DESTDIR)$(PREFIX)/share/licenses/inferflow/LICENSE
+install: all ## copy the executable to PREFIX/bin (default /usr/local/bin) and the licence to PREFIX/share
+	install -D -m 755 $(BUILD)/inferflow $(firstword $(INSTALLED))
+	install -D -m 644 LICENSE $(lastword $(INSTALLED))
+install-strip: install ## the same without debugging symbols
+	strip $(firstword $(INSTALLED))
+uninstall: ## remove what install copied
+	rm -f $(INSTALLED) && rmdir $(dir $(lastword $(INSTALLED)))
 
 clean: ## remove everything built
 	rm -rf build
 
 # A change of flags or compiler rebuilds: the stamp's time moves only when its text does.
-FLAGS_NOW = $(CC) $(CFLAGS) $(CPPFLAGS) $(LDLIBS) $(foreach i,$(ISAS_$(ARCH)),$(ISA_$(i)))
+FLAGS_NOW = $(CC) $(FLAGS) $(INCLUDE) $(LINK) $(LDLIBS) $(foreach i,$(ISAS_$(ARCH)),$(ISA_$(i)))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_NOW))' > $@
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
+	  { CC='$(CC)' tools/setup.sh check && echo '$(subst ','\'',$(FLAGS_NOW))' > $@; }
 
 -include $(OBJ:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)

@@ -1,20 +1,65 @@
 #!/bin/sh
-# setup.sh - installs the Debian packages that the build and the tests need and that are missing. Quiet when all is there.
+# setup.sh [check|missing] - installs the packages that the build and the tests need, when one of them is missing.
+# check: only says whether the build's libraries are there; missing: what is not there, the tests' included.
+# OS_RELEASE names another file than /etc/os-release; DRY_RUN=1 prints the command instead of running it.
 set -eu
-need="gcc make git python3 libmicrohttpd-dev libcjson-dev libinih-dev libpcre2-dev libutf8proc-dev libedit-dev libcmocka-dev curl"
-command -v dpkg-query >/dev/null || { echo "setup: not a Debian system: install the equivalents of: $need"; exit 0; }
-missing=""
-for p in $need; do
-    dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing="$missing $p"
+CC=${CC:-cc}
+headers="cjson/cJSON.h ini.h microhttpd.h pcre2.h utf8proc.h"
+tools="${CC%% *} make git python3 curl"
+
+# The words of "$1" that the compiler cannot include, then those of "$2" that are no programs.
+lacking() {
+    for h in $1; do
+        printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$h" |
+            $CC -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 || printf ' %s' "<$h>"
+    done
+    for t in $2; do command -v "$t" >/dev/null || printf ' %s' "$t"; done
+}
+
+case ${1:-install} in
+check)
+    missing=$(lacking "$headers" "${CC%% *}")
+    [ -z "$missing" ] || { echo "missing:$missing: run 'make setup'" >&2; exit 1; }
+    exit 0 ;;
+missing)
+    missing=$(lacking "$headers cmocka.h editline/readline.h" "$tools")
+    echo "${missing:+missing:$missing (make setup)}" | sed 's/^$/all found/'
+    exit 0 ;;
+esac
+
+missing=$(lacking "$headers cmocka.h editline/readline.h" "$tools")
+[ -n "$missing" ] || [ -n "${DRY_RUN:-}" ] || exit 0
+ID=""; ID_LIKE=""
+# shellcheck disable=SC1090
+[ ! -r "${OS_RELEASE:-/etc/os-release}" ] || . "${OS_RELEASE:-/etc/os-release}"
+install=""
+for system in $ID $ID_LIKE; do
+    case $system in
+    debian | ubuntu)
+        install="apt-get install -y -q --no-install-recommends gcc libc6-dev make git python3 curl libmicrohttpd-dev libcjson-dev \
+libinih-dev libpcre2-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+    fedora)
+        install="dnf install -y gcc make git python3 curl libmicrohttpd-devel cjson-devel inih-devel pcre2-devel utf8proc-devel \
+libedit-devel libcmocka-devel" ;;
+    arch)
+        install="pacman -S --needed --noconfirm gcc make git python curl libmicrohttpd cjson libinih pcre2 utf8proc libedit cmocka" ;;
+    alpine)
+        install="apk add build-base linux-headers git python3 curl libmicrohttpd-dev cjson-dev inih-dev pcre2-dev utf8proc-dev \
+libedit-dev cmocka-dev" ;;
+    *) continue ;;
+    esac
+    break
 done
-[ -n "$missing" ] || exit 0
+[ -n "$install" ] || { echo "setup: no package list for this system (${ID:-unknown}); missing:$missing" >&2; exit 1; }
+[ -z "${DRY_RUN:-}" ] || { echo "$install"; exit 0; }
 sudo=""
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: missing packages:$missing (no sudo here: install them as root)"; exit 1; }
+    command -v sudo >/dev/null || { echo "setup: missing:$missing; as root: $install" >&2; exit 1; }
     sudo="sudo"
 fi
-echo "setup: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -q >/dev/null
-# shellcheck disable=SC2086
-$sudo apt-get install -y -q --no-install-recommends $missing >/dev/null
+echo "setup: missing:$missing"
+echo "setup: $install"
+case $install in apt-get*) $sudo apt-get update -q >/dev/null; sudo="$sudo env DEBIAN_FRONTEND=noninteractive" ;; esac
+$sudo $install >/dev/null
+missing=$(lacking "$headers cmocka.h" "$tools")
+[ -z "$missing" ] || { echo "setup: still missing:$missing" >&2; exit 1; }

@@ -1,4 +1,4 @@
-/* version.c - see version.h. The Makefile gives the texts and rebuilds this file alone when the version moves. */
+/* version.c - see version.h. The Makefile gives commit and flags, and rebuilds this file alone when the commit moves. */
 #include "base/version.h"
 
 #ifdef __clang__
@@ -7,6 +7,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-const char inferflow_version[] = INFERFLOW_VERSION;
+const char inferflow_version[] = INFERFLOW_RELEASE INFERFLOW_COMMIT;
+
 const char inferflow_compiler[] = COMPILER;
 const char inferflow_cflags[] = INFERFLOW_CFLAGS;

@@ -2,7 +2,9 @@
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 
-extern const char inferflow_version[];  /* "v0.3-12-gabc1234", from git describe when the executable was made */
+#define INFERFLOW_RELEASE "0.1.0"
+
+extern const char inferflow_version[];  /* "0.1.0 (abc1234-dirty)": release and commit; without git "0.1.0" */
 extern const char inferflow_compiler[]; /* "gcc 12.2.0" */
 extern const char inferflow_cflags[];   /* flags common to all files */
 
