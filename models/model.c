@@ -11,6 +11,7 @@
 #include "models/build/build.h"
 #include "models/spec_show.h"
 #include "models/spec/spec_file.h"
+#include "models/spec/spec_load.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "models/pooling.h"
 
 #include "base/span.h"
-#include "models/spec/spec.h"
+#include "models/spec/spec_load.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,10 @@
 #include "models/spec_show.h"
 
 #include "base/mem.h"
-#include "models/build/build.h"
+#include "models/build/spec_unused.h"
 #include "models/build/option.h"
+#include "models/spec/spec_slot.h"
+#include "models/spec/spec_keys.h"
 
 #include <stdio.h>
 #include <string.h>

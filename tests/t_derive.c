@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "models/derive/derive.h"
+#include "models/derive/derive_write.h"
 
 #include "vector_rig.h"
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "engine/engine.h"
 #include "serve/server.h"
+#include "models/spec/spec_load.h"
 
 typedef struct options {
     engine_options model;

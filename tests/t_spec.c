@@ -4,9 +4,11 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "models/build/build.h"
+#include "models/build/spec_unused.h"
 #include "models/build/module.h"
 #include "models/spec/config_eval.h"
-#include "models/spec/spec.h"
+#include "models/spec/spec_load.h"
+#include "models/spec/spec_slot.h"
 
 #include <math.h>
 

@@ -2,7 +2,8 @@
  * tests/vectors run by them with the same bits as by the built-in specs. */
 #include "base/buf.h"
 #include "models/import/import.h"
-#include "models/spec/spec.h"
+#include "models/import/import_write.h"
+#include "models/spec/spec_load.h"
 
 #include "vector_rig.h"
 

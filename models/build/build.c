@@ -4,7 +4,8 @@
  * the same. */
 #include "models/build/build.h"
 
-#include "models/build/builder.h"
+#include "models/build/formula.h"
+#include "models/build/spec_unused.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static ref run_optional(builder *b, const char *key, const char *otherwise, ref 
     char where[300];
     const spec_row *r = formula_of(b, key);
     snprintf(where, sizeof where, "%s: %s", r ? r->where : b->s->file, key);
-    return builder_formula(b, r ? r->text : otherwise, where, x, result);
+    return formula_build(b, r ? r->text : otherwise, where, x, result);
 }
 
 static ref run(builder *b, const char *key, const char *otherwise, ref x, const char *result)

@@ -15,15 +15,6 @@ typedef struct build_options {
 /* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
 int build_program(program **out, spec *s, config_eval *values, const ckpt *c, const build_options *o, err *e);
 
-/* Errors for what the opened spec file says and nothing uses (spec_unused.c). */
-int spec_check_unused(const spec *s, err *e);
-/* Whether a name of [config] is still asked for when all options are numbers and words: by a formula, as an option, or by a recipe
- * (`recipes` false: there are none). */
-bool spec_name_stays(const spec *s, const char *name, bool recipes);
-
-/* Appends the keys of config.json that no text of the spec mentions, split by ", "; false when there are none. */
-bool spec_unread_keys(const spec *s, const json *config, buf *out);
-
 /* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
 int build_number(spec *s, config_eval *values, const char *key, int64_t otherwise, int64_t *out, err *e);
 

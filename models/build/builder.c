@@ -1,6 +1,7 @@
 /* builder.c - see builder.h: the helpers that modules emit ops with. */
 #include "models/build/builder.h"
 
+#include "models/build/option.h"
 #include "tensor/act_q8.h"
 
 #include <math.h>
@@ -334,4 +335,29 @@ act_kind builder_act_kind(const char *name)
     for (int i = 0; i < ACT_COUNT; i++)
         if (strcmp(act_name[i], name) == 0) return (act_kind)i;
     return ACT_NONE;
+}
+
+const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
+{
+    static const float empty[1];
+    const param *row = param_find(c->mod->params, c->mod->n_params, key);
+    const char *where;
+    value v;
+    *n = 0;
+    if (option_value(c->slot, b->values, row, b->layer, &v, &where, b->e)) return NULL;
+    size_t count = value_count(&v);
+    if (!count) {
+        const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
+        return stored ? stored : b->e->code ? NULL : empty;
+    }
+    float *list = arena_array(&b->prog->mem, count, sizeof *list);
+    if (!list) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), NULL;
+    for (size_t i = 0; i < count; i++) {
+        value item = value_at(&v, i);
+        if (item.kind != VALUE_NUMBER)
+            return err_set(b->e, ERR_SPEC, "%s: %s.%s: element %zu is not a number", where, c->path, key, i), NULL;
+        list[i] = (float)item.number;
+    }
+    *n = count;
+    return list;
 }

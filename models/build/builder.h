@@ -101,14 +101,4 @@ act_kind builder_act_kind(const char *name);
 /* Every activation as a PARAM_WORD list. */
 #define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|exp.rest|sigmoid|tanh"
 
-/* ---- used by build.c and formula.c */
-
-/* Calls the module of a slot ("norm.a") in the current layer. */
-ref builder_call(builder *b, const char *path, const ref *in, int n_in, const char *where);
-/* Whether `path` names a slot that is declared or has a module by default. */
-bool builder_is_slot(const builder *b, const char *path);
-/* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. 0 without an error: a lone expression
- * that is the number 0. */
-ref builder_formula(builder *b, const char *text, const char *where, ref x, const char *result);
-
 #endif

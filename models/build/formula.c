@@ -1,10 +1,12 @@
-/* formula.c - a formula becomes ops: builder_formula walks the statements, builder_call runs the module of a slot.
+/* formula.c - a formula becomes ops: formula_build walks the statements, call_module runs the module of a slot.
  *
  * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no activation
  * (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
+#include "models/build/formula.h"
+
 #include "base/mem.h"
-#include "models/build/builder.h"
 #include "models/build/option.h"
+#include "models/spec/spec_slot.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static bool refuse(walk *w, const char *what, const char *detail)
 
 /* ---- slots */
 
-bool builder_is_slot(const builder *b, const char *path)
+static bool is_slot(const builder *b, const char *path)
 {
     char kind[64];
     if (b->encoding) {
@@ -51,6 +53,58 @@ bool builder_is_slot(const builder *b, const char *path)
     memcpy(kind, path, n);
     kind[n] = 0;
     return spec_slot_find(b->s, "network", path) || spec_slot_find(b->s, "network", kind) || module_find(kind, NULL);
+}
+
+static void add_lines(option_slot *o, const spec *s, const char *section, const char *name)
+{
+    const spec_slot *d = spec_slot_find(s, section, name);
+    if (d && o->n < (int)(sizeof o->from / sizeof *o->from)) {
+        ((spec_slot *)d)->used = true;
+        o->from[o->n++] = d;
+    }
+}
+
+/* Finds the declarations of a slot at a layer and its module. ERR_SPEC when none names a module that exists. */
+static int find_slot(option_slot *out, spec *s, config_eval *values, arena *mem, const char *path, int layer,
+                     const char *caller, err *e)
+{
+    char kind[64], enc_kind[70];
+    const bool enc = strncmp(path, "enc.", 4) == 0;
+    const char *full = path;
+    if (enc) path += 4;
+    size_t n = strcspn(path, ".");
+    if (n >= sizeof kind) return err_set(e, ERR_SPEC, "%s: the name '%.80s' is too long", caller, path);
+    memcpy(kind, path, n);
+    kind[n] = 0;
+    snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
+    *out = (option_slot){.where = caller};
+    for (size_t k = s->n_class; k-- > 0;)
+        if (config_in_class(values, k, layer)) {
+            add_lines(out, s, s->classes[k].section, path);
+            if (path[n]) add_lines(out, s, s->classes[k].section, kind);
+        }
+    if (enc) add_lines(out, s, "network", full);
+    if (enc && path[n]) add_lines(out, s, "network", enc_kind);
+    add_lines(out, s, "network", path);
+    if (path[n]) add_lines(out, s, "network", kind);
+
+    const spec_slot *names = NULL;
+    int kept = 0;
+    for (int i = 0; i < out->n; i++) { /* what lies behind the first module and names another one is of no use */
+        if (!names && out->from[i]->module) names = out->from[i];
+        bool same = !out->from[i]->module || strcmp(out->from[i]->module, names->module) == 0;
+        if (same) out->from[kept++] = out->from[i];
+    }
+    out->n = kept;
+    out->mod = module_find(kind, names ? names->module : NULL);
+    const char *line = names ? names->where : out->n ? out->from[0]->where : s->file;
+    if (!out->mod && names)
+        return err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", line, full,
+                       names->module);
+    if (!out->mod)
+        return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, full, kind);
+    out->where = arena_printf(mem, "%s: %s", line, full);
+    return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
 }
 
 /* What a slot that a formula calls is called in the spec; NULL when memory is short. */
@@ -77,11 +131,11 @@ static void claim_lines(builder *b, const char *path, const module *m)
     }
 }
 
-ref builder_call(builder *b, const char *path, const ref *in, int n_in, const char *where)
+static ref call_module(builder *b, const char *path, const ref *in, int n_in, const char *where)
 {
     option_slot slot;
     if (!(path = path_of(b, path))) return 0;
-    if (option_slot_find(&slot, b->s, b->values, &b->prog->mem, path, b->layer, where, b->e)) return 0;
+    if (find_slot(&slot, b->s, b->values, &b->prog->mem, path, b->layer, where, b->e)) return 0;
     claim_lines(b, path, slot.mod);
     if (n_in != slot.mod->args) {
         err_set(b->e, ERR_SPEC, "%s: %s (%s) takes %d activation%s, got %d", where, path, slot.mod->name,
@@ -95,31 +149,6 @@ ref builder_call(builder *b, const char *path, const ref *in, int n_in, const ch
     ref out = option_fill(&slot, b->values, path, b->layer, options, b->e) == OK ? slot.mod->emit(b, &c) : 0;
     mem_free(options);
     return out;
-}
-
-const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
-{
-    static const float empty[1];
-    const param *row = param_find(c->mod->params, c->mod->n_params, key);
-    const char *where;
-    value v;
-    *n = 0;
-    if (option_value(c->slot, b->values, row, b->layer, &v, &where, b->e)) return NULL;
-    size_t count = value_count(&v);
-    if (!count) {
-        const float *stored = bind_values(b->bind, key, OUTSIDE, &b->prog->mem, n, b->e);
-        return stored ? stored : b->e->code ? NULL : empty;
-    }
-    float *list = arena_array(&b->prog->mem, count, sizeof *list);
-    if (!list) return err_set(b->e, ERR_MEMORY, "out of memory while building the program"), NULL;
-    for (size_t i = 0; i < count; i++) {
-        value item = value_at(&v, i);
-        if (item.kind != VALUE_NUMBER)
-            return err_set(b->e, ERR_SPEC, "%s: %s.%s: element %zu is not a number", where, c->path, key, i), NULL;
-        list[i] = (float)item.number;
-    }
-    *n = count;
-    return list;
 }
 
 /* ---- the walk */
@@ -143,7 +172,7 @@ static bool is_number_function(const char *name)
 static bool has_tensor(const walk *w, const expr *x)
 {
     if (x->kind == EXPR_NAME &&
-        (var_of(w, x->text) || (!config_knows(w->b->values, x->text) && builder_is_slot(w->b, x->text))))
+        (var_of(w, x->text) || (!config_knows(w->b->values, x->text) && is_slot(w->b, x->text))))
         return true;
     if (x->kind == EXPR_CALL && !is_number_function(x->text)) return true;
     for (size_t i = 0; i < x->n_arg; i++)
@@ -182,7 +211,7 @@ static bool visit_call(walk *w, const expr *x, term *out)
     bool softcap = strcmp(x->text, "softcap") == 0, l2 = strcmp(x->text, "l2") == 0;
     act_kind fn = builder_act_kind(x->text);
     if (x->n_arg > ARGS_MAX) return refuse(w, "too many arguments for ", x->text);
-    if (softcap && !builder_is_slot(w->b, x->text)) {
+    if (softcap && !is_slot(w->b, x->text)) {
         term a;
         double cap;
         if (x->n_arg != 2) return refuse(w, "softcap takes an activation and a number", "");
@@ -196,12 +225,12 @@ static bool visit_call(walk *w, const expr *x, term *out)
         if (!a.t) return refuse(w, "a number is no activation: argument of ", x->text);
         in[i] = a.t;
     }
-    if (l2 && x->n_arg == 1 && !builder_is_slot(w->b, x->text))
+    if (l2 && x->n_arg == 1 && !is_slot(w->b, x->text))
         return done(out, builder_l2(w->b, w->target, part_name(w, part, sizeof part), in[0]));
-    if (fn != ACT_NONE && x->n_arg == 1 && !builder_is_slot(w->b, x->text))
+    if (fn != ACT_NONE && x->n_arg == 1 && !is_slot(w->b, x->text))
         return done(out, builder_act_fn(w->b, w->target, part_name(w, part, sizeof part), in[0], fn));
-    if (!builder_is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
-    return done(out, builder_call(w->b, x->text, in, (int)x->n_arg, w->where));
+    if (!is_slot(w->b, x->text)) return refuse(w, "there is no slot, activation or function ", x->text);
+    return done(out, call_module(w->b, x->text, in, (int)x->n_arg, w->where));
 }
 
 static bool visit_binary(walk *w, const expr *x, term *out)
@@ -228,12 +257,11 @@ static bool visit_binary(walk *w, const expr *x, term *out)
 static bool claim_branch(walk *w, const expr *x)
 {
     bool may_be = (x->kind == EXPR_NAME || x->kind == EXPR_CALL) && !var_of(w, x->text) && has_tensor(w, x);
-    if (may_be && builder_is_slot(w->b, x->text)) {
+    if (may_be && is_slot(w->b, x->text)) {
         option_slot slot;
         builder *b = w->b;
         const char *path = path_of(b, x->text);
-        if (!path || option_slot_find(&slot, b->s, b->values, &b->prog->mem, path, b->layer, w->where, b->e))
-            return false;
+        if (!path || find_slot(&slot, b->s, b->values, &b->prog->mem, path, b->layer, w->where, b->e)) return false;
         claim_lines(b, path, slot.mod);
     }
     for (size_t i = 0; i < x->n_arg; i++)
@@ -248,7 +276,7 @@ static bool visit(walk *w, const expr *x, term *out)
     switch (x->kind) {
     case EXPR_NAME: {
         ref t = var_of(w, x->text);
-        return done(out, t ? t : builder_call(w->b, x->text, NULL, 0, w->where));
+        return done(out, t ? t : call_module(w->b, x->text, NULL, 0, w->where));
     }
     case EXPR_CALL: return visit_call(w, x, out);
     case EXPR_BINARY: return visit_binary(w, x, out);
@@ -272,7 +300,7 @@ static bool assign(walk *w, const char *name, ref t)
     return true;
 }
 
-ref builder_formula(builder *b, const char *text, const char *where, ref x, const char *result)
+ref formula_build(builder *b, const char *text, const char *where, ref x, const char *result)
 {
     arena mem = {0};
     walk w = {.b = b, .where = where};

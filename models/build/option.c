@@ -4,57 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(option_slot *o, const spec *s, const char *section, const char *name)
-{
-    const spec_slot *d = spec_slot_find(s, section, name);
-    if (d && o->n < (int)(sizeof o->from / sizeof *o->from)) {
-        ((spec_slot *)d)->used = true;
-        o->from[o->n++] = d;
-    }
-}
-
-int option_slot_find(option_slot *out, spec *s, config_eval *values, arena *mem, const char *path, int layer,
-                     const char *caller, err *e)
-{
-    char kind[64], enc_kind[70];
-    const bool enc = strncmp(path, "enc.", 4) == 0;
-    const char *full = path;
-    if (enc) path += 4;
-    size_t n = strcspn(path, ".");
-    if (n >= sizeof kind) return err_set(e, ERR_SPEC, "%s: the name '%.80s' is too long", caller, path);
-    memcpy(kind, path, n);
-    kind[n] = 0;
-    snprintf(enc_kind, sizeof enc_kind, "enc.%s", kind);
-    *out = (option_slot){.where = caller};
-    for (size_t k = s->n_class; k-- > 0;)
-        if (config_in_class(values, k, layer)) {
-            add(out, s, s->classes[k].section, path);
-            if (path[n]) add(out, s, s->classes[k].section, kind);
-        }
-    if (enc) add(out, s, "network", full);
-    if (enc && path[n]) add(out, s, "network", enc_kind);
-    add(out, s, "network", path);
-    if (path[n]) add(out, s, "network", kind);
-
-    const spec_slot *names = NULL;
-    int kept = 0;
-    for (int i = 0; i < out->n; i++) { /* what lies behind the first module and names another one is of no use */
-        if (!names && out->from[i]->module) names = out->from[i];
-        bool same = !out->from[i]->module || strcmp(out->from[i]->module, names->module) == 0;
-        if (same) out->from[kept++] = out->from[i];
-    }
-    out->n = kept;
-    out->mod = module_find(kind, names ? names->module : NULL);
-    const char *line = names ? names->where : out->n ? out->from[0]->where : s->file;
-    if (!out->mod && names)
-        return err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", line, full,
-                       names->module);
-    if (!out->mod)
-        return err_set(e, ERR_SPEC, "%s: '%s' names no module: [network] needs a line '%s = ...'", caller, full, kind);
-    out->where = arena_printf(mem, "%s: %s", line, full);
-    return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
-}
-
 static int check_known(const option_slot *o, const char *path, err *e)
 {
     for (int i = 0; i < o->n; i++)

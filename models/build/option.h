@@ -15,9 +15,6 @@ typedef struct option_slot {
     int n;
 } option_slot;
 
-/* Finds the declarations of a slot at a layer and its module. ERR_SPEC when none names a module that exists. */
-int option_slot_find(option_slot *out, spec *s, config_eval *values, arena *mem, const char *path, int layer,
-                     const char *caller, err *e);
 /* Fills a struct of mod->options_size bytes. */
 int option_fill(const option_slot *o, config_eval *values, const char *path, int layer, void *into, err *e);
 /* The value of one option (lists, which params cannot hold); VALUE_NONE when it has none. */

@@ -3,8 +3,9 @@
 
 #include "base/mem.h"
 #include "models/arch.h"
-#include "models/build/build.h"
-#include "models/spec/spec.h"
+#include "models/derive/derive_fit.h"
+#include "models/derive/derive_write.h"
+#include "models/spec/spec_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +13,10 @@
 
 enum { CLOSE_MAX = 6 };
 
-/* Text of a file on one line of a comment. */
-static void write_plain(const char *text, size_t n, buf *out)
-{
-    for (size_t i = 0; i < n && text[i]; i++)
-        buf_byte(out, (unsigned char)text[i] < 32 || text[i] == 127 ? '?' : (uint8_t)text[i]);
-}
-
 static void write_unknown(const char *arch, buf *out)
 {
     buf_str(out, "# no built-in spec is for the architecture ");
-    write_plain(arch, 80, out);
+    derive_plain(arch, 80, out);
 }
 
 static void write_start(const ckpt *c, const char *base, buf *out)
@@ -30,39 +24,6 @@ static void write_start(const ckpt *c, const char *base, buf *out)
     char *full = strcmp(ckpt_path(c), "builtin") == 0 ? NULL : realpath(ckpt_path(c), NULL);
     buf_printf(out, "[model]\nbase = %s\npath = %s\n", base, full ? full : ckpt_path(c));
     free(full);
-}
-
-/* Keys of training and of files, which no computation reads. */
-static bool is_housekeeping(const char *key, size_t n)
-{
-    static const char *const words[] = {"dropout",       "initializer", "dtype",    "version",    "use_cache",
-                                        "architectures", "_name",       "auto_map", "model_type", "_token_id",
-                                        "pretraining",   "id2label",    "label2id", "output_",    "return_dict",
-                                        "chunk_size",    "problem_type"};
-    char one[64];
-    snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), key);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(one, words[i])) return true;
-    return false;
-}
-
-void derive_unread(const spec *s, const json *config, buf *out)
-{
-    buf unread = {0};
-    int n = 0;
-    if (config && spec_unread_keys(s, config, &unread))
-        for (const char *p = buf_cstr(&unread); *p;) {
-            const char *end = strstr(p, ", ");
-            size_t k = end ? (size_t)(end - p) : strlen(p);
-            if (!is_housekeeping(p, k)) {
-                buf_str(out, n++ ? ", " : "# keys of the configuration that it does not read: ");
-                write_plain(p, k, out);
-            }
-            p += k + (end ? 2 : 0);
-        }
-    if (n) buf_byte(out, '\n');
-    out->bad |= unread.bad;
-    buf_free(&unread);
 }
 
 static int write_unread(ckpt *c, const char *base, buf *out, err *e)

@@ -1,11 +1,12 @@
-/* derive_fit.c - which built-in specs fit a checkpoint, and how well its configuration suits each. */
-#include "models/derive/derive.h"
+/* derive_fit.c - see derive_fit.h. */
+#include "models/derive/derive_fit.h"
 
 #include "base/mem.h"
 #include "models/build/build.h"
 #include "models/build/module.h"
+#include "models/derive/derive_write.h"
 #include "models/spec/spec_split.h"
-#include "tensor/quant.h"
+#include "models/spec/spec_load.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -130,26 +131,6 @@ static uint32_t count_known(const spec *s, const parts *found)
         n += known;
     }
     return n;
-}
-
-/* ---- norms that store w - 1 */
-
-bool derive_norms_are_offset(const ckpt *c)
-{
-    enum { WIDTH_MAX = 1 << 14 };
-    uint64_t seen = 0, negative = 0;
-    for (uint32_t i = 0; i < ckpt_count(c) && seen < 1 << 18; i++) {
-        const ckpt_entry *t = ckpt_at(c, i);
-        const char *number = strpbrk(t->name, "0123456789"), *norm = number ? strstr(number, "norm") : NULL;
-        float values[WIDTH_MAX];
-        if (!norm || !strstr(norm, "weight") || t->dims.rank != 1 || t->dims.dim[0] > WIDTH_MAX ||
-            (t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16))
-            continue;
-        quant_decode(t->type, t->data, values, (uint64_t)t->dims.dim[0]);
-        for (int64_t k = 0; k < t->dims.dim[0]; k++) negative += values[k] < 0;
-        seen += (uint64_t)t->dims.dim[0];
-    }
-    return negative * 50 > seen;
 }
 
 /* Whether the spec adds to the weights of the first norm of a layer what this checkpoint's lack. */

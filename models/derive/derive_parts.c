@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "tensor/quant.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -358,4 +359,24 @@ void parts_free(parts *p)
 {
     mem_free(p->at);
     arena_free(&p->mem);
+}
+
+/* ---- norms that store w - 1 */
+
+bool derive_norms_are_offset(const ckpt *c)
+{
+    enum { WIDTH_MAX = 1 << 14 };
+    uint64_t seen = 0, negative = 0;
+    for (uint32_t i = 0; i < ckpt_count(c) && seen < 1 << 18; i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        const char *number = strpbrk(t->name, "0123456789"), *norm = number ? strstr(number, "norm") : NULL;
+        float values[WIDTH_MAX];
+        if (!norm || !strstr(norm, "weight") || t->dims.rank != 1 || t->dims.dim[0] > WIDTH_MAX ||
+            (t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16))
+            continue;
+        quant_decode(t->type, t->data, values, (uint64_t)t->dims.dim[0]);
+        for (int64_t k = 0; k < t->dims.dim[0]; k++) negative += values[k] < 0;
+        seen += (uint64_t)t->dims.dim[0];
+    }
+    return negative * 50 > seen;
 }

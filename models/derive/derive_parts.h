@@ -71,5 +71,7 @@ typedef struct parts {
 int parts_find(parts *p, const ckpt *c, err *e);
 void parts_free(parts *p);
 const char *part_key(part_role role);
+/* Whether weights of norms in layers are below zero as often as only those are that store w - 1 (Gemma). */
+bool derive_norms_are_offset(const ckpt *c);
 
 #endif

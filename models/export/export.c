@@ -8,13 +8,11 @@
 #include "models/export/export_state.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
+#include "models/spec/spec_load.h"
+#include "models/export/gguf_types.h"
 
 #include <math.h>
 #include <string.h>
-
-const char *export_source(const exporter *x) { return x->kind == EXPORT_GGUF ? "gguf" : "hf"; }
-
-int export_oom(const exporter *x) { return err_set(x->e, ERR_MEMORY, "out of memory while exporting"); }
 
 /* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */
 static bool is_of_kind(const exporter *x)
@@ -42,20 +40,6 @@ static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
     return OK;
 }
 
-dtype export_fitting(dtype want, int64_t cols)
-{
-    static const dtype smaller[][2] = {
-        {DTYPE_Q2_K, DTYPE_Q4_0},     {DTYPE_Q3_K, DTYPE_Q4_0},      {DTYPE_Q4_K, DTYPE_Q4_0},
-        {DTYPE_Q5_K, DTYPE_Q5_1},     {DTYPE_Q6_K, DTYPE_Q8_0},      {DTYPE_IQ4_XS, DTYPE_IQ4_NL},
-        {DTYPE_IQ3_S, DTYPE_IQ4_NL},  {DTYPE_IQ3_XXS, DTYPE_IQ4_NL}, {DTYPE_IQ2_S, DTYPE_IQ4_NL},
-        {DTYPE_IQ2_XS, DTYPE_IQ4_NL}, {DTYPE_IQ2_XXS, DTYPE_IQ4_NL}, {DTYPE_IQ1_M, DTYPE_IQ4_NL},
-        {DTYPE_IQ1_S, DTYPE_IQ4_NL},  {DTYPE_TQ1_0, DTYPE_Q4_0},     {DTYPE_TQ2_0, DTYPE_Q4_0},
-        {DTYPE_Q1_0, DTYPE_Q4_0},     {DTYPE_Q2_0, DTYPE_Q4_0},      {DTYPE_NVFP4, DTYPE_MXFP4}};
-    for (size_t i = 0; i < sizeof smaller / sizeof *smaller; i++)
-        if (want == smaller[i][0] && cols % dtype_info[want].weights) want = smaller[i][1];
-    return cols % dtype_info[want].weights ? DTYPE_F16 : want;
-}
-
 /* What the policy said of the weight that an entry became. */
 static dtype type_as_held(const exporter *x, const ckpt_entry *t)
 {
@@ -63,7 +47,7 @@ static dtype type_as_held(const exporter *x, const ckpt_entry *t)
     for (uint32_t i = 0; i < p->n_weight; i++)
         for (uint32_t k = 0; k < p->weights[i].n_piece && !p->weights[i].vector; k++)
             if (ckpt_at(x->m->weights, p->weights[i].pieces[k].entry) == t && p->weights[i].want != DTYPE_NONE)
-                return export_fitting(p->weights[i].want, t->dims.dim[t->dims.rank - 1]);
+                return gguf_type_fitting(p->weights[i].want, t->dims.dim[t->dims.rank - 1]);
     return t->type;
 }
 
@@ -251,12 +235,6 @@ gguf_pairs *export_pairs(exporter *x) { return &x->pairs; }
 bool export_has_vocabulary(const exporter *x) { return x->vocabulary; }
 
 /* ---- the check */
-
-const char *export_hint(const model *m, export_kind kind)
-{
-    if (ckpt_own_spec(m->weights)) return "take the model that the quantized file was made of";
-    return kind == EXPORT_HF ? "write a .gguf file instead" : "write a Hugging Face folder instead";
-}
 
 static int differs(const model *m, const model *again, const char *path, const char *what, err *e)
 {

@@ -19,9 +19,6 @@ int export_open(exporter **out, const model *m, export_kind kind, dtype type, er
 /* The same for GGUF, with matrices in the types that the model was opened to hold them in (model_options.policy), or the nearest that fit
  * their rows. */
 int export_open_held(exporter **out, const model *m, err *e);
-/* The type of GGUF for a matrix with rows of `cols` that shall be of another: where those are no whole blocks, the
- * nearest with smaller blocks. */
-dtype export_fitting(dtype want, int64_t cols);
 /* Gives tensors that are encoded what `find` knows of their columns, by the tensor's name in the file; parts: the matrices of a stack, or 1. It stays the
  * caller's. */
 typedef fit_importance weigh_fn(void *self, const char *name, int64_t rows, int64_t cols, int64_t parts);

@@ -8,6 +8,7 @@
 #include "models/build/module.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_split.h"
+#include "models/spec/spec_load.h"
 
 #include <math.h>
 #include <stdio.h>

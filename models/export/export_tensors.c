@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "models/export/export_state.h"
+#include "models/export/gguf_types.h"
 #include "tensor/quant.h"
 
 #include <math.h>
@@ -284,7 +285,7 @@ static dtype type_of(const exporter *x, const out_tensor *t)
     bool known = x->kind == EXPORT_GGUF ? dtype_info[have].ggml >= 0 : dtype_is_float(have);
     if (t->vector && x->kind == EXPORT_GGUF) return DTYPE_F32;
     int64_t last = t->dims.dim[t->dims.rank - 1];
-    if (x->as_held && first->want != DTYPE_NONE) want = export_fitting(first->want, last);
+    if (x->as_held && first->want != DTYPE_NONE) want = gguf_type_fitting(first->want, last);
     if (want == DTYPE_NONE) /* blocks are copied or decoded: encoding them again would lose something */
         want = known && (!dtype_is_block(have) || lies_ready(t, have)) ? have : DTYPE_F32;
     if (!quant_can_encode(want) && !lies_ready(t, want)) return DTYPE_F32;

@@ -12,21 +12,6 @@
 #include "base/span.h"
 #include "io/ckpt.h"
 
-/* What is known besides the text of a model_spec.json. */
-typedef struct import_place {
-    const char *dir;   /* folder that file names in the spec start from */
-    const char *model; /* path to write instead of the files it names; NULL: those */
-    const ckpt
-        *weights; /* NULL: not looked at. Otherwise norms that have a bias are layer norms, whatever the spec says */
-    const char *name;     /* [model] name; NULL: none */
-    const char *generate; /* lines to add to [generate], "" none */
-    const char *settings; /* sections to add behind: [runtime], [serve]; "" none */
-    const char *remarks;  /* comment lines for the head of the file; "" none */
-} import_place;
-
-/* Appends the INI text for a model_spec.json. `what` names it in messages. */
-int import_model_spec(span text, const char *what, const import_place *place, buf *out, err *e);
-
 /* One model of an inferflow_service.ini: `id` of [model.ID], NULL: the only one in [transformer_engine] models. ERR_USAGE lists them
  * when there are several. Reads the model_spec.json that the section names. `path` names the text in messages, `dir` is its folder;
  * `model` NULL: the weights lie where the section says. */

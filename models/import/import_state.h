@@ -3,7 +3,7 @@
 #define MODELS_IMPORT_STATE_H
 #include "base/arena.h"
 #include "base/json.h"
-#include "models/import/import.h"
+#include "io/ckpt.h"
 
 #include <stdbool.h>
 #include <stdint.h>

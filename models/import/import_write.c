@@ -1,5 +1,7 @@
 /* import_write.c - a model_spec.json of the original engine, read, as the text of a spec of ours: [model], [config], what cannot be said.
  * Decoders start from base = llama, encoders from bert, pairs from bart: for the names of numbers. */
+#include "models/import/import_write.h"
+
 #include "models/import/import_state.h"
 
 #include <stdio.h>

@@ -6,25 +6,13 @@
  * checkpoint's own source (`gguf:`, `llama2c:`) ask that one alone. What is absent or null has no value; no value spreads through operators until `|` or given() meets it. */
 #ifndef MODELS_CONFIG_EVAL_H
 #define MODELS_CONFIG_EVAL_H
-#include "base/json.h"
 #include "base/param.h"
 #include "io/ckpt.h"
 #include "models/spec/spec.h"
+#include "models/spec/value.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-typedef enum value_kind { VALUE_NONE, VALUE_NUMBER, VALUE_BOOL, VALUE_TEXT, VALUE_NODE, VALUE_LIST } value_kind;
-
-typedef struct value value;
-struct value {
-    value_kind kind;
-    double number; /* NUMBER, BOOL */
-    const char *text;
-    const json *node; /* object or array of a config */
-    const value *items;
-    size_t n;
-};
 
 /* Where names outside the spec come from; NULL = there is no such source. */
 typedef struct config_sources {
@@ -70,12 +58,5 @@ bool config_knows(const config_eval *values, const char *name); /* whether [conf
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */
 const char *config_unknown_name(const config_eval *values, const expr *x);
-
-size_t value_count(const value *v); /* of a list or array; 1 for scalars, 0 for none */
-/* Element i of a list or array. */
-value value_at(const value *v, size_t i);
-value value_of_json(const json *j);
-/* The value as expression text that evaluates to it again; false for objects and none. */
-bool value_print(const value *v, buf *out);
 
 #endif

@@ -58,43 +58,17 @@ typedef struct spec {
     size_t n_class, cap_class;
 } spec;
 
-enum { SPEC_BYTES_MAX = 1 << 22, SPEC_DEPTH_MAX = 8 };
-
-/* Loads a spec file, or a built-in one by its bare name ("llama"), with its bases. A file that names no base and has no block of its
- * own is read over the built-in spec `base` (NULL: none). */
-int spec_load(spec **out, const char *path, const char *base, err *e);
-/* Loads a built-in spec; unlike spec_load, whatever files of that name are around. */
-int spec_load_builtin(spec **out, const char *name, err *e);
-/* Loads what `[model] base` of a spec names: a built-in spec, or a file beside it. */
-int spec_load_base(spec **out, const spec *child, const char *base, err *e);
-/* The same from text. `what` names it in messages, `dir` is where relative paths start. */
-int spec_parse(spec **out, span text, const char *what, const char *dir, const char *base, err *e);
-/* spec_load over the text of a base, where the file names no base and has no block of its own; `what` names that text. */
-int spec_load_over(spec **out, const char *path, span base, const char *what, err *e);
 void spec_free(spec *s); /* NULL ok */
-
-/* Gives a key other text than its file does; it counts as inherited. The key must not be a slot. */
-int spec_put(spec *s, const char *section, const char *key, const char *text, err *e);
 
 /* NULL when absent. */
 const spec_row *spec_find(const spec *s, const char *section, const char *key);
 const char *spec_text(const spec *s, const char *section, const char *key); /* NULL when absent */
 /* Marks a key as used and gives its parsed value; *row NULL when absent. */
 int spec_value(spec *s, const char *section, const char *key, const spec_row **row, err *e);
-const spec_slot *spec_slot_find(const spec *s, const char *section, const char *name);
 
 /* Applies a section's keys to a caller's struct through the caller's rows ([runtime], [serve], [generate]); keys of `own` are skipped.
  * Unknown keys are errors that name the nearest known one. */
 int spec_settings(const spec *s, const char *section, const param *rows, size_t n, void *into, err *e);
-
-/* Checks what can be checked without a model: fixed keys, expressions, formulas, classes. Loading does it. */
-int spec_validate(spec *s, err *e);
-
-/* Rows that models/ itself knows: [model], [tokenizer], [generate], [network]. NULL for sections with free keys. */
-const param *spec_section_rows(const char *section, size_t *n);
-
-/* Names of the embedded specs, in order; NULL ends. */
-const char *spec_builtin_name(size_t i);
 
 /* A path key ([model] path), taken relative to the spec's folder; in the spec's memory. *out NULL when the key is absent. */
 int spec_path(spec *s, const char *section, const char *key, const char **out, err *e);

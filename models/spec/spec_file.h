@@ -21,8 +21,6 @@ typedef struct spec_file {
 
 /* INI, or JSON when the first byte that is not blank is '{'. */
 int spec_file_parse(spec_file *out, span text, const char *what, err *e);
-int spec_file_json(spec_file *out, span text, const char *what, err *e); /* spec_json.c */
-int spec_file_add(spec_file *f, const char *section, const char *key, const char *text, int line, err *e);
 void spec_file_free(spec_file *f);
 
 #endif

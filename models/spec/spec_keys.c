@@ -1,6 +1,5 @@
-/* spec_keys.c - the fixed keys of a spec: one table per section. Free sections ([config], [tensors]) have none; the options of slots
- * are the params of their modules; [runtime] and [serve] keep the rows of the commands that read them. */
-#include "models/spec/spec.h"
+/* spec_keys.c - see spec_keys.h. */
+#include "models/spec/spec_keys.h"
 
 #include <string.h>
 

@@ -1,6 +1,8 @@
-/* spec_validate.c - what is wrong with a spec before any model is seen: unknown keys with the nearest known one, expressions and
- * formulas that do not parse, layer classes without `where`. */
-#include "models/spec/spec.h"
+/* spec_validate.c - see spec_validate.h: unknown keys with the nearest known one, expressions and formulas that do not parse, layer
+ * classes without `where`. */
+#include "models/spec/spec_validate.h"
+
+#include "models/spec/spec_keys.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* value.c - values of expressions: elements, texts, and what JSON gives. */
-#include "models/spec/config_eval.h"
+/* value.c - see value.h. */
+#include "models/spec/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>

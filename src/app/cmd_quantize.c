@@ -16,7 +16,8 @@
 #include "models/export/export.h"
 #include "models/export/gguf_names.h"
 #include "models/export/quantized.h"
-#include "models/spec/spec.h"
+#include "models/spec/spec_load.h"
+#include "models/export/gguf_types.h"
 #include "tensor/quant.h"
 #include "text/tokenizer_equal.h"
 
@@ -209,7 +210,7 @@ static void say_refitted(const program *p)
     int count[DTYPE_COUNT][DTYPE_COUNT] = {{0}};
     for (uint32_t i = 0; i < p->n_weight; i++) {
         const weight *w = &p->weights[i];
-        if (!w->vector && w->want != DTYPE_NONE) count[w->want][export_fitting(w->want, w->cols)]++;
+        if (!w->vector && w->want != DTYPE_NONE) count[w->want][gguf_type_fitting(w->want, w->cols)]++;
     }
     for (int t = 0; t < DTYPE_COUNT; t++)
         for (int got = 0; got < DTYPE_COUNT; got++)

@@ -6,6 +6,7 @@
 #include "models/import/import.h"
 #include "models/model.h"
 #include "app/spec_text.h"
+#include "models/spec/spec_load.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "sample/sample.h"
 #include "serve/server.h"
+#include "models/spec/spec_load.h"
 
 #include <string.h>
 

@@ -3,12 +3,13 @@
 
 #include "base/embed.h"
 #include "core/program.h"
-#include "models/build/build.h"
+#include "models/build/spec_unused.h"
 #include "models/derive/derive.h"
 #include "models/model.h"
 #include "models/build/module.h"
-#include "models/spec/spec.h"
+#include "models/spec/spec_load.h"
 #include "models/spec/spec_file.h"
+#include "models/spec/spec_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

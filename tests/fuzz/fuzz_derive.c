@@ -1,5 +1,7 @@
 /* fuzz_derive.c - names and shapes of a safetensors file as the parts of a transformer. What is written for them reads as a spec. */
 #include "models/derive/derive.h"
+#include "models/derive/derive_write.h"
+#include "models/spec/spec_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

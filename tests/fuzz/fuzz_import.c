@@ -1,6 +1,7 @@
 /* fuzz_import.c - model_spec.json and inferflow_service.ini texts. What is written for a model_spec.json reads as a spec. */
 #include "models/import/import.h"
-#include "models/spec/spec.h"
+#include "models/import/import_write.h"
+#include "models/spec/spec_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

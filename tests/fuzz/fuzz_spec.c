@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "models/build/build.h"
 #include "models/spec_show.h"
+#include "models/spec/spec_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

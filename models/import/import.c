@@ -1,7 +1,6 @@
-/* import_service.c - one model of an inferflow_service.ini as a spec: where it lies, and how it was run.
+/* import.c - see import.h: one model of an inferflow_service.ini as a spec, where it lies and how it was run.
  *
- * Its INI: `key = value` split at the first '=', comments are lines of their own, names are case-insensitive, the last of equal keys
- * counts and the last of equal sections replaces the earlier ones. Values hold macros, ${name} or $(name): names the engine defines,
+ * Values of that file hold macros, ${name} or $(name): names the engine defines,
  * `section/key`, or a key of the same section; an unknown one stands for its own letters. Here they are expanded for paths only. */
 #include "models/import/import.h"
 
@@ -9,8 +8,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "models/import/import_settings.h"
+#include "models/import/import_write.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -18,99 +17,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum {
-    FILE_MAX = 1 << 22,
-    ROWS_MAX = 1 << 16,
-    MACRO_DEPTH = 8,
-    MACROS_MAX = 4096,
-    VALUE_MAX = 1 << 14,
-    PATH_PARTS = 256
-};
-
-typedef struct row {
-    const char *section, *key, *value;
-} row;
-
-struct original_service {
-    const char *path;
-    char *dir; /* of the file, ends without '/' */
-    arena mem;
-    row *rows;
-    size_t n, cap;
-    int expanded; /* macros so far */
-};
+enum { FILE_MAX = 1 << 22, MACRO_DEPTH = 8, MACROS_MAX = 4096, VALUE_MAX = 1 << 14, PATH_PARTS = 256 };
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a configuration"); }
-
-/* ---- reading */
-
-static char *trimmed(arena *a, const char *from, size_t n)
-{
-    while (n && isspace((unsigned char)*from)) from++, n--;
-    while (n && isspace((unsigned char)from[n - 1])) n--;
-    return arena_strn(a, from, n);
-}
-
-static void drop_section(original_service *s, const char *section)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (strcasecmp(s->rows[i].section, section) != 0) s->rows[kept++] = s->rows[i];
-    s->n = kept;
-}
-
-static int read_line(original_service *s, const char *line, size_t n, const char **section, err *e)
-{
-    while (n && isspace((unsigned char)*line)) line++, n--;
-    if (n == 0 || *line == ';' || *line == '#') return OK;
-    if (memchr(line, 0, n)) return err_set(e, ERR_FORMAT, "%s: not a text file", s->path);
-    const char *close = *line == '[' ? memchr(line, ']', n) : NULL, *equals = memchr(line, '=', n);
-    if (close) {
-        if (!(*section = trimmed(&s->mem, line + 1, (size_t)(close - line) - 1))) return short_of_memory(e);
-        drop_section(s, *section);
-        return OK;
-    }
-    if (!equals) return OK;
-    row r = {*section, trimmed(&s->mem, line, (size_t)(equals - line)),
-             trimmed(&s->mem, equals + 1, n - (size_t)(equals - line) - 1)};
-    if (s->n == ROWS_MAX) return err_set(e, ERR_LIMIT, "%s: more than %d keys", s->path, ROWS_MAX);
-    if (!r.key || !r.value || !mem_grow((void **)&s->rows, &s->cap, s->n + 1, sizeof *s->rows))
-        return short_of_memory(e);
-    s->rows[s->n++] = r;
-    return OK;
-}
-
-static int read_rows(original_service *s, span text, err *e)
-{
-    const char *section = "", *p = (const char *)text.p, *end = p + text.n;
-    int rc = OK;
-    if (text.n >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0) p += 3;
-    while (p < end && !rc) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        size_t n = stop ? (size_t)(stop - p) : (size_t)(end - p);
-        rc = read_line(s, p, n, &section, e);
-        p += n + (stop != NULL);
-    }
-    return rc;
-}
-
-const char *service_value(const original_service *s, const char *section, const char *key)
-{
-    for (size_t i = s->n; i-- > 0;)
-        if (strcasecmp(s->rows[i].section, section) == 0 && strcasecmp(s->rows[i].key, key) == 0)
-            return s->rows[i].value;
-    return NULL;
-}
-
-const char *service_key_at(const original_service *s, const char *section, size_t *at, const char **value)
-{
-    for (; *at < s->n; ++*at) {
-        if (strcasecmp(s->rows[*at].section, section) != 0) continue;
-        *value = s->rows[*at].value;
-        return s->rows[(*at)++].key;
-    }
-    return NULL;
-}
 
 /* ---- macros */
 
@@ -283,11 +192,10 @@ static char *folder_of(const char *path, err *e)
 int import_service_text(span text, const char *path, const char *dir, const char *id, const char *model,
                         const ckpt *weights, buf *out, err *e)
 {
-    original_service s = {.path = path, .dir = (char *)dir};
-    int rc = utf8_is_valid(text) ? read_rows(&s, text, e) : err_set(e, ERR_FORMAT, "%s: not UTF-8 text", path);
+    original_service s = {.path = path, .dir = dir};
+    int rc = service_read(&s, text, e);
     if (!rc) rc = convert(&s, id, model, weights, out, e);
-    mem_free(s.rows);
-    arena_free(&s.mem);
+    service_free(&s);
     return rc;
 }
 

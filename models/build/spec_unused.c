@@ -3,7 +3,8 @@
  *
  * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the texts, not in what
  * was evaluated: the branch of a `?` that was not taken counts. */
-#include "models/build/build.h"
+#include "models/build/spec_unused.h"
+
 #include "models/build/module.h"
 
 #include <ctype.h>

@@ -1,0 +1,12 @@
+/* spec_keys.h - the fixed keys of a spec: one table per section. Free sections ([config], [tensors]) have none; the options of slots
+ * are the params of their modules; [runtime] and [serve] keep the rows of the commands that read them. */
+#ifndef MODELS_SPEC_KEYS_H
+#define MODELS_SPEC_KEYS_H
+#include "base/param.h"
+
+#include <stddef.h>
+
+/* Rows that models/ itself knows: [model], [tokenizer], [generate], [network]. NULL for sections with free keys. */
+const param *spec_section_rows(const char *section, size_t *n);
+
+#endif
