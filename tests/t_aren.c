@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "io/write.h"
+#include "io/write_safetensors.h"
 
 #include "test.h"
 

@@ -8,7 +8,7 @@
 #include "engine/importance_collect.h"
 #include "io/ckpt.h"
 #include "io/importance.h"
-#include "io/write.h"
+#include "io/write_gguf.h"
 
 #include <malloc.h>
 #include <math.h>

@@ -5,7 +5,8 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "io/ckpt.h"
-#include "io/write.h"
+#include "io/write_gguf.h"
+#include "io/write_safetensors.h"
 #include "tensor/quant.h"
 
 enum { ROWS = 3, COLS = 64 };

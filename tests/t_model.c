@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "io/write.h"
+#include "io/write_safetensors.h"
 #include "models/spec/config_eval.h"
 #include "models/model.h"
 #include "app/spec_text.h"

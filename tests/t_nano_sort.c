@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "cpu/cpu_backend.h"
 #include "engine/engine.h"
-#include "io/write.h"
+#include "io/write_safetensors.h"
 #include "models/model.h"
 #include "plan/plan.h"
 #include "base/base64.h"

@@ -1,6 +1,6 @@
 /* t_quant_range.c - weights that a type cannot hold are told from those that it can, by every way into a file. */
 #include "base/file.h"
-#include "io/write.h"
+#include "io/write_gguf.h"
 #include "tensor/quant.h"
 #include "tensor/quant_range.h"
 

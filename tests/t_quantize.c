@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/ckpt.h"
-#include "io/write.h"
+#include "io/write_safetensors.h"
 #include "models/model.h"
 #include "models/build/weight_policy.h"
 #include "text/tokenizer_equal.h"
@@ -92,7 +92,7 @@ static void built_in_stands_alone(void **unused)
     err e = {0};
     assert_int_equal(quantize(NULL, "--bits", "3.5", out), 0);
     engine *a = open_model((engine_options){0}), *b = open_model((engine_options){.model = out});
-    assert_true(tokenizer_same(engine_tokenizer(a), engine_tokenizer(b), true));
+    assert_true(tokenizer_equal(engine_tokenizer(a), engine_tokenizer(b), true));
     assert_int_equal(engine_describe(a)->n_eos, engine_describe(b)->n_eos);
     assert_int_equal(engine_describe(a)->bos, engine_describe(b)->bos);
     assert_string_equal(engine_describe(a)->arch, engine_describe(b)->arch);
@@ -132,7 +132,7 @@ static void given_tokenizers_stay(void **unused)
     const char *files[] = {out, again};
     for (int i = 0; i < 2; i++) {
         assert_ok(tokenizer_choose(&got, &(engine_options){.model = files[i]}, &e), &e);
-        assert_true(tokenizer_same(want, got, true));
+        assert_true(tokenizer_equal(want, got, true));
         tokenizer_close(got);
         unlink(files[i]);
     }

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "text/tk_trie.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_open.h"
 
 #include <time.h>
 

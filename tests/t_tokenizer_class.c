@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_open.h"
 
 #include <sys/stat.h>
 

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_open.h"
 
 #define VECTORS "tests/vectors/tokenizers/"
 

@@ -94,8 +94,8 @@ def scripts():
     return number
 
 
-print("/* tk_unicode_table.c - see tk_unicode.h. Written by tools/unicode_tables.py; do not edit. */")
-print('#include "text/tk_unicode.h"\n')
+print("/* tk_unicode_table.c - see tk_unicode_table.h. Written by tools/unicode_tables.py; do not edit. */")
+print('#include "text/tk_unicode_table.h"\n')
 
 print("/* General categories that PCRE2's tables lack: letters and others that came after Unicode 14. */")
 print("const uc_category_range uc_newer[] = {")

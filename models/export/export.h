@@ -6,6 +6,7 @@
  * Whether the result is the same model is not believed but checked: export_check loads it and compares the programs. */
 #ifndef MODELS_EXPORT_H
 #define MODELS_EXPORT_H
+#include "io/gguf_pairs.h"
 #include "io/write.h"
 #include "models/model.h"
 

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "core/weight_fill.h"
 #include "io/self_contained.h"
+#include "io/write_safetensors.h"
 #include "models/export/quantized_names.h"
 #include "tensor/panel.h"
 

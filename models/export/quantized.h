@@ -6,8 +6,9 @@
  * blocks, vectors float32. Nothing but a few megabytes of one tensor is held in memory, and all threads work on it. */
 #ifndef MODELS_QUANTIZED_H
 #define MODELS_QUANTIZED_H
-#include "io/write.h"
+#include "base/json.h"
 #include "models/model.h"
+#include "tensor/quant_fit.h"
 
 typedef struct quantized_options {
     int threads; /* 0 = all this process may use */

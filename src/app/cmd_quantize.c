@@ -159,7 +159,7 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     const engine_options written = {.model = path};
     int rc = export_check(m, path, e);
     if (!rc && t) rc = tokenizer_choose(&again, &written, e);
-    if (!rc && t && !tokenizer_same(t, again, true))
+    if (!rc && t && !tokenizer_equal(t, again, true))
         rc = err_set(e, ERR_SPEC, "%s: its tokenizer would not be the model's", path);
     tokenizer_close(again);
     return rc;

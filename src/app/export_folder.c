@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/span.h"
+#include "io/write_safetensors.h"
 #include "text/write_hf_tokenizer.h"
 
 #include <dirent.h>
@@ -96,7 +97,7 @@ static int make_tokenizer(const engine_options *o, const char *dir, bool copied,
     err why = {0};
     int rc = tokenizer_choose(&t, o, &why);
     if (!rc) {
-        rc = tokenizer_to_json(t, &file, &config, &why);
+        rc = write_hf_tokenizer(t, &file, &config, &why);
         tokenizer_close(t);
     }
     if (rc == ERR_NOT_FOUND) {

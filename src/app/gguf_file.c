@@ -3,6 +3,7 @@
 
 #include "app/tokenizer_choice.h"
 #include "base/log.h"
+#include "io/write_gguf.h"
 #include "text/write_gguf_vocab.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static int add_vocabulary(const model *m, const engine_options *o, exporter *x, 
     int rc = tokenizer_choose(&t, o, &why);
     if (!rc) {
         drop_vocabulary(export_pairs(x));
-        rc = tokenizer_to_gguf(t, (uint32_t)m->prog->vocab, export_pairs(x), &why);
+        rc = write_gguf_vocab(t, (uint32_t)m->prog->vocab, export_pairs(x), &why);
         tokenizer_close(t);
     }
     if (rc == ERR_NOT_FOUND) {

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "io/self_contained.h"
-#include "io/write.h"
+#include "io/write_gguf.h"
 
 #include <stdio.h>
 #include <string.h>

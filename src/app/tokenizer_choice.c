@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "models/model.h"
+#include "text/tokenizer_open.h"
 
 #include <stdio.h>
 #include <stdlib.h>

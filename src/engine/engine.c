@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "core/kv_type.h"
 #include "engine/backend_list.h"
+#include "text/tokenizer_open.h"
 
 #include <string.h>
 

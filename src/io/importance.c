@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/ckpt.h"
-#include "io/write.h"
+#include "io/write_gguf.h"
 
 #include <float.h>
 #include <inttypes.h>

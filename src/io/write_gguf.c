@@ -1,6 +1,7 @@
-/* write_gguf.c - see write.h. Version 3, little-endian, alignment 32. */
+/* write_gguf.c - see write_gguf.h. Version 3, little-endian, alignment 32. */
+#include "io/write_gguf.h"
+
 #include "base/log.h"
-#include "io/write_rows.h"
 
 #include <string.h>
 

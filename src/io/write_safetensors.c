@@ -1,8 +1,9 @@
-/* write_safetensors.c - see write.h. The header is padded with blanks so that the data begins at a multiple of 64. */
+/* write_safetensors.c - see write_safetensors.h. The header is padded with blanks so that the data begins at a multiple of 64. */
+#include "io/write_safetensors.h"
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/safetensors.h"
-#include "io/write_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef TEXT_LOAD_CLASS_H
 #define TEXT_LOAD_CLASS_H
 #include "text/load_tokenizer_config.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_state.h"
 
 typedef enum {
     BARE_BYTE_BPE,    /* vocab.json, merges.txt */

@@ -3,13 +3,15 @@
  * The kinds are made equal to the files they were converted from: "llama" and "t5" to a SentencePiece model, "gpt2" to vocab.json
  * with merges.txt and a row of the pattern table, "bert" to vocab.txt (its words start with U+2581 here, its continuations are
  * bare). */
-#include "text/load_hf_steps.h"
-#include "text/load_spm.h"
-#include "text/load_class.h"
-#include "text/load_vocab_files.h"
+#include "text/load_gguf_vocab.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "text/load_class.h"
+#include "text/load_hf_json.h"
+#include "text/load_hf_steps.h"
+#include "text/load_spm.h"
+#include "text/tokenizer_build.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,10 +2,12 @@
  *
  * Its normalizers, pre-tokenizers, post-processors and decoders are load_hf_steps.c's business. `truncation` and `padding` are
  * ignored. What is not implemented is an error that names it. */
-#include "text/load_hf_steps.h"
+#include "text/load_hf_json.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "text/load_hf_steps.h"
+#include "text/tokenizer_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,17 +23,21 @@ static int no_memory(const load *l) { return err_set(l->e, ERR_MEMORY, "%s: out 
 
 static span str_span(const json *j) { return span_str(json_str(j, "")); }
 
-/* {"piece": id, ...} */
-static int read_vocab_object(load *l, const json *list)
+int hf_read_pieces(tokenizer *t, const json *root, const char *path, err *e)
 {
-    if (json_type(list) != JSON_OBJECT) return err_set(l->e, ERR_FORMAT, "%s: model.vocab is not an object", l->path);
-    int rc = vocab_reserve(&l->t->voc, json_count(list), l->e);
-    for (const json *m = json_first(list); m && !rc; m = json_next(m)) {
+    int rc = vocab_reserve(&t->voc, json_count(root), e);
+    for (const json *m = json_first(root); m && !rc; m = json_next(m)) {
         if (!json_is_int(m))
-            return err_set(l->e, ERR_FORMAT, "%s: id of piece \"%.60s\" is not an integer", l->path, json_key(m));
-        rc = vocab_set(&l->t->voc, json_int(m, -1), span_str(json_key(m)), 0, l->e);
+            return err_set(e, ERR_FORMAT, "%s: id of piece \"%.60s\" is not an integer", path, json_key(m));
+        rc = vocab_set(&t->voc, json_int(m, -1), span_str(json_key(m)), 0, e);
     }
     return rc;
+}
+
+static int read_vocabulary(load *l, const json *list)
+{
+    if (json_type(list) != JSON_OBJECT) return err_set(l->e, ERR_FORMAT, "%s: model.vocab is not an object", l->path);
+    return hf_read_pieces(l->t, list, l->path, l->e);
 }
 
 /* Both halves of a merge: "a b", or ["a", "b"]. */
@@ -112,17 +118,25 @@ static int index_words(tokenizer *t, err *e)
     return rc;
 }
 
+/* The pieces spelled <0xXX>, -1 where one is missing. */
+static void find_byte_pieces(const vocab *v, int32_t piece[256])
+{
+    for (int i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", i);
+        piece[i] = vocab_find_known(v, span_str(name));
+    }
+}
+
 static int finish_bpe(tokenizer *t, err *e)
 {
     bpe *b = &t->bp;
     const vocab *v = &t->voc;
     int32_t spelled[256];
     b->listed = true;
+    find_byte_pieces(v, b->byte_piece);
     for (int i = 0; i < 256; i++) {
         uint8_t text[4], plain = (uint8_t)i;
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", i);
-        b->byte_piece[i] = vocab_find_known(v, span_str(name));
         b->unit[i] = i < 128 ? vocab_find_known(v, span_of(&plain, 1)) : -1;
         spelled[i] = vocab_find_known(v, span_of(text, utf8_encode(byte_char(plain), text)));
     }
@@ -151,7 +165,7 @@ static int read_bpe(load *l, const json *m)
     b->fuse_unk = json_bool(json_get(m, "fuse_unk"), false);
     b->fall_back = json_bool(json_get(m, "byte_fallback"), false);
     b->whole_first = json_bool(json_get(m, "ignore_merges"), false);
-    int rc = read_vocab_object(l, json_get(m, "vocab"));
+    int rc = read_vocabulary(l, json_get(m, "vocab"));
     const char *unk = json_str(json_get(m, "unk_token"), NULL);
     if (!rc && unk) b->unk = tokenizer_id(t, unk);
     return rc ? rc : read_merges(l, json_get(m, "merges"));
@@ -225,11 +239,7 @@ static int finish_unigram(tokenizer *t, err *e)
     for (uint32_t id = 0; id < u->count && !rc; id++)
         if (t->voc.piece[id].n && !(t->voc.flag[id] & PIECE_SPECIAL))
             rc = trie_put(&u->pieces, t->voc.piece[id], (int32_t)id, e);
-    for (int i = 0; i < 256; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", i);
-        u->byte_piece[i] = vocab_find_known(&t->voc, span_str(name));
-    }
+    find_byte_pieces(&t->voc, u->byte_piece);
     return rc;
 }
 
@@ -238,7 +248,7 @@ static int read_words(load *l, const json *m, bool pieces)
     tokenizer *t = l->t;
     t->kind = pieces ? "wordpiece" : "wordlevel";
     t->model = pieces ? MODEL_WORDPIECE : MODEL_WORDLEVEL;
-    int rc = read_vocab_object(l, json_get(m, "vocab"));
+    int rc = read_vocabulary(l, json_get(m, "vocab"));
     const char *unk = json_str(json_get(m, "unk_token"), pieces ? "[UNK]" : "<unk>");
     if (!rc) t->wp.unk = tokenizer_id(t, unk);
     int64_t longest = json_int(json_get(m, "max_input_chars_per_word"), 100);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "base/base64.h"
-#include "text/tk_patterns.h"
+#include "text/tokenizer_build.h"
 
 #include <string.h>
 

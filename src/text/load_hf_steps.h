@@ -2,7 +2,8 @@
  * none; a type that is not implemented is an error that names it. */
 #ifndef TEXT_LOAD_HF_STEPS_H
 #define TEXT_LOAD_HF_STEPS_H
-#include "text/tokenizer_parts.h"
+#include "base/json.h"
+#include "text/tokenizer_state.h"
 
 int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e);
 int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e);

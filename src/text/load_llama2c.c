@@ -3,9 +3,10 @@
  *
  * Pieces hold plain spaces; ids 0, 1, 2 are <unk>, BOS, EOS, ids 3..258 the bytes <0x00>..<0xFF>. A text gets BOS and one space in
  * front; neighbours whose concatenation is a piece are merged, the best score first. */
-#include "text/tokenizer_parts.h"
+#include "text/load_llama2c.h"
 
 #include "base/mem.h"
+#include "text/tokenizer_build.h"
 
 #include <math.h>
 

@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "text/tokenizer_build.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
-/* load_spm.h - what a SentencePiece model says, for the loaders that use one: tokenizer.model itself, GGUF and Marian vocabularies. */
+/* load_spm.h - SentencePiece models: tokenizer.model itself, and what GGUF and Marian vocabularies share with it. */
 #ifndef TEXT_LOAD_SPM_H
 #define TEXT_LOAD_SPM_H
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_state.h"
 
 typedef struct spm_normalizer {
     span charsmap;
@@ -22,5 +22,9 @@ int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e);
 void spm_free(spm_model *m);
 /* Makes a tokenizer of a model whose pieces are in t->voc already. */
 int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e);
+/* Both. */
+int load_spm(tokenizer *t, span file, const char *path, err *e);
+/* Whether the bytes look like a model, without reading all of it. */
+bool spm_probe(span file);
 
 #endif

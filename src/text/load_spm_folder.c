@@ -2,11 +2,13 @@
  * alone (T5, XLM-R, mBART, NLLB, ALBERT, …), or with a vocab.json that numbers what the model cuts (Marian, M2M100).
  *
  * Trick: pieces are renumbered between reading and building, so that nothing after it knows of classes. */
-#include "text/load_class.h"
-#include "text/load_spm.h"
-#include "text/load_vocab_files.h"
+#include "text/load_spm_folder.h"
 
 #include "base/mem.h"
+#include "text/load_class.h"
+#include "text/load_hf_json.h"
+#include "text/load_spm.h"
+#include "text/tokenizer_build.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -218,7 +220,7 @@ int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char
     tokenizer *inner = tokenizer_new();
     if (!inner) return no_memory(path, e);
     int rc = load_spm(inner, spm, path, e);
-    if (!rc) rc = read_piece_numbers(t, vocab_root, path, e);
+    if (!rc) rc = hf_read_pieces(t, vocab_root, path, e);
     int32_t unk = rc ? -1 : tokenizer_id(t, "<unk>");
     if (!rc && unk < 0) rc = err_set(e, ERR_FORMAT, "%s: no \"<unk>\" in vocab.json", path);
     if (!rc && !(t->number = numbers_of(t, &inner->voc, unk))) rc = no_memory(path, e);

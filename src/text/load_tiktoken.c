@@ -2,10 +2,10 @@
  *
  * Ids are ranks; two neighbours whose concatenation is in the file are merged, the lowest rank first. The file carries no pattern:
  * it must be told (`pre`). Special tokens of well-known vocabularies are numbered after the last rank. */
-#include "text/tokenizer_parts.h"
+#include "text/load_tiktoken.h"
 
 #include "base/base64.h"
-#include "text/tk_patterns.h"
+#include "text/tokenizer_build.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,8 @@
 #ifndef TEXT_LOAD_TOKENIZER_CONFIG_H
 #define TEXT_LOAD_TOKENIZER_CONFIG_H
 #include "base/folder.h"
-#include "text/tokenizer_parts.h"
+#include "base/json.h"
+#include "text/tokenizer_state.h"
 
 typedef struct side_files {
     json *config, *special, *added, *model, *generation; /* NULL: absent */

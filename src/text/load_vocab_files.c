@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/load_class.h"
-#include "text/load_hf_steps.h"
-#include "text/tk_patterns.h"
+#include "text/load_hf_json.h"
+#include "text/tokenizer_build.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,17 +24,6 @@ static bool next_line(cursor *c, span *line)
     if (n && p[n - 1] == '\r') n--;
     *line = span_of(p, n);
     return true;
-}
-
-int read_piece_numbers(tokenizer *t, const json *root, const char *path, err *e)
-{
-    int rc = vocab_reserve(&t->voc, json_count(root), e);
-    for (const json *m = json_first(root); m && !rc; m = json_next(m)) {
-        if (!json_is_int(m))
-            return err_set(e, ERR_FORMAT, "%s: id of piece \"%.60s\" is not an integer", path, json_key(m));
-        rc = vocab_set(&t->voc, json_int(m, -1), span_str(json_key(m)), 0, e);
-    }
-    return rc;
 }
 
 static int read_merges(tokenizer *t, span file, const char *path, err *e)
@@ -61,23 +50,6 @@ static int read_merges(tokenizer *t, span file, const char *path, err *e)
     return rc;
 }
 
-int tokenizer_set_pattern(tokenizer *t, const pattern_row *row, err *e)
-{
-    int rc = OK;
-    if (row->nfc) {
-        norm_step *n = tokenizer_add_normalizer(t, NORM_FORM, e);
-        if (!n) return ERR_LIMIT;
-        n->form = UC_NFC;
-    }
-    for (int i = 0; i < PATTERN_STEPS_MAX && row->step[i] && !rc; i++)
-        rc = tokenizer_add_split(t, row->step[i], REGEX_ONIGURUMA, SPLIT_ISOLATED, false, e);
-    t->byte_level = true;
-    t->bp.whole_first = row->whole_first;
-    if (!rc && !tokenizer_add_pretokenizer(t, PRETOK_BYTES, e)) rc = ERR_LIMIT;
-    if (!rc && !tokenizer_add_decoder(t, DECODE_BYTE_LEVEL, e)) rc = ERR_LIMIT;
-    return rc;
-}
-
 int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char *path, const char *pre,
                   const side_files *s, err *e)
 {
@@ -88,7 +60,7 @@ int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char 
         return err_set(e, ERR_USAGE, "%s: unknown pre-tokenizer \"%.40s\" (gpt2, qwen2, llama3, …)", path, pre);
     t->kind = "bpe";
     t->model = MODEL_BPE;
-    int rc = read_piece_numbers(t, vocab_root, path, e);
+    int rc = hf_read_pieces(t, vocab_root, path, e);
     if (!rc) rc = read_merges(t, merges, path, e);
     if (!rc && json_bool(json_get(s->config, "add_prefix_space"), false) &&
         !tokenizer_add_pretokenizer(t, PRETOK_PREFIX, e))
@@ -101,33 +73,6 @@ int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char 
     if (c && c->one) class_frame(t, c, s);
     else if (json_bool(json_get(s->config, "add_bos_token"), false)) frame_set(t, "bos $A", "bos $A bos $B");
     return hf_finish(t, e);
-}
-
-/* ---- BERT ---- */
-
-int tokenizer_set_bert(tokenizer *t, bool lower, bool accents, bool chinese, err *e)
-{
-    int rc = tokenizer_add_normalizer(t, NORM_BERT_CLEAN, e) ? OK : ERR_LIMIT;
-    if (!rc && chinese && !tokenizer_add_normalizer(t, NORM_BERT_CHINESE, e)) rc = ERR_LIMIT;
-    if (!rc && accents) {
-        norm_step *n = tokenizer_add_normalizer(t, NORM_FORM, e);
-        if (n) n->form = UC_NFD;
-        if (!n || !tokenizer_add_normalizer(t, NORM_BERT_ACCENTS, e)) rc = ERR_LIMIT;
-    }
-    if (!rc && lower && !tokenizer_add_normalizer(t, NORM_LOWER, e)) rc = ERR_LIMIT;
-    pretok_step *space = rc ? NULL : tokenizer_add_pretokenizer(t, PRETOK_CHARS, e);
-    if (space) *space = (pretok_step){.kind = PRETOK_CHARS, .is = uc_is_space, .behaviour = SPLIT_REMOVED};
-    pretok_step *sign = space ? tokenizer_add_pretokenizer(t, PRETOK_CHARS, e) : NULL;
-    if (sign) *sign = (pretok_step){.kind = PRETOK_CHARS, .is = uc_bert_punctuation, .behaviour = SPLIT_ISOLATED};
-    decode_step *d = sign ? tokenizer_add_decoder(t, DECODE_WORDPIECE, e) : NULL;
-    if (!d) return rc ? rc : ERR_LIMIT;
-    d->text = span_str("##");
-    d->cleanup = true;
-    t->kind = "wordpiece";
-    t->model = MODEL_WORDPIECE;
-    t->wp_prefix = span_str("##");
-    t->wp.longest_word = 100;
-    return OK;
 }
 
 bool vocab_txt_probe(span file)
@@ -166,17 +111,4 @@ int load_vocab_txt(tokenizer *t, span file, const char *path, const side_files *
     t->wp.unk = t->role[TOKEN_UNK];
     class_frame(t, class, s);
     return hf_finish(t, e);
-}
-
-void tokenizer_frame(tokenizer *t, int32_t bos, int32_t eos)
-{
-    post_template one = {.n = 0}, two = {.n = 0};
-    for (int k = 0; k < 2; k++) {
-        if (bos >= 0) two.item[two.n++] = (post_item){bos, k};
-        two.item[two.n++] = (post_item){k ? POST_B : POST_A, k};
-        if (eos >= 0) two.item[two.n++] = (post_item){eos, k};
-        if (k == 0) one = two;
-    }
-    t->single = one;
-    t->pair = two;
 }

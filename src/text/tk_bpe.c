@@ -100,6 +100,18 @@ void bpe_finish(bpe *b)
         if (b->rank[id] != UINT32_MAX || b->frozen.nodes) b->cut = !space_inside(b, b->voc->piece[id]);
 }
 
+uint32_t *bpe_ranks(const bpe *b)
+{
+    uint32_t *rank = mem_array(b->voc->size, sizeof *rank);
+    if (!rank) return NULL;
+    for (uint32_t id = 0; id < b->voc->size; id++) rank[id] = !b->listed && b->rank ? b->rank[id] : UINT32_MAX;
+    for (size_t i = 0; b->listed && i < b->pair_cap; i++) {
+        const bpe_pair *p = &b->pair[i];
+        if (p->id < b->voc->size && p->rank < rank[p->id]) rank[p->id] = p->rank;
+    }
+    return rank;
+}
+
 void bpe_free(bpe *b)
 {
     mem_free(b->pair);

@@ -14,7 +14,7 @@
 #include "text/tk_trie.h"
 #include "text/tk_vocab.h"
 #include "text/tk_word_cache.h"
-#include "text/tokenizer.h"
+#include "text/token_list.h"
 
 typedef struct bpe_pair {
     uint32_t left, right, rank, id; /* left + right -> id; the lowest rank first */
@@ -72,6 +72,8 @@ int bpe_merge(bpe *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t id,
 int bpe_rank_by_score(bpe *b, const float *score, err *e);
 /* After everything else is set: finds out whether the text can be cut at spaces. */
 void bpe_finish(bpe *b);
+/* In which order pieces are made by merging, per id; UINT32_MAX: by none. mem_free it; NULL: out of memory. */
+uint32_t *bpe_ranks(const bpe *b);
 void bpe_free(bpe *b);
 
 /* Appends the ids of a word (or of a whole text where the vocabulary knows no words). ERR_MEMORY only. */

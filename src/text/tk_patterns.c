@@ -163,3 +163,9 @@ const pattern_row *pattern_find(const char *name)
         if (strcmp(rows[i].name, name) == 0) return &rows[i];
     return NULL;
 }
+
+const char *const pattern_names[] = {
+    "gpt-2",       "llama-bpe", "qwen2",        "gpt-4o",         "tekken",       "deepseek-v3", "falcon", "starcoder",
+    "command-r",   "bloom",     "deepseek-llm", "deepseek-coder", "mpt",          "olmo",        "smollm", "refact",
+    "stablelm2",   "dbrx",      "poro-chat",    "codeshell",      "gpt3-finnish", "viking",      "jais",   "minerva-7b",
+    "roberta-bpe", "phi-2",     "exaone",       "exaone4",        "default",      NULL};

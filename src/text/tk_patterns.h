@@ -20,6 +20,9 @@ typedef struct pattern_row {
 /* NULL when there is no such name. */
 const pattern_row *pattern_find(const char *name);
 
+/* One name for each different pattern, the usual ones first; NULL ends. */
+extern const char *const pattern_names[];
+
 extern const char *const pattern_gpt2; /* the one that ByteLevel brings along */
 
 #endif

@@ -4,17 +4,10 @@
  * `{n,m}+`, `^` and `$`. Compiled patterns are shared by threads; regex_work belongs to one. */
 #ifndef TEXT_TK_REGEX_H
 #define TEXT_TK_REGEX_H
-#include "base/buf.h"
-#include "base/err.h"
-#include "base/span.h"
+#include "text/tk_regex_syntax.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-typedef enum { REGEX_ONIGURUMA, REGEX_FANCY } regex_flavour;
-
-/* Appends the pattern in PCRE2's syntax. ERR_FORMAT names what cannot be translated. */
-int regex_translate(span pattern, regex_flavour from, buf *out, err *e);
 
 typedef struct regex regex;
 typedef struct regex_work regex_work;

@@ -1,4 +1,4 @@
-/* tk_regex_syntax.c - regular expressions of other libraries in the syntax of PCRE2.
+/* tk_regex_syntax.c - see tk_regex_syntax.h.
  *
  * What is rewritten, because PCRE2 means something else by it:
  *   \s \w \d \h \p{L}  and their negations: PCRE2's \s has U+180E, its \w has no marks, \h is a hexadecimal digit in Oniguruma, and
@@ -10,10 +10,11 @@
  *   ^ $                Oniguruma: of lines
  * Everything else is passed on; what PCRE2 does not know it refuses by itself. */
 #define _GNU_SOURCE
-#include "text/tk_regex.h"
+#include "text/tk_regex_syntax.h"
 
 #include "base/utf8.h"
 #include "text/tk_unicode.h"
+#include "text/tk_unicode_table.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "text/tk_unicode_table.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -30,24 +30,4 @@ size_t uc_grapheme(span s);
 /* Number of the script as the pre-tokenizer UnicodeScripts sees it (Han, Hiragana and Katakana are one); 0 fits every script. */
 int uc_script_of(uint32_t c);
 
-/* Where the libraries' tables are not those of utf8proc and PCRE2 (tk_unicode_table.c); a row of zeros ends each. */
-typedef struct uc_range {
-    uint32_t from, to;
-} uc_range;
-typedef struct uc_category_range {
-    uint32_t from, to;
-    const char *category; /* "Lo" */
-} uc_category_range;
-typedef struct uc_shift_range {
-    uint32_t from, to;
-    int32_t value;
-} uc_shift_range;
-
-extern const uc_category_range uc_newer[];
-extern const uc_range uc_newer_han[], uc_newer_numeric[], uc_unnormalized[];
-extern const uc_range uc_not_bert_punctuation[], uc_only_bert_punctuation[], uc_not_bert_nonspacing[],
-    uc_only_bert_nonspacing[];
-extern const uc_range uc_not_bert_control[], uc_not_mark[], uc_only_mark[];
-extern const uc_shift_range uc_newer_lower[], uc_script[];
-
 #endif

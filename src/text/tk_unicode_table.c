@@ -1,5 +1,5 @@
-/* tk_unicode_table.c - see tk_unicode.h. Written by tools/unicode_tables.py; do not edit. */
-#include "text/tk_unicode.h"
+/* tk_unicode_table.c - see tk_unicode_table.h. Written by tools/unicode_tables.py; do not edit. */
+#include "text/tk_unicode_table.h"
 
 /* General categories that PCRE2's tables lack: letters and others that came after Unicode 14. */
 const uc_category_range uc_newer[] = {{0x897, 0x897, "Mn"},

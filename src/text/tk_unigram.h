@@ -11,7 +11,7 @@
 #include "base/span.h"
 #include "text/tk_trie.h"
 #include "text/tk_vocab.h"
-#include "text/tokenizer.h"
+#include "text/token_list.h"
 
 typedef struct unigram {
     trie pieces;    /* -> id */

@@ -6,7 +6,7 @@
 #define TEXT_TK_WORD_CACHE_H
 #include "base/map.h"
 #include "base/mem.h"
-#include "text/tokenizer.h"
+#include "text/token_list.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "base/span.h"
 #include "text/tk_trie.h"
 #include "text/tk_vocab.h"
-#include "text/tokenizer.h"
+#include "text/token_list.h"
 
 typedef struct wordpiece {
     trie first, rest; /* -> id; pieces that start a word, and (without their prefix) those that go on */

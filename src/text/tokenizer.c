@@ -1,6 +1,6 @@
-/* tokenizer.c - see tokenizer.h: runs the parts of a tokenizer on a text. Opening files is tokenizer_open.c's business. */
+/* tokenizer.c - see tokenizer.h: runs the parts of a tokenizer on a text. What it is made of: tokenizer_state.h. */
 #define _GNU_SOURCE
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_state.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -11,19 +11,6 @@
 enum { KEEP_WORK_BYTES = 8 << 20 }; /* buffers larger than this are released after use */
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
-
-tokenizer *tokenizer_new(void)
-{
-    tokenizer *t = mem_zero(1, sizeof *t);
-    if (!t) return NULL;
-    for (int i = 0; i < TOKEN_ROLE_COUNT; i++) t->role[i] = -1;
-    t->single = (post_template){{{POST_A, 0}}, 1};
-    t->pair = (post_template){{{POST_A, 0}, {POST_B, 1}}, 2};
-    t->language = t->bp.unk = t->ug.unk = t->wp.unk = -1;
-    t->bp.voc = t->ug.voc = &t->voc;
-    pthread_mutex_init(&t->lock, NULL);
-    return t;
-}
 
 static void work_free(tokenizer_work *w)
 {
@@ -63,95 +50,6 @@ void tokenizer_close(tokenizer *t)
     mem_free(t->chat_template);
     arena_free(&t->mem);
     mem_free(t);
-}
-
-int tokenizer_complete(tokenizer *t, err *e)
-{
-    trie *tries[] = {&t->ug.pieces, &t->wp.first, &t->wp.rest, &t->bp.frozen, &t->raw.texts, &t->normalized.texts};
-    int rc = t->short_of_memory ? no_memory(e) : OK;
-    for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc; i++) rc = trie_seal(tries[i], e);
-    return rc;
-}
-
-decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e)
-{
-    if (t->dec.n == DECODE_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d decoders", DECODE_STEPS_MAX);
-        return NULL;
-    }
-    decode_step *st = &t->dec.step[t->dec.n++];
-    *st = (decode_step){.kind = kind};
-    return st;
-}
-
-norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e)
-{
-    if (t->norm.n == NORM_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d normalizers", NORM_STEPS_MAX);
-        return NULL;
-    }
-    norm_step *st = &t->norm.step[t->norm.n++];
-    *st = (norm_step){.kind = kind};
-    return st;
-}
-
-pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e)
-{
-    if (t->pre.n == PRETOK_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d pre-tokenizers", PRETOK_STEPS_MAX);
-        return NULL;
-    }
-    pretok_step *st = &t->pre.step[t->pre.n++];
-    *st = (pretok_step){.kind = kind};
-    return st;
-}
-
-int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, split_behaviour behaviour, bool invert,
-                        err *e)
-{
-    pretok_step *st = tokenizer_add_pretokenizer(t, PRETOK_REGEX, e);
-    if (!st) return ERR_LIMIT;
-    st->behaviour = behaviour;
-    st->invert = invert;
-    return regex_compile(&st->pattern, span_str(pattern), from, e);
-}
-
-span tokenizer_keep(tokenizer *t, span s)
-{
-    char *copy = arena_strn(&t->mem, (const char *)s.p, s.n);
-    t->short_of_memory = t->short_of_memory || !copy;
-    return span_of(copy, copy ? s.n : 0);
-}
-
-int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e)
-{
-    if (!t->shown && !(t->shown = mem_zero(t->voc.size, sizeof *t->shown))) return no_memory(e);
-    t->shown[id] = text;
-    return OK;
-}
-
-int tokenizer_add_special(tokenizer *t, int32_t id, err *e)
-{
-    if (!vocab_has(&t->voc, id) || !t->voc.piece[id].n) return OK;
-    t->voc.flag[id] |= PIECE_SPECIAL | PIECE_ADDED;
-    return added_put(&t->raw, (added_token){.text = t->voc.piece[id], .id = id, .special = true}, e);
-}
-
-bool token_list_add(token_list *l, int32_t id)
-{
-    if (l->n == l->cap) {
-        void *p = l->id;
-        if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
-        l->id = p;
-    }
-    l->id[l->n++] = id;
-    return true;
-}
-
-void token_list_free(token_list *l)
-{
-    mem_free(l->id);
-    *l = (token_list){0};
 }
 
 static tokenizer_work *work_take(const tokenizer *shared, err *e)

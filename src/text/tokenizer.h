@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
-#include "io/ckpt.h"
+#include "text/token_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,31 +15,12 @@
 
 typedef struct tokenizer tokenizer;
 
-/* Opens a Hugging Face directory, tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), vocab.txt, a tiktoken
- * rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised by content.
- * `pre` may be NULL, and must be for files that say themselves how they split a text: ERR_USAGE. */
-int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
-/* What an encoder-decoder writes with, where it is not what it reads with: target_tokenizer.json in the model's folder, or Marian's
- * target.spm with target_vocab.json (or vocab.json). ERR_NOT_FOUND: one tokenizer serves both. */
-int tokenizer_open_target(tokenizer **out, const char *folder, err *e);
-int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e); /* the same of a model's own files */
-/* tokenizer_open from memory, for files that need no other file beside them; `name` stands for the path in messages. */
-int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e);
-/* The tokenizer that a model carries: GGUF metadata, or the files in its folder (ckpt_folder). ERR_NOT_FOUND when it carries none. */
-int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e);
 void tokenizer_close(tokenizer *t); /* NULL ok */
 
 enum {
     TOKENIZE_SPECIAL = 1, /* add the special tokens that the reference adds (BOS, [CLS] … [SEP]) */
     TOKENIZE_PARSE = 2    /* special-token text inside the input becomes special tokens (else it is plain text) */
 };
-
-typedef struct token_list {
-    int32_t *id; /* {0} is a valid empty list; token_list_free */
-    size_t n, cap;
-} token_list;
-bool token_list_add(token_list *l, int32_t id); /* false: out of memory */
-void token_list_free(token_list *l);
 
 /* Appends the ids of `text` to *out. */
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);

@@ -1,16 +1,9 @@
 /* tokenizer_equal.c - see tokenizer_equal.h. */
 #include "text/tokenizer_equal.h"
 
-#include "base/mem.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_state.h"
 
 #include <string.h>
-
-const char *const tokenizer_patterns[] = {
-    "gpt-2",       "llama-bpe", "qwen2",        "gpt-4o",         "tekken",       "deepseek-v3", "falcon", "starcoder",
-    "command-r",   "bloom",     "deepseek-llm", "deepseek-coder", "mpt",          "olmo",        "smollm", "refact",
-    "stablelm2",   "dbrx",      "poro-chat",    "codeshell",      "gpt3-finnish", "viking",      "jais",   "minerva-7b",
-    "roberta-bpe", "phi-2",     "exaone",       "exaone4",        "default",      NULL};
 
 /* Texts whose cutting tells pre-tokenizers apart. */
 static const char *const samples[] = {
@@ -54,7 +47,7 @@ static bool same_ids(const tokenizer *a, const tokenizer *b, span text, int flag
     return same;
 }
 
-bool tokenizer_same(const tokenizer *a, const tokenizer *b, bool added)
+bool tokenizer_equal(const tokenizer *a, const tokenizer *b, bool added)
 {
     bool same = true;
     buf text = {0};
@@ -71,17 +64,4 @@ bool tokenizer_same(const tokenizer *a, const tokenizer *b, bool added)
     }
     buf_free(&text);
     return same;
-}
-
-uint32_t *tokenizer_ranks(const tokenizer *t)
-{
-    const bpe *b = &t->bp;
-    uint32_t *rank = mem_array(t->voc.size, sizeof *rank);
-    if (!rank) return NULL;
-    for (uint32_t id = 0; id < t->voc.size; id++) rank[id] = !b->listed && b->rank ? b->rank[id] : UINT32_MAX;
-    for (size_t i = 0; b->listed && i < b->pair_cap; i++) {
-        const bpe_pair *p = &b->pair[i];
-        if (p->id < t->voc.size && p->rank < rank[p->id]) rank[p->id] = p->rank;
-    }
-    return rank;
 }

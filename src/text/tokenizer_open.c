@@ -1,14 +1,19 @@
-/* tokenizer_open.c - finds out what kind of tokenizer a path is, by content, and calls its loader.
+/* tokenizer_open.c - see tokenizer_open.h: looks at the first bytes and calls the loader.
  *
  * In a folder tokenizer.json counts before the files it can be made from. */
-#include "text/load_class.h"
-#include "text/load_tokenizer_config.h"
-#include "text/load_vocab_files.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_open.h"
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/utf8.h"
+#include "text/load_class.h"
+#include "text/load_gguf_vocab.h"
+#include "text/load_hf_json.h"
+#include "text/load_llama2c.h"
+#include "text/load_spm.h"
+#include "text/load_spm_folder.h"
+#include "text/load_tiktoken.h"
+#include "text/load_vocab_files.h"
+#include "text/tokenizer_build.h"
 
 #include <string.h>
 

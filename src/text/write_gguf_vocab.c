@@ -5,8 +5,11 @@
 #include "text/write_gguf_vocab.h"
 
 #include "base/mem.h"
-#include "text/tokenizer_parts.h"
+#include "io/write_gguf.h"
+#include "text/tk_patterns.h"
 #include "text/tokenizer_equal.h"
+#include "text/tokenizer_open.h"
+#include "text/tokenizer_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +95,7 @@ static void add_pieces(writer *w, bool spaces)
 static void add_scores(writer *w)
 {
     buf scores = {0};
-    uint32_t *rank = tokenizer_ranks(w->t);
+    uint32_t *rank = bpe_ranks(&w->t->bp);
     for (uint32_t id = 0; id < w->size && rank; id++) {
         bool ranked = vocab_has(&w->t->voc, id) && rank[id] != UINT32_MAX;
         float score = ranked ? -(float)rank[id] : 0;
@@ -196,7 +199,7 @@ static int read_back(writer *w, bool *same)
     *same = false;
     int rc = write_gguf_header(&file, &w->pairs, NULL, 0, w->e);
     if (!rc) rc = ckpt_open_bytes(&c, buf_span(&file), "vocabulary", w->e);
-    if (!rc && tokenizer_of_model(&t, c, NULL, &why) == OK) *same = tokenizer_same(w->t, t, w->t->byte_level);
+    if (!rc && tokenizer_of_model(&t, c, NULL, &why) == OK) *same = tokenizer_equal(w->t, t, w->t->byte_level);
     if (!rc && why.code == ERR_MEMORY) rc = err_set(w->e, ERR_MEMORY, "out of memory");
     tokenizer_close(t);
     ckpt_close(c);
@@ -228,9 +231,9 @@ static int write_byte_level(writer *w, bool *same)
     add_merges(w);
     add_roles(w);
     base = w->pairs;
-    for (size_t i = 0; tokenizer_patterns[i] && !rc && !*same; i++) {
+    for (size_t i = 0; pattern_names[i] && !rc && !*same; i++) {
         w->pairs = (gguf_pairs){0};
-        gguf_add_text(&w->pairs, "tokenizer.ggml.pre", tokenizer_patterns[i]);
+        gguf_add_text(&w->pairs, "tokenizer.ggml.pre", pattern_names[i]);
         gguf_add_all(&w->pairs, &base);
         rc = read_back(w, same);
         if (!*same) gguf_pairs_free(&w->pairs);
@@ -239,7 +242,7 @@ static int write_byte_level(writer *w, bool *same)
     return rc;
 }
 
-int tokenizer_to_gguf(const tokenizer *t, uint32_t size, gguf_pairs *out, err *e)
+int write_gguf_vocab(const tokenizer *t, uint32_t size, gguf_pairs *out, err *e)
 {
     writer w = {.t = t, .size = size > t->voc.size ? size : t->voc.size, .e = e};
     bool same = false, bpe_model = t->model == MODEL_BPE;

@@ -1,12 +1,12 @@
 /* write_gguf_vocab.h - a tokenizer as the vocabulary of a GGUF file. */
 #ifndef TEXT_WRITE_GGUF_VOCAB_H
 #define TEXT_WRITE_GGUF_VOCAB_H
-#include "io/write.h"
+#include "io/gguf_pairs.h"
 #include "text/tokenizer.h"
 
 /* Adds tokenizer.ggml.* to the pairs, for `size` ids (at least the tokenizer's own; a model may have more rows than its vocabulary).
  * The format names pre-tokenizers instead of describing them: the name is found by trial, and nothing is added unless the vocabulary,
  * read back, cuts sample texts into the same ids. ERR_NOT_FOUND: the format has no way to say what this tokenizer does. */
-int tokenizer_to_gguf(const tokenizer *t, uint32_t size, gguf_pairs *out, err *e);
+int write_gguf_vocab(const tokenizer *t, uint32_t size, gguf_pairs *out, err *e);
 
 #endif

@@ -5,8 +5,8 @@
 #include "text/write_hf_tokenizer.h"
 
 #include "base/mem.h"
-#include "text/tk_patterns.h"
-#include "text/tokenizer_parts.h"
+#include "text/load_hf_json.h"
+#include "text/tokenizer_build.h"
 #include "text/tokenizer_equal.h"
 
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static int find_merges(writer *w, merge_list *l)
             if (b->pair[i].id != UINT32_MAX && !add_merge(l, b->pair[i].rank, b->pair[i].left, b->pair[i].right))
                 rc = no_memory(w);
     } else {
-        uint32_t *rank = tokenizer_ranks(w->t);
+        uint32_t *rank = bpe_ranks(&w->t->bp);
         rc = rank ? split_pieces(w, rank, l) : no_memory(w);
         mem_free(rank);
     }
@@ -282,7 +282,7 @@ static int read_back(writer *w, bool *same)
     if (rc) return rc;
     tokenizer *t = tokenizer_new();
     if (!t) rc = no_memory(w);
-    else if (load_hf_json(t, root, "tokenizer.json", &why) == OK) *same = tokenizer_same(w->t, t, w->t->byte_level);
+    else if (load_hf_json(t, root, "tokenizer.json", &why) == OK) *same = tokenizer_equal(w->t, t, w->t->byte_level);
     if (!rc && why.code == ERR_MEMORY) rc = no_memory(w);
     tokenizer_close(t);
     json_free(root);
@@ -294,8 +294,8 @@ static int try_all(writer *w, bool *same)
     merge_list merges = {0};
     bool bytes = w->t->byte_level;
     int rc = find_merges(w, &merges);
-    for (size_t i = 0; !rc && !*same && (bytes ? tokenizer_patterns[i] != NULL : i < 2); i++) {
-        rc = write_file(w, &merges, bytes ? pattern_find(tokenizer_patterns[i]) : NULL, i == 0);
+    for (size_t i = 0; !rc && !*same && (bytes ? pattern_names[i] != NULL : i < 2); i++) {
+        rc = write_file(w, &merges, bytes ? pattern_find(pattern_names[i]) : NULL, i == 0);
         if (!rc) rc = read_back(w, same);
     }
     mem_free(merges.v);
@@ -322,7 +322,7 @@ static int write_config(const tokenizer *t, buf *out, err *e)
     return buf_str(out, "\n}\n") ? OK : err_set(e, ERR_MEMORY, "out of memory writing tokenizer_config.json");
 }
 
-int tokenizer_to_json(const tokenizer *t, buf *file, buf *config, err *e)
+int write_hf_tokenizer(const tokenizer *t, buf *file, buf *config, err *e)
 {
     writer w = {.t = t, .plain_spaces = t->bp.space.n == 1 && !t->byte_level, .e = e};
     bool same = false;

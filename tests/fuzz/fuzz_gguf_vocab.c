@@ -1,6 +1,8 @@
 /* fuzz_gguf_vocab.c - tokenizer.ggml.* of GGUF files. */
 #include "fuzz_tokenizer.h"
 
+#include "text/load_gguf_vocab.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

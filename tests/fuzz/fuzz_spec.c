@@ -117,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (rc && !e.msg[0]) abort();
     evaluate_all(&o);
     if (!rc) {
-        if (spec_show(o.s, o.h, "fuzz", NULL, NULL, &text, &e)) abort();
+        if (spec_show(o.s, o.values, "fuzz", NULL, NULL, &text, &e)) abort();
         if (open_text(&again, buf_span(&text), c, NULL, &e) || again.p->hash != o.p->hash) {
             fprintf(stderr, "%s\n%s\n", e.msg, buf_cstr(&text));
             abort();

@@ -1,6 +1,8 @@
 /* fuzz_spm.c - SentencePiece models. */
 #include "fuzz_tokenizer.h"
 
+#include "text/load_spm.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -2,6 +2,8 @@
  * byte chooses the vocabulary. A vocabulary of all bytes gives every valid text back. */
 #include "fuzz_tokenizer.h"
 
+#include "text/tokenizer_open.h"
+
 #include <stdio.h>
 
 static const char *const names[] = {"random0.json",  "random1.json",  "random2.json",  "random3.json",  "random4.json",

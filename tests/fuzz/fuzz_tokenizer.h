@@ -4,7 +4,7 @@
 #define TESTS_FUZZ_TOKENIZER_H
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer_build.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,8 @@
 /* fuzz_tokenizer_json.c - tokenizer.json. */
 #include "fuzz_tokenizer.h"
 
+#include "text/load_hf_json.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

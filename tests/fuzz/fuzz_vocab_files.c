@@ -1,6 +1,9 @@
 /* fuzz_vocab_files.c - vocabularies in bare files. The first byte chooses the kind; a byte 0xff ends the first file of two. */
 #include "fuzz_tokenizer.h"
 
+#include "text/load_llama2c.h"
+#include "text/load_spm_folder.h"
+#include "text/load_tiktoken.h"
 #include "text/load_vocab_files.h"
 
 enum { KINDS = 7 };

@@ -1,11 +1,10 @@
-/* tokenizer_parts.h - what a tokenizer is made of; only the files that build one or run one include this.
+/* tokenizer_state.h - what a tokenizer is made of; only the files that build one or run one include this.
  *
  *   text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> model -> post-processor -> ids
  *   ids -> decoder -> text
  * Every file format fills the same struct; no code here knows a format. */
-#ifndef TEXT_TOKENIZER_PARTS_H
-#define TEXT_TOKENIZER_PARTS_H
-#include "base/json.h"
+#ifndef TEXT_TOKENIZER_STATE_H
+#define TEXT_TOKENIZER_STATE_H
 #include "text/tk_added.h"
 #include "text/tk_bpe.h"
 #include "text/tk_decode.h"
@@ -75,40 +74,5 @@ struct tokenizer_work {
     word_cache words;
     token_list text[2]; /* ids of the texts of an input */
 };
-
-/* An empty tokenizer; NULL: out of memory. */
-tokenizer *tokenizer_new(void);
-/* What is left to do when a loader has filled it. */
-int tokenizer_complete(tokenizer *t, err *e);
-/* A decoder step appended, cleared; NULL and an error when there are too many. */
-decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e);
-norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e);
-pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e);
-/* Cuts by a pattern, gaps kept as pieces. */
-int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, split_behaviour behaviour, bool invert,
-                        err *e);
-/* A copy of bytes that lives as long as the tokenizer. Out of memory: empty, and opening fails in the end (t->short_of_memory). */
-span tokenizer_keep(tokenizer *t, span s);
-/* Decoders see `text` (kept already) for this id. After all ids are in the vocabulary. */
-int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e);
-/* A token whose text is found in the input as it is (special: only where special tokens are parsed). */
-int tokenizer_add_special(tokenizer *t, int32_t id, err *e);
-
-/* The loaders, one per kind of file. Each fills an empty tokenizer. */
-int load_hf_json(tokenizer *t, const json *root, const char *path, err *e);
-int load_spm(tokenizer *t, span file, const char *path, err *e);
-int load_tiktoken(tokenizer *t, span file, const char *path, const char *pre, err *e);
-int load_llama2c(tokenizer *t, span file, const char *path, err *e);
-int load_gguf_vocab(tokenizer *t, const ckpt *model, err *e); /* ERR_NOT_FOUND when the model has none */
-
-/* For loaders that read the same kinds of vocabulary from other files: a merge given by its two halves (`joined` is working
- * memory), and what is to be done when vocabulary, merges, steps and special tokens are all there. */
-int hf_add_merge(tokenizer *t, span a, span b, uint32_t rank, buf *joined, err *e);
-int hf_finish(tokenizer *t, err *e);
-
-/* Whether the bytes of a file look like that kind, without reading all of it. */
-bool spm_probe(span file);
-bool tiktoken_probe(span file);
-bool llama2c_probe(span file);
 
 #endif

@@ -1,0 +1,15 @@
+/* token_list.h - a growing list of token ids. */
+#ifndef TEXT_TOKEN_LIST_H
+#define TEXT_TOKEN_LIST_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct token_list {
+    int32_t *id; /* {0} is a valid empty list; token_list_free */
+    size_t n, cap;
+} token_list;
+bool token_list_add(token_list *l, int32_t id); /* false: out of memory */
+void token_list_free(token_list *l);
+
+#endif
