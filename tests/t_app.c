@@ -170,7 +170,16 @@ static void every_command_is_complete(void **state)
         assert_true(!c->operands == !c->operand_max);
         for (const flag_group *g = c->flags; g && g->title; g++)
             for (size_t r = 0; r < *g->n; r++) {
-                if (!g->rows[r].doc) fail_msg("%s: --%s has no doc", c->name, g->rows[r].key);
+                const param *p = &g->rows[r];
+                if (!p->doc) fail_msg("%s: --%s has no doc", c->name, p->key);
+                bool file = p->type == PARAM_TEXT && p->words &&
+                            (strstr(p->words, "FILE") || strstr(p->words, "PATH") ||
+                             (strchr(p->words, '.') && !strchr(p->words, ',')) || strstr(p->words, "IDS"));
+                bool output = p->type == PARAM_TEXT &&
+                              (strcmp(p->key, "output") == 0 || (p->alias && *p->alias == 'o'));
+                if (output ? p->path != PATH_OUT : file != (p->path != PATH_NONE)) /* output_check goes by it */
+                    fail_msg("%s: --%s %s: .path does not say what the command does with the file", c->name, p->key,
+                             p->words);
                 for (const flag_group *h = c->flags; h->title; h++) /* a key means one thing within a command */
                     for (size_t q = 0; q < *h->n; q++)
                         if ((g != h || r != q) && param_find(&h->rows[q], 1, g->rows[r].key))

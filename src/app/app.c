@@ -3,12 +3,14 @@
 
 #include "app/cmd_list.h"
 #include "app/flags.h"
+#include "app/output_check.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
 
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +23,7 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int fail(const err *e)
 {
+    log_progress_end();
     fprintf(stderr, "inferflow: error: %s\n", e->msg);
     return e->code == ERR_USAGE ? 2 : 1;
 }
@@ -80,7 +83,8 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
         print_buf(&b, stdout);
     } else if (!rc) {
         if (common.log_level) log_set_level(common.log_level);
-        rc = cmd->run(&v, e);
+        rc = output_check(&v, e);
+        if (!rc) rc = cmd->run(&v, e);
     }
     spec_free(over);
     mem_free(v.options);
@@ -89,7 +93,8 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
 
 int app_main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, ""); /* never LC_NUMERIC: number texts use the C locale */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
+    setlocale(LC_CTYPE, "");  /* never LC_NUMERIC: number texts use the C locale */
     err e = {0};
     if (argc < 2) {
         print_overview(stderr);
@@ -122,6 +127,7 @@ int app_print_json(const json *j, err *e)
 {
     buf b = {0};
     int rc = OK;
+    log_progress_end();
     if (!j || !json_print(&b, j, false) || !buf_byte(&b, '\n')) rc = err_set(e, ERR_MEMORY, "out of memory");
     else fwrite(b.p, 1, b.n, stdout);
     buf_free(&b);

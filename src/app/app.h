@@ -27,6 +27,7 @@ typedef struct command {
     const char *summary;  /* one line for `inferflow --help` */
     const char *operands; /* as the usage line shows them: "show|check FILE|list"; NULL: the command takes none */
     int operand_min, operand_max;
+    int first_file;                          /* operands from this one on are spec files that are read; 0: none is */
     bool prints_json;                        /* accepts --json */
     const flag_group *flags;                 /* NULL: none */
     size_t options_size;                     /* of the options struct */

@@ -4,25 +4,60 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char checking[] = ".checking.";
+
+bool left_by_dead(const char *name, const char *prefix, const char **rest)
+{
+    size_t n = strlen(prefix);
+    char *end;
+    if (strncmp(name, prefix, n) != 0 || name[n] < '1' || name[n] > '9') return false;
+    long pid = strtol(name + n, &end, 10);
+    *rest = end + 1;
+    return *end == '.' && pid == (pid_t)pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Files that runs for the same output left when they were killed. */
+static void remove_left(const char *dir, const char *base)
+{
+    DIR *d = opendir(dir);
+    const char *rest;
+    for (struct dirent *f; d && (f = readdir(d));)
+        if (left_by_dead(f->d_name, checking, &rest) && strcmp(rest, base) == 0) unlinkat(dirfd(d), f->d_name, 0);
+    if (d) closedir(d);
+}
+
 char *checked_file_name(const char *path)
 {
     struct stat st;
     char *dir = file_dir(path);
     bool in_place = !dir || access(dir, W_OK | X_OK) != 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    if (!in_place) remove_left(dir, base);
     mem_free(dir);
     if (in_place) return mem_str(path);
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t room = strlen(path) + 40;
     char *name = mem_alloc(room);
-    if (name) snprintf(name, room, "%.*s.checking.%ld.%s", (int)(base - path), path, (long)getpid(), base);
+    if (name) snprintf(name, room, "%.*s%s%ld.%s", (int)(base - path), path, checking, (long)getpid(), base);
     return name;
+}
+
+/* A message about the file that is gone is about the one that was asked for. */
+static void name_output(err *e, const char *name, const char *path)
+{
+    char whole[ERR_MSG_MAX];
+    const char *at = strstr(e->msg, name);
+    if (!at) return;
+    snprintf(whole, sizeof whole, "%.*s%s%s", (int)(at - e->msg), e->msg, path, at + strlen(name));
+    snprintf(e->msg, sizeof e->msg, "%s", whole);
 }
 
 int checked_file_end(char *name, const char *path, int rc, err *e)
@@ -31,6 +66,7 @@ int checked_file_end(char *name, const char *path, int rc, err *e)
         char *real = realpath(path, NULL); /* a link stays, what it points to is replaced */
         if (!rc && rename(name, real ? real : path) != 0) rc = err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         if (rc) unlink(name);
+        if (rc && e) name_output(e, name, path);
         free(real);
     }
     mem_free(name);

@@ -19,8 +19,8 @@ typedef struct detokenize_options {
     }
 
 static const param own_rows[] = {
-    ROW(ids, PARAM_TEXT, .words = "1,2,3",
-        .doc = "the ids; @FILE reads them (default: a JSON array on standard input)"),
+    ROW(ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
+        .doc = "the ids: 1,2,3 or @FILE (default: a JSON array on standard input)"),
     ROW(jsonl, PARAM_BOOL, .doc = "one JSON array per line of standard input, one JSON string per line out"),
     ROW(skip_special, PARAM_BOOL, .doc = "special tokens give no text"),
     ROW(target, PARAM_BOOL, .doc = "the tokenizer of what the model writes, where that is another one"),

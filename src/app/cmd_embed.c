@@ -29,7 +29,7 @@ typedef struct embed_options {
 
 static const param own_rows[] = {
     {"output", PARAM_TEXT, offsetof(own_options, output), NULL, 0, 0, "F.npy",
-     "write one float32 matrix, a row per line, instead of printing", "o"},
+     "write one float32 matrix, a row per line, instead of printing", "o", PATH_OUT},
     {"jsonl", PARAM_BOOL, offsetof(own_options, jsonl), NULL, 0, 0, NULL,
      "lines are JSON: \"text\", [\"text\", \"second text\"], [ids], or {\"ids\": [...], \"types\": [...]}", NULL},
     {"scores", PARAM_BOOL, offsetof(own_options, scores), NULL, 0, 0, NULL,
@@ -144,6 +144,7 @@ static int end_line(sink *s, err *e)
 {
     buf_byte(&s->line, '\n');
     if (s->line.bad) return err_set(e, ERR_MEMORY, "out of memory");
+    log_progress_end();
     fwrite(s->line.p, 1, s->line.n, stdout);
     s->line.n = 0;
     return ferror(stdout) ? err_set(e, ERR_IO, "standard output: not all of it could be written") : OK;

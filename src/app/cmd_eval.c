@@ -29,17 +29,17 @@ typedef struct eval_options {
 } eval_options;
 
 static const param rows[] = {
-    {"ids", PARAM_TEXT, offsetof(eval_flags, ids), NULL, 0, 0, "IDS", "token ids: 1,2,3 or @FILE", NULL},
+    {"ids", PARAM_TEXT, offsetof(eval_flags, ids), NULL, 0, 0, "IDS", "token ids: 1,2,3 or @FILE", NULL, PATH_IDS},
     {"decoder_ids", PARAM_TEXT, offsetof(eval_flags, decoder_ids), NULL, 0, 0, "IDS",
      "encoder-decoders: what the decoder reads (default: its start); --ids, --prompt or --file is for the encoder",
-     NULL},
+     NULL, PATH_IDS},
     {"prompt", PARAM_TEXT, offsetof(eval_flags, prompt), NULL, 0, 0, "TEXT", "text instead of ids", "p"},
     {"file", PARAM_TEXT, offsetof(eval_flags, file), NULL, 0, 0, "FILE", "text from a file (\"-\": standard input)",
-     "f"},
+     "f", PATH_FILE},
     {"output", PARAM_TEXT, offsetof(eval_flags, out), NULL, 0, 0, "FILE",
-     "where logits or hidden states (.npy) or importance (.gguf) go", "o"},
+     "where logits or hidden states (.npy) or importance (.gguf) go", "o", PATH_OUT},
     {"against", PARAM_TEXT, offsetof(eval_flags, against), NULL, 0, 0, "PATH",
-     "divergence: the model compared with, as --model, or its spec (.ini, .json)", NULL},
+     "divergence: the model compared with, as --model, or its spec (.ini, .json)", NULL, PATH_MODEL},
     {"layer", PARAM_INT, offsetof(eval_flags, layer), "-1", -1, 1 << 20, "L",
      "hidden: 0 is what enters the first layer, L what layer L gives; -1 the last, after the final norm", NULL},
     {"stride", PARAM_INT, offsetof(eval_flags, stride), "0", 0, 1 << 24, "N",
@@ -139,6 +139,7 @@ static int eval_perplexity(engine *g, const eval_flags *f, const engine_options 
     double start = now();
     int rc = perplexity_measure(g, ids->id, ids->n, &w, &r, e);
     if (rc) return rc;
+    log_progress_end(); /* the last window need not end with the text */
     if (!as_json) {
         printf("perplexity %.4f over %lld tokens (mean negative log-likelihood %.6f), windows of %lld, %.1f s\n",
                exp(r.nll), (long long)r.tokens, r.nll, (long long)w.window, now() - start);
@@ -183,6 +184,7 @@ static void add_perplexity(json *j, const char *key, double nll)
 
 static int print_divergence(const divergence_result *r, bool as_json, err *e)
 {
+    log_progress_end();
     if (!as_json) {
         printf("mean KL %.6g, 99 %% of tokens below %.6g, same most likely token %.2f %%, %lld tokens\n", r->kl_mean,
                r->kl_p99, 100 * r->top1_agreement, (long long)r->tokens);

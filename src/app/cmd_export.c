@@ -24,7 +24,7 @@ typedef struct export_options {
 
 static const param rows[] = {
     {"output", PARAM_TEXT, offsetof(export_flags, out), NULL, 0, 0, "PATH",
-     "a folder, or a file whose name ends in .gguf", "o"},
+     "a folder, or a file whose name ends in .gguf", "o", PATH_OUT},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
@@ -99,9 +99,7 @@ static int run_export(const invocation *v, err *e)
                            o->own.out);
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
-    if (file_same(o->own.out, ckpt_path(m->weights)) || file_same(o->own.out, ckpt_dir(m->weights)))
-        rc = err_set(e, ERR_USAGE, "-o %s: is where the model itself lies", o->own.out);
-    else rc = export_model(m, o, type, e);
+    rc = export_model(m, o, type, e);
     model_close(m);
     if (!rc) printf("%s\n", o->own.out);
     return rc;

@@ -44,12 +44,13 @@ static const param rows[] = {
     {"format", PARAM_TEXT, offsetof(quantize_flags, format), NULL, 0, 0, "TYPE",
      "a type by its name, for all matrices alike (one that is not known: says which there are)", NULL},
     {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",
-     "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL},
+     "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL, PATH_FILE},
     {"importance", PARAM_TEXT, offsetof(quantize_flags, importance), NULL, 0, 0, "FILE",
-     "what each column of a matrix counts: of eval importance, or an imatrix file of llama.cpp", NULL},
+     "what each column of a matrix counts: of eval importance, or an imatrix file of llama.cpp", NULL, PATH_FILE},
     {"threads", PARAM_INT, offsetof(quantize_flags, threads), "0", 0, 1024, NULL,
      "threads (default: all this process may use)", "t"},
-    {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors or OUT.gguf", "o"},
+    {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors or OUT.gguf", "o",
+     PATH_OUT},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
@@ -258,16 +259,6 @@ static int write_checked(const model *m, const quantize_options *o, known_import
     return checked_file_end(name, o->own.out, rc, e);
 }
 
-/* What is used by mapping must not be overwritten meanwhile. */
-static int check_output(const model *m, const char *out, err *e)
-{
-    const ckpt *c = m->weights;
-    for (uint32_t i = 0; i < ckpt_count(c); i++)
-        if (file_same(out, ckpt_file(c, ckpt_at(c, i)->file)))
-            return err_set(e, ERR_USAGE, "-o %s: is the model itself", out);
-    return OK;
-}
-
 static int run_quantize(const invocation *v, err *e)
 {
     const quantize_options *o = v->options;
@@ -283,7 +274,6 @@ static int run_quantize(const invocation *v, err *e)
     if (!rc) rc = model_open(&m, &mo, e);
     if (rc) return policy_free(&policy), rc;
     rc = policy_check_used(&policy, e);
-    if (!rc) rc = check_output(m, o->own.out, e);
     known_importance known = {0};
     if (!rc && o->own.importance) rc = importance_open(&known.file, o->own.importance, e);
     if (!rc && known.file) rc = gguf_names_open(&known.names, m, e);

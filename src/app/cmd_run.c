@@ -35,12 +35,14 @@ typedef struct run_options {
 
 static const param own_rows[] = {
     ROW(prompt, PARAM_TEXT, .alias = "p", .doc = "text to continue; \"\" starts from nothing"),
-    ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .doc = "text to continue, from a file; -: standard input"),
-    ROW(ids, PARAM_TEXT, .words = "1,2,3", .doc = "token ids to continue; @FILE reads them; no tokenizer is needed"),
+    ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .path = PATH_FILE,
+        .doc = "text to continue, from a file; -: standard input"),
+    ROW(ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
+        .doc = "token ids to continue: 1,2,3 or @FILE; needs no tokenizer"),
     ROW(decoder_prompt, PARAM_TEXT, .words = "TEXT",
         .doc = "encoder-decoders: how the decoder's text starts (default: as the model says); the text is for the "
                "encoder"),
-    ROW(decoder_ids, PARAM_TEXT, .words = "1,2,3",
+    ROW(decoder_ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
         .doc = "encoder-decoders: that as token ids, the start token among them"),
     ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1 << 30,
         .doc = "tokens to generate; -1: until the model ends or the context is full"),

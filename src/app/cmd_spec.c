@@ -28,7 +28,7 @@ typedef struct spec_options {
     }
 static const param import_rows[] = {
     ROW(name, .words = "ID", .doc = "import: which model of a service's configuration"),
-    ROW(output, .words = "FILE", .alias = "o", .doc = "write there instead of standard output"),
+    ROW(output, .words = "FILE", .alias = "o", .path = PATH_OUT, .doc = "write there instead of standard output"),
 };
 static const size_t n_import_rows = sizeof import_rows / sizeof *import_rows;
 
@@ -117,6 +117,7 @@ const command command_spec = {
     .operands = "show [FILE]|derive|check FILE|import FILE|list|modules",
     .operand_min = 1,
     .operand_max = 2,
+    .first_file = 1,
     .flags = flags,
     .options_size = sizeof(spec_options),
     .notes = "spec show     the spec of a model with every value resolved; it loads again\n"

@@ -21,7 +21,7 @@ typedef struct tokenize_options {
 
 static const param own_rows[] = {
     ROW(prompt, PARAM_TEXT, .alias = "p", .words = "TEXT", .doc = "the text (default: standard input)"),
-    ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .doc = "text from a file"),
+    ROW(file, PARAM_TEXT, .alias = "f", .words = "FILE", .path = PATH_FILE, .doc = "text from a file"),
     ROW(pair, PARAM_TEXT, .words = "TEXT",
         .doc = "a second text: both as one input, in the tokenizer's template for two"),
     ROW(jsonl, PARAM_BOOL,

@@ -1,6 +1,7 @@
 /* export_folder.c - see export_folder.h. */
 #include "app/export_folder.h"
 
+#include "app/checked_file.h"
 #include "app/side_files.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
@@ -18,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char weights_name[] = "model.safetensors", mark[] = "written_by", writer[] = "inferflow export";
+static const char weights_name[] = "model.safetensors", mark[] = "written_by", writer[] = "inferflow export",
+                  stage_prefix[] = ".export.";
 
 /* ---- files beside the weights */
 
@@ -263,6 +265,19 @@ static void remove_made(const char *dir)
     rmdir(dir);
 }
 
+/* Stages of exports that were killed. */
+static void remove_left(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const char *rest;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char *path = left_by_dead(f->d_name, stage_prefix, &rest) ? file_join(dir, f->d_name) : NULL;
+        if (path) remove_made(path);
+        mem_free(path);
+    }
+    if (d) closedir(d);
+}
+
 /* One file into its place, or those of a folder into that of its name. */
 static int move_all(const char *from, const char *to, err *e)
 {
@@ -300,10 +315,13 @@ static int remove_earlier(const char *dir, const char *stage, err *e)
 int export_folder_write(const model *m, const engine_options *o, const exporter *x, const char *dir, err *e)
 {
     bool there = file_exists(dir), made = false;
+    char name[64];
     int rc = make_folder(dir, e);
     if (rc) return rc;
     rc = check_target(dir, e);
-    char *stage = file_join(dir, ".export.XXXXXX");
+    if (!rc) remove_left(dir);
+    snprintf(name, sizeof name, "%s%ld.XXXXXX", stage_prefix, (long)getpid());
+    char *stage = file_join(dir, name);
     if (!rc && !stage) rc = err_set(e, ERR_MEMORY, "out of memory");
     if (!rc && !(made = mkdtemp(stage) != NULL)) rc = err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
     if (!rc) rc = write_all(m, o, x, stage, e);

@@ -271,7 +271,7 @@ int file_create(file_out **out, const char *path, err *e)
 int file_reserve(file_out *f, uint64_t bytes, err *e)
 {
     if (f->temporary && bytes <= INT64_MAX && fallocate(fileno(f->f), FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 &&
-        errno == ENOSPC)
+        (errno == ENOSPC || errno == EFBIG))
         return err_set(e, ERR_IO, "%s: %s: it would be %.1f MB", f->path, strerror(errno), (double)bytes / 1e6);
     return OK;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char *const words[] = {"error", "warn", "info", "debug"};
-static atomic_int threshold = LOG_INFO;
+static atomic_int threshold = LOG_INFO, bar_width; /* of a bar that has not ended */
 
 int log_set_level(const char *word)
 {
@@ -45,6 +45,7 @@ void log_line(log_level level, const char *fmt, ...)
     for (size_t i = 0; i < len; i++) /* names from files and requests must not steer a terminal or forge a line */
         if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
     line[len] = '\n';
+    log_progress_end();
     write_all(line, len + 1);
 }
 
@@ -64,4 +65,12 @@ void log_progress(const char *what, unsigned long long done, unsigned long long 
     int n = snprintf(line, sizeof line, "\r%-20.60s [%s] %3llu%%%s", what, bar, 100 * done / total,
                      done >= total ? "\n" : "");
     write_all(line, (size_t)n);
+    atomic_store(&bar_width, done < total ? n - 1 : 0);
+}
+
+void log_progress_end(void)
+{
+    char line[204];
+    int width = atomic_exchange(&bar_width, 0);
+    if (width) write_all(line, (size_t)snprintf(line, sizeof line, "\r%*s\r", width, ""));
 }

@@ -10,5 +10,7 @@ void log_line(log_level level, const char *fmt, ...) __attribute__((format(print
 
 /* Progress of long work: a bar on standard error, only when it is a terminal. done = total ends the line. */
 void log_progress(const char *what, unsigned long long done, unsigned long long total);
+/* Wipes a bar that has not ended. Called before a result is printed; log_line does it itself. */
+void log_progress_end(void);
 
 #endif

@@ -17,6 +17,16 @@ typedef enum {
     PARAM_WORD   /* const char *, one of `words` separated by '|' */
 } param_type;
 
+/* What file a PARAM_TEXT names. Commands may not write over what they read (app/output_check.h). */
+typedef enum {
+    PATH_NONE,
+    PATH_FILE,  /* read; "-" is standard input */
+    PATH_IDS,   /* read where the text is "@FILE" */
+    PATH_MODEL, /* read, with what belongs to it: a model or a tokenizer, as a file or a folder */
+    PATH_SPEC,  /* read, with the files that it names */
+    PATH_OUT    /* written: a file or a folder */
+} param_path;
+
 typedef struct param {
     const char *key; /* "top_p": on the command line also "--top-p" */
     param_type type;
@@ -26,6 +36,7 @@ typedef struct param {
     const char *words;     /* PARAM_WORD: "f32|f16|bf16"; others: what the help shows as value ("FILE", "N"), NULL ok */
     const char *doc;
     const char *alias; /* another name for the same key, or NULL; one letter = a short flag */
+    param_path path;
 } param;
 
 void param_defaults(const param *rows, size_t n, void *into);

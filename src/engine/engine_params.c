@@ -7,11 +7,13 @@
     }
 
 const param engine_param_rows[] = {
-    ROW(model, PARAM_TEXT, .words = "PATH", .alias = "m",
+    ROW(model, PARAM_TEXT, .words = "PATH", .alias = "m", .path = PATH_MODEL,
         .doc =
             "Hugging Face folder, .safetensors, .bin/.pt, .gguf or llama2.c file; \"builtin\" is the built-in model"),
-    ROW(spec, PARAM_TEXT, .words = "FILE", .doc = "spec file (INI or JSON) instead of, or besides, --model"),
-    ROW(tokenizer, PARAM_TEXT, .words = "PATH", .doc = "tokenizer for files that carry none, or instead of theirs"),
+    ROW(spec, PARAM_TEXT, .words = "FILE", .path = PATH_SPEC,
+        .doc = "spec file (INI or JSON) instead of, or besides, --model"),
+    ROW(tokenizer, PARAM_TEXT, .words = "PATH", .path = PATH_MODEL,
+        .doc = "tokenizer for files that carry none, or instead of theirs"),
     ROW(pre, PARAM_TEXT, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
     ROW(weights, PARAM_TEXT, .words = "TYPE",
         .doc = "type weights are held in: f32, f16, bf16, q8, ... (default: as stored)"),

@@ -1,0 +1,175 @@
+/* output_check.c - see output_check.h. Two names are one file when device and inode are the same. */
+#include "app/output_check.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/span.h"
+#include "io/ckpt.h"
+#include "models/spec/spec_load.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct output {
+    const char *path;
+    struct stat id;
+    char reader[300]; /* the flag whose input is compared, for the message */
+    err *e;
+} output;
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+static bool keeps_data(const struct stat *s)
+{
+    return S_ISREG(s->st_mode) || S_ISBLK(s->st_mode) || S_ISDIR(s->st_mode);
+}
+
+/* Whether one of the folders above a path, which is cut up, is `dir`. */
+static bool is_below(char *path, const struct stat *dir)
+{
+    struct stat st;
+    for (char *slash; path && (slash = strrchr(path, '/'));) {
+        *slash = 0;
+        if (stat(*path ? path : "/", &st) == 0 && same(&st, dir)) return true;
+    }
+    return false;
+}
+
+/* Links count where they are and where they lead. */
+static bool is_inside(const char *path, const struct stat *dir)
+{
+    char *as_given = file_join(".", path), *real = realpath(path, NULL);
+    bool inside = is_below(as_given, dir) || is_below(real, dir);
+    mem_free(as_given);
+    free(real);
+    return inside;
+}
+
+static int check_file(const output *o, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || !keeps_data(&st)) return OK;
+    if (same(&st, &o->id))
+        return err_set(o->e, ERR_USAGE, "-o %s: would overwrite %s, which %s reads", o->path, path, o->reader);
+    if (S_ISDIR(o->id.st_mode) && is_inside(path, &o->id))
+        return err_set(o->e, ERR_USAGE, "-o %s: this folder holds %s, which %s reads", o->path, path, o->reader);
+    return OK;
+}
+
+/* Files beside a model that are read with it: configurations, and what a tokenizer is made of. */
+static bool is_companion(const char *name)
+{
+    static const char *const endings[] = {".json", ".jinja", ".model",        ".txt",           ".spm",
+                                          ".py",   ".ini",   "tokenizer.bin", "tokenizer.gguf", ".tiktoken"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends(name, endings[i])) return true;
+    return false;
+}
+
+static int check_beside(const output *o, const char *dir)
+{
+    DIR *d = opendir(dir);
+    int rc = OK;
+    for (struct dirent *f; d && !rc && (f = readdir(d));) {
+        char *path = file_join(dir, f->d_name), *inner = path ? file_join(path, "config.json") : NULL;
+        if (!inner) rc = err_set(o->e, ERR_MEMORY, "out of memory");
+        else if (is_companion(f->d_name)) rc = check_file(o, path);
+        else if (!S_ISDIR(o->id.st_mode)) rc = check_file(o, inner); /* of a module in a folder of its own */
+        mem_free(path);
+        mem_free(inner);
+    }
+    if (d) closedir(d);
+    return rc;
+}
+
+/* A model or tokenizer that cannot be read is reported by who needs it. */
+static int check_model(const output *o, const char *path)
+{
+    ckpt *c = NULL;
+    err unread = {0};
+    struct stat st;
+    if (strcmp(path, "builtin") == 0 || stat(path, &st) != 0 || !keeps_data(&st)) return OK;
+    int rc = check_file(o, path);
+    if (!rc && ckpt_open(&c, path, &unread) == OK)
+        for (uint32_t i = 0, last = UINT32_MAX; i < ckpt_count(c) && !rc; last = ckpt_at(c, i++)->file)
+            if (ckpt_at(c, i)->file != last) rc = check_file(o, ckpt_file(c, ckpt_at(c, i)->file));
+    char *dir = S_ISDIR(st.st_mode) ? mem_str(path) : file_dir(path);
+    if (!rc) rc = dir ? check_beside(o, c ? ckpt_dir(c) : dir) : err_set(o->e, ERR_MEMORY, "out of memory");
+    ckpt_close(c);
+    mem_free(dir);
+    return rc;
+}
+
+static int check_spec(const output *o, const char *path, int depth)
+{
+    static const char *const named[][2] = {
+        {"model", "path"}, {"model", "config"}, {"tokenizer", "path"}, {"model", "base"}};
+    spec *s;
+    err unread = {0};
+    const char *file;
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return OK; /* a built-in spec, or a pipe */
+    int rc = check_file(o, path);
+    if (rc || spec_load(&s, path, NULL, &unread)) return rc;
+    for (size_t i = 0; i < sizeof named / sizeof *named && !rc; i++) {
+        if (spec_path(s, named[i][0], named[i][1], &file, &unread) || !file) continue;
+        bool base = strcmp(named[i][1], "base") == 0;
+        if (!base) rc = check_model(o, file);
+        else if (depth < SPEC_DEPTH_MAX) rc = check_spec(o, file, depth + 1);
+    }
+    spec_free(s);
+    return rc;
+}
+
+static int check_input(const output *o, param_path kind, const char *value)
+{
+    if (kind == PATH_IDS) return value[0] == '@' ? check_file(o, value + 1) : OK;
+    if (kind == PATH_FILE) return check_file(o, value);
+    bool is_spec = kind == PATH_SPEC || str_ends(value, ".ini") || str_ends(value, ".json"); /* --against takes both */
+    int rc = is_spec ? check_spec(o, value, 0) : OK;
+    return rc || kind == PATH_SPEC ? rc : check_model(o, value);
+}
+
+/* The path that row i of a group got, NULL: none. */
+static const char *path_of(const invocation *v, const flag_group *g, size_t i)
+{
+    return g->rows[i].path ? *(const char **)((char *)v->options + g->offset + g->rows[i].offset) : NULL;
+}
+
+static int check_output(const invocation *v, const char *path, err *e)
+{
+    output o = {.path = path, .e = e, .reader = "standard input"};
+    struct stat in;
+    if (stat(path, &o.id) != 0 || !keeps_data(&o.id)) return OK;
+    if (fstat(0, &in) == 0 && S_ISREG(in.st_mode) && same(&in, &o.id))
+        return err_set(e, ERR_USAGE, "-o %s: would overwrite what standard input reads", path);
+    int rc = OK;
+    for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
+        for (size_t i = 0; i < *g->n && !rc; i++) {
+            const char *input = g->rows[i].path == PATH_OUT ? NULL : path_of(v, g, i);
+            if (!input) continue;
+            snprintf(o.reader, sizeof o.reader, "--%s", g->rows[i].key);
+            rc = check_input(&o, g->rows[i].path, input);
+        }
+    for (int i = v->cmd->first_file; i && i < v->n_operand && !rc; i++) {
+        snprintf(o.reader, sizeof o.reader, "%s %.200s", v->cmd->name, v->operand[i - 1]);
+        rc = check_input(&o, PATH_SPEC, v->operand[i]);
+    }
+    return rc;
+}
+
+int output_check(const invocation *v, err *e)
+{
+    int rc = OK;
+    for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
+        for (size_t i = 0; i < *g->n && !rc; i++) {
+            const char *path = g->rows[i].path == PATH_OUT ? path_of(v, g, i) : NULL;
+            if (path) rc = check_output(v, path, e);
+        }
+    return rc;
+}
