@@ -161,9 +161,7 @@ static const spec_row *line_of(binder *b, const char *slot, const char *suffix, 
     bind_key(key, sizeof key, slot, layer, NULL);
     size_t n = strlen(key);
     snprintf(key + n, sizeof key - n, "%s", suffix);
-    const spec_row *r = spec_find(b->s, "tensors", key);
-    if (r) ((spec_row *)r)->used = true;
-    return r;
+    return spec_use(b->s, "tensors", key);
 }
 
 /* The first alternative of a line that the checkpoint has. out->entry NULL: none. derived: the line is the weight's, the bias is

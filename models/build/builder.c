@@ -337,6 +337,16 @@ act_kind builder_act_kind(const char *name)
     return ACT_NONE;
 }
 
+int64_t builder_head_dim(builder *b, const call *c, int64_t heads, int64_t option)
+{
+    int64_t width = builder_width(b, c->in[0]);
+    if (!option && width % heads)
+        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
+                       (long long)heads, (long long)width),
+               0;
+    return option ? option : width / heads;
+}
+
 const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
 {
     static const float empty[1];

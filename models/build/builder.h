@@ -86,6 +86,8 @@ ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, d
 ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
 ref builder_l2(builder *b, const char *path, const char *part, ref x); /* of length 1, as torch's normalize */
 
+/* The width of a head: the option, or with 0 the input's divided by `heads`. 0: failed. */
+int64_t builder_head_dim(builder *b, const call *c, int64_t heads, int64_t option);
 /* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
 bool builder_vector(builder *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
 

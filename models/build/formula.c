@@ -55,13 +55,10 @@ static bool is_slot(const builder *b, const char *path)
     return spec_slot_find(b->s, "network", path) || spec_slot_find(b->s, "network", kind) || module_find(kind, NULL);
 }
 
-static void add_lines(option_slot *o, const spec *s, const char *section, const char *name)
+static void add_lines(option_slot *o, spec *s, const char *section, const char *name)
 {
-    const spec_slot *d = spec_slot_find(s, section, name);
-    if (d && o->n < (int)(sizeof o->from / sizeof *o->from)) {
-        ((spec_slot *)d)->used = true;
-        o->from[o->n++] = d;
-    }
+    const spec_slot *d = o->n < (int)(sizeof o->from / sizeof *o->from) ? spec_slot_use(s, section, name) : NULL;
+    if (d) o->from[o->n++] = d;
 }
 
 /* Finds the declarations of a slot at a layer and its module. ERR_SPEC when none names a module that exists. */
@@ -125,8 +122,7 @@ static void claim_lines(builder *b, const char *path, const module *m)
             char key[200];
             snprintf(key, sizeof key, "%s%s%s%s%s%s", enc ? "enc." : "", form & 1 ? "{i}." : "", path + (enc ? 4 : 0),
                      *role ? "." : "", role, form & 2 ? ".bias" : "");
-            const spec_row *r = spec_find(b->s, "tensors", key);
-            if (r) ((spec_row *)r)->used = true;
+            spec_use(b->s, "tensors", key);
         }
     }
 }
@@ -160,21 +156,13 @@ static ref var_of(const walk *w, const char *name)
     return 0;
 }
 
-static bool is_number_function(const char *name)
-{
-    static const char *const known[] = {"sqrt", "log", "exp", "floor", "ceil", "abs", "min", "max", "len", "contains"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], name) == 0) return true;
-    return false;
-}
-
 /* Whether any part of x is an activation. */
 static bool has_tensor(const walk *w, const expr *x)
 {
     if (x->kind == EXPR_NAME &&
         (var_of(w, x->text) || (!config_knows(w->b->values, x->text) && is_slot(w->b, x->text))))
         return true;
-    if (x->kind == EXPR_CALL && !is_number_function(x->text)) return true;
+    if (x->kind == EXPR_CALL && !config_is_function(x->text)) return true;
     for (size_t i = 0; i < x->n_arg; i++)
         if (has_tensor(w, x->arg[i])) return true;
     return false;

@@ -1,7 +1,7 @@
 /* module.h - an atomic module: what a slot of a formula can be. A module turns a call into ops at load time; it knows options,
  * activations and weight roles, never a family, a config key or its neighbours.
  *
- * To add one: models/<kind>_<name>.c with `const module module_<kind>_<name>`, and a line in module_list.h. */
+ * To add one: models/modules/<kind>_<name>.c, which ends in MODULE(kind, name, …), and a line in module_list.h. */
 #ifndef MODELS_MODULE_H
 #define MODELS_MODULE_H
 #include "base/param.h"
@@ -49,10 +49,29 @@ const module *module_find(const char *kind, const char *name);
 /* The first option of any module of that name and type, or NULL: what a name of [config] spelt like it can mean. */
 const param *module_option(const char *name, param_type type);
 
+/* A row for `field` of a struct of options. */
 #define MODULE_ROW(type_, field, kind, ...)                                                                            \
     {                                                                                                                  \
         .key = #field, .type = kind, .offset = offsetof(type_, field), __VA_ARGS__                                     \
     }
-#define MODULE_COUNT(rows) (sizeof(rows) / sizeof *(rows))
+/* The same of a struct that is its member `at`: options that modules share. */
+#define MODULE_ROW_IN(type_, at, field, kind, ...)                                                                     \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(type_, at.field), __VA_ARGS__                                  \
+    }
+/* The words of a PARAM_TEXT row that is a list of numbers: builder_list reads it. */
+#define MODULE_LIST_OPTION "LIST"
+
+/* Defines module_KIND_NAME from what <kind>_<name>.c has: KIND_NAME_options, rows, weights and emit. */
+#define MODULE(kind, name_, args_, doc_)                                                                               \
+    const module module_##kind##_##name_ = {.name = #kind "." #name_,                                                  \
+                                            .doc = doc_,                                                               \
+                                            .params = rows,                                                            \
+                                            .n_params = sizeof rows / sizeof *rows,                                    \
+                                            .options_size = sizeof(kind##_##name_##_options),                          \
+                                            .weights = weights,                                                        \
+                                            .n_weights = sizeof weights / sizeof *weights,                             \
+                                            .args = args_,                                                             \
+                                            .emit = emit}
 
 #endif

@@ -17,7 +17,7 @@ static int check_known(const option_slot *o, const char *path, err *e)
     return OK;
 }
 
-static bool is_list(const param *row) { return row->words && strcmp(row->words, OPTION_LIST) == 0; }
+static bool is_list(const param *row) { return row->words && strcmp(row->words, MODULE_LIST_OPTION) == 0; }
 
 int option_value(const option_slot *o, config_eval *values, const param *row, int layer, value *out, const char **where,
                  err *e)

@@ -21,7 +21,4 @@ int option_fill(const option_slot *o, config_eval *values, const char *path, int
 int option_value(const option_slot *o, config_eval *values, const param *row, int layer, value *out, const char **where,
                  err *e);
 
-/* How options of kind "list" are marked in a module's params: a PARAM_TEXT row with these words. builder_list reads them. */
-#define OPTION_LIST "LIST"
-
 #endif

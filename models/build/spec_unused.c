@@ -6,6 +6,7 @@
 #include "models/build/spec_unused.h"
 
 #include "models/build/module.h"
+#include "models/spec/spec_keys.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -24,15 +25,6 @@ static bool mentions(const char *text, const char *word, bool head)
     return false;
 }
 
-static bool is_formula(const spec_row *r)
-{
-    static const char *const keys[] = {"embed",  "block",     "final",     "logits",   "pooled",
-                                       "scores", "enc.embed", "enc.block", "enc.final"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(r->key, keys[i]) == 0) return true;
-    return false;
-}
-
 /* "enc.norm.a": norm.a in a formula of the encoder. */
 static bool called(const spec *s, const char *path, bool head)
 {
@@ -42,7 +34,7 @@ static bool called(const spec *s, const char *path, bool head)
     for (size_t i = 0; i < sizeof by_default / sizeof *by_default; i++)
         if (strcmp(path, by_default[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
-        if (is_formula(&s->rows[i]) && (!enc || strncmp(s->rows[i].key, "enc.", 4) == 0) &&
+        if (spec_is_formula(s->rows[i].key) && (!enc || strncmp(s->rows[i].key, "enc.", 4) == 0) &&
             mentions(s->rows[i].text, path, head))
             return true;
     return false;
@@ -56,7 +48,7 @@ bool spec_name_stays(const spec *s, const char *name, bool recipes)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return true;
     for (size_t i = 0; i < s->n; i++)
-        if ((is_formula(&s->rows[i]) || (recipes && strcmp(s->rows[i].section, "tensors") == 0)) &&
+        if ((spec_is_formula(s->rows[i].key) || (recipes && strcmp(s->rows[i].section, "tensors") == 0)) &&
             mentions(s->rows[i].text, name, true))
             return true;
     for (size_t i = 0; i < module_count; i++)
@@ -124,7 +116,7 @@ static bool line_is_asked(const spec *s, const char *key)
     if (strncmp(key, "{i}.", 4) == 0) key += 4;
     for (size_t i = 0; i < module_count; i++) {
         const param *p = param_find(module_list[i]->params, module_list[i]->n_params, key);
-        if (p && p->words && strcmp(p->words, "LIST") == 0) return true;
+        if (p && p->words && strcmp(p->words, MODULE_LIST_OPTION) == 0) return true;
     }
     snprintf(path, sizeof path, "%s%s", enc, key);
     for (;;) {

@@ -95,28 +95,11 @@ static int incomplete(const sketch *s, const char *what, err *e)
                    s->p.n);
 }
 
-/* Widths and counts from shapes; heads need a key, or the length of a norm of queries. */
-static int measure(sketch *s, err *e)
+/* Heads need a key, or the length of a norm of queries; else their width is guessed. */
+static int measure_heads(sketch *s, err *e)
 {
     const parts *p = &s->p;
     double v;
-    if (!p->layers || !p->of[PART_TOKEN])
-        return incomplete(s, p->layers ? "no table of tokens is found" : "no layers are found", e);
-    if (!p->of[PART_O] || !(p->of[PART_QKV] || (p->of[PART_Q] && p->of[PART_K] && p->of[PART_V])))
-        return incomplete(s, "no attention (q, k, v, o) is found", e);
-    bool dense = p->of[PART_DOWN] && (p->of[PART_UP] || p->of[PART_GATE_UP]);
-    bool experts = p->of[PART_ROUTER] != NULL;
-    if (!dense && !experts) return incomplete(s, "no feed-forward (up, down) is found", e);
-    s->dim = p->of[PART_TOKEN]->first->dims.dim[1];
-    const shape *up = &p->of[!dense           ? PART_EXPERT_UP
-                             : p->of[PART_UP] ? PART_UP
-                                              : PART_GATE_UP]
-                           ->first->dims,
-                *down = &p->of[dense ? PART_DOWN : PART_EXPERT_DOWN]->first->dims;
-    s->transposed = up->dim[1] != s->dim && up->dim[0] == s->dim && down->dim[1] == s->dim;
-    s->gated = p->of[PART_GATE_UP] || (p->of[PART_GATE] && p->of[PART_UP]) || (!dense && p->of[PART_EXPERT_GATE]);
-    s->ffn_dim = columns(s, dense ? PART_DOWN : PART_EXPERT_DOWN);
-    if (experts) s->expert_dim = columns(s, PART_EXPERT_DOWN), s->shared_dim = columns(s, PART_SHARED_DOWN);
     int64_t q_rows = columns(s, PART_O);
     bool by_head = p->of[PART_Q_NORM] && p->of[PART_Q_NORM]->first->dims.rank == 1 &&
                    q_rows % rows(s, PART_Q_NORM) == 0;
@@ -131,6 +114,27 @@ static int measure(sketch *s, err *e)
     if (s->kv_heads < 1 || kv_rows % s->head_dim)
         return incomplete(s, "the rows of keys are no whole number of heads", e);
     return OK;
+}
+
+/* Widths and counts from shapes. */
+static int measure(sketch *s, err *e)
+{
+    const parts *p = &s->p;
+    if (!p->layers || !p->of[PART_TOKEN])
+        return incomplete(s, p->layers ? "no table of tokens is found" : "no layers are found", e);
+    if (!p->of[PART_O] || !(p->of[PART_QKV] || (p->of[PART_Q] && p->of[PART_K] && p->of[PART_V])))
+        return incomplete(s, "no attention (q, k, v, o) is found", e);
+    bool dense = p->of[PART_DOWN] && (p->of[PART_UP] || p->of[PART_GATE_UP]), experts = p->of[PART_ROUTER] != NULL;
+    if (!dense && !experts) return incomplete(s, "no feed-forward (up, down) is found", e);
+    part_role ups = !dense ? PART_EXPERT_UP : p->of[PART_UP] ? PART_UP : PART_GATE_UP;
+    part_role downs = dense ? PART_DOWN : PART_EXPERT_DOWN;
+    const shape *up = &p->of[ups]->first->dims, *down = &p->of[downs]->first->dims;
+    s->dim = p->of[PART_TOKEN]->first->dims.dim[1];
+    s->transposed = up->dim[1] != s->dim && up->dim[0] == s->dim && down->dim[1] == s->dim;
+    s->gated = p->of[PART_GATE_UP] || (p->of[PART_GATE] && p->of[PART_UP]) || (!dense && p->of[PART_EXPERT_GATE]);
+    s->ffn_dim = columns(s, downs);
+    if (experts) s->expert_dim = columns(s, PART_EXPERT_DOWN), s->shared_dim = columns(s, PART_SHARED_DOWN);
+    return measure_heads(s, e);
 }
 
 /* What is called query_key_value is laid out by heads or groups of heads (NeoX, BLOOM, Falcon), the rest all q, all k, all v. */

@@ -4,11 +4,10 @@
  * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
  * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
 #include "base/mem.h"
-#include "models/build/distance_buckets.h"
 #include "models/build/builder_rope.h"
+#include "models/build/score_bias.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct attn_gqa_options {
@@ -19,9 +18,7 @@ typedef struct attn_gqa_options {
     const char *qk_norm, *qk_norm_kind, *qk_norm_bias, *qk_norm_at;
     double eps;
     rope_options rope;
-    bool alibi;
-    const char *alibi_round;
-    int64_t buckets, bucket_distance;
+    score_bias_options score;
     bool sinks, gate, clip_normed;
     double log_scale, log_scale_every;
 } attn_gqa_options;
@@ -54,16 +51,7 @@ static const param rows[] = {
     ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
     ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "its eps"),
     ROPE_ROWS(attn_gqa_options, rope),
-    ROW(alibi, PARAM_BOOL, .otherwise = "false",
-        .doc =
-            "linear biases (arXiv 2108.12409): slopes 2^(-8 k / n) for the power of two n below the number of heads, "
-            "then every other one of 2 n"),
-    ROW(alibi_round, PARAM_WORD, .otherwise = "none", .words = "none|bf16",
-        .doc = "bf16: slope * position rounded to bfloat16 and added before scaling"),
-    ROW(buckets, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16,
-        .doc = "learned biases for this many buckets of distances (arXiv 1910.10683); 0 = none"),
-    ROW(bucket_distance, PARAM_INT, .otherwise = "128", .min = 1, .max = 1 << 20,
-        .doc = "farther keys are all in the last bucket"),
+    SCORE_BIAS_ROWS(attn_gqa_options, score),
     ROW(sinks, PARAM_BOOL, .otherwise = "false",
         .doc = "each head has a logit without a value, which takes a share of the softmax (arXiv 2309.17453, gpt-oss)"),
     ROW(gate, PARAM_BOOL, .otherwise = "false",
@@ -79,48 +67,10 @@ static const module_weight weights[] = {
     {"o", "[dim, heads * head_dim]", "output"},
     {"q_norm", "[head_dim], [heads * head_dim]", "norm of queries, with qk_norm"},
     {"k_norm", "[head_dim], [kv_heads * head_dim]", "norm of keys, with qk_norm"},
-    {"buckets", "[buckets, heads]", "biases of distances"},
+    SCORE_BIAS_WEIGHT,
     {"sinks", "[heads]", "logits without a value"},
     {"gate", "[heads * head_dim, dim]", "sigmoid of it multiplies what is put out"},
 };
-
-/* ---- biases of distances */
-
-/* Slopes of the power of two below the number of heads, then every other one of its double. */
-static ref alibi_slopes(builder *b, const call *c, int heads)
-{
-    enum { HEADS_MAX = 1 << 12 };
-    float slope[HEADS_MAX];
-    if (heads > HEADS_MAX) return err_set(b->e, ERR_LIMIT, "%s: more than %d heads with alibi", c->where, HEADS_MAX), 0;
-    int below = 1;
-    while (below * 2 <= heads) below *= 2;
-    for (int h = 0; h < heads; h++) {
-        double k = h < below ? h + 1 : (2 * (h - below) + 1) / 2.0;
-        slope[h] = (float)pow(2, -8.0 * k / below);
-    }
-    return builder_const(b, c->path, "slopes", slope, heads, 0);
-}
-
-/* The learned biases and the bucket of every distance. */
-static bool bucket_biases(builder *b, const call *c, int heads, bool both_ways, ref *values, ref *table)
-{
-    const attn_gqa_options *o = c->options;
-    int n = (int)o->buckets, reach = (int)o->bucket_distance;
-    const char *wrong = o->alibi ? "alibi and buckets exclude each other" : buckets_check(n, reach, both_ways);
-    if (wrong) return err_set(b->e, ERR_SPEC, "%s: %s", c->where, wrong), false;
-    char slot[128];
-    snprintf(slot, sizeof slot, "%s.buckets", c->path);
-    bind_want want = {.slot = slot, .for_whom = c->where, .layer = b->layer, .rows = o->buckets * heads};
-    if (bind_weight(b->bind, &want, values, b->e)) return false;
-    float *of = mem_array((size_t)reach * 2 + 1, sizeof *of);
-    if (!of) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), false;
-    for (int d = -reach; d <= reach; d++) of[d + reach] = (float)bucket_of(d, n, reach, both_ways);
-    *table = builder_const(b, c->path, "distances", of, 2 * (int64_t)reach + 1, 0);
-    mem_free(of);
-    return *table != 0;
-}
-
-/* ---- the module */
 
 static ref norm_of(builder *b, const call *c, const char *role, ref x, int head_dim)
 {
@@ -183,15 +133,12 @@ static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
     if (!builder_op(b, put, c->path, NULL, 0, 0)) return 0;
     ref sinks = 0;
     if (o->sinks && !builder_vector(b, c, "sinks", "true", heads, &sinks)) return 0;
-    ref biases = o->alibi ? alibi_slopes(b, c, heads) : 0, table = 0;
-    if (o->alibi && !biases) return 0;
-    if (o->buckets && !bucket_biases(b, c, heads, all, &biases, &table)) return 0;
-    int bias = o->buckets ? BIAS_BUCKETS : BIAS_NONE;
-    if (o->alibi) bias = strcmp(o->alibi_round, "bf16") == 0 ? BIAS_ALIBI_BF16 : BIAS_ALIBI;
+    score_bias bias;
+    if (!builder_score_bias(b, c, &o->score, heads, all, &bias)) return 0;
     double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
     op a = {.kind = OP_ATTN,
             .state = (int16_t)index,
-            .in = {[ATTN_Q] = q, [ATTN_BIAS] = biases, [ATTN_SINKS] = sinks, [ATTN_TABLE] = table},
+            .in = {[ATTN_Q] = q, [ATTN_BIAS] = bias.values, [ATTN_SINKS] = sinks, [ATTN_TABLE] = bias.table},
             .u.attn = {.scale = (float)scale,
                        .softcap = (float)o->softcap,
                        .heads = heads,
@@ -200,20 +147,16 @@ static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
                        .ahead = !all     ? 0
                                 : window ? window - 1
                                          : AHEAD_ALL,
-                       .bias = bias}};
+                       .bias = bias.kind}};
     return builder_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }
 
 static ref emit(builder *b, const call *c)
 {
     const attn_gqa_options *o = c->options;
-    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = o->head_dim;
     ref x = c->in[0];
-    if (!head_dim && builder_width(b, x) % o->heads)
-        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
-                       (long long)o->heads, (long long)builder_width(b, x)),
-               0;
-    if (!head_dim) head_dim = builder_width(b, x) / o->heads;
+    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = builder_head_dim(b, c, o->heads, o->head_dim);
+    if (!head_dim) return 0;
     if (o->heads % kv_heads)
         return err_set(b->e, ERR_SPEC, "%s: %lld heads are no multiple of %lld kv_heads", c->where, (long long)o->heads,
                        (long long)kv_heads),
@@ -245,12 +188,4 @@ static ref emit(builder *b, const call *c)
     return mix ? builder_linear(b, c, "o", mix, builder_width(b, x), out) : 0;
 }
 
-const module module_attn_gqa = {"attn.gqa",
-                                "self attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)",
-                                rows,
-                                MODULE_COUNT(rows),
-                                sizeof(attn_gqa_options),
-                                weights,
-                                MODULE_COUNT(weights),
-                                1,
-                                emit};
+MODULE(attn, gqa, 1, "self attention, grouped queries (arXiv 1706.03762, 1911.02150, 2305.13245)");

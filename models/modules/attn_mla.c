@@ -116,12 +116,4 @@ static ref emit(builder *b, const call *c)
     return values ? builder_linear(b, c, "o", values, builder_width(b, x), (linear_opt){.bias = o->bias_o}) : 0;
 }
 
-const module module_attn_mla = {"attn.mla",
-                                "latent attention, keys and values from one short vector (arXiv 2405.04434)",
-                                rows,
-                                MODULE_COUNT(rows),
-                                sizeof(attn_mla_options),
-                                weights,
-                                MODULE_COUNT(weights),
-                                1,
-                                emit};
+MODULE(attn, mla, 1, "latent attention, keys and values from one short vector (arXiv 2405.04434)");

@@ -32,14 +32,10 @@ static ref emit(builder *b, const call *c)
 {
     const cross_attention_options *o = c->options;
     ref x = c->in[0];
-    int64_t dim = builder_width(b, x), hd = o->head_dim;
     if (!b->memory)
         return err_set(b->e, ERR_SPEC, "%s: cross attention needs an encoder: type = encoder_decoder", c->where), 0;
-    if (!hd && dim % o->heads)
-        return err_set(b->e, ERR_SPEC, "%s: %lld heads do not divide the width %lld: head_dim is needed", c->where,
-                       (long long)o->heads, (long long)dim),
-               0;
-    if (!hd) hd = dim / o->heads;
+    int64_t hd = builder_head_dim(b, c, o->heads, o->head_dim);
+    if (!hd) return 0;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias_o};
     ref k = builder_linear(b, c, "k", b->memory, o->heads * hd, in);
     ref v = k ? builder_linear(b, c, "v", b->memory, o->heads * hd, in) : 0;
@@ -55,15 +51,7 @@ static ref emit(builder *b, const call *c)
                        .heads = (int32_t)o->heads,
                        .ahead = AHEAD_ALL}};
     ref mix = builder_op(b, a, c->path, "mix", q, o->heads * hd);
-    return mix ? builder_linear(b, c, "o", mix, dim, out) : 0;
+    return mix ? builder_linear(b, c, "o", mix, builder_width(b, x), out) : 0;
 }
 
-const module module_cross_attention = {"cross.attention",
-                                       "cross attention: keys and values from the encoder's result (arXiv 1706.03762)",
-                                       rows,
-                                       MODULE_COUNT(rows),
-                                       sizeof(cross_attention_options),
-                                       weights,
-                                       MODULE_COUNT(weights),
-                                       1,
-                                       emit};
+MODULE(cross, attention, 1, "cross attention: keys and values from the encoder's result (arXiv 1706.03762)");

@@ -30,12 +30,4 @@ static ref emit(builder *b, const call *c)
     return both ? builder_linear(b, c, "down", both, builder_width(b, c->in[0]), out) : 0;
 }
 
-const module module_ffn_gated = {"ffn.gated",
-                                 "gated feed-forward: down(act(gate x) * up x) (arXiv 2002.05202)",
-                                 rows,
-                                 MODULE_COUNT(rows),
-                                 sizeof(ffn_gated_options),
-                                 weights,
-                                 MODULE_COUNT(weights),
-                                 1,
-                                 emit};
+MODULE(ffn, gated, 1, "gated feed-forward: down(act(gate x) * up x) (arXiv 2002.05202)");

@@ -119,12 +119,4 @@ static ref emit(builder *b, const call *c)
     return y ? builder_scatter(b, c, y, &by, !input) : 0;
 }
 
-const module module_ffn_moe = {"ffn.moe",
-                               "mixture of experts (arXiv 1701.06538)",
-                               rows,
-                               MODULE_COUNT(rows),
-                               sizeof(ffn_moe_options),
-                               weights,
-                               MODULE_COUNT(weights),
-                               1,
-                               emit};
+MODULE(ffn, moe, 1, "mixture of experts (arXiv 1701.06538)");

@@ -26,12 +26,4 @@ static ref emit(builder *b, const call *c)
     return act ? builder_linear(b, c, "down", act, builder_width(b, c->in[0]), out) : 0;
 }
 
-const module module_ffn_plain = {"ffn.plain",
-                                 "feed-forward without gate: down(act(up x)) (arXiv 1706.03762)",
-                                 rows,
-                                 MODULE_COUNT(rows),
-                                 sizeof(ffn_plain_options),
-                                 weights,
-                                 MODULE_COUNT(weights),
-                                 1,
-                                 emit};
+MODULE(ffn, plain, 1, "feed-forward without gate: down(act(up x)) (arXiv 1706.03762)");

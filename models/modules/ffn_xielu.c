@@ -72,12 +72,4 @@ static ref emit(builder *b, const call *c)
     return act ? builder_linear(b, c, "down", act, builder_width(b, c->in[0]), out) : 0;
 }
 
-const module module_ffn_xielu = {"ffn.xielu",
-                                 "feed-forward without gate around xIELU, which has trained numbers (arXiv 2411.13010)",
-                                 rows,
-                                 MODULE_COUNT(rows),
-                                 sizeof(ffn_xielu_options),
-                                 weights,
-                                 MODULE_COUNT(weights),
-                                 1,
-                                 emit};
+MODULE(ffn, xielu, 1, "feed-forward without gate around xIELU, which has trained numbers (arXiv 2411.13010)");

@@ -47,12 +47,4 @@ static ref emit(builder *b, const call *c)
     return builder_matmul(b, c, w, bias, c->in[0], NULL);
 }
 
-const module module_head_linear = {"head.linear",
-                                   "hidden state to logits, tied to the token table or not (arXiv 1608.05859)",
-                                   rows,
-                                   MODULE_COUNT(rows),
-                                   sizeof(head_linear_options),
-                                   weights,
-                                   MODULE_COUNT(weights),
-                                   1,
-                                   emit};
+MODULE(head, linear, 1, "hidden state to logits, tied to the token table or not (arXiv 1608.05859)");

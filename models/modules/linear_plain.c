@@ -23,12 +23,4 @@ static ref emit(builder *b, const call *c)
     return y ? builder_act_fn(b, c->path, "act", y, builder_act_kind(o->activation)) : 0;
 }
 
-const module module_linear_plain = {"linear.plain",
-                                    "one linear map",
-                                    rows,
-                                    MODULE_COUNT(rows),
-                                    sizeof(linear_plain_options),
-                                    weights,
-                                    MODULE_COUNT(weights),
-                                    1,
-                                    emit};
+MODULE(linear, plain, 1, "one linear map");

@@ -24,12 +24,4 @@ static ref emit(builder *b, const call *c)
     return builder_norm(b, c, "", c->in[0], n);
 }
 
-const module module_norm_layer = {"norm.layer",
-                                  "layer norm (arXiv 1607.06450)",
-                                  rows,
-                                  MODULE_COUNT(rows),
-                                  sizeof(norm_layer_options),
-                                  weights,
-                                  MODULE_COUNT(weights),
-                                  1,
-                                  emit};
+MODULE(norm, layer, 1, "layer norm (arXiv 1607.06450)");

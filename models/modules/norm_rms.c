@@ -24,12 +24,4 @@ static ref emit(builder *b, const call *c)
     return builder_norm(b, c, "", c->in[0], n);
 }
 
-const module module_norm_rms = {"norm.rms",
-                                "root mean square norm (arXiv 1910.07467)",
-                                rows,
-                                MODULE_COUNT(rows),
-                                sizeof(norm_rms_options),
-                                weights,
-                                MODULE_COUNT(weights),
-                                1,
-                                emit};
+MODULE(norm, rms, 1, "root mean square norm (arXiv 1910.07467)");

@@ -13,6 +13,8 @@ static const param rows[] = {
         .doc = "cls: the first row; mean: over all rows; last: the last row"),
 };
 
+static const module_weight weights[0];
+
 static ref emit(builder *b, const call *c)
 {
     const pool_rows_options *o = c->options;
@@ -21,12 +23,4 @@ static ref emit(builder *b, const call *c)
     return builder_op(b, p, c->path, NULL, c->in[0], builder_width(b, c->in[0]));
 }
 
-const module module_pool_rows = {"pool.rows",
-                                 "one row for a text: its first, its last, or the mean",
-                                 rows,
-                                 MODULE_COUNT(rows),
-                                 sizeof(pool_rows_options),
-                                 NULL,
-                                 0,
-                                 1,
-                                 emit};
+MODULE(pool, rows, 1, "one row for a text: its first, its last, or the mean");

@@ -28,12 +28,4 @@ static ref emit(builder *b, const call *c)
     return builder_op(b, e, c->path, NULL, 0, width);
 }
 
-const module module_position_learned = {"position.learned",
-                                        "learned absolute positions",
-                                        rows,
-                                        MODULE_COUNT(rows),
-                                        sizeof(position_learned_options),
-                                        weights,
-                                        MODULE_COUNT(weights),
-                                        0,
-                                        emit};
+MODULE(position, learned, 0, "learned absolute positions");

@@ -33,6 +33,8 @@ static void fill(float *t, int64_t n, int64_t d, const position_sinusoid_options
         }
 }
 
+static const module_weight weights[0];
+
 static ref emit(builder *b, const call *c)
 {
     const position_sinusoid_options *o = c->options;
@@ -51,12 +53,4 @@ static ref emit(builder *b, const call *c)
     return table ? builder_op(b, e, c->path, NULL, 0, b->dim) : 0;
 }
 
-const module module_position_sinusoid = {"position.sinusoid",
-                                         "fixed sines and cosines (arXiv 1706.03762)",
-                                         rows,
-                                         MODULE_COUNT(rows),
-                                         sizeof(position_sinusoid_options),
-                                         NULL,
-                                         0,
-                                         0,
-                                         emit};
+MODULE(position, sinusoid, 0, "fixed sines and cosines (arXiv 1706.03762)");

@@ -24,12 +24,4 @@ static ref emit(builder *b, const call *c)
     return builder_op(b, e, c->path, NULL, 0, width);
 }
 
-const module module_token_table = {"token.table",
-                                   "token embeddings",
-                                   rows,
-                                   MODULE_COUNT(rows),
-                                   sizeof(token_table_options),
-                                   weights,
-                                   MODULE_COUNT(weights),
-                                   0,
-                                   emit};
+MODULE(token, table, 0, "token embeddings");

@@ -23,12 +23,4 @@ static ref emit(builder *b, const call *c)
     return builder_op(b, e, c->path, NULL, 0, width);
 }
 
-const module module_type_table = {"type.table",
-                                  "token type embeddings: which of two texts (arXiv 1810.04805)",
-                                  rows,
-                                  MODULE_COUNT(rows),
-                                  sizeof(type_table_options),
-                                  weights,
-                                  MODULE_COUNT(weights),
-                                  0,
-                                  emit};
+MODULE(type, table, 0, "token type embeddings: which of two texts (arXiv 1810.04805)");

@@ -90,26 +90,6 @@ const spec_row *config_definition(const config_eval *values, const char *name, i
 
 bool config_knows(const config_eval *values, const char *name) { return spec_find(values->s, "config", name) != NULL; }
 
-const char *config_unknown_name(const config_eval *values, const expr *x)
-{
-    if (x->kind == EXPR_NAME) {
-        char head[64];
-        size_t n = strcspn(x->text, ".");
-        if (n >= sizeof head || strchr(x->text, ':')) return x->text;
-        memcpy(head, x->text, n);
-        head[n] = 0;
-        if (strcmp(head, "i") != 0 && !config_knows(values, head)) return x->text;
-    }
-    bool asks = x->kind == EXPR_CALL &&
-                (strcmp(x->text, "given") == 0 || strcmp(x->text, "has") == 0 || strcmp(x->text, "rows") == 0);
-    if (asks) return x->text;
-    for (size_t i = 0; i < x->n_arg; i++) {
-        const char *name = config_unknown_name(values, x->arg[i]);
-        if (name) return name;
-    }
-    return NULL;
-}
-
 /* The words of an option may stand in the definition of the name that is spelt like it as they are. */
 static const char *words_of(const config_eval *values, const char *name)
 {
@@ -290,8 +270,9 @@ static int call_len(scope *c, const expr *x, value *out)
 }
 
 /* min and max over arguments, lists among them spread out. */
-static int call_extreme(scope *c, const expr *x, bool want_max, value *out)
+static int call_extreme(scope *c, const expr *x, value *out)
 {
+    const bool want_max = strcmp(x->text, "max") == 0;
     bool any = false;
     double best = 0;
     for (size_t k = 0; k < x->n_arg; k++) {
@@ -312,6 +293,40 @@ static int call_extreme(scope *c, const expr *x, bool want_max, value *out)
     return OK;
 }
 
+/* The functions: those with `of` take one number; those that ask for what [config] alone cannot tell have no place in formulas. */
+typedef struct function {
+    const char *name;
+    double (*of)(double);
+    int (*call)(scope *c, const expr *x, value *out);
+    bool asks;
+} function;
+
+static const function *function_of(const char *name)
+{
+    static const function all[] = {{"sqrt", sqrt},
+                                   {"log", log},
+                                   {"exp", exp},
+                                   {"floor", floor},
+                                   {"ceil", ceil},
+                                   {"abs", fabs},
+                                   {"min", .call = call_extreme},
+                                   {"max", .call = call_extreme},
+                                   {"len", .call = call_len},
+                                   {"contains", .call = call_contains},
+                                   {"given", .call = call_given, .asks = true},
+                                   {"has", .call = call_has, .asks = true},
+                                   {"rows", .call = call_rows, .asks = true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(name, all[i].name) == 0) return &all[i];
+    return NULL;
+}
+
+bool config_is_function(const char *name)
+{
+    const function *f = function_of(name);
+    return f && !f->asks;
+}
+
 static int call_math(scope *c, const expr *x, double (*fn)(double), value *out)
 {
     value v;
@@ -325,19 +340,28 @@ static int call_math(scope *c, const expr *x, double (*fn)(double), value *out)
 
 static int eval_call(scope *c, const expr *x, value *out)
 {
-    static const struct {
-        const char *name;
-        double (*fn)(double);
-    } math[] = {{"sqrt", sqrt}, {"log", log}, {"exp", exp}, {"floor", floor}, {"ceil", ceil}, {"abs", fabs}};
-    for (size_t i = 0; i < sizeof math / sizeof *math; i++)
-        if (strcmp(x->text, math[i].name) == 0) return call_math(c, x, math[i].fn, out);
-    if (strcmp(x->text, "min") == 0 || strcmp(x->text, "max") == 0) return call_extreme(c, x, x->text[1] == 'a', out);
-    if (strcmp(x->text, "given") == 0) return call_given(c, x, out);
-    if (strcmp(x->text, "has") == 0) return call_has(c, x, out);
-    if (strcmp(x->text, "rows") == 0) return call_rows(c, x, out);
-    if (strcmp(x->text, "contains") == 0) return call_contains(c, x, out);
-    if (strcmp(x->text, "len") == 0) return call_len(c, x, out);
-    return refuse(c, "there is no function ", x->text);
+    const function *f = function_of(x->text);
+    if (!f) return refuse(c, "there is no function ", x->text);
+    return f->of ? call_math(c, x, f->of, out) : f->call(c, x, out);
+}
+
+const char *config_unknown_name(const config_eval *values, const expr *x)
+{
+    if (x->kind == EXPR_NAME) {
+        char head[64];
+        size_t n = strcspn(x->text, ".");
+        if (n >= sizeof head || strchr(x->text, ':')) return x->text;
+        memcpy(head, x->text, n);
+        head[n] = 0;
+        if (strcmp(head, "i") != 0 && !config_knows(values, head)) return x->text;
+    }
+    const function *f = x->kind == EXPR_CALL ? function_of(x->text) : NULL;
+    if (f && f->asks) return x->text;
+    for (size_t i = 0; i < x->n_arg; i++) {
+        const char *name = config_unknown_name(values, x->arg[i]);
+        if (name) return name;
+    }
+    return NULL;
 }
 
 /* ---- operators */

@@ -58,5 +58,7 @@ bool config_knows(const config_eval *values, const char *name); /* whether [conf
 /* Formulas and recipes may use only `i` and names of [config], so that a resolved spec stands alone. The first other name in x, or
  * NULL. */
 const char *config_unknown_name(const config_eval *values, const expr *x);
+/* Whether expressions of formulas may call it: sqrt, min, contains … */
+bool config_is_function(const char *name);
 
 #endif

@@ -27,13 +27,21 @@ const char *spec_text(const spec *s, const char *section, const char *key)
     return r ? r->text : NULL;
 }
 
+static spec_row *use(spec *s, const char *section, const char *key)
+{
+    const spec_row *found = spec_find(s, section, key);
+    spec_row *r = found ? &s->rows[found - s->rows] : NULL;
+    if (r) r->used = true;
+    return r;
+}
+
+const spec_row *spec_use(spec *s, const char *section, const char *key) { return use(s, section, key); }
+
 int spec_value(spec *s, const char *section, const char *key, const spec_row **row, err *e)
 {
-    spec_row *r = (spec_row *)spec_find(s, section, key);
+    spec_row *r = use(s, section, key);
     *row = r;
-    if (!r) return OK;
-    r->used = true;
-    if (r->value) return OK;
+    if (!r || r->value) return OK;
     char *where = arena_printf(&s->mem, "%s: %s", r->where, key);
     return where ? expr_parse(&r->value, &s->mem, r->text, where, e) : short_of_memory(e);
 }

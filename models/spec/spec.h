@@ -63,6 +63,8 @@ void spec_free(spec *s); /* NULL ok */
 /* NULL when absent. */
 const spec_row *spec_find(const spec *s, const char *section, const char *key);
 const char *spec_text(const spec *s, const char *section, const char *key); /* NULL when absent */
+/* spec_find that marks the row as used. */
+const spec_row *spec_use(spec *s, const char *section, const char *key);
 /* Marks a key as used and gives its parsed value; *row NULL when absent. */
 int spec_value(spec *s, const char *section, const char *key, const spec_row **row, err *e);
 

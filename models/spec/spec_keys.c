@@ -58,3 +58,9 @@ const param *spec_section_rows(const char *section, size_t *n)
     *n = 0;
     return NULL;
 }
+
+bool spec_is_formula(const char *key)
+{
+    const param *p = param_find(network_rows, sizeof network_rows / sizeof *network_rows, key);
+    return p && strcmp(p->words, "FORMULA") == 0;
+}

@@ -8,5 +8,6 @@
 
 /* Rows that models/ itself knows: [model], [tokenizer], [generate], [network]. NULL for sections with free keys. */
 const param *spec_section_rows(const char *section, size_t *n);
+bool spec_is_formula(const char *key); /* of [network]: embed, block … */
 
 #endif

@@ -20,6 +20,13 @@ const spec_slot *spec_slot_find(const spec *s, const char *section, const char *
     return slot_of((spec *)s, section, name);
 }
 
+const spec_slot *spec_slot_use(spec *s, const char *section, const char *name)
+{
+    spec_slot *d = slot_of(s, section, name);
+    if (d) d->used = true;
+    return d;
+}
+
 static int set_option(spec *s, spec_slot *slot, span key, span text, const char *where, err *e)
 {
     slot_option o = {.key = arena_strn(&s->mem, (const char *)key.p, key.n),
