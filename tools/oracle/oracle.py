@@ -9,6 +9,7 @@
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
+    oracle.py defaults                  what each configuration class means by default, into tests/vectors
 
 The tables of cases are oracle_cases*.py, joined in oracle_table.py; the way they are built is oracle_model.py. Needs
 torch, transformers 5, safetensors, numpy and gguf (pip install torch transformers safetensors numpy gguf).
@@ -75,6 +76,14 @@ def cmd_beams(args):
     print(f"{len(cases)} searches, {sum(c['ended'] for c in cases)} of them ended by an end token")
 
 
+def cmd_defaults(args):
+    import transformers
+    from oracle_defaults import write_defaults
+    transformers.logging.set_verbosity_error()
+    path = os.path.join(args.vectors, "..", "class_defaults.json")
+    print(f"{write_defaults(args.specs, path)} classes of transformers {transformers.__version__}")
+
+
 def generated(args):
     """The chosen cases; those whose folders are missing are made first."""
     from oracle_check import missing
@@ -127,7 +136,8 @@ def main():
                             ("beams", cmd_beams, "write what beam search gives on committed models"),
                             ("check", cmd_check, "compare the engine with them"),
                             ("exports", cmd_exports, "export GGUF files, read the result with transformers"),
-                            ("mutate", cmd_mutate, "change each key of each spec")):
+                            ("mutate", cmd_mutate, "change each key of each spec"),
+                            ("defaults", cmd_defaults, "write what configuration classes mean by default")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
         for flag in ("--out", "--binary", "--vectors", "--specs"):
