@@ -142,8 +142,7 @@ static void every_step_rests_with_the_defaults(void **state)
         assert_memory_equal(l, quarters, sizeof l);
         assert_memory_equal(&c, &all, sizeof c);
         if (t->adjust) t->adjust(&(sample_logits){l, 4, count, &in}, &on);
-        else assert_true(t->cut(&c, &on) && candidates_mass(&c) < 1.9);
-        assert_true(t->cut || (l[0] == quarters[0] && l[1] < quarters[1]));
+        else if (t->cut(&c, &on)) assert_true(candidates_mass(&c) < 1.9);
         for (int k = 0; k < 4; k++) assert_int_equal(count[k], 0);
     }
 }
