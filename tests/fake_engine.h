@@ -1,9 +1,9 @@
-/* fake_engine.h - engine.h and tokenizer.h without a model, for tests of the server: linked instead of the real ones because this
- * object defines their functions first.
+/* fake_engine.h - engine.h and tokenizer.h without a model, for tests of the server: linked instead of the real ones
+ * because this object defines their functions first.
  *
- * A token is a byte (id 3 + byte; 0 <s>, 1 </s>, 2 <|x|>). The text it generates is `fake.text` followed by EOS, or without one letters
- * that depend on seed, choice and position, for ever. The vector of a text counts its ids by id mod 8, of unit length; its score is how
- * many letters 'a' are in the second of two texts, minus 1. */
+ * A token is a byte (id 3 + byte; 0 <s>, 1 </s>, 2 <|x|>). The text it generates is `fake.text` followed by EOS, or
+ * without one letters that depend on seed, choice and position, for ever. The vector of a text counts its ids by id mod
+ * 8, of unit length; its score is how many letters 'a' are in the second of two texts, minus 1. */
 #ifndef TESTS_FAKE_ENGINE_H
 #define TESTS_FAKE_ENGINE_H
 #include "base/mem.h"
@@ -104,7 +104,7 @@ static void fake_end(engine *g, int slot)
 
 static bool fake_say(fake_query *f, token_event ev)
 {
-    ev.query = f->id;
+    ev.query_id = f->id;
     ev.cached_tokens = f->q.n_ids > 4 ? 4 : 0;
     return f->q.on_token(f->q.ctx, &ev);
 }

@@ -1,7 +1,7 @@
 /* t_builtin.c - the built-in model against transformers: ids, largest logits and greedy continuations of tests/vectors/builtin.json,
  * which tools/export_builtin.py makes from the same file; and what the README promises of it (context, chat template). */
 #include "base/json.h"
-#include "engine/engine.h"
+#include "engine/evaluate.h"
 
 #include "test.h"
 

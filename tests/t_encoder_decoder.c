@@ -2,7 +2,7 @@
  * segments and threads; its encoder runs once, or again after it lost its pages; what is refused. The models are tiny ones of
  * tests/vectors/models: buckets of distances, learned positions, two vocabularies. */
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "engine/decoder_prompt.h"
 
 #include "test.h"
 

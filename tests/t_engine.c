@@ -1,5 +1,6 @@
-/* t_engine.c - the engine over a random model: the same tokens whatever runs beside them, admission, windows, pauses, cancelling,
- * lengths, log-probabilities, errors of one query, memory. */
+/* t_engine.c - the engine over a random model: the same tokens whatever runs beside them, admission, windows, pauses,
+ * cancelling, lengths, log-probabilities, errors of one query, memory. */
+#include "engine/evaluate.h"
 #include "engine/engine_state.h"
 #include "engine/perplexity.h"
 #include "random_model.h"
@@ -179,7 +180,7 @@ static void pauses(void **unused)
     }
     run_all(g);
     /* leave pages for one sequence: 3 of the unlimited group */
-    for (int i = 0; i < 2; i++) g->pool[i].total = g->pool[i].n_free = 3;
+    for (int i = 0; i < 2; i++) g->pages[i].total = g->pages[i].n_free = 3;
     uint64_t id[4];
     for (int k = 0; k < 4; k++) {
         query q = make_query(k, 100, 80, &got[k]);
@@ -367,7 +368,7 @@ static void one_bad_query(void **unused)
     err e = {0};
     engine_options o = {.threads = 1};
     engine *g = open_engine(&o);
-    float *table = (float *)g->mod->prog->weights[0].pieces[0].data;
+    float *table = (float *)g->prog->weights[0].pieces[0].data;
     table[9 * 32 + 3] = NAN;
     query a = make_query(0, 20, 10, &r[0]), b = make_query(2, 20, 10, &r[1]);
     for (int i = 0; i < 20; i++) prompts[0][i] = 8, prompts[2][i] = i == 3 ? 9 : 8;

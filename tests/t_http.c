@@ -1,4 +1,5 @@
-/* t_http.c - the listener on real loopback sockets: framing, limits, clients that leave or are slow, many streams, an orderly end.
+/* t_http.c - the listener on real loopback sockets: framing, limits, clients that leave or are slow, many streams, an
+ * orderly end.
  *
  * The client side is a few lines over plain sockets, so that it can be as rude as needed. */
 #include "tests/test.h"

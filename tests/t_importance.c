@@ -296,7 +296,7 @@ static void experts_get_their_own_rows(void **unused)
     assert_ok(importance_sum_write(s, path, &e), &e);
     importance_sum_close(s);
 
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     tap taps[2] = {0};
     const op *up = NULL;
     for (uint32_t i = 0; i < p->n_op; i++) {
@@ -400,7 +400,7 @@ static void no_rows_are_held(void **unused)
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     assert_ok(importance_sum_open(&s, g, &e), &e);
     size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before, sums = 0;
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     for (uint32_t i = 0; i < p->n_weight; i++)
         sums += (size_t)((p->weights[i].parts ? p->weights[i].parts : 1) * p->weights[i].cols) * sizeof(double);
     size_t tables = (size_t)(p->n_layer * p->n_used * g->chunk) * DISPATCH_COLS * sizeof(int32_t);

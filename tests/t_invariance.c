@@ -1,4 +1,5 @@
-/* t_invariance.c - the logits of a token are the same bits whatever shares its step: batch, chunk, threads, instruction set, cut. */
+/* t_invariance.c - the logits of a token are the same bits whatever shares its step: batch, chunk, threads, instruction
+ * set, cut. */
 #include "cpu/cpu.h"
 #include "models/model.h"
 #include "random_model.h"
@@ -135,8 +136,8 @@ static void windows_q4(void **unused) { (void)unused, check(&shapes[2], DTYPE_Q4
 static void alibi_i16(void **unused) { (void)unused, check(&shapes[1], DTYPE_I16); }
 static void windows_i16(void **unused) { (void)unused, check(&shapes[2], DTYPE_I16); }
 
-/* Every family: the committed models (tests/vectors/models) on every instruction set, in some batch, chunk, number of threads and
- * cut each, a quarter of them with each kind of cache; t_models compares them with transformers. */
+/* Every family: the committed models (tests/vectors/models) on every instruction set, in some batch, chunk, number of
+ * threads and cut each, a quarter of them with each kind of cache; t_models compares them with transformers. */
 static void check_family(const char *path, dtype kv)
 {
     enum { SHORT = 20, RUNS = 4 };

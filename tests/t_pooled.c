@@ -1,5 +1,6 @@
-/* t_pooled.c - queries that want one vector for a text: the same bits alone and in any company, for encoders and decoders; what
- * encoders refuse; logits of every row of an encoder, however many fit a step. */
+/* t_pooled.c - queries that want one vector for a text: the same bits alone and in any company, for encoders and
+ * decoders; what encoders refuse; logits of every row of an encoder, however many fit a step. */
+#include "engine/evaluate.h"
 #include "engine/engine_state.h"
 #include "engine/perplexity.h"
 #include "random_model.h"
@@ -201,8 +202,8 @@ static int on_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *
     return 0;
 }
 
-/* More rows than a step gives logits of: as if the whole text came again. The head is NORM and MATMUL of the last hidden state, so
- * rows of a text that begins alike differ: every row sees the end. */
+/* More rows than a step gives logits of: as if the whole text came again. The head is NORM and MATMUL of the last
+ * hidden state, so rows of a text that begins alike differ: every row sees the end. */
 static void all_rows(void **unused)
 {
     (void)unused;

@@ -1,6 +1,7 @@
 /* t_pooling.c - how a text becomes one vector: what sentence-transformers files, the spec and the command line say, against sums over
  * hidden states; and the commands embed and fill-mask from outside. The model is a committed tiny BERT with a vocabulary written
  * here. */
+#include "engine/evaluate.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -1,4 +1,5 @@
-/* t_serve.c - the server around its routes, without sockets: heads, keys, pages from elsewhere, slow readers, loading, stopping. */
+/* t_serve.c - the server around its routes, without sockets: heads, keys, pages from elsewhere, slow readers, loading,
+ * stopping. */
 #include "tests/serve_rig.h"
 
 #include "base/file.h"
@@ -13,7 +14,7 @@ static void every_route_is_found_and_documented(void **state)
         const route *r = route_all[i];
         char text[100];
         exchange x = {.method = r->method, .path = r->path, .content_length = -1};
-        assert_true(exchange_admit(&srv, &x) && x.route == r && r->handle);
+        assert_true(exchange_admit(&srv, &x) && x.endpoint == r && r->handle);
         snprintf(text, sizeof text, "%s %s", r->method, r->path);
         if (!strstr(buf_cstr(&readme), text)) fail_msg("the README does not name %s", text);
         expect_error(405, call(strcmp(r->method, "GET") == 0 ? "POST" : "GET", r->path, NULL), NULL,

@@ -1,4 +1,5 @@
-/* t_settings.c - a spec's [runtime], [serve] and [generate] reach the options of a command, and the command line wins. */
+/* t_settings.c - a spec's [runtime], [serve] and [generate] reach the options of a command, and the command line
+ * wins. */
 #include "test.h"
 
 #include "app/flags.h"

@@ -4,6 +4,7 @@
  * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
  * decode is the n steps after it, all sequences together. At a depth, each sequence first takes in that many tokens, untimed. Of an encoder,
  * prefill ends when every sequence has its vector or scores, and there is no decode. */
+#include "engine/cost.h"
 #include "app/app.h"
 #include "app/flags.h"
 #include "base/clock.h"
@@ -12,7 +13,7 @@
 #include "cpu/cpu.h"
 #include "cpu/cpu_probe.h"
 #include "engine/embedding.h"
-#include "engine/engine.h"
+#include "engine/evaluate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity, divergence from another model, importance of weights. Keys
  * and values are kept in float32 unless --kv says otherwise, so that results compare with other programs. */
+#include "engine/decoder_prompt.h"
 #include "app/app.h"
 #include "app/ids.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/divergence.h"
-#include "engine/engine.h"
+#include "engine/evaluate.h"
 #include "engine/importance_collect.h"
 #include "engine/perplexity.h"
 #include "io/npy.h"

@@ -1,7 +1,7 @@
 /* cmd_fill_mask.c - `inferflow fill-mask`: what a masked-language model thinks stands where a text has a mask. */
 #include "app/app.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/decoder_prompt.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ static const param own_rows[] = {
         .doc = "tokens to generate; -1: until the model ends or the context is full"),
     ROW(min_tokens, PARAM_INT, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
     ROW(ignore_eos, PARAM_BOOL, .doc = "go on where the model would end"),
-    ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = 64,
+    ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = BEAMS_MAX,
         .doc = "follow this many texts at once and print the best when it is known (beam search); sampling options do "
                "not count then"),
     ROW(length_penalty, PARAM_FLOAT, .otherwise = "1", .min = -100, .max = 100,
@@ -259,7 +259,8 @@ static int continue_read(engine *eng, const run_options *o, const token_list *re
     return rc;
 }
 
-/* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the program. */
+/* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the
+ * program. */
 static int talk(engine *eng, const run_options *o, err *e)
 {
     struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}; /* output must not fail by it */

@@ -2,7 +2,7 @@
 #include "app/app.h"
 #include "app/embed_flags.h"
 #include "engine/engine.h"
-#include "serve/server.h"
+#include "serve/serve.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* batch.h - the arrays of one step: sessions add rows, the plan reads them in place. Allocated once for the largest step. */
+/* batch.h - the arrays of one step, allocated once for the largest: sessions add rows, the plan reads them in place. */
 #ifndef ENGINE_BATCH_H
 #define ENGINE_BATCH_H
 #include "core/step.h"
@@ -17,9 +17,10 @@ int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_ma
 void batch_close(batch *b);
 
 void batch_clear(batch *b);
-/* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the last token, when the
- * session wants all, or when it scores a prompt token; rows stop where `out_max - keep` wanted rows are reached. Returns how many
- * were added. With the first of them come all rows of the session's encoder input; none are added where these do not fit. */
+/* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the
+ * last token, when the session wants all, or when it scores a prompt token; rows stop at `out_max - keep` wanted rows.
+ * The first rows of a session bring all rows of its encoder input; if these do not fit, none are added. Returns the
+ * number of rows added. */
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added. */
 const step *batch_finish(batch *b, const program *p);

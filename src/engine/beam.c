@@ -1,4 +1,5 @@
-/* beam.c - see beam.h. */
+/* beam.c - see beam.h. Beams and schedule need each other: this file ends a query by session_end and session_finish of
+ * schedule.c, which admits and fills by beam_count and beam_member, for a query with beams is several sessions. */
 #include "engine/beam.h"
 
 #include "base/mem.h"
@@ -22,8 +23,7 @@ typedef struct finished {
 } finished;
 
 struct beam_group {
-    int n, live,
-        arrived; /* sessions; those with a text of their own: 1 while the prompt is read, then n; of these, with logits */
+    int n, live, arrived; /* sessions; those with a text: 1 during the prompt, then n; those with logits in this step */
     session **member;
     double score[BEAMS_MAX]; /* of each member's text */
     int keep;                /* candidates of a step */
@@ -68,7 +68,7 @@ int beam_new(session *first, const query *q, const engine *g, err *e)
     if (!open_arrays(b, first->room)) return err_set(e, ERR_MEMORY, "out of memory for %d beams", b->n);
     b->member[0] = first;
     for (int i = 1; i < b->n; i++) {
-        int rc = session_new(&b->member[i], q, g->mod->prog, g->info.ctx, e);
+        int rc = session_new(&b->member[i], q, g->prog, g->info.ctx, e);
         if (rc) return rc;
         b->member[i]->beams = b;
         b->member[i]->borrows = b->member[i]->encoded = true;
@@ -79,10 +79,7 @@ int beam_new(session *first, const query *q, const engine *g, err *e)
 void beam_free(beam_group *b)
 {
     if (!b) return;
-    for (int i = 1; b->member && i < b->n; i++) {
-        if (b->member[i]) b->member[i]->beams = NULL;
-        session_free(b->member[i]);
-    }
+    for (int i = 1; b->member && i < b->n; i++) session_free(b->member[i]);
     for (int i = 0; b->done && i < b->n; i++) mem_free(b->done[i].ids);
     mem_free(b->member);
     mem_free(b->cand);
@@ -102,7 +99,7 @@ bool beam_ready(const session *s)
 
 /* ---- pages */
 
-/* The first position that two texts, of which as much is in the cache, do not share. */
+/* The first position where the cached tokens of two sessions differ. */
 static int64_t parting(const session *a, const session *b)
 {
     int64_t i = 0;
@@ -113,7 +110,7 @@ static int64_t parting(const session *a, const session *b)
 /* `to` goes on with the text of `from`. */
 static int take_over(engine *g, session *to, const session *from, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     int64_t same = parting(to, from);
     for (uint32_t i = 0; i < p->n_group; i++) {
         if (p->group_axis[i] == AXIS_ENC) {
@@ -122,12 +119,12 @@ static int take_over(engine *g, session *to, const session *from, err *e)
         }
         for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
             int32_t *page = &to->page[i][k];
-            if (from->page[i][k] < 0 && *page >= 0) pages_give(&g->pool[i], *page), *page = -1;
+            if (from->page[i][k] < 0 && *page >= 0) pages_give(&g->pages[i], *page), *page = -1;
             if (from->page[i][k] < 0) continue;
             bool fresh = *page < 0;
-            if (fresh) *page = pages_take(&g->pool[i]);
+            if (fresh) *page = pages_take(&g->pages[i]);
             if (!fresh && (k + 1) * PAGE_TOKENS <= same) continue;
-            int rc = plan_page_copy(g->layout, (int)i, from->page[i][k], *page, PAGE_TOKENS, e);
+            int rc = plan_page_copy(g->placed, (int)i, from->page[i][k], *page, PAGE_TOKENS, e);
             if (rc) return rc;
         }
         to->first[i] = from->first[i];
@@ -176,7 +173,7 @@ static void add_finished(beam_group *b, const candidate *c, double penalty, fini
     b->done[at] = f;
 }
 
-/* Whether a text that still runs may beat the worst that is finished: transformers' heuristic. */
+/* Whether a running text may beat the worst finished one, by the heuristic of transformers. */
 static bool may_improve(const beam_group *b, const query *q, double best, int64_t made, int64_t room)
 {
     if (b->n_done < b->n) return true;
@@ -186,14 +183,14 @@ static bool may_improve(const beam_group *b, const query *q, double best, int64_
     return best / pow(length, q->length_penalty) > b->done[b->n - 1].score;
 }
 
-/* Hands the best text out; the query ends. */
+/* Delivers the best text; the query ends. */
 static void deliver(engine *g, session *s, uint64_t *made)
 {
     const finished *f = &s->beams->done[0];
     bool go_on = true;
     for (int64_t i = 0; i < f->n && go_on; i++) {
         bool last = i + 1 == f->n && f->why == FINISH_LENGTH;
-        token_event ev = {.query = s->id,
+        token_event ev = {.query_id = s->id,
                           .token = f->ids[i],
                           .index = i,
                           .queue_seconds = s->waited,
@@ -206,12 +203,13 @@ static void deliver(engine *g, session *s, uint64_t *made)
         session_end(g, s);
         return;
     }
-    token_event ev = {.query = s->id, .token = -1, .index = f->n, .finish = FINISH_STOP, .score = (float)f->score};
+    token_event ev = {.query_id = s->id, .token = -1, .index = f->n, .finish = FINISH_STOP, .score = (float)f->score};
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
     session_end(g, s);
 }
 
-/* Chooses a session for each text that lives on: the first text of a session stays in it, the others go where all died. */
+/* Chooses a session for each text that lives on: the first text of a session stays in it, the others move to sessions
+ * whose texts all died. */
 static int place(engine *g, beam_group *b, const candidate *next, err *e)
 {
     bool taken[BEAMS_MAX] = {false};
@@ -272,7 +270,7 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
         return;
     }
     while (b->member[which] != s) which++;
-    sampler_logprobs(g->smp, logits, g->info.n_vocab, 0, b->top, keep);
+    sampler_logprobs(g->picker, logits, g->info.n_vocab, 0, b->top, keep);
     bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
     for (int i = 0; i < keep; i++) {
         bool ends = is_end(g, s, b->top[i].id);

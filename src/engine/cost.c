@@ -1,11 +1,12 @@
 /* cost.c - bytes and operations of one step, from the program. */
+#include "engine/cost.h"
 #include "core/kv_type.h"
 #include "engine/engine_state.h"
 
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth)
 {
-    const program *p = g->mod->prog;
-    engine_cost c = {.weight_bytes = plan_weight_bytes(g->layout, rows, NULL)};
+    const program *p = g->prog;
+    engine_cost c = {.weight_bytes = plan_weight_bytes(g->placed, rows, NULL)};
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
         int axis = p->tensors[o->out].axis;

@@ -1,6 +1,5 @@
-/* decoder_prompt.c - what the decoder of an encoder-decoder starts from: its start token, then the caller's text, else the ids that the
- * model's generation forces (the language of a translation). */
-#include "engine/engine.h"
+/* decoder_prompt.c - see decoder_prompt.h. */
+#include "engine/decoder_prompt.h"
 
 int engine_decoder_ids(const engine *g, const char *text, token_list *out, err *e)
 {

@@ -1,4 +1,5 @@
 /* divergence.c - see divergence.h. */
+#include "engine/evaluate.h"
 #include "engine/divergence.h"
 
 #include "base/mem.h"

@@ -1,8 +1,8 @@
-/* divergence.h - how far the predictions of one model are from another's: per row KL(reference || tested) = sum p (log p - log q), with
- * what goes with it.
+/* divergence.h - how far the predictions of one model are from another's: KL(reference || tested) = sum p (log p - log
+ * q) of each row, top-1 agreement and likelihoods.
  *
- * Both models see the same ids, one sequence at a time: the reference's logits of the sequence's rows are kept, the tested model's are
- * compared as they come. Everything from logits on is double. */
+ * Both models see the same ids, one sequence at a time: the reference's logits are kept, those of the tested model are
+ * compared with them row by row. All arithmetic after the logits is in double. */
 #ifndef ENGINE_DIVERGENCE_H
 #define ENGINE_DIVERGENCE_H
 #include "engine/engine.h"
@@ -16,12 +16,12 @@ typedef struct divergence_result {
     int64_t tokens;            /* rows compared */
 } divergence_result;
 
-/* Both engines stay the caller's and outlive it. ERR_USAGE when their vocabularies differ in size, when only one of them generates, or
- * for encoder-decoders. */
+/* Both engines stay the caller's and outlive it. ERR_USAGE when their vocabularies differ in size, when only one of
+ * them generates, or for encoder-decoders. */
 int divergence_open(divergence **out, engine *tested, engine *reference, err *e);
 void divergence_close(divergence *d); /* NULL ok */
 
-/* Compares rows first … n-2 of a sequence; of encoders, which see all tokens in every row, also row n-1. Is a window_fn. */
+/* A window_fn. Compares rows first … n-2 of a sequence; of encoders, where every row sees all tokens, also row n-1. */
 int divergence_add(void *d, const int32_t *ids, int64_t n, int64_t first, err *e);
 
 /* Of all sequences added so far. ERR_USAGE when there was no row. */

@@ -131,7 +131,7 @@ int embedding_run(engine *g, embedding_job *jobs, size_t n, void (*progress)(voi
     bool more;
     err ignored = {0};
     for (size_t i = 0; i < n && rc; i++) engine_cancel(g, t[i].id);
-    if (rc) engine_infer(g, &more, &ignored); /* nothing may stay that points to tickets */
+    if (rc) engine_infer(g, &more, &ignored); /* no query may keep a pointer to a ticket */
     mem_free(t);
     return rc;
 }

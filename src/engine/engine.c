@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* CHUNK: prefill rows of a step. Enough to be bound by multiplications, few enough that what passes between two ops stays in caches. */
+/* CHUNK: prefill rows of a step: enough to be bound by arithmetic, few enough that activations stay in caches. */
 enum { MAX_BATCH = 16, CHUNK = 128 };
 
 static const backend *const backends[] = {
@@ -30,7 +30,7 @@ static bool weights_are_f32(const program *p)
     return true;
 }
 
-/* Whether a matrix takes int8 activations, and no head is too long for a cache of i16. */
+/* Whether some matrix takes int8 activations, and every head fits a cache of i16. */
 static bool takes_int8(const program *p)
 {
     bool any = false;
@@ -39,7 +39,7 @@ static bool takes_int8(const program *p)
     return any;
 }
 
-/* What --kv says, else what loses nothing against weights and activations. */
+/* The type that --kv gives, else one as exact as weights and activations. */
 static dtype kv_type(const engine_options *o, const program *p)
 {
     if (o->kv && strcmp(o->kv, "q8") == 0) return DTYPE_Q8_B64; /* blocks as in kv_type.h */
@@ -51,7 +51,7 @@ static dtype kv_type(const engine_options *o, const program *p)
 
 static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     uint64_t bytes[GROUP_MAX] = {0};
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *s = &p->states[i];
@@ -62,7 +62,7 @@ static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
 
 static int open_parts(engine *g, const engine_options *o, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
     int enc = g->info.n_enc_vocab ? g->info.ctx : 0; /* the longest input that an encoder reads at once */
     dtype kv = kv_type(o, p);
@@ -82,15 +82,15 @@ static int open_parts(engine *g, const engine_options *o, err *e)
                                   [AXIS_SEQ] = g->info.max_batch};
     memcpy(po.dev.max_rows, most, sizeof most);
     count_pages(g, kv, po.dev.n_page);
-    for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pool[i], po.dev.n_page[i], e);
-    if (!rc) rc = batch_open(&g->work, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);
-    if (!rc) rc = sampler_open(&g->smp, g->info.n_vocab, e);
-    if (!rc) rc = plan_open(&g->layout, g->mod->prog, &po, e);
-    if (!rc && g->mod->weights) rc = ckpt_check_torn(g->mod->weights, e);
+    for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pages[i], po.dev.n_page[i], e);
+    if (!rc) rc = batch_open(&g->rows, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);
+    if (!rc) rc = sampler_open(&g->picker, g->info.n_vocab, e);
+    if (!rc) rc = plan_open(&g->placed, g->served->prog, &po, e);
+    if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
     return rc;
 }
 
-/* What the program gives beside logits. */
+/* Outputs of the program other than logits. */
 static void describe_pooled(engine_info *i, const model *m)
 {
     const program *p = m->prog;
@@ -106,7 +106,7 @@ static void describe_pooled(engine_info *i, const model *m)
     i->embed_unsupported_module = m->texts.unsupported_module;
 }
 
-/* Ids that the encoder of the program knows; 0: it has none. */
+/* The vocabulary of the program's encoder; 0: it has none. */
 static int32_t encoder_vocab(const program *p)
 {
     for (uint32_t i = p->entries[ENTRY_ENC].op0; i < p->entries[ENTRY_ENC].op1; i++)
@@ -117,7 +117,7 @@ static int32_t encoder_vocab(const program *p)
 
 static void describe(engine *g, const engine_options *o)
 {
-    const model *m = g->mod;
+    const model *m = g->served;
     bool whole = m->prog->needs_whole_sequence ||
                  m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
     g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : CHUNK;
@@ -155,7 +155,8 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     pthread_cond_init(&g->changed, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&g->lock, NULL);
-    g->mod = m;
+    g->served = m;
+    g->prog = m->prog;
     g->drop = drop;
     describe(g, o);
     int rc = open_parts(g, o, e);
@@ -163,8 +164,8 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
         engine_close(g);
         return rc;
     }
-    g->info.weight_bytes = plan_weight_bytes(g->layout, 1, &g->info.weight_count);
-    g->info.isa = plan_isa(g->layout);
+    g->info.weight_bytes = plan_weight_bytes(g->placed, 1, &g->info.weight_count);
+    g->info.isa = plan_isa(g->placed);
     *out = g;
     return 0;
 }
@@ -182,7 +183,7 @@ static int open_tokenizer(tokenizer **out, const model *m, const engine_options 
     return OK;
 }
 
-/* That of what an encoder-decoder writes, where it is another; *out NULL: it is not. */
+/* The tokenizer of an encoder-decoder's output; *out NULL: the same as of its input. */
 static int open_target(tokenizer **out, const model *m, const engine_options *o, err *e)
 {
     const char *path = o->tokenizer ? o->tokenizer : m->tokenizer_path;
@@ -225,13 +226,13 @@ void engine_close(engine *g)
 {
     if (!g) return;
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
-    plan_close(g->layout);
-    batch_close(&g->work);
-    for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pool[i]);
-    sampler_close(g->smp);
+    plan_close(g->placed);
+    batch_close(&g->rows);
+    for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
+    sampler_close(g->picker);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);
-    g->drop(g->mod);
+    g->drop(g->served);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
@@ -245,7 +246,5 @@ const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g
 
 int engine_plan_text(engine *g, bool dump, buf *out, err *e)
 {
-    return plan_text(g->layout, dump, out) ? 0 : err_set(e, ERR_MEMORY, "out of memory for the text of the plan");
+    return plan_text(g->placed, dump, out) ? 0 : err_set(e, ERR_MEMORY, "out of memory for the text of the plan");
 }
-
-int engine_spec_text(engine *g, buf *out, err *e) { return model_spec_text(g->mod, out, e); }

@@ -1,5 +1,5 @@
 /* engine_params.c - the flags of every command that takes a model, as rows of engine_options. */
-#include "engine/engine.h"
+#include "engine/engine_params.h"
 
 #define ROW(field, kind, ...)                                                                                          \
     {                                                                                                                  \

@@ -1,7 +1,7 @@
 /* engine_state.h - inside the engine: what its files share.
  *
- * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c runs steps and
- * delivers tokens, evaluate.c runs one sequence without sampling. */
+ * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c
+ * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
 #ifndef ENGINE_ENGINE_STATE_H
 #define ENGINE_ENGINE_STATE_H
 #include "engine/batch.h"
@@ -16,16 +16,17 @@
 enum { QUEUE_MAX = 1024, SCORE_ROWS = 256, MIXED_ROWS = 128 };
 
 struct engine {
-    model *mod;
+    model *served;
     void (*drop)(model *m);
+    const program *prog;     /* the model's */
+    plan *placed;            /* the program on its devices */
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
-    plan *layout;
+    sampler *picker;
     dtype kv_type;
-    sampler *smp;
     engine_info info;
     int64_t chunk;
-    page_pool pool[GROUP_MAX];
-    batch work;
+    page_pool pages[GROUP_MAX];
+    batch rows;            /* of the next step */
     uint64_t encoder_runs; /* inputs that the encoder has read */
 
     /* of the engine thread: sessions in order of id */
@@ -46,9 +47,8 @@ struct engine {
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- queue.c */
-int query_check_encoder(const engine *g, const query *q,
-                        err *e); /* what the encoder is to read: there when it must, and sound */
-bool queue_has_work(engine *g);  /* a session could take part in a step, or has to be ended */
+int query_check_encoder(const engine *g, const query *q, err *e); /* the encoder input is there if needed, and valid */
+bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
 
 /* ---- evaluate.c */
 /* Runs a sequence as engine_eval does, with taps. */
@@ -57,15 +57,14 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
-/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk` of their rows; fewer when others
- * generate, who would wait for the whole step. */
+/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
+ * of their rows; fewer when other sessions generate, which would wait for the whole step. */
 void schedule_fill(engine *g);
 /* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);
 void session_pages(engine *g, session *s, int64_t to); /* pages for positions below `to` */
-void session_advance(
-    engine *g, session *s,
-    int64_t n); /* n more tokens are in the cache, and the encoder has run; pages behind windows go back */
+/* n more tokens are in the cache, and the encoder has run; pages that fell out of a window are given back. */
+void session_advance(engine *g, session *s, int64_t n);
 void session_drop_cache(engine *g, session *s); /* gives pages, reservations and variants back */
 /* Takes the session out of all lists and frees it. */
 void session_end(engine *g, session *s);

@@ -1,27 +1,29 @@
 /* evaluate.c - one sequence without sampling: logits, hidden states or any activations of every row, chunk by chunk. */
+#include "engine/evaluate.h"
 #include "engine/engine_state.h"
 
 #include "base/mem.h"
 
 #include <inttypes.h>
 
-/* Where rows see later ones every step has the whole text, and again, until all rows have been among those whose result is wanted. */
+/* Where rows see later ones, every step has the whole text, and is repeated until every row's result was wanted
+ * once. */
 static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, const float *values, rows_fn on_rows,
                       void *ctx, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     bool again = p->needs_whole_sequence && s->want_all;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
     while (s->n_past < s->n_ids) {
-        batch_clear(&g->work);
-        int n = batch_add(&g->work, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
+        batch_clear(&g->rows);
+        int n = batch_add(&g->rows, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
         session_pages(g, s, s->n_past + n);
-        batch_finish(&g->work, p);
-        g->work.st.taps = taps;
-        g->work.st.n_tap = n_tap;
-        int rc = plan_step(g->layout, &g->work.st, e);
+        batch_finish(&g->rows, p);
+        g->rows.st.taps = taps;
+        g->rows.st.n_tap = n_tap;
+        int rc = plan_step(g->placed, &g->rows.st, e);
         int64_t first = again ? s->want_from : s->n_past, rows = again ? s->want_to - s->want_from : n;
-        if (!rc) rc = on_rows(ctx, values ? values : plan_logits(g->layout), first, rows, e);
+        if (!rc) rc = on_rows(ctx, values ? values : plan_logits(g->placed), first, rows, e);
         if (rc) return rc;
         session_advance(g, s, n);
         if (s->want_to == s->n_ids) continue;
@@ -45,7 +47,7 @@ static int check_ids(const engine *g, const int32_t *ids, size_t n, err *e)
 
 int32_t engine_width(const engine *g, int layer)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     return layer < 0 ? g->info.n_vocab : (int32_t)tensor_count(&p->tensors[p->hidden[layer]]);
 }
 
@@ -60,20 +62,20 @@ int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int3
     query q = {.ids = ids, .n_ids = n, .enc_ids = enc_ids, .n_enc = n_enc, .n_logprobs = -1};
     session *s;
     float *tapped = NULL;
-    if (layer < 0 && !g->mod->prog->entries[ENTRY_HEAD].out)
+    if (layer < 0 && !g->prog->entries[ENTRY_HEAD].out)
         return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
     int rc = check_ids(g, ids, n, e);
     if (!rc) rc = query_check_encoder(g, &q, e);
-    if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
+    if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->want_all = layer < 0 || g->mod->prog->tensors[g->mod->prog->hidden[layer]].axis == AXIS_OUT;
+    s->want_all = layer < 0 || g->prog->tensors[g->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
         tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
         if (!tapped) rc = err_set(e, ERR_MEMORY, "out of memory for hidden states");
     }
     if (!rc) rc = session_admit(g, s, e);
-    const tap t = {.what = layer >= 0 ? g->mod->prog->hidden[layer] : 0, .to = tapped};
+    const tap t = {.what = layer >= 0 ? g->prog->hidden[layer] : 0, .to = tapped};
     if (!rc) rc = run_chunks(g, s, &t, layer >= 0, tapped, on_rows, ctx, e);
     session_drop_cache(g, s);
     session_free(s);
@@ -92,9 +94,9 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
     const query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
     session *s;
     int rc = check_ids(g, ids, n, e);
-    if (!rc) rc = session_new(&s, &q, g->mod->prog, g->info.ctx, e);
+    if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->want_all = g->mod->prog->entries[ENTRY_HEAD].out != 0;
+    s->want_all = g->prog->entries[ENTRY_HEAD].out != 0;
     rc = session_admit(g, s, e);
     if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, ignore_rows, NULL, e);
     session_drop_cache(g, s);

@@ -1,6 +1,6 @@
-/* importance_collect.c - see importance_collect.h. Each activation that enters a matrix is looked at once, however many matrices it enters, and
- * added up at once: no rows are kept. Those that go to experts are told apart by the table that sorts them (DISPATCH), which is
- * computed before they are and is kept. */
+/* importance_collect.c - see importance_collect.h. Each activation is read once, however many matrices take it, and
+ * added up at once: no rows are kept. The rows of experts are told apart by the table of DISPATCH, which the step
+ * computes before them; it is kept. */
 #include "engine/importance_collect.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What enters some matrices, or a stack of them. */
+/* The input of some matrices, or of a stack of them. */
 typedef struct input {
     ref x;
     const int32_t *table; /* [rows of x][DISPATCH_COLS] of this step; NULL: all rows go to the same matrices */
@@ -55,7 +55,7 @@ static void add_rows(void *self, const float *x, int64_t n)
 /* Where the table of a step will be; NULL: no memory. */
 static const int32_t *keep_table(importance_sum *s, ref table)
 {
-    const program *p = s->g->mod->prog;
+    const program *p = s->g->prog;
     for (int32_t i = 0; i < s->n_tap; i++)
         if (s->taps[i].what == table) return (const int32_t *)(const void *)s->taps[i].to;
     uint64_t rows = (uint64_t)(s->g->chunk > SCORE_ROWS ? s->g->chunk : SCORE_ROWS);
@@ -67,7 +67,7 @@ static const int32_t *keep_table(importance_sum *s, ref table)
 
 static int add_input(importance_sum *s, const op *o, err *e)
 {
-    const program *p = s->g->mod->prog;
+    const program *p = s->g->prog;
     ref table = table_of(o);
     input *t = &s->inputs[s->n++];
     *t = (input){.x = o->in[0], .table = table ? keep_table(s, table) : NULL, .parts = 1};
@@ -82,7 +82,7 @@ static int add_input(importance_sum *s, const op *o, err *e)
 
 int importance_sum_open(importance_sum **out, engine *g, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     *out = NULL;
     if (g->info.n_enc_vocab) return err_set(e, ERR_USAGE, "importance is of models with one input");
     importance_sum *s = mem_zero(1, sizeof *s);
@@ -125,8 +125,8 @@ static bool any_rows(const input *t)
     return all > 0;
 }
 
-/* The entry of a matrix, under its name in GGUF if it has one. Those that lie in one tensor there, and take in the same rows, have one
- * entry; others of it keep our name. */
+/* The entry of a matrix, under its name in GGUF if it has one. Matrices of one GGUF tensor that take the same rows
+ * share an entry; the others keep our name. */
 static int add_sums(gguf_names *names, const weight *w, const input *t, importance_sums *m, size_t *n, err *e)
 {
     const char *of[GGUF_NAMES_MAX];
@@ -144,11 +144,11 @@ static int add_sums(gguf_names *names, const weight *w, const input *t, importan
 
 int importance_sum_write(const importance_sum *s, const char *path, err *e)
 {
-    const program *p = s->g->mod->prog;
+    const program *p = s->g->prog;
     size_t n = 0;
     gguf_names *names = NULL;
     importance_sums *m = mem_zero(p->n_op, sizeof *m);
-    int rc = m ? gguf_names_open(&names, s->g->mod, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = m ? gguf_names_open(&names, s->g->served, e) : err_set(e, ERR_MEMORY, "out of memory");
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
         const op *o = &p->ops[i];
         const input *t = is_matmul(p, o) ? input_of(s, o) : NULL;

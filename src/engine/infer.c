@@ -1,4 +1,4 @@
-/* infer.c - one step: run it, then for every row that was wanted score or draw a token and hand it out. */
+/* infer.c - runs one step, then scores or draws a token for every wanted row and delivers it. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
@@ -10,8 +10,8 @@
 static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits)
 {
     int32_t id = s->ids[pos + 1], n = s->q.n_logprobs > 0 ? s->q.n_logprobs : 0;
-    token_event ev = {.query = s->id, .token = id, .index = pos + 1 - s->n_prompt, .top = s->top, .n_top = n};
-    ev.logprob = sampler_logprobs(g->smp, logits, g->info.n_vocab, id, s->top, n);
+    token_event ev = {.query_id = s->id, .token = id, .index = pos + 1 - s->n_prompt, .top = s->top, .n_top = n};
+    ev.logprob = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, n);
     s->scored = pos + 1;
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
@@ -37,10 +37,10 @@ static int32_t draw(engine *g, const session *s, const float *logits)
                        .n_bias = s->q.n_bias,
                        .banned = g->info.eos,
                        .n_banned = hold ? g->info.n_eos : 0};
-    return sampler_pick(g->smp, &s->q.sample, &in);
+    return sampler_pick(g->picker, &s->q.sample, &in);
 }
 
-/* The row of the last token: the next one. */
+/* Draws and delivers the next token from the row of the last one. */
 static void generate(engine *g, session *s, const float *logits, uint64_t *made)
 {
     if (s->room == 0) {
@@ -57,9 +57,9 @@ static void generate(engine *g, session *s, const float *logits, uint64_t *made)
         return;
     }
     int64_t index = s->n_ids - s->n_prompt;
-    token_event ev = {.query = s->id, .token = id, .index = index, .queue_seconds = s->waited};
+    token_event ev = {.query_id = s->id, .token = id, .index = index, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
-        ev.logprob = sampler_logprobs(g->smp, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
+        ev.logprob = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.top = s->top;
         ev.n_top = s->q.n_logprobs;
     }
@@ -78,12 +78,12 @@ static bool all_finite(const float *x, int32_t n)
     return i == n;
 }
 
-/* The event of a pooled query, whose row `at` of the pooled results is. */
+/* Delivers row `at` of the pooled results to its query. */
 static void deliver_pooled(engine *g, session *s, int32_t at)
 {
-    token_event ev = {.query = s->id, .token = -1, .finish = FINISH_STOP, .queue_seconds = s->waited};
-    if (g->info.n_pooled) ev.pooled = plan_result(g->layout, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
-    if (g->info.n_score) ev.scores = plan_result(g->layout, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
+    token_event ev = {.query_id = s->id, .token = -1, .finish = FINISH_STOP, .queue_seconds = s->waited};
+    if (g->info.n_pooled) ev.pooled = plan_result(g->placed, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
+    if (g->info.n_score) ev.scores = plan_result(g->placed, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
     if (!all_finite(ev.pooled, g->info.n_pooled) || !all_finite(ev.scores, g->info.n_score)) {
         session_finish(g, s, FINISH_ERROR, "the model computed no finite numbers for this text");
         return;
@@ -92,13 +92,13 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
     session_end(g, s);
 }
 
-/* Everything that the step computed goes to its sessions; a session may end here. */
+/* Delivers the results of a step to its sessions; a session may end here. */
 static void deliver(engine *g, const step *st, uint64_t *made)
 {
-    const float *logits = plan_logits(g->layout);
+    const float *logits = plan_logits(g->placed);
     int32_t i = 0, pooled = 0;
     for (int32_t k = 0; k < st->n_seq; k++) {
-        session *s = g->work.who[k];
+        session *s = g->rows.who[k];
         int64_t before = s->n_past;
         session_advance(g, s, st->tok.seq_row[k + 1] - st->tok.seq_row[k]);
         if (s->q.pooled) {
@@ -126,9 +126,9 @@ static void deliver(engine *g, const step *st, uint64_t *made)
 static double kv_usage(const engine *g)
 {
     int64_t used = 0, total = 0;
-    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
-        used += g->pool[i].total - g->pool[i].n_free;
-        total += g->pool[i].total;
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        used += g->pages[i].total - g->pages[i].n_free;
+        total += g->pages[i].total;
     }
     return total ? (double)used / (double)total : 0;
 }
@@ -139,13 +139,13 @@ int engine_infer(engine *g, bool *more, err *e)
     uint64_t made = 0, fed = 0; /* generated; prompts, encoder input among them */
     mem_guard("a step");
     schedule_fill(g);
-    const step *st = batch_finish(&g->work, g->mod->prog);
-    int rc = st->n_seq ? plan_step(g->layout, st, e) : 0;
+    const step *st = batch_finish(&g->rows, g->prog);
+    int rc = st->n_seq ? plan_step(g->placed, st, e) : 0;
     mem_unguard();
     if (!rc && st->n_seq) {
         fed += (uint64_t)st->n[AXIS_ENC];
         for (int32_t k = 0; k < st->n_seq; k++) {
-            const session *s = g->work.who[k];
+            const session *s = g->rows.who[k];
             int64_t to = s->n_past + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
             if (s->n_past < s->n_prompt) fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - s->n_past);
         }

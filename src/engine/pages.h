@@ -1,8 +1,8 @@
 /* pages.h - who holds which page of the KV cache.
  *
- * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only when the most
- * pages it can ever hold at once are free or will be: reservations are counted, so that a page is always there when a
- * step needs one, and nothing has to be thrown out in the middle of a sequence. */
+ * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only
+ * when the maximum of pages that it can hold at once is reserved, so a step always finds a page, and no sequence is
+ * evicted halfway. */
 #ifndef ENGINE_PAGES_H
 #define ENGINE_PAGES_H
 #include "base/err.h"
@@ -23,11 +23,11 @@ void pages_unreserve(page_pool *p, int32_t n);
 int32_t pages_take(page_pool *p); /* within a reservation: always there */
 void pages_give(page_pool *p, int32_t page);
 
-/* Most pages that a sequence of `length` positions holds at once when it runs in chunks of at most `chunk` rows. */
+/* The maximum of pages that a sequence of `length` positions holds at once, in chunks of at most `chunk` rows. */
 int32_t pages_needed(int64_t length, int32_t window, int64_t chunk);
 
-/* Pages of a group for `n` sequences of `ctx` positions, so that all groups together take at most `budget` bytes but one sequence
- * always fits. `bytes` [group]: one page of every state of the group. */
+/* Pages of a group for `n` sequences of `ctx` positions, so that all groups together take at most `budget` bytes but
+ * one sequence always fits. `bytes` [group]: one page of every state of the group. */
 void pages_plan(const program *p, const uint64_t bytes[GROUP_MAX], int n, int64_t ctx, int64_t chunk, uint64_t budget,
                 int32_t total[GROUP_MAX]);
 

@@ -1,4 +1,5 @@
 /* perplexity.c - see perplexity.h. */
+#include "engine/evaluate.h"
 #include "engine/perplexity.h"
 
 #include "base/fmath.h"

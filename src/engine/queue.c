@@ -1,4 +1,4 @@
-/* queue.c - the side of the engine that other threads see: adding, cancelling and pausing queries, waiting, numbers. */
+/* queue.c - the engine as other threads see it: adds, cancels and pauses queries, waits, counts. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
@@ -23,16 +23,16 @@ int query_check_encoder(const engine *g, const query *q, err *e)
     return 0;
 }
 
-/* All beams run at once: places and, where memory is short, pages must suffice. */
+/* All beams run at once: there must be places and pages for them. */
 static int check_beams(const engine *g, const query *q, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     int64_t most = g->info.max_batch < BEAMS_MAX ? g->info.max_batch : BEAMS_MAX;
     int64_t room = g->info.ctx - (int64_t)q->n_ids,
             length = (int64_t)q->n_ids + (q->max_tokens < room ? q->max_tokens : room);
     for (uint32_t i = 0; i < p->n_group; i++) {
         int64_t each = pages_needed(length, p->group_window[i], g->chunk);
-        if (p->group_axis[i] == AXIS_TOK && each && g->pool[i].total / each < most) most = g->pool[i].total / each;
+        if (p->group_axis[i] == AXIS_TOK && each && g->pages[i].total / each < most) most = g->pages[i].total / each;
     }
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
@@ -77,17 +77,16 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
     session *s;
     int rc = check_query(g, q, e);
-    if (!rc) rc = session_new(&s, q, g->mod->prog, g->info.ctx, e);
+    if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    if (q->beams > 1 && (rc = beam_new(s, q, g, e))) {
+    if (q->beams > 1) rc = beam_new(s, q, g, e);
+    pthread_mutex_lock(&g->lock);
+    if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
+    if (rc) {
+        pthread_mutex_unlock(&g->lock);
+        beam_free(s->beams);
         session_free(s);
         return rc;
-    }
-    pthread_mutex_lock(&g->lock);
-    if (g->n_queued >= QUEUE_MAX) {
-        pthread_mutex_unlock(&g->lock);
-        session_free(s);
-        return err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
     }
     s->id = ++g->last_id;
     s->added = clock_now();

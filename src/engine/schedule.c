@@ -1,8 +1,9 @@
 /* schedule.c - who takes part in the next step.
  *
- * First come, first served. A session is admitted when one of max_batch places is free and all the pages it may ever hold can be
- * reserved, so that nothing admitted is ever thrown out, but for paused sessions: they give up their place at once, and their
- * pages when somebody else could use them. Their tokens stay; the cache is computed again later, to the same bits. */
+ * First come, first served. A session is admitted when one of max_batch places is free and all the pages it may ever
+ * hold can be reserved, so nothing admitted is ever evicted, except paused sessions: they give up their place at once,
+ * and their pages when another session needs them. Their tokens stay; the cache is recomputed later, to the same bits.
+ * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
@@ -11,20 +12,20 @@
 
 /* ---- pages of a session */
 
-/* What one session reserves, those of beams apart. */
+/* The reservation of one session, without its beams. */
 static int admit_one(engine *g, session *s, err *e)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     if (s->admitted) return 0;
     for (uint32_t i = 0; i < p->n_group; i++) {
         if (s->borrows && p->group_axis[i] == AXIS_ENC) continue;
         int32_t n = p->group_axis[i] == AXIS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
                                                  : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
-        if (pages_reserve(&g->pool[i], n)) {
+        if (pages_reserve(&g->pages[i], n)) {
             s->reserved[i] = n;
             continue;
         }
-        while (i-- > 0) pages_unreserve(&g->pool[i], s->reserved[i]);
+        while (i-- > 0) pages_unreserve(&g->pages[i], s->reserved[i]);
         return ERR_BUSY;
     }
     s->admitted = true;
@@ -49,11 +50,11 @@ int session_admit(engine *g, session *s, err *e)
 
 void session_pages(engine *g, session *s, int64_t to)
 {
-    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
-        bool enc = g->mod->prog->group_axis[i] == AXIS_ENC;
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        bool enc = g->prog->group_axis[i] == AXIS_ENC;
         if (enc && s->encoded) continue;
         for (int64_t k = enc ? 0 : s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
-            if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pool[i]);
+            if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pages[i]);
     }
 }
 
@@ -62,12 +63,12 @@ void session_advance(engine *g, session *s, int64_t n)
     s->n_past += n;
     g->encoder_runs += !s->encoded;
     s->encoded = true;
-    for (uint32_t i = 0; i < g->mod->prog->n_group; i++) {
-        if (g->mod->prog->group_axis[i] == AXIS_ENC) continue;
-        int32_t window = g->mod->prog->group_window[i];
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        if (g->prog->group_axis[i] == AXIS_ENC) continue;
+        int32_t window = g->prog->group_window[i];
         int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
         for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++) {
-            pages_give(&g->pool[i], s->page[i][s->first[i]]);
+            pages_give(&g->pages[i], s->page[i][s->first[i]]);
             s->page[i][s->first[i]] = -1;
         }
     }
@@ -75,16 +76,16 @@ void session_advance(engine *g, session *s, int64_t n)
 
 static void drop_one(engine *g, session *s)
 {
-    const program *p = g->mod->prog;
+    const program *p = g->prog;
     if (!s->admitted) return;
     for (uint32_t i = 0; i < p->n_group; i++) {
         bool own = !s->borrows || p->group_axis[i] != AXIS_ENC;
         for (int64_t k = 0; k < s->n_page[i]; k++) {
-            if (own && s->page[i][k] >= 0) pages_give(&g->pool[i], s->page[i][k]);
+            if (own && s->page[i][k] >= 0) pages_give(&g->pages[i], s->page[i][k]);
             s->page[i][k] = -1;
         }
         s->first[i] = 0;
-        pages_unreserve(&g->pool[i], s->reserved[i]);
+        pages_unreserve(&g->pages[i], s->reserved[i]);
         s->reserved[i] = 0;
     }
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
@@ -126,12 +127,13 @@ void session_end(engine *g, session *s)
     while (*at && *at != s) at = &(*at)->all_next;
     if (*at) *at = s->all_next;
     pthread_mutex_unlock(&g->lock);
+    beam_free(s->beams);
     session_free(s);
 }
 
 void session_finish(engine *g, session *s, finish_reason why, const char *error)
 {
-    token_event ev = {.query = s->id, .token = -1, .index = s->n_ids - s->n_prompt, .finish = why, .error = error};
+    token_event ev = {.query_id = s->id, .token = -1, .index = s->n_ids - s->n_prompt, .finish = why, .error = error};
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
     session_end(g, s);
 }
@@ -183,7 +185,7 @@ static bool evict_paused(engine *g)
     session *young = NULL;
     pthread_mutex_lock(&g->lock);
     for (session *s = g->waiting; s; s = s->next)
-        if (s->admitted && s->paused && !s->beams) young = s; /* the search would have to begin again */
+        if (s->admitted && s->paused && !s->beams) young = s; /* a beam search would have to start again */
     pthread_mutex_unlock(&g->lock);
     if (!young) return false;
     session_drop_cache(g, young);
@@ -219,15 +221,15 @@ void schedule_admit(engine *g)
 }
 
 /* Whether the tokens of the session must all be in one step. */
-static bool undivided(const engine *g, const session *s) { return g->mod->prog->needs_whole_sequence || s->q.pooled; }
+static bool undivided(const engine *g, const session *s) { return g->prog->needs_whole_sequence || s->q.pooled; }
 
 void schedule_fill(engine *g)
 {
     int64_t left = g->chunk, free_rows = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
-    batch_clear(&g->work);
+    batch_clear(&g->rows);
     for (int prompts = 0; prompts < 2; prompts++) {
-        if (prompts && g->work.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
+        if (prompts && g->rows.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *of = g->running; of; of = of->next)
             for (int i = 0; i < beam_count(of); i++) {
                 session *s = beam_member(of, i);
@@ -235,7 +237,7 @@ void schedule_fill(engine *g)
                 bool whole = undivided(g, s);
                 if (!beam_ready(s) || (rest > 1 || whole) != prompts) continue;
                 if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
-                int n = batch_add(&g->work, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
+                int n = batch_add(&g->rows, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
                 if (n > 0) session_pages(g, s, s->n_past + n);
                 if (prompts) left -= n, free_rows -= n;
             }

@@ -1,8 +1,6 @@
 /* session.c - see session.h. */
 #include "engine/session.h"
 
-#include "engine/beam.h"
-
 #include "base/mem.h"
 
 #include <string.h>
@@ -61,7 +59,6 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 void session_free(session *s)
 {
     if (!s) return;
-    beam_free(s->beams);
     mem_free(s->ids);
     mem_free(s->types);
     mem_free(s->enc_ids);

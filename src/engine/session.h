@@ -1,8 +1,8 @@
 /* session.h - one query inside the engine: its tokens, how many of them are in the cache, its pages.
  *
- * There is no "prefill" and no "decode": a session has n_ids tokens, n_past of them in the KV cache, and wants the rest evaluated. One token
- * left is a decode row, many are a prompt or a sequence that lost its pages. Everything a session needs is allocated when the
- * query is added, by the thread that adds it. */
+ * There is no "prefill" and no "decode": a session has n_ids tokens, n_past of them in the KV cache, and wants the rest
+ * evaluated. One token left is a decode row, many are a prompt or a sequence that lost its pages. Everything a session
+ * needs is allocated when the query is added, by the thread that adds it. */
 #ifndef ENGINE_SESSION_H
 #define ENGINE_SESSION_H
 #include "core/program.h"
@@ -10,8 +10,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum { SESSION_WAITING, SESSION_RUNNING };
 
 typedef struct session session;
 typedef struct beam_group beam_group; /* beam.h */
@@ -27,23 +25,23 @@ struct session {
     beam_group *beams;              /* of a query with several beams, in all their sessions; else NULL */
     bool borrows;                   /* its encoder pages are another session's */
     bool encoded;                   /* the encoder has run: keys and values of cross attention are in the cache */
-    int64_t n_prompt, n_ids, room;  /* room: tokens that may still be generated, at first */
+    int64_t n_prompt, n_ids, room;  /* room: tokens that may be generated in all */
     int64_t n_past;
     int64_t scored; /* prompt positions whose log-probability was delivered */
-    bool want_all;  /* eval: the results of rows want_from … want_to - 1 */
+    bool want_all;  /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
 
     bool admitted;               /* holds reservations and rope variants */
     int64_t n_page[GROUP_MAX];   /* length of the page tables: of the tokens, or of the encoder input */
     int32_t *page[GROUP_MAX];    /* [n_page] physical page, -1 none */
-    int64_t first[GROUP_MAX];    /* pages before this one were given back: they lie behind the window */
+    int64_t first[GROUP_MAX];    /* pages before this one fell out of the window and were given back */
     int32_t reserved[GROUP_MAX]; /* pages set aside for this session */
     int32_t *variant;            /* [n_rope] */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
 int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e);
-void session_free(session *s); /* NULL ok; pages and variants must have been given back */
+void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */
 
 #endif

@@ -1,5 +1,5 @@
-/* api_embeddings.c - POST /v1/embeddings of the OpenAI API: one text, several, or token ids; numbers or base64; `dimensions` keeps
- * the first ones, of unit length again if they were. */
+/* api_embeddings.c - POST /v1/embeddings of the OpenAI API: one text, several, or token ids; numbers or base64;
+ * `dimensions` keeps the first ones, of unit length again if they were. */
 #include "engine/embedding.h"
 
 #include "base/base64.h"
@@ -28,7 +28,7 @@ static const field rows[] = {
     {.name = "user", .type = FIELD_IGNORE},
 };
 
-/* What the reply needs of the request. */
+/* Parts of the request that the reply needs. */
 typedef struct embedding_reply {
     int32_t dimensions;
     bool base64;

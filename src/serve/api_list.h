@@ -18,7 +18,4 @@
 ROUTE_LIST(X)
 #undef X
 
-extern const route *const route_all[];
-extern const int route_count;
-
 #endif

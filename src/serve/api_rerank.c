@@ -1,6 +1,8 @@
-/* api_rerank.c - POST /v1/rerank, as Cohere and Jina have it: how relevant documents are to a query, by a cross-encoder.
+/* api_rerank.c - POST /v1/rerank, as Cohere and Jina have it: how relevant documents are to a query, by a
+ * cross-encoder.
  *
- * A head of one class gives sigmoid(score), as CrossEncoder of sentence-transformers does; of two classes the second is "relevant". */
+ * A head of one class gives sigmoid(score), as CrossEncoder of sentence-transformers does; of two classes the second is
+ * "relevant". */
 #include "engine/embedding.h"
 
 #include "base/mem.h"
@@ -31,7 +33,7 @@ static const field rows[] = {
     {.name = "user", .type = FIELD_IGNORE},
 };
 
-/* What the reply needs of the request. */
+/* Parts of the request that the reply needs. */
 typedef struct rerank_reply {
     json *body; /* owns the documents */
     const json *documents;

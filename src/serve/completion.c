@@ -1,7 +1,8 @@
 /* completion.c - see completion.h.
  *
- * Streams show text only when it is certain: no half character (the detokenizer sees to that) and no beginning of a stop string. */
-#include "serve/completion.h"
+ * Streams show text only when it is certain: no half character (the detokenizer sees to that) and no beginning of a
+ * stop string. */
+#include "serve/completion_json.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -37,7 +38,7 @@ static void cancel_job(void *ctx)
     pthread_mutex_lock(&j->lock);
     j->gone = true;
     for (size_t i = 0; i < j->n_choices; i++)
-        if (j->choices[i].accepted) engine_cancel(j->srv->g, j->choices[i].query);
+        if (j->choices[i].accepted) engine_cancel(j->srv->g, j->choices[i].query_id);
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -49,7 +50,7 @@ static void resume_job(void *ctx)
     for (size_t i = 0; i < j->n_choices; i++)
         if (j->choices[i].held) {
             j->choices[i].held = false;
-            engine_pause(j->srv->g, j->choices[i].query, false);
+            engine_pause(j->srv->g, j->choices[i].query_id, false);
         }
     pthread_mutex_unlock(&j->lock);
 }
@@ -116,7 +117,7 @@ static void end_reply(job *j)
 static void send_chunk(choice *c, size_t upto)
 {
     job *j = c->owner;
-    if (!j->req.stream || j->failed) return;
+    if (!j->req.streams || j->failed) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;
     if (upto == c->sent && !tokens_wait && !c->finish) return;
@@ -136,7 +137,7 @@ static void end_choice(choice *c, finish_reason why)
     stream_drop(j->out); /* the query's reference: the job may be gone after this */
 }
 
-/* Cuts the text at a stop string: tokens that begin behind the cut were not shown and are not listed. */
+/* Cuts the text at a stop string: tokens that begin after the cut were not shown and are not listed. */
 static void cut_text(choice *c, size_t cut)
 {
     c->text.n = cut;
@@ -179,7 +180,7 @@ static bool stops_here(choice *c, size_t seen)
     return true;
 }
 
-/* Everything the engine says about one choice. False: no more. */
+/* Handles an event of one choice. False: the query ends. */
 static bool on_event(void *ctx, const token_event *ev)
 {
     choice *c = ctx;
@@ -214,11 +215,11 @@ static bool on_event(void *ctx, const token_event *ev)
     if (r->n_stop && certain) certain = stop_certain(r->stop, r->n_stop, (const char *)c->text.p, c->echo, certain);
     if (certain < c->sent) certain = c->sent;
     send_chunk(c, certain);
-    hold_when_full(c, ev->query);
+    hold_when_full(c, ev->query_id);
     return true;
 }
 
-/* Makes the text of the prompt, which the detokenizer must have seen, and the records of its tokens. */
+/* Feeds the prompt to the detokenizer, and makes its text and the records of its tokens. */
 static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
 {
     const tokenizer *t = engine_target_tokenizer(j->srv->g);
@@ -310,7 +311,7 @@ static int add_choice(job *j, choice *c, err *e)
     pthread_mutex_lock(&j->lock);
     if (!j->gone) {
         stream_keep(j->out); /* the query's */
-        rc = engine_add_query(j->srv->g, &q, &c->query, e);
+        rc = engine_add_query(j->srv->g, &q, &c->query_id, e);
         c->accepted = rc == OK;
     }
     pthread_mutex_unlock(&j->lock);
@@ -335,7 +336,7 @@ void completion_start(server *s, exchange *x, request *r)
     job *j;
     int rc = new_job(&j, s, x, r, &e);
     if (!rc) rc = check_queue(s, j->n_choices, &e);
-    if (!rc && j->req.stream) stream_start(j->out, 200, "text/event-stream", true);
+    if (!rc && j->req.streams) stream_start(j->out, 200, "text/event-stream", true);
     for (size_t i = 0; i < (rc ? 0 : j->n_choices) && !rc; i++) rc = add_choice(j, &j->choices[i], &e);
     if (!rc) {
         x->later = j->out;

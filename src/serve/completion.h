@@ -1,8 +1,9 @@
-/* completion.h - a request for text on its way through the engine: one query per choice, events become text, text becomes JSON.
+/* completion.h - a request for text on its way through the engine: one query per choice, events become text, text
+ * becomes JSON.
  *
- * A job owns the request and its choices, prompt-major (all choices of the first prompt, then of the second). It is built on a
- * listener's thread, then written by the engine thread alone; it lives until the connection and every query have let go of its
- * stream. */
+ * A job owns the request and its choices, prompt-major (all choices of the first prompt, then of the second). It is
+ * built on a listener's thread, then written by the engine thread alone; it lives until the connection and every query
+ * have dropped its stream. */
 #ifndef SERVE_COMPLETION_H
 #define SERVE_COMPLETION_H
 #include "serve/request.h"
@@ -28,13 +29,12 @@ typedef struct choice {
     job *owner;
     int index;
     const prompt *from;
-    uint64_t query;
-    bool accepted, held; /* under job.lock: the engine has it; held back because the client is slow */
-    detok *text_maker;   /* NULL: no tokenizer */
-    buf text;            /* echoed prompt, then what was generated */
-    size_t echo;         /* bytes of it that are the prompt */
-    size_t sent,
-        sent_chars; /* bytes of the text in earlier chunks; characters, and those of a prompt that is not shown */
+    uint64_t query_id;
+    bool accepted, held;     /* under job.lock: the engine has it; held back because the client is slow */
+    detok *text_maker;       /* NULL: no tokenizer */
+    buf text;                /* echoed prompt, then what was generated */
+    size_t echo;             /* bytes of it that are the prompt */
+    size_t sent, sent_chars; /* bytes of the text in earlier chunks; characters, with those of a hidden prompt */
     record_list prompt_tokens, tokens; /* kept only when asked for */
     size_t prompt_tokens_sent, tokens_sent;
     top_logprob *top;
@@ -63,12 +63,5 @@ struct job {
 
 /* Takes the request over (it is freed with the job) and adds its queries; x->later or an error reply is set. */
 void completion_start(server *s, exchange *x, request *r);
-
-/* completion_json.c: the next chunk of a choice as an SSE event: text up to byte `upto` and the tokens that begin before it; all that
- * is left when the choice has ended. */
-void chunk_write(buf *out, job *j, choice *c, size_t upto);
-void chunk_usage(buf *out, const job *j);
-/* The whole reply. */
-void completion_write(buf *out, job *j);
 
 #endif

@@ -1,6 +1,6 @@
-/* completion_json.c - choices as JSON: the same writer for whole replies and for chunks, so that the chunks of a stream add up to the
- * reply. Text is written by hand into one buffer: a chunk costs about a microsecond and no allocation. */
-#include "serve/completion.h"
+/* completion_json.c - choices as JSON: the same writer for whole replies and for chunks, so that the chunks of a stream
+ * add up to the reply. Text is written by hand into one buffer: a chunk costs about a microsecond and no allocation. */
+#include "serve/completion_json.h"
 
 #include "base/utf8.h"
 #include "base/version.h"

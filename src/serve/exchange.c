@@ -111,8 +111,9 @@ static bool is_listed_origin(const char *list, const char *origin)
     return false;
 }
 
-/* A page may use the server when it comes from this machine, from the server itself, or from --cors-origin. A name in Host proves
- * nothing when the server listens on loopback only: it could be anyone's name that resolves to 127.0.0.1. */
+/* A page may use the server when it comes from this machine, from the server itself, or from --cors-origin. A name in
+ * Host proves nothing when the server listens on loopback only: it could be anyone's name that resolves to
+ * 127.0.0.1. */
 static bool is_allowed_origin(const server *s, const exchange *x)
 {
     const char *authority = origin_authority(x->origin);
@@ -153,7 +154,7 @@ static void find_route(exchange *x)
     for (int i = 0; i < route_count; i++) {
         if (strcmp(route_all[i]->path, x->path) != 0) continue;
         if (strcmp(route_all[i]->method, method) == 0) {
-            x->route = route_all[i];
+            x->endpoint = route_all[i];
             return;
         }
         other = route_all[i]->method;
@@ -197,13 +198,13 @@ bool exchange_admit(server *s, exchange *x)
         return false;
     }
     find_route(x);
-    if (!(x->route && x->route->open_to_all) && !has_key(s, x)) {
+    if (!(x->endpoint && x->endpoint->open_to_all) && !has_key(s, x)) {
         x->n_header = cors ? 2 : 0;
         reply_error(x, 401, NULL, "invalid_api_key", "a valid key is needed: Authorization: Bearer KEY");
         exchange_add_header(x, "WWW-Authenticate", "Bearer");
         return false;
     }
-    if (!x->route) return false;
+    if (!x->endpoint) return false;
     if (!is_get && x->content_encoding && strcasecmp(x->content_encoding, "identity") != 0) {
         reply_error(x, 415, NULL, "unsupported_encoding", "Content-Encoding: %.40s: send the body as it is",
                     x->content_encoding);
@@ -214,7 +215,7 @@ bool exchange_admit(server *s, exchange *x)
         exchange_refuse_size(s, x, x->content_length);
         return false;
     }
-    if (x->route->needs_engine && !atomic_load(&s->g)) {
+    if (x->endpoint->needs_engine && !atomic_load(&s->g)) {
         reply_error(x, 503, NULL, "model_loading", "the model is still loading; try again soon");
         exchange_add_header(x, "Retry-After", "1");
         return false;
@@ -224,7 +225,7 @@ bool exchange_admit(server *s, exchange *x)
 
 void exchange_handle(server *s, exchange *x)
 {
-    x->route->handle(s, x);
+    x->endpoint->handle(s, x);
     if (!x->status && !x->later) reply_error(x, 500, NULL, NULL, "no reply");
     if (x->status && x->out.bad) reply_error(x, 500, NULL, NULL, "out of memory");
 }
@@ -232,7 +233,7 @@ void exchange_handle(server *s, exchange *x)
 void exchange_finish(server *s, exchange *x, int status)
 {
     double seconds = clock_now() - x->began;
-    metrics_request(s->counts, x->route ? route_index(x->route) : -1, status);
+    metrics_request(s->counts, x->endpoint ? route_index(x->endpoint) : -1, status);
     metrics_observe(s->counts, HISTOGRAM_DURATION, seconds);
     log_line(LOG_DEBUG, "%.16s %.200s %d %.1f ms", x->method, x->path, status, seconds * 1e3);
     buf_free(&x->out);

@@ -1,8 +1,8 @@
 /* exchange.h - one request and its reply, without sockets: what routes see, and what tests call them with.
  *
- * The listener fills the request half and calls exchange_admit when the head is complete (keys, origin, method, declared length: all
- * that can be refused before a body is read), then exchange_handle with the body. A handler either fills status and `out`, or sets
- * `later`: a stream that another thread will fill. */
+ * The listener fills the request half and calls exchange_admit when the head is complete (keys, origin, method,
+ * declared length: all that can be refused before a body is read), then exchange_handle with the body. A handler either
+ * fills status and `out`, or sets `later`: a stream that another thread will fill. */
 #ifndef SERVE_EXCHANGE_H
 #define SERVE_EXCHANGE_H
 #include "base/buf.h"
@@ -34,7 +34,7 @@ typedef struct exchange {
     } header[EXCHANGE_HEADERS];
     int n_header;
     /* set on the way */
-    const route *route;
+    const route *endpoint;
     double began; /* clock_now of the head */
 } exchange;
 
@@ -45,13 +45,15 @@ struct route {
     bool needs_engine; /* 503 until the model is loaded */
     void (*handle)(server *s, exchange *x);
 };
+extern const route *const route_all[]; /* ROUTE_LIST of api_list.h */
+extern const int route_count;
 
 /* False: refused; the reply is in x and no body is wanted. */
 bool exchange_admit(server *s, exchange *x);
 void exchange_handle(server *s, exchange *x);
 /* 413 for a body of at least `bytes`. */
 void exchange_refuse_size(const server *s, exchange *x, int64_t bytes);
-/* When the reply was sent or given up: metrics and the debug log. `status`: what was sent. Frees x->out. */
+/* After the reply was sent or given up: metrics and the debug log. `status`: the one that was sent. Frees x->out. */
 void exchange_finish(server *s, exchange *x, int status);
 
 void exchange_add_header(exchange *x, const char *name, const char *value);

@@ -1,7 +1,7 @@
 /* fields.h - the fields of a JSON request as rows: names, types, ranges.
  *
- * Strict: an unknown field (one of another endpoint too) is refused by name or, lenient, ignored and logged; a value of the wrong type
- * or out of range is refused; null means absent. */
+ * Strict: an unknown field (one of another endpoint too) is refused by name or, lenient, ignored and logged; a value of
+ * the wrong type or out of range is refused; null means absent. */
 #ifndef SERVE_FIELDS_H
 #define SERVE_FIELDS_H
 #include "base/json.h"

@@ -1,13 +1,13 @@
 /* http.c - see http.h. The only file that includes microhttpd.h (0.9.75).
  *
  * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it):
- * - framing: two Content-Length, Content-Length with Transfer-Encoding, codings other than chunked are refused (request smuggling);
+ * - framing: two Content-Length, Content-Length with Transfer-Encoding, other codings are refused (request smuggling);
  * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
  * - clients that leave, heads that never end: watch.c;
  * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
  * - a daemon must not be stopped while a connection sleeps: streams are left first.
- * What it answers before it asks us cannot be changed: a head that is too long (431, 414), a Content-Length that is no number and
- * other broken heads (400) get its own HTML, not our JSON. */
+ * Some heads it answers itself, with HTML instead of our JSON: too long (431, 414), a Content-Length that is no number
+ * and other broken ones (400). */
 #define _GNU_SOURCE
 #include "serve/http.h"
 

@@ -1,7 +1,8 @@
-/* keys.c - the keys that clients must show; see server.h. No key is ever logged or put into a message. */
+/* keys.c - see keys.h. */
+#include "serve/keys.h"
+
 #include "base/file.h"
 #include "base/mem.h"
-#include "serve/server.h"
 
 #include <string.h>
 

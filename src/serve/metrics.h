@@ -1,4 +1,5 @@
-/* metrics.h - counters and histograms of the server in the Prometheus text format 0.0.4. All updates are atomic adds. */
+/* metrics.h - counters and histograms of the server in the Prometheus text format 0.0.4. All updates are atomic
+ * adds. */
 #ifndef SERVE_METRICS_H
 #define SERVE_METRICS_H
 #include "base/buf.h"
@@ -32,7 +33,7 @@ void metrics_observe(metrics *m, histogram_id h, double seconds);
 /* endpoint: 0 … n_endpoints - 1, -1 = other. */
 void metrics_request(metrics *m, int endpoint, int status);
 
-/* Everything, with what the engine counts itself (g NULL while loading). */
+/* Prints everything, with the engine's own counters (g NULL while loading). */
 bool metrics_print(metrics *m, engine *g, buf *out);
 
 #endif

@@ -29,7 +29,7 @@ static void cancel_job(void *ctx)
     pthread_mutex_lock(&j->lock);
     j->gone = true;
     for (size_t i = 0; i < j->next; i++)
-        if (j->in[i].running) engine_cancel(j->srv->g, j->in[i].query);
+        if (j->in[i].running) engine_cancel(j->srv->g, j->in[i].query_id);
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -82,7 +82,8 @@ static void end_reply(pooled_job *j)
 
 static bool on_result(void *ctx, const token_event *ev);
 
-/* Adds inputs while there is room; under the lock. A full queue is no failure as long as something of this job will end. */
+/* Adds inputs while there is room; under the lock. A full queue is no failure as long as something of this job will
+ * end. */
 static void feed(pooled_job *j)
 {
     while (j->next < j->n && j->running < AHEAD && !j->gone && !j->failed.code) {
@@ -95,7 +96,7 @@ static void feed(pooled_job *j)
                    .on_token = on_result,
                    .ctx = in};
         err e = {0};
-        if (engine_add_query(j->srv->g, &q, &in->query, &e)) {
+        if (engine_add_query(j->srv->g, &q, &in->query_id, &e)) {
             if (e.code != ERR_BUSY || j->running == 0) j->failed = e;
             return;
         }
@@ -152,16 +153,10 @@ void pooled_job_start(pooled_job *j, exchange *x)
 
 /* ---- parts of requests and replies */
 
-size_t pooled_job_tokens(const pooled_job *j)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < j->n; i++) sum += j->in[i].ids.n;
-    return sum;
-}
-
 bool pooled_usage_write(buf *to, const pooled_job *j)
 {
-    size_t n = pooled_job_tokens(j);
+    size_t n = 0;
+    for (size_t i = 0; i < j->n; i++) n += j->in[i].ids.n;
     return buf_printf(to,
                       "\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,"
                       "\"prompt_tokens_details\":{\"cached_tokens\":0}}",

@@ -1,8 +1,8 @@
-/* pooled_job.h - a request for vectors or scores of texts on its way through the engine: one pooled query per input, some of them in
- * the engine at a time, one reply when all have ended.
+/* pooled_job.h - a request for vectors or scores of texts on its way through the engine: one pooled query per input,
+ * some of them in the engine at a time, one reply when all have ended.
  *
- * Built on a listener's thread, then written by the engine thread; it lives until the connection and the engine have let go of
- * its stream. */
+ * Built on a listener's thread, then written by the engine thread; it lives until the connection and the engine have
+ * dropped its stream. */
 #ifndef SERVE_POOLED_JOB_H
 #define SERVE_POOLED_JOB_H
 #include "base/buf.h"
@@ -15,7 +15,7 @@ typedef struct pooled_job pooled_job;
 typedef struct pooled_input {
     pooled_job *owner;
     token_list ids, types; /* types empty: all 0 */
-    uint64_t query;
+    uint64_t query_id;
     bool running; /* under the job's lock */
 } pooled_input;
 
@@ -24,11 +24,11 @@ struct pooled_job {
     stream *out;
     pooled_input *in;
     size_t n;
-    bool scores;                                 /* wanted: what a classification head says, else vectors */
+    bool scores;                                 /* wanted: classification scores, else vectors */
     int32_t width;                               /* of a result */
     float *results;                              /* [n][width] */
     bool (*write)(buf *to, const pooled_job *j); /* the body of the reply */
-    void *own;                                   /* what `write` needs; freed with mem_free after `clear` */
+    void *own;                                   /* data for `write`; freed with mem_free after `clear` */
     void (*clear)(void *own);                    /* NULL ok */
 
     pthread_mutex_t lock; /* of the rest, and pooled_input.running */
@@ -43,8 +43,7 @@ void pooled_job_drop(pooled_job *j);
 /* Starts the queries; the job is the stream's from here. x->later or an error reply is set. */
 void pooled_job_start(pooled_job *j, exchange *x);
 
-size_t pooled_job_tokens(const pooled_job *j);
-/* "usage":{...}, with what OpenAI puts there. */
+/* "usage":{...} with the members of the OpenAI API. */
 bool pooled_usage_write(buf *to, const pooled_job *j);
 /* Reads the `model` of a request: false when it is not the one that is served; the reply is in x. */
 bool pooled_check_model(const server *s, exchange *x, const char *model);

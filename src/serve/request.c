@@ -1,4 +1,5 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
+#include "engine/decoder_prompt.h"
 #include "serve/request.h"
 
 #include "base/mem.h"
@@ -29,13 +30,13 @@ static const field fields[] = {
     NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
     NUMBER("prompt_logprobs", FIELD_INT, prompt_logprobs, 0, REQUEST_LOGPROBS_MAX),
     {.name = "echo", .type = FIELD_BOOL, AT(echo)},
-    {.name = "stream", .type = FIELD_BOOL, AT(stream)},
+    {.name = "stream", .type = FIELD_BOOL, AT(streams)},
     {.name = "stream_options", .type = FIELD_NODE, AT(stream_options)},
     {.name = "stop", .type = FIELD_NODE, AT(stop_node)},
     {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
     {.name = "ignore_eos", .type = FIELD_BOOL, AT(ignore_eos)},
     {.name = "logit_bias", .type = FIELD_NODE, AT(bias_node)},
-    SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, 64),
+    SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
     {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
     {.name = "user", .type = FIELD_IGNORE},
@@ -131,7 +132,7 @@ static bool read_stream_options(exchange *x, request *r)
     const json *v = r->stream_options;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_OBJECT) return refuse(x, "stream_options", "an object", v);
-    if (!r->stream) {
+    if (!r->streams) {
         reply_error(x, 400, "stream_options", "invalid_value", "stream_options needs \"stream\": true");
         return false;
     }
@@ -160,7 +161,7 @@ static bool check_together(exchange *x, const request *r)
     return true;
 }
 
-/* true, false or "never"; and what beam search cannot be asked for. */
+/* Reads early_stopping (true, false or "never"), and refuses fields that do not go with beams. */
 static bool read_beams(server *s, exchange *x, request *r)
 {
     const json *v = r->early_node;
@@ -172,7 +173,7 @@ static bool read_beams(server *s, exchange *x, request *r)
                                                     : BEAM_STOP_BETTER;
     if (r->beams == 1) return true;
     int most = engine_describe(s->g)->max_batch;
-    const char *at = r->stream                 ? "stream"
+    const char *at = r->streams                ? "stream"
                      : r->n > 1                ? "n"
                      : r->logprobs >= 0        ? "logprobs"
                      : r->prompt_logprobs >= 0 ? "prompt_logprobs"
@@ -243,7 +244,7 @@ static bool check_length(server *s, exchange *x, prompt *p)
     return true;
 }
 
-/* What was read is for the encoder; the decoder starts from `decoder_prompt`: a text, or ids with the start token among them. */
+/* The prompt is the encoder's input; the decoder starts from `decoder_prompt`: a text, or ids with the start token. */
 static bool read_decoder_prompt(server *s, exchange *x, const json *v, prompt *p)
 {
     err e = {0};

@@ -15,9 +15,9 @@ enum {
 };
 
 typedef struct prompt {
-    token_list ids; /* what is continued; of an encoder-decoder, what the decoder starts from */
-    token_list enc; /* what the encoder reads; empty for models without one */
-    char *text;     /* of `ids`, as the client wrote it; NULL: made from ids */
+    token_list ids; /* of an encoder-decoder, the start of the decoder's text */
+    token_list enc; /* the encoder's input; empty for models without an encoder */
+    char *text;     /* of `ids`, as the client wrote it; NULL: the client sent ids */
 } prompt;
 
 typedef struct request {
@@ -27,7 +27,7 @@ typedef struct request {
     const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options, *early_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
-    bool echo, stream, ignore_eos;
+    bool echo, streams, ignore_eos;
     sample_params sample;
     int64_t beams; /* 1: no beam search */
     double length_penalty;
@@ -42,7 +42,8 @@ typedef struct request {
     int32_t n_bias;
 } request;
 
-/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. request_free in either case. */
+/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. request_free in either
+ * case. */
 bool request_read(server *s, exchange *x, request *r);
 void request_free(request *r);
 

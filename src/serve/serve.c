@@ -1,6 +1,7 @@
-/* serve.c - the life of `inferflow serve`: listen, load, serve, drain, end.
- *
- * Signals are taken by the main thread alone, through a descriptor; the engine thread reports its state through another. */
+/* serve.c - see serve.h. Signals are taken by the main thread alone, through a descriptor; the engine thread reports its
+ * state through another. */
+#include "serve/serve.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/http.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 static const double BODY_SECONDS = 0.5; /* after SIGTERM, for the rest of bodies that were on their way */
-static const double STOP_SECONDS = 1.5; /* for the step that is running when all else has ended */
+static const double STOP_SECONDS = 1.5; /* for a step that still runs when everything else has ended */
 
 typedef struct inbox {
     int signals, states;
@@ -80,7 +81,7 @@ static void drain(server *s, http *h, inbox *in)
         if (inbox_wait(in, 20)) _exit(0);
     if (!server_stop(s, STOP_SECONDS)) _exit(0); /* a long step or a load: nothing is lost by ending here */
     for (int i = 0; i < 25 && http_active(h); i++)
-        if (inbox_wait(in, 20)) _exit(0); /* clients take the last words of what was cut */
+        if (inbox_wait(in, 20)) _exit(0); /* clients read the end of streams that were cut */
 }
 
 static int wait_for_end(server *s, http *h, inbox *in, err *e)

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "serve/api_list.h"
+#include "serve/exchange.h"
 
 #include <string.h>
 

@@ -1,11 +1,12 @@
 /* server.h - what all requests share: options, the engine and the thread that drives it, keys, counters.
  *
- * Threads: the engine thread opens the model and runs all steps; the listener's threads parse, tokenize and queue; the watch thread sees
- * clients leave. They meet in the engine's own queue and in streams. */
+ * Threads: the engine thread opens the model and runs all steps; the listener's threads parse, tokenize and queue; the
+ * watch thread sees clients leave. They meet in the engine's own queue and in streams. */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
 #include "engine/engine.h"
 #include "sample/sample.h"
+#include "serve/keys.h"
 #include "serve/metrics.h"
 
 #include <pthread.h>
@@ -24,11 +25,6 @@ typedef struct serve_options {
 
 extern const param serve_param_rows[];
 extern const size_t serve_param_count;
-
-typedef struct key_list {
-    char **key;
-    size_t n, cap;
-} key_list;
 
 typedef enum { SERVER_LOADING, SERVER_READY, SERVER_FAILED } server_state;
 
@@ -54,23 +50,15 @@ typedef struct server {
 
 /* Keys are read, nothing is started. */
 int server_open(server *s, const serve_options *o, err *e);
-/* Starts the engine thread, which opens the model and then runs until server_stop. on_state (NULL ok) is called on that thread when
- * the state changes or the loop ends with an error. */
+/* Starts the engine thread, which opens the model and then runs until server_stop. on_state (NULL ok) is called on that
+ * thread when the state changes or the loop ends with an error. */
 int server_start(server *s, const engine_options *model, void (*on_state)(void *ctx), void *ctx, err *e);
-/* Ends the engine thread after its current step and closes the engine; queries that run are cancelled. False: the thread is still
- * busy after `seconds` (loading, or in a long step) and all is left as it is. */
+/* Ends the engine thread after its current step and closes the engine; queries that run are cancelled. False: the
+ * thread is still busy after `seconds` (loading, or in a long step) and all is left as it is. */
 bool server_stop(server *s, double seconds);
 void server_close(server *s);
 
 /* The name under which the model is served: --alias, else the model's own. */
 const char *server_model_name(const server *s);
-/* Reads one key per line; blank lines and lines starting with '#' are ignored. ERR_USAGE when there is none. */
-int keys_read(key_list *out, const char *path, err *e);
-void keys_free(key_list *l);
-/* Compares in a time that depends on lengths only, with all keys. */
-bool keys_match(const key_list *l, const char *key);
-
-/* The whole of `inferflow serve`: listens, loads, serves until SIGTERM or SIGINT; a second signal ends the process at once. */
-int serve_run(const serve_options *o, const engine_options *model, err *e);
 
 #endif

@@ -1,14 +1,14 @@
 /* stop_text.h - stop strings in text that arrives piece by piece.
  *
- * The match that is complete first ends the text, whatever the pieces were: a stream shows what the whole reply would, and never a
- * part of a stop string. */
+ * The first match to be complete ends the text, however it was cut into pieces: a stream shows the same text as a whole
+ * reply, and never a part of a stop string. */
 #ifndef SERVE_STOP_TEXT_H
 #define SERVE_STOP_TEXT_H
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Looks for the strings in text[from … n), where everything before `seen` was looked at already. True: *cut is where the first
- * complete match starts (of several that end at the same byte, the longest). */
+/* Looks for the strings in text[from … n), where everything before `seen` was looked at already. True: *cut is where
+ * the first complete match starts (of several that end at the same byte, the longest). */
 bool stop_find(const char *const *stop, int n_stop, const char *text, size_t from, size_t seen, size_t n, size_t *cut);
 
 /* How many bytes of text[from … n) can be shown now: the rest is the beginning of a stop string. */

@@ -1,9 +1,10 @@
 /* stream.h - a reply that is written on one thread and sent on another.
  *
- * The producer (the engine thread) appends bytes; the consumer (a connection) takes them and sleeps when there are none. One mutex per
- * stream is held around "nothing here: suspend" and around "append: wake the sleeper", so no wake-up is lost. A consumer that
- * falls behind makes the stream full: the producer then holds its own sequence back until `drained`. A consumer that leaves makes it
- * gone. The owner (a request) lives until both sides have dropped the stream. */
+ * The producer (the engine thread) appends bytes; the consumer (a connection) takes them and sleeps when there are
+ * none. One mutex per stream is held around "nothing here: suspend" and around "append: wake the sleeper", so no
+ * wake-up is lost. A consumer that falls behind makes the stream full: the producer then holds its own sequence back
+ * until `drained`. A consumer that leaves makes it gone. The owner (a request) lives until both sides have dropped the
+ * stream. */
 #ifndef SERVE_STREAM_H
 #define SERVE_STREAM_H
 #include "base/err.h"
@@ -28,7 +29,8 @@ typedef struct stream_owner {
     void (*free)(void *ctx);    /* both sides dropped the stream */
 } stream_owner;
 
-/* How the consumer sleeps and is woken; both are called with the stream's lock held and must not call back into the stream. */
+/* How the consumer sleeps and is woken; both are called with the stream's lock held and must not call back into the
+ * stream. */
 typedef struct stream_waiter {
     void *ctx;
     void (*suspend)(void *ctx);
@@ -40,8 +42,8 @@ int stream_open(stream **out, const stream_owner *owner, err *e);
 void stream_keep(stream *s);
 void stream_drop(stream *s);
 
-/* Producer. The head is decided once, before the first byte; content_type is a literal. `live`: bytes go out as they come
- * (server-sent events); else the reply is sent whole after stream_end. */
+/* Producer. The head is decided once, before the first byte; content_type is a literal. `live`: bytes go out as they
+ * come (server-sent events); else the reply is sent whole after stream_end. */
 void stream_start(stream *s, int status, const char *content_type, bool live);
 bool stream_is_started(stream *s);
 bool stream_write(stream *s, const void *p, size_t n); /* false: the consumer is gone, or memory is short */
@@ -51,7 +53,8 @@ bool stream_is_gone(stream *s);
 
 /* Consumer. */
 void stream_attach(stream *s, const stream_waiter *w);
-/* True when the head is known and (live replies) can be sent, or the whole reply is there; else the consumer was suspended. */
+/* True when the head is known and (live replies) can be sent, or the whole reply is there; else the consumer was
+ * suspended. */
 bool stream_ready(stream *s, int *status, const char **content_type, bool *live);
 /* Bytes taken; 0: suspended; -1: the end. */
 ssize_t stream_read(stream *s, void *p, size_t max);

@@ -1,8 +1,9 @@
-/* watch.h - what a listener's library does not see: a client that leaves while nothing is sent, a head or body that never ends.
+/* watch.h - sees what the HTTP library does not: clients that leave while nothing is sent, heads and bodies that never
+ * end.
  *
- * One thread with its own epoll set. A connection whose reply is pending is watched for EPOLLRDHUP; deadlines are looked at twice a
- * second and enforced by shutdown(2), which the listener's own threads then notice. A client that closes its sending half counts as
- * gone, as with other servers of this kind. */
+ * One thread with its own epoll set. A connection whose reply is pending is watched for EPOLLRDHUP; deadlines are
+ * looked at twice a second and enforced by shutdown(2), which the listener's own threads then notice. A client that
+ * closes its sending half counts as gone, as in other inference servers. */
 #ifndef SERVE_WATCH_H
 #define SERVE_WATCH_H
 #include "base/err.h"

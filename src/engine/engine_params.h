@@ -1,0 +1,18 @@
+/* engine_params.h - options of every command that takes a model. */
+#ifndef ENGINE_ENGINE_PARAMS_H
+#define ENGINE_ENGINE_PARAMS_H
+#include "base/param.h"
+
+typedef struct engine_options {
+    const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
+    const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
+    const char *exact;                      /* "on", "off"; NULL: on */
+    int64_t ctx, threads, chunk, max_batch; /* 0 = default */
+} engine_options;
+
+/* The first engine_source_param_count rows name model and tokenizer; a model's program depends on the first
+ * engine_program_param_count. */
+extern const param engine_param_rows[];
+extern const size_t engine_param_count, engine_source_param_count, engine_program_param_count;
+
+#endif

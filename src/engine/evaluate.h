@@ -1,0 +1,18 @@
+/* evaluate.h - one sequence without sampling: logits or hidden states of every row, chunk by chunk. */
+#ifndef ENGINE_EVALUATE_H
+#define ENGINE_EVALUATE_H
+#include "engine/engine.h"
+
+/* Consecutive rows of logits [n, n_vocab] or, with layer >= 0, of hidden states [n, engine_width], numbered as in
+ * transformers: 0 is the input of the first layer, l the output of layer l, n_layer the last one's after the final
+ * norm. */
+typedef int (*rows_fn)(void *ctx, const float *rows, int64_t first, int64_t n, err *e);
+int32_t engine_width(const engine *g, int layer); /* columns of such rows */
+
+/* Not while queries run. */
+int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e);
+/* The same of an encoder-decoder: `ids` are its decoder's. */
+int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int32_t *ids, size_t n, int layer,
+                     rows_fn on_rows, void *ctx, err *e);
+
+#endif

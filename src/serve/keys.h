@@ -1,0 +1,20 @@
+/* keys.h - the keys that clients must show. No key is ever logged or put into a message. */
+#ifndef SERVE_KEYS_H
+#define SERVE_KEYS_H
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct key_list {
+    char **key;
+    size_t n, cap;
+} key_list;
+
+/* Reads one key per line; blank lines and lines starting with '#' are ignored. ERR_USAGE when there is none. */
+int keys_read(key_list *out, const char *path, err *e);
+void keys_free(key_list *l);
+/* Compares in a time that depends on lengths only, with all keys. */
+bool keys_match(const key_list *l, const char *key);
+
+#endif
