@@ -4,11 +4,17 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
-#include "io/ckpt.h"
+#include "io/ckpt_build.h"
+#include "io/format_list.h"
+#include "models/spec/expr.h"
 #include "tensor/quant.h"
 
 #include <math.h>
 #include <sys/stat.h>
+
+#define X(name) extern const ckpt_reader format_##name;
+FORMAT_LIST(X)
+#undef X
 
 /* ---- building little files */
 
@@ -376,6 +382,46 @@ static void stories_in_three_versions_agree(void **state)
     ckpt_close(q);
 }
 
+/* Each format: what is not its own is not taken for a model, whatever it says of a source is known to the language of specs. */
+static void every_format_keeps_the_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const ckpt_reader *r;
+    } all[] = {
+#define X(name) {#name, &format_##name},
+        FORMAT_LIST(X)
+#undef X
+    };
+    const size_t n = sizeof all / sizeof *all;
+    uint8_t junk[512];
+    uint32_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        const ckpt_reader *r = all[i].r;
+        assert_string_equal(r->name, all[i].name);
+        assert_true(r->probe && r->list && r->probe(span_of(junk, 0)) == 0);
+        if (r->source) {
+            assert_true(expr_is_source(r->source, strlen(r->source)) && ckpt_is_source(span_str(r->source)));
+            assert_true(r->arch || r->arch_key);
+        }
+    }
+    assert_false(ckpt_is_source(span_str("generation")) || expr_is_source("layers", 6));
+    for (int round = 0; round < 2000; round++) {
+        size_t size = (size_t)round % sizeof junk;
+        for (size_t k = 0; k < size; k++)
+            junk[k] = round % 3 ? (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24) : 0;
+        ckpt *c;
+        err e = {0};
+        for (size_t i = 0; i < n; i++) {
+            int sure = all[i].r->probe(span_of(junk, size));
+            if (sure < 0 || sure > 50) fail_msg("%s takes garbage (round %d): %d", all[i].name, round, sure);
+        }
+        assert_int_not_equal(ckpt_open_bytes(&c, span_of(junk, size), "junk", &e), OK);
+        assert_non_null(strstr(e.msg, "junk"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +432,7 @@ int main(void)
         cmocka_unit_test(safetensors_faults_are_refused),
         cmocka_unit_test(shards_are_joined_by_their_index),
         cmocka_unit_test(stories_in_three_versions_agree),
+        cmocka_unit_test(every_format_keeps_the_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,17 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "io/write_safetensors.h"
+#include "models/build/module.h"
+#include "models/build/module_list.h"
 #include "models/spec/config_eval.h"
 #include "models/model.h"
 #include "app/spec_text.h"
 
 #include <math.h>
+
+#define X(name) extern const module module_##name;
+MODULE_LIST(X)
+#undef X
 
 enum { DIM = 8, HEADS = 2, KV = 1, HEAD_DIM = 4, FFN = 12, VOCAB = 10, TENSORS = 40 };
 
@@ -577,6 +583,52 @@ static void texts(void **unused)
     buf_free(&b);
 }
 
+/* Each module: named as its file, with words for people, options whose defaults they take themselves, and roles told apart. */
+static void every_module_keeps_the_rules(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *file;
+        const module *m;
+    } all[] = {
+#define X(name) {#name, &module_##name},
+        MODULE_LIST(X)
+#undef X
+    };
+    err e = {0};
+    buf told = {0};
+    assert_true(spec_text_modules(&told));
+    assert_int_equal(sizeof all / sizeof *all, module_count);
+    for (size_t i = 0; i < module_count; i++) {
+        const module *m = all[i].m;
+        char path[120], name[64], line[300], *bar;
+        snprintf(path, sizeof path, "models/modules/%s.c", all[i].file);
+        snprintf(name, sizeof name, "%s", all[i].file);
+        if ((bar = strchr(name, '_'))) *bar = '.';
+        assert_string_equal(m->name, name);
+        if (!file_exists(path)) fail_msg("%s: there is no %s", name, path);
+        assert_ptr_equal(module_find("", name), m);
+        assert_true(m->doc && *m->doc && m->emit && m->args >= 0 && m->args <= 4);
+        snprintf(line, sizeof line, "%s: %s\n", m->name, m->doc);
+        if (!strstr(buf_cstr(&told), line)) fail_msg("spec modules does not tell of %s", name);
+        void *options = mem_zero(1, m->options_size);
+        for (size_t k = 0; k < m->n_params; k++) {
+            const param *p = &m->params[k];
+            if (!p->doc || !*p->doc) fail_msg("%s.%s has no doc", name, p->key);
+            if (param_find(m->params, m->n_params, p->key) != p) fail_msg("%s.%s stands twice", name, p->key);
+            assert_true(p->offset < m->options_size);
+            if (p->otherwise) assert_ok(param_set(p, options, p->otherwise, p->key, &e), &e);
+            else if (p->type == PARAM_BOOL || p->type == PARAM_WORD) fail_msg("%s.%s has no default", name, p->key);
+        }
+        mem_free(options);
+        for (size_t k = 0; k < m->n_weights; k++) {
+            assert_true(*m->weights[k].shape && *m->weights[k].doc);
+            for (size_t j = 0; j < k; j++) assert_string_not_equal(m->weights[j].role, m->weights[k].role);
+        }
+    }
+    buf_free(&told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -594,6 +646,7 @@ int main(void)
         cmocka_unit_test(resolved_spec_is_the_same_program),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(texts),
+        cmocka_unit_test(every_module_keeps_the_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
