@@ -115,12 +115,8 @@ static void frame_text(tokenizer *t, int32_t bos, int32_t eos)
 static int read_spm(source *s, bool unigram_model)
 {
     tokenizer *t = s->t;
-    spm_model m = {.type = unigram_model ? 1 : 2,
-                   .unk = -1,
-                   .bos = -1,
-                   .eos = -1,
-                   .pad = -1,
-                   .unk_surface = span_str(" \xe2\x81\x87 ")};
+    spm_model m = {
+        .type = unigram_model ? 1 : 2, .bos = -1, .eos = -1, .pad = -1, .unk_surface = span_str(" \xe2\x81\x87 ")};
     int rc = read_pieces(s, false);
     if (rc) return rc;
     m.score = mem_zero(t->voc.size, sizeof *m.score);

@@ -2,7 +2,7 @@
  * Source: github.com/google/sentencepiece, sentencepiece_model.proto.
  *
  * Fields used: ModelProto.pieces = 1 {piece 1, score 2, type 3}, trainer_spec = 2 {model_type 3, treat_whitespace_as_suffix 24,
- * byte_fallback 35, unk/bos/eos/pad_id 40..43, unk_surface 44}, normalizer_spec = 3 and denormalizer_spec = 5
+ * byte_fallback 35, bos/eos/pad_id 41..43, unk_surface 44}, normalizer_spec = 3 and denormalizer_spec = 5
  * {precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5}. */
 #include "text/load_spm.h"
 
@@ -85,7 +85,6 @@ static void read_trainer(span bytes, spm_model *m, bool *bad)
         case 3: m->type = (uint32_t)f.value; break;
         case 24: m->space_after = f.value; break;
         case 35: m->fall_back = f.value; break;
-        case 40: m->unk = (int32_t)f.value; break;
         case 41: m->bos = (int32_t)f.value; break;
         case 42: m->eos = (int32_t)f.value; break;
         case 43: m->pad = (int32_t)f.value; break;
@@ -124,7 +123,7 @@ static int read_piece(span bytes, uint32_t id, vocab *voc, float *score, const c
 
 int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e)
 {
-    *m = (spm_model){.type = 1, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .unk_surface = span_str(" \xe2\x81\x87 ")};
+    *m = (spm_model){.type = 1, .bos = 1, .eos = 2, .pad = -1, .unk_surface = span_str(" \xe2\x81\x87 ")};
     m->norm = m->denorm = (spm_normalizer){.add_space = true, .trim = true, .escape = true};
     bool bad = false;
     size_t cap = 0;
@@ -170,105 +169,107 @@ static int set_normalizer(norm_step *st, const spm_normalizer *n, err *e)
     return charsmap_open(&st->map, n->charsmap, e);
 }
 
-/* Pieces that are one token wherever their text occurs. */
-static int add_user_symbols(tokenizer *t, err *e)
+/* Pieces that are one token wherever their text occurs, special ones, and the unknown one. */
+static int add_symbols(tokenizer *t, const char *path, err *e)
 {
+    const vocab *v = &t->voc;
     int rc = OK;
-    for (uint32_t id = 0; id < t->voc.size && !rc; id++) {
-        if (t->voc.flag[id] & PIECE_USER) rc = trie_put(&t->bp.frozen, t->voc.piece[id], (int32_t)id, e);
-        t->bp.resplit = t->bp.resplit || (t->voc.flag[id] & PIECE_UNUSED);
+    for (uint32_t id = 0; id < v->size && !rc; id++) {
+        if (v->flag[id] & PIECE_USER) rc = trie_put(&t->bp.frozen, v->piece[id], (int32_t)id, e);
+        t->bp.resplit = t->bp.resplit || (v->flag[id] & PIECE_UNUSED);
+        if ((v->flag[id] & PIECE_UNKNOWN) && t->role[TOKEN_UNK] < 0) t->role[TOKEN_UNK] = (int32_t)id;
+        if (!rc && (v->flag[id] & PIECE_CONTROL)) rc = tokenizer_add_special(t, (int32_t)id, e);
     }
+    if (!rc && t->role[TOKEN_UNK] < 0) rc = err_set(e, ERR_FORMAT, "%s: no piece of type unknown", path);
     return rc;
 }
 
-static int build_unigram(tokenizer *t, const float *score, err *e)
+static int find_byte_pieces(const tokenizer *t, const spm_model *m, int32_t piece[256], const char *path, err *e)
+{
+    bool all = true;
+    for (int i = 0; i < 256; i++) piece[i] = -1;
+    for (uint32_t id = 0; id < t->voc.size; id++) {
+        if (!(t->voc.flag[id] & PIECE_BYTE)) continue;
+        int byte = vocab_piece_byte(t->voc.piece[id]);
+        if (byte < 0) return err_set(e, ERR_FORMAT, "%s: byte piece %u is not spelled <0xXX>", path, id);
+        piece[byte] = (int32_t)id;
+    }
+    for (int i = 0; i < 256; i++) all = all && piece[i] >= 0;
+    return !m->fall_back || all ? OK : err_set(e, ERR_FORMAT, "%s: byte_fallback without all 256 byte pieces", path);
+}
+
+static int build_bpe(tokenizer *t, const spm_model *m, const char *path, err *e)
+{
+    bpe *b = &t->bp;
+    t->kind = "spm-bpe";
+    t->model = MODEL_BPE;
+    b->fuse_unk = true;
+    b->unk = t->role[TOKEN_UNK];
+    b->fall_back = m->fall_back;
+    b->space = span_str(m->norm.escape ? "\xe2\x96\x81" : " ");
+    int rc = find_byte_pieces(t, m, b->byte_piece, path, e);
+    if (!rc) rc = bpe_rank_by_score(b, m->score, e);
+    if (!rc) bpe_finish(b);
+    return rc;
+}
+
+static int build_unigram(tokenizer *t, const spm_model *m, const char *path, err *e)
 {
     unigram *u = &t->ug;
     const vocab *v = &t->voc;
+    t->kind = "unigram";
+    t->model = MODEL_UNIGRAM;
+    u->unk = t->role[TOKEN_UNK];
+    u->fall_back = m->fall_back;
+    u->single = true;
     u->score = mem_zero(v->size, sizeof *u->score);
     if (!u->score) return err_set(e, ERR_MEMORY, "out of memory reading the vocabulary");
     u->count = v->size;
-    float least = FLT_MAX;
-    for (uint32_t id = 0; id < v->size; id++) {
-        if (!v->piece[id].p || v->flag[id]) continue; /* of normal pieces only */
-        if (score[id] < least) least = score[id];
-    }
-    int rc = OK;
+    int rc = find_byte_pieces(t, m, u->byte_piece, path, e);
+    float min = FLT_MAX; /* of the normal pieces */
     for (uint32_t id = 0; id < v->size && !rc; id++) {
         span p = v->piece[id];
+        if (p.p && !v->flag[id] && m->score[id] < min) min = m->score[id];
         if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_UNKNOWN | PIECE_BYTE | PIECE_UNUSED))) continue;
-        /* user-defined symbols must win; found by experiment with sentencepiece 0.2.3 (it shows in ties after such a symbol) */
-        u->score[id] = v->flag[id] & PIECE_USER ? (float)(0.1 * (double)p.n - 0.1) : score[id];
+        /* user-defined symbols must win; found by experiment with sentencepiece 0.2.3 (it shows in ties after such a
+         * symbol) */
+        u->score[id] = v->flag[id] & PIECE_USER ? (float)(0.1 * (double)p.n - 0.1) : m->score[id];
         rc = trie_put(&u->pieces, p, (int32_t)id, e);
     }
-    u->unk_score = least - 10.0f;
-    u->single = true;
+    u->unk_score = min - 10.0f;
     return rc;
 }
 
-int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e)
+static int add_decoders(tokenizer *t, const spm_model *m, err *e)
 {
-    if (m->type != 1 && m->type != 2)
-        return err_set(e, ERR_FORMAT, "%s: SentencePiece model type %u (word or character) is not supported", path,
-                       m->type);
-    int32_t byte_piece[256];
-    bool all_bytes = true;
-    for (int i = 0; i < 256; i++) byte_piece[i] = -1;
-    int32_t unk = -1;
-    for (uint32_t id = 0; id < t->voc.size; id++) {
-        int byte = t->voc.flag[id] & PIECE_BYTE ? vocab_piece_byte(t->voc.piece[id]) : -1;
-        if (byte >= 0) byte_piece[byte] = (int32_t)id;
-        else if (t->voc.flag[id] & PIECE_BYTE)
-            return err_set(e, ERR_FORMAT, "%s: byte piece %u is not spelled <0xXX>", path, id);
-        if ((t->voc.flag[id] & PIECE_UNKNOWN) && unk < 0) unk = (int32_t)id;
-    }
-    for (int i = 0; i < 256; i++) all_bytes = all_bytes && byte_piece[i] >= 0;
-    if (unk < 0) return err_set(e, ERR_FORMAT, "%s: no piece of type unknown", path);
-    if (m->fall_back && !all_bytes)
-        return err_set(e, ERR_FORMAT, "%s: byte_fallback without all 256 byte pieces", path);
-    int rc = add_user_symbols(t, e);
-    norm_step *n = rc ? NULL : tokenizer_add_normalizer(t, NORM_SENTENCEPIECE, e);
-    if (!n) return rc ? rc : ERR_LIMIT;
-    n->space_after = m->space_after;
-    n->user = t->bp.frozen.nodes ? &t->bp.frozen : NULL;
-    if ((rc = set_normalizer(n, &m->norm, e))) return rc;
-    if (m->type == 2) {
-        bpe *b = &t->bp;
-        t->kind = "spm-bpe";
-        t->model = MODEL_BPE;
-        b->fuse_unk = true;
-        b->unk = unk;
-        b->fall_back = m->fall_back;
-        memcpy(b->byte_piece, byte_piece, sizeof byte_piece);
-        b->space = span_str(m->norm.escape ? "\xe2\x96\x81" : " ");
-        if ((rc = bpe_rank_by_score(b, m->score, e))) return rc;
-        bpe_finish(b);
-    } else {
-        t->kind = "unigram";
-        t->model = MODEL_UNIGRAM;
-        t->ug.unk = unk;
-        t->ug.fall_back = m->fall_back;
-        memcpy(t->ug.byte_piece, byte_piece, sizeof byte_piece);
-        if ((rc = build_unigram(t, m->score, e))) return rc;
-    }
-    t->space_sign = true;
     decode_step *d = tokenizer_add_decoder(t, DECODE_SENTENCEPIECE, e);
     if (!d) return ERR_LIMIT;
     d->text = tokenizer_keep(t, m->unk_surface);
     d->first_differs = m->norm.add_space || m->norm.trim;
     d->trim = m->norm.trim;
-    if (m->has_denorm && m->denorm.charsmap.n) {
-        if (!(d = tokenizer_add_decoder(t, DECODE_REPLACE, e))) return ERR_LIMIT;
-        d->replace.kind = NORM_SENTENCEPIECE;
-        if ((rc = set_normalizer(&d->replace, &m->denorm, e))) return rc;
-    }
-    t->role[TOKEN_UNK] = unk;
-    t->role[TOKEN_BOS] = vocab_has(&t->voc, m->bos) ? m->bos : -1;
-    t->role[TOKEN_EOS] = vocab_has(&t->voc, m->eos) ? m->eos : -1;
-    t->role[TOKEN_PAD] = vocab_has(&t->voc, m->pad) ? m->pad : -1;
-    for (uint32_t id = 0; id < t->voc.size && !rc; id++)
-        if (t->voc.flag[id] & PIECE_CONTROL) rc = tokenizer_add_special(t, (int32_t)id, e);
-    return rc;
+    if (!m->has_denorm || !m->denorm.charsmap.n) return OK;
+    if (!(d = tokenizer_add_decoder(t, DECODE_REPLACE, e))) return ERR_LIMIT;
+    d->replace.kind = NORM_SENTENCEPIECE;
+    return set_normalizer(&d->replace, &m->denorm, e);
+}
+
+int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e)
+{
+    const int32_t role[][2] = {{TOKEN_BOS, m->bos}, {TOKEN_EOS, m->eos}, {TOKEN_PAD, m->pad}};
+    if (m->type != 1 && m->type != 2)
+        return err_set(e, ERR_FORMAT, "%s: SentencePiece model type %u (word or character) is not supported", path,
+                       m->type);
+    for (size_t i = 0; i < sizeof role / sizeof *role; i++)
+        t->role[role[i][0]] = vocab_has(&t->voc, role[i][1]) ? role[i][1] : -1;
+    int rc = add_symbols(t, path, e);
+    norm_step *n = rc ? NULL : tokenizer_add_normalizer(t, NORM_SENTENCEPIECE, e);
+    if (!n) return rc ? rc : ERR_LIMIT;
+    n->space_after = m->space_after;
+    n->user = t->bp.frozen.nodes ? &t->bp.frozen : NULL;
+    t->space_sign = true;
+    rc = set_normalizer(n, &m->norm, e);
+    if (!rc) rc = m->type == 2 ? build_bpe(t, m, path, e) : build_unigram(t, m, path, e);
+    return rc ? rc : add_decoders(t, m, e);
 }
 
 int load_spm(tokenizer *t, span file, const char *path, err *e)

@@ -11,7 +11,7 @@ typedef struct spm_normalizer {
 typedef struct spm_model {
     uint32_t type; /* 1 unigram, 2 BPE */
     bool fall_back, space_after, has_denorm;
-    int32_t unk, bos, eos, pad;
+    int32_t bos, eos, pad;
     span unk_surface;
     spm_normalizer norm, denorm;
     float *score; /* by piece; owned */

@@ -76,7 +76,6 @@ static int renumber(tokenizer *t, spm_model *m, const tokenizer_class *c, const 
         m->bos = 0;
         m->pad = 1;
         m->eos = 2;
-        m->unk = 3;
     } else if (c->order == IDS_PEGASUS) {
         number_special(&n, "<pad>", PIECE_CONTROL);
         number_special(&n, "</s>", PIECE_CONTROL);

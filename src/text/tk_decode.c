@@ -29,9 +29,6 @@ void decode_stream_free(decode_stream *s)
     s->rx = NULL;
 }
 
-static int push(decode_stream *s, int i, int32_t id, span tok, bool part, buf *out, err *e);
-static int finish(decode_stream *s, int i, buf *out, err *e);
-
 /* Bytes of what cannot become a character any more at the start of s: one U+FFFD stands for them (Unicode 3.9, "maximal subpart"). */
 static size_t bad_run(span s)
 {
@@ -51,33 +48,20 @@ static void drop_front(buf *b, size_t n)
 /* What Python's str.strip takes away. */
 static bool is_blank(uint32_t c) { return uc_is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-static span trim(span s)
+/* Only memory can fail, and out->bad says so. */
+static void add_replaced(buf *out, span in, span from, span to)
 {
-    size_t len, end = 0;
-    while (s.n && is_blank(utf8_decode(s.p, s.n, &len))) s = span_of(s.p + len, s.n - len);
-    for (size_t i = 0; i < s.n; i += len)
-        if (!is_blank(utf8_decode(s.p + i, s.n - i, &len))) end = i + len;
-    return span_of(s.p, end);
+    norm_step st = {.kind = NORM_REPLACE, .from = from, .to = to};
+    (void)norm_step_run(&st, NULL, in, false, out, NULL);
 }
 
-/* Text of bytes, keeping back an incomplete character at the end unless this is the end. */
-static void bytes_to_text(buf *hold, buf *text, bool last)
+static void replace_in(buf *text, span from, span to)
 {
-    size_t keep = last ? 0 : utf8_incomplete_tail(buf_span(hold)), at = 0;
-    while (at + keep < hold->n) {
-        span rest = span_of(hold->p + at, hold->n - keep - at);
-        size_t n = utf8_valid_length(rest.p, rest.n);
-        if (n) buf_add(text, rest.p, n);
-        else buf_add(text, replacement, 3);
-        at += n ? n : bad_run(rest);
-    }
-    drop_front(hold, at);
-}
-
-static void add_replaced(buf *out, span in, const char *from, const char *to)
-{
-    norm_step st = {.kind = NORM_REPLACE, .from = span_str(from), .to = span_str(to)};
-    (void)norm_step_run(&st, NULL, in, false, out, NULL); /* plain text: only memory can fail, and out->bad says so */
+    buf next = {0};
+    add_replaced(&next, buf_span(text), from, to);
+    next.bad |= text->bad;
+    buf_free(text);
+    *text = next;
 }
 
 /* The tidying of English that BERT's decoder does inside each token. */
@@ -87,329 +71,395 @@ static void clean_up(buf *text)
                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     if (!memchr(text->p ? text->p : (const uint8_t *)"", ' ', text->n)) return;
-    for (size_t i = 0; i < sizeof rule / sizeof *rule; i++) {
-        buf next = {0};
-        add_replaced(&next, buf_span(text), rule[i][0], rule[i][1]);
-        if (next.bad) text->bad = true;
-        buf_free(text);
-        *text = next;
-    }
+    for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
+        replace_in(text, span_str(rule[i][0]), span_str(rule[i][1]));
 }
 
-static void add_metaspace(const decode_step *st, buf *out, span tok, bool drop)
+static int add_metaspace(const decode_step *st, buf *out, span tok, bool drop)
 {
     for (size_t i = 0, len; i < tok.n; i += len) {
         if (utf8_decode(tok.p + i, tok.n - i, &len) != st->sign) buf_add(out, tok.p + i, len);
         else if (!drop) buf_byte(out, ' ');
     }
+    return OK;
 }
 
-static span strip_token(const decode_step *st, span tok)
+/* ---- what each kind of step does with a token, with a part of a long token, and at the end ---- */
+
+/* One step of a stream at work. */
+typedef struct working {
+    decode_stream *s;
+    int i;      /* which step */
+    int32_t id; /* of the token; -1: an earlier step made it */
+    const decode_step *st;
+    decode_stage *g;
+    buf *out; /* of the whole chain */
+    err *e;
+} working;
+
+/* What becomes of a token. A negative code, OK (the next step gets the text in g->out), or: */
+enum {
+    PASS = 1, /* the next step gets *tok */
+    KEPT,     /* the next step gets nothing */
+    COLLECT   /* of parts: this step has to see the whole token */
+};
+typedef int (*step_function)(const working *w, span *tok);
+typedef int (*end_function)(const working *w);
+
+static int push_next(const working *w, span tok, bool part);
+
+static bool is_first(const working *w) { return w->g->seen++ == 0 && !w->s->begun; }
+
+static int pass_on(const working *w, span *tok) { return (void)w, (void)tok, PASS; }
+
+/* Text of the bytes held, but for an incomplete character at their end unless this is the end of all. */
+static int bytes_to_text(decode_stage *g, bool last)
 {
+    size_t keep = last ? 0 : utf8_incomplete_tail(buf_span(&g->hold)), at = 0;
+    while (at + keep < g->hold.n) {
+        span rest = span_of(g->hold.p + at, g->hold.n - keep - at);
+        size_t n = utf8_valid_length(rest.p, rest.n);
+        if (n) buf_add(&g->out, rest.p, n);
+        else buf_add(&g->out, replacement, 3);
+        at += n ? n : bad_run(rest);
+    }
+    drop_front(&g->hold, at);
+    return OK;
+}
+
+static int spelled_bytes(const working *w, span *tok)
+{
+    if (!byte_unspell(*tok, &w->g->hold)) buf_add(&w->g->hold, tok->p, tok->n);
+    return bytes_to_text(w->g, false);
+}
+
+static int plain_bytes(const working *w, span *tok)
+{
+    buf_add(&w->g->hold, tok->p, tok->n);
+    return bytes_to_text(w->g, false);
+}
+
+static int llama2c_piece(const working *w, span *tok)
+{
+    int byte = vocab_piece_byte(*tok);
+    bool bos = w->id == 1 || w->id == 2, drop = w->s->before == 1 && tok->n && tok->p[0] == ' ';
+    if (byte >= 0) buf_byte(&w->g->hold, (uint8_t)byte);
+    else if (!bos) buf_add(&w->g->hold, tok->p + drop, tok->n - drop);
+    return bytes_to_text(w->g, false);
+}
+
+static int last_bytes(const working *w) { return bytes_to_text(w->g, true); }
+
+/* The bytes held as one token, or as many U+FFFD as there are bytes. */
+static int flush_fallback(const working *w)
+{
+    span held = buf_span(&w->g->hold);
+    bool good = utf8_is_valid(held);
+    int rc = OK;
+    if (good && held.n) rc = push_next(w, held, false);
+    for (size_t k = 0; !good && k < held.n && !rc; k++) rc = push_next(w, span_of(replacement, 3), false);
+    w->g->hold.n = 0;
+    return rc ? rc : KEPT;
+}
+
+static int byte_fallback(const working *w, span *tok)
+{
+    int byte = vocab_piece_byte(*tok);
+    if (byte >= 0) {
+        buf_byte(&w->g->hold, (uint8_t)byte);
+        return KEPT;
+    }
+    int rc = flush_fallback(w);
+    return rc < 0 ? rc : PASS;
+}
+
+static int strip_ends(const working *w, span *tok)
+{
+    const decode_step *st = w->st;
     uint8_t sign[4];
     size_t k = utf8_encode(st->sign, sign);
-    for (size_t i = 0; i < st->start && tok.n >= k && memcmp(tok.p, sign, k) == 0; i++)
-        tok = span_of(tok.p + k, tok.n - k);
-    for (size_t i = 0; i < st->stop && tok.n >= k && memcmp(tok.p + tok.n - k, sign, k) == 0; i++) tok.n -= k;
-    return tok;
+    for (size_t i = 0; i < st->start && tok->n >= k && memcmp(tok->p, sign, k) == 0; i++)
+        *tok = span_of(tok->p + k, tok->n - k);
+    for (size_t i = 0; i < st->stop && tok->n >= k && memcmp(tok->p + tok->n - k, sign, k) == 0; i++) tok->n -= k;
+    return PASS;
 }
 
-/* The bytes held by DECODE_BYTE_FALLBACK as one token, or as many U+FFFD as there are bytes. */
-static int flush_fallback(decode_stream *s, int i, buf *out, err *e)
+static int strip_part(const working *w, span *part)
 {
-    decode_stage *g = &s->stage[i];
-    span held = buf_span(&g->hold);
-    int rc = OK;
-    if (held.n && utf8_is_valid(held)) rc = push(s, i + 1, -1, held, false, out, e);
-    else
-        for (size_t k = 0; k < held.n && !rc; k++) rc = push(s, i + 1, -1, span_of(replacement, 3), false, out, e);
+    uint8_t sign[4];
+    size_t k = utf8_encode(w->st->sign, sign);
+    if (w->st->stop) return COLLECT;
+    while (!w->s->begun && w->g->seen < w->st->start && part->n) {
+        if (part->n >= k && memcmp(part->p, sign, k) == 0) {
+            *part = span_of(part->p + k, part->n - k);
+            w->g->seen++;
+        } else {
+            w->g->seen = w->st->start;
+        }
+    }
+    return PASS;
+}
+
+static int replace_token(const working *w, span *tok)
+{
+    const norm_step *r = &w->st->replace;
+    if (r->pattern && !w->s->rx && regex_work_open(&w->s->rx, w->e)) return ERR_MEMORY;
+    return norm_step_run(r, w->s->rx, *tok, false, &w->g->out, w->e);
+}
+
+/* Of all steps a character map alone works on a stream. */
+static bool is_map(const norm_step *r) { return r->kind == NORM_SENTENCEPIECE && !r->trim && !r->add_space; }
+
+static int replace_part(const working *w, span *part)
+{
+    buf *hold = &w->g->hold;
+    if (!is_map(&w->st->replace)) return COLLECT;
+    buf_add(hold, part->p, part->n);
+    drop_front(hold, norm_map_stream(&w->st->replace.map, buf_span(hold), false, &w->g->out));
+    return OK;
+}
+
+static int replace_end(const working *w)
+{
+    if (w->st->replace.kind != NORM_SENTENCEPIECE) return KEPT;
+    norm_map_stream(&w->st->replace.map, buf_span(&w->g->hold), true, &w->g->out);
+    w->g->hold.n = 0;
+    return OK;
+}
+
+static int metaspace(const working *w, span *tok)
+{
+    return add_metaspace(w->st, &w->g->out, *tok, is_first(w) && w->st->first_differs);
+}
+
+static int metaspace_part(const working *w, span *tok)
+{
+    return add_metaspace(w->st, &w->g->out, *tok, w->st->first_differs && !w->s->begun);
+}
+
+static int wordpiece(const working *w, span *tok)
+{
+    size_t n = w->st->text.n;
+    buf *text = &w->g->out;
+    bool first = is_first(w), joined = tok->n >= n && memcmp(tok->p, w->st->text.p, n) == 0;
+    if (!first && !joined) buf_byte(text, ' ');
+    if (!first && joined) *tok = span_of(tok->p + n, tok->n - n);
+    buf_add(text, tok->p, tok->n);
+    if (w->st->cleanup) clean_up(text);
+    return OK;
+}
+
+/* One token is kept back: it may be the last. */
+static int suffix(const working *w, span *tok)
+{
+    decode_stage *g = w->g;
+    if (g->seen) add_replaced(&g->out, buf_span(&g->hold), w->st->text, span_str(" "));
     g->hold.n = 0;
-    return rc;
+    buf_add(&g->hold, tok->p, tok->n);
+    return g->seen++ ? OK : KEPT;
 }
 
-/* sentencepiece: runs of byte pieces give their good characters and one U+FFFD per bad byte. */
-static void flush_sentencepiece(buf *hold, buf *text)
+static int suffix_end(const working *w)
 {
-    for (size_t at = 0, n; at < hold->n; at += n) {
+    if (!w->g->seen) return KEPT;
+    add_replaced(&w->g->out, buf_span(&w->g->hold), w->st->text, (span){0});
+    w->g->hold.n = 0;
+    return OK;
+}
+
+static int ctc(const working *w, span *tok)
+{
+    decode_stage *g = w->g;
+    bool again = g->seen++ && span_eq(buf_span(&g->hold), *tok);
+    g->hold.n = 0;
+    buf_add(&g->hold, tok->p, tok->n);
+    if (again) return KEPT;
+    add_replaced(&g->out, *tok, w->st->text, (span){0});
+    if (w->st->cleanup) {
+        clean_up(&g->out);
+        replace_in(&g->out, w->st->delimiter, span_str(" "));
+    }
+    return g->out.n ? OK : KEPT;
+}
+
+static int join(const working *w, span *tok)
+{
+    if (!is_first(w)) buf_byte(&w->g->out, ' ');
+    buf_add(&w->g->out, tok->p, tok->n);
+    return OK;
+}
+
+static unsigned flags_of(const working *w)
+{
+    return w->id >= 0 && (uint32_t)w->id < w->s->voc->size ? w->s->voc->flag[w->id] : 0;
+}
+
+/* Runs of byte pieces give their good characters and one U+FFFD per bad byte. */
+static int flush_sentencepiece(const working *w)
+{
+    buf *hold = &w->g->hold;
+    for (size_t at = 0, n; at < hold->n; at += n ? n : 1) {
         n = utf8_valid_length(hold->p + at, hold->n - at);
-        if (n) buf_add(text, hold->p + at, n);
-        else buf_add(text, replacement, 3), n = 1;
+        buf_add(&w->g->out, n ? hold->p + at : (const uint8_t *)replacement, n ? n : 3);
     }
     hold->n = 0;
+    return OK;
 }
 
-/* The flag `seen` counts bytes of text so far here: only the first text may lose its space. */
-static void sentencepiece(decode_stream *s, const decode_step *st, decode_stage *g, int32_t id, span tok)
+/* `seen` counts bytes of text here: only the first text may lose its space. */
+static void add_sentencepiece(const working *w, unsigned flags, span tok)
 {
-    unsigned flags = id >= 0 && (uint32_t)id < s->voc->size ? s->voc->flag[id] : 0;
-    buf *text = &g->out;
+    decode_stage *g = w->g;
     if (flags & PIECE_BYTE) {
         buf_byte(&g->hold, (uint8_t)vocab_piece_byte(tok));
         return;
     }
-    flush_sentencepiece(&g->hold, text);
-    bool front = !s->begun && !g->space_seen && g->seen + text->n == 0;
+    flush_sentencepiece(w);
+    bool front = !w->s->begun && !g->space_seen && g->seen + g->out.n == 0;
     if (flags & PIECE_CONTROL) return;
     if (flags & PIECE_UNKNOWN) {
-        buf_add(text, st->text.p, st->text.n);
+        buf_add(&g->out, w->st->text.p, w->st->text.n);
         return;
     }
-    if (front && st->first_differs && span_starts(tok, "\xe2\x96\x81")) {
+    if (front && w->st->first_differs && span_starts(tok, "\xe2\x96\x81")) {
         tok = span_of(tok.p + 3, tok.n - 3);
-        g->space_seen = !st->trim;
+        g->space_seen = !w->st->trim;
     }
-    decode_step sign = {.sign = 0x2581};
-    add_metaspace(&sign, text, tok, false);
+    add_metaspace(&(decode_step){.sign = 0x2581}, &g->out, tok, false);
+}
+
+static int sentencepiece(const working *w, span *tok)
+{
+    add_sentencepiece(w, flags_of(w), *tok);
+    w->g->seen += w->g->out.n;
+    return OK;
 }
 
 /* Marian's and M2M100's special tokens end a stretch of text; pieces that the model does not know print as they are. */
-static void marian(decode_stream *s, const decode_step *st, decode_stage *g, int32_t id, span tok)
+static int marian(const working *w, span *tok)
 {
-    unsigned flags = id >= 0 && (uint32_t)id < s->voc->size ? s->voc->flag[id] : 0;
-    if (!(flags & PIECE_SPECIAL)) {
-        sentencepiece(s, st, g, id, tok);
-        g->seen += g->out.n;
-        return;
-    }
-    flush_sentencepiece(&g->hold, &g->out);
-    buf_add(&g->out, tok.p, tok.n);
-    if (st->kind == DECODE_MARIAN) buf_byte(&g->out, ' ');
+    decode_stage *g = w->g;
+    if (!(flags_of(w) & PIECE_SPECIAL)) return sentencepiece(w, tok);
+    flush_sentencepiece(w);
+    buf_add(&g->out, tok->p, tok->n);
+    if (w->st->kind == DECODE_MARIAN) buf_byte(&g->out, ' ');
     g->seen = 0;
     g->space_seen = false;
+    return OK;
 }
 
-static int step_token(decode_stream *s, int i, int32_t id, span tok, buf *out, err *e)
+static int trim_ends(const working *w, span *tok)
 {
-    const decode_step *st = &s->d->step[i];
-    decode_stage *g = &s->stage[i];
-    buf *text = &g->out;
-    text->n = 0;
-    bool first = g->seen == 0 && !s->begun;
-    bool part = false;
-    switch (st->kind) {
-    case DECODE_BYTE_LEVEL:
-        if (!byte_unspell(tok, &g->hold)) buf_add(&g->hold, tok.p, tok.n);
-        bytes_to_text(&g->hold, text, false);
-        part = true;
-        break;
-    case DECODE_BYTES:
-        buf_add(&g->hold, tok.p, tok.n);
-        bytes_to_text(&g->hold, text, false);
-        part = true;
-        break;
-    case DECODE_LLAMA2C: {
-        int byte = vocab_piece_byte(tok);
-        bool bos = id == 1 || id == 2;
-        if (byte >= 0) buf_byte(&g->hold, (uint8_t)byte);
-        else if (!bos) {
-            bool drop = s->before == 1 && tok.n && tok.p[0] == ' ';
-            buf_add(&g->hold, tok.p + drop, tok.n - drop);
-        }
-        bytes_to_text(&g->hold, text, false);
-        part = true;
-        break;
-    }
-    case DECODE_BYTE_FALLBACK: {
-        int byte = vocab_piece_byte(tok), rc;
-        if (byte >= 0) {
-            buf_byte(&g->hold, (uint8_t)byte);
-            return g->hold.bad ? err_set(e, ERR_MEMORY, "out of memory decoding") : OK;
-        }
-        if ((rc = flush_fallback(s, i, out, e))) return rc;
-        buf_add(text, tok.p, tok.n);
-        break;
-    }
-    case DECODE_FUSE:
-        buf_add(text, tok.p, tok.n);
-        part = true;
-        break;
-    case DECODE_STRIP:
-        tok = strip_token(st, tok);
-        buf_add(text, tok.p, tok.n);
-        break;
-    case DECODE_REPLACE: {
-        if (st->replace.pattern && !s->rx && regex_work_open(&s->rx, e)) return ERR_MEMORY;
-        int rc = norm_step_run(&st->replace, s->rx, tok, false, text, e);
-        if (rc) return rc;
-        break;
-    }
-    case DECODE_METASPACE: add_metaspace(st, text, tok, first && st->first_differs); break;
-    case DECODE_WORDPIECE: {
-        bool joined = tok.n >= st->text.n && memcmp(tok.p, st->text.p, st->text.n) == 0;
-        if (!first && !joined) buf_byte(text, ' ');
-        if (!first && joined) tok = span_of(tok.p + st->text.n, tok.n - st->text.n);
-        buf_add(text, tok.p, tok.n);
-        if (st->cleanup) clean_up(text);
-        break;
-    }
-    case DECODE_SUFFIX: /* one token is kept back: it may be the last */
-        if (g->seen) {
-            norm_step r = {.kind = NORM_REPLACE, .from = st->text, .to = span_str(" ")};
-            (void)norm_step_run(&r, NULL, buf_span(&g->hold), false, text, NULL);
-        }
-        g->hold.n = 0;
-        buf_add(&g->hold, tok.p, tok.n);
-        if (!g->seen++) return OK;
-        break;
-    case DECODE_CTC: {
-        bool again = g->seen && span_eq(buf_span(&g->hold), tok);
-        g->hold.n = 0;
-        buf_add(&g->hold, tok.p, tok.n);
-        g->seen++;
-        if (again) return OK;
-        norm_step r = {.kind = NORM_REPLACE, .from = st->text};
-        (void)norm_step_run(&r, NULL, tok, false, text, NULL);
-        if (st->cleanup) {
-            clean_up(text);
-            buf next = {0};
-            r = (norm_step){.kind = NORM_REPLACE, .from = st->delimiter, .to = span_str(" ")};
-            (void)norm_step_run(&r, NULL, buf_span(text), false, &next, NULL);
-            buf_free(text);
-            *text = next;
-        }
-        if (!text->n) return OK;
-        break;
-    }
-    case DECODE_JOIN:
-        if (!first) buf_byte(text, ' ');
-        buf_add(text, tok.p, tok.n);
-        break;
-    case DECODE_SENTENCEPIECE:
-        sentencepiece(s, st, g, id, tok);
-        g->seen += text->n;
-        part = true;
-        break;
-    case DECODE_MARIAN:
-    case DECODE_M2M100:
-        marian(s, st, g, id, tok);
-        part = true;
-        break;
-    case DECODE_TRIM:
-        tok = trim(tok);
-        buf_add(text, tok.p, tok.n);
-        break;
-    }
-    bool counts = st->kind != DECODE_SENTENCEPIECE && st->kind != DECODE_MARIAN && st->kind != DECODE_M2M100 &&
-                  st->kind != DECODE_SUFFIX && st->kind != DECODE_CTC;
-    g->seen += counts;
-    if (text->bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
-    return push(s, i + 1, -1, buf_span(text), part, out, e);
+    size_t len, end = 0;
+    (void)w;
+    while (tok->n && is_blank(utf8_decode(tok->p, tok->n, &len))) *tok = span_of(tok->p + len, tok->n - len);
+    for (size_t i = 0; i < tok->n; i += len)
+        if (!is_blank(utf8_decode(tok->p + i, tok->n - i, &len))) end = i + len;
+    tok->n = end;
+    return PASS;
 }
 
-/* Parts of the text to be trimmed: spaces in front vanish, spaces at the end wait for what comes. */
-static void trim_part(decode_stream *s, decode_stage *g, span part)
+/* White space in front vanishes; white space at the end waits for the text that follows it. */
+static int trim_part(const working *w, span *part)
 {
-    for (size_t i = 0, len; i < part.n; i += len) {
-        if (is_blank(utf8_decode(part.p + i, part.n - i, &len))) {
-            if (g->seen || s->begun) buf_add(&g->hold, part.p + i, len);
+    decode_stage *g = w->g;
+    for (size_t i = 0, len; i < part->n; i += len) {
+        if (is_blank(utf8_decode(part->p + i, part->n - i, &len))) {
+            if (g->seen || w->s->begun) buf_add(&g->hold, part->p + i, len);
             continue;
         }
         buf_add(&g->out, g->hold.p, g->hold.n);
         g->hold.n = 0;
-        buf_add(&g->out, part.p + i, len);
+        buf_add(&g->out, part->p + i, len);
         g->seen++;
     }
+    return OK;
 }
 
-/* A part of the one long token that an earlier step made. */
-static int step_part(decode_stream *s, int i, span part, buf *out, err *e)
+typedef struct step_row {
+    step_function token, part; /* part NULL: parts are collected */
+    end_function end;          /* NULL: nothing is left at the end */
+    bool joins;                /* makes one long token of all: what it hands on are parts of it */
+} step_row;
+
+static const step_row rows[] = {
+    [DECODE_BYTE_LEVEL] = {spelled_bytes, .end = last_bytes, .joins = true},
+    [DECODE_BYTES] = {plain_bytes, .end = last_bytes, .joins = true},
+    [DECODE_BYTE_FALLBACK] = {byte_fallback, .end = flush_fallback},
+    [DECODE_FUSE] = {pass_on, .part = pass_on, .joins = true},
+    [DECODE_STRIP] = {strip_ends, .part = strip_part},
+    [DECODE_REPLACE] = {replace_token, .part = replace_part, .end = replace_end},
+    [DECODE_METASPACE] = {metaspace, .part = metaspace_part},
+    [DECODE_WORDPIECE] = {wordpiece},
+    [DECODE_SUFFIX] = {suffix, .end = suffix_end},
+    [DECODE_CTC] = {ctc},
+    [DECODE_JOIN] = {join},
+    [DECODE_SENTENCEPIECE] = {sentencepiece, .end = flush_sentencepiece, .joins = true},
+    [DECODE_MARIAN] = {marian, .end = flush_sentencepiece, .joins = true},
+    [DECODE_M2M100] = {marian, .end = flush_sentencepiece, .joins = true},
+    [DECODE_TRIM] = {trim_ends, .part = trim_part},
+    [DECODE_LLAMA2C] = {llama2c_piece, .end = last_bytes, .joins = true},
+};
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory decoding"); }
+
+static working step_at(decode_stream *s, int i, buf *out, err *e)
 {
-    const decode_step *st = &s->d->step[i];
-    decode_stage *g = &s->stage[i];
-    g->out.n = 0;
-    switch (st->kind) {
-    case DECODE_FUSE: return push(s, i + 1, -1, part, true, out, e);
-    case DECODE_STRIP: {
-        if (st->stop) break;
-        uint8_t sign[4];
-        size_t k = utf8_encode(st->sign, sign);
-        while (!s->begun && g->seen < st->start && part.n) {
-            if (part.n >= k && memcmp(part.p, sign, k) == 0) {
-                part = span_of(part.p + k, part.n - k);
-                g->seen++;
-            } else {
-                g->seen = st->start;
-            }
-        }
-        return push(s, i + 1, -1, part, true, out, e);
-    }
-    case DECODE_METASPACE:
-        add_metaspace(st, &g->out, part, st->first_differs && !s->begun);
-        if (g->out.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
-        return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-    case DECODE_TRIM:
-        trim_part(s, g, part);
-        if (g->out.bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
-        return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-    case DECODE_REPLACE:
-        if (st->replace.kind != NORM_SENTENCEPIECE || st->replace.trim || st->replace.add_space) break;
-        buf_add(&g->hold, part.p, part.n);
-        drop_front(&g->hold, norm_map_stream(&st->replace.map, buf_span(&g->hold), false, &g->out));
-        if (g->out.bad || g->hold.bad) return err_set(e, ERR_MEMORY, "out of memory decoding");
-        return push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-    default: break;
-    }
-    g->collect = true;
-    return buf_add(&g->hold, part.p, part.n) ? OK : err_set(e, ERR_MEMORY, "out of memory decoding");
+    return (working){s, i, -1, &s->d->step[i], &s->stage[i], out, e};
 }
 
-static int push(decode_stream *s, int i, int32_t id, span tok, bool part, buf *out, err *e)
+/* Gives what a function of the step made of `tok` to the next step. */
+static int settle(const working *w, int rc, span tok, bool part)
 {
-    if (i == s->d->n) return buf_add(out, tok.p, tok.n) ? OK : err_set(e, ERR_MEMORY, "out of memory decoding");
-    return part ? step_part(s, i, tok, out, e) : step_token(s, i, id, tok, out, e);
+    if (rc < 0) return rc;
+    if (rc == COLLECT) {
+        w->g->collect = true;
+        buf_add(&w->g->hold, tok.p, tok.n);
+    }
+    if (w->g->out.bad || w->g->hold.bad) return no_memory(w->e);
+    return rc == KEPT || rc == COLLECT ? OK : push_next(w, rc == PASS ? tok : buf_span(&w->g->out), part);
 }
 
-static int finish(decode_stream *s, int i, buf *out, err *e)
+static int push(const working *w, span tok, bool part)
 {
-    if (i == s->d->n) return OK;
-    const decode_step *st = &s->d->step[i];
-    decode_stage *g = &s->stage[i];
-    int rc = OK;
-    if (g->collect) { /* the long token is complete: now it is one token */
-        buf whole = g->hold;
-        g->hold = (buf){0};
-        g->collect = false;
-        rc = step_token(s, i, -1, buf_span(&whole), out, e);
-        buf_free(&whole);
+    const step_row *r = &rows[w->st->kind];
+    w->g->out.n = 0;
+    int rc = !part ? r->token(w, &tok) : r->part ? r->part(w, &tok) : COLLECT;
+    return settle(w, rc, tok, part || r->joins);
+}
+
+static int push_next(const working *w, span tok, bool part)
+{
+    if (w->i + 1 < w->s->d->n) {
+        working next = step_at(w->s, w->i + 1, w->out, w->e);
+        return push(&next, tok, part);
     }
-    if (rc) return rc;
-    g->out.n = 0;
-    switch (st->kind) {
-    case DECODE_BYTE_LEVEL:
-    case DECODE_BYTES:
-    case DECODE_LLAMA2C:
-        bytes_to_text(&g->hold, &g->out, true);
-        rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-        break;
-    case DECODE_REPLACE:
-        if (st->replace.kind != NORM_SENTENCEPIECE) break;
-        norm_map_stream(&st->replace.map, buf_span(&g->hold), true, &g->out);
-        g->hold.n = 0;
-        rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-        break;
-    case DECODE_MARIAN:
-    case DECODE_M2M100:
-    case DECODE_SENTENCEPIECE:
-        flush_sentencepiece(&g->hold, &g->out);
-        rc = push(s, i + 1, -1, buf_span(&g->out), true, out, e);
-        break;
-    case DECODE_BYTE_FALLBACK: rc = flush_fallback(s, i, out, e); break;
-    case DECODE_SUFFIX:
-        if (g->seen) {
-            norm_step r = {.kind = NORM_REPLACE, .from = st->text};
-            (void)norm_step_run(&r, NULL, buf_span(&g->hold), false, &g->out, NULL);
-            rc = push(s, i + 1, -1, buf_span(&g->out), false, out, e);
-        }
-        g->hold.n = 0;
-        break;
-    default: break;
-    }
-    if (!rc && (g->out.bad || g->hold.bad)) rc = err_set(e, ERR_MEMORY, "out of memory decoding");
-    return rc ? rc : finish(s, i + 1, out, e);
+    return buf_add(w->out, tok.p, tok.n) ? OK : no_memory(w->e);
 }
 
 int decode_push(decode_stream *s, int32_t id, span piece, buf *out, err *e)
 {
-    return push(s, 0, id, piece, false, out, e);
+    if (!s->d->n) return buf_add(out, piece.p, piece.n) ? OK : no_memory(e);
+    working w = step_at(s, 0, out, e);
+    w.id = id;
+    return push(&w, piece, false);
 }
-int decode_finish(decode_stream *s, buf *out, err *e) { return finish(s, 0, out, e); }
+
+int decode_finish(decode_stream *s, buf *out, err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < s->d->n && !rc; i++) {
+        working w = step_at(s, i, out, e);
+        const step_row *r = &rows[w.st->kind];
+        if (w.g->collect) { /* the long token is complete: now it is one token */
+            buf whole = w.g->hold;
+            w.g->hold = (buf){0};
+            w.g->collect = false;
+            rc = push(&w, buf_span(&whole), false);
+            buf_free(&whole);
+        }
+        w.g->out.n = 0;
+        if (!rc && r->end) rc = settle(&w, r->end(&w), (span){0}, r->joins || r->part);
+    }
+    return rc;
+}
