@@ -3,14 +3,11 @@
 
 #include "base/mem.h"
 
-bool token_list_add(token_list *l, int32_t id)
+bool token_list_grow(token_list *l)
 {
-    if (l->n == l->cap) {
-        void *p = l->id;
-        if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
-        l->id = p;
-    }
-    l->id[l->n++] = id;
+    void *p = l->id;
+    if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
+    l->id = p;
     return true;
 }
 
