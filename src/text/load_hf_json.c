@@ -232,14 +232,25 @@ static int read_unigram(load *l, const json *m)
     return rc;
 }
 
+/* Whether the library makes the bytes of this piece of its text. It lets the unknown token match its own text, which then is
+ * unknown like any other: one token alone (here text never makes a special token), bytes beside other unknown characters. */
+static bool spells_bytes(const unigram *u, span piece, uint32_t id)
+{
+    bool all = u->fall_back && (int32_t)id == u->unk;
+    for (size_t i = 0; all && i < piece.n; i++) all = u->byte_piece[piece.p[i]] >= 0;
+    return all;
+}
+
 static int finish_unigram(tokenizer *t, err *e)
 {
     unigram *u = &t->ug;
     int rc = OK;
-    for (uint32_t id = 0; id < u->count && !rc; id++)
-        if (t->voc.piece[id].n && !(t->voc.flag[id] & PIECE_SPECIAL))
-            rc = trie_put(&u->pieces, t->voc.piece[id], (int32_t)id, e);
     find_byte_pieces(&t->voc, u->byte_piece);
+    for (uint32_t id = 0; id < u->count && !rc; id++) {
+        span p = t->voc.piece[id];
+        if (p.n && (!(t->voc.flag[id] & PIECE_SPECIAL) || spells_bytes(u, p, id)))
+            rc = trie_put(&u->pieces, p, (int32_t)id, e);
+    }
     return rc;
 }
 

@@ -326,6 +326,10 @@ def random_tokenizer(r, corpus):
                                  processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B:1", special_tokens=ids)]),
             processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids), processors.ByteLevel()]),
             processors.Sequence([processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[0], ids[1])])])
+    if kind == "unigram" and r.random() < .5:
+        saved = json.loads(tok.to_str())
+        saved["model"]["byte_fallback"] = True
+        tok = Tokenizer.from_str(json.dumps(saved))
     return tok
 
 

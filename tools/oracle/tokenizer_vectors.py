@@ -28,10 +28,10 @@ TEXTS = ["", "Hello world", "  two  spaces ", "First Citizen:\nBefore we proceed
          "▁ ▁▁x <0x41>", "\u00a0\u2003\u3000\u200b\ufeff\u180e", "x=f(a,b)**2 # no!\\n", "\x01\x7f\u0085\ufffd", "½ ² ǅ ſ İ"]
 
 
-def cases_of(name, ref, pre, out):
+def cases_of(name, ref, pre, out, texts=TEXTS):
     ids_seen = []
     for mode, special, parse in (("plain", False, False), ("special", True, False), ("parse", False, True)):
-        for t in TEXTS:
+        for t in texts:
             ids = ref.encode(t, special, parse)
             if ids is None or (hasattr(ref, "plain_leaks") and ref.plain_leaks(t)):
                 continue
@@ -45,7 +45,7 @@ def cases_of(name, ref, pre, out):
                         **ref.encode_input(texts[0], texts[1] if texts[1:] else None, special, most)})
     r = random.Random(name)
     top = max(max(i) for i in ids_seen if i)
-    for ids in ids_seen[:len(TEXTS)] + [[r.randint(0, top) for _ in range(12)] for _ in range(6)]:
+    for ids in ids_seen[:len(texts)] + [[r.randint(0, top) for _ in range(12)] for _ in range(6)]:
         try:
             text = ref.decode(ids)
             if "\0" not in text:
@@ -80,6 +80,25 @@ def hugging_face(corpus, out):
         made += 1
         if made == 12:
             return
+
+
+def unigram_fallback(corpus, out):
+    """A tokenizer.json of Unigram with byte fallback: unknown characters, and the text of the unknown token beside them."""
+    from tokenizers import Tokenizer, decoders as D, models, pre_tokenizers as P
+    counts = {}
+    for word in ("▁" + corpus[:6000].replace(" ", " ▁").replace("\n", " ▁")).split():
+        for p in [word, *word]:
+            counts[p] = counts.get(p, 0) + 1
+    pieces = sorted((p for p in counts if len(p) == 1 or counts[p] > 5), key=lambda p: (-counts[p], p))
+    vocab = [("<unk>", 0.0)] + [("<0x%02X>" % i, 0.0) for i in range(256)] + [(p, -k / 16 - 2) for k, p in enumerate(pieces)]
+    tok = Tokenizer(models.Unigram(vocab, 0, byte_fallback=True))
+    tok.pre_tokenizer = P.Metaspace()
+    tok.decoder = D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)])
+    tok.add_special_tokens(["<unk>"])
+    text = json.dumps(json.loads(tok.to_str()), ensure_ascii=False, separators=(",", ":"))
+    write("fallback.json", text.encode())
+    cases_of("fallback.json", oracle.HuggingFace(Tokenizer.from_str(text)), None, out,
+             TEXTS + ["the\u200d\u0301", "3.14\u033b\u200d\u0301<unk>a", "é<unk>é<unk>", "<unk>é the", "x <unk> y"])
 
 
 def sentence_piece(corpus, out):
@@ -121,7 +140,7 @@ def ranks(corpus, out):
     cases_of("ranks.tiktoken", oracle.Tiktoken(os.path.join(OUT, "ranks.tiktoken"), oracle.CL100K), "cl100k", out)
 
 
-def llama2c(out):
+def llama2c(corpus, out):
     import sentencepiece
     sp = sentencepiece.SentencePieceProcessor(model_file=os.path.join(OUT, "bpe.model"))
     pieces = []
@@ -170,16 +189,17 @@ def class_folders(corpus, out):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--data", default="../shared/data")
+    p.add_argument("--only", default="", help="make the vocabularies of one function anew and keep the others")
     args = p.parse_args()
     corpus = open(args.data + "/text/tinyshakespeare.txt", encoding="utf-8").read()
     os.makedirs(OUT, exist_ok=True)
     out = []
-    hugging_face(corpus, out)
-    sentence_piece(corpus, out)
-    ranks(corpus, out)
-    llama2c(out)
-    bert(corpus, out)
-    class_folders(corpus, out)
+    for make in (hugging_face, unigram_fallback, sentence_piece, ranks, llama2c, bert, class_folders):
+        if args.only in ("", make.__name__):
+            make(corpus, out)
+    if args.only:
+        made = {c["file"] for c in out}
+        out = [c for c in map(json.loads, open(os.path.join(OUT, "cases.jsonl"))) if c["file"] not in made] + out
     with open(os.path.join(OUT, "cases.jsonl"), "w") as f:
         for c in out:
             f.write(json.dumps({k: v for k, v in c.items() if v is not None}, separators=(",", ":")) + "\n")
