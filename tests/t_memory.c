@@ -56,7 +56,7 @@ static memory memory_of(const char *path)
         fine = fine &&
                engine_open(&g, &(engine_options){.model = path, .ctx = 64, .threads = 2, .max_batch = 1}, &e) == 0;
         table t = table_new(fine ? engine_describe(g)->n_vocab : 1, 7);
-        fine = fine && engine_eval_pair(g, NULL, 0, ids, 7, -1, keep_rows, &t, &e) == 0;
+        fine = fine && engine_eval(g, ids, 7, -1, keep_rows, &t, &e) == 0;
         m = memory_now();
         m.anonymous -= before.anonymous;
         m.file -= before.file;

@@ -98,7 +98,7 @@ static void built_in_stands_alone(void **unused)
     assert_int_equal(engine_describe(a)->bos, engine_describe(b)->bos);
     assert_string_equal(engine_describe(a)->arch, engine_describe(b)->arch);
     table x = table_new(engine_describe(b)->n_vocab, 7), y = table_new(x.width, 7);
-    assert_ok(engine_eval_pair(b, NULL, 0, ids, 7, -1, keep_rows, &x, &e), &e);
+    assert_ok(engine_eval(b, ids, 7, -1, keep_rows, &x, &e), &e);
     engine_close(a);
     engine_close(b);
 
@@ -107,7 +107,7 @@ static void built_in_stands_alone(void **unused)
     write_file(policy, "* = keep\n");
     assert_int_equal(quantize(out, "--policy", policy, again), 0);
     b = open_model((engine_options){.model = again});
-    assert_ok(engine_eval_pair(b, NULL, 0, ids, 7, -1, keep_rows, &y, &e), &e);
+    assert_ok(engine_eval(b, ids, 7, -1, keep_rows, &y, &e), &e);
     assert_true(same_bits(&x, &y));
     engine_close(b);
     free(x.at), free(y.at);
@@ -170,7 +170,7 @@ static table built_in_logits(engine_options o)
     engine *g = open_model(o);
     table t = table_new(engine_describe(g)->n_vocab, 7);
     err e = {0};
-    assert_ok(engine_eval_pair(g, NULL, 0, ids, 7, -1, keep_rows, &t, &e), &e);
+    assert_ok(engine_eval(g, ids, 7, -1, keep_rows, &t, &e), &e);
     engine_close(g);
     return t;
 }

@@ -36,7 +36,8 @@ static inline table logits_of(engine *g, const expected *x)
 {
     err e = {0};
     table t = table_new(engine_describe(g)->n_vocab, IDS_MAX);
-    assert_ok(engine_eval_pair(g, x->enc, x->n_enc, x->ids, x->n_ids, -1, keep_rows, &t, &e), &e);
+    const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
+    assert_ok(engine_eval_query(g, &q, -1, keep_rows, &t, &e), &e);
     assert_int_equal(t.rows, x->n_ids);
     engine_close(g);
     return t;

@@ -92,7 +92,8 @@ static int eval_rows(engine *g, const eval_flags *f, const token_list *enc, cons
     if (ids->n == 0) return err_set(e, ERR_USAGE, "there are no tokens to evaluate");
     int rc = npy_create(&file, f->out, (int64_t)ids->n, engine_width(g, layer), e);
     if (rc) return rc;
-    rc = engine_eval_pair(g, enc->id, enc->n, ids->id, ids->n, layer, write_rows, file, e);
+    const query q = {.ids = ids->id, .n_ids = ids->n, .enc_ids = enc->id, .n_enc = enc->n};
+    rc = engine_eval_query(g, &q, layer, write_rows, file, e);
     if (rc) npy_abandon(file);
     else rc = npy_commit(file, e);
     if (rc || !as_json) return rc;

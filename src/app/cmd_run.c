@@ -40,22 +40,20 @@ static const param own_rows[] = {
     ROW(ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
         .doc = "token ids to continue: 1,2,3 or @FILE; needs no tokenizer"),
     ROW(decoder_prompt, PARAM_TEXT, .words = "TEXT",
-        .doc = "encoder-decoders: how the decoder's text starts (default: as the model says); the text is for the "
-               "encoder"),
+        .doc = "encoder-decoders: start of the output, such as a language token (default: the model's)"),
     ROW(decoder_ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
-        .doc = "encoder-decoders: that as token ids, the start token among them"),
+        .doc = "encoder-decoders: the start of the output as token ids, with the start token"),
     ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1 << 30,
         .doc = "tokens to generate; -1: until the model ends or the context is full"),
     ROW(min_tokens, PARAM_INT, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
-    ROW(ignore_eos, PARAM_BOOL, .doc = "go on where the model would end"),
+    ROW(ignore_eos, PARAM_BOOL, .doc = "go on after the model's end token"),
     ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = BEAMS_MAX,
-        .doc = "follow this many texts at once and print the best when it is known (beam search); sampling options do "
-               "not count then"),
+        .doc = "beam search: follow this many texts at once, print the best at the end; no sampling"),
     ROW(length_penalty, PARAM_FLOAT, .otherwise = "1", .min = -100, .max = 100,
-        .doc = "beams: scores are divided by length to this power; larger prefers longer texts"),
+        .doc = "beams: divides scores by length to this power; larger prefers longer texts"),
     ROW(early_stopping, PARAM_WORD, .otherwise = "off", .words = "off|on|never",
-        .doc = "beams: end when as many texts have ended as there are beams; off: when besides no better one is "
-               "likely; never: when none is possible"),
+        .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
+               "impossible"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
@@ -166,7 +164,7 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
     return rc;
 }
 
-/* The detokenizer has to see the prompt, for what follows may depend on it. */
+/* Feeds the prompt to the detokenizer: the text after it may depend on it. */
 static int feed_prompt(const engine *eng, generation *g, const token_list *prompt, bool echo, err *e)
 {
     const tokenizer *t = engine_target_tokenizer(eng);
@@ -247,7 +245,7 @@ static int read_prompt(const engine *eng, const run_options *o, token_list *out,
     return rc;
 }
 
-/* What the text that was read is for: the encoder of a model that has one, else it is continued itself. */
+/* Continues the ids that were read, or gives them to the encoder of a model that has one. */
 static int continue_read(engine *eng, const run_options *o, const token_list *read, err *e)
 {
     token_list none = {0}, decoder = {0};

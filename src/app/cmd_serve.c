@@ -16,7 +16,7 @@ static const flag_group groups[] = {
     {"Server", serve_param_rows, &serve_param_count, offsetof(serve_command, serve)},
     MODEL_FLAGS(serve_command, model),
     {"Vectors", embed_param_rows, &embed_param_count, offsetof(serve_command, how)},
-    {"Sampling, for requests that do not say", sample_param_rows, &sample_param_count,
+    {"Sampling, unless the request says", sample_param_rows, &sample_param_count,
      offsetof(serve_command, serve) + offsetof(serve_options, sample)},
     {NULL},
 };

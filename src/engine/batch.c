@@ -5,60 +5,45 @@
 
 #include <string.h>
 
-static bool open_encoder_rows(batch *b, size_t rows, size_t seqs)
-{
-    b->enc_token = mem_zero(rows + 1, sizeof *b->enc_token);
-    b->enc_type = mem_zero(rows + 1, sizeof *b->enc_type);
-    b->enc_pos = mem_zero(rows + 1, sizeof *b->enc_pos);
-    b->enc_seq = mem_zero(rows + 1, sizeof *b->enc_seq);
-    b->enc_len = mem_zero(seqs, sizeof *b->enc_len);
-    b->enc_row = mem_zero(seqs + 1, sizeof *b->enc_row);
-    return b->enc_token && b->enc_type && b->enc_pos && b->enc_seq && b->enc_len && b->enc_row;
-}
+/* X(array, elements, multiple): names of the counts are those of batch_open */
+#define BATCH_ARRAYS(X)                                                                                                \
+    X(token, rows, 1)                                                                                                  \
+    X(type, rows, 1)                                                                                                   \
+    X(pos, rows, 1)                                                                                                    \
+    X(seq, rows, 1)                                                                                                    \
+    X(out, outs, 1)                                                                                                    \
+    X(pool, seqs, 1)                                                                                                   \
+    X(seq_len, seqs, 1)                                                                                                \
+    X(seq_row, seqs + 1, 1)                                                                                            \
+    X(seq_rope, seqs, p->n_rope + 1)                                                                                   \
+    X(page, pages, p->n_group ? p->n_group : 1)                                                                        \
+    X(enc_token, enc + 1, 1)                                                                                           \
+    X(enc_type, enc + 1, 1)                                                                                            \
+    X(enc_pos, enc + 1, 1)                                                                                             \
+    X(enc_seq, enc + 1, 1)                                                                                             \
+    X(enc_len, seqs, 1)                                                                                                \
+    X(enc_row, seqs + 1, 1)                                                                                            \
+    X(who, seqs, 1)
 
 int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_max, int seq_max, int64_t ctx, err *e)
 {
-    size_t rows = (size_t)rows_max, seqs = (size_t)seq_max, cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS);
-    *b = (batch){
-        .rows_max = rows_max, .enc_max = enc_max, .out_max = out_max, .seq_max = seq_max, .page_cap = (int32_t)cap};
-    b->token = mem_zero(rows, sizeof *b->token);
-    b->type = mem_zero(rows, sizeof *b->type);
-    b->pos = mem_zero(rows, sizeof *b->pos);
-    b->seq = mem_zero(rows, sizeof *b->seq);
-    b->out = mem_zero((size_t)out_max, sizeof *b->out);
-    b->pool = mem_zero(seqs, sizeof *b->pool);
-    b->seq_len = mem_zero(seqs, sizeof *b->seq_len);
-    b->seq_row = mem_zero(seqs + 1, sizeof *b->seq_row);
-    b->seq_rope = mem_zero(seqs * (p->n_rope + 1), sizeof *b->seq_rope);
-    b->page = mem_zero(seqs * cap, sizeof *b->page * (p->n_group ? p->n_group : 1));
-    b->who = mem_zero(seqs, sizeof *b->who);
-    bool encoder = open_encoder_rows(b, (size_t)enc_max, seqs);
-    if (encoder && b->token && b->type && b->pos && b->seq && b->out && b->pool && b->seq_len && b->seq_row &&
-        b->seq_rope && b->page && b->who)
-        return 0;
+    const size_t rows = (size_t)rows_max, outs = (size_t)out_max, seqs = (size_t)seq_max, enc = (size_t)enc_max;
+    const size_t cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS), pages = seqs * cap;
+    bool ok = true;
+    *b = (batch){.rows_max = rows_max, .enc_max = enc_max, .out_max = out_max, .page_cap = (int32_t)cap};
+#define X(array, n, multiple) ok = (b->array = mem_zero(n, (multiple) * sizeof *b->array)) && ok;
+    BATCH_ARRAYS(X)
+#undef X
+    if (ok) return 0;
     batch_close(b);
     return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
 }
 
 void batch_close(batch *b)
 {
-    mem_free(b->token);
-    mem_free(b->type);
-    mem_free(b->pos);
-    mem_free(b->seq);
-    mem_free(b->out);
-    mem_free(b->pool);
-    mem_free(b->seq_len);
-    mem_free(b->seq_row);
-    mem_free(b->seq_rope);
-    mem_free(b->page);
-    mem_free(b->enc_token);
-    mem_free(b->enc_type);
-    mem_free(b->enc_pos);
-    mem_free(b->enc_seq);
-    mem_free(b->enc_len);
-    mem_free(b->enc_row);
-    mem_free(b->who);
+#define X(array, n, multiple) mem_free(b->array);
+    BATCH_ARRAYS(X)
+#undef X
     *b = (batch){0};
 }
 

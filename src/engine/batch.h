@@ -6,7 +6,7 @@
 
 typedef struct batch {
     step st;
-    int32_t rows_max, enc_max, out_max, seq_max, page_cap;
+    int32_t rows_max, enc_max, out_max, page_cap;
     int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page;
     int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
     session **who; /* [n_seq] */

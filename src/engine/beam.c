@@ -137,13 +137,6 @@ static int take_over(engine *g, session *to, const session *from, err *e)
 
 /* ---- one step of the search */
 
-static bool is_end(const engine *g, const session *s, int32_t id)
-{
-    for (int i = 0; i < g->info.n_eos && !s->q.ignore_eos; i++)
-        if (g->info.eos[i] == id) return true;
-    return false;
-}
-
 /* Keeps the best `keep` of all candidates, best first; of equals the first. */
 static void sort_candidates(beam_group *b)
 {
@@ -273,7 +266,7 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
     sampler_logprobs(g->picker, logits, g->info.n_vocab, 0, b->top, keep);
     bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
     for (int i = 0; i < keep; i++) {
-        bool ends = is_end(g, s, b->top[i].id);
+        bool ends = session_ends_with(s, &g->info, b->top[i].id);
         if (!isfinite(b->top[i].logprob) || (ends && hold)) continue;
         b->cand[b->n_cand++] = (candidate){which, b->top[i].id, b->score[which] + (double)b->top[i].logprob, ends};
     }

@@ -13,24 +13,24 @@ const param engine_param_rows[] = {
     ROW(spec, PARAM_TEXT, .words = "FILE", .path = PATH_SPEC,
         .doc = "spec file (INI or JSON) instead of, or besides, --model"),
     ROW(tokenizer, PARAM_TEXT, .words = "PATH", .path = PATH_MODEL,
-        .doc = "tokenizer for files that carry none, or instead of theirs"),
+        .doc = "tokenizer, for a model without one or instead of its own"),
     ROW(pre, PARAM_TEXT, .words = "NAME", .doc = "pattern of a tiktoken rank file: llama3, cl100k, ..."),
     ROW(weights, PARAM_TEXT, .words = "TYPE",
-        .doc = "type weights are held in: f32, f16, bf16, q8, ... (default: as stored)"),
+        .doc = "type of the weights in memory: f32, f16, bf16, q8, ... (default: as stored)"),
     ROW(act, PARAM_WORD, .otherwise = "q8", .words = "f32|q8",
-        .doc = "activations that enter quantized weights: q8 is fast, f32 as exact as the weights"),
+        .doc = "inputs of quantized matrices: q8 rounds them to 8 bits and is fast, f32 keeps them exact"),
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
-        .doc = "where layers run, divided by ';': \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
+        .doc = "devices of consecutive layers: \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
-        .doc = "type of the KV cache (default: f32 for f32 weights, i16 where matrices take int8 activations, else "
-               "f16); i16, q8 and q4: codes, and integer arithmetic in attention"),
+        .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
+               "weights, i16 for matrices with int8 activations, else f16)"),
     ROW(exact, PARAM_WORD, .otherwise = "on", .words = "on|off",
-        .doc = "on: results are the same on every processor, whatever the batch, chunk and threads; off permits faster "
-               "arithmetic: matrices of floats are multiplied as bfloat16 where the processor has AVX-512 BF16"),
+        .doc = "on: the same results on every processor, for any batch, chunk and threads; off: bfloat16 products for "
+               "float matrices (AVX-512 BF16 only), faster in prefill; results may differ between processors"),
     ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
-        .doc = "instruction set of the kernels (default: the best here); the results are the same but with avx512bf16, "
-               "which needs --exact off"),
+        .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
+               "changes results"),
     ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),

@@ -53,21 +53,19 @@ int32_t engine_width(const engine *g, int layer)
 
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e)
 {
-    return engine_eval_pair(g, NULL, 0, ids, n, layer, on_rows, ctx, e);
+    return engine_eval_query(g, &(query){.ids = ids, .n_ids = n}, layer, on_rows, ctx, e);
 }
 
-int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int32_t *ids, size_t n, int layer,
-                     rows_fn on_rows, void *ctx, err *e)
+int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, void *ctx, err *e)
 {
-    query q = {.ids = ids, .n_ids = n, .enc_ids = enc_ids, .n_enc = n_enc, .n_logprobs = -1};
     session *s;
     float *tapped = NULL;
     if (layer < 0 && !g->prog->entries[ENTRY_HEAD].out)
         return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
-    int rc = check_ids(g, ids, n, e);
-    if (!rc) rc = query_check_encoder(g, &q, e);
-    if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);
+    int rc = check_ids(g, q->ids, q->n_ids, e);
+    if (!rc) rc = query_check_encoder(g, q, e);
+    if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
     s->want_all = layer < 0 || g->prog->tensors[g->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
@@ -91,7 +89,7 @@ static int ignore_rows(void *self, const float *rows, int64_t first, int64_t n, 
 
 int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e)
 {
-    const query q = {.ids = ids, .n_ids = n, .n_logprobs = -1};
+    const query q = {.ids = ids, .n_ids = n};
     session *s;
     int rc = check_ids(g, ids, n, e);
     if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);

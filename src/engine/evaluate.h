@@ -11,8 +11,7 @@ int32_t engine_width(const engine *g, int layer); /* columns of such rows */
 
 /* Not while queries run. */
 int engine_eval(engine *g, const int32_t *ids, size_t n, int layer, rows_fn on_rows, void *ctx, err *e);
-/* The same of an encoder-decoder: `ids` are its decoder's. */
-int engine_eval_pair(engine *g, const int32_t *enc_ids, size_t n_enc, const int32_t *ids, size_t n, int layer,
-                     rows_fn on_rows, void *ctx, err *e);
+/* The same of the ids and enc_ids of a query: for encoder-decoders. */
+int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, void *ctx, err *e);
 
 #endif

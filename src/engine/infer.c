@@ -16,13 +16,6 @@ static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
 
-static bool is_end(const engine *g, int32_t id)
-{
-    for (int i = 0; i < g->info.n_eos; i++)
-        if (g->info.eos[i] == id) return true;
-    return false;
-}
-
 static int32_t draw(engine *g, const session *s, const float *logits)
 {
     int64_t made = s->n_ids - s->n_prompt;
@@ -52,7 +45,7 @@ static void generate(engine *g, session *s, const float *logits, uint64_t *made)
         session_finish(g, s, FINISH_ERROR, "the model computed no finite logit for this text");
         return;
     }
-    if (is_end(g, id) && !s->q.ignore_eos) {
+    if (session_ends_with(s, &g->info, id)) {
         session_finish(g, s, FINISH_STOP, NULL);
         return;
     }

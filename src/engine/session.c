@@ -68,3 +68,10 @@ void session_free(session *s)
     for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
     mem_free(s);
 }
+
+bool session_ends_with(const session *s, const engine_info *i, int32_t id)
+{
+    for (int k = 0; k < i->n_eos && !s->q.ignore_eos; k++)
+        if (i->eos[k] == id) return true;
+    return false;
+}

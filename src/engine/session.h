@@ -42,6 +42,8 @@ struct session {
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
 int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e);
+/* Whether the token ends its text. */
+bool session_ends_with(const session *s, const engine_info *i, int32_t id);
 void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */
 
 #endif

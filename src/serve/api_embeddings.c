@@ -130,7 +130,7 @@ static bool check_fields(const server *s, exchange *x, const embedding_fields *f
 {
     const char *form = f->encoding_format;
     int32_t most = engine_describe(s->g)->n_pooled;
-    if (!pooled_check_model(s, x, f->model)) return false;
+    if (!exchange_check_model(s, x, f->model)) return false;
     if (form && strcmp(form, "float") != 0 && strcmp(form, "base64") != 0) {
         reply_error(x, 400, "encoding_format", "invalid_value",
                     "encoding_format: \"%.40s\" is not one of float, base64", form);

@@ -128,7 +128,7 @@ static void handle_rerank(server *s, exchange *x)
     json *body = check_model(s, x) ? body_parse(x) : NULL;
     if (!body) return;
     if (fields_read(x, rows, sizeof rows / sizeof *rows, s->o->lenient, body, &f) &&
-        pooled_check_model(s, x, f.model)) {
+        exchange_check_model(s, x, f.model)) {
         int rc = read_pairs(s, &f, &j, &e);
         if (!rc && !(j->own = mem_zero(1, sizeof(rerank_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
         if (!rc) {

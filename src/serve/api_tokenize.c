@@ -87,11 +87,7 @@ static void handle_tokenize(server *s, exchange *x)
 
 static bool collect_ids(exchange *x, const json *array, int64_t size, token_list *out)
 {
-    if (json_type(array) != JSON_ARRAY) {
-        reply_error(x, 400, "tokens", "invalid_type", "tokens: expected an array of token ids, got %s",
-                    json_type_name(array));
-        return false;
-    }
+    if (json_type(array) != JSON_ARRAY) return field_wrong_type(x, "tokens", "an array of token ids", array);
     out->id = mem_array(json_count(array), sizeof *out->id);
     for (const json *m = json_first(array); m; m = json_next(m)) {
         int64_t id = json_int(m, -1);

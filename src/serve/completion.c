@@ -319,23 +319,12 @@ static int add_choice(job *j, choice *c, err *e)
     return rc;
 }
 
-static int check_queue(server *s, size_t n, err *e)
-{
-    engine_stats st;
-    if (n > (size_t)s->o->max_queue)
-        return err_set(e, ERR_USAGE, "%zu choices in one request are more than the queue of %lld holds (--max-queue)",
-                       n, (long long)s->o->max_queue);
-    engine_get_stats(s->g, &st);
-    if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
-    return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
-}
-
 void completion_start(server *s, exchange *x, request *r)
 {
     err e = {0};
     job *j;
     int rc = new_job(&j, s, x, r, &e);
-    if (!rc) rc = check_queue(s, j->n_choices, &e);
+    if (!rc) rc = server_check_queue(s, j->n_choices, &e);
     if (!rc && j->req.streams) stream_start(j->out, 200, "text/event-stream", true);
     for (size_t i = 0; i < (rc ? 0 : j->n_choices) && !rc; i++) rc = add_choice(j, &j->choices[i], &e);
     if (!rc) {

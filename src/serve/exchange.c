@@ -82,6 +82,15 @@ void reply_json(exchange *x, int status, json *j)
     json_free(j);
 }
 
+bool exchange_check_model(const server *s, exchange *x, const char *model)
+{
+    const char *served = server_model_name(s);
+    if (!model || strcmp(model, served) == 0) return true;
+    reply_error(x, 404, "model", "model_not_found", "the model \"%.100s\" does not exist; this server has \"%s\"",
+                model, served);
+    return false;
+}
+
 /* "https://localhost:8080" → "localhost:8080"; NULL when it is no web origin. */
 static const char *origin_authority(const char *origin)
 {

@@ -58,6 +58,9 @@ void exchange_finish(server *s, exchange *x, int status);
 
 void exchange_add_header(exchange *x, const char *name, const char *value);
 
+/* False: the `model` of a request (NULL ok) is not the one that is served; the reply is in x. */
+bool exchange_check_model(const server *s, exchange *x, const char *model);
+
 /* A complete reply. The JSON value is freed. */
 void reply_json(exchange *x, int status, json *j);
 /* {"error":{"message","type","param","code"}}; `at`: the field at fault ("param"); at and code NULL: null. */

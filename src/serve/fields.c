@@ -21,7 +21,7 @@ const char *json_type_name(const json *j)
     return "unknown";
 }
 
-static bool wrong_type(exchange *x, const char *name, const char *expected, const json *v)
+bool field_wrong_type(exchange *x, const char *name, const char *expected, const json *v)
 {
     reply_error(x, 400, name, "invalid_type", "%s: expected %s, got %s", name, expected, json_type_name(v));
     return false;
@@ -37,7 +37,7 @@ static bool read_number(exchange *x, const field *f, const json *v, void *to)
         return false;
     }
     if (json_type(v) != JSON_NUMBER || (whole && !fits))
-        return wrong_type(x, f->name, whole ? "a whole number" : "a number", v);
+        return field_wrong_type(x, f->name, whole ? "a whole number" : "a number", v);
     if ((f->min || f->max) && !(value >= f->min && value <= f->max)) {
         reply_error(x, 400, f->name, "out_of_range", "%s: %.15g is out of range: %.15g to %.15g", f->name, value,
                     f->min, f->max);
@@ -56,11 +56,11 @@ static bool read_field(exchange *x, const field *f, const json *v, void *into)
     case FIELD_INT:
     case FIELD_FLOAT: return read_number(x, f, v, to);
     case FIELD_BOOL:
-        if (json_type(v) != JSON_BOOL) return wrong_type(x, f->name, "true or false", v);
+        if (json_type(v) != JSON_BOOL) return field_wrong_type(x, f->name, "true or false", v);
         *(bool *)to = json_bool(v, false);
         return true;
     case FIELD_TEXT:
-        if (json_type(v) != JSON_STRING) return wrong_type(x, f->name, "a string", v);
+        if (json_type(v) != JSON_STRING) return field_wrong_type(x, f->name, "a string", v);
         *(const char **)to = json_str(v, NULL);
         return true;
     case FIELD_NODE: *(const json **)to = v; return true;

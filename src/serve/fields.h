@@ -30,5 +30,7 @@ bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const j
 json *body_parse(exchange *x);
 
 const char *json_type_name(const json *j); /* "a string", "an array", … */
+/* Replies that the field has another type than expected; false. */
+bool field_wrong_type(exchange *x, const char *name, const char *expected, const json *v);
 
 #endif

@@ -133,11 +133,8 @@ static bool on_result(void *ctx, const token_event *ev)
 
 void pooled_job_start(pooled_job *j, exchange *x)
 {
-    engine_stats st;
-    engine_get_stats(j->srv->g, &st);
-    if (st.waiting >= j->srv->o->max_queue) {
-        err e = {0};
-        err_set(&e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
+    err e = {0};
+    if (server_check_queue(j->srv, 1, &e)) {
         reply_err(x, NULL, &e);
         pooled_job_drop(j);
         return;
@@ -161,15 +158,6 @@ bool pooled_usage_write(buf *to, const pooled_job *j)
                       "\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,"
                       "\"prompt_tokens_details\":{\"cached_tokens\":0}}",
                       n, n);
-}
-
-bool pooled_check_model(const server *s, exchange *x, const char *model)
-{
-    const char *served = server_model_name(s);
-    if (!model || strcmp(model, served) == 0) return true;
-    reply_error(x, 404, "model", "model_not_found", "the model \"%.100s\" does not exist; this server has \"%s\"",
-                model, served);
-    return false;
 }
 
 void pooled_reply_err(exchange *x, const char *at, const err *e)

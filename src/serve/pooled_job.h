@@ -45,8 +45,6 @@ void pooled_job_start(pooled_job *j, exchange *x);
 
 /* "usage":{...} with the members of the OpenAI API. */
 bool pooled_usage_write(buf *to, const pooled_job *j);
-/* Reads the `model` of a request: false when it is not the one that is served; the reply is in x. */
-bool pooled_check_model(const server *s, exchange *x, const char *model);
 /* The reply to an error of an input; `at`: its field. */
 void pooled_reply_err(exchange *x, const char *at, const err *e);
 

@@ -46,31 +46,16 @@ static const field fields[] = {
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
 };
 
-static bool refuse(exchange *x, const char *name, const char *expected, const json *got)
-{
-    reply_error(x, 400, name, "invalid_type", "%s: expected %s, got %s", name, expected, json_type_name(got));
-    return false;
-}
-
 static bool out_of_memory(exchange *x)
 {
     reply_error(x, 500, NULL, NULL, "out of memory");
     return false;
 }
 
-static bool check_model(server *s, exchange *x, const request *r)
-{
-    const char *served = server_model_name(s);
-    if (!r->model || strcmp(r->model, served) == 0) return true;
-    reply_error(x, 404, "model", "model_not_found", "the model \"%.100s\" does not exist; this server has \"%s\"",
-                r->model, served);
-    return false;
-}
-
 static bool add_stop(exchange *x, request *r, const json *v)
 {
     const char *text = json_str(v, NULL);
-    if (!text) return refuse(x, "stop", "a string or an array of strings", v);
+    if (!text) return field_wrong_type(x, "stop", "a string or an array of strings", v);
     if (!*text || strlen(text) > REQUEST_STOP_BYTES) {
         reply_error(x, 400, "stop", "invalid_value", "stop: a stop string has 1 to %d bytes", REQUEST_STOP_BYTES);
         return false;
@@ -98,7 +83,7 @@ static bool read_bias(exchange *x, request *r, int32_t n_vocab)
 {
     const json *v = r->bias_node;
     if (json_type(v) == JSON_NULL) return true;
-    if (json_type(v) != JSON_OBJECT) return refuse(x, "logit_bias", "an object", v);
+    if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "logit_bias", "an object", v);
     size_t n = json_count(v);
     if (n > REQUEST_BIAS_MAX) {
         reply_error(x, 400, "logit_bias", "invalid_value", "logit_bias: at most %d entries", REQUEST_BIAS_MAX);
@@ -131,7 +116,7 @@ static bool read_stream_options(exchange *x, request *r)
     static const field rows[] = {{.name = "include_usage", .type = FIELD_BOOL, AT(include_usage)}};
     const json *v = r->stream_options;
     if (json_type(v) == JSON_NULL) return true;
-    if (json_type(v) != JSON_OBJECT) return refuse(x, "stream_options", "an object", v);
+    if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "stream_options", "an object", v);
     if (!r->streams) {
         reply_error(x, 400, "stream_options", "invalid_value", "stream_options needs \"stream\": true");
         return false;
@@ -167,7 +152,7 @@ static bool read_beams(server *s, exchange *x, request *r)
     const json *v = r->early_node;
     const char *word = json_str(v, "never");
     if (json_type(v) > JSON_BOOL && (json_type(v) != JSON_STRING || strcmp(word, "never") != 0))
-        return refuse(x, "early_stopping", "true, false or \"never\"", v);
+        return field_wrong_type(x, "early_stopping", "true, false or \"never\"", v);
     r->early_stopping = json_type(v) == JSON_STRING ? BEAM_STOP_NEVER
                         : json_bool(v, false)       ? BEAM_STOP_FIRST
                                                     : BEAM_STOP_BETTER;
@@ -193,7 +178,7 @@ static bool read_ids(exchange *x, const char *name, const json *array, token_lis
     out->cap = json_count(array);
     for (const json *m = json_first(array); m; m = json_next(m)) {
         int64_t id = json_int(m, -1);
-        if (json_type(m) != JSON_NUMBER) return refuse(x, name, "token ids in an array of numbers", m);
+        if (json_type(m) != JSON_NUMBER) return field_wrong_type(x, name, "token ids in an array of numbers", m);
         if (id < 0 || id >= n_vocab) {
             reply_error(x, 400, name, "invalid_value", "%s: %.15g is no token id (0 to %d)", name, json_num(m, 0),
                         n_vocab - 1);
@@ -255,7 +240,7 @@ static bool read_decoder_prompt(server *s, exchange *x, const json *v, prompt *p
     if (json_type(v) == JSON_ARRAY && json_count(v))
         return read_ids(x, "decoder_prompt", v, &p->ids, engine_describe(s->g)->n_vocab);
     if (json_type(v) != JSON_NULL && json_type(v) != JSON_STRING)
-        return refuse(x, "decoder_prompt", "a string or an array of token ids", v);
+        return field_wrong_type(x, "decoder_prompt", "a string or an array of token ids", v);
     if (!engine_decoder_ids(s->g, json_str(v, NULL), &p->ids, &e)) return true;
     reply_err(x, "decoder_prompt", &e);
     return false;
@@ -268,7 +253,7 @@ static bool read_prompt(server *s, exchange *x, const request *r, const json *v,
     bool good = json_type(v) == JSON_STRING ? read_text(s, x, v, p)
                 : json_type(v) == JSON_ARRAY
                     ? read_ids(x, "prompt", v, &p->ids, encoder ? info->n_enc_vocab : info->n_vocab)
-                    : refuse(x, "prompt", "a string or an array of token ids", v);
+                    : field_wrong_type(x, "prompt", "a string or an array of token ids", v);
     if (!encoder && good && r->decoder_node) {
         reply_error(x, 400, "decoder_prompt", "unsupported",
                     "decoder_prompt: this model has no encoder, prompt is all it takes");
@@ -313,7 +298,9 @@ bool request_read(server *s, exchange *x, request *r)
                    .sample = s->o->sample};
     r->body = body_parse(x);
     if (!r->body || !fields_read(x, fields, sizeof fields / sizeof *fields, s->o->lenient, r->body, r)) return false;
-    if (!check_model(s, x, r) || !read_stop(x, r) || !read_stream_options(x, r) || !check_together(x, r)) return false;
+    if (!exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
+        !check_together(x, r))
+        return false;
     if (!read_bias(x, r, engine_describe(s->g)->n_vocab) || !read_beams(s, x, r)) return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     return read_prompts(s, x, r);

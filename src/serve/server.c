@@ -81,6 +81,17 @@ const char *server_model_name(const server *s)
     return s->o->alias ? s->o->alias : g ? engine_describe(g)->name : "";
 }
 
+int server_check_queue(const server *s, size_t n, err *e)
+{
+    engine_stats st;
+    if (n > (size_t)s->o->max_queue)
+        return err_set(e, ERR_USAGE, "%zu choices in one request are more than the queue of %lld holds (--max-queue)",
+                       n, (long long)s->o->max_queue);
+    engine_get_stats(s->g, &st);
+    if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
+    return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
+}
+
 static void set_state(server *s, server_state state)
 {
     atomic_store(&s->state, (int)state);

@@ -58,6 +58,8 @@ int server_start(server *s, const engine_options *model, void (*on_state)(void *
 bool server_stop(server *s, double seconds);
 void server_close(server *s);
 
+/* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do. */
+int server_check_queue(const server *s, size_t n, err *e);
 /* The name under which the model is served: --alias, else the model's own. */
 const char *server_model_name(const server *s);
 
