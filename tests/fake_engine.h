@@ -339,21 +339,6 @@ int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, 
     return OK;
 }
 
-bool token_list_add(token_list *l, int32_t id)
-{
-    void *p = l->id;
-    if (!mem_grow(&p, &l->cap, l->n + 1, sizeof *l->id)) return false;
-    l->id = p;
-    l->id[l->n++] = id;
-    return true;
-}
-
-void token_list_free(token_list *l)
-{
-    mem_free(l->id);
-    *l = (token_list){0};
-}
-
 /* <s> a [</s> b] with types; cut at the end. */
 int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
                            err *e)
