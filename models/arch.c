@@ -16,7 +16,7 @@ const char *arch_name(const ckpt *c, const json *config)
     return json_str(json_first(json_get(j, "architectures")), json_str(json_get(j, "model_type"), "unknown"));
 }
 
-/* "expert_count": whether the file has a number NAME.expert_count above zero; "expert_count=2": whether it is 2 (none counts as 0). */
+/* "expert_count": whether the file has NAME.expert_count above zero; "expert_count=2": whether it is 2 (absent: 0). */
 static bool key_holds(span key, const char *name, const json *file)
 {
     const uint8_t *equal = memchr(key.p, '=', key.n);
@@ -26,7 +26,7 @@ static bool key_holds(span key, const char *name, const json *file)
     return equal ? have == equal[1] - '0' : have > 0;
 }
 
-/* "llama" fits name "llama"; "llama+expert_count" where that key holds, as must all that plus signs add; with `keyed` only such. */
+/* Whether "llama" is `name`; with `keyed`, whether "llama+expert_count" is and all keys after plus signs hold. */
 static bool word_fits(span word, const char *name, const json *keyed)
 {
     span first = {0}, rest = word, key;
@@ -83,7 +83,7 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
             found = find("", json_str(a, ""), NULL, out, cap, e);
         if (!found) found = find("", json_str(json_get(j, "model_type"), ""), NULL, out, cap, e);
-        for (const json *m = json_first(j); m && !found; m = json_next(m)) /* no name, but a telling key */
+        for (const json *m = json_first(j); m && !found; m = json_next(m)) /* a key that only one family has */
             found = find("has:", json_key(m), NULL, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;

@@ -1,7 +1,7 @@
 /* model.c - see model.h: finds checkpoint and spec for each other, then builds.
  *
- * A spec names a checkpoint ([model] path), a checkpoint finds a built-in spec (the architecture in its configuration); a command may
- * give either or both. The built-in model is an embedded GGUF file. */
+ * A spec names a checkpoint ([model] path), a checkpoint finds a built-in spec (the architecture in its configuration);
+ * a command may give either or both. The built-in model is an embedded GGUF file. */
 #include "models/model.h"
 
 #include "base/embed.h"
@@ -38,7 +38,7 @@ int model_weights(ckpt **out, const char *path, err *e)
     return ckpt_open_bytes(out, file, "builtin", e);
 }
 
-/* The spec that a self-contained model carries: over it the user's, if there is one. It may not make this program read other files. */
+/* The spec inside a self-contained model, or the user's over it. It may not make this program read other files. */
 static int own_spec(opened *o, const char *user, err *e)
 {
     static const char *const known[] = {"name", "arch", "doc", "code"};
@@ -97,8 +97,8 @@ static int check_format(const model *m, err *e)
                    ckpt_format(m->weights));
 }
 
-/* Hugging Face checkpoints say in quantization_config how their integers become weights. That is not read here; one whose tensors are
- * floats after all (decoded, or quantized only while loading) is like any other. */
+/* Hugging Face checkpoints say in quantization_config how their integers become weights. That is not read here; one
+ * whose tensors are floats after all (decoded, or quantized only while loading) is like any other. */
 static int check_quantized(const opened *o, err *e)
 {
     const ckpt *c = o->m.weights;
@@ -172,7 +172,7 @@ static int choose_ctx(opened *o, int64_t asked, err *e)
     return OK;
 }
 
-/* Ids that the model has no token for (configurations name them: defaults of a class, tokens never added) are left out. */
+/* Leaves out ids that the model has no token for: configurations keep defaults of a class and tokens never added. */
 static int read_ids(opened *o, const char *key, int32_t *out, int cap, int *n, err *e)
 {
     const spec_row *r;
@@ -214,7 +214,7 @@ static const char *name_of(opened *o, const model_options *opt)
     return arena_strn(&o->mem, path + start, n - start);
 }
 
-/* What a line of a built-in spec complains of is what it read: the file with the values is named in front. */
+/* An error at a line of a built-in spec is about the values it read: the file that holds them is named in front. */
 static int name_values(const opened *o, err *e)
 {
     char file[80];

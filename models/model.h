@@ -19,11 +19,10 @@ typedef struct model_options {
     const char *spec_path;  /* spec file, or NULL */
     const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
-    weight_policy *policy;  /* types of weights one by one, instead; or NULL */
-    const char *act;        /* activations that enter quantized weights: "f32", or "q8" = NULL */
-    const char *pooling,
-        *normalize; /* "cls", "mean", "last"; "on", "off"; NULL: as the model's files say (pooling.h) */
-    int ctx;        /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
+    weight_policy *policy;  /* instead: a type for each weight; or NULL */
+    const char *act;        /* inputs of quantized weights: "f32", or "q8" = NULL */
+    const char *pooling, *normalize; /* "cls", "mean", "last"; "on", "off"; NULL: as the model's files say */
+    int ctx; /* positions to serve; 0 = the spec's, else the model's maximum (at most 8192 unless asked for) */
 } model_options;
 
 typedef struct model {
@@ -55,7 +54,7 @@ config_eval *model_values(const model *m);
 
 /* The fully resolved spec as INI text that loads again (`spec show`). */
 int model_spec_text(const model *m, buf *out, err *e);
-/* The same for a file that carries it: with these lines of [tensors], and without what names other files. */
+/* The same for a file that carries its spec: with these lines of [tensors], without keys that name other files. */
 int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e);
 
 #endif

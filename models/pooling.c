@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The word for a pooling config: one mode of three, else NULL. Since version 5 it names the mode, before it had a flag for each. */
+/* The word for a pooling config: one of three modes, else NULL. Version 5 names the mode, earlier ones have flags. */
 static const char *mode_of(const json *config)
 {
     static const struct {
@@ -65,8 +65,8 @@ int pooling_read(pooling *out, ckpt *c, err *e)
     return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
 }
 
-/* Gives a name of [config] a word, unless the user's spec file says it itself and this is weaker. A built-in spec, which has no
- * folder, is no user's. */
+/* Gives a name of [config] a word, unless the user's spec file has the name and this source is weaker. A spec without a
+ * folder is built in, not the user's. */
 static int put(spec *s, const char *key, const char *text, bool strong, err *e)
 {
     const spec_row *r = spec_find(s, "config", key);

@@ -1,6 +1,6 @@
-/* pooling.h - how the rows of a text become one vector: what the files of sentence-transformers beside the weights say (modules.json and
- * the folders it names), and what the command line says. Both become names of [config], `pooling` and `normalize`, and the
- * formula `pooled` where the spec has none of its own. */
+/* pooling.h - how the rows of a text become one vector, by the files of sentence-transformers beside the weights
+ * (modules.json and the folders it names) and by the command line. Both become names of [config], `pooling` and
+ * `normalize`, and the formula `pooled` where the spec has none of its own. */
 #ifndef MODELS_POOLING_H
 #define MODELS_POOLING_H
 #include "io/ckpt.h"
@@ -22,9 +22,9 @@ typedef struct pooling {
 /* Reads the files; texts belong to the checkpoint. A malformed file is an error. */
 int pooling_read(pooling *out, ckpt *c, err *e);
 
-/* Writes into the spec what is asked for: `how` and `normalize` ("on", "off") of the command line, NULL: not given; then the spec's own
- * file; then `p`; then what the family says; then the mean, of unit length. A decoder whose files, spec and command line say
- * nothing stays as it is. */
+/* Writes pooling and normalization into the spec, from the strongest source that has them: `how` and `normalize` ("on",
+ * "off") of the command line (NULL: not given), the spec's own file, `p`, the family; else the mean, of unit length. A
+ * decoder stays as it is where command line, spec and files say nothing. */
 int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e);
 
 #endif

@@ -1,8 +1,9 @@
-/* spec_show.c - `spec show`: a model's spec with every value filled in, as INI text that loads again and gives the same program.
+/* spec_show.c - `spec show`: a model's spec with every value filled in, as INI text that loads again and gives the same
+ * program.
  *
- * Names of [config] and options of slots are printed as numbers and words; those that differ between layers as lists indexed by i.
- * Classes of layers become lists too. Formulas and [tensors] stand as they are: they use only names of [config]. So the text
- * needs neither bases nor config.json. */
+ * Names of [config] and options of slots are printed as numbers and words; those that differ between layers as lists
+ * indexed by i. Classes of layers become lists too. Formulas and [tensors] stand as they are: they use only names of
+ * [config]. So the text needs neither bases nor config.json. */
 #include "models/spec_show.h"
 
 #include "base/mem.h"
@@ -27,22 +28,22 @@ typedef struct show {
 /* Gives the value of something at a layer. */
 typedef int (*value_at_layer)(show *w, const void *what, int layer, value *out);
 
-/* The text of a value: words of an option stand bare, what is absent is null. */
+/* The text of a value: words of an option without quotes, an absent value as null. */
 static bool print_one(show *w, const value *v, bool words)
 {
     if (v->kind == VALUE_NONE) return buf_str(w->one, "null");
     return words && v->kind == VALUE_TEXT ? buf_str(w->one, v->text) : value_print(v, w->one);
 }
 
-/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" when it does (what stands behind the bar is
- * the value outside layers). *any: it has a text. */
+/* Appends the text of a value that may depend on the layer: "64", or "[0, 11, 0][i] | 0" with the value outside layers
+ * after the bar. *any: it has a text. */
 static int print_value(show *w, value_at_layer get, const void *what, bool words, bool *any)
 {
     buf all = {0}, one = {0}, first = {0}, outside = {0};
     bool same = true, printable = true, some = false, holes = false;
     value v = {0};
     w->one = &outside;
-    if (get(w, what, OUTSIDE, &v)) v = (value){0}; /* it may need i: then it has no value outside */
+    if (get(w, what, OUTSIDE, &v)) v = (value){0}; /* a value that needs i has none outside layers */
     int rc = w->layers ? OK : w->e->code;
     bool fits = print_one(w, &v, words);
     some = fits && v.kind != VALUE_NONE && !w->layers;
@@ -197,7 +198,7 @@ static int show_network(show *w)
     return show_slots(w, "network");
 }
 
-/* Names that a class gives are in [config] by now, layer by layer; its slots and its block remain. */
+/* The names of a class are printed in [config], layer by layer; its slots and its block remain. */
 static int show_class(show *w, size_t k)
 {
     const spec_class *c = &w->s->classes[k];

@@ -1,7 +1,7 @@
-/* build.c - see build.h. Every type: embed, the block once per layer, final, logits of wanted rows. encoder_decoder: before that the
- * encoder's embed, block and final over rows of its own; what comes out is read by cross attention in every layer. Where a text is
- * pooled, which is usual for encoders, `final` is computed for all rows, else for those that are wanted; it works row by row, so it is
- * the same. */
+/* build.c - see build.h. All types: embed, the block once per layer, final, logits of the rows that need them. An
+ * encoder_decoder first has the encoder's embed, block and final over rows of its own; cross attention in every layer
+ * reads their result. `final` works row by row: it is computed for all rows where texts are pooled (usual for
+ * encoders), else only for rows that need logits. */
 #include "models/build/build.h"
 
 #include "models/build/formula.h"
@@ -60,7 +60,7 @@ static const spec_row *formula_of(const builder *b, const char *key)
     return spec_find(b->s, "network", key);
 }
 
-/* 0 without an error: the formula says that there is no such part. */
+/* 0 without an error: the formula is the number 0, so there is no such part. */
 static ref run_optional(builder *b, const char *key, const char *otherwise, ref x, const char *result)
 {
     char where[300];
@@ -104,7 +104,7 @@ static int same_width(builder *b, const char *what, ref x)
                    (long long)builder_width(b, x), (long long)b->dim);
 }
 
-/* Whether `final` is wanted of every row, not only of some. */
+/* Whether `final` is computed for all rows, not only those that need logits. */
 static bool all_rows(const builder *b) { return b->bidirectional || spec_find(b->s, "network", "pooled"); }
 
 static int build_layers(builder *b, int layers)

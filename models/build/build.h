@@ -9,13 +9,13 @@
 typedef struct build_options {
     weight_policy *policy; /* types to hold matrices in; NULL: as in the file */
     int ctx;               /* positions that tables are made for */
-    bool act_f32;          /* activations stay float32 where weights are quantized: exact, and slow */
+    bool act_f32;          /* inputs of quantized weights stay float32: exact, and slow */
 } build_options;
 
-/* Every layer, every tensor bound and checked; nothing left unused in the checkpoint. */
+/* All layers, with every tensor bound and checked. Tensors of the checkpoint that nothing uses are errors. */
 int build_program(program **out, spec *s, config_eval *values, const ckpt *c, const build_options *o, err *e);
 
-/* A whole number of [network], or of [config] under the same name: "layers", "dim", "positions"; `otherwise` when it has no value. */
+/* A whole number of [network], or of [config] under the same name: "layers", "dim"; `otherwise` without value. */
 int build_number(spec *s, config_eval *values, const char *key, int64_t otherwise, int64_t *out, err *e);
 
 /* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */

@@ -128,8 +128,8 @@ static bool bias_of(builder *b, const call *c, const char *role, const char *mod
     return weight_of(b, c, role, want, bias);
 }
 
-/* x as int8 by blocks of `block`, or the rest that these codes leave: made once for all matrices that read it one after another (q, k, v; gate,
- * up). `table`: the dispatch of rows of experts, else 0. */
+/* Quantizes x to int8 per block, or (rest) quantizes the residual of that; once for all matrices that read x one after
+ * another (q, k, v; gate, up). `table`: the dispatch of rows of experts, else 0. */
 static ref quantized(builder *b, const call *c, ref x, int block, ref table, bool rest)
 {
     static const char *const part[2][2] = {{"x.q32", "x.q32.rest"}, {"x.q64", "x.q64.rest"}};
@@ -149,7 +149,7 @@ static ref quantized(builder *b, const call *c, ref x, int block, ref table, boo
     return *known;
 }
 
-/* What an op of several that make `part` (NULL ok) is called. */
+/* The name of one of several ops that make `part` (NULL ok). */
 enum { PART_NAME = 64 };
 static const char *part_name(const char *part, const char *what, char out[PART_NAME])
 {
@@ -158,9 +158,9 @@ static const char *part_name(const char *part, const char *what, char out[PART_N
     return out;
 }
 
-/* Emits a multiplication by weight in1: packed and of int8 activations where the weight's type is for that; of narrow rows by their codes and by
- * what these leave. The parts of a stack are multiplied one by one: each has to be whole panels, and `k` columns of a row, a part's, whole
- * tiles of them. */
+/* Emits a multiplication by weight in1: by panels and int8 activations where the weight's type allows it; narrow rows
+ * are multiplied twice, by their codes and by the residual of these. The parts of a stack are multiplied one by one, so
+ * each must be whole panels, and its `k` columns whole tiles. */
 static ref multiply(builder *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
 {
     weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
@@ -284,7 +284,7 @@ ref builder_act_fn(builder *b, const char *path, const char *part, ref x, act_ki
 static ref binary_op(builder *b, op_kind kind, const char *path, const char *part, ref x, ref y)
 {
     op o = {.kind = (uint8_t)kind, .in = {x, y}};
-    if (kind == OP_MUL && builder_width(b, x) == 1) o.in[0] = y, o.in[1] = x; /* a gate for each row stands behind */
+    if (kind == OP_MUL && builder_width(b, x) == 1) o.in[0] = y, o.in[1] = x; /* one number a row is the second */
     return builder_op(b, o, path, part, x, builder_width(b, o.in[0]));
 }
 

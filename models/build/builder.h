@@ -1,6 +1,6 @@
-/* builder.h - what modules write a program with. Every helper returns a tensor, or 0 after recording the error in b->e.
+/* builder.h - helpers that modules write a program with. They return a tensor, or 0 with the error in b->e.
  *
- * builder_linear is the only place that multiplies by a weight: bias, adapters, cuts and activation quantization are its business. */
+ * builder_linear is the only place that multiplies by a weight: it adds the bias and quantizes activations. */
 #ifndef MODELS_BUILDER_H
 #define MODELS_BUILDER_H
 #include "core/program.h"
@@ -18,24 +18,24 @@ struct builder {
     spec *s;
     config_eval *values;
     binder *bind;
-    int layer;     /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
-    bool encoding; /* in the formulas of that encoder: rows are AXIS_ENC, paths begin with "enc." */
-    ref memory;    /* its result; 0 in models without one */
-    int ctx;       /* positions that tables are made for */
-    bool act_f32;  /* build_options */
-    ref quant_of,
-        quant[2][2]; /* the activation quantized last, by blocks of 32 and of 64, and what that leaves: 0 = not yet */
+    int layer;       /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
+    bool encoding;   /* in that encoder's formulas: rows are AXIS_ENC, paths begin with "enc." */
+    ref memory;      /* the result of that encoder; 0: there is none */
+    int ctx;         /* positions that tables are made for */
+    bool act_f32;    /* build_options */
+    ref quant_of;    /* the activation quantized last, */
+    ref quant[2][2]; /* [blocks of 32, 64][its codes, their residual]; 0 = not yet */
     bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
     int64_t dim;
     err *e;
 };
 
 int64_t builder_width(const builder *b, ref x);
-/* A fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder) with the rows of `like` and `width` elements. part "" or NULL: just the path. */
+/* A fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder; without part: the path), with the rows of `like`. */
 ref builder_act(builder *b, const char *path, const char *part, ref like, int64_t width);
 /* Emits o with inputs in[], writing a fresh activation. */
 ref builder_op(builder *b, op o, const char *path, const char *part, ref like, int64_t width);
-/* The table of the call, [rows, width], rows 0: as many as it has; it is looked up in, never cut or re-encoded. */
+/* The table of the call, [rows, width], rows 0: as many as it has; never cut or re-encoded. */
 ref builder_table(builder *b, const call *c, int64_t rows, int64_t width);
 /* A constant of the program; values are copied. dims: cols 0 = a vector. */
 ref builder_const(builder *b, const char *path, const char *part, const float *values, int64_t rows, int64_t cols);
@@ -46,9 +46,9 @@ typedef struct linear_opt {
     bool keep_type;     /* no policy touches it */
 } linear_opt;
 enum { BUILDER_ALL_ROWS = -1 };
-/* y[n] = W[n, width of x] x [+ bias] with the weight of a role of the call; n BUILDER_ALL_ROWS: as many as it has rows. */
+/* y[n] = W[n, width of x] x [+ bias] with the weight of a role; n BUILDER_ALL_ROWS: as many as it has rows. */
 ref builder_linear(builder *b, const call *c, const char *role, ref x, int64_t n, linear_opt o);
-/* The same with a weight that is there already (tied heads); bias_slot NULL = none. */
+/* The same with a weight that is bound already (tied heads); bias 0 = none. */
 ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part);
 
 /* Token rows sorted by the expert that each goes to (ROUTE, DISPATCH). */
@@ -56,10 +56,10 @@ typedef struct builder_experts {
     ref route, table;
     int experts;
 } builder_experts;
-/* y = W x for rows of experts, W [experts][n, width of x] the part of the row's expert [+ its bias]. */
+/* y = W x [+ bias] for rows of experts, with the part of W [experts][n, width of x] that is the row's expert. */
 ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const builder_experts *by, int64_t n,
                        const char *bias);
-/* Rows of x at each of their experts, `weigh`: times their weights; and the sums of such rows, back in order. */
+/* gather: rows of x, one for each of their experts; scatter: sums of such rows, in order. weigh: times the weights. */
 ref builder_gather(builder *b, const call *c, ref x, const builder_experts *by, bool weigh);
 ref builder_scatter(builder *b, const call *c, ref rows, const builder_experts *by, bool weigh);
 
@@ -84,18 +84,18 @@ ref builder_scale(builder *b, const char *path, const char *part, ref x, double 
 ref builder_clamp(builder *b, const char *path, const char *part, ref x, double limit);  /* 0: x itself */
 ref builder_clamp_above(builder *b, const char *path, const char *part, ref x, double limit);
 ref builder_softcap(builder *b, const char *path, const char *part, ref x, double cap); /* 0: x itself */
-ref builder_l2(builder *b, const char *path, const char *part, ref x); /* of length 1, as torch's normalize */
+ref builder_l2(builder *b, const char *path, const char *part, ref x); /* rows of length 1, as torch's normalize */
 
 /* The width of a head: the option, or with 0 the input's divided by `heads`. 0: failed. */
 int64_t builder_head_dim(builder *b, const call *c, int64_t heads, int64_t option);
 /* An optional vector weight of n elements; mode as linear_opt.bias. *v 0: there is none. */
 bool builder_vector(builder *b, const call *c, const char *role, const char *mode, int64_t n, ref *v);
 
-/* A state of the layer; with s.scratch the one of equal shape that an earlier layer made. Its index, or a negative code. */
+/* The index of a state of the layer (s.scratch: of the equal one of an earlier layer), or a negative code. */
 int builder_state(builder *b, state s);
 
-/* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors] names under
- * the same key; *n = 0 when there is neither. NULL on error. */
+/* A list option of the call ("rope_short") as floats in the program's arena: its value, else the tensor that [tensors]
+ * names under the same key; *n = 0 when there is neither. NULL on error. */
 const float *builder_list(builder *b, const call *c, const char *key, size_t *n);
 
 /* act_kind of an option checked against ACT_WORDS. */

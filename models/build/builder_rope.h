@@ -1,4 +1,4 @@
-/* builder_rope.h - rotary positions (arXiv 2104.09864) as modules offer them: a struct of options that theirs contain, its rows, and the ops. */
+/* builder_rope.h - rotary positions (arXiv 2104.09864) for modules: options as part of theirs, their rows, the ops. */
 #ifndef MODELS_BUILDER_ROPE_H
 #define MODELS_BUILDER_ROPE_H
 #include "models/build/builder.h"

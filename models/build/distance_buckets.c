@@ -1,5 +1,5 @@
-/* distance_buckets.c - see distance_buckets.h. The order of operations is that of the models' own code: a distance whose logarithm falls on
- * the edge of a bucket goes where float32 rounding sends it. */
+/* distance_buckets.c - see distance_buckets.h. The operations have the order of the models' own code, since float32
+ * rounding decides where a distance on the edge of a bucket goes. */
 #include "models/build/distance_buckets.h"
 
 #include <math.h>

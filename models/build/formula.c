@@ -1,7 +1,7 @@
 /* formula.c - a formula becomes ops: formula_build walks the statements, call_module runs the module of a slot.
  *
- * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no activation
- * (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
+ * Values are tensors or plain numbers; numbers fold at load. Names mean variables first, then slots that take no
+ * activation (`token`), then names of [config]. Conditions are numbers: only the branch that holds is built. */
 #include "models/build/formula.h"
 
 #include "base/mem.h"
@@ -26,7 +26,7 @@ typedef struct walk {
         ref t;
     } var[VARS_MAX];
     int n_var;
-    const char *target; /* variable of the statement being built: what results are called */
+    const char *target; /* variable of the statement being built; names the results */
     int part;           /* activations made so far: their number keeps names unique in a layer */
 } walk;
 
@@ -87,7 +87,7 @@ static int find_slot(option_slot *out, spec *s, config_eval *values, arena *mem,
 
     const spec_slot *names = NULL;
     int kept = 0;
-    for (int i = 0; i < out->n; i++) { /* what lies behind the first module and names another one is of no use */
+    for (int i = 0; i < out->n; i++) { /* lines that name another module than the first are dropped */
         if (!names && out->from[i]->module) names = out->from[i];
         bool same = !out->from[i]->module || strcmp(out->from[i]->module, names->module) == 0;
         if (same) out->from[kept++] = out->from[i];
@@ -104,7 +104,7 @@ static int find_slot(option_slot *out, spec *s, config_eval *values, arena *mem,
     return out->where ? OK : err_set(e, ERR_MEMORY, "out of memory while reading a spec");
 }
 
-/* What a slot that a formula calls is called in the spec; NULL when memory is short. */
+/* The name in the spec of a slot that a formula calls; NULL when memory is short. */
 static const char *path_of(builder *b, const char *name)
 {
     const char *path = b->encoding ? arena_printf(&b->prog->mem, "enc.%s", name) : name;
@@ -112,7 +112,7 @@ static const char *path_of(builder *b, const char *name)
     return path;
 }
 
-/* Marks the [tensors] lines of every role of a module as asked for: an option may leave some of them idle. */
+/* Marks the [tensors] lines of all roles of a module as used, also those that its options do not need. */
 static void claim_lines(builder *b, const char *path, const module *m)
 {
     const bool enc = strncmp(path, "enc.", 4) == 0;
@@ -179,7 +179,7 @@ static bool number(walk *w, const expr *x, double *out)
     return true;
 }
 
-/* "1", "2", …: what tells apart the activations that one formula makes. */
+/* "1", "2", …: tells apart the activations of one formula. */
 static const char *part_name(walk *w, char *text, size_t cap)
 {
     snprintf(text, cap, "%d", ++w->part);
@@ -241,7 +241,7 @@ static bool visit_binary(walk *w, const expr *x, term *out)
     return refuse(w, "activations are added, multiplied with each other, and multiplied or divided by numbers", "");
 }
 
-/* Slots of a branch that is not built are known all the same: their lines in the spec are no mistake. */
+/* Marks the slots of a branch that is not built, so that their lines are not reported as unused. */
 static bool claim_branch(walk *w, const expr *x)
 {
     bool may_be = (x->kind == EXPR_NAME || x->kind == EXPR_CALL) && !var_of(w, x->text) && has_tensor(w, x);

@@ -1,5 +1,5 @@
-/* module.h - an atomic module: what a slot of a formula can be. A module turns a call into ops at load time; it knows options,
- * activations and weight roles, never a family, a config key or its neighbours.
+/* module.h - an atomic module: what a slot of a formula can be. A module turns a call into ops at load time; it knows
+ * options, activations and weight roles, never a family, a config key or its neighbours.
  *
  * To add one: models/modules/<kind>_<name>.c, which ends in MODULE(kind, name, …), and a line in module_list.h. */
 #ifndef MODELS_MODULE_H
@@ -43,10 +43,10 @@ struct call {
 extern const module *const module_list[]; /* NULL ends */
 extern const size_t module_count;
 
-/* "gqa" for slot kind "attn", or a full name; NULL when unknown. kind alone (name NULL): the only module of that kind. */
+/* "gqa" for slot kind "attn", or a full name; NULL when unknown. name NULL: the only module of the kind. */
 const module *module_find(const char *kind, const char *name);
 
-/* The first option of any module of that name and type, or NULL: what a name of [config] spelt like it can mean. */
+/* The first option of that name and type of any module, or NULL: a name of [config] spelt like it sets it. */
 const param *module_option(const char *name, param_type type);
 
 /* A row for `field` of a struct of options. */

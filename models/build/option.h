@@ -1,8 +1,8 @@
 /* option.h - the options of a slot at a layer: which module it is, and its options struct filled from the spec.
  *
- * An option's value is, in this order: what the slot line says (a class of the layer first, a labelled slot "norm.a" before "norm",
- * in an encoder "enc.norm.a" and "enc.norm" before both); the
- * name of [config] that is spelt like the option; the default of the module's table. */
+ * The value of an option is, in this order: that of the slot line (a class of the layer first, a labelled slot "norm.a"
+ * before "norm", in an encoder "enc.norm.a" and "enc.norm" before both); the name of [config] spelt like the option;
+ * the default of the module. */
 #ifndef MODELS_OPTION_H
 #define MODELS_OPTION_H
 #include "models/spec/config_eval.h"

@@ -1,5 +1,5 @@
-/* score_bias.h - biases of attention's scores by distance, as modules offer them: a struct of options that theirs contain, its rows and
- * weight, and the operands of OP_ATTN. */
+/* score_bias.h - biases of attention scores by distance, for modules: options that their struct contains, rows of
+ * these, the weight, and the operands of OP_ATTN. */
 #ifndef MODELS_SCORE_BIAS_H
 #define MODELS_SCORE_BIAS_H
 #include "models/build/builder.h"

@@ -1,8 +1,8 @@
-/* spec_unused.c - what a spec says and nothing hears: names of [config], slots and lines of [tensors] that no formula, expression or
- * option mentions. Most are misspelt, so each message has the nearest word that would be heard.
+/* spec_unused.c - keys of a spec that nothing uses: names of [config], slots and lines of [tensors] that no formula,
+ * expression or option mentions. Most are misspelt, so each message has the nearest word that would be used.
  *
- * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the texts, not in what
- * was evaluated: the branch of a `?` that was not taken counts. */
+ * Only the opened file is judged: a base may hold more than one of its children needs. Mentions are looked for in the
+ * texts, not in what was evaluated: the branch of a `?` that was not taken counts. */
 #include "models/build/spec_unused.h"
 
 #include "models/build/module.h"
@@ -92,7 +92,7 @@ bool spec_unread_keys(const spec *s, const json *config, buf *out)
 
 /* ---- lines of [tensors] */
 
-/* Whether `role` ("q", "q.bias", "bias", "") is one that some module has. */
+/* Whether some module has the role ("q", "q.bias", "bias", ""). */
 static bool is_role(const char *role)
 {
     size_t n = strlen(role);

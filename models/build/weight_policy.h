@@ -7,10 +7,11 @@
  *     dec.0.*        = q8_0
  *     head           = keep
  *
- * A pattern ('*' is any run of characters) is compared with the weight's name as `plan --dump` prints it ("dec.3.attn.v"), with what
- * stands behind its first dot ("3.attn.v", "head", "token"), and with the name of its tensor in the checkpoint. "embed" is the token
- * table, "head" also a token table that is the head. TYPE is a type's name or `keep`: as in the file. Vectors, tables of positions, and the
- * matrices by which experts are chosen, always stay as they are. */
+ * A pattern ('*' is any run of characters) is compared with the weight's name as `plan --dump` prints it
+ * ("dec.3.attn.v"), with what stands behind its first dot ("3.attn.v", "head", "token"), and with the name of its
+ * tensor in the checkpoint. "embed" is the token table, "head" also a token table that is the head. TYPE is a type's
+ * name or `keep`: as in the file. Vectors, tables of positions, and the matrices by which experts are chosen, always
+ * stay as they are. */
 #ifndef MODELS_WEIGHT_POLICY_H
 #define MODELS_WEIGHT_POLICY_H
 #include "base/arena.h"
@@ -24,7 +25,7 @@
 typedef struct weight_rule {
     const char *pattern, *where; /* where: "policy.txt:3" */
     dtype type;                  /* DTYPE_NONE: keep */
-    bool fitted, used;           /* some weight is called so; and no later rule won over all of them */
+    bool fitted, used;           /* a weight matched the pattern; the rule decided at least one */
 } weight_rule;
 
 typedef struct weight_policy {
@@ -34,15 +35,15 @@ typedef struct weight_policy {
     arena mem;
 } weight_policy;
 
-/* The type called `name`, in either case, or by its short name in the original Inferflow ("q4"); only types that can be encoded. `where`
- * starts the message, which names them all: "--weights". */
+/* The type called `name`, in either case, or by its short name in the original Inferflow ("q4"); only types that can be
+ * encoded. `where` starts the message, which names them all: "--weights". */
 int weight_type(const char *name, const char *where, dtype *out, err *e);
 
 /* Appends the rules of a policy file; `what` names it. */
 int policy_read(weight_policy *p, span text, const char *what, err *e);
 void policy_free(weight_policy *p);
 
-/* How a weight is called. */
+/* The names of a weight. */
 typedef struct weight_names {
     const char *name, *tensor; /* "dec.3.attn.v"; in the checkpoint */
     bool table;                /* the token table */
@@ -51,7 +52,7 @@ typedef struct weight_names {
 /* The type for a matrix; rules that decide are marked as used. DTYPE_NONE: as in the file. */
 dtype policy_type(weight_policy *p, const weight_names *w);
 
-/* An error that names the first rule that fits no matrix; rules that others win over wherever they fit are named in the log. */
+/* An error names the first rule that fits no matrix; rules that never decide are named in the log. */
 int policy_check_used(const weight_policy *p, err *e);
 
 #endif

@@ -36,7 +36,7 @@ static int write_unread(ckpt *c, const char *base, buf *out, err *e)
     return OK;
 }
 
-/* The families that fit beside the first: those that compute the same, or those that compute something else. Returns how many. */
+/* Families that fit beside it: those that compute the same, or (not `same`) other things. Returns their number. */
 static int write_rivals(const family_fit *fits, size_t n, bool same, const char *title, buf *out)
 {
     int count = 0;

@@ -1,9 +1,10 @@
-/* derive.h - `spec derive`: a commented starting spec for a checkpoint, from its configuration and the names and shapes of its tensors.
+/* derive.h - `spec derive`: a commented starting spec for a checkpoint, from its configuration and the names and shapes
+ * of its tensors.
  *
- * First every built-in spec is tried: those that bind every tensor, with every shape right, fit; of these the one is taken that
- * reads most keys of the configuration, has fewest bases and asks for fewest absent keys; the others that would compute something else
- * are named. Where none fits, the parts of a layer are recognised one by one (derive_parts.c) and a spec of its own is written
- * (derive_write.c). */
+ * First every built-in spec is tried. Those fit that bind every tensor with the right shape; the best of them reads
+ * most keys of the configuration, has fewest bases and asks for fewest absent keys, and others that compute something
+ * else are named (derive_fit.c). Where none fits, the parts of a layer are recognised one by one (derive_parts.c) and
+ * written as a new spec (derive_write.c). */
 #ifndef MODELS_DERIVE_H
 #define MODELS_DERIVE_H
 #include "base/buf.h"
@@ -11,6 +12,6 @@
 #include "io/ckpt.h"
 #include "models/spec/spec.h"
 
-/* Appends the spec. What was inferred, what was guessed and what is left over stand in it as comments. */
+/* Appends the spec, with comments on everything that was inferred, guessed or left over. */
 int spec_derive(ckpt *c, buf *out, err *e);
 #endif

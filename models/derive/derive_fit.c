@@ -33,7 +33,7 @@ static bool is_there(const keys *k, const char *name)
     return json_get(k->from->own, full) || json_get(k->from->own, colon + 1);
 }
 
-/* Words of options stand where names stand. */
+/* Words of options look like names. */
 static bool is_word(const char *name)
 {
     size_t n = strlen(name);
@@ -85,7 +85,7 @@ static void count_keys(keys *k)
 
 /* ---- names of tensors */
 
-/* Whether `name` matches a name of a [tensors] line, whose {…} stand for any number; `.weight` and `.bias` may follow. */
+/* Whether `name` matches one of a [tensors] line, whose {…} are any number; `.weight` and `.bias` may follow. */
 static bool name_matches(span pattern, const char *name)
 {
     size_t i = 0;
@@ -119,7 +119,7 @@ static bool line_names(const spec *s, const spec_row *r, const char *name)
     return false;
 }
 
-/* Of how many kinds of tensors a spec has the names. */
+/* The number of kinds of tensors whose names a spec has. */
 static uint32_t count_known(const spec *s, const parts *found)
 {
     uint32_t n = 0;
@@ -133,7 +133,7 @@ static uint32_t count_known(const spec *s, const parts *found)
     return n;
 }
 
-/* Whether the spec adds to the weights of the first norm of a layer what this checkpoint's lack. */
+/* Whether the spec adds 1 to the weights of norms just where this checkpoint stores w - 1. */
 static bool norms_agree(const spec *s, bool offset)
 {
     const char *line = spec_text(s, "tensors", "{i}.norm.a");

@@ -7,18 +7,17 @@
 typedef struct family_fit {
     char name[64];
     bool builds;
-    uint64_t hash; /* of the program */
-    int heard,
-        absent;     /* keys of the configuration that the spec reads; keys that it would read and that are not there */
-    uint32_t known; /* kinds of tensors whose names stand in it */
-    bool norms_agree; /* it adds 1 to norms where these store w - 1, and only there */
-    int depth;        /* bases below it */
-    char why[200];    /* it does not build: the message */
+    uint64_t hash;     /* of the program */
+    int heard, absent; /* keys of the configuration that the spec reads; keys it would read that are absent */
+    uint32_t known;    /* kinds of tensors whose names stand in it */
+    bool norms_agree;  /* it adds 1 to norms just where these store w - 1 */
+    int depth;         /* bases below it */
+    char why[200];     /* the message where it does not build */
 } family_fit;
 
 /* Tries every built-in spec; *out belongs to the caller (mem_free), best first. */
 int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e);
-/* Whether the text of a spec builds for the checkpoint; the message otherwise. Appends derive_unread of it. */
+/* Whether the text of a spec builds for the checkpoint; else `why` gets the message. Appends derive_unread of it. */
 bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap);
 
 #endif

@@ -1,8 +1,8 @@
 /* derive_parts.c - see derive_parts.h.
  *
- * Names are cut at dots; the first number is the layer's. The last word, and the words between layer and last, say what a matrix is:
- * `proj` in something called attn is the output, in something called mlp the way down. Where words leave two readings, other tensors
- * decide: `w1` is a gate where there is a `w3`. */
+ * Names are cut at dots; the first number is the layer's. The last word and those between it and the layer tell the
+ * role of a matrix: `proj` below attn is the output, below mlp the down-projection. Where two readings remain, other
+ * tensors decide: `w1` is a gate where there is a `w3`. */
 #include "models/derive/derive_parts.h"
 
 #include "base/map.h"
@@ -101,7 +101,7 @@ static int group(parts *p, const ckpt *c, err *e)
     return rc;
 }
 
-/* The name that most numbered groups share in front of the number. */
+/* The prefix before the number that most numbered groups share. */
 static void choose_layers(parts *p)
 {
     int best = 0;
@@ -201,7 +201,7 @@ static bool is_norm(const part *g)
     return mentions(g->name, "norm ln_ .ln ln1 ln2") && g->first && g->first->dims.rank <= 2;
 }
 
-/* A plain matrix of a feed-forward, as one of an expert or of what all rows go to beside the experts. */
+/* The role of a feed-forward's matrix when it belongs to an expert, or to a shared expert. */
 static part_role of_experts(part_role r, bool shared)
 {
     if (r == PART_GATE) return shared ? PART_SHARED_GATE : PART_EXPERT_GATE;
@@ -249,7 +249,7 @@ static const char before_attention[] =
 static const char behind_attention[] = "post_attention post_attn";
 static const char behind_forward[] = "post_feedforward post_ffw post_mlp post_ffn";
 
-/* Which norm of a layer stands where: by words, else in the order of the file. */
+/* Gives each norm of a layer its place: by words, else in the order of the file. */
 static void place_norms(parts *p)
 {
     part *norm[4];
@@ -281,7 +281,7 @@ static void place_norms(parts *p)
     if (n == 2 && norm[0]->role == norm[1]->role) norm[0]->role = PART_NORM_A, norm[1]->role = PART_NORM_B;
 }
 
-/* Parts that make no whole are left over: experts without a router, shared ones without experts. */
+/* Drops incomplete parts: experts without a router, shared experts without experts. */
 static void drop_roles(parts *p, part_role from, part_role to)
 {
     for (int r = from; r <= (int)to; r++) p->of[r] = NULL;
@@ -299,7 +299,7 @@ static void check_experts(parts *p)
 
 /* ---- the door */
 
-/* `w1` is a gate where there is a `w3`, else the way up. */
+/* `w1` is a gate where there is a `w3`, else the up-projection. */
 static void settle_first(parts *p, part_role gate, part_role up)
 {
     bool w3 = false;
@@ -310,7 +310,7 @@ static void settle_first(parts *p, part_role gate, part_role up)
     }
 }
 
-/* Beside experts, the matrix with a row for each of them is the router, whatever else its name could mean. */
+/* A matrix with one row for each expert is the router, whatever else its name could mean. */
 static void settle_router(parts *p)
 {
     int experts = 0;

@@ -54,16 +54,16 @@ typedef struct part {
     int inner; /* one more than the largest {j}; 0: there is none */
 } part;
 
-/* How the norms of a layer stand to its two branches. */
+/* Where the norms of a layer stand in its two branches. */
 typedef enum { PLACE_NONE, PLACE_BEFORE, PLACE_ONE, PLACE_ON_BRANCH, PLACE_AROUND, PLACE_UNKNOWN } norm_place;
 
 typedef struct parts {
     arena mem;
     part *at;
     size_t n, cap;
-    const char *layers; /* what stands before the number of the layer: "model.layers." */
+    const char *layers; /* prefix of the layer's number: "model.layers." */
     int n_layer;
-    int rivals;                 /* other names that numbers follow: encoders beside decoders */
+    int rivals;                 /* other numbered prefixes: encoders beside decoders */
     const part *of[PART_COUNT]; /* NULL: there is none */
     norm_place place;
 } parts;
@@ -71,7 +71,7 @@ typedef struct parts {
 int parts_find(parts *p, const ckpt *c, err *e);
 void parts_free(parts *p);
 const char *part_key(part_role role);
-/* Whether weights of norms in layers are below zero as often as only those are that store w - 1 (Gemma). */
+/* Whether norms of layers have as many weights below zero as only those have that store w - 1 (Gemma). */
 bool derive_norms_are_offset(const ckpt *c);
 
 #endif

@@ -1,7 +1,8 @@
-/* derive_write.c - recognised parts as a spec: numbers from shapes, checked against the configuration, with the evidence above each line.
+/* derive_write.c - recognised parts as a spec: numbers from shapes and configuration, the evidence above each line.
  *
- * A number that a shape gives is written as the key of config.json that has the same value, so that the spec serves the family and not
- * one size of it; where no key has it, as the number. What no shape and no key tells is marked "guessed". */
+ * A number from a shape is written as the key of config.json that has the same value, so that the spec serves the
+ * family and not one size of it; without such a key, as the number. Values that neither a shape nor a key gives are
+ * marked "guessed". */
 #include "models/derive/derive_write.h"
 #include "models/build/spec_unused.h"
 
@@ -11,7 +12,7 @@
 
 typedef struct sketch {
     parts p;
-    const json *config; /* config.json; NULL for GGUF and without one */
+    const json *config; /* config.json, or NULL */
     bool own_keys;      /* the checkpoint describes itself: base llama reads its keys */
     int64_t dim, heads, kv_heads, head_dim, ffn_dim;
     int64_t expert_dim, shared_dim; /* 0: there are none */
@@ -53,7 +54,7 @@ static bool key_says(const sketch *s, const char *keys, bool otherwise)
 
 static const char head_keys[] = "num_attention_heads n_head n_heads num_heads attention_heads";
 
-/* "name = key" where a key has the value that shapes give, else "name = value". */
+/* "name = key" where a key has the value of the shapes, else "name = value". */
 static void number(sketch *s, const char *name, const char *keys, int64_t value, const char *evidence)
 {
     double v;
@@ -137,7 +138,7 @@ static int measure(sketch *s, err *e)
     return measure_heads(s, e);
 }
 
-/* What is called query_key_value is laid out by heads or groups of heads (NeoX, BLOOM, Falcon), the rest all q, all k, all v. */
+/* A query_key_value is laid out by heads or groups of heads (NeoX, BLOOM, Falcon), others as all q, all k, all v. */
 static bool fused_by_group(const sketch *s) { return strstr(s->p.of[PART_QKV]->name, "query_key_value") != NULL; }
 
 /* ---- experts */

@@ -5,12 +5,12 @@
 #include "models/derive/derive_parts.h"
 #include "models/spec/spec.h"
 
-/* Appends [config], [network] and [tensors] of a spec that takes only names for numbers from its base, llama. */
+/* Appends [config], [network] and [tensors] of a spec whose base, llama, gives only names of config keys. */
 int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e);
 
-/* Text of a file on one line of a comment. */
+/* Appends text of a file to a line of a comment; control characters become '?'. */
 void derive_plain(const char *text, size_t n, buf *out);
-/* Appends a comment with the keys of config.json that the spec does not read, but for those of training and of files. */
+/* Appends a comment with the keys of config.json that the spec does not read, except those of training and files. */
 void derive_unread(const spec *s, const json *config, buf *out);
 
 #endif

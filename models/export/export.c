@@ -1,4 +1,4 @@
-/* export.c - see export.h: the copying of a checkpoint that is of the wanted kind, and the check of the result. */
+/* export.c - see export.h: copies a checkpoint that is of the wanted kind already, and checks the result. */
 #include "models/export/export.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether the checkpoint's names are the container's: a GGUF file, or a config.json with an architecture. */
+/* Whether the checkpoint has the container's names: a GGUF file, or a config.json with an architecture. */
 static bool is_of_kind(const exporter *x)
 {
     const ckpt *c = x->m->weights;
@@ -40,7 +40,7 @@ static int decode_entry_row(void *self, uint64_t n, float *to, err *e)
     return OK;
 }
 
-/* What the policy said of the weight that an entry became. */
+/* The type that the policy chose for the weight of an entry. */
 static dtype type_as_held(const exporter *x, const ckpt_entry *t)
 {
     const program *p = x->m->prog;
@@ -128,8 +128,8 @@ static int add_type(exporter *x)
     return OK;
 }
 
-/* A quantized file has a spec and names of its own. Where it came from a folder, that folder's config.json is in it, and the family that
- * this tells has names for others. */
+/* A quantized file has a spec and names of its own. Where it was made from a folder, it holds that folder's
+ * config.json, whose family has the names of other containers. */
 static int open_family(exporter *x)
 {
     const ckpt *c = x->m->weights;
@@ -242,7 +242,7 @@ static int differs(const model *m, const model *again, const char *path, const c
                    what, export_hint(m, ckpt_describes_itself(again->weights) ? EXPORT_GGUF : EXPORT_HF));
 }
 
-/* Whether both turn by the same angles, to the last roundings: a container may keep the frequencies instead of what they come from. */
+/* Whether both rotate by the same angles, up to rounding: a container may keep just the frequencies. */
 static bool same_angles(const rope_params *p, const rope_params *q, int length)
 {
     float a[ROPE_DIMS_MAX / 2], b[ROPE_DIMS_MAX / 2], scale[2];

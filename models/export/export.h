@@ -1,9 +1,9 @@
-/* export.h - a loaded model in the names of a container: Hugging Face (config.json, safetensors) or GGUF.
+/* export.h - a loaded model under the names of a container: Hugging Face (config.json, safetensors) or GGUF.
  *
- * A spec's tables are read backwards. [tensors] says what a slot is called there and what is done to its values on reading; the
- * reverse is done on writing. [config] says which key of the container's metadata a value comes from; the value goes back there. Where
- * the checkpoint is of the wanted kind already, its tensors and metadata are copied, whatever the spec says of them.
- * Whether the result is the same model is not believed but checked: export_check loads it and compares the programs. */
+ * A spec's tables are read backwards: [tensors] gives the name of a slot there and the recipe of its values, which is
+ * reversed; [config] gives the key of the container's metadata that a value came from, and it goes back there. A
+ * checkpoint that is of the wanted kind already is copied. That the result is the same model is checked: export_check
+ * loads it and compares the programs. */
 #ifndef MODELS_EXPORT_H
 #define MODELS_EXPORT_H
 #include "io/gguf_pairs.h"
@@ -14,14 +14,13 @@ typedef enum export_kind { EXPORT_HF, EXPORT_GGUF } export_kind;
 
 typedef struct exporter exporter;
 
-/* Describes the output. `type`: of matrices (and in HF of all floats); DTYPE_NONE keeps what the checkpoint has where the container
- * knows it. ERR_SPEC names the slot or key that the spec has no name for. The model must outlive it. */
+/* Describes the output. `type`: of matrices (in HF of all floats); DTYPE_NONE keeps the checkpoint's types where the
+ * container has them. ERR_SPEC names the slot or key that the spec has no name for. The model must outlive it. */
 int export_open(exporter **out, const model *m, export_kind kind, dtype type, err *e);
-/* The same for GGUF, with matrices in the types that the model was opened to hold them in (model_options.policy), or the nearest that fit
- * their rows. */
+/* The same for GGUF, with matrices in the types of model_options.policy, or the nearest that fit their rows. */
 int export_open_held(exporter **out, const model *m, err *e);
-/* Gives tensors that are encoded what `find` knows of their columns, by the tensor's name in the file; parts: the matrices of a stack, or 1. It stays the
- * caller's. */
+/* Asks `find` for the importance of the columns of each tensor that is encoded, by its name in the file; parts: the
+ * matrices of a stack, or 1. The importance stays the caller's. */
 typedef fit_importance weigh_fn(void *self, const char *name, int64_t rows, int64_t cols, int64_t parts);
 void export_weigh(exporter *x, weigh_fn *find, void *self);
 void export_close(exporter *x); /* NULL ok */
@@ -29,7 +28,7 @@ void export_close(exporter *x); /* NULL ok */
 const write_tensor *export_tensors(const exporter *x, size_t *n);
 /* EXPORT_HF: the contents of config.json. */
 const json *export_config(const exporter *x);
-/* EXPORT_HF: the class, where transformers has none of that name and config.json does not say whose it is; else NULL. */
+/* EXPORT_HF: the class, where transformers has none of that name and config.json has no auto_map; else NULL. */
 const char *export_class_apart(const exporter *x);
 /* EXPORT_GGUF: all key-values but the vocabulary; the caller may add to them. */
 gguf_pairs *export_pairs(exporter *x);
@@ -37,7 +36,7 @@ gguf_pairs *export_pairs(exporter *x);
 /* Whether the checkpoint carried its own vocabulary along into export_pairs. */
 bool export_has_vocabulary(const exporter *x);
 
-/* Loads what was written at `path` and compares its program with the model's: the same ops, shapes and rotary tables. */
+/* Loads the export at `path` and compares its program with the model's: the same ops, shapes and rotary tables. */
 int export_check(const model *m, const char *path, err *e);
 
 #endif

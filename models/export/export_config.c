@@ -1,10 +1,10 @@
-/* export_config.c - hyper-parameters under the keys of another container: [config] and the biases of slots read backwards, and what
- * [config.json] and [gguf] say in so many words.
+/* export_config.c - hyper-parameters under the keys of another container: [config] and the biases of slots read
+ * backwards, and the lines of [config.json] and [gguf].
  *
- * A line such as `kv_heads = num_key_value_heads | gguf:attention.head_count_kv | heads` tells which key the value has in config.json
- * and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line (scaling.factor, with
- * scaling = rope_parameters | rope_scaling) goes into the object that the head names last. Values that the line computes
- * (dim / heads) are written too, so that nothing depends on a default. */
+ * A line such as `kv_heads = num_key_value_heads | gguf:attention.head_count_kv | heads` gives the key of the value in
+ * config.json and in GGUF. Words are translated back ({gelu_new: gelu.tanh}). A dotted name whose head is itself a line
+ * (scaling.factor, with scaling = rope_parameters | rope_scaling) goes into the object that the head names last. Values
+ * that the line computes (dim / heads) are written too, so that nothing depends on a default. */
 #include "models/build/module.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_split.h"
@@ -39,7 +39,7 @@ static const char *key_of(const exporter *x, const expr *alternative, const char
     return x->kind == EXPORT_HF && !is_config_name(x, name, own) ? name : NULL;
 }
 
-/* What a line says: the key, the words to translate back. Plain keys are preferred to dotted ones, unless they say hf: in so many words. */
+/* What a line gives: the key, and the words to translate back. Plain keys win over dotted ones without hf: in front. */
 typedef struct out_key {
     const char *key;
     const expr *words; /* EXPR_TRANSLATE, or NULL */
@@ -84,7 +84,7 @@ static bool has_head(const exporter *x)
 /* The value of a line; where it depends on the layer, that of the first. */
 static int value_of(const exporter *x, const char *name, value *out)
 {
-    err outside = {0}; /* it may need i: then it has no value outside layers */
+    err outside = {0}; /* a value that needs i has none outside layers */
     if (config_name(x->values, name, OUTSIDE, out, &outside)) *out = (value){0};
     if (outside.code == ERR_MEMORY) return export_oom(x);
     bool tied = out->kind == VALUE_TEXT && strcmp(name, "tied") == 0;
@@ -100,8 +100,8 @@ static bool wants_float(const char *key)
     return false;
 }
 
-/* A number as config.json has it: those that came from float32 as the shortest text that gives them again. `real`: with a point, as
- * readers with types demand. */
+/* A number for config.json; one that came from float32 is the shortest text that gives it again. `real`: with a point,
+ * as typed readers demand. */
 static json *add_json_number(json *to, const char *key, double v, bool real)
 {
     char text[40];
@@ -160,7 +160,7 @@ static void add_gguf_list(exporter *x, const char *key, const value *v, bool rea
     buf_free(&packed);
 }
 
-/* Words are those that specs think in, as GGUF has them ("none" for what config.json calls a "default" rope). */
+/* GGUF has the words of specs ("none" for the "default" rope of config.json). */
 static void add_gguf_value(exporter *x, const char *key, const value *v, bool real)
 {
     bool whole = v->kind == VALUE_NUMBER && is_whole(v->number) && !real;
@@ -229,7 +229,7 @@ static int put_hf(exporter *x, const char *key, const char *name, const value *v
     if (dot) {
         const char *head = arena_strn(&x->mem, key, (size_t)(dot - key));
         int rc = head ? path_of(x, head, &path) : export_oom(x);
-        if (rc || !path) return rc; /* a nested key that no line names: its plain form or a default serves */
+        if (rc || !path) return rc; /* no line names the nested key: its plain form or a default serves */
         full = arena_printf(&x->mem, "%s%s", path, dot);
     }
     return full ? put_path(x, full, strlen(full), v, words, module_option(name, PARAM_FLOAT) != NULL) : export_oom(x);
@@ -261,7 +261,7 @@ static int put(exporter *x, const out_key *to, const char *name, const value *v)
 
 /* ---- architecture */
 
-/* A word of [model] arch: for GGUF the one with that source; for HF the class name, or the model_type in small letters. Empty: none. */
+/* A word of [model] arch: for GGUF the one with that source; for HF the class, or (`small`) the model_type. */
 static span arch_word(const spec *s, const char *source, bool small)
 {
     const char *list = spec_text(s, "model", "arch");
@@ -273,7 +273,7 @@ static span arch_word(const spec *s, const char *source, bool small)
         for (size_t i = 0; i < part.n; i++) is_small &= !(part.p[i] >= 'A' && part.p[i] <= 'Z');
         if (n == 0 && !colon && part.n && is_small == small) return part;
         if (n == 0 || !colon || (size_t)(colon - part.p) != n || memcmp(part.p, source, n) != 0) continue;
-        const uint8_t *plus = memchr(part.p, '+', part.n); /* a key that tells it from its namesakes */
+        const uint8_t *plus = memchr(part.p, '+', part.n); /* a condition, no part of the name */
         size_t end = plus ? (size_t)(plus - part.p) : part.n;
         return span_of(colon + 1, end - n - 1);
     }
@@ -396,7 +396,7 @@ static int add_lines(exporter *x)
 
 /* ---- biases */
 
-/* Whether the program has biases that an option of a slot is about: "bias_o" is that of role o, "bias" those of all others. */
+/* Whether the program has the biases of an option: "bias_o" is that of role o, "bias" those of all others. */
 static bool has_bias(const exporter *x, const char *slot, const char *option)
 {
     const char *role = strncmp(option, "bias_", 5) == 0 ? option + 5 : NULL;
@@ -426,7 +426,7 @@ static int value_of_option(exporter *x, const spec_slot *slot, const slot_option
     return OK;
 }
 
-/* `bias = attention_bias | auto`: of alternatives, the last of which is what is so without a key. */
+/* `bias = attention_bias | auto`: the last alternative is the default without a key. */
 static int add_biases(exporter *x)
 {
     for (size_t i = 0; i < x->names->n_slot; i++)

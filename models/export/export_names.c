@@ -1,5 +1,4 @@
-/* export_names.c - what the weights of a program are called in another container: the lines of [tensors], and of them the alternative that
- * has the form of the weight. */
+/* export_names.c - the names of weights in another container: the alternative on their line that has their form. */
 #include "models/build/bind.h"
 #include "models/export/export_state.h"
 #include "models/spec/spec_split.h"
@@ -24,8 +23,8 @@ void export_split_name(const char *name, int *layer, char slot[EXPORT_SLOT], boo
     if (*bias) slot[n - 5] = 0;
 }
 
-/* Whether an alternative is for this container, and has the form of the weight: names of stacks (a range; GGUF's "_exps") are for
- * stacks of matrices. `any_form`: the first of the two is enough. */
+/* Whether an alternative is for this container and (unless any_form) has the form of the weight: names of stacks (a
+ * range; GGUF's "_exps") are for stacks of matrices. */
 static bool name_fits(const exporter *x, const recipe *how, bool stack, bool any_form)
 {
     bool gguf = strcmp(how->source, "gguf") == 0, hf = !*how->source || strcmp(how->source, "hf") == 0;

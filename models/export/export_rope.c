@@ -1,10 +1,12 @@
-/* export_rope.c - scaled rotary positions in containers that say them differently: keys of config.json, keys or tensors of factors in GGUF.
+/* export_rope.c - scaled rotary positions in containers that store them differently: keys of config.json, keys or
+ * tensors of factors in GGUF.
  *
- * GGUF keeps of Llama 3's scaling the factors alone that frequencies are divided by. They are turned back into its four numbers: with
- * u = 1 / wavelength, the share s of a frequency that is kept, 1 / f = (1 - s) / factor + s, is between its two bounds a line in u,
+ * Of Llama 3's scaling, GGUF keeps only the factors that divide the frequencies. They are turned back into its four
+ * numbers: with u = 1 / wavelength, the share s of a frequency that is kept, 1 / f = (1 - s) / factor + s, is between
+ * its two bounds a line in u,
  *     s = (original * u - low) / (high - low),
- * so two of them give it but for a common measure, which low = 1 sets, as in every such model. Where that does not give the factors
- * again, they are written as they are: as longrope whose short and long factors are the same. */
+ * so two of them give it but for a common measure, which low = 1 sets, as in every such model. Where that does not give
+ * the factors again, they are written as they are: as longrope whose short and long factors are the same. */
 #include "models/export/export_state.h"
 
 #include <math.h>
@@ -38,7 +40,7 @@ void export_factors(const rope_params *p, int length, float *out)
 
 /* ---- Llama 3 from its factors */
 
-enum { LINE_TOLERANCE = 1 << 16 }; /* one part in so many */
+enum { LINE_TOLERANCE = 1 << 16 }; /* relative: 1 / LINE_TOLERANCE */
 
 static bool gives_again(const rope_params *p, const float *factors)
 {
@@ -49,14 +51,14 @@ static bool gives_again(const rope_params *p, const float *factors)
     return true;
 }
 
-/* The nearest whole number, where one is near; numbers of configurations are whole, those that come out of float32 are not quite. */
+/* The nearest whole number where one is near: configurations have whole numbers, float32 makes them inexact. */
 static double rounded(double v)
 {
     double whole = floor(v + 0.5);
     return fabs(v - whole) <= 1e-3 * fabs(v) ? whole : v;
 }
 
-/* The line through the outermost points of the middle band, as Llama 3's numbers; with one point, of the usual high_freq 4. */
+/* Llama 3's numbers from the line through the outermost points of the middle band; with one point, high_freq is 4. */
 static bool find_llama3(const rope_params *p, rope_params *out)
 {
     float factors[ROPE_DIMS_MAX / 2], plain[ROPE_DIMS_MAX / 2], scale;

@@ -1,8 +1,9 @@
 /* export_tensors.c - the program's weights as tensors of another container: the recipes of [tensors] run backwards.
  *
- * Several weights may go into one tensor (fused q, k, v), and one weight into many (experts). A tensor is one matrix, or a stack of
- * equal ones for which the recipe is the same; so the places of one matrix are worked out once, by running the recipe forwards. Where
- * nothing is transposed, each row is a row of some weight. Else a matrix is put together in memory, one at a time. */
+ * Several weights may go into one tensor (fused q, k, v), and one weight into many (experts). A tensor is one matrix,
+ * or a stack of matrices with the same recipe, so the places of one matrix are computed once, by running the recipe
+ * forwards. Where nothing is transposed, each row is a row of some weight; else matrices are put together in memory,
+ * one at a time. */
 #include "base/map.h"
 #include "base/mem.h"
 #include "models/export/export_state.h"
@@ -95,7 +96,7 @@ static int add_part(exporter *x, out_tensor *t, const weight *w, const out_name 
     return OK;
 }
 
-/* Row (transposed: column) of the container's matrix that row n of a part is. */
+/* The row (transposed: column) of the container's matrix for row n of a part. */
 static int64_t place_of(const out_part *p, int64_t n)
 {
     const weight run = {.pieces = (piece *)&p->how, .n_piece = 1, .rows = p->rows};
@@ -133,7 +134,7 @@ static int map_rows(exporter *x, out_tensor *t)
     return OK;
 }
 
-/* A transposed part covers a band of rows, `cols` of them from col0 on; several may share one, each with some of its columns. */
+/* A transposed part covers a band of `cols` rows from col0 on; parts may share a band, each with some columns. */
 static bool same_band(const out_part *a, const out_part *b)
 {
     return a->transpose && b->transpose && a->how.col0 == b->how.col0 && a->cols == b->cols;
@@ -254,7 +255,7 @@ static int give_row(void *self, uint64_t n, float *to, err *e)
     return rc;
 }
 
-/* The bytes of a row that lies in the checkpoint as it is to be written. */
+/* The bytes of a row that the checkpoint holds in the type to write. */
 static const void *give_raw(void *self, uint64_t n, dtype type)
 {
     const out_tensor *t = self;
@@ -269,7 +270,7 @@ static const void *give_raw(void *self, uint64_t n, dtype type)
 
 /* ---- the list */
 
-/* Whether all rows lie in the checkpoint in a type: one without encoder can only be copied. */
+/* Whether the checkpoint holds all rows in the type: types without encoder can only be copied. */
 static bool lies_ready(const out_tensor *t, dtype type)
 {
     if (t->mixed || t->vector) return false;
@@ -286,13 +287,13 @@ static dtype type_of(const exporter *x, const out_tensor *t)
     if (t->vector && x->kind == EXPORT_GGUF) return DTYPE_F32;
     int64_t last = t->dims.dim[t->dims.rank - 1];
     if (x->as_held && first->want != DTYPE_NONE) want = gguf_type_fitting(first->want, last);
-    if (want == DTYPE_NONE) /* blocks are copied or decoded: encoding them again would lose something */
+    if (want == DTYPE_NONE) /* blocks are copied or decoded, never encoded again */
         want = known && (!dtype_is_block(have) || lies_ready(t, have)) ? have : DTYPE_F32;
     if (!quant_can_encode(want) && !lies_ready(t, want)) return DTYPE_F32;
     return last % dtype_info[want].weights == 0 ? want : DTYPE_F32;
 }
 
-/* A table of numbers that the program has as one vector (biases of distances) keeps the shape that it has in the checkpoint. */
+/* A table that the program has as one vector (biases of distances) keeps its shape of the checkpoint. */
 static const shape *table_of(const out_tensor *t)
 {
     const weight *w = t->part[0].from;

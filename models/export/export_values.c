@@ -1,5 +1,5 @@
-/* export_values.c - tensors that the program holds as numbers: factors of rotary positions, which GGUF keeps as tensors, and trained numbers,
- * which GGUF keeps as metadata and Hugging Face as tensors. */
+/* export_values.c - tensors that the program holds as numbers: factors of rotary positions (tensors in GGUF), and
+ * trained numbers (metadata in GGUF, tensors in Hugging Face files). */
 #include "base/mem.h"
 #include "models/build/bind.h"
 #include "models/export/export_state.h"
@@ -23,7 +23,7 @@ static int give_numbers(void *self, uint64_t n, float *to, err *e)
     return OK;
 }
 
-/* The tensor that a line of [tensors] names for the container, if it does; *out is NULL if not, else its numbers are the caller's to fill. */
+/* Adds the tensor that a line of [tensors] names for the container; the caller fills it. *out NULL: no name. */
 static int add_numbers(exporter *x, const spec_row *row, const char *slot, int layer, numbers **out)
 {
     out_name name = {.slot = slot, .tensors = 1, .matrices = 1};
@@ -48,7 +48,7 @@ static void set_length(exporter *x, numbers *f, int n)
 
 /* ---- rotary positions */
 
-/* What frequencies without scaling are divided by, for sequences of a length; under the name that `role` has there. */
+/* The divisors of frequencies for sequences of a length, under the name of `role`. */
 static int add_factors(exporter *x, const rope_params *p, const char *role, int length)
 {
     numbers *f;

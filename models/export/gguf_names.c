@@ -1,4 +1,4 @@
-/* gguf_names.c - see gguf_names.h: of a GGUF file the tensor that the weight lies in, then the lines of [tensors] that say gguf:. */
+/* gguf_names.c - see gguf_names.h: in a GGUF file the tensor of the weight, then the names with gguf: in [tensors]. */
 #include "models/export/gguf_names.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@ struct gguf_names {
 
 int gguf_names_open(gguf_names **out, const model *m, err *e)
 {
-    err none = {0}; /* that the family has no names there is no error here */
+    err none = {0}; /* a family without names in GGUF is no error here */
     gguf_names *g = mem_zero(1, sizeof *g);
     *out = NULL;
     if (g) g->x = mem_zero(1, sizeof *g->x);

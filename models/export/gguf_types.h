@@ -3,8 +3,7 @@
 #define MODELS_GGUF_TYPES_H
 #include "tensor/dtype.h"
 
-/* The type of GGUF for a matrix with rows of `cols` that shall be of another: where those are no whole blocks, the
- * nearest with smaller blocks. */
+/* The type for a matrix with rows of `cols`: `want`, or the nearest whose blocks divide them. */
 dtype gguf_type_fitting(dtype want, int64_t cols);
 
 #endif

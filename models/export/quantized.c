@@ -75,7 +75,7 @@ static int stream(void *self, file_out *file, err *e)
 
 /* ---- forms */
 
-/* Only multiplied by, or looked up in: what kernels do with panels. */
+/* Whether it is only multiplied by or looked up in, as kernels can with panels. */
 static bool may_pack(const program *p, ref t)
 {
     for (uint32_t i = 0; i < p->n_op; i++) {
@@ -95,7 +95,7 @@ static int add_text(json *metadata, const char *key, const char *name, const cha
     return added ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
-/* The tensor of a weight: type and shape in the file, and in the metadata what they stand for. */
+/* The tensor of a weight: type and shape in the file, and the real ones in the metadata. */
 static int describe(const program *p, ref t, const source *s, write_tensor *out, json *metadata, err *e)
 {
     const weight *w = s->fill.w;

@@ -25,10 +25,10 @@ static split split_name(const char *name)
 
 /* A line: a slot in all layers. */
 typedef struct line {
-    split from, to; /* of the layer that asked first */
-    int32_t *layer; /* [layers] whose tensor each has */
+    split from, to; /* of the first layer */
+    int32_t *layer; /* [layers]: the layer whose tensor each uses */
     int layers;
-    bool moved; /* not all have their own */
+    bool moved; /* some use another layer's */
 } line;
 
 typedef struct lines {

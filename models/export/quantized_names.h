@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "models/model.h"
 
-/* Appends its lines: "{i}.attn.q = dec.{i}.attn.q"; where layers share weights, "{i}.attn.q = dec.{[0,0,2][i]}.attn.q". */
+/* Appends its lines: "{i}.attn.q = dec.{i}.attn.q", and of layers that share weights "… = dec.{[0,0,2][i]}.attn.q". */
 int quantized_names(const model *m, buf *out, err *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* import.c - see import.h: one model of an inferflow_service.ini as a spec, where it lies and how it was run.
  *
- * Values of that file hold macros, ${name} or $(name): names the engine defines,
- * `section/key`, or a key of the same section; an unknown one stands for its own letters. Here they are expanded for paths only. */
+ * Values of that file hold macros, ${name} or $(name): names the engine defines, `section/key`, or a key of the same
+ * section; unknown ones stay as they are. Here they are expanded for paths only. */
 #include "models/import/import.h"
 
 #include "base/arena.h"

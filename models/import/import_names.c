@@ -1,8 +1,8 @@
-/* import_names.c - which tensors of a file the original engine takes for a canonical name.
+/* import_names.c - the tensors of a file that the original engine uses for a canonical name.
  *
- * Each network type has a default mapping, which the file's own tensor_name_mapping changes name by name. Source names are looked for as
- * they stand and behind tensor_name_prefix, which is also how a [tensors] line of ours is read; `.weight` need not be written.
- * The facts are those of BuildTensorNameMap in the original's src/transformer/network_structure.cc. */
+ * Each network type has a default mapping, which the file's own tensor_name_mapping changes name by name. Source names
+ * are tried as they stand and after tensor_name_prefix, as in our [tensors] lines; `.weight` may be left out. The facts
+ * are those of BuildTensorNameMap in the original's src/transformer/network_structure.cc. */
 #include "models/import/import_state.h"
 
 #include "base/span.h"
@@ -183,7 +183,7 @@ bool original_maps(const original *o, const char *canonical)
     return given;
 }
 
-/* What may stand in front of a source name: the prefix, the names of the model's inner part in a file saved with its head, nothing. */
+/* Prefixes of source names: the prefix, that of the inner model in a file saved with its head, none. */
 static const char *const outer[] = {"", "model.", "transformer."};
 enum { N_OUTER = sizeof outer / sizeof *outer };
 

@@ -1,10 +1,11 @@
 /* import_network.c - [network] of an imported spec: formulas and slots from the flags of the original engine.
  *
- * What a layer computes there (ProcessGpuLayer in its src/transformer/inference_worker.cc), with p parallel, s "share input":
+ * What a layer computes there (ProcessGpuLayer in its src/transformer/inference_worker.cc), with p parallel, s "share
+ * input":
  *     a = attn(pre_norm(x)) * scale; unless p or s: a = x + a; res = a
  *     post_norm: a = post_norm(a), res = a unless is_attn_post_as_residual is false
  *     in a decoder beside an encoder: a = a + cross(pre_norm(a)); res = a
- *     f = ffn(pre_norm(p ? normed x : s ? x : a)) * scale; y = f + res; with p or s: y += x; post_norm: y = post_norm(y)
+ *     f = ffn(pre_norm(p ? normed x : s ? x : a)) * scale; y = f + res; p or s: y += x; post_norm: y = post_norm(y)
  * so that residuals and norms come out as one statement a branch, or one where both branches start from x. */
 #include "models/import/import_state.h"
 
@@ -52,7 +53,7 @@ bool original_has_sines(const original *o) { return strncmp(o->position_embeddin
 
 static const char *factor(double scale, const char *name) { return scale != 1 ? name : ""; }
 
-/* The feed-forward of a row; experts that all rows go to are added. */
+/* The feed-forward, plus the shared experts. */
 static void write_forward(const original *o, const char *row, bool shared, buf *out)
 {
     buf_str(out, factor(o->ffn_out_scale, "ffn_scale * "));

@@ -1,7 +1,8 @@
 /* import_read.c - model_spec.json of the original engine into a struct: its keys as rows, its values checked.
  *
- * The file is JSON, behind any number of blank lines and lines that start with '#'. Keys it does not know are ignored there, so they
- * become remarks here. Names end up inside lines of a spec and are therefore held to the letters that tensor names have. */
+ * The file is JSON, after any number of blank lines and lines that start with '#'. Unknown keys are ignored there,
+ * so they become remarks here. Names become parts of spec lines and are therefore limited to the letters of tensor
+ * names. */
 #include "models/import/import_state.h"
 
 #include "base/mem.h"
@@ -184,7 +185,7 @@ static int add_newer_names(original *o, err *e)
     return rc;
 }
 
-/* The exact names that are changed before the mapping is asked: each is one more name for what the new name is mapped to. */
+/* Names that are changed before the mapping: each is another name for the target of the new name. */
 static int add_renamed(original *o, const json *pre, err *e)
 {
     int rc = OK;

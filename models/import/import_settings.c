@@ -1,8 +1,8 @@
 /* import_settings.c - how the original engine was told to run a model, as [runtime], [serve] and [generate].
  *
- * Formats of weights are those of the paper; Q8_B32T2 and Q5_B32T1 have the bytes of q8_0 and q5_1. For the few that are not here (whole
- * tensors of one scale, ranges divided otherwise) the nearest stands, and a remark says so. Placement on GPUs, and prompt templates in
- * its brace language, become remarks. */
+ * Formats of weights are those of the paper; Q8_B32T2 and Q5_B32T1 have the bytes of q8_0 and q5_1. The few that do not
+ * exist here (one scale for a tensor, other divisions of the range) become the nearest, with a remark. Placement on
+ * GPUs, and prompt templates in its brace language, become remarks. */
 #include "models/import/import_settings.h"
 
 #include "base/json.h"
@@ -56,8 +56,7 @@ static int weights(const char *value, buf *out, buf *remarks, const char *where,
 
 typedef struct strategy {
     const char *name;
-    const char
-        *lines; /* of [generate]; the pool of 50 candidates and the cap of 8 are part of what the names mean there */
+    const char *lines; /* of [generate]; there the names imply a pool of 50 candidates and a cap of 8 */
 } strategy;
 
 static const strategy strategies[] = {
@@ -133,7 +132,7 @@ static void devices(const char *value, buf *remarks)
     buf_free(&text);
 }
 
-/* Keys that only steer what does not exist here, said when they were set to more than nothing. */
+/* Keys of features that do not exist here; remarks where they are not 0. */
 static const struct {
     const char *key, *why;
 } left_out[] = {

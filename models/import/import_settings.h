@@ -5,8 +5,8 @@
 #include "base/err.h"
 #include "models/import/service_ini.h"
 
-/* The keys of a model's section and of the engine's as lines of [generate], as the sections [runtime] and [serve], and as comment
- * lines for what has no counterpart. */
+/* The keys of the model's and the engine's section as lines of [generate], as sections [runtime] and [serve], and as
+ * comments where they have no counterpart. */
 int service_settings(const original_service *s, const char *section, buf *generate, buf *settings, buf *remarks,
                      err *e);
 

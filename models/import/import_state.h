@@ -1,4 +1,4 @@
-/* import_state.h - a model_spec.json of the original engine, read, and what its translation shares. */
+/* import_state.h - a model_spec.json of the original engine, read, and the functions that its translation shares. */
 #ifndef MODELS_IMPORT_STATE_H
 #define MODELS_IMPORT_STATE_H
 #include "base/arena.h"
@@ -10,7 +10,7 @@
 
 typedef enum { ORIGINAL_DECODER, ORIGINAL_LLAMA, ORIGINAL_BLOOM, ORIGINAL_ENCODER, ORIGINAL_PAIR } original_type;
 
-/* A line of a tensor_name_mapping: the file's name to the canonical one, both with {i} for the layer and {j} for the expert. */
+/* A line of a tensor_name_mapping: the file's name to the canonical one, both with {i} (layer) and {j} (expert). */
 typedef struct name_rule {
     const char *source, *target;
 } name_rule;
@@ -44,9 +44,9 @@ void original_free(original *o);
 
 /* ---- import_names.c */
 
-/* Writes the names that the file may have for a canonical one, in our notation: alternatives split by " | ", each followed by `recipe`
- * (may be ""). A name of the file's own mapping hides those of the type's default mapping. Returns how many; *given: whether they are
- * the file's own. out may be NULL. */
+/* Writes the possible names of a canonical one in our notation: alternatives split by " | ", each followed by `recipe`
+ * (may be ""). A name of the file's own mapping hides those of the type's default mapping. Returns their number;
+ * *given: they are the file's own. out may be NULL. */
 int original_names(const original *o, const char *canonical, const char *recipe, buf *out, bool *given);
 bool original_maps(const original *o, const char *canonical); /* by the file's own mapping */
 /* Appends `has("…") or has("…")`: whether the checkpoint has a tensor for a canonical name that is in no layer. */
@@ -57,14 +57,14 @@ void original_prefixes(const original *o, buf *out);
 /* ---- import_tensors.c: the [tensors] section */
 int import_tensors(const original *o, buf *out, err *e);
 
-/* What the type, the flags and the mapped names say together. */
+/* The structure by type, flags and mapped names together. */
 typedef struct original_shape {
     bool gated, fused_gate; /* feed-forward */
     bool pre_attn, post_attn, pre_ffn, post_ffn;
     bool pre_cross, embed_norm, last_norm, learned, types, project_in, project_out;
 } original_shape;
 bool original_has_sines(const original *o); /* positions are computed */
-/* The [network] section (import_network.c), and [layer] sections behind it. `sure`: there is a last norm in any case; c may be NULL. */
+/* [network] (import_network.c) and the [layer] sections after it. `sure`: there is a last norm; c may be NULL. */
 void import_network(const original *o, bool sure, const ckpt *c, buf *out);
 original_shape original_shape_of(const original *o, const char *side);
 

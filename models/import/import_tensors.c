@@ -1,7 +1,7 @@
 /* import_tensors.c - canonical tensor names of the original engine as a [tensors] section.
  *
- * Names of norms: a before attention, b before the feed-forward, c and d behind them, e on the embeddings, f at the end. A bias gets a
- * line only where its name is not the weight's with `.bias` ("LayerNorm.beta"). */
+ * Names of norms: a before attention, b before the feed-forward, c and d after them, e on the embeddings, f at the end.
+ * A bias gets a line only where its name is not the weight's with `.bias` ("LayerNorm.beta"). */
 #include "models/import/import_state.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void line_of(writer *w, const char *key, const char *stem, const char *re
     buf_free(&names);
 }
 
-/* A tensor of a layer: `key` behind {i}., `part` behind the layer in canonical names. */
+/* A tensor of a layer: `key` follows {i}., `part` follows the layer in canonical names. */
 static void layer_line(writer *w, const char *key, const char *part, const char *recipe)
 {
     char full[120], stem[160];

@@ -1,5 +1,6 @@
-/* import_write.c - a model_spec.json of the original engine, read, as the text of a spec of ours: [model], [config], what cannot be said.
- * Decoders start from base = llama, encoders from bert, pairs from bart: for the names of numbers. */
+/* import_write.c - a model_spec.json of the original engine as the text of a spec: [model], [config], and errors for
+ * what cannot be expressed. Decoders start from base = llama, encoders from bert, pairs from bart, for their names of
+ * config keys. */
 #include "models/import/import_write.h"
 
 #include "models/import/import_state.h"
@@ -9,7 +10,7 @@
 
 /* ---- [config] */
 
-/* Their reader's names for the same number, beside those of base = llama; files that carry their own numbers need none. */
+/* Their names for the same number, beside those of base = llama; files that carry their own numbers need none. */
 static const char *const aliases[][2] = {
     {"dim", "hidden_size | d_model | n_embed | n_embd"},
     {"layers", "num_hidden_layers | n_layer | num_layers | decoder_layers"},
@@ -44,7 +45,7 @@ static bool fused(const original *o)
            !original_maps(o, "dec.{i}.self_attn.wq.weight");
 }
 
-/* Numbers that say more than the spec's rounded ones where the configuration has them (MiniCPM). */
+/* Config keys whose numbers are exact where the spec's are rounded (MiniCPM). */
 static void write_scales(const original *o, buf *out)
 {
     char given[40];
@@ -80,7 +81,7 @@ static void write_rope(const original *o, buf *out)
 
 static bool carries_numbers(const original *o) { return strcmp(o->model_file_format, "gguf") == 0; }
 
-/* The experts of a mixture. Where the original keeps less than all, its file would have tensors that nothing uses. */
+/* The experts of a mixture. Where the original uses only some of them, tensors would be left unused. */
 static void write_experts(const original *o, buf *out)
 {
     if (!o->moe) return;

@@ -4,15 +4,14 @@
 #include "base/buf.h"
 #include "io/ckpt.h"
 
-/* What is known besides the text of a model_spec.json. */
+/* Facts beside the text of a model_spec.json. */
 typedef struct import_place {
-    const char *dir;   /* folder that file names in the spec start from */
-    const char *model; /* path to write instead of the files it names; NULL: those */
-    const ckpt
-        *weights; /* NULL: not looked at. Otherwise norms that have a bias are layer norms, whatever the spec says */
+    const char *dir;      /* folder of relative file names in the spec */
+    const char *model;    /* path to write instead of the files it names; NULL: those */
+    const ckpt *weights;  /* NULL: not looked at; else norms that have a bias are layer norms, whatever the spec says */
     const char *name;     /* [model] name; NULL: none */
     const char *generate; /* lines to add to [generate], "" none */
-    const char *settings; /* sections to add behind: [runtime], [serve]; "" none */
+    const char *settings; /* sections to append: [runtime], [serve]; "" none */
     const char *remarks;  /* comment lines for the head of the file; "" none */
 } import_place;
 

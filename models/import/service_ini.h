@@ -1,7 +1,7 @@
 /* service_ini.h - an inferflow_service.ini of the original engine, read.
  *
- * `key = value` is split at the first '=', comments are lines of their own, names are case-insensitive, the last of equal keys counts and
- * the last of equal sections replaces the earlier ones. */
+ * `key = value` is split at the first '=', comments are lines of their own, names are case-insensitive, the last of
+ * equal keys counts and the last of equal sections replaces the earlier ones. */
 #ifndef MODELS_SERVICE_INI_H
 #define MODELS_SERVICE_INI_H
 #include "base/arena.h"

@@ -1,8 +1,8 @@
-/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245): causal, in
- * encoders over the whole text.
+/* attn_gqa.c - self attention with any numbers of heads and key/value heads (arXiv 1706.03762, 1911.02150, 2305.13245):
+ * causal, in encoders over the whole text.
  *
- * What varies between families is data: rotation (halves or neighbours, all or part of a head, any scaling), ALiBi slopes, norms of
- * queries and keys, soft-cap, window, scale. Fused q/k/v tensors are three slots with recipes on one name. */
+ * Families differ by options: rotation, biases by distance, norms of queries and keys, soft-cap, window, scale. Fused
+ * q/k/v tensors are three weights with recipes on one name. */
 #include "base/mem.h"
 #include "models/build/builder_rope.h"
 #include "models/build/score_bias.h"
@@ -125,7 +125,7 @@ static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
                .heads = kv_heads,
                .k_dim = head_dim,
                .v_dim = head_dim,
-               .window = all ? 0 : window, /* where rows see later ones, all of a text is there */
+               .window = all ? 0 : window, /* where rows see later ones, the whole text is kept */
                .scratch = all};
     int index = builder_state(b, s);
     if (index < 0) return 0;

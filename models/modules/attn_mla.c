@@ -1,8 +1,9 @@
-/* attn_mla.c - multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads come from one short vector a
- * token, and only that is kept.
+/* attn_mla.c - multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads come from one
+ * short vector per token, and only that is cached.
  *
- * Always in the absorbed form: the up-projections of keys and values move to queries and to the output, so that all heads share one key
- * (latent, rotated part) and one value (latent). The other form would be cheaper for long prompts, but not the same bits. */
+ * Always in the absorbed form: the up-projections of keys and values move to queries and to the output, so that all
+ * heads share one key (latent, rotated part) and one value (latent). The other form would be cheaper for long prompts,
+ * but not the same bits. */
 #include "models/build/builder_rope.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static double score_scale(const attn_mla_options *o)
     return scale * magnitude * magnitude;
 }
 
-/* Queries: the part that meets latents, [heads][kv_rank], and the rotated one behind it. */
+/* Queries: the part that is multiplied with latents, [heads][kv_rank], then the rotated part. */
 static ref queries(builder *b, const call *c, ref x, int table)
 {
     const attn_mla_options *o = c->options;
@@ -74,7 +75,7 @@ static ref queries(builder *b, const call *c, ref x, int table)
     return moved && still ? builder_join(b, c, "q", still, moved, heads) : 0;
 }
 
-/* The latent of keys and values, and with its rotated part the key. */
+/* The latent of keys and values; *key: with the rotated part after it. */
 static ref latent(builder *b, const call *c, ref x, int table, ref *key)
 {
     const attn_mla_options *o = c->options;

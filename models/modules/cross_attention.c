@@ -1,7 +1,8 @@
-/* cross_attention.c - cross attention (arXiv 1706.03762): queries of the decoder's rows, keys and values of what the encoder made.
+/* cross_attention.c - cross attention (arXiv 1706.03762): queries of the decoder, keys and values of the encoder's
+ * result.
  *
- * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of the query:
- * steps without encoder rows only read them. */
+ * Keys and values are computed in the step that runs the encoder and stay in pages of encoder positions for the life of
+ * the query: steps without encoder rows only read them. */
 #include "models/build/builder.h"
 
 #include <math.h>

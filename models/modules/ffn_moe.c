@@ -1,7 +1,8 @@
-/* ffn_moe.c - mixture of experts: a router picks a few of many feed-forward networks for each row (arXiv 1701.06538, 2401.04088).
+/* ffn_moe.c - mixture of experts: a router picks a few of many feed-forward networks for each row (arXiv 1701.06538,
+ * 2401.04088).
  *
- * Rows are sorted by expert, so that each expert's matrices are read once for all its rows. Experts that every row goes to are
- * slots of their own: x + ffn(b) + ffn.shared(b). */
+ * Rows are sorted by expert, so that each expert's matrices are read once for all its rows. Experts that every row goes
+ * to are slots of their own: x + ffn(b) + ffn.shared(b). */
 #include "models/build/builder.h"
 
 #include <string.h>

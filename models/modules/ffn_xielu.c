@@ -1,4 +1,5 @@
-/* ffn_xielu.c - feed-forward without gate around xIELU, an activation with two trained numbers per layer (arXiv 2411.13010):
+/* ffn_xielu.c - feed-forward without gate around xIELU, an activation with two trained numbers per layer (arXiv
+ * 2411.13010):
  *     p x^2 + beta x                        x > 0,  p = softplus(alpha_p)
  *     n (exp(x) - 1 - x) + beta x           else,   n = beta + softplus(alpha_n)
  * which is p relu2(x) + n exp.rest(x) + beta x with factors that are known at load. */

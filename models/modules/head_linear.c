@@ -1,7 +1,7 @@
 /* head_linear.c - hidden state to logits, with a matrix of its own or the token table (tied; arXiv 1608.05859).
  *
- * A head that lies in the checkpoint is used whatever the configuration says about tying, as transformers does since 5.0: where both are
- * there and equal it makes no difference, and where they differ the configuration is what is wrong. */
+ * A head in the checkpoint is used whatever the configuration says about tying, as transformers does since 5.0: where
+ * it differs from the token table, the configuration is wrong. */
 #include "models/build/builder.h"
 
 #include <string.h>

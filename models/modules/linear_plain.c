@@ -1,5 +1,5 @@
-/* linear_plain.c - one linear map as a slot of its own: embedding and output projections (OPT-350m, ALBERT), layers of poolers and
- * classification heads. */
+/* linear_plain.c - one linear map as a slot of its own: embedding and output projections (OPT-350m, ALBERT), layers of
+ * poolers and classification heads. */
 #include "models/build/builder.h"
 
 typedef struct linear_plain_options {

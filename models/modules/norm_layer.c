@@ -1,4 +1,4 @@
-/* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). Without weight it is OLMo's. */
+/* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). OLMo's has no weight. */
 #include "models/build/builder.h"
 
 typedef struct norm_layer_options {

@@ -1,5 +1,5 @@
-/* norm_rms.c - root mean square norm, x / sqrt(mean(x^2) + eps) * w (arXiv 1910.07467). Families that store w - 1 (Gemma, Nemotron) say
- * `(+ 1)` behind the tensor's name. */
+/* norm_rms.c - root mean square norm, x / sqrt(mean(x^2) + eps) * w (arXiv 1910.07467). Families that store w - 1
+ * (Gemma, Nemotron) say `(+ 1)` after the tensor's name. */
 #include "models/build/builder.h"
 
 typedef struct norm_rms_options {

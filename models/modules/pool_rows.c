@@ -1,4 +1,4 @@
-/* pool_rows.c - all rows of a text become one: the first, the mean, or the last. Encoders; decoders that are used to embed. */
+/* pool_rows.c - all rows of a text become one, its embedding: the first, the mean, or the last. */
 #include "models/build/builder.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* position_sinusoid.c - fixed positions as sines and cosines (arXiv 1706.03762), a table made at load.
  *
- * Two layouts are in use: "pairs", the paper's (sin and cos of one frequency side by side), and "halves" (all sines, then all cosines;
- * Marian, M2M100). Two spacings: exponent 2i/d (the paper) or i/(d/2 - 1) (fairseq). */
+ * Two layouts are in use: "pairs", the paper's (sin and cos of one frequency side by side), and "halves" (all sines,
+ * then all cosines; Marian, M2M100). Two spacings: exponent 2i/d (the paper) or i/(d/2 - 1) (fairseq). */
 #include "base/mem.h"
 #include "models/build/builder.h"
 

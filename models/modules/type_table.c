@@ -1,4 +1,4 @@
-/* type_table.c - token types: which of two texts a token belongs to, as rows of a table (Devlin et al. 2018, arXiv 1810.04805). */
+/* type_table.c - token types: which of two texts a token belongs to, as rows of a table (arXiv 1810.04805). */
 #include "models/build/builder.h"
 
 typedef struct type_table_options {

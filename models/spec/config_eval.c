@@ -1,4 +1,4 @@
-/* config_eval.c - see config_eval.h. A walk over the parsed expression; names are looked up lazily, so order of definition does not matter. */
+/* config_eval.c - see config_eval.h. A walk over the parsed expression; names are looked up when used, in any order. */
 #include "models/spec/config_eval.h"
 
 #include "base/mem.h"
@@ -23,7 +23,7 @@ struct config_eval {
 
 typedef struct scope {
     config_eval *values;
-    const char *words; /* bare names that are words here: "neox|interleaved|none"; NULL = none */
+    const char *words; /* bare names that are values here: "neox|interleaved|none"; NULL = none */
     int layer;
     const char *where;
     err *e;
@@ -70,7 +70,7 @@ bool config_in_class(const config_eval *values, size_t class, int layer)
            values->in_class[class * (size_t)values->layers + (size_t)layer];
 }
 
-/* The definition of a name that is nearest at this layer and not being evaluated: a row of a class or of [config], or NULL. */
+/* The nearest definition of a name at this layer that is not being evaluated: of a class, of [config], or NULL. */
 static const char *section_of(const config_eval *values, const char *name, int layer)
 {
     for (size_t k = values->s->n_class; k-- > 0;) {
@@ -90,7 +90,7 @@ const spec_row *config_definition(const config_eval *values, const char *name, i
 
 bool config_knows(const config_eval *values, const char *name) { return spec_find(values->s, "config", name) != NULL; }
 
-/* The words of an option may stand in the definition of the name that is spelt like it as they are. */
+/* In the definition of a name spelt like an option, that option's words need no quotes. */
 static const char *words_of(const config_eval *values, const char *name)
 {
     const param *p = values->from.option ? values->from.option(name, PARAM_WORD) : NULL;
@@ -269,7 +269,7 @@ static int call_len(scope *c, const expr *x, value *out)
     return rc;
 }
 
-/* min and max over arguments, lists among them spread out. */
+/* min and max over arguments and the elements of lists among them. */
 static int call_extreme(scope *c, const expr *x, value *out)
 {
     const bool want_max = strcmp(x->text, "max") == 0;
@@ -293,7 +293,7 @@ static int call_extreme(scope *c, const expr *x, value *out)
     return OK;
 }
 
-/* The functions: those with `of` take one number; those that ask for what [config] alone cannot tell have no place in formulas. */
+/* The functions: `of` takes one number; `asks`: about the checkpoint, so formulas may not call it. */
 typedef struct function {
     const char *name;
     double (*of)(double);
@@ -439,7 +439,7 @@ static int eval_index(scope *c, const expr *x, value *out)
     size_t n = from->kind == EXPR_LIST ? from->n_arg : value_count(&list);
     if (!(at.number >= 0 && at.number < (double)n) || at.number != floor(at.number))
         return err_set(c->e, ERR_SPEC, "%s: element %g of a list of %zu", c->where, at.number, n);
-    if (from->kind == EXPR_LIST) return eval(c, from->arg[(size_t)at.number], out); /* the others are not looked at */
+    if (from->kind == EXPR_LIST) return eval(c, from->arg[(size_t)at.number], out); /* the others are not evaluated */
     *out = value_at(&list, (size_t)at.number);
     return OK;
 }

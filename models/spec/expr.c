@@ -54,7 +54,7 @@ static bool eat(parser *p, char c)
 
 static bool word_byte(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* A keyword: not followed by a letter. */
+/* A keyword, not followed by a letter. */
 static bool eat_word(parser *p, const char *w)
 {
     skip(p);

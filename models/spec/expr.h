@@ -11,8 +11,9 @@
  *     name    = letters, digits, "_" and "." ; optionally a source in front: gguf:attention.head_count
  *     formula = name "=" value { ";" name "=" value }
  *
- * There are no loops and no definitions; text, depth and number of nodes are bounded, so hostile specs cost little. What names
- * and calls mean is the business of the walker: config_eval.c makes values of expressions, formula.c makes ops of formulas. */
+ * There are no loops and no definitions; text, depth and number of nodes are bounded, so hostile specs cost little. The
+ * meaning of names and calls is left to the walkers: config_eval.c makes values of expressions, formula.c makes ops of
+ * formulas. */
 #ifndef MODELS_EXPR_H
 #define MODELS_EXPR_H
 #include "base/arena.h"
@@ -68,7 +69,7 @@ enum { EXPR_TEXT_MAX = 1 << 18, EXPR_DEPTH_MAX = 48, EXPR_NODES_MAX = 1 << 14, F
 int expr_parse(const expr **out, arena *a, const char *text, const char *where, err *e);
 int formula_parse(formula *out, arena *a, const char *text, const char *where, err *e);
 
-/* The sources that may stand in front of a name: "generation", or what a checkpoint format calls its keys (ckpt_source). */
+/* The sources that may stand in front of a name: "generation", or that of a checkpoint format (ckpt_source). */
 bool expr_is_source(const char *s, size_t n);
 
 #endif

@@ -1,8 +1,9 @@
 /* spec.h - a spec as one tree, whether it came as INI or JSON, with file and line of every key, bases merged in.
  *
- * Sections: [model] [config] [network] [layer NAME] [tensors] [tokenizer] [generate] [runtime] [serve]; models/README.md is the
- * language reference. Keys of [config] are hyper-parameters by name; keys of [network] are the formulas and the slots that they
- * call; a [layer NAME] gives the layers for which `where` is true other values of both. */
+ * Sections: [model] [config] [network] [layer NAME] [tensors] [tokenizer] [generate] [runtime] [serve];
+ * models/README.md is the language reference. Keys of [config] are hyper-parameters by name; keys of [network] are the
+ * formulas and the slots that they call; a [layer NAME] gives the layers for which `where` is true other values of
+ * both. */
 #ifndef MODELS_SPEC_H
 #define MODELS_SPEC_H
 #include "base/arena.h"
@@ -17,7 +18,7 @@
 
 typedef struct spec_row {
     const char *section, *key, *text;
-    const char *where; /* "llama.ini:12": what messages start with */
+    const char *where; /* "llama.ini:12", in front of messages */
     int depth;         /* 0 the file that was opened, 1 its base, … */
     bool used;         /* some option, formula or expression asked for it */
     const expr *value; /* [config], [generate], layer values: parsed when first asked for */
@@ -47,8 +48,8 @@ typedef struct spec_class {
 
 typedef struct spec {
     arena mem;
-    const char *file; /* as it was named in messages */
-    const char *dir;  /* that relative paths in it start from; "" for built-in ones */
+    const char *file; /* its name in messages */
+    const char *dir;  /* relative paths in it start here; "" for built-in specs */
     spec_row *rows;   /* nearest definition of every key but slots */
     size_t n, cap;
     map by_key; /* "section\0key" -> row */
@@ -68,11 +69,11 @@ const spec_row *spec_use(spec *s, const char *section, const char *key);
 /* Marks a key as used and gives its parsed value; *row NULL when absent. */
 int spec_value(spec *s, const char *section, const char *key, const spec_row **row, err *e);
 
-/* Applies a section's keys to a caller's struct through the caller's rows ([runtime], [serve], [generate]); keys of `own` are skipped.
- * Unknown keys are errors that name the nearest known one. */
+/* Applies a section's keys to a caller's struct through the caller's rows ([runtime], [serve], [generate]); keys of
+ * `own` are skipped. Unknown keys are errors that name the nearest known one. */
 int spec_settings(const spec *s, const char *section, const param *rows, size_t n, void *into, err *e);
 
-/* A path key ([model] path), taken relative to the spec's folder; in the spec's memory. *out NULL when the key is absent. */
+/* A path key ([model] path), relative to the spec's folder; in the spec's memory. *out NULL when it is absent. */
 int spec_path(spec *s, const char *section, const char *key, const char **out, err *e);
 
 #endif

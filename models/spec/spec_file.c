@@ -1,9 +1,10 @@
 /* spec_file.c - see spec_file.h. JSON gives the rows that the same spec in INI would:
  *
- *     {"model": {"base": "llama"}, "network": {"attn": {"module": "gqa", "rope": "neox"}}, "layer": {"local": {"where": "i > 0"}}}
+ *     {"model": {"base": "llama"}, "network": {"attn": {"module": "gqa", "rope": "neox"}}, "layer": {"odd": …}}
  *
- * Strings are the INI texts; an object under [network] or a layer is a slot with its options; lists are joined the way the key's
- * section writes lists. cJSON keeps no positions, but it keeps order: a second pass over the text counts lines key by key. */
+ * Strings are the INI texts; an object under [network] or a layer is a slot with its options; lists are joined the way
+ * the key's section writes lists. cJSON keeps no positions, but it keeps order: a second pass over the text counts
+ * lines key by key. */
 #include "models/spec/spec_file.h"
 
 #include "base/buf.h"

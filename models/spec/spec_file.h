@@ -1,4 +1,4 @@
-/* spec_file.h - one spec file as flat rows, before bases are merged: the seam between the two syntaxes and the tree. */
+/* spec_file.h - one spec file, INI or JSON, as flat rows before bases are merged. */
 #ifndef MODELS_SPEC_FILE_H
 #define MODELS_SPEC_FILE_H
 #include "base/arena.h"

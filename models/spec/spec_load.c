@@ -1,7 +1,7 @@
 /* spec_load.c - see spec_load.h.
  *
- * Bases are read first-to-last up the chain, then merged from the deepest: a nearer file replaces single keys; slots merge option by
- * option (spec_slot.c). `arch` and `base` themselves are not inherited. */
+ * Bases are read first-to-last up the chain, then merged from the deepest: a nearer file replaces single keys; slots
+ * merge option by option (spec_slot.c). `arch` and `base` themselves are not inherited. */
 #include "models/spec/spec_load.h"
 
 #include "base/embed.h"
@@ -190,7 +190,7 @@ static int read_base(spec *s, loaded *l, const loaded *child, err *e)
 
 /* ---- merging */
 
-/* What says which file or family it is about, not what that is like. */
+/* Keys that identify a file or family are not inherited; those that describe it are. */
 static bool is_inherited(const file_row *f)
 {
     static const char *const own[][2] = {{"model", "arch"},
@@ -235,7 +235,7 @@ static int merge_chain(spec *s, loaded *chain, int n, int depth0, err *e)
     return rc;
 }
 
-/* Reads the bases of chain[0], of which chain[1] may be there already; merges all. A file that names no base and has no block gets `base`, if there is one. */
+/* Reads the bases of chain[0] (chain[1] may be read already) and merges all. One without base and block gets `base`. */
 static int finish(spec *s, loaded *chain, const char *base, int rc, err *e)
 {
     int n = chain[1].what ? 2 : 1;

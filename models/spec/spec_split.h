@@ -5,11 +5,11 @@
 
 #include <stdbool.h>
 
-/* The next part of *rest up to `c` outside brackets and quotes, blanks trimmed; false when *rest is used up. *rest.p = NULL ends. */
+/* The next part of *rest up to `c` outside brackets and quotes, trimmed; false when *rest is used up (rest->p NULL). */
 bool split_next(span *rest, char c, span *part);
 span span_trim(span s);
 
-/* Position of a single '=' outside brackets and quotes that is not part of "==", "!=", "<=", ">="; SIZE_MAX when there is none. */
+/* Position of an '=' outside brackets and quotes that is no part of "==", "!=", "<=", ">="; SIZE_MAX: none. */
 size_t find_assign(span s);
 
 #endif

@@ -1,5 +1,5 @@
-/* spec_validate.c - see spec_validate.h: unknown keys with the nearest known one, expressions and formulas that do not parse, layer
- * classes without `where`. */
+/* spec_validate.c - see spec_validate.h: unknown keys with the nearest known one, expressions and formulas that do not
+ * parse, layer classes without `where`. */
 #include "models/spec/spec_validate.h"
 
 #include "models/spec/spec_keys.h"

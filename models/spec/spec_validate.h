@@ -3,7 +3,7 @@
 #define MODELS_SPEC_VALIDATE_H
 #include "models/spec/spec.h"
 
-/* Checks what can be checked without a model: fixed keys, expressions, formulas, classes. Loading does it. */
+/* Checks what can be checked without a model: fixed keys, expressions, formulas, classes. Loading calls it. */
 int spec_validate(spec *s, err *e);
 
 #endif

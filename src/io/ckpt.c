@@ -1,7 +1,8 @@
 /* ckpt.c - see ckpt.h and ckpt_build.h: opening, the checks that hold for every format, look-ups.
  *
- * Files are hostile until proved otherwise. What a format says about a tensor is believed only after ckpt_add has compared it with
- * the mapping; a name is known once; and when all files are listed, tensors sorted by address must not overlap. */
+ * Files are hostile until proved otherwise. What a format says about a tensor is believed only after ckpt_add has
+ * compared it with the mapping; a name is known once; and when all files are listed, tensors sorted by address must not
+ * overlap. */
 #include "io/ckpt.h"
 
 #include "base/file.h"
@@ -102,7 +103,7 @@ static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
     return rows <= INT32_MAX && mem_mul((rows + PANEL_ROWS - 1) / PANEL_ROWS, panel_bytes(type, cols), need);
 }
 
-/* Appends an entry after checking its name and that `bytes` fits type and shape. *skip: the index places it in another file. */
+/* Appends an entry after checks of name, type, shape and `bytes`. *skip: the index places it in another file. */
 static int add_entry(ckpt *c, uint32_t file, span name, dtype type, bool packed, const shape *dims,
                      const uint64_t *bytes, ckpt_entry **out, bool *skip, err *e)
 {
@@ -473,7 +474,7 @@ bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t)
 
 const file_folder *ckpt_folder(const ckpt *c) { return &c->files; }
 
-/* What a self-contained model says under a key. */
+/* The value of a key of a self-contained model. */
 static const char *said(const ckpt *c, const char *key)
 {
     return json_get(c->metadata, SELF_LAYOUT) ? json_str(json_get(c->metadata, key), NULL) : NULL;

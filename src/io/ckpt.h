@@ -1,8 +1,8 @@
 /* ckpt.h - a checkpoint: a list of named tensors that lie in mapped files, and the metadata that came with them.
  *
  * Formats only list (fmt_*.c); no weight byte is read before it is needed. Names, types, shapes, bounds, duplicates and
- * overlaps are checked here, once, so that an entry can be trusted: file bytes [data, data + bytes) exist in the mapping,
- * and bytes fits dtype and shape exactly. */
+ * overlaps are checked here, once, so that an entry can be trusted: file bytes [data, data + bytes) exist in the
+ * mapping, and bytes fits dtype and shape exactly. */
 #ifndef IO_CKPT_H
 #define IO_CKPT_H
 #include "base/err.h"
@@ -34,7 +34,7 @@ void ckpt_close(ckpt *c); /* NULL ok; entries die with it */
 
 const char *ckpt_path(const ckpt *c);
 const char *ckpt_format(const ckpt *c); /* "safetensors", "gguf", "pickle", "llama2c" */
-/* What specs write in front of the format's keys and tensor names: "gguf", "llama2c"; "hf" where they are those of Hugging Face. */
+/* The prefix of its keys and tensor names in specs: "gguf", "llama2c"; "hf" where they are those of Hugging Face. */
 const char *ckpt_source(const ckpt *c);
 bool ckpt_is_source(span name); /* whether some format has that source */
 /* Whether the file itself says what the model is, as GGUF and llama2.c files do; else a config.json beside it does. */
@@ -50,22 +50,22 @@ const char *ckpt_file(const ckpt *c, uint32_t file);
 /* False for the few entries that could not stay in the file: Q8 of llama2.c, transposed pickle tensors. */
 bool ckpt_entry_mapped(const ckpt *c, const ckpt_entry *t);
 
-/* Metadata as one JSON object: config.json of a directory (NULL when there is none); for gguf its key-values, keys as in the
- * file ("llama.block_count"), huge arrays (more than 1024 elements: the vocabulary) left out, see ckpt_meta_array; for llama2.c
- * the header under its struct's names (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len, shared_classifier,
- * version, group_size). */
+/* Metadata as one JSON object: config.json of a directory (NULL when there is none); for gguf its key-values, keys as
+ * in the file ("llama.block_count"), huge arrays (more than 1024 elements: the vocabulary) left out, see
+ * ckpt_meta_array; for llama2.c the header under its struct's names (dim, hidden_dim, n_layers, n_heads, n_kv_heads,
+ * vocab_size, seq_len, shared_classifier, version, group_size). */
 const json *ckpt_config(const ckpt *c);
-/* The "__metadata__" object of safetensors, the plain values beside the weights of a pickle (epoch, arguments); NULL when there
- * is none. */
+/* The "__metadata__" object of safetensors, the plain values in a pickle (epoch, arguments); NULL: there is none. */
 const json *ckpt_metadata(const ckpt *c);
-/* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is malformed
- * (then `e` says so). Owned by the checkpoint. Only for directories, files inside one, and self-contained models. */
+/* A file beside the weights ("generation_config.json", "tokenizer.json"), parsed; NULL when there is none or it is
+ * malformed (then `e` says so). Owned by the checkpoint. Only for directories, files inside one, and self-contained
+ * models. */
 const json *ckpt_side_json(ckpt *c, const char *name, err *e);
 /* The folder that the side files are in. */
 const char *ckpt_dir(const ckpt *c);
 /* The side files: that folder, or the files that a self-contained model carries (io/self_contained.h). */
 const file_folder *ckpt_folder(const ckpt *c);
-/* Of a self-contained model: its spec; the side file that is its tokenizer. NULL: it has none, or the folder's rules tell. */
+/* Of a self-contained model: its spec; the side file that is its tokenizer (NULL: the rules of folders find it). */
 const char *ckpt_own_spec(const ckpt *c);
 const char *ckpt_tokenizer_file(const ckpt *c);
 
@@ -78,7 +78,7 @@ typedef struct ckpt_array {
     uint32_t type;       /* GGUF element type id */
 } ckpt_array;
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
-/* All key-values of a GGUF file, in its order, scalars as arrays of one (*scalar). For copying; false when i is too large. */
+/* All key-values of a GGUF file, in its order, scalars as arrays of one (*scalar); false after the last. */
 bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar);
 /* Walks strings in order: *at starts at 0 (a byte offset). Past the end: an empty span. */
 span ckpt_array_string(const ckpt_array *a, uint64_t *at);

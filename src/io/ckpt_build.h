@@ -1,7 +1,7 @@
 /* ckpt_build.h - what a checkpoint format implements, and the calls it lists its tensors with.
  *
- * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add: names,
- * shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
+ * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add:
+ * names, shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
 #ifndef IO_CKPT_BUILD_H
 #define IO_CKPT_BUILD_H
 #include "base/arena.h"
@@ -12,7 +12,7 @@ typedef struct ckpt_reader {
     /* How surely these bytes (a whole file, mapped: look at little of it) are of this format: 0 no .. 100 certain. */
     int (*probe)(span file);
     int (*list)(ckpt *c, uint32_t file, err *e);
-    /* What specs write in front of its keys and tensor names ("gguf"). NULL: they are those of Hugging Face, and a config.json
+    /* Prefix of its keys and tensor names in specs ("gguf"). NULL: they are those of Hugging Face, and a config.json
      * beside the file describes the model. */
     const char *source;
     const char *arch,
@@ -34,8 +34,8 @@ int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, u
 /* The same of panels: dims are rows and columns of the matrix, in front of them the number of a stack. */
 int ckpt_add_packed(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes,
                     err *e);
-/* One tensor that the format writes itself: *data has room for type and shape, zeroed. All such tensors together may take at most
- * 8 times the bytes of the files plus 64 MiB. */
+/* One tensor that the format writes itself: *data has room for type and shape, zeroed. All such tensors together may
+ * take at most 8 times the bytes of the files plus 64 MiB. */
 int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e);
 /* Another file of the same checkpoint (a split GGUF): a plain name in the folder of file 0. The caller lists it. */
 int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e);

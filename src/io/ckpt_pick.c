@@ -1,5 +1,5 @@
-/* ckpt_pick.c - see ckpt_pick.h. Here alone names of files matter: inside a folder something must be chosen; what a chosen file is
- * gets decided by its content. */
+/* ckpt_pick.c - see ckpt_pick.h. Names of files matter only here, to choose files in a folder; the format of a chosen
+ * file is decided by its content. */
 #include "io/ckpt_pick.h"
 
 #include "base/file.h"
@@ -56,7 +56,7 @@ static int list_folder(const char *dir, char ***names, size_t *n, err *e)
     return rc;
 }
 
-/* Keeps the names that match a rule; a rule with an exact name keeps one. Returns how many stayed, 0 leaves the list alone. */
+/* Keeps the names that match a rule; a rule with an exact name keeps one. Returns their number; 0: all are kept. */
 typedef bool name_rule(const char *name);
 static size_t keep(char **names, size_t *n, name_rule *rule)
 {

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The weight files of a folder, names without folder, sorted: an index alone, or one file, or unindexed shards. Release with
- * ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
+/* The weight files of a folder, names without folder, sorted: an index alone, or one file, or unindexed shards. Release
+ * with ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
 
-/* Replaces the name of one shard ("model-00002-of-00003.safetensors") by that of the index beside it, where there is one that names
- * the shard: a shard alone is never a model. *name belongs to the caller before and after. */
+/* Replaces the name of one shard ("model-00002-of-00003.safetensors") by that of the index beside it, where there is
+ * one that names the shard: a shard alone is never a model. *name belongs to the caller before and after. */
 int ckpt_prefer_index(const char *dir, char **name, err *e);
 
 /* *yes: whether a file is JSON text (then it can only be an index). */

@@ -1,9 +1,10 @@
 /* fmt_gguf.c - GGUF versions 2 and 3, one file or split ("name-00001-of-00003.gguf").
  *
- * Source: docs/gguf.md of ggml. Little-endian: magic, version, counts, key-values, tensor infos, padding, data. The rules below are
- * stricter than the text; each answers a published hole in some reader (lengths that overflow, counts that allocate, offsets that
- * leave the file): every read goes through one cursor, counts are compared with the bytes left before anything is allocated,
- * arrays do not nest, and nothing recurses. What a tensor says about its place is checked by ckpt_add. */
+ * Source: docs/gguf.md of ggml. Little-endian: magic, version, counts, key-values, tensor infos, padding, data. The
+ * rules below are stricter than the text; each answers a published hole in some reader (lengths that overflow, counts
+ * that allocate, offsets that leave the file): every read goes through one cursor, counts are compared with the bytes
+ * left before anything is allocated, arrays do not nest, and nothing recurses. What a tensor says about its place is
+ * checked by ckpt_add. */
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -203,8 +204,8 @@ static const char *why_unknown(uint32_t type)
     return type >= 97 ? "a type of a fork" : "not known";
 }
 
-/* Reads a tensor info and lists the tensor; its offset counts from `data_at`, which is known only when all infos are read: so this
- * runs twice, first with list false to find where the infos end. */
+/* Reads a tensor info and lists the tensor; its offset counts from `data_at`, which is known only when all infos are
+ * read: so this runs twice, first with list false to find where the infos end. */
 static int read_tensor(gguf_reader *r, uint64_t data_at, bool list)
 {
     span name;

@@ -1,17 +1,19 @@
 /* fmt_llama2c.c - the .bin files of llama2.c, versions 0 (legacy), 1 (float32) and 2 (int8 groups).
  *
- * Source: export.py and run.c of llama2.c. The file has no names, so tensors get those of run.c's struct, one per layer:
+ * Source: export.py and run.c of llama2.c. The file has no names, so tensors get those of run.c's struct, one per
+ * layer:
  *   token_embedding_table [vocab, dim]      layers.{i}.rms_att_weight [dim]     layers.{i}.wq [dim, dim]
  *   layers.{i}.wk, .wv [kv_dim, dim]        layers.{i}.wo [dim, dim]            layers.{i}.rms_ffn_weight [dim]
  *   layers.{i}.w1, .w3 [hidden_dim, dim]    layers.{i}.w2 [dim, hidden_dim]     rms_final_weight [dim]
  *   wcls [vocab, dim], only where the head is not shared with the embedding
  * kv_dim = dim / n_heads * n_kv_heads. Rotary pairs are neighbours.
  *
- * Version 0 has no magic: a header of seven int32 (a negative vocab_size says "head not shared") is believed when the size it
- * implies is the size of the file to the byte; the two tables of rotary angles before wcls are skipped. Versions 1 and 2 start with
- * "ak42" (read as a big-endian word), and weights begin at byte 256, norms first.
- * Version 2 stores each matrix as int8 followed by one float32 scale per group of group_size weights, counted through the whole
- * matrix. Where groups are whole multiples of 32 inside a row it is rewritten as q8_f32, else (tiny models) as f32: same values. */
+ * Version 0 has no magic: a header of seven int32 (a negative vocab_size says "head not shared") is believed when the
+ * size it implies is the size of the file to the byte; the two tables of rotary angles before wcls are skipped.
+ * Versions 1 and 2 start with "ak42" (read as a big-endian word), and weights begin at byte 256, norms first. Version 2
+ * stores each matrix as int8 followed by one float32 scale per group of group_size weights, counted through the whole
+ * matrix. Where groups are whole multiples of 32 inside a row it is rewritten as q8_f32, else (tiny models) as f32:
+ * same values. */
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 

@@ -1,11 +1,11 @@
-/* fmt_pickle.c - what torch.save writes: a ZIP file with data.pkl and one entry per storage, or (before 1.6) a run of pickles with
- * the storages behind them.
+/* fmt_pickle.c - what torch.save writes: a ZIP file with data.pkl and one entry per storage, or (before 1.6) a run of
+ * pickles with the storages after them.
  *
- * Nothing of Python runs: pickle.h builds values, pickle_torch.h says which globals exist. Tensors stay in the file where they are
- * contiguous; transposed and expanded ones are written out (small budget, see ckpt_add_rewritten).
- * Nested dicts give dotted names. Checkpoints of training programs wrap the weights ({"model": {...}, "model_args": {...}}): the
- * wrapper is taken off, and what is not a tensor becomes the config as JSON. Prefixes that a compiler or a parallel wrapper put
- * before every name ("_orig_mod.", "module.") are taken off too. */
+ * Nothing of Python runs: pickle.h builds values, pickle_torch.h says which globals exist. Tensors stay in the file
+ * where they are contiguous; transposed and expanded ones are written out (small budget, see ckpt_add_rewritten).
+ * Nested dicts give dotted names. Checkpoints of training programs wrap the weights ({"model": {...}, "model_args":
+ * {...}}): the wrapper is taken off, and what is not a tensor becomes the config as JSON. Prefixes that a compiler or a
+ * parallel wrapper put before every name ("_orig_mod.", "module.") are taken off too. */
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "io/ckpt_build.h"
@@ -90,7 +90,7 @@ static int load_zip(pickle_reader *r, span all, const zip *z)
     return rc;
 }
 
-/* Behind the pickles: a pickled list of keys, then for each the number of elements and the elements. */
+/* After the pickles: a pickled list of keys, then for each the number of elements and the elements. */
 static int place_legacy(pickle_reader *r, cursor *in)
 {
     pv keys;
@@ -139,7 +139,7 @@ static int load_legacy(pickle_reader *r, span all)
 
 static bool is_list(const pickle_value *x) { return x->kind == PV_LIST || x->kind == PV_TUPLE; }
 
-/* What is known of a container: asked once, so that walking is linear however often containers share containers. */
+/* Facts about a container, found once, so that walking is linear however often containers share containers. */
 enum { UNKNOWN, ASKING, HOLDS_NONE, HOLDS_TENSORS, TAKEN };
 
 static int holds_tensor(pickle_reader *r, pv v, int depth, bool *yes)
@@ -149,7 +149,7 @@ static int holds_tensor(pickle_reader *r, pv v, int depth, bool *yes)
     if (depth > DEPTH_MAX) return bad(r, "nested too deeply");
     if (*yes || r->known[v] != UNKNOWN || (x->kind != PV_DICT && !is_list(x))) return OK;
     int rc = OK;
-    r->known[v] = ASKING; /* one that lies in itself asks in vain */
+    r->known[v] = ASKING; /* a container inside itself finds this */
     for (uint32_t i = x->kind == PV_DICT; i < x->n && !rc && !*yes; i += x->kind == PV_DICT ? 2 : 1)
         rc = holds_tensor(r, x->item[i], depth + 1, yes);
     r->known[v] = *yes ? HOLDS_TENSORS : HOLDS_NONE;

@@ -1,8 +1,8 @@
 /* fmt_safetensors.c - safetensors: 8 bytes of header length, a JSON header, the tensors' bytes.
  *
- * Source: the format text of huggingface/safetensors. Its rules are kept: header at most 100 MB and starting with '{', no key
- * twice, data_offsets relative to the end of the header, ascending, inside the file, no overlap and no hole (then a second file
- * cannot hide in it). */
+ * Source: the format text of huggingface/safetensors. Its rules are kept: header at most 100 MB and starting with '{',
+ * no key twice, data_offsets relative to the end of the header, ascending, inside the file, no overlap and no hole
+ * (then a second file cannot hide in it). */
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 #include "io/safetensors.h"

@@ -1,4 +1,4 @@
-/* format_list.h - every checkpoint format, one line each: X(name) stands for `const ckpt_reader format_<name>` in fmt_<name>.c. */
+/* format_list.h - checkpoint formats, one line each: X(name) is `const ckpt_reader format_<name>` of fmt_<name>.c. */
 #ifndef IO_FORMAT_LIST_H
 #define IO_FORMAT_LIST_H
 

@@ -1,10 +1,10 @@
-/* self_contained.h - what a safetensors file of quantized weights says of itself in "__metadata__", so that it is a whole model.
+/* self_contained.h - the "__metadata__" that makes a safetensors file of quantized weights a whole model.
  *
  *     inferflow.layout            "1": the version of all this; a file without it is like any other
  *     inferflow.spec              the resolved spec, as `spec show` prints it
  *     inferflow.file.NAME         a file that lay beside the model, as text: tokenizer.json, generation_config.json …
  *     inferflow.base64.NAME       the same of files that are no text
- *     inferflow.tokenizer         the one of them that is the tokenizer, where it is not that of a model's folder
+ *     inferflow.tokenizer         which of them is the tokenizer, where the rules of folders would not find it
  *     TENSOR                      its type: "f32", "q8_0" (blocks row by row), "q4_b64.r16" (panels of tensor/panel.h)
  *     inferflow.shape.TENSOR      rows and columns of one whose bytes are U8: "2048,5632"
  *
