@@ -1,4 +1,5 @@
-/* rig.h - one op on a program made by hand: operands in an arena with sentinels, run on any instruction set and number of workers.
+/* rig.h - one op on a program made by hand: operands in an arena with sentinels, run on any instruction set and number
+ * of workers.
  *
  * Everything outside the output must stay as it was: rig_same compares the whole arena, byte for byte. */
 #ifndef TESTS_RIG_H
@@ -153,7 +154,8 @@ static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int
     return t;
 }
 
-/* Sequences of `rows[i]` rows each, the last row of sequence i at position last[i]; each has its own pages, in mixed order. */
+/* Sequences of `rows[i]` rows each, the last row of sequence i at position last[i]; each has its own pages, in mixed
+ * order. */
 static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *last)
 {
     int32_t row = 0;
@@ -247,7 +249,7 @@ static inline void rig_worker(void *arg, int worker, int workers)
 {
     rig *g = ((void **)arg)[0];
     const op *o = ((void **)arg)[1];
-    g->d.table->op[o->kind](&g->r, o, worker, workers);
+    cpu_kernel(g->d.table, o->kind)(&g->r, o, worker, workers);
 }
 
 static inline void rig_run(rig *g, const cpu_table *table, int workers, const op *o)
@@ -263,8 +265,8 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
     pool_close(g->d.pool);
 }
 
-/* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all memory. Leaves the
- * reference's output in place. */
+/* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all
+ * memory. Leaves the reference's output in place. */
 static inline void rig_same(rig *g, const op *o, const char *what)
 {
     uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap), *kv_before = mem_alloc(g->kv_bytes),
