@@ -1,7 +1,8 @@
-/* random_model.h - for tests: small programs with random weights and awkward sizes, built without any spec, and steps to run them.
+/* random_model.h - for tests: small programs with random weights and awkward sizes, built without any spec, and steps
+ * to run them.
  *
- * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs sequences over
- * a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
+ * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs
+ * sequences over a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
 #include "core/program.h"
@@ -293,8 +294,8 @@ typedef struct trace_options {
     bool inexact;
 } trace_options;
 
-/* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`: of the step's
- * sequences. Arrays live until the next call. */
+/* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`:
+ * of the step's sequences. Arrays live until the next call. */
 static void trace_encoder(step *st, const program *p, const int *who, const bool *begins)
 {
     enum { LONGEST = 29 };
@@ -318,8 +319,9 @@ static void trace_encoder(step *st, const program *p, const int *who, const bool
     st->enc = (step_rows){.token = token, .type = type, .pos = pos, .seq = seq, .seq_len = len, .seq_row = first};
 }
 
-/* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the logits of
- * every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows mix. */
+/* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the
+ * logits of every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows
+ * mix. */
 __attribute__((unused)) static void trace(program *p, const trace_options *t, int n_seq, int length, float *logits)
 {
     static int32_t token[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], out[TRACE_ROWS], len[TRACE_SEQS],

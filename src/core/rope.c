@@ -1,8 +1,8 @@
 /* rope.c - rotary frequencies of every scaling, and the tables of cosines and sines made from them.
  *
- * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds where torch
- * rounds; angle = float(position) * frequency in float32. Only then come cosine and sine of base/fmath.h in double, rounded once to
- * float32: tables are equal on every machine. */
+ * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds
+ * where torch rounds; angle = float(position) * frequency in float32. Only then come cosine and sine of base/fmath.h in
+ * double, rounded once to float32: tables are equal on every machine. */
 #include "core/rope.h"
 #include "base/fmath.h"
 #include "base/mem.h"

@@ -4,8 +4,9 @@
  *     group  = device                        ("a&b", devices joined by heads, is refused until a backend offers it)
  *     device = name [ ":" number ] [ "*" share ]
  *
- * "cpu" takes all cores this process may use, "cpu:2" two threads; the same device may appear more than once. A share is a positive
- * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is "cpu" where nothing else is built in. */
+ * "cpu" takes all cores this process may use, "cpu:2" two threads; the same device may appear more than once. A share
+ * is a positive weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is "cpu" where nothing
+ * else is built in. */
 #ifndef PLAN_DEVICES_H
 #define PLAN_DEVICES_H
 #include "base/buf.h"
@@ -19,8 +20,8 @@ typedef struct device_entry {
     double share;
 } device_entry;
 
-/* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a negative code
- * with a message that quotes the offending part and names what is available. */
+/* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a
+ * negative code with a message that quotes the offending part and names what is available. */
 int devices_parse(const char *text, const backend *const *backends, device_entry out[DEVICES_MAX], err *e);
 
 #endif

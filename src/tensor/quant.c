@@ -44,7 +44,8 @@ static float e4m3_to_f32(uint8_t b)
 
 PLAIN_DECODER(f32, float, x)
 PLAIN_DECODER(f64, double, (float)x)
-/* f16_to_f32 without branches, so that it becomes vectors: exponents are moved by a product, which is exact for subnormals too. */
+/* f16_to_f32 without branches, so that it becomes vectors: exponents are moved by a product, which is exact for
+ * subnormals too. */
 FIT_LOOPS
 static void decode_f16(const uint8_t *from, float *to, uint64_t n)
 {

@@ -1,5 +1,5 @@
-/* quant_bits.h - codes of a few bits in bytes, lowest first, and codes cut in two: all their upper bits first, then all the lower
- * ones. What the formats of this project share (quant_linear.c, quant_tables.c). */
+/* quant_bits.h - codes of a few bits in bytes, lowest first, and codes cut in two: all their upper bits first, then all
+ * the lower ones. What the formats of this project share (quant_linear.c, quant_tables.c). */
 #ifndef TENSOR_QUANT_BITS_H
 #define TENSOR_QUANT_BITS_H
 #include <stdint.h>

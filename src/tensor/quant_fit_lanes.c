@@ -1,8 +1,9 @@
 /* quant_fit_lanes.c - see quant_fit_lanes.h.
  *
- * Given codes, the best scale and base are a least-squares line; given scale and base, the best codes are the nearest. So both in turns,
- * from the full range and from ranges clipped a little at both ends or one (few bits gain most: levels that one weight needs are lost to
- * all others), each step with scale and base as they are stored. The best seen is kept, the plain encoding among it. */
+ * Given codes, the best scale and base are a least-squares line; given scale and base, the best codes are the nearest.
+ * So both in turns, from the full range and from ranges clipped a little at both ends or one (few bits gain most:
+ * levels that one weight needs are lost to all others), each step with scale and base as they are stored. The best seen
+ * is kept, the plain encoding among it. */
 #include "tensor/quant_fit_lanes.h"
 
 #include "base/half.h"
@@ -316,8 +317,8 @@ static void greatest(const fit_lanes *l, float *most)
     for (int i = 0; i < l->n; i++) EACH most[j] = fabsf(l->x[i][j]) > fabsf(most[j]) ? l->x[i][j] : most[j];
 }
 
-/* Where the greatest weight may go: the end of the longer side, or of the other; then that end further in (the code it is clipped from
- * further out). */
+/* Where the greatest weight may go: the end of the longer side, or of the other; then that end further in (the code it
+ * is clipped from further out). */
 static float end_of(const code_kind *kind, int c)
 {
     int starts = kind->high > 10 ? 4 : 9, at = c / 2;

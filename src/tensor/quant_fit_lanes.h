@@ -1,7 +1,7 @@
 /* quant_fit_lanes.h - the searches that fitted encoders share, for LANES blocks side by side: one block a lane.
  *
- * Weight i of block b is at [i][b]. Nothing is ever summed across lanes, and each lane decides for itself, so a block's result does not depend
- * on its neighbours; and compilers make vectors of the loops over lanes. */
+ * Weight i of block b is at [i][b]. Nothing is ever summed across lanes, and each lane decides for itself, so a block's
+ * result does not depend on its neighbours; and compilers make vectors of the loops over lanes. */
 #ifndef TENSOR_QUANT_FIT_LANES_H
 #define TENSOR_QUANT_FIT_LANES_H
 #include "tensor/quant_fit_row.h"
@@ -31,8 +31,8 @@ typedef struct code_sums {
     float q[LANES], qq[LANES], xq[LANES];
 } code_sums;
 
-/* The scale and base of least error that some clippings of the range and alternating least squares find; f16: both as f16; base_most: bases above
- * it are not allowed. */
+/* The scale and base of least error that some clippings of the range and alternating least squares find; f16: both as
+ * f16; base_most: bases above it are not allowed. */
 void fit_affine_best(const fit_lanes *l, int top, bool f16, float base_most, affine_lanes *best);
 /* The errors of given scales and bases, and the sums of the codes that follow. */
 void fit_affine_try(const fit_lanes *l, int top, affine_lanes *f, code_sums *s);

@@ -1,4 +1,5 @@
-/* quant_grids.c - the code books of the IQ formats; made by tools/make_quant_grids.py, which says where they come from. */
+/* quant_grids.c - the code books of the IQ formats; made by tools/make_quant_grids.py, which says where they come from.
+ */
 #include "tensor/quant_grids.h"
 
 const uint16_t quant_grid_iq2_xxs[256] = {

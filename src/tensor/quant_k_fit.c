@@ -1,8 +1,10 @@
-/* quant_k_fit.c - encoders of the K formats and of IQ4_XS: small integer scales (and minima) of sub-blocks under one or two f16.
+/* quant_k_fit.c - encoders of the K formats and of IQ4_XS: small integer scales (and minima) of sub-blocks under one or
+ * two f16.
  *
- * First every sub-block is fitted by itself with real numbers. The greatest of them make the f16s, the rest becomes integers. Then two steps in
- * turns: each sub-block tries the integers next to its own, with the codes that follow (rounding scale and minimum apart is not best for
- * the pair); and the f16s are the least-squares solution over all that was chosen. */
+ * First every sub-block is fitted by itself with real numbers. The greatest of them make the f16s, the rest becomes
+ * integers. Then two steps in turns: each sub-block tries the integers next to its own, with the codes that follow
+ * (rounding scale and minimum apart is not best for the pair); and the f16s are the least-squares solution over all
+ * that was chosen. */
 #include "base/half.h"
 #include "tensor/block.h"
 #include "tensor/quant_fit_lanes.h"

@@ -1,5 +1,5 @@
-/* quant_linear.h - blocks whose weights are code * scale + base (quant_linear.c): codes and scales of one block, for packing and for
- * encoders that choose them well. */
+/* quant_linear.h - blocks whose weights are code * scale + base (quant_linear.c): codes and scales of one block, for
+ * packing and for encoders that choose them well. */
 #ifndef TENSOR_QUANT_LINEAR_H
 #define TENSOR_QUANT_LINEAR_H
 #include "tensor/dtype.h"

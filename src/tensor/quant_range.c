@@ -1,7 +1,8 @@
 /* quant_range.c - see quant_range.h.
  *
- * No list says how large a number each type holds: a block with large ones is encoded beside a smaller copy of itself, and is beyond
- * the type when it comes back much worse than the copy. Every type holds numbers up to COMMON, so that trained weights never come to this. */
+ * No list says how large a number each type holds: a block with large ones is encoded beside a smaller copy of itself,
+ * and is beyond the type when it comes back much worse than the copy. Every type holds numbers up to COMMON, so that
+ * trained weights never come to this. */
 #include "tensor/quant_range.h"
 
 #include "base/half.h"
