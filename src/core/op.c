@@ -92,7 +92,7 @@ double op_param_value(const op_param *row, const op *o)
 
 /* ---- shape rules */
 
-/* An op with what it refers to: operands in0, in1, in2 and the output, NULL where there is none. */
+/* An op with its operands in0, in1, in2, output and state; NULL: none. */
 typedef struct shapes {
     const program *p;
     const op *o;
@@ -301,7 +301,7 @@ static const char *check_mul(shapes t)
     return number_a_row ? NULL : check_add(t);
 }
 
-/* Whether the op takes rows of one axis to rows of another; and such rows as wide as before. */
+/* Whether the op takes rows of one axis to rows of another. */
 static bool moves(shapes t, enum row_axis from, enum row_axis to)
 {
     return is_act(t.a) && t.a->axis == from && t.out->axis == to;

@@ -52,7 +52,7 @@ static void release(placer *s, uint32_t done)
     s->n_live = n;
 }
 
-/* When op i is the last to read its first operand, extends the life of that block to the output's; true when done. */
+/* If op i is the last to read its first operand, the output takes over that block; true when done. */
 static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
 {
     const op *o = &s->p->ops[i];

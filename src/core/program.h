@@ -155,10 +155,9 @@ int program_finish(program *p, err *e);
 /* Hash of an op with its parameters and tensor numbers; it does not depend on where weights lie. */
 uint64_t program_op_hash(const program *p, uint32_t i);
 
-/* The program as text: a line of totals, then one op per line; '|' marks cut points. */
-bool program_dump(const program *p, buf *out);
-bool program_dump_head(const program *p, buf *out);           /* the first line of it */
-bool program_dump_op(const program *p, uint32_t i, buf *out); /* one of the others */
+/* The program as text: a line of totals; one op, with '|' at cut points. */
+bool program_dump_head(const program *p, buf *out);
+bool program_dump_op(const program *p, uint32_t i, buf *out);
 
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);

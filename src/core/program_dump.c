@@ -1,5 +1,4 @@
-/* program_dump.c - a program as text: one op per line, in the order of execution, with everything that its result
- * depends on. */
+/* program_dump.c - a program as text: one op per line, with everything that its result depends on. */
 #include "core/program.h"
 
 #include <inttypes.h>
@@ -47,7 +46,7 @@ static void dump_param(const op_param *row, const op *o, buf *out)
     double v = op_param_value(row, o);
     if ((row->optional && v == (double)row->otherwise) || (row->shown && !row->shown(o))) return;
     buf_str(out, row->label);
-    if (row->type == OPP_WORD) buf_str(out, row->words[(int)v]);
+    if (row->type == OPP_WORD) buf_str(out, v >= 0 && v < row->n_word ? row->words[(int)v] : "?");
     else if (row->type == OPP_FLOAT) buf_printf(out, "%g", v);
     else if (row->type == OPP_EXACT) buf_printf(out, "%.9g", v);
     else if (v == INT32_MAX) buf_str(out, "all");
@@ -94,11 +93,4 @@ bool program_dump_op(const program *p, uint32_t i, buf *out)
     for (int k = 0; k < ENTRY_COUNT; k++)
         if (p->entries[k].op0 == i && p->entries[k].op1 > i) buf_printf(out, "   (%s begins)", entry_name[k]);
     return buf_byte(out, '\n');
-}
-
-bool program_dump(const program *p, buf *out)
-{
-    program_dump_head(p, out);
-    for (uint32_t i = 0; i < p->n_op; i++) program_dump_op(p, i, out);
-    return !out->bad;
 }

@@ -1,9 +1,8 @@
-/* program_finish.c - what is true of a whole program: every tensor written once before it is read, the cut points, the
- * hash.
+/* program_finish.c - checks and facts of a whole program: single assignment, cut points, hash.
  *
  * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its
- * write and its read. Only there can layers be divided, because only there the rest of the model depends on one tensor;
- * and on the result of an encoder, which every layer of a decoder reads: it does not count. */
+ * write and its read. Only there can layers be divided, because only there the rest of the model depends on a single
+ * tensor (the result of an encoder apart, which every layer of a decoder reads). */
 #include "base/map.h"
 #include "base/mem.h"
 #include "core/program.h"

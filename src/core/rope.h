@@ -19,12 +19,15 @@
     X(LLAMA3, "llama3", "Llama 3.1: three bands of wavelengths")                                                       \
     X(LONGROPE, "longrope", "arXiv 2402.13753: a factor per frequency, short and long")
 
-enum {
+typedef enum rope_scaling {
 #define X(id, name, doc) ROPE_##id,
     ROPE_SCALING_LIST(X)
 #undef X
         ROPE_SCALING_COUNT
-};
+} rope_scaling;
+/* "none|linear|…": all of them as an option takes them (PARAM_WORD). */
+#define ROPE_SCALING_WORD(id, name, doc) "|" name
+#define ROPE_SCALING_WORDS               (&ROPE_SCALING_LIST(ROPE_SCALING_WORD)[1])
 
 enum { ROPE_DIMS_MAX = 1024 };
 

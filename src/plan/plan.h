@@ -1,8 +1,7 @@
 /* plan.h - a program divided over devices, ready to run steps.
  *
- * Layers are cut only at cut points that liveness found (program.cuts): there one activation is all that the rest of
- * the model needs, so a segment on another device, or another machine, takes it and goes on. Logits are the same bits
- * however layers are divided. */
+ * Layers are cut only at cut points that liveness found (program.cuts): there the rest of the model needs only one
+ * activation, which the segment on the next device takes over. Logits are the same bits however layers are divided. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 #include "base/buf.h"
@@ -26,8 +25,7 @@ void plan_close(plan *l); /* NULL ok */
 /* Runs all segments of one step, handing the hidden state from each to the next. No allocation. */
 int plan_step(plan *l, const step *st, err *e);
 
-/* Rows of the result of a part that comes after the layers (HEAD, POOL, SCORES), after plan_step; valid until the next
- * step. */
+/* Rows of the result of HEAD, POOL or SCORES after plan_step; valid until the next step. */
 const float *plan_result(const plan *l, int entry);
 /* That of the head: [n[AXIS_OUT]][vocab]. */
 const float *plan_logits(const plan *l);

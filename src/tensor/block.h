@@ -34,7 +34,7 @@ typedef struct { float d; int8_t qs[256]; int16_t sums[16]; } block_q8_k;
 typedef struct { uint16_t d, qs[32]; } block_iq2_xxs;
 typedef struct { uint16_t d, qs[32]; uint8_t scales[8]; } block_iq2_xs;
 typedef struct { uint16_t d; uint8_t qs[32], signs[32], qh[8], scales[8]; } block_iq2_s;
-typedef struct { uint16_t d; uint8_t qs[64], signs[32]; } block_iq3_xxs;  /* signs: 8 words of 4 * 7 signs, 4 scale bits */
+typedef struct { uint16_t d; uint8_t qs[64], signs[32]; } block_iq3_xxs;  /* signs: 8 x (4 * 7 signs, 4 scale bits) */
 typedef struct { uint16_t d; uint8_t qs[64], qh[8], signs[32], scales[4]; } block_iq3_s;
 typedef struct { uint16_t d; uint8_t qs[32]; uint16_t qh[8]; } block_iq1_s;
 typedef struct { uint8_t qs[32], qh[16]; uint16_t scales[4]; } block_iq1_m;  /* d: the high nibbles of scales */

@@ -18,7 +18,7 @@ static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1
 #define level_NONE   NULL
 #define level_TABLES NULL /* quant_tables.h */
 
-/* What a kind is, as constants. */
+/* Constants of a kind. */
 #define SCALE_BYTES(scale)             ((scale) == PANEL_F32 ? 4 : (scale) == PANEL_F16 ? 2 : 1)
 #define ROW_BYTES(blocks, scale, base) /* of the tail, for one row, without picks */                                   \
     ((scale) == PANEL_SUB8   ? ((base) != PANEL_NONE ? 4 + 2 * (blocks) : 2 + (blocks))                                \
@@ -81,8 +81,7 @@ uint64_t panel_bytes(dtype t, int64_t cols)
 
 enum { GROUPS = 16 };
 
-/* Each line is a loop over its bytes, which compilers turn into vectors: packing at load goes at the speed of memory.
- */
+/* Each line is a loop over its bytes, which compilers vectorize: packing at load runs at the speed of memory. */
 #define EACH(n, value)                                                                                                 \
     for (int i = 0; i < PANEL_LINE; i++) line[PANEL_LINE * (n) + i] = (uint8_t)(value);
 
@@ -147,7 +146,7 @@ static int line_code(int bits, const uint8_t *line, int g, int i)
 
 /* ---- tails */
 
-/* Where a byte for a block and row lies: two blocks side by side. */
+/* Offset of the byte of a block and row: two blocks side by side. */
 static int pair_at(int b, int r) { return (b / 2 * PANEL_ROWS + r) * 2 + b % 2; }
 
 /* Scales of a block for all rows: the low bytes. */

@@ -83,7 +83,7 @@ void fit_legacy(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
     }
 }
 
-/* -128 … 127 under an f16 or a float: with the level that rounding leaves out, and a scale that clips a little. */
+/* -128 … 127 under an f16 or a float: uses -128 too, and a scale that clips a little. */
 static void fit_q8(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
 {
     static const code_kind kind = {-128, 127, false};
@@ -122,7 +122,7 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_TQ2_0] = fit_few,       [DTYPE_MXFP4] = fit_fp4,      [DTYPE_NVFP4] = fit_fp4,
 };
 
-/* What brings the mean importance of a row to 1; 0: there is none to speak of. */
+/* The factor that brings the mean importance of a row to 1; 0: all of it is 0. */
 static float importance_unit(const float *importance, uint64_t n)
 {
     double sum = 0;
@@ -131,8 +131,7 @@ static float importance_unit(const float *importance, uint64_t n)
     return sum > 0 && unit < 1e30 && unit > 1e-30 ? (float)unit : 0;
 }
 
-/* A block of which the first `there` weights are there: finite numbers, filled up by the last, which then counts
- * nothing. */
+/* A block of which the row has the first `there` weights; made finite, padded with the last at importance 0. */
 static void load_block(const float *row, const float *importance, float unit, uint64_t there, uint64_t weights,
                        float *x, float *w)
 {

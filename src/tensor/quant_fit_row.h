@@ -1,5 +1,5 @@
-/* quant_fit_row.h - between quant_fit.c and the encoders of one kind of blocks each: up to LANES blocks of a row at a
- * time, weights finite and not above FIT_MOST, importance positive or 0 and in no block all 0. */
+/* quant_fit_row.h - the interface between quant_fit.c and its encoders: up to LANES blocks of a row at a time, weights
+ * finite and not above FIT_MOST, importance >= 0 and in no block all 0. */
 #ifndef TENSOR_QUANT_FIT_ROW_H
 #define TENSOR_QUANT_FIT_ROW_H
 #include "tensor/dtype.h"

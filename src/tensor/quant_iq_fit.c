@@ -1,11 +1,11 @@
 /* quant_iq_fit.c - encoders of the IQ formats whose groups of 4 or 8 weights are entries of a code book: iq2_xxs iq2_xs
  * iq2_s iq3_xxs iq3_s iq1_s iq1_m.
  *
- * A group is rounded level by level first, as if there were no book. For every such pattern a list of the NEAR entries
- * that are nearest to it was made once, with their levels side by side; of these the one of least error is taken, by
- * importance. Scales are searched for each sub-block by itself with real numbers, then all are made small integers
- * under one f16: integers next to their own are tried, and the f16 is solved for, in turns. Where only an even number
- * of minus signs can be written, the weight that matters least gets the wrong one. */
+ * A group is rounded level by level first, as if there were no book. A list made once holds the NEAR nearest entries of
+ * every such pattern, with their levels side by side; the one with the smallest weighted error is taken. Real scales
+ * are searched for each sub-block by itself, then rounded to small integers under one f16: trying neighbouring integers
+ * and solving for the f16 alternate. Where only an even number of minus signs can be written, the least important
+ * weight gets the wrong one. */
 #include "base/half.h"
 #include "tensor/block.h"
 #include "tensor/quant_fit_row.h"
@@ -25,7 +25,7 @@ typedef struct book {
     uint16_t entry[PATTERNS][NEAR];
 } book;
 
-/* A format: weights of an entry, of a scale; the greatest scale; even: seven of eight signs are written. weight = sign
+/* A format: weights of an entry, of a scale; the largest scale; even: seven of eight signs are written. weight = sign
  * * t * level, or of iq1 t * (level + shift), with t = d * unit * (0.5 + scale). spread: root mean square of weights in
  * units of t, about. */
 typedef struct grid_format {
@@ -112,7 +112,7 @@ static const book *book_of(int which)
 
 /* ---- one sub-block under one scale */
 
-/* What was chosen, and sums for least squares: of importance times number^2, and number times weight. */
+/* The choice, and sums for least squares: of importance times level^2 (vv), and level times weight (xv). */
 typedef struct sub_fit {
     float t, error, vv, xv;
     uint16_t entry[8];
@@ -236,7 +236,7 @@ static void split_signs(const grid_format *f, const float *x, const float *w, fl
     }
 }
 
-/* Integer scales next to those at hand, under b->d. */
+/* Tries integer scales next to the present ones, under b->d. */
 static void settle(const grid_format *f, const book *list, const float *x, const float *w, grid_block *b)
 {
     b->error = 0;

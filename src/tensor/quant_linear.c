@@ -2,9 +2,9 @@
  * each code times one scale plus one base, both f16: q8_b32 q8_b64 q6_b64 q5_b64 q4_b32 q4_b64 q3h_b64 q3_b32 q2_b32.
  *
  * weight = code * scale + base, codes 0 … top. q3h has 11 levels, so that two codes share 7 bits: 3.5 bits a weight. A
- * block is base, scale, the upper bits if there are any, the lower bits; what comes first lies lowest. Encoding here is
- * the plain one, base the least weight and scale the range over top (equation 1 of the paper), codes rounded against
- * base and scale as they are stored. quant_fit.c does better. */
+ * block is base, scale, the upper bits if there are any, the lower bits; lowest bits first. Encoding here is min-max
+ * rounding (equation 1 of the paper: base is the minimum, scale the range over top), with codes for base and scale as
+ * stored. quant_fit.c does better. */
 #include "tensor/quant_linear.h"
 
 #include "base/half.h"
@@ -97,7 +97,8 @@ static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
     }
 }
 
-uint8_t linear_code(float x, float scale, float base, int top)
+/* The code nearest to x, ties to even; some code for NaN and for scale 0 too. */
+static uint8_t linear_code(float x, float scale, float base, int top)
 {
     float v = (x - base) / scale;
     return !(v > 0) ? 0 : v >= (float)top ? (uint8_t)top : (uint8_t)(int)rintf(v);

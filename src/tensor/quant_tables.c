@@ -1,5 +1,5 @@
-/* quant_tables.c - this project's own formats of two levels: q4_t q3h_t q3_t q2_t, for quality per stored bit
- * below 4.3.
+/* quant_tables.c - this project's own formats, with trained tables of levels: q4_t q3h_t q3_t q2_t; the best up to 4.3
+ * bits.
  *
  * 128 weights have one scale; every 8 or 16 of them choose one of 8 or 16 tables of levels:
  *
@@ -11,17 +11,16 @@
  *     q3_t    3 bits  16                     16 x 8             53              3.3125
  *     q2_t    2 bits  8                      16 x 4             41              2.5625
  *
- * The other way to two levels is a small scale (and minimum) for every sub-block under a greater one. A table costs as
- * few bits to name and says more: how wide the sub-block is, how far off centre, how its levels are best spaced. Nor
- * does it cost arithmetic: choice and code together index one table of 128 bytes (64 for q2_t), which a vector register
- * or two hold, and integer sums run on to the end of the scale. (Nearest relative: LO-BCQ, arXiv 2502.05376, which
- * clusters blocks in the same way for 4-bit weights and activations.)
+ * The usual way is a small scale (and minimum) for every sub-block under a common one. The number of a table takes as
+ * few bits and says more: the width of the sub-block, its centre, the best spacing of its levels. It costs no
+ * arithmetic either: choice and code together index one table of 128 bytes (64 for q2_t) in a vector register or two,
+ * and integer sums run over all 128 weights. (Nearest relative: LO-BCQ, arXiv 2502.05376, which clusters blocks in the
+ * same way for 4-bit weights and activations.)
  *
- * Tables come from alternating least squares: encode with the tables, then every level to the weighted mean of what was
- * coded with it. Weights in short runs are nearly normal in trained models, so they were made from normal and Student
- * (8 degrees) numbers with rows of trained models among them; within 0.4 dB the error is the same for all that were
- * tried. Levels are whole numbers up to TABLES_TOP: 0.03 dB worse than real ones, and sums of two products with 8-bit
- * activations fit 16 bits.
+ * Tables come from alternating least squares: encode, then move every level to the weighted mean of the weights coded
+ * with it. Short runs of weights are nearly normal in trained models, so the training data were normal and Student (8
+ * degrees) numbers and rows of trained models; on all models tried the error differs by at most 0.4 dB. Levels are
+ * integers up to TABLES_TOP: 0.03 dB worse than real ones, and sums of two products with 8-bit activations fit 16 bits.
  *
  * A block: scale byte (tables_scale), choices lowest first (4 bits, q4_t 3), codes: of q3 all third bits, then the low
  * pairs; lowest first. */

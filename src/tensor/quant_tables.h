@@ -1,5 +1,5 @@
-/* quant_tables.h - blocks of 128 weights whose sub-blocks each choose one of several tables of levels (quant_tables.c):
- * their parts, for packing and for encoders. */
+/* quant_tables.h - blocks of 128 weights whose sub-blocks each pick one of several tables of levels (quant_tables.c):
+ * access to their parts. */
 #ifndef TENSOR_QUANT_TABLES_H
 #define TENSOR_QUANT_TABLES_H
 #include "tensor/dtype.h"

@@ -1,11 +1,10 @@
 /* quant_tables_fit.c - the encoder of quant_tables.c: a search over scales, and under each the best table for every
  * sub-block.
  *
- * The trick is the price list: for weights rounded to whole units of a table, the squared error under each of the
- * tables, side by side. A scale then costs one multiply-add of a row of the list per weight, for all tables at once.
- * Under the best scale the two tables that are cheapest by the list are compared exactly. Scales are tried around the
- * weighted root mean square, because what a table's unit should be follows it, and up to where the greatest weight
- * fits. */
+ * The trick is a price list: the squared errors of a weight, rounded to half units, under all tables side by side. A
+ * scale then costs one multiply-add of a row of the list per weight, for all tables at once. Under the best scale the
+ * two tables that are cheapest by the list are compared exactly. Scales are tried around the weighted root mean square,
+ * which predicts the best one, and up to that under which the largest weight fits. */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_tables.h"
@@ -19,7 +18,7 @@ enum { TABLES = 16, UNITS = 128, PRICES = 4 * UNITS + 1, STEPS = 15, WIDE = 8 };
 typedef float floats __attribute__((vector_size(WIDE * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(WIDE * sizeof(float))));
 
-/* What encoding needs of a format. Code of a weight: how many of the boundaries between levels it is above. */
+/* Tables of a format for encoding. Code of a weight: the number of boundaries between levels below it. */
 typedef struct tables_lists {
     floats price[PRICES]
                 [TABLES / WIDE]; /* [2 (u + UNITS)], one number a table: squared distance of u to the nearest level */
@@ -69,7 +68,7 @@ INLINE void keep_less(floats *a, const floats *b)
     *a = (floats)((less & (masks)*b) | (~less & (masks)*a));
 }
 
-/* The least of eight, in all of them. */
+/* Sets all eight to their minimum. */
 INLINE void spread_least(floats *v)
 {
     floats w = __builtin_shufflevector(*v, *v, 4, 5, 6, 7, 0, 1, 2, 3);
@@ -80,7 +79,7 @@ INLINE void spread_least(floats *v)
     keep_less(v, &w);
 }
 
-/* Weights in half units as rows of the list, and what those beyond it cost besides. */
+/* Weights in half units as rows of the list; returns the additional cost of those beyond it. */
 FIT_LOOPS
 static float list_rows(const float *x, const float *w, float inverse, int *row)
 {
@@ -116,7 +115,7 @@ INLINE float price_of(const tables_lists *l, const float *w, const int *row, int
     return total[0];
 }
 
-/* The error under a scale, about: every sub-block at the table that is cheapest for it. */
+/* The approximate error under a scale, each sub-block at its cheapest table. */
 FIT_CLONES
 static float scale_price(const tables_format *f, const tables_lists *l, const float *x, const float *w, float scale)
 {
