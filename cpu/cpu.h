@@ -2,8 +2,8 @@
  *
  * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
  * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
- * (kernels_<instruction set>.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
- * SCALE, SOFTCAP, CLAMP; otherwise operands do not overlap. */
+ * (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and ops with OPF_IN_PLACE;
+ * otherwise operands do not overlap. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 #include "base/pool.h"
@@ -155,7 +155,7 @@ static inline int32_t step_page(const step *st, int group, int seq, int tile)
     return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
 }
 
-/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. ACT, MUL, ADD, SCALE, SOFTCAP and CLAMP share all
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. Ops with OPF_ELEMENTWISE share all
  * elements of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
 static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
 {

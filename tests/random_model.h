@@ -77,7 +77,6 @@ static ref test_weight(model_builder *b, const char *name, int64_t rows, int64_t
     ref r = program_tensor(b->p,
                            &(tensor){.name = name,
                                      .kind = TENSOR_WEIGHT,
-                                     .type = type,
                                      .rank = vector ? 1 : 2,
                                      .layer = (int16_t)b->layer,
                                      .dim = {rows, cols},
@@ -93,7 +92,6 @@ static ref test_act(model_builder *b, int rows, int64_t dim)
     ref r = program_tensor(b->p,
                            &(tensor){.name = "t",
                                      .kind = TENSOR_ACT,
-                                     .type = DTYPE_F32,
                                      .rank = 1,
                                      .axis = (uint8_t)rows,
                                      .layer = (int16_t)b->layer,
@@ -156,15 +154,11 @@ static ref test_attention(model_builder *b, ref x)
     if (m->bias) {
         float *values = arena_array(&b->p->mem, (size_t)m->heads, sizeof *values);
         for (int h = 0; h < m->heads; h++) values[h] = exp2f(-8.0f * (float)(h + 1) / (float)m->heads);
-        slopes = program_tensor(b->p,
-                                &(tensor){.name = "slopes",
-                                          .kind = TENSOR_CONST,
-                                          .type = DTYPE_F32,
-                                          .rank = 1,
-                                          .layer = -1,
-                                          .dim = {m->heads},
-                                          .data = values},
-                                &e);
+        slopes = program_tensor(
+            b->p,
+            &(tensor){
+                .name = "slopes", .kind = TENSOR_CONST, .rank = 1, .layer = -1, .dim = {m->heads}, .data = values},
+            &e);
     } else if (m->rope_dims) {
         rope_params rp = {.scaling = ROPE_NONE, .dims = m->rope_dims, .theta = 500, .truncate = true};
         int table = program_rope(b->p, &rp, m->ctx, &e);

@@ -101,8 +101,7 @@ static inline ref rig_act(rig *g, int64_t dim)
     ref t = g->p.n_tensor++;
     uint64_t bytes = (uint64_t)g->st.n[AXIS_TOK] * (uint64_t)dim * 4;
     assert_true(g->used + bytes + 2 * RIG_GAP <= g->cap);
-    g->t[t] = (tensor){
-        .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {dim}, .off = g->used};
+    g->t[t] = (tensor){.kind = TENSOR_ACT, .rank = 1, .axis = AXIS_TOK, .dim = {dim}, .off = g->used};
     float *x = rig_at(g, t);
     for (uint64_t i = 0; i < bytes / 4; i++) x[i] = rig_normal();
     g->used += (bytes + RIG_GAP + 63) / 64 * 64;
@@ -127,7 +126,7 @@ static inline ref rig_const(rig *g, int64_t n)
     ref t = g->p.n_tensor++;
     float *x = rig_own(g, (uint64_t)n * 4);
     for (int64_t i = 0; i < n; i++) x[i] = rig_normal();
-    g->t[t] = (tensor){.kind = TENSOR_CONST, .type = DTYPE_F32, .rank = 1, .dim = {n}, .data = x};
+    g->t[t] = (tensor){.kind = TENSOR_CONST, .rank = 1, .dim = {n}, .data = x};
     return t;
 }
 
@@ -149,7 +148,7 @@ static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int
     }
     mem_free(row);
     g->w[i] = (weight){.name = "w", .rows = rows, .cols = cols};
-    g->t[t] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)type, .rank = 2, .dim = {rows, cols}, .weight = i};
+    g->t[t] = (tensor){.kind = TENSOR_WEIGHT, .rank = 2, .dim = {rows, cols}, .weight = i};
     g->held[i] = (held_weight){.data = data, .type = type, .stride = row_bytes, .rows = rows, .cols = cols};
     return t;
 }

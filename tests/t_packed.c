@@ -158,7 +158,7 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     g.w[0] = (weight){.name = "w", .rows = n, .cols = cols, .packed = true};
     g.held[0] = (held_weight){
         .data = p, .type = t, .stride = panel_bytes(t, cols), .packed = true, .rows = n, .cols = cols};
-    g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)t, .rank = 2, .dim = {n, cols}};
+    g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .rank = 2, .dim = {n, cols}};
     op o = {.kind = OP_MATMUL, .in = {quant.out, g.p.n_tensor++}};
     g.p.n_weight = 1;
     if (with_bias) o.in[2] = rig_const(&g, n);

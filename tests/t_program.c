@@ -154,15 +154,11 @@ static float table[16 * 4];
 static ref act(program *p, const char *name, int rows, int64_t dim, int layer)
 {
     err e = {0};
-    ref r = program_tensor(p,
-                           &(tensor){.name = name,
-                                     .kind = TENSOR_ACT,
-                                     .type = DTYPE_F32,
-                                     .rank = 1,
-                                     .axis = (uint8_t)rows,
-                                     .layer = (int16_t)layer,
-                                     .dim = {dim}},
-                           &e);
+    ref r = program_tensor(
+        p,
+        &(tensor){
+            .name = name, .kind = TENSOR_ACT, .rank = 1, .axis = (uint8_t)rows, .layer = (int16_t)layer, .dim = {dim}},
+        &e);
     assert_ok(e.code, &e);
     return r;
 }
@@ -180,15 +176,9 @@ static ref matrix(program *p, const char *name, int64_t rows, int64_t cols)
                .mul = 1};
     uint32_t w = program_weight(p, &(weight){.name = name, .pieces = &c, .n_piece = 1, .rows = rows, .cols = cols}, &e);
     assert_ok(e.code, &e);
-    ref r = program_tensor(p,
-                           &(tensor){.name = name,
-                                     .kind = TENSOR_WEIGHT,
-                                     .type = DTYPE_F32,
-                                     .rank = 2,
-                                     .layer = -1,
-                                     .dim = {rows, cols},
-                                     .weight = w},
-                           &e);
+    ref r = program_tensor(
+        p, &(tensor){.name = name, .kind = TENSOR_WEIGHT, .rank = 2, .layer = -1, .dim = {rows, cols}, .weight = w},
+        &e);
     assert_ok(e.code, &e);
     return r;
 }
@@ -544,11 +534,8 @@ static void short_of_memory(void **unused)
         program *p = program_new(&e);
         int rc = 0;
         for (int i = 0; p && !rc && i < 300; i++)
-            if (!program_tensor(
-                    p,
-                    &(tensor){
-                        .name = "t", .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {4}},
-                    &e))
+            if (!program_tensor(p, &(tensor){.name = "t", .kind = TENSOR_ACT, .rank = 1, .axis = AXIS_TOK, .dim = {4}},
+                                &e))
                 rc = e.code;
         bool fired = mem_fail_at(0);
         assert_true(!fired || (e.code == ERR_MEMORY && (rc == ERR_MEMORY || !p)));

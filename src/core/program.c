@@ -78,7 +78,7 @@ ref program_tensor(program *p, const tensor *t, err *e)
             return err_set(e, ERR_SPEC, "tensor %s: dimension %" PRId64 " is out of range", name, t->dim[i]), 0;
     if ((t->kind == TENSOR_ACT) != (t->axis != AXIS_NONE) || t->axis >= AXIS_COUNT)
         return err_set(e, ERR_SPEC, "tensor %s: only activations have a row axis", name), 0;
-    if (t->kind == TENSOR_ACT && (t->type != DTYPE_F32 || n > DIM_MAX))
+    if (t->kind == TENSOR_ACT && n > DIM_MAX)
         return err_set(e, ERR_SPEC, "tensor %s: activations are float32, at most %d a row", name, DIM_MAX), 0;
     if (t->kind == TENSOR_CONST && !t->data) return err_set(e, ERR_SPEC, "constant %s has no values", name), 0;
     if (t->kind == TENSOR_WEIGHT) {

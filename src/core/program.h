@@ -30,7 +30,7 @@ enum { TENSOR_ACT, TENSOR_WEIGHT, TENSOR_CONST };
 
 typedef struct tensor {
     const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
-    uint8_t kind, type, rank;
+    uint8_t kind, rank;
     uint8_t axis;      /* enum row_axis */
     int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the plan cuts by it */
     uint8_t block;     /* activations: 0 = float32; 32, 64: int8 with a scale for so many elements (tensor/act_q8.h) */
