@@ -184,6 +184,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py mutate --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py minimal --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py mutate --binary $(BUILD)/inferflow
