@@ -3,6 +3,7 @@
 #include "tests/serve_rig.h"
 
 #include "base/file.h"
+#include "serve/fields.h"
 
 static void every_route_is_found_and_documented(void **state)
 {
@@ -27,6 +28,46 @@ static void every_route_is_found_and_documented(void **state)
         if (strcmp(r->method, "POST") == 0) expect_error(400, call("POST", r->path, "{\"no_field\":1}"), NULL, NULL);
     }
     buf_free(&readme);
+}
+
+/* A number outside of a range, or NULL. */
+static const char *beyond(const field *f, bool above)
+{
+    static char text[40];
+    if (f->min == 0 && f->max == 0) return NULL;
+    snprintf(text, sizeof text, "%.15g", above ? f->max + 1 : f->min - 1);
+    return text;
+}
+
+static int send_field(const route *r, const char *name, const char *value)
+{
+    char body[200];
+    snprintf(body, sizeof body, "{\"%s\":%s}", name, value);
+    return call(r->method, r->path, body);
+}
+
+/* Every field of every endpoint: one name for one thing, types and ranges by its row, null for absent. */
+static void every_field_is_read_by_its_row(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        [FIELD_INT] = "1.5", [FIELD_FLOAT] = "\"1\"", [FIELD_BOOL] = "1", [FIELD_TEXT] = "{}"};
+    for (int i = 0; i < route_count; i++) {
+        const route *r = route_all[i];
+        assert_true(!r->fields == (strcmp(r->method, "GET") == 0));
+        for (const field *f = r->fields; f && f->name; f++) {
+            for (const field *g = f + 1; g->name; g++)
+                assert_true(strcmp(f->name, g->name) != 0 && (!f->alias || strcmp(f->alias, g->name) != 0));
+            assert_true(f->min <= f->max);
+            const char *known = f->alias ? f->alias : f->name, *bad = f->type <= FIELD_TEXT ? wrong[f->type] : NULL;
+            if (bad) expect_error(400, send_field(r, known, bad), f->name, "invalid_type");
+            for (int above = 0; above < 2; above++)
+                if ((bad = beyond(f, above))) expect_error(400, send_field(r, known, bad), f->name, "out_of_range");
+            send_field(r, known, "null");
+            assert_null(strstr(reply, "unknown_field"));
+        }
+        if (r->fields) expect_error(400, send_field(r, "no_such_field", "1"), "no_such_field", "unknown_field");
+    }
 }
 
 /* The texts of a stream's chunks joined; checks framing on the way. */
@@ -318,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_is_found_and_documented),
+        cmocka_unit_test(every_field_is_read_by_its_row),
         cmocka_unit_test(heads_are_judged),
         cmocka_unit_test(pages_from_elsewhere),
         cmocka_unit_test(keys_are_asked_for),

@@ -9,5 +9,8 @@ static void handle_completions(server *s, exchange *x)
     request_free(&r);
 }
 
-const route route_completions = {
-    .method = "POST", .path = "/v1/completions", .needs_engine = true, .handle = handle_completions};
+const route route_completions = {.method = "POST",
+                                 .path = "/v1/completions",
+                                 .needs_engine = true,
+                                 .fields = request_fields,
+                                 .handle = handle_completions};

@@ -20,12 +20,13 @@ typedef struct embedding_fields {
 } embedding_fields;
 
 #define AT(member) .offset = offsetof(embedding_fields, member)
-static const field rows[] = {
+static const field fields[] = {
     {.name = "input", .type = FIELD_NODE, AT(input)},
     {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "encoding_format", .type = FIELD_TEXT, AT(encoding_format)},
     {.name = "dimensions", .type = FIELD_INT, .min = 1, .max = 1 << 24, AT(dimensions)},
     {.name = "user", .type = FIELD_IGNORE},
+    {NULL},
 };
 
 /* Parts of the request that the reply needs. */
@@ -151,9 +152,8 @@ static void handle_embeddings(server *s, exchange *x)
         reply_error(x, 400, "model", "no_embeddings", "%s", e.msg);
         return;
     }
-    json *body = body_parse(x);
-    if (!body) return;
-    if (fields_read(x, rows, sizeof rows / sizeof *rows, s->o->lenient, body, &f) && check_fields(s, x, &f)) {
+    json *body = body_read(s, x, &f);
+    if (body && check_fields(s, x, &f)) {
         int rc = read_inputs(s, f.input, &j, &e);
         if (!rc && !(j->own = mem_zero(1, sizeof(embedding_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
         if (rc) {
@@ -170,4 +170,4 @@ static void handle_embeddings(server *s, exchange *x)
 }
 
 const route route_embeddings = {
-    .method = "POST", .path = "/v1/embeddings", .needs_engine = true, .handle = handle_embeddings};
+    .method = "POST", .path = "/v1/embeddings", .needs_engine = true, .fields = fields, .handle = handle_embeddings};

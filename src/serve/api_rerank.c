@@ -24,13 +24,14 @@ typedef struct rerank_fields {
 } rerank_fields;
 
 #define AT(member) .offset = offsetof(rerank_fields, member)
-static const field rows[] = {
+static const field fields[] = {
     {.name = "query", .type = FIELD_TEXT, AT(query)},
     {.name = "documents", .alias = "texts", .type = FIELD_NODE, AT(documents)},
     {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "top_n", .alias = "top_k", .type = FIELD_INT, .min = 1, .max = 1 << 24, AT(top_n)},
     {.name = "return_documents", .type = FIELD_BOOL, AT(return_documents)},
     {.name = "user", .type = FIELD_IGNORE},
+    {NULL},
 };
 
 /* Parts of the request that the reply needs. */
@@ -125,10 +126,8 @@ static void handle_rerank(server *s, exchange *x)
     rerank_fields f = {0};
     err e = {0};
     pooled_job *j = NULL;
-    json *body = check_model(s, x) ? body_parse(x) : NULL;
-    if (!body) return;
-    if (fields_read(x, rows, sizeof rows / sizeof *rows, s->o->lenient, body, &f) &&
-        exchange_check_model(s, x, f.model)) {
+    json *body = check_model(s, x) ? body_read(s, x, &f) : NULL;
+    if (body && exchange_check_model(s, x, f.model)) {
         int rc = read_pairs(s, &f, &j, &e);
         if (!rc && !(j->own = mem_zero(1, sizeof(rerank_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
         if (!rc) {
@@ -145,4 +144,5 @@ static void handle_rerank(server *s, exchange *x)
     json_free(body);
 }
 
-const route route_rerank = {.method = "POST", .path = "/v1/rerank", .needs_engine = true, .handle = handle_rerank};
+const route route_rerank = {
+    .method = "POST", .path = "/v1/rerank", .needs_engine = true, .fields = fields, .handle = handle_rerank};

@@ -18,6 +18,7 @@ static const field tokenize_rows[] = {
     {.name = "add_special", .type = FIELD_BOOL, AT(add_special)},
     {.name = "parse_special", .type = FIELD_BOOL, AT(parse_special)},
     {.name = "with_pieces", .type = FIELD_BOOL, AT(with_pieces)},
+    {NULL},
 };
 
 typedef struct detokenize_fields {
@@ -26,6 +27,7 @@ typedef struct detokenize_fields {
 
 static const field detokenize_rows[] = {
     {.name = "tokens", .type = FIELD_NODE, .offset = offsetof(detokenize_fields, tokens)},
+    {NULL},
 };
 
 static const tokenizer *tokenizer_of(server *s, exchange *x)
@@ -61,12 +63,8 @@ static void handle_tokenize(server *s, exchange *x)
     token_list ids = {0};
     err e = {0};
     const tokenizer *t = tokenizer_of(s, x);
-    json *body = t ? body_parse(x) : NULL;
+    json *body = t ? body_read(s, x, &f) : NULL;
     if (!body) return;
-    if (!fields_read(x, tokenize_rows, sizeof tokenize_rows / sizeof *tokenize_rows, s->o->lenient, body, &f)) {
-        json_free(body);
-        return;
-    }
     int flags = (f.add_special ? TOKENIZE_SPECIAL : 0) | (f.parse_special ? TOKENIZE_PARSE : 0);
     if (!f.content) {
         reply_error(x, 400, "content", "missing_field", "content is missing");
@@ -109,10 +107,8 @@ static void handle_detokenize(server *s, exchange *x)
     buf text = {0};
     err e = {0};
     const tokenizer *t = tokenizer_of(s, x);
-    json *body = t ? body_parse(x) : NULL;
-    if (!body) return;
-    if (fields_read(x, detokenize_rows, 1, s->o->lenient, body, &f) &&
-        collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
+    json *body = t ? body_read(s, x, &f) : NULL;
+    if (body && collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
         if (tokenizer_decode(t, ids.id, ids.n, 0, &text, &e)) {
             reply_err(x, "tokens", &e);
         } else {
@@ -128,6 +124,10 @@ static void handle_detokenize(server *s, exchange *x)
     json_free(body);
 }
 
-const route route_tokenize = {.method = "POST", .path = "/tokenize", .needs_engine = true, .handle = handle_tokenize};
-const route route_detokenize = {
-    .method = "POST", .path = "/detokenize", .needs_engine = true, .handle = handle_detokenize};
+const route route_tokenize = {
+    .method = "POST", .path = "/tokenize", .needs_engine = true, .fields = tokenize_rows, .handle = handle_tokenize};
+const route route_detokenize = {.method = "POST",
+                                .path = "/detokenize",
+                                .needs_engine = true,
+                                .fields = detokenize_rows,
+                                .handle = handle_detokenize};

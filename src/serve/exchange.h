@@ -15,6 +15,7 @@
 
 typedef struct server server;
 typedef struct route route;
+typedef struct field field; /* fields.h */
 
 enum { EXCHANGE_HEADERS = 8 };
 
@@ -41,8 +42,9 @@ typedef struct exchange {
 /* An endpoint: one const struct in api_<x>.c plus one line in api_list.h. */
 struct route {
     const char *method, *path;
-    bool open_to_all;  /* no key asked for */
-    bool needs_engine; /* 503 until the model is loaded */
+    bool open_to_all;    /* no key asked for */
+    bool needs_engine;   /* 503 until the model is loaded */
+    const field *fields; /* of its JSON body, closed by a row without a name; NULL: it takes none */
     void (*handle)(server *s, exchange *x);
 };
 extern const route *const route_all[]; /* ROUTE_LIST of api_list.h */

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/param.h"
+#include "serve/server.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,15 +70,15 @@ static bool read_field(exchange *x, const field *f, const json *v, void *into)
     return true;
 }
 
-static bool unknown_field(exchange *x, const field *rows, size_t n, bool lenient, const char *name)
+static bool unknown_field(exchange *x, const field *rows, bool lenient, const char *name)
 {
     const char *near = NULL;
     int best = 3;
-    for (size_t i = 0; i < n; i++) {
-        int d = edit_distance(rows[i].name, name);
+    for (const field *f = rows; f->name; f++) {
+        int d = edit_distance(f->name, name);
         if (d < best && (size_t)d < strlen(name)) {
             best = d;
-            near = rows[i].name;
+            near = f->name;
         }
     }
     if (lenient) {
@@ -91,22 +92,22 @@ static bool unknown_field(exchange *x, const field *rows, size_t n, bool lenient
     return false;
 }
 
-static const field *find_field(const field *rows, size_t n, const char *name)
+static const field *find_field(const field *rows, const char *name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(rows[i].name, name) == 0 || (rows[i].alias && strcmp(rows[i].alias, name) == 0)) return &rows[i];
+    for (const field *f = rows; f->name; f++)
+        if (strcmp(f->name, name) == 0 || (f->alias && strcmp(f->alias, name) == 0)) return f;
     return NULL;
 }
 
-bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const json *body, void *into)
+bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into)
 {
-    for (const json *m = json_first(body); m; m = json_next(m)) {
-        const field *f = find_field(rows, n, json_key(m));
+    for (const json *m = json_first(object); m; m = json_next(m)) {
+        const field *f = find_field(rows, json_key(m));
         if (!f) {
-            if (!unknown_field(x, rows, n, lenient, json_key(m))) return false;
+            if (!unknown_field(x, rows, lenient, json_key(m))) return false;
             continue;
         }
-        if (f->alias && json_get(body, f->name) && json_get(body, f->alias)) {
+        if (f->alias && json_get(object, f->name) && json_get(object, f->alias)) {
             reply_error(x, 400, f->name, "duplicate_field", "%s and %s are the same field", f->name, f->alias);
             return false;
         }
@@ -115,7 +116,7 @@ bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const j
     return true;
 }
 
-json *body_parse(exchange *x)
+static json *parse(exchange *x)
 {
     json *j = NULL;
     err e = {0};
@@ -126,5 +127,13 @@ json *body_parse(exchange *x)
     if (json_type(j) == JSON_OBJECT) return j;
     reply_error(x, 400, NULL, "invalid_json", "request body: expected an object, got %s", json_type_name(j));
     json_free(j);
+    return NULL;
+}
+
+json *body_read(const server *s, exchange *x, void *into)
+{
+    json *body = parse(x);
+    if (!body || fields_read(x, x->endpoint->fields, s->o->lenient, body, into)) return body;
+    json_free(body);
     return NULL;
 }

@@ -16,18 +16,18 @@ typedef enum {
     FIELD_IGNORE /* accepted without effect */
 } field_type;
 
-typedef struct field {
+struct field {
     const char *name, *alias; /* alias NULL ok */
     field_type type;
     size_t offset;   /* in the struct of the endpoint */
     double min, max; /* numbers; both 0 = unbounded */
-} field;
+};
 
-/* Reads the members of `body` into `into`, which holds the defaults. On failure the reply is in x. */
-bool fields_read(exchange *x, const field *rows, size_t n, bool lenient, const json *body, void *into);
-
-/* Parses x->body, which must be a JSON object; NULL: the reply is in x. json_free the result. */
-json *body_parse(exchange *x);
+/* Parses x->body, a JSON object with the fields of x's endpoint, into `into`, which holds the defaults. NULL: the reply is
+ * in x. The strings of `into` live until json_free of the result. */
+json *body_read(const server *s, exchange *x, void *into);
+/* Reads the members of an object that is a field; `rows` as in a route. On failure the reply is in x. */
+bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into);
 
 const char *json_type_name(const json *j); /* "a string", "an array", … */
 /* Replies that the field has another type than expected; false. */

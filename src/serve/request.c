@@ -19,7 +19,7 @@
 #define SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other)                                               \
     {.name = #key, .alias = other, .type = FIELD_##kind, AT(sample.key), .min = low, .max = high},
 
-static const field fields[] = {
+const field request_fields[] = {
     {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
     {.name = "decoder_prompt", .type = FIELD_NODE, AT(decoder_node)},
@@ -44,6 +44,7 @@ static const field fields[] = {
     {.name = "store", .type = FIELD_IGNORE},
     {.name = "service_tier", .type = FIELD_IGNORE},
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
+    {NULL},
 };
 
 static bool out_of_memory(exchange *x)
@@ -113,7 +114,7 @@ static bool read_bias(exchange *x, request *r, int32_t n_vocab)
 
 static bool read_stream_options(exchange *x, request *r)
 {
-    static const field rows[] = {{.name = "include_usage", .type = FIELD_BOOL, AT(include_usage)}};
+    static const field rows[] = {{.name = "include_usage", .type = FIELD_BOOL, AT(include_usage)}, {NULL}};
     const json *v = r->stream_options;
     if (json_type(v) == JSON_NULL) return true;
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(x, "stream_options", "an object", v);
@@ -121,7 +122,7 @@ static bool read_stream_options(exchange *x, request *r)
         reply_error(x, 400, "stream_options", "invalid_value", "stream_options needs \"stream\": true");
         return false;
     }
-    return fields_read(x, rows, 1, false, v, r);
+    return fields_read(x, rows, false, v, r);
 }
 
 /* Rules between fields. */
@@ -296,9 +297,8 @@ bool request_read(server *s, exchange *x, request *r)
                    .logprobs = -1,
                    .prompt_logprobs = -1,
                    .sample = s->o->sample};
-    r->body = body_parse(x);
-    if (!r->body || !fields_read(x, fields, sizeof fields / sizeof *fields, s->o->lenient, r->body, r)) return false;
-    if (!exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
+    r->body = body_read(s, x, r);
+    if (!r->body || !exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
         !check_together(x, r))
         return false;
     if (!read_bias(x, r, engine_describe(s->g)->n_vocab) || !read_beams(s, x, r)) return false;

@@ -42,6 +42,8 @@ typedef struct request {
     int32_t n_bias;
 } request;
 
+extern const field request_fields[];
+
 /* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. request_free in either
  * case. */
 bool request_read(server *s, exchange *x, request *r);
