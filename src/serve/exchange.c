@@ -1,4 +1,5 @@
-/* exchange.c - what happens to every request before and after its handler; see exchange.h. */
+/* exchange.c - handles every request before and after its endpoint; see exchange.h. The list of routes closes a loop:
+ * endpoints reply by this file, which finds them by the list (and server.c counts by it). */
 #include "serve/exchange.h"
 
 #include "base/clock.h"
