@@ -161,14 +161,13 @@ static int read_runtime(const model *m, const model_options *opt, runtime_option
 
 static int choose_ctx(opened *o, int64_t asked, err *e)
 {
-    int64_t most;
-    int rc = build_number(o->m.resolved, o->values, "positions", 0, &most, e);
+    int64_t max;
+    int rc = build_number(o->m.resolved, o->values, "positions", 0, &max, e);
     if (rc) return rc;
     if (asked < 0 || asked > CTX_MAX) return err_set(e, ERR_LIMIT, "a context of %lld tokens", (long long)asked);
-    if (most && asked > most)
-        log_line(LOG_WARN, "a context of %lld tokens; the model was made for %lld", (long long)asked, (long long)most);
-    o->m.ctx_max = (int)most;
-    o->m.ctx = asked ? (int)asked : most == 0 ? CTX_UNKNOWN : most < CTX_DEFAULT ? (int)most : CTX_DEFAULT;
+    if (max && asked > max)
+        log_line(LOG_WARN, "a context of %lld tokens; the model was made for %lld", (long long)asked, (long long)max);
+    o->m.ctx = asked ? (int)asked : max == 0 ? CTX_UNKNOWN : max < CTX_DEFAULT ? (int)max : CTX_DEFAULT;
     return OK;
 }
 

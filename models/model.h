@@ -32,7 +32,6 @@ typedef struct model {
     const char *name; /* of the spec or the path, for humans and /v1/models */
     const char *arch; /* "LlamaForCausalLM" or as the spec calls it */
     int ctx;          /* positions this instance serves */
-    int ctx_max;      /* positions the model was made for; 0 unknown */
     int32_t eos[16];  /* end ids from config and generation_config; n_eos of them */
     int n_eos;
     int32_t bos;      /* -1 none */

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/mem.h"
-#include "io/ckpt.h"
+#include "io/gguf.h"
 #include "io/write_gguf.h"
 #include "io/write_safetensors.h"
 #include "tensor/quant.h"

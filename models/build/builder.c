@@ -36,11 +36,6 @@ static int rows_like(const builder *b, ref like)
     return like ? b->prog->tensors[like].axis : b->encoding ? AXIS_ENC : AXIS_TOK;
 }
 
-ref builder_act(builder *b, const char *path, const char *part, ref like, int64_t width)
-{
-    return fresh(b, path, part, rows_like(b, like), width);
-}
-
 static bool emit(builder *b, op *o)
 {
     if (b->prog->n_op >= BUILDER_OPS_MAX) {

@@ -31,9 +31,8 @@ struct builder {
 };
 
 int64_t builder_width(const builder *b, ref x);
-/* A fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder; without part: the path), with the rows of `like`. */
-ref builder_act(builder *b, const char *path, const char *part, ref like, int64_t width);
-/* Emits o with inputs in[], writing a fresh activation. */
+/* Emits o with inputs in[], writing a fresh activation "dec.3.<path>.<part>" ("enc.3.…" in an encoder; part "" or NULL:
+ * the path alone) with the rows of `like` and `width` elements. */
 ref builder_op(builder *b, op o, const char *path, const char *part, ref like, int64_t width);
 /* The table of the call, [rows, width], rows 0: as many as it has; never cut or re-encoded. */
 ref builder_table(builder *b, const call *c, int64_t rows, int64_t width);

@@ -49,12 +49,12 @@ const module *module_find(const char *kind, const char *name);
 /* The first option of that name and type of any module, or NULL: a name of [config] spelt like it sets it. */
 const param *module_option(const char *name, param_type type);
 
-/* A row for `field` of a struct of options. */
-#define MODULE_ROW(type_, field, kind, ...)                                                                            \
+/* A file of a module has a struct `options`, `rows` that describe it, `weights` and `emit`. A row for one field: */
+#define ROW(field, kind, ...)                                                                                          \
     {                                                                                                                  \
-        .key = #field, .type = kind, .offset = offsetof(type_, field), __VA_ARGS__                                     \
+        .key = #field, .type = kind, .offset = offsetof(options, field), __VA_ARGS__                                   \
     }
-/* The same of a struct that is its member `at`: options that modules share. */
+/* A row for a field of a struct that is member `at` of type_: options that modules share. */
 #define MODULE_ROW_IN(type_, at, field, kind, ...)                                                                     \
     {                                                                                                                  \
         .key = #field, .type = kind, .offset = offsetof(type_, at.field), __VA_ARGS__                                  \
@@ -62,13 +62,13 @@ const param *module_option(const char *name, param_type type);
 /* The words of a PARAM_TEXT row that is a list of numbers: builder_list reads it. */
 #define MODULE_LIST_OPTION "LIST"
 
-/* Defines module_KIND_NAME from what <kind>_<name>.c has: KIND_NAME_options, rows, weights and emit. */
+/* The last line of <kind>_<name>.c: defines the module. */
 #define MODULE(kind, name_, args_, doc_)                                                                               \
     const module module_##kind##_##name_ = {.name = #kind "." #name_,                                                  \
                                             .doc = doc_,                                                               \
                                             .params = rows,                                                            \
                                             .n_params = sizeof rows / sizeof *rows,                                    \
-                                            .options_size = sizeof(kind##_##name_##_options),                          \
+                                            .options_size = sizeof(options),                                           \
                                             .weights = weights,                                                        \
                                             .n_weights = sizeof weights / sizeof *weights,                             \
                                             .args = args_,                                                             \

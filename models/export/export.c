@@ -2,6 +2,7 @@
 #include "models/export/export.h"
 
 #include "base/mem.h"
+#include "io/gguf.h"
 #include "models/build/bind.h"
 #include "models/arch.h"
 #include "models/build/build.h"

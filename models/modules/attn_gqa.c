@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct attn_gqa_options {
+typedef struct options {
     int64_t heads, kv_heads, head_dim, window, chunk;
     const char *mask;
     double scale, softcap, clip;
@@ -21,9 +21,8 @@ typedef struct attn_gqa_options {
     score_bias_options score;
     bool sinks, gate, clip_normed;
     double log_scale, log_scale_every;
-} attn_gqa_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(attn_gqa_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
     ROW(kv_heads, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "key/value heads; 0 = heads"),
@@ -50,8 +49,8 @@ static const param rows[] = {
     ROW(qk_norm_at, PARAM_WORD, .otherwise = "before", .words = "before|after", .doc = "before or after rotation"),
     ROW(qk_norm_bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "its bias"),
     ROW(eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "its eps"),
-    ROPE_ROWS(attn_gqa_options, rope),
-    SCORE_BIAS_ROWS(attn_gqa_options, score),
+    ROPE_ROWS(options, rope),
+    SCORE_BIAS_ROWS(options, score),
     ROW(sinks, PARAM_BOOL, .otherwise = "false",
         .doc = "each head has a logit without a value, which takes a share of the softmax (arXiv 2309.17453, gpt-oss)"),
     ROW(gate, PARAM_BOOL, .otherwise = "false",
@@ -74,7 +73,7 @@ static const module_weight weights[] = {
 
 static ref norm_of(builder *b, const call *c, const char *role, ref x, int head_dim)
 {
-    const attn_gqa_options *o = c->options;
+    const options *o = c->options;
     int64_t all = builder_width(b, x);
     bool whole = strcmp(o->qk_norm, "whole") == 0, plain = strcmp(o->qk_norm, "plain") == 0;
     norm_opt n = {.kind = strcmp(o->qk_norm_kind, "rms") == 0 ? NORM_RMS : NORM_LAYER,
@@ -94,7 +93,7 @@ static bool qk_norm(builder *b, const call *c, ref *q, ref *k, int head_dim)
 
 static bool clip(builder *b, const call *c, ref *q, ref *k, ref *v)
 {
-    double most = ((const attn_gqa_options *)c->options)->clip;
+    double most = ((const options *)c->options)->clip;
     return (*q = builder_clamp(b, c->path, "q_clip", *q, most)) &&
            (*k = builder_clamp(b, c->path, "k_clip", *k, most)) && (*v = builder_clamp(b, c->path, "v_clip", *v, most));
 }
@@ -102,7 +101,7 @@ static bool clip(builder *b, const call *c, ref *q, ref *k, ref *v)
 /* Queries that grow with the logarithm of their position (arXiv 2501.19399). */
 static ref log_scale(builder *b, const call *c, ref q)
 {
-    const attn_gqa_options *o = c->options;
+    const options *o = c->options;
     if (o->log_scale == 0) return q;
     float *by = mem_array((size_t)b->ctx, sizeof *by);
     if (!by) return err_set(b->e, ERR_MEMORY, "%s: out of memory", c->where), 0;
@@ -116,7 +115,7 @@ static ref log_scale(builder *b, const call *c, ref q)
 
 static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
 {
-    const attn_gqa_options *o = c->options;
+    const options *o = c->options;
     int heads = (int)o->heads, kv_heads = (int)(o->kv_heads ? o->kv_heads : o->heads), window = (int)o->window;
     const bool all = strcmp(o->mask, "full") == 0 ||
                      ((b->encoding || b->bidirectional) && strcmp(o->mask, "auto") == 0);
@@ -151,9 +150,26 @@ static ref attend(builder *b, const call *c, ref q, ref k, ref v, int head_dim)
     return builder_op(b, a, c->path, "mix", q, (int64_t)heads * head_dim);
 }
 
+static bool rotate(builder *b, const call *c, ref *q, ref *k, int head_dim, int dims)
+{
+    const rope_options *o = &((const options *)c->options)->rope;
+    if (strcmp(o->rope, "none") == 0) return true;
+    int table = builder_rope_table(b, c, o, dims);
+    return table >= 0 && (*q = builder_rotate(b, c, o, "q_rope", *q, table, head_dim)) &&
+           (*k = builder_rotate(b, c, o, "k_rope", *k, table, head_dim));
+}
+
+/* The heads' result times the sigmoid of a projection of the input. */
+static ref gated(builder *b, const call *c, ref mix)
+{
+    ref gate = builder_linear(b, c, "gate", c->in[0], builder_width(b, mix), (linear_opt){.bias = "false"});
+    gate = gate ? builder_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
+    return gate ? builder_mul(b, c->path, "gated", mix, gate) : 0;
+}
+
 static ref emit(builder *b, const call *c)
 {
-    const attn_gqa_options *o = c->options;
+    const options *o = c->options;
     ref x = c->in[0];
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = builder_head_dim(b, c, o->heads, o->head_dim);
     if (!head_dim) return 0;
@@ -171,20 +187,11 @@ static ref emit(builder *b, const call *c)
     bool ok = v && (o->clip_normed || clip(b, c, &q, &k, &v));
     if (ok && normed && !after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok && o->clip_normed) ok = clip(b, c, &q, &k, &v);
-    if (ok && strcmp(o->rope.rope, "none") != 0) {
-        int table = builder_rope_table(b, c, &o->rope, dims);
-        q = table >= 0 ? builder_rotate(b, c, &o->rope, "q_rope", q, table, hd) : 0;
-        k = q ? builder_rotate(b, c, &o->rope, "k_rope", k, table, hd) : 0;
-        ok = k != 0;
-    }
+    ok = ok && rotate(b, c, &q, &k, hd, dims);
     if (ok && normed && after) ok = qk_norm(b, c, &q, &k, hd);
     if (ok) q = log_scale(b, c, q);
     ref mix = ok && q ? attend(b, c, q, k, v, hd) : 0;
-    if (mix && o->gate) {
-        ref gate = builder_linear(b, c, "gate", x, o->heads * head_dim, (linear_opt){.bias = "false"});
-        gate = gate ? builder_act_fn(b, c->path, "gate_act", gate, ACT_SIGMOID) : 0;
-        mix = gate ? builder_mul(b, c->path, "gated", mix, gate) : 0;
-    }
+    if (mix && o->gate) mix = gated(b, c, mix);
     return mix ? builder_linear(b, c, "o", mix, builder_width(b, x), out) : 0;
 }
 

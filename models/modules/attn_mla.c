@@ -9,14 +9,13 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct attn_mla_options {
+typedef struct options {
     int64_t heads, q_rank, kv_rank, nope_dim, rope_dim, v_dim;
     double scale, latent_eps;
     const char *bias, *bias_o;
     rope_options rope;
-} attn_mla_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(attn_mla_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
     ROW(q_rank, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 20,
@@ -32,7 +31,7 @@ static const param rows[] = {
     ROW(latent_eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "of the norms of latents"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of the ways to latents"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
-    ROPE_ROWS(attn_mla_options, rope),
+    ROPE_ROWS(options, rope),
 };
 static const module_weight weights[] = {
     {"q_a", "[q_rank, dim]", "input to the latent of queries, with q_rank"},
@@ -47,7 +46,7 @@ static const module_weight weights[] = {
     {"o", "[dim, heads * v_dim]", "output"},
 };
 
-static double score_scale(const attn_mla_options *o)
+static double score_scale(const options *o)
 {
     if (o->scale != 0) return o->scale;
     double scale = 1 / sqrt((double)(o->nope_dim + o->rope_dim)), all = o->rope.rope_mscale_all,
@@ -60,7 +59,7 @@ static double score_scale(const attn_mla_options *o)
 /* Queries: the part that is multiplied with latents, [heads][kv_rank], then the rotated part. */
 static ref queries(builder *b, const call *c, ref x, int table)
 {
-    const attn_mla_options *o = c->options;
+    const options *o = c->options;
     int heads = (int)o->heads, turned = (int)o->rope_dim;
     linear_opt low = {.bias = o->bias}, up = {.bias = "false"};
     norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->q_rank, .bias = "false"};
@@ -78,7 +77,7 @@ static ref queries(builder *b, const call *c, ref x, int table)
 /* The latent of keys and values; *key: with the rotated part after it. */
 static ref latent(builder *b, const call *c, ref x, int table, ref *key)
 {
-    const attn_mla_options *o = c->options;
+    const options *o = c->options;
     int turned = (int)o->rope_dim;
     linear_opt low = {.bias = o->bias};
     norm_opt norm = {.kind = NORM_RMS, .eps = o->latent_eps, .n_weight = o->kv_rank, .bias = "false"};
@@ -92,7 +91,7 @@ static ref latent(builder *b, const call *c, ref x, int table, ref *key)
 
 static ref emit(builder *b, const call *c)
 {
-    const attn_mla_options *o = c->options;
+    const options *o = c->options;
     int heads = (int)o->heads;
     ref x = c->in[0], key;
     if (strcmp(o->rope.rope, "none") == 0)

@@ -7,13 +7,12 @@
 
 #include <math.h>
 
-typedef struct cross_attention_options {
+typedef struct options {
     int64_t heads, head_dim;
     double scale;
     const char *bias, *bias_o;
-} cross_attention_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(cross_attention_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads, each with keys and values of its own"),
     ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
@@ -31,7 +30,7 @@ static const module_weight weights[] = {
 
 static ref emit(builder *b, const call *c)
 {
-    const cross_attention_options *o = c->options;
+    const options *o = c->options;
     ref x = c->in[0];
     if (!b->memory)
         return err_set(b->e, ERR_SPEC, "%s: cross attention needs an encoder: type = encoder_decoder", c->where), 0;

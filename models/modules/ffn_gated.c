@@ -2,12 +2,11 @@
  * gate_up tensors are two slots with `rows` recipes on one name. */
 #include "models/build/builder.h"
 
-typedef struct ffn_gated_options {
+typedef struct options {
     int64_t ffn_dim;
     const char *act, *bias;
-} ffn_gated_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(ffn_gated_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
     ROW(act, PARAM_WORD, .otherwise = "silu", .words = ACT_WORDS, .doc = "activation of the gate"),
@@ -21,7 +20,7 @@ static const module_weight weights[] = {
 
 static ref emit(builder *b, const call *c)
 {
-    const ffn_gated_options *o = c->options;
+    const options *o = c->options;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     ref gate = builder_linear(b, c, "gate", c->in[0], o->ffn_dim, in);
     ref up = gate ? builder_linear(b, c, "up", c->in[0], o->ffn_dim, in) : 0;

@@ -7,14 +7,13 @@
 
 #include <string.h>
 
-typedef struct ffn_moe_options {
+typedef struct options {
     int64_t experts, used, expert_dim, groups, groups_used, group_best;
     const char *score, *correction, *router_bias, *weigh, *act, *bias;
     bool renorm, gated;
     double factor, near, limit, shift;
-} ffn_moe_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(ffn_moe_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(experts, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many there are"),
     ROW(used, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many a row goes to; the same in all layers"),
@@ -59,7 +58,7 @@ static int score_of(const char *name)
 
 static bool route(builder *b, const call *c, builder_experts *by)
 {
-    const ffn_moe_options *o = c->options;
+    const options *o = c->options;
     int used = (int)o->used;
     ref correction;
     ref scores = builder_linear(b, c, "router", c->in[0], o->experts,
@@ -96,7 +95,7 @@ static ref add_constant(builder *b, const call *c, ref x, double v)
 /* The inner rows: act(gate x) * (up x + shift), or act(up x). */
 static ref inner(builder *b, const call *c, ref x, const builder_experts *by)
 {
-    const ffn_moe_options *o = c->options;
+    const options *o = c->options;
     act_kind fn = builder_act_kind(o->act);
     ref gate = o->gated ? builder_linear_exp(b, c, "gate", x, by, o->expert_dim, o->bias) : 0;
     ref up = gate || !o->gated ? builder_linear_exp(b, c, "up", x, by, o->expert_dim, o->bias) : 0;
@@ -110,7 +109,7 @@ static ref inner(builder *b, const call *c, ref x, const builder_experts *by)
 
 static ref emit(builder *b, const call *c)
 {
-    const ffn_moe_options *o = c->options;
+    const options *o = c->options;
     bool input = strcmp(o->weigh, "input") == 0;
     builder_experts by;
     if (!route(b, c, &by)) return 0;

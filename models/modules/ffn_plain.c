@@ -1,12 +1,11 @@
 /* ffn_plain.c - feed-forward without gate, down(act(up x)) (arXiv 1706.03762). */
 #include "models/build/builder.h"
 
-typedef struct ffn_plain_options {
+typedef struct options {
     int64_t ffn_dim;
     const char *act, *bias;
-} ffn_plain_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(ffn_plain_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
     ROW(act, PARAM_WORD, .otherwise = "gelu", .words = ACT_WORDS, .doc = "activation between the two"),
@@ -19,7 +18,7 @@ static const module_weight weights[] = {
 
 static ref emit(builder *b, const call *c)
 {
-    const ffn_plain_options *o = c->options;
+    const options *o = c->options;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     ref up = builder_linear(b, c, "up", c->in[0], o->ffn_dim, in);
     ref act = up ? builder_act_fn(b, c->path, "act", up, builder_act_kind(o->act)) : 0;

@@ -8,15 +8,14 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef struct ffn_xielu_options {
+typedef struct options {
     int64_t ffn_dim;
     double beta, alpha_p, alpha_n, edge;
     const char *bias;
-} ffn_xielu_options;
+} options;
 
 #define ABSENT -1e6 /* no model has this */
 
-#define ROW(field, kind, ...) MODULE_ROW(ffn_xielu_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
     ROW(beta, PARAM_FLOAT, .otherwise = "0.5", .min = -1e6, .max = 1e6,
@@ -57,7 +56,7 @@ static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
 
 static ref emit(builder *b, const call *c)
 {
-    const ffn_xielu_options *o = c->options;
+    const options *o = c->options;
     linear_opt in = {.bias = o->bias}, out = {.bias = o->bias};
     double p, n, beta;
     if (!trained(b, c, "alpha_p", o->alpha_p, &p) || !trained(b, c, "alpha_n", o->alpha_n, &n)) return 0;

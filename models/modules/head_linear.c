@@ -6,12 +6,11 @@
 
 #include <string.h>
 
-typedef struct head_linear_options {
+typedef struct options {
     const char *tied, *bias;
     int64_t vocab;
-} head_linear_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(head_linear_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(tied, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
         .doc = "true, auto: the token table is the head of a checkpoint that has none; false: it must have one"),
@@ -23,7 +22,7 @@ static const module_weight weights[] = {{"", "[vocab, dim]", "the matrix, unless
 
 static ref emit(builder *b, const call *c)
 {
-    const head_linear_options *o = c->options;
+    const options *o = c->options;
     bool own;
     if (bind_has(b->bind, c->path, b->layer, &own, b->e)) return 0;
     bool tied = !own && strcmp(o->tied, "false") != 0;

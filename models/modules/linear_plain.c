@@ -2,12 +2,11 @@
  * poolers and classification heads. */
 #include "models/build/builder.h"
 
-typedef struct linear_plain_options {
+typedef struct options {
     int64_t out;
     const char *bias, *activation;
-} linear_plain_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(linear_plain_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(out, PARAM_INT, .otherwise = "0", .min = -1, .max = 1 << 24,
         .doc = "width of the result; 0 = dim, -1 = as many as the matrix has rows"),
@@ -18,7 +17,7 @@ static const module_weight weights[] = {{"", "[out, width]", "weight; .bias besi
 
 static ref emit(builder *b, const call *c)
 {
-    const linear_plain_options *o = c->options;
+    const options *o = c->options;
     ref y = builder_linear(b, c, "", c->in[0], o->out ? o->out : b->dim, (linear_opt){.bias = o->bias});
     return y ? builder_act_fn(b, c->path, "act", y, builder_act_kind(o->activation)) : 0;
 }

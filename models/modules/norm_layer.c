@@ -1,13 +1,12 @@
 /* norm_layer.c - layer norm, (x - mean) / sqrt(variance + eps) * w + b (arXiv 1607.06450). OLMo's has no weight. */
 #include "models/build/builder.h"
 
-typedef struct norm_layer_options {
+typedef struct options {
     double eps;
     bool weight;
     const char *bias;
-} norm_layer_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(norm_layer_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(eps, PARAM_FLOAT, .min = 0, .max = 1, .doc = "added to the variance"),
     ROW(weight, PARAM_BOOL, .otherwise = "true", .doc = "multiplies by a weight vector"),
@@ -18,7 +17,7 @@ static const module_weight weights[] = {{"", "[width]", "weight; .bias beside it
 
 static ref emit(builder *b, const call *c)
 {
-    const norm_layer_options *o = c->options;
+    const options *o = c->options;
     norm_opt n = {
         .kind = NORM_LAYER, .eps = o->eps, .n_weight = o->weight ? builder_width(b, c->in[0]) : 0, .bias = o->bias};
     return builder_norm(b, c, "", c->in[0], n);

@@ -3,11 +3,10 @@
 
 #include <string.h>
 
-typedef struct pool_rows_options {
+typedef struct options {
     const char *pooling;
-} pool_rows_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(pool_rows_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(pooling, PARAM_WORD, .otherwise = "mean", .words = "cls|mean|last",
         .doc = "cls: the first row; mean: over all rows; last: the last row"),
@@ -17,7 +16,7 @@ static const module_weight weights[0];
 
 static ref emit(builder *b, const call *c)
 {
-    const pool_rows_options *o = c->options;
+    const options *o = c->options;
     int how = strcmp(o->pooling, "cls") == 0 ? POOL_FIRST : strcmp(o->pooling, "mean") == 0 ? POOL_MEAN : POOL_LAST;
     op p = {.kind = OP_POOL, .in = {c->in[0]}, .u.pool = {how}};
     return builder_op(b, p, c->path, NULL, c->in[0], builder_width(b, c->in[0]));

@@ -1,11 +1,10 @@
 /* position_learned.c - learned absolute positions: row `position + offset` of a table (GPT-2; OPT's offset is 2). */
 #include "models/build/builder.h"
 
-typedef struct position_learned_options {
+typedef struct options {
     int64_t rows, offset, width;
-} position_learned_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(position_learned_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(rows, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 26, .doc = "rows of the table; 0 = as many as it has"),
     ROW(offset, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "row of position 0"),
@@ -15,7 +14,7 @@ static const module_weight weights[] = {{"", "[rows, width]", "the table"}};
 
 static ref emit(builder *b, const call *c)
 {
-    const position_learned_options *o = c->options;
+    const options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
     ref table = builder_table(b, c, o->rows, width);
     if (!table) return 0;

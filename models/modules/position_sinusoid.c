@@ -8,19 +8,18 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct position_sinusoid_options {
+typedef struct options {
     const char *layout, *spacing;
     int64_t offset;
-} position_sinusoid_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(position_sinusoid_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(layout, PARAM_WORD, .otherwise = "pairs", .words = "pairs|halves", .doc = "order of sines and cosines"),
     ROW(spacing, PARAM_WORD, .otherwise = "paper", .words = "paper|fairseq", .doc = "exponents 2i/d, or i/(d/2 - 1)"),
     ROW(offset, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "number of position 0"),
 };
 
-static void fill(float *t, int64_t n, int64_t d, const position_sinusoid_options *o)
+static void fill(float *t, int64_t n, int64_t d, const options *o)
 {
     bool halves = strcmp(o->layout, "halves") == 0, fairseq = strcmp(o->spacing, "fairseq") == 0;
     int64_t half = d / 2;
@@ -37,7 +36,7 @@ static const module_weight weights[0];
 
 static ref emit(builder *b, const call *c)
 {
-    const position_sinusoid_options *o = c->options;
+    const options *o = c->options;
     enum { VALUES_MAX = 1 << 26 };
     if (b->dim % 2) return err_set(b->e, ERR_SPEC, "%s: the width %lld is odd", c->where, (long long)b->dim), 0;
     if (b->ctx > VALUES_MAX / b->dim)

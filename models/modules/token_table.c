@@ -1,11 +1,10 @@
 /* token_table.c - token embeddings: row `id` of a table. */
 #include "models/build/builder.h"
 
-typedef struct token_table_options {
+typedef struct options {
     int64_t vocab, width;
-} token_table_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(token_table_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(vocab, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 26, .doc = "ids; 0 = as many as the table has rows"),
     ROW(width, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 24, .doc = "width of the table; 0 = dim"),
@@ -14,7 +13,7 @@ static const module_weight weights[] = {{"", "[vocab, width]", "the table; a tie
 
 static ref emit(builder *b, const call *c)
 {
-    const token_table_options *o = c->options;
+    const options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
     ref table;
     bind_want want = {

@@ -1,11 +1,10 @@
 /* type_table.c - token types: which of two texts a token belongs to, as rows of a table (arXiv 1810.04805). */
 #include "models/build/builder.h"
 
-typedef struct type_table_options {
+typedef struct options {
     int64_t types, width;
-} type_table_options;
+} options;
 
-#define ROW(field, kind, ...) MODULE_ROW(type_table_options, field, kind, __VA_ARGS__)
 static const param rows[] = {
     ROW(types, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16,
         .doc = "types; 0 = as many as the table has rows"),
@@ -15,7 +14,7 @@ static const module_weight weights[] = {{"", "[types, width]", "the table"}};
 
 static ref emit(builder *b, const call *c)
 {
-    const type_table_options *o = c->options;
+    const options *o = c->options;
     int64_t width = o->width ? o->width : b->dim;
     ref table = builder_table(b, c, o->types, width);
     if (!table) return 0;

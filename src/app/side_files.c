@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "io/self_contained.h"
 #include "io/write_gguf.h"
+#include "io/gguf.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* ckpt.c - see ckpt.h and ckpt_build.h: opening, the checks that hold for every format, look-ups.
  *
+ * It opens formats through format_list.h, and they add their tensors with functions of this file: the one loop of calls
+ * in src/io.
+ *
  * Files are hostile until proved otherwise. What a format says about a tensor is believed only after ckpt_add has
  * compared it with the mapping; a name is known once; and when all files are listed, tensors sorted by address must not
  * overlap. */
@@ -68,7 +71,6 @@ static const ckpt_reader *const formats[] = {
 };
 
 span ckpt_file_bytes(const ckpt *c, uint32_t file) { return c->file[file].bytes; }
-arena *ckpt_arena(ckpt *c) { return &c->mem; }
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
 

@@ -80,12 +80,6 @@ typedef struct ckpt_array {
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
 /* All key-values of a GGUF file, in its order, scalars as arrays of one (*scalar); false after the last. */
 bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar);
-/* Walks strings in order: *at starts at 0 (a byte offset). Past the end: an empty span. */
-span ckpt_array_string(const ckpt_array *a, uint64_t *at);
-/* Element i of a META_INT or META_BOOL array, of a META_FLOAT array; 0 where there is none. */
-int64_t ckpt_array_int(const ckpt_array *a, uint64_t i);
-double ckpt_array_float(const ckpt_array *a, uint64_t i);
-
 /* ERR_IO when a mapped file shrank while it was used (file_torn). Call after reading weights. */
 int ckpt_check_torn(const ckpt *c, err *e);
 

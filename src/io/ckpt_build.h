@@ -1,5 +1,6 @@
 /* ckpt_build.h - what a checkpoint format implements, and the calls it lists its tensors with.
  *
+ * ckpt.c calls the formats of format_list.h and these call it back: hence a header of their own for its functions.
  * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add:
  * names, shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
 #ifndef IO_CKPT_BUILD_H
@@ -26,8 +27,6 @@ typedef struct ckpt_reader {
 enum { CKPT_NAME_MAX = 1024, CKPT_TENSORS_MAX = 1 << 20 };
 
 span ckpt_file_bytes(const ckpt *c, uint32_t file);
-/* Memory that lives as long as the checkpoint. */
-arena *ckpt_arena(ckpt *c);
 
 /* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);

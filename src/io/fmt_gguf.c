@@ -4,7 +4,7 @@
  * rules below are stricter than the text; each answers a published hole in some reader (lengths that overflow, counts
  * that allocate, offsets that leave the file): every read goes through one cursor, counts are compared with the bytes
  * left before anything is allocated, arrays do not nest, and nothing recurses. What a tensor says about its place is
- * checked by ckpt_add. */
+ * checked by ckpt_add. ckpt.c calls this format and is called back. */
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/utf8.h"

@@ -1,7 +1,6 @@
 /* fmt_llama2c.c - the .bin files of llama2.c, versions 0 (legacy), 1 (float32) and 2 (int8 groups).
  *
- * Source: export.py and run.c of llama2.c. The file has no names, so tensors get those of run.c's struct, one per
- * layer:
+ * Source: export.py and run.c of llama2.c. There are no names, so tensors get those of run.c's struct, one per layer:
  *   token_embedding_table [vocab, dim]      layers.{i}.rms_att_weight [dim]     layers.{i}.wq [dim, dim]
  *   layers.{i}.wk, .wv [kv_dim, dim]        layers.{i}.wo [dim, dim]            layers.{i}.rms_ffn_weight [dim]
  *   layers.{i}.w1, .w3 [hidden_dim, dim]    layers.{i}.w2 [dim, hidden_dim]     rms_final_weight [dim]
@@ -13,7 +12,7 @@
  * Versions 1 and 2 start with "ak42" (read as a big-endian word), and weights begin at byte 256, norms first. Version 2
  * stores each matrix as int8 followed by one float32 scale per group of group_size weights, counted through the whole
  * matrix. Where groups are whole multiples of 32 inside a row it is rewritten as q8_f32, else (tiny models) as f32:
- * same values. */
+ * same values. ckpt.c calls this format and is called back. */
 #include "base/mem.h"
 #include "io/ckpt_build.h"
 

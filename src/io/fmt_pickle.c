@@ -5,7 +5,8 @@
  * where they are contiguous; transposed and expanded ones are written out (small budget, see ckpt_add_rewritten).
  * Nested dicts give dotted names. Checkpoints of training programs wrap the weights ({"model": {...}, "model_args":
  * {...}}): the wrapper is taken off, and what is not a tensor becomes the config as JSON. Prefixes that a compiler or a
- * parallel wrapper put before every name ("_orig_mod.", "module.") are taken off too. */
+ * parallel wrapper put before every name ("_orig_mod.", "module.") are taken off too. ckpt.c calls this format and is
+ * called back. */
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "io/ckpt_build.h"

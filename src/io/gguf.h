@@ -1,4 +1,4 @@
-/* gguf.h - the value types of GGUF files, for reader and writer. */
+/* gguf.h - the value types of GGUF files, for reader and writer; elements of their arrays. */
 #ifndef IO_GGUF_H
 #define IO_GGUF_H
 #include "io/ckpt.h"
@@ -27,5 +27,11 @@ typedef enum gguf_type {
 } gguf_type;
 
 enum { GGUF_VERSION = 3, GGUF_ALIGNMENT = 32, GGUF_DIMS_MAX = 4, GGUF_ARRAY_IN_CONFIG_MAX = 1024 };
+
+/* Walks strings in order: *at starts at 0 (a byte offset). Past the end: an empty span. */
+span ckpt_array_string(const ckpt_array *a, uint64_t *at);
+/* Element i of a META_INT or META_BOOL array, of a META_FLOAT array; 0 where there is none. */
+int64_t ckpt_array_int(const ckpt_array *a, uint64_t i);
+double ckpt_array_float(const ckpt_array *a, uint64_t i);
 
 #endif

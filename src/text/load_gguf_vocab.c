@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "io/gguf.h"
 #include "text/load_class.h"
 #include "text/load_hf_json.h"
 #include "text/load_hf_steps.h"

@@ -2,7 +2,7 @@
 #ifndef TESTS_FUZZ_CKPT_H
 #define TESTS_FUZZ_CKPT_H
 #include "base/mem.h"
-#include "io/ckpt.h"
+#include "io/gguf.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
 
