@@ -1,5 +1,4 @@
-/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by
- * tools/oracle/vectors_rope.py). */
+/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by tools/oracle/vectors_rope.py). */
 #include "base/json.h"
 #include "base/mem.h"
 #include "core/rope.h"
@@ -53,8 +52,7 @@ static rope_params read_params(const json *c)
     };
 }
 
-/* torch's powf may be off by one unit in the last place, so frequencies agree to two; the tables then to position times
- * that. */
+/* torch's powf may be off by one unit in the last place, so frequencies agree to two; the tables then to position times that. */
 static void check_case(const json *c)
 {
     enum { HALF_MAX = ROPE_DIMS_MAX / 2 };
@@ -104,8 +102,7 @@ static void vectors(void **state)
     json_free(root);
 }
 
-/* Tables are the correctly rounded cosines and sines of the float32 angle: compared with long double, over all
- * quadrants. */
+/* Tables are the correctly rounded cosines and sines of the float32 angle: compared with long double, over all quadrants. */
 static void rounding(void **state)
 {
     (void)state;
@@ -114,6 +111,7 @@ static void rounding(void **state)
     enum { N = 20000 };
     rope_params p = {.scaling = ROPE_NONE, .dims = 8, .theta = 37, .truncate = true};
     assert_ok(rope_init(&r, &p, N, &e), &e);
+    assert_ok(rope_fill(&r, &e), &e);
     float inv[4], scale;
     rope_frequencies(&p, N, inv, &scale);
     int wrong = 0;
@@ -179,6 +177,7 @@ static void refusals(void **state)
         err e = {0};
         mem_fail_at(n);
         int rc = rope_init(&r, &good, 64, &e);
+        if (!rc) rc = rope_fill(&r, &e);
         if (!mem_fail_at(0)) rope_close(&r);
         else assert_int_equal(rc, ERR_MEMORY);
     }

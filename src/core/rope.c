@@ -1,8 +1,8 @@
 /* rope.c - rotary frequencies of every scaling, and the tables of cosines and sines made from them.
  *
- * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds
- * where torch rounds; angle = float(position) * frequency in float32. Cosine and sine are computed in double
- * (base/fmath.h) and rounded once: tables are equal on every machine. */
+ * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds where torch
+ * rounds; angle = float(position) * frequency in float32. Only then come cosine and sine of base/fmath.h in double, rounded once to
+ * float32: tables are equal on every machine. */
 #include "core/rope.h"
 #include "base/fmath.h"
 #include "base/mem.h"
@@ -95,7 +95,7 @@ static void freq_longrope(const rope_params *p, int length, float *inv)
 
 static void frequencies(const rope_params *p, int length, float *inv)
 {
-    switch ((rope_scaling)p->scaling) {
+    switch (p->scaling) {
     case ROPE_LINEAR:
         freq_plain(p, (float)p->theta, inv);
         for (int i = 0; i < p->dims / 2; i++) inv[i] /= (float)p->factor;
@@ -104,8 +104,7 @@ static void frequencies(const rope_params *p, int length, float *inv)
     case ROPE_YARN: freq_yarn(p, inv); break;
     case ROPE_LLAMA3: freq_llama3(p, inv); break;
     case ROPE_LONGROPE: freq_longrope(p, length, inv); break;
-    case ROPE_NONE:
-    case ROPE_SCALING_COUNT: freq_plain(p, (float)p->theta, inv); break;
+    default: freq_plain(p, (float)p->theta, inv); break;
     }
 }
 
@@ -193,9 +192,13 @@ int rope_init(rope_set *r, const rope_params *p, int ctx, err *e)
     r->variant = mem_zero(VARIANTS_MAX, sizeof *r->variant);
     if (!r->variant) return err_set(e, ERR_MEMORY, "out of memory for rope tables");
     r->cap = VARIANTS_MAX;
-    rc = build(r, 0, 0, ctx, e);
-    if (rc) rope_close(r);
-    else r->n_variant = 1;
+    return 0;
+}
+
+int rope_fill(rope_set *r, err *e)
+{
+    int rc = r->n_variant ? 0 : build(r, 0, 0, r->ctx, e);
+    if (!rc && !r->n_variant) r->n_variant = 1;
     return rc;
 }
 
@@ -212,6 +215,8 @@ int rope_admit(rope_set *r, int length, err *e)
     bool dynamic = p->scaling == ROPE_DYNAMIC && length > p->max_positions;
     bool extended = p->scaling == ROPE_LONGROPE && length > p->original;
     uint32_t v = 0;
+    int rc = rope_fill(r, e);
+    if (rc) return rc;
     if (dynamic || extended) {
         int key = dynamic ? length : INT32_MAX; /* longrope has one long variant */
         v = 1;
@@ -222,7 +227,7 @@ int rope_admit(rope_set *r, int length, err *e)
                 return err_set(e, ERR_LIMIT, "more than %u different lengths with dynamic rope at once", r->cap - 1);
             mem_unmap(r->variant[v].table, r->variant[v].bytes);
             r->variant[v] = (rope_variant){0};
-            int rc = build(r, v, key, dynamic && length < r->ctx ? length : r->ctx, e);
+            rc = build(r, v, key, dynamic && length < r->ctx ? length : r->ctx, e);
             if (rc) return rc;
             if (v == r->n_variant) r->n_variant++;
         }

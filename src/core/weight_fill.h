@@ -1,10 +1,8 @@
-/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows
- * (tensor/panel.h). What loading does in memory and quantizing into a file is the same work, so it gives the same
- * bytes.
+/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows (tensor/panel.h). What
+ * loading does in memory and quantizing into a file is the same work, so it gives the same bytes.
  *
- * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through
- * weight_decode_row, the definition, and quant_fit. Units (rows or panels) are independent of each other: any thread
- * fills any run of them. */
+ * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through weight_decode_row,
+ * the definition, and quant_fit. Units (rows or panels) are independent of each other: any thread fills any run of them. */
 #ifndef CORE_WEIGHT_FILL_H
 #define CORE_WEIGHT_FILL_H
 #include "core/program.h"

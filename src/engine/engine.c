@@ -8,6 +8,7 @@
 #include "engine/backend_list.h"
 #include "text/tokenizer_open.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* CHUNK: prefill rows of a step: enough to be bound by arithmetic, few enough that activations stay in caches. */
@@ -49,15 +50,24 @@ static dtype kv_type(const engine_options *o, const program *p)
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
-static void count_pages(engine *g, dtype kv, int n_page[GROUP_MAX])
+/* Refuses a context that cannot fit, before a page is touched. */
+static int count_pages(engine *g, dtype kv, int n_page[GROUP_MAX], err *e)
 {
     const program *p = g->prog;
-    uint64_t bytes[GROUP_MAX] = {0};
+    uint64_t bytes[GROUP_MAX] = {0}, there = mem_available();
+    double need = 0;
     for (uint32_t i = 0; i < p->n_state; i++) {
         const state *s = &p->states[i];
         bytes[s->group] += kv_page_bytes(s, kv, kv);
     }
-    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, mem_available() / 2, n_page);
+    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, there / 2, n_page);
+    for (uint32_t i = 0; i < p->n_rope; i++) need += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
+    for (uint32_t i = 0; i < p->n_group; i++) need += (double)n_page[i] * (double)bytes[i];
+    if (need <= (double)there) return OK;
+    return err_set(e, ERR_LIMIT,
+                   "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
+                   " are free: give a smaller --ctx, or --kv q8 or q4",
+                   g->info.ctx, need, there);
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)
@@ -81,7 +91,7 @@ static int open_parts(engine *g, const engine_options *o, err *e)
                                   [AXIS_EXP] = rows * p->n_used,
                                   [AXIS_SEQ] = g->info.max_batch};
     memcpy(po.dev.max_rows, most, sizeof most);
-    count_pages(g, kv, po.dev.n_page);
+    rc = count_pages(g, kv, po.dev.n_page, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pages[i], po.dev.n_page[i], e);
     if (!rc) rc = batch_open(&g->rows, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);
     if (!rc) rc = sampler_open(&g->picker, g->info.n_vocab, e);
@@ -243,6 +253,8 @@ const engine_info *engine_describe(const engine *g) { return &g->info; }
 const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
 
 const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g->target : g->tok; }
+
+void engine_plan_json(const engine *g, json *root) { plan_json(g->placed, root); }
 
 int engine_plan_text(engine *g, bool dump, buf *out, err *e)
 {

@@ -47,6 +47,7 @@ const tokenizer *engine_tokenizer(const engine *g);
 const tokenizer *engine_target_tokenizer(const engine *g);
 /* `plan --dump`: the program and its segments as text. */
 int engine_plan_text(engine *g, bool dump, buf *out, err *e);
+void engine_plan_json(const engine *g, json *root); /* plan_json */
 
 typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 

@@ -27,8 +27,7 @@ struct plan {
 
 /* ---- cutting */
 
-/* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last
- * segment's). */
+/* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last segment's). */
 static uint32_t layer_start(const program *p, int layer)
 {
     uint32_t i = 0;
@@ -153,6 +152,7 @@ int plan_open(plan **out, program *p, const plan_options *o, err *e)
     l->opt = o->dev;
     l->n = n;
     int rc = divide(l, d, e);
+    for (uint32_t i = 0; i < p->n_rope && !rc; i++) rc = rope_fill(&p->ropes[i], e);
     for (int i = 0; i < n && !rc; i++) rc = stage_open(l, &l->stages[i], e);
     if (rc) plan_close(l);
     else *out = l;
@@ -272,6 +272,14 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     return (uint64_t)(sum + 0.5);
 }
 
+uint64_t plan_held_bytes(const plan *l)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < l->n; i++)
+        sum += l->stages[i].seg.be->held_bytes(l->stages[i].seg.on) + l->stages[i].seg.act_bytes;
+    return sum;
+}
+
 const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
 
 /* True when no op of [op0, i) writes the state that op i writes: layers may share one. */
@@ -341,4 +349,36 @@ bool plan_text(const plan *l, bool dump, buf *out)
     }
     for (int i = 0; i < l->n && dump; i++) dump_segment(l, i, out);
     return !out->bad;
+}
+
+static void add_rank(const plan *l, int i, json *ranks)
+{
+    const stage *s = &l->stages[i];
+    uint64_t kv = segment_kv_bytes(l, &s->seg);
+    json *rank = json_add_object(ranks, NULL);
+    char name[32];
+    json_add_str(rank, "device", device_name(s, name, sizeof name));
+    json_add_int(rank, "group", i);
+    json_add_int(rank, "rank", 0);
+    json_add_int(rank, "ranks", 1);
+    json *layers = json_add_array(rank, "layers");
+    json_add_int(layers, NULL, s->layer0);
+    json_add_int(layers, NULL, s->layer1);
+    json_add_int(rank, "weight_bytes", (int64_t)segment_bytes(&s->seg));
+    json_add_int(rank, "own_bytes", (int64_t)(s->seg.be->held_bytes(s->seg.on) - kv));
+    json_add_int(rank, "kv_bytes", (int64_t)kv);
+    json_add_int(rank, "step_bytes", (int64_t)s->seg.act_bytes);
+}
+
+void plan_json(const plan *l, json *root)
+{
+    json *ranks = json_add_array(root, "ranks"), *edges = json_add_array(root, "edges");
+    for (int i = 0; i < l->n; i++) add_rank(l, i, ranks);
+    for (int i = 0; i + 1 < l->n; i++) {
+        json *edge = json_add_object(edges, NULL);
+        json_add_int(edge, "from", i);
+        json_add_int(edge, "to", i + 1);
+        json_add_str(edge, "tensor", l->p->tensors[l->stages[i].seg.out].name);
+        json_add_str(edge, "kind", "move");
+    }
 }
