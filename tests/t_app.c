@@ -156,14 +156,47 @@ static void help_lists_every_row(void **state)
     buf_free(&b);
 }
 
+static const command *const all[] = {
+#define X(name) &command_##name,
+    COMMAND_LIST(X)
+#undef X
+};
+
+/* Characters of the line at `text`, to its end. */
+static int columns(const char *text)
+{
+    int n = 0;
+    for (; *text && *text != '\n'; text++) n += (*text & 0xC0) != 0x80;
+    return n;
+}
+
+static void help_fits_the_screen_and_names_aliases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        buf b = {0};
+        assert_true(flags_help(all[i], &b));
+        for (const char *line = buf_cstr(&b); line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+            const char *first = strstr(line, "(default"), *second = first ? strstr(first + 1, "(default") : NULL;
+            if (columns(line) > 100) fail_msg("%s: a line of %d columns: %s", all[i]->name, columns(line), line);
+            if (second && second < strstr(line, "\n")) fail_msg("%s: two defaults: %s", all[i]->name, line);
+        }
+        for (const flag_group *g = all[i]->flags; g && g->title; g++)
+            for (size_t r = 0; r < *g->n; r++) {
+                char alias[80];
+                const param *p = &g->rows[r];
+                if (!p->alias) continue;
+                snprintf(alias, sizeof alias, "%s%s", p->alias[1] ? ", --" : "  -", p->alias);
+                for (char *c = alias; *c; c++) *c = *c == '_' ? '-' : *c;
+                if (!strstr(buf_cstr(&b), alias)) fail_msg("%s: help lacks \"%s\"", all[i]->name, alias);
+            }
+        buf_free(&b);
+    }
+}
+
 static void every_command_is_complete(void **state)
 {
     (void)state;
-    static const command *const all[] = {
-#define X(name) &command_##name,
-        COMMAND_LIST(X)
-#undef X
-    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const command *c = all[i];
         assert_true(c->name && c->summary && c->run);
@@ -242,6 +275,8 @@ static void exit_statuses(void **state)
     assert_int_equal(status_of(""), 2);
     assert_int_equal(status_of("2>&1 >/dev/null | grep -q '^usage: '"), 0);
     assert_int_equal(status_of("--version"), 0);
+    assert_int_equal(status_of("-V | grep -q '^inferflow '"), 0);
+    assert_int_equal(status_of("--help | awk 'length > 100 { exit 1 }'"), 0);
     assert_int_equal(status_of("info --json"), 0);
     assert_int_equal(status_of("help info"), 0);
     assert_int_equal(status_of("nonsense"), 2);
@@ -252,9 +287,13 @@ static void exit_statuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flags_of_every_shape),  cmocka_unit_test(wrong_flags_are_named),
-        cmocka_unit_test(help_lists_every_row),  cmocka_unit_test(every_command_is_complete),
-        cmocka_unit_test(ids_in_every_spelling), cmocka_unit_test(exit_statuses),
+        cmocka_unit_test(flags_of_every_shape),
+        cmocka_unit_test(wrong_flags_are_named),
+        cmocka_unit_test(help_lists_every_row),
+        cmocka_unit_test(help_fits_the_screen_and_names_aliases),
+        cmocka_unit_test(every_command_is_complete),
+        cmocka_unit_test(ids_in_every_spelling),
+        cmocka_unit_test(exit_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,8 @@ static void nearest_key(void **state)
     assert_int_equal(edit_distance("kitten", "sitting"), 3);
     assert_string_equal(param_nearest(rows, N, "topk"), "top_k");
     assert_string_equal(param_nearest(rows, N, "exatc"), "exact");
-    assert_string_equal(param_nearest(rows, N, "inputs"), "file");
+    assert_string_equal(param_nearest(rows, N, "inputs"), "input");
+    assert_null(param_nearest(rows, N, "flies"));
     assert_null(param_nearest(rows, N, "temperature"));
 }
 
@@ -101,7 +102,7 @@ static void help_lines(void **state)
     buf b = {0};
     assert_true(param_help(rows, N, &b));
     assert_non_null(strstr(buf_cstr(&b), "  -k, --top-k N              keep the k best (default 40)\n"));
-    assert_non_null(strstr(buf_cstr(&b), "  --file FILE                where from\n"));
+    assert_non_null(strstr(buf_cstr(&b), "  --file, --input FILE       where from\n"));
     buf_free(&b);
 }
 

@@ -56,7 +56,7 @@ int spec_path(spec *s, const char *section, const char *key, const char **out, e
     return *out ? OK : short_of_memory(e);
 }
 
-int spec_settings(const spec *s, const char *section, const param *rows, size_t n, void *into, err *e)
+int spec_settings(spec *s, const char *section, const param *rows, size_t n, void *into, err *e)
 {
     size_t n_own;
     const param *own = spec_section_rows(section, &n_own);
@@ -71,7 +71,9 @@ int spec_settings(const spec *s, const char *section, const param *rows, size_t 
             return err_set(e, ERR_SPEC, "%s: unknown key%s%s%s", where, near ? ": did you mean '" : "",
                            near ? near : "", near ? "'?" : "");
         }
-        int rc = param_set(p, into, r->text, where, e);
+        const char *text = r->text;
+        int rc = p->path ? spec_path(s, section, r->key, &text, e) : OK;
+        if (!rc) rc = param_set(p, into, text, where, e);
         if (rc) return rc;
     }
     return OK;

@@ -71,7 +71,7 @@ int spec_value(spec *s, const char *section, const char *key, const spec_row **r
 
 /* Applies a section's keys to a caller's struct through the caller's rows ([runtime], [serve], [generate]); keys of
  * `own` are skipped. Unknown keys are errors that name the nearest known one. */
-int spec_settings(const spec *s, const char *section, const param *rows, size_t n, void *into, err *e);
+int spec_settings(spec *s, const char *section, const param *rows, size_t n, void *into, err *e);
 
 /* A path key ([model] path), relative to the spec's folder; in the spec's memory. *out NULL when it is absent. */
 int spec_path(spec *s, const char *section, const char *key, const char **out, err *e);

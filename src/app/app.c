@@ -47,9 +47,10 @@ static void print_overview(FILE *to)
     buf_str(&b,
             "inferflow: serve transformer models from spec files\n\nusage: inferflow COMMAND [flags]\n\ncommands:\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++) buf_printf(&b, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
-    buf_str(&b,
-            "\n`inferflow COMMAND --help` lists the flags of a command. Without --model and --spec a command uses the\n"
-            "built-in model: `inferflow run -p \"Once upon a time\"`.\n");
+    buf_str(
+        &b,
+        "\n`inferflow COMMAND --help` lists the flags of a command; `inferflow -V` prints the version.\n"
+        "Without --model and --spec a command uses the built-in model:\n\n  inferflow run -p \"Once upon a time\"\n");
     print_buf(&b, to);
 }
 
@@ -111,7 +112,7 @@ int app_main(int argc, char **argv)
         char *help[] = {"--help"};
         if (cmd) rc = run_command(cmd, 1, help, &e);
         else if (!rc) print_overview(stdout);
-    } else if (!strcmp(word, "--version") || !strcmp(word, "version")) {
+    } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("inferflow %s\n", inferflow_version);
     } else {
         const command *cmd = find_command(word, &e);

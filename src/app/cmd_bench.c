@@ -36,14 +36,14 @@ static const param bench_rows[] = {
      .otherwise = "512",
      .max = 1 << 20,
      .alias = "p",
-     .doc = "tokens of each prompt; 0 measures decode only, behind one token"},
+     .doc = "tokens of each prompt; 0 measures decode only, after one token"},
     {.key = "generate",
      .type = PARAM_INT,
      .offset = offsetof(bench_options, generate),
      .otherwise = "128",
      .max = 1 << 20,
      .alias = "n",
-     .doc = "decode steps after the prompt; 0 measures prefill only, all there is of an encoder"},
+     .doc = "decode steps after the prompt; 0 measures prefill only (all that an encoder does)"},
     {.key = "batch",
      .type = PARAM_TEXT,
      .offset = offsetof(bench_options, batches),
@@ -57,14 +57,14 @@ static const param bench_rows[] = {
      .otherwise = "0",
      .words = "N,N,...",
      .alias = "d",
-     .doc = "tokens that the cache holds before the prompt, up to whole steps of --chunk"},
+     .doc = "cached tokens before the prompt, rounded up to whole steps of --chunk"},
     {.key = "reps",
      .type = PARAM_INT,
      .offset = offsetof(bench_options, reps),
      .otherwise = "5",
      .min = 1,
      .max = 1000,
-     .doc = "repetitions; the median, least and most are shown"},
+     .doc = "repetitions; the median, minimum and maximum are shown"},
 };
 static const size_t bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 
@@ -484,11 +484,11 @@ const command command_bench = {
     .prints_json = true,
     .flags = bench_flags,
     .options_size = sizeof(bench_options),
-    .notes =
-        "`inferflow bench read` measures the read bandwidth alone.\n"
-        "\"read\" is the share of the read bandwidth of all threads, \"float\" and \"int8\" those of their "
-        "multiply-add peaks\n"
-        "(int8: matrices with quantized weights), measured between the repetitions, reading as much memory as a step\n"
-        "does: of a model that the caches hold, the caches. GB/s counts weights and cached keys and values.\n",
+    .notes = "`inferflow bench read` measures the read bandwidth alone.\n"
+             "\n"
+             "read           share of the measured memory bandwidth of all threads (of a model that fits the\n"
+             "               caches: of their bandwidth)\n"
+             "float, int8    share of the measured multiply-add peak (int8: matrices with quantized weights)\n"
+             "GB/s           weights and cached keys and values\n",
     .run = run_bench,
 };

@@ -23,7 +23,7 @@ static const param own_rows[] = {
         .doc = "the ids: 1,2,3 or @FILE (default: a JSON array on standard input)"),
     ROW(jsonl, PARAM_BOOL, .doc = "one JSON array per line of standard input, one JSON string per line out"),
     ROW(skip_special, PARAM_BOOL, .doc = "special tokens give no text"),
-    ROW(target, PARAM_BOOL, .doc = "the tokenizer of what the model writes, where that is another one"),
+    ROW(target, PARAM_BOOL, .doc = "use the target-language tokenizer (Marian)"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 static const flag_group groups[] = {{"Ids", own_rows, &own_count, 0}, SOURCE_FLAGS(detokenize_options, model), {NULL}};

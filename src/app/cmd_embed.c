@@ -34,7 +34,7 @@ static const param own_rows[] = {
     {"jsonl", PARAM_BOOL, offsetof(own_options, jsonl), NULL, 0, 0, NULL,
      "lines are JSON: \"text\", [\"text\", \"second text\"], [ids], or {\"ids\": [...], \"types\": [...]}", NULL},
     {"scores", PARAM_BOOL, offsetof(own_options, scores), NULL, 0, 0, NULL,
-     "what a classification head says of the texts, instead of vectors", NULL},
+     "print the scores of the classification head instead of vectors", NULL},
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 
@@ -273,13 +273,11 @@ const command command_embed = {
     .summary = "texts to vectors, one a line",
     .flags = groups,
     .options_size = sizeof(embed_options),
-    .notes =
-        "Reads texts from standard input, one a line, and prints one JSON array of numbers for each. Pooling, length, "
-        "prompt and\n"
-        "truncation are those of the model's sentence-transformers files; without such files the mean of all "
-        "states, of\n"
-        "length 1. Decoders embed with --pooling last or mean.\n\n"
-        "  inferflow embed --model ./all-MiniLM-L6-v2 <sentences.txt\n"
-        "  inferflow embed --model ./bge-small -o vectors.npy <sentences.txt\n",
+    .notes = "Reads texts from standard input, one a line, and prints one JSON array of numbers for each. Pooling,\n"
+             "maximum length and prompt are those of the model's sentence-transformers files; without such files a\n"
+             "vector is the mean of all states, at length 1. Decoders embed with --pooling last or mean.\n"
+             "\n"
+             "  inferflow embed --model ./all-MiniLM-L6-v2 <sentences.txt\n"
+             "  inferflow embed --model ./bge-small -o vectors.npy <sentences.txt\n",
     .run = run_embed,
 };

@@ -3,6 +3,7 @@
 #include "engine/decoder_prompt.h"
 #include "app/app.h"
 #include "app/ids.h"
+#include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/divergence.h"
@@ -32,19 +33,18 @@ typedef struct eval_options {
 static const param rows[] = {
     {"ids", PARAM_TEXT, offsetof(eval_flags, ids), NULL, 0, 0, "IDS", "token ids: 1,2,3 or @FILE", NULL, PATH_IDS},
     {"decoder_ids", PARAM_TEXT, offsetof(eval_flags, decoder_ids), NULL, 0, 0, "IDS",
-     "encoder-decoders: what the decoder reads (default: its start); --ids, --prompt or --file is for the encoder",
-     NULL, PATH_IDS},
+     "encoder-decoders: input of the decoder (default: its start); the other inputs are the encoder's", NULL, PATH_IDS},
     {"prompt", PARAM_TEXT, offsetof(eval_flags, prompt), NULL, 0, 0, "TEXT", "text instead of ids", "p"},
     {"file", PARAM_TEXT, offsetof(eval_flags, file), NULL, 0, 0, "FILE", "text from a file (\"-\": standard input)",
      "f", PATH_FILE},
     {"output", PARAM_TEXT, offsetof(eval_flags, out), NULL, 0, 0, "FILE",
-     "where logits or hidden states (.npy) or importance (.gguf) go", "o", PATH_OUT},
+     "output file: .npy for logits and hidden states, .gguf for importance", "o", PATH_OUT},
     {"against", PARAM_TEXT, offsetof(eval_flags, against), NULL, 0, 0, "PATH",
-     "divergence: the model compared with, as --model, or its spec (.ini, .json)", NULL, PATH_MODEL},
+     "divergence: the reference model, as --model, or its spec (.ini, .json)", NULL, PATH_MODEL},
     {"layer", PARAM_INT, offsetof(eval_flags, layer), "-1", -1, 1 << 20, "L",
-     "hidden: 0 is what enters the first layer, L what layer L gives; -1 the last, after the final norm", NULL},
+     "hidden: 0 is the input of the first layer, L the output of layer L; -1 the last, after the final norm", NULL},
     {"stride", PARAM_INT, offsetof(eval_flags, stride), "0", 0, 1 << 24, "N",
-     "perplexity, divergence: windows overlap and begin every N tokens (the method of Hugging Face)", NULL},
+     "perplexity, divergence: overlapping windows, one every N tokens (the method of Hugging Face)", NULL},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 
@@ -63,7 +63,7 @@ static int read_ids(const engine *g, const eval_flags *f, token_list *out, err *
 {
     if (f->ids) return ids_parse(out, f->ids, e);
     const tokenizer *t = engine_tokenizer(g);
-    if (!t) return err_set(e, ERR_USAGE, "this model carries no tokenizer: give --tokenizer PATH, or --ids");
+    if (!t) return tokenizer_missing(g, ", or --ids", e);
     if (f->prompt) return tokenizer_encode(t, span_str(f->prompt), TOKENIZE_SPECIAL, out, e);
     buf text = {0};
     int rc = file_read(&text, f->file, TEXT_MAX, e);
@@ -161,7 +161,7 @@ static int eval_perplexity(engine *g, const eval_flags *f, const engine_options 
 static int each_line(const engine *g, const char *path, int64_t most, const char *what, window_fn fn, void *ctx, err *e)
 {
     const tokenizer *t = engine_tokenizer(g);
-    if (!t) return err_set(e, ERR_USAGE, "this model carries no tokenizer: give --tokenizer PATH, or --ids");
+    if (!t) return tokenizer_missing(g, ", or --ids", e);
     buf text = {0};
     token_list ids = {0};
     int rc = file_read(&text, path, TEXT_MAX, e);
@@ -335,19 +335,18 @@ static int run_eval(const invocation *v, err *e)
 
 const command command_eval = {
     .name = "eval",
-    .summary = "logits, hidden states, perplexity of a text, divergence from another model, importance of weights",
+    .summary = "logits, hidden states, perplexity, divergence from another model, importance",
     .operands = "logits|hidden|perplexity|divergence|importance",
     .operand_min = 1,
     .operand_max = 1,
     .prints_json = true,
     .flags = flags,
     .options_size = sizeof(eval_options),
-    .notes =
-        "logits and hidden write a float32 matrix, one row per token, as .npy.\n"
-        "perplexity cuts the text into windows of --ctx tokens (512) and scores the second half of each.\n"
-        "divergence does so with two models: the one of --model, held as the flags say, against the one of --against,\n"
-        "which runs as its file stores it, with float activations. For encoders each line of the file is a text.\n"
-        "importance writes the mean squares of what enters each matrix, for quantize --importance (or llama.cpp: an "
-        "imatrix).\n",
+    .notes = "logits, hidden  write a float32 matrix as .npy, one row per token\n"
+             "perplexity      cuts the text into windows of --ctx tokens (512), scores the second half of each\n"
+             "divergence      compares --model, held as the flags say, with --against, which runs as its file\n"
+             "                stores it, with float activations; of an encoder each line of the file is a text\n"
+             "importance      writes the mean squares of the inputs of each matrix, for quantize --importance\n"
+             "                (or llama.cpp: an imatrix)\n",
     .run = run_eval,
 };

@@ -110,12 +110,11 @@ const command command_export = {
     .summary = "write the model as a Hugging Face folder or a GGUF file",
     .flags = flags,
     .options_size = sizeof(export_options),
-    .notes =
-        "--weights is the type to write: f32, f16, bf16, and for GGUF also block types such as q8_0. Without it types "
-        "stay,\n"
-        "but what was quantized goes to a folder as f32, which holds it exactly: f16 or bf16 take half the space.\n"
-        "A folder that holds another model is left alone; one that an export wrote is replaced once the new one is "
-        "right.\n"
-        "Example: inferflow export --model stories.bin --tokenizer tok512.bin -o stories.gguf --weights q8_0\n",
+    .notes = "--weights is the type to write: f32, f16, bf16, and for GGUF also block types such as q8_0. Without\n"
+             "it types stay, but quantized tensors go to a folder as f32, which holds them exactly: f16 or bf16\n"
+             "take half the space. A folder that holds another model is left alone; one that an export wrote is\n"
+             "replaced once the new one is right.\n"
+             "\n"
+             "  inferflow export --model stories.bin --tokenizer tok512.bin -o stories.gguf --weights q8_0\n",
     .run = run_export,
 };

@@ -1,5 +1,6 @@
-/* cmd_fill_mask.c - `inferflow fill-mask`: what a masked-language model thinks stands where a text has a mask. */
+/* cmd_fill_mask.c - `inferflow fill-mask`: a masked-language model's predictions for the masks of a text. */
 #include "app/app.h"
+#include "app/tokenizer_choice.h"
 #include "base/mem.h"
 #include "engine/evaluate.h"
 
@@ -75,7 +76,7 @@ static bool spell_mask(const char *text, span mask, buf *out)
 static int read_prompt(const engine *g, const char *text, filling *f, err *e)
 {
     const tokenizer *t = engine_tokenizer(g);
-    if (!t) return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer");
+    if (!t) return tokenizer_missing(g, "", e);
     int32_t mask = tokenizer_role(t, TOKEN_MASK);
     if (mask < 0) return err_set(e, ERR_USAGE, "the vocabulary has no mask token");
     buf spelt = {0};
@@ -183,7 +184,7 @@ static int run_fill_mask(const invocation *v, err *e)
 
 const command command_fill_mask = {
     .name = "fill-mask",
-    .summary = "what a masked-language model puts in the place of a mask",
+    .summary = "the likeliest tokens for each mask of a text",
     .prints_json = true,
     .flags = groups,
     .options_size = sizeof(fill_options),

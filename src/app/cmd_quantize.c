@@ -39,14 +39,13 @@ static const param rows[] = {
     {"bits", PARAM_WORD, offsetof(quantize_flags, bits), NULL, 0, 0, "2|3|3.5|4|5|6|8", "bits of a weight's code",
      NULL},
     {"block", PARAM_INT, offsetof(quantize_flags, block), "0", 0, 64, "32|64",
-     "weights that share a scale: the format of the Inferflow paper with --bits and this block, for all matrices alike",
-     NULL},
+     "weights that share a scale: the Inferflow paper's format of --bits and this block, for all matrices", NULL},
     {"format", PARAM_TEXT, offsetof(quantize_flags, format), NULL, 0, 0, "TYPE",
-     "a type by its name, for all matrices alike (one that is not known: says which there are)", NULL},
+     "type of all matrices, by name; an unknown name lists them", NULL},
     {"policy", PARAM_TEXT, offsetof(quantize_flags, policy), NULL, 0, 0, "FILE",
-     "types by name: lines 'PATTERN = TYPE', the last that fits wins", NULL, PATH_FILE},
+     "types by weight name: lines 'PATTERN = TYPE'; the last match wins", NULL, PATH_FILE},
     {"importance", PARAM_TEXT, offsetof(quantize_flags, importance), NULL, 0, 0, "FILE",
-     "what each column of a matrix counts: of eval importance, or an imatrix file of llama.cpp", NULL, PATH_FILE},
+     "weight of each column in the fit: a file of eval importance, or an imatrix of llama.cpp", NULL, PATH_FILE},
     {"threads", PARAM_INT, offsetof(quantize_flags, threads), "0", 0, 1024, NULL,
      "threads (default: all this process may use)", "t"},
     {"output", PARAM_TEXT, offsetof(quantize_flags, out), NULL, 0, 0, "FILE", "OUT.safetensors or OUT.gguf", "o",
@@ -292,11 +291,11 @@ const command command_quantize = {
     .summary = "write the model in fewer bits, as one file that loads at once",
     .flags = flags,
     .options_size = sizeof(quantize_options),
-    .notes =
-        "--bits alone chooses a good format, and more bits for the output head. Lines of a policy:\n"
-        "    *.attn.v = q6_b64        names as `plan --dump` prints them, or of tensors; * is any run of characters\n"
-        "    head     = q8_0\n"
-        "    embed    = keep          as in the file\n"
-        "Example: inferflow quantize --model ./mistral-7b --bits 3.5 -o mistral-q3h.safetensors\n",
+    .notes = "--bits alone chooses a good format, and more bits for the output head. Lines of a policy:\n"
+             "    *.attn.v = q6_b64        names as `plan --dump` prints them, or of tensors; * is any characters\n"
+             "    head     = q8_0\n"
+             "    embed    = keep          as in the file\n"
+             "\n"
+             "  inferflow quantize --model ./mistral-7b --bits 3.5 -o mistral-q3h.safetensors\n",
     .run = run_quantize,
 };

@@ -37,9 +37,9 @@ const command command_serve = {
     .flags = groups,
     .options_size = sizeof(serve_command),
     .run = run_serve,
-    .notes = "The server listens before it loads: GET /health answers 503 until the model is ready, then 200. SIGTERM "
-             "lets running\n"
-             "requests finish (--drain); a second one ends at once.\n\n"
+    .notes = "The server listens before it loads: GET /health answers 503 until the model is ready, then 200.\n"
+             "SIGTERM lets running requests finish (--drain); a second one ends the server at once.\n"
+             "\n"
              "  inferflow serve --port 8080 &\n"
              "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon a time\", \"stream\": true}'\n",
 };

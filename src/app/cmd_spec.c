@@ -121,8 +121,8 @@ const command command_spec = {
     .flags = flags,
     .options_size = sizeof(spec_options),
     .notes = "spec show     the spec of a model with every value resolved; it loads again\n"
-             "spec derive   a starting spec for --model: its family, or what its tensors show, with the evidence as "
-             "comments\n"
+             "spec derive   a starting spec for --model: its family, or one that fits its tensors, with the\n"
+             "              evidence as comments\n"
              "spec check    a spec file, against its model when it names one or --model does\n"
              "spec import   a model_spec.json or inferflow_service.ini of the original Inferflow as a spec\n"
              "spec list     the built-in specs and the architectures they are for\n"

@@ -32,9 +32,9 @@ static const param own_rows[] = {
     ROW(language, PARAM_TEXT, .words = "CODE",
         .doc = "language of the text for models that mark it: en_XX, eng_Latn, en (default: as the files say)"),
     ROW(max_ids, PARAM_INT, .words = "N", .min = 0, .max = 1 << 30,
-        .doc = "cut the text, the longer of two first, so that all ids are at most N (0: never)"),
+        .doc = "truncate the text, the longer of a pair first, to N ids in all (0: never)"),
     ROW(types, PARAM_BOOL, .doc = "print {\"ids\": [...], \"types\": [...]}, with the segment number of each id"),
-    ROW(target, PARAM_BOOL, .doc = "the tokenizer of what the model writes, where that is another one"),
+    ROW(target, PARAM_BOOL, .doc = "use the target-language tokenizer (Marian)"),
     ROW(speed, PARAM_BOOL, .doc = "print the best encoding speed of 5 runs instead of ids"),
 };
 static const size_t own_count = sizeof own_rows / sizeof *own_rows;

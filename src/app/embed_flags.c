@@ -8,12 +8,11 @@ const param embed_param_rows[] = {
      .type = PARAM_WORD,
      .offset = offsetof(embed_flags, pooling),
      .words = "cls|mean|last|none",
-     .doc = "how the states of a text become one vector; none: a vector for each token (default: as the model's "
-            "files say)"},
+     .doc = "how the states of a text become one vector; none: a vector for each token (default: the model's)"},
     {.key = "normalize",
      .type = PARAM_BOOL,
      .offset = offsetof(embed_flags, normalize),
-     .doc = "vectors of length 1 (default: on, unless the model's files say otherwise)"},
+     .doc = "scale vectors to length 1 (default: on, unless the model's files say otherwise)"},
 };
 const size_t embed_param_count = sizeof embed_param_rows / sizeof *embed_param_rows;
 

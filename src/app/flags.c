@@ -1,6 +1,7 @@
 /* flags.c - see flags.h. */
 #include "app/flags.h"
 
+#include "app/flag_hints.h"
 #include "app/settings.h"
 #include "base/mem.h"
 
@@ -67,8 +68,13 @@ static const char *spelt(const char *key, char out[80])
     return out;
 }
 
-static int unknown_flag(const invocation *v, const char *flag, const char *key, err *e)
+static int unknown_flag(invocation *v, common_flags *common, const char *flag, const char *key, err *e)
 {
+    const flag_hint *hint = flag_hint_find(flag);
+    void *into;
+    if (hint && !hint->key) return err_set(e, ERR_USAGE, "%s: unknown flag %.60s (%s)", v->cmd->name, flag, hint->text);
+    if (hint && find_row(v, common, hint->key, false, &into))
+        return err_set(e, ERR_USAGE, "%s: unknown flag %.60s; did you mean --%s?", v->cmd->name, flag, hint->key);
     size_t n;
     const char *title, *best = NULL;
     const param *rows;
@@ -121,7 +127,9 @@ static int take_flag(invocation *v, common_flags *common, int argc, char **argv,
         row = find_row(v, common, key, true, &into);
         if (row && row->type == PARAM_BOOL && value) row = NULL; /* "-hx" */
     }
-    if (!row) return unknown_flag(v, is_long ? where : word, key, e);
+    bool number = row && (row->type == PARAM_INT || row->type == PARAM_FLOAT);
+    if (!is_long && word[2] && (flag_hint_find(word) || (number && strspn(word + 2, "+-.0123456789") == 0))) row = NULL;
+    if (!row) return unknown_flag(v, common, is_long ? where : word, is_long ? key : word + 1, e);
     if (into != common && v->n_given < GIVEN_MAX) v->given[v->n_given++] = row;
     if (negated) {
         if (value) return err_set(e, ERR_USAGE, "%s: takes no value", where);
@@ -170,7 +178,7 @@ static int take_words(invocation *v, common_flags *common, int argc, char **argv
 }
 
 /* The words again, over the defaults of a spec. Operands are found where the first pass put them. */
-static int take_flags_again(invocation *v, int argc, char **words, const spec *over, err *e)
+static int take_flags_again(invocation *v, int argc, char **words, spec *over, err *e)
 {
     invocation again = *v;
     common_flags ignored;

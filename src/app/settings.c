@@ -49,7 +49,7 @@ static int check_place(const spec *s, err *e)
     return OK;
 }
 
-int settings_apply(const spec *s, const invocation *v, err *e)
+int settings_apply(spec *s, const invocation *v, err *e)
 {
     int rc = check_place(s, e);
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++) {
@@ -59,7 +59,7 @@ int settings_apply(const spec *s, const invocation *v, err *e)
     return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }
 
-int settings_check(const spec *s, err *e)
+int settings_check(spec *s, err *e)
 {
     engine_options run;
     serve_options serve;

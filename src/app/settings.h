@@ -8,8 +8,8 @@
  * options point into it. */
 int settings_open(spec **out, const invocation *v, err *e);
 /* Sets the options of every flag group that a section of the spec speaks for. */
-int settings_apply(const spec *s, const invocation *v, err *e);
+int settings_apply(spec *s, const invocation *v, err *e);
 /* Whether the keys of the three sections are known and their values in range (`spec check`). */
-int settings_check(const spec *s, err *e);
+int settings_check(spec *s, err *e);
 
 #endif

@@ -2,9 +2,12 @@
 #include "app/tokenizer_choice.h"
 
 #include "base/file.h"
+#include "base/mem.h"
+#include "base/span.h"
 #include "models/model.h"
 #include "text/tokenizer_open.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +53,18 @@ int tokenizer_choose_target(tokenizer **out, const engine_options *o, err *e)
     const char *folder = o->tokenizer ? o->tokenizer : o->model;
     if (!folder) return err_set(e, ERR_USAGE, "--target needs a model's folder: give --model or --tokenizer");
     return tokenizer_open_target(out, folder, e);
+}
+
+int tokenizer_missing(const engine *g, const char *instead, err *e)
+{
+    char *dir = file_dir(engine_describe(g)->path), near[600] = "";
+    DIR *d = dir ? opendir(dir) : NULL;
+    for (struct dirent *f; d && !*near && (f = readdir(d));)
+        if (strncmp(f->d_name, "tok", 3) == 0 && (str_ends(f->d_name, ".bin") || str_ends(f->d_name, ".model")))
+            snprintf(near, sizeof near, " (beside it lies %s)", f->d_name);
+    if (d) closedir(d);
+    mem_free(dir);
+    return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer PATH%s%s", near, instead);
 }
 
 int jsonl_next(json **out, size_t *line, err *e)

@@ -184,18 +184,22 @@ const char *param_nearest(const param *rows, size_t n, const char *key)
 {
     const char *best = NULL;
     size_t len = strlen(key);
-    int bound = len / 3 > 2 ? (int)(len / 3) : 2;
+    int bound = len < 6 ? 1 : (int)(len / 3);
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < 2; k++) {
             const char *name = k ? rows[i].alias : rows[i].key;
-            int d = name && strlen(name) > 1 ? edit_distance(key, name) : 99;
+            int d = name && name[1] ? edit_distance(key, name) : 99;
             if (d <= bound && d < (int)len) {
-                best = rows[i].key;
+                best = name;
                 bound = d - 1;
             }
         }
     return best;
 }
+
+/* ---- help */
+
+enum { HELP_WIDTH = 100, HELP_INDENT = 29 };
 
 static const char *value_name(const param *p)
 {
@@ -203,19 +207,45 @@ static const char *value_name(const param *p)
     return p->type == PARAM_INT ? "N" : p->type == PARAM_FLOAT ? "F" : p->type == PARAM_TEXT ? "TEXT" : "";
 }
 
+static void add_flag(buf *out, const char *lead, const char *name)
+{
+    buf_printf(out, "%s%s", lead, name[1] ? "--" : "-");
+    for (const char *c = name; *c; c++) buf_byte(out, *c == '_' ? '-' : *c);
+}
+
+/* The words of a text from HELP_INDENT on; `at` is where the line ends now. */
+static void add_wrapped(buf *out, size_t at, const char *text)
+{
+    bool first = true;
+    for (size_t n; *(text += strspn(text, " ")); text += n, first = false) {
+        n = strcspn(text, " ");
+        bool next_line = first ? at >= HELP_INDENT : at + 1 + n > HELP_WIDTH;
+        if (first || next_line)
+            buf_printf(out, "%s%*s", next_line ? "\n" : "", next_line ? HELP_INDENT : (int)(HELP_INDENT - at), "");
+        else buf_byte(out, ' ');
+        at = first || next_line ? HELP_INDENT + n : at + 1 + n;
+        buf_add(out, text, n);
+    }
+}
+
 bool param_help(const param *rows, size_t n, buf *out)
 {
     for (size_t i = 0; i < n; i++) {
         const param *p = &rows[i];
-        char flag[160];
-        size_t at = 0;
-        if (p->alias && !p->alias[1]) at += (size_t)snprintf(flag, sizeof flag, "-%s, ", p->alias);
-        snprintf(flag + at, sizeof flag - at, "--%s%s%s", p->key, *value_name(p) ? " " : "", value_name(p));
-        for (char *c = flag + at; *c && *c != ' '; c++)
-            if (*c == '_') *c = '-';
-        buf_printf(out, "  %-26s %s", flag, p->doc ? p->doc : "");
-        if (p->otherwise && *p->otherwise) buf_printf(out, " (default %s)", p->otherwise);
+        buf doc = {0};
+        size_t begin = out->n;
+        bool letter = p->alias && !p->alias[1];
+        if (letter) add_flag(out, "  ", p->alias);
+        add_flag(out, letter ? ", " : "  ", p->key);
+        if (p->alias && !letter) add_flag(out, ", ", p->alias);
+        if (*value_name(p)) buf_printf(out, " %s", value_name(p));
+        buf_str(&doc, p->doc ? p->doc : "");
+        if (p->otherwise && *p->otherwise && !strstr(buf_cstr(&doc), "(default"))
+            buf_printf(&doc, " (default %s)", p->otherwise);
+        add_wrapped(out, out->n - begin, buf_cstr(&doc));
         buf_byte(out, '\n');
+        out->bad |= doc.bad;
+        buf_free(&doc);
     }
     return !out->bad;
 }

@@ -45,9 +45,9 @@ const param *param_find(const param *rows, size_t n, const char *key);
 /* Sets one field from text. `where` names the place for messages ("--top-p", "mistral.ini:12: rope_theta"). */
 int param_set(const param *row, void *into, const char *text, const char *where, err *e);
 int param_set_number(const param *row, void *into, double value, const char *where, err *e);
-/* The key nearest to a misspelt one, NULL when none is near (edit distance <= 2, or a third of its length). */
+/* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least 1). */
 const char *param_nearest(const param *rows, size_t n, const char *key);
-/* "  --top-p F        doc (default 0.9)" lines. */
+/* "  --top-p F        doc (default 0.9)" lines of at most 100 columns. */
 bool param_help(const param *rows, size_t n, buf *out);
 
 /* Adds every row's key and value to a JSON object; texts that were not given are null. */

@@ -1,0 +1,45 @@
+/* flag_hints.c - see flag_hints.h. The flags are those of llama.cpp, by its `--help`, and of vLLM. */
+#include "app/flag_hints.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char no_gpu[] = "work on GPUs: this build has no GPU devices; leave it out",
+                  no_chat[] = "this version applies no chat template: run continues texts, on a terminal line by line",
+                  always[] = "there is nothing to switch; leave it out",
+                  no_hub[] = "models are read from this machine: --model PATH";
+
+static const flag_hint hints[] = {
+    {"-ngl --gpu-layers --n-gpu-layers -ngld -mg --main-gpu -sm --split-mode -ts --tensor-split --no-gpu", NULL,
+     no_gpu},
+    {"--cpu-moe -cmoe --n-cpu-moe -ncmoe -nkvo --no-kv-offload --tensor-parallel-size -tp --gpu-memory-utilization",
+     NULL, no_gpu},
+    {"-cnv --conversation -no-cnv --no-conversation -i --interactive -if --interactive-first -sys --system-prompt "
+     "--jinja --chat-template",
+     NULL, no_chat},
+    {"-fa --flash-attn --mmap --no-mmap --mlock -cb --cont-batching --no-warmup", NULL, always},
+    {"-hf -hfr --hf-repo --hf-file --hf-token", NULL, no_hub},
+    {"-r --reverse-prompt --stop", NULL, "run has no stop texts; serve takes \"stop\" in requests"},
+    {"-s", "seed", NULL},
+    {"--n-predict --predict --max-new-tokens", "max-tokens", NULL},
+    {"--ctx-size --max-model-len", "ctx", NULL},
+    {"-b -ub --batch-size --ubatch-size --max-num-batched-tokens", "chunk", NULL},
+    {"-np --parallel --max-num-seqs", "max-batch", NULL},
+    {"-ctk -ctv --cache-type-k --cache-type-v --kv-cache-dtype", "kv", NULL},
+    {"-tb --threads-batch", "threads", NULL},
+    {"-dev --device", "devices", NULL},
+    {"--dtype", "weights", NULL},
+    {"--served-model-name", "alias", NULL},
+    {"--api-key", "api-key-file", NULL},
+    {"--ssl-cert-file --ssl-certfile", "tls-cert", NULL},
+    {"--ssl-key-file --ssl-keyfile", "tls-key", NULL},
+};
+
+const flag_hint *flag_hint_find(const char *flag)
+{
+    size_t n = strcspn(flag, "=");
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        for (const char *f = hints[i].flags; f; f = strchr(f, ' ') ? strchr(f, ' ') + 1 : NULL)
+            if (strcspn(f, " ") == n && memcmp(f, flag, n) == 0) return &hints[i];
+    return NULL;
+}
