@@ -7,7 +7,7 @@
 
 float act_value(int fn, float x)
 {
-    switch ((act_kind)fn) {
+    switch (fn) {
     case ACT_SILU: return x / (1.0f + fm_exp(-x));
     case ACT_GELU: return 0.5f * x * (1.0f + fm_erf(x * 0x1.6a09e6p-1f));
     case ACT_GELU_TANH: {
@@ -26,10 +26,8 @@ float act_value(int fn, float x)
     }
     case ACT_SIGMOID: return fm_sigmoid(x);
     case ACT_TANH: return fm_tanh(x);
-    case ACT_NONE:
-    case ACT_COUNT: break;
+    default: return x;
     }
-    return x;
 }
 
 void cpu_act(const run *r, const op *o, int worker, int workers)

@@ -13,6 +13,22 @@ static inline const char *command_binary(void)
     return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow";
 }
 
+/* Runs a shell line in a folder, with $P the executable and $V tests/vectors; what it says on standard error comes into `errors`. Its exit
+ * status, -1: it did not exit. */
+static inline int command_shell(const char *dir, const char *shell, buf *errors)
+{
+    char line[14000], program[4096], vectors[4096];
+    const char *path = temp_path("shell-errors");
+    assert_true(realpath(command_binary(), program) && realpath("tests/vectors", vectors));
+    int n = snprintf(line, sizeof line, "cd %s && P=%s && V=%s && { %s; } 2>%s", dir, program, vectors, shell, path);
+    assert_true(n > 0 && (size_t)n < sizeof line);
+    int rc = system(line);
+    errors->n = 0;
+    file_read(errors, path, 1 << 20, NULL);
+    unlink(path);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
 /* Runs "inferflow ARGS" with the file `input` (NULL: the test's own) as standard input; what it prints comes into `out` and `errors` instead of what is
  * there. Its exit status, -1: it did not exit. */
 static inline int command_run(const char *input, const char *args, buf *out, buf *errors)

@@ -109,6 +109,17 @@ static void failures_say_what_to_do(void **state)
     assert_int_equal(run("serve --port 0 --host nonsense.invalid"), 2);
 }
 
+/* A context that cannot fit is refused at once, with its bytes. */
+static void a_context_has_to_fit(void **state)
+{
+    (void)state;
+    double began = clock_now();
+    assert_int_equal(run("run -c 16000000 -p a -n 1"), 1);
+    assert_true(clock_now() - began < 2 * test_slowness());
+    assert_true(says(&errors, "--ctx 16000000: a cache for that many tokens takes "));
+    assert_true(says(&errors, " bytes, of which "));
+}
+
 static void flags_without_effect_are_refused(void **state)
 {
     (void)state;
@@ -137,11 +148,136 @@ static void flags_without_effect_are_refused(void **state)
         {"export -o x.safetensors", "-o x.safetensors: a file is written for the ending .gguf only"},
         {"detokenize <README.md", "standard input: \"# inferflow"},
         {"serve --port 0 --alias ''", "--alias: the name is empty"},
+        {"run -ngl 99 -p a", "unknown flag -ngl (work on GPUs: this build has no GPU devices; leave it out)"},
+        {"serve --n-gpu-layers 99", "unknown flag --n-gpu-layers (work on GPUs"},
+        {"run -cnv", "unknown flag -cnv (this version applies no chat template"},
+        {"run -i", "unknown flag -i (this version applies no chat template"},
+        {"run -fa -p a", "unknown flag -fa (there is nothing to switch"},
+        {"run -s 1", "unknown flag -s; did you mean --seed?"},
+        {"run --n-predict 5", "unknown flag --n-predict; did you mean --max-tokens?"},
+        {"run --ctx-size=5", "unknown flag --ctx-size; did you mean --ctx?"},
+        {"serve -np 4", "unknown flag -np; did you mean --max-batch?"},
+        {"run --stop x", "unknown flag --stop (run has no stop texts"},
+        {"run -nonsense", "unknown flag -nonsense"},
+        {"run -n5x", "-n: '5x' is not a whole number"},
+        {"run --slotz 5", "unknown flag --slotz; did you mean --slots?"},
+        {"plan --dump --json", "give one of --dump and --json"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run("%s", bad[i][0]), 2);
         if (!says(&errors, bad[i][1])) fail_msg("'%s' says: %.*s", bad[i][0], (int)errors.n, (char *)errors.p);
     }
+}
+
+/* What downloads leave on a disk: pointers of Git LFS in place of files, and the cache of the hub. */
+static void downloads_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"$P run -p a --model lfs", "$P run -p a --model lfs/model.safetensors",
+                                      "$P run -p a --model model.gguf", "$P tokenize -p a --model tok",
+                                      "$P tokenize -p a --tokenizer model.gguf"};
+    static const char eval[] = "$P eval logits --ids 1,2 --model";
+    char dir[256], line[600];
+    snprintf(dir, sizeof dir, "%s", temp_path("cli-download"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(
+        command_shell(dir,
+                      "cp -r $V/models/llama tok && cp -r $V/models/llama lfs && "
+                      "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:0\\nsize 9\\n' "
+                      ">model.gguf && cp model.gguf lfs/model.safetensors && cp model.gguf tok/tokenizer.json",
+                      &errors),
+        0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(command_shell(dir, bad[i], &errors), 1);
+        if (!says(&errors, ": a Git LFS pointer, not the file itself")) fail_msg("%s: %s", bad[i], buf_cstr(&errors));
+    }
+    snprintf(line, sizeof line,
+             "H=models--a--b; S=$H/snapshots; mkdir -p $H/refs $H/blobs $S/ff && cp -r $V/models/llama $S/0123 && "
+             "printf 0123 >$H/refs/main && %s $H -o a.npy && %s $V/models/llama -o b.npy && cmp a.npy b.npy && "
+             "rm a.npy $H/refs/main && touch -d 2001-01-01 $S/ff && %s $H/ -o a.npy && cmp a.npy b.npy && "
+             "{ %s $H -o $S/0123/config.json; test $? = 2; }",
+             eval, eval, eval, eval);
+    assert_int_equal(command_shell(dir, line, &errors), 0);
+    assert_int_equal(command_shell(dir, "rm -r $PWD", &errors), 0);
+}
+
+static json *printed(void)
+{
+    json *j = NULL;
+    err e = {0};
+    assert_ok(json_parse(&j, buf_span(&out), "output", &e), &e);
+    return j;
+}
+
+static void numbers_come_as_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run("run --json -p Once -n 3"), 0);
+    json *j = printed();
+    assert_int_equal(json_count(json_get(j, "ids")), 3);
+    json_free(j);
+    assert_int_equal(run("plan --json --devices 'cpu:1;cpu:1'"), 0);
+    j = printed();
+    const json *ranks = json_get(j, "ranks"), *last = json_at(ranks, 1);
+    assert_int_equal(json_count(ranks), 2);
+    assert_int_equal(json_int(json_at(json_get(last, "layers"), 0), -1), 3);
+    assert_int_equal(json_int(json_at(json_get(last, "layers"), 1), -1), 6);
+    assert_true(json_int(json_get(last, "weight_bytes"), 0) > 1000);
+    assert_string_equal(json_str(json_get(json_at(json_get(j, "edges"), 0), "kind"), ""), "move");
+    assert_true(json_num(json_path(j, "predicted.decode_tokens_per_s"), 0) > 0);
+    json_free(j);
+}
+
+/* `info --model`: what spec derive's message promises. */
+static void info_lists_a_checkpoint(void **state)
+{
+    (void)state;
+    assert_int_equal(run("info --model tests/vectors/models/llama"), 0);
+    assert_true(says(&out, "config model_type          llama\n"));
+    assert_true(says(&out, "model.layers.0.self_attn.q_proj.weight                   f16 "));
+    assert_true(says(&out, " tensors, "));
+    assert_int_equal(run("info --model tests/vectors/models/llama --json"), 0);
+    json *j = printed();
+    const json *t = json_first(json_path(j, "model.tensors"));
+    assert_true(json_str(json_get(t, "name"), NULL) && json_str(json_get(t, "type"), NULL));
+    assert_int_equal(json_int(json_get(t, "bytes"), 0),
+                     2 * json_int(json_at(json_get(t, "shape"), 0), 0) * json_int(json_at(json_get(t, "shape"), 1), 1));
+    assert_true(json_int(json_path(j, "memory.available_bytes"), 0) > 0);
+    json_free(j);
+    assert_int_equal(run("info --json --model builtin"), 0);
+    j = printed();
+    assert_string_equal(json_str(json_get(json_path(j, "model.metadata"), "general.architecture"), ""), "llama");
+    json_free(j);
+}
+
+/* Where no container has a word for an architecture, none is recommended; and what is missing is named. */
+static void advice_helps(void **state)
+{
+    (void)state;
+    const char *model = shared_path("models/stories260K/stories260K.bin");
+    if (!model) skip_msg("the shared test data is absent");
+    if (model) assert_int_equal(run("run -m %s -p a", model), 2);
+    if (model) assert_true(says(&errors, "give --tokenizer PATH (beside it lies tok512."));
+    static const char *const lines[][2] = {
+        {"$P run --ids 1 --output ids --model ours", "`inferflow spec derive --model PATH` starts one"},
+        {"$P export --model ours --spec ours.ini -o folder", "(`inferflow quantize`)"},
+        {"$P export --model ours --spec ours.ini -o out.gguf", "(`inferflow quantize`)"},
+        {"$P serve --port 0 --spec $PWD/serve.ini", "/serve.keys: No such file"}, /* paths start from the spec */
+    };
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", temp_path("cli-advice"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(command_shell(dir,
+                                   "$P spec show --model $V/models/llama | grep -v '^arch' >ours.ini && "
+                                   "cp -r $V/models/llama ours && sed -i 's/LlamaFor/OursFor/; s/\"llama\"/\"ours\"/' "
+                                   "ours/config.json && printf '[serve]\\napi_key_file = serve.keys\\n' >>serve.ini",
+                                   &errors),
+                     0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(command_shell(dir, lines[i][0], &errors), 1);
+        if (!says(&errors, lines[i][1]) || says(&errors, "instead")) fail_msg("%s: %s", lines[i][0], buf_cstr(&errors));
+    }
+    assert_int_equal(command_shell(dir, "rm -r $PWD", &errors), 0);
 }
 
 static bool holds(const buf *file, const char *text) { return memmem(file->p, file->n, text, strlen(text)) != NULL; }
@@ -456,10 +592,19 @@ static void streams_outlive_the_first_signal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_prints_the_reference_tokens),  cmocka_unit_test(failures_say_what_to_do),
-        cmocka_unit_test(flags_without_effect_are_refused), cmocka_unit_test(gguf_for_other_readers),
-        cmocka_unit_test(surroundings_do_not_matter),       cmocka_unit_test(run_on_a_terminal),
-        cmocka_unit_test(bars_leave_results_alone),         cmocka_unit_test(serve_answers_and_ends),
+        cmocka_unit_test(run_prints_the_reference_tokens),
+        cmocka_unit_test(failures_say_what_to_do),
+        cmocka_unit_test(a_context_has_to_fit),
+        cmocka_unit_test(flags_without_effect_are_refused),
+        cmocka_unit_test(gguf_for_other_readers),
+        cmocka_unit_test(downloads_are_recognised),
+        cmocka_unit_test(numbers_come_as_json),
+        cmocka_unit_test(info_lists_a_checkpoint),
+        cmocka_unit_test(advice_helps),
+        cmocka_unit_test(surroundings_do_not_matter),
+        cmocka_unit_test(run_on_a_terminal),
+        cmocka_unit_test(bars_leave_results_alone),
+        cmocka_unit_test(serve_answers_and_ends),
         cmocka_unit_test(streams_outlive_the_first_signal),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,26 +5,20 @@
 
 #include <sys/stat.h>
 
-static char program[4096], dir[512];
+static char dir[512];
 static buf said;
 
-/* A shell line in the test's folder, with $P the program; its exit status. What it says on standard error comes into `said`. */
+/* A shell line in the test's folder (command_shell); what it says on standard error comes into `said`. */
 __attribute__((format(printf, 1, 2))) static int shell(const char *fmt, ...)
 {
-    char line[9000], errors[600], *inner;
+    char *line;
     va_list ap;
     va_start(ap, fmt);
-    assert_true(vasprintf(&inner, fmt, ap) > 0);
+    assert_true(vasprintf(&line, fmt, ap) > 0);
     va_end(ap);
-    snprintf(errors, sizeof errors, "%s.errors", dir);
-    int n = snprintf(line, sizeof line, "cd %s && P=%s && { %s; } 2>%s", dir, program, inner, errors);
-    assert_true(n > 0 && (size_t)n < sizeof line);
-    free(inner);
-    int rc = system(line);
-    said.n = 0;
-    file_read(&said, errors, 1 << 20, NULL);
-    unlink(errors);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+    int rc = command_shell(dir, line, &said);
+    free(line);
+    return rc;
 }
 
 static bool says(const char *part) { return strstr(buf_cstr(&said), part) != NULL; }
@@ -39,15 +33,12 @@ static int begin(void **state)
 {
     (void)state;
     snprintf(dir, sizeof dir, "%s", temp_path("output"));
-    if (!realpath(command_binary(), program) || mkdir(dir, 0700)) return -1;
-    char here[4096];
-    if (!getcwd(here, sizeof here)) return -1;
-    return shell("cp %s/specs/builtin.gguf model && printf 'Once upon a time there was a girl.\\n' >text && "
+    if (mkdir(dir, 0700)) return -1;
+    return shell("cp $V/../../specs/builtin.gguf model && printf 'Once upon a time there was a girl.\\n' >text && "
                  "printf '1,2,3' >ids && printf '* = q8_0\\n' >policy && printf '[model]\\nbase = llama\\n' >spec && "
                  "printf '[model]\\npath = d/in.gguf\\n' >names.ini && printf '{}' >import && "
-                 "cp -r %s/tests/vectors/models/llama F && chmod -R u+w F && ln -s F fl && mkdir d && ln -s d dl && "
-                 "$P eval importance -p 'Once upon a time' -o weights.gguf && mv weights.gguf importance",
-                 here, here);
+                 "cp -r $V/models/llama F && chmod -R u+w F && ln -s F fl && mkdir d && ln -s d dl && "
+                 "$P eval importance -p 'Once upon a time' -o weights.gguf && mv weights.gguf importance");
 }
 
 static int end(void **state)

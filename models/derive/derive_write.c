@@ -91,9 +91,10 @@ static int64_t columns(const sketch *s, part_role r)
 
 static int incomplete(const sketch *s, const char *what, err *e)
 {
-    return err_set(e, ERR_NOT_FOUND,
-                   "cannot derive a spec: %s among the names of %zu kinds of tensors (inferflow info lists them)", what,
-                   s->p.n);
+    return err_set(
+        e, ERR_NOT_FOUND,
+        "cannot derive a spec: %s among the names of %zu kinds of tensors (inferflow info --model PATH lists them)",
+        what, s->p.n);
 }
 
 /* Heads need a key, or the length of a norm of queries; else their width is guessed. */

@@ -261,25 +261,6 @@ static int put(exporter *x, const out_key *to, const char *name, const value *v)
 
 /* ---- architecture */
 
-/* A word of [model] arch: for GGUF the one with that source; for HF the class, or (`small`) the model_type. */
-static span arch_word(const spec *s, const char *source, bool small)
-{
-    const char *list = spec_text(s, "model", "arch");
-    span rest = list ? span_str(list) : (span){0}, part;
-    size_t n = strlen(source);
-    while (split_next(&rest, ',', &part)) {
-        const uint8_t *colon = memchr(part.p, ':', part.n);
-        bool is_small = true;
-        for (size_t i = 0; i < part.n; i++) is_small &= !(part.p[i] >= 'A' && part.p[i] <= 'Z');
-        if (n == 0 && !colon && part.n && is_small == small) return part;
-        if (n == 0 || !colon || (size_t)(colon - part.p) != n || memcmp(part.p, source, n) != 0) continue;
-        const uint8_t *plus = memchr(part.p, '+', part.n); /* a condition, no part of the name */
-        size_t end = plus ? (size_t)(plus - part.p) : part.n;
-        return span_of(colon + 1, end - n - 1);
-    }
-    return (span){0};
-}
-
 /* A copy of a word, NULL of none. */
 static int keep_word(exporter *x, span word, const char **out)
 {
@@ -293,8 +274,8 @@ int export_find_names(exporter *x)
     x->names = x->s;
     for (int depth = 0; depth < SPEC_DEPTH_MAX; depth++) {
         const char *base = spec_text(x->names, "model", "base");
-        int rc = keep_word(x, arch_word(x->names, source, false), &x->arch);
-        if (!rc) rc = keep_word(x, arch_word(x->names, "", true), &x->model_type);
+        int rc = keep_word(x, export_arch_word(x->names, source, false), &x->arch);
+        if (!rc) rc = keep_word(x, export_arch_word(x->names, "", true), &x->model_type);
         if (rc) return rc;
         if (x->arch || !base) break;
         spec *next;

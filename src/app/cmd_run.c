@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/ids.h"
 #include "app/line_edit.h"
+#include "app/tokenizer_choice.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -224,7 +225,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
 static int encode_prompt(const engine *eng, span text, token_list *out, err *e)
 {
     const tokenizer *t = engine_tokenizer(eng);
-    if (!t) return err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or --ids with --output ids");
+    if (!t) return tokenizer_missing(eng, ", or --ids with --output ids", e);
     int rc = tokenizer_encode(t, text, TOKENIZE_SPECIAL, out, e);
     if (rc || out->n) return rc;
     char first[16];
@@ -285,7 +286,8 @@ static int talk(engine *eng, const run_options *o, err *e)
 
 static int run_run(const invocation *v, err *e)
 {
-    const run_options *o = v->options;
+    run_options *o = v->options;
+    if (v->json) o->output = "json";
     if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
     if (o->decoder_prompt && o->decoder_ids)
         return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
@@ -297,7 +299,7 @@ static int run_run(const invocation *v, err *e)
     if ((o->decoder_prompt || o->decoder_ids) && !engine_describe(eng)->n_enc_vocab)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");
     if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
-        rc = err_set(e, ERR_USAGE, "this model has no tokenizer: give --tokenizer, or --ids with --output ids");
+        rc = tokenizer_missing(eng, ", or --ids with --output ids", e);
     if (!rc && chat) rc = talk(eng, o, e);
     if (!rc && !chat) rc = read_prompt(eng, o, &prompt, e);
     if (!rc && !chat) rc = continue_read(eng, o, &prompt, e);
@@ -310,12 +312,13 @@ static int run_run(const invocation *v, err *e)
 const command command_run = {
     .name = "run",
     .summary = "continue a text, token by token",
+    .prints_json = true,
     .flags = groups,
     .options_size = sizeof(run_options),
     .run = run_run,
-    .notes = "Without -p, -f and --ids the text comes from standard input; on a terminal, line by line: every line is "
-             "continued by\n"
-             "itself (a conversation needs a chat template, which this version does not apply yet).\n\n"
+    .notes = "Without -p, -f and --ids the text comes from standard input; on a terminal, line by line. Each line\n"
+             "is continued by itself: this version applies no chat template.\n"
+             "\n"
              "  inferflow run -p \"Once upon a time\" -n 100 --temp 0.8 --seed 1\n"
              "  inferflow run --model ./Qwen2.5-0.5B --temp 0 < question.txt\n",
 };

@@ -76,6 +76,13 @@ static int open_error(const char *path, err *e)
     return err_set(e, code, "%s: %s", path, strerror(errno));
 }
 
+/* What `git clone` leaves in place of a large file when Git LFS is not there. */
+static int refuse_pointer(const char *path, span s, err *e)
+{
+    if (!span_starts(s, "version https://git-lfs.github.com/spec/")) return OK;
+    return err_set(e, ERR_FORMAT, "%s: a Git LFS pointer, not the file itself: `git lfs pull` gets it", path);
+}
+
 int file_map(file_mapping **out, const char *path, err *e)
 {
     *out = NULL;
@@ -104,6 +111,7 @@ int file_map(file_mapping **out, const char *path, err *e)
         }
     }
     close(fd);
+    if (!rc) rc = refuse_pointer(path, file_bytes(m), e);
     if (rc) {
         file_unmap(m);
         return rc;
@@ -155,6 +163,7 @@ int file_read(buf *out, const char *path, size_t max, err *e)
         else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", name);
     }
     if (!rc && ferror(f)) rc = open_error(name, e);
+    if (!rc && !use_stdin) rc = refuse_pointer(path, buf_span(out), e);
     if (!use_stdin) fclose(f);
     return rc;
 }

@@ -3,8 +3,11 @@
 
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
 
 static const held_file *find(const file_folder *f, const char *name)
 {
@@ -50,6 +53,42 @@ void folder_file_close(folder_file *f)
     file_unmap(f->mapping);
     mem_free(f->path);
     *f = (folder_file){0};
+}
+
+/* The snapshot that refs/main names, "": none. */
+static void main_snapshot(const char *root, char *name, size_t room)
+{
+    char *ref = file_join(root, "refs/main");
+    buf text = {0};
+    *name = 0;
+    if (ref && file_read(&text, ref, room - 1, NULL) == OK) snprintf(name, room, "%s", buf_cstr(&text));
+    name[strcspn(name, "/ \t\r\n")] = 0;
+    if (name[0] == '.') *name = 0;
+    mem_free(ref);
+    buf_free(&text);
+}
+
+char *folder_snapshot(const char *root)
+{
+    char name[300];
+    char *all = file_join(root, "snapshots"), *best = NULL;
+    struct stat st;
+    time_t newest = 0;
+    bool known = folder_has(&(file_folder){.path = root}, "refs") || folder_has(&(file_folder){.path = root}, "blobs");
+    DIR *d = all && known ? opendir(all) : NULL;
+    if (d) main_snapshot(root, name, sizeof name);
+    if (d && *name && (best = file_join(all, name)) && !file_is_dir(best)) mem_free(best), best = NULL;
+    bool chosen = best;
+    for (struct dirent *f; d && !chosen && (f = readdir(d));) {
+        char *path = f->d_name[0] == '.' ? NULL : file_join(all, f->d_name);
+        bool better = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && (!best || st.st_mtime > newest);
+        if (better) newest = st.st_mtime;
+        mem_free(better ? best : path);
+        if (better) best = path;
+    }
+    if (d) closedir(d);
+    mem_free(all);
+    return best;
 }
 
 int folder_json(json **out, const file_folder *f, const char *name, size_t max_bytes, err *e)

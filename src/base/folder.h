@@ -18,6 +18,10 @@ typedef struct file_folder {
     size_t n;
 } file_folder;
 
+/* The snapshot of a hub cache root (models--ORG--NAME): that of refs/main, else the newest; mem_free it. NULL: `root` is another kind
+ * of folder. */
+char *folder_snapshot(const char *root);
+
 bool folder_has(const file_folder *f, const char *name);
 
 /* One of the files, open. */

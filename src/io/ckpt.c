@@ -354,8 +354,11 @@ static int open_path(ckpt *c, const char *path, err *e)
     size_t n = 0;
     int rc = OK;
     if (file_is_dir(path)) {
-        if (!(c->dir = arena_str(&c->mem, path))) return no_memory(e);
-        rc = ckpt_pick_files(path, &names, &n, e);
+        char *snapshot = folder_snapshot(path);
+        c->dir = arena_str(&c->mem, snapshot ? snapshot : path);
+        mem_free(snapshot);
+        if (!c->dir) return no_memory(e);
+        rc = ckpt_pick_files(c->dir, &names, &n, e);
     } else {
         char *dir = file_dir(path);
         c->dir = arena_str(&c->mem, dir ? dir : "");
