@@ -1,4 +1,4 @@
-/* t_importance.c - importance of columns (io/importance.h): llama.cpp's two forms, what is refused, and the way from a text to better codes. */
+/* t_importance.c - importance of columns: llama.cpp's two forms, refusals, and from a text to better codes. */
 #include "test.h"
 
 #include "base/buf.h"
@@ -138,8 +138,8 @@ static bool near_three(const float *v, float a, float b, float c)
     return fabsf(v[0] - a) < 1e-3f && fabsf(v[1] - b) < 1e-3f && fabsf(v[2] - c) < 1e-3f;
 }
 
-/* Three experts of 2 rows: 64 rows of activations came to the first, with means 1 2 3, very many to the second, with 6 0 6, none to the third. So many
- * rows as the first has weigh as much as what all have on average at its size, which is 3 0 3. */
+/* Three experts of 2 rows: 64 rows of activations reached the first, with means 1 2 3, very many the second, with 6 0
+ * 6, none the third. As many rows as the first has weigh as much as the average of all at its size, which is 3 0 3. */
 static void experts_are_apart(void **unused)
 {
     (void)unused;
@@ -257,7 +257,7 @@ static void rows_are_encoded_by_their_expert(void **unused)
     unlink(path);
 }
 
-/* What a model's experts get, added up from what the router says and the rows in front of it, not through the sorted rows that they work on. */
+/* Sums for a model's experts from the router's choice and the rows before it, not from the sorted rows. */
 typedef struct by_hand {
     const float *x; /* kept when the router speaks of it */
     int used, experts, cols;
@@ -388,7 +388,7 @@ static void entries_have_names_of_gguf(void **unused)
     unlink(path);
 }
 
-/* Sums take two numbers for each column, whatever the rows of a step; a C library without accounts is taken at its word. */
+/* Sums take two numbers for each column, however many rows a step has; C libraries without accounts are trusted. */
 static void no_rows_are_held(void **unused)
 {
     (void)unused;
@@ -409,7 +409,7 @@ static void no_rows_are_held(void **unused)
     engine_close(g);
 }
 
-/* Sums of the built-in model: of the token's vector after its norm, which all of q, k and v take in, and of the head. */
+/* Sums of the built-in model: of the rows after the first norm, which q, k and v share, and of the head. */
 static void a_text_gives_sums(void **unused)
 {
     (void)unused;

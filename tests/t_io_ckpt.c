@@ -382,7 +382,7 @@ static void stories_in_three_versions_agree(void **state)
     ckpt_close(q);
 }
 
-/* Each format: what is not its own is not taken for a model, whatever it says of a source is known to the language of specs. */
+/* No format takes foreign bytes for a model, and each names a source that the spec language knows. */
 static void every_format_keeps_the_rules(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* t_io_oom.c - opening each kind of checkpoint with the n-th allocation failing, n = 1, 2, ... until none fails: an error that says
- * so, nothing lost (the leak checker of `make asan` looks), nothing crashes. */
+/* t_io_oom.c - opening each kind of checkpoint with the n-th allocation failing, n = 1, 2, ... until none fails: an
+ * error that says so, nothing lost (the leak checker of `make asan` looks), nothing crashes. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* t_io_pickle.c - files of torch.save: good ones by value, the hostile corpus of tests/vectors/pickles.py, damage, bombs, zip64. */
+/* t_io_pickle.c - files of torch.save: good ones by value, hostile ones (tests/vectors/pickles.py), damage, zip64. */
 #include "test.h"
 
 #include "base/file.h"

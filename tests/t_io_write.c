@@ -1,4 +1,4 @@
-/* t_io_write.c - what the writers write, the readers read: types, shapes, values, metadata; nothing is left behind by a failure. */
+/* t_io_write.c - readers read what writers wrote: types, shapes, values, metadata; a failure leaves nothing behind. */
 #include "test.h"
 
 #include "base/file.h"

@@ -144,7 +144,7 @@ static void tries_find_prefixes(void **state)
     trie_free(&t);
 }
 
-/* Keys whose packed form would be many times as large: each node takes bytes that exclude the other nodes' from its block. */
+/* Keys whose packed form would be many times as large: the bytes of each node exclude other nodes from its block. */
 static void wide_tries_stay_small(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* t_tokenizer_vectors.c - what the reference libraries made of texts: small vocabularies of every kind (tests/vectors/tokenizers, made
- * by tools/oracle/tokenizer_vectors.py), and the real vocabularies of the shared data with the cases that came with them. */
+/* t_tokenizer_vectors.c - what the reference libraries made of texts: small vocabularies of every kind (made by
+ * tools/oracle/tokenizer_vectors.py), and the real ones of the shared data with the cases that came with them. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,15 +1,17 @@
 /* importance.c - see importance.h. Layouts as llama.cpp's imatrix tool (2025) writes them.
  *
- * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts [matrices][1], rows
- * added up. A stack of experts is several matrices; of matrices that heads have for themselves the columns lie side by side. Binary: the
- * number of entries; for each the length of its name, the name, the number of calls, the number of values, values that are mean squares times the
- * calls, those of experts one after the other; then whatever else.
+ * GGUF: general.type is "imatrix"; for every matrix NAME.in_sum2 [matrices][cols], sums of squares, and NAME.counts
+ * [matrices][1], the rows summed. A stack of experts is several matrices; matrices of single heads lie side by side.
+ * Binary: the number of entries; for each the length of its name, the name, the number of calls, the number of values,
+ * and the values (mean squares times calls, experts one after the other). The rest of the file is ignored.
  *
- * What few rows say of an expert is noisy. Where there are counts, each is given PRIOR_ROWS rows more, of what all experts have on average, at
- * its own size: evidence outweighs them as it grows, and an expert that no row came to has the average. With noise of relative
- * variance v a row and experts that truly differ by t the best number is v / t. On a mixture of 16 experts of which 2, trained on novels (2.5 M tokens),
- * mean KL at q2_t was, with importance of 170, 670, 2700 and 10700 tokens (means of two or three texts): with no rows more 0.1123 0.1095 0.1079 0.1073;
- * 16: 0.1102 0.1077 0.1078 0.1068; 64: 0.1089 0.1080 0.1071 0.1075; 256: 0.1092 0.1089 0.1076 0.1073; the average alone 0.1105 0.1098 0.1099 0.1086. */
+ * Few rows give a noisy estimate for an expert. Where there are counts, each expert gets PRIOR_ROWS rows more of the
+ * average of all experts, scaled to its own size: real rows outweigh them as their number grows, and an expert without
+ * rows has the average. With noise of relative variance v a row and experts that differ by t the best number is v / t.
+ * Mean KL at q2_t of a model that uses 2 of 16 experts, trained on novels (2.5 M tokens), with importance of 170, 670,
+ * 2700 and 10700 tokens (means of two or three texts): no prior rows 0.1123 0.1095 0.1079 0.1073; 16: 0.1102 0.1077
+ * 0.1078 0.1068; 64: 0.1089 0.1080 0.1071 0.1075; 256: 0.1092 0.1089 0.1076 0.1073; the average alone 0.1105 0.1098
+ * 0.1099 0.1086. */
 #include "io/importance.h"
 
 #include "base/file.h"
@@ -57,14 +59,14 @@ static float float_at(const uint8_t *p, int64_t i)
     return v;
 }
 
-/* Rows that a count says; what says none or is no number: 0. */
+/* A count as a number of rows; 0 when it is negative or no number. */
 static double rows_at(span count, int64_t i)
 {
     float v = float_at(count.p, i);
     return v >= 1 && !isinf(v) ? (double)v : 0;
 }
 
-/* The means of `sets` > 1 matrices of as many columns, drawn to what all have on average; average: [cols]. */
+/* Draws the means of `sets` > 1 matrices, of equally many columns, to the average of all; average: [cols]. */
 static void blend(float *value, const uint8_t *sums, span count, int64_t sets, int64_t cols, double *average)
 {
     double all_rows = 0, all = 0;
@@ -86,7 +88,7 @@ static void blend(float *value, const uint8_t *sums, span count, int64_t sets, i
     }
 }
 
-/* Takes n sums of squares, of count.n / 4 matrices as many of each, as means over their counts (floats). */
+/* Stores n sums of squares, equally many for each of count.n / 4 matrices, as means over their counts (floats). */
 static int add_entry(importance *m, span name, const uint8_t *sums, int64_t n, span count, err *e)
 {
     if (!mem_grow((void **)&m->entry, &m->cap, m->n + 1, sizeof *m->entry))
@@ -229,7 +231,7 @@ fit_importance importance_find(const importance *m, const char *name, int64_t ro
 
 /* ---- writing */
 
-/* What llama.cpp refuses to go without: from what text, in how many pieces of how many tokens. Only the number of rows is known here. */
+/* Keys that llama.cpp requires: the text, its chunks and their size. Only the number of rows is known here. */
 static void add_pairs(gguf_pairs *pairs, const importance_sums *s, size_t n)
 {
     static const char text[] = "inferflow";

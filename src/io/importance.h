@@ -1,5 +1,5 @@
-/* importance.h - how much the columns of each matrix matter: mean squares of the activations that enter it, of each expert's matrix by itself. Files of `eval
- * importance`, and the imatrix files of llama.cpp, both its GGUF form and the older binary one. */
+/* importance.h - how much the columns of each matrix matter: mean squares of the activations that enter it, each expert
+ * by itself. Reads files of `eval importance` and of llama.cpp's imatrix (GGUF, and the older binary form). */
 #ifndef IO_IMPORTANCE_H
 #define IO_IMPORTANCE_H
 #include "base/err.h"
@@ -16,9 +16,9 @@ int importance_open_bytes(importance **out, span bytes, const char *name, err *e
 void importance_close(importance *m);                                              /* NULL ok */
 
 size_t importance_count(const importance *m);
-/* For the matrix of this name ("blk.3.attn_q.weight") of rows x cols, which is a stack of `parts` matrices (0 or 1: is one): a set
- * for each of them if the file has so many, or one for all. No value: the file has nothing for it, or for another number of columns. Valid
- * until close. */
+/* For the matrix of this name ("blk.3.attn_q.weight") of rows x cols, which is a stack of `parts` matrices (0 or 1:
+ * one): a set for each of them if the file has so many, else one for all. Empty: the file has nothing for it, or for
+ * another number of columns. Valid until close. */
 fit_importance importance_find(const importance *m, const char *name, int64_t rows, int64_t cols, int64_t parts);
 
 /* A matrix's sums, or those of a stack of `parts` (at least 1) of them, over rows of activations, for writing. */

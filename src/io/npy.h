@@ -1,7 +1,7 @@
 /* npy.h - writes a float32 matrix as NumPy format 1.0 (C order, little-endian), row by row.
  *
- * Layout: "\x93NUMPY" 1 0, length of the header as 2 bytes, a Python dict as text padded with spaces and ended by a newline so that
- * the values begin at a multiple of 64, then the values. The file appears under its name only when it is complete. */
+ * Layout: "\x93NUMPY" 1 0, length of the header as 2 bytes, a Python dict as text, padded with spaces and a newline to
+ * a multiple of 64, the values. The file appears under its name only when it is complete. */
 #ifndef IO_NPY_H
 #define IO_NPY_H
 #include "base/err.h"

@@ -1,7 +1,7 @@
 /* pickle.c - see pickle.h. Source of the opcodes: Lib/pickletools.py of CPython.
  *
- * Every value costs at least one byte of pickle, so memory is bounded by the input; memo numbers must be smaller than the bytes read
- * so far (a pickler counts them up), so the memo is a plain array; nothing here recurses. */
+ * Every value costs at least one byte of pickle, so memory is bounded by the input; memo numbers must be smaller than
+ * the bytes read so far (a pickler counts them up), so the memo is a plain array; nothing here recurses. */
 #include "io/pickle.h"
 
 #include "base/mem.h"

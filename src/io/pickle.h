@@ -1,8 +1,8 @@
 /* pickle.h - a stack machine for Python pickles that builds plain values and never imports or calls anything of Python.
  *
- * All opcodes of protocols 0 to 5 are known. A global (a class or function named by the pickle) becomes a value only if the host
- * names it; everything else is refused with its name before anything happens. "Calling" a named global means that the host is
- * asked for the value that stands for the result. Values live until pickle_free. */
+ * All opcodes of protocols 0 to 5 are known. A global (a class or function named by the pickle) becomes a value only if
+ * the host names it; everything else is refused with its name before anything happens. "Calling" a named global means
+ * that the host is asked for the value that stands for the result. Values live until pickle_free. */
 #ifndef IO_PICKLE_H
 #define IO_PICKLE_H
 #include "base/arena.h"
@@ -62,7 +62,7 @@ struct pickle {
     uint64_t items, bytes; /* in all lists; made by decoding text: both bounded */
 };
 
-/* Runs one pickle from the cursor, which then stands behind it. *root is the value that it makes. Limits: 2^22 values, 2^24 items,
+/* Runs one pickle from the cursor and moves the cursor past it. *root is its value. Limits: 2^22 values, 2^24 items,
  * 2^20 on the stack, 256 MiB. Several pickles may be loaded one after the other into the same values. */
 int pickle_load(pickle *p, cursor *in, pv *root, err *e);
 void pickle_free(pickle *p);
@@ -71,7 +71,7 @@ const pickle_value *pickle_at(const pickle *p, pv v);
 span pickle_text(const pickle *p, pv v); /* of PV_STR and PV_BYTES; otherwise empty */
 bool pickle_is_text(const pickle *p, pv v, const char *s);
 
-/* For hosts: new values; false when memory or a limit ends. */
+/* For hosts: new values; false when memory is short or a limit reached. */
 bool pickle_new(pickle *p, pickle_value v, pv *out);
 bool pickle_push_item(pickle *p, pv list, pv item);
 

@@ -1,7 +1,7 @@
 /* pickle_torch.h - the few globals that PyTorch state dicts need, and what they make: storages, tensors.
  *
- * This list is the whole of what a pickle may name. A tensor is checked against the size that its storage claims; whether the file
- * holds that storage is checked by the container (fmt_pickle.c), which fills torch_blob.offset. */
+ * This list is the whole of what a pickle may name. A tensor is checked against the size that its storage claims;
+ * whether the file holds that storage is checked by the container (fmt_pickle.c), which fills torch_blob.offset. */
 #ifndef IO_PICKLE_TORCH_H
 #define IO_PICKLE_TORCH_H
 #include "base/map.h"
@@ -19,7 +19,7 @@ typedef struct torch_blob {
     uint64_t offset, bytes; /* in the file */
 } torch_blob;
 
-/* A typed look at a blob. */
+/* A typed view of a blob. */
 typedef struct torch_storage {
     uint32_t blob;
     dtype type; /* DTYPE_U8 for untyped ones */

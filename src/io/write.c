@@ -17,7 +17,7 @@ bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
            dtype_bytes(t->type, n, bytes);
 }
 
-/* Rows are made one after the other, and encoded, CHUNK_BYTES of floats at a time, by all threads. */
+/* Rows are made one after the other; all threads encode CHUNK_BYTES of floats at a time. */
 enum { CHUNK_BYTES = 4 << 20 };
 
 typedef struct chunk {
@@ -26,7 +26,7 @@ typedef struct chunk {
     float *values;
     uint8_t *encoded;
     const void **raw;   /* [n] bytes that are there already, or NULL */
-    atomic_bool beyond; /* some row has what the type cannot hold */
+    atomic_bool beyond; /* some row has values that the type cannot hold */
 } chunk;
 
 static void encode_share(void *arg, int worker, int workers)
@@ -43,7 +43,7 @@ static void encode_share(void *arg, int worker, int workers)
     }
 }
 
-/* What the first of such rows has. */
+/* The error of the first such row. */
 static int say_beyond(const chunk *c, err *e)
 {
     int rc = OK;

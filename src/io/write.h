@@ -1,7 +1,7 @@
 /* write.h - the tensors of a checkpoint that is being written, and their bytes row by row.
  *
- * The caller describes the tensors (type and shape as they shall be written) and delivers their rows as float32, or names bytes that
- * are already encoded. Nothing but a few megabytes is held in memory. The same input gives the same bytes. */
+ * The caller describes the tensors (type and shape in the file) and delivers their rows as float32, or bytes that are
+ * encoded already. Only a few megabytes are held in memory. The same input gives the same bytes. */
 #ifndef IO_WRITE_H
 #define IO_WRITE_H
 #include "base/err.h"

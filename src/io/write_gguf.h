@@ -1,7 +1,7 @@
 /* write_gguf.h - GGUF files, written to a temporary file that is renamed when all is there.
  *
- * general.* come first, the other pairs in the order in which they were added; general.alignment must not be among them.
- * Tensors lie in the order given, each at the next multiple of 32, as ggml demands. */
+ * general.* come first, the other pairs in the order in which they were added; general.alignment must not be among
+ * them. Tensors lie in the order given, each at the next multiple of 32, as ggml demands. */
 #ifndef IO_WRITE_GGUF_H
 #define IO_WRITE_GGUF_H
 #include "base/buf.h"

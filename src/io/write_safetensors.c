@@ -1,4 +1,4 @@
-/* write_safetensors.c - see write_safetensors.h. The header is padded with blanks so that the data begins at a multiple of 64. */
+/* write_safetensors.c - see write_safetensors.h. The header is padded with blanks: data begins at a multiple of 64. */
 #include "io/write_safetensors.h"
 
 #include "base/log.h"

@@ -71,7 +71,7 @@ static int read_end(span file, zip_end *end, err *e)
     return OK;
 }
 
-/* Replaces those of size, stored size and offset that say "see zip64" by the fields of the extra block, in this order. */
+/* Replaces size, stored size and offset that say "see zip64" by the fields of the extra block, in this order. */
 static int read_zip64(span extra, uint64_t *size, uint64_t *stored, uint64_t *offset, err *e)
 {
     cursor c = cursor_of(extra);
@@ -97,7 +97,7 @@ static bool name_leaves_folder(span name)
     return false;
 }
 
-/* Finds the contents behind the local header. */
+/* Finds the contents after the local header. */
 static int read_local(span file, uint64_t limit, zip_entry *z, err *e)
 {
     cursor c = cursor_at(file, z->header);

@@ -1,7 +1,7 @@
 /* zip.h - the directory of a ZIP file: where its stored entries lie, so that they can be used in place.
  *
- * Reads the central directory with the zip64 fields and each local header (its extra field differs: torch pads there). Compressed
- * or encrypted entries, several disks, names that leave the folder, overlaps: refused. Nothing is extracted. */
+ * Reads the central directory with the zip64 fields and each local header (its extra field differs: torch pads there).
+ * Refuses compressed or encrypted entries, several disks, overlaps, names that leave the folder. Extracts nothing. */
 #ifndef IO_ZIP_H
 #define IO_ZIP_H
 #include "base/err.h"

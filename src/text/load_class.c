@@ -1,4 +1,4 @@
-/* load_class.c - see load_class.h. Rows: the classes of the transformers library and the models they were written for. */
+/* load_class.c - see load_class.h. Rows: classes of transformers and the models they were written for. */
 #include "text/load_class.h"
 
 #include "text/load_hf_steps.h"
@@ -123,10 +123,10 @@ static bool listed(const char *list, span word)
     return false;
 }
 
-const tokenizer_class *class_find(const side_files *s, bare_files files)
+const tokenizer_class *class_find(const tokenizer_config *s, bare_files files)
 {
     const tokenizer_class *unnamed = NULL;
-    span name = side_class(s), model = span_str(json_str(json_get(s->model, "model_type"), ""));
+    span name = tokenizer_config_class(s), model = span_str(json_str(json_get(s->model, "model_type"), ""));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tokenizer_class *c = &rows[i];
         if (c->files != files) continue;
@@ -136,9 +136,9 @@ const tokenizer_class *class_find(const side_files *s, bare_files files)
     return unnamed;
 }
 
-int class_unknown(const char *path, const side_files *s, err *e)
+int class_unknown(const char *path, const tokenizer_config *s, err *e)
 {
-    span name = side_class(s);
+    span name = tokenizer_config_class(s);
     return err_set(e, ERR_FORMAT, "%s: tokenizer_class %.*s is not supported without a tokenizer.json", path,
                    (int)(name.n < 60 ? name.n : 60), (const char *)name.p);
 }
@@ -195,14 +195,14 @@ void frame_set(tokenizer *t, const char *one, const char *two)
     t->pair = pair;
 }
 
-static void find_language(tokenizer *t, const tokenizer_class *c, const side_files *s)
+static void find_language(tokenizer *t, const tokenizer_class *c, const tokenizer_config *s)
 {
     const char *code = json_str(json_get(s->config, "src_lang"), NULL);
     int32_t id = code ? tokenizer_language(t, code) : -1;
     t->language = id >= 0 ? id : tokenizer_language(t, c->source);
 }
 
-void class_frame(tokenizer *t, const tokenizer_class *c, const side_files *s)
+void class_frame(tokenizer *t, const tokenizer_class *c, const tokenizer_config *s)
 {
     if (c->languages) find_language(t, c, s);
     bool old_nllb = c->languages == nllb && json_bool(json_get(s->config, "legacy_behaviour"), false);
@@ -210,8 +210,8 @@ void class_frame(tokenizer *t, const tokenizer_class *c, const side_files *s)
     else if (c->one) frame_set(t, c->one, c->two);
 }
 
-void class_frame_languages(tokenizer *t, const side_files *s)
+void class_frame_languages(tokenizer *t, const tokenizer_config *s)
 {
-    const tokenizer_class *c = side_class(s).n ? class_find(s, BARE_SPM) : NULL;
+    const tokenizer_class *c = tokenizer_config_class(s).n ? class_find(s, BARE_SPM) : NULL;
     if (c && c->languages) class_frame(t, c, s);
 }

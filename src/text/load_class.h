@@ -1,7 +1,7 @@
-/* load_class.h - what the class of a tokenizer says where its files do not.
+/* load_class.h - what the class of a tokenizer defines that its files leave out.
  *
- * Vocabularies in bare files (vocab.txt, vocab.json, a SentencePiece model) do not say what stands around a text, which special
- * tokens there are, or how their pieces are numbered: the class named in tokenizer_config.json does, one row per class. */
+ * Vocabularies in bare files (vocab.txt, vocab.json, a SentencePiece model) define no special tokens, no frame around a
+ * text and no numbers of pieces: the class named in tokenizer_config.json does, one row per class. */
 #ifndef TEXT_LOAD_CLASS_H
 #define TEXT_LOAD_CLASS_H
 #include "text/load_tokenizer_config.h"
@@ -24,32 +24,32 @@ typedef enum {
 
 typedef struct tokenizer_class {
     const char *names;  /* tokenizer_class without "Fast"; "": the files name none. Several: spaces between */
-    const char *models; /* model_type of config.json for which this is the class where none is named; NULL ok */
+    const char *models; /* model_types of config.json that imply this class when none is named; NULL: none */
     bare_files files;
     const char *pattern;   /* byte-level BPE: a row of tk_patterns.h */
     const char *one, *two; /* frames: "cls $A sep", "cls $A sep $B:1 sep:1"; NULL: none, or add_bos_token decides */
-    const char *role[TOKEN_ROLE_COUNT]; /* where the side files name none */
+    const char *role[TOKEN_ROLE_COUNT]; /* where the configuration names none */
     piece_order order;
-    bool bert_text;        /* SentencePiece: lower case, no accents, plain quotes come before the model's normalizer */
-    const char *languages; /* codes of the language tokens in the order of their ids, behind the pieces; NULL: none */
-    const char *source;    /* the language of a text where tokenizer_config.json does not say ("src_lang") */
+    bool bert_text;        /* SentencePiece: lower case, no accents, plain quotes, before the model's normalizer */
+    const char *languages; /* codes of the language tokens, whose ids follow the pieces', in order; NULL: none */
+    const char *source;    /* language of a text when tokenizer_config.json has no "src_lang" */
 } tokenizer_class;
 
 /* The row for these files; NULL: a class without rules here. */
-const tokenizer_class *class_find(const side_files *s, bare_files files);
+const tokenizer_class *class_find(const tokenizer_config *s, bare_files files);
 /* Error that names the class. */
-int class_unknown(const char *path, const side_files *s, err *e);
+int class_unknown(const char *path, const tokenizer_config *s, err *e);
 
-/* Its special tokens that the vocabulary has (a mask token that it lacks gets the next id), and their roles. After
- * side_add_tokens. */
+/* Adds the class's special tokens that the vocabulary has (a missing mask token gets the next id) and sets their roles.
+ * After tokenizer_config_add_tokens. */
 int class_add_tokens(tokenizer *t, const tokenizer_class *c, err *e);
-/* Its frames, once the roles are known. */
-void class_frame(tokenizer *t, const tokenizer_class *c, const side_files *s);
-/* The same for a tokenizer.json: classes with languages frame the text by the language that tokenizer_config.json names. */
-void class_frame_languages(tokenizer *t, const side_files *s);
+/* Sets its frames; the roles must be known. */
+void class_frame(tokenizer *t, const tokenizer_class *c, const tokenizer_config *s);
+/* The same for a tokenizer.json whose class has languages: the one that tokenizer_config.json names. */
+void class_frame_languages(tokenizer *t, const tokenizer_config *s);
 
-/* Frames written as words: $A, $B, a role (bos eos cls sep) or lang, each with ":1" for the second segment. Where a token is
- * missing nothing is framed. */
+/* Sets frames written as words: $A, $B, a role (bos eos cls sep) or lang, each with ":1" for the second segment. If a
+ * token is missing, the frames stay as they are. */
 void frame_set(tokenizer *t, const char *one, const char *two);
 
 #endif

@@ -1,8 +1,8 @@
 /* load_gguf_vocab.c - vocabularies in GGUF metadata (tokenizer.ggml.*). Source: github.com/ggml-org/ggml, docs/gguf.md.
  *
- * The kinds are made equal to the files they were converted from: "llama" and "t5" to a SentencePiece model, "gpt2" to vocab.json
- * with merges.txt and a row of the pattern table, "bert" to vocab.txt (its words start with U+2581 here, its continuations are
- * bare). */
+ * The kinds are made equal to the files they were converted from: "llama" and "t5" to a SentencePiece model, "gpt2" to
+ * vocab.json with merges.txt and a row of the pattern table, "bert" to vocab.txt (its words start with U+2581 here, its
+ * continuations are bare). */
 #include "text/load_gguf_vocab.h"
 
 #include "base/mem.h"
@@ -106,7 +106,7 @@ static void read_roles(source *s)
     if (vocab_has(&s->t->voc, more)) s->t->voc.flag[more] |= PIECE_END;
 }
 
-/* A vocabulary with both and a separator is an encoder's: two texts stand as RoBERTa has them. */
+/* A vocabulary with BOS, EOS and a separator is an encoder's: pairs are framed as RoBERTa's. */
 static void frame_text(tokenizer *t, int32_t bos, int32_t eos)
 {
     tokenizer_frame(t, bos, eos);
@@ -142,7 +142,7 @@ static int read_spm(source *s, bool unigram_model)
     if (!rc) rc = spm_build(t, &m, s->path, s->e);
     spm_free(&m);
     if (rc) return rc;
-    t->role[TOKEN_BOS] = unigram_model ? -1 : 1; /* what the format says when the keys are absent */
+    t->role[TOKEN_BOS] = unigram_model ? -1 : 1; /* the format's defaults */
     t->role[TOKEN_EOS] = unigram_model ? 1 : 2;
     read_roles(s);
     bool bos = flag_of(s, "add_bos_token", !unigram_model), eos = flag_of(s, "add_eos_token", unigram_model);
@@ -177,7 +177,7 @@ static int add_tokens(source *s)
     vocab *v = &s->t->voc;
     for (uint32_t id = 0; id < v->size && !rc; id++) {
         hf_added a = {.text = v->piece[id], .special = v->flag[id] & PIECE_CONTROL};
-        v->flag[id] &= (uint16_t)~PIECE_CONTROL; /* it prints */
+        v->flag[id] &= (uint16_t)~PIECE_CONTROL; /* control tokens print here */
         if (a.text.n && (a.special || (v->flag[id] & PIECE_USER))) rc = hf_add_token(s->t, &a, (int32_t)id, s->e);
     }
     return rc;
@@ -215,7 +215,7 @@ static int read_bert(source *s)
     if (!rc) rc = add_tokens(s);
     if (rc) return rc;
     read_roles(s);
-    side_guess_roles(s->t);
+    tokenizer_config_guess_roles(s->t);
     s->t->wp.unk = s->t->role[TOKEN_UNK];
     frame_set(s->t, "cls $A sep", "cls $A sep $B:1 sep:1");
     return hf_finish(s->t, s->e);
@@ -238,7 +238,7 @@ int load_gguf_vocab(tokenizer *t, const ckpt *model, err *e)
     else if (strcmp(kind, "bert") == 0) rc = read_bert(&s);
     else rc = err_set(e, ERR_FORMAT, "%s: tokenizer.ggml.model \"%.40s\" is not supported", s.path, kind);
     if (rc) return rc;
-    side_guess_roles(t);
+    tokenizer_config_guess_roles(t);
     const char *chat = json_str(json_get(s.meta, "tokenizer.chat_template"), NULL);
     if (chat && !(t->chat_template = mem_str(chat))) rc = err_set(e, ERR_MEMORY, "%s: out of memory", s.path);
     return rc;

@@ -1,7 +1,7 @@
 /* load_hf_json.c - tokenizer.json of the Hugging Face tokenizers library: the vocabulary and the model.
  *
- * Its normalizers, pre-tokenizers, post-processors and decoders are load_hf_steps.c's business. `truncation` and `padding` are
- * ignored. What is not implemented is an error that names it. */
+ * Its normalizers, pre-tokenizers, post-processors and decoders are load_hf_steps.c's business. `truncation` and
+ * `padding` are ignored. What is not implemented is an error that names it. */
 #include "text/load_hf_json.h"
 
 #include "base/mem.h"
@@ -89,8 +89,8 @@ static int read_merges(load *l, const json *merges)
     return rc;
 }
 
-/* Whether the model can read bytes instead of their spelling as characters: the last step before it is that spelling, and no byte
- * needs the unknown token. */
+/* Whether the model can read bytes instead of their spelling as characters: the last step before it is that spelling,
+ * and no byte needs the unknown token. */
 static bool reads_bytes(const tokenizer *t, const int32_t unit[256])
 {
     const bpe *b = &t->bp;
@@ -171,8 +171,8 @@ static int read_bpe(load *l, const json *m)
     return rc ? rc : read_merges(l, json_get(m, "merges"));
 }
 
-/* The library reads numbers as digits * 10^exponent in one rounding of each step, not correctly rounded; ties between spellings
- * depend on it. The digits are those of the shortest text that gives the same double, which is how such files are written. */
+/* The library rounds twice: the digits, and digits * 10^exponent. Ties between spellings depend on it. The digits are
+ * those of the shortest text that gives the same double, which is how such files are written. */
 static double read_score(double exact)
 {
     char text[40];
@@ -213,18 +213,18 @@ static int read_unigram(load *l, const json *m)
     int rc = vocab_reserve(&t->voc, n, l->e);
     u->score = mem_zero(n, sizeof *u->score);
     if (!u->score) return no_memory(l);
-    double least = 1e300;
+    double min = 1e300;
     uint32_t id = 0;
     for (const json *p = json_first(list); p && !rc; p = json_next(p), id++) {
         const json *score = json_next(json_first(p));
         if (json_type(p) != JSON_ARRAY || json_type(json_first(p)) != JSON_STRING || json_type(score) != JSON_NUMBER)
             return err_set(l->e, ERR_FORMAT, "%s: piece %u is not [text, score]", l->path, id);
         u->score[id] = read_score(json_num(score, 0));
-        if (u->score[id] < least) least = u->score[id];
+        if (u->score[id] < min) min = u->score[id];
         rc = vocab_set(&t->voc, id, str_span(json_first(p)), 0, l->e);
     }
     u->count = id;
-    u->unk_score = least - 10;
+    u->unk_score = min - 10;
     const json *unk = json_get(m, "unk_id");
     u->unk = (int32_t)json_int(unk, -1);
     if (!rc && json_is_int(unk) && !vocab_has(&t->voc, json_int(unk, -1)))
@@ -232,8 +232,9 @@ static int read_unigram(load *l, const json *m)
     return rc;
 }
 
-/* Whether the library makes the bytes of this piece of its text. It lets the unknown token match its own text, which then is
- * unknown like any other: one token alone (here text never makes a special token), bytes beside other unknown characters. */
+/* Whether this piece is the unknown token and its text becomes bytes. The library lets text match the unknown token:
+ * beside other unknown characters that text becomes bytes as they do, alone it becomes the token itself. Text never
+ * makes a special token here, so it becomes bytes in both cases. */
 static bool spells_bytes(const unigram *u, span piece, uint32_t id)
 {
     bool all = u->fall_back && (int32_t)id == u->unk;
@@ -287,7 +288,7 @@ static int read_model(load *l, const json *m)
     return err_set(l->e, ERR_FORMAT, "%s: model.type \"%.40s\" is not supported", l->path, type);
 }
 
-/* The library numbers tokens that the model lacks by itself, after the model's pieces, whatever "id" says. */
+/* Tokens that the model lacks are numbered after the model's pieces, as in the library, which ignores their "id". */
 static int read_added(load *l, const json *list)
 {
     tokenizer *t = l->t;
@@ -309,7 +310,7 @@ static int read_added(load *l, const json *list)
     return rc;
 }
 
-/* When the special tokens are known: text never makes one of them. */
+/* The special tokens must be known, since text never makes one of them. */
 int hf_finish(tokenizer *t, err *e)
 {
     switch (t->model) {

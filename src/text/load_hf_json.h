@@ -1,17 +1,17 @@
-/* load_hf_json.h - tokenizer.json of the Hugging Face library, and what other files share with it: pieces by number, merges. */
+/* load_hf_json.h - tokenizer.json of the Hugging Face library, and what other loaders share with it. */
 #ifndef TEXT_LOAD_HF_JSON_H
 #define TEXT_LOAD_HF_JSON_H
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
-/* Each loader fills an empty tokenizer. */
+/* Fills an empty tokenizer, as every loader does. */
 int load_hf_json(tokenizer *t, const json *root, const char *path, err *e);
 
-/* {"piece": id, ...} into the vocabulary. */
+/* Puts {"piece": id, ...} into the vocabulary. */
 int hf_read_pieces(tokenizer *t, const json *root, const char *path, err *e);
-/* A merge given by its two halves; `joined` is working memory. */
+/* Adds a merge given by its two halves; `joined` is working memory. */
 int hf_add_merge(tokenizer *t, span a, span b, uint32_t rank, buf *joined, err *e);
-/* What is left to do when vocabulary, merges, steps and special tokens are all there. */
+/* Finishes a tokenizer whose vocabulary, merges, steps and special tokens are all set. */
 int hf_finish(tokenizer *t, err *e);
 
 #endif

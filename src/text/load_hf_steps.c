@@ -1,4 +1,4 @@
-/* load_hf_steps.c - see load_hf_steps.h: normalizers, pre-tokenizers, post-processors and decoders by their type names, one row each.
+/* load_hf_steps.c - see load_hf_steps.h: normalizers, pre-tokenizers, post-processors, decoders, one row per type.
  *
  * Names and defaults: the Hugging Face tokenizers library, version 0.23. */
 #include "text/load_hf_steps.h"
@@ -17,7 +17,7 @@ typedef struct steps {
     const char *path, *what; /* "normalizer" */
     int depth;
     err *e;
-    struct framing *one, *two; /* post-processors: what becomes of one text, and of two */
+    struct framing *one, *two; /* post-processors: the frames so far of one text and of two */
 } steps;
 
 typedef int (*step_reader)(steps *s, const json *j);
@@ -64,7 +64,7 @@ static bool one_char(const json *j, uint32_t *out)
     return len == s.n;
 }
 
-/* {"String": text} or {"Regex": pattern}: compiled to *re, or left as plain text in *text when `text` is wanted and will do. */
+/* {"String": text} or {"Regex": pattern}: compiled to *re, or kept in *text if it is plain and `text` not NULL. */
 static int read_pattern(steps *s, const json *j, regex **re, span *text)
 {
     const json *p = json_get(j, "pattern"), *plain = json_get(p, "String"), *pattern = json_get(p, "Regex");
@@ -327,7 +327,7 @@ int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e)
 
 /* ---- post-processors ---- */
 
-/* What the post-processors so far make of the input: parts, which the next one takes for texts, each a run of items. */
+/* The input after the post-processors so far: parts, each a run of items, which the next one treats as texts. */
 typedef struct framing {
     post_template all;
     int end[POST_ITEMS_MAX]; /* where each part ends in all.item */
@@ -375,7 +375,7 @@ static int apply_template(steps *s, const json *j, framing *f)
 {
     framing made = {.parts = 0};
     int rc = OK;
-    if (f->all.n < 0 || f->parts < 1 || f->parts > 2) { /* here the library panics when it encodes */
+    if (f->all.n < 0 || f->parts < 1 || f->parts > 2) { /* the library panics here when it encodes */
         f->all.n = -1;
         return OK;
     }
@@ -551,15 +551,13 @@ static int normalize_text(tokenizer *t, span in, span *out, err *e)
     int rc = regex_work_open(&rx, e);
     if (rc) return rc;
     rc = normalizer_run(&t->norm, &w, rx, in, true, &made, &moved, e);
-    if (!rc) {
-        *out = tokenizer_keep(t, made);
-    }
+    if (!rc) *out = tokenizer_keep(t, made);
     norm_work_free(&w);
     regex_work_free(rx);
     return rc;
 }
 
-/* A token that was listed before without being special. */
+/* Marks a token that was listed before without being special. */
 static void make_special(added_set *s, int32_t id)
 {
     for (size_t i = 0; i < s->n; i++) s->v[i].special = s->v[i].special || s->v[i].id == id;
@@ -569,8 +567,8 @@ int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e)
 {
     vocab *v = &t->voc;
     bool known = vocab_has(v, id) && span_eq(v->piece[id], a->text);
-    unsigned listed = vocab_has(v, id) ? v->flag[id] & (PIECE_ADDED | PIECE_SPECIAL)
-                                       : 0; /* maybe by another spelling */
+    /* listed already, maybe by another spelling */
+    unsigned listed = vocab_has(v, id) ? v->flag[id] & (PIECE_ADDED | PIECE_SPECIAL) : 0;
     int rc = known ? OK : vocab_set(v, id, a->text, PIECE_EXTRA | listed, e);
     if (rc) return rc;
     if (a->special && listed) {

@@ -1,5 +1,5 @@
-/* load_hf_steps.h - the parts of a tokenizer.json around the model. Each reader appends steps to the tokenizer; JSON null appends
- * none; a type that is not implemented is an error that names it. */
+/* load_hf_steps.h - the parts of a tokenizer.json around the model. Each reader appends steps to the tokenizer; JSON
+ * null appends none; a type that is not implemented is an error that names it. */
 #ifndef TEXT_LOAD_HF_STEPS_H
 #define TEXT_LOAD_HF_STEPS_H
 #include "base/json.h"

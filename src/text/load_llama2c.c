@@ -1,8 +1,8 @@
-/* load_llama2c.c - tokenizer.bin of llama2.c: u32 longest piece, then f32 score, i32 length and bytes of each piece, to the end of
- * the file. Source: github.com/karpathy/llama2.c (the export in tokenizer.py, the algorithm in run.c).
+/* load_llama2c.c - tokenizer.bin of llama2.c: u32 longest piece, then f32 score, i32 length and bytes of each piece, to
+ * the end of the file. Source: github.com/karpathy/llama2.c (the export in tokenizer.py, the algorithm in run.c).
  *
- * Pieces hold plain spaces; ids 0, 1, 2 are <unk>, BOS, EOS, ids 3..258 the bytes <0x00>..<0xFF>. A text gets BOS and one space in
- * front; neighbours whose concatenation is a piece are merged, the best score first. */
+ * Pieces hold plain spaces; ids 0, 1, 2 are <unk>, BOS, EOS, ids 3..258 the bytes <0x00>..<0xFF>. A text gets BOS and
+ * one space in front; neighbours whose concatenation is a piece are merged, the best score first. */
 #include "text/load_llama2c.h"
 
 #include "base/mem.h"

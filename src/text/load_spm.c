@@ -1,7 +1,7 @@
 /* load_spm.c - SentencePiece models (tokenizer.model, *.spm): a protocol buffer, read with a small walker.
  * Source: github.com/google/sentencepiece, sentencepiece_model.proto.
  *
- * Fields used: ModelProto.pieces = 1 {piece 1, score 2, type 3}, trainer_spec = 2 {model_type 3, treat_whitespace_as_suffix 24,
+ * Fields: pieces = 1 {piece 1, score 2, type 3}, trainer_spec = 2 {model_type 3, treat_whitespace_as_suffix 24,
  * byte_fallback 35, bos/eos/pad_id 41..43, unk_surface 44}, normalizer_spec = 3 and denormalizer_spec = 5
  * {precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5}. */
 #include "text/load_spm.h"
@@ -169,7 +169,7 @@ static int set_normalizer(norm_step *st, const spm_normalizer *n, err *e)
     return charsmap_open(&st->map, n->charsmap, e);
 }
 
-/* Pieces that are one token wherever their text occurs, special ones, and the unknown one. */
+/* Registers user-defined, control and unknown pieces. */
 static int add_symbols(tokenizer *t, const char *path, err *e)
 {
     const vocab *v = &t->voc;
@@ -231,8 +231,7 @@ static int build_unigram(tokenizer *t, const spm_model *m, const char *path, err
         span p = v->piece[id];
         if (p.p && !v->flag[id] && m->score[id] < min) min = m->score[id];
         if (!p.n || (v->flag[id] & (PIECE_SPECIAL | PIECE_UNKNOWN | PIECE_BYTE | PIECE_UNUSED))) continue;
-        /* user-defined symbols must win; found by experiment with sentencepiece 0.2.3 (it shows in ties after such a
-         * symbol) */
+        /* user-defined symbols must win; found by experiment with sentencepiece 0.2.3 (it shows in ties after one) */
         u->score[id] = v->flag[id] & PIECE_USER ? (float)(0.1 * (double)p.n - 0.1) : m->score[id];
         rc = trie_put(&u->pieces, p, (int32_t)id, e);
     }

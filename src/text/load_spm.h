@@ -20,9 +20,9 @@ typedef struct spm_model {
 /* Reads a model: pieces and their kinds into *voc. Spans lie in `file`. spm_free the result. */
 int spm_read(span file, spm_model *m, vocab *voc, const char *path, err *e);
 void spm_free(spm_model *m);
-/* Makes a tokenizer of a model whose pieces are in t->voc already. */
+/* Builds a tokenizer from a model whose pieces are in t->voc already. */
 int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e);
-/* Both. */
+/* Reads and builds. */
 int load_spm(tokenizer *t, span file, const char *path, err *e);
 /* Whether the bytes look like a model, without reading all of it. */
 bool spm_probe(span file);

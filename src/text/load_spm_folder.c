@@ -1,5 +1,5 @@
-/* load_spm_folder.c - SentencePiece models in a model's folder, where the tokenizer's class numbers the pieces and frames the text:
- * alone (T5, XLM-R, mBART, NLLB, ALBERT, …), or with a vocab.json that numbers what the model cuts (Marian, M2M100).
+/* load_spm_folder.c - see load_spm_folder.h: alone (T5, XLM-R, mBART, NLLB, ALBERT, …), or with a vocab.json that
+ * numbers the pieces (Marian, M2M100).
  *
  * Trick: pieces are renumbered between reading and building, so that nothing after it knows of classes. */
 #include "text/load_spm_folder.h"
@@ -59,8 +59,8 @@ static void number_words(numbering *n, const char *list)
     }
 }
 
-/* Moves the pieces of the model, in t->voc with its own numbers, to the class's. */
-static int renumber(tokenizer *t, spm_model *m, const tokenizer_class *c, const side_files *s, err *e)
+/* Renumbers the pieces in t->voc from the model's ids to the class's. */
+static int renumber(tokenizer *t, spm_model *m, const tokenizer_class *c, const tokenizer_config *s, err *e)
 {
     vocab from = t->voc;
     numbering n = {.voc = &t->voc, .e = e};
@@ -105,8 +105,8 @@ static int renumber(tokenizer *t, spm_model *m, const tokenizer_class *c, const 
     return n.rc;
 }
 
-/* ALBERT's treatment of text before the model's. */
-static int add_bert_text(tokenizer *t, const side_files *s, err *e)
+/* ALBERT's normalization, which comes before the model's. */
+static int add_bert_text(tokenizer *t, const tokenizer_config *s, err *e)
 {
     static const char *const quotes[] = {"``", "''"};
     int rc = OK;
@@ -126,7 +126,7 @@ static int add_bert_text(tokenizer *t, const side_files *s, err *e)
     return rc;
 }
 
-/* Special tokens that are no control pieces of the model: found in text where special tokens are parsed. */
+/* Adds the special tokens that are not control pieces of the model. */
 static int add_specials(tokenizer *t, err *e)
 {
     int rc = OK;
@@ -136,7 +136,7 @@ static int add_specials(tokenizer *t, err *e)
     return rc;
 }
 
-int load_spm_model(tokenizer *t, span file, const char *path, const side_files *s, err *e)
+int load_spm_model(tokenizer *t, span file, const char *path, const tokenizer_config *s, err *e)
 {
     const tokenizer_class *c = class_find(s, BARE_SPM);
     if (!c) return class_unknown(path, s, e);
@@ -149,10 +149,10 @@ int load_spm_model(tokenizer *t, span file, const char *path, const side_files *
     spm_free(&m);
     if (!rc && *c->names && !json_bool(json_get(s->config, "legacy"), true))
         t->norm.step[t->norm.n - 1].first_only = true;
-    if (!rc) rc = side_add_tokens(t, s, e);
+    if (!rc) rc = tokenizer_config_add_tokens(t, s, e);
     if (!rc) rc = class_add_tokens(t, c, e);
     if (!rc) rc = add_specials(t, e);
-    if (!rc) rc = side_apply(t, s, e);
+    if (!rc) rc = tokenizer_config_apply(t, s, e);
     if (rc) return rc;
     class_frame(t, c, s);
     const json *bos = json_get(s->config, "add_bos_token"), *eos = json_get(s->config, "add_eos_token");
@@ -164,7 +164,7 @@ int load_spm_model(tokenizer *t, span file, const char *path, const side_files *
 
 /* ---- a SentencePiece model and a vocab.json ---- */
 
-/* Language tokens lie behind the pieces of vocab.json, spelled __en__. */
+/* Language tokens follow the pieces of vocab.json; they are spelled __en__. */
 static int add_languages(tokenizer *t, const char *list, err *e)
 {
     char name[32];
@@ -179,7 +179,7 @@ static int add_languages(tokenizer *t, const char *list, err *e)
     return rc;
 }
 
-/* What the model calls a piece, by the number vocab.json has for it; `unk` where it has none. */
+/* For each id of the model, the id that vocab.json gives the same piece; `unk` where it has none. */
 static int32_t *numbers_of(tokenizer *t, const vocab *model, int32_t unk)
 {
     int32_t *number = mem_array(model->size, sizeof *number);
@@ -191,7 +191,7 @@ static int32_t *numbers_of(tokenizer *t, const vocab *model, int32_t unk)
     return number;
 }
 
-/* The model of `inner`, whose pieces t->number renames. */
+/* Moves the model of `inner`, whose ids t->number maps, into t. */
 static void take_model(tokenizer *t, tokenizer *inner, int32_t unk)
 {
     t->kind = inner->kind;
@@ -212,7 +212,8 @@ static void take_model(tokenizer *t, tokenizer *inner, int32_t unk)
     inner->norm.n = inner->dec.n = 0;
 }
 
-int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char *path, const side_files *s, err *e)
+int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char *path, const tokenizer_config *s,
+                      err *e)
 {
     const tokenizer_class *c = class_find(s, BARE_SPM_NUMBERED);
     if (!c) return class_unknown(path, s, e);
@@ -232,10 +233,10 @@ int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char
     }
     tokenizer_close(inner);
     if (!rc) rc = add_languages(t, c->languages, e);
-    if (!rc) rc = side_add_tokens(t, s, e);
+    if (!rc) rc = tokenizer_config_add_tokens(t, s, e);
     if (!rc) rc = class_add_tokens(t, c, e);
     if (!rc) rc = add_specials(t, e);
-    if (!rc) rc = side_apply(t, s, e);
+    if (!rc) rc = tokenizer_config_apply(t, s, e);
     if (!rc) class_frame(t, c, s);
     return rc;
 }

@@ -4,8 +4,9 @@
 #include "text/load_tokenizer_config.h"
 
 /* Alone. */
-int load_spm_model(tokenizer *t, span file, const char *path, const side_files *s, err *e);
+int load_spm_model(tokenizer *t, span file, const char *path, const tokenizer_config *s, err *e);
 /* With vocab.json (its parsed object) that numbers the pieces: Marian, M2M100. */
-int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char *path, const side_files *s, err *e);
+int load_numbered_spm(tokenizer *t, const json *vocab_root, span spm, const char *path, const tokenizer_config *s,
+                      err *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* load_tiktoken.c - tiktoken rank files: lines "base64-of-bytes rank". Source: github.com/openai/tiktoken.
  *
- * Ids are ranks; two neighbours whose concatenation is in the file are merged, the lowest rank first. The file carries no pattern:
- * it must be told (`pre`). Special tokens of well-known vocabularies are numbered after the last rank. */
+ * Ids are ranks; neighbours whose concatenation is in the file are merged, the lowest rank first. The file has no
+ * pattern: the caller names it (`pre`). Special tokens of known vocabularies follow the last rank. */
 #include "text/load_tiktoken.h"
 
 #include "base/base64.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE_FILE_MAX = 64 << 20 };
+enum { CONFIG_FILE_MAX = 64 << 20 };
 
-/* Roles: the key of the side files, names that vocabularies use for it. */
+/* Each role's key in the files, and the usual names of its token. */
 static const struct {
     const char *key;
     const char *name[10];
@@ -32,7 +32,7 @@ static const struct {
 
 static int read_one(json **out, const file_folder *in, const char *name, err *e)
 {
-    return folder_has(in, name) ? folder_json(out, in, name, SIDE_FILE_MAX, e) : OK;
+    return folder_has(in, name) ? folder_json(out, in, name, CONFIG_FILE_MAX, e) : OK;
 }
 
 static int read_chat(char **out, const file_folder *in, err *e)
@@ -42,16 +42,16 @@ static int read_chat(char **out, const file_folder *in, err *e)
     if (!folder_has(in, name)) return OK;
     int rc = folder_open(&f, in, name, e);
     if (rc) return rc;
-    if (f.bytes.n > SIDE_FILE_MAX) rc = err_set(e, ERR_LIMIT, "%s: larger than %d bytes", f.path, SIDE_FILE_MAX);
+    if (f.bytes.n > CONFIG_FILE_MAX) rc = err_set(e, ERR_LIMIT, "%s: larger than %d bytes", f.path, CONFIG_FILE_MAX);
     else if (!(*out = mem_strn((const char *)f.bytes.p, f.bytes.n)))
         rc = err_set(e, ERR_MEMORY, "%s: out of memory", f.path);
     folder_file_close(&f);
     return rc;
 }
 
-int side_read(side_files *s, const file_folder *in, err *e)
+int tokenizer_config_read(tokenizer_config *s, const file_folder *in, err *e)
 {
-    *s = (side_files){0};
+    *s = (tokenizer_config){0};
     int rc = read_one(&s->config, in, "tokenizer_config.json", e);
     if (!rc) rc = read_one(&s->special, in, "special_tokens_map.json", e);
     if (!rc) rc = read_one(&s->added, in, "added_tokens.json", e);
@@ -60,7 +60,7 @@ int side_read(side_files *s, const file_folder *in, err *e)
     return rc ? rc : read_chat(&s->chat, in, e);
 }
 
-void side_free(side_files *s)
+void tokenizer_config_free(tokenizer_config *s)
 {
     json_free(s->config);
     json_free(s->special);
@@ -68,10 +68,10 @@ void side_free(side_files *s)
     json_free(s->model);
     json_free(s->generation);
     mem_free(s->chat);
-    *s = (side_files){0};
+    *s = (tokenizer_config){0};
 }
 
-span side_class(const side_files *s)
+span tokenizer_config_class(const tokenizer_config *s)
 {
     span name = span_str(json_str(json_get(s->config, "tokenizer_class"), ""));
     if (name.n > 4 && memcmp(name.p + name.n - 4, "Fast", 4) == 0) name.n -= 4;
@@ -134,7 +134,7 @@ static int add_numbered(tokenizer *t, const json *list, bool keyed_by_id, err *e
     return rc;
 }
 
-int side_add_tokens(tokenizer *t, const side_files *s, err *e)
+int tokenizer_config_add_tokens(tokenizer *t, const tokenizer_config *s, err *e)
 {
     const json *listed = json_get(s->config, "added_tokens_decoder");
     int rc = OK;
@@ -168,7 +168,7 @@ static void mark_ends(tokenizer *t, const json *ids)
     for (const json *i = json_first(ids); i; i = json_next(i)) mark_end(t, json_int(i, -1));
 }
 
-void side_guess_roles(tokenizer *t)
+void tokenizer_config_guess_roles(tokenizer *t)
 {
     for (int r = 0; r < TOKEN_ROLE_COUNT; r++)
         for (int k = 0; k < 10 && roles[r].name[k] && t->role[r] < 0; k++) {
@@ -189,7 +189,7 @@ static const char *template_text(const json *j)
     return json_str(json_get(chosen, "template"), NULL);
 }
 
-int side_apply(tokenizer *t, const side_files *s, err *e)
+int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e)
 {
     const json *sources[] = {s->config, s->special};
     for (int r = 0; r < TOKEN_ROLE_COUNT; r++)
@@ -202,7 +202,7 @@ int side_apply(tokenizer *t, const side_files *s, err *e)
         }
     mark_ends(t, json_get(s->model, "eos_token_id"));
     mark_ends(t, json_get(s->generation, "eos_token_id"));
-    side_guess_roles(t);
+    tokenizer_config_guess_roles(t);
     t->cut_left = strcmp(json_str(json_get(s->config, "truncation_side"), "right"), "left") == 0;
     const char *chat = s->chat ? s->chat : template_text(json_get(s->config, "chat_template"));
     if (!chat) return OK;

@@ -1,30 +1,30 @@
-/* load_tokenizer_config.h - the files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json,
- * generation_config.json, chat_template.jinja. They name the roles, the chat template, and what text becomes special tokens. */
+/* load_tokenizer_config.h - the files beside a vocabulary that name roles, special tokens and the chat template:
+ * {tokenizer,,generation}_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja. */
 #ifndef TEXT_LOAD_TOKENIZER_CONFIG_H
 #define TEXT_LOAD_TOKENIZER_CONFIG_H
 #include "base/folder.h"
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
-typedef struct side_files {
+typedef struct tokenizer_config {
     json *config, *special, *added, *model, *generation; /* NULL: absent */
     char *chat;                                          /* chat_template.jinja */
-} side_files;
+} tokenizer_config;
 
-/* Reads what is there; a malformed file is an error. side_free the result, on errors too. */
-int side_read(side_files *s, const file_folder *in, err *e);
-void side_free(side_files *s);
+/* Reads the files that exist; a malformed file is an error. tokenizer_config_free the result, on errors too. */
+int tokenizer_config_read(tokenizer_config *s, const file_folder *in, err *e);
+void tokenizer_config_free(tokenizer_config *s);
 
-/* "LlamaTokenizer" for "LlamaTokenizerFast"; "" when the files do not say. Static buffer of `s`'s strings: valid while s is. */
-span side_class(const side_files *s);
+/* "LlamaTokenizer" for "LlamaTokenizerFast"; "" when the files do not say. Valid while s is. */
+span tokenizer_config_class(const tokenizer_config *s);
 
-/* The special tokens of the side files, added to the vocabulary in order of their ids (vocab.json, vocab.txt, tokenizer.model). */
-int side_add_tokens(tokenizer *t, const side_files *s, err *e);
+/* Adds the special tokens that the files name to the vocabulary, in order of their ids. */
+int tokenizer_config_add_tokens(tokenizer *t, const tokenizer_config *s, err *e);
 
-/* After the vocabulary is complete: roles, ends of generation, chat template. */
-int side_apply(tokenizer *t, const side_files *s, err *e);
+/* Sets roles, ends of generation and the chat template; the vocabulary must be complete. */
+int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e);
 
-/* The same without files, by the names that vocabularies use. Roles that are set stay. */
-void side_guess_roles(tokenizer *t);
+/* Sets roles that are still unknown by the usual names of their tokens. */
+void tokenizer_config_guess_roles(tokenizer *t);
 
 #endif

@@ -1,7 +1,7 @@
 /* load_vocab_files.c - vocabularies as bare files: vocab.json with merges.txt, vocab.txt.
  *
- * Such files do not say how text is to be treated; the class in tokenizer_config.json does (load_class.h), and without one vocab.json
- * is GPT-2's and vocab.txt is BERT's. A class whose rules are not known is an error that names it. */
+ * Such files do not say how text is to be treated; the class in tokenizer_config.json does (load_class.h), and without
+ * one vocab.json is GPT-2's and vocab.txt is BERT's. A class whose rules are not known is an error that names it. */
 #include "text/load_vocab_files.h"
 
 #include "base/file.h"
@@ -51,7 +51,7 @@ static int read_merges(tokenizer *t, span file, const char *path, err *e)
 }
 
 int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char *path, const char *pre,
-                  const side_files *s, err *e)
+                  const tokenizer_config *s, err *e)
 {
     const tokenizer_class *c = class_find(s, BARE_BYTE_BPE);
     if (!c && !pre) return class_unknown(path, s, e);
@@ -66,9 +66,9 @@ int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char 
         !tokenizer_add_pretokenizer(t, PRETOK_PREFIX, e))
         rc = ERR_LIMIT;
     if (!rc) rc = tokenizer_set_pattern(t, pattern, e);
-    if (!rc) rc = side_add_tokens(t, s, e);
+    if (!rc) rc = tokenizer_config_add_tokens(t, s, e);
     if (!rc && c) rc = class_add_tokens(t, c, e);
-    if (!rc) rc = side_apply(t, s, e);
+    if (!rc) rc = tokenizer_config_apply(t, s, e);
     if (rc) return rc;
     if (c && c->one) class_frame(t, c, s);
     else if (json_bool(json_get(s->config, "add_bos_token"), false)) frame_set(t, "bos $A", "bos $A bos $B");
@@ -84,7 +84,7 @@ bool vocab_txt_probe(span file)
     return false;
 }
 
-int load_vocab_txt(tokenizer *t, span file, const char *path, const side_files *s, err *e)
+int load_vocab_txt(tokenizer *t, span file, const char *path, const tokenizer_config *s, err *e)
 {
     const tokenizer_class *class = class_find(s, BARE_WORDPIECE);
     if (!class) return class_unknown(path, s, e);
@@ -104,9 +104,9 @@ int load_vocab_txt(tokenizer *t, span file, const char *path, const side_files *
     bool lower = json_bool(json_get(s->config, "do_lower_case"), true);
     bool accents = json_bool(json_get(s->config, "strip_accents"), lower);
     rc = tokenizer_set_bert(t, lower, accents, json_bool(json_get(s->config, "tokenize_chinese_chars"), true), e);
-    if (!rc) rc = side_add_tokens(t, s, e);
+    if (!rc) rc = tokenizer_config_add_tokens(t, s, e);
     if (!rc) rc = class_add_tokens(t, class, e);
-    if (!rc) rc = side_apply(t, s, e);
+    if (!rc) rc = tokenizer_config_apply(t, s, e);
     if (rc) return rc;
     t->wp.unk = t->role[TOKEN_UNK];
     class_frame(t, class, s);

@@ -5,9 +5,9 @@
 
 /* vocab.json (its parsed object) and merges.txt. `pre` names a pattern instead of the class's own; NULL ok. */
 int load_byte_bpe(tokenizer *t, const json *vocab_root, span merges, const char *path, const char *pre,
-                  const side_files *s, err *e);
+                  const tokenizer_config *s, err *e);
 /* vocab.txt of a BERT model. */
-int load_vocab_txt(tokenizer *t, span file, const char *path, const side_files *s, err *e);
+int load_vocab_txt(tokenizer *t, span file, const char *path, const tokenizer_config *s, err *e);
 bool vocab_txt_probe(span file);
 
 #endif

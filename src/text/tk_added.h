@@ -1,5 +1,5 @@
-/* tk_added.h - added tokens: texts that become one token before (or right after) normalization, whatever the model would make of
- * them. Leftmost-longest; semantics of the Hugging Face library. */
+/* tk_added.h - added tokens: texts that become one token before (or right after) normalization, whatever the model
+ * would make of them. Leftmost-longest; semantics of the Hugging Face library. */
 #ifndef TEXT_TK_ADDED_H
 #define TEXT_TK_ADDED_H
 #include "base/err.h"
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 typedef struct added_token {
-    span text; /* as it is looked for; owned by the tokenizer's arena */
+    span text; /* the text looked for; owned by the tokenizer's arena */
     int32_t id;
     bool special;        /* found only where special tokens are parsed */
     bool single_word;    /* not inside a word */
-    bool lstrip, rstrip; /* takes the white space around it along */
+    bool lstrip, rstrip; /* also takes the white space on that side */
 } added_token;
 
 typedef struct added_set {
@@ -34,8 +34,8 @@ typedef struct added_walk {
     size_t done; /* end of the last token */
 } added_walk;
 
-/* The next token: text [w->done, *start) lies before it, the token itself ends at *stop; the caller then sets w->done = *stop.
- * A token that lost all its text to the white space of the one before (stop <= start) does not count. NULL: no more. */
+/* The next token: text [w->done, *start) lies before it, the token ends at *stop; the caller then sets w->done = *stop.
+ * A token whose text went to the white space of the one before (stop <= start) does not count. NULL: no more. */
 const added_token *added_next(added_walk *w, size_t *start, size_t *stop);
 
 #endif

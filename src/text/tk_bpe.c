@@ -1,7 +1,8 @@
 /* tk_bpe.c - see tk_bpe.h.
  *
- * Words of up to SCAN_MAX symbols are merged by scanning for the best pair (quadratic, but in one or two cache lines); longer ones
- * by a heap with lazy deletion: a candidate is current when its two symbols still cover as many bytes as when it was pushed. */
+ * Words of up to SCAN_MAX symbols are merged by scanning for the best pair (quadratic, but in one or two cache lines),
+ * longer ones by a heap with lazy deletion: a candidate counts while its symbols cover as many bytes as when it was
+ * pushed. */
 #include "text/tk_bpe.h"
 
 #include "base/mem.h"
@@ -80,7 +81,7 @@ int bpe_rank_by_score(bpe *b, const float *score, err *e)
     return rc;
 }
 
-/* Whether a piece made by a merge has the space sign after another character: "a▁b". Runs of spaces may merge as they like. */
+/* Whether a merged piece has the space sign after another character: "a▁b". Runs of spaces may merge as they like. */
 static bool space_inside(const bpe *b, span piece)
 {
     for (size_t i = 1; i + b->space.n <= piece.n; i++)
@@ -182,8 +183,8 @@ static int32_t char_id(const bpe *b, span ch)
     return ch.n == 1 && ch.p[0] < 128 ? b->unit[ch.p[0]] : vocab_find_known(b->voc, ch);
 }
 
-/* Characters of a file whose merges are listed: unknown ones are replaced before merging, in the order that the Hugging Face
- * library has (a pending unknown token comes after the bytes of later characters). */
+/* Characters of a file whose merges are listed: unknown ones are replaced before merging, in the order that the Hugging
+ * Face library has (a pending unknown token comes after the bytes of later characters). */
 static bool split_listed_chars(const bpe *b, bpe_work *w, span text)
 {
     size_t unk_at = 0, unk_n = 0;

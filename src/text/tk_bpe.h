@@ -1,12 +1,12 @@
-/* tk_bpe.h - byte-pair encoding (Sennrich 2016): of all neighbours that may be joined the best pair is joined, the leftmost one
- * among equals, until none is left.
+/* tk_bpe.h - byte-pair encoding (Sennrich 2016): of all neighbours that may be joined the best pair is joined, the
+ * leftmost one among equals, until none is left.
  *
  * Every dialect is the same loop with other answers to three questions:
- *  - What is a symbol at the start? A byte (GPT-2, tiktoken) or a character (SentencePiece, llama2.c, older Hugging Face files).
- *  - Which pairs may be joined? Those listed as merges, or any two whose concatenation is a piece (SentencePiece, tiktoken).
+ *  - What is a symbol at the start? A byte (GPT-2, tiktoken) or a character (SentencePiece, llama2.c, old HF files).
+ *  - Which pairs may be joined? Those listed as merges, or any two that spell a piece (SentencePiece, tiktoken).
  *  - What becomes of a character that is no piece? Its bytes <0xXX>, the unknown token, or nothing.
- * Time is n log n in the length of the text (a heap of pairs), with a scan instead of the heap for short words, and a cache of
- * words per thread: most text is words seen before. */
+ * Time is n log n in the length of the text (a heap of pairs), with a scan instead of the heap for short words, and a
+ * cache of words per thread: most text is words seen before. */
 #ifndef TEXT_TK_BPE_H
 #define TEXT_TK_BPE_H
 #include "base/err.h"
@@ -67,12 +67,12 @@ typedef struct bpe_work {
 /* Room for n merges; then bpe_merge for each in order of rank. A pair that is there already keeps its first rank. */
 int bpe_reserve(bpe *b, size_t n, err *e);
 int bpe_merge(bpe *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t id, err *e);
-/* Merging by score: ranks all pieces, the highest score first, equal scores equal, and indexes them by spelling. Special, unknown
- * and byte pieces are never the result of a merge. score[id] for every id. */
+/* Merging by score: ranks all pieces, the highest score first, equal scores equal, and indexes them by spelling.
+ * Special, unknown and byte pieces are never the result of a merge. score[id] for every id. */
 int bpe_rank_by_score(bpe *b, const float *score, err *e);
-/* After everything else is set: finds out whether the text can be cut at spaces. */
+/* Decides whether text can be cut at spaces; everything else must be set. */
 void bpe_finish(bpe *b);
-/* In which order pieces are made by merging, per id; UINT32_MAX: by none. mem_free it; NULL: out of memory. */
+/* The rank of the merge that makes each id, UINT32_MAX where none does. mem_free it; NULL: out of memory. */
 uint32_t *bpe_ranks(const bpe *b);
 void bpe_free(bpe *b);
 

@@ -1,5 +1,5 @@
-/* tk_charsmap.c - see tk_charsmap.h. The array's layout is that of Darts-clone (Yata 2008): a unit holds offset, label and a leaf
- * flag; the unit of a leaf holds the value. */
+/* tk_charsmap.c - see tk_charsmap.h. The array's layout is that of Darts-clone (Yata 2008): a unit holds offset, label
+ * and a leaf flag; the unit of a leaf holds the value. */
 #include "text/tk_charsmap.h"
 
 #include "base/mem.h"

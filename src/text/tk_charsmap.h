@@ -1,7 +1,7 @@
 /* tk_charsmap.h - SentencePiece's precompiled character map: byte strings and what each is replaced by.
  *
- * The blob is: u32 size of a double array in bytes | the double array (Darts) | NUL-terminated replacements. It comes from files,
- * so every step through the array is checked. */
+ * The blob is: u32 size of a double array in bytes | the double array (Darts) | NUL-terminated replacements. It comes
+ * from files, so every step through the array is checked. */
 #ifndef TEXT_TK_CHARSMAP_H
 #define TEXT_TK_CHARSMAP_H
 #include "base/err.h"

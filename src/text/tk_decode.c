@@ -1,4 +1,4 @@
-/* tk_decode.c - see tk_decode.h. Semantics: the decoders of the Hugging Face tokenizers library and of sentencepiece. */
+/* tk_decode.c - see tk_decode.h. Semantics: the decoders of Hugging Face tokenizers and of sentencepiece. */
 #define _GNU_SOURCE
 #include "text/tk_decode.h"
 
@@ -29,7 +29,8 @@ void decode_stream_free(decode_stream *s)
     s->rx = NULL;
 }
 
-/* Bytes of what cannot become a character any more at the start of s: one U+FFFD stands for them (Unicode 3.9, "maximal subpart"). */
+/* How many bytes at the start of s cannot become a character any more: one U+FFFD replaces them (Unicode 3.9, "maximal
+ * subpart"). */
 static size_t bad_run(span s)
 {
     size_t n = 1;
@@ -207,7 +208,7 @@ static int replace_token(const working *w, span *tok)
     return norm_step_run(r, w->s->rx, *tok, false, &w->g->out, w->e);
 }
 
-/* Of all steps a character map alone works on a stream. */
+/* Only a plain character map works on a stream. */
 static bool is_map(const norm_step *r) { return r->kind == NORM_SENTENCEPIECE && !r->trim && !r->add_space; }
 
 static int replace_part(const working *w, span *part)
@@ -408,7 +409,7 @@ static working step_at(decode_stream *s, int i, buf *out, err *e)
     return (working){s, i, -1, &s->d->step[i], &s->stage[i], out, e};
 }
 
-/* Gives what a function of the step made of `tok` to the next step. */
+/* Gives the result of a step's function, which was given `tok`, to the next step. */
 static int settle(const working *w, int rc, span tok, bool part)
 {
     if (rc < 0) return rc;

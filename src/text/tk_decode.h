@@ -1,8 +1,8 @@
 /* tk_decode.h - decoders: tokens back to text, as a chain of steps that works on a stream.
  *
- * There is one implementation: decoding a whole list is feeding the stream and finishing it, so both give the same text. A step gets
- * tokens one by one; once a step has joined them (Fuse, ByteLevel) the steps behind it get the parts of one long token, and a step
- * that must see it whole (rare) collects it. */
+ * There is one implementation: decoding a whole list is feeding the stream and finishing it, so both give the same
+ * text. A step gets tokens one by one; once a step has joined them (Fuse, ByteLevel) the steps after it get the parts
+ * of one long token, and a step that must see it whole (rare) collects it. */
 #ifndef TEXT_TK_DECODE_H
 #define TEXT_TK_DECODE_H
 #include "base/buf.h"
@@ -23,7 +23,7 @@ typedef enum {
     DECODE_CTC,           /* repeated tokens once, padding away */
     DECODE_JOIN,          /* a space between tokens: files without a decoder */
     DECODE_SENTENCEPIECE, /* sentencepiece's own */
-    DECODE_MARIAN,        /* sentencepiece's, with special tokens shown and a space behind each */
+    DECODE_MARIAN,        /* sentencepiece's, with special tokens shown and a space after each */
     DECODE_M2M100,        /* the same without the space */
     DECODE_TRIM,          /* white space at the ends of the whole text */
     DECODE_LLAMA2C        /* run.c's: a space right after BOS vanishes, <0xXX> is a byte */

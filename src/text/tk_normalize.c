@@ -1,4 +1,4 @@
-/* tk_normalize.c - see tk_normalize.h. Semantics: the Hugging Face tokenizers library, and SentencePiece for its own step. */
+/* tk_normalize.c - see tk_normalize.h. Semantics: Hugging Face tokenizers, and SentencePiece for its own step. */
 #define _GNU_SOURCE
 #include "text/tk_normalize.h"
 
@@ -63,7 +63,7 @@ static void filter(span in, bool (*drop)(uint32_t c), buf *out)
     }
 }
 
-/* One byte by memchr, which stops where it finds it; ThreadSanitizer checks all that is left at every memmem. */
+/* Single bytes go through memchr, which stops at the match; ThreadSanitizer checks the whole rest at every memmem. */
 static const uint8_t *find_text(const uint8_t *p, size_t n, span text)
 {
     if (text.n == 1) return memchr(p, text.p[0], n);
@@ -146,7 +146,7 @@ static void bert_chinese(span in, buf *out)
     }
 }
 
-/* Hugging Face looks up grapheme clusters of less than 6 bytes, then single characters, and takes the first key on the way. */
+/* Hugging Face looks up grapheme clusters under 6 bytes, then single characters, and takes the first key it meets. */
 static void by_charsmap(const charsmap *m, span in, buf *out)
 {
     span to;
@@ -170,7 +170,7 @@ static void spell_bytes(span in, buf *out)
     for (size_t i = 0; i < in.n; i++) put(out, byte_char(in.p[i]));
 }
 
-/* SentencePiece: what the text at s is replaced by, and how many bytes of it. */
+/* SentencePiece: the replacement of the next *used bytes of s. */
 static span sentencepiece_next(const norm_step *st, span s, size_t *used)
 {
     span to;
@@ -272,7 +272,7 @@ size_t norm_map_stream(const charsmap *m, span in, bool last, buf *out)
     return at;
 }
 
-/* Whether a step took characters away in front of what it left. */
+/* Whether a step removes characters at the front. */
 static bool took_front(const norm_step *st, span in)
 {
     size_t len;

@@ -57,16 +57,16 @@ typedef struct norm_work {
 } norm_work;
 void norm_work_free(norm_work *w);
 
-/* Normalizes `in` (valid UTF-8); `first`: it is the beginning of the input. *out is `in` itself or a buffer of `w`, valid until the next call. *moved: whether characters in
- * front were removed, so that the result does not begin where `in` begins. */
+/* Normalizes `in` (valid UTF-8). first: it begins the input. *out is `in` itself or a buffer of `w`, valid until the
+ * next call. *moved: characters at the front were removed, so that the result does not begin where `in` begins. */
 int normalizer_run(const normalizer *m, norm_work *w, regex_work *rx, span in, bool first, span *out, bool *moved,
                    err *e);
 
 /* One step, appended to *out. For SentencePiece's denormalizer and for tests. */
 int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf *out, err *e);
 
-/* SentencePiece's map without its treatment of spaces, on a stream: appends the text of `in` as far as what follows cannot change
- * it, all of it when `last`; returns how many bytes of `in` were used. */
+/* SentencePiece's map without its treatment of spaces, on a stream: appends the part of the result that later text
+ * cannot change, or all of it if `last`; returns how many bytes of `in` were used. */
 size_t norm_map_stream(const charsmap *m, span in, bool last, buf *out);
 
 #endif

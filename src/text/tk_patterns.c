@@ -25,7 +25,7 @@
 #define CJK_DEEP        "[一-龥ࠀ-一가-퟿]+"
 #define KANA            "[一-龥぀-ゟ゠-ヿ]+"
 #define ASCII_SIGN_WORD "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-#define DEEPSEEK3       ASCII_SIGN_WORD "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES_END
+#define DEEPSEEK3       ASCII_SIGN_WORD "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"
 /* Letters of the Latin, Greek, Cyrillic and like scripts, as DeepSeek LLM lists them. */
 #define LATIN_AND_LIKE                                                                                                 \
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}"                    \
@@ -112,9 +112,9 @@ static const pattern_row rows[] = {
      {"[\\r\\n]", "\\s?[" LATIN_AND_LIKE "]+", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", CJK_DEEP, "\\p{N}+"},
      false},
     {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK_DEEP, "\\p{N}"}, false},
-    {"deepseek-v3", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
-    {"hunyuan-dense", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
-    {"joyai-llm", {"\\p{N}{1,3}", KANA, DEEPSEEK3}, false},
+    {"deepseek-v3", {"\\p{N}{1,3}", KANA, DEEPSEEK3 SPACES_END}, false},
+    {"hunyuan-dense", {"\\p{N}{1,3}", KANA, DEEPSEEK3 SPACES_END}, false},
+    {"joyai-llm", {"\\p{N}{1,3}", KANA, DEEPSEEK3 SPACES_END}, false},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, false},
     {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false},
     {"starcoder", {"\\p{N}", GPT2}, false},

@@ -1,7 +1,7 @@
-/* tk_patterns.h - byte-level pre-tokenizers by the names that GGUF files and `--pre` use: one row, one vocabulary family.
+/* tk_patterns.h - byte-level pre-tokenizers by the names of GGUF files and `--pre`: one row, one vocabulary family.
  *
- * A row is a list of patterns, each cutting the pieces of the one before further (matches and gaps both stay). Patterns are facts
- * published with the models (their tokenizer.json, tiktoken's and llama.cpp's tables). */
+ * A row is a list of patterns; each cuts the pieces of the previous one (matches and gaps stay). Patterns are facts
+ * published with the models (their tokenizer.json, the tables of tiktoken and llama.cpp). */
 #ifndef TEXT_TK_PATTERNS_H
 #define TEXT_TK_PATTERNS_H
 #include <stdbool.h>
@@ -23,6 +23,6 @@ const pattern_row *pattern_find(const char *name);
 /* One name for each different pattern, the usual ones first; NULL ends. */
 extern const char *const pattern_names[];
 
-extern const char *const pattern_gpt2; /* the one that ByteLevel brings along */
+extern const char *const pattern_gpt2; /* ByteLevel's own */
 
 #endif

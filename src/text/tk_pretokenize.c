@@ -1,4 +1,4 @@
-/* tk_pretokenize.c - see tk_pretokenize.h. Semantics: the Hugging Face tokenizers library (split behaviours, Metaspace, ByteLevel). */
+/* tk_pretokenize.c - see tk_pretokenize.h. Semantics: Hugging Face tokenizers. */
 #include "text/tk_pretokenize.h"
 
 #include "base/utf8.h"
@@ -163,7 +163,7 @@ static bool split_length(const pretok_step *st, span text, text_piece p, piece_l
     return true;
 }
 
-/* A change of script starts a piece; characters that fit every script go along, and vanish where nothing is before them. */
+/* A change of script starts a piece. Characters of no script join the piece before them, or vanish if there is none. */
 static bool split_scripts(span text, text_piece p, piece_list *out)
 {
     size_t stop = (size_t)p.at + p.n, begun = p.at;

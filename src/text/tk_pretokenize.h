@@ -1,6 +1,6 @@
 /* tk_pretokenize.h - pre-tokenizers: a normalized text becomes the words that the model sees one by one.
  *
- * A tokenizer has a list of steps; each cuts every piece of the step before further, some change the text (Metaspace, ByteLevel). */
+ * A tokenizer has a list of steps; each cuts the pieces of the previous one, some change the text. */
 #ifndef TEXT_TK_PRETOKENIZE_H
 #define TEXT_TK_PRETOKENIZE_H
 #include "base/buf.h"
@@ -63,7 +63,7 @@ int pretok_run(const pretok *p, pretok_work *w, regex_work *rx, span in, bool fi
 /* GPT-2's spelling of bytes as printable characters, and back (-1: no byte is spelled so). */
 uint32_t byte_char(uint8_t byte);
 int byte_of_char(uint32_t c);
-/* Appends the bytes that a piece in that spelling stands for; false (and nothing appended) when one of its characters is no byte. */
+/* Appends the bytes that a piece in that spelling stands for; false and nothing if a character is no byte. */
 bool byte_unspell(span piece, buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* tk_regex.c - see tk_regex.h. The only file that includes PCRE2.
  *
- * A pattern is compiled twice: anchored (most patterns match wherever the last match ended, and an anchored match starts without
- * searching: about twice as fast), and not anchored for the gaps. */
+ * A pattern is compiled twice: anchored (most patterns match wherever the last match ended, and an anchored match
+ * starts without searching: about twice as fast), and not anchored for the gaps. */
 #include "text/tk_regex.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
-/* tk_regex.h - the regular expressions of tokenizer files, matched as the library matches that the file was made for.
+/* tk_regex.h - the regular expressions of tokenizer files, matched as the library for that file matches them.
  *
- * Patterns are translated to PCRE2 first (tk_regex_syntax.c), since Oniguruma (Hugging Face), fancy-regex (tiktoken) and PCRE2 differ in \s, \w, nested classes,
- * `{n,m}+`, `^` and `$`. Compiled patterns are shared by threads; regex_work belongs to one. */
+ * Patterns are translated to PCRE2 first (tk_regex_syntax.h): Oniguruma (Hugging Face), fancy-regex (tiktoken) and
+ * PCRE2 differ in \s, \w, nested classes, `{n,m}+`, `^` and `$`. Threads share them; regex_work belongs to one. */
 #ifndef TEXT_TK_REGEX_H
 #define TEXT_TK_REGEX_H
 #include "text/tk_regex_syntax.h"
@@ -20,7 +20,7 @@ void regex_free(regex *r); /* NULL ok */
 int regex_work_open(regex_work **out, err *e);
 void regex_work_free(regex_work *w); /* NULL ok */
 
-/* Walks all matches of a text (valid UTF-8), left to right, without overlap; an empty match right after a match is skipped. */
+/* Walks all matches of a text (valid UTF-8), without overlap; an empty match right after a match is skipped. */
 typedef struct regex_walk {
     const regex *r;
     regex_work *w;

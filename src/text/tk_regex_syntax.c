@@ -1,14 +1,14 @@
 /* tk_regex_syntax.c - see tk_regex_syntax.h.
  *
- * What is rewritten, because PCRE2 means something else by it:
- *   \s \w \d \h \p{L}  and their negations: PCRE2's \s has U+180E, its \w has no marks, \h is a hexadecimal digit in Oniguruma, and
- *                      PCRE2 10.42 has Unicode 14 where the others have 16
+ * Rewritten, because PCRE2 gives them another meaning:
+ *   \s \w \d \h \p{L}  and their negations: PCRE2's \s has U+180E, its \w has no marks, \h is a hexadecimal digit in
+ *                      Oniguruma, and PCRE2 10.42 has Unicode 14 where the others have 16
  *   \b \B              go by that \w
  *   [:space:]          the other libraries' set; most POSIX names are refused
- *   [a[bc]] [a&&b]     classes in classes: a class is a set of characters, here an expression that matches one character
+ *   [a[bc]] [a&&b]     classes in classes: here an expression that matches one character
  *   X{n,m}+            Oniguruma: a repeated repetition; PCRE2: possessive
  *   ^ $                Oniguruma: of lines
- * Everything else is passed on; what PCRE2 does not know it refuses by itself. */
+ * Everything else is passed on; PCRE2 refuses what it does not know. */
 #define _GNU_SOURCE
 #include "text/tk_regex_syntax.h"
 
@@ -40,7 +40,7 @@ static int refuse(const scan *s, const char *why)
                    (const char *)s->in.p, why, s->at);
 }
 
-/* The members of a class that a property is: PCRE2's own and the characters that are newer. */
+/* A property as members of a class: PCRE2's, and the characters that are newer than PCRE2. */
 static void put_property(buf *out, span name)
 {
     buf_str(out, "\\p{");
@@ -80,8 +80,8 @@ static void put_boundary(buf *out, regex_flavour from, bool negated)
     buf_free(&set);
 }
 
-/* An escape at s->at that stands for a set: \p{X} \pX \s \w \d \h and the negations. Puts its members into *out and steps over it.
- * False: another kind of escape. */
+/* An escape at s->at that stands for a set: \p{X} \pX \s \w \d \h and the negations. Puts its members into *out and
+ * steps over it. False: another kind of escape. */
 static bool put_set(scan *s, buf *out, bool *negated)
 {
     int c = peek(s, 1), low = c | 32;
@@ -180,7 +180,7 @@ static bool one_class(const buf *b)
     return one;
 }
 
-/* One operand of a class, up to ']' or "&&": its plain members go into one class, nested and negated ones become alternatives. */
+/* One operand of a class, up to ']' or "&&": plain members form one class, nested and negated ones are alternatives. */
 static int class_operand(scan *s)
 {
     buf *out = s->out, plain = {0}, nested = {0};

@@ -1,8 +1,8 @@
-/* tk_trie.h - a set of byte strings that is walked a byte at a time: every prefix of the text that is a key, in one walk.
+/* tk_trie.h - a set of byte strings, walked a byte at a time: all prefixes of a text that are keys, in one walk.
  *
- * While keys are added, edges live in one hash table ((node, byte) -> node): no sorting, and hostile keys cost no more than their
- * length. trie_seal then packs the edges into a double array (Aoe 1989, with xor as in Darts-clone): a step is one look at 8
- * bytes, and the whole is a third of the size, which is what walks through a large vocabulary wait for. */
+ * While keys are added, edges live in one hash table ((node, byte) -> node): no sorting, and hostile keys cost their
+ * length. trie_seal then packs the edges into a double array (Aoe 1989, with xor as in Darts-clone) of a third of the
+ * size: a step reads 8 bytes, and walks through a large vocabulary wait for memory. */
 #ifndef TEXT_TK_TRIE_H
 #define TEXT_TK_TRIE_H
 #include "base/err.h"
@@ -38,7 +38,7 @@ typedef struct trie {
 
 /* Adds a key (not empty); a key that is there gets the new value. value >= 0. Not after trie_seal. */
 int trie_put(trie *t, span key, int32_t value, err *e);
-/* No more keys: walks are faster from here on. Keys that do not pack (hostile ones) stay as they are. */
+/* Packs the trie: no more keys, faster walks. Keys that do not pack (hostile ones) stay as they are. */
 int trie_seal(trie *t, err *e);
 void trie_free(trie *t);
 

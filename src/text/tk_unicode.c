@@ -1,7 +1,7 @@
 /* tk_unicode.c - see tk_unicode.h. The only file that includes utf8proc (Unicode 15).
  *
- * Normalization goes in segments that end before a character that can start one (combining class 0, no interaction with what is
- * before it), so ASCII runs are copied and a long text needs no buffer of code points. */
+ * Normalization goes in segments that end before a character that can start one (combining class 0, no interaction with
+ * what is before it), so ASCII runs are copied and a long text needs no buffer of code points. */
 #include "text/tk_unicode.h"
 
 #include "base/mem.h"

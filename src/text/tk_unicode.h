@@ -1,4 +1,4 @@
-/* tk_unicode.h - what tokenizers ask of Unicode: classes of characters, case, normalization forms, grapheme clusters. */
+/* tk_unicode.h - what tokenizers ask of Unicode: character classes, case, normalization forms, grapheme clusters. */
 #ifndef TEXT_TK_UNICODE_H
 #define TEXT_TK_UNICODE_H
 #include "base/buf.h"
@@ -27,7 +27,7 @@ bool uc_normalize(uc_form form, span s, buf *out);
 /* Bytes of the grapheme cluster at the start of s (extended, UAX 29); s.n > 0. Linear in the length of the cluster. */
 size_t uc_grapheme(span s);
 
-/* Number of the script as the pre-tokenizer UnicodeScripts sees it (Han, Hiragana and Katakana are one); 0 fits every script. */
+/* Number of the script for the pre-tokenizer UnicodeScripts (Han, Hiragana, Katakana are one); 0 fits every script. */
 int uc_script_of(uint32_t c);
 
 #endif

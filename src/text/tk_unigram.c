@@ -6,7 +6,7 @@
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
-/* Nodes 0 .. n - 1 are there; those behind the first *nodes, which have been used, without a spelling. */
+/* Makes room for nodes 0 .. n - 1; those from *nodes on have no spelling yet. */
 static bool extend(unigram_work *w, size_t *nodes, size_t n)
 {
     void *p = w->node;
@@ -22,7 +22,7 @@ static void offer(const unigram *u, unigram_node *end, double score, size_t star
     if (end->start == UINT32_MAX || score > end->score) *end = (unigram_node){score, (uint32_t)start, id};
 }
 
-/* Offers every piece that begins at text[at], a character of `len` bytes, where node `at` is. */
+/* Offers every piece that begins at text[at], where a character of `len` bytes is. */
 static bool spell_from(const unigram *u, unigram_work *w, span text, size_t at, size_t len, size_t *nodes)
 {
     double before = w->node[at].score;

@@ -1,10 +1,11 @@
-/* tk_unigram.h - Unigram language model (Kudo 2018): of all ways to spell the text with pieces, the one whose scores sum up highest.
+/* tk_unigram.h - Unigram language model (Kudo 2018): of all spellings with pieces the one with the highest sum of
+ * scores.
  *
- * One pass over the bytes (Viterbi); time is the length of the text times the longest piece. Hugging Face adds in double and
- * sentencepiece in float, which decides ties: both are here.
+ * One pass over the bytes (Viterbi); time is the length of the text times the longest piece. Hugging Face adds in
+ * double and sentencepiece in float, which decides ties: both are here.
  *
- * Trick: where no piece reaches across a place, every spelling goes through it; the pieces up to there are settled, and the nodes
- * are used again from the first (mostly after a word). The score goes on, so rounding is that of one pass. */
+ * Trick: where no piece reaches across a place, every spelling goes through it: the pieces before it are settled and
+ * the nodes reused (mostly after a word). The score goes on, so rounding is that of one pass. */
 #ifndef TEXT_TK_UNIGRAM_H
 #define TEXT_TK_UNIGRAM_H
 #include "base/err.h"
@@ -16,7 +17,7 @@
 typedef struct unigram {
     trie pieces;    /* -> id */
     double *score;  /* [count] */
-    uint32_t count; /* ids the model knows; added tokens lie behind them */
+    uint32_t count; /* ids the model knows; added tokens follow them */
     double unk_score;
     int32_t unk;    /* -1: an unknown character is an error */
     bool single;    /* sentencepiece's float arithmetic */

@@ -1,7 +1,7 @@
 /* tk_word_cache.h - words seen before and their ids: most text is words seen before.
  *
- * One slot per hash value, 64 bytes each; a new word takes the slot of an old one. Long words and words of many ids are not kept.
- * Belongs to one thread. */
+ * One slot per hash value, 64 bytes each; a new word takes the slot of an old one. Long words and words of many ids are
+ * not kept. Belongs to one thread. */
 #ifndef TEXT_TK_WORD_CACHE_H
 #define TEXT_TK_WORD_CACHE_H
 #include "base/map.h"

@@ -1,5 +1,5 @@
-/* tk_wordpiece.h - WordPiece (Schuster & Nakajima 2012; BERT): a word is cut greedily into the longest pieces, those after the first
- * spelled with a prefix ("##"); a word that cannot be cut, or is too long, is unknown as a whole. */
+/* tk_wordpiece.h - WordPiece (Schuster & Nakajima 2012; BERT): a word is cut greedily into the longest pieces, those
+ * after the first spelled with a prefix ("##"); a word that cannot be cut, or is too long, is unknown as a whole. */
 #ifndef TEXT_TK_WORDPIECE_H
 #define TEXT_TK_WORDPIECE_H
 #include "base/err.h"

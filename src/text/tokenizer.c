@@ -198,7 +198,7 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool pa
     return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, parse, out, e);
 }
 
-/* How many ids of each text stay when they may be `room` together: the longer text gives way until both are equally long. */
+/* How many ids of each text stay within `room` together: the longer text shrinks until both are equally long. */
 static void share_room(size_t room, size_t n[2])
 {
     int longer = n[0] > n[1] ? 0 : 1;

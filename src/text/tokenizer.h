@@ -1,7 +1,7 @@
 /* tokenizer.h - text to token ids and back, exactly as the reference library of the vocabulary's own file format does.
  *
- * A tokenizer is immutable after opening and may be used by many threads at once. Time is linear or n log n in the length of any
- * input. Text is bytes; invalid UTF-8 is replaced (U+FFFD per byte) before tokenizing. */
+ * A tokenizer is immutable after opening and may be used by many threads at once. Time is linear or n log n in the
+ * length of any input. Text is bytes; invalid UTF-8 is replaced (U+FFFD per byte) before tokenizing. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 #include "base/buf.h"
@@ -25,20 +25,19 @@ enum {
 /* Appends the ids of `text` to *out. */
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);
 
-/* What an encoder network is fed: one text, or two as one input (classification, re-ranking). */
+/* The input of an encoder network: one text, or two (classification, re-ranking). */
 typedef struct token_input {
     span a;
     const span *b;  /* NULL: one text */
     size_t ids_max; /* of the whole input; 0: any number */
-    int32_t
-        language; /* the token of the text's language where the model marks texts with one (tokenizer_language); 0: the
-                       * language that the files name */
+    /* the token of the text's language (tokenizer_language) for models that mark it; 0: as the files say */
+    int32_t language;
 } token_input;
 
-/* Appends the ids of the input and, where `types` is not NULL, the segment number of each (token_type_ids). With TOKENIZE_SPECIAL
- * the reference's special tokens stand around and between the texts. An input that is too long loses the ends of its texts as the
- * Hugging Face library cuts them ("longest_first", and at the side that tokenizer_config.json says); special tokens stay, and
- * ids_max below their number is ERR_USAGE. */
+/* Appends the ids of the input and, if `types` is not NULL, the segment number of each (token_type_ids). With
+ * TOKENIZE_SPECIAL the reference's special tokens stand around and between the texts. An input that is too long loses
+ * the ends of its texts as the Hugging Face library cuts them ("longest_first", and at the side that
+ * tokenizer_config.json says); special tokens stay, and ids_max below their number is ERR_USAGE. */
 int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
                            err *e);
 
@@ -49,8 +48,8 @@ enum {
 /* Appends the text of ids. Unknown ids are an error that names the id. */
 int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags, buf *out, err *e);
 
-/* Streaming: feeds one token, appends the text that is certain now (never half a character; "" is common). The texts of all calls
- * together plus detok_finish equal tokenizer_decode of the whole list. */
+/* Streaming: feeds one token, appends the text that is certain now (never half a character; "" is common). The texts of
+ * all calls together plus detok_finish equal tokenizer_decode of the whole list. */
 typedef struct detok detok;
 int detok_open(detok **out, const tokenizer *t, int flags, err *e);
 int detok_next(detok *d, int32_t id, buf *out, err *e);
@@ -64,7 +63,7 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id);
 /* Raw bytes that id stands for in running text (for grammars and log-probabilities); false for special tokens. */
 bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out);
 
-/* The token of a language of a translation model, by its code as the model spells it ("en_XX", "eng_Latn", "en", "fra"); -1. */
+/* The token of a language of a translation model, by the model's code ("en_XX", "eng_Latn", "en", "fra"); -1: none. */
 int32_t tokenizer_language(const tokenizer *t, const char *code);
 
 typedef enum {

@@ -6,16 +6,16 @@
 
 /* An empty tokenizer; NULL: out of memory. */
 tokenizer *tokenizer_new(void);
-/* What is left to do when a loader has filled it. */
+/* Completes a tokenizer that a loader has filled. */
 int tokenizer_complete(tokenizer *t, err *e);
-/* A decoder step appended, cleared; NULL and an error when there are too many. */
+/* Appends a step, zeroed; NULL and an error when there are too many. */
 decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e);
 norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e);
 pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e);
 /* Cuts by a pattern, gaps kept as pieces. */
 int tokenizer_add_split(tokenizer *t, const char *pattern, regex_flavour from, split_behaviour behaviour, bool invert,
                         err *e);
-/* A copy of bytes that lives as long as the tokenizer. Out of memory: empty, and opening fails in the end (t->short_of_memory). */
+/* A copy of bytes that lives as long as the tokenizer; empty if memory is short, and opening fails in the end. */
 span tokenizer_keep(tokenizer *t, span s);
 /* Decoders see `text` (kept already) for this id. After all ids are in the vocabulary. */
 int tokenizer_show_as(tokenizer *t, int32_t id, span text, err *e);

@@ -1,6 +1,6 @@
 /* tokenizer_open.c - see tokenizer_open.h: looks at the first bytes and calls the loader.
  *
- * In a folder tokenizer.json counts before the files it can be made from. */
+ * In a folder tokenizer.json precedes the files from which it can be made. */
 #include "text/tokenizer_open.h"
 
 #include "base/file.h"
@@ -20,11 +20,11 @@
 typedef struct opening {
     tokenizer *t;
     file_folder in;         /* where the files are */
-    const char *path, *pre; /* path: what was asked for, for messages; pre: NULL ok */
+    const char *path, *pre; /* path: for messages; pre: NULL ok */
     bool takes_pre;         /* the file leaves the pattern to `pre` */
     bool folder;            /* a model's folder: its classes' rules count */
-    bool target;            /* what the model writes with */
-    side_files side;
+    bool target;            /* the tokenizer of the model's output */
+    tokenizer_config side;
     err *e;
 } opening;
 
@@ -53,7 +53,7 @@ static int load_json(opening *o, span file, const char *path)
     if (rc) return rc;
     if (json_type(json_get(root, "model")) == JSON_OBJECT) {
         rc = load_hf_json(o->t, root, path, o->e);
-        if (!rc) rc = side_apply(o->t, &o->side, o->e);
+        if (!rc) rc = tokenizer_config_apply(o->t, &o->side, o->e);
         if (!rc) class_frame_languages(o->t, &o->side);
     } else if (json_is_int(json_first(root))) {
         rc = load_vocab_json(o, root, path);
@@ -103,7 +103,7 @@ static int load_file(opening *o, const char *name)
     if (rc) return rc;
     rc = load_bytes(o, f.bytes, f.path);
     if (!rc && folder_file_torn(&f)) rc = err_set(o->e, ERR_IO, "%s: shrank while it was read", f.path);
-    if (!rc) side_guess_roles(o->t);
+    if (!rc) tokenizer_config_guess_roles(o->t);
     folder_file_close(&f);
     return rc;
 }
@@ -139,9 +139,9 @@ static int load_target(opening *o)
 static int open_in(opening *o, const char *file)
 {
     o->folder = !file;
-    int rc = side_read(&o->side, &o->in, o->e);
+    int rc = tokenizer_config_read(&o->side, &o->in, o->e);
     if (!rc) rc = o->target ? load_target(o) : file ? load_file(o, file) : load_folder(o);
-    side_free(&o->side);
+    tokenizer_config_free(&o->side);
     return rc;
 }
 
@@ -192,7 +192,7 @@ int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const cha
     *out = NULL;
     if (!o.t) return no_memory(&o);
     int rc = finish(&o, load_bytes(&o, file, name), out);
-    if (!rc) side_guess_roles(*out);
+    if (!rc) tokenizer_config_guess_roles(*out);
     return rc;
 }
 

@@ -4,17 +4,17 @@
 #include "io/ckpt.h"
 #include "text/tokenizer.h"
 
-/* Opens a Hugging Face directory, tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), vocab.txt, a tiktoken
- * rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised by content.
- * `pre` may be NULL, and must be for files that say themselves how they split a text: ERR_USAGE. */
+/* Opens a Hugging Face directory, tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), vocab.txt, a
+ * tiktoken rank file (`pre` names its pattern: "llama3", "cl100k", …), a .gguf, or a llama2.c tokenizer.bin: recognised
+ * by content. Files that define the pattern themselves need `pre` NULL, else ERR_USAGE. */
 int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
-/* What an encoder-decoder writes with, where it is not what it reads with: target_tokenizer.json in the model's folder, or Marian's
- * target.spm with target_vocab.json (or vocab.json). ERR_NOT_FOUND: one tokenizer serves both. */
+/* The tokenizer of an encoder-decoder's output, where it differs from the input's: target_tokenizer.json in the model's
+ * folder, or Marian's target.spm with target_vocab.json (or vocab.json). ERR_NOT_FOUND: one tokenizer serves both. */
 int tokenizer_open_target(tokenizer **out, const char *folder, err *e);
 int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e); /* the same of a model's own files */
 /* tokenizer_open from memory, for files that need no other file beside them; `name` stands for the path in messages. */
 int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e);
-/* The tokenizer that a model carries: GGUF metadata, or the files in its folder (ckpt_folder). ERR_NOT_FOUND when it carries none. */
+/* The tokenizer that a model carries: GGUF metadata, or files in its folder. ERR_NOT_FOUND: it carries none. */
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e);
 
 #endif

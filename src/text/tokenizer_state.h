@@ -39,17 +39,17 @@ struct tokenizer {
     const char *kind;
     vocab voc;
     added_set raw, normalized; /* looked for before, and after normalization */
-    span *shown;               /* [voc.size] or NULL: how decoders see a piece, where that is not how it is spelled */
+    span *shown;               /* [voc.size] or NULL: text of pieces for decoders, where it is not their spelling */
     normalizer norm;
     pretok pre;
     model_kind model;
     bpe bp;
     unigram ug;
     wordpiece wp;
-    span wp_prefix; /* of pieces that go on a word */
+    span wp_prefix; /* of pieces that continue a word */
     post_template single, pair;
-    int32_t language; /* of texts by the frames: the token there that token_input.language replaces; -1: none */
-    bool cut_left;    /* what is too long loses its beginning */
+    int32_t language; /* the token of the frames that token_input.language replaces; -1: none */
+    bool cut_left;    /* texts that are too long lose their beginning */
     decoder dec;
     bool byte_level;                /* pieces are spelled with GPT-2's characters for bytes */
     bool space_sign;                /* pieces are spelled with U+2581 for spaces */

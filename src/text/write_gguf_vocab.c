@@ -1,7 +1,7 @@
 /* write_gguf_vocab.c - see write_gguf_vocab.h. Source of keys and token types: github.com/ggml-org/ggml, docs/gguf.md.
  *
- * Merging of characters becomes "llama" (scores are the negative ranks: only their order counts), of bytes "gpt2". What happens around
- * special tokens inside a text is fixed in a "llama" vocabulary, so that is not compared there. */
+ * Merging of characters becomes "llama" (scores are the negative ranks: only their order counts), of bytes "gpt2". What
+ * happens around special tokens inside a text is fixed in a "llama" vocabulary, so that is not compared there. */
 #include "text/write_gguf_vocab.h"
 
 #include "base/mem.h"
@@ -187,7 +187,7 @@ static void add_normalizer(writer *w)
     }
 }
 
-/* ---- the proof */
+/* ---- reading back */
 
 /* Reads the pairs back as a vocabulary and compares. *same false: another tokenizer, or none that can be read. */
 static int read_back(writer *w, bool *same)

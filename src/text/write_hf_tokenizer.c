@@ -1,7 +1,8 @@
-/* write_hf_tokenizer.c - see write_hf_tokenizer.h. Source of the form: the files that the tokenizers library of Hugging Face writes.
+/* write_hf_tokenizer.c - see write_hf_tokenizer.h. Source: the files that the tokenizers library of Hugging Face
+ * writes.
  *
- * Merging by score becomes listed merges the way transformers converts SentencePiece models: for each piece in order of rank, every
- * way to put it together from two pieces. */
+ * Merging by score becomes listed merges as transformers converts SentencePiece models: for each piece in order of
+ * rank, every way to join it from two pieces. */
 #include "text/write_hf_tokenizer.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* fuzz_ckpt.h - what the checkpoint fuzzers share: open bytes as a checkpoint and use everything that it says it holds. */
+/* fuzz_ckpt.h - what the checkpoint fuzzers share: opens bytes as a checkpoint and uses everything in it. */
 #ifndef TESTS_FUZZ_CKPT_H
 #define TESTS_FUZZ_CKPT_H
 #include "base/mem.h"

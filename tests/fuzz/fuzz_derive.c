@@ -1,4 +1,4 @@
-/* fuzz_derive.c - names and shapes of a safetensors file as the parts of a transformer. What is written for them reads as a spec. */
+/* fuzz_derive.c - derives a spec from the names and shapes of a safetensors file; the result must read as a spec. */
 #include "models/derive/derive.h"
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_load.h"

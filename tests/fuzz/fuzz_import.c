@@ -1,4 +1,4 @@
-/* fuzz_import.c - model_spec.json and inferflow_service.ini texts. What is written for a model_spec.json reads as a spec. */
+/* fuzz_import.c - imports model_spec.json and inferflow_service.ini; the result must read as a spec. */
 #include "models/import/import.h"
 #include "models/import/import_write.h"
 #include "models/spec/spec_load.h"

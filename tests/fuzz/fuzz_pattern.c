@@ -1,4 +1,4 @@
-/* fuzz_pattern.c - regular expressions of tokenizer files: translated, compiled, matched. A byte 0xff ends the pattern. */
+/* fuzz_pattern.c - translates, compiles and matches regular expressions. A byte 0xff ends the pattern. */
 #include "fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

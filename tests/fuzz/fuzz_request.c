@@ -1,6 +1,5 @@
-/* fuzz_request.c - bodies of POST /v1/completions, /tokenize and /detokenize: the first byte chooses, the rest is the
- * body. Every refusal must be an error object that parses; what is accepted runs to its end on the engine made for
- * tests. */
+/* fuzz_request.c - bodies of POST /v1/completions, /tokenize and /detokenize: the first byte chooses. Every refusal
+ * must be an error object that parses; accepted requests run to their end on the engine made for tests. */
 #include "tests/fake_engine.h"
 
 #include "serve/api_list.h"

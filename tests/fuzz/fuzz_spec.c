@@ -1,5 +1,5 @@
-/* fuzz_spec.c - spec texts: read, evaluated, built against a small checkpoint. What opens prints to a resolved spec that opens to the
- * same program. */
+/* fuzz_spec.c - spec texts: read, evaluated, built against a small checkpoint. What opens prints to a resolved spec
+ * that opens to the same program. */
 #include "base/mem.h"
 #include "models/build/build.h"
 #include "models/spec_show.h"

@@ -1,5 +1,5 @@
-/* fuzz_tokenize.c - hostile text through the small vocabularies of tests/vectors/tokenizers (run from the project's root). The first
- * byte chooses the vocabulary. A vocabulary of all bytes gives every valid text back. */
+/* fuzz_tokenize.c - hostile text through the small vocabularies of tests/vectors/tokenizers (run from the project's
+ * root). The first byte chooses the vocabulary. A vocabulary of all bytes gives every valid text back. */
 #include "fuzz_tokenizer.h"
 
 #include "text/tokenizer_open.h"

@@ -1,5 +1,5 @@
-/* fuzz_tokenizer.h - what the tokenizer fuzzers share: uses everything of a tokenizer that a hostile file made, or of a good one on a
- * hostile text, and aborts when a promise is broken. */
+/* fuzz_tokenizer.h - what the tokenizer fuzzers share: uses everything of a tokenizer that a hostile file made, or of a
+ * good one on a hostile text, and aborts when a promise is broken. */
 #ifndef TESTS_FUZZ_TOKENIZER_H
 #define TESTS_FUZZ_TOKENIZER_H
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* fuzz_vocab_files.c - vocabularies in bare files. The first byte chooses the kind; a byte 0xff ends the first file of two. */
+/* fuzz_vocab_files.c - vocabularies in bare files. The first byte chooses the kind; 0xff ends the first of two. */
 #include "fuzz_tokenizer.h"
 
 #include "text/load_llama2c.h"
@@ -10,7 +10,7 @@ enum { KINDS = 7 };
 
 static int load(tokenizer *t, int kind, span a, span b, err *e)
 {
-    side_files side = {0};
+    tokenizer_config side = {0};
     json *root = NULL;
     int rc = OK;
     switch (kind % KINDS) {
