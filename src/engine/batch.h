@@ -19,8 +19,8 @@ void batch_close(batch *b);
 void batch_clear(batch *b);
 /* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the
  * last token, when the session wants all, or when it scores a prompt token; rows stop at `out_max - keep` wanted rows.
- * The first rows of a session bring all rows of its encoder input; if these do not fit, none are added. Returns the
- * number of rows added. */
+ * The first rows of a session bring all rows of its encoder input; if these do not fit, none are added. Returns their
+ * number. */
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added. */
 const step *batch_finish(batch *b, const program *p);

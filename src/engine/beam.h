@@ -19,8 +19,7 @@ session *beam_member(session *s, int i);
 /* False: the session has nothing to compute now: it has no text of its own yet, or waits for the other beams. */
 bool beam_ready(const session *s);
 
-/* Takes the logits after the last token of one session. When all have theirs the group moves on; its query may end
- * here. */
+/* Takes the logits after the last token of one session. The last one's move the group on; its query may end here. */
 void beam_take(engine *g, session *s, const float *logits, uint64_t *made);
 
 #endif

@@ -9,8 +9,7 @@ typedef struct engine_cost {
     double int8_ops;                 /* of matrices whose weights are packed */
 } engine_cost;
 
-/* A step of `rows` rows of one sequence, `outs` of them with logits, that then holds `depth` tokens. Activations are
- * not counted. */
+/* A step of `rows` rows of one sequence of then `depth` tokens, `outs` with logits. Activations are not counted. */
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth);
 
 #endif

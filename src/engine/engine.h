@@ -5,8 +5,7 @@
  * engine_add_query and engine_infer are the dynamic-batching interface of the Inferflow paper (arXiv 2401.08294,
  * section 3): queries come and go between steps; each step mixes prefill chunks and decode rows of all of them. One
  * thread calls engine_infer; engine_add_query, engine_cancel, engine_pause, engine_wake and engine_get_stats may be
- * called from any thread. Callbacks run on the engine thread while no lock of the engine is held: they may call these
- * too. */
+ * called from any thread. Callbacks run on the engine thread without a lock of the engine: they may call these too. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 #include "engine/engine_params.h"

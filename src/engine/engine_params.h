@@ -10,8 +10,7 @@ typedef struct engine_options {
     int64_t ctx, threads, chunk, max_batch; /* 0 = default */
 } engine_options;
 
-/* The first engine_source_param_count rows name model and tokenizer; a model's program depends on the first
- * engine_program_param_count. */
+/* The first `source` rows name model and tokenizer; a model's program depends on the first `program` rows. */
 extern const param engine_param_rows[];
 extern const size_t engine_param_count, engine_source_param_count, engine_program_param_count;
 

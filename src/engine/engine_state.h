@@ -13,7 +13,11 @@
 
 #include <pthread.h>
 
-enum { QUEUE_MAX = 1024, SCORE_ROWS = 256, MIXED_ROWS = 128 };
+enum {
+    QUEUE_MAX = 1024, /* queries that wait */
+    SCORE_ROWS = 256, /* rows of a step with results, besides one of each sequence */
+    MIXED_ROWS = 128  /* prompt rows of a step in which others generate */
+};
 
 struct engine {
     model *served;

@@ -6,8 +6,7 @@
 
 #include <inttypes.h>
 
-/* Where rows see later ones, every step has the whole text, and is repeated until every row's result was wanted
- * once. */
+/* Where rows see later ones, a step has the whole text, and is repeated until every row was wanted once. */
 static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, const float *values, rows_fn on_rows,
                       void *ctx, err *e)
 {

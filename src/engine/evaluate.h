@@ -3,9 +3,8 @@
 #define ENGINE_EVALUATE_H
 #include "engine/engine.h"
 
-/* Consecutive rows of logits [n, n_vocab] or, with layer >= 0, of hidden states [n, engine_width], numbered as in
- * transformers: 0 is the input of the first layer, l the output of layer l, n_layer the last one's after the final
- * norm. */
+/* Consecutive rows of logits [n, n_vocab] or, with layer >= 0, of hidden states [n, engine_width] as in transformers: 0
+ * is the input of the first layer, l the output of layer l, n_layer that of the last one after the final norm. */
 typedef int (*rows_fn)(void *ctx, const float *rows, int64_t first, int64_t n, err *e);
 int32_t engine_width(const engine *g, int layer); /* columns of such rows */
 

@@ -6,8 +6,8 @@
 
 typedef struct importance_sum importance_sum;
 
-/* The engine stays the caller's and outlives it; its activations must be floats (act = "f32"). Each expert's matrix
- * gets the rows that go to it. */
+/* The engine stays the caller's and outlives it; its activations must be floats (act = "f32"). An expert's matrix gets
+ * its rows. */
 int importance_sum_open(importance_sum **out, engine *g, err *e);
 void importance_sum_close(importance_sum *s); /* NULL ok */
 

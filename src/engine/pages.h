@@ -1,8 +1,7 @@
 /* pages.h - who holds which page of the KV cache.
  *
  * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only
- * when the maximum of pages that it can hold at once is reserved, so a step always finds a page, and no sequence is
- * evicted halfway. */
+ * when the maximum of pages that it can hold at once is reserved, so a step always finds a page and evicts nobody. */
 #ifndef ENGINE_PAGES_H
 #define ENGINE_PAGES_H
 #include "base/err.h"

@@ -27,7 +27,7 @@ double candidate_weight(const candidates *c, int32_t id);
 /* The sum of the weights of those that are left. The bounds become an `end`, so that a step can look at them. */
 double candidates_mass(candidates *c);
 
-/* The token at u (0 to 1, 1 excluded) of the mass: of those that are left, best first; of the whole vocabulary, by id. */
+/* The token at u, 0 <= u < 1, of the mass: of those that are left, best first; of the whole vocabulary, by id. */
 int32_t candidates_draw(candidates *c, double u);
 int32_t candidates_draw_by_id(candidates *c, double u);
 

@@ -54,8 +54,8 @@ typedef struct sample_input {
 /* The next token. NaN logits never win. */
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
 
-/* Log-probabilities of the raw distribution (before temperature, bias and penalties): of `id`, and the n best, best
- * first. Returns logprob of id. */
+/* Returns the log-probability of `id` in the raw distribution, before penalties, bias and temperature; fills the n
+ * best. */
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n);
 
 #endif

@@ -2,8 +2,7 @@
  *
  * A sampler is `const sample_step smp_<name>` in smp_<name>.c plus one line here. A parameter is one row here, the only
  * place: the member of sample_params, the flag of `run` and `serve`, the key of [generate] and the field of a request
- * follow, with range, default and help. Ranges are the widest that a client of llama.cpp, vLLM or the OpenAI API
- * expects. */
+ * follow, with range, default and help. Ranges are the widest that llama.cpp, vLLM and OpenAI have. */
 #ifndef SAMPLE_SAMPLER_LIST_H
 #define SAMPLE_SAMPLER_LIST_H
 

@@ -1,7 +1,5 @@
-/* completion.c - see completion.h.
- *
- * Streams show text only when it is certain: no half character (the detokenizer sees to that) and no beginning of a
- * stop string. */
+/* completion.c - see completion.h. Streams show text only when it is certain: no half character (the detokenizer sees
+ * to that) and no beginning of a stop string. */
 #include "serve/completion_json.h"
 
 #include "base/clock.h"

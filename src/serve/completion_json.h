@@ -3,8 +3,8 @@
 #define SERVE_COMPLETION_JSON_H
 #include "serve/completion.h"
 
-/* The next chunk of a choice as an SSE event: text up to byte `upto` and the tokens that begin before it; everything that
- * is left when the choice has ended. */
+/* The next chunk of a choice as an SSE event: text up to byte `upto` and the tokens that begin before it; everything
+ * that is left when the choice has ended. */
 void chunk_write(buf *out, job *j, choice *c, size_t upto);
 void chunk_usage(buf *out, const job *j);
 /* The whole reply. */

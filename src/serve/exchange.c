@@ -121,9 +121,8 @@ static bool is_listed_origin(const char *list, const char *origin)
     return false;
 }
 
-/* A page may use the server when it comes from this machine, from the server itself, or from --cors-origin. A name in
- * Host proves nothing when the server listens on loopback only: it could be anyone's name that resolves to
- * 127.0.0.1. */
+/* A page may use the server when it comes from this machine, from the server itself, or from --cors-origin. On a
+ * loopback listener a name in Host proves nothing: anyone's name may resolve to 127.0.0.1. */
 static bool is_allowed_origin(const server *s, const exchange *x)
 {
     const char *authority = origin_authority(x->origin);

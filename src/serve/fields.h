@@ -23,8 +23,8 @@ struct field {
     double min, max; /* numbers; both 0 = unbounded */
 };
 
-/* Parses x->body, a JSON object with the fields of x's endpoint, into `into`, which holds the defaults. NULL: the reply is
- * in x. The strings of `into` live until json_free of the result. */
+/* Parses x->body, a JSON object with the fields of x's endpoint, into `into`, which holds the defaults. NULL: the reply
+ * is in x. The strings of `into` live until json_free of the result. */
 json *body_read(const server *s, exchange *x, void *into);
 /* Reads the members of an object that is a field; `rows` as in a route. On failure the reply is in x. */
 bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into);

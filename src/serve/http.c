@@ -1,13 +1,11 @@
 /* http.c - see http.h. The only file that includes microhttpd.h (0.9.75).
  *
- * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it):
- * - framing: two Content-Length, Content-Length with Transfer-Encoding, other codings are refused (request smuggling);
- * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
- * - clients that leave, heads that never end: watch.c;
- * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
- * - a daemon must not be stopped while a connection sleeps: streams are left first.
- * Some heads it answers itself, with HTML instead of our JSON: too long (431, 414), a Content-Length that is no number
- * and other broken ones (400). */
+ * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it): -
+ * framing: two Content-Length, Content-Length with Transfer-Encoding, other codings are refused (request smuggling); -
+ * replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost; - clients that
+ * leave, heads that never end: watch.c; - a refusal sent before the body was read must survive the bytes still on their
+ * way: the socket lingers; - a daemon must not be stopped while a connection sleeps: streams are left first. Some heads
+ * it answers itself, in HTML: too long (431, 414), or broken, as a Content-Length that is no number (400). */
 #define _GNU_SOURCE
 #include "serve/http.h"
 

@@ -1,5 +1,4 @@
-/* metrics.h - counters and histograms of the server in the Prometheus text format 0.0.4. All updates are atomic
- * adds. */
+/* metrics.h - counters and histograms in the Prometheus text format 0.0.4. All updates are atomic adds. */
 #ifndef SERVE_METRICS_H
 #define SERVE_METRICS_H
 #include "base/buf.h"

@@ -82,8 +82,7 @@ static void end_reply(pooled_job *j)
 
 static bool on_result(void *ctx, const token_event *ev);
 
-/* Adds inputs while there is room; under the lock. A full queue is no failure as long as something of this job will
- * end. */
+/* Adds inputs while there is room; under the lock. A full queue is no failure while an input of this job runs. */
 static void feed(pooled_job *j)
 {
     while (j->next < j->n && j->running < AHEAD && !j->gone && !j->failed.code) {

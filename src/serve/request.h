@@ -44,8 +44,7 @@ typedef struct request {
 
 extern const field request_fields[];
 
-/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. request_free in either
- * case. */
+/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. Always request_free. */
 bool request_read(server *s, exchange *x, request *r);
 void request_free(request *r);
 

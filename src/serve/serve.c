@@ -1,5 +1,4 @@
-/* serve.c - see serve.h. Signals are taken by the main thread alone, through a descriptor; the engine thread reports its
- * state through another. */
+/* serve.c - see serve.h. The main thread alone takes signals, by a descriptor; the engine thread reports by another. */
 #include "serve/serve.h"
 
 #include "base/clock.h"

@@ -29,8 +29,7 @@ typedef struct stream_owner {
     void (*free)(void *ctx);    /* both sides dropped the stream */
 } stream_owner;
 
-/* How the consumer sleeps and is woken; both are called with the stream's lock held and must not call back into the
- * stream. */
+/* How the consumer sleeps and is woken; both are called under the stream's lock and must not call the stream. */
 typedef struct stream_waiter {
     void *ctx;
     void (*suspend)(void *ctx);
@@ -53,8 +52,7 @@ bool stream_is_gone(stream *s);
 
 /* Consumer. */
 void stream_attach(stream *s, const stream_waiter *w);
-/* True when the head is known and (live replies) can be sent, or the whole reply is there; else the consumer was
- * suspended. */
+/* True when the head of a live reply, or the whole of another, can be sent; else the consumer was suspended. */
 bool stream_ready(stream *s, int *status, const char **content_type, bool *live);
 /* Bytes taken; 0: suspended; -1: the end. */
 ssize_t stream_read(stream *s, void *p, size_t max);
