@@ -40,8 +40,8 @@ static int read_side(pooling *p, ckpt *c, err *e)
 {
     const json *j = ckpt_side_json(c, "sentence_bert_config.json", e);
     if (e->code) return e->code;
-    int64_t most = json_int(json_get(j, "max_seq_length"), 0);
-    p->max_tokens = most > 0 ? most : 0;
+    int64_t length = json_int(json_get(j, "max_seq_length"), 0);
+    p->max_tokens = length > 0 ? length : 0;
     j = ckpt_side_json(c, "config_sentence_transformers.json", e);
     const char *name = json_str(json_get(j, "default_prompt_name"), NULL);
     if (name) p->prompt = json_str(json_get(json_get(j, "prompts"), name), NULL);

@@ -177,11 +177,11 @@ static ref multiply(builder *b, const call *c, op o, const char *part, int64_t k
 
 ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
-    const float behind = b->prog->weights[b->prog->tensors[w].weight].output_scale;
+    const float factor = b->prog->weights[b->prog->tensors[w].weight].output_scale;
     ref y = multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
-    if (!y || behind == 0) return y;
+    if (!y || factor == 0) return y;
     char name[PART_NAME];
-    return builder_scale(b, c->path, part_name(part, "scaled", name), y, (double)behind);
+    return builder_scale(b, c->path, part_name(part, "scaled", name), y, (double)factor);
 }
 
 ref builder_linear(builder *b, const call *c, const char *role, ref x, int64_t n, linear_opt o)

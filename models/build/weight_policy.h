@@ -8,7 +8,7 @@
  *     head           = keep
  *
  * A pattern ('*' is any run of characters) is compared with the weight's name as `plan --dump` prints it
- * ("dec.3.attn.v"), with what stands behind its first dot ("3.attn.v", "head", "token"), and with the name of its
+ * ("dec.3.attn.v"), with its part after the first dot ("3.attn.v", "head", "token"), and with the name of its
  * tensor in the checkpoint. "embed" is the token table, "head" also a token table that is the head. TYPE is a type's
  * name or `keep`: as in the file. Vectors, tables of positions, and the matrices by which experts are chosen, always
  * stay as they are. */

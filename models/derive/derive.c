@@ -56,8 +56,8 @@ static int from_family(ckpt *c, const char *arch, const family_fit *fits, size_t
     buf_printf(out,
                "\n# %s: base = %s: its lines name all %u tensors, every shape is right, and it reads %d keys of the "
                "configuration\n",
-               alone || rival->norms_agree < f->norms_agree || rival->heard < f->heard ? "inferred" : "guessed",
-               f->name, ckpt_count(c), f->heard);
+               alone || rival->norms_agree < f->norms_agree || rival->read < f->read ? "inferred" : "guessed", f->name,
+               ckpt_count(c), f->read);
     if (!alone && rival->norms_agree < f->norms_agree)
         buf_printf(out, "# inferred from values: weights of norms are %s\n",
                    derive_norms_are_offset(c) ? "around 0: 1 is added to them" : "all above 0");

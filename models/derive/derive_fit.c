@@ -21,7 +21,7 @@ typedef struct keys {
     const config_sources *from;
     spec *s;
     const char *seen[NAMES_MAX];
-    int n, heard, absent;
+    int n, read, absent;
 } keys;
 
 static bool is_there(const keys *k, const char *name)
@@ -59,7 +59,7 @@ static void count_name(keys *k, const char *name)
         if (strcmp(k->seen[i], name) == 0) return;
     if (k->n == NAMES_MAX || is_word(name)) return;
     k->seen[k->n++] = name;
-    if (is_there(k, name)) k->heard++;
+    if (is_there(k, name)) k->read++;
     else k->absent++;
 }
 
@@ -181,7 +181,7 @@ static int try_family(ckpt *c, const config_sources *from, const parts *found, b
     if (rc) return rc;
     keys k = {.from = from, .s = s};
     if (from->hf || from->own) count_keys(&k);
-    f->heard = k.heard;
+    f->read = k.read;
     f->absent = k.absent;
     f->known = count_known(s, found);
     f->norms_agree = norms_agree(s, offset);
@@ -199,7 +199,7 @@ static int by_fit(const void *a, const void *b)
     if (x->builds != y->builds) return y->builds - x->builds;
     if (!x->builds && x->known != y->known) return x->known < y->known ? 1 : -1;
     if (x->norms_agree != y->norms_agree) return y->norms_agree - x->norms_agree;
-    if (x->heard != y->heard) return y->heard - x->heard;
+    if (x->read != y->read) return y->read - x->read;
     if (x->depth != y->depth) return x->depth - y->depth;
     return x->absent != y->absent ? x->absent - y->absent : strcmp(x->name, y->name);
 }

@@ -7,12 +7,12 @@
 typedef struct family_fit {
     char name[64];
     bool builds;
-    uint64_t hash;     /* of the program */
-    int heard, absent; /* keys of the configuration that the spec reads; keys it would read that are absent */
-    uint32_t known;    /* kinds of tensors whose names stand in it */
-    bool norms_agree;  /* it adds 1 to norms just where these store w - 1 */
-    int depth;         /* bases below it */
-    char why[200];     /* the message where it does not build */
+    uint64_t hash;    /* of the program */
+    int read, absent; /* keys of the configuration that the spec reads; keys it would read that are absent */
+    uint32_t known;   /* kinds of tensors whose names stand in it */
+    bool norms_agree; /* it adds 1 to norms just where these store w - 1 */
+    int depth;        /* bases below it */
+    char why[200];    /* the message where it does not build */
 } family_fit;
 
 /* Tries every built-in spec; *out belongs to the caller (mem_free), best first. */

@@ -357,14 +357,14 @@ static int collect_one(exporter *x, tensor_list *all, const weight *w, const out
 static int collect(exporter *x, tensor_list *all)
 {
     const program *p = x->m->prog;
-    size_t most = 0;
+    size_t cap = 0;
     out_name *names = mem_zero(p->n_weight ? p->n_weight : 1, sizeof *names);
     int rc = names ? OK : export_oom(x);
     for (uint32_t i = 0; i < p->n_weight && !rc; i++) {
         rc = export_find_name(x, &p->weights[i], &names[i]);
-        most += rc ? 0 : (size_t)names[i].tensors;
+        cap += rc ? 0 : (size_t)names[i].tensors;
     }
-    if (!rc && !(all->at = arena_array(&x->mem, most, sizeof *all->at))) rc = export_oom(x);
+    if (!rc && !(all->at = arena_array(&x->mem, cap, sizeof *all->at))) rc = export_oom(x);
     for (uint32_t i = 0; i < p->n_weight && !rc; i++)
         for (int64_t k = 0; k < names[i].tensors && !rc; k++) rc = collect_one(x, all, &p->weights[i], &names[i], k);
     mem_free(names);

@@ -170,10 +170,10 @@ static int add_spec(const model *m, json *metadata, err *e)
 
 int quantized_write(const model *m, json *metadata, const char *path, const quantized_options *o, err *e)
 {
-    size_t n = 0, most = m->prog->n_bound;
+    size_t n = 0, cap = m->prog->n_bound;
     sink to = {0};
-    source *s = mem_zero(most, sizeof *s);
-    write_tensor *t = mem_zero(most, sizeof *t);
+    source *s = mem_zero(cap, sizeof *s);
+    write_tensor *t = mem_zero(cap, sizeof *t);
     int rc = s && t && json_add_str(metadata, SELF_LAYOUT, SELF_VERSION) ? OK : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = add_spec(m, metadata, e);
     if (!rc) rc = plan_all(m, s, t, &n, &to, metadata, o, e);

@@ -18,7 +18,7 @@ enum { RULES_MAX = 4096, NAME_MAX_BYTES = 200 };
     {                                                                                                                  \
         .key = #field, .type = kind, .offset = offsetof(original, field), __VA_ARGS__                                  \
     }
-#define COUNT(field, otherwise_, most) ROW(field, PARAM_INT, .otherwise = otherwise_, .min = -1, .max = most)
+#define COUNT(field, otherwise_, max_) ROW(field, PARAM_INT, .otherwise = otherwise_, .min = -1, .max = max_)
 #define REAL(field, otherwise_)        ROW(field, PARAM_FLOAT, .otherwise = otherwise_, .min = -1e15, .max = 1e15)
 #define TEXT(field, otherwise_)        ROW(field, PARAM_TEXT, .otherwise = otherwise_)
 
@@ -193,9 +193,9 @@ static int add_renamed(original *o, const json *pre, err *e)
     for (const json *m = json_first(pre); m && !rc; m = json_next(m)) {
         const char *to = json_str(m, ""), *target = NULL;
         for (size_t i = 0; i < n && !target; i++) {
-            bool behind = prefix && strncmp(to, o->tensor_name_prefix, prefix) == 0 &&
-                          strcmp(to + prefix, o->rules[i].source) == 0;
-            if (behind || strcmp(o->rules[i].source, to) == 0) target = o->rules[i].target;
+            bool prefixed = prefix && strncmp(to, o->tensor_name_prefix, prefix) == 0 &&
+                            strcmp(to + prefix, o->rules[i].source) == 0;
+            if (prefixed || strcmp(o->rules[i].source, to) == 0) target = o->rules[i].target;
         }
         if (!target)
             return err_set(e, ERR_SPEC,

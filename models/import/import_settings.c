@@ -149,12 +149,12 @@ static const char *either(const original_service *s, const char *section, const 
     return own ? own : service_value(s, "transformer_engine", key);
 }
 
-static void number(const original_service *s, const char *section, const char *key, const char *ours, int least,
-                   int most, buf *out)
+static void number(const original_service *s, const char *section, const char *key, const char *ours, int min, int max,
+                   buf *out)
 {
     const char *text = either(s, section, key);
     int v = text ? atoi(text) : 0;
-    if (v >= least && v <= most) buf_printf(out, "%s = %d\n", ours, v);
+    if (v >= min && v <= max) buf_printf(out, "%s = %d\n", ours, v);
 }
 
 int service_settings(const original_service *s, const char *section, buf *generate, buf *settings, buf *remarks, err *e)

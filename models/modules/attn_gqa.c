@@ -93,9 +93,10 @@ static bool qk_norm(builder *b, const call *c, ref *q, ref *k, int head_dim)
 
 static bool clip(builder *b, const call *c, ref *q, ref *k, ref *v)
 {
-    double most = ((const options *)c->options)->clip;
-    return (*q = builder_clamp(b, c->path, "q_clip", *q, most)) &&
-           (*k = builder_clamp(b, c->path, "k_clip", *k, most)) && (*v = builder_clamp(b, c->path, "v_clip", *v, most));
+    double limit = ((const options *)c->options)->clip;
+    return (*q = builder_clamp(b, c->path, "q_clip", *q, limit)) &&
+           (*k = builder_clamp(b, c->path, "k_clip", *k, limit)) &&
+           (*v = builder_clamp(b, c->path, "v_clip", *v, limit));
 }
 
 /* Queries that grow with the logarithm of their position (arXiv 2501.19399). */

@@ -303,19 +303,13 @@ typedef struct function {
 
 static const function *function_of(const char *name)
 {
-    static const function all[] = {{"sqrt", sqrt},
-                                   {"log", log},
-                                   {"exp", exp},
-                                   {"floor", floor},
-                                   {"ceil", ceil},
-                                   {"abs", fabs},
-                                   {"min", .call = call_extreme},
-                                   {"max", .call = call_extreme},
-                                   {"len", .call = call_len},
-                                   {"contains", .call = call_contains},
-                                   {"given", .call = call_given, .asks = true},
-                                   {"has", .call = call_has, .asks = true},
-                                   {"rows", .call = call_rows, .asks = true}};
+    static const function all[] = {{"sqrt", sqrt, NULL, false},        {"log", log, NULL, false},
+                                   {"exp", exp, NULL, false},          {"floor", floor, NULL, false},
+                                   {"ceil", ceil, NULL, false},        {"abs", fabs, NULL, false},
+                                   {"min", NULL, call_extreme, false}, {"max", NULL, call_extreme, false},
+                                   {"len", NULL, call_len, false},     {"contains", NULL, call_contains, false},
+                                   {"given", NULL, call_given, true},  {"has", NULL, call_has, true},
+                                   {"rows", NULL, call_rows, true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(name, all[i].name) == 0) return &all[i];
     return NULL;
