@@ -3,6 +3,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "io/write_gguf.h"
+#include "io/write_safetensors.h"
 #include "models/export/export.h"
 
 #include <dirent.h>

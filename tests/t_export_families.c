@@ -5,6 +5,8 @@
  * computes the same is for tools/oracle/oracle.py exports to show. */
 #include "vector_rig.h"
 
+#include "io/write_gguf.h"
+#include "io/write_safetensors.h"
 #include "models/export/export.h"
 #include "tensor/quant.h"
 

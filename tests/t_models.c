@@ -5,6 +5,7 @@
  * and read back: the same logits. */
 #include "vector_rig.h"
 
+#include "io/write_gguf.h"
 #include "models/export/export.h"
 
 #include <dirent.h>

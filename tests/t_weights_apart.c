@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "cpu/cpu.h"
-#include "io/write.h"
+#include "io/write_safetensors.h"
 
 #include <sys/mman.h>
 

@@ -50,8 +50,6 @@ void importance_close(importance *m)
     mem_free(m);
 }
 
-size_t importance_count(const importance *m) { return m->n; }
-
 static float float_at(const uint8_t *p, int64_t i)
 {
     float v;

@@ -15,7 +15,6 @@ int importance_open(importance **out, const char *path, err *e);
 int importance_open_bytes(importance **out, span bytes, const char *name, err *e); /* the bytes are not needed after */
 void importance_close(importance *m);                                              /* NULL ok */
 
-size_t importance_count(const importance *m);
 /* For the matrix of this name ("blk.3.attn_q.weight") of rows x cols, which is a stack of `parts` matrices (0 or 1:
  * one): a set for each of them if the file has so many, else one for all. Empty: the file has nothing for it, or for
  * another number of columns. Valid until close. */

@@ -61,7 +61,7 @@ static const char nllb[] =
         }                                                                                                              \
     }
 
-static const tokenizer_class rows[] = {
+const tokenizer_class class_rows[] = {
     GPT2("", "gpt2"),
     GPT2("GPT2Tokenizer CodeGenTokenizer GPTNeoXTokenizer", "gpt2"),
     GPT2("Qwen2Tokenizer", "qwen2"),
@@ -110,6 +110,7 @@ static const tokenizer_class rows[] = {
               [TOKEN_PAD] = "<pad>",
               [TOKEN_SEP] = "</s>"},
      .languages = m2m100, .source = "en"},
+    {NULL, NULL, BARE_SPM},
 };
 
 static bool listed(const char *list, span word)
@@ -127,8 +128,7 @@ const tokenizer_class *class_find(const tokenizer_config *s, bare_files files)
 {
     const tokenizer_class *unnamed = NULL;
     span name = tokenizer_config_class(s), model = span_str(json_str(json_get(s->model, "model_type"), ""));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tokenizer_class *c = &rows[i];
+    for (const tokenizer_class *c = class_rows; c->names; c++) {
         if (c->files != files) continue;
         if (name.n ? listed(c->names, name) : listed(c->models, model)) return c;
         if (!name.n && !*c->names) unnamed = c;

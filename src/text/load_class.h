@@ -35,6 +35,7 @@ typedef struct tokenizer_class {
     const char *source;    /* language of a text when tokenizer_config.json has no "src_lang" */
 } tokenizer_class;
 
+extern const tokenizer_class class_rows[]; /* names NULL ends */
 /* The row for these files; NULL: a class without rules here. */
 const tokenizer_class *class_find(const tokenizer_config *s, bare_files files);
 /* Error that names the class. */

@@ -102,8 +102,6 @@ static void read_roles(source *s)
             continue;
         s->t->role[rows[i].role] = (int32_t)id;
     }
-    int64_t more = json_int(key_of(s, "eom_token_id"), -1);
-    if (vocab_has(&s->t->voc, more)) s->t->voc.flag[more] |= PIECE_END;
 }
 
 /* A vocabulary with BOS, EOS and a separator is an encoder's: pairs are framed as RoBERTa's. */

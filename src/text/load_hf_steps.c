@@ -12,19 +12,14 @@
 
 enum { NEST_MAX = 16 };
 
-typedef struct steps {
+struct hf_steps {
     tokenizer *t;
     const char *path, *what; /* "normalizer" */
     int depth;
     err *e;
     struct framing *one, *two; /* post-processors: the frames so far of one text and of two */
-} steps;
-
-typedef int (*step_reader)(steps *s, const json *j);
-typedef struct step_row {
-    const char *type;
-    step_reader read;
-} step_row;
+};
+typedef struct hf_steps steps;
 
 static int bad(const steps *s, const json *j, const char *why)
 {
@@ -32,7 +27,7 @@ static int bad(const steps *s, const json *j, const char *why)
                    json_str(json_get(j, "type"), ""), why);
 }
 
-static int read_step(steps *s, const step_row *rows, const json *j)
+static int read_step(steps *s, const hf_step_row *rows, const json *j)
 {
     const char *type = json_str(json_get(j, "type"), NULL);
     if (!type) return err_set(s->e, ERR_FORMAT, "%s: a %s without a type", s->path, s->what);
@@ -41,7 +36,7 @@ static int read_step(steps *s, const step_row *rows, const json *j)
     return err_set(s->e, ERR_FORMAT, "%s: %s of type \"%.40s\" is not supported", s->path, s->what, type);
 }
 
-static int read_sequence(steps *s, const step_row *rows, const json *list)
+static int read_sequence(steps *s, const hf_step_row *rows, const json *list)
 {
     if (json_type(list) != JSON_ARRAY)
         return err_set(s->e, ERR_FORMAT, "%s: a %s sequence without a list", s->path, s->what);
@@ -152,27 +147,30 @@ static int norm_precompiled(steps *s, const json *j)
 }
 
 static int norm_sequence(steps *s, const json *j);
-static const step_row norm_rows[] = {{"Sequence", norm_sequence},
-                                     {"NFC", norm_nfc},
-                                     {"NFD", norm_nfd},
-                                     {"NFKC", norm_nfkc},
-                                     {"NFKD", norm_nfkd},
-                                     {"Lowercase", norm_lower},
-                                     {"Strip", norm_strip},
-                                     {"StripAccents", norm_accents},
-                                     {"Replace", norm_replace},
-                                     {"Prepend", norm_prepend},
-                                     {"Nmt", norm_nmt},
-                                     {"BertNormalizer", norm_bert},
-                                     {"Precompiled", norm_precompiled},
-                                     {"ByteLevel", norm_bytes},
-                                     {NULL, NULL}};
-static int norm_sequence(steps *s, const json *j) { return read_sequence(s, norm_rows, json_get(j, "normalizers")); }
+const hf_step_row hf_normalizer_rows[] = {{"Sequence", norm_sequence},
+                                          {"NFC", norm_nfc},
+                                          {"NFD", norm_nfd},
+                                          {"NFKC", norm_nfkc},
+                                          {"NFKD", norm_nfkd},
+                                          {"Lowercase", norm_lower},
+                                          {"Strip", norm_strip},
+                                          {"StripAccents", norm_accents},
+                                          {"Replace", norm_replace},
+                                          {"Prepend", norm_prepend},
+                                          {"Nmt", norm_nmt},
+                                          {"BertNormalizer", norm_bert},
+                                          {"Precompiled", norm_precompiled},
+                                          {"ByteLevel", norm_bytes},
+                                          {NULL, NULL}};
+static int norm_sequence(steps *s, const json *j)
+{
+    return read_sequence(s, hf_normalizer_rows, json_get(j, "normalizers"));
+}
 
 int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e)
 {
     steps s = {.t = t, .path = path, .what = "normalizer", .e = e};
-    return json_type(j) == JSON_NULL ? OK : read_step(&s, norm_rows, j);
+    return json_type(j) == JSON_NULL ? OK : read_step(&s, hf_normalizer_rows, j);
 }
 
 /* ---- pre-tokenizers ---- */
@@ -303,26 +301,29 @@ static int pre_scripts(steps *s, const json *j)
 }
 
 static int pre_sequence(steps *s, const json *j);
-static const step_row pre_rows[] = {{"Sequence", pre_sequence},
-                                    {"ByteLevel", pre_byte_level},
-                                    {"Split", pre_split},
-                                    {"Whitespace", pre_whitespace},
-                                    {"WhitespaceSplit", pre_whitespace_split},
-                                    {"Punctuation", pre_punctuation},
-                                    {"Digits", pre_digits},
-                                    {"Metaspace", pre_metaspace},
-                                    {"BertPreTokenizer", pre_bert},
-                                    {"CharDelimiterSplit", pre_delimiter},
-                                    {"Delimiter", pre_delimiter},
-                                    {"FixedLength", pre_length},
-                                    {"UnicodeScripts", pre_scripts},
-                                    {NULL, NULL}};
-static int pre_sequence(steps *s, const json *j) { return read_sequence(s, pre_rows, json_get(j, "pretokenizers")); }
+const hf_step_row hf_pretokenizer_rows[] = {{"Sequence", pre_sequence},
+                                            {"ByteLevel", pre_byte_level},
+                                            {"Split", pre_split},
+                                            {"Whitespace", pre_whitespace},
+                                            {"WhitespaceSplit", pre_whitespace_split},
+                                            {"Punctuation", pre_punctuation},
+                                            {"Digits", pre_digits},
+                                            {"Metaspace", pre_metaspace},
+                                            {"BertPreTokenizer", pre_bert},
+                                            {"CharDelimiterSplit", pre_delimiter},
+                                            {"Delimiter", pre_delimiter},
+                                            {"FixedLength", pre_length},
+                                            {"UnicodeScripts", pre_scripts},
+                                            {NULL, NULL}};
+static int pre_sequence(steps *s, const json *j)
+{
+    return read_sequence(s, hf_pretokenizer_rows, json_get(j, "pretokenizers"));
+}
 
 int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e)
 {
     steps s = {.t = t, .path = path, .what = "pre_tokenizer", .e = e};
-    return json_type(j) == JSON_NULL ? OK : read_step(&s, pre_rows, j);
+    return json_type(j) == JSON_NULL ? OK : read_step(&s, hf_pretokenizer_rows, j);
 }
 
 /* ---- post-processors ---- */
@@ -438,16 +439,19 @@ static int post_roberta(steps *s, const json *j) { return post_cls_sep(s, j, tru
 static int post_offsets_only(steps *s, const json *j) { return (void)s, (void)j, OK; }
 
 static int post_sequence(steps *s, const json *j);
-static const step_row post_rows[] = {{"Sequence", post_sequence},      {"TemplateProcessing", post_template_step},
-                                     {"BertProcessing", post_bert},    {"RobertaProcessing", post_roberta},
-                                     {"ByteLevel", post_offsets_only}, {NULL, NULL}};
-static int post_sequence(steps *s, const json *j) { return read_sequence(s, post_rows, json_get(j, "processors")); }
+const hf_step_row hf_postprocessor_rows[] = {
+    {"Sequence", post_sequence},         {"TemplateProcessing", post_template_step}, {"BertProcessing", post_bert},
+    {"RobertaProcessing", post_roberta}, {"ByteLevel", post_offsets_only},           {NULL, NULL}};
+static int post_sequence(steps *s, const json *j)
+{
+    return read_sequence(s, hf_postprocessor_rows, json_get(j, "processors"));
+}
 
 int hf_read_postprocessor(tokenizer *t, const json *j, const char *path, err *e)
 {
     framing one = {{{{POST_A, 0}}, 1}, {1}, 1}, two = {{{{POST_A, 0}, {POST_B, 1}}, 2}, {1, 2}, 2};
     steps s = {.t = t, .path = path, .what = "post_processor", .e = e, .one = &one, .two = &two};
-    int rc = json_type(j) == JSON_NULL ? OK : read_step(&s, post_rows, j);
+    int rc = json_type(j) == JSON_NULL ? OK : read_step(&s, hf_postprocessor_rows, j);
     if (!rc && one.all.n < 0) rc = err_set(e, ERR_FORMAT, "%s: the post-processors cannot follow each other", path);
     t->single = one.all;
     t->pair = two.all;
@@ -520,24 +524,24 @@ static int dec_ctc(steps *s, const json *j)
 }
 
 static int dec_sequence(steps *s, const json *j);
-static const step_row dec_rows[] = {{"Sequence", dec_sequence},
-                                    {"ByteLevel", dec_bytes},
-                                    {"WordPiece", dec_wordpiece},
-                                    {"Metaspace", dec_metaspace},
-                                    {"BPEDecoder", dec_suffix},
-                                    {"ByteFallback", dec_fallback},
-                                    {"Fuse", dec_fuse},
-                                    {"Strip", dec_strip},
-                                    {"Replace", dec_replace},
-                                    {"CTC", dec_ctc},
-                                    {NULL, NULL}};
-static int dec_sequence(steps *s, const json *j) { return read_sequence(s, dec_rows, json_get(j, "decoders")); }
+const hf_step_row hf_decoder_rows[] = {{"Sequence", dec_sequence},
+                                       {"ByteLevel", dec_bytes},
+                                       {"WordPiece", dec_wordpiece},
+                                       {"Metaspace", dec_metaspace},
+                                       {"BPEDecoder", dec_suffix},
+                                       {"ByteFallback", dec_fallback},
+                                       {"Fuse", dec_fuse},
+                                       {"Strip", dec_strip},
+                                       {"Replace", dec_replace},
+                                       {"CTC", dec_ctc},
+                                       {NULL, NULL}};
+static int dec_sequence(steps *s, const json *j) { return read_sequence(s, hf_decoder_rows, json_get(j, "decoders")); }
 
 int hf_read_decoder(tokenizer *t, const json *j, const char *path, err *e)
 {
     steps s = {.t = t, .path = path, .what = "decoder", .e = e};
     if (json_type(j) == JSON_NULL) return tokenizer_add_decoder(t, DECODE_JOIN, e) ? OK : ERR_LIMIT;
-    return read_step(&s, dec_rows, j);
+    return read_step(&s, hf_decoder_rows, j);
 }
 
 /* ---- added tokens ---- */

@@ -5,6 +5,14 @@
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
+struct hf_steps;
+/* What is implemented; type NULL ends. */
+typedef struct hf_step_row {
+    const char *type;
+    int (*read)(struct hf_steps *s, const json *j);
+} hf_step_row;
+extern const hf_step_row hf_normalizer_rows[], hf_pretokenizer_rows[], hf_postprocessor_rows[], hf_decoder_rows[];
+
 int hf_read_normalizer(tokenizer *t, const json *j, const char *path, err *e);
 int hf_read_pretokenizer(tokenizer *t, const json *j, const char *path, err *e);
 int hf_read_postprocessor(tokenizer *t, const json *j, const char *path, err *e);

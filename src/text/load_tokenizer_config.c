@@ -56,7 +56,6 @@ int tokenizer_config_read(tokenizer_config *s, const file_folder *in, err *e)
     if (!rc) rc = read_one(&s->special, in, "special_tokens_map.json", e);
     if (!rc) rc = read_one(&s->added, in, "added_tokens.json", e);
     if (!rc) rc = read_one(&s->model, in, "config.json", e);
-    if (!rc) rc = read_one(&s->generation, in, "generation_config.json", e);
     return rc ? rc : read_chat(&s->chat, in, e);
 }
 
@@ -66,7 +65,6 @@ void tokenizer_config_free(tokenizer_config *s)
     json_free(s->special);
     json_free(s->added);
     json_free(s->model);
-    json_free(s->generation);
     mem_free(s->chat);
     *s = (tokenizer_config){0};
 }
@@ -157,17 +155,6 @@ int tokenizer_config_add_tokens(tokenizer *t, const tokenizer_config *s, err *e)
     return rc;
 }
 
-static void mark_end(tokenizer *t, int64_t id)
-{
-    if (vocab_has(&t->voc, id)) t->voc.flag[id] |= PIECE_END;
-}
-
-static void mark_ends(tokenizer *t, const json *ids)
-{
-    if (json_is_int(ids)) mark_end(t, json_int(ids, -1));
-    for (const json *i = json_first(ids); i; i = json_next(i)) mark_end(t, json_int(i, -1));
-}
-
 void tokenizer_config_guess_roles(tokenizer *t)
 {
     for (int r = 0; r < TOKEN_ROLE_COUNT; r++)
@@ -175,8 +162,6 @@ void tokenizer_config_guess_roles(tokenizer *t)
             int32_t id = tokenizer_id(t, roles[r].name[k]);
             if (id >= 0 && (t->voc.flag[id] & PIECE_SPECIAL)) t->role[r] = id;
         }
-    mark_end(t, t->role[TOKEN_EOS]);
-    mark_end(t, t->role[TOKEN_EOT]);
 }
 
 /* A string, or a list of {"name", "template"} of which "default" is the one for chat. */
@@ -200,8 +185,6 @@ int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e)
             t->role[r] = id;
             break;
         }
-    mark_ends(t, json_get(s->model, "eos_token_id"));
-    mark_ends(t, json_get(s->generation, "eos_token_id"));
     tokenizer_config_guess_roles(t);
     t->cut_left = strcmp(json_str(json_get(s->config, "truncation_side"), "right"), "left") == 0;
     const char *chat = s->chat ? s->chat : template_text(json_get(s->config, "chat_template"));

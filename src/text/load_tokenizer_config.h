@@ -1,5 +1,5 @@
 /* load_tokenizer_config.h - the files beside a vocabulary that name roles, special tokens and the chat template:
- * {tokenizer,,generation}_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja. */
+ * tokenizer_config.json, config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja. */
 #ifndef TEXT_LOAD_TOKENIZER_CONFIG_H
 #define TEXT_LOAD_TOKENIZER_CONFIG_H
 #include "base/folder.h"
@@ -7,8 +7,8 @@
 #include "text/tokenizer_state.h"
 
 typedef struct tokenizer_config {
-    json *config, *special, *added, *model, *generation; /* NULL: absent */
-    char *chat;                                          /* chat_template.jinja */
+    json *config, *special, *added, *model; /* NULL: absent */
+    char *chat;                             /* chat_template.jinja */
 } tokenizer_config;
 
 /* Reads the files that exist; a malformed file is an error. tokenizer_config_free the result, on errors too. */
@@ -21,7 +21,7 @@ span tokenizer_config_class(const tokenizer_config *s);
 /* Adds the special tokens that the files name to the vocabulary, in order of their ids. */
 int tokenizer_config_add_tokens(tokenizer *t, const tokenizer_config *s, err *e);
 
-/* Sets roles, ends of generation and the chat template; the vocabulary must be complete. */
+/* Sets roles and the chat template; the vocabulary must be complete. */
 int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e);
 
 /* Sets roles that are still unknown by the usual names of their tokens. */

@@ -43,7 +43,7 @@
     "\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}"            \
     "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
 
-static const pattern_row rows[] = {
+const pattern_row pattern_rows[] = {
     {"gpt2", {GPT2}, false},
     {"gpt-2", {GPT2}, false},
     {"r50k_base", {GPT2}, true},
@@ -153,14 +153,15 @@ static const pattern_row rows[] = {
       "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
      false,
      .adds_bos = true},
+    {NULL, {NULL}, false},
 };
 
 const char *const pattern_gpt2 = GPT2;
 
 const pattern_row *pattern_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    for (const pattern_row *r = pattern_rows; r->name; r++)
+        if (strcmp(r->name, name) == 0) return r;
     return NULL;
 }
 

@@ -17,6 +17,7 @@ typedef struct pattern_row {
     bool adds_bos, adds_sep;             /* GGUF files that do not say: BOS before a text, separator after it */
 } pattern_row;
 
+extern const pattern_row pattern_rows[]; /* name NULL ends */
 /* NULL when there is no such name. */
 const pattern_row *pattern_find(const char *name);
 

@@ -13,7 +13,8 @@ uint32_t byte_char(uint8_t b)
     return 256 + (b <= 32 ? b : b <= 160 ? (uint32_t)b - 127 + 33 : 67);
 }
 
-int byte_of_char(uint32_t c)
+/* -1: no byte is spelled so */
+static int byte_of_char(uint32_t c)
 {
     if (c < 256) return byte_char((uint8_t)c) == c ? (int)c : -1;
     if (c < 256 + 33) return (int)c - 256;

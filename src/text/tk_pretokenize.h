@@ -60,9 +60,8 @@ void pretok_work_free(pretok_work *w);
 int pretok_run(const pretok *p, pretok_work *w, regex_work *rx, span in, bool first, span *text, const piece_list **out,
                err *e);
 
-/* GPT-2's spelling of bytes as printable characters, and back (-1: no byte is spelled so). */
+/* GPT-2's spelling of a byte as a printable character. */
 uint32_t byte_char(uint8_t byte);
-int byte_of_char(uint32_t c);
 /* Appends the bytes that a piece in that spelling stands for; false and nothing if a character is no byte. */
 bool byte_unspell(span piece, buf *out);
 

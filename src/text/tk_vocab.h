@@ -18,8 +18,7 @@ enum {
     PIECE_CONTROL = 16, /* SentencePiece: prints as nothing */
     PIECE_USER = 32,    /* SentencePiece: always one token where its text occurs */
     PIECE_UNUSED = 64,  /* SentencePiece: known, but split again into what it was merged from */
-    PIECE_END = 128,    /* generation ends here */
-    PIECE_EXTRA = 256   /* added beside the model: only matching it as an added token makes it */
+    PIECE_EXTRA = 128   /* added beside the model: only matching it as an added token makes it */
 };
 
 enum { VOCAB_IDS_MAX = 1 << 22 }; /* a file cannot ask for more ids than this */

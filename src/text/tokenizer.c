@@ -348,9 +348,5 @@ int32_t tokenizer_language(const tokenizer *t, const char *code)
 }
 
 int32_t tokenizer_role(const tokenizer *t, token_role role) { return role < TOKEN_ROLE_COUNT ? t->role[role] : -1; }
-bool tokenizer_is_end(const tokenizer *t, int32_t id)
-{
-    return vocab_has(&t->voc, id) && (t->voc.flag[id] & PIECE_END);
-}
 const char *tokenizer_chat_template(const tokenizer *t) { return t->chat_template; }
 const char *tokenizer_kind(const tokenizer *t) { return t->kind; }

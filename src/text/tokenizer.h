@@ -78,9 +78,7 @@ typedef enum {
     TOKEN_ROLE_COUNT
 } token_role;
 int32_t tokenizer_role(const tokenizer *t, token_role role); /* -1 when the vocabulary has none */
-/* Whether generation ends at this id: EOS, end of turn, and every other id that the model's files name so. */
-bool tokenizer_is_end(const tokenizer *t, int32_t id);
-const char *tokenizer_chat_template(const tokenizer *t); /* Jinja source, NULL when there is none */
+const char *tokenizer_chat_template(const tokenizer *t);     /* Jinja source, NULL when there is none */
 const char *tokenizer_kind(const tokenizer *t); /* "bpe", "spm-bpe", "unigram", "wordpiece": for `info` and messages */
 
 #endif

@@ -186,16 +186,6 @@ int tokenizer_open_target(tokenizer **out, const char *path, err *e)
     return o.t ? finish(&o, open_path(&o), out) : no_memory(&o);
 }
 
-int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e)
-{
-    opening o = {.t = tokenizer_new(), .path = name, .pre = pre, .e = e};
-    *out = NULL;
-    if (!o.t) return no_memory(&o);
-    int rc = finish(&o, load_bytes(&o, file, name), out);
-    if (!rc) tokenizer_config_guess_roles(*out);
-    return rc;
-}
-
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e)
 {
     ckpt_array pieces;

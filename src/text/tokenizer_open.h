@@ -12,8 +12,6 @@ int tokenizer_open(tokenizer **out, const char *path, const char *pre, err *e);
  * folder, or Marian's target.spm with target_vocab.json (or vocab.json). ERR_NOT_FOUND: one tokenizer serves both. */
 int tokenizer_open_target(tokenizer **out, const char *folder, err *e);
 int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e); /* the same of a model's own files */
-/* tokenizer_open from memory, for files that need no other file beside them; `name` stands for the path in messages. */
-int tokenizer_open_bytes(tokenizer **out, span file, const char *name, const char *pre, err *e);
 /* The tokenizer that a model carries: GGUF metadata, or files in its folder. ERR_NOT_FOUND: it carries none. */
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e);
 
