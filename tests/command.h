@@ -13,8 +13,8 @@ static inline const char *command_binary(void)
     return getenv("INFERFLOW_BIN") ? getenv("INFERFLOW_BIN") : "build/inferflow";
 }
 
-/* Runs a shell line in a folder, with $P the executable and $V tests/vectors; what it says on standard error comes into `errors`. Its exit
- * status, -1: it did not exit. */
+/* Runs a shell line in a folder, with $P the executable and $V tests/vectors; `errors` gets its standard error. Its
+ * exit status, -1: it did not exit. */
 static inline int command_shell(const char *dir, const char *shell, buf *errors)
 {
     char line[14000], program[4096], vectors[4096];
@@ -29,8 +29,8 @@ static inline int command_shell(const char *dir, const char *shell, buf *errors)
     return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
 }
 
-/* Runs "inferflow ARGS" with the file `input` (NULL: the test's own) as standard input; what it prints comes into `out` and `errors` instead of what is
- * there. Its exit status, -1: it did not exit. */
+/* Runs "inferflow ARGS" with the file `input` (NULL: the test's own) as standard input; `out` and `errors` get what
+ * it prints. Its exit status, -1: it did not exit. */
 static inline int command_run(const char *input, const char *args, buf *out, buf *errors)
 {
     char line[8800], part[4096];

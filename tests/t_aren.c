@@ -1,6 +1,7 @@
-/* t_aren.c - a trained encoder-decoder (aren-transliteration: Arabic letters to Latin ones, 6 + 6 layers of width 32) gives the words that
- * its makers expect, by greedy choice and by beam search. The file is CTranslate2's (version 2: a count, then name, shape, bytes
- * per element, values of each tensor): written out as safetensors first, and described by a spec over m2m_100. */
+/* t_aren.c - a trained encoder-decoder (aren-transliteration: Arabic letters to Latin ones, 6 + 6 layers of width
+ * 32) gives the words that its makers expect, by greedy choice and by beam search. The file is CTranslate2's
+ * (version 2: a count, then name, shape, bytes per element, values of each tensor): written out as safetensors
+ * first, and described by a spec over m2m_100. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* t_bench.c - the bench command end to end on a tiny model: fields of the contract, and a hash that no setting changes. */
+/* t_bench.c - the bench command end to end on a tiny model: fields of the contract, and a hash that no setting
+ * changes. */
 #include "test.h"
 
 #include "app/app.h"
@@ -70,7 +71,8 @@ static void depths(void **state)
     json_free(a);
 }
 
-/* Shares are of the bounds that the result ends with; memory that is read is as large as a step reads, so none is above 1 but by noise. */
+/* Shares are of the bounds that the result ends with; memory that is read is as large as a step reads, so none is
+ * above 1 but by noise. */
 static void shares_agree(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* t_cli.c - the executable from outside: run and its outputs on the reference model; a terminal, serve and its signals on the
- * built-in one. */
+/* t_cli.c - the executable from outside: run and its outputs on the reference model; a terminal, serve and its
+ * signals on the built-in one. */
 #define _GNU_SOURCE
 #include "tests/command.h"
 

@@ -1,5 +1,6 @@
-/* t_eval.c - the commands eval and plan from outside, on a committed model. The losses are those that transformers gives for the same
- * windows: mean over -log_softmax(model(ids[b:e]).logits)[i][ids[i + 1]] of tests/vectors/models/qwen2. */
+/* t_eval.c - the commands eval and plan from outside, on a committed model. The losses are those that transformers
+ * gives for the same windows: mean over -log_softmax(model(ids[b:e]).logits)[i][ids[i + 1]] of
+ * tests/vectors/models/qwen2. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/span.h"

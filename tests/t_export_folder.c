@@ -1,5 +1,5 @@
-/* t_export_folder.c - the folder that `export` writes: what may lie there before, what is there after, and that nothing is lost by an
- * export that fails. */
+/* t_export_folder.c - the folder that `export` writes: what may lie there before, what is there after, and that
+ * nothing is lost by an export that fails. */
 #include "tests/command.h"
 
 #include <dirent.h>
@@ -73,7 +73,8 @@ static int export_to(const char *model, const char *dir, const char *more)
 
 static bool complains(const char *part) { return strstr(buf_cstr(&errors), part) != NULL; }
 
-/* Of an earlier export everything is replaced, what the new one has not is removed, and what is no part of a model stays. */
+/* Of an earlier export everything is replaced, what the new one has not is removed, and what is no part of a model
+ * stays. */
 static void an_export_is_replaced(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* t_output.c - what commands write: no command overwrites what it reads, under whatever names; what happens to outputs that a limit or
- * a signal cuts short. */
+/* t_output.c - what commands write: no command overwrites what it reads, under whatever names; what happens to
+ * outputs that a limit or a signal cuts short. */
 #define _GNU_SOURCE
 #include "tests/command.h"
 

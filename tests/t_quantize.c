@@ -1,5 +1,5 @@
-/* t_quantize.c - files that `inferflow quantize` writes: self-contained, the same bits as the source held in the same types, refused when
- * they are not what they say. */
+/* t_quantize.c - files that `inferflow quantize` writes: self-contained, the same bits as the source held in the
+ * same types, refused when they are not what they say. */
 #include "engine/evaluate.h"
 #include "app/app.h"
 #include "app/tokenizer_choice.h"
@@ -219,8 +219,8 @@ static void gguf_of_gguf(void **unused)
     unlink(first), unlink(second);
 }
 
-/* Its own files go on to a folder and to GGUF where the config.json that they carry tells the family: what was quantized as the numbers
- * that it is. */
+/* Its own files go on to a folder and to GGUF where the config.json that they carry tells the family: what was
+ * quantized as the numbers that it is. */
 static void own_files_are_exported(void **unused)
 {
     (void)unused;

@@ -1,8 +1,8 @@
 /* app.h - the command line: what a sub-command is, and what main does with it.
  *
- * A sub-command is one const struct in src/app/cmd_<name>.c plus one line in cmd_list.h. Its flags are `param` rows, in groups:
- * each group fills one struct inside the command's own options struct. Parsing, defaults, range checks, help texts and messages
- * about misspelt flags follow from the rows. */
+ * A sub-command is one const struct in src/app/cmd_<name>.c plus one line in cmd_list.h. Its flags are `param` rows
+ * in groups; each group fills one struct inside the command's options. Parsing, defaults, ranges, help and
+ * suggestions follow from the rows. */
 #ifndef APP_APP_H
 #define APP_APP_H
 #include "base/err.h"
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Rows that fill the struct at `offset` of the command's options. The count is a pointer because tables live in other files. */
+/* Rows that fill the struct at `offset` of the command's options. The count is a pointer: tables are in other files. */
 typedef struct flag_group {
     const char *title; /* heading in the help; NULL ends the array */
     const param *rows;
@@ -59,7 +59,7 @@ int app_print_json(const json *j, err *e);
     {                                                                                                                  \
         "Model", engine_param_rows, &engine_param_count, offsetof(type, member)                                        \
     }
-/* Of commands that open it but run nothing; and of those that want its tokenizer alone. */
+/* Flags of commands that open a model but run nothing; of those that need its tokenizer only. */
 #define PROGRAM_FLAGS(type, member)                                                                                    \
     {                                                                                                                  \
         "Model", engine_param_rows, &engine_program_param_count, offsetof(type, member)                                \

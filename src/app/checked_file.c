@@ -25,7 +25,7 @@ bool left_by_dead(const char *name, const char *prefix, const char **rest)
     return *end == '.' && pid == (pid_t)pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Files that runs for the same output left when they were killed. */
+/* Removes files that killed runs left for the same output. */
 static void remove_left(const char *dir, const char *base)
 {
     DIR *d = opendir(dir);
@@ -50,7 +50,7 @@ char *checked_file_name(const char *path)
     return name;
 }
 
-/* A message about the file that is gone is about the one that was asked for. */
+/* Makes a message about the file that was removed one about the output that was asked for. */
 static void name_output(err *e, const char *name, const char *path)
 {
     char whole[ERR_MSG_MAX];

@@ -1,17 +1,16 @@
-/* checked_file.h - an output that is read back before it takes its place: what was there stays until the new one is known to
- * be right. */
+/* checked_file.h - an output that is read back before it takes its place: until then the old file stays. */
 #ifndef APP_CHECKED_FILE_H
 #define APP_CHECKED_FILE_H
 #include "base/err.h"
 
 #include <stdbool.h>
 
-/* The name to write `path` under, ".checking.PID.NAME" in the same folder; `path` itself where that cannot be, as of a device.
- * What killed runs left under such a name is removed. Its end is checked_file_end. NULL: out of memory. */
+/* The name to write `path` under, ".checking.PID.NAME" in the same folder; `path` itself where that cannot be, as of
+ * a device. What killed runs left under such a name is removed. Its end is checked_file_end. NULL: out of memory. */
 char *checked_file_name(const char *path);
 
-/* Ends it, with `rc` the result of writing and checking: the file takes its place, or is removed. Frees `name`; returns rc, or the
- * error of the move. */
+/* Ends it, with `rc` the result of writing and checking: the file takes its place, or is removed. Frees `name`; returns
+ * rc, or the error of the move. */
 int checked_file_end(char *name, const char *path, int rc, err *e);
 
 /* Whether a file's name is `prefix`, the id of a process that is gone, '.' and *rest. */

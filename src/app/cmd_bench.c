@@ -1,9 +1,9 @@
 /* cmd_bench.c - `inferflow bench`: prefill and decode speed of a model, beside what the machine could do at most.
  *
- * The bounds are measured anew between repetitions, because the load of a machine changes: shares compare the best of both. Prompts
- * are pseudo-random ids, different in every repetition, so that no cache helps. Prefill ends when every sequence has its first token,
- * decode is the n steps after it, all sequences together. At a depth, each sequence first takes in that many tokens, untimed. Of an encoder,
- * prefill ends when every sequence has its vector or scores, and there is no decode. */
+ * The bounds are measured again between repetitions, because the load of a machine changes; shares are of the best
+ * of both. Prompts are pseudo-random ids, new in each repetition, so that no cache helps. Prefill ends when every
+ * sequence has its first token (of an encoder: its vector or scores); decode is the n steps after it, all sequences
+ * together. At a depth, each sequence first gets that many tokens, untimed. */
 #include "engine/cost.h"
 #include "app/app.h"
 #include "app/flags.h"
@@ -159,7 +159,8 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
     return rc;
 }
 
-/* ---- hash of the logits of a fixed prompt, of a model without any of its vector: the same on every instruction set, chunk and thread count */
+/* ---- hash of the logits (of an encoder: the vector) of a fixed prompt: the same for every instruction set, chunk
+ * and threads */
 
 static void hash_floats(uint64_t *h, const float *x, int64_t n)
 {
@@ -233,7 +234,7 @@ typedef struct bench_row {
     engine_cost per_token;
 } bench_row;
 
-/* Shares are of the best that the machine did all the while. */
+/* Shares are of the best rates that the machine had during the measurement. */
 static void report(json *rows, const bench_row *r, const bench_options *o, const bounds *b)
 {
     const engine_cost *c = &r->per_token;
@@ -274,7 +275,7 @@ static void print_rows(const json *root)
            json_num(json_get(root, "peak_rss_bytes"), 0) / (1 << 20), json_str(json_get(root, "logits_hash"), ""));
 }
 
-/* Numbers with commas between, from `least` to `most`. */
+/* Numbers with commas between, each from `least` to `most`. */
 static int parse_list(const char *flag, const char *text, int least, int most, int out[LIST_MAX], int *n, err *e)
 {
     *n = 0;
@@ -327,7 +328,7 @@ static int measure(engine *g, cpu_probe *probe, const bench_options *o, const be
     return rc;
 }
 
-/* Batches and depths that are measured, each with each. */
+/* Every batch is measured at every depth. */
 typedef struct bench_grid {
     int batch[LIST_MAX], n_batch, depth[LIST_MAX], n_depth;
 } bench_grid;
@@ -357,7 +358,7 @@ static int open_engine(engine **g, const bench_options *o, const bench_grid *gri
     return engine_open(g, &eo, e);
 }
 
-/* Makes room for `most` tokens a sequence: where no --ctx says otherwise, also beyond what the model was made for. */
+/* Makes room for `most` tokens a sequence, also beyond the model's own maximum unless --ctx is given. */
 static int widen(engine **g, const bench_options *o, const bench_grid *grid, int64_t most, err *e)
 {
     const int64_t ctx = engine_describe(*g)->ctx;
@@ -372,7 +373,7 @@ static int widen(engine **g, const bench_options *o, const bench_grid *grid, int
                : OK;
 }
 
-/* What is measured of an encoder: prompts alone. */
+/* Of an encoder only prompts are measured. */
 static int only_prompts(bench_options *o, const bench_grid *grid, err *e)
 {
     o->generate = 0;

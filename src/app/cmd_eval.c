@@ -1,11 +1,11 @@
-/* cmd_eval.c - `inferflow eval`: what a model computes, as numbers: logits, hidden states, perplexity, divergence from another model, importance of weights. Keys
- * and values are kept in float32 unless --kv says otherwise, so that results compare with other programs. */
-#include "engine/decoder_prompt.h"
+/* cmd_eval.c - `inferflow eval`: logits, hidden states, perplexity, divergence from another model, importance of
+ * weights. Keys and values are float32 unless --kv says otherwise, so that results compare with other programs. */
 #include "app/app.h"
 #include "app/ids.h"
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/decoder_prompt.h"
 #include "engine/divergence.h"
 #include "engine/evaluate.h"
 #include "engine/importance_collect.h"
@@ -120,7 +120,7 @@ static int32_t bos_added(const engine *g, const eval_flags *f, const token_list 
     return !f->ids && bos >= 0 && ids->n && ids->id[0] == bos ? bos : -1;
 }
 
-/* Windows of --ctx tokens, of `most` at most. */
+/* Windows of --ctx tokens, at most `most`. */
 static windows windows_of(const engine *g, const eval_flags *f, const engine_options *m, int most,
                           const token_list *ids, const char **what)
 {
@@ -205,7 +205,8 @@ static int print_divergence(const divergence_result *r, bool as_json, err *e)
     return rc;
 }
 
-/* The reference runs as its file stores it, with float activations and a float cache: flags about precision are for the tested model. */
+/* The reference runs as its file stores it, with float activations and a float cache: flags about precision apply to
+ * the tested model only. */
 static int open_reference(engine **out, const eval_flags *f, const engine_options *m, err *e)
 {
     const char *dot = strrchr(f->against, '.');
@@ -316,7 +317,7 @@ static int run_eval(const invocation *v, err *e)
     if (rc) return rc;
     engine_options model = o->model;
     if (!model.kv) model.kv = "f32";
-    if (kind == EVAL_IMPORTANCE) model.act = "f32"; /* what enters a matrix, not codes of it */
+    if (kind == EVAL_IMPORTANCE) model.act = "f32"; /* of the inputs of matrices, not of their codes */
     model.max_batch = 1;
     token_list ids = {0}, enc = {0};
     engine *g;

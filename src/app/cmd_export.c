@@ -1,7 +1,7 @@
 /* cmd_export.c - `inferflow export`: writes the loaded model as a Hugging Face folder or a GGUF file.
  *
- * What models/export.h describes is written, with the tokenizer beside it (app/export_folder.h) or inside it. The result is read back
- * before it takes its place: an output whose program differs from the model's is removed again. */
+ * models/export describes the tensors and metadata; the tokenizer goes beside them (app/export_folder.h) or inside.
+ * The result is read back before it takes its place: an output whose program differs from the model's is removed. */
 #include "app/app.h"
 #include "app/checked_file.h"
 #include "app/export_folder.h"
@@ -31,7 +31,7 @@ static const size_t n_rows = sizeof rows / sizeof *rows;
 static const flag_group flags[] = {
     {"Export", rows, &n_rows, offsetof(export_options, own)}, PROGRAM_FLAGS(export_options, model), {0}};
 
-/* Endings of files that other programs keep models in: nobody means a folder by them. */
+/* Endings of model files that this command does not write; a folder is hardly meant by them. */
 static const char *const file_endings[] = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".onnx", ".json"};
 
 static int write_file(const model *m, const export_options *o, exporter *x, err *e)
@@ -43,7 +43,7 @@ static int write_file(const model *m, const export_options *o, exporter *x, err 
     return checked_file_end(name, o->own.out, rc, e);
 }
 
-/* What is right and yet may surprise whoever opens the folder. */
+/* Says that quantized tensors became f32. */
 static void say_decoded(const model *m, const char *path, dtype type)
 {
     const ckpt *c = m->weights;

@@ -1,4 +1,4 @@
-/* cmd_info.c - `inferflow info`: what this machine offers and what this build can use; of a model, its tensors and metadata. */
+/* cmd_info.c - `inferflow info`: this machine and what this build uses of it; the tensors and metadata of a model. */
 #include "app/app.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -32,7 +32,7 @@ static void describe_cpu(json *parent)
         if (features & sets[i].flag) json_add_str(list, NULL, sets[i].name);
 }
 
-/* Per op, what the kernel that would be used is made for: "c" where the reference serves. */
+/* The instruction set of the kernel chosen for each op; "c": the reference. */
 static void describe_kernels(json *parent)
 {
     const cpu_table *best = cpu_kernels(cpu_features(), false);
@@ -83,7 +83,7 @@ static void describe_checkpoint(json *parent, const ckpt *c)
     }
 }
 
-/* Text of a file, cut, without what steers a terminal. */
+/* Prints text of a file, cut, without control characters. */
 static void print_safe(const char *text, int width)
 {
     enum { LONGEST = 200 };

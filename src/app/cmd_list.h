@@ -1,4 +1,4 @@
-/* cmd_list.h - the sub-commands in the order of `inferflow --help`; each is `const command command_<name>` in cmd_<name>.c. */
+/* cmd_list.h - the sub-commands in the order of `inferflow --help`; command_<name> is in cmd_<name>.c. */
 #ifndef APP_CMD_LIST_H
 #define APP_CMD_LIST_H
 #include "app/app.h"

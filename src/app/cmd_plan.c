@@ -1,8 +1,8 @@
-/* cmd_plan.c - `inferflow plan`: which layers and bytes land on which device, and the time that bounds predict; --dump prints the
- * program itself.
+/* cmd_plan.c - `inferflow plan`: which layers and bytes land on which device, and the predicted time; --dump prints
+ * the program.
  *
- * One token of one sequence reads every weight once, so read bandwidth bounds it from below; a prompt does two operations per weight
- * and token, so the rate of multiply-adds bounds it. Both bounds are measured here, in about a tenth of a second. */
+ * Decoding reads every weight once a token, so read bandwidth bounds it; a prompt does two operations per weight and
+ * token, so the rate of multiply-adds bounds it. Both are measured here, in about a tenth of a second. */
 #include "app/app.h"
 #include "cpu/cpu_probe.h"
 #include "engine/engine.h"
@@ -27,7 +27,7 @@ static const size_t n_rows = sizeof rows / sizeof *rows;
 static const flag_group flags[] = {
     {"Plan", rows, &n_rows, offsetof(plan_command_options, own)}, MODEL_FLAGS(plan_command_options, model), {0}};
 
-/* Rates of this moment, and the bounds that follow. */
+/* Rates measured now, in bytes and operations a second, and the tokens a second that they allow. */
 typedef struct bounds {
     double read, flops, decode, prefill;
 } bounds;

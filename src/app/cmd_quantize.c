@@ -1,7 +1,7 @@
 /* cmd_quantize.c - `inferflow quantize`: a model in fewer bits, as one file that is loaded by mapping it.
  *
- * The types of its matrices come from --bits or --format, and a policy over them (models/weight_policy.h). The result is read back before the
- * command says that it is done. */
+ * The types of its matrices come from --bits or --format, and a policy over them (models/build/weight_policy.h). The
+ * result is read back before it takes its place. */
 #include "app/app.h"
 #include "app/checked_file.h"
 #include "app/gguf_file.h"
@@ -60,12 +60,12 @@ enum { POLICY_MAX = 1 << 20 };
 
 /* ---- types */
 
-/* Bits to types: the best known of about that size, with what the head and the token table get beside it, which few bits hurt most; and the
- * paper's formats by their blocks (table 3 of arXiv 2401.08294). */
+/* Types by bits: the best known format of about that size, with more bits for the output head and the token table,
+ * which are the most sensitive; and the paper's formats by block (table 3 of arXiv 2401.08294). */
 typedef struct bits_row {
     const char *bits;
     dtype body, head, table;
-    dtype block[2]; /* of 32 and 64; DTYPE_NONE: there is none */
+    dtype block[2]; /* blocks of 32 and 64; DTYPE_NONE: no such format */
 } bits_row;
 static const bits_row by_bits[] = {
     {"2", DTYPE_Q2_T, DTYPE_Q6_B64, DTYPE_Q4_B64, {DTYPE_Q2_B32, DTYPE_NONE}},
@@ -90,7 +90,7 @@ static const bits_row by_bits_gguf[] = {
 
 static bool is_gguf(const quantize_flags *f) { return str_ends(f->out, ".gguf"); }
 
-/* What of GGUF can be asked for. */
+/* Refuses bits and types that GGUF does not have. */
 static int check_gguf(const quantize_flags *f, const weight_policy *p, err *e)
 {
     buf can = {0};
@@ -140,7 +140,7 @@ static int read_policy(const quantize_flags *f, weight_policy *p, err *e)
 
 /* ---- the file */
 
-/* The tokenizer that the file shall carry; *out NULL: none. */
+/* The tokenizer that goes into the file; *out NULL: none. */
 static int open_tokenizer(tokenizer **out, const engine_options *o, err *e)
 {
     err why = {0};
@@ -152,7 +152,7 @@ static int open_tokenizer(tokenizer **out, const engine_options *o, err *e)
     return OK;
 }
 
-/* Whether the file is the same model, and its tokenizer the same. */
+/* Reads the file back: it must be the same model, with the same tokenizer. */
 static int check_file(const model *m, const tokenizer *t, const char *path, err *e)
 {
     tokenizer *again = NULL;
@@ -165,7 +165,7 @@ static int check_file(const model *m, const tokenizer *t, const char *path, err 
     return rc;
 }
 
-/* Importance by the names of tensors, and how many of them had any. */
+/* Importance by tensor name, and for how many tensors it was found. */
 typedef struct known_importance {
     importance *file;
     gguf_names *names;
@@ -189,7 +189,7 @@ static fit_importance importance_of(void *self, const weight *w)
 {
     known_importance *k = self;
     const char *names[GGUF_NAMES_MAX];
-    err unread = {0}; /* then there are no names but its own */
+    err unread = {0}; /* then the weight has no name but its own */
     if (gguf_names_of(k->names, w, names, &unread)) names[0] = NULL;
     fit_importance found = importance_find(k->file, w->name, w->rows, w->cols, w->parts);
     for (size_t i = 0; names[i] && !found.value; i++)
@@ -204,7 +204,7 @@ static void say_missed(const known_importance *k, const char *path)
                  k->found + k->missed);
 }
 
-/* Warns of matrices that are written in another type than they should be, whose blocks do not divide their rows. */
+/* Warns of matrices whose rows the blocks of the wanted type do not divide: they get another type. */
 static void say_refitted(const program *p)
 {
     int count[DTYPE_COUNT][DTYPE_COUNT] = {{0}};

@@ -1,4 +1,4 @@
-/* cmd_spec.c - `inferflow spec`: shows, checks and lists specs, and prints what they can say. The texts are made in models/. */
+/* cmd_spec.c - `inferflow spec`: shows, checks, derives, imports and lists specs (spec_text.h). */
 #include "app/app.h"
 #include "app/settings.h"
 #include "engine/engine.h"
@@ -59,7 +59,7 @@ static int check(const engine_options *o, const char *path, buf *out, err *e)
     return rc ? rc : spec_text_check(path, o->model, out, e);
 }
 
-/* A file of the original Inferflow as a spec. With --model the spec names that path, and its tensors are looked at. */
+/* Turns a file of the original Inferflow into a spec. With --model the spec names that path and fits its tensors. */
 static int import(const spec_options *o, const char *path, buf *out, err *e)
 {
     ckpt *weights = NULL;

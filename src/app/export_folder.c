@@ -49,7 +49,7 @@ static int copy_file(const char *from, const char *dir, const char *name, err *e
     return rc;
 }
 
-/* Under what name a tokenizer file lies in a folder: by its own where that is a usual one, else by its kind. */
+/* The name of a tokenizer file in the folder: its own if that is a usual one, else the usual one of its kind. */
 static const char *usual_name(const char *path)
 {
     const char *name;
@@ -91,7 +91,7 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
-/* tokenizer.json of a tokenizer that came from another kind of file. */
+/* Writes tokenizer.json for a tokenizer that came from another kind of file. */
 static int make_tokenizer(const engine_options *o, const char *dir, bool copied, err *e)
 {
     tokenizer *t;
@@ -123,7 +123,7 @@ static int write_tokenizer(const model *m, const engine_options *o, const char *
     return rc || has_file(dir, "tokenizer.json") ? rc : make_tokenizer(o, dir, copied, e);
 }
 
-/* The folder and those above it that are missing. */
+/* Makes a folder and the missing ones above it. */
 static int make_folder(const char *dir, err *e)
 {
     if (mkdir(dir, 0777) == 0 || errno == EEXIST) return OK;
@@ -151,8 +151,8 @@ static int copy_side(const model *m, const char *folder, const char *name, const
     return rc;
 }
 
-/* What says how a text becomes one vector: modules.json, what lies beside it, and the configuration of each module. A module in a
- * folder that is none of the model's is left alone. */
+/* Copies the files that define pooling: modules.json, the files beside it, and the configuration of each module that
+ * is in a folder of its own. */
 static int copy_modules(const model *m, const char *dir, err *e)
 {
     static const char *const files[] = {"modules.json", "sentence_bert_config.json",
@@ -168,7 +168,7 @@ static int copy_modules(const model *m, const char *dir, err *e)
     return rc;
 }
 
-/* The Python of a family that transformers does not have, which config.json names. */
+/* Copies the Python files of a family that transformers does not have (auto_map in config.json). */
 static int copy_code(const model *m, const json *config, const char *dir, err *e)
 {
     if (!json_first(json_get(config, "auto_map")) || ckpt_folder(m->weights)->held) return OK;
@@ -203,7 +203,7 @@ static int write_all(const model *m, const engine_options *o, const exporter *x,
 
 /* ---- the target */
 
-/* Files that an export writes or leaves out, by the model: those of an earlier one must not stay beside it. */
+/* Files that an export may write: those of an earlier one must not stay beside it. */
 static bool is_part(const char *name)
 {
     static const char *const others[] = {weights_name, "config.json", "modules.json", "sentence_bert_config.json",
@@ -216,7 +216,7 @@ static bool is_part(const char *name)
     return false;
 }
 
-/* What readers of a folder may take for its weights, or for what says where they are. */
+/* Other files that readers of a folder may take for its weights or their index. */
 static bool is_weights(const char *name)
 {
     static const char *const endings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json"};
@@ -265,7 +265,7 @@ static void remove_made(const char *dir)
     rmdir(dir);
 }
 
-/* Stages of exports that were killed. */
+/* Removes stages of exports that were killed. */
 static void remove_left(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -278,7 +278,7 @@ static void remove_left(const char *dir)
     if (d) closedir(d);
 }
 
-/* One file into its place, or those of a folder into that of its name. */
+/* Moves files to their places, those of subfolders into folders of the same name. */
 static int move_all(const char *from, const char *to, err *e)
 {
     DIR *d = opendir(from);
@@ -296,7 +296,7 @@ static int move_all(const char *from, const char *to, err *e)
     return rc;
 }
 
-/* What an earlier export left and this one has not. */
+/* Removes files of an earlier export that this one does not have. */
 static int remove_earlier(const char *dir, const char *stage, err *e)
 {
     DIR *d = opendir(dir);

@@ -1,8 +1,8 @@
 /* export_folder.h - the Hugging Face folder that `inferflow export` writes.
  *
- * It is made and read back in a folder of its own inside the target, whose files take their places when all of it is right: until
- * then the target is as it was. What lies there already and would be taken for part of the model is replaced only where an export
- * wrote it (the metadata of its model.safetensors says so); else nothing is touched and the file is named. */
+ * It is written to a folder inside the target and read back; then its files take their places. Until then the target
+ * does not change. Model files that are in the target already are replaced only if an export wrote them (the
+ * metadata of model.safetensors says so); otherwise nothing is touched and the file is named. */
 #ifndef APP_EXPORT_FOLDER_H
 #define APP_EXPORT_FOLDER_H
 #include "engine/engine.h"

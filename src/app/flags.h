@@ -1,7 +1,8 @@
 /* flags.h - the words of a command line, read by the rows of a command.
  *
- * --key value, --key=value, -k value, -kvalue; a bool flag alone is true, takes on|off|true|false when that is the next word, and has
- * --no-key; '-' and '_' in keys are the same; "--" ends the flags; the last of repeated flags wins. "-" alone is an operand. */
+ * --key value, --key=value, -k value, -kvalue. A bool flag alone is true, takes a following on|off|true|false, and
+ * has --no-key. '-' and '_' in keys are the same; "--" ends the flags; the last of repeated flags wins. "-" alone is
+ * an operand. */
 #ifndef APP_FLAGS_H
 #define APP_FLAGS_H
 #include "app/app.h"
@@ -14,12 +15,14 @@ typedef struct common_flags {
     const char *log_level;
 } common_flags;
 
-/* Fills v->options (options_size bytes, cleared by the caller), v->operand (argv's own strings, compacted into argv) and
- * *common. argv[0] is the first word after the command's name. ERR_USAGE with the flag named. A spec that --spec names gives other
- * defaults than the rows (settings.h); *over (NULL ok: none does) is that spec, to be freed after the command has run. */
+/* Fills v->options (options_size bytes, cleared by the caller), v->operand (argv's own strings, compacted into argv)
+ * and *common. argv[0] is the first word after the command's name. ERR_USAGE names the flag. The spec of --spec
+ * gives other defaults than the rows (settings.h); *over (NULL ok: no spec is read) is that spec, to be freed after
+ * the command has run. */
 int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec **over, err *e);
 
-/* ERR_USAGE when the command line has a flag that is not in `keys` (NULL ends them): it means nothing to `what` ("bench read"). */
+/* ERR_USAGE for a flag on the command line that is not in `keys` (NULL ends them): `what` ("bench read") does not
+ * use it. */
 int flags_allow_only(const invocation *v, const char *const *keys, const char *what, err *e);
 
 /* `inferflow <command> --help`. */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What another vocabulary brings itself. */
+/* Drops the keys of a vocabulary, which another one sets itself. */
 static void drop_vocabulary(gguf_pairs *p)
 {
     static const char part[] = "tokenizer.ggml.";
@@ -18,7 +18,7 @@ static void drop_vocabulary(gguf_pairs *p)
     p->n = n;
 }
 
-/* Other readers want to be told; a file that was without stays as it is. */
+/* Says that there is no vocabulary, as other readers require; a file that has the key keeps it. */
 static void say_none(gguf_pairs *p)
 {
     gguf_pairs none = {0};

@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "models/export/export.h"
 
-/* The vocabulary is the one the flags name, if there is one and GGUF can say what it does. threads: that encode, 0 = all. */
+/* The vocabulary is that of the tokenizer that the flags name, if GGUF can express it. threads: 0 = all. */
 int gguf_file_write(const model *m, const engine_options *o, exporter *x, const char *path, int threads, err *e);
 
 #endif

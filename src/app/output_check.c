@@ -29,7 +29,7 @@ static bool keeps_data(const struct stat *s)
     return S_ISREG(s->st_mode) || S_ISBLK(s->st_mode) || S_ISDIR(s->st_mode);
 }
 
-/* Whether one of the folders above a path, which is cut up, is `dir`. */
+/* Whether one of the folders above a path is `dir`. Cuts the path. */
 static bool is_below(char *path, const struct stat *dir)
 {
     struct stat st;
@@ -61,7 +61,7 @@ static int check_file(const output *o, const char *path)
     return OK;
 }
 
-/* Files beside a model that are read with it: configurations, and what a tokenizer is made of. */
+/* Files that are read with a model: configurations and tokenizer files. */
 static bool is_companion(const char *name)
 {
     static const char *const endings[] = {".json", ".jinja", ".model",        ".txt",           ".spm",
@@ -87,7 +87,7 @@ static int check_beside(const output *o, const char *dir)
     return rc;
 }
 
-/* A model or tokenizer that cannot be read is reported by who needs it. */
+/* A model or tokenizer that cannot be read is no error here: the command reports it. */
 static int check_model(const output *o, const char *path)
 {
     ckpt *c = NULL;

@@ -1,5 +1,5 @@
-/* settings.c - see settings.h. A flag group is known by its rows. A command that takes only some of the rows does not read the section:
- * what it says there is for others. */
+/* settings.c - see settings.h. A flag group is known by its rows. The section of a command that takes only some of
+ * the rows is not read: its other keys are for other commands. */
 #include "app/settings.h"
 
 #include "engine/engine.h"
@@ -35,7 +35,7 @@ int settings_open(spec **out, const invocation *v, err *e)
     return OK;
 }
 
-/* What a model is has sections of its own. */
+/* Refuses keys of [runtime] that have a place in another section. */
 static int check_place(const spec *s, err *e)
 {
     static const char *const elsewhere[][2] = {{"model", "[model] path"},

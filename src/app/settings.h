@@ -1,10 +1,10 @@
-/* settings.h - a spec's [runtime], [serve] and [generate] as defaults of a command's flags: what the command line says wins. */
+/* settings.h - a spec's [runtime], [serve] and [generate] as defaults of a command's flags; the command line wins. */
 #ifndef APP_SETTINGS_H
 #define APP_SETTINGS_H
 #include "app/app.h"
 #include "models/spec/spec.h"
 
-/* Loads the file of --spec, if the command has that flag and it is given; *out NULL otherwise. spec_free it after the command has run:
+/* Loads the file of --spec, if the flag is given; *out NULL otherwise. spec_free it after the command has run:
  * options point into it. */
 int settings_open(spec **out, const invocation *v, err *e);
 /* Sets the options of every flag group that a section of the spec speaks for. */

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* DESCRIBES: what the model is; an export writes its own. ALWAYS: of the tokenizer, and of how to generate. REPLACED: what tokenizer.json stands
- * for, not looked at where that is there. OF_TARGET: not looked at there unless the target has a tokenizer of its own. Names that end like
- * others come first. */
+/* DESCRIBES: the configuration of the model; an export writes its own. ALWAYS: tokenizer and generation settings.
+ * REPLACED: sources of tokenizer.json, not needed beside it. OF_TARGET: not needed beside it either, unless the
+ * target language has a tokenizer of its own. Names that end like others come first. */
 enum { DESCRIBES, ALWAYS, REPLACED, OF_TARGET };
 static const struct side_file {
     const char *name;
@@ -83,7 +83,7 @@ static int name_tokenizer(json *metadata, const char *name, err *e)
     return json_add_str(metadata, SELF_TOKENIZER, name) ? OK : err_set(e, ERR_MEMORY, "out of memory");
 }
 
-/* named: the file that is the tokenizer, whatever lies beside it; NULL: what a model's folder would mean. */
+/* named: the file that is the tokenizer, whatever is beside it; NULL: by the rules for a model's folder. */
 static int add_folder(json *metadata, const file_folder *from, const char *named, err *e)
 {
     bool whole = folder_has(from, "tokenizer.json") && (!named || strcmp(named, "tokenizer.json") == 0);
@@ -133,7 +133,7 @@ static int add_vocabulary(json *metadata, const ckpt *c, err *e)
     return rc;
 }
 
-/* A tokenizer that was named: a folder's, a GGUF file's, or one file with what lies beside it. */
+/* A tokenizer that was named: that of a folder or a GGUF file, or one file with those beside it. */
 static int add_given(json *metadata, const char *path, err *e)
 {
     ckpt *c;

@@ -6,9 +6,9 @@
 
 /* Every built-in spec: name, architectures, sentence. */
 int spec_text_list(buf *out, err *e);
-/* Every module: sentence, options with type, default, range and doc, weights with shapes; then the fixed keys of all sections. */
+/* Every module: doc, options with type, default and range, weights with shapes; then the fixed keys of all sections. */
 bool spec_text_modules(buf *out);
-/* A starting spec for a model, with what was inferred and guessed as comments (models/derive.h). NULL: the built-in one. */
+/* A starting spec for a model, with the evidence and guesses as comments (models/derive). NULL: the built-in model. */
 int spec_text_derive(const char *model_path, buf *out, err *e);
 /* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends what was checked,
  * and the keys of config.json that the spec does not know: what they say may be missing in it. */

@@ -1,4 +1,5 @@
-/* embed.h - files that travel inside the executable: specs, the built-in model, the web page (put there by tools/embed_files.c). */
+/* embed.h - files that travel inside the executable: specs, the built-in model, the web page (put there by
+ * tools/embed_files.c). */
 #ifndef BASE_EMBED_H
 #define BASE_EMBED_H
 #include "base/span.h"

@@ -1,7 +1,7 @@
 /* err.h - errors are values: a negative code and one message from the place that knows most.
  *
- * Every function that can fail returns int: 0, or one of the codes below, and takes an `err *` that may be NULL. The first
- * message wins: callers add context in front (err_wrap), they never replace it. The command line prints
+ * Every function that can fail returns int: 0, or one of the codes below, and takes an `err *` that may be NULL. The
+ * first message wins: callers add context in front (err_wrap), they never replace it. The command line prints
  * "inferflow: error: <msg>"; the server maps codes to HTTP status. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H

@@ -1,7 +1,8 @@
 /* file.h - files: read whole, map, write atomically.
  *
- * A mapping survives a file that shrinks underneath it: the SIGBUS handler installed by the first file_map puts zero pages
- * where the file ended and marks the mapping `torn`; owners ask file_torn after they used the bytes and report an error. */
+ * A mapping survives a file that shrinks underneath it: the SIGBUS handler installed by the first file_map puts zero
+ * pages where the file ended and marks the mapping `torn`; owners ask file_torn after they used the bytes and report
+ * an error. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 #include "base/buf.h"
@@ -22,8 +23,8 @@ const char *file_path(const file_mapping *m);
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
 
-/* What lies in [p, p + n) has been read for the last time, probably: whole pages of it that are of a mapping leave this process's memory until
- * they are read again. Memory that is not of a mapping stays as it is. */
+/* Says that [p, p + n) will probably not be read again: its whole pages leave this process's memory until they are.
+ * Does nothing to memory that is not of a mapping. */
 void file_release(const void *p, size_t n);
 
 /* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
@@ -31,15 +32,14 @@ int file_read(buf *out, const char *path, size_t max, err *e);
 
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
-bool file_same(const char *a, const char *b); /* both are there, and are one file or folder under whatever names */
 /* dir + "/" + name (or name itself when it is absolute); mem_free the result. NULL: out of memory. */
 char *file_join(const char *dir, const char *name);
 /* The folder part of a path ("." when there is none); mem_free the result. */
 char *file_dir(const char *path);
 
-/* Output without a name, or with a temporary one in the same folder where the file system knows no files without; file_commit syncs it and
- * renames it into place, file_abandon removes it. What is interrupted leaves nothing behind. Nothing of an existing file is lost until the rename. A link stays and what it points to is replaced; devices and pipes
- * are written directly. */
+/* Output. It is written to a file without a name (with a temporary one where the file system has no such files), so
+ * that what is interrupted leaves nothing behind; file_commit syncs it and renames it over `path`, file_abandon
+ * drops it. A link is kept and its target replaced; devices and pipes are written directly. */
 typedef struct file_out file_out;
 int file_create(file_out **out, const char *path, err *e);
 int file_write(file_out *f, const void *p, size_t n, err *e);

@@ -1,9 +1,11 @@
-/* fmath.h - exp, tanh, erf in float and sin, cos in double: own polynomials, so that results do not depend on the C library.
+/* fmath.h - exp, tanh, erf in float and sin, cos in double: own polynomials, so that results do not depend on the C
+ * library.
  *
- * They are definitions: vector code performs the same operations lane by lane and equals them in every bit (part (c) of the
- * arithmetic contract). Every fused multiply-add is written; build with -ffp-contract=off. Coefficients are minimax (Remez) over the
- * reduced ranges. Maximal error, as tests/t_fmath.c finds it over dense ranges against double libm: exp 1.0 ulp, tanh 1.4 ulp,
- * erf 1.2 ulp, sigmoid 2.4 ulp of float (denormal results: of the smallest normal); sin and cos 1.8e-16 absolute for |x| <= 2^30. */
+ * They are definitions: vector code performs the same operations lane by lane and equals them in every bit (part (c)
+ * of the arithmetic contract). Every fused multiply-add is written; build with -ffp-contract=off. Coefficients are
+ * minimax (Remez) over the reduced ranges. Maximal error, as tests/t_fmath.c finds it over dense ranges against
+ * double libm: exp 1.0 ulp, tanh 1.4 ulp, erf 1.2 ulp, sigmoid 2.4 ulp of float (denormal results: of the smallest
+ * normal); sin and cos 1.8e-16 absolute for |x| <= 2^30. */
 #ifndef BASE_FMATH_H
 #define BASE_FMATH_H
 #include "base/half.h"
@@ -51,7 +53,7 @@
 #define FM_ERFC_6    -0x1.ceeafp-12f
 #define FM_ERFC_7    0x1.6c0694p-16f
 
-/* The maximum and minimum of x86: the second operand when either is NaN. */
+/* Maximum and minimum as on x86: the second operand when either is NaN. */
 static inline float fm_max(float a, float b) { return a > b ? a : b; }
 static inline float fm_min(float a, float b) { return a < b ? a : b; }
 
@@ -96,8 +98,8 @@ static inline float fm_erf(float x)
 
 static inline float fm_sigmoid(float x) { return 1.0f / (1.0f + fm_exp(-x)); }
 
-/* sin and cos of |x| <= 2^30: reduced by pi/2 in two parts, then a polynomial on [-pi/4, pi/4]. Used at load, to build tables of
- * positions. */
+/* sin and cos of |x| <= 2^30: reduced by pi/2 in two parts, then a polynomial on [-pi/4, pi/4]. Used at load, to
+ * build tables of positions. */
 static inline void fm_sincos(double x, double *sine, double *cosine)
 {
     double n = fma(x, 0x1.45f306dc9c883p-1, 0x1.8p52) - 0x1.8p52;

@@ -1,4 +1,4 @@
-/* folder.h - small files by name: those of a directory, or files in memory that stand for one (what a self-contained model carries).
+/* folder.h - small files by name: those of a directory, or files in memory (of a self-contained model).
  *
  * So a reader of several files that belong together is written once. */
 #ifndef BASE_FOLDER_H
@@ -18,8 +18,8 @@ typedef struct file_folder {
     size_t n;
 } file_folder;
 
-/* The snapshot of a hub cache root (models--ORG--NAME): that of refs/main, else the newest; mem_free it. NULL: `root` is another kind
- * of folder. */
+/* The snapshot of a hub cache root (models--ORG--NAME): that of refs/main, else the newest; mem_free it. NULL:
+ * `root` is another kind of folder. */
 char *folder_snapshot(const char *root);
 
 bool folder_has(const file_folder *f, const char *name);

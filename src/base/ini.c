@@ -1,8 +1,9 @@
 /* ini.c - see ini.h. The only file that includes inih.
  *
- * inih as Debian builds it splits lines at 200 characters, cuts values at " ;" (our formulas are full of semicolons) and counts no
- * lines for its handler. So the reader below gives inih one short line per source line: sections as they are, "key=<line
- * number>" for keys, empty lines for the rest; values wait here, whole, under their line number. inih judges the shape. */
+ * inih as Debian builds it splits lines at 200 characters, cuts values at " ;" (our formulas are full of semicolons)
+ * and counts no lines for its handler. So the reader below gives inih one short line per source line: sections as
+ * they are, "key=<line number>" for keys, empty lines for the rest; values wait here, whole, under their line
+ * number. inih judges the shape. */
 #include "base/ini.h"
 
 #include "base/map.h"

@@ -5,8 +5,8 @@
  *     key = value                             lines of any length
  *         more of the value                   an indented line continues the value above, joined by one blank
  *
- * A key given twice in a section is an error, as are keys before the first section, control characters and bad UTF-8. Each line
- * [section] gives a row of its own with the key "", so that sections without keys are seen. */
+ * A key given twice in a section is an error, as are keys before the first section, control characters and bad UTF-8.
+ * Each line [section] gives a row of its own with the key "", so that sections without keys are seen. */
 #ifndef BASE_INI_H
 #define BASE_INI_H
 #include "base/arena.h"

@@ -1,10 +1,11 @@
 /* json.c - see json.h. The only file that includes cJSON.
  *
- * cJSON parses; a single pass of our own before it checks the grammar that cJSON is lax about (its traps were measured, not
- * guessed: leading zeros, "1.", 1e400, raw newlines, bad UTF-8, "\u0000", text after the value). Duplicate keys are found with
- * a hash map per object, so an object of 100k keys costs linear time.
+ * cJSON parses; a single pass of our own before it checks the grammar that cJSON is lax about (its traps were
+ * measured, not guessed: leading zeros, "1.", 1e400, raw newlines, bad UTF-8, "\u0000", text after the value).
+ * Duplicate keys are found with a hash map per object, so an object of 100k keys costs linear time.
  *
- * cJSON keeps numbers as doubles. Integers beyond 2^53 keep their digits beside, in the field that cJSON uses for strings. */
+ * cJSON keeps numbers as doubles. Integers beyond 2^53 keep their digits beside, in the field that cJSON uses for
+ * strings. */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -362,12 +363,6 @@ json *json_new_object(void)
 {
     use_mem();
     return cJSON_CreateObject();
-}
-
-json *json_new_array(void)
-{
-    use_mem();
-    return cJSON_CreateArray();
 }
 
 json *json_copy(const json *j) { return cJSON_Duplicate(j, true); }

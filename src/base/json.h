@@ -1,8 +1,9 @@
-/* json.h - JSON, strictly: RFC 8259 and nothing more, by cJSON behind a narrow door.
+/* json.h - JSON, strictly: RFC 8259 and nothing more, parsed by cJSON.
  *
- * Reading refuses what cJSON lets through: duplicate keys, raw control characters, invalid UTF-8, numbers such as 01, 1. or
- * 1e400, NaN, text after the value, nesting beyond 200, more than 2^23 values, and (unless JSON_NUL_OK) "\u0000", which cJSON would cut.
- * A `json` node belongs to its root; json_free takes the root. All getters accept NULL nodes and give the default. */
+ * Reading refuses what cJSON lets through: duplicate keys, raw control characters, invalid UTF-8, numbers such as
+ * 01, 1. or 1e400, NaN, text after the value, nesting beyond 200, more than 2^23 values, and (unless JSON_NUL_OK)
+ * "\u0000", which cJSON would cut. A `json` node belongs to its root; json_free takes the root. All getters accept
+ * NULL nodes and give the default. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 #include "base/buf.h"
@@ -22,8 +23,8 @@ int json_read(json **out, const char *path, size_t max_bytes, err *e); /* file_r
 void json_free(json *root);                                            /* NULL ok */
 
 json_kind json_type(const json *j); /* NULL is JSON_NULL */
-const json *json_get(const json *obj,
-                     const char *key); /* exact case; NULL when absent. Linear: build a map for many look-ups */
+/* Exact case; NULL when absent. Linear: build a map for many look-ups. */
+const json *json_get(const json *obj, const char *key);
 const json *json_path(const json *obj, const char *dotted); /* "rope_scaling.factor"; NULL when absent */
 size_t json_count(const json *j);                           /* members of an array or object (linear) */
 const json *json_first(const json *j);                      /* first member, then json_next: the way to walk */
@@ -39,9 +40,9 @@ bool json_is_int(const json *j);
 bool json_int64(const json *j, int64_t *out);
 bool json_bool(const json *j, bool otherwise);
 
-/* Building. Every call returns the new node (owned by its parent) or NULL when memory is short; a NULL parent gives NULL. */
+/* Building. Every call returns the new node (owned by its parent) or NULL when memory is short; a NULL parent gives
+ * NULL. */
 json *json_new_object(void);
-json *json_new_array(void);
 json *json_copy(const json *j);                    /* a root of its own */
 json *json_add_object(json *obj, const char *key); /* key NULL: append to an array */
 json *json_add_array(json *obj, const char *key);

@@ -1,4 +1,5 @@
-/* map.c - see map.h. Hash: multiply-and-fold over 8-byte words (the wyhash idea: a 64x64->128 product folded by xor). */
+/* map.c - see map.h. Hash: multiply-and-fold over 8-byte words (the wyhash idea: a 64x64->128 product folded by
+ * xor). */
 #include "base/map.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* map.h - hash map from byte strings to uint32, open addressing, insertion only.
  *
- * Keys are not copied: they must outlive the map. The hash is seeded per process so that outside data (tensor names, vocabulary,
- * JSON keys) cannot be chosen to collide. */
+ * Keys are not copied: they must outlive the map. The hash is seeded per process so that outside data (tensor names,
+ * vocabulary, JSON keys) cannot be chosen to collide. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 #include "base/span.h"

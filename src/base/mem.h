@@ -1,9 +1,9 @@
-/* mem.h - the only door to the heap: checked sizes, a guard against allocation in the token loop, and a test hook that makes
- * the n-th allocation fail.
+/* mem.h - every allocation of the program: checked sizes, a guard against allocation in the token loop, and a test
+ * hook that makes the n-th allocation fail.
  *
- * All functions return NULL when memory is short or a size overflows; nothing here aborts in release builds. Memory is
- * released with mem_free. Debug builds (-DINFERFLOW_DEBUG) abort on an allocation between mem_guard and mem_unguard on the
- * guarded thread: "no allocation in the token loop" is executable. */
+ * All functions return NULL when memory is short or a size overflows; nothing here aborts in release builds. Memory
+ * is released with mem_free. Debug builds (-DINFERFLOW_DEBUG) abort on an allocation between mem_guard and
+ * mem_unguard on the guarded thread: "no allocation in the token loop" is executable. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 #include <stdbool.h>
@@ -29,13 +29,15 @@ void mem_unmap(void *p, size_t n);
 /* Bytes that this process could still take without harm: free memory of the machine, and what control groups leave. */
 uint64_t mem_available(void);
 
-/* Grows *p (elements of `size` bytes, *cap of them) so that it holds at least `need`; doubles. Returns false on failure. */
+/* Grows *p (elements of `size` bytes, *cap of them) so that it holds at least `need`; doubles. Returns false on
+ * failure. */
 bool mem_grow(void **p, size_t *cap, size_t need, size_t size);
 
 void mem_guard(const char *why); /* from here this thread must not allocate */
 void mem_unguard(void);
 
-/* Tests: the n-th allocation from now (1 = the next) fails, once; 0 switches it off. Returns whether the last one fired. */
+/* Tests: the n-th allocation from now (1 = the next) fails, once; 0 switches it off. Returns whether the last one
+ * fired. */
 bool mem_fail_at(long n);
 
 #endif

@@ -1,5 +1,5 @@
-/* param.c - see param.h. One reader of text values for flags, JSON fields and spec keys, so that all of them take the same
- * spellings and complain in the same words. */
+/* param.c - see param.h. One reader of text values for flags, JSON fields and spec keys, so that all of them take
+ * the same spellings and complain in the same words. */
 #include "base/param.h"
 
 #include <errno.h>
@@ -213,7 +213,7 @@ static void add_flag(buf *out, const char *lead, const char *name)
     for (const char *c = name; *c; c++) buf_byte(out, *c == '_' ? '-' : *c);
 }
 
-/* The words of a text from HELP_INDENT on; `at` is where the line ends now. */
+/* Adds a text, wrapped and indented; `at` is the length of the line so far. */
 static void add_wrapped(buf *out, size_t at, const char *text)
 {
     bool first = true;

@@ -1,4 +1,5 @@
-/* param.h - options as rows: one table gives command-line flags, JSON fields, spec keys, help texts, defaults and validation. */
+/* param.h - options as rows: one table gives command-line flags, JSON fields, spec keys, help texts, defaults and
+ * validation. */
 #ifndef BASE_PARAM_H
 #define BASE_PARAM_H
 #include "base/buf.h"
@@ -45,7 +46,8 @@ const param *param_find(const param *rows, size_t n, const char *key);
 /* Sets one field from text. `where` names the place for messages ("--top-p", "mistral.ini:12: rope_theta"). */
 int param_set(const param *row, void *into, const char *text, const char *where, err *e);
 int param_set_number(const param *row, void *into, double value, const char *where, err *e);
-/* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least 1). */
+/* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least
+ * 1). */
 const char *param_nearest(const param *rows, size_t n, const char *key);
 /* "  --top-p F        doc (default 0.9)" lines of at most 100 columns. */
 bool param_help(const param *rows, size_t n, buf *out);

@@ -1,7 +1,8 @@
-/* rng.h - random numbers as a function of three counters: no state, so a draw never depends on what was drawn before.
+/* rng.h - random numbers as a function of three counters: no state, so a draw never depends on what was drawn
+ * before.
  *
- * Three rounds of the splitmix64 finaliser (Steele, Lea, Flood 2014), one per key: seed, stream (the choice of a request), and
- * counter (the position in the sequence). */
+ * Three rounds of the splitmix64 finaliser (Steele, Lea, Flood 2014), one per key: seed, stream (the choice of a
+ * request), and counter (the position in the sequence). */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 #include <stdint.h>

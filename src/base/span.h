@@ -1,7 +1,8 @@
 /* span.h - a run of bytes that somebody else owns, and a cursor that cannot leave it.
  *
- * Every parser of outside data reads through a cursor: little-endian numbers, byte runs, "is there room for n records of at
- * least m bytes". A read past the end sets `bad`, returns zeros, and stays bad; parsers check once per record. */
+ * Every parser of outside data reads through a cursor: little-endian numbers, byte runs, "is there room for n
+ * records of at least m bytes". A read past the end sets `bad`, returns zeros, and stays bad; parsers check once per
+ * record. */
 #ifndef BASE_SPAN_H
 #define BASE_SPAN_H
 #include <stdbool.h>
@@ -71,7 +72,8 @@ static inline float cursor_f32(cursor *c)
     return f;
 }
 
-/* True when `count` records of at least `min_bytes` each can still follow: the bound to check before allocating for them. */
+/* Whether `count` records of at least `min_bytes` each can still follow: checked before memory is allocated for
+ * them. */
 static inline bool cursor_has(const cursor *c, uint64_t count, uint64_t min_bytes)
 {
     return !c->bad && (min_bytes == 0 || count <= (c->n - c->at) / min_bytes);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Bytes the lead byte promises, and the range of the second byte (the table that rules out overlong forms and surrogates). */
+/* Bytes the lead byte promises, and the range of the second byte (the table that rules out overlong forms and
+ * surrogates). */
 static size_t lead(uint8_t c, uint8_t *lo, uint8_t *hi)
 {
     *lo = 0x80;

@@ -10,7 +10,8 @@
 /* Length in bytes (1..4) of the valid character that starts at p, 0 when there is none. */
 size_t utf8_valid_length(const uint8_t *p, size_t n);
 
-/* The character at p and its length in *len. Invalid bytes give U+FFFD with *len = 1 ("one per byte"). n must be > 0. */
+/* The character at p and its length in *len. Invalid bytes give U+FFFD with *len = 1 ("one per byte"). n must be >
+ * 0. */
 uint32_t utf8_decode_long(const uint8_t *p, size_t n, size_t *len); /* the same, for what is not ASCII too */
 static inline uint32_t utf8_decode(const uint8_t *p, size_t n, size_t *len)
 {
