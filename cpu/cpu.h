@@ -63,6 +63,7 @@ typedef struct held_weight {
 
 /* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
 int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e);
+int cpu_weights_fill(dev *d, err *e); /* makes those that no file has as they are needed */
 void cpu_weight_drop(held_weight *h);
 
 /* The run `part` of `rows` rows, as a weight of its own; packed: whole panels. */
@@ -119,8 +120,10 @@ struct dev {
     dev_options opt; /* threads resolved */
     pool *pool;
     const cpu_table *table;
-    held_weight *held; /* [p->n_weight] */
-    kv_store *kv;      /* [p->n_state] */
+    held_weight *held;         /* [p->n_weight] */
+    struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_fill */
+    size_t n_fill, cap_fill;
+    kv_store *kv; /* [p->n_state] */
     cpu_work work;
 };
 

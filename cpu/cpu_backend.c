@@ -45,6 +45,7 @@ static void cpu_close(dev *d)
     cpu_work_close(&d->work);
     pool_close(d->pool);
     mem_free(d->held);
+    mem_free(d->fills);
     mem_free(d->kv);
     mem_free(d);
 }
@@ -184,10 +185,9 @@ static void cpu_discard(dev *d, segment *s)
 static int cpu_compile(dev *d, segment *s, err *e)
 {
     const program *p = s->p;
-    for (int g = 0; g < GROUP_MAX; g++) {
-        int rc = kv_open(d, s, g, e);
-        if (rc) return rc;
-    }
+    int rc = cpu_weights_fill(d, e);
+    for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, s, g, e);
+    if (rc) return rc;
     compiled *c = mem_zero(1, sizeof *c);
     s->compiled = c;
     if (c) c->barrier[0] = mem_zero((size_t)(s->op1 - s->op0) + 1, 2);

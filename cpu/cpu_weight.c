@@ -1,5 +1,5 @@
 /* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing, else made once, by
- * all workers (core/weight_fill.h), into memory of its own. */
+ * all threads (core/weight_fill.h), into memory of its own. */
 #include "base/mem.h"
 #include "core/weight_fill.h"
 #include "cpu/cpu.h"
@@ -7,22 +7,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-
-typedef struct fill_job {
-    const weight_fill *f;
-    uint8_t *to, *scratch; /* scratch: [workers][apart] */
-    uint64_t apart;
-} fill_job;
-
-static void fill_share(void *arg, int worker, int workers)
-{
-    enum { TOGETHER = 64 }; /* rows: the tiles of transposed files */
-    const fill_job *j = arg;
-    int64_t from, to;
-    cpu_share(j->f->units, j->f->packed ? 1 : TOGETHER, worker, workers, &from, &to);
-    weight_fill_units(j->f, from, to, j->to + (uint64_t)from * j->f->unit_bytes,
-                      j->scratch + (uint64_t)worker * j->apart);
-}
 
 /* Where the rows or panels of a plain weight begin in the file; NULL when float32 values or lines there are not aligned (vectors are read
  * as floats). */
@@ -65,23 +49,26 @@ static int find_parts(const weight *w, held_weight *h, err *e)
     return OK;
 }
 
-/* Memory of its own, filled by all workers. */
-static int fill_own(dev *d, const weight *w, held_weight *h, err *e)
+/* Memory of its own, filled by cpu_weights_fill. */
+static int plan_own(dev *d, const weight *w, held_weight *h, err *e)
 {
     weight_fill f;
     int rc = weight_fill_plan(&f, w, h->type, h->packed, e);
     if (rc) return rc;
-    if (!mem_mul((uint64_t)f.units, h->stride, &h->own_bytes) || !(h->own = mem_map(h->own_bytes)))
+    if (!mem_grow((void **)&d->fills, &d->cap_fill, d->n_fill + 1, sizeof *d->fills) ||
+        !mem_mul((uint64_t)f.units, h->stride, &h->own_bytes) || !(h->own = mem_map(h->own_bytes)))
         return err_set(e, ERR_MEMORY, "out of memory for weight %s (%" PRIu64 " bytes)", w->name, h->own_bytes);
-    _Atomic(int64_t) beyond = INT64_MAX;
-    f.beyond = &beyond;
-    fill_job job = {.f = &f, .to = h->own, .apart = (f.scratch + 63) / 64 * 64};
-    job.scratch = mem_array((size_t)pool_workers(d->pool), job.apart);
-    bool room = job.scratch != NULL;
-    if (room) pool_run(d->pool, fill_share, &job);
-    mem_free(job.scratch);
-    rc = room ? weight_fill_check(&f, e) : err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
-    if (rc) mem_unmap(h->own, h->own_bytes);
+    h->data = f.out = h->own;
+    d->fills[d->n_fill++] = f;
+    return OK;
+}
+
+int cpu_weights_fill(dev *d, err *e)
+{
+    int rc = weight_fill_run(d->fills, d->n_fill, d->opt.threads, e);
+    mem_free(d->fills);
+    d->fills = NULL;
+    d->n_fill = d->cap_fill = 0;
     return rc;
 }
 
@@ -94,11 +81,9 @@ int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
     h.stride = w->packed ? panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
     h.data = plain_data(w);
     int rc = w->parts && !w->vector && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
-    if (!rc && !h.data) rc = fill_own(d, w, &h, e);
-    if (rc) return rc;
-    if (!h.data) h.data = h.own;
-    *to = h;
-    return 0;
+    if (!rc && !h.data) rc = plan_own(d, w, &h, e);
+    if (!rc) *to = h;
+    return rc;
 }
 
 void cpu_weight_drop(held_weight *h)

@@ -386,10 +386,11 @@ static void put_case(piece *pieces, uint32_t n, int parts, int rows, int cols, b
     for (uint32_t i = 0; i < n; i++) pieces[i].mul = 1;
     weight w = {.name = "w", .pieces = pieces, .n_piece = n, .rows = parts * rows, .cols = cols, .parts = parts};
     assert_int_equal(program_weight(p, &w, &e), 0);
-    assert_ok(pool_open(&d.pool, 2, &e), &e);
     d.p = p;
     d.held = held;
+    d.opt.threads = 2;
     assert_ok(cpu_weight_put(&d, p, 0, &e), &e);
+    assert_ok(cpu_weights_fill(&d, &e), &e);
     assert_true((held[0].own == NULL) == apart);
     for (int i = 0; i < parts; i++)
         for (int k = 0; k < rows; k++) {
@@ -399,7 +400,6 @@ static void put_case(piece *pieces, uint32_t n, int parts, int rows, int cols, b
             assert_memory_equal(got, want, (size_t)cols * sizeof *got);
         }
     cpu_weight_drop(&held[0]);
-    pool_close(d.pool);
     program_free(p);
 }
 

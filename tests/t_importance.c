@@ -237,11 +237,12 @@ static void rows_are_encoded_by_their_expert(void **unused)
     const weight w = {.name = "stack", .rows = ROWS, .cols = COLS, .pieces = &of, .n_piece = 1, .parts = 2};
     for (int n = 0; n < ROWS; n++) ramp_row(NULL, (uint64_t)n, all[n], &e);
     weight_fill f;
-    uint8_t held[ROWS * 18], scratch[4096];
+    uint8_t held[ROWS * 18];
     assert_ok(weight_fill_plan(&f, &w, DTYPE_Q2_0, false, &e), &e);
     assert_int_equal(sizeof held, ROWS * bytes);
     f.importance = t.importance;
-    weight_fill_units(&f, 0, ROWS, held, scratch);
+    f.out = held;
+    assert_ok(weight_fill_run(&f, 1, 2, &e), &e);
     for (int n = 0; n < ROWS; n++) {
         uint8_t mine[64], other[64];
         ramp_row(NULL, (uint64_t)n, row, &e);

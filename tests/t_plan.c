@@ -219,6 +219,7 @@ static void held_weights(void **unused)
         dev *d;
         assert_ok(cpu_backend.open(&d, 0, p, &(dev_options){.threads = 2}, &e), &e);
         assert_ok(cpu_backend.weight_put(d, p, 0, &e), &e);
+        assert_ok(cpu_weights_fill(d, &e), &e);
         assert_int_equal(d->held[0].type, cases[i].held);
         assert_true((d->held[0].own != NULL) == cases[i].own);
         for (int64_t n = 0; n < N; n++) {

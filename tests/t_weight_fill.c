@@ -28,12 +28,15 @@ static weight weight_of(piece *c, int64_t cols)
     return (weight){.name = "w", .pieces = c, .n_piece = 1, .rows = ROWS, .cols = cols};
 }
 
-static uint8_t *filled(const weight_fill *f, int64_t step)
+/* Filled `step` units at a time. */
+static uint8_t *filled(weight_fill f, int64_t step)
 {
-    uint8_t *out = mem_zero((size_t)f->units, f->unit_bytes), *scratch = mem_alloc(f->scratch);
-    for (int64_t u = 0; u < f->units; u += step)
-        weight_fill_units(f, u, u + step < f->units ? u + step : f->units, out + (uint64_t)u * f->unit_bytes, scratch);
-    mem_free(scratch);
+    uint8_t *out = f.out = mem_zero((size_t)f.units, f.unit_bytes);
+    err e = {0};
+    for (f.from = 0; f.from < f.units; f.from = f.to, f.out = out + (uint64_t)f.from * f.unit_bytes) {
+        f.to = f.from + step < f.units ? f.from + step : f.units;
+        assert_ok(weight_fill_run(&f, 1, step == 1 ? 1 : 3, &e), &e);
+    }
     return out;
 }
 
@@ -53,7 +56,7 @@ static void check_form(dtype t, int64_t cols, bool packed)
     weight_fill f;
     err e = {0};
     assert_ok(weight_fill_plan(&f, &w, t, packed, &e), &e);
-    uint8_t *one = filled(&f, 1), *all = filled(&f, f.units), block[8 * COLS_MAX + 512];
+    uint8_t *one = filled(f, 1), *all = filled(f, f.units), block[8 * COLS_MAX + 512];
     assert_memory_equal(one, all, (size_t)f.units * f.unit_bytes);
     for (int64_t n = 0; n < ROWS; n++) {
         float got[COLS_MAX], wanted[COLS_MAX], range = 0;
@@ -94,7 +97,7 @@ static void padding_is_zero(void **unused)
     weight_fill f;
     err e = {0};
     assert_ok(weight_fill_plan(&f, &w, DTYPE_Q4_B64, true, &e), &e);
-    uint8_t *held = filled(&f, 1);
+    uint8_t *held = filled(f, 1);
     const panel_format *q4 = panel_format_of(DTYPE_Q4_B64);
     const uint8_t *last = held + (uint64_t)(f.units - 1) * f.unit_bytes;
     static const uint8_t none[PANEL_K];
@@ -148,7 +151,7 @@ static void pages_of_the_file_are_let_go(void **unused)
     weight_fill f;
     assert_ok(weight_fill_plan(&f, &w, DTYPE_Q8_0, true, &e), &e);
     long before = shared_pages();
-    mem_free(filled(&f, f.units));
+    mem_free(filled(f, f.units));
     assert_true(shared_pages() - before < BYTES / 4096 / 4);
     file_unmap(m);
     unlink(path);

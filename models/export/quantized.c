@@ -17,9 +17,8 @@ enum { CHUNK_BYTES = 8 << 20 };
 
 /* What the tensors of one file share. */
 typedef struct sink {
-    pool *threads;
-    uint8_t *scratch; /* of the tensor being written: [workers][apart] */
-    uint64_t apart, done, total;
+    int threads;
+    uint64_t done, total;
 } sink;
 
 /* A tensor of the file, and how its bytes are made. */
@@ -28,48 +27,22 @@ typedef struct source {
     sink *to;
 } source;
 
-/* ---- streaming */
-
-typedef struct chunk {
-    const source *s;
-    int64_t from, to;
-    uint8_t *out;
-} chunk;
-
-static void fill_share(void *arg, int worker, int workers)
-{
-    const chunk *c = arg;
-    const weight_fill *f = &c->s->fill;
-    int64_t n = c->to - c->from, from = c->from + n * worker / workers, to = c->from + n * (worker + 1) / workers;
-    weight_fill_units(f, from, to, c->out + (uint64_t)(from - c->from) * f->unit_bytes,
-                      c->s->to->scratch + (uint64_t)worker * c->s->to->apart);
-}
-
 static int stream(void *self, file_out *file, err *e)
 {
     source *s = self;
-    sink *k = s->to;
     weight_fill *f = &s->fill;
-    _Atomic(int64_t) beyond = INT64_MAX;
-    int64_t workers = pool_workers(k->threads), step = (int64_t)(CHUNK_BYTES / f->unit_bytes) / workers * workers;
-    if (step < workers) step = workers;
+    int64_t step = (int64_t)(CHUNK_BYTES / f->unit_bytes) + 1;
     if (step > f->units) step = f->units;
-    k->apart = (f->scratch + 63) / 64 * 64;
-    k->scratch = mem_array((size_t)workers, k->apart);
-    chunk c = {.s = s, .out = mem_array((size_t)step, f->unit_bytes)};
-    f->beyond = &beyond;
-    int rc = k->scratch && c.out ? OK : err_set(e, ERR_MEMORY, "out of memory for weight %s", f->w->name);
-    for (c.from = 0; c.from < f->units && !rc; c.from = c.to) {
-        c.to = c.from + step < f->units ? c.from + step : f->units;
-        pool_run(k->threads, fill_share, &c);
-        uint64_t bytes = (uint64_t)(c.to - c.from) * f->unit_bytes;
-        rc = weight_fill_check(f, e);
-        if (!rc) rc = file_write(file, c.out, bytes, e);
-        log_progress("quantizing", k->done += bytes, k->total);
+    uint8_t *out = f->out = mem_array((size_t)step, f->unit_bytes);
+    int rc = out ? OK : err_set(e, ERR_MEMORY, "out of memory for weight %s", f->w->name);
+    for (f->from = 0; f->from < f->units && !rc; f->from = f->to) {
+        f->to = f->from + step < f->units ? f->from + step : f->units;
+        uint64_t bytes = (uint64_t)(f->to - f->from) * f->unit_bytes;
+        rc = weight_fill_run(f, 1, s->to->threads, e);
+        if (!rc) rc = file_write(file, out, bytes, e);
+        log_progress("quantizing", s->to->done += bytes, s->to->total);
     }
-    f->beyond = NULL;
-    mem_free(k->scratch);
-    mem_free(c.out);
+    mem_free(out);
     return rc;
 }
 
@@ -171,15 +144,13 @@ static int add_spec(const model *m, json *metadata, err *e)
 int quantized_write(const model *m, json *metadata, const char *path, const quantized_options *o, err *e)
 {
     size_t n = 0, cap = m->prog->n_bound;
-    sink to = {0};
+    sink to = {.threads = o->threads > 0 ? o->threads : pool_default_threads()};
     source *s = mem_zero(cap, sizeof *s);
     write_tensor *t = mem_zero(cap, sizeof *t);
     int rc = s && t && json_add_str(metadata, SELF_LAYOUT, SELF_VERSION) ? OK : err_set(e, ERR_MEMORY, "out of memory");
     if (!rc) rc = add_spec(m, metadata, e);
     if (!rc) rc = plan_all(m, s, t, &n, &to, metadata, o, e);
-    if (!rc) rc = pool_open(&to.threads, o->threads > 0 ? o->threads : pool_default_threads(), e);
     if (!rc) rc = write_safetensors(path, t, n, metadata, e);
-    pool_close(to.threads);
     mem_free(s);
     mem_free(t);
     return rc;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { FILL_COPY, FILL_TRANSPOSE, FILL_ENCODE, FILL_PANELS };
+enum { TILE = 64 }; /* rows and columns that are transposed together */
 
 static bool changes(const weight *w)
 {
@@ -45,6 +46,7 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
                 : transpose                                                ? FILL_TRANSPOSE
                                                                            : FILL_ENCODE;
     f->units = packed ? (w->rows + PANEL_ROWS - 1) / PANEL_ROWS : w->rows;
+    f->to = f->units;
     f->unit_bytes = packed ? panel_bytes(type, w->cols) : f->row_bytes;
     if (f->method == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? PANEL_ROWS * f->row_bytes : 0);
     if (f->method != FILL_ENCODE || quant_can_encode(type)) return OK;
@@ -63,7 +65,6 @@ static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *o
 /* Elements move tile by tile, so that both sides stay in cache. */
 static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
 {
-    enum { TILE = 64 };
     uint64_t size = dtype_info[f->type].bytes, apart[TILE]; /* from element to element of a row, in the file */
     int64_t row;
     const uint8_t *source[TILE];
@@ -85,22 +86,17 @@ static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8
     }
 }
 
-static void note_beyond(_Atomic(int64_t) *beyond, int64_t row)
-{
-    int64_t first = atomic_load_explicit(beyond, memory_order_relaxed);
-    while (row < first && !atomic_compare_exchange_weak(beyond, &first, row)) continue;
-}
-
-static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *values)
+/* *beyond: the first row so far that the type cannot hold. */
+static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *values, int64_t *beyond)
 {
     weight_decode_row(f->w, n, values);
-    if (f->beyond && quant_range_of(f->type, values, (uint64_t)f->w->cols)) note_beyond(f->beyond, n);
+    if (n < *beyond && quant_range_of(f->type, values, (uint64_t)f->w->cols)) *beyond = n;
     if (f->type == DTYPE_F32) memcpy(out, values, f->row_bytes);
     else quant_fit(f->type, values, (uint64_t)f->w->cols, fit_importance_of(f->importance, n, f->w->cols), out);
 }
 
 /* 16 rows at a time, copied or encoded as blocks first. */
-static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *scratch)
+static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *scratch, int64_t *beyond)
 {
     const weight *w = f->w;
     float *values = scratch;
@@ -114,15 +110,16 @@ static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *
             rows[r] = c->data + (uint64_t)row * f->row_bytes;
             continue;
         }
-        encode_row(f, n, blocks + (uint64_t)r * f->row_bytes, values);
+        encode_row(f, n, blocks + (uint64_t)r * f->row_bytes, values, beyond);
         rows[r] = blocks + (uint64_t)r * f->row_bytes;
     }
     panel_pack(f->type, rows, w->cols, out);
 }
 
-/* Rows from … to - 1 are not read again: their pages of the file need not stay in memory. */
-static void release_rows(const weight_fill *f, int64_t from, int64_t to)
+/* Units from … to - 1 are not read again: their pages of the file need not stay in memory. */
+static void release_units(const weight_fill *f, int64_t from, int64_t to)
 {
+    if (f->packed) from *= PANEL_ROWS, to = to * PANEL_ROWS < f->w->rows ? to * PANEL_ROWS : f->w->rows;
     const piece *last = NULL;
     const uint8_t *low = NULL, *high = NULL;
     int64_t row;
@@ -140,39 +137,77 @@ static void release_rows(const weight_fill *f, int64_t from, int64_t to)
     if (last) file_release(low, (size_t)(high - low));
 }
 
-static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
+static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch, int64_t *beyond)
 {
     const uint8_t *panels = f->w->pieces[0].data;
     if (f->method == FILL_PANELS)
         memcpy(out, panels + (uint64_t)from * f->unit_bytes, (uint64_t)(to - from) * f->unit_bytes);
     else if (f->packed)
-        for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch);
+        for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch, beyond);
     else if (f->method == FILL_COPY) copy_rows(f, from, to, out);
     else if (f->method == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
     else
-        for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch);
+        for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch, beyond);
 }
 
-void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch)
-{
-    enum { TOGETHER = 1 << 20 }; /* bytes; pages at the ends of a run stay */
-    int64_t each = TOGETHER / (int64_t)f->unit_bytes + 1, rows = f->packed ? PANEL_ROWS : 1;
-    for (int64_t at = from, next; at < to; at = next, out += (uint64_t)each * f->unit_bytes) {
-        next = at + each < to ? at + each : to;
-        fill(f, at, next, out, scratch);
-        release_rows(f, at * rows, next * rows < f->w->rows ? next * rows : f->w->rows);
-    }
-}
-
-int weight_fill_check(const weight_fill *f, err *e)
+static int say_beyond(const weight_fill *f, int64_t row, err *e)
 {
     const weight *w = f->w;
-    const int64_t row = *f->beyond;
-    if (row == INT64_MAX) return OK;
     float *values = mem_array((size_t)w->cols, sizeof *values);
     if (!values) return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
     weight_decode_row(w, row, values);
     int rc = quant_range_error(f->type, w->name, row, values, (uint64_t)w->cols, e);
     mem_free(values);
     return rc;
+}
+
+/* Units that one thread fills at once: of one weight among several two megabytes, as the system gives and takes memory in pages of that size. */
+static int64_t units_at_once(const weight_fill *f, size_t n, int threads)
+{
+    int64_t most = (2 << 20) / (int64_t)f->unit_bytes + 1, tile = f->packed ? 1 : TILE;
+    if (n == 1 && most > (f->to - f->from) / (4 * threads)) most = (f->to - f->from) / (4 * threads) + 1;
+    return (most + tile - 1) / tile * tile;
+}
+
+/* This thread's share of f's units, among the threads that call this together; none waits for the others. Gives the first row of it that
+ * the type cannot hold. */
+static int64_t fill_share(const weight_fill *f, int64_t each, void *scratch)
+{
+    int64_t beyond = INT64_MAX;
+#pragma omp for schedule(dynamic) nowait
+    for (int64_t at = f->from; at < f->to; at += each) {
+        int64_t to = at + each < f->to ? at + each : f->to;
+        if (scratch) fill(f, at, to, f->out + (uint64_t)(at - f->from) * f->unit_bytes, scratch, &beyond);
+        release_units(f, at, to);
+    }
+    return beyond;
+}
+
+/* All weights in one region: OpenMP's threads spin where they wait, which on a busy machine takes the time that others need to arrive. */
+int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e)
+{
+    size_t most = 0, bad = n;
+    if (n == 0) return OK;
+    int64_t bad_row = 0;
+    bool room = true;
+    for (size_t i = 0; i < n; i++) most = f[i].scratch > most ? f[i].scratch : most;
+#pragma omp parallel num_threads(threads) if (n > 1 || f->to - f->from > units_at_once(f, n, threads)) reduction(&& : room)
+    {
+        void *scratch = mem_alloc(most);
+        room = scratch != NULL;
+        for (size_t i = 0; i < n; i++) {
+            int64_t row = fill_share(&f[i], units_at_once(&f[i], n, threads), scratch);
+            if (row == INT64_MAX) continue;
+#pragma omp critical
+            if (i < bad || (i == bad && row < bad_row)) {
+                bad = i;
+                bad_row = row;
+            }
+        }
+        mem_free(scratch);
+    }
+    for (size_t i = 0; i < n; i++)
+        release_units(&f[i], f[i].from, f[i].to); /* what the neighbour's reading ahead brought back */
+    if (!room) return err_set(e, ERR_MEMORY, "out of memory for weight %s", f->w->name);
+    return bad < n ? say_beyond(&f[bad], bad_row, e) : OK;
 }

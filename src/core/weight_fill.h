@@ -2,34 +2,30 @@
  * loading does in memory and quantizing into a file is the same work, so it gives the same bytes.
  *
  * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through weight_decode_row,
- * the definition, and quant_fit. Units (rows or panels) are independent of each other: any thread fills any run of them. */
+ * the definition, and quant_fit. Units (rows or panels) are independent of each other: several threads give the same bytes. */
 #ifndef CORE_WEIGHT_FILL_H
 #define CORE_WEIGHT_FILL_H
 #include "core/program.h"
 #include "tensor/quant_fit.h"
-
-#include <stdatomic.h>
 
 typedef struct weight_fill {
     const weight *w;
     dtype type;
     bool packed;
     fit_importance importance; /* for quant_fit */
-    _Atomic(int64_t) *beyond; /* the first row so far, at first INT64_MAX, that the type cannot hold; NULL: not asked */
-    int method;               /* chosen by weight_fill_plan */
-    int64_t units;            /* rows, or panels */
+    int method;                /* chosen by weight_fill_plan */
+    int64_t units;             /* rows, or panels */
     uint64_t unit_bytes;
     uint64_t row_bytes; /* of a row of blocks */
-    uint64_t scratch;   /* bytes that a call of weight_fill_units needs; 0: none */
+    uint64_t scratch;   /* bytes that each thread needs */
+    int64_t from, to;   /* units to fill; at first all */
+    uint8_t *out;       /* where unit `from` goes */
 } weight_fill;
 
 /* How to make w as `type`; packed: in panels. ERR_USAGE when nothing can be converted to the type. */
 int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, err *e);
 
-/* Units from … to - 1 into `out`, where unit `from` begins. scratch: f->scratch bytes, aligned for floats. */
-void weight_fill_units(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch);
-
-/* OK where *f->beyond is still INT64_MAX; else ERR_SPEC, which says what that row has that the type cannot hold. */
-int weight_fill_check(const weight_fill *f, err *e);
+/* Fills the units of n weights. ERR_SPEC names the first weight and row with a value that the type cannot hold. */
+int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e);
 
 #endif

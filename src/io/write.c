@@ -6,7 +6,6 @@
 #include "tensor/quant_fit.h"
 #include "tensor/quant_range.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
@@ -25,22 +24,23 @@ typedef struct chunk {
     uint64_t cols, row_bytes, from, n; /* n rows from that one on */
     float *values;
     uint8_t *encoded;
-    const void **raw;   /* [n] bytes that are there already, or NULL */
-    atomic_bool beyond; /* some row has values that the type cannot hold */
+    const void **raw; /* [n] bytes that are there already, or NULL */
 } chunk;
 
-static void encode_share(void *arg, int worker, int workers)
+/* Whether some row has values that the type cannot hold. */
+static bool encode(const chunk *c, int threads)
 {
-    chunk *c = arg;
-    uint64_t from = c->n * (uint64_t)worker / (uint64_t)workers, to = c->n * (uint64_t)(worker + 1) / (uint64_t)workers;
-    for (uint64_t i = from; i < to; i++) {
+    bool beyond = false;
+#pragma omp parallel for num_threads(threads) reduction(|| : beyond)
+    for (uint64_t i = 0; i < c->n; i++) {
         const float *row = c->values + i * c->cols;
         if (c->raw[i]) continue;
-        if (quant_range_of(c->t->type, row, c->cols)) c->beyond = true;
+        beyond |= quant_range_of(c->t->type, row, c->cols);
         quant_fit(c->t->type, row, c->cols,
                   fit_importance_of(c->t->importance, (int64_t)(c->from + i), (int64_t)c->cols),
                   c->encoded + i * c->row_bytes);
     }
+    return beyond;
 }
 
 /* The error of the first such row. */
@@ -53,7 +53,7 @@ static int say_beyond(const chunk *c, err *e)
     return rc;
 }
 
-static int write_chunk(file_out *f, chunk *c, pool *threads, err *e)
+static int write_chunk(file_out *f, const chunk *c, int threads, err *e)
 {
     const write_tensor *t = c->t;
     int rc = OK;
@@ -65,15 +65,13 @@ static int write_chunk(file_out *f, chunk *c, pool *threads, err *e)
         if (quant_can_encode(t->type)) rc = t->row(t->self, c->from + i, c->values + i * c->cols, e);
         else rc = err_set(e, ERR_USAGE, "type %s cannot be written", dtype_info[t->type].name);
     }
-    if (!rc && any && threads) pool_run(threads, encode_share, c);
-    else if (!rc && any) encode_share(c, 0, 1);
-    if (!rc && c->beyond) rc = say_beyond(c, e);
+    if (!rc && any && encode(c, threads)) rc = say_beyond(c, e);
     for (uint64_t i = 0; i < c->n && !rc; i++)
         rc = file_write(f, c->raw[i] ? c->raw[i] : c->encoded + i * c->row_bytes, c->row_bytes, e);
     return rc;
 }
 
-int write_rows(file_out *f, const write_tensor *t, pool *threads, err *e)
+int write_rows(file_out *f, const write_tensor *t, int threads, err *e)
 {
     uint64_t bytes, n;
     if (!write_tensor_bytes(t, &bytes) || !shape_count(&t->dims, &n))

@@ -6,7 +6,6 @@
 #define IO_WRITE_H
 #include "base/err.h"
 #include "base/file.h"
-#include "base/pool.h"
 #include "tensor/dtype.h"
 #include "tensor/quant_fit.h"
 
@@ -33,7 +32,7 @@ typedef struct write_tensor {
 /* Bytes that a tensor takes; false when type and shape do not fit. */
 bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes);
 
-/* Writes the bytes of one tensor: for the writers of formats. threads: NULL ok */
-int write_rows(file_out *f, const write_tensor *t, pool *threads, err *e);
+/* Writes the bytes of one tensor: for the writers of formats. */
+int write_rows(file_out *f, const write_tensor *t, int threads, err *e);
 
 #endif

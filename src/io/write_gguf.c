@@ -2,6 +2,7 @@
 #include "io/write_gguf.h"
 
 #include "base/log.h"
+#include "base/pool.h"
 
 #include <string.h>
 
@@ -70,34 +71,23 @@ int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, 
     return !rc && out->bad ? err_set(e, ERR_MEMORY, "out of memory") : rc;
 }
 
-/* Threads where something has to be encoded. */
-static int open_threads(pool **out, const write_tensor *t, size_t n, int threads, err *e)
-{
-    bool any = false;
-    for (size_t i = 0; i < n; i++) any |= dtype_is_block(t[i].type) && !t[i].raw;
-    *out = NULL;
-    return any ? pool_open(out, threads > 0 ? threads : pool_default_threads(), e) : OK;
-}
-
 int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, int threads, err *e)
 {
     buf b = {0};
     file_out *f = NULL;
-    pool *workers = NULL;
     uint64_t done = 0, total = 0, bytes;
     int rc = write_gguf_header(&b, pairs, t, n, e);
-    if (!rc) rc = open_threads(&workers, t, n, threads, e);
+    if (threads < 1) threads = pool_default_threads();
     for (size_t i = 0; i < n && !rc; i++)
         if (write_tensor_bytes(&t[i], &bytes)) total += padded(bytes);
     if (!rc) rc = file_create(&f, path, e);
     if (!rc) rc = file_reserve(f, b.n + total, e);
     if (!rc) rc = file_write(f, b.p, b.n, e);
     for (size_t i = 0; i < n && !rc; i++) {
-        rc = write_rows(f, &t[i], workers, e);
+        rc = write_rows(f, &t[i], threads, e);
         if (!rc) rc = file_pad(f, GGUF_ALIGNMENT, e);
         if (!rc && write_tensor_bytes(&t[i], &bytes)) log_progress("writing", done += padded(bytes), total);
     }
-    pool_close(workers);
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);
     buf_free(&b);

@@ -96,7 +96,7 @@ int write_safetensors(const char *path, const write_tensor *t, size_t n, const j
     if (!rc) rc = file_reserve(f, header.n + bytes, e);
     if (!rc) rc = file_write(f, header.p, header.n, e);
     for (size_t i = 0; i < n && !rc; i++) {
-        rc = write_rows(f, sorted[i], NULL, e);
+        rc = write_rows(f, sorted[i], 1, e);
         if (!sorted[i]->stream) log_progress("writing", i + 1, n);
     }
     if (rc) file_abandon(f);
