@@ -87,7 +87,7 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
             found = find("has:", json_key(m), NULL, out, cap, e);
     }
     if (found) return found > 0 ? OK : found;
-    if (!j)
+    if (!j && !ckpt_describes_itself(c))
         return err_set(
             e, ERR_NOT_FOUND,
             "%s: no config.json beside it says what it is: give --spec FILE (two lines: [model] base = NAME)",
