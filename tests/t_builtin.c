@@ -1,5 +1,6 @@
-/* t_builtin.c - the built-in model against transformers: ids, largest logits and greedy continuations of tests/vectors/builtin.json,
- * which tools/export_builtin.py makes from the same file; and what the README promises of it (context, chat template). */
+/* t_builtin.c - the built-in model against transformers: ids, largest logits and greedy continuations of
+ * tests/vectors/builtin.json, which tools/export_builtin.py makes from the same file; and what the README promises of
+ * it (context, chat template). */
 #include "base/json.h"
 #include "engine/evaluate.h"
 

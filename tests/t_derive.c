@@ -1,5 +1,5 @@
-/* t_derive.c - `spec derive` on models that nobody has named: those of tests/vectors with an architecture that no built-in spec is for, as
- * they are, with their tensors and keys renamed, and from their parts alone. */
+/* t_derive.c - `spec derive` on models that nobody has named: those of tests/vectors with an architecture that no
+ * built-in spec is for, as they are, with their tensors and keys renamed, and from their parts alone. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "models/derive/derive.h"
@@ -10,8 +10,8 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-/* What held when this was written: all 63 by a family that fits, 34 from parts alone (the others lack a key that says an activation, a
- * multiplier or ALiBi). */
+/* What held when this was written: all 63 by a family that fits, 34 from parts alone (the others lack a key that says
+ * an activation, a multiplier or ALiBi). */
 enum { DERIVED_MIN = 60, PARTS_SAME_MIN = 34, PARTS_LOAD_MIN = 60 };
 
 static void write_bytes(const char *path, const void *p, size_t n)

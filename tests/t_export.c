@@ -1,4 +1,5 @@
-/* t_export.c - a model written in another container and read back has the same program and the same weights, bit for bit. */
+/* t_export.c - a model written in another container and read back has the same program and the same weights, bit for
+ * bit. */
 #include "test.h"
 
 #include "base/file.h"
@@ -238,8 +239,8 @@ static void partial_rotation_goes_to_gguf(void **unused)
     remove_folder(from);
 }
 
-/* In GGUF a Mixtral is a "llama" with experts, a Mistral one with a window: what tells them apart in our list of architectures is not part
- * of the name. */
+/* In GGUF a Mixtral is a "llama" with experts, a Mistral one with a window: the conditions of our `arch` lines are no
+ * part of the name. */
 static void mixtral_is_a_llama(void **unused)
 {
     (void)unused;
@@ -270,7 +271,7 @@ static void mixtral_is_a_llama(void **unused)
     remove_folder(from);
 }
 
-/* A GGUF file with factors beside the query and the experts' up matrices, and with what is said of activations. */
+/* A GGUF file with factors (.scale, .input_scale) beside the query and the experts' up matrices. */
 static void factors_beside_matrices_count(void **unused)
 {
     (void)unused;
@@ -325,7 +326,7 @@ static void factors_beside_matrices_count(void **unused)
     unlink(gguf);
 }
 
-/* With 8-bit activations blocks stay what they are, and the product takes the factor; with floats the weights do, whatever their type. */
+/* With 8-bit activations blocks stay as they are and the product takes the factor; with floats the weights do. */
 static void factors_stand_behind_blocks(void **unused)
 {
     (void)unused;
@@ -408,8 +409,8 @@ static void windows_go_to_gguf(void **unused)
     unlink(gguf);
 }
 
-/* GGUF has no keys for the positions of Llama 3, but a tensor that frequencies are divided by: by 1 where they are fast, by the factor where
- * they are slow. Keys of another scaling beside it would be applied as well. */
+/* GGUF has no keys for the positions of Llama 3, but a tensor that frequencies are divided by: by 1 where they are
+ * fast, by the factor where they are slow. Keys of another scaling beside it would be applied as well. */
 static void llama3_positions_go_to_gguf(void **unused)
 {
     (void)unused;
@@ -443,7 +444,7 @@ static void dynamic_positions_go_to_gguf(void **unused)
     unlink(gguf);
 }
 
-/* What the config.json has of a model in a file of GGUF. */
+/* The keys of config.json for a model that comes from GGUF. */
 static void expect_config(const model *m, const char *const *parts)
 {
     exporter *x;
@@ -457,7 +458,8 @@ static void expect_config(const model *m, const char *const *parts)
     buf_free(&text);
 }
 
-/* The four numbers of Llama 3's scaling come out of the factors, but for a common measure; factors of another kind are listed. */
+/* The four numbers of Llama 3's scaling come out of the factors, but for a common measure; factors of another kind are
+ * listed. */
 static void factors_become_a_scaling(void **unused)
 {
     (void)unused;
@@ -494,7 +496,7 @@ static void factors_become_a_scaling(void **unused)
     }
 }
 
-/* What a reader takes from class defaults where it is missing: biases, floats with a point, null for what there is none of. */
+/* Values that readers would take from class defaults are written: biases, floats with a point, null for none. */
 static void config_says_what_is_so(void **unused)
 {
     (void)unused;
@@ -606,7 +608,7 @@ static void memory_runs_out(void **unused)
     }
 }
 
-/* What a container cannot say is noticed: GGUF's "llama" has one activation. */
+/* An export that the container cannot express is refused: GGUF's "llama" has one activation. */
 static void another_model_is_refused(void **unused)
 {
     (void)unused;

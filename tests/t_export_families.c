@@ -1,8 +1,9 @@
-/* t_export_families.c - every family that GGUF has goes there and back: the tensors of the folder at the end are those of the folder at the
- * start, by name, shape and value, keys that both configurations have say the same, and it is the same program.
+/* t_export_families.c - every family that GGUF has goes there and back: the tensors of the folder at the end are those
+ * of the folder at the start, by name, shape and value, keys of both configurations have the same values, and the
+ * program is the same.
  *
- * The models are those of tests/vectors/models, whose tensors and keys transformers named. That it reads the folders and
- * computes the same is for tools/oracle/oracle.py exports to show. */
+ * The models are those of tests/vectors/models, whose tensors and keys transformers named. That it reads the folders
+ * and computes the same is for tools/oracle/oracle.py exports to show. */
 #include "vector_rig.h"
 
 #include "io/write_gguf.h"
@@ -98,8 +99,9 @@ static bool same_value(const json *a, const json *b)
     return !q;
 }
 
-/* Keys whose values may differ though the model is the same: of the file, of other names for the family, with several forms (rotary
- * positions), without effect (Falcon's heads of keys beside multi_query), and OpenELM's widths before they are rounded. */
+/* Keys whose values may differ though the model is the same: of the file, of other names for the family, with several
+ * forms (rotary positions), without effect (Falcon's heads of keys beside multi_query), and OpenELM's widths before
+ * they are rounded. */
 static bool has_other_forms(const char *key)
 {
     static const char *const keys[] = {"architectures", "model_type",      "torch_dtype",    "dtype",
@@ -109,7 +111,7 @@ static bool has_other_forms(const char *key)
     return strncmp(key, "rope_", 5) == 0 || strstr(key, "token_id");
 }
 
-/* Keys that have a value in both configurations say the same. */
+/* Keys that have a value in both configurations have the same. */
 static bool same_keys(const char *name, const json *a, const json *b)
 {
     bool same = true;

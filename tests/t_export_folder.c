@@ -1,5 +1,5 @@
-/* t_export_folder.c - the folder that `export` writes: what may lie there before, what is there after, and that
- * nothing is lost by an export that fails. */
+/* t_export_folder.c - the folder that `export` writes: its contents before and after, and that an export that fails
+ * loses nothing. */
 #include "tests/command.h"
 
 #include <dirent.h>
@@ -73,8 +73,7 @@ static int export_to(const char *model, const char *dir, const char *more)
 
 static bool complains(const char *part) { return strstr(buf_cstr(&errors), part) != NULL; }
 
-/* Of an earlier export everything is replaced, what the new one has not is removed, and what is no part of a model
- * stays. */
+/* Files of an earlier export are replaced or removed; files that are no part of a model stay. */
 static void an_export_is_replaced(void **unused)
 {
     (void)unused;
@@ -90,7 +89,7 @@ static void an_export_is_replaced(void **unused)
     remove_folder(dir);
 }
 
-/* Another's model, whole or in parts, is neither overwritten nor left where it would be read instead. */
+/* The files of another model are neither overwritten nor left where they would be read instead. */
 static void another_model_is_left_alone(void **unused)
 {
     (void)unused;
@@ -186,7 +185,7 @@ static void code_goes_along(void **unused)
     unlink(gguf);
 }
 
-/* What GGUF holds in blocks becomes four times as large in a folder: that is said, unless a type was asked for. */
+/* Blocks of GGUF become four times as large in a folder: a message says so, unless a type was asked for. */
 static void blocks_become_floats(void **unused)
 {
     (void)unused;

@@ -1,5 +1,6 @@
-/* t_model.c - specs on checkpoints: what a wrong spec or a wrong file is told, word for word; recipes and layer classes as programs; the
- * resolved spec gives the same program. The checkpoints are written here: a Llama of two layers, and what a case changes. */
+/* t_model.c - specs on checkpoints: the messages for a wrong spec or a wrong file, word for word; recipes and layer
+ * classes as programs; the resolved spec gives the same program. The checkpoints are written here: a Llama of two
+ * layers, and what a case changes. */
 #include "test.h"
 
 #include "base/file.h"
@@ -361,7 +362,8 @@ static void recipes(void **unused)
     tidy();
 }
 
-/* Ids beyond the vocabulary, as configurations have them, are no reason to refuse a model, but nothing starts or ends with them. */
+/* Ids beyond the vocabulary, as configurations have them, are no reason to refuse a model, but nothing starts or ends
+ * with them. */
 static void ids_beyond_the_vocabulary(void **unused)
 {
     (void)unused;
@@ -397,7 +399,7 @@ static void quantization_config_is_seen(void **unused)
     unlink(config);
 }
 
-/* A value that is no good is looked for in the file it comes from, not in a line of a built-in spec. */
+/* An error about a value names the file it comes from, not a line of a built-in spec. */
 static void the_file_of_a_value_is_named(void **unused)
 {
     (void)unused;
@@ -583,7 +585,8 @@ static void texts(void **unused)
     buf_free(&b);
 }
 
-/* Each module: named as its file, with words for people, options whose defaults they take themselves, and roles told apart. */
+/* Each module: named as its file, with words for people, options whose defaults they take themselves, and roles told
+ * apart. */
 static void every_module_keeps_the_rules(void **unused)
 {
     (void)unused;

@@ -1,8 +1,9 @@
-/* t_models.c - every family and form against transformers: the tiny models of tests/vectors/models (tools/oracle/oracle.py vectors).
+/* t_models.c - every family and form against transformers: the tiny models of tests/vectors/models
+ * (tools/oracle/oracle.py vectors).
  *
- * Each folder is opened as --model does, without a spec. Checked are the logits of some rows of one forward; the same logits in bits
- * over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy tokens. Some are also written as GGUF
- * and read back: the same logits. */
+ * Each folder is opened as --model does, without a spec. Checked are the logits of some rows of one forward; the same
+ * logits in bits over two segments, other chunks and threads, by the spec that `spec show` prints; and 32 greedy
+ * tokens. Some are also written as GGUF and read back: the same logits. */
 #include "vector_rig.h"
 
 #include "io/write_gguf.h"
@@ -89,8 +90,8 @@ static void test_families(void **unused)
     assert_int_equal(wrong, 0);
 }
 
-/* Families whose GGUF form says things in other words than config.json: as keys for each layer, as tensors of factors, as names that depend
- * on what the layer is. */
+/* Families whose GGUF form differs from config.json: keys for each layer, tensors of factors, names that depend on the
+ * layer. */
 static const char *const worded[] = {"mistral",   "mixtral",        "llama-llama3", "llama-yarn", "phi3-long",
                                      "openelm",   "exaone4",        "falcon-7b",    "falcon-40b", "glm4-moe",
                                      "deepseek3", "deepseek2-lite", "exaone4-full", "stablelm",   "granitemoe-shared"};

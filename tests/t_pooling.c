@@ -1,6 +1,6 @@
-/* t_pooling.c - how a text becomes one vector: what sentence-transformers files, the spec and the command line say, against sums over
- * hidden states; and the commands embed and fill-mask from outside. The model is a committed tiny BERT with a vocabulary written
- * here. */
+/* t_pooling.c - how a text becomes one vector by files of sentence-transformers, the spec and the command line, against
+ * sums over hidden states; and the commands embed and fill-mask from outside. The model is a committed tiny BERT with a
+ * vocabulary written here. */
 #include "engine/evaluate.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -259,7 +259,7 @@ __attribute__((format(printf, 2, 3))) static int run(const char *input, const ch
     return command_run(path, args, &out, &errors);
 }
 
-/* Line i of what was printed, as JSON. */
+/* Line i of the output, as JSON. */
 static json *line_of(int i)
 {
     json *j = NULL;

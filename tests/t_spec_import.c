@@ -1,5 +1,5 @@
-/* t_spec_import.c - model files of the original engine as specs: small files in its schema, what they become, and that the models of
- * tests/vectors run by them with the same bits as by the built-in specs. */
+/* t_spec_import.c - model files of the original engine as specs: small files in its schema, what they become, and that
+ * the models of tests/vectors run by them with the same bits as by the built-in specs. */
 #include "base/buf.h"
 #include "models/import/import.h"
 #include "models/import/import_write.h"
