@@ -33,7 +33,8 @@ struct exporter {
 
 /* "gguf" or "hf": the source in front of names in specs. */
 const char *export_source(const exporter *x);
-/* A word of [model] arch: for GGUF the one with that source; for HF the class, or (`small`) the model_type. Empty: none. */
+/* A word of [model] arch: for GGUF the one with that source; for HF the class, or (`small`) the model_type. Empty:
+ * none. */
 span export_arch_word(const spec *s, const char *source, bool small);
 /* What to do where a container cannot hold a model. */
 const char *export_hint(const model *m, export_kind kind);
