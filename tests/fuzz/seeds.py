@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""seeds.py - writes tests/fuzz/seeds for the checkpoint and JSON fuzzers: small correct files of each kind, and some of the hostile
-pickles.
+"""seeds.py - writes tests/fuzz/seeds for the checkpoint and JSON fuzzers: small correct files, some hostile pickles.
 
     python3 tests/fuzz/seeds.py
 """
@@ -53,7 +52,8 @@ def networks():
            block + "mlp.shared_expert.w3.weight": [6, 4], block + "mlp.shared_expert.w2.weight": [4, 6],
            **{block + f"moe.experts.{j}.{w}.weight": [6, 4] for j in range(2) for w in ("w1", "w3")},
            **{block + f"moe.experts.{j}.w2.weight": [4, 6] for j in range(2)}}
-    gpt = {"wte.weight": [3, 4], "wpe.weight": [5, 4], "h.0.ln_1.weight": [4], "h.0.ln_1.bias": [4], "h.0.ln_2.weight": [4],
+    gpt = {"wte.weight": [3, 4], "wpe.weight": [5, 4], "h.0.ln_1.weight": [4], "h.0.ln_1.bias": [4],
+           "h.0.ln_2.weight": [4],
            "h.0.attn.c_attn.weight": [4, 12], "h.0.attn.c_attn.bias": [12], "h.0.attn.c_proj.weight": [4, 4],
            "h.0.mlp.c_fc.weight": [4, 6], "h.0.mlp.c_proj.weight": [6, 4], "ln_f.weight": [4]}
     put("derive", "llama", zeros({**llama, **dense}))
@@ -64,7 +64,7 @@ def networks():
 def gguf(version, keys, tensors, data, align=32):
     b = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys)
     for name, dims, kind, offset in tensors:
-        b += string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
+        b += string(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims) + struct.pack("<IQ", kind, offset)
     return b + b"\0" * (-len(b) % align) + data
 
 
@@ -73,7 +73,8 @@ def llama2c(version, shared):
     if version == 2:
         hidden = 4
     head = struct.pack("<7i", dim, hidden, layers, heads, kv, vocab if shared or version else -vocab, seq)
-    sizes = [vocab * dim, dim * dim, dim * dim // 2, dim * dim // 2, dim * dim, hidden * dim, hidden * dim, hidden * dim]
+    sizes = [vocab * dim, dim * dim, dim * dim // 2, dim * dim // 2, dim * dim, hidden * dim, hidden * dim,
+             hidden * dim]
     head_size = [] if shared else [vocab * dim]
     if version == 0:
         return head + b"\1\2\3\4" * (sum(sizes) + 3 * dim + seq * dim // heads + sum(head_size))
@@ -87,13 +88,16 @@ def llama2c(version, shared):
 
 
 def main():
-    put("safetensors", "two", safetensors({"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
-                                           "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}}, b"\0" * 12))
+    put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},
+                                           "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                                           "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}},
+                                          b"\0" * 12))
     put("safetensors", "scalar", safetensors({"x": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, b"\1" * 8))
     put("safetensors", "empty", safetensors({"x": {"dtype": "U8", "shape": [0, 3], "data_offsets": [0, 0]}}, b""))
     own = {"inferflow.layout": "1", "inferflow.spec": "[model]\narch = x\n", "inferflow.file.tokenizer.json": "{}",
            "inferflow.base64.tokenizer.model": "AAEC", "inferflow.tokenizer": "tokenizer.model", "w": "q4_b64.r16",
-           "inferflow.shape.w": "3,100", "k": "q6_k.r16", "inferflow.shape.k": "17,300", "r": "q8_0", "inferflow.shape.r": "2,2,32",
+           "inferflow.shape.w": "3,100", "k": "q6_k.r16", "inferflow.shape.k": "17,300", "r": "q8_0",
+           "inferflow.shape.r": "2,2,32",
            "n": "f32"}
     sizes = {"w": 2 * 9 * 64, "k": 2 * (5 * 12 + 2 * 5) * 64, "r": 4 * 34}
     at, header = 0, {"__metadata__": own}
@@ -103,16 +107,22 @@ def main():
     header["n"] = {"dtype": "F32", "shape": [1], "data_offsets": [at, at + 4]}
     put("safetensors", "own", safetensors(header, bytes(i * 7 % 256 for i in range(at + 4))))
     key = lambda name, kind, value: string(name) + struct.pack("<I", kind) + value
-    values = [key("general.architecture", 8, string("llama")), key("general.alignment", 4, struct.pack("<I", 32)), key("b", 7, b"\1"),
-              key("f", 6, struct.pack("<f", 1)), key("strings", 9, struct.pack("<IQ", 8, 2) + string("a") + string("bc")),
-              key("ints", 9, struct.pack("<IQ", 5, 2) + b"\1\0\0\0\2\0\0\0"), key("u", 10, b"\1" * 8), key("d", 12, struct.pack("<d", 2))]
+    values = [key("general.architecture", 8, string("llama")), key("general.alignment", 4, struct.pack("<I", 32)),
+              key("b", 7, b"\1"), key("f", 6, struct.pack("<f", 1)),
+              key("strings", 9, struct.pack("<IQ", 8, 2) + string("a") + string("bc")),
+              key("ints", 9, struct.pack("<IQ", 5, 2) + b"\1\0\0\0\2\0\0\0"), key("u", 10, b"\1" * 8),
+              key("d", 12, struct.pack("<d", 2))]
     put("gguf", "values", gguf(3, values, [("x", [32, 2], 8, 0), ("y", [3], 0, 96)], b"\0" * 108))
     put("gguf", "v2", gguf(2, [], [("q", [256], 12, 0)], b"\1" * 144))
     imatrix = [string("general.type") + struct.pack("<I", 8) + string("imatrix")]
-    put("importance", "gguf", gguf(3, imatrix, [("blk.0.attn_q.weight.in_sum2", [4, 1], 0, 0), ("blk.0.attn_q.weight.counts", [1, 1], 0, 32)],
+    put("importance", "gguf", gguf(3, imatrix,
+                                   [("blk.0.attn_q.weight.in_sum2", [4, 1], 0, 0),
+                                    ("blk.0.attn_q.weight.counts", [1, 1], 0, 32)],
                                    struct.pack("<4f", 1, 2, 3, 4) + b"\0" * 16 + struct.pack("<f", 2)))
-    put("importance", "binary", struct.pack("<ii19sii4fii1s", 1, 19, b"blk.0.attn_q.weight", 2, 4, 2, 4, 6, 8, 1, 1, b"t"))
-    put("gguf", "iq", gguf(3, [], [("q", [256, 1, 1, 1], 16, 0), ("r", [256], 29, 96), ("s", [32], 39, 160)], b"\x55" * 192))
+    put("importance", "binary", struct.pack("<ii19sii4fii1s", 1, 19, b"blk.0.attn_q.weight", 2, 4, 2, 4, 6, 8, 1, 1,
+                                            b"t"))
+    put("gguf", "iq", gguf(3, [], [("q", [256, 1, 1, 1], 16, 0), ("r", [256], 29, 96), ("s", [32], 39, 160)],
+                           b"\x55" * 192))
     put("gguf", "vocabulary", gguf(3, values[4:5], [], b""))
     for version in (0, 1, 2):
         for shared in (0, 1):
@@ -129,7 +139,8 @@ def main():
             size = struct.unpack_from("<I", data, 22)[0] or len(data)
             start = 30 + struct.unpack_from("<H", data, 26)[0] + struct.unpack_from("<H", data, 28)[0]
             put("pickle", n[:-3], data[start:start + size][:600])
-    for i, text in enumerate(['{"a":[1,-2.5e3,true,null,"\\u00e9\\ud83d\\ude00"],"b":{"c":{}}}', "[]", '"x"', "-0.0", '{"a":1,"a":2}',
+    for i, text in enumerate(['{"a":[1,-2.5e3,true,null,"\\u00e9\\ud83d\\ude00"],"b":{"c":{}}}', "[]", '"x"', "-0.0",
+                              '{"a":1,"a":2}',
                               "[1,[2,[3]]]", '{"é":"\\n\\"\\\\"}', "1e-300", "123456789012345678901234567890"]):
         put("json", f"{i}", text.encode())
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""oracle_classes.py - compares `inferflow tokenize` on vocabularies in bare files with the transformers class they belong to.
+"""oracle_classes.py - compares `inferflow tokenize` on vocabularies in bare files with their transformers class.
 
-For each class: a model's folder with small vocabularies trained here (vocab.txt, a SentencePiece model, vocab.json beside one) and no
-tokenizer.json; --count strings, alone and in pairs, whole and cut, with the class's special tokens. Ordinary text (--plain) is
-judged by transformers alone; for fuzzed text the pieces of a SentencePiece model are sentencepiece's own (class Pieces).
+For each class: a model's folder with small vocabularies trained here (vocab.txt, a SentencePiece model, vocab.json
+beside one) and no tokenizer.json; --count strings, alone and in pairs, whole and cut, with the class's special tokens.
+Ordinary text (--plain) is judged by transformers alone; for fuzzed text the pieces of a SentencePiece model are
+sentencepiece's own (class Pieces).
 
   tools/oracle/oracle_classes.py --data ../shared/data [--count 300] [--only xlm] [--binary build/inferflow] [--keep]
 
@@ -24,15 +25,17 @@ import oracle_tokenizers as oracle
 def train(corpus, **options):
     import sentencepiece
     model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus[:60000].split("\n")), model_writer=model, hard_vocab_limit=False,
-                                             normalization_rule_name=FOLDING[0], minloglevel=2, **options)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus[:60000].split("\n")), model_writer=model,
+                                             hard_vocab_limit=False, normalization_rule_name=FOLDING[0], minloglevel=2,
+                                             **options)
     return model.getvalue()
 
 
 def bert_words(corpus, special):
     words = sorted({w.lower().strip(".,:;!?'") for w in corpus[:9000].split()} - {""})[:400]
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,:!?'éàß中国[]<>()"
-    return special[:-1] + words + [c for c in letters if c not in words] + ["##" + c for c in letters] + ["##ing", "##s", "##ed"] + special[-1:]
+    parts = [c for c in letters if c not in words] + ["##" + c for c in letters] + ["##ing", "##s", "##ed"]
+    return special[:-1] + words + parts + special[-1:]
 
 
 SIZE, FOLDING = [400], ["nmt_nfkc"]  # of the trained models: pieces, normalization
@@ -40,7 +43,8 @@ BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 T5_LIKE = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
 FAIRSEQ = dict(unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
 ALBERT = dict(pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, pad_piece="<pad>", control_symbols="[CLS],[SEP],[MASK]")
-DEBERTA = dict(pad_id=0, bos_id=1, eos_id=2, unk_id=3, pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]", unk_piece="[UNK]")
+DEBERTA = dict(pad_id=0, bos_id=1, eos_id=2, unk_id=3, pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]",
+               unk_piece="[UNK]")
 
 
 def spm(kind, **more):
@@ -75,21 +79,25 @@ NOT_PARSED = ("MarianTokenizer",)  # its texts name languages; other special tex
 
 
 class Pieces:
-    """The pieces that sentencepiece cuts, with the class's numbers and frame: transformers 5 rebuilds these models from parts that treat
-    runs of spaces and rare characters otherwise, and adds no languages to a bare NLLB model."""
+    """The pieces that sentencepiece cuts, with the class's numbers and frame: transformers 5 rebuilds these models from
+    parts that treat runs of spaces and rare characters otherwise, and adds no languages to a bare NLLB model."""
 
     def __init__(self, name, folder, settings):
         import sentencepiece
         from tokenizers import normalizers as N
         from transformers.models import mbart, mbart50, nllb
-        self.sp = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, next(f for f in os.listdir(folder) if f.endswith(".model"))))
+        file = next(f for f in os.listdir(folder) if f.endswith(".model"))
+        self.sp = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, file))
         self.name, self.size = name, self.sp.get_piece_size()
         codes = {"MBartTokenizer": mbart.tokenization_mbart, "MBart50Tokenizer": mbart50.tokenization_mbart50,
                  "NllbTokenizer": nllb.tokenization_nllb}.get(name)
         codes = codes and codes.FAIRSEQ_LANGUAGE_CODES
-        language = codes and self.size + 1 + codes.index(settings.get("src_lang", "eng_Latn" if "Nllb" in name else "en_XX"))
-        self.prefix, self.suffix = {"T5Tokenizer": ([], [1]), "PegasusTokenizer": ([], [1]), "AlbertTokenizer": ([2], [3]),
-                                    "DebertaV2Tokenizer": ([1], [2]), "XLMRobertaTokenizer": ([0], [2]), "MBartTokenizer": ([], [2, language]),
+        source = settings.get("src_lang", "eng_Latn" if "Nllb" in name else "en_XX")
+        language = codes and self.size + 1 + codes.index(source)
+        self.prefix, self.suffix = {"T5Tokenizer": ([], [1]), "PegasusTokenizer": ([], [1]),
+                                    "AlbertTokenizer": ([2], [3]),
+                                    "DebertaV2Tokenizer": ([1], [2]), "XLMRobertaTokenizer": ([0], [2]),
+                                    "MBartTokenizer": ([], [2, language]),
                                     "MBart50Tokenizer": ([language], [2]), "NllbTokenizer": ([language], [2])}[name]
         if settings.get("legacy_behaviour"):
             self.prefix, self.suffix = [], [2, language]
@@ -97,7 +105,8 @@ class Pieces:
         if name == "AlbertTokenizer":
             steps = [N.Replace("``", '"'), N.Replace("''", '"')]
             steps += [] if settings.get("keep_accents") else [N.NFKD(), N.StripAccents()]
-            self.normalize = N.Sequence(steps + ([N.Lowercase()] if settings.get("do_lower_case", True) else [])).normalize_str
+            steps += [N.Lowercase()] if settings.get("do_lower_case", True) else []
+            self.normalize = N.Sequence(steps).normalize_str
 
     def pieces(self, text):
         ids = self.sp.encode(self.normalize(text))
@@ -111,7 +120,8 @@ class Pieces:
         first = self.prefix + self.pieces(a)[:max_length and max_length - len(self.prefix) - len(self.suffix)]
         second = []
         if b is not None:
-            first += {"T5Tokenizer": [1], "AlbertTokenizer": [3], "DebertaV2Tokenizer": [2], "XLMRobertaTokenizer": [2, 2]}.get(self.name, [])
+            first += {"T5Tokenizer": [1], "AlbertTokenizer": [3], "DebertaV2Tokenizer": [2],
+                      "XLMRobertaTokenizer": [2, 2]}.get(self.name, [])
             second = self.pieces(b) + self.suffix
         ids = first + (second or self.suffix)
         bert = self.name in ("AlbertTokenizer", "DebertaV2Tokenizer")
@@ -139,8 +149,10 @@ def cases():
     for name in ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"):
         yield name, {}, "vocab.txt", lambda c, f: bert_words(c, BERT)
     yield "BertTokenizer", {"do_lower_case": False}, "vocab.txt", lambda c, f: bert_words(c, BERT)
-    yield "BertTokenizer", {"strip_accents": False, "tokenize_chinese_chars": False}, "vocab.txt", lambda c, f: bert_words(c, BERT)
-    yield "MPNetTokenizer", {}, "vocab.txt", lambda c, f: bert_words(c, ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"])
+    plain = {"strip_accents": False, "tokenize_chinese_chars": False}
+    yield "BertTokenizer", plain, "vocab.txt", lambda c, f: bert_words(c, BERT)
+    mpnet = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"]
+    yield "MPNetTokenizer", {}, "vocab.txt", lambda c, f: bert_words(c, mpnet)
     for name in ("RobertaTokenizer", "BartTokenizer"):
         yield name, {}, "vocab.json", byte_bpe(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     yield "T5Tokenizer", {}, "spiece.model", spm("unigram", **T5_LIKE)
@@ -153,8 +165,9 @@ def cases():
     yield "MBart50Tokenizer", {"src_lang": "fr_XX"}, "sentencepiece.bpe.model", spm("unigram", **FAIRSEQ)
     yield "NllbTokenizer", {"src_lang": "fra_Latn"}, "sentencepiece.bpe.model", spm("bpe", **FAIRSEQ)
     yield "NllbTokenizer", {"legacy_behaviour": True}, "sentencepiece.bpe.model", spm("bpe", **FAIRSEQ)
-    yield "M2M100Tokenizer", {"src_lang": "fr"}, "sentencepiece.bpe.model", numbered("unigram", ["<s>", "<pad>", "</s>", "<unk>"], "sentencepiece.bpe.model", 20)
-    yield "M2M100Tokenizer", {}, "sentencepiece.bpe.model", numbered("bpe", ["<s>", "<pad>", "</s>", "<unk>"], "sentencepiece.bpe.model", 20)
+    m2m, file = ["<s>", "<pad>", "</s>", "<unk>"], "sentencepiece.bpe.model"
+    yield "M2M100Tokenizer", {"src_lang": "fr"}, file, numbered("unigram", m2m, file, 20)
+    yield "M2M100Tokenizer", {}, file, numbered("bpe", m2m, file, 20)
     marian = numbered("unigram", ["</s>", "<unk>", "<pad>"], "source.spm", 20)
     yield "MarianTokenizer", {}, "source.spm", marian
     yield "MarianTokenizer", {"separate_vocabs": True}, "source.spm", marian
@@ -203,16 +216,19 @@ def main():
         if not by_pieces:
             words = [w for w in ref.all_special_tokens if w != ref.unk_token]
             special = [f"a {r.choice(words)} b{r.choice(words)} {t[:9].strip()}" for t in texts[:100]]
-            if file == "vocab.json":  # without a tokenizer.json transformers 5 forgets that this mask takes the space in front of it
+            # without a tokenizer.json transformers 5 forgets that this mask takes a space along
+            if file == "vocab.json":
                 special = [t.replace(" <mask>", "<mask>") for t in special]
-            if name in ("PegasusTokenizer", "MBart50Tokenizer"):  # and that sentencepiece drops a space at the end of a stretch
+            # and that sentencepiece drops a space at the end of a stretch
+            if name in ("PegasusTokenizer", "MBart50Tokenizer"):
                 special = [t.replace("a ", "a", 1) for t in special]
         wrong = tried = 0
         for ids_max, parse in ((0, False), (12, False), (13, False), (0, True)):
             if parse and (by_pieces or name in NOT_PARSED):
                 continue
             try:
-                got = ours.run("tokenize", ["--types", "--max-ids", str(ids_max)] + (["--parse-special"] if parse else []), special if parse else inputs)
+                flags = ["--types", "--max-ids", str(ids_max)] + (["--parse-special"] if parse else [])
+                got = ours.run("tokenize", flags, special if parse else inputs)
             except RuntimeError as e:
                 print(f"{name}: {e}")
                 bad += 1
@@ -231,14 +247,17 @@ def main():
                     wrong += 1
                     if wrong == 1:
                         d = oracle.first_difference(w["ids"], g["ids"])
-                        print(f"  {name} {settings} max {ids_max}: {str(i)[:150]!r} at {d}\n    want {w['ids'][max(0, d - 3):d + 9]} {w['types'][:9]}\n    got  {g['ids'][max(0, d - 3):d + 9]} {g['types'][:9]}")
-                        print("   ", ref.convert_ids_to_tokens(w["ids"][max(0, d - 3):d + 9]), ref.convert_ids_to_tokens([x for x in g["ids"][max(0, d - 3):d + 9]]))
+                        print(f"  {name} {settings} max {ids_max}: {str(i)[:150]!r} at {d}")
+                        for what, x in (("want", w), ("got ", g)):
+                            ids = x["ids"][max(0, d - 3):d + 9]
+                            print("   ", what, ids, x["types"][:9], ref.convert_ids_to_tokens(ids))
         if settings.get("separate_vocabs"):
             want = [ref(text_target=t)["input_ids"] for t in texts]
             back = [ref.decode(w, clean_up_tokenization_spaces=False) for w in want]
             got = ours.run("tokenize", ["--target"], texts)
             tried += 2 * len(texts)
-            wrong += sum(w != g for w, g in zip(want, got)) + sum(w != g for w, g in zip(back, ours.run("detokenize", ["--target"], want)))
+            wrong += sum(w != g for w, g in zip(want, got))
+            wrong += sum(w != g for w, g in zip(back, ours.run("detokenize", ["--target"], want)))
         print(f"{name:22} {json.dumps(settings):60} {tried - wrong}/{tried}", flush=True)
         bad += wrong
     sys.exit(1 if bad else 0)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""oracle_tokenizers.py - compares `inferflow tokenize` and `detokenize` with the library that each vocabulary belongs to.
+"""oracle_tokenizers.py - compares `inferflow tokenize` and `detokenize` with the library of each vocabulary.
 
-For every vocabulary of a data folder: --count fuzzed strings (scripts, marks, emoji, white space, control characters, texts of
-special tokens, long runs), encoded plainly, with the special tokens the reference adds, and with special texts parsed; the ids are
-decoded again by both sides. Prints one row per vocabulary and the first differences. Exit status 1 when anything differs.
+For every vocabulary of a data folder: --count fuzzed strings (scripts, marks, emoji, white space, control characters,
+texts of special tokens, long runs), encoded plainly, with the special tokens the reference adds, and with special
+texts parsed; the ids are decoded again by both sides. Prints one row per vocabulary and the first differences. Exit
+status 1 when anything differs.
 
-  tools/oracle/oracle_tokenizers.py --data ../shared/data --count 2000 --seed 1 [--only llama2,gpt2] [--speed] [--binary build/inferflow]
-  tools/oracle/oracle_tokenizers.py --random 100 --count 100
+  tools/oracle/oracle_tokenizers.py --data ../shared/data --count 2000 --seed 1 [--only llama2,gpt2] [--speed]
+  tools/oracle/oracle_tokenizers.py --random 100 --count 100 [--binary build/inferflow]
 
 Needs: tokenizers, sentencepiece, tiktoken, transformers.
 """
@@ -24,26 +25,31 @@ import time
 
 # ---- strings ----
 
-RANGES = [(0x20, 0x7e), (0xa0, 0x17f), (0x180, 0x24f), (0x250, 0x2ff), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x52f), (0x530, 0x58f),
-          (0x590, 0x5ff), (0x600, 0x6ff), (0x700, 0x77f), (0x900, 0x97f), (0x980, 0x9ff), (0xa00, 0xbff), (0xc00, 0xdff), (0xe00, 0xe7f),
-          (0xe80, 0xeff), (0xf00, 0xfff), (0x1000, 0x109f), (0x10a0, 0x10ff), (0x1100, 0x11ff), (0x1200, 0x137f), (0x13a0, 0x167f),
-          (0x1680, 0x169f), (0x1780, 0x17ff), (0x1800, 0x18af), (0x1ab0, 0x1aff), (0x1c80, 0x1cbf), (0x1d00, 0x1dbf), (0x1dc0, 0x1dff),
-          (0x1e00, 0x1fff), (0x2000, 0x206f), (0x2070, 0x209f), (0x20a0, 0x20cf), (0x20d0, 0x20ff), (0x2100, 0x214f), (0x2150, 0x218f),
-          (0x2190, 0x23ff), (0x2400, 0x24ff), (0x2500, 0x27bf), (0x27c0, 0x2bff), (0x2c00, 0x2dff), (0x2e00, 0x2e7f), (0x2e80, 0x2fdf),
-          (0x3000, 0x303f), (0x3040, 0x30ff), (0x3100, 0x31ff), (0x3200, 0x33ff), (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xa000, 0xa4cf),
-          (0xa4d0, 0xa6ff), (0xa700, 0xa7ff), (0xa800, 0xabff), (0xac00, 0xd7af), (0xd7b0, 0xd7ff), (0xe000, 0xe0ff), (0xf900, 0xfaff),
-          (0xfb00, 0xfdff), (0xfe00, 0xfe6f), (0xfe70, 0xfeff), (0xff00, 0xffef), (0xfff0, 0xffff), (0x10000, 0x100ff), (0x10140, 0x10fff),
-          (0x11000, 0x11fff), (0x12000, 0x12543), (0x13000, 0x1342f), (0x16800, 0x16fff), (0x1b000, 0x1b16f), (0x1d000, 0x1d7ff),
-          (0x1e000, 0x1efff), (0x1f000, 0x1f0ff), (0x1f100, 0x1f2ff), (0x1f300, 0x1f6ff), (0x1f700, 0x1faff), (0x20000, 0x2a6df),
+RANGES = [(0x20, 0x7e), (0xa0, 0x17f), (0x180, 0x24f), (0x250, 0x2ff), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x52f),
+          (0x530, 0x58f), (0x590, 0x5ff), (0x600, 0x6ff), (0x700, 0x77f), (0x900, 0x97f), (0x980, 0x9ff),
+          (0xa00, 0xbff), (0xc00, 0xdff), (0xe00, 0xe7f), (0xe80, 0xeff), (0xf00, 0xfff), (0x1000, 0x109f),
+          (0x10a0, 0x10ff), (0x1100, 0x11ff), (0x1200, 0x137f), (0x13a0, 0x167f),
+          (0x1680, 0x169f), (0x1780, 0x17ff), (0x1800, 0x18af), (0x1ab0, 0x1aff), (0x1c80, 0x1cbf), (0x1d00, 0x1dbf),
+          (0x1dc0, 0x1dff), (0x1e00, 0x1fff), (0x2000, 0x206f), (0x2070, 0x209f), (0x20a0, 0x20cf), (0x20d0, 0x20ff),
+          (0x2100, 0x214f), (0x2150, 0x218f), (0x2190, 0x23ff), (0x2400, 0x24ff), (0x2500, 0x27bf), (0x27c0, 0x2bff),
+          (0x2c00, 0x2dff), (0x2e00, 0x2e7f), (0x2e80, 0x2fdf), (0x3000, 0x303f), (0x3040, 0x30ff), (0x3100, 0x31ff),
+          (0x3200, 0x33ff), (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xa000, 0xa4cf),
+          (0xa4d0, 0xa6ff), (0xa700, 0xa7ff), (0xa800, 0xabff), (0xac00, 0xd7af), (0xd7b0, 0xd7ff), (0xe000, 0xe0ff),
+          (0xf900, 0xfaff), (0xfb00, 0xfdff), (0xfe00, 0xfe6f), (0xfe70, 0xfeff), (0xff00, 0xffef), (0xfff0, 0xffff),
+          (0x10000, 0x100ff), (0x10140, 0x10fff), (0x11000, 0x11fff), (0x12000, 0x12543), (0x13000, 0x1342f),
+          (0x16800, 0x16fff), (0x1b000, 0x1b16f), (0x1d000, 0x1d7ff), (0x1e000, 0x1efff), (0x1f000, 0x1f0ff),
+          (0x1f100, 0x1f2ff), (0x1f300, 0x1f6ff), (0x1f700, 0x1faff), (0x20000, 0x2a6df),
           (0x2a700, 0x2ebef), (0x2f800, 0x2fa1f), (0x30000, 0x3134f), (0xe0000, 0xe01ef), (0x100000, 0x1000ff)]
-SPACES = [" ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\n\n", " \n", "\n ", "\t ", "\u00a0", "\u2003", "\u3000", "\u2028", "\u200b",
-          "\u2060", "\ufeff", "\x0b", "\x0c", "\x85", "\u1680", "\u180e", "\u202f", "\u205f"]
+SPACES = [" ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\n\n", " \n", "\n ", "\t ", "\u00a0", "\u2003", "\u3000",
+          "\u2028", "\u200b", "\u2060", "\ufeff", "\x0b", "\x0c", "\x85", "\u1680", "\u180e", "\u202f", "\u205f"]
 EMOJI = ["😀", "👍🏽", "👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "🇫🇷🇬🇧", "☺️", "1️⃣", "🧑🏿‍🚀", "\u200d", "\ufe0f", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]
-MARKS = [chr(c) for c in range(0x300, 0x340)] + ["\u0591", "\u064b", "\u093c", "\u0947", "\u0e31", "\u0e48", "\u20d0", "\u302a", "\u3099"]
-WORDS = ("the of and I'm don't we'll They've it's HELLO World naïve café Straße İstanbul ſo 'ſ ΣΑΣ ﬁnd №5 ½ 3.14 1,000,000 2024-01-01 0x1F x_y "
-         "foo() == != ==== ---- .... ... C++ e.g. http://a.b/c?d=1&e=%20 <div> {\"k\": [1, 2]} \\n $HOME `ls -l` 你好世界 今日は ありがとう カタカナ 안녕하세요 "
-         "привет мир γειά σου שלום עולם مرحبا بالعالم नमस्ते สวัสดี ខ្មែរ አማርኛ ქართული ▁ ▁▁ Ġ Ċ ## ##ing @@ </w> <0x41> <0x0A> [UNK] [CLS] "
-         "ยินดี ﷺ ㎏ Ⅷ ① ２０２４ Ａｂｃ ﾊﾟｶﾞ ẛ̣ Å Å 각 각 q̣̇ ").split(" ")
+MARKS = [chr(c) for c in range(0x300, 0x340)] + ["\u0591", "\u064b", "\u093c", "\u0947", "\u0e31", "\u0e48", "\u20d0",
+                                                 "\u302a", "\u3099"]
+WORDS = ("the of and I'm don't we'll They've it's HELLO World naïve café Straße İstanbul ſo 'ſ ΣΑΣ ﬁnd №5 ½ 3.14 "
+         "1,000,000 2024-01-01 0x1F x_y foo() == != ==== ---- .... ... C++ e.g. http://a.b/c?d=1&e=%20 <div> {\"k\": "
+         "[1, 2]} \\n $HOME `ls -l` 你好世界 今日は ありがとう カタカナ 안녕하세요 привет мир γειά σου שלום עולם مرحبا بالعالم नमस्ते "
+         "สวัสดี ខ្មែរ አማርኛ ქართული ▁ ▁▁ Ġ Ċ ## ##ing @@ </w> <0x41> <0x0A> [UNK] [CLS] ยินดี ﷺ ㎏ Ⅷ ① ２０２４ Ａｂｃ ﾊﾟｶﾞ "
+         "ẛ̣ Å Å 각 각 q̣̇ ").split(" ")
 
 
 def piece_of_text(r, specials, corpus):
@@ -58,11 +64,13 @@ def piece_of_text(r, specials, corpus):
     if k == 3:
         return r.choice(WORDS) + "".join(r.choice(MARKS) for _ in range(r.randint(1, 4)))
     if k == 4:
-        return chr(r.choice([r.randint(1, 31), 0x7f, r.randint(0x80, 0x9f), 0xad, 0x61c, 0x200e, 0x202a, 0x2066, 0xfff9, 0xfffd, 0xfffe]))
+        rare = [0xad, 0x61c, 0x200e, 0x202a, 0x2066, 0xfff9, 0xfffd, 0xfffe]
+        return chr(r.choice([r.randint(1, 31), 0x7f, r.randint(0x80, 0x9f)] + rare))
     if k == 5 and specials:
         return r.choice(specials) + r.choice(["", " ", "a", "\n"])
     if k == 6:
-        return r.choice(["a", "=", "-", " ", "\n", "0", ".", "é", "中", "!", "#", "_", "😀", "ab", "A", "\t"]) * r.choice([2, 3, 5, 17, 33, 70, 150])
+        unit = r.choice(["a", "=", "-", " ", "\n", "0", ".", "é", "中", "!", "#", "_", "😀", "ab", "A", "\t"])
+        return unit * r.choice([2, 3, 5, 17, 33, 70, 150])
     if k == 7:
         return "".join(r.choice("0123456789") for _ in range(r.randint(1, 9)))
     if k == 8:
@@ -80,7 +88,8 @@ def piece_of_text(r, specials, corpus):
 
 def fuzz_strings(seed, count, specials, corpus):
     r = random.Random(seed)
-    fixed = ["", " ", "  ", "\n", "a", "Hello world", " Hello", "Hello ", "Hello  world", "a" * 10000, " " * 5000, "=" * 3000, "ab" * 2000]
+    fixed = ["", " ", "  ", "\n", "a", "Hello world", " Hello", "Hello ", "Hello  world", "a" * 10000, " " * 5000,
+             "=" * 3000, "ab" * 2000]
     out = fixed[:count]
     while len(out) < count:
         s = "".join(piece_of_text(r, specials, corpus) for _ in range(r.choice([1, 2, 3, 4, 6, 10, 20])))
@@ -127,7 +136,8 @@ class SentencePiece:
     def __init__(self, path):
         import sentencepiece
         self.sp = sentencepiece.SentencePieceProcessor(model_file=path)
-        self.specials = [self.sp.id_to_piece(i) for i in range(self.sp.get_piece_size()) if self.sp.is_control(i) or i < 5][:40]
+        ids = range(self.sp.get_piece_size())
+        self.specials = [self.sp.id_to_piece(i) for i in ids if self.sp.is_control(i) or i < 5][:40]
 
     def encode(self, text, special, parse):
         return None if special or parse else self.sp.encode(text)
@@ -203,7 +213,8 @@ class Llama2c:
 
 
 GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-CL100K = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+CL100K = (r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"""
+          r"""| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
 QWEN2 = CL100K.replace("{1,3}", "")
 
 
@@ -255,31 +266,43 @@ class Marian:
 # ---- tokenizer.json files put together at random from the parts of the library ----
 
 def random_tokenizer(r, corpus):
-    """A small trained tokenizer of random parts, so that every normalizer, pre-tokenizer, model and decoder meets every other."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders as D, models, normalizers as N, pre_tokenizers as P, processors, trainers
+    """A small trained tokenizer of random parts, so that all normalizers, pre-tokenizers, models and decoders meet."""
+    from tokenizers import AddedToken, Regex, Tokenizer, models, processors, trainers
+    from tokenizers import decoders as D, normalizers as N, pre_tokenizers as P
 
-    norms = [lambda: N.NFC(), lambda: N.NFD(), lambda: N.NFKC(), lambda: N.NFKD(), lambda: N.Lowercase(), lambda: N.StripAccents(),
+    norms = [lambda: N.NFC(), lambda: N.NFD(), lambda: N.NFKC(), lambda: N.NFKD(), lambda: N.Lowercase(),
+             lambda: N.StripAccents(),
              lambda: N.Strip(left=r.random() < .7, right=r.random() < .7), lambda: N.Nmt(), lambda: N.Prepend("▁"),
-             lambda: N.Replace(" ", "▁"), lambda: N.Replace(Regex(r"[aeiou]+$|\s{2,}"), "_"), lambda: N.Replace("e", ""),
+             lambda: N.Replace(" ", "▁"), lambda: N.Replace(Regex(r"[aeiou]+$|\s{2,}"), "_"),
+             lambda: N.Replace("e", ""),
              lambda: N.BertNormalizer(clean_text=r.random() < .7, handle_chinese_chars=r.random() < .7,
                                       strip_accents=r.choice([None, True, False]), lowercase=r.random() < .5)]
     behaviours = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
-    patterns = [Regex(CL100K), Regex(r"\p{L}+"), Regex(r"[\p{P}\p{S}]"), Regex(r"\d{1,2}+|\w"), Regex(r"[^(\s|[.,!?…。，、।۔،])]+"),
-                Regex(r"\s+$|^\s"), Regex(r"[\w&&[^a-f\d]]+"), Regex(r"(?i:the|s)"), Regex(r"\b"), Regex(r"x*"), " ", "e", "the"]
+    patterns = [Regex(CL100K), Regex(r"\p{L}+"), Regex(r"[\p{P}\p{S}]"), Regex(r"\d{1,2}+|\w"),
+                Regex(r"[^(\s|[.,!?…。，、।۔،])]+"), Regex(r"\s+$|^\s"), Regex(r"[\w&&[^a-f\d]]+"), Regex(r"(?i:the|s)"),
+                Regex(r"\b"), Regex(r"x*"), " ", "e", "the"]
     pres = [lambda: P.ByteLevel(add_prefix_space=r.random() < .5, use_regex=r.random() < .5), lambda: P.Whitespace(),
             lambda: P.WhitespaceSplit(), lambda: P.BertPreTokenizer(), lambda: P.Punctuation(r.choice(behaviours)),
             lambda: P.Digits(individual_digits=r.random() < .5), lambda: P.CharDelimiterSplit(r.choice("e -")),
-            lambda: P.Metaspace(prepend_scheme=r.choice(["always", "never", "never" if tok.normalizer else "first"]), split=r.random() < .7),
-            lambda: P.Split(r.choice(patterns), r.choice(behaviours), invert=r.random() < .3), lambda: P.UnicodeScripts(),
+            lambda: P.Metaspace(prepend_scheme=r.choice(["always", "never", "never" if tok.normalizer else "first"]),
+                                split=r.random() < .7),
+            lambda: P.Split(r.choice(patterns), r.choice(behaviours), invert=r.random() < .3),
+            lambda: P.UnicodeScripts(),
             lambda: P.FixedLength(length=r.randint(1, 6))]
-    decs = [lambda: D.ByteLevel(), lambda: D.WordPiece(cleanup=r.random() < .5), lambda: D.Metaspace(prepend_scheme=r.choice(["always", "never"])),
-            lambda: D.BPEDecoder(suffix=r.choice(["</w>", "e"])), lambda: D.ByteFallback(), lambda: D.Fuse(), lambda: D.Strip(" ", 1, 0),
-            lambda: D.Replace("▁", " "), lambda: D.Replace(Regex(r"[a-c]+"), "<"), lambda: D.CTC(pad_token="e", word_delimiter_token="t")]
+    decs = [lambda: D.ByteLevel(), lambda: D.WordPiece(cleanup=r.random() < .5),
+            lambda: D.Metaspace(prepend_scheme=r.choice(["always", "never"])),
+            lambda: D.BPEDecoder(suffix=r.choice(["</w>", "e"])), lambda: D.ByteFallback(), lambda: D.Fuse(),
+            lambda: D.Strip(" ", 1, 0),
+            lambda: D.Replace("▁", " "), lambda: D.Replace(Regex(r"[a-c]+"), "<"),
+            lambda: D.CTC(pad_token="e", word_delimiter_token="t")]
     kind = r.choice(["bpe", "bpe", "bpe", "unigram", "wordpiece", "wordlevel"])
-    model = {"bpe": lambda: models.BPE(unk_token=r.choice([None, "<unk>"]), fuse_unk=r.random() < .5, byte_fallback=r.random() < .5,
-                                       ignore_merges=r.random() < .3, continuing_subword_prefix=r.choice([None, None, "##"]),
+    model = {"bpe": lambda: models.BPE(unk_token=r.choice([None, "<unk>"]), fuse_unk=r.random() < .5,
+                                       byte_fallback=r.random() < .5,
+                                       ignore_merges=r.random() < .3,
+                                       continuing_subword_prefix=r.choice([None, None, "##"]),
                                        end_of_word_suffix=r.choice([None, None, "</w>"])),
-             "unigram": lambda: models.Unigram(), "wordpiece": lambda: models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=r.choice([100, 5])),
+             "unigram": lambda: models.Unigram(),
+             "wordpiece": lambda: models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=r.choice([100, 5])),
              "wordlevel": lambda: models.WordLevel(unk_token="<unk>")}[kind]()
     tok = Tokenizer(model)
     chosen = [r.choice(norms)() for _ in range(r.choice([0, 0, 1, 1, 2, 3]))]
@@ -293,19 +316,24 @@ def random_tokenizer(r, corpus):
     chosen = [r.choice(decs)() for _ in range(r.choice([0, 1, 1, 2, 3]))]
     if chosen:
         tok.decoder = D.Sequence(chosen) if len(chosen) > 1 else chosen[0]
-    special = ["<unk>", "[UNK]", "<s>", "</s>"] + (["<0x%02X>" % i for i in range(256)] if r.random() < .4 and kind != "wordpiece" else [])
+    special = ["<unk>", "[UNK]", "<s>", "</s>"]
+    special += ["<0x%02X>" % i for i in range(256)] if r.random() < .4 and kind != "wordpiece" else []
     sample = [corpus[i:i + 200] for i in range(0, 6000, 200)] + WORDS
     size = r.choice([300, 600])
     trainer = {"bpe": lambda: trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
                                                   continuing_subword_prefix=model.continuing_subword_prefix or "",
                                                   end_of_word_suffix=model.end_of_word_suffix or ""),
-               "unigram": lambda: trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", show_progress=False),
-               "wordpiece": lambda: trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False),
-               "wordlevel": lambda: trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)}[kind]()
+               "unigram": lambda: trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>",
+                                                          show_progress=False),
+               "wordpiece": lambda: trainers.WordPieceTrainer(vocab_size=size, special_tokens=special,
+                                                              show_progress=False),
+               "wordlevel": lambda: trainers.WordLevelTrainer(vocab_size=size, special_tokens=special,
+                                                              show_progress=False)}[kind]()
     tok.train_from_iterator(sample, trainer)
     saved = json.loads(tok.to_str())
     saved["added_tokens"] = [a for a in saved["added_tokens"] if not a["content"].startswith("<0x")]
-    if isinstance(saved["model"]["vocab"], dict):  # trainers leave holes, and the library then gives an id to two tokens
+    # trainers leave holes, and the library then gives an id to two tokens
+    if isinstance(saved["model"]["vocab"], dict):
         pieces = sorted(saved["model"]["vocab"], key=saved["model"]["vocab"].get)
         saved["model"]["vocab"] = {p: i for i, p in enumerate(pieces)}
         for a in saved["added_tokens"]:
@@ -319,13 +347,17 @@ def random_tokenizer(r, corpus):
         tok.post_processor = r.choice([
             processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=ids),
             processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[1], ids[0]),
-            processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)]),
+            processors.Sequence([processors.ByteLevel(),
+                                 processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)]),
             processors.TemplateProcessing(single="$A:2 <s>:1", pair="<s>:3 $B:1 </s> $A:0 </s>:1", special_tokens=ids),
             processors.TemplateProcessing(single="$A", pair="$B </s> $A </s> $B:1", special_tokens=ids),
             processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids),
-                                 processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B:1", special_tokens=ids)]),
-            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids), processors.ByteLevel()]),
-            processors.Sequence([processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[0], ids[1])])])
+                                 processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B:1",
+                                                               special_tokens=ids)]),
+            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids),
+                                 processors.ByteLevel()]),
+            processors.Sequence([processors.BertProcessing(ids[1], ids[0]),
+                                 processors.RobertaProcessing(ids[0], ids[1])])])
     if kind == "unigram" and r.random() < .5:
         saved = json.loads(tok.to_str())
         saved["model"]["byte_fallback"] = True
@@ -334,7 +366,7 @@ def random_tokenizer(r, corpus):
 
 
 def differing_inputs(ref, ours, texts):
-    """Inputs of one and two texts, whole and cut, that the library takes: (how many, the first that differs or None)."""
+    """Inputs of one and two texts, whole and cut, that the library takes: (how many, the first that differs)."""
     r = random.Random(len(texts))
     texts = [t[:60] for t in texts]  # the library keeps every combination of what it cut off
     inputs = [[a, r.choice(texts)] for a in texts] + texts[:len(texts) // 4]
@@ -350,7 +382,8 @@ def differing_inputs(ref, ours, texts):
             except BaseException as e:
                 if isinstance(e, KeyboardInterrupt):
                     raise
-        got = ours.run("tokenize", ["--types", "--max-ids", str(ids_max)] + ([] if special else ["--no-special"]), asked)
+        got = ours.run("tokenize", ["--types", "--max-ids", str(ids_max)] + ([] if special else ["--no-special"]),
+                       asked)
         for i, w, g in zip(asked, want, got):
             if w != g:
                 count += 1
@@ -359,7 +392,7 @@ def differing_inputs(ref, ours, texts):
 
 
 def compare_random(args, corpus):
-    """--random N: N such tokenizers, each with a few hundred strings. The library panics on some combinations; those are left out."""
+    """--random N: N such tokenizers, a few hundred strings each; those on which the library panics are left out."""
     bad = tried = 0
     for k in range(args.random):
         r = random.Random(f"{args.seed} {k}")
@@ -375,7 +408,7 @@ def compare_random(args, corpus):
         ref = HuggingFace(type(tok).from_file(path))
         if tok.normalizer and any(a.normalized and not tok.normalizer.normalize_str(a.content)
                                   for a in tok.get_added_tokens_decoder().values()):
-            continue  # a token that matches the empty text everywhere: the library then cuts text into single characters
+            continue  # a token matches the empty text everywhere: the library then cuts text into single characters
         ours = Ours(args.binary, path, None)
         texts = [t[:400] for t in fuzz_strings(f"{args.seed} {k}", args.count, ref.specials, corpus)]
         try:
@@ -424,7 +457,8 @@ def compare_random(args, corpus):
         if wrong:
             bad += 1
             d = first_difference(some[2], some[3])
-            print(f"random {k}: {wrong} differ, {some[0]}: {some[1][:100]!r}\n  want …{some[2][max(0, d - 4):d + 8]}\n  got  …{some[3][max(0, d - 4):d + 8]}\n  {path}")
+            print(f"random {k}: {wrong} differ, {some[0]}: {some[1][:100]!r}\n  want …{some[2][max(0, d - 4):d + 8]}\n"
+                  f"  got  …{some[3][max(0, d - 4):d + 8]}\n  {path}")
         elif not args.keep:
             os.remove(path)
             os.rmdir(folder)
@@ -474,7 +508,8 @@ class Ours:
         self.binary = binary
 
     def run(self, command, flags, lines):
-        p = subprocess.run([self.binary, command, *self.base, "--jsonl", *flags], input="".join(json.dumps(x) + "\n" for x in lines),
+        p = subprocess.run([self.binary, command, *self.base, "--jsonl", *flags],
+                           input="".join(json.dumps(x) + "\n" for x in lines),
                            capture_output=True, text=True)
         if p.returncode:
             raise RuntimeError(p.stderr.strip())
@@ -516,7 +551,8 @@ def compare(name, path, pre, reference, args, corpus):
             elif shown < args.show:
                 shown += 1
                 i = first_difference(w, g)
-                print(f"  {name} {mode}: {t[:120]!r}\n    want …{w[max(0, i - 3):i + 8]}\n    got  …{g[max(0, i - 3):i + 8]}", file=sys.stderr)
+                print(f"  {name} {mode}: {t[:120]!r}\n    want …{w[max(0, i - 3):i + 8]}\n"
+                      f"    got  …{g[max(0, i - 3):i + 8]}", file=sys.stderr)
         row[mode] = f"{same}/{len(texts)}" + (f" ({left_out} leaks)" if left_out else "")
         row["bad"] = row.get("bad", 0) + len(texts) - same - left_out
         ids_to_decode += want
@@ -531,7 +567,8 @@ def compare(name, path, pre, reference, args, corpus):
         if w != g and shown < 2 * args.show:
             shown += 1
             k = first_difference(w, g)
-            print(f"  {name} decode: {i[:40]}\n    want …{w[max(0, k - 10):k + 20]!r}\n    got  …{g[max(0, k - 10):k + 20]!r}", file=sys.stderr)
+            print(f"  {name} decode: {i[:40]}\n    want …{w[max(0, k - 10):k + 20]!r}\n"
+                  f"    got  …{g[max(0, k - 10):k + 20]!r}", file=sys.stderr)
     if hasattr(ref, "encode_input"):
         differ, first = differing_inputs(ref, ours, texts[:200])
         row["bad"] += differ
@@ -545,9 +582,8 @@ def compare(name, path, pre, reference, args, corpus):
 
 
 def speed(ref, ours, args):
-    """Ours against the library, one thread's CPU time, the same text, interleaved; best of 5. The library may cache words, as ours does."""
-    text = open(args.data + "/text/wikitext-2-raw/wiki.test.raw", encoding="utf-8").read()[:1 << 20] if args.text is None \
-        else open(args.text, encoding="utf-8").read()[:1 << 20]
+    """Ours against the library, one thread's CPU time, the same text, interleaved; best of 5. Both may cache words."""
+    text = open(args.text or args.data + "/text/wikitext-2-raw/wiki.test.raw", encoding="utf-8").read()[:1 << 20]
     if isinstance(ref, (Llama2c, Marian)):
         return "-"
     size = len(text.encode())
@@ -559,8 +595,8 @@ def speed(ref, ours, args):
             t = time.thread_time()
             ref.encode(text, False, False)
             theirs.append(time.thread_time() - t)
-            p = subprocess.run([ours.binary, "tokenize", *ours.base, "--no-special", "--speed", "--file", f.name], capture_output=True,
-                               text=True)
+            p = subprocess.run([ours.binary, "tokenize", *ours.base, "--no-special", "--speed", "--file", f.name],
+                               capture_output=True, text=True)
             mine.append(float(p.stdout.split()[0]))
     return f"{size / min(mine) / 1e6:.1f} / {size / min(theirs) / 1e6:.1f} MB/s = {min(theirs) / min(mine):.1f}x"
 
@@ -575,7 +611,8 @@ def main():
     p.add_argument("--show", type=int, default=3)
     p.add_argument("--speed", action="store_true")
     p.add_argument("--text", help="text to measure speed with")
-    p.add_argument("--random", type=int, default=0, help="compare this many tokenizer.json files of random parts instead")
+    p.add_argument("--random", type=int, default=0,
+                   help="compare this many tokenizer.json files of random parts instead")
     p.add_argument("--keep", action="store_true", help="leave the files of --random")
     args = p.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -585,7 +622,8 @@ def main():
     if args.random:
         sys.exit(1 if compare_random(args, corpus) else 0)
     bad = 0
-    print(f"{'vocabulary':24} {'plain':>12} {'special':>12} {'parse':>12} {'decode':>12}  {'speed' if args.speed else ''}   seed {args.seed}")
+    print(f"{'vocabulary':24} {'plain':>12} {'special':>12} {'parse':>12} {'decode':>12}  "
+          f"{'speed' if args.speed else ''}   seed {args.seed}")
     for name, path, pre, reference in vocabularies(args.data):
         if args.only and not any(o in name for o in args.only.split(",")):
             continue
@@ -599,7 +637,8 @@ def main():
             bad += 1
             continue
         bad += row["bad"]
-        print(f"{name:24} {row['plain']:>12} {row['special']:>12} {row['parse']:>12} {row['decode']:>12}  {row.get('speed', '')}", flush=True)
+        print(f"{name:24} {row['plain']:>12} {row['special']:>12} {row['parse']:>12} {row['decode']:>12}  "
+              f"{row.get('speed', '')}", flush=True)
     sys.exit(1 if bad else 0)
 
 
