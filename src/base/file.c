@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 struct file_mapping {
-    char *path;
     uint8_t *base;
     size_t bytes;
     int slot; /* in live[], -1 for an empty file */
@@ -92,7 +91,7 @@ int file_map(file_mapping **out, const char *path, err *e)
     int rc = OK;
     file_mapping *m = mem_zero(1, sizeof *m);
     if (m) m->slot = -1;
-    if (!m || !(m->path = mem_str(path))) {
+    if (!m) {
         rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
     } else if (fstat(fd, &st) != 0) {
         rc = open_error(path, e);
@@ -121,7 +120,6 @@ int file_map(file_mapping **out, const char *path, err *e)
 }
 
 span file_bytes(const file_mapping *m) { return span_of(m->base, m->bytes); }
-const char *file_path(const file_mapping *m) { return m->path; }
 bool file_torn(const file_mapping *m) { return m->slot >= 0 && atomic_load(&live[m->slot].torn); }
 
 void file_unmap(file_mapping *m)
@@ -132,7 +130,6 @@ void file_unmap(file_mapping *m)
         atomic_store(&live[m->slot].base, 0);
     }
     if (m->base) munmap(m->base, m->bytes);
-    mem_free(m->path);
     mem_free(m);
 }
 

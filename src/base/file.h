@@ -19,7 +19,6 @@ typedef struct file_mapping file_mapping;
 /* Maps `path` read-only. ERR_NOT_FOUND / ERR_IO name the path. An empty file gives an empty span. */
 int file_map(file_mapping **out, const char *path, err *e);
 span file_bytes(const file_mapping *m);
-const char *file_path(const file_mapping *m);
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
 
