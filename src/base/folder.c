@@ -55,40 +55,48 @@ void folder_file_close(folder_file *f)
     *f = (folder_file){0};
 }
 
-/* The snapshot that refs/main names, "": none. */
-static void main_snapshot(const char *root, char *name, size_t room)
+/* A path without allocation; false: too long to be opened. */
+static bool join(char to[PATH_MAX], const char *dir, const char *name)
 {
-    char *ref = file_join(root, "refs/main");
-    buf text = {0};
-    *name = 0;
-    if (ref && file_read(&text, ref, room - 1, NULL) == OK) snprintf(name, room, "%s", buf_cstr(&text));
-    name[strcspn(name, "/ \t\r\n")] = 0;
-    if (name[0] == '.') *name = 0;
-    mem_free(ref);
-    buf_free(&text);
+    int n = snprintf(to, PATH_MAX, "%s/%s", dir, name);
+    return n > 0 && n < PATH_MAX;
 }
 
-char *folder_snapshot(const char *root)
+/* The folder of the snapshot that refs/main names, if there is one. */
+static bool main_snapshot(const char *root, const char *all, char path[PATH_MAX])
 {
-    char name[300];
-    char *all = file_join(root, "snapshots"), *best = NULL;
+    char name[300] = "";
+    FILE *f = join(path, root, "refs/main") ? fopen(path, "re") : NULL;
+    if (f && !fgets(name, sizeof name, f)) *name = 0;
+    if (f) fclose(f);
+    name[strcspn(name, "/ \t\r\n")] = 0;
+    return *name && *name != '.' && join(path, all, name) && file_is_dir(path);
+}
+
+static bool newest_snapshot(const char *all, char best[PATH_MAX])
+{
+    DIR *d = opendir(all);
+    char path[PATH_MAX];
     struct stat st;
     time_t newest = 0;
-    bool known = folder_has(&(file_folder){.path = root}, "refs") || folder_has(&(file_folder){.path = root}, "blobs");
-    DIR *d = all && known ? opendir(all) : NULL;
-    if (d) main_snapshot(root, name, sizeof name);
-    if (d && *name && (best = file_join(all, name)) && !file_is_dir(best)) mem_free(best), best = NULL;
-    bool chosen = best;
-    for (struct dirent *f; d && !chosen && (f = readdir(d));) {
-        char *path = f->d_name[0] == '.' ? NULL : file_join(all, f->d_name);
-        bool better = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && (!best || st.st_mtime > newest);
-        if (better) newest = st.st_mtime;
-        mem_free(better ? best : path);
-        if (better) best = path;
+    bool found = false;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        bool dir = f->d_name[0] != '.' && join(path, all, f->d_name) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+        if (!dir || (found && st.st_mtime <= newest)) continue;
+        memcpy(best, path, sizeof path);
+        newest = st.st_mtime;
+        found = true;
     }
     if (d) closedir(d);
-    mem_free(all);
-    return best;
+    return found;
+}
+
+char *folder_of_model(const char *dir)
+{
+    char all[PATH_MAX], path[PATH_MAX];
+    const file_folder root = {.path = dir};
+    bool hub = (folder_has(&root, "refs") || folder_has(&root, "blobs")) && join(all, dir, "snapshots");
+    return mem_str(hub && (main_snapshot(dir, all, path) || newest_snapshot(all, path)) ? path : dir);
 }
 
 int folder_json(json **out, const file_folder *f, const char *name, size_t max_bytes, err *e)

@@ -354,9 +354,9 @@ static int open_path(ckpt *c, const char *path, err *e)
     size_t n = 0;
     int rc = OK;
     if (file_is_dir(path)) {
-        char *snapshot = folder_snapshot(path);
-        c->dir = arena_str(&c->mem, snapshot ? snapshot : path);
-        mem_free(snapshot);
+        char *dir = folder_of_model(path);
+        c->dir = dir ? arena_str(&c->mem, dir) : NULL;
+        mem_free(dir);
         if (!c->dir) return no_memory(e);
         rc = ckpt_pick_files(c->dir, &names, &n, e);
     } else {

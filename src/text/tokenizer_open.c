@@ -149,8 +149,7 @@ static int open_path(opening *o)
 {
     bool whole = o->target || file_is_dir(o->path);
     const char *slash = strrchr(o->path, '/');
-    char *snapshot = whole ? folder_snapshot(o->path) : NULL;
-    char *dir = snapshot ? snapshot : whole ? mem_str(o->path) : file_dir(o->path);
+    char *dir = whole ? folder_of_model(o->path) : file_dir(o->path);
     o->in = (file_folder){.path = dir};
     int rc = dir ? open_in(o, whole ? NULL : slash ? slash + 1 : o->path) : no_memory(o);
     mem_free(dir);
