@@ -26,36 +26,29 @@ int tokenizer_complete(tokenizer *t, err *e)
     return rc;
 }
 
+static bool has_room(int n, int max, const char *what, err *e)
+{
+    return n < max || (err_set(e, ERR_LIMIT, "more than %d %s", max, what), false);
+}
+
 decode_step *tokenizer_add_decoder(tokenizer *t, decode_kind kind, err *e)
 {
-    if (t->dec.n == DECODE_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d decoders", DECODE_STEPS_MAX);
-        return NULL;
-    }
-    decode_step *st = &t->dec.step[t->dec.n++];
-    *st = (decode_step){.kind = kind};
+    decode_step *st = has_room(t->dec.n, DECODE_STEPS_MAX, "decoders", e) ? &t->dec.step[t->dec.n++] : NULL;
+    if (st) *st = (decode_step){.kind = kind};
     return st;
 }
 
 norm_step *tokenizer_add_normalizer(tokenizer *t, norm_kind kind, err *e)
 {
-    if (t->norm.n == NORM_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d normalizers", NORM_STEPS_MAX);
-        return NULL;
-    }
-    norm_step *st = &t->norm.step[t->norm.n++];
-    *st = (norm_step){.kind = kind};
+    norm_step *st = has_room(t->norm.n, NORM_STEPS_MAX, "normalizers", e) ? &t->norm.step[t->norm.n++] : NULL;
+    if (st) *st = (norm_step){.kind = kind};
     return st;
 }
 
 pretok_step *tokenizer_add_pretokenizer(tokenizer *t, pretok_kind kind, err *e)
 {
-    if (t->pre.n == PRETOK_STEPS_MAX) {
-        err_set(e, ERR_LIMIT, "more than %d pre-tokenizers", PRETOK_STEPS_MAX);
-        return NULL;
-    }
-    pretok_step *st = &t->pre.step[t->pre.n++];
-    *st = (pretok_step){.kind = kind};
+    pretok_step *st = has_room(t->pre.n, PRETOK_STEPS_MAX, "pre-tokenizers", e) ? &t->pre.step[t->pre.n++] : NULL;
+    if (st) *st = (pretok_step){.kind = kind};
     return st;
 }
 

@@ -6,29 +6,25 @@
 #include <string.h>
 
 /* Texts whose cutting tells pre-tokenizers apart. */
-static const char *const samples[] = {
-    "",
-    " ",
-    "Hello world",
-    "Hello, y'all! How are you 's 'LL'D?",
-    " I've  been   here\n\n\nand\tthere \r\n ",
-    "1 12 123 1234 12345 3.14159 1,000,000",
-    "\xc3\x9c"
-    "berraschung na\xc3\xafve caf\xc3\xa9 e\xcc\x81",
-    "\xe4\xbd\xa0\xe5\xa5\xbd\xef\xbc\x8c\xe4\xb8\x96\xe7\x95\x8c\xe3\x80\x82\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe3"
-    "\x83\x86\xe3\x82\xb9\xe3\x83\x88",
-    "\xed\x95\x9c\xea\xb5\xad\xec\x96\xb4 \xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 "
-    "\xd9\x85\xd8\xb1\xd8\xad\xd8\xa8\xd8\xa7",
-    "\xf0\x9f\x98\x80\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 ok",
-    "for(int i=0;i<10;++i){ x[i] += 'c'; } // !!??",
-    "CamelCaseWORDSmixedUP lower UPPER iPhone",
-    "tab\there  two",
-    "   leading and trailing   ",
-    "a_b-c/d\\e@f#g$h%i^j&k*l(m)n",
-    "DON'T can'T we'Ve\xe2\x80\x99s",
-    "x\n\n y\n  z\n",
-    "\xc2\xa0nbsp\xe3\x80\x80wide",
-    "10%5\xc2\xb2\xe2\x85\xa7 \xd9\xa1\xd9\xa2\xd9\xa3"};
+static const char *const samples[] = {"",
+                                      " ",
+                                      "Hello world",
+                                      "Hello, y'all! How are you 's 'LL'D?",
+                                      " I've  been   here\n\n\nand\tthere \r\n ",
+                                      "1 12 123 1234 12345 3.14159 1,000,000",
+                                      "\u00dcberraschung na\u00efve caf\u00e9 e\u0301",
+                                      "你好，世界。日本語テスト",
+                                      "한국어 Привет مرحبا",
+                                      "😀👨\u200d👩\u200d👧 ok",
+                                      "for(int i=0;i<10;++i){ x[i] += 'c'; } // !!??",
+                                      "CamelCaseWORDSmixedUP lower UPPER iPhone",
+                                      "tab\there  two",
+                                      "   leading and trailing   ",
+                                      "a_b-c/d\\e@f#g$h%i^j&k*l(m)n",
+                                      "DON'T can'T we'Ve\xe2\x80\x99s",
+                                      "x\n\n y\n  z\n",
+                                      "\xc2\xa0nbsp\xe3\x80\x80wide",
+                                      "10%5\xc2\xb2\xe2\x85\xa7 \xd9\xa1\xd9\xa2\xd9\xa3"};
 
 static bool same_ids(const tokenizer *a, const tokenizer *b, span text, int flags)
 {
