@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "models/arch.h"
 #include "models/build/build.h"
+#include "models/build/spec_unread.h"
 #include "models/spec_show.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_load.h"
@@ -225,6 +226,18 @@ static int name_values(const opened *o, err *e)
     return ckpt_describes_itself(c) ? err_wrap(e, "%s", ckpt_path(c)) : err_wrap(e, "%s/config.json", ckpt_dir(c));
 }
 
+/* Keys that other families read, and this spec does not. The spec in a file that this program wrote stands alone. */
+static void warn_of_lost_keys(const opened *o)
+{
+    buf lost = {0};
+    const ckpt *c = o->m.weights;
+    const json *config = o->config ? o->config : ckpt_config(c);
+    if (!ckpt_own_spec(c) && !ckpt_keys_have_arch(c) && spec_lost_keys(o->m.resolved, config, &lost))
+        log_line(LOG_WARN, "%s: keys of its configuration that %s does not read, though other specs do: %s",
+                 ckpt_path(c), o->m.resolved->file, buf_cstr(&lost));
+    buf_free(&lost);
+}
+
 static int fill(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
@@ -250,6 +263,7 @@ static int fill(opened *o, const model_options *opt, err *e)
     if ((rc = spec_path(m->resolved, "tokenizer", "path", &m->tokenizer_path, e))) return rc;
     m->tokenizer_pre = spec_text(m->resolved, "tokenizer", "pre");
     if (!m->name) return short_of_memory(e);
+    warn_of_lost_keys(o);
     rc = build_program(&m->prog, m->resolved, o->values, m->weights, &build, e);
     if (rc) return name_values(o, e);
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);

@@ -10,6 +10,7 @@
 #include "models/build/module_list.h"
 #include "models/spec/config_eval.h"
 #include "models/model.h"
+#include "app/spec_check.h"
 #include "app/spec_text.h"
 
 #include <math.h>
@@ -122,7 +123,7 @@ static int open_prepared(model **m, err *e) { return model_open(m, &(model_optio
 /* Replaces names of files by S and W, line numbers of llama.ini by '#': what is left is what the message says. */
 static const char *plain(const char *msg)
 {
-    static char out[900];
+    static char out[2000];
     size_t n = 0;
     for (const char *p = msg; *p && n < sizeof out - 1;) {
         if (strncmp(p, weights_path, strlen(weights_path)) == 0) out[n++] = 'W', p += strlen(weights_path);
@@ -565,6 +566,49 @@ static void memory_runs_out(void **unused)
     tidy();
 }
 
+/* Every mistake of a file, of whatever kind, a line each. */
+static void mistakes_are_told_together(void **unused)
+{
+    (void)unused;
+    static const char text[] = NUMBERS "kv_head = 1\ndepth = 3 +\n[modle]\nname = x\nother = y\n"
+                                       "[network]\natn = window = 4\nattn = widow = 4, bias = )\nffn = gatd\n"
+                                       "block = y = x + attn(norm.a(x))\n"
+                                       "[layer two]\nwhere = i = 1\n[layer one]\nwindow = 3\n"
+                                       "[tensors]\n{i}.attn.kk = a\n[tokenizer]\npat = x\n[runtime]\nthread = 3\n";
+    static const char want[] = "S:21: attn.bias: expected a value at ')' (character 1)\n"
+                               "S:16: unknown section [modle]: did you mean [model]?\n"
+                               "S:23: block: no statement gives x: a layer would be its input\n"
+                               "S:15: depth: expected a value at the end\n"
+                               "S:25: where: unexpected text at '= 1' (character 3)\n"
+                               "S:27: [layer one] window: neither a slot of [network] nor a name of [config]\n"
+                               "S:31: [tokenizer] unknown key 'pat': did you mean 'path'?\n"
+                               "S: [layer one] needs a key `where` that says for which layers it is\n"
+                               "S:33: [runtime] thread: unknown key: did you mean 'threads'?\n"
+                               "S:21: attn: attn.gqa has no option 'widow': did you mean 'window'?\n"
+                               "S:22: [network] no formula uses 'ffn'\n"
+                               "S:20: [network] no formula uses 'atn': did you mean 'attn'?\n"
+                               "S:14: [config] nothing uses the name 'kv_head': did you mean 'kv_heads'?\n"
+                               "S:15: [config] nothing uses the name 'depth'\n"
+                               "S:29: [tensors] no slot asks for '{i}.attn.kk': did you mean '{i}.attn.k'?\n";
+    made m;
+    buf b = {0};
+    err e = {0};
+    add_llama(&m, 2);
+    prepare(&m, text);
+    assert_int_equal(spec_check(spec_path_text, NULL, &b, &e), ERR_SPEC);
+    assert_string_equal(plain(e.msg), "S: 15 mistakes");
+    assert_string_equal(plain(buf_cstr(&b)), want);
+    /* one is the message itself, and loading tells the first */
+    b.n = 0;
+    e = (err){0};
+    prepare(&m, NUMBERS "[network]\nffn = gatd\n");
+    assert_int_equal(spec_check(spec_path_text, NULL, &b, &e), ERR_SPEC);
+    assert_string_equal(plain(e.msg), "S:15: ffn: there is no module 'gatd' (inferflow spec modules lists them)");
+    assert_int_equal(b.n, 0);
+    tidy();
+    buf_free(&b);
+}
+
 static void texts(void **unused)
 {
     (void)unused;
@@ -579,7 +623,7 @@ static void texts(void **unused)
     made m;
     add_llama(&m, 2);
     prepare(&m, NUMBERS);
-    assert_ok(spec_text_check(spec_path_text, NULL, &b, &e), &e);
+    assert_ok(spec_check(spec_path_text, NULL, &b, &e), &e);
     assert_non_null(strstr(buf_cstr(&b), ": 2 layers, 20 tensors, "));
     tidy();
     buf_free(&b);
@@ -648,6 +692,7 @@ int main(void)
         cmocka_unit_test(weights_in_another_type),
         cmocka_unit_test(resolved_spec_is_the_same_program),
         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(mistakes_are_told_together),
         cmocka_unit_test(texts),
         cmocka_unit_test(every_module_keeps_the_rules),
     };

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "models/build/build.h"
-#include "models/build/spec_unused.h"
+#include "models/build/spec_unread.h"
 #include "models/build/module.h"
 #include "models/spec/config_eval.h"
 #include "models/spec/spec_load.h"
@@ -399,10 +399,93 @@ static void keys_nobody_reads(void **unused)
                    "config.json", &e),
         &e);
     assert_true(spec_unread_keys(s, j, &b));
-    assert_string_equal(buf_cstr(&b), "residual, new_thing");
+    assert_string_equal(buf_cstr(&b), "rope_scaling.a, residual, new_thing");
     json_free(j);
     buf_free(&b);
     spec_free(s);
+}
+
+static void expect_keys(const char *base, const char *config, const char *unread, const char *lost)
+{
+    spec *s;
+    json *j;
+    buf b = {0}, c = {0};
+    err e = {0};
+    char text[100];
+    snprintf(text, sizeof text, "[model]\nbase = %s\n[config]\neps = 1\n", base);
+    assert_ok(spec_parse(&s, span_str(text), "t.ini", "", NULL, &e), &e);
+    assert_ok(json_parse(&j, span_str(config), "config.json", &e), &e);
+    assert_true(spec_unread_keys(s, j, &b) == (*unread != 0));
+    assert_string_equal(buf_cstr(&b), unread);
+    assert_true(spec_lost_keys(s, j, &c) == (*lost != 0));
+    assert_string_equal(buf_cstr(&c), lost);
+    json_free(j);
+    buf_free(&b);
+    buf_free(&c);
+    spec_free(s);
+}
+
+/* Keys inside objects, and which of those that are not read other families read. */
+static void keys_that_are_lost(void **unused)
+{
+    (void)unused;
+    static const char nested[] = "{\"hidden_size\": 8, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5e5, "
+                                 "\"rope_type\": \"default\"}}}";
+    expect_keys("llama", nested, "rope_parameters.full_attention.rope_theta, rope_parameters.full_attention.rope_type",
+                "rope_parameters.full_attention.rope_theta");
+    expect_keys("gemma3", nested, "", "");
+    expect_keys("llama",
+                "{\"hidden_size\": 8, \"rope_scaling\": {\"factor\": 2, \"attn_factor\": 3}, \"rms_norm_eps\": 1,"
+                "\"sliding_window\": 7, \"pad_token_id\": 1, \"logit_scale\": 0, \"initializer_range\": 0.1, "
+                "\"embedding_multiplier\": null, \"vision\": {\"hidden_size\": 3}, \"layer_rope_theta\": [1, 2]}",
+                "rope_scaling.attn_factor, sliding_window, pad_token_id, logit_scale, initializer_range, "
+                "embedding_multiplier, vision, "
+                "layer_rope_theta",
+                "sliding_window, layer_rope_theta");
+    expect_keys("llama", "{\"sliding_window\": 7}", "sliding_window",
+                ""); /* a spec that reads nothing of it stands alone */
+}
+
+/* Names that stand for nothing: behind dots, before |, in where and in options. */
+static void names_of_nothing(void **unused)
+{
+    (void)unused;
+    static const char text[] =
+        "[model]\nbase = llama\n[config]\ntheta = scaling.rope_thta | rope_teta | gguf:rope.freq_base | 10000\n"
+        "act_name = hidden_act {silu: nothing} | \"nothing\"\nwindow = 0\nnew = own_key | given(own_kye) ? 1 : 2\n"
+        "[network]\nattn = window = (layer_typs[i] == \"x\") ? sliding_window : window, rope = neox\n"
+        "[layer two]\nwhere = layer_types[i] == \"y\" or i > 3 and not hf:use_sliding_windw\nwindow = new\n";
+    static const char want[] =
+        "t.ini:4: theta: 'scaling.rope_thta' is neither a name of [config] nor a key that is known: did you mean "
+        "'rope_theta'?\n"
+        "t.ini:4: theta: 'rope_teta' is neither a name of [config] nor a key that is known: did you mean "
+        "'rope_theta'?\n"
+        "t.ini:7: new: 'own_kye' is neither a name of [config] nor a key that is known: did you mean 'own_key'?\n"
+        "t.ini:11: where: 'use_sliding_windw' is neither a name of [config] nor a key that is known: did you mean "
+        "'use_sliding_window'?\n"
+        "t.ini:9: window: 'layer_typs' is neither a name of [config] nor a key that is known: did you mean "
+        "'layer_types'?\n";
+    spec *s;
+    json *j;
+    buf b = {0};
+    err e = {0};
+    assert_ok(spec_parse(&s, span_str(text), "t.ini", "", NULL, &e), &e);
+    assert_ok(json_parse(&j, span_str("{\"own_key\": 3}"), "config.json", &e), &e);
+    spec_unknown_names(s, j, &b);
+    assert_string_equal(buf_cstr(&b), want);
+    json_free(j);
+    spec_free(s);
+    const char *name;
+    b.n = 0;
+    for (size_t i = 0; (name = spec_builtin_name(i)); i++) { /* nothing to say of our own */
+        char bare[64];
+        snprintf(bare, sizeof bare, "%.*s", (int)strlen(name) - 4, name);
+        assert_ok(spec_load_builtin(&s, bare, &e), &e);
+        spec_unknown_names(s, NULL, &b);
+        spec_free(s);
+    }
+    assert_string_equal(buf_cstr(&b), "");
+    buf_free(&b);
 }
 
 static void memory_runs_out(void **unused)
@@ -435,6 +518,8 @@ int main(void)
         cmocka_unit_test(builtin_specs),
         cmocka_unit_test(null_is_not_absent),
         cmocka_unit_test(keys_nobody_reads),
+        cmocka_unit_test(keys_that_are_lost),
+        cmocka_unit_test(names_of_nothing),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include "models/build/module.h"
 #include "models/spec/spec_keys.h"
+#include "models/spec/spec_slot.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -76,20 +77,6 @@ static int unheard_name(const spec_row *r, err *e)
                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-bool spec_unread_keys(const spec *s, const json *config, buf *out)
-{
-    size_t n = 0;
-    for (const json *m = json_first(config); m; m = json_next(m)) {
-        bool heard = spec_find(s, "config", json_key(m)) != NULL;
-        for (size_t i = 0; i < s->n && !heard; i++) heard = mentions(s->rows[i].text, json_key(m), true);
-        for (size_t i = 0; i < s->n_slot && !heard; i++)
-            for (size_t k = 0; k < s->slots[i].n && !heard; k++)
-                heard = mentions(s->slots[i].options[k].text, json_key(m), true);
-        if (!heard) buf_printf(out, "%s%s", n++ ? ", " : "", json_key(m));
-    }
-    return n > 0;
-}
-
 /* ---- lines of [tensors] */
 
 /* Whether some module has the role ("q", "q.bias", "bias", ""). */
@@ -156,15 +143,64 @@ static int unheard_slot(const spec *s, const spec_slot *d, err *e)
                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* The module of a slot line: its own, that of the line it refines, or the only one of its kind; NULL: none is known. */
+static const module *module_of(const spec *s, const spec_slot *d, char kind[64])
+{
+    const char *name = strncmp(d->name, "enc.", 4) == 0 ? d->name + 4 : d->name;
+    snprintf(kind, 64, "%.*s", (int)strcspn(name, "."), name);
+    const char *const paths[] = {d->name, name, kind};
+    const char *word = d->module;
+    for (size_t i = 0; i < 3 && !word; i++) {
+        const spec_slot *outer = spec_slot_find(s, "network", paths[i]);
+        word = outer ? outer->module : NULL;
+    }
+    return module_find(kind, word);
+}
+
+/* Whether some module of a kind has the option: which module a layer has, only building knows. */
+static bool kind_has(const char *kind, const char *option)
+{
+    const size_t n = strlen(kind);
+    for (size_t i = 0; i < module_count; i++)
+        if (strncmp(module_list[i]->name, kind, n) == 0 && module_list[i]->name[n] == '.' &&
+            param_find(module_list[i]->params, module_list[i]->n_params, option))
+            return true;
+    return false;
+}
+
+static int check_options(const spec *s, const spec_slot *d, err *e)
+{
+    char kind[64];
+    int rc = OK;
+    const module *m = module_of(s, d, kind);
+    if (!m && d->module)
+        rc = err_set(e, ERR_SPEC, "%s: %s: there is no module '%s' (inferflow spec modules lists them)", d->where,
+                     d->name, d->module);
+    for (size_t i = 0; i < d->n && m && !rc; i++) {
+        const slot_option *o = &d->options[i];
+        if (param_find(m->params, m->n_params, o->key) || kind_has(kind, o->key)) continue;
+        const char *near = param_nearest(m->params, m->n_params, o->key);
+        rc = err_set(e, ERR_SPEC, "%s: %s: %s has no option '%s'%s%s%s", o->where, d->name, m->name, o->key,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+        rc = mistake_noted(s->mistakes, rc, e);
+    }
+    return mistake_noted(s->mistakes, rc, e);
+}
+
 int spec_check_unused(const spec *s, err *e)
 {
-    for (size_t i = 0; i < s->n_slot; i++)
-        if (s->slots[i].own && !called(s, s->slots[i].name, true)) return unheard_slot(s, &s->slots[i], e);
-    for (size_t i = 0; i < s->n; i++) {
+    int rc = OK;
+    for (size_t i = 0; i < s->n_slot && !rc; i++) {
+        const spec_slot *d = &s->slots[i];
+        if (!d->own) continue;
+        rc = called(s, d->name, true) ? check_options(s, d, e) : mistake_noted(s->mistakes, unheard_slot(s, d, e), e);
+    }
+    for (size_t i = 0; i < s->n && !rc; i++) {
         const spec_row *r = &s->rows[i];
         if (r->depth) continue;
-        if (strcmp(r->section, "config") == 0 && !name_is_asked(s, r->key)) return unheard_name(r, e);
-        if (strcmp(r->section, "tensors") == 0 && !line_is_asked(s, r->key)) return unheard_line(s, r, e);
+        if (strcmp(r->section, "config") == 0 && !name_is_asked(s, r->key)) rc = unheard_name(r, e);
+        if (strcmp(r->section, "tensors") == 0 && !line_is_asked(s, r->key)) rc = unheard_line(s, r, e);
+        rc = mistake_noted(s->mistakes, rc, e);
     }
-    return OK;
+    return rc;
 }

@@ -66,15 +66,13 @@ int spec_settings(spec *s, const char *section, const param *rows, size_t n, voi
         const param *p = param_find(rows, n, r->key);
         char where[300];
         snprintf(where, sizeof where, "%s: [%s] %s", r->where, section, r->key);
-        if (!p) {
-            const char *near = param_nearest(rows, n, r->key);
-            return err_set(e, ERR_SPEC, "%s: unknown key%s%s%s", where, near ? ": did you mean '" : "",
-                           near ? near : "", near ? "'?" : "");
-        }
-        const char *text = r->text;
-        int rc = p->path ? spec_path(s, section, r->key, &text, e) : OK;
-        if (!rc) rc = param_set(p, into, text, where, e);
-        if (rc) return rc;
+        const char *near = p ? NULL : param_nearest(rows, n, r->key), *text = r->text;
+        int rc = p ? OK
+                   : err_set(e, ERR_SPEC, "%s: unknown key%s%s%s", where, near ? ": did you mean '" : "",
+                             near ? near : "", near ? "'?" : "");
+        if (p && p->path) rc = spec_path(s, section, r->key, &text, e);
+        if (p && !rc) rc = param_set(p, into, text, where, e);
+        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
     }
     return OK;
 }
@@ -86,6 +84,7 @@ void spec_free(spec *s)
     mem_free(s->slots);
     mem_free(s->classes);
     mem_free(s->rows);
+    buf_free(&s->replaced);
     map_free(&s->by_key);
     arena_free(&s->mem);
     mem_free(s);

@@ -12,6 +12,7 @@
 #include "base/param.h"
 #include "base/span.h"
 #include "models/spec/expr.h"
+#include "models/spec/mistakes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,6 +58,8 @@ typedef struct spec {
     size_t n_slot, cap_slot;
     spec_class *classes; /* in order: base first; later ones win */
     size_t n_class, cap_class;
+    buf replaced;       /* texts of rows and options that nearer files replaced */
+    mistakes *mistakes; /* where checks note what is wrong and go on; NULL: the first mistake ends loading */
 } spec;
 
 void spec_free(spec *s); /* NULL ok */

@@ -54,6 +54,7 @@ static int set_row(spec *s, const spec_row *r, err *e)
     span id;
     const spec_row *old = spec_find(s, r->section, r->key);
     if (old) {
+        if (!spec_replaced(s, old->text)) return short_of_memory(e);
         s->rows[old - s->rows] = *r;
         return OK;
     }
@@ -206,6 +207,7 @@ static bool is_inherited(const file_row *f)
 
 static int merge_file(spec *s, const loaded *l, int depth, err *e)
 {
+    const char *unknown = "";
     for (int pass = 0; pass < 2; pass++) /* slots of [network] first: they say what a key of a layer is */
         for (size_t i = 0; i < l->file.n; i++) {
             const file_row *f = &l->file.rows[i];
@@ -218,12 +220,14 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
                           .depth = depth,
                           .where = arena_printf(&s->mem, "%s:%d", l->what, f->line)};
             if (!r.section || !r.key || !r.text || !r.where) return short_of_memory(e);
+            if (strcmp(r.section, unknown) == 0) continue; /* one mistake */
             int rc = check_section(r.section, r.where, e);
+            if (rc) unknown = r.section;
             if (!rc && is_layer(r.section)) rc = add_class(s, r.section, e);
             if (!rc && *r.key)
                 rc = is_slot(s, r.section, r.key) ? spec_slot_merge(s, r.section, r.key, r.text, r.where, depth == 0, e)
                                                   : set_row(s, &r, e);
-            if (rc) return rc;
+            if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
         }
     return OK;
 }
@@ -268,9 +272,15 @@ static int conclude(spec **out, spec *s, loaded *chain, const char *base, int rc
 
 int spec_load(spec **out, const char *path, const char *base, err *e)
 {
+    return spec_load_noting(out, path, base, NULL, e);
+}
+
+int spec_load_noting(spec **out, const char *path, const char *base, mistakes *m, err *e)
+{
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
     if (!s) return short_of_memory(e);
+    s->mistakes = m;
     int rc = names_a_file(path) || strcmp(path, "-") == 0 || file_exists(path) ? read_disk(s, chain, path, e)
                                                                                : read_builtin(s, chain, path, "", e);
     return conclude(out, s, chain, base, rc, e);

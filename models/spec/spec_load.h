@@ -9,6 +9,8 @@ enum { SPEC_BYTES_MAX = 1 << 22, SPEC_DEPTH_MAX = 8 };
 /* Loads a spec file, or a built-in one by its bare name ("llama"), with its bases. A file that names no base and has no
  * block of its own is read over the built-in spec `base` (NULL: none). */
 int spec_load(spec **out, const char *path, const char *base, err *e);
+/* The same; mistakes that leave the rest of the file readable are noted in m (NULL: none is allowed). */
+int spec_load_noting(spec **out, const char *path, const char *base, mistakes *m, err *e);
 /* Loads a built-in spec, even where a file of that name exists. */
 int spec_load_builtin(spec **out, const char *name, err *e);
 /* Loads what `[model] base` of a spec names: a built-in spec, or a file beside it. */

@@ -27,6 +27,8 @@ const spec_slot *spec_slot_use(spec *s, const char *section, const char *name)
     return d;
 }
 
+bool spec_replaced(spec *s, const char *text) { return buf_printf(&s->replaced, "%s\n", text); }
+
 static int set_option(spec *s, spec_slot *slot, span key, span text, const char *where, err *e)
 {
     slot_option o = {.key = arena_strn(&s->mem, (const char *)key.p, key.n),
@@ -35,10 +37,11 @@ static int set_option(spec *s, spec_slot *slot, span key, span text, const char 
     char *place = o.key ? arena_printf(&s->mem, "%s: %s.%s", where, slot->name, o.key) : NULL;
     if (!place || !o.text) return short_of_memory(e);
     int rc = expr_parse(&o.value, &s->mem, o.text, place, e);
-    if (rc) return rc;
+    if ((rc = mistake_noted(s->mistakes, rc, e)) || !o.value) return rc;
     for (size_t i = 0; i < slot->n; i++)
         if (strcmp(slot->options[i].key, o.key) == 0) {
             if (slot->options[i].where == where) return err_set(e, ERR_SPEC, "%s is given twice", place);
+            if (!spec_replaced(s, slot->options[i].text)) return short_of_memory(e);
             slot->options[i] = o;
             return OK;
         }
@@ -50,6 +53,8 @@ static int set_option(spec *s, spec_slot *slot, span key, span text, const char 
 static int set_module(spec *s, spec_slot *slot, span word, const char *where, err *e)
 {
     if (slot->module && span_is(word, slot->module)) return OK;
+    for (size_t i = 0; i < slot->n; i++)
+        if (!spec_replaced(s, slot->options[i].text)) return short_of_memory(e);
     slot->n = 0; /* another module has other options */
     slot->where = where;
     slot->module = arena_strn(&s->mem, (const char *)word.p, word.n);
@@ -78,7 +83,7 @@ int spec_slot_merge(spec *s, const char *section, const char *name, const char *
         else
             rc = set_option(s, slot, span_trim(span_of(part.p, eq)),
                             span_trim(span_of(part.p + eq + 1, part.n - eq - 1)), where, e);
-        if (rc) return rc;
+        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
         first = false;
     }
     return OK;

@@ -56,7 +56,10 @@ static int check_text(spec *s, spec_row *r, err *e)
     snprintf(where, sizeof where, "%s: %s", r->where, r->key);
     if (is_formula(r)) {
         formula f;
-        return formula_parse(&f, &s->mem, r->text, where, e);
+        bool sets_x = false;
+        int rc = formula_parse(&f, &s->mem, r->text, where, e);
+        for (size_t i = 0; !rc && i < f.n; i++) sets_x |= strcmp(f.at[i].name, "x") == 0;
+        return rc || sets_x ? rc : err_set(e, ERR_SPEC, "%s: no statement gives x: a layer would be its input", where);
     }
     if (!is_expression(r)) return OK;
     return expr_parse(&r->value, &s->mem, r->text, where, e);
@@ -81,11 +84,13 @@ int spec_validate(spec *s, err *e)
         if (!rc && is_layer(r)) rc = check_layer_key(s, r, e);
         if (!rc) rc = check_name(r, e);
         if (!rc) rc = check_text(s, r, e);
-        if (rc) return rc;
+        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
     }
-    for (size_t i = 0; i < s->n_class; i++)
-        if (!spec_find(s, s->classes[i].section, "where"))
-            return err_set(e, ERR_SPEC, "%s: [%s] needs a key `where` that says for which layers it is", s->file,
-                           s->classes[i].section);
+    for (size_t i = 0; i < s->n_class; i++) {
+        if (spec_find(s, s->classes[i].section, "where")) continue;
+        int rc = err_set(e, ERR_SPEC, "%s: [%s] needs a key `where` that says for which layers it is", s->file,
+                         s->classes[i].section);
+        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+    }
     return OK;
 }

@@ -1,12 +1,11 @@
 /* cmd_spec.c - `inferflow spec`: shows, checks, derives, imports and lists specs (spec_text.h). */
 #include "app/app.h"
-#include "app/settings.h"
 #include "engine/engine.h"
 #include "base/file.h"
 #include "models/import/import.h"
 #include "models/model.h"
+#include "app/spec_check.h"
 #include "app/spec_text.h"
-#include "models/spec/spec_load.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -50,13 +49,7 @@ static int show(const engine_options *o, const char *path, buf *out, err *e)
 
 static int check(const engine_options *o, const char *path, buf *out, err *e)
 {
-    spec *s;
-    if (!path) return err_set(e, ERR_USAGE, "spec check: which file?");
-    int rc = spec_load(&s, path, NULL, e);
-    if (rc) return rc;
-    rc = settings_check(s, e);
-    spec_free(s);
-    return rc ? rc : spec_text_check(path, o->model, out, e);
+    return path ? spec_check(path, o->model, out, e) : err_set(e, ERR_USAGE, "spec check: which file?");
 }
 
 /* Turns a file of the original Inferflow into a spec. With --model the spec names that path and fits its tensors. */
@@ -106,7 +99,7 @@ static int run(const invocation *v, err *e)
     int rc = make_text(v, &out, e);
     const char *to = ((const spec_options *)v->options)->import.output;
     if (!rc && to) rc = write_file(to, &out, e);
-    else if (!rc) fwrite(out.p, 1, out.n, stdout);
+    else if (!rc || strcmp(v->operand[0], "check") == 0) fwrite(out.p, 1, out.n, stdout);
     buf_free(&out);
     return rc;
 }

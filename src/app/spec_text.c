@@ -3,7 +3,6 @@
 
 #include "base/embed.h"
 #include "core/program.h"
-#include "models/build/spec_unused.h"
 #include "models/derive/derive.h"
 #include "models/model.h"
 #include "models/build/module.h"
@@ -89,28 +88,4 @@ int spec_text_derive(const char *model_path, buf *out, err *e)
     rc = spec_derive(c, out, e);
     ckpt_close(c);
     return rc;
-}
-
-int spec_text_check(const char *path, const char *model_path, buf *out, err *e)
-{
-    spec *s;
-    int rc = spec_load(&s, path, NULL, e);
-    if (rc) return rc;
-    bool has_model = model_path || spec_text(s, "model", "path");
-    spec_free(s);
-    if (!has_model) {
-        buf_printf(out, "%s: reads well; no model to try it on ([model] path, or --model)\n", path);
-        return OK;
-    }
-    model *m;
-    model_options o = {.spec_path = path, .model_path = model_path};
-    if ((rc = model_open(&m, &o, e))) return rc;
-    buf_printf(out, "%s: fits %s: %d layers, %u tensors, %u ops, hash %016llx\n", path, ckpt_path(m->weights),
-               m->prog->n_layer, m->prog->n_weight, m->prog->n_op, (unsigned long long)m->prog->hash);
-    buf unread = {0};
-    if (!ckpt_keys_have_arch(m->weights) && spec_unread_keys(m->resolved, ckpt_config(m->weights), &unread))
-        buf_printf(out, "keys of its configuration that no line mentions: %s\n", buf_cstr(&unread));
-    buf_free(&unread);
-    model_close(m);
-    return out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
 }

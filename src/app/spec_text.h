@@ -10,8 +10,5 @@ int spec_text_list(buf *out, err *e);
 bool spec_text_modules(buf *out);
 /* A starting spec for a model, with the evidence and guesses as comments (models/derive). NULL: the built-in model. */
 int spec_text_derive(const char *model_path, buf *out, err *e);
-/* Checks a spec file; with a model in it (or `model_path`), against the checkpoint too. Appends what was checked,
- * and the keys of config.json that the spec does not know: what they say may be missing in it. */
-int spec_text_check(const char *path, const char *model_path, buf *out, err *e);
 
 #endif
