@@ -6,10 +6,10 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "models/build/build.h"
+#include "models/build/spec_unused.h"
 #include "models/build/module.h"
 #include "models/spec/config_eval.h"
-#include "models/spec/spec.h"
+#include "models/spec/spec_load.h"
 
 enum { CLASSES_MIN = 94 };
 
