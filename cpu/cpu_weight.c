@@ -1,5 +1,5 @@
-/* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing, else made once, by
- * all threads (core/weight_fill.h), into memory of its own. */
+/* cpu_weight.c - binds a weight to the device: used where it lies in the mapped file when its recipe changes nothing,
+ * else made once, by all threads (core/weight_fill.h), into memory of its own. */
 #include "base/mem.h"
 #include "core/weight_fill.h"
 #include "cpu/cpu.h"
@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Where the rows or panels of a plain weight begin in the file; NULL when float32 values or lines there are not aligned (vectors are read
- * as floats). */
+/* Where the rows or panels of a plain weight begin in the file; NULL when float32 values or lines there are not aligned
+ * (vectors are read as floats). */
 static const uint8_t *plain_data(const weight *w)
 {
     int64_t row;
@@ -32,8 +32,8 @@ static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64
     return dtype_bytes(type, (uint64_t)first * (uint64_t)w->cols, &skip) ? c->data + skip : NULL;
 }
 
-/* Matrices of experts or heads are used where they lie, one by one (held_part): h->part, or NULL when one of them has to be changed.
- * Vectors never are: who reads one reads a single run. */
+/* Matrices of experts or heads are used where they lie, one by one (held_part): h->part, or NULL when one of them has
+ * to be changed. Vectors never are: who reads one reads a single run. */
 static int find_parts(const weight *w, held_weight *h, err *e)
 {
     int64_t rows = w->rows / w->parts, i = 0;

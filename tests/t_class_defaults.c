@@ -1,6 +1,7 @@
-/* t_class_defaults.c - a config.json that leaves out what is default in its class means what the class means. tests/vectors/class_defaults.json
- * (tools/oracle/oracle.py defaults) has the whole configuration of every class and the keys that the class does not need; here they are
- * taken away, together and one by one, and every name of [config], class of layers and option of a slot must stay what it was. */
+/* t_class_defaults.c - a config.json that leaves out what is default in its class means what the class means.
+ * tests/vectors/class_defaults.json (tools/oracle/oracle.py defaults) has the whole configuration of every class and
+ * the keys that the class does not need; here they are taken away, together and one by one, and every name of [config],
+ * class of layers and option of a slot must stay what it was. */
 #include "test.h"
 
 #include "base/buf.h"

@@ -1,4 +1,5 @@
-/* t_spec.c - the spec language without a model: expressions, scopes, layer classes, inheritance, INI and JSON, exact refusals. */
+/* t_spec.c - the spec language without a model: expressions, scopes, layer classes, inheritance, INI and JSON, exact
+ * refusals. */
 #include "test.h"
 
 #include "base/json.h"
@@ -345,8 +346,9 @@ static void builtin_specs(void **unused)
     spec_free(child);
 }
 
-/* A key that is null and one that is absent are told apart where the classes of transformers have a default: null is no window, and without
- * the key it is 4096 (in versions 5: MistralConfig, MinistralConfig, Dots1Config, Olmo3Config; MixtralConfig has none). */
+/* A key that is null and one that is absent are told apart where the classes of transformers have a default: null is no
+ * window, and without the key it is 4096 (in versions 5: MistralConfig, MinistralConfig, Dots1Config, Olmo3Config;
+ * MixtralConfig has none). */
 static void null_is_not_absent(void **unused)
 {
     (void)unused;

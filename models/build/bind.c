@@ -86,8 +86,8 @@ static const ckpt_entry *entry_named(const binder *b, span prefix, const char *n
     return len > 0 && (size_t)len < sizeof full ? ckpt_find(b->c, full) : NULL;
 }
 
-/* A name may be full or lack ".weight"; for a bias, ".weight" gives way to ".bias". Norms of old checkpoints say gamma and beta. Each
- * prefix is tried, then none. */
+/* A name may be full or lack ".weight"; for a bias, ".weight" gives way to ".bias". Norms of old checkpoints say gamma
+ * and beta. Each prefix is tried, then none. */
 static const ckpt_entry *find_entry(const binder *b, const char *name, bool bias)
 {
     size_t n = strlen(name);
@@ -132,7 +132,7 @@ static int find_named(binder *b, const recipe *how, bool bias, const char *where
     return OK;
 }
 
-/* The name that a recipe's tensor most likely has, for messages: behind the first prefix, with its ending. */
+/* The name that a recipe's tensor most likely has, for messages: after the first prefix, with its ending. */
 static const char *likely_name(binder *b, const recipe *how, bool derived)
 {
     char stack[600];
@@ -164,8 +164,8 @@ static const spec_row *line_of(binder *b, const char *slot, const char *suffix, 
     return spec_use(b->s, "tensors", key);
 }
 
-/* The first alternative of a line that the checkpoint has. out->entry NULL: none. derived: the line is the weight's, the bias is
- * looked for. */
+/* The first alternative of a line that the checkpoint has. out->entry NULL: none. derived: the line is the weight's,
+ * the bias is looked for. */
 static int resolve_line(binder *b, const spec_row *row, int layer, bool derived, found *out, err *e)
 {
     char where[300];
@@ -304,8 +304,9 @@ static int check_shape(binder *b, const bind_want *w, const found *f, int64_t ro
 
 /* ---- factors
  *
- * GGUF may hold a number beside a matrix, or one for each of a stack, that its values are multiplied by: X.scale of X.weight (of NVFP4, whose
- * own scales have few bits). Where activations are 8-bit it can be left to an op behind the product. X.input_scale is about how activations may be held, and changes nothing here. */
+ * GGUF may hold a number beside a matrix, or one for each of a stack, that its values are multiplied by: X.scale of
+ * X.weight (of NVFP4, whose own scales have few bits). Where activations are 8-bit it can be left to an op after the
+ * product. X.input_scale is about how activations may be held, and changes nothing here. */
 
 static const ckpt_entry *find_beside(const binder *b, const ckpt_entry *t, const char *what)
 {
@@ -338,7 +339,8 @@ static int factor_of(binder *b, const ckpt_entry *t, int64_t part, int64_t parts
 
 /* ---- making */
 
-/* The type to hold a matrix in: what the policy asks for; where it cannot be packed, only if rows are whole blocks of it. */
+/* The type to hold a matrix in: what the policy asks for; where it cannot be packed, only if rows are whole blocks of
+ * it. */
 static int wanted_type(binder *b, const bind_want *w, const found *f, const char *name, dtype *out, err *e)
 {
     bool own_head = true;
@@ -469,8 +471,8 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
     return *out ? OK : e ? e->code : ERR_MEMORY;
 }
 
-/* The factor that products can be multiplied by instead of the weights, so that blocks stay what they are; 0: there is none, or the weights
- * take it. */
+/* The factor that products can be multiplied by instead of the weights, so that blocks stay what they are; 0: there is
+ * none, or the weights take it. */
 static int find_output_scale(binder *b, const bind_want *w, const found *f, dtype want, float *out, err *e)
 {
     found bias;

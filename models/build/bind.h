@@ -2,22 +2,23 @@
  *
  *     {i}.attn.q = layers.{i}.self_attn.q_proj | gguf:blk.{i}.attn_q (rope_pairs)
  *
- * A line lists names, the first that exists is taken; `.weight` may be left out; `prefix` is tried in front. A source in front
- * (gguf:, llama2c:) restricts a name to checkpoints of that format. In brackets behind a name, what is done to its values:
+ * A line lists names, the first that exists is taken; `.weight` may be left out; `prefix` is tried in front. A source
+ * in front (gguf:, llama2c:) restricts a name to checkpoints of that format. In brackets after a name: what is done to
+ * its values:
  *     transpose                  the file holds [in, out] (Conv1D)
  *     rope_pairs                 heads lie in the order of neighbour rotation; ours is halves
  *     rows A .. B                rows A to B-1 of a fused tensor
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
  *     columns A .. B             columns A to B-1, after transpose
  *     unit                       each row divided by its length (normalised heads)
- *     flat                       a stack of matrices that an export writes one below the other, without an axis of its own
+ *     flat                       a stack of matrices that an export writes as one matrix, without an axis of its own
  *     bare                       an export writes the name as it stands, without .weight
  *     + N, * N                   values plus or times N: norms that store w - 1
- * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight. Where a weight is a stack of matrices (one for each expert,
- * or for each head), it is either such a range, or one tensor that holds them one below the other, with an axis more or flat; a recipe then
- * is about each matrix.
- * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used, or match one of
- * the patterns in `ignore`; of fused tensors every row. */
+ * A range in a name stacks tensors along their rows: q_norm.{0 .. heads}.weight. Where a weight is a stack of matrices
+ * (one for each expert, or for each head), it is either such a range, or one tensor that holds them one below the
+ * other, with an axis more or flat; a recipe then is about each matrix.
+ * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used,
+ * or match one of the patterns in `ignore`; of fused tensors every row. */
 #ifndef MODELS_BIND_H
 #define MODELS_BIND_H
 #include "core/program.h"
@@ -50,12 +51,13 @@ typedef struct bind_want {
 
 /* The weight as a tensor of the program; asked twice, it is the same tensor. */
 int bind_weight(binder *b, const bind_want *w, ref *out, err *e);
-/* "{i}.attn.q", "token", "enc.{i}.attn.q": how [tensors] calls a slot; with a number for {i} where `number` is not NULL. */
+/* "{i}.attn.q", "token", "enc.{i}.attn.q": how [tensors] calls a slot; with a number for {i} where `number` is not
+ * NULL. */
 void bind_key(char *to, size_t cap, const char *slot, int layer, const char *number);
 /* Whether the checkpoint has a tensor for the slot. */
 int bind_has(binder *b, const char *slot, int layer, bool *has, err *e);
-/* The elements of a slot's tensor as float32 in `mem`; NULL and *n = 0 when the checkpoint has none, NULL and an error in e when memory
- * is short or there are more than 65536. */
+/* The elements of a slot's tensor as float32 in `mem`; NULL and *n = 0 when the checkpoint has none, NULL and an error
+ * in e when memory is short or there are more than 65536. */
 const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e);
 /* After the last weight: tensors and rows that nothing uses are errors. */
 int bind_finish(binder *b, err *e);

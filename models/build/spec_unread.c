@@ -1,8 +1,8 @@
 /* spec_unread.c - see spec_unread.h.
  *
- * What is read is looked for in the texts, not in what was evaluated: the branch of a `?` that was not taken counts, and so does a line
- * of a base that a nearer file replaced. "scaling.rope_theta" reads rope_parameters.full_attention.rope_theta where some line of
- * `scaling` says rope_parameters.full_attention. */
+ * What is read is looked for in the texts, not in what was evaluated: the branch of a `?` that was not taken counts,
+ * and so does a line of a base that a nearer file replaced. "scaling.rope_theta" reads
+ * rope_parameters.full_attention.rope_theta where some line of `scaling` says rope_parameters.full_attention. */
 #include "models/build/spec_unread.h"
 
 #include "base/embed.h"
@@ -32,8 +32,8 @@ static uint8_t follows(span text, size_t at)
     return at < text.n && !equals ? text.p[at] : 0;
 }
 
-/* The dotted names of a text that stand for keys or for names of [config]. Left out are functions, options, words in quotes or
- * translations, and names of other sources than hf:. Of a line of [tensors] only what is in braces counts. */
+/* The dotted names of a text that stand for keys or for names of [config]. Left out are functions, options, words in
+ * quotes or translations, and names of other sources than hf:. Of a line of [tensors] only what is in braces counts. */
 static bool each_name(span text, bool braced, name_fn fn, void *ctx)
 {
     bool other = false; /* the name after gguf: */

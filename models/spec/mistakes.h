@@ -9,8 +9,8 @@ typedef struct mistakes {
     int n;
 } mistakes;
 
-/* Of a check that gave rc: takes what e says and clears it, so that the caller goes on. Returns OK; rc where there is no list (m NULL) or
- * memory is short. */
+/* Of a check that gave rc: takes what e says and clears it, so that the caller goes on. Returns OK; rc where there is
+ * no list (m NULL) or memory is short. */
 int mistake_noted(mistakes *m, int rc, err *e);
 
 #endif

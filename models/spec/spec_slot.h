@@ -6,7 +6,8 @@
 /* NULL when absent. */
 const spec_slot *spec_slot_find(const spec *s, const char *section, const char *name);
 const spec_slot *spec_slot_use(spec *s, const char *section, const char *name); /* the same, marked as used */
-bool spec_replaced(spec *s, const char *text); /* keeps the text of a line that a nearer file replaces; false: memory is short */
+/* keeps the text of a line that a nearer file replaces; false: memory is short */
+bool spec_replaced(spec *s, const char *text);
 /* Merges one line into the spec's slots: the same module, or none, adds options; another starts anew. */
 int spec_slot_merge(spec *s, const char *section, const char *name, const char *text, const char *where, bool own,
                     err *e);

@@ -1,5 +1,5 @@
-/* spec_check.c - see spec_check.h. What can be told without the model is told first, all of it; where nothing is wrong with that, the
- * model is opened as always, and its first mistake ends the check. */
+/* spec_check.c - see spec_check.h. What can be told without the model is told first, all of it; where nothing is wrong
+ * with that, the model is opened as always, and its first mistake ends the check. */
 #include "app/spec_check.h"
 
 #include "app/settings.h"
