@@ -13,7 +13,7 @@ has = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E -x c - >/dev/null 2>&1 && 
 # 1: loops outside the token loop run on several threads; 0: on one, and every result is the same.
 OPENMP  ?= $(or $(call has,omp.h,-fopenmp),0)
 WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla \
-  -Wunused-macros -Wunused-const-variable -Wno-missing-field-initializers
+  -Wunused-macros -Wunused-const-variable -Werror=switch -Wno-missing-field-initializers
 # A fused multiply-add is written where it is meant and sums keep their order, so every instruction set computes the same bits.
 BITS    := -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math -fno-finite-math-only \
   -fsigned-zeros -ffp-contract=off -fno-math-errno -fno-trapping-math
@@ -184,6 +184,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle.py mutate --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle.py minimal --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py check --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py exports --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_encoders.py mutate --binary $(BUILD)/inferflow

@@ -2,8 +2,8 @@
  *
  * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
  * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
- * (kernels_<instruction set>.c) must equal in every bit. out may be the same memory as in[0] for NORM, ROPE, ACT, MUL, ADD,
- * SCALE, SOFTCAP, CLAMP; otherwise operands do not overlap. */
+ * (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and ops with OPF_IN_PLACE;
+ * otherwise operands do not overlap. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 #include "base/pool.h"
@@ -36,12 +36,12 @@ typedef struct cpu_probes {
 void cpu_probe_read_c(const uint8_t *from, uint64_t bytes, int streams, int ahead);
 uint64_t cpu_probe_multiply_c(uint64_t rounds);
 
-/* The kernels of one instruction set; op[k] is never NULL. */
+/* The kernels of one instruction set. */
 typedef struct cpu_table {
-    const char *isa; /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
-    unsigned needs;  /* CPU_* */
-    bool inexact;    /* --exact off: products of floats round as v_step.h has them, not as their definition */
-    kernel op[OP_COUNT];
+    const char *isa;          /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
+    unsigned needs;           /* CPU_* */
+    bool inexact;             /* --exact off: products of floats round as v_step.h has them, not as their definition */
+    kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing */
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
 } cpu_table;
@@ -158,7 +158,7 @@ static inline int32_t step_page(const step *st, int group, int seq, int tile)
     return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
 }
 
-/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. ACT, MUL, ADD, SCALE, SOFTCAP and CLAMP share all
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. Ops with OPF_ELEMENTWISE share all
  * elements of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
 static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
 {
@@ -184,33 +184,9 @@ enum { ATTN_RANGE = 512 }; /* keys per range: ranges are reduced on their own, t
 float act_value(int fn, float x);                         /* ACT_*: the definition */
 float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its relatives: the definition */
 
-/* X(op, reference, vector body: the reference where one of its own would gain nothing) */
-#define CPU_KERNEL_LIST(X)                                                                                             \
-    X(EMBED, cpu_embed, cpu_embed)                                                                                     \
-    X(NORM, cpu_norm, v_norm)                                                                                          \
-    X(QUANT, cpu_quant, v_quant)                                                                                       \
-    X(MATMUL, cpu_matmul, v_matmul)                                                                                    \
-    X(ROPE, cpu_rope, v_rope)                                                                                          \
-    X(KV_PUT, cpu_kv_put, v_kv_put)                                                                                    \
-    X(ATTN, cpu_attn, v_attn)                                                                                          \
-    X(ACT, cpu_act, v_act)                                                                                             \
-    X(MUL, cpu_mul, v_mul)                                                                                             \
-    X(ADD, cpu_add, v_add)                                                                                             \
-    X(SCALE, cpu_scale, v_scale)                                                                                       \
-    X(SOFTCAP, cpu_softcap, v_softcap)                                                                                 \
-    X(CLAMP, cpu_clamp, v_clamp)                                                                                       \
-    X(TAKE_OUT, cpu_take_out, cpu_take_out)                                                                            \
-    X(ROUTE, cpu_route, v_route)                                                                                       \
-    X(DISPATCH, cpu_dispatch, cpu_dispatch)                                                                            \
-    X(GATHER, cpu_gather, cpu_gather)                                                                                  \
-    X(MATMUL_EXP, cpu_matmul_exp, v_matmul_exp)                                                                        \
-    X(SCATTER, cpu_scatter, v_scatter)                                                                                 \
-    X(POOL, cpu_pool, cpu_pool)                                                                                        \
-    X(MATMUL_HEADS, cpu_matmul_heads, v_matmul_heads)                                                                  \
-    X(JOIN, cpu_join, cpu_join)
-
-#define X(id, reference, body) void reference(const run *r, const op *o, int worker, int workers);
-CPU_KERNEL_LIST(X)
+/* The references: cpu_<op>. */
+#define X(id, name, facts, doc) void cpu_##name(const run *r, const op *o, int worker, int workers);
+OP_LIST(X)
 #undef X
 
 /* MATMUL of packed weights with int8 activations: called by cpu_matmul. */
@@ -219,5 +195,10 @@ void cpu_qmatmul(const run *r, const op *o, int worker, int workers);
 extern const cpu_table cpu_table_c;
 extern const cpu_table cpu_table_avx2, cpu_table_avxvnni, cpu_table_avx512, cpu_table_avx512bf16; /* on x86-64 */
 extern const cpu_table cpu_table_neon, cpu_table_dotprod;                                         /* on 64-bit Arm */
+
+static inline kernel cpu_kernel(const cpu_table *t, int kind)
+{
+    return t->op[kind] ? t->op[kind] : cpu_table_c.op[kind];
+}
 
 #endif

@@ -7,7 +7,7 @@
 
 float act_value(int fn, float x)
 {
-    switch (fn) {
+    switch ((act_kind)fn) {
     case ACT_SILU: return x / (1.0f + fm_exp(-x));
     case ACT_GELU: return 0.5f * x * (1.0f + fm_erf(x * 0x1.6a09e6p-1f));
     case ACT_GELU_TANH: {
@@ -26,8 +26,10 @@ float act_value(int fn, float x)
     }
     case ACT_SIGMOID: return fm_sigmoid(x);
     case ACT_TANH: return fm_tanh(x);
-    default: return x;
+    case ACT_NONE:
+    case ACT_COUNT: break;
     }
+    return x;
 }
 
 void cpu_act(const run *r, const op *o, int worker, int workers)

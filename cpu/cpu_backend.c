@@ -125,8 +125,7 @@ static bool elementwise(const program *p, const op *o)
 {
     const tensor *b = &p->tensors[o->in[1]];
     if (o->in[1] && b->kind == TENSOR_ACT && tensor_count(b) != tensor_count(&p->tensors[o->out])) return false;
-    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
-           o->kind == OP_SOFTCAP || o->kind == OP_CLAMP;
+    return op_is(o, OPF_ELEMENTWISE);
 }
 
 /* Two activations share memory; `aligned`: other than element by element. */
@@ -213,13 +212,7 @@ static int cpu_compile(dev *d, segment *s, err *e)
     }
     for (uint32_t i = s->op0; i < s->op1; i++) {
         const op *o = &p->ops[i];
-        if (o->kind == OP_MATMUL)
-            c->multiplies[p->tensors[o->out].axis] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
-        if (o->kind == OP_MATMUL_HEADS)
-            c->multiplies[p->tensors[o->out].axis] += (uint64_t)tensor_count(&p->tensors[o->in[1]]);
-        if (o->kind == OP_MATMUL_EXP)
-            c->multiplies[AXIS_EXP] += (uint64_t)tensor_count(&p->tensors[o->in[0]]) *
-                                       (uint64_t)tensor_count(&p->tensors[o->out]);
+        c->multiplies[p->tensors[o->out].axis] += (uint64_t)program_row_products(p, o);
     }
     return 0;
 }
@@ -240,7 +233,7 @@ static void show_taps(const run *r, ref done)
 static bool light(const run *r, uint32_t i)
 {
     const op *o = &r->seg->p->ops[i];
-    if (op_multiplies(o) || o->kind == OP_ATTN) return false;
+    if (op_is(o, OPF_HEAVY)) return false;
     ref t = o->out ? o->out : o->in[0];
     return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
 }
@@ -258,7 +251,7 @@ static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int work
     const op *o = &s->p->ops[i];
     int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
     if (row >= 0) table->fused[row](r, o, worker, workers);
-    else table->op[o->kind](r, o, worker, workers);
+    else cpu_kernel(table, o->kind)(r, o, worker, workers);
     return row >= 0 ? fuse_rows[row].n : 1;
 }
 

@@ -12,8 +12,8 @@ const cpu_table cpu_table_c = {
     .isa = "c",
     .op =
         {
-#define X(id, reference, body) [OP_##id] = reference,
-            CPU_KERNEL_LIST(X)
+#define X(id, name, facts, doc) [OP_##id] = cpu_##name,
+            OP_LIST(X)
 #undef X
         },
     .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},

@@ -61,7 +61,7 @@ void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float
         panel_strip_get(f, at, (int)(n % PANEL_ROWS), tiles, &strip);
         at += (tiles * f->code_lines + f->tail_lines) * PANEL_LINE;
         for (int64_t m = 0; m < x->rows; m++) {
-            act_tile of = act_tile_at(x->rows, act_tile_of(x->rows, m));
+            row_tile of = row_tile_at(x->rows, row_tile_of(x->rows, m));
             act_part p = act_part_of(x, of);
             for (int t = 0; t < tiles; t++)
                 y[m * ldy] = dot_tile(f, &strip, t, p, of.rows, m - of.row0, k0 + t * PANEL_K, y[m * ldy]);

@@ -61,7 +61,7 @@ __attribute__((always_inline)) static inline void quant_rows(const run *r, const
     cpu_share(rows * blocks, 1, worker, workers, &from, &to);
     for (int64_t m = from / blocks; m * blocks < to; m++) {
         if (m >= u.row0 + u.rows) u = expert_run_of(table, (int32_t)m, rows);
-        act_tile t = act_tile_at(u.rows, act_tile_of(u.rows, m - u.row0));
+        row_tile t = row_tile_at(u.rows, row_tile_of(u.rows, m - u.row0));
         t.row0 += u.row0;
         act_part p = act_parts(out, t, cols, block);
         int64_t b0 = m * blocks > from ? 0 : from - m * blocks, b1 = (m + 1) * blocks < to ? blocks : to - m * blocks;

@@ -4,6 +4,7 @@
 #include "base/embed.h"
 #include "models/spec/spec.h"
 #include "models/spec/spec_file.h"
+#include "models/spec/spec_load.h"
 #include "models/spec/spec_split.h"
 
 #include <stdio.h>
@@ -69,6 +70,31 @@ static int find(const char *source, const char *name, const json *keyed, char *o
     return 0;
 }
 
+/* 1 when the chain of bases of the built-in spec `name` has `base` in it, else 0, or a negative code. */
+static int is_based_on(const char *name, const char *base, err *e)
+{
+    spec *s;
+    char above[64] = "";
+    for (int depth = 0; depth < SPEC_DEPTH_MAX; depth++) {
+        int rc = spec_load_builtin(&s, depth ? above : name, e);
+        if (rc) return rc;
+        const char *next = spec_text(s, "model", "base");
+        snprintf(above, sizeof above, "%s", next ? next : "");
+        spec_free(s);
+        if (!*above || strcmp(above, base) == 0) return *above != 0;
+    }
+    return 0;
+}
+
+/* The spec that model_type names, where it is a kind of the one that the class has: transformers has classes for several types. */
+static int narrow(const char *type, char *out, size_t cap, err *e)
+{
+    char kind[64];
+    int found = find("", type, NULL, kind, sizeof kind, e);
+    if (found > 0 && strcmp(kind, out) != 0 && (found = is_based_on(kind, out, e)) > 0) snprintf(out, cap, "%s", kind);
+    return found < 0 ? found : 1;
+}
+
 int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
 {
     const char *name = arch_name(c, config);
@@ -82,7 +108,8 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e)
     } else {
         for (const json *a = json_first(json_get(j, "architectures")); a && !found; a = json_next(a))
             found = find("", json_str(a, ""), NULL, out, cap, e);
-        if (!found) found = find("", json_str(json_get(j, "model_type"), ""), NULL, out, cap, e);
+        const char *type = json_str(json_get(j, "model_type"), "");
+        found = found > 0 ? narrow(type, out, cap, e) : found ? found : find("", type, NULL, out, cap, e);
         for (const json *m = json_first(j); m && !found; m = json_next(m)) /* a key that only one family has */
             found = find("has:", json_key(m), NULL, out, cap, e);
     }

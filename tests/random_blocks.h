@@ -1,4 +1,5 @@
-/* random_blocks.h - for tests: blocks of every type with random codes and with scales as weights have them, or of any bits. */
+/* random_blocks.h - for tests: blocks of every type with random codes and with scales as weights have them, or of any
+ * bits. */
 #ifndef TESTS_RANDOM_BLOCKS_H
 #define TESTS_RANDOM_BLOCKS_H
 #include "tensor/block.h"
@@ -51,7 +52,7 @@ static inline void tame(dtype t, uint8_t *block)
     if (t == DTYPE_Q8_F32 || t == DTYPE_Q8_K) memcpy(block, &d, 4);
     if (t == DTYPE_MXFP4)
         block[0] = (uint8_t)(block[0] % 4 ? 120 + block[0] % 8 : block[0] / 4 % 3); /* subnormal too */
-    if (two_of(t)) block[0] = (uint8_t)(80 + block[0] % 16);
+    if (tables_format_of(t)) block[0] = (uint8_t)(80 + block[0] % 16);
     for (int i = 0; t == DTYPE_NVFP4 && i < 4; i++) block[i] &= 0x3f;
     uint16_t h = f32_to_f16(d);
     for (int i = 0; t == DTYPE_IQ1_M && i < 4; i++)

@@ -1,7 +1,8 @@
-/* random_model.h - for tests: small programs with random weights and awkward sizes, built without any spec, and steps to run them.
+/* random_model.h - for tests: small programs with random weights and awkward sizes, built without any spec, and steps
+ * to run them.
  *
- * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs sequences over
- * a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
+ * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs
+ * sequences over a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
 #include "core/program.h"
@@ -76,7 +77,6 @@ static ref test_weight(model_builder *b, const char *name, int64_t rows, int64_t
     ref r = program_tensor(b->p,
                            &(tensor){.name = name,
                                      .kind = TENSOR_WEIGHT,
-                                     .type = type,
                                      .rank = vector ? 1 : 2,
                                      .layer = (int16_t)b->layer,
                                      .dim = {rows, cols},
@@ -92,7 +92,6 @@ static ref test_act(model_builder *b, int rows, int64_t dim)
     ref r = program_tensor(b->p,
                            &(tensor){.name = "t",
                                      .kind = TENSOR_ACT,
-                                     .type = DTYPE_F32,
                                      .rank = 1,
                                      .axis = (uint8_t)rows,
                                      .layer = (int16_t)b->layer,
@@ -155,15 +154,11 @@ static ref test_attention(model_builder *b, ref x)
     if (m->bias) {
         float *values = arena_array(&b->p->mem, (size_t)m->heads, sizeof *values);
         for (int h = 0; h < m->heads; h++) values[h] = exp2f(-8.0f * (float)(h + 1) / (float)m->heads);
-        slopes = program_tensor(b->p,
-                                &(tensor){.name = "slopes",
-                                          .kind = TENSOR_CONST,
-                                          .type = DTYPE_F32,
-                                          .rank = 1,
-                                          .layer = -1,
-                                          .dim = {m->heads},
-                                          .data = values},
-                                &e);
+        slopes = program_tensor(
+            b->p,
+            &(tensor){
+                .name = "slopes", .kind = TENSOR_CONST, .rank = 1, .layer = -1, .dim = {m->heads}, .data = values},
+            &e);
     } else if (m->rope_dims) {
         rope_params rp = {.scaling = ROPE_NONE, .dims = m->rope_dims, .theta = 500, .truncate = true};
         int table = program_rope(b->p, &rp, m->ctx, &e);
@@ -293,8 +288,8 @@ typedef struct trace_options {
     bool inexact;
 } trace_options;
 
-/* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`: of the step's
- * sequences. Arrays live until the next call. */
+/* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`:
+ * of the step's sequences. Arrays live until the next call. */
 static void trace_encoder(step *st, const program *p, const int *who, const bool *begins)
 {
     enum { LONGEST = 29 };
@@ -318,8 +313,9 @@ static void trace_encoder(step *st, const program *p, const int *who, const bool
     st->enc = (step_rows){.token = token, .type = type, .pos = pos, .seq = seq, .seq_len = len, .seq_row = first};
 }
 
-/* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the logits of
- * every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows mix. */
+/* Runs `n_seq` sequences of `length` tokens (sequence s, position i: token (7 s + 13 i + s i) mod vocab) and writes the
+ * logits of every row: [n_seq][length][vocab]. Sequences of a group start one step apart, so chunks and decode rows
+ * mix. */
 __attribute__((unused)) static void trace(program *p, const trace_options *t, int n_seq, int length, float *logits)
 {
     static int32_t token[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], out[TRACE_ROWS], len[TRACE_SEQS],

@@ -1,4 +1,5 @@
-/* rig.h - one op on a program made by hand: operands in an arena with sentinels, run on any instruction set and number of workers.
+/* rig.h - one op on a program made by hand: operands in an arena with sentinels, run on any instruction set and number
+ * of workers.
  *
  * Everything outside the output must stay as it was: rig_same compares the whole arena, byte for byte. */
 #ifndef TESTS_RIG_H
@@ -100,8 +101,7 @@ static inline ref rig_act(rig *g, int64_t dim)
     ref t = g->p.n_tensor++;
     uint64_t bytes = (uint64_t)g->st.n[AXIS_TOK] * (uint64_t)dim * 4;
     assert_true(g->used + bytes + 2 * RIG_GAP <= g->cap);
-    g->t[t] = (tensor){
-        .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {dim}, .off = g->used};
+    g->t[t] = (tensor){.kind = TENSOR_ACT, .rank = 1, .axis = AXIS_TOK, .dim = {dim}, .off = g->used};
     float *x = rig_at(g, t);
     for (uint64_t i = 0; i < bytes / 4; i++) x[i] = rig_normal();
     g->used += (bytes + RIG_GAP + 63) / 64 * 64;
@@ -126,7 +126,7 @@ static inline ref rig_const(rig *g, int64_t n)
     ref t = g->p.n_tensor++;
     float *x = rig_own(g, (uint64_t)n * 4);
     for (int64_t i = 0; i < n; i++) x[i] = rig_normal();
-    g->t[t] = (tensor){.kind = TENSOR_CONST, .type = DTYPE_F32, .rank = 1, .dim = {n}, .data = x};
+    g->t[t] = (tensor){.kind = TENSOR_CONST, .rank = 1, .dim = {n}, .data = x};
     return t;
 }
 
@@ -148,12 +148,13 @@ static inline ref rig_weight(rig *g, dtype type, int64_t rows, int64_t cols, int
     }
     mem_free(row);
     g->w[i] = (weight){.name = "w", .rows = rows, .cols = cols};
-    g->t[t] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)type, .rank = 2, .dim = {rows, cols}, .weight = i};
+    g->t[t] = (tensor){.kind = TENSOR_WEIGHT, .rank = 2, .dim = {rows, cols}, .weight = i};
     g->held[i] = (held_weight){.data = data, .type = type, .stride = row_bytes, .rows = rows, .cols = cols};
     return t;
 }
 
-/* Sequences of `rows[i]` rows each, the last row of sequence i at position last[i]; each has its own pages, in mixed order. */
+/* Sequences of `rows[i]` rows each, the last row of sequence i at position last[i]; each has its own pages, in mixed
+ * order. */
 static inline void rig_sequences(rig *g, int n_seq, const int *rows, const int *last)
 {
     int32_t row = 0;
@@ -247,7 +248,7 @@ static inline void rig_worker(void *arg, int worker, int workers)
 {
     rig *g = ((void **)arg)[0];
     const op *o = ((void **)arg)[1];
-    g->d.table->op[o->kind](&g->r, o, worker, workers);
+    cpu_kernel(g->d.table, o->kind)(&g->r, o, worker, workers);
 }
 
 static inline void rig_run(rig *g, const cpu_table *table, int workers, const op *o)
@@ -263,8 +264,8 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
     pool_close(g->d.pool);
 }
 
-/* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all memory. Leaves the
- * reference's output in place. */
+/* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all
+ * memory. Leaves the reference's output in place. */
 static inline void rig_same(rig *g, const op *o, const char *what)
 {
     uint8_t *before = mem_alloc(g->cap), *want = mem_alloc(g->cap), *kv_before = mem_alloc(g->kv_bytes),

@@ -1,4 +1,5 @@
-/* rows_rig.h - a committed model opened as its vectors were made, and the rows of floats that it gives, beside those that are expected. */
+/* rows_rig.h - a committed model opened as its vectors were made, and the rows of floats that it gives, beside those
+ * that are expected. */
 #ifndef TESTS_ROWS_RIG_H
 #define TESTS_ROWS_RIG_H
 #include "base/buf.h"
@@ -52,7 +53,8 @@ static inline bool same_bits(const table *a, const table *b)
            !memcmp(a->at, b->at, (size_t)(a->rows * a->width) * sizeof *a->at);
 }
 
-/* The largest difference between the rows of t named by `row`, a list of numbers, and `values`, a list of floats for each. */
+/* The largest difference between the rows of t named by `row`, a list of numbers, and `values`, a list of floats for
+ * each. */
 static inline double farthest(const table *t, const json *row, const json *values)
 {
     double worst = 0;

@@ -56,7 +56,8 @@ static void work(void *arg, int worker, int workers)
     rig *g = &w->c->g;
     int n = fuse_rows[w->c->row].n;
     if (w->fused) g->d.table->fused[w->c->row](&g->r, w->c->ops, worker, workers);
-    for (int i = 0; i < n && !w->fused; i++) g->d.table->op[w->c->ops[i].kind](&g->r, &w->c->ops[i], worker, workers);
+    for (int i = 0; i < n && !w->fused; i++)
+        cpu_kernel(g->d.table, w->c->ops[i].kind)(&g->r, &w->c->ops[i], worker, workers);
 }
 
 static void run_case(fuse_case *c, const cpu_table *table, int workers, bool fused)
@@ -172,7 +173,7 @@ static void layers(void **unused)
         c.g.t[q].block = (uint8_t)block;
         op first = {.kind = OP_QUANT, .in = {x}, .out = q};
         c.g.d.table = cpu_kernels_named("c");
-        c.g.d.table->op[OP_QUANT](&c.g.r, &first, 0, 1);
+        cpu_kernel(c.g.d.table, OP_QUANT)(&c.g.r, &first, 0, 1);
         ref w0 = packed_weight(&c, 0, t, n, cols), w1 = packed_weight(&c, 1, t, n, cols);
         ref gate = add(&c, 0, q, w0, form % 5 ? 0 : rig_const(&c.g, n), n, 0), up = add(&c, 1, q, w1, 0, n, 0);
         c.ops[2].u.act.fn = ACT_SILU;

@@ -81,7 +81,7 @@ static void odd_rows(void **unused)
     (void)unused;
     int n = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (panel_format_of((dtype)t) && (linear_top((dtype)t) || two_of((dtype)t)))
+        if (panel_format_of((dtype)t) && (linear_top((dtype)t) || tables_format_of((dtype)t)))
             check((dtype)t, true, caches[n++ % 5]);
     assert_true(n > 10);
 }

@@ -420,6 +420,37 @@ static void the_file_of_a_value_is_named(void **unused)
     unlink(config);
 }
 
+/* transformers writes InternLM 3 as LlamaForCausalLM: the defaults are those of the model type. */
+static void model_type_narrows_the_class(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *class, *type;
+        float eps;
+    } all[] = {{"LlamaForCausalLM", "internlm3", 1e-5f},
+               {"LlamaForCausalLM", "llama", 1e-6f},
+               {"LlamaForCausalLM", "gpt2", 1e-6f}, /* no kind of Llama */
+               {"NoSuchForCausalLM", "internlm3", 1e-5f}};
+    made m;
+    add_llama(&m, 2);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[900];
+        const char *config = temp_path("class.json");
+        snprintf(text, sizeof text,
+                 "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": 8, \"num_hidden_layers\": 2,"
+                 "\"vocab_size\": 10, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 4,"
+                 "\"intermediate_size\": 12, \"max_position_embeddings\": 32}",
+                 all[i].class, all[i].type);
+        write_text(config, text);
+        snprintf(text, sizeof text, "config = %s\n", config);
+        model *o = open_or_fail(&m, text);
+        assert_true(find_op(o->prog, OP_NORM, 0, 0)->u.norm.eps == all[i].eps);
+        model_close(o);
+        tidy();
+        unlink(config);
+    }
+}
+
 /* eps 0 is a number like others; none at all is a mistake. */
 static void eps_may_be_zero(void **unused)
 {
@@ -686,6 +717,7 @@ int main(void)
         cmocka_unit_test(ids_beyond_the_vocabulary),
         cmocka_unit_test(quantization_config_is_seen),
         cmocka_unit_test(the_file_of_a_value_is_named),
+        cmocka_unit_test(model_type_narrows_the_class),
         cmocka_unit_test(eps_may_be_zero),
         cmocka_unit_test(rope_pairs_of_a_part),
         cmocka_unit_test(the_head_of_the_file),

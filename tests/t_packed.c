@@ -1,5 +1,6 @@
-/* t_packed.c - packed weights and int8 activations: the layout against the blocks it was made from, QUANT and MATMUL of every instruction
- * set against their references in every bit, the references against the formula in double precision, batches against single rows. */
+/* t_packed.c - packed weights and int8 activations: the layout against the blocks it was made from, QUANT and MATMUL of
+ * every instruction set against their references in every bit, the references against the formula in double precision,
+ * batches against single rows. */
 #include "random_blocks.h"
 
 #include "tensor/act_q8.h"
@@ -46,7 +47,7 @@ static void packed_types_are_as_small_as_blocks(void **unused)
             if (t >= (int)range[i].first && t <= (int)range[i].last && growth((dtype)t, 1024) > range[i].most)
                 fail_msg("%s: %g times the bits", dtype_info[t].name, growth((dtype)t, 1024));
         /* a row that ends early in a span has not all of its picks */
-        if (two_of((dtype)t)) assert_true(growth((dtype)t, 576) < 1.04);
+        if (tables_format_of((dtype)t)) assert_true(growth((dtype)t, 576) < 1.04);
     }
 }
 
@@ -109,7 +110,7 @@ static void quant_equals_the_reference(void **unused)
         snprintf(what, sizeof what, "quant form %d", form);
         rig_same(&g, &o, what);
         for (int m = 0; m < rows[0]; m++) {
-            act_tile t = act_tile_at(rows[0], act_tile_of(rows[0], m));
+            row_tile t = row_tile_at(rows[0], row_tile_of(rows[0], m));
             act_part p = act_parts((uint8_t *)rig_at(&g, o.out), t, dim, block);
             assert_true(m >= t.row0 && m < t.row0 + t.rows && t.rows <= ACT_ROWS);
             for (int k = 0; k < dim && plain <= 20; k++) {
@@ -133,7 +134,7 @@ static void quant_equals_the_reference(void **unused)
 /* Output n of row m in double precision, from the codes of the activations as they are in memory. */
 static double product(const rig *g, ref x, const float *w, int64_t cols, int64_t rows, int64_t m, int block)
 {
-    act_tile t = act_tile_at(rows, act_tile_of(rows, m));
+    row_tile t = row_tile_at(rows, row_tile_of(rows, m));
     act_part p = act_parts(g->act + g->t[x].off, t, cols, block);
     double y = 0;
     for (int64_t k = 0; k < cols; k++)
@@ -157,7 +158,7 @@ static void one_matmul(dtype t, int count, int64_t n, int64_t cols, bool with_bi
     g.w[0] = (weight){.name = "w", .rows = n, .cols = cols, .packed = true};
     g.held[0] = (held_weight){
         .data = p, .type = t, .stride = panel_bytes(t, cols), .packed = true, .rows = n, .cols = cols};
-    g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .type = (uint8_t)t, .rank = 2, .dim = {n, cols}};
+    g.t[g.p.n_tensor] = (tensor){.kind = TENSOR_WEIGHT, .rank = 2, .dim = {n, cols}};
     op o = {.kind = OP_MATMUL, .in = {quant.out, g.p.n_tensor++}};
     g.p.n_weight = 1;
     if (with_bias) o.in[2] = rig_const(&g, n);

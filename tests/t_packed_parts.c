@@ -1,6 +1,6 @@
-/* t_packed_parts.c - packed stacks with int8 activations: QUANT of rows sorted by expert, MATMUL_EXP, MATMUL_HEADS. Every instruction set
- * equals the reference in bits, a row's result is that of a MATMUL of this row alone by its expert's (its head's) matrix, and
- * nobody's panels are read who has no rows. */
+/* t_packed_parts.c - packed stacks with int8 activations: QUANT of rows sorted by expert, MATMUL_EXP, MATMUL_HEADS.
+ * Every instruction set equals the reference in bits, a row's result is that of a MATMUL of this row alone by its
+ * expert's (its head's) matrix, and nobody's panels are read who has no rows. */
 #include "rig.h"
 
 #include "cpu/cpu_experts.h"

@@ -56,7 +56,8 @@ static void bad_notation(void **unused)
     assert_non_null(strstr(e.msg, "available: cpu, cpu:N"));
 }
 
-/* No op writes over a tensor that a later op reads, but for the operand that dies with it; everything is inside the arena. */
+/* No op writes over a tensor that a later op reads, but for the operand that dies with it; everything is inside the
+ * arena. */
 static void check_places(const program *p, const segment *s, const int *rows)
 {
     for (uint32_t i = s->op0; i < s->op1; i++) {

@@ -154,15 +154,11 @@ static float table[16 * 4];
 static ref act(program *p, const char *name, int rows, int64_t dim, int layer)
 {
     err e = {0};
-    ref r = program_tensor(p,
-                           &(tensor){.name = name,
-                                     .kind = TENSOR_ACT,
-                                     .type = DTYPE_F32,
-                                     .rank = 1,
-                                     .axis = (uint8_t)rows,
-                                     .layer = (int16_t)layer,
-                                     .dim = {dim}},
-                           &e);
+    ref r = program_tensor(
+        p,
+        &(tensor){
+            .name = name, .kind = TENSOR_ACT, .rank = 1, .axis = (uint8_t)rows, .layer = (int16_t)layer, .dim = {dim}},
+        &e);
     assert_ok(e.code, &e);
     return r;
 }
@@ -180,15 +176,9 @@ static ref matrix(program *p, const char *name, int64_t rows, int64_t cols)
                .mul = 1};
     uint32_t w = program_weight(p, &(weight){.name = name, .pieces = &c, .n_piece = 1, .rows = rows, .cols = cols}, &e);
     assert_ok(e.code, &e);
-    ref r = program_tensor(p,
-                           &(tensor){.name = name,
-                                     .kind = TENSOR_WEIGHT,
-                                     .type = DTYPE_F32,
-                                     .rank = 2,
-                                     .layer = -1,
-                                     .dim = {rows, cols},
-                                     .weight = w},
-                           &e);
+    ref r = program_tensor(
+        p, &(tensor){.name = name, .kind = TENSOR_WEIGHT, .rank = 2, .layer = -1, .dim = {rows, cols}, .weight = w},
+        &e);
     assert_ok(e.code, &e);
     return r;
 }
@@ -247,7 +237,8 @@ static void cut_points(void **unused)
     err e = {0};
     program *p = small(2);
     assert_ok(program_finish(p, &e), &e);
-    /* ops: 0 embed, 1 norm, 2 kv_put, 3 attn, 4 matmul, 5 act, 6 add, 7 norm, 8 matmul, 9 act, 10 add, 11 take_out, 12 head */
+    /* ops: 0 embed, 1 norm, 2 kv_put, 3 attn, 4 matmul, 5 act, 6 add, 7 norm, 8 matmul, 9 act, 10 add, 11 take_out, 12
+     * head */
     assert_int_equal(p->n_cut, 4);
     const uint32_t want[] = {1, 7, 11, 12};
     for (int i = 0; i < 4; i++) assert_int_equal(p->cuts[i], want[i]);
@@ -431,6 +422,61 @@ static void expert_rules(void **unused)
     program_free(p);
 }
 
+/* ---- the op list: what follows from rows */
+
+static void set_param(op *o, const op_param *row, int v)
+{
+    float real = (float)v;
+    bool whole = row->type == OPP_INT || row->type == OPP_WORD;
+    memcpy((char *)o + row->offset, whole ? (void *)&v : (void *)&real, 4);
+}
+
+/* Each op has a shape rule, which refuses an op without operands, and rows for all its parameters. */
+static void every_op_has_rows(void **unused)
+{
+    (void)unused;
+    program *p = small(1);
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        op o = {.kind = (uint8_t)kind, .layer = -1, .state = -1};
+        if (op_is(&o, OPF_STATE)) o.state = 0;
+        if (!op_is(&o, OPF_NO_OUTPUT)) o.out = p->hidden[0];
+        const char *wrong = op_check(p, &o);
+        if (!wrong || strstr(wrong, "wrong state") || strstr(wrong, "the output must be"))
+            fail_msg("%s: %s", op_info[kind].name, wrong ? wrong : "accepted");
+        uint32_t words = 0, n = 0;
+        for (const op_param *row = op_params; row->label; row++)
+            if (row->op == kind) words |= 1u << (row->offset - offsetof(op, u)) / 4, n++;
+        if (words != (1u << n) - 1) fail_msg("%s: a parameter has no row, or two", op_info[kind].name);
+    }
+    program_free(p);
+}
+
+/* Each parameter is in the hash of its op and in the dump. */
+static void every_parameter_counts(void **unused)
+{
+    (void)unused;
+    program *p = small(1);
+    for (const op_param *row = op_params; row->label; row++) {
+        op o = {.kind = row->op, .layer = -1, .state = -1, .out = p->ops[1].out};
+        for (const op_param *each = op_params; each->label; each++)
+            if (each->op == row->op) set_param(&o, each, each->type == OPP_WORD ? each->n_word - 1 : 2);
+        buf text[2] = {0};
+        uint64_t hash[2];
+        for (int k = 0; k < 2; k++) {
+            p->ops[1] = o;
+            hash[k] = program_op_hash(p, 1);
+            assert_true(program_dump_op(p, 1, &text[k]));
+            set_param(&o, row, row->type == OPP_WORD ? 0 : 3);
+        }
+        if (hash[0] == hash[1]) fail_msg("%s: \"%s\" is not hashed", op_info[row->op].name, row->label);
+        if (!strcmp(buf_cstr(&text[0]), buf_cstr(&text[1])))
+            fail_msg("%s: \"%s\" is not shown", op_info[row->op].name, row->label);
+        buf_free(&text[0]);
+        buf_free(&text[1]);
+    }
+    program_free(p);
+}
+
 static void windows_make_groups(void **unused)
 {
     (void)unused;
@@ -468,7 +514,7 @@ static void hash_and_text(void **unused)
     assert_ok(program_finish(b, &e), &e);
     assert_true(a->hash != b->hash);
     buf text = {0};
-    assert_true(program_dump(a, &text));
+    for (uint32_t i = 0; i < a->n_op; i++) assert_true(program_dump_op(a, i, &text));
     const char *s = buf_cstr(&text);
     assert_non_null(strstr(s, "x0 [tok, 4] = embed f32 [16, 4] 256 B by=token"));
     assert_non_null(strstr(s, "    1 | norm"));
@@ -488,11 +534,8 @@ static void short_of_memory(void **unused)
         program *p = program_new(&e);
         int rc = 0;
         for (int i = 0; p && !rc && i < 300; i++)
-            if (!program_tensor(
-                    p,
-                    &(tensor){
-                        .name = "t", .kind = TENSOR_ACT, .type = DTYPE_F32, .rank = 1, .axis = AXIS_TOK, .dim = {4}},
-                    &e))
+            if (!program_tensor(p, &(tensor){.name = "t", .kind = TENSOR_ACT, .rank = 1, .axis = AXIS_TOK, .dim = {4}},
+                                &e))
                 rc = e.code;
         bool fired = mem_fail_at(0);
         assert_true(!fired || (e.code == ERR_MEMORY && (rc == ERR_MEMORY || !p)));
@@ -508,6 +551,7 @@ int main(void)
         cmocka_unit_test(cut_points),        cmocka_unit_test(no_cut_inside_a_state),
         cmocka_unit_test(single_assignment), cmocka_unit_test(shape_rules),
         cmocka_unit_test(expert_rules),      cmocka_unit_test(windows_make_groups),
+        cmocka_unit_test(every_op_has_rows), cmocka_unit_test(every_parameter_counts),
         cmocka_unit_test(hash_and_text),     cmocka_unit_test(short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

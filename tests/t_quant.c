@@ -1,5 +1,5 @@
-/* t_quant.c - every block type against what the Python package gguf decodes and encodes (tests/vectors/quant_blocks.py); plain
- * types by value. */
+/* t_quant.c - every block type against what the Python package gguf decodes and encodes
+ * (tests/vectors/quant_blocks.py); plain types by value. */
 #include "test.h"
 
 #include "base/half.h"
@@ -92,7 +92,8 @@ static void types_encode_like_gguf(void **state)
     assert_int_equal(tested, 17);
 }
 
-/* What is not a number or not finite must not break anything (undefined conversions), for every type that can be written. */
+/* What is not a number or not finite must not break anything (undefined conversions), for every type that can be
+ * written. */
 static void encoding_survives_anything(void **state)
 {
     (void)state;
@@ -110,8 +111,9 @@ static void encoding_survives_anything(void **state)
     }
 }
 
-/* Table 2 of the Inferflow paper, digit by digit: code and weight' of twelve weights at 4, 3 and 3.5 bits. The table's weights are before
- * scale and base are rounded to f16; what is stored lies within that rounding. (Two of its 3-bit differences are misprinted, its mean is right.) */
+/* Table 2 of the Inferflow paper, digit by digit: code and weight' of twelve weights at 4, 3 and 3.5 bits. The table's
+ * weights are before scale and base are rounded to f16; what is stored lies within that rounding. (Two of its 3-bit
+ * differences are misprinted, its mean is right.) */
 static void table_2_of_the_paper(void **state)
 {
     (void)state;

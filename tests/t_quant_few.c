@@ -1,4 +1,5 @@
-/* t_quant_few.c - encoders whose scales are the best there are: no scale that the type can write, tried one by one, gives less error. */
+/* t_quant_few.c - encoders whose scales are the best there are: no scale that the type can write, tried one by one,
+ * gives less error. */
 #include "test.h"
 
 #include "base/half.h"

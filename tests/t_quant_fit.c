@@ -1,5 +1,5 @@
-/* t_quant_fit.c - fitted encoders (tensor/quant_fit.h): never worse than the plain ones, exact where that is possible, the better for
- * importance, and as good on normal weights as the table of quant_tables.c says. */
+/* t_quant_fit.c - fitted encoders (tensor/quant_fit.h): never worse than the plain ones, exact where that is possible,
+ * the better for importance, and as good on normal weights as the table of quant_tables.c says. */
 #include "test.h"
 
 #include "base/mem.h"
@@ -20,7 +20,8 @@ static double uniform(void)
 }
 static float normal(void) { return (float)(sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform())); }
 
-/* Rows as weights come: normal; with a few large ones; skewed; wide in one part and narrow in another; nearly constant. */
+/* Rows as weights come: normal; with a few large ones; skewed; wide in one part and narrow in another; nearly constant.
+ */
 static void make_row(float *x, int n, int kind)
 {
     seed = (uint64_t)kind * 77 + 5;
@@ -84,16 +85,16 @@ static void representable_rows_come_back(void **state)
             q[0] = 0;
             q[1] = (uint8_t)linear_top((dtype)t);
             linear_put((dtype)t, block, q, 0x2a66, 0xb123);
-        } else if (two_of((dtype)t)) {
-            const two_format *f = two_of((dtype)t);
-            uint8_t code[TWO_WEIGHTS], choice[TWO_SUBS];
-            for (int i = 0; i < TWO_WEIGHTS; i++) code[i] = (uint8_t)(i * 5 % (1 << f->bits));
-            for (int i = 0; i < TWO_SUBS; i++) choice[i] = (uint8_t)(i * 3 % (1 << f->choice));
-            two_put((dtype)t, block, code, choice, 0x66);
-            uint8_t code2[TWO_WEIGHTS], choice2[TWO_SUBS], scale;
-            two_get((dtype)t, block, code2, choice2, &scale);
+        } else if (tables_format_of((dtype)t)) {
+            const tables_format *f = tables_format_of((dtype)t);
+            uint8_t code[TABLES_WEIGHTS], choice[TABLES_SUBS];
+            for (int i = 0; i < TABLES_WEIGHTS; i++) code[i] = (uint8_t)(i * 5 % (1 << f->bits));
+            for (int i = 0; i < TABLES_SUBS; i++) choice[i] = (uint8_t)(i * 3 % (1 << f->choice));
+            tables_put((dtype)t, block, code, choice, 0x66);
+            uint8_t code2[TABLES_WEIGHTS], choice2[TABLES_SUBS], scale;
+            tables_get((dtype)t, block, code2, choice2, &scale);
             assert_memory_equal(code, code2, sizeof code);
-            assert_memory_equal(choice, choice2, (size_t)(TWO_WEIGHTS / f->sub));
+            assert_memory_equal(choice, choice2, (size_t)(TABLES_WEIGHTS / f->sub));
             assert_int_equal(scale, 0x66);
         } else {
             continue;
@@ -117,7 +118,7 @@ static void importance_lowers_the_weighted_error(void **state)
         one[i] = 7e8f;
     }
     for (int t = 1; t < DTYPE_COUNT; t++) {
-        if (!linear_top((dtype)t) && !two_of((dtype)t)) continue;
+        if (!linear_top((dtype)t) && !tables_format_of((dtype)t)) continue;
         quant_fit((dtype)t, x, N, NULL, plain);
         quant_fit((dtype)t, x, N, w, fit);
         double a = error_of((dtype)t, x, w, plain, N), b = error_of((dtype)t, x, w, fit, N);
@@ -130,8 +131,10 @@ static void importance_lowers_the_weighted_error(void **state)
     }
 }
 
-/* Signal to noise in dB on normal weights. What llama.cpp's own encoders reach with the K types: 10.5, 16.4, 22.9, 28.8, 35.0; IQ4_XS 22.3; those
- * of books, IQ3_S to IQ1_S, 17.3, 14.8, 12.1, 10.5, 9.3, 6.9, 6.3; Q8_0 45.4, NVFP4 19.7, MXFP4 18.8, Q2_0 2.9, TQ1_0 and TQ2_0 1.8, Q1_0 4.4. */
+/* Signal to noise in dB on normal weights. What llama.cpp's own encoders reach with the K
+ * types: 10.5, 16.4, 22.9, 28.8, 35.0; IQ4_XS 22.3; those of books, IQ3_S to
+ * IQ1_S, 17.3, 14.8, 12.1, 10.5, 9.3, 6.9, 6.3; Q8_0 45.4, NVFP4 19.7, MXFP4 18.8, Q2_0 2.9, TQ1_0 and TQ2_0 1.8,
+ * Q1_0 4.4. */
 static void errors_are_as_small_as_stated(void **state)
 {
     (void)state;
@@ -154,7 +157,7 @@ static void errors_are_as_small_as_stated(void **state)
         quant_fit(want[k].type, x, N * 4, NULL, blocks);
         double db = 10 * log10(power / error_of(want[k].type, x, NULL, blocks, N * 4));
         if (!(db >= want[k].least)) fail_msg("%s: %.2f dB", dtype_info[want[k].type].name, db);
-        for (float unit = two_of(want[k].type) ? 0x1p-12f : 1; unit < 0x1p13f;
+        for (float unit = tables_format_of(want[k].type) ? 0x1p-12f : 1; unit < 0x1p13f;
              unit *= 0x1p8f) { /* weights of any size */
             static float scaled[N];
             for (int i = 0; i < N; i++) scaled[i] = x[i] * unit * 50;

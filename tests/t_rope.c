@@ -1,4 +1,5 @@
-/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by tools/oracle/vectors_rope.py). */
+/* t_rope.c - rotary tables against those of transformers (tests/vectors/rope.json, made by
+ * tools/oracle/vectors_rope.py). */
 #include "base/json.h"
 #include "base/mem.h"
 #include "core/rope.h"
@@ -52,7 +53,8 @@ static rope_params read_params(const json *c)
     };
 }
 
-/* torch's powf may be off by one unit in the last place, so frequencies agree to two; the tables then to position times that. */
+/* torch's powf may be off by one unit in the last place, so frequencies agree to two; the tables then to position times
+ * that. */
 static void check_case(const json *c)
 {
     enum { HALF_MAX = ROPE_DIMS_MAX / 2 };
@@ -102,7 +104,8 @@ static void vectors(void **state)
     json_free(root);
 }
 
-/* Tables are the correctly rounded cosines and sines of the float32 angle: compared with long double, over all quadrants. */
+/* Tables are the correctly rounded cosines and sines of the float32 angle: compared with long double, over all
+ * quadrants. */
 static void rounding(void **state)
 {
     (void)state;

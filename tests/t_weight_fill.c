@@ -1,5 +1,5 @@
-/* t_weight_fill.c - weights as they are held: rows of any length in every type that can be encoded, as rows of blocks and as panels,
- * whatever run of units is filled at once. */
+/* t_weight_fill.c - weights as they are held: rows of any length in every type that can be encoded, as rows of blocks
+ * and as panels, whatever run of units is filled at once. */
 #include "test.h"
 
 #include "base/file.h"

@@ -6,7 +6,7 @@
 #include "cpu/simd/v16.h"
 #include "cpu/simd/vmath.h"
 
-INLINE v16 v16_act(int fn, v16 x)
+INLINE v16 v16_act(act_kind fn, v16 x)
 {
     switch (fn) {
     case ACT_SILU: return v16_div(x, v16_add(v16_all(1), v16_exp(v16_neg(x))));
@@ -30,8 +30,10 @@ INLINE v16 v16_act(int fn, v16 x)
     }
     case ACT_SIGMOID: return v16_div(v16_all(1), v16_add(v16_all(1), v16_exp(v16_neg(x))));
     case ACT_TANH: return v16_tanh(x);
-    default: return x;
+    case ACT_NONE:
+    case ACT_COUNT: break;
     }
+    return x;
 }
 
 /* One loop over this worker's share per function of x: the loop stays small, the choice is made once. */

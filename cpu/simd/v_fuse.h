@@ -80,10 +80,10 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
     const tensor *out = arg_info(r, o[4].out);
     const int64_t cols = arg_dim(r, o[4].out);
     act_rows x[2] = {act_rows_at(r, o[0].in[0]), act_rows_at(r, o[1].in[0])};
-    const int64_t rows = x[0].rows, tiles = act_tiles(rows);
+    const int64_t rows = x[0].rows, tiles = row_tiles(rows);
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
-        const int64_t row0 = act_tile_at(rows, t0).row0;
+        const int64_t row0 = row_tile_at(rows, t0).row0;
         chunk_steal d = steal_start(r, worker, workers, cols / COLS, false);
         for (int64_t c; (c = steal_next(&d)) >= 0;) {
             for (int i = 0; i < 2; i++) {
@@ -99,7 +99,7 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
             }
             fuse_gate from = {y[gate], y[!gate], COLS, o[2].u.act.fn};
             for (int64_t t = t0; t < t1; t++) {
-                act_tile tile = act_tile_at(rows, t);
+                row_tile tile = row_tile_at(rows, t);
                 act_part p = act_parts((uint8_t *)arg_at(r, o[4].out), tile, cols, out->block);
                 for (int m = 0; m < tile.rows; m++) {
                     _Alignas(64) float space[PANEL_K];

@@ -30,7 +30,7 @@ static int expert_tiles(const int32_t *table, int64_t rows, int64_t t0, expert_r
     for (int32_t at = 0; at < rows;) {
         expert_run u = expert_run_at(table, at, rows);
         at += u.rows;
-        if (act_tiles(u.rows) > t0) to[n++] = u;
+        if (row_tiles(u.rows) > t0) to[n++] = u;
     }
     return n;
 }
@@ -57,7 +57,7 @@ static void v_qmatmul_exp(const run *r, const op *o, int worker, int workers)
                        .ldy = n,
                        .bias = bias ? bias + u->expert * n : NULL};
             int64_t from = c % chunks * each, to = from + each < panels ? from + each : panels;
-            q_panels(&k, from, to, t0, q_turn_end(act_tiles(u->rows), t0));
+            q_panels(&k, from, to, t0, q_turn_end(row_tiles(u->rows), t0));
         }
     }
 }

@@ -13,7 +13,7 @@ static void v_qmatmul_heads(const run *r, const op *o, int worker, int workers)
     float *y = arg_at(r, o->out);
     act_rows x = act_rows_at(r, o->in[0]);
     int64_t heads = x.cols / w->cols, n = w->rows / heads, panels = n / PANEL_ROWS, each = q_chunk(w, panels, heads),
-            chunks = (panels + each - 1) / each, tiles = act_tiles(x.rows);
+            chunks = (panels + each - 1) / each, tiles = row_tiles(x.rows);
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
         chunk_steal d = steal_start(r, worker, workers, heads * chunks, false);

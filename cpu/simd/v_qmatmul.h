@@ -39,7 +39,7 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
     const uint64_t part = (uint64_t)WIDE_K * PANEL_LINE * f->code_lines +
                           (uint64_t)(PANEL_SPAN / f->span) * PANEL_LINE * f->tail_lines;
     const int64_t lines = ((int64_t)w->stride / PANEL_LINE + k_tiles - 1) / k_tiles; /* of 64 k */
-    const int64_t row0 = act_tile_at(k->x.rows, t0).row0;
+    const int64_t row0 = row_tile_at(k->x.rows, t0).row0;
     const int64_t share = (2 * lines + t1 - t0 - 1) / (t1 - t0); /* of the next panels, fetched by a tile in 64 k */
     for (int64_t n = from; n < to; n += 2) {
         const int64_t left = w->rows - n * PANEL_ROWS;
@@ -61,7 +61,7 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
             qwiden_avx512[f->kind](f, level, panel, q.k_tiles, 0, wide);
             qwiden_avx512[f->kind](f, level, second, q.k_tiles, 1, wide);
             for (int64_t t = t0; t < t1; t++) {
-                act_tile tile = act_tile_at(x.rows, t);
+                row_tile tile = row_tile_at(x.rows, t);
                 q.x = act_part_of(&x, tile);
                 q.y = k->y + (tile.row0 - k->row0) * k->ldy + n * PANEL_ROWS - k->col0;
                 q.sums = sums[tile.row0 - row0];
@@ -79,7 +79,7 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
 static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64_t t1)
 {
     const held_weight *w = k->w;
-    bool alone = act_tiles(k->x.rows) == 1;
+    bool alone = row_tiles(k->x.rows) == 1;
     qtile_fn joined = NULL;
 #if defined(__AVX512F__)
     if (t1 - t0 == 2) joined = qtile_joined(panel_format_of(w->type), k->x.rows);
@@ -95,10 +95,10 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
               .k_tiles = (w->cols + PANEL_K - 1) / PANEL_K,
               .ldy = k->ldy};
     int64_t lines = ((int64_t)w->stride / PANEL_LINE + q.k_tiles - 1) / q.k_tiles; /* of 64 k */
-    act_tile tile = act_tile_at(k->x.rows, t0);
+    row_tile tile = row_tile_at(k->x.rows, t0);
     q.x = act_part_of(&k->x, tile);
     if (joined) {
-        q.second = act_part_of(&k->x, act_tile_at(k->x.rows, --t1));
+        q.second = act_part_of(&k->x, row_tile_at(k->x.rows, --t1));
         alone = true;
     }
     for (int64_t n = from, np; n < to; n += np) {
@@ -112,7 +112,7 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
         else if (left > PANEL_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
             if (t1 - t0 > 1) {
-                tile = act_tile_at(k->x.rows, t);
+                tile = row_tile_at(k->x.rows, t);
                 q.x = act_part_of(&k->x, tile);
             }
             bool fetch = (t - t0) * share < np * lines && (alone || left > PANEL_ROWS);
@@ -146,7 +146,7 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
     const held_weight *w = arg_weight(r, o->in[1]);
     qwork k = {
         .w = w, .x = act_rows_at(r, o->in[0]), .y = arg_at(r, o->out), .ldy = w->rows, .bias = arg_at(r, o->in[2])};
-    int64_t tiles = act_tiles(k.x.rows), panels = (w->rows + PANEL_ROWS - 1) / PANEL_ROWS, each = q_chunk(w, panels, 1);
+    int64_t tiles = row_tiles(k.x.rows), panels = (w->rows + PANEL_ROWS - 1) / PANEL_ROWS, each = q_chunk(w, panels, 1);
     for (int64_t t0 = 0, t1; t0 < tiles; t0 = t1) {
         t1 = q_turn_end(tiles, t0);
         chunk_steal d = steal_start(r, worker, workers, (panels + each - 1) / each, false);

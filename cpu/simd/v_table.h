@@ -14,7 +14,11 @@
 #include "cpu/simd/v_probe.h"
 #include "cpu/simd/v_rope.h"
 
-#define V_KERNEL(id, reference, body) [OP_##id] = body,
+#define V_OPS                                                                                                          \
+    [OP_NORM] = v_norm, [OP_QUANT] = v_quant, [OP_MATMUL] = v_matmul, [OP_ROPE] = v_rope, [OP_KV_PUT] = v_kv_put,      \
+    [OP_ATTN] = v_attn, [OP_ACT] = v_act, [OP_MUL] = v_mul, [OP_ADD] = v_add, [OP_SCALE] = v_scale,                    \
+    [OP_SOFTCAP] = v_softcap, [OP_CLAMP] = v_clamp, [OP_ROUTE] = v_route, [OP_MATMUL_EXP] = v_matmul_exp,              \
+    [OP_SCATTER] = v_scatter, [OP_MATMUL_HEADS] = v_matmul_heads
 #if defined(__AVX512BF16__)
 #define V_INEXACT true
 #else
@@ -23,8 +27,8 @@
 #define V_FUSED(id, kernel, ...) [FUSE_##id] = kernel,
 #define V_TABLE(name, flags)                                                                                           \
     {                                                                                                                  \
-        .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {CPU_KERNEL_LIST(V_KERNEL)},                          \
-        .fused = {CPU_FUSE_LIST(V_FUSED)}, .probe = {probe_read, probe_multiply, probe_multiply_int8},                 \
+        .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {V_OPS}, .fused = {CPU_FUSE_LIST(V_FUSED)},           \
+        .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
     }
 
 #endif

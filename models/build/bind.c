@@ -462,7 +462,6 @@ static int add_weight(binder *b, const bind_want *w, const found *f, const weigh
     if (index == UINT32_MAX) return err_wrap(e, "%s: %s", f->row->where, f->row->key);
     tensor t = {.name = made->name,
                 .kind = TENSOR_WEIGHT,
-                .type = (uint8_t)(made->vector ? DTYPE_F32 : f->entry->type),
                 .rank = made->vector ? 1 : 2,
                 .layer = layer_number(w->layer, b->prog->n_enc),
                 .dim = {made->rows, made->vector ? 0 : made->cols},

@@ -26,13 +26,8 @@ static ref fresh(builder *b, const char *path, const char *part, int rows, int64
 {
     char name[200];
     full_name(b, path, part, name, sizeof name);
-    tensor t = {.name = name,
-                .kind = TENSOR_ACT,
-                .type = DTYPE_F32,
-                .rank = 1,
-                .axis = (uint8_t)rows,
-                .layer = op_layer(b),
-                .dim = {width}};
+    tensor t = {
+        .name = name, .kind = TENSOR_ACT, .rank = 1, .axis = (uint8_t)rows, .layer = op_layer(b), .dim = {width}};
     return program_tensor(b->prog, &t, b->e);
 }
 
@@ -76,7 +71,6 @@ ref builder_const(builder *b, const char *path, const char *part, const float *v
     memcpy(own, values, n * sizeof *own);
     tensor t = {.name = name,
                 .kind = TENSOR_CONST,
-                .type = DTYPE_F32,
                 .rank = cols ? 2 : 1,
                 .layer = op_layer(b),
                 .dim = {rows, cols},

@@ -99,7 +99,5 @@ const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
 
 /* act_kind of an option checked against ACT_WORDS. */
 act_kind builder_act_kind(const char *name);
-/* Every activation as a PARAM_WORD list. */
-#define ACT_WORDS "none|silu|gelu|gelu.tanh|gelu.quick|relu|relu2|exp.rest|sigmoid|tanh"
 
 #endif

@@ -20,8 +20,7 @@ typedef struct rope_options {
                       .doc = "rotated dimensions of a head, the first ones; 0 = all"),                                 \
         MODULE_ROW_IN(type_, at, theta, PARAM_FLOAT, .otherwise = "10000", .min = 1e-3, .max = 1e15,                   \
                       .doc = "base of the frequencies"),                                                               \
-        MODULE_ROW_IN(type_, at, rope_type, PARAM_WORD, .otherwise = "none",                                           \
-                      .words = "none|linear|dynamic|yarn|llama3|longrope",                                             \
+        MODULE_ROW_IN(type_, at, rope_type, PARAM_WORD, .otherwise = "none", .words = ROPE_SCALING_WORDS,              \
                       .doc = "scaling of the frequencies (src/core/rope.h)"),                                          \
         MODULE_ROW_IN(type_, at, rope_factor, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,                     \
                       .doc = "all but none; 0: of yarn and longrope, rope_positions / rope_original"),                 \

@@ -54,7 +54,7 @@ static bool may_pack(const program *p, ref t)
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
         for (int k = 0; k < 4; k++)
-            if (o->in[k] == t && !(op_multiplies(o) && k == 1) && !(o->kind == OP_EMBED && k == 0)) return false;
+            if (o->in[k] == t && !(op_is(o, OPF_MATRIX) && k == 1) && !(o->kind == OP_EMBED && k == 0)) return false;
     }
     return true;
 }

@@ -18,7 +18,7 @@ static const param rows[] = {
     ROW(experts, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many there are"),
     ROW(used, PARAM_INT, .min = 1, .max = EXPERTS_MAX, .doc = "how many a row goes to; the same in all layers"),
     ROW(expert_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width of an expert"),
-    ROW(score, PARAM_WORD, .otherwise = "softmax", .words = "softmax|picked|sigmoid|mixer",
+    ROW(score, PARAM_WORD, .otherwise = "softmax", .words = SCORE_WORDS,
         .doc = "softmax over all experts, over those picked, sigmoid, or SparseMixer (arXiv 2409.12136)"),
     ROW(renorm, PARAM_BOOL, .otherwise = "false", .doc = "weights of a row are divided by their sum"),
     ROW(factor, PARAM_FLOAT, .otherwise = "1", .min = 0, .max = 1e6, .doc = "of weights, at last"),

@@ -39,7 +39,7 @@ static void describe_kernels(json *parent)
     json *kernels = json_add_object(parent, "kernels");
     json_add_str(kernels, "isa", best->isa);
     for (int k = 0; k < OP_COUNT; k++)
-        json_add_str(kernels, op_info[k].name, best->op[k] == cpu_table_c.op[k] ? cpu_table_c.isa : best->isa);
+        json_add_str(kernels, op_info[k].name, best->op[k] ? best->isa : cpu_table_c.isa);
 }
 
 static void describe_memory(json *parent)

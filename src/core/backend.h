@@ -1,6 +1,6 @@
 /* backend.h - what a device must be able to do. A backend is one const struct; "can" is "the table has an entry".
  *
- * Several runs may be in flight (a pipeline): nothing is global. All calls on one device come from one thread. */
+ * Nothing is global, so several devices may run at once; all calls on one device come from one thread. */
 #ifndef CORE_BACKEND_H
 #define CORE_BACKEND_H
 #include "base/err.h"
@@ -21,7 +21,7 @@ typedef struct segment {
     ref memory;  /* the encoder's result, handed over beside `in`; 0: not needed, or made here */
     const backend *be;
     dev *on;
-    uint64_t act_bytes; /* arena for activations at full capacity, by compile */
+    uint64_t act_bytes; /* arena for activations at full capacity: core/place.h */
     void *compiled;
 } segment;
 
@@ -32,7 +32,7 @@ typedef struct run {
     uint8_t *act; /* arena of the segment; activations at tensor.off */
 } run;
 
-/* CPU kernels: called by every worker of the pool at once; each takes its share of output units (never of a reduction). */
+/* A CPU kernel. All workers of the pool call it; each takes its share of output units (never of a reduction). */
 typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
 
 typedef struct dev_options {
@@ -49,16 +49,16 @@ struct backend {
     const char *name;
     int (*open)(dev **d, int ordinal, const program *p, const dev_options *o, err *e);
     void (*close)(dev *d);
-    int (*weight_put)(dev *d, const program *p, uint32_t weight, err *e); /* bind, cut, encode, pack, upload */
+    int (*weight_put)(dev *d, const program *p, uint32_t weight, err *e); /* once per weight */
     int (*page_copy)(dev *d, int group, int32_t from, int32_t to, int tokens, err *e);
-    int (*compile)(dev *d, segment *s, err *e); /* place, fuse, barriers */
+    int (*compile)(dev *d, segment *s, err *e); /* after place_segment: fuses, sets barriers */
     void (*discard)(dev *d, segment *s);        /* undo compile */
     int (*run)(const run *r, err *e);
-    /* How many ops from op `i` of a segment on the backend can do as one if the result lies apart from what they read; NULL: 1. Asked before memory is
-     * planned. */
+    /* Length of the fusable run that starts at op i, provided its output does not overlap its inputs; NULL: nothing
+     * fuses. Called before placement. */
     uint32_t (*joins)(const segment *s, uint32_t i);
-    /* Ops that are done as one from op `i` of a compiled segment on: how many, and their name; NULL: 1. The results between them are not written
-     * unless a step has taps. */
+    /* Name and length of the fused run that starts at op i of a compiled segment; NULL: no run. Results inside a run
+     * are not written, unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */

@@ -1,16 +1,17 @@
-/* kv_type.h - how keys and values of a cache are kept, and how many bytes that takes.
+/* kv_type.h - element types of the KV cache and their sizes.
  *
- * F32 and F16 keep floats. The other two keep codes by blocks of one head of one token (the last block may be shorter), each block with
- * scales of its own, so that what a token leaves in the cache does not depend on other tokens:
+ * F32 and F16 hold floats. The other three hold integer codes by blocks of one head of one token (the last block may be
+ * shorter), each block with its own scale, so that the cache of a token does not depend on other tokens:
  *
  *     q8   keys: 8 bits over the block's range (scale, base); values: 8 bits, signed (scale); blocks of 64
  *     q4   keys and values: 4 bits over the range (scale, base); blocks of 32
- *     i16  keys: 13 bits, signed, values: 12 (scale: the greatest magnitude); one block a head, 16 bits a code
+ *     i16  keys: 13 bits, signed, values: 12 (scale: the maximum magnitude); one block a head, 16 bits a code
  *
- * Named after the formats whose blocks they are: DTYPE_Q8_B64, DTYPE_Q4_B32; DTYPE_I16. i16 takes what f16 takes, and is for models whose
- * activations are int8 anyway: attention over it is twice as fast, and its rounding, 2^-13 and 2^-12 of the greatest element of a head, small
- * beside theirs. How many bits a query has depends on the head: 512 steps of the greatest element for KV_I16_DIM elements; longer heads want f16. Ranges for keys, because scores are most of the
- * error: on stories260K least and greatest instead of +-greatest take the mean KL of 8-bit keys from 2.8e-3 to 1.3e-3. */
+ * Their dtypes are DTYPE_Q8_B64, DTYPE_Q4_B32 and DTYPE_I16. i16 takes as many bytes as f16 and suits models with int8
+ * activations: attention is twice as fast, and its rounding (2^-13 and 2^-12 of a head's maximum) is small beside
+ * theirs. A query gets fewer bits the longer its head is: 512 steps up to the maximum at KV_I16_DIM elements; longer
+ * heads need f16. Keys are coded over their range because they cause most of the error: on stories260K that takes the
+ * mean KL of 8-bit keys from 2.8e-3 to 1.3e-3. */
 #ifndef CORE_KV_TYPE_H
 #define CORE_KV_TYPE_H
 #include "core/program.h"
@@ -26,7 +27,8 @@ static inline int kv_bits(dtype t) { return t == DTYPE_I16 ? 16 : t == DTYPE_Q8_
 static inline int64_t kv_block(dtype t, int64_t dim) { return t == DTYPE_I16 ? dim : t == DTYPE_Q8_B64 ? 64 : 32; }
 static inline int64_t kv_blocks(dtype t, int64_t dim) { return (dim + kv_block(t, dim) - 1) / kv_block(t, dim); }
 
-/* Elements of a head that have codes: keys are padded to what is multiplied at once (2 of i16, 4), values to 16; two of those in a byte of q4. */
+/* Elements of a head that have codes: keys are padded to what one instruction multiplies (2 of i16, else 4), values to
+ * 16; q4 to twice that, as a byte holds two. */
 static inline int64_t kv_padded(dtype t, int64_t dim, bool values)
 {
     int64_t each = (values ? 16 : t == DTYPE_I16 ? 2 : 4) * (t == DTYPE_Q4_B32 ? 2 : 1);

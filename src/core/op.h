@@ -1,59 +1,70 @@
 /* op.h - the op list: everything a program can do, one row each.
  *
- * Activations are float32, row-major [rows, dim], rows being a symbol (enum row_axis) that each step binds to a count. Parameters are
- * constants after load; whatever changes from step to step is in struct step. Each tensor is written by exactly one op (single
- * assignment): in-place is the memory plan's business. To add an op: a row here, a reference kernel cpu/cpu_<op>.c, and its
- * shape rule in src/core/program.c. The definition of each op is its reference kernel; the sentence here is its contract. */
+ * Activations are float32, row-major [rows, dim], rows being a symbol (enum row_axis) that each step binds to a count.
+ * Parameters are constants after load; whatever changes from step to step is in struct step. Each tensor is written by
+ * exactly one op (single assignment): in-place is the memory plan's business. The definition of an op is its reference
+ * kernel cpu/cpu_<op>.c; the sentence here is its contract. To add an op: a row of OP_LIST (and its parameters in
+ * struct op) here, rows of its parameters and its shape rule in op.c, the reference. */
 #ifndef CORE_OP_H
 #define CORE_OP_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* X(id, name, sentence) */
+/* What other passes have to know about an op. */
+enum {
+    OPF_ELEMENTWISE = 1, /* each element of the output depends on the same element of the operands alone */
+    OPF_IN_PLACE = 2,    /* the output may take the memory of in0 */
+    OPF_MATRIX = 4,      /* multiplies in0, which may be int8, by the matrix in1 */
+    OPF_HEAVY = 8,       /* worth sharing among threads even for a few rows */
+    OPF_STATE = 16,      /* reads or writes the state */
+    OPF_NO_OUTPUT = 32,  /* writes no tensor */
+    OPF_FOUR = 64,       /* may have a fourth operand */
+    OPF_EACH = OPF_ELEMENTWISE | OPF_IN_PLACE,
+    OPF_PRODUCT = OPF_MATRIX | OPF_HEAVY,
+};
+
+/* X(ID, name, facts, sentence) */
 #define OP_LIST(X)                                                                                                     \
-    X(EMBED, "embed", "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")             \
-    X(NORM, "norm", "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")                         \
-    X(MATMUL, "matmul", "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                                     \
-    X(QUANT, "quant",                                                                                                  \
+    X(EMBED, embed, 0, "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")            \
+    X(NORM, norm, 0, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")                        \
+    X(MATMUL, matmul, OPF_PRODUCT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                          \
+    X(QUANT, quant, 0,                                                                                                 \
       "out = in0 as int8 with a scale for every `block` elements, for packed weights [rows sorted by dispatch in1]")   \
-    X(ROPE, "rope", "out = in0 with the first `dims` of each head of `width` rotated by the row's position")           \
-    X(KV_PUT, "kv_put", "state[row's position] = keys in0, values in1; writes no tensor")                              \
-    X(ATTN, "attn",                                                                                                    \
+    X(ROPE, rope, OPF_IN_PLACE,                                                                                        \
+      "out = in0 with the first `dims` of each head of `width` rotated by the row's position")                         \
+    X(KV_PUT, kv_put, OPF_STATE | OPF_NO_OUTPUT, "state[row's position] = keys in0, values in1; writes no tensor")     \
+    X(ATTN, attn, OPF_STATE | OPF_HEAVY | OPF_FOUR,                                                                    \
       "out = softmax(scale * in0 . keys [soft-capped] [+ bias]) . values, over the state; cross: rows of another "     \
       "axis")                                                                                                          \
-    X(ACT, "act", "out = fn(in0)")                                                                                     \
-    X(MUL, "mul", "out = in0 * in1; in1 an activation (as wide, or of width 1), or a vector over the last axis")       \
-    X(ADD, "add", "out = in0 + in1; in1 an activation, or a vector over the last axis")                                \
-    X(SCALE, "scale", "out = in0 * factor")                                                                            \
-    X(SOFTCAP, "softcap", "out = cap * tanh(in0 / cap)")                                                               \
-    X(CLAMP, "clamp", "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                                  \
-    X(TAKE_OUT, "take_out", "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")                     \
-    X(ROUTE, "route",                                                                                                  \
+    X(ACT, act, OPF_EACH, "out = fn(in0)")                                                                             \
+    X(MUL, mul, OPF_EACH,                                                                                              \
+      "out = in0 * in1; in1 an activation (as wide, or of width 1), or a vector over the last axis")                   \
+    X(ADD, add, OPF_EACH, "out = in0 + in1; in1 an activation, or a vector over the last axis")                        \
+    X(SCALE, scale, OPF_EACH, "out = in0 * factor")                                                                    \
+    X(SOFTCAP, softcap, OPF_EACH, "out = cap * tanh(in0 / cap)")                                                       \
+    X(CLAMP, clamp, OPF_EACH, "out = min(max(in0, -limit), limit); `above`: min(in0, limit)")                          \
+    X(TAKE_OUT, take_out, 0, "out[i] = in0[ step.out[i] ]: only rows whose result is wanted go on")                    \
+    X(ROUTE, route, 0,                                                                                                 \
       "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights")       \
-    X(DISPATCH, "dispatch",                                                                                            \
+    X(DISPATCH, dispatch, 0,                                                                                           \
       "out = one row for each expert of each row of in0, sorted by expert: token row, expert; and where each went")    \
-    X(GATHER, "gather", "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]")              \
-    X(MATMUL_EXP, "matmul_exp",                                                                                        \
+    X(GATHER, gather, 0, "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]")             \
+    X(MATMUL_EXP, matmul_exp, OPF_PRODUCT | OPF_FOUR,                                                                  \
       "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
-    X(SCATTER, "scatter",                                                                                              \
+    X(SCATTER, scatter, 0,                                                                                             \
       "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")             \
-    X(POOL, "pool", "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")                  \
-    X(MATMUL_HEADS, "matmul_heads",                                                                                    \
+    X(POOL, pool, 0, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")                 \
+    X(MATMUL_HEADS, matmul_heads, OPF_PRODUCT,                                                                         \
       "out = each head of in0 times W^T, W the part of weight in1 that belongs to the head")                           \
-    X(JOIN, "join", "out = each head of in0 and the same of in1 side by side")
+    X(JOIN, join, 0, "out = each head of in0 and the same of in1 side by side")
 
 typedef enum op_kind {
-#define X(id, name, doc) OP_##id,
+#define X(id, ...) OP_##id,
     OP_LIST(X)
 #undef X
         OP_COUNT
 } op_kind;
-
-typedef struct op_row {
-    const char *name;
-    const char *doc;
-} op_row;
-extern const op_row op_info[OP_COUNT];
 
 /* Activation functions: X(id, spec name, sentence). erf form of gelu is the exact one. The scalar definitions are in
  * cpu/cpu_act.c; "gelu.tanh" is gelu_new = gelu_pytorch_tanh, "gelu.quick" is x*sigmoid(1.702x). */
@@ -76,30 +87,42 @@ typedef enum act_kind {
         ACT_COUNT
 } act_kind;
 extern const char *const act_name[ACT_COUNT];
+/* "none|silu|…": all of them as an option takes them (PARAM_WORD). */
+#define ACT_WORD(id, name, doc) "|" name
+#define ACT_WORDS               (&ACT_LIST(ACT_WORD)[1])
 
 /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps); l2: x / max(sqrt(sum x^2), eps) */
-enum { NORM_RMS, NORM_LAYER, NORM_L2 };
-enum { POOL_FIRST, POOL_MEAN, POOL_LAST };
-enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE };
-enum { ROPE_HALVES, ROPE_NEIGHBOURS }; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
-/* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added before scaling
- * (how Falcon was trained). BUCKETS: values[bucket][h], the bucket of every distance -reach … reach being in a table; further ones
- * count as reach (T5). */
-enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS };
+enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_COUNT };
+enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
+enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };
 enum {
-    ATTN_Q,
-    ATTN_BIAS,
-    ATTN_SINKS,
-    ATTN_TABLE
-}; /* in[] of ATTN: bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a
-                                                       logit without a value; table [2 * reach + 1]; 0 = none */
+    ROPE_HALVES,
+    ROPE_NEIGHBOURS,
+    ROPE_STYLE_COUNT
+}; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
+/* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added
+ * before scaling (how Falcon was trained). BUCKETS: values[bucket][h], the bucket of every distance -reach … reach
+ * being in a table; larger distances count as reach (T5). */
+enum { BIAS_NONE, BIAS_ALIBI, BIAS_ALIBI_BF16, BIAS_BUCKETS, BIAS_COUNT };
+/* in[] of ATTN, 0 = none. Bias: slopes [heads] or values [buckets * heads]; sinks [heads]: a logit without a value;
+ * table [2 * reach + 1]. */
+enum { ATTN_Q, ATTN_BIAS, ATTN_SINKS, ATTN_TABLE };
 enum { AHEAD_ALL = INT32_MAX };
-/* How logits of experts become scores. SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax over those picked. MIXER: one after the
- * other, the best of those left, its weight a softmax over those left that lie near it (arXiv 2409.12136, as at inference). */
-enum { SCORE_SOFTMAX, SCORE_PICKED, SCORE_SIGMOID, SCORE_MIXER, SCORE_COUNT };
+/* How logits of experts become scores: X(id, spec name). SOFTMAX, SIGMOID: over all, before picking; PICKED: softmax
+ * over those picked. MIXER: the best expert first, its weight a softmax over those scores that lie near its own; then
+ * the same among the remaining ones (arXiv 2409.12136, as at inference). */
+#define SCORE_LIST(X) X(SOFTMAX, "softmax") X(PICKED, "picked") X(SIGMOID, "sigmoid") X(MIXER, "mixer")
+enum {
+#define X(id, name) SCORE_##id,
+    SCORE_LIST(X)
+#undef X
+        SCORE_COUNT
+};
 extern const char *const score_name[SCORE_COUNT];
-/* A row of DISPATCH, int32 in the memory of floats: token row and expert of the row; row r * used + rank has in SLOT where the expert of
- * that rank of token row r went. */
+#define SCORE_WORD(id, name) "|" name
+#define SCORE_WORDS          (&SCORE_LIST(SCORE_WORD)[1])
+/* A row of DISPATCH, int32 in the memory of floats: token row and expert of the row; in SLOT of row r * used + rank:
+ * the row to which the expert of that rank of token row r went. */
 enum { DISPATCH_ROW, DISPATCH_EXPERT, DISPATCH_SLOT, DISPATCH_COLS };
 enum { EXPERTS_MAX = 1024 };
 
@@ -120,13 +143,15 @@ typedef struct op {
             int32_t kind, width; /* width: elements normalised together (dim, head_dim, or the whole projection) */
         } norm;
         struct {
-            int32_t dims, style, width,
-                table; /* dims: rotated per head, even; width: head_dim; table: index into program.rope */
+            int32_t dims;  /* rotated elements of each head, even */
+            int32_t style; /* ROPE_HALVES, ROPE_NEIGHBOURS */
+            int32_t width; /* of a head */
+            int32_t table; /* index into program.ropes */
         } rope;
         struct {
             float scale, softcap; /* softcap 0 = none */
             int32_t heads;
-            int32_t window; /* 0 = all before; w: sees keys with position > own - w */
+            int32_t window; /* 0 = all before; w: keys at positions > own - w */
             int32_t ahead;  /* 0 = causal; n: keys up to own + n as well; AHEAD_ALL: up to the last */
             int32_t chunk;  /* 0 = none; c: no keys before own / c * c */
             int32_t bias;   /* BIAS_* */
@@ -142,16 +167,16 @@ typedef struct op {
         } softcap;
         struct {
             float limit;   /* > 0 */
-            int32_t above; /* only what is above the limit is changed */
+            int32_t above; /* values below -limit stay */
         } clamp;
         struct {
             int32_t score, used; /* SCORE_*; experts of a row */
             int32_t groups,
-                groups_used;    /* experts in `groups` equal groups: only of the best groups_used; 0 = one group */
+                groups_used;    /* `groups` equal groups of experts, of which the best groups_used count; 0 = one */
             int32_t group_best; /* a group is as good as the sum of its best 1 or 2 */
             int32_t renorm;     /* weights are divided by their sum */
-            float factor;       /* of weights, at last */
-            float near;         /* MIXER: near is what lies less than this share of its size below */
+            float factor;       /* multiplies the weights at the end */
+            float near;         /* MIXER: scores less than this share of their size below the best are near it */
         } route;
         struct {
             int32_t experts, used;
@@ -163,15 +188,42 @@ typedef struct op {
             int32_t heads;
         } join;
         struct {
-            int32_t residual; /* codes of what the codes of in0 leave of it (act_residual) */
+            int32_t residual; /* quantizes in0 minus its own codes (act_residual) */
         } quant;
     } u;
 } op;
 
-/* Whether it multiplies by a matrix of weights, operand 1. */
-static inline bool op_multiplies(const op *o)
-{
-    return o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP || o->kind == OP_MATMUL_HEADS;
-}
+/* A parameter of an op: 4 bytes of op.u. Dump, hash and comparison of ops follow from these rows. */
+typedef struct op_param {
+    uint8_t op;     /* op_kind */
+    uint8_t type;   /* OPP_* */
+    uint8_t offset; /* in struct op */
+    bool optional;  /* not shown when it has the value `otherwise` */
+    float otherwise;
+    const char *label;        /* what the dump writes before the value: " width=" */
+    const char *const *words; /* OPP_WORD: [n_word] the names of 0, 1, … */
+    int n_word;
+    bool (*shown)(const op *o); /* NULL: always */
+} op_param;
+enum {
+    OPP_INT,
+    OPP_WORD,
+    OPP_FLOAT,
+    OPP_EXACT
+};                                 /* int32_t: a number, a choice; float: shown with 6 or with 9 digits */
+extern const op_param op_params[]; /* in the order of the dump; the last has no label */
+double op_param_value(const op_param *row, const op *o);
+
+typedef struct op_row {
+    const char *name;
+    uint32_t facts; /* OPF_* */
+} op_row;
+extern const op_row op_info[OP_COUNT];
+
+static inline bool op_is(const op *o, uint32_t fact) { return op_info[o->kind].facts & fact; }
+
+/* Whether operands, shapes and parameters are what the kernels take for granted: NULL, or what is wrong. */
+struct program;
+const char *op_check(const struct program *p, const op *o);
 
 #endif

@@ -52,18 +52,13 @@ static void release(placer *s, uint32_t done)
     s->n_live = n;
 }
 
-static bool may_overwrite(const op *o)
-{
-    return o->kind == OP_ACT || o->kind == OP_MUL || o->kind == OP_ADD || o->kind == OP_SCALE ||
-           o->kind == OP_SOFTCAP || o->kind == OP_CLAMP || o->kind == OP_ROPE;
-}
-
-/* When op i is the last to read its first operand, extends the life of that block to the output's; true when done. */
+/* If op i is the last to read its first operand, the output takes over that block; true when done. */
 static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
 {
     const op *o = &s->p->ops[i];
     const tensor *in = &s->p->tensors[o->in[0]];
-    if (!may_overwrite(o) || s->last[o->in[0]] != i || in->kind != TENSOR_ACT || o->in[1] == o->in[0]) return false;
+    if (!op_is(o, OPF_IN_PLACE) || s->last[o->in[0]] != i || in->kind != TENSOR_ACT || o->in[1] == o->in[0])
+        return false;
     for (uint32_t k = 0; k < s->n_live; k++)
         if (s->live[k].off == in->off && s->live[k].bytes >= bytes) {
             s->live[k].last = s->last[o->out];
@@ -73,8 +68,8 @@ static bool reuse_operand(placer *s, uint32_t i, uint64_t bytes)
     return false;
 }
 
-/* Where the result of a run of ops first … last fits beside all that the run reads, so that a device can do it as one; or, where the arena would
- * grow by that, anywhere. What is taken besides is let go after the last op. */
+/* An offset for the result of the ops first … last that does not overlap what they read, so that a device can fuse
+ * them; if the arena would grow by that, any offset. The inputs stay reserved until op `last` is placed. */
 static uint64_t fit_apart(placer *s, const int max_rows[AXIS_COUNT], uint32_t first, uint32_t last, uint64_t bytes)
 {
     const program *p = s->p;

@@ -1,7 +1,5 @@
 /* program.c - builds a program: appends tensors, weights, states, tables and ops, and refuses what does not fit.
- *
- * Every op's shape rule is one case of check_op: what the reference kernels may take for granted. Arrays grow by doubling inside
- * the program's arena, so the whole model description is one lifetime. */
+ * Arrays grow by doubling inside the program's arena, so the whole model description is one lifetime. */
 #include "core/program.h"
 #include "tensor/act_q8.h"
 #include "base/mem.h"
@@ -63,6 +61,13 @@ uint64_t tensor_row_bytes(const tensor *t)
     return t->block ? act_row_bytes(n, t->block) : (uint64_t)n * sizeof(float);
 }
 
+int64_t program_row_products(const program *p, const op *o)
+{
+    if (!op_is(o, OPF_MATRIX)) return 0;
+    const tensor *w = &p->tensors[o->in[1]];
+    return tensor_count(w) / (o->kind == OP_MATMUL_EXP ? p->weights[w->weight].parts : 1);
+}
+
 ref program_tensor(program *p, const tensor *t, err *e)
 {
     const char *name = t->name ? t->name : "?";
@@ -73,7 +78,7 @@ ref program_tensor(program *p, const tensor *t, err *e)
             return err_set(e, ERR_SPEC, "tensor %s: dimension %" PRId64 " is out of range", name, t->dim[i]), 0;
     if ((t->kind == TENSOR_ACT) != (t->axis != AXIS_NONE) || t->axis >= AXIS_COUNT)
         return err_set(e, ERR_SPEC, "tensor %s: only activations have a row axis", name), 0;
-    if (t->kind == TENSOR_ACT && (t->type != DTYPE_F32 || n > DIM_MAX))
+    if (t->kind == TENSOR_ACT && n > DIM_MAX)
         return err_set(e, ERR_SPEC, "tensor %s: activations are float32, at most %d a row", name, DIM_MAX), 0;
     if (t->kind == TENSOR_CONST && !t->data) return err_set(e, ERR_SPEC, "constant %s has no values", name), 0;
     if (t->kind == TENSOR_WEIGHT) {
@@ -235,256 +240,9 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e)
     return rc ? rc : (int)p->n_rope++;
 }
 
-/* ---- shape rules */
-
-static const tensor *operand(const program *p, const op *o, int i)
-{
-    return o->in[i] && o->in[i] < p->n_tensor ? &p->tensors[o->in[i]] : NULL;
-}
-
-static bool is_act(const tensor *t) { return t && t->kind == TENSOR_ACT; }
-
-/* A weight vector or constant of n values. */
-static bool is_vector(const tensor *t, int64_t n)
-{
-    return t && t->kind != TENSOR_ACT && t->rank == 1 && t->dim[0] == n;
-}
-
-static bool same_rows(const tensor *a, const tensor *b) { return is_act(a) && is_act(b) && a->axis == b->axis; }
-
-static bool same_shape(const tensor *a, const tensor *b)
-{
-    return same_rows(a, b) && tensor_count(a) == tensor_count(b);
-}
-
-static bool optional_vector(const op *o, int i, const tensor *t, int64_t n) { return !o->in[i] || is_vector(t, n); }
-
-/* Elements with one scale in the activations that a packed weight multiplies; 0: it is not packed. */
-static int packed_block(const program *p, const tensor *t)
-{
-    const weight *w = &p->weights[t->weight];
-    const panel_format *f = w->packed ? panel_format_of(weight_held_type(w)) : NULL;
-    return f ? f->act : 0;
-}
-
-/* values and table: ATTN_BIAS and ATTN_TABLE of an ATTN. */
-static const char *check_bias(const op *o, const tensor *values, const tensor *table, bool cross)
-{
-    int64_t heads = o->u.attn.heads;
-    int bias = o->u.attn.bias;
-    if (bias < BIAS_NONE || bias > BIAS_BUCKETS) return "unknown bias";
-    if ((bias != BIAS_BUCKETS && table) || (bias == BIAS_NONE && values)) return "too many operands";
-    if (bias == BIAS_NONE) return NULL;
-    if (cross) return "rows of another axis have no distance to keys";
-    if (bias != BIAS_BUCKETS) return is_vector(values, heads) ? NULL : "a bias needs one slope per head";
-    if (!table || table->kind != TENSOR_CONST || table->rank != 1 || table->dim[0] % 2 == 0)
-        return "the bias needs a table of distances";
-    if (!values || values->kind == TENSOR_ACT || values->rank != 1 || values->dim[0] % heads)
-        return "the bias needs values for each head";
-    for (int64_t i = 0; i < table->dim[0]; i++)
-        if (!(table->data[i] >= 0 && table->data[i] < (float)(values->dim[0] / heads))) return "no such bucket";
-    return NULL;
-}
-
-/* The op that writes t; NULL: none. */
-static const op *writer(const program *p, ref t)
-{
-    for (uint32_t i = p->n_op; i-- > 0;)
-        if (p->ops[i].out == t) return &p->ops[i];
-    return NULL;
-}
-
-/* Number of experts of a DISPATCH; 0 when t is none. */
-static int32_t dispatched(const program *p, ref t)
-{
-    const op *w = t ? writer(p, t) : NULL;
-    return w && w->kind == OP_DISPATCH ? w->u.dispatch.experts : 0;
-}
-
-/* int8 activations, if they are, fit the weight: blocks, parts of whole panels, rows of experts tiled as the dispatch sorted them. */
-static bool activations_match_weight(const program *p, const op *o)
-{
-    const tensor *x = operand(p, o, 0), *w = operand(p, o, 1);
-    int32_t parts = p->weights[w->weight].parts;
-    bool packed = p->weights[w->weight].packed;
-    if (packed && !panel_holds(w->dim[0], parts)) return false;
-    if (!x->block) return true;
-    const op *quant = writer(p, o->in[0]);
-    if (o->kind == OP_MATMUL_HEADS && w->dim[1] % PANEL_K) return false;
-    return x->block == packed_block(p, w) && quant && quant->in[1] == (o->kind == OP_MATMUL_EXP ? o->in[3] : 0);
-}
-
-static bool is_route(const tensor *t, int32_t used) { return is_act(t) && tensor_count(t) == 2 * (int64_t)used; }
-
-static const char *check_route(const program *p, const op *o, const tensor *out)
-{
-    const tensor *a = operand(p, o, 0), *b = operand(p, o, 1);
-    int64_t experts = is_act(a) ? tensor_count(a) : 0;
-    int32_t used = o->u.route.used, groups = o->u.route.groups, best = o->u.route.group_best;
-    if (!same_rows(a, out) || a->axis != AXIS_TOK) return "routes token rows";
-    if (experts > EXPERTS_MAX || used < 1 || used > experts) return "wrong numbers of experts";
-    if (p->n_used && p->n_used != used) return "all layers must use the same number of experts";
-    if (!is_route(out, used)) return "the output has an id and a weight for each expert";
-    if (!optional_vector(o, 1, b, experts)) return "the bias does not fit";
-    if (o->u.route.score < 0 || o->u.route.score >= SCORE_COUNT) return "unknown kind of score";
-    if (groups < 0 || (groups && experts % groups)) return "groups do not divide the experts";
-    if (groups && (o->u.route.groups_used < 1 || o->u.route.groups_used > groups ||
-                   o->u.route.groups_used * (experts / groups) < used))
-        return "too few experts in the groups";
-    if (groups && (best < 1 || best > 2 || best > experts / groups)) return "a group counts by its best one or two";
-    if (!(o->u.route.near >= 0)) return "near must not be negative";
-    return NULL;
-}
-
-static const char *check_dispatch(const program *p, const op *o, const tensor *out)
-{
-    const tensor *a = operand(p, o, 0);
-    if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_EXP) return "takes token rows to expert rows";
-    if (o->u.dispatch.experts < 1 || o->u.dispatch.experts > EXPERTS_MAX) return "too many experts";
-    if (o->u.dispatch.used != p->n_used || !is_route(a, p->n_used)) return "needs a route";
-    return tensor_count(out) == DISPATCH_COLS && !operand(p, o, 1) ? NULL : "the output is a table of rows";
-}
-
-static const char *check_expert_op(const program *p, const op *o, const tensor *out)
-{
-    const tensor *a = operand(p, o, 0), *b = operand(p, o, 1), *c = operand(p, o, 2);
-    bool in = o->kind == OP_GATHER, by_route = in || o->kind == OP_SCATTER;
-    if (!dispatched(p, by_route ? o->in[1] : o->in[3])) return "needs a dispatch";
-    if (by_route) {
-        if (!is_act(a) || a->axis != (in ? AXIS_TOK : AXIS_EXP) || out->axis != (in ? AXIS_EXP : AXIS_TOK))
-            return "takes token rows to expert rows or back";
-        if (c && !is_route(c, p->n_used)) return "needs a route";
-        return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
-    }
-    if (!same_rows(a, out) || a->axis != AXIS_EXP) return "multiplies expert rows";
-    if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-    int32_t parts = p->weights[b->weight].parts;
-    if (parts != dispatched(p, o->in[3])) return "the weight has not as many parts as there are experts";
-    if (b->dim[1] != tensor_count(a) || b->dim[0] != parts * tensor_count(out)) return "the weight does not fit";
-    if (!activations_match_weight(p, o)) return "activations and weight are not of one kind";
-    return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
-}
-
-/* NULL when the op is well formed, else what is wrong. */
-static const char *check_op(const program *p, const op *o)
-{
-    const tensor *a = operand(p, o, 0), *b = operand(p, o, 1), *c = operand(p, o, 2);
-    const tensor *out = o->out && o->out < p->n_tensor ? &p->tensors[o->out] : NULL;
-    for (int i = 0; i < 4; i++)
-        if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    if (a && a->block && !op_multiplies(o) && o->kind != OP_QUANT) return "reads int8 activations";
-    if (out && out->block && o->kind != OP_QUANT) return "writes int8 activations";
-    if (o->in[3] && o->kind != OP_ATTN && o->kind != OP_MATMUL_EXP) return "too many operands";
-    if (o->kind == OP_KV_PUT ? o->out != 0 : !is_act(out)) return "the output must be an activation";
-    bool has_state = o->kind == OP_KV_PUT || o->kind == OP_ATTN;
-    if (has_state ? o->state < 0 || (uint32_t)o->state >= p->n_state : o->state >= 0) return "wrong state";
-    const state *s = has_state ? &p->states[o->state] : NULL;
-
-    switch ((op_kind)o->kind) {
-    case OP_EMBED:
-        if (!a || a->kind == TENSOR_ACT || a->rank != 2 || a->dim[1] != tensor_count(out))
-            return "the table does not fit";
-        if (o->u.embed.by < EMBED_BY_TOKEN || o->u.embed.by > EMBED_BY_TYPE) return "embedded by what?";
-        if (out->axis != AXIS_TOK && out->axis != AXIS_ENC) return "embeds rows that have no tokens";
-        return o->u.embed.offset < 0 ? "negative offset" : b ? "too many operands" : NULL;
-    case OP_NORM: {
-        int64_t n = tensor_count(out), width = o->u.norm.width;
-        if (!same_shape(a, out)) return "input and output differ";
-        if (width < 1 || n % width) return "groups do not divide the row";
-        if (!(o->u.norm.eps >= 0)) return "eps must not be negative";
-        if (o->u.norm.kind < NORM_RMS || o->u.norm.kind > NORM_L2) return "unknown kind of norm";
-        if (!optional_vector(o, 1, b, width) && !is_vector(b, n)) return "the weight fits neither a group nor the row";
-        if (!optional_vector(o, 2, c, width) && !is_vector(c, n)) return "the bias fits neither a group nor the row";
-        return NULL;
-    }
-    case OP_QUANT:
-        if (!same_shape(a, out) || c) return "input and output differ";
-        if (b ? a->axis != AXIS_EXP || !dispatched(p, o->in[1]) : a->axis == AXIS_EXP)
-            return "rows of experts, and only they, are tiled by their dispatch";
-        return a->block || (out->block != 32 && out->block != 64) ? "turns floats into blocks of 32 or 64" : NULL;
-    case OP_MATMUL:
-        if (!same_rows(a, out)) return "input and output have different rows";
-        if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-        if (!activations_match_weight(p, o)) return "activations and weight are not of one kind";
-        if (b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
-        return optional_vector(o, 2, c, b->dim[0]) ? NULL : "the bias does not fit";
-    case OP_ROPE:
-        if (!same_shape(a, out) || b) return "input and output differ";
-        if (o->u.rope.width < 1 || tensor_count(out) % o->u.rope.width) return "heads do not divide the row";
-        if (o->u.rope.dims < 2 || o->u.rope.dims % 2 || o->u.rope.dims > o->u.rope.width)
-            return "rotated dimensions do not fit";
-        if (o->u.rope.table < 0 || (uint32_t)o->u.rope.table >= p->n_rope) return "no such table";
-        if (out->axis != AXIS_TOK && out->axis != AXIS_ENC) return "rotates rows that have no positions";
-        if (p->ropes[o->u.rope.table].params.dims != o->u.rope.dims) return "the table has other dimensions";
-        return o->u.rope.style == ROPE_HALVES || o->u.rope.style == ROPE_NEIGHBOURS ? NULL : "unknown style";
-    case OP_KV_PUT:
-        if (!same_rows(a, b) || c) return "keys and values have different rows";
-        if (a->axis != s->axis) return "keys have other rows than the state";
-        if (tensor_count(a) != (int64_t)s->heads * s->k_dim) return "keys do not fit the state";
-        return tensor_count(b) == (int64_t)s->heads * s->v_dim ? NULL : "values do not fit the state";
-    case OP_ATTN: {
-        int32_t heads = o->u.attn.heads;
-        if (!same_rows(a, out)) return "queries and output have different rows";
-        if (out->axis != AXIS_TOK && out->axis != s->axis) return "the rows cannot see this state";
-        if (heads < 1 || heads % s->heads) return "heads are no multiple of the state's";
-        if (tensor_count(a) != (int64_t)heads * s->k_dim) return "queries do not fit the state";
-        if (tensor_count(out) != (int64_t)heads * s->v_dim) return "output does not fit the state";
-        if (o->u.attn.window < 0 || (s->window && (!o->u.attn.window || o->u.attn.window > s->window)))
-            return "the window is wider than what the state keeps";
-        if (o->u.attn.ahead < 0 || o->u.attn.chunk < 0) return "a negative reach";
-        if (out->axis != s->axis && (o->u.attn.ahead != AHEAD_ALL || o->u.attn.window || o->u.attn.chunk))
-            return "rows of another axis have no distance to keys";
-        if (!optional_vector(o, ATTN_SINKS, c, heads)) return "needs a sink for each head";
-        return check_bias(o, b, operand(p, o, ATTN_TABLE), out->axis != s->axis);
-    }
-    case OP_ACT:
-        if (o->u.act.fn < 0 || o->u.act.fn >= ACT_COUNT) return "unknown activation";
-        return same_shape(a, out) && !b ? NULL : "input and output differ";
-    case OP_MUL:
-    case OP_ADD:
-        if (!same_shape(a, out) || c) return "input and output differ";
-        if (o->kind == OP_MUL && same_rows(a, b) && tensor_count(b) == 1) return NULL;
-        return is_act(b) ? (same_shape(b, out) ? NULL : "operands differ")
-                         : (is_vector(b, tensor_count(out)) ? NULL : "the vector does not fit");
-    case OP_SCALE:
-    case OP_SOFTCAP: return same_shape(a, out) && !b ? NULL : "input and output differ";
-    case OP_CLAMP:
-        if (!(o->u.clamp.limit > 0)) return "the limit must be positive";
-        return same_shape(a, out) && !b ? NULL : "input and output differ";
-    case OP_TAKE_OUT:
-        if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_OUT || b) return "takes token rows to wanted rows";
-        return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
-    case OP_ROUTE: return check_route(p, o, out);
-    case OP_DISPATCH: return check_dispatch(p, o, out);
-    case OP_GATHER:
-    case OP_MATMUL_EXP:
-    case OP_SCATTER: return check_expert_op(p, o, out);
-    case OP_POOL:
-        if (!is_act(a) || a->axis != AXIS_TOK || out->axis != AXIS_SEQ || b) return "pools token rows to sequences";
-        if (o->u.pool.how < POOL_FIRST || o->u.pool.how > POOL_LAST) return "pools how?";
-        return tensor_count(a) == tensor_count(out) ? NULL : "input and output differ";
-    case OP_MATMUL_HEADS: {
-        if (!same_rows(a, out) || c) return "input and output have different rows";
-        if (!b || b->kind != TENSOR_WEIGHT || b->rank != 2) return "needs a weight matrix";
-        int64_t parts = p->weights[b->weight].parts;
-        if (parts < 1 || parts > 1 << 16) return "the weight has no parts, or too many";
-        if (parts * b->dim[1] != tensor_count(a) || b->dim[0] != tensor_count(out)) return "the weight does not fit";
-        return activations_match_weight(p, o) ? NULL : "activations and weight are not of one kind";
-    }
-    case OP_JOIN: {
-        int32_t heads = o->u.join.heads;
-        if (!same_rows(a, out) || !same_rows(b, out) || c) return "inputs and output have different rows";
-        if (heads < 1 || tensor_count(a) % heads || tensor_count(b) % heads) return "heads do not divide the row";
-        return tensor_count(a) + tensor_count(b) == tensor_count(out) ? NULL : "the output does not fit";
-    }
-    case OP_COUNT: break;
-    }
-    return "no such op";
-}
-
 int program_op(program *p, const op *o, err *e)
 {
-    const char *wrong = o->kind < OP_COUNT ? check_op(p, o) : "no such op";
+    const char *wrong = op_check(p, o);
     if (wrong) {
         const char *name = o->out && o->out < p->n_tensor ? p->tensors[o->out].name : "-";
         return err_set(e, ERR_SPEC, "op %u %s (%s, layer %d): %s", p->n_op,

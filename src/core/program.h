@@ -1,8 +1,8 @@
 /* program.h - a model as data: ops in order, tensors, weights as recipes, states, entries, cut points.
  *
- * Built once per model by models/, printed by `plan --dump`, cut into segments by src/plan, compiled and run by backends. No
- * pointer into a model family exists here, so a program can be cut, costed, diffed and differentiated by code that knows no
- * model. Everything belongs to the program's arena. */
+ * Built once per model by models/, printed by `plan --dump`, cut into segments by src/plan, compiled and run by
+ * backends. No pointer into a model family exists here, so code that knows no model can cut, cost and compare a
+ * program. Everything belongs to the program's arena. */
 #ifndef CORE_PROGRAM_H
 #define CORE_PROGRAM_H
 #include "base/arena.h"
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The leading axis of an activation: a symbol, bound to a count in each step. The memory plan sizes buffers by capacity. */
+/* The leading axis of an activation: a symbol that each step binds to a count. Buffers are sized by its capacity. */
 enum row_axis {
     AXIS_NONE, /* no row axis: weights and constants */
     AXIS_TOK,  /* token rows of the step */
@@ -30,9 +30,9 @@ enum { TENSOR_ACT, TENSOR_WEIGHT, TENSOR_CONST };
 
 typedef struct tensor {
     const char *name; /* "dec.3.attn.q": traces, errors, policies, adapters and taps use it */
-    uint8_t kind, type, rank;
+    uint8_t kind, rank;
     uint8_t axis;      /* enum row_axis */
-    int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the planner cuts by it */
+    int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the plan cuts by it */
     uint8_t block;     /* activations: 0 = float32; 32, 64: int8 with a scale for so many elements (tensor/act_q8.h) */
     int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
     uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
@@ -41,10 +41,11 @@ typedef struct tensor {
 } tensor;
 
 /* One piece of a weight: output row n (0 <= n < rows) comes from source row
- *     row0 + (n' / block) * stride + n' % block,     n' = n, or with pairs: the row of the neighbour order of a head of `pairs` rows
- * which covers plain ranges, every fused q/k/v order (all-q-then-k-v, per head, per group) and the rope permutation. Columns
- * are taken whole. `transpose`: the file holds [cols, rows] (Conv1D), of which cols rows from col0 on are taken (experts and heads
- * one below the other). Values become w * mul + add. Pieces stack along rows. */
+ *     row0 + (n / block) * stride + n % block
+ * which covers plain ranges and every fused q/k/v order (all-q-then-k-v, per head, per group). Columns are taken whole.
+ * `pairs` is head_dim or 0: the first `rotated` source rows of each head are in neighbour order (2i, 2i + 1), which
+ * becomes half order (i, i + rotated / 2). `transpose`: the file holds [cols, rows] (Conv1D), of which cols rows from
+ * col0 on are taken (experts and heads one after another). Values become w * mul + add. Pieces stack along rows. */
 typedef struct piece {
     uint32_t entry;      /* index in the checkpoint: what two peers agree on */
     const uint8_t *data; /* the entry's bytes in this process */
@@ -52,16 +53,14 @@ typedef struct piece {
     int64_t src_rows, src_cols; /* of the entry as it lies in the file */
     int64_t rows, row0, block, stride;
     int64_t col0; /* only with transpose */
-    int32_t pairs,
-        rotated; /* pairs: 0, or head_dim: of each head, the first `rotated` source rows are in neighbour order
-                               (2i, 2i+1), those of the output in half order (i, i + rotated/2) */
+    int32_t pairs, rotated;
     bool transpose;
     bool normalize_rows; /* each row is divided by its length first (normalised heads) */
-    bool packed; /* the file holds panels (tensor/panel.h); the piece is the whole weight, and nothing changes it */
+    bool packed;         /* the file holds panels (tensor/panel.h); the piece is the whole weight, unchanged */
     float mul, add;
 } piece;
 
-/* Whether values change on the way, not only places. */
+/* Whether the piece changes values, not only places. */
 static inline bool piece_changes(const piece *c) { return c->normalize_rows || c->mul != 1 || c->add != 0; }
 
 typedef struct weight {
@@ -82,7 +81,7 @@ const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
 /* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change. */
 dtype weight_held_type(const weight *w);
 
-/* True when the whole weight is one untouched run of the file (of packed ones: panels), so that it can be used where it lies. */
+/* True when the whole weight is one run of the file (packed: of panels) that can be used in place. */
 bool weight_is_plain(const weight *w);
 
 /* Decodes row n into `to` (cols floats), recipe applied. The definition that packers must equal. */
@@ -94,15 +93,15 @@ typedef struct state {
     int16_t layer;
     int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
     int32_t window;              /* 0 = all */
-    bool scratch;                /* nothing in it is needed after the layer: layers of one shape share it */
-    uint8_t group; /* states with equal window and rows share page tables: index into program.group_window */
+    bool scratch;                /* not needed after the layer: layers of one shape share it */
+    uint8_t group; /* index into program.group_window: states of equal window and axis share page tables */
 } state;
 enum { PAGE_TOKENS = 64, GROUP_MAX = 4 }; /* page = attention tile = unit of sharing, copy-on-write and transfer */
 
-/* Parts of the program. SCORES: what a classification head says of a sequence. */
+/* Parts of the program. SCORES: the scores of a classification head. */
 enum entry { ENTRY_ENC, ENTRY_DEC, ENTRY_HEAD, ENTRY_POOL, ENTRY_SCORES, ENTRY_COUNT };
 
-/* What [tensors] gives a slot: layers may share a weight, which then has several names. */
+/* The weight or numbers that [tensors] binds to a slot; layers may share a weight, which then has several names. */
 typedef struct bound {
     const char *name;    /* "dec.3.attn.q", "dec.3.attn.q.bias" */
     ref weight;          /* a tensor; 0: it is a list of numbers that ops have as parameters */
@@ -127,18 +126,15 @@ typedef struct program {
     uint8_t group_axis[GROUP_MAX]; /* AXIS_TOK, AXIS_ENC */
     bool needs_whole_sequence;     /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
-    uint32_t *
-        cuts; /* ops before which exactly one activation lives, the encoder's result (entries[ENTRY_ENC].out) not counted:
-                       the only places where layers are divided */
+    uint32_t *cuts; /* ops before which exactly one activation lives, the encoder's result (entries[ENTRY_ENC].out) not
+                       counted: the only places where layers are divided */
     uint32_t n_cut;
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */
     int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
     int32_t n_used;     /* experts of a token row, the same in all layers: AXIS_EXP = n_used * AXIS_TOK; 0 = none */
-    ref *
-        hidden; /* [n_layer + 1] tensors: input of layer 0, outputs of layers, the last after the final norm (it may be of wanted
-                      rows): taps, `eval hidden` */
-    uint64_t hash; /* of ops, shapes and recipes: what two peers compare instead of exchanging programs */
+    ref *hidden;        /* [n_layer + 1]: input of layer 0, outputs of layers, the last after the final norm */
+    uint64_t hash;      /* of ops, shapes and recipes: two peers compare it instead of exchanging programs */
 } program;
 
 /* ---- building: append to a program. They return 0 / NULL and set e when memory is short or a shape does not fit. */
@@ -156,19 +152,19 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e);
 /* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
 int program_finish(program *p, err *e);
 
-/* Of one op with its parameters and tensor numbers: equal in two programs whose ops are the same, wherever their weights lie. */
+/* Hash of an op with its parameters and tensor numbers; it does not depend on where weights lie. */
 uint64_t program_op_hash(const program *p, uint32_t i);
 
-/* The program as text: a line of totals, then one op per line with names, shapes with row symbols, weight types and bytes; '|' marks
- * cut points. */
-bool program_dump(const program *p, buf *out);
-bool program_dump_head(const program *p, buf *out);           /* the first line of it */
-bool program_dump_op(const program *p, uint32_t i, buf *out); /* one of the others */
+/* The program as text: a line of totals; one op, with '|' at cut points. */
+bool program_dump_head(const program *p, buf *out);
+bool program_dump_op(const program *p, uint32_t i, buf *out);
 
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);
 /* Bytes of one row of an activation. */
 uint64_t tensor_row_bytes(const tensor *t);
+/* Weights by which an op multiplies a row of its input; 0: it has no matrix. */
+int64_t program_row_products(const program *p, const op *o);
 
 uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
 

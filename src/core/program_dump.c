@@ -1,13 +1,9 @@
-/* program_dump.c - a program as text: one op per line, in the order of execution, with everything that its result depends on. */
+/* program_dump.c - a program as text: one op per line, with everything that its result depends on. */
 #include "core/program.h"
 
 #include <inttypes.h>
 
 static const char *const rows_name[AXIS_COUNT] = {"", "tok, ", "out, ", "enc, ", "exp, ", "seq, "};
-static const char *const by_name[] = {"token", "position", "type"};
-static const char *const norm_name[] = {"rms", "layer", "l2"};
-static const char *const pool_name[] = {"first", "mean", "last"};
-static const char *const bias_name[] = {"", " alibi", " alibi.bf16", " buckets"};
 
 static void dump_shape(const tensor *t, buf *out)
 {
@@ -45,57 +41,23 @@ static void dump_operand(const program *p, ref r, buf *out)
     }
 }
 
+static void dump_param(const op_param *row, const op *o, buf *out)
+{
+    double v = op_param_value(row, o);
+    if ((row->optional && v == (double)row->otherwise) || (row->shown && !row->shown(o))) return;
+    buf_str(out, row->label);
+    if (row->type == OPP_WORD) buf_str(out, v >= 0 && v < row->n_word ? row->words[(int)v] : "?");
+    else if (row->type == OPP_FLOAT) buf_printf(out, "%g", v);
+    else if (row->type == OPP_EXACT) buf_printf(out, "%.9g", v);
+    else if (v == INT32_MAX) buf_str(out, "all");
+    else buf_printf(out, "%d", (int)v);
+}
+
 static void dump_params(const program *p, const op *o, buf *out)
 {
-    switch ((op_kind)o->kind) {
-    case OP_EMBED:
-        buf_printf(out, " by=%s", by_name[o->u.embed.by]);
-        if (o->u.embed.offset) buf_printf(out, " offset=%d", o->u.embed.offset);
-        break;
-    case OP_NORM:
-        buf_printf(out, " %s eps=%g width=%d", norm_name[o->u.norm.kind], (double)o->u.norm.eps, o->u.norm.width);
-        break;
-    case OP_ROPE:
-        buf_printf(out, " %s dims=%d of %d table=%d", o->u.rope.style == ROPE_HALVES ? "halves" : "neighbours",
-                   o->u.rope.dims, o->u.rope.width, o->u.rope.table);
-        break;
-    case OP_ATTN:
-        buf_printf(out, " heads=%d scale=%.9g%s", o->u.attn.heads, (double)o->u.attn.scale, bias_name[o->u.attn.bias]);
-        if (o->u.attn.softcap != 0) buf_printf(out, " softcap=%g", (double)o->u.attn.softcap);
-        if (o->u.attn.window) buf_printf(out, " window=%d", o->u.attn.window);
-        if (o->u.attn.ahead == AHEAD_ALL) buf_str(out, " ahead=all");
-        else if (o->u.attn.ahead) buf_printf(out, " ahead=%d", o->u.attn.ahead);
-        if (o->u.attn.chunk) buf_printf(out, " chunk=%d", o->u.attn.chunk);
-        break;
-    case OP_ACT: buf_printf(out, " %s", act_name[o->u.act.fn]); break;
-    case OP_SCALE: buf_printf(out, " factor=%.9g", (double)o->u.scale.factor); break;
-    case OP_SOFTCAP: buf_printf(out, " cap=%g", (double)o->u.softcap.cap); break;
-    case OP_CLAMP: buf_printf(out, " limit=%g%s", (double)o->u.clamp.limit, o->u.clamp.above ? " above" : ""); break;
-    case OP_POOL: buf_printf(out, " %s", pool_name[o->u.pool.how]); break;
-    case OP_ROUTE:
-        buf_printf(out, " %s used=%d", score_name[o->u.route.score], o->u.route.used);
-        if (o->u.route.groups)
-            buf_printf(out, " groups=%d of %d by %d", o->u.route.groups_used, o->u.route.groups, o->u.route.group_best);
-        if (o->u.route.renorm) buf_str(out, " renorm");
-        if (o->u.route.factor != 1) buf_printf(out, " factor=%.9g", (double)o->u.route.factor);
-        if (o->u.route.score == SCORE_MIXER) buf_printf(out, " near=%g", (double)o->u.route.near);
-        break;
-    case OP_JOIN: buf_printf(out, " heads=%d", o->u.join.heads); break;
-    case OP_DISPATCH: buf_printf(out, " experts=%d used=%d", o->u.dispatch.experts, o->u.dispatch.used); break;
-    case OP_QUANT:
-        buf_printf(out, " blocks of %d%s", p->tensors[o->out].block, o->u.quant.residual ? ", what they leave" : "");
-        break;
-    case OP_MATMUL:
-    case OP_GATHER:
-    case OP_MATMUL_EXP:
-    case OP_SCATTER:
-    case OP_MATMUL_HEADS:
-    case OP_KV_PUT:
-    case OP_MUL:
-    case OP_ADD:
-    case OP_TAKE_OUT:
-    case OP_COUNT: break;
-    }
+    if (p->tensors[o->out].block) buf_printf(out, " blocks of %d", p->tensors[o->out].block);
+    for (const op_param *row = op_params; row->label; row++)
+        if (row->op == o->kind) dump_param(row, o, out);
     if (o->state >= 0) {
         const state *s = &p->states[o->state];
         buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->axis], s->heads, s->k_dim,
@@ -131,11 +93,4 @@ bool program_dump_op(const program *p, uint32_t i, buf *out)
     for (int k = 0; k < ENTRY_COUNT; k++)
         if (p->entries[k].op0 == i && p->entries[k].op1 > i) buf_printf(out, "   (%s begins)", entry_name[k]);
     return buf_byte(out, '\n');
-}
-
-bool program_dump(const program *p, buf *out)
-{
-    program_dump_head(p, out);
-    for (uint32_t i = 0; i < p->n_op; i++) program_dump_op(p, i, out);
-    return !out->bad;
 }

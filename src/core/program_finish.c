@@ -1,8 +1,8 @@
-/* program_finish.c - what is true of a whole program: every tensor written once before it is read, the cut points, the hash.
+/* program_finish.c - checks and facts of a whole program: single assignment, cut points, hash.
  *
- * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its write and its
- * read. Only there can layers be divided, because only there the rest of the model depends on one tensor; and on the
- * result of an encoder, which every layer of a decoder reads: it does not count. */
+ * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its
+ * write and its read. Only there can layers be divided, because only there the rest of the model depends on a single
+ * tensor (the result of an encoder apart, which every layer of a decoder reads). */
 #include "base/map.h"
 #include "base/mem.h"
 #include "core/program.h"
@@ -104,42 +104,12 @@ static void hash_op(hasher *s, const op *o)
     add_int(s, o->state);
     add_int(s, o->out);
     for (int k = 0; k < 4; k++) add_int(s, o->in[k]);
-    switch ((op_kind)o->kind) {
-    case OP_EMBED: add_int(s, o->u.embed.by), add_int(s, o->u.embed.offset); break;
-    case OP_NORM: add_float(s, o->u.norm.eps), add_int(s, o->u.norm.kind), add_int(s, o->u.norm.width); break;
-    case OP_ROPE:
-        add_int(s, o->u.rope.dims), add_int(s, o->u.rope.style), add_int(s, o->u.rope.width),
-            add_int(s, o->u.rope.table);
-        break;
-    case OP_ATTN:
-        add_float(s, o->u.attn.scale), add_float(s, o->u.attn.softcap), add_int(s, o->u.attn.heads);
-        add_int(s, o->u.attn.window), add_int(s, o->u.attn.ahead), add_int(s, o->u.attn.chunk);
-        add_int(s, o->u.attn.bias);
-        break;
-    case OP_ACT: add_int(s, o->u.act.fn); break;
-    case OP_SCALE: add_float(s, o->u.scale.factor); break;
-    case OP_SOFTCAP: add_float(s, o->u.softcap.cap); break;
-    case OP_CLAMP: add_float(s, o->u.clamp.limit), add_int(s, o->u.clamp.above); break;
-    case OP_ROUTE:
-        add_int(s, o->u.route.score), add_int(s, o->u.route.used), add_int(s, o->u.route.groups);
-        add_int(s, o->u.route.groups_used), add_int(s, o->u.route.group_best), add_int(s, o->u.route.renorm);
-        add_float(s, o->u.route.factor), add_float(s, o->u.route.near);
-        break;
-    case OP_JOIN: add_int(s, o->u.join.heads); break;
-    case OP_DISPATCH: add_int(s, o->u.dispatch.experts), add_int(s, o->u.dispatch.used); break;
-    case OP_POOL: add_int(s, o->u.pool.how); break;
-    case OP_QUANT: add_int(s, o->u.quant.residual); break;
-    case OP_MATMUL:
-    case OP_GATHER:
-    case OP_MATMUL_EXP:
-    case OP_SCATTER:
-    case OP_MATMUL_HEADS:
-    case OP_KV_PUT:
-    case OP_MUL:
-    case OP_ADD:
-    case OP_TAKE_OUT:
-    case OP_COUNT: break;
-    }
+    for (size_t at = offsetof(op, u); at < sizeof *o; at += sizeof(int32_t)) /* in the order of the fields */
+        for (const op_param *row = op_params; row->label; row++) {
+            if (row->op != o->kind || row->offset != at) continue;
+            if (row->type == OPP_FLOAT || row->type == OPP_EXACT) add_float(s, op_param_value(row, o));
+            else add_int(s, (int64_t)op_param_value(row, o));
+        }
 }
 
 uint64_t program_op_hash(const program *p, uint32_t i)

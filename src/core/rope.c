@@ -1,8 +1,8 @@
 /* rope.c - rotary frequencies of every scaling, and the tables of cosines and sines made from them.
  *
- * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds where torch
- * rounds; angle = float(position) * frequency in float32. Only then come cosine and sine of base/fmath.h in double, rounded once to
- * float32: tables are equal on every machine. */
+ * The judge is transformers (modeling_rope_utils): frequencies are float32 and every step of their computation rounds
+ * where torch rounds; angle = float(position) * frequency in float32. Cosine and sine are computed in double
+ * (base/fmath.h) and rounded once: tables are equal on every machine. */
 #include "core/rope.h"
 #include "base/fmath.h"
 #include "base/mem.h"
@@ -95,7 +95,7 @@ static void freq_longrope(const rope_params *p, int length, float *inv)
 
 static void frequencies(const rope_params *p, int length, float *inv)
 {
-    switch (p->scaling) {
+    switch ((rope_scaling)p->scaling) {
     case ROPE_LINEAR:
         freq_plain(p, (float)p->theta, inv);
         for (int i = 0; i < p->dims / 2; i++) inv[i] /= (float)p->factor;
@@ -104,7 +104,8 @@ static void frequencies(const rope_params *p, int length, float *inv)
     case ROPE_YARN: freq_yarn(p, inv); break;
     case ROPE_LLAMA3: freq_llama3(p, inv); break;
     case ROPE_LONGROPE: freq_longrope(p, length, inv); break;
-    default: freq_plain(p, (float)p->theta, inv); break;
+    case ROPE_NONE:
+    case ROPE_SCALING_COUNT: freq_plain(p, (float)p->theta, inv); break;
     }
 }
 

@@ -1,8 +1,8 @@
-/* rope.h - rotary positions as tables of cosines and sines, built at load: every scaling is a table, no kernel knows one.
+/* rope.h - rotary positions as tables of cosines and sines, built at load; kernels know no kind of scaling.
  *
- * RoPE: Su et al. 2021 (arXiv 2104.09864). A set holds one table per variant: most scalings have one; longrope has two (short and long),
- * chosen by the length a sequence is admitted with; dynamic NTK has one per admitted length above the original. A sequence's
- * variant is fixed at admission, so that its tokens never depend on what comes later. */
+ * RoPE: Su et al. 2021 (arXiv 2104.09864). A set holds one table per variant: most scalings have one; longrope has two
+ * (short and long), chosen by the length a sequence is admitted with; dynamic NTK has one per admitted length above the
+ * original. A sequence's variant is fixed at admission, so that its tokens never depend on what comes later. */
 #ifndef CORE_ROPE_H
 #define CORE_ROPE_H
 #include "base/err.h"
@@ -19,12 +19,15 @@
     X(LLAMA3, "llama3", "Llama 3.1: three bands of wavelengths")                                                       \
     X(LONGROPE, "longrope", "arXiv 2402.13753: a factor per frequency, short and long")
 
-enum {
+typedef enum rope_scaling {
 #define X(id, name, doc) ROPE_##id,
     ROPE_SCALING_LIST(X)
 #undef X
         ROPE_SCALING_COUNT
-};
+} rope_scaling;
+/* "none|linear|…": all of them as an option takes them (PARAM_WORD). */
+#define ROPE_SCALING_WORD(id, name, doc) "|" name
+#define ROPE_SCALING_WORDS               (&ROPE_SCALING_LIST(ROPE_SCALING_WORD)[1])
 
 enum { ROPE_DIMS_MAX = 1024 };
 
@@ -54,16 +57,16 @@ typedef struct rope_set {
 int rope_init(rope_set *r, const rope_params *p, int ctx, err *e);
 int rope_fill(rope_set *r, err *e);
 void rope_close(rope_set *r);
-/* The variant for a sequence that will hold at most `length` tokens: an index, stable until rope_release; or a negative code
- * (ERR_MEMORY, ERR_LIMIT when too many distinct dynamic lengths are in use). Not thread-safe: called by the engine thread,
- * between steps. */
+/* The variant for a sequence that will hold at most `length` tokens: an index, stable until rope_release; or a negative
+ * code (ERR_MEMORY, ERR_LIMIT when too many distinct dynamic lengths are in use). Not thread-safe: called by the engine
+ * thread, between steps. */
 int rope_admit(rope_set *r, int length, err *e);
 void rope_release(rope_set *r, int variant); /* the sequence is gone */
 /* The dims / 2 frequencies for a sequence of `length` tokens, and the factor that cosines and sines carry. */
 void rope_frequencies(const rope_params *p, int length, float *inv, float *scale);
 
-/* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included); of a dynamic variant the first `length`
- * positions. */
+/* Tables of a variant: [ctx][dims / 2] cosines and sines (attention factor included); of a dynamic variant the first
+ * `length` positions. */
 const float *rope_cos(const rope_set *r, int variant);
 const float *rope_sin(const rope_set *r, int variant);
 

@@ -1,7 +1,7 @@
 /* step.h - all that changes from step to step, in arrays of fixed capacity that kernels read in place.
  *
- * A step is ragged: T rows, each with a sequence and a position; prefill chunks, decode rows, draft verification and training rows
- * mix freely. The rows of a sequence are adjacent and their positions ascend by one. Encoder rows (of what an encoder-decoder reads)
+ * A step is ragged: T rows, each with a sequence and a position; prefill chunks and decode rows mix freely.
+ * The rows of a sequence are adjacent and their positions ascend by one. Encoder rows (the input of an encoder-decoder)
  * are a second such set, with positions of their own. */
 #ifndef CORE_STEP_H
 #define CORE_STEP_H
@@ -11,14 +11,13 @@
 
 /* Looks at an activation as soon as it is computed. */
 typedef struct tap {
-    ref what; /* an activation of the program */
-    float *
-        to; /* [rows of this step, dim] where it is copied; or NULL: `take` is shown the rows, which are gone when it returns */
+    ref what;  /* an activation of the program */
+    float *to; /* [rows of this step, dim] receives a copy; NULL: `take` gets the rows, valid during the call */
     void (*take)(void *self, const float *rows, int64_t n);
     void *self;
 } tap;
 
-/* The rows of a symbol that lie in sequences. Every sequence of the step has both kinds, perhaps none of one. */
+/* The rows of one axis. Every sequence of the step has token rows and encoder rows, perhaps none of one kind. */
 typedef struct step_rows {
     const int32_t *token;   /* [rows] id, or ~i: row i of vec (soft prompts, hidden states from a peer) */
     const int32_t *type;    /* [rows] token type: which of two texts */
@@ -36,8 +35,7 @@ typedef struct step {
     const int32_t *pool;   /* [SEQ] sequences that want a pooled result, ascending; all their tokens are in this step */
     int32_t n_seq;
     const int32_t *seq_rope; /* [n_rope][n_seq] variant fixed at admission */
-    const int32_t
-        *page; /* [group][n_seq][page_cap] physical page of each 64 positions; -1: not held (outside a window) */
+    const int32_t *page;     /* [group][n_seq][page_cap] physical page of each 64 positions; -1: outside the window */
     int32_t page_cap;
     const tap *taps;
     int32_t n_tap;

@@ -1,4 +1,4 @@
-/* weight.c - what a recipe means: where each row of a weight lies in the checkpoint, and its values.
+/* weight.c - the meaning of a recipe: the place of each row of a weight in the checkpoint, and its values.
  *
  * weight_decode_row is the definition; packers and zero-copy paths are tested against it. */
 #include "core/program.h"

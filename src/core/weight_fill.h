@@ -1,8 +1,10 @@
-/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows (tensor/panel.h). What
- * loading does in memory and quantizing into a file is the same work, so it gives the same bytes.
+/* weight_fill.h - a weight in the bytes in which it is held: rows of blocks one after another, or panels of 16 rows
+ * (tensor/panel.h). What loading does in memory and quantizing into a file is the same work, so it gives the same
+ * bytes.
  *
- * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through weight_decode_row,
- * the definition, and quant_fit. Units (rows or panels) are independent of each other: several threads give the same bytes. */
+ * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through
+ * weight_decode_row, the definition, and quant_fit. Units (rows or panels) are independent of each other: several
+ * threads give the same bytes. */
 #ifndef CORE_WEIGHT_FILL_H
 #define CORE_WEIGHT_FILL_H
 #include "core/program.h"

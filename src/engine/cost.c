@@ -11,12 +11,8 @@ engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t 
         const op *o = &p->ops[i];
         int axis = p->tensors[o->out].axis;
         double n = (double)(axis == AXIS_OUT ? outs : axis == AXIS_EXP ? rows * p->n_used : rows);
-        if (o->kind == OP_MATMUL_HEADS) {
-            const tensor *w = &p->tensors[o->in[1]];
-            *(p->tensors[o->in[0]].block ? &c.int8_ops : &c.flops) += 2 * n * (double)w->dim[0] * (double)w->dim[1];
-        } else if (o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP) {
-            const tensor *x = &p->tensors[o->in[0]], *y = &p->tensors[o->out];
-            *(x->block ? &c.int8_ops : &c.flops) += 2 * n * (double)tensor_count(x) * (double)tensor_count(y);
+        if (op_is(o, OPF_MATRIX)) {
+            *(p->tensors[o->in[0]].block ? &c.int8_ops : &c.flops) += 2 * n * (double)program_row_products(p, o);
         } else if (o->kind == OP_ATTN) {
             const state *s = &p->states[o->state];
             int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;

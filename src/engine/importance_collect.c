@@ -38,7 +38,7 @@ static input *input_of(const importance_sum *s, const op *o)
 
 static bool is_matmul(const program *p, const op *o)
 {
-    return op_multiplies(o) && p->tensors[o->in[1]].kind == TENSOR_WEIGHT && p->tensors[o->in[0]].block == 0;
+    return op_is(o, OPF_MATRIX) && p->tensors[o->in[1]].kind == TENSOR_WEIGHT && p->tensors[o->in[0]].block == 0;
 }
 
 static void add_rows(void *self, const float *x, int64_t n)

@@ -1,11 +1,11 @@
-/* devices.h - the partition notation of --devices: which devices, in which order, with which share of the layers.
+/* devices.h - the notation of --devices: which devices, in which order, with which share of the layers.
  *
  *     list   = group { ";" group }          groups follow one another: layers
  *     group  = device                        ("a&b", devices joined by heads, is refused until a backend offers it)
  *     device = name [ ":" number ] [ "*" share ]
  *
- * "cpu" takes all cores this process may use, "cpu:2" two threads; the same device may appear more than once. A share is a positive
- * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is "cpu" where nothing else is built in. */
+ * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
+ * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is the first backend. */
 #ifndef PLAN_DEVICES_H
 #define PLAN_DEVICES_H
 #include "base/buf.h"
@@ -19,8 +19,8 @@ typedef struct device_entry {
     double share;
 } device_entry;
 
-/* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a negative code
- * with a message that quotes the offending part and names what is available. */
+/* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a
+ * negative code with a message that quotes the offending part and names what is available. */
 int devices_parse(const char *text, const backend *const *backends, device_entry out[DEVICES_MAX], err *e);
 
 #endif

@@ -27,7 +27,8 @@ struct plan {
 
 /* ---- cutting */
 
-/* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last segment's). */
+/* First op of layer l; n_op when l is past the last layer (then the tail after the layers counts as the last
+ * segment's). */
 static uint32_t layer_start(const program *p, int layer)
 {
     uint32_t i = 0;
@@ -270,14 +271,6 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     }
     if (count) *count = (uint64_t)(numbers + 0.5);
     return (uint64_t)(sum + 0.5);
-}
-
-uint64_t plan_held_bytes(const plan *l)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < l->n; i++)
-        sum += l->stages[i].seg.be->held_bytes(l->stages[i].seg.on) + l->stages[i].seg.act_bytes;
-    return sum;
 }
 
 const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }

@@ -1,8 +1,7 @@
 /* plan.h - a program divided over devices, ready to run steps.
  *
- * Layers are cut only at cut points that liveness found (program.cuts): there one activation is all that the rest of the model
- * needs, so a segment on another device, or another machine, takes it and goes on. Logits are the same bits however layers
- * are divided. */
+ * Layers are cut only at cut points that liveness found (program.cuts): there the rest of the model needs only one
+ * activation, which the segment on the next device takes over. Logits are the same bits however layers are divided. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 #include "base/buf.h"
@@ -19,15 +18,15 @@ typedef struct plan_options {
     dev_options dev;                /* for every device; "cpu:N" overrides threads */
 } plan_options;
 
-/* Cuts, places activations (tensor.off is written), opens devices, binds weights, compiles. The program and its checkpoint must
- * outlive the plan; a program has one plan at a time. */
+/* Cuts, places activations (tensor.off is written), opens devices, binds weights, compiles. The program and its
+ * checkpoint must outlive the plan; a program has one plan at a time. */
 int plan_open(plan **out, program *p, const plan_options *o, err *e);
 void plan_close(plan *l); /* NULL ok */
 
 /* Runs all segments of one step, handing the hidden state from each to the next. No allocation. */
 int plan_step(plan *l, const step *st, err *e);
 
-/* Rows of the result of a part that comes after the layers (HEAD, POOL, SCORES), after plan_step; valid until the next step. */
+/* Rows of the result of HEAD, POOL or SCORES after plan_step; valid until the next step. */
 const float *plan_result(const plan *l, int entry);
 /* That of the head: [n[AXIS_OUT]][vocab]. */
 const float *plan_logits(const plan *l);
@@ -38,10 +37,10 @@ int plan_page_copy(plan *l, int group, int32_t from, int32_t to, int tokens, err
 int plan_segments(const plan *l);
 const segment *plan_segment(const plan *l, int i);
 
-/* Bytes of all weights that a step of `rows` token rows reads (everything but the rows of embedding tables), and how many numbers one row
- * is multiplied with (count, NULL ok). Of experts those that are used, when each row picks its own evenly and by itself. */
+/* Bytes of weights that a step of `rows` token rows reads (without rows of embedding tables), and the weights that
+ * multiply one row (count, NULL ok). Experts: the expected number touched, assuming rows pick uniformly and
+ * independently. */
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
-uint64_t plan_held_bytes(const plan *l);
 const char *plan_isa(const plan *l); /* of the first device */
 
 /* Which layers and bytes land on which device; with `dump` also each segment's ops. */

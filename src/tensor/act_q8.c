@@ -20,9 +20,9 @@ void act_encode(const float *x, int64_t n, int block, act_block *to)
     }
     to->scaled_sum = to->scale * (float)-to->neg_sum;
     for (int p = 0; p < 4 && block == 64; p++) {
-        int32_t less = 0;
-        for (int i = 0; i < 16; i++) less -= to->code[16 * p + i];
-        to->neg_subsums[2 + p] = (int16_t)less;
+        int32_t sum = 0;
+        for (int i = 0; i < 16; i++) sum -= to->code[16 * p + i];
+        to->neg_subsums[2 + p] = (int16_t)sum;
     }
     for (int p = 0; p < 2 && block == 64; p++)
         to->neg_subsums[p] = (int16_t)(to->neg_subsums[2 + 2 * p] + to->neg_subsums[3 + 2 * p]);

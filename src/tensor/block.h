@@ -1,28 +1,28 @@
-/* block.h - the byte layout of every block type, shared by reference, kernels and GPU code; sizes are checked against dtype.h.
+/* block.h - the byte layout of every block type; sizes are checked against dtype.h.
  *
- * Layouts are those of GGUF files (ggml's block types) and of the Inferflow paper. d is the scale, an f16 unless said otherwise; 256-weight blocks hold
- * sub-blocks of 16 or 32 weights with small integer scales of their own. Little-endian. The decoders in quant_*.c are the
- * definition of what the fields mean. */
+ * Layouts are those of GGUF files (ggml's block types) and of the Inferflow paper. d is the scale, an f16 unless said
+ * otherwise; 256-weight blocks hold sub-blocks of 16 or 32 weights with small integer scales of their own.
+ * Little-endian. The decoders in quant_*.c are the definition of what the fields mean. */
 #ifndef TENSOR_BLOCK_H
 #define TENSOR_BLOCK_H
 #include <stdint.h>
 
 /* clang-format off */
 /* 32 weights, one scale (and minimum m) */
-typedef struct { uint16_t d; uint8_t qs[16]; } block_q4_0;                   /* weight j: low nibble of qs[j], j + 16: high */
+typedef struct { uint16_t d; uint8_t qs[16]; } block_q4_0;  /* weight j: low nibble of qs[j], j + 16: high */
 typedef struct { uint16_t d, m; uint8_t qs[16]; } block_q4_1;
-typedef struct { uint16_t d; uint8_t qh[4], qs[16]; } block_q5_0;            /* qh: bit j is the fifth bit of weight j */
+typedef struct { uint16_t d; uint8_t qh[4], qs[16]; } block_q5_0;  /* qh: bit j is the fifth bit of weight j */
 typedef struct { uint16_t d, m; uint8_t qh[4], qs[16]; } block_q5_1;
 typedef struct { uint16_t d; int8_t qs[32]; } block_q8_0;
-typedef struct { uint16_t d, s; int8_t qs[32]; } block_q8_1;                 /* s = d * sum of qs */
+typedef struct { uint16_t d, s; int8_t qs[32]; } block_q8_1;  /* s = d * sum of qs */
 typedef struct { float d; int8_t qs[32]; } block_q8_f32;
-typedef struct { uint16_t d; uint8_t qs[16]; } block_iq4_nl;                 /* nibbles index a table of 16 levels */
-typedef struct { uint8_t e, qs[16]; } block_mxfp4;                           /* e: exponent byte (E8M0) */
+typedef struct { uint16_t d; uint8_t qs[16]; } block_iq4_nl;  /* nibbles index a table of 16 levels */
+typedef struct { uint8_t e, qs[16]; } block_mxfp4;  /* e: exponent byte (E8M0) */
 
 /* 64 and 128 weights */
-typedef struct { uint8_t d[4], qs[32]; } block_nvfp4;                        /* d: unsigned E4M3, one per 16 weights */
-typedef struct { uint16_t d; uint8_t qs[16]; } block_q2_0;                   /* 2 bits, lowest first */
-typedef struct { uint16_t d; uint8_t qs[16]; } block_q1_0;                   /* 1 bit, lowest first */
+typedef struct { uint8_t d[4], qs[32]; } block_nvfp4;  /* d: unsigned E4M3, one per 16 weights */
+typedef struct { uint16_t d; uint8_t qs[16]; } block_q2_0;  /* 2 bits, lowest first */
+typedef struct { uint16_t d; uint8_t qs[16]; } block_q1_0;  /* 1 bit, lowest first */
 
 /* 256 weights */
 typedef struct { uint8_t scales[16], qs[64]; uint16_t d, dmin; } block_q2_k;
@@ -34,12 +34,12 @@ typedef struct { float d; int8_t qs[256]; int16_t sums[16]; } block_q8_k;
 typedef struct { uint16_t d, qs[32]; } block_iq2_xxs;
 typedef struct { uint16_t d, qs[32]; uint8_t scales[8]; } block_iq2_xs;
 typedef struct { uint16_t d; uint8_t qs[32], signs[32], qh[8], scales[8]; } block_iq2_s;
-typedef struct { uint16_t d; uint8_t qs[64], signs[32]; } block_iq3_xxs;     /* signs: 8 words of 4 * 7 sign bits, 4 scale bits */
+typedef struct { uint16_t d; uint8_t qs[64], signs[32]; } block_iq3_xxs;  /* signs: 8 x (4 * 7 signs, 4 scale bits) */
 typedef struct { uint16_t d; uint8_t qs[64], qh[8], signs[32], scales[4]; } block_iq3_s;
 typedef struct { uint16_t d; uint8_t qs[32]; uint16_t qh[8]; } block_iq1_s;
 typedef struct { uint8_t qs[32], qh[16]; uint16_t scales[4]; } block_iq1_m;  /* d: the high nibbles of scales */
 typedef struct { uint16_t d, scales_h; uint8_t scales_l[4], qs[128]; } block_iq4_xs;
-typedef struct { uint8_t qs[48], qh[4]; uint16_t d; } block_tq1_0;           /* five base-3 digits per byte, four in qh */
+typedef struct { uint8_t qs[48], qh[4]; uint16_t d; } block_tq1_0;  /* five base-3 digits per byte, four in qh */
 typedef struct { uint8_t qs[64]; uint16_t d; } block_tq2_0;
 
 /* code * scale + base: upper bits of the codes, then lower ones; q3h: of pairs (quant_linear.c) */
@@ -60,16 +60,17 @@ typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;
 typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
 
 /* X(dtype, struct): every block type */
-#define BLOCK_LIST(X)                                                                                                  \
-    X(Q4_0, block_q4_0) X(Q4_1, block_q4_1) X(Q5_0, block_q5_0) X(Q5_1, block_q5_1) X(Q8_0, block_q8_0)                 \
-    X(Q8_1, block_q8_1) X(Q8_F32, block_q8_f32) X(IQ4_NL, block_iq4_nl) X(MXFP4, block_mxfp4) X(NVFP4, block_nvfp4)     \
-    X(Q2_0, block_q2_0) X(Q1_0, block_q1_0) X(Q2_K, block_q2_k) X(Q3_K, block_q3_k) X(Q4_K, block_q4_k)                 \
-    X(Q5_K, block_q5_k) X(Q6_K, block_q6_k) X(Q8_K, block_q8_k) X(IQ2_XXS, block_iq2_xxs) X(IQ2_XS, block_iq2_xs)       \
-    X(IQ2_S, block_iq2_s) X(IQ3_XXS, block_iq3_xxs) X(IQ3_S, block_iq3_s) X(IQ1_S, block_iq1_s) X(IQ1_M, block_iq1_m)   \
-    X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0) X(TQ2_0, block_tq2_0) X(Q8_B32, block_q8_b32)                         \
-    X(Q8_B64, block_q8_b64) X(Q6_B64, block_q6_b64) X(Q5_B64, block_q5_b64) X(Q4_B32, block_q4_b32)                     \
-    X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64) X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32)     \
-    X(Q4_T, block_q4_tables) X(Q3H_T, block_q3h_tables) X(Q3_T, block_q3_tables) X(Q2_T, block_q2_tables)
+#define BLOCK_LIST(X)                                                                                                 \
+    X(Q4_0, block_q4_0) X(Q4_1, block_q4_1) X(Q5_0, block_q5_0) X(Q5_1, block_q5_1) X(Q8_0, block_q8_0)               \
+    X(Q8_1, block_q8_1) X(Q8_F32, block_q8_f32) X(IQ4_NL, block_iq4_nl) X(MXFP4, block_mxfp4)                         \
+    X(NVFP4, block_nvfp4) X(Q2_0, block_q2_0) X(Q1_0, block_q1_0) X(Q2_K, block_q2_k) X(Q3_K, block_q3_k)             \
+    X(Q4_K, block_q4_k) X(Q5_K, block_q5_k) X(Q6_K, block_q6_k) X(Q8_K, block_q8_k) X(IQ2_XXS, block_iq2_xxs)         \
+    X(IQ2_XS, block_iq2_xs) X(IQ2_S, block_iq2_s) X(IQ3_XXS, block_iq3_xxs) X(IQ3_S, block_iq3_s)                     \
+    X(IQ1_S, block_iq1_s) X(IQ1_M, block_iq1_m) X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0)                         \
+    X(TQ2_0, block_tq2_0) X(Q8_B32, block_q8_b32) X(Q8_B64, block_q8_b64) X(Q6_B64, block_q6_b64)                     \
+    X(Q5_B64, block_q5_b64) X(Q4_B32, block_q4_b32) X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64)                 \
+    X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32) X(Q4_T, block_q4_tables) X(Q3H_T, block_q3h_tables)               \
+    X(Q3_T, block_q3_tables) X(Q2_T, block_q2_tables)
 
 /* clang-format on */
 

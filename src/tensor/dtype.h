@@ -1,14 +1,14 @@
 /* dtype.h - every element type, one row each: the single source of ids, names, sizes, help text and test loops.
  *
- * A type is "plain" (one number per element) or "block" (n weights share a block of bytes). Block types are decoded by the
- * reference in quant.h, which is their definition. Rows of a block type are whole blocks: cols % weights == 0. */
+ * A type is "plain" (one number per element) or "block" (n weights share a block of bytes). Block types are decoded by
+ * the reference in quant.h, which is their definition. Rows of a block type are whole blocks: cols % weights == 0. */
 #ifndef TENSOR_DTYPE_H
 #define TENSOR_DTYPE_H
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(id, name, weights per block, bytes per block, ggml type id or -1). Layouts: ggml's (notes in quant_*.c), those of the Inferflow
- * paper (quant_linear.c), this project's own (quant_tables.c); plain types are little-endian. */
+/* X(id, name, weights per block, bytes per block, ggml type id or -1). Plain types are little-endian. Sources of block
+ * layouts: ggml (quant_*.c), the Inferflow paper (quant_linear.c), this project (quant_tables.c). */
 #define DTYPE_LIST(X)                                                                                                  \
     X(F32, "f32", 1, 4, 0)                                                                                             \
     X(F16, "f16", 1, 2, 1)                                                                                             \

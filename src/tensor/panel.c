@@ -15,10 +15,10 @@ static const int8_t level_IQ3_S[16] = {-15, -13, -11, -9, -7, -5, -3, -1, 1, 3, 
 static const int8_t level_IQ3_XXS[16] = {-62, -52, -44, -36, -28, -20, -12, -4, 4, 12, 20, 28, 36, 44, 52, 62};
 static const int8_t level_IQ2[16] = {0, -43, -25, -8, 8, 25, 43}; /* the first and eighth are in no entry */
 static const int8_t level_IQ1[16] = {-7, 1, 9, 0, -9, -1, 7};     /* 8 times (-1, 0, 1) + 1/8; the same - 1/8 */
-#define level_NONE NULL
-#define level_TWO  NULL /* quant_tables.h */
+#define level_NONE   NULL
+#define level_TABLES NULL /* quant_tables.h */
 
-/* What a kind is, as constants. */
+/* Constants of a kind. */
 #define SCALE_BYTES(scale)             ((scale) == PANEL_F32 ? 4 : (scale) == PANEL_F16 ? 2 : 1)
 #define ROW_BYTES(blocks, scale, base) /* of the tail, for one row, without picks */                                   \
     ((scale) == PANEL_SUB8   ? ((base) != PANEL_NONE ? 4 + 2 * (blocks) : 2 + (blocks))                                \
@@ -51,7 +51,10 @@ static const panel_format formats[DTYPE_COUNT] = {
 
 const panel_format *panel_format_of(dtype t) { return formats[t].span ? &formats[t] : NULL; }
 
-const int8_t *panel_levels(const panel_format *f) { return panel_picks(f->code) ? two_of(f->type)->level : f->level; }
+const int8_t *panel_levels(const panel_format *f)
+{
+    return panel_picks(f->code) ? tables_format_of(f->type)->level : f->level;
+}
 
 /* Picks: weights that have one, bits of one, words of eight in `tiles` tiles. */
 static int pick_weights(const panel_format *f) { return f->code == PANEL_PICK8 ? 8 : 16; }
@@ -78,7 +81,7 @@ uint64_t panel_bytes(dtype t, int64_t cols)
 
 enum { GROUPS = 16 };
 
-/* Each line is a loop over its bytes, which compilers turn into vectors: packing at load goes at the speed of memory. */
+/* Each line is a loop over its bytes, which compilers vectorize: packing at load runs at the speed of memory. */
 #define EACH(n, value)                                                                                                 \
     for (int i = 0; i < PANEL_LINE; i++) line[PANEL_LINE * (n) + i] = (uint8_t)(value);
 
@@ -143,7 +146,7 @@ static int line_code(int bits, const uint8_t *line, int g, int i)
 
 /* ---- tails */
 
-/* Where a byte for a block and row lies: two blocks side by side. */
+/* Offset of the byte of a block and row: two blocks side by side. */
 static int pair_at(int b, int r) { return (b / 2 * PANEL_ROWS + r) * 2 + b % 2; }
 
 /* Scales of a block for all rows: the low bytes. */

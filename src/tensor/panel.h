@@ -1,10 +1,12 @@
-/* panel.h - the packed layout of quantized matrices, one for every instruction set, for one row and for many, and for files.
+/* panel.h - the packed layout of quantized matrices: one for all instruction sets, for one row and for many, in memory
+ * and files.
  *
- * A panel is 16 output rows. Along k a panel is a run of spans of 64 to 512 k: the codes, 64 k (a tile) after 64 k, in lines of 64
- * bytes; then the span's tail with its scales and bases, whole lines too. Where a row ends within a span, its last span has fewer tiles and a
- * whole tail, but only the lines of picks (see below) that it needs. A vector of codes holds 16 rows x 4 consecutive k (byte 4 r + t: row r, k 4 g + t; g = 0 … 15 is its
- * group), so that one multiply-add of bytes in groups of four adds 4 k of 16 outputs and nothing is ever summed across. How the 16 group
- * vectors w[g] of a tile lie in lines:
+ * A panel is 16 output rows. Along k it is a sequence of spans of 64 to 512 columns. A span holds the codes, tile after
+ * tile (64 columns), in lines of 64 bytes, then its tail: scales and bases, whole lines too. Where a row ends within a
+ * span, the last span has fewer tiles and a whole tail, but only the lines of picks (below) that it needs. A group
+ * vector holds the codes of 16 rows x 4 columns (byte 4 r + t: row r, column 4 g + t; g = 0 … 15 is the group), so that
+ * one multiply-add of bytes in fours adds 4 columns of 16 outputs, and nothing is ever summed across lanes. The 16
+ * group vectors w[g] of a tile in lines:
  *
  *     8 bits      line g = w[g]
  *     4 bits      line j = w[2j] | w[2j+1] << 4
@@ -15,19 +17,19 @@
  *     1 bit       line j: w[8j + i] at bit i; codes are 0 and 2
  *     11 levels   line i < 7: p[i], and in bit 7 bit i of p[7], of the pairs p[i] = w[2i] + 11 w[2i+1]
  *
- * Level of a code: code + zero; or looked up in a table of 16; or in one of several tables, of which each 8 or 16 weights of a row pick one. Three
- * kinds of tails:
+ * The level of a code is code + zero; or its entry in a table of 16; or its entry in one of several tables, which every
+ * 8 or 16 weights of a row pick. Three kinds of tails:
  *
  *     one level   scales [block][row], then bases if there are any [block][row] as f16:
  *                 weight = level * scale + base
- *     two levels  d [row] and with minima dmin [row], f16; sub-scales [pair of blocks][row][2] of 8 signed bits; minima likewise of 8 unsigned bits;
- *                 or both as nibbles of one byte, the scale below:
+ *     two levels  d [row] and with minima dmin [row], f16; sub-scales [pair of blocks][row][2] of 8 signed bits; minima
+ *                 likewise of 8 unsigned bits; or both as nibbles of one byte, the scale low:
  *                 weight = level * (d * sub-scale) - dmin * minimum
- *     picks       words of 32 bits [word][row]: eight picks of 4 bits each, lowest first, then scales as of one level; or eight picks of 3 bits and
- *                 the scale byte above them
+ *     picks       words of 32 bits [word][row]: eight picks of 4 bits each, lowest first, then scales as of one level;
+ *                 or eight picks of 3 bits and the scale byte above them
  *
- * Every block type maps exactly: the same codes, scales and bases, so that a packed matrix has about as many bits as its blocks. Rows are
- * padded to 16 and k to 64 with code, scale and base 0. */
+ * Every block type maps exactly: the same codes, scales and bases, so a packed matrix has about as many bits as its
+ * blocks. Rows are padded to 16 and k to 64 with code, scale and base 0. */
 #ifndef TENSOR_PANEL_H
 #define TENSOR_PANEL_H
 #include "tensor/dtype.h"
@@ -47,17 +49,17 @@ enum {
 /* Whether panels can hold a matrix of so many rows, or a stack of `parts` matrices, each by itself. */
 static inline bool panel_holds(int64_t rows, int64_t parts) { return parts == 0 || rows / parts % PANEL_ROWS == 0; }
 
-/* A scale is an f16, an f32, a power of two (8 bits, bias 127, of which half is meant: 2^(e - 128)), the upper half of a positive f16 less its
- * sign (E5M3); or of two levels, a byte or a nibble under an f16. */
+/* A scale is an f16, an f32, a power of two (8 bits, bias 128: 2^(e - 128)), the upper half of a positive f16 without
+ * its sign (E5M3); or of two levels, a byte or a nibble under an f16. */
 enum { PANEL_F16, PANEL_F32, PANEL_E8M0, PANEL_E5M3, PANEL_SUB8, PANEL_SUB4 };
-/* What a code is: a level less the zero, the index of one of 16 levels, or of a level in the table that 8 or 16 weights have picked. */
+/* A code is a level minus the zero, an index of 16 levels, or an index into the table that 8 or 16 weights picked. */
 enum { PANEL_CODE, PANEL_LOOK, PANEL_PICK8, PANEL_PICK16 };
 /* A base is nothing, an f16, or an 8-bit or nibble minimum under an f16. */
 enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM };
 
-/* Kinds of formats: what a kernel has to know at compile time.
- * X(name, bits of a code or 0 for pairs of 11 levels, weights with one scale, k of a span, scale, base, what a code is, zero). A zero is minus a
- * power of two: a shift of the sum of activations brings it to the products (act_q8.h). Levels that are looked up are stored less the zero. */
+/* Kinds of formats: what a kernel has to know at compile time. X(name, bits of a code or 0 for pairs of 11 levels,
+ * weights with one scale, columns of a span, scale, base, code, zero). A zero is minus a power of two: shifted sums of
+ * the activations account for it (act_q8.h). Levels in tables are stored minus the zero. */
 #define PANEL_KIND_LIST(X)                                                                                             \
     X(8_B32, 8, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -128)                                                       \
     X(4_B32, 4, 32, 64, PANEL_F16, PANEL_NONE, PANEL_CODE, -8)                                                         \
@@ -92,7 +94,7 @@ enum { PANEL_NONE, PANEL_BASE, PANEL_MINIMUM };
     X(PICK16_3, 3, 128, 512, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)                                                \
     X(PICK16_4, 4, 128, 128, PANEL_E5M3, PANEL_NONE, PANEL_PICK16, -64)
 
-/* Block of the activations that a kind multiplies. Codes of 6 and 8 bits lose less than activations of blocks of 64 do. */
+/* Activation block of a kind. Weights of 6 and 8 bits lose less than activation blocks of 64 would. */
 #define PANEL_ACT(bits, block, scale)                                                                                  \
     ((scale) != PANEL_SUB8 && (scale) != PANEL_SUB4 && ((block) == 32 || (bits) >= 6) ? 32 : 64)
 
@@ -103,7 +105,7 @@ enum {
         PANEL_KINDS
 };
 
-/* X(dtype, kind, levels of codes that are looked up (panel.c) or NONE, factor of every scale: a power of two) */
+/* X(dtype, kind, table of levels (panel.c) or NONE, factor of every scale: a power of two) */
 #define PANEL_LIST(X)                                                                                                  \
     X(Q8_0, 8_B32, NONE, 1)                                                                                            \
     X(Q4_0, 4_B32, NONE, 1)                                                                                            \
@@ -142,10 +144,10 @@ enum {
     X(IQ2_S, TABLE3_S16, IQ2, 0.125f)                                                                                  \
     X(IQ1_S, TABLE3_S32, IQ1, 0.125f)                                                                                  \
     X(IQ1_M, TABLE3_S16, IQ1, 0.125f)                                                                                  \
-    X(Q4_T, PICK16_4, TWO, 0x1p-8f)                                                                                    \
-    X(Q3H_T, PICK8_3, TWO, 0x1p-8f)                                                                                    \
-    X(Q3_T, PICK16_3, TWO, 0x1p-8f)                                                                                    \
-    X(Q2_T, PICK8_2, TWO, 0x1p-8f)
+    X(Q4_T, PICK16_4, TABLES, 0x1p-8f)                                                                                 \
+    X(Q3H_T, PICK8_3, TABLES, 0x1p-8f)                                                                                 \
+    X(Q3_T, PICK16_3, TABLES, 0x1p-8f)                                                                                 \
+    X(Q2_T, PICK8_2, TABLES, 0x1p-8f)
 
 typedef struct panel_format {
     dtype type;
@@ -155,7 +157,7 @@ typedef struct panel_format {
     uint8_t code_lines, tail_lines;         /* of a tile, of a span */
     uint16_t span;
     int16_t zero;
-    const int8_t *level; /* looked up: [16]; else NULL: see panel_levels */
+    const int8_t *level; /* PANEL_LOOK: [16]; else NULL: see panel_levels */
     float factor;
 } panel_format;
 
@@ -184,7 +186,8 @@ typedef struct panel_span {
     uint8_t minimum[PANEL_BLOCKS][PANEL_ROWS];
     uint32_t picks[PANEL_PICKS / 8][PANEL_ROWS]; /* words of eight, as the tail has them */
 } panel_span;
-/* The code lines of the first `tiles` tiles of it; the same from lines of all, without codes from n on; the tail that comes after them. */
+/* panel_span_put: writes the code lines of `tiles` tiles. panel_lines_cut: copies such lines, zeroing codes from column
+ * n on. panel_tail_put: writes the tail. */
 void panel_span_put(const panel_format *f, const panel_span *from, int tiles, uint8_t *to);
 void panel_lines_cut(const panel_format *f, const uint8_t *lines, int n, int tiles, uint8_t *to);
 void panel_tail_put(const panel_format *f, const panel_span *from, int tiles, uint8_t *to);

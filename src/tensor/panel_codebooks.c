@@ -1,12 +1,13 @@
-/* panel_codebooks.c - blocks of one and two bits, of picked tables, of pairs and of code books straight into the lines of a panel (tensor/panel.h).
+/* panel_codebooks.c - blocks of one and two bits, of picked tables, of pairs and of code books straight into the lines
+ * of a panel (tensor/panel.h).
  *
- * A row has one word of 32 bits in each line: 32, 16 or 8 codes of 1, 2 or 4 bits, of weight 4 i + t at field i of byte t. Blocks
- * have them in order, so a word is a word of the block with its fields transposed: the bits of a field's index are rotated, by exchanges of two
- * of them at a time. No code ever takes a byte of its own; that is three times as fast as going through bytes, and these types have so many
- * weights in a byte that packing them at the speed of memory needs it.
+ * A row has one word of 32 bits in each line: 32, 16 or 8 codes of 1, 2 or 4 bits, of weight 4 i + t at field i of byte
+ * t. Blocks have them in order, so a word is a word of the block with its fields transposed: the bits of a field's
+ * index are rotated, by exchanges of two of them at a time. Codes are never spread to bytes: that is three times as
+ * fast, which types with so many weights in a byte need to be packed at the speed of memory.
  *
- * Pairs of 11 levels are of weights 2 i and 2 i + 1 in a block, of 8 i + t and 8 i + 4 + t in a panel: they are taken apart and put together anew, eight
- * at a time in 16 bits each.
+ * Pairs of 11 levels hold weights 2 i and 2 i + 1 in a block, 8 i + t and 8 i + 4 + t in a panel: they are split and
+ * paired anew, eight at a time in 16 bits each.
  *
  * A magnitude l of a code book with its sign is code half + l, or half - 1 - l: all bits the other way. */
 #include "tensor/block.h"
@@ -19,7 +20,7 @@ typedef uint32_t quad __attribute__((vector_size(16)));
 typedef uint16_t quad_halves __attribute__((vector_size(8)));
 typedef uint8_t quad_bytes __attribute__((vector_size(4)));
 
-/* Words, pairs of bytes, bytes 4 i … 4 i + 3 of what lies there. */
+/* Words, 16-bit halves, bytes 4 i … 4 i + 3 of `from`. */
 static inline quad quad_at(const void *from, int i)
 {
     quad x;
@@ -109,7 +110,7 @@ static inline void put_two_bits(const uint8_t *low, const uint8_t *high, const p
 /* Words of picks of 4 bits for 8 or 16 weights. */
 static inline void put_choices(const uint8_t *choice, int each, const panel_place *to)
 {
-    for (int w = 0; w < TWO_WEIGHTS / 8 / each; w++) {
+    for (int w = 0; w < TABLES_WEIGHTS / 8 / each; w++) {
         uint32_t word;
         memcpy(&word, choice + 4 * w, 4);
         put_picks(to, each, w, word);
@@ -163,7 +164,8 @@ static inline fours pairs_of(fours low, fours middle, fours high)
     return low | middle << 4 | high << 6;
 }
 
-/* Each four as a word of the panel's pairs. 187 / 2048 is 1 / 11 as exactly as needed below 128; from 121 on the second code is 10. */
+/* Each four as a word of the panel's pairs. 187 / 2048 is near enough to 1 / 11 below 128; from 121 on the second code
+ * is 10. */
 static inline fours turn_fours(fours pairs)
 {
     const parts pair = (parts)pairs;
@@ -196,7 +198,7 @@ static void read_q3h_b64(const block_q3h_b64 *b, const panel_place *to)
     }
 }
 
-/* ---- code books: 256 weights as entries of a book, a word for 16 (three bits a code) or eight (four), and a bit each in order */
+/* ---- code books: entries of a book, a word for 16 (three bits a code) or eight weights (four), and a bit each */
 
 /* Codes: the entry, and `third` above it. */
 static inline void put_three(const uint32_t entry[16], const uint32_t third[8], const panel_place *to)
@@ -219,7 +221,7 @@ static inline void put_signed_four(const uint32_t entry[32], const uint32_t sign
         turn_nibbles((quad_at(entry, i) | 0x88888888) ^ bits_to_nibbles(quad_of_bytes(sign, i))), i, 8, 0, 8, to->line);
 }
 
-/* Bytes of seven bits get an eighth that makes the number of ones even. */
+/* Gives bytes of seven bits an eighth one, so that the number of ones is even. */
 static inline quad even_bytes(quad x)
 {
     quad p = x ^ x >> 4;

@@ -1,7 +1,8 @@
-/* panel_pack.c - blocks of every type as codes, scales and bases of a span (tensor/panel.h), and the spans of 16 rows into a panel.
+/* panel_pack.c - packs rows of blocks into panels (tensor/panel.h): codes, scales and bases of each block type.
  *
- * What the fields of a block mean is defined by its decoder (quant_*.c); here each is taken apart without rounding, codes into bytes, many
- * at a time, because packing should go at the speed of memory. Types of very few bits have readers of their own (panel_codebooks.c). */
+ * The decoder of a type (quant_*.c) defines its fields; here they are split without rounding, codes into bytes, many at
+ * a time, because packing should run at the speed of memory. Types of very few bits have readers of their own
+ * (panel_codebooks.c). */
 #include "tensor/block.h"
 #include "tensor/quant_bits.h"
 #include "tensor/quant_linear.h"

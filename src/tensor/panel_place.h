@@ -1,4 +1,5 @@
-/* panel_place.h - where a block goes in a span of 16 rows (panel.h): what the readers of blocks (panel_pack.c, panel_codebooks.c) write through. */
+/* panel_place.h - the place of a block in a span of 16 rows (panel.h); the readers of blocks (panel_pack.c,
+ * panel_codebooks.c) write through it. */
 #ifndef TENSOR_PANEL_PLACE_H
 #define TENSOR_PANEL_PLACE_H
 #include "tensor/panel.h"
@@ -15,7 +16,7 @@ typedef struct panel_place {
 /* Codes of the row from weight k on. */
 static inline uint8_t *place_codes(const panel_place *to) { return to->span->code[to->r] + to->k; }
 
-/* Scale and base of the block's b-th, and first, group of weights; one level. */
+/* One level: scale of the block's b-th group of weights, base of its first. */
 static inline void put_scale(const panel_place *to, int b, const void *bits, size_t bytes)
 {
     uint32_t v = 0;
@@ -51,7 +52,7 @@ typedef void panel_reader(const uint8_t *block, const panel_place *to);
         read_##name(&b, to);                                                                                           \
     }
 
-/* The reader of a type whose codes go straight into lines, NULL for others; a span of such a type has at most so many lines of codes. */
+/* The reader of a type whose codes go straight into lines (at most WORDS_LINES a span), NULL for others. */
 enum { WORDS_LINES = 48 };
 panel_reader *panel_words_reader(dtype t);
 

@@ -44,7 +44,7 @@ static float e4m3_to_f32(uint8_t b)
 
 PLAIN_DECODER(f32, float, x)
 PLAIN_DECODER(f64, double, (float)x)
-/* f16_to_f32 without branches, so that it becomes vectors: exponents are moved by a product, which is exact for subnormals too. */
+/* f16_to_f32 without branches, for the vectorizer: a product shifts the exponent, exactly for subnormals too. */
 FIT_LOOPS
 static void decode_f16(const uint8_t *from, float *to, uint64_t n)
 {
@@ -75,7 +75,7 @@ PLAIN_ENCODER(f64, double, x)
 PLAIN_ENCODER(f16, uint16_t, f32_to_f16(x))
 PLAIN_ENCODER(bf16, uint16_t, f32_to_bf16(x))
 
-/* The block structs are the sizes that the list of types says. */
+/* The block structs have the sizes of the list of types. */
 #define X(id, type) _Static_assert(sizeof(type) == DTYPE_BYTES_##id, "size of a block of " #id);
 enum {
 #define Y(id, name, weights, bytes, ggml) DTYPE_BYTES_##id = bytes,
@@ -90,7 +90,7 @@ DTYPE_LIST(X)
 
 static const struct quant_row {
     quant_decoder *decode;
-    quant_encoder *encode; /* NULL: there is none but, perhaps, the one that makes errors small */
+    quant_encoder *encode; /* NULL: none, or only the fitted one of quant_fit.c */
     bool fitted;           /* which then encodes plainly too */
 } row[DTYPE_COUNT] = {
     [DTYPE_F32] = {decode_f32, encode_f32},

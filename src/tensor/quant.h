@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Decodes n elements (a whole number of blocks) starting at `from` (no alignment assumed) into float32. Integers convert by
- * value, f64 by rounding. */
+/* Decodes n elements (a whole number of blocks) starting at `from` (no alignment assumed) into float32. Integers
+ * convert by value, f64 by rounding. */
 void quant_decode(dtype t, const void *from, float *to, uint64_t n);
 
 /* A row of n elements, any number of them: the last block may hold more. */

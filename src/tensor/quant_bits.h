@@ -1,11 +1,11 @@
-/* quant_bits.h - codes of a few bits in bytes, lowest first, and codes cut in two: all their upper bits first, then all the lower
- * ones. What the formats of this project share (quant_linear.c, quant_tables.c). */
+/* quant_bits.h - codes of a few bits in bytes, lowest first, and split codes: all upper bits, then all lower bits.
+ * Shared by quant_linear.c and quant_tables.c. */
 #ifndef TENSOR_QUANT_BITS_H
 #define TENSOR_QUANT_BITS_H
 #include <stdint.h>
 #include <string.h>
 
-/* Writes code i of codes of `bits` (1, 2, 4 or 8) bits; `to` comes zeroed: bits are or-ed in. */
+/* Writes code i of codes of `bits` (1, 2, 4 or 8) bits; `to` must be zeroed: bits are or-ed in. */
 static inline void bits_put(uint8_t *to, int i, int bits, int v) { to[i * bits / 8] |= (uint8_t)(v << i * bits % 8); }
 
 /* Eight fields of one, two or four bits as bytes, lowest first (so for little-endian machines). */

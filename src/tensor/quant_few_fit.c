@@ -1,10 +1,11 @@
-/* quant_few_fit.c - encoders of two to four whole levels under one scale: q1_0 (-1, 1), q2_0 (-1 … 2), tq1_0 and tq2_0 (-1, 0, 1). The scale is
- * the best there is, not one that a search came upon.
+/* quant_few_fit.c - encoders of two to four whole levels under one scale: q1_0 (-1, 1), q2_0 (-1 … 2), tq1_0 and tq2_0
+ * (-1, 0, 1). The scale is the optimum, not the result of a search.
  *
- * The best codes under a scale are the nearest, so as it falls from infinity they leave 0 one after another, a weight x for level m + 1 at
- * |x| / (m + 1/2). Over all these sets of codes the one of least error is that of greatest A^2 / B, where A = sum of w |x| m and
- * B = sum of w m^2; its scale is A / B. One pass over the weights in order of size, with a second place in that order for level 2, sees them
- * all. Importance w does not change the order. tq1_0 has five base-3 digits in a byte, read by multiplying (quant_fp4.c). */
+ * The best codes under a scale are the nearest, so as it falls from infinity they leave 0 one after another, a weight x
+ * for level m + 1 at |x| / (m + 1/2). Over all these sets of codes the one of smallest error maximizes A^2 / B,
+ * where A = sum of w |x| m and B = sum of w m^2; its scale is A / B. One pass over the weights in order of size, with a
+ * second place in that order for level 2, sees them all. Importance w does not change the order. tq1_0 has five base-3
+ * digits in a byte, read by multiplying (quant_fp4.c). */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/block.h"
@@ -18,7 +19,7 @@ typedef struct sized {
     int up; /* of what sign: 1, -1 */
 } sized;
 
-/* Falling sizes, equals as they came: runs of 1, 2, 4 … merged. */
+/* A stable sort by falling size: merges runs of 1, 2, 4 … */
 static void sort_sizes(sized *x, int n)
 {
     sized other[K], *from = x, *to = other;

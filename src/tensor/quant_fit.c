@@ -83,7 +83,7 @@ void fit_legacy(dtype t, const float *x, const float *w, int blocks, uint8_t *ou
     }
 }
 
-/* -128 … 127 under an f16 or a float: with the level that rounding leaves out, and a scale that clips a little. */
+/* -128 … 127 under an f16 or a float: uses -128 too, and a scale that clips a little. */
 static void fit_q8(dtype t, const float *x, const float *w, int blocks, uint8_t *out)
 {
     static const code_kind kind = {-128, 127, false};
@@ -111,8 +111,8 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_Q5_B64] = fit_linear,   [DTYPE_Q4_B32] = fit_linear,  [DTYPE_Q4_B64] = fit_linear,
     [DTYPE_Q3H_B64] = fit_linear,  [DTYPE_Q3_B32] = fit_linear,  [DTYPE_Q2_B32] = fit_linear,
     [DTYPE_Q4_0] = fit_legacy,     [DTYPE_Q5_0] = fit_legacy,    [DTYPE_Q4_1] = fit_legacy,
-    [DTYPE_Q5_1] = fit_legacy,     [DTYPE_Q2_T] = fit_two,       [DTYPE_Q3_T] = fit_two,
-    [DTYPE_Q3H_T] = fit_two,       [DTYPE_Q4_T] = fit_two,       [DTYPE_Q2_K] = fit_k_minimum,
+    [DTYPE_Q5_1] = fit_legacy,     [DTYPE_Q2_T] = fit_tables,    [DTYPE_Q3_T] = fit_tables,
+    [DTYPE_Q3H_T] = fit_tables,    [DTYPE_Q4_T] = fit_tables,    [DTYPE_Q2_K] = fit_k_minimum,
     [DTYPE_Q4_K] = fit_k_minimum,  [DTYPE_Q5_K] = fit_k_minimum, [DTYPE_Q3_K] = fit_k_scale,
     [DTYPE_Q6_K] = fit_k_scale,    [DTYPE_IQ4_NL] = fit_iq4_nl,  [DTYPE_IQ4_XS] = fit_iq4_xs,
     [DTYPE_IQ2_XXS] = fit_iq_grid, [DTYPE_IQ2_XS] = fit_iq_grid, [DTYPE_IQ2_S] = fit_iq_grid,
@@ -122,7 +122,7 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_TQ2_0] = fit_few,       [DTYPE_MXFP4] = fit_fp4,      [DTYPE_NVFP4] = fit_fp4,
 };
 
-/* What brings the mean importance of a row to 1; 0: there is none to speak of. */
+/* The factor that brings the mean importance of a row to 1; 0: all of it is 0. */
 static float importance_unit(const float *importance, uint64_t n)
 {
     double sum = 0;
@@ -131,7 +131,7 @@ static float importance_unit(const float *importance, uint64_t n)
     return sum > 0 && unit < 1e30 && unit > 1e-30 ? (float)unit : 0;
 }
 
-/* A block of which the first `there` weights are there: finite numbers, filled up by the last, which then counts nothing. */
+/* A block of which the row has the first `there` weights; made finite, padded with the last at importance 0. */
 static void load_block(const float *row, const float *importance, float unit, uint64_t there, uint64_t weights,
                        float *x, float *w)
 {

@@ -1,17 +1,18 @@
-/* quant_fit.h - encoders that make the error small, where quant_encode covers the range: what a file is quantized with. */
+/* quant_fit.h - encoders that minimize the error, where quant_encode covers the range; `quantize` uses them. */
 #ifndef TENSOR_QUANT_FIT_H
 #define TENSOR_QUANT_FIT_H
 #include "tensor/dtype.h"
 
 #include <stdint.h>
 
-/* Encodes a row of n weights, any number of them, as dtype_row_bytes(t, n) bytes so that the sum of importance * (weight - decoded)^2 is small;
- * what fills up its last block does not widen that block's range. importance: NULL, or n numbers >= 0 of which only the ratios
- * count. Only types for which quant_can_encode is true; those without a better way are encoded plainly, and the linear ones are never worse
- * than that. The same input gives the same bytes, on every machine. What is no number counts as 0. */
+/* Encodes a row of any number n of weights as dtype_row_bytes(t, n) bytes, with a small sum of importance * (weight -
+ * decoded)^2; padding does not widen the range of the last block. importance: NULL, or n numbers >= 0 of which only the
+ * ratios count. Only types for which quant_can_encode is true; those without a better way are encoded plainly, and
+ * linear ones are never worse than that. The same input gives the same bytes on every machine. NaN counts as 0. */
 void quant_fit(dtype t, const float *row, uint64_t n, const float *importance, void *out);
 
-/* Importance of the columns of a matrix: the same for all rows, or for each run of rows (the matrix of an expert) its own. */
+/* Importance of the columns of a matrix: the same for all rows, or for each run of rows (the matrix of an expert) its
+ * own. */
 typedef struct fit_importance {
     const float *value; /* [sets][cols]; NULL: there is none */
     int64_t rows;       /* of a run; 0: one set for all */

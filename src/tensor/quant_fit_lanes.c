@@ -1,8 +1,9 @@
 /* quant_fit_lanes.c - see quant_fit_lanes.h.
  *
- * Given codes, the best scale and base are a least-squares line; given scale and base, the best codes are the nearest. So both in turns,
- * from the full range and from ranges clipped a little at both ends or one (few bits gain most: levels that one weight needs are lost to
- * all others), each step with scale and base as they are stored. The best seen is kept, the plain encoding among it. */
+ * Given codes, the best scale and base are a least-squares line; given scale and base, the best codes are the nearest.
+ * So both alternate, starting from the full range and from ranges clipped a little at one or both ends (with few bits
+ * this gains most: a level that one outlier needs is lost to all others), each step with scale and base as stored. The
+ * best is kept; the plain encoding is one of the candidates. */
 #include "tensor/quant_fit_lanes.h"
 
 #include "base/half.h"
@@ -96,7 +97,7 @@ void fit_affine_codes(const fit_lanes *l, int top, const affine_lanes *f, lane_c
         }
 }
 
-/* Keeps what is better; false when no lane is better than in its last step. */
+/* Keeps improvements; false when no lane improved on its last step. */
 FIT_LOOPS
 static bool keep_affine(affine_lanes *best, const affine_lanes *f, float *last)
 {
@@ -179,7 +180,7 @@ void fit_affine_best(const fit_lanes *l, int top, bool f16, float base_most, aff
 
 /* ---- signed codes and a scale */
 
-/* Boundaries between the levels of IQ4, and what is gained by crossing them: exact in float32. */
+/* Boundaries between the levels of IQ4, and the gain of crossing each: exact in float32. */
 enum { IQ4_STEPS = 15 };
 typedef struct level_steps {
     float at[IQ4_STEPS], rise[IQ4_STEPS];
@@ -310,14 +311,14 @@ static bool keep_scale(scale_lanes *best, const scale_lanes *f, float *last)
 }
 
 FIT_LOOPS
-static void greatest(const fit_lanes *l, float *most)
+static void max_size(const fit_lanes *l, float *most)
 {
     EACH most[j] = 0;
     for (int i = 0; i < l->n; i++) EACH most[j] = fabsf(l->x[i][j]) > fabsf(most[j]) ? l->x[i][j] : most[j];
 }
 
-/* Where the greatest weight may go: the end of the longer side, or of the other; then that end further in (the code it is clipped from
- * further out). */
+/* Targets of the largest weight: the end of the longer side, or of the other; then codes beyond that end, which clip
+ * it. */
 static float end_of(const code_kind *kind, int c)
 {
     int starts = kind->high > 10 ? 4 : 9, at = c / 2;
@@ -331,7 +332,7 @@ void fit_scale_best(const fit_lanes *l, const code_kind *kind, bool f16, scale_l
     float most[LANES], last[LANES];
     scale_lanes f;
     code_sums s;
-    greatest(l, most);
+    max_size(l, most);
     EACH best->error[j] = INFINITY;
     for (int c = 0; c < 2 * starts && !all_exact(best->error); c++) {
         float end = end_of(kind, c);

@@ -1,7 +1,7 @@
 /* quant_fit_lanes.h - the searches that fitted encoders share, for LANES blocks side by side: one block a lane.
  *
- * Weight i of block b is at [i][b]. Nothing is ever summed across lanes, and each lane decides for itself, so a block's result does not depend
- * on its neighbours; and compilers make vectors of the loops over lanes. */
+ * Weight i of block b is at [i][b]. Nothing is ever summed across lanes, and each lane decides for itself, so a block's
+ * result does not depend on its neighbours; and compilers make vectors of the loops over lanes. */
 #ifndef TENSOR_QUANT_FIT_LANES_H
 #define TENSOR_QUANT_FIT_LANES_H
 #include "tensor/quant_fit_row.h"
@@ -26,13 +26,13 @@ typedef struct affine_lanes {
     float error[LANES]; /* sum of importance * square */
 } affine_lanes;
 
-/* What least squares need of codes: sums of importance times code, code^2 and code * weight. */
+/* Sums of codes for least squares: of importance times code, code^2 and code * weight. */
 typedef struct code_sums {
     float q[LANES], qq[LANES], xq[LANES];
 } code_sums;
 
-/* The scale and base of least error that some clippings of the range and alternating least squares find; f16: both as f16; base_most: bases above
- * it are not allowed. */
+/* The best scale and base found from several clippings of the range by alternating least squares; f16: both as f16;
+ * base_most: the largest base allowed. */
 void fit_affine_best(const fit_lanes *l, int top, bool f16, float base_most, affine_lanes *best);
 /* The errors of given scales and bases, and the sums of the codes that follow. */
 void fit_affine_try(const fit_lanes *l, int top, affine_lanes *f, code_sums *s);
@@ -50,7 +50,7 @@ typedef struct scale_lanes {
 } scale_lanes;
 void fit_scale_best(const fit_lanes *l, const code_kind *kind, bool f16, scale_lanes *best);
 void fit_scale_try(const fit_lanes *l, const code_kind *kind, scale_lanes *f, code_sums *s); /* without s->q */
-/* Codes less the lowest, of levels their numbers. */
+/* Codes minus the lowest; of levels their indices. */
 void fit_scale_codes(const fit_lanes *l, const code_kind *kind, const scale_lanes *f, lane_codes q);
 
 /* Lane b of them. */

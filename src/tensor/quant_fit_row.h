@@ -1,5 +1,5 @@
-/* quant_fit_row.h - between quant_fit.c and the encoders of one kind of blocks each: up to LANES blocks of a row at a time, weights finite and
- * not above FIT_MOST, importance positive or 0 and in no block all 0. */
+/* quant_fit_row.h - the interface between quant_fit.c and its encoders: up to LANES blocks of a row at a time, weights
+ * finite and not above FIT_MOST, importance >= 0 and in no block all 0. */
 #ifndef TENSOR_QUANT_FIT_ROW_H
 #define TENSOR_QUANT_FIT_ROW_H
 #include "tensor/dtype.h"
@@ -9,15 +9,15 @@
 /* Encodes `blocks` blocks: their weights and importance one block after the other. */
 typedef void blocks_fitter(dtype t, const float *x, const float *importance, int blocks, uint8_t *out);
 
-blocks_fitter fit_linear, fit_legacy, fit_two, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs, fit_iq_grid, fit_few,
-    fit_fp4;
+blocks_fitter fit_linear, fit_legacy, fit_tables, fit_k_minimum, fit_k_scale, fit_iq4_nl, fit_iq4_xs, fit_iq_grid,
+    fit_few, fit_fp4;
 
 /* Loops run over LANES elements at a time, each lane with its own sum, so that compilers make vectors of them and every
  * instruction set adds in the same order. */
 enum { LANES = 16 };
 
-/* Hot functions are compiled for wider vectors too, and chosen at start-up; sums and products stay as written, so do the bits.
- * FIT_LOOPS: those written as loops over lanes, which need the vectorizer. */
+/* Hot functions are compiled for wider vectors too, and chosen at start-up; sums and products stay as written, so do
+ * the bits. FIT_LOOPS: those written as loops over lanes, which need the vectorizer. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(__clang__)
 #define FIT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #define FIT_LOOPS  __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))

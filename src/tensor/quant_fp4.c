@@ -1,12 +1,13 @@
-/* quant_fp4.c - four-bit floats and ternary weights: mxfp4, nvfp4 (OCP Microscaling Formats v1.0, E2M1) and tq1_0, tq2_0.
+/* quant_fp4.c - four-bit floats and ternary weights: mxfp4, nvfp4 (OCP Microscaling Formats v1.0, E2M1) and tq1_0,
+ * tq2_0.
  *
- * E2M1 magnitudes are 0 .5 1 1.5 2 3 4 6; as in GGUF they are held doubled, and scales halved. tq1_0 packs five base-3 digits into
- * a byte as ceil(n * 256 / 243), so that multiplying by 3 moves the next digit above the byte.
+ * E2M1 magnitudes are 0 .5 1 1.5 2 3 4 6; as in GGUF they are held doubled, and scales halved. tq1_0 packs five base-3
+ * digits into a byte as ceil(n * 256 / 243), so that multiplying by 3 moves the next digit above the byte.
  *
- * Scales have few bits, so the fitted encoder tries all that can be best: from one under which the greatest weight is clipped to a third, or to
- * far less where the others are small, to one that makes it the least level there is. UE4M3 scales of small weights are coarse (deviation 0.02: 0.7 dB
- * lost); the factor that GGUF may hold beside a matrix against that is read (models/bind.c) and not written, as most of llama.cpp's graphs
- * load it and leave it out. Ternary weights are encoded by quant_few_fit.c. */
+ * Scales have few bits, so the fitted encoder tries all that can be best: from one that clips the largest weight to a
+ * third (far less where the others are small) to one that makes it the smallest level. UE4M3 scales of small weights
+ * are coarse (deviation 0.02: 0.7 dB lost); GGUF's remedy, a factor beside the matrix, is read (models/build/bind.c)
+ * but not written, as most of llama.cpp's graphs load and ignore it. Ternary weights are encoded by quant_few_fit.c. */
 #include "base/half.h"
 #include "tensor/quant_fit_row.h"
 #include "tensor/quant_row.h"
@@ -69,7 +70,7 @@ BLOCK_DECODER(nvfp4, 64)
 BLOCK_DECODER(tq1_0, 256)
 BLOCK_DECODER(tq2_0, 256)
 
-/* The exponent puts the largest magnitude into the top octave (4 and 6); then the nearest level, the first of equals. */
+/* The exponent puts the maximum into the top octave (4 and 6); then the nearest level, the first of equals. */
 static void encode_block_mxfp4(const float *x, block_mxfp4 *b)
 {
     float most = 0;
@@ -99,7 +100,7 @@ BLOCK_ENCODER(mxfp4, 32)
 
 /* ---- fitted */
 
-/* The scale of a byte, of finite ones. They grow with it. */
+/* The scale of a byte; finite up to the maximum, and rising. */
 enum { MOST_E8M0 = 254, MOST_UE4M3 = 126 };
 static inline float scale_of(dtype t, int b)
 {
@@ -107,7 +108,7 @@ static inline float scale_of(dtype t, int b)
     return bits_float(b < 2 ? 0x200000u << b : (uint32_t)(b - 1) << 23);
 }
 
-/* The greatest byte whose scale is not above v, or 0. */
+/* The largest byte whose scale is not above v, or 0. */
 static int byte_below(dtype t, float v)
 {
     int low = 0, high = t == DTYPE_NVFP4 ? MOST_UE4M3 : MOST_E8M0;
@@ -131,7 +132,7 @@ static inline __attribute__((always_inline)) float nearest_fp4(float u)
     return v + (u > 10 ? 4 : 0);
 }
 
-/* Which of the scales from[0 … count - 1] has least error for n sizes (16 or 32); the first of equals. */
+/* Index of the scale from[0 … count - 1] with the smallest error for n sizes (16 or 32); the first of equals. */
 FIT_LOOPS
 static int best_of(const float *size, const float *w, int n, const float *from, int count)
 {

@@ -1,7 +1,7 @@
 /* quant_grids.h - code books of the IQ formats: each 16-bit word is one entry, first weight in the lowest bits.
  *
- * iq2_*: eight fields of 2 bits, level l stands for {8, 25, 43}[l]. iq1: the same with {-1, 0, 1}. iq3_*: four fields of 4 bits;
- * iq3_xxs {4, 12, 20, 28, 36, 44, 52, 62}[l], iq3_s 2 l + 1. */
+ * iq2_*: eight fields of 2 bits, level l stands for {8, 25, 43}[l]. iq1: the same with {-1, 0, 1}. iq3_*: four fields
+ * of 4 bits; iq3_xxs {4, 12, 20, 28, 36, 44, 52, 62}[l], iq3_s 2 l + 1. */
 #ifndef TENSOR_QUANT_GRIDS_H
 #define TENSOR_QUANT_GRIDS_H
 #include <stdint.h>

@@ -1,7 +1,9 @@
-/* quant_iq.c - the IQ formats: groups of weights are entries of a code book (quant_grids.h), with signs and small scales.
+/* quant_iq.c - the IQ formats: groups of weights are entries of a code book (quant_grids.h), with signs and small
+ * scales.
  *
- * iq2: eight magnitudes per entry; iq3: four; signs apart. "xxs" and "xs" store seven sign bits per eight weights, the eighth makes
- * the number of minus signs even. iq1: eight of {-1, 0, 1} per entry plus a common shift of +-1/8. iq4: sixteen fixed levels. */
+ * iq2: eight magnitudes per entry; iq3: four; signs apart. "xxs" and "xs" store seven sign bits per eight weights, the
+ * eighth makes the number of minus signs even. iq1: eight of {-1, 0, 1} per entry plus a common shift of +-1/8. iq4:
+ * sixteen fixed levels. */
 #include "base/half.h"
 #include "tensor/quant_grids.h"
 #include "tensor/quant_row.h"

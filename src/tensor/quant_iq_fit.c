@@ -1,10 +1,11 @@
-/* quant_iq_fit.c - encoders of the IQ formats whose groups of 4 or 8 weights are entries of a code book: iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s
- * iq1_s iq1_m.
+/* quant_iq_fit.c - encoders of the IQ formats whose groups of 4 or 8 weights are entries of a code book: iq2_xxs iq2_xs
+ * iq2_s iq3_xxs iq3_s iq1_s iq1_m.
  *
- * A group is rounded level by level first, as if there were no book. For every such pattern a list of the NEAR entries that are nearest to it
- * was made once, with their levels side by side; of these the one of least error is taken, by importance. Scales are searched for each
- * sub-block by itself with real numbers, then all are made small integers under one f16: integers next to their own are tried, and the
- * f16 is solved for, in turns. Where only an even number of minus signs can be written, the weight that matters least gets the wrong one. */
+ * A group is rounded level by level first, as if there were no book. A list made once holds the NEAR nearest entries of
+ * every such pattern, with their levels side by side; the one with the smallest weighted error is taken. Real scales
+ * are searched for each sub-block by itself, then rounded to small integers under one f16: trying neighbouring integers
+ * and solving for the f16 alternate. Where only an even number of minus signs can be written, the least important
+ * weight gets the wrong one. */
 #include "base/half.h"
 #include "tensor/block.h"
 #include "tensor/quant_fit_row.h"
@@ -24,8 +25,9 @@ typedef struct book {
     uint16_t entry[PATTERNS][NEAR];
 } book;
 
-/* A format: weights of an entry, of a scale; the greatest scale; even: seven of eight signs are written. weight = sign * t * level, or of iq1
- * t * (level + shift), with t = d * unit * (0.5 + scale). spread: root mean square of weights in units of t, about. */
+/* A format: weights of an entry, of a scale; the largest scale; even: seven of eight signs are written. weight = sign
+ * * t * level, or of iq1 t * (level + shift), with t = d * unit * (0.5 + scale). spread: root mean square of weights in
+ * units of t, about. */
 typedef struct grid_format {
     dtype type;
     int group, sub, top, entries;
@@ -110,21 +112,27 @@ static const book *book_of(int which)
 
 /* ---- one sub-block under one scale */
 
-/* What was chosen, and sums for least squares: of importance times number^2, and number times weight. */
+/* The choice, and sums for least squares: of importance times level^2 (vv), and level times weight (xv). */
 typedef struct sub_fit {
     float t, error, vv, xv;
     uint16_t entry[8];
     bool minus[8]; /* of each group: shifted down */
 } sub_fit;
 
-/* The best entry for n = 4 or 8 weights; adds to the sums. Returns its error less the sum of importance * weight^2. */
-INLINE float choose_entry(const grid_format *f, const book *b, int n, int levels, const float *x, const float *w,
-                          float t, float shift, uint16_t *entry, float *vv, float *xv)
+/* A run of groups that share a shift: entries, the error minus the sum of importance * weight^2, sums as above. */
+typedef struct run_fit {
+    float t, shift, cost, vv, xv;
+    uint16_t entry[8];
+} run_fit;
+
+/* The best entry for group g of a run: n = 4 or 8 weights from x on. */
+INLINE void choose_entry(const grid_format *f, const book *b, int n, int levels, const float *x, const float *w,
+                         run_fit *r, int g)
 {
-    float cost[NEAR] = {0}, inverse = 1 / t;
+    float cost[NEAR] = {0}, t = r->t, inverse = 1 / t;
     int pattern = 0;
     for (int i = n - 1; i >= 0; i--) {
-        float u = x[i] * inverse - shift;
+        float u = x[i] * inverse - r->shift;
         int digit = 0;
         for (int c = 1; c < levels; c++) digit += u > 0.5f * (f->level[c - 1] + f->level[c]);
         pattern = pattern * levels + digit;
@@ -133,30 +141,26 @@ INLINE float choose_entry(const grid_format *f, const book *b, int n, int levels
         const int8_t *level = b->level[pattern][i];
         float p = t * t * w[i], q = -2 * t * w[i] * x[i];
         for (int c = 0; c < NEAR; c++) {
-            float v = (float)level[c] + shift;
+            float v = (float)level[c] + r->shift;
             cost[c] += v * (v * p + q);
         }
     }
     int best = 0;
     for (int c = 1; c < NEAR; c++) best = cost[c] < cost[best] ? c : best;
-    *entry = b->entry[pattern][best];
+    r->entry[g] = b->entry[pattern][best];
     for (int i = 0; i < n; i++) {
-        float v = (float)b->level[pattern][i][best] + shift;
-        *vv += w[i] * v * v;
-        *xv += w[i] * v * x[i];
+        float v = (float)b->level[pattern][i][best] + r->shift;
+        r->vv += w[i] * v * v;
+        r->xv += w[i] * v * x[i];
     }
-    return cost[best];
+    r->cost += cost[best];
 }
 
-/* A run of groups that share a shift. */
-INLINE float choose_run(const grid_format *f, const book *b, const float *x, const float *w, float t, float shift,
-                        int run, uint16_t *entry, float *vv, float *xv)
+INLINE void choose_run(const grid_format *f, const book *b, const float *x, const float *w, int run, run_fit *r)
 {
-    float cost = 0;
     for (int g = 0; g < run / f->group; g++)
-        cost += f->group == 4 ? choose_entry(f, b, 4, 8, x + 4 * g, w + 4 * g, t, shift, entry + g, vv, xv)
-                              : choose_entry(f, b, 8, 3, x + 8 * g, w + 8 * g, t, shift, entry + g, vv, xv);
-    return cost;
+        if (f->group == 4) choose_entry(f, b, 4, 8, x + 4 * g, w + 4 * g, r, g);
+        else choose_entry(f, b, 8, 3, x + 8 * g, w + 8 * g, r, g);
 }
 
 FIT_LOOPS
@@ -166,17 +170,15 @@ static void try_sub(const grid_format *f, const book *b, const float *x, const f
     sub_fit s = {.t = t};
     for (int i = 0; i < f->sub; i++) s.error += w[i] * x[i] * x[i];
     for (int i = 0; i < f->sub && t > 0; i += run) {
-        uint16_t entry[2][8];
-        float vv[2] = {0}, xv[2] = {0}, cost[2] = {0, INFINITY};
-        for (int k = 0; k < (f->shifted ? 2 : 1); k++)
-            cost[k] = choose_run(f, b, x + i, w + i, t, f->shifted ? k ? -0.125f : 0.125f : 0, run, entry[k], &vv[k],
-                                 &xv[k]);
-        int k = cost[1] < cost[0];
-        s.error += cost[k];
-        s.vv += vv[k];
-        s.xv += xv[k];
+        run_fit r[2] = {{.t = t, .shift = f->shifted ? 0.125f : 0}, {.t = t, .shift = -0.125f, .cost = INFINITY}};
+        choose_run(f, b, x + i, w + i, run, &r[0]);
+        if (f->shifted) r[1].cost = 0, choose_run(f, b, x + i, w + i, run, &r[1]);
+        int k = r[1].cost < r[0].cost;
+        s.error += r[k].cost;
+        s.vv += r[k].vv;
+        s.xv += r[k].xv;
         for (int g = 0; g < run / f->group; g++) {
-            s.entry[i / f->group + g] = entry[k][g];
+            s.entry[i / f->group + g] = r[k].entry[g];
             s.minus[i / f->group + g] = k;
         }
     }
@@ -234,7 +236,7 @@ static void split_signs(const grid_format *f, const float *x, const float *w, fl
     }
 }
 
-/* Integer scales next to those at hand, under b->d. */
+/* Tries integer scales next to the present ones, under b->d. */
 static void settle(const grid_format *f, const book *list, const float *x, const float *w, grid_block *b)
 {
     b->error = 0;

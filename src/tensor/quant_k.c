@@ -32,8 +32,8 @@ static void decode_block_q3_k(const block_q3_k *b, float *y)
     }
 }
 
-/* Six-bit scale and minimum of sub-block j of 8: 0-3 in the low six bits of bytes 0-3 and 4-7; for 4-7 four bits come from bytes
- * 8-11 and two from the top of the bytes before. */
+/* Six-bit scale and minimum of sub-block j of 8: 0-3 in the low six bits of bytes 0-3 and 4-7; for 4-7 four bits come
+ * from bytes 8-11 and two from the top of the bytes before. */
 static void scale_and_min(const uint8_t *s, int j, int *scale, int *minimum)
 {
     if (j < 4) {

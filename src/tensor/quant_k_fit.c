@@ -1,8 +1,10 @@
-/* quant_k_fit.c - encoders of the K formats and of IQ4_XS: small integer scales (and minima) of sub-blocks under one or two f16.
+/* quant_k_fit.c - encoders of the K formats and of IQ4_XS: small integer scales (and minima) of sub-blocks under one or
+ * two f16.
  *
- * First every sub-block is fitted by itself with real numbers. The greatest of them make the f16s, the rest becomes integers. Then two steps in
- * turns: each sub-block tries the integers next to its own, with the codes that follow (rounding scale and minimum apart is not best for
- * the pair); and the f16s are the least-squares solution over all that was chosen. */
+ * First every sub-block is fitted by itself with real numbers. The largest determine the f16s, then all are rounded to
+ * integers. Then two steps alternate: each sub-block tries the integers next to its own, with the codes that follow
+ * (rounding scale and minimum apart is not best for the pair); and the f16s are solved for by least squares over all
+ * choices. */
 #include "base/half.h"
 #include "tensor/block.h"
 #include "tensor/quant_fit_lanes.h"
@@ -39,7 +41,7 @@ static float block_sum(const k_lanes *k, int b, const float *of)
     return sum;
 }
 
-/* Keeps for each block, lane by lane, what has less error. Returns whether any block got better. */
+/* Keeps the better fit of each block, lane by lane. Returns whether any block improved. */
 static bool keep_blocks(k_lanes *best, const k_lanes *k)
 {
     bool any = false;
@@ -59,7 +61,7 @@ static bool keep_blocks(k_lanes *best, const k_lanes *k)
 
 /* ---- scale and minimum */
 
-/* Lane by lane what has less error. */
+/* Keeps the better fit, lane by lane. */
 FIT_LOOPS
 static void keep_lanes(k_lanes *k, const float *error, const float *scale, const float *minimum, const code_sums *s)
 {
@@ -74,7 +76,7 @@ static void keep_lanes(k_lanes *k, const float *error, const float *scale, const
     }
 }
 
-/* The best integers near those at hand, lane by lane. */
+/* The best integers near the present ones, lane by lane. */
 static void settle_minimum(k_lanes *k, int top, float most)
 {
     affine_lanes f;
@@ -123,7 +125,7 @@ static void solve_minimum(k_lanes *k, int b)
     }
 }
 
-/* The f16s of block b from what its sub-blocks would like, and the integers that follow. */
+/* The f16s of block b from the ideal scales of its sub-blocks, and the integers that follow. */
 static void start_minimum(k_lanes *k, int b, const affine_lanes *f, float most)
 {
     float scale = 0, minimum = 0;

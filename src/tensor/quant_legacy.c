@@ -1,7 +1,8 @@
 /* quant_legacy.c - blocks of 32 (and 64, 128) weights with one scale: q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q8_f32 q1_0 q2_0.
  *
- * weight = q * d, with q centred (q4_0: -8..7, q5_0: -16..15), or q * d + m. Encoding is round-to-nearest the way ggml does it, so
- * that files compare byte for byte: the symmetric forms make the weight of largest magnitude their most negative level. */
+ * weight = q * d, with q centred (q4_0: -8..7, q5_0: -16..15), or q * d + m. Encoding is round-to-nearest the way ggml
+ * does it, so that files compare byte for byte: the symmetric forms make the weight of largest magnitude their most
+ * negative level. */
 #include "base/half.h"
 #include "tensor/quant_row.h"
 

@@ -1,9 +1,9 @@
-/* quant_linear.c - the formats of the Inferflow paper (arXiv 2401.08294, tables 2 and 3): blocks of 32 or 64 weights, each code times
- * one scale plus one base, both f16: q8_b32 q8_b64 q6_b64 q5_b64 q4_b32 q4_b64 q3h_b64 q3_b32 q2_b32.
+/* quant_linear.c - the formats of the Inferflow paper (arXiv 2401.08294, tables 2 and 3): blocks of 32 or 64 weights,
+ * each code times one scale plus one base, both f16: q8_b32 q8_b64 q6_b64 q5_b64 q4_b32 q4_b64 q3h_b64 q3_b32 q2_b32.
  *
- * weight = code * scale + base, codes 0 … top. q3h has 11 levels, so that two codes share 7 bits: 3.5 bits a weight. A block is base,
- * scale, the upper bits if there are any, the lower bits; what comes first lies lowest. Encoding here is the plain one, base the
- * least weight and scale the range over top (equation 1 of the paper), codes rounded against base and scale as they are
+ * weight = code * scale + base, codes 0 … top. q3h has 11 levels, so that two codes share 7 bits: 3.5 bits a weight. A
+ * block is base, scale, the upper bits if there are any, the lower bits; lowest bits first. Encoding here is min-max
+ * rounding (equation 1 of the paper: base is the minimum, scale the range over top), with codes for base and scale as
  * stored. quant_fit.c does better. */
 #include "tensor/quant_linear.h"
 
@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-/* 32 pairs in 7 bits each, q[0] + 11 q[1]: the top bits, two middle bits, four low bits. 121 … 127 are not written; their second
- * code is read as 10. */
+/* 32 pairs in 7 bits each, q[0] + 11 q[1]: the top bits, two middle bits, four low bits. 121 … 127 are not written;
+ * their second code is read as 10. */
 static void pairs_get(const uint8_t *from, uint8_t *q)
 {
     uint8_t pair[32];
@@ -97,7 +97,8 @@ static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
     }
 }
 
-uint8_t linear_code(float x, float scale, float base, int top)
+/* The code nearest to x, ties to even; some code for NaN and for scale 0 too. */
+static uint8_t linear_code(float x, float scale, float base, int top)
 {
     float v = (x - base) / scale;
     return !(v > 0) ? 0 : v >= (float)top ? (uint8_t)top : (uint8_t)(int)rintf(v);

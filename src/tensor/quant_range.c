@@ -1,7 +1,8 @@
 /* quant_range.c - see quant_range.h.
  *
- * No list says how large a number each type holds: a block with large ones is encoded beside a smaller copy of itself, and is beyond
- * the type when it comes back much worse than the copy. Every type holds numbers up to COMMON, so that trained weights never come to this. */
+ * There is no list of the largest number of each type: a block with large numbers and a smaller copy of it are encoded,
+ * and the block is too large when its error is much worse than the copy's. Every type holds numbers up to COMMON, so
+ * trained weights never need this. */
 #include "tensor/quant_range.h"
 
 #include "base/half.h"
@@ -14,8 +15,8 @@
 
 static const float COMMON = 1024;
 
-/* The greatest magnitude as bits: what is not finite is greater than all that is. */
-static uint32_t greatest(const float *x, uint64_t n)
+/* Bits of the largest magnitude; infinities and NaN are larger than all numbers. */
+static uint32_t max_bits(const float *x, uint64_t n)
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -55,7 +56,7 @@ static bool block_is_held(dtype t, const float *x, uint64_t n, float most)
 quant_range quant_range_of(dtype t, const float *row, uint64_t n)
 {
     const uint64_t weights = dtype_info[t].weights;
-    const uint32_t bits = greatest(row, n);
+    const uint32_t bits = max_bits(row, n);
     float most;
     memcpy(&most, &bits, sizeof most);
     if (most <= COMMON) return RANGE_HELD;
@@ -64,7 +65,7 @@ quant_range quant_range_of(dtype t, const float *row, uint64_t n)
     if (!isfinite(most)) return RANGE_NOT_FINITE;
     for (uint64_t i = 0; i < n; i += weights) {
         uint64_t there = n - i < weights ? n - i : weights;
-        const uint32_t here = greatest(row + i, there);
+        const uint32_t here = max_bits(row + i, there);
         memcpy(&most, &here, sizeof most);
         if (most > COMMON && !block_is_held(t, row + i, there, most)) return RANGE_TOO_LARGE;
     }
@@ -73,7 +74,7 @@ quant_range quant_range_of(dtype t, const float *row, uint64_t n)
 
 int quant_range_error(dtype t, const char *name, int64_t at, const float *row, uint64_t n, err *e)
 {
-    const uint32_t bits = greatest(row, n);
+    const uint32_t bits = max_bits(row, n);
     const quant_range range = quant_range_of(t, row, n);
     float most;
     memcpy(&most, &bits, sizeof most);

@@ -6,10 +6,12 @@
 
 #include <stdint.h>
 
-/* NOT_FINITE: infinities or NaN, which only types of floats hold. TOO_LARGE: numbers beyond the greatest scale (of f16: beyond the type). */
+/* NOT_FINITE: infinities or NaN, which only float types hold. TOO_LARGE: beyond the largest scale (f16: beyond the
+ * type). */
 typedef enum quant_range { RANGE_HELD, RANGE_NOT_FINITE, RANGE_TOO_LARGE } quant_range;
 
-/* Of n weights that quant_fit would encode; t: a type for which quant_can_encode is true. Reads the row once where all is well. */
+/* Of n weights that quant_fit would encode; t: a type for which quant_can_encode is true. Reads the row once if it
+ * fits. */
 quant_range quant_range_of(dtype t, const float *row, uint64_t n);
 
 /* The same as an error, ERR_SPEC, for row `at` of a matrix; OK: it is held. */

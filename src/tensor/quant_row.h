@@ -1,7 +1,7 @@
 /* quant_row.h - one decoder (and where the format is simple, encoder) per element type; quant.c holds the table.
  *
- * A block type defines what one block means; the loop over blocks, and the copy that makes any alignment of the bytes harmless,
- * are written once by BLOCK_DECODER and BLOCK_ENCODER. */
+ * A block type defines what one block means; the loop over blocks, and the copy that makes any alignment of the bytes
+ * harmless, are written once by BLOCK_DECODER and BLOCK_ENCODER. */
 #ifndef TENSOR_QUANT_ROW_H
 #define TENSOR_QUANT_ROW_H
 #include "tensor/block.h"

@@ -9,6 +9,7 @@
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
+    oracle.py minimal [NAME...]         models of defaults, with a config.json that leaves these out; encoders too
     oracle.py defaults                  what each configuration class means by default, into tests/vectors
 
 The tables of cases are oracle_cases*.py, joined in oracle_table.py; the way they are built is oracle_model.py. Needs
@@ -76,6 +77,13 @@ def cmd_beams(args):
     print(f"{len(cases)} searches, {sum(c['ended'] for c in cases)} of them ended by an end token")
 
 
+def cmd_minimal(args):
+    from oracle_cases_enc import CASES as ENCODERS
+    from oracle_minimal import report
+    names = [n for n in {**CASES, **ENCODERS} if not args.names or any(fnmatch.fnmatch(n, w) for w in args.names)]
+    return 1 if report(args.binary, names) else 0
+
+
 def cmd_defaults(args):
     import transformers
     from oracle_defaults import write_defaults
@@ -137,6 +145,7 @@ def main():
                             ("check", cmd_check, "compare the engine with them"),
                             ("exports", cmd_exports, "export GGUF files, read the result with transformers"),
                             ("mutate", cmd_mutate, "change each key of each spec"),
+                            ("minimal", cmd_minimal, "compare models of defaults that say nothing of them"),
                             ("defaults", cmd_defaults, "write what configuration classes mean by default")):
         sub = commands.add_parser(name, help=text)
         sub.add_argument("names", nargs="*", help="case names or patterns; `first` is the first slice")
