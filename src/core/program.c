@@ -47,7 +47,6 @@ void program_free(program *p)
     mem_free(p);
 }
 
-/* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t)
 {
     int64_t n = 1;

@@ -59,18 +59,15 @@ typedef struct { uint8_t scale, choice[8], high[16], low[32]; } block_q3h_tables
 typedef struct { uint8_t scale, choice[4], high[16], low[32]; } block_q3_tables;
 typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
 
-/* X(dtype, struct): every block type */
+/* X(dtype, name of struct block_<name> and of its decoder): every block type */
 #define BLOCK_LIST(X)                                                                                                 \
-    X(Q4_0, block_q4_0) X(Q4_1, block_q4_1) X(Q5_0, block_q5_0) X(Q5_1, block_q5_1) X(Q8_0, block_q8_0)               \
-    X(Q8_1, block_q8_1) X(Q8_F32, block_q8_f32) X(IQ4_NL, block_iq4_nl) X(MXFP4, block_mxfp4)                         \
-    X(NVFP4, block_nvfp4) X(Q2_0, block_q2_0) X(Q1_0, block_q1_0) X(Q2_K, block_q2_k) X(Q3_K, block_q3_k)             \
-    X(Q4_K, block_q4_k) X(Q5_K, block_q5_k) X(Q6_K, block_q6_k) X(Q8_K, block_q8_k) X(IQ2_XXS, block_iq2_xxs)         \
-    X(IQ2_XS, block_iq2_xs) X(IQ2_S, block_iq2_s) X(IQ3_XXS, block_iq3_xxs) X(IQ3_S, block_iq3_s)                     \
-    X(IQ1_S, block_iq1_s) X(IQ1_M, block_iq1_m) X(IQ4_XS, block_iq4_xs) X(TQ1_0, block_tq1_0)                         \
-    X(TQ2_0, block_tq2_0) X(Q8_B32, block_q8_b32) X(Q8_B64, block_q8_b64) X(Q6_B64, block_q6_b64)                     \
-    X(Q5_B64, block_q5_b64) X(Q4_B32, block_q4_b32) X(Q4_B64, block_q4_b64) X(Q3H_B64, block_q3h_b64)                 \
-    X(Q3_B32, block_q3_b32) X(Q2_B32, block_q2_b32) X(Q4_T, block_q4_tables) X(Q3H_T, block_q3h_tables)               \
-    X(Q3_T, block_q3_tables) X(Q2_T, block_q2_tables)
+    X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0) X(Q8_1, q8_1) X(Q8_F32, q8_f32)             \
+    X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(NVFP4, nvfp4) X(Q2_0, q2_0) X(Q1_0, q1_0) X(Q2_K, q2_k) X(Q3_K, q3_k)         \
+    X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) X(Q8_K, q8_k) X(IQ2_XXS, iq2_xxs) X(IQ2_XS, iq2_xs) X(IQ2_S, iq2_s)     \
+    X(IQ3_XXS, iq3_xxs) X(IQ3_S, iq3_s) X(IQ1_S, iq1_s) X(IQ1_M, iq1_m) X(IQ4_XS, iq4_xs) X(TQ1_0, tq1_0)             \
+    X(TQ2_0, tq2_0) X(Q8_B32, q8_b32) X(Q8_B64, q8_b64) X(Q6_B64, q6_b64) X(Q5_B64, q5_b64) X(Q4_B32, q4_b32)         \
+    X(Q4_B64, q4_b64) X(Q3H_B64, q3h_b64) X(Q3_B32, q3_b32) X(Q2_B32, q2_b32) X(Q4_T, q4_tables)                      \
+    X(Q3H_T, q3h_tables) X(Q3_T, q3_tables) X(Q2_T, q2_tables)
 
 /* clang-format on */
 

@@ -13,26 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-/* A decoder for a plain type: C type of an element, expression of its value x as float. */
-#define PLAIN_DECODER(name, ctype, value)                                                                              \
-    static void decode_##name(const uint8_t *from, float *to, uint64_t n)                                              \
-    {                                                                                                                  \
-        for (uint64_t i = 0; i < n; i++) {                                                                             \
-            ctype x;                                                                                                   \
-            memcpy(&x, from + i * sizeof x, sizeof x);                                                                 \
-            to[i] = (value);                                                                                           \
-        }                                                                                                              \
-    }
-#define PLAIN_ENCODER(name, ctype, value)                                                                              \
-    static void encode_##name(const float *from, uint8_t *to, uint64_t n)                                              \
-    {                                                                                                                  \
-        for (uint64_t i = 0; i < n; i++) {                                                                             \
-            float x = from[i];                                                                                         \
-            ctype y = (value);                                                                                         \
-            memcpy(to + i * sizeof y, &y, sizeof y);                                                                   \
-        }                                                                                                              \
-    }
-
 static float e4m3_to_f32(uint8_t b)
 {
     int exponent = b >> 3 & 15, mantissa = b & 7;
@@ -42,8 +22,34 @@ static float e4m3_to_f32(uint8_t b)
     return b & 0x80 ? -v : v;
 }
 
-PLAIN_DECODER(f32, float, x)
-PLAIN_DECODER(f64, double, (float)x)
+/* Plain types but f16: X(id, name, C type of an element, expression of its value x as float) */
+#define PLAIN_LIST(X)                                                                                                  \
+    X(F32, f32, float, x)                                                                                              \
+    X(F64, f64, double, (float)x)                                                                                      \
+    X(BF16, bf16, uint16_t, bf16_to_f32(x))                                                                            \
+    X(F8_E4M3, f8_e4m3, uint8_t, e4m3_to_f32(x))                                                                       \
+    X(F8_E5M2, f8_e5m2, uint8_t, f16_to_f32((uint16_t)(x << 8)))                                                       \
+    X(I8, i8, int8_t, (float)x)                                                                                        \
+    X(I16, i16, int16_t, (float)x)                                                                                     \
+    X(I32, i32, int32_t, (float)x)                                                                                     \
+    X(I64, i64, int64_t, (float)x)                                                                                     \
+    X(U8, u8, uint8_t, (float)x)                                                                                       \
+    X(U16, u16, uint16_t, (float)x)                                                                                    \
+    X(U32, u32, uint32_t, (float)x)                                                                                    \
+    X(U64, u64, uint64_t, (float)x)                                                                                    \
+    X(BOOL, bool, uint8_t, x ? 1.f : 0.f)
+#define X(id, name, ctype, value)                                                                                      \
+    static void decode_##name(const uint8_t *from, float *to, uint64_t n)                                              \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            ctype x;                                                                                                   \
+            memcpy(&x, from + i * sizeof x, sizeof x);                                                                 \
+            to[i] = (value);                                                                                           \
+        }                                                                                                              \
+    }
+PLAIN_LIST(X)
+#undef X
+
 /* f16_to_f32 without branches, for the vectorizer: a product shifts the exponent, exactly for subnormals too. */
 FIT_LOOPS
 static void decode_f16(const uint8_t *from, float *to, uint64_t n)
@@ -58,25 +64,23 @@ static void decode_f16(const uint8_t *from, float *to, uint64_t n)
         to[i] = bits_float(v | sign);
     }
 }
-PLAIN_DECODER(bf16, uint16_t, bf16_to_f32(x))
-PLAIN_DECODER(f8_e4m3, uint8_t, e4m3_to_f32(x))
-PLAIN_DECODER(f8_e5m2, uint8_t, f16_to_f32((uint16_t)(x << 8)))
-PLAIN_DECODER(i8, int8_t, (float)x)
-PLAIN_DECODER(i16, int16_t, (float)x)
-PLAIN_DECODER(i32, int32_t, (float)x)
-PLAIN_DECODER(i64, int64_t, (float)x)
-PLAIN_DECODER(u8, uint8_t, (float)x)
-PLAIN_DECODER(u16, uint16_t, (float)x)
-PLAIN_DECODER(u32, uint32_t, (float)x)
-PLAIN_DECODER(u64, uint64_t, (float)x)
-PLAIN_DECODER(bool, uint8_t, x ? 1.f : 0.f)
+#define PLAIN_ENCODER(name, ctype, value)                                                                              \
+    static void encode_##name(const float *from, uint8_t *to, uint64_t n)                                              \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            float x = from[i];                                                                                         \
+            ctype y = (value);                                                                                         \
+            memcpy(to + i * sizeof y, &y, sizeof y);                                                                   \
+        }                                                                                                              \
+    }
+
 PLAIN_ENCODER(f32, float, x)
 PLAIN_ENCODER(f64, double, x)
 PLAIN_ENCODER(f16, uint16_t, f32_to_f16(x))
 PLAIN_ENCODER(bf16, uint16_t, f32_to_bf16(x))
 
 /* The block structs have the sizes of the list of types. */
-#define X(id, type) _Static_assert(sizeof(type) == DTYPE_BYTES_##id, "size of a block of " #id);
+#define X(id, name) _Static_assert(sizeof(block_##name) == DTYPE_BYTES_##id, "size of a block of " #id);
 enum {
 #define Y(id, name, weights, bytes, ggml) DTYPE_BYTES_##id = bytes,
     DTYPE_LIST(Y)
@@ -88,70 +92,26 @@ BLOCK_LIST(X)
 DTYPE_LIST(X)
 #undef X
 
-static const struct quant_row {
-    quant_decoder *decode;
-    quant_encoder *encode; /* NULL: none, or only the fitted one of quant_fit.c */
-    bool fitted;           /* which then encodes plainly too */
-} row[DTYPE_COUNT] = {
-    [DTYPE_F32] = {decode_f32, encode_f32},
-    [DTYPE_F16] = {decode_f16, encode_f16},
-    [DTYPE_BF16] = {decode_bf16, encode_bf16},
-    [DTYPE_F64] = {decode_f64, encode_f64},
-    [DTYPE_F8_E4M3] = {decode_f8_e4m3, NULL},
-    [DTYPE_F8_E5M2] = {decode_f8_e5m2, NULL},
-    [DTYPE_I8] = {decode_i8, NULL},
-    [DTYPE_I16] = {decode_i16, NULL},
-    [DTYPE_I32] = {decode_i32, NULL},
-    [DTYPE_I64] = {decode_i64, NULL},
-    [DTYPE_U8] = {decode_u8, NULL},
-    [DTYPE_U16] = {decode_u16, NULL},
-    [DTYPE_U32] = {decode_u32, NULL},
-    [DTYPE_U64] = {decode_u64, NULL},
-    [DTYPE_BOOL] = {decode_bool, NULL},
-    [DTYPE_Q4_0] = {quant_decode_q4_0, quant_encode_q4_0},
-    [DTYPE_Q4_1] = {quant_decode_q4_1, quant_encode_q4_1},
-    [DTYPE_Q5_0] = {quant_decode_q5_0, quant_encode_q5_0},
-    [DTYPE_Q5_1] = {quant_decode_q5_1, quant_encode_q5_1},
-    [DTYPE_Q8_0] = {quant_decode_q8_0, quant_encode_q8_0},
-    [DTYPE_Q8_1] = {quant_decode_q8_1, NULL},
-    [DTYPE_Q8_F32] = {quant_decode_q8_f32, .fitted = true},
-    [DTYPE_Q1_0] = {quant_decode_q1_0, .fitted = true},
-    [DTYPE_Q2_0] = {quant_decode_q2_0, .fitted = true},
-    [DTYPE_Q2_K] = {quant_decode_q2_k, .fitted = true},
-    [DTYPE_Q3_K] = {quant_decode_q3_k, .fitted = true},
-    [DTYPE_Q4_K] = {quant_decode_q4_k, .fitted = true},
-    [DTYPE_Q5_K] = {quant_decode_q5_k, .fitted = true},
-    [DTYPE_Q6_K] = {quant_decode_q6_k, .fitted = true},
-    [DTYPE_Q8_K] = {quant_decode_q8_k, NULL},
-    [DTYPE_IQ2_XXS] = {quant_decode_iq2_xxs, .fitted = true},
-    [DTYPE_IQ2_XS] = {quant_decode_iq2_xs, .fitted = true},
-    [DTYPE_IQ2_S] = {quant_decode_iq2_s, .fitted = true},
-    [DTYPE_IQ3_XXS] = {quant_decode_iq3_xxs, .fitted = true},
-    [DTYPE_IQ3_S] = {quant_decode_iq3_s, .fitted = true},
-    [DTYPE_IQ1_S] = {quant_decode_iq1_s, .fitted = true},
-    [DTYPE_IQ1_M] = {quant_decode_iq1_m, .fitted = true},
-    [DTYPE_IQ4_NL] = {quant_decode_iq4_nl, .fitted = true},
-    [DTYPE_IQ4_XS] = {quant_decode_iq4_xs, .fitted = true},
-    [DTYPE_TQ1_0] = {quant_decode_tq1_0, .fitted = true},
-    [DTYPE_TQ2_0] = {quant_decode_tq2_0, .fitted = true},
-    [DTYPE_MXFP4] = {quant_decode_mxfp4, quant_encode_mxfp4},
-    [DTYPE_NVFP4] = {quant_decode_nvfp4, .fitted = true},
-    [DTYPE_Q8_B32] = {quant_decode_q8_b32, quant_encode_q8_b32},
-    [DTYPE_Q8_B64] = {quant_decode_q8_b64, quant_encode_q8_b64},
-    [DTYPE_Q6_B64] = {quant_decode_q6_b64, quant_encode_q6_b64},
-    [DTYPE_Q5_B64] = {quant_decode_q5_b64, quant_encode_q5_b64},
-    [DTYPE_Q4_B32] = {quant_decode_q4_b32, quant_encode_q4_b32},
-    [DTYPE_Q4_B64] = {quant_decode_q4_b64, quant_encode_q4_b64},
-    [DTYPE_Q3H_B64] = {quant_decode_q3h_b64, quant_encode_q3h_b64},
-    [DTYPE_Q3_B32] = {quant_decode_q3_b32, quant_encode_q3_b32},
-    [DTYPE_Q2_B32] = {quant_decode_q2_b32, quant_encode_q2_b32},
-    [DTYPE_Q4_T] = {quant_decode_q4_t, .fitted = true},
-    [DTYPE_Q3H_T] = {quant_decode_q3h_t, .fitted = true},
-    [DTYPE_Q3_T] = {quant_decode_q3_t, .fitted = true},
-    [DTYPE_Q2_T] = {quant_decode_q2_t, .fitted = true},
+/* clang-format off */
+static quant_decoder *const decoder[DTYPE_COUNT] = {
+    [DTYPE_F16] = decode_f16,
+#define X(id, name, ...) [DTYPE_##id] = decode_##name,
+    PLAIN_LIST(X)
+#undef X
+#define X(id, name) [DTYPE_##id] = quant_decode_##name,
+    BLOCK_LIST(X)
+#undef X
 };
+/* NULL: none, or that of quant_fit.c. */
+static quant_encoder *const encoder[DTYPE_COUNT] = {
+    [DTYPE_F32] = encode_f32, [DTYPE_F64] = encode_f64, [DTYPE_F16] = encode_f16, [DTYPE_BF16] = encode_bf16,
+#define X(id, name) [DTYPE_##id] = quant_encode_##name,
+    ENCODER_LIST(X)
+#undef X
+};
+/* clang-format on */
 
-void quant_decode(dtype t, const void *from, float *to, uint64_t n) { row[t].decode(from, to, n); }
+void quant_decode(dtype t, const void *from, float *to, uint64_t n) { decoder[t](from, to, n); }
 void quant_decode_row(dtype t, const void *from, float *to, uint64_t n)
 {
     uint64_t tail = n % dtype_info[t].weights, whole = n - tail;
@@ -162,10 +122,10 @@ void quant_decode_row(dtype t, const void *from, float *to, uint64_t n)
     memcpy(to + whole, last, tail * sizeof *to);
 }
 
-bool quant_can_encode(dtype t) { return row[t].encode || row[t].fitted; }
+bool quant_can_encode(dtype t) { return encoder[t] || quant_fit_has(t); }
 
 void quant_encode(dtype t, const float *from, void *to, uint64_t n)
 {
-    if (row[t].fitted) quant_fit(t, from, n, NULL, to);
-    else row[t].encode(from, to, n);
+    if (encoder[t]) encoder[t](from, to, n);
+    else quant_fit(t, from, n, NULL, to);
 }

@@ -122,6 +122,8 @@ static blocks_fitter *const fitter[DTYPE_COUNT] = {
     [DTYPE_TQ2_0] = fit_few,       [DTYPE_MXFP4] = fit_fp4,      [DTYPE_NVFP4] = fit_fp4,
 };
 
+bool quant_fit_has(dtype t) { return fitter[t]; }
+
 /* The factor that brings the mean importance of a row to 1; 0: all of it is 0. */
 static float importance_unit(const float *importance, uint64_t n)
 {

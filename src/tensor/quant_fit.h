@@ -10,6 +10,8 @@
  * ratios count. Only types for which quant_can_encode is true; those without a better way are encoded plainly, and
  * linear ones are never worse than that. The same input gives the same bytes on every machine. NaN counts as 0. */
 void quant_fit(dtype t, const float *row, uint64_t n, const float *importance, void *out);
+/* Whether it has an encoder of its own for t. */
+bool quant_fit_has(dtype t);
 
 /* Importance of the columns of a matrix: the same for all rows, or for each run of rows (the matrix of an expert) its
  * own. */

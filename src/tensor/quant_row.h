@@ -34,23 +34,19 @@ typedef void quant_encoder(const float *from, uint8_t *to, uint64_t n);
         }                                                                                                              \
     }
 
-quant_decoder quant_decode_q4_0, quant_decode_q4_1, quant_decode_q5_0, quant_decode_q5_1, quant_decode_q8_0,
-    quant_decode_q8_1;
-quant_decoder quant_decode_q8_f32, quant_decode_q1_0, quant_decode_q2_0;
-quant_decoder quant_decode_q2_k, quant_decode_q3_k, quant_decode_q4_k, quant_decode_q5_k, quant_decode_q6_k,
-    quant_decode_q8_k;
-quant_decoder quant_decode_iq2_xxs, quant_decode_iq2_xs, quant_decode_iq2_s, quant_decode_iq3_xxs, quant_decode_iq3_s;
-quant_decoder quant_decode_iq1_s, quant_decode_iq1_m, quant_decode_iq4_nl, quant_decode_iq4_xs;
-quant_decoder quant_decode_tq1_0, quant_decode_tq2_0, quant_decode_mxfp4, quant_decode_nvfp4;
+#define X(id, name) quant_decoder quant_decode_##name;
+BLOCK_LIST(X)
+#undef X
 
-quant_encoder quant_encode_q4_0, quant_encode_q4_1, quant_encode_q5_0, quant_encode_q5_1, quant_encode_q8_0,
-    quant_encode_mxfp4;
-
-quant_decoder quant_decode_q8_b32, quant_decode_q8_b64, quant_decode_q6_b64, quant_decode_q5_b64, quant_decode_q4_b32,
-    quant_decode_q4_b64, quant_decode_q3h_b64, quant_decode_q3_b32, quant_decode_q2_b32;
-quant_encoder quant_encode_q8_b32, quant_encode_q8_b64, quant_encode_q6_b64, quant_encode_q5_b64, quant_encode_q4_b32,
-    quant_encode_q4_b64, quant_encode_q3h_b64, quant_encode_q3_b32, quant_encode_q2_b32;
-
-quant_decoder quant_decode_q4_t, quant_decode_q3h_t, quant_decode_q3_t, quant_decode_q2_t;
+/* Types with an encoder as they were published; what else can be encoded is in quant_fit.c. */
+/* clang-format off */
+#define ENCODER_LIST(X)                                                                                                \
+    X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0) X(MXFP4, mxfp4) X(Q8_B32, q8_b32)            \
+    X(Q8_B64, q8_b64) X(Q6_B64, q6_b64) X(Q5_B64, q5_b64) X(Q4_B32, q4_b32) X(Q4_B64, q4_b64) X(Q3H_B64, q3h_b64)      \
+    X(Q3_B32, q3_b32) X(Q2_B32, q2_b32)
+/* clang-format on */
+#define X(id, name) quant_encoder quant_encode_##name;
+ENCODER_LIST(X)
+#undef X
 
 #endif

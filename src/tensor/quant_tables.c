@@ -150,7 +150,7 @@ static void decode(dtype t, const uint8_t *from, float *to, uint64_t n)
 
 #define TABLES_DECODER(id, name)                                                                                       \
     void quant_decode_##name(const uint8_t *from, float *to, uint64_t n) { decode(DTYPE_##id, from, to, n); }
-TABLES_DECODER(Q4_T, q4_t)
-TABLES_DECODER(Q3H_T, q3h_t)
-TABLES_DECODER(Q3_T, q3_t)
-TABLES_DECODER(Q2_T, q2_t)
+TABLES_DECODER(Q4_T, q4_tables)
+TABLES_DECODER(Q3H_T, q3h_tables)
+TABLES_DECODER(Q3_T, q3_tables)
+TABLES_DECODER(Q2_T, q2_tables)
