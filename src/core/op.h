@@ -95,11 +95,8 @@ extern const char *const act_name[ACT_COUNT];
 enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_COUNT };
 enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
 enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };
-enum {
-    ROPE_HALVES,
-    ROPE_NEIGHBOURS,
-    ROPE_STYLE_COUNT
-}; /* pairs (i, i + dims/2), "neox"; pairs (2i, 2i + 1), "interleaved" */
+/* Pairs that rotate: (i, i + dims/2), "neox"; (2i, 2i + 1), "interleaved". */
+enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };
 /* What is added to scores. ALIBI: -slope[h] * distance. ALIBI_BF16: slope * position rounded to bfloat16 and added
  * before scaling (how Falcon was trained). BUCKETS: values[bucket][h], the bucket of every distance -reach … reach
  * being in a table; larger distances count as reach (T5). */
@@ -134,83 +131,51 @@ typedef struct op {
     int16_t state; /* KV_PUT, ATTN: index into program.state; else -1 */
     ref out;       /* 0 for KV_PUT */
     ref in[4];
+    /* clang-format off */
     union {
-        struct {
-            int32_t by, offset;
-        } embed;
-        struct {
-            float eps;
-            int32_t kind, width; /* width: elements normalised together (dim, head_dim, or the whole projection) */
-        } norm;
-        struct {
-            int32_t dims;  /* rotated elements of each head, even */
-            int32_t style; /* ROPE_HALVES, ROPE_NEIGHBOURS */
-            int32_t width; /* of a head */
-            int32_t table; /* index into program.ropes */
-        } rope;
+        struct { int32_t by, offset; } embed;               /* EMBED_BY_* */
+        struct { float eps; int32_t kind, width; } norm;    /* NORM_*; elements normalised together */
+        struct { int32_t dims, style, width, table; } rope; /* rotated of `width`; in program.ropes */
         struct {
             float scale, softcap; /* softcap 0 = none */
             int32_t heads;
-            int32_t window; /* 0 = all before; w: keys at positions > own - w */
-            int32_t ahead;  /* 0 = causal; n: keys up to own + n as well; AHEAD_ALL: up to the last */
-            int32_t chunk;  /* 0 = none; c: no keys before own / c * c */
-            int32_t bias;   /* BIAS_* */
+            int32_t window;       /* 0 = all before; w: keys at positions > own - w */
+            int32_t ahead;        /* 0 = causal; n: keys up to own + n as well; AHEAD_ALL: up to the last */
+            int32_t chunk;        /* 0 = none; c: no keys before own / c * c */
+            int32_t bias;         /* BIAS_* */
         } attn;
+        struct { int32_t fn; } act;                         /* ACT_* */
+        struct { float factor; } scale;
+        struct { float cap; } softcap;
+        struct { float limit; int32_t above; } clamp;       /* > 0; above: values below -limit stay */
         struct {
-            int32_t fn;
-        } act;
-        struct {
-            float factor;
-        } scale;
-        struct {
-            float cap;
-        } softcap;
-        struct {
-            float limit;   /* > 0 */
-            int32_t above; /* values below -limit stay */
-        } clamp;
-        struct {
-            int32_t score, used; /* SCORE_*; experts of a row */
-            int32_t groups,
-                groups_used;    /* `groups` equal groups of experts, of which the best groups_used count; 0 = one */
-            int32_t group_best; /* a group is as good as the sum of its best 1 or 2 */
-            int32_t renorm;     /* weights are divided by their sum */
-            float factor;       /* multiplies the weights at the end */
-            float near;         /* MIXER: scores less than this share of their size below the best are near it */
+            int32_t score, used;         /* SCORE_*; experts of a row */
+            int32_t groups, groups_used; /* equal groups of experts, the best of which count; 0 = one */
+            int32_t group_best;          /* a group is as good as the sum of its best 1 or 2 */
+            int32_t renorm;              /* weights are divided by their sum */
+            float factor;                /* multiplies the weights at the end */
+            float near;                  /* MIXER: share of its size by which a near score is below the best */
         } route;
-        struct {
-            int32_t experts, used;
-        } dispatch;
-        struct {
-            int32_t how; /* POOL_* */
-        } pool;
-        struct {
-            int32_t heads;
-        } join;
-        struct {
-            int32_t residual; /* quantizes in0 minus its own codes (act_residual) */
-        } quant;
+        struct { int32_t experts, used; } dispatch;
+        struct { int32_t how; } pool;                       /* POOL_* */
+        struct { int32_t heads; } join;
+        struct { int32_t residual; } quant;                 /* quantizes in0 minus its own codes (act_residual) */
     } u;
+    /* clang-format on */
 } op;
 
 /* A parameter of an op: 4 bytes of op.u. Dump, hash and comparison of ops follow from these rows. */
 typedef struct op_param {
-    uint8_t op;     /* op_kind */
-    uint8_t type;   /* OPP_* */
-    uint8_t offset; /* in struct op */
-    bool optional;  /* not shown when it has the value `otherwise` */
-    float otherwise;
-    const char *label;        /* what the dump writes before the value: " width=" */
-    const char *const *words; /* OPP_WORD: [n_word] the names of 0, 1, … */
-    int n_word;
+    uint8_t op, type, offset;   /* op_kind, OPP_*, in struct op */
+    bool optional;              /* not shown when it has the value `otherwise` */
     bool (*shown)(const op *o); /* NULL: always */
+    float otherwise;
+    int n_word;
+    const char *const *words; /* OPP_WORD: [n_word] the names of 0, 1, … */
+    const char *label;        /* what the dump writes before the value: " width=" */
 } op_param;
-enum {
-    OPP_INT,
-    OPP_WORD,
-    OPP_FLOAT,
-    OPP_EXACT
-};                                 /* int32_t: a number, a choice; float: shown with 6 or with 9 digits */
+/* int32_t: a number, a choice; float: shown with 6 digits, with 9. */
+enum { OPP_INT, OPP_WORD, OPP_FLOAT, OPP_EXACT };
 extern const op_param op_params[]; /* in the order of the dump; the last has no label */
 double op_param_value(const op_param *row, const op *o);
 

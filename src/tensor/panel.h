@@ -37,14 +37,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    PANEL_ROWS = 16,
-    PANEL_K = 64,
-    PANEL_LINE = 64,
-    PANEL_SPAN = 512,
-    PANEL_BLOCKS = 16,
-    PANEL_PICKS = 64 /* of a span, at most */
-};
+enum { PANEL_ROWS = 16, PANEL_K = 64, PANEL_LINE = 64, PANEL_SPAN = 512 };
+enum { PANEL_BLOCKS = 16, PANEL_PICKS = 64 }; /* of a span, at most */
 
 /* Whether panels can hold a matrix of so many rows, or a stack of `parts` matrices, each by itself. */
 static inline bool panel_holds(int64_t rows, int64_t parts) { return parts == 0 || rows / parts % PANEL_ROWS == 0; }

@@ -20,8 +20,8 @@ typedef int32_t masks __attribute__((vector_size(WIDE * sizeof(float))));
 
 /* Tables of a format for encoding. Code of a weight: the number of boundaries between levels below it. */
 typedef struct tables_lists {
-    floats price[PRICES]
-                [TABLES / WIDE]; /* [2 (u + UNITS)], one number a table: squared distance of u to the nearest level */
+    /* [2 (u + UNITS)], one number a table: squared distance of u to the nearest level */
+    floats price[PRICES][TABLES / WIDE];
     float level[TABLES][STEPS + 1], above[TABLES][STEPS];
 } tables_lists;
 static tables_lists lists[4];
