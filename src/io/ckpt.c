@@ -105,12 +105,13 @@ static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
     return rows <= INT32_MAX && mem_mul((rows + PANEL_ROWS - 1) / PANEL_ROWS, panel_bytes(type, cols), need);
 }
 
-/* Appends an entry after checks of name, type, shape and `bytes`. *skip: the index places it in another file. */
-static int add_entry(ckpt *c, uint32_t file, span name, dtype type, bool packed, const shape *dims,
-                     const uint64_t *bytes, ckpt_entry **out, bool *skip, err *e)
+/* Appends an entry like `as` after checks of name, type, shape and `bytes`. *skip: the index places it in another file. */
+static int add_entry(ckpt *c, span name, const ckpt_entry *as, const uint64_t *bytes, ckpt_entry **out, bool *skip,
+                     err *e)
 {
     uint32_t place = c->index ? map_get(&c->index_of, name) : MAP_NONE;
-    *skip = place != MAP_NONE && place != file;
+    const shape *dims = &as->dims;
+    *skip = place != MAP_NONE && place != as->file;
     if (*skip) return OK;
     int rc = check_name(c, name, e);
     if (rc) return rc;
@@ -120,12 +121,12 @@ static int add_entry(ckpt *c, uint32_t file, span name, dtype type, bool packed,
     if (dims->rank < 0 || dims->rank > SHAPE_MAX || !shape_count(dims, &count))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": impossible shape", shown, (const char *)name.p);
     shape_text(dims, text, sizeof text);
-    if (!bytes_of(type, packed, dims, &need))
+    if (!bytes_of(as->type, as->packed, dims, &need))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": shape %s does not fit type %s", shown, (const char *)name.p,
-                       text, type < DTYPE_COUNT ? dtype_info[type].name : "?");
+                       text, as->type < DTYPE_COUNT ? dtype_info[as->type].name : "?");
     if (bytes && *bytes != need)
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": %s of %s needs %llu bytes, the file gives it %llu", shown,
-                       (const char *)name.p, text, dtype_info[type].name, (unsigned long long)need,
+                       (const char *)name.p, text, dtype_info[as->type].name, (unsigned long long)need,
                        (unsigned long long)*bytes);
     if (c->n >= CKPT_TENSORS_MAX) return err_set(e, ERR_LIMIT, "more than %d tensors", CKPT_TENSORS_MAX);
     char *copy = arena_strn(&c->mem, (const char *)name.p, name.n);
@@ -133,15 +134,16 @@ static int add_entry(ckpt *c, uint32_t file, span name, dtype type, bool packed,
         !map_put(&c->names, span_str(copy), (uint32_t)c->n))
         return no_memory(e);
     ckpt_entry *t = &c->entry[c->n++];
-    *t = (ckpt_entry){.name = copy, .type = type, .dims = *dims, .bytes = need, .file = file, .packed = packed};
+    *t = *as;
+    t->name = copy;
+    t->bytes = need;
     *out = t;
     return OK;
 }
 
-static int add_in_file(ckpt *c, uint32_t file, span name, dtype type, bool packed, const shape *dims, uint64_t offset,
-                       uint64_t bytes, err *e)
+static int add_in_file(ckpt *c, span name, const ckpt_entry *as, uint64_t offset, uint64_t bytes, err *e)
 {
-    span all = ckpt_file_bytes(c, file);
+    span all = ckpt_file_bytes(c, as->file);
     if (offset > all.n || bytes > all.n - offset)
         return err_set(
             e, ERR_FORMAT,
@@ -150,20 +152,21 @@ static int add_in_file(ckpt *c, uint32_t file, span name, dtype type, bool packe
             (unsigned long long)offset, (unsigned long long)bytes, all.n);
     ckpt_entry *t;
     bool skip;
-    int rc = add_entry(c, file, name, type, packed, dims, &bytes, &t, &skip, e);
+    int rc = add_entry(c, name, as, &bytes, &t, &skip, e);
     if (!rc && !skip) t->data = all.p + offset;
     return rc;
 }
 
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e)
 {
-    return add_in_file(c, file, name, type, false, dims, offset, bytes, e);
+    return add_in_file(c, name, &(ckpt_entry){.type = type, .dims = *dims, .file = file}, offset, bytes, e);
 }
 
 int ckpt_add_packed(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes,
                     err *e)
 {
-    return add_in_file(c, file, name, type, true, dims, offset, bytes, e);
+    const ckpt_entry as = {.type = type, .dims = *dims, .file = file, .packed = true};
+    return add_in_file(c, name, &as, offset, bytes, e);
 }
 
 int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint8_t **data, err *e)
@@ -172,7 +175,7 @@ int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shap
     bool skip;
     static uint8_t nothing[1];
     *data = nothing;
-    int rc = add_entry(c, file, name, type, false, dims, NULL, &t, &skip, e);
+    int rc = add_entry(c, name, &(ckpt_entry){.type = type, .dims = *dims, .file = file}, NULL, &t, &skip, e);
     if (rc) return rc;
     if (skip) return err_set(e, ERR_FORMAT, "a tensor that must be rewritten lies in two files");
     uint64_t limit = rewritten_free, total = 0;
