@@ -208,6 +208,8 @@ static void what_is_wrong_with_the_spec(void **unused)
         {NUMBERS "[network]\nblock = x = x - x\n",
          "S:15: block: activations are added, multiplied with each other, and multiplied or divided by numbers"},
         {NUMBERS "[network]\nblock = x = 1\n", "S:15: block: the value is a number, not an activation: x"},
+        {NUMBERS "[network]\nlogits = has(\"lm_head.weight\") ? head(x) : 0\n",
+         "S:15: logits: has(), given() and rows() belong in [config]: use a name that is defined there"},
         {NUMBERS "[network]\nblock = x = mix(x)\n", "S:15: block: there is no slot, activation or function mix"},
         {NUMBERS "[network]\nembed = token * hidden_size\n",
          "S:15: embed: neither a variable, nor a slot, nor a name of [config]: hidden_size"},
