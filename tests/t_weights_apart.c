@@ -91,7 +91,7 @@ static void write_model(const char *path, dtype biases, bool apart, bool fused)
     assert_ok(write_safetensors(path, f.t, f.n, NULL, &e), &e);
 }
 
-static void write_spec(const char *path, const char *model, bool apart, bool fused)
+static void write_spec(const char *path, const char *weights, bool apart, bool fused)
 {
     const char *at = apart ? "z.{i}.{0 .. experts}." : "a.{i}.", *gate = fused ? "both" : "gate",
                *up = fused ? "both" : "up";
@@ -103,7 +103,7 @@ static void write_spec(const char *path, const char *model, bool apart, bool fus
             "head = linear\nblock = x = x + ffn(norm.a(x))\nfinal = norm.f(x)\n"
             "[tensors]\ntoken = a.9.token (bare)\nnorm.f = a.9.last (bare)\n{i}.norm.a = a.{i}.norm\n"
             "{i}.ffn.router = a.{i}.router\n",
-            model, DIM, LAYERS, VOCAB, EXPERTS, WIDE);
+            weights, DIM, LAYERS, VOCAB, EXPERTS, WIDE);
     fprintf(f, "{i}.ffn.gate = %s%s%s\n{i}.ffn.up = %s%s%s\n{i}.ffn.down = %sdown\n", at, gate,
             fused ? " (rows 0 .. 32)" : "", at, up, fused ? " (rows 32 .. 64)" : "", at);
     assert_int_equal(fclose(f), 0);
@@ -113,17 +113,17 @@ static table run_model(bool apart, bool fused, dtype biases, const char *isa, co
 {
     static const int32_t ids[] = {3, 41, 7, 7, 30, 12, 9, 48, 0, 22, 5, 17, 33, 26};
     err e = {0};
-    char model[300], spec[300];
-    snprintf(model, sizeof model, "%s", temp_path("apart.safetensors"));
-    snprintf(spec, sizeof spec, "%s", temp_path("apart.ini"));
-    write_model(model, biases, apart, fused);
-    write_spec(spec, model, apart, fused);
-    engine *g = open_model((engine_options){.spec = spec, .threads = 1, .isa = isa, .weights = weights});
+    char weights_path[300], spec_path_text[300];
+    snprintf(weights_path, sizeof weights_path, "%s", temp_path("apart.safetensors"));
+    snprintf(spec_path_text, sizeof spec_path_text, "%s", temp_path("apart.ini"));
+    write_model(weights_path, biases, apart, fused);
+    write_spec(spec_path_text, weights_path, apart, fused);
+    engine *g = open_model((engine_options){.spec = spec_path_text, .threads = 1, .isa = isa, .weights = weights});
     table t = table_new(VOCAB, 64);
     assert_ok(engine_eval(g, ids, sizeof ids / sizeof *ids, -1, keep_rows, &t, &e), &e);
     engine_close(g);
-    unlink(model);
-    unlink(spec);
+    unlink(weights_path);
+    unlink(spec_path_text);
     return t;
 }
 

@@ -257,6 +257,17 @@ static bool claim_branch(walk *w, const expr *x)
     return true;
 }
 
+/* Whether x asks what the model's files have, which a resolved spec does not know. */
+static bool asks_file(const expr *x)
+{
+    static const char *const names[] = {"has", "given", "rows"};
+    for (size_t i = 0; i < 3; i++)
+        if (x->kind == EXPR_CALL && strcmp(x->text, names[i]) == 0) return true;
+    for (size_t i = 0; i < x->n_arg; i++)
+        if (asks_file(x->arg[i])) return true;
+    return false;
+}
+
 static bool visit(walk *w, const expr *x, term *out)
 {
     *out = (term){0};
@@ -270,6 +281,8 @@ static bool visit(walk *w, const expr *x, term *out)
     case EXPR_BINARY: return visit_binary(w, x, out);
     case EXPR_CHOOSE: {
         double yes;
+        if (asks_file(x->arg[0]))
+            return refuse(w, "has(), given() and rows() belong in [config]: use a name that is defined there", "");
         if (has_tensor(w, x->arg[0])) return refuse(w, "the condition of '?' must be a number", "");
         if (!number(w, x->arg[0], &yes)) return false;
         return claim_branch(w, x->arg[yes != 0 ? 2 : 1]) && visit(w, x->arg[yes != 0 ? 1 : 2], out);
