@@ -86,7 +86,7 @@ static int is_based_on(const char *name, const char *base, err *e)
     return 0;
 }
 
-/* The spec that model_type names, where it is a kind of the one that the class has: transformers has classes for several types. */
+/* The spec that model_type names, where it is based on that of the class: some classes serve several types. */
 static int narrow(const char *type, char *out, size_t cap, err *e)
 {
     char kind[64];

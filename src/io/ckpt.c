@@ -105,7 +105,7 @@ static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
     return rows <= INT32_MAX && mem_mul((rows + PANEL_ROWS - 1) / PANEL_ROWS, panel_bytes(type, cols), need);
 }
 
-/* Appends an entry like `as` after checks of name, type, shape and `bytes`. *skip: the index places it in another file. */
+/* Appends an entry like `as` after checks of name, type, shape, `bytes`. *skip: the index places it in another file. */
 static int add_entry(ckpt *c, span name, const ckpt_entry *as, const uint64_t *bytes, ckpt_entry **out, bool *skip,
                      err *e)
 {
