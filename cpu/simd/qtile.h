@@ -1,5 +1,5 @@
-/* qtile.h - one step of a MATMUL of packed weights: rows of a tile of activations against one panel or two. The bodies (v_qtile.h) are compiled by
- * themselves (qtile_<instruction set>.c), because there are many of them. */
+/* qtile.h - one step of a MATMUL of packed weights: rows of a tile of activations against one panel or two. The
+ * bodies (v_qtile.h) are compiled by themselves (qtile_<instruction set>.c), because there are many of them. */
 #ifndef CPU_QTILE_H
 #define CPU_QTILE_H
 #include "cpu/simd/v16.h"
@@ -41,11 +41,13 @@ typedef void (*qtile_fn)(const qjob *q);
 extern const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS];
 
 #if defined(__AVX512F__)
-/* So many rows, which are two tiles, against one panel, unpacked once for both; fetches as one tile alone does. NULL: each tile by itself is as fast. */
+/* So many rows, which are two tiles, against one panel, unpacked once for both; fetches as one tile alone does.
+ * NULL: each tile by itself is as fast. */
 enum { QJOINED = 8 };
 qtile_fn qtile_joined(const panel_format *f, int64_t rows);
 
-/* Rows of a tile against two wide panels (v_qwide.h): k_tiles tiles of 64 k, at most WIDE_K of them, of WIDE_LINES lines at most for each panel. */
+/* Rows of a tile against two wide panels (v_qwide.h): k_tiles tiles of 64 k, at most WIDE_K of them, of WIDE_LINES
+ * lines at most for each panel. */
 enum { WIDE_K = PANEL_SPAN / PANEL_K, WIDE_LINES = 21 };
 typedef struct qwide_job {
     const uint8_t *lines; /* aligned to 64 */
@@ -65,7 +67,8 @@ typedef void (*qwide_fn)(const qwide_job *q);
 typedef void (*qwiden_fn)(const panel_format *f, const int8_t *level, const uint8_t *panel, int k_tiles, int i,
                           uint8_t *lines);
 extern const qwiden_fn qwiden_avx512[PANEL_KINDS];
-/* The bodies for a format: [rows less QWIDE_LEAST]; several tiles have no fewer rows. NULL: unpacking for each tile is as fast. */
+/* The bodies for a format: [rows less QWIDE_LEAST]; several tiles have no fewer rows. NULL: unpacking for each tile
+ * is as fast. */
 enum { QWIDE_LEAST = 3 };
 const qwide_fn *qwide_bodies(const panel_format *f);
 #endif

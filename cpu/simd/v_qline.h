@@ -1,4 +1,5 @@
-/* v_qline.h - how codes of packed weights (tensor/panel.h) come into registers: group vectors, 16 rows (AVX2: 8 rows, NEON: 4 rows) x 4 k of bytes. */
+/* v_qline.h - how codes of packed weights (tensor/panel.h) come into registers: group vectors, 16 rows (AVX2: 8
+ * rows, NEON: 4 rows) x 4 k of bytes. */
 #ifndef CPU_V_QLINE_H
 #define CPU_V_QLINE_H
 #include "cpu/simd/v16.h"

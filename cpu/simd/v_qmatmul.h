@@ -1,11 +1,13 @@
 /* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
  *
- * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes only how the next group vectors
- * of a super-tile come into registers. Few rows (one tile) are bound by reading the weights: one panel at a time, one sequential
- * stream a thread, each line fetched AHEAD_Q bytes in front of its use, between multiplications. More rows are bound by the multiplier of
- * bytes, and by the two loads a cycle that feed it: two panels share each activation that is loaded, and each tile fetches its part of the
- * next two panels. Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector; where it is more, many rows
- * have 512 k of two panels unpacked once (v_qwide.h). Rows are taken in blocks of BLOCK_Q, whose activations stay in the L2 cache while all panels pass. */
+ * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
+ * only how the next group vectors of a super-tile come into registers. Few rows (one tile) are bound by reading the
+ * weights: one panel at a time, one sequential stream a thread, each line fetched AHEAD_Q bytes in front of its use,
+ * between multiplications. More rows are bound by the multiplier of bytes, and by the two loads a cycle that feed
+ * it: two panels share each activation that is loaded, and each tile fetches its part of the next two panels.
+ * Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector; where it is more,
+ * many rows have 512 k of two panels unpacked once (v_qwide.h). Rows are taken in blocks of BLOCK_Q, whose
+ * activations stay in the L2 cache while all panels pass. */
 #ifndef CPU_V_QMATMUL_H
 #define CPU_V_QMATMUL_H
 #include "base/half.h"

@@ -1,5 +1,5 @@
-/* v_qtile_avx2.h - the body of v_qtile.h on AVX2: registers of eight rows x four k, sixteen of them, so a tile takes one half of a panel after the other,
- * and a few rows at once. */
+/* v_qtile_avx2.h - the body of v_qtile.h on AVX2: registers of eight rows x four k, sixteen of them, so a tile takes
+ * one half of a panel after the other, and a few rows at once. */
 #ifndef CPU_V_QTILE_AVX2_H
 #define CPU_V_QTILE_AVX2_H
 #include "cpu/simd/qtile.h"
@@ -47,7 +47,8 @@ INLINE __m256i q_minima(qkind k, const uint8_t *at, int h)
     return k.scale == PANEL_SUB4 ? _mm256_srli_epi16(v, 4) : v;
 }
 
-/* Levels of codes that are looked up as group vectors, less the zero: a table of 16; or tables of four, each a word: tables 0 … 7, then 8 … 15. */
+/* Levels of codes that are looked up as group vectors, less the zero: a table of 16; or tables of four, each a word:
+ * tables 0 … 7, then 8 … 15. */
 typedef struct qtable {
     qline v[2];
 } qtable;
@@ -101,7 +102,7 @@ INLINE __m256i q_start(qkind k, const int32_t *less, const int16_t *parts, int b
     return _mm256_slli_epi32(_mm256_set1_epi32(*less), q_shift(k));
 }
 
-/* Row m of the results of eight rows of weights. */
+/* Row m of the results of half h. */
 INLINE void q_put(const qjob *q, int h, int m, __m256 f)
 {
     __m256i lanes = _mm256_cmpgt_epi32(_mm256_set1_epi32(q->n_out - 8 * h), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -109,172 +110,212 @@ INLINE void q_put(const qjob *q, int h, int m, __m256 f)
     _mm256_maskstore_ps(q->y + m * q->ldy + 8 * h, lanes, f);
 }
 
-/* Rows r0 … r0 + mr - 1 of a tile of `stride` against `halves` of a panel, from half h0 on.
- *
- * Without a multiplier of bytes into words of 32 bits (DOT4): pairs into 16 bits, as many sums as fit there, then pairs of those, times the
- * sub-scale or 1. Levels of 8 bits are taken as two nibbles, because a pair of their products does not fit. */
-INLINE void q_pass(qkind k, int halves, int stride, int mr, const qjob *q, int h0, int r0, bool fetch)
+/* A body rows r0 … r0 + mr - 1 of a tile of `stride` rows against `halves` of a panel, from half h0 on. */
+typedef struct qshape {
+    qkind k;
+    int halves, stride, mr, h0, r0;
+} qshape;
+
+/* What a body keeps in registers: of one half at a time but f and picks, which are by half. */
+typedef struct qstate {
+    const qjob *q;
+    act_part x, xb; /* activations of this tile of 64 k; of this block */
+    qtable table;
+    qline words, kept, w[4]; /* picks; q_unpack's; group vectors of a step */
+    const uint8_t *turned;   /* q_turns: tables, picks, group vectors of the tile */
+    qpicks picks[2];
+    qline group[16];
+    __m256i a[ACT_ROWS], low[ACT_ROWS],
+        high[ACT_ROWS];            /* sums of products of a block; without DOT4, of 16 bits, and of upper nibbles */
+    __m256i whole[ACT_ROWS], by;   /* two levels: sums of the tile, times sub-scales; these sub-scales, else 1 */
+    __m256 factor, f[2][ACT_ROWS]; /* f: results */
+} qstate;
+
+/* Levels of 8 bits are taken as two nibbles without DOT4, because a pair of their products does not fit in 16 bits. */
+INLINE bool q_by_nibbles(qkind k) { return k.bits == 8 || (k.code == PANEL_LOOK && k.bits == 4); }
+
+/* So many sums of pairs of products fit in 16 bits. */
+INLINE int q_fits(qkind k)
 {
-    const bool in_place = halves == 2, two = q_two(k), wide = k.bits == 8 || (k.code == PANEL_LOOK && k.bits == 4);
-    const int block = q_block(k), blocks = PANEL_K / block, pairs = blocks / 2, width = q_width(k.bits),
-              steps = 16 / width / blocks;
-    const int fits = wide                   ? 8
-                     : k.code != PANEL_CODE ? 1
-                     : k.bits == 6          ? 2
-                     : k.bits == 5          ? 4
-                                            : 8; /* sums of pairs below 2^15 */
-    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines, groups = block / 4;
-    const uint8_t *panel = q->panel;
-    const int8_t *code = q->x.code + 4 * r0;
-    const float *scale = q->x.scale + r0, *total = q->x.scaled_sum + r0;
-    const int32_t *less = q->x.neg_sum + r0;
-    const int16_t *parts = q->x.neg_subsums ? q->x.neg_subsums + r0 * ACT_SUBSUMS : NULL;
-    const __m256 factor = _mm256_set1_ps(q->f->factor);
-    const uint8_t *turned = q_turns(k) ? q_pick_tables(q->f) : NULL;
-    const qtable table = q_table(k, q);
-    qpicks picks[2] = {{NULL, {{0}}}, {NULL, {{0}}}};
-    __m256 f[2][ACT_ROWS];
-    UNROLL for (int m = 0; m < mr; m++) f[0][m] = f[1][m] = _mm256_setzero_ps();
-    for (int64_t s = 0; s < q->k_tiles;) {
-        int64_t left = q->k_tiles - s;
-        const int tiles = k.span == PANEL_K ? 1 : left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
-        const uint8_t *tail = panel + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (panel - q->panel);
-        if (in_place)
-            for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * PANEL_LINE);
-        for (int t = 0; t < tiles; t++, s++, panel += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE) {
-            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * pairs * 2 * PANEL_ROWS;
-            if (fetch && !in_place) q_fetch(q, s);
-            UNROLL for (int i = 0; i < halves; i++)
-            {
-                const int h = h0 + i;
-                const uint8_t *half = panel + 32 * h;
-                const int8_t *x8 = code;
-                const float *sx = scale, *tx = total;
-                const int32_t *lx = less;
-                qline kept = Q_ZERO(), words = q_words(k, tail, t, h), group[16];
-                __m256i whole[ACT_ROWS];
-                if (q_turns(k)) {
-                    q_next_picks(k, tail, t, h, &picks[i]);
-                    q_pick_groups(k, turned, &picks[i], half, group);
-                }
-                UNROLL for (int m = 0; m < mr; m++) whole[m] = Q_ZERO();
-                if (two && !k.base) UNROLL for (int pr = 0; pr < pairs; pr++)
-                    {
-                        __m256i z = _mm256_slli_epi16(q_subs(k, subs + pr * 2 * PANEL_ROWS, h), q_shift(k));
-                        UNROLL for (int m = 0; m < mr; m++)
-                        {
-                            __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_SUBSUMS, k.block, pr));
-                            whole[m] = _mm256_add_epi32(whole[m], _mm256_madd_epi16(z, x));
-                        }
-                    }
-                UNROLL for (int b = 0; b < blocks; b++)
-                {
-                    __m256i a[ACT_ROWS], low[ACT_ROWS], high[ACT_ROWS], by = _mm256_set1_epi16(1);
-                    UNROLL for (int m = 0; m < mr; m++)
-                    {
-                        a[m] = two && !DOT4 ? whole[m] : q_start(k, lx + m, parts + m * ACT_SUBSUMS, b);
-                        low[m] = high[m] = Q_ZERO();
-                    }
-                    if (two && DOT4) {
-                        by = q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, h);
-                        by = _mm256_srai_epi32(b % 2 ? by : _mm256_slli_epi32(by, 16), 16);
-                    } else if (two) { /* one of each pair, twice */
-                        by = q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, h);
-                        by = b % 2 ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xf5), 0xf5)
-                                   : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xa0), 0xa0);
-                    }
-                    UNROLL for (int j = 0; j < steps; j++)
-                    {
-                        qline w[4];
-                        if (!q_turns(k)) q_unpack(k.bits, half, b * steps + j, &kept, w);
-                        UNROLL for (int v = 0; v < width; v++)
-                        {
-                            int g = (b * steps + j) * width + v;
-                            w[v] = q_turns(k) ? group[g] : q_look(k, &table, words, g, w[v]);
-                        }
-                        if (in_place) {
-                            const int all = 2 * blocks * steps, at = (i * blocks + b) * steps + j;
-                            const int line = at * code_lines / all, next = (at + 1) * code_lines / all;
-                            __m256i *place = DOT4 ? &a[0] : &low[0];
-                            UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + PANEL_LINE * l, place);
-                            if (at == all - 1) q_prefetch(q_page(ahead), place);
-                        }
-                        UNROLL for (int v = 0; v < width; v++)
-                        {
-                            int g = j * width + v;
-                            UNROLL for (int m = 0; m < mr; m++)
-                            {
-                                __m256i x = _mm256_set1_epi32(q_four(x8 + (g * stride + m) * 4));
-                                if (DOT4) {
-                                    a[m] = Q_DOT4(a[m], w[v], x);
-                                    continue;
-                                }
-                                if (wide) {
-                                    low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(Q_AND(w[v], 15), x));
-                                    high[m] = _mm256_add_epi16(high[m],
-                                                               _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w[v], 4), 15), x));
-                                } else {
-                                    low[m] = _mm256_add_epi16(low[m], _mm256_maddubs_epi16(w[v], x));
-                                }
-                                if (g % fits != fits - 1 && g != groups - 1) continue;
-                                if (!wide) q_add(&a[m], _mm256_madd_epi16(low[m], by));
-                                else a[m] = _mm256_add_epi32(a[m], _mm256_madd_epi16(low[m], by));
-                                low[m] = Q_ZERO();
-                                if (!wide) continue;
-                                a[m] = _mm256_add_epi32(a[m], _mm256_slli_epi32(_mm256_madd_epi16(high[m], by), 4));
-                                high[m] = Q_ZERO();
-                            }
-                        }
-                    }
-                    x8 += block * stride;
-                    UNROLL for (int m = 0; m < mr; m++) if (two)
-                        whole[m] = DOT4 ? _mm256_add_epi32(whole[m], _mm256_mullo_epi32(a[m], by)) : a[m];
-                    if (two) continue;
-                    const int n = (t * PANEL_K + b * block) / k.block;
-                    __m256 dw = q_scale(k, tail, tiles, n, h);
-                    if (k.scale == PANEL_E5M3) dw = _mm256_mul_ps(dw, factor);
-                    UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm256_fmadd_ps(
-                        _mm256_cvtepi32_ps(a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(sx[m])), f[i][m]);
-                    if (k.base) {
-                        __m256 mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS, h);
-                        UNROLL for (int m = 0; m < mr; m++)
-                            f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(tx[m]), f[i][m]);
-                    }
-                    if ((b + 1) * block % q_act(k) == 0) {
-                        sx += stride;
-                        tx += stride;
-                        lx += stride;
-                    }
-                }
-                if (!two) continue;
-                __m256 d = _mm256_mul_ps(q_base(tail, h), factor);
-                UNROLL for (int m = 0; m < mr; m++)
-                {
-                    __m256 v = _mm256_cvtepi32_ps(whole[m]), by = _mm256_set1_ps(scale[m]);
-                    __m256i least = Q_ZERO();
-                    if (!k.base) {
-                        f[i][m] = _mm256_fmadd_ps(v, _mm256_mul_ps(d, by), f[i][m]);
-                        continue;
-                    }
-                    UNROLL for (int pr = 0; pr < pairs; pr++)
-                    {
-                        __m256i x = _mm256_set1_epi32(q_parts(parts + m * ACT_SUBSUMS, k.block, pr));
-                        least = _mm256_add_epi32(least,
-                                                 _mm256_madd_epi16(q_minima(k, subs + pr * 2 * PANEL_ROWS, h), x));
-                    }
-                    v = _mm256_fmadd_ps(q_base(tail + 32, h), _mm256_cvtepi32_ps(least), _mm256_mul_ps(d, v));
-                    f[i][m] = _mm256_fmadd_ps(v, by, f[i][m]);
-                }
-            }
-            code += PANEL_K * stride;
-            scale += stride * (PANEL_K / q_act(k));
-            total += stride * (PANEL_K / q_act(k));
-            less += stride * (PANEL_K / q_act(k));
-            if (q_act(k) == 64) parts += stride * ACT_SUBSUMS;
-        }
-        panel += tail_lines * PANEL_LINE;
+    if (q_by_nibbles(k)) return 8;
+    return k.code != PANEL_CODE ? 1 : k.bits == 6 ? 2 : k.bits == 5 ? 4 : 8;
+}
+
+/* Half i of this pass. Two levels without minima start with the zero times the sums of activations. */
+INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
+{
+    const qkind k = z.k;
+    const int h = z.h0 + i;
+    s->xb = s->x;
+    s->kept = Q_ZERO();
+    s->words = q_words(k, at.tail, at.t, h);
+    if (q_turns(k)) {
+        q_next_picks(k, at.tail, at.t, h, &s->picks[i]);
+        q_pick_groups(k, s->turned, &s->picks[i], at.lines + 32 * h, s->group);
     }
-    UNROLL for (int i = 0; i < halves; i++) { UNROLL for (int m = 0; m < mr; m++) q_put(q, h0 + i, r0 + m, f[i][m]); }
+    EACH (m, z.mr) s->whole[m] = Q_ZERO();
+    if (!q_two(k) || k.base) return;
+    EACH (p, PANEL_K / q_block(k) / 2) {
+        __m256i zero = _mm256_slli_epi16(q_subs(k, at.subs + p * 2 * PANEL_ROWS, h), q_shift(k));
+        EACH (m, z.mr) {
+            __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
+            s->whole[m] = _mm256_add_epi32(s->whole[m], _mm256_madd_epi16(zero, x));
+        }
+    }
+}
+
+INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
+{
+    const qkind k = z.k;
+    EACH (m, z.mr) {
+        s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
+                                    : q_start(k, s->xb.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b);
+        s->low[m] = s->high[m] = Q_ZERO();
+    }
+    s->by = _mm256_set1_epi16(1);
+    if (!q_two(k)) return;
+    const __m256i by = q_subs(k, at.subs + b / 2 * 2 * PANEL_ROWS, z.h0 + i);
+    if (DOT4) s->by = _mm256_srai_epi32(b % 2 ? by : _mm256_slli_epi32(by, 16), 16);
+    else /* one of each pair, twice */
+        s->by = b % 2 ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xf5), 0xf5)
+                      : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(by, 0xa0), 0xa0);
+}
+
+/* Step j of the tile. Both halves at once: prefetches stay between the multiplications. */
+INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
+{
+    const qkind k = z.k;
+    const int width = q_width(k.bits), all = 2 * 16 / width, code_lines = q_code_lines(k);
+    if (!q_turns(k)) q_unpack(k.bits, at.lines + 32 * (z.h0 + i), j, &s->kept, s->w);
+    EACH (v, width) {
+        const int g = j * width + v;
+        s->w[v] = q_turns(k) ? s->group[g] : q_look(k, &s->table, s->words, g, s->w[v]);
+    }
+    if (z.halves == 1) return;
+    const int step = i * all / 2 + j, line = step * code_lines / all, n = (step + 1) * code_lines / all - line;
+    __m256i *place = DOT4 ? &s->a[0] : &s->low[0];
+    EACH (l, n) q_prefetch(at.ahead + PANEL_LINE * (line + l), place);
+    if (step == all - 1) q_prefetch(q_page(at.ahead), place);
+}
+
+/* Group vector v of a step times four activations of row m, without DOT4: pairs into 16 bits, as many sums as fit
+ * there, then (`last`) pairs of those, times the sub-scale or 1. */
+INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool last)
+{
+    const qline w = s->w[v];
+    __m256i *a = &s->a[m], *low = &s->low[m], *high = &s->high[m];
+    *low = _mm256_add_epi16(*low, _mm256_maddubs_epi16(q_by_nibbles(k) ? Q_AND(w, 15) : w, x));
+    if (q_by_nibbles(k)) *high = _mm256_add_epi16(*high, _mm256_maddubs_epi16(Q_AND(Q_RIGHT(w, 4), 15), x));
+    if (!last) return;
+    if (!q_by_nibbles(k)) q_add(a, _mm256_madd_epi16(*low, s->by));
+    else *a = _mm256_add_epi32(*a, _mm256_madd_epi16(*low, s->by));
+    *low = Q_ZERO();
+    if (!q_by_nibbles(k)) return;
+    *a = _mm256_add_epi32(*a, _mm256_slli_epi32(_mm256_madd_epi16(*high, s->by), 4));
+    *high = Q_ZERO();
+}
+
+/* Step j of a block. */
+INLINE void q_multiply_step(qshape z, qstate *s, int j)
+{
+    const int width = q_width(z.k.bits), fits = q_fits(z.k), groups = q_block(z.k) / 4;
+    EACH (v, width) {
+        const int g = j * width + v;
+        EACH (m, z.mr) {
+            const __m256i x = _mm256_set1_epi32(q_four(s->xb.code + (g * z.stride + m) * 4));
+            if (DOT4) s->a[m] = Q_DOT4(s->a[m], s->w[v], x);
+            else q_multiply_pairs(z.k, s, m, v, x, g % fits == fits - 1 || g == groups - 1);
+        }
+    }
+}
+
+INLINE void q_scale_block(qshape z, qplace at, qstate *s, int i, int b)
+{
+    const qkind k = z.k;
+    const int block = q_block(k), h = z.h0 + i;
+    s->xb.code += block * z.stride;
+    if (q_two(k)) {
+        EACH (m, z.mr) s->whole[m] = DOT4 ? _mm256_add_epi32(s->whole[m], _mm256_mullo_epi32(s->a[m], s->by)) : s->a[m];
+        return;
+    }
+    const int n = (at.t * PANEL_K + b * block) / k.block;
+    __m256 dw = q_scale(k, at.tail, at.tiles, n, h);
+    if (k.scale == PANEL_E5M3) dw = _mm256_mul_ps(dw, s->factor);
+    EACH (m, z.mr)
+        s->f[i][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s->a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(s->xb.scale[m])),
+                                     s->f[i][m]);
+    if (k.base) {
+        __m256 mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, h);
+        EACH (m, z.mr) s->f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(s->xb.scaled_sum[m]), s->f[i][m]);
+    }
+    if ((b + 1) * block % q_act(k)) return;
+    s->xb.scale += z.stride;
+    s->xb.scaled_sum += z.stride;
+    s->xb.neg_sum += z.stride;
+}
+
+INLINE void q_scale_tile(qshape z, qplace at, qstate *s, int i)
+{
+    const qkind k = z.k;
+    const int h = z.h0 + i;
+    const __m256 d = _mm256_mul_ps(q_base(at.tail, h), s->factor);
+    EACH (m, z.mr) {
+        __m256 v = _mm256_cvtepi32_ps(s->whole[m]), by = _mm256_set1_ps(s->x.scale[m]);
+        __m256i minimum = Q_ZERO();
+        if (!k.base) {
+            s->f[i][m] = _mm256_fmadd_ps(v, _mm256_mul_ps(d, by), s->f[i][m]);
+            continue;
+        }
+        EACH (p, PANEL_K / q_block(k) / 2) {
+            __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
+            minimum = _mm256_add_epi32(minimum, _mm256_madd_epi16(q_minima(k, at.subs + p * 2 * PANEL_ROWS, h), x));
+        }
+        v = _mm256_fmadd_ps(q_base(at.tail + 32, h), _mm256_cvtepi32_ps(minimum), _mm256_mul_ps(d, v));
+        s->f[i][m] = _mm256_fmadd_ps(v, by, s->f[i][m]);
+    }
+}
+
+INLINE void q_pass(qshape z, const qjob *q, bool fetch)
+{
+    const qkind k = z.k;
+    const int blocks = PANEL_K / q_block(k), steps = 16 / q_width(k.bits) / blocks, acts = PANEL_K / q_act(k);
+    const int code_bytes = q_code_lines(k) * PANEL_LINE, tail_lines = q->f->tail_lines;
+    const act_part x = q->x;
+    qplace at = {.lines = q->panel};
+    qstate s = {.q = q, .table = q_table(k, q), .turned = q_turns(k) ? q_pick_tables(q->f) : NULL};
+    s.factor = _mm256_set1_ps(q->f->factor);
+    s.x = (act_part){x.code + 4 * z.r0, x.scale + z.r0, x.scaled_sum + z.r0, x.neg_sum + z.r0,
+                     x.neg_subsums ? x.neg_subsums + z.r0 * ACT_SUBSUMS : NULL};
+    EACH (m, z.mr) s.f[0][m] = s.f[1][m] = _mm256_setzero_ps();
+    for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_lines * PANEL_LINE) {
+        at = q_next_span(k, at, q->k_tiles - tile);
+        at.ahead = q->ahead + (at.lines - q->panel);
+        if (z.halves == 2)
+            for (int l = 0; l < tail_lines; l++) prefetch_near(at.ahead + at.tiles * code_bytes + l * PANEL_LINE);
+        for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes, at.ahead += code_bytes) {
+            at.subs = q_subs_at(k, at);
+            if (fetch && z.halves == 1) q_fetch(q, tile);
+            EACH (i, z.halves) {
+                q_start_tile(z, at, &s, i);
+                EACH (b, blocks) {
+                    q_start_block(z, at, &s, i, b);
+                    EACH (j, steps) {
+                        q_unpack_step(z, at, &s, i, b * steps + j);
+                        q_multiply_step(z, &s, j);
+                    }
+                    q_scale_block(z, at, &s, i, b);
+                }
+                if (q_two(k)) q_scale_tile(z, at, &s, i);
+            }
+            s.x.code += PANEL_K * z.stride;
+            s.x.scale += acts * z.stride;
+            s.x.scaled_sum += acts * z.stride;
+            s.x.neg_sum += acts * z.stride;
+            if (q_act(k) == 64) s.x.neg_subsums += z.stride * ACT_SUBSUMS;
+        }
+    }
+    EACH (i, z.halves)
+        EACH (m, z.mr) q_put(q, z.h0 + i, z.r0 + m, s.f[i][m]);
 }
 
 /* One row of activations against a panel of a kind that is turned. */
@@ -325,8 +366,8 @@ INLINE void q_pick_row(qkind k, const qjob *q)
     UNROLL for (int h = 0; h < 2; h++) q_put(q, h, 0, f[h]);
 }
 
-/* What waits for memory takes both halves of a panel at once. More rows take one half after the other, QGROUP rows at most, because there are
- * sixteen registers; but what is turned only once. */
+/* What waits for memory takes both halves of a panel at once. More rows take one half after the other, QGROUP rows
+ * at most, because there are sixteen registers; but what is turned only once. */
 INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
     (void)np;
@@ -335,13 +376,13 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         return;
     }
     if (mr <= (DOT4 ? 2 : 1)) {
-        q_pass(k, 2, mr, mr, q, 0, 0, true);
+        q_pass((qshape){k, 2, mr, mr, 0, 0}, q, true);
         return;
     }
     const int most = q_turns(k) ? ACT_ROWS : QGROUP, first = mr > most ? (mr + 1) / 2 : mr;
     for (int h = 0; h < 2; h++) {
-        q_pass(k, 1, mr, first, q, h, 0, h == 0);
-        if (first < mr) q_pass(k, 1, mr, mr - first, q, h, first, false);
+        q_pass((qshape){k, 1, mr, first, h, 0}, q, h == 0);
+        if (first < mr) q_pass((qshape){k, 1, mr, mr - first, h, first}, q, false);
     }
 }
 

@@ -1,8 +1,9 @@
 /* v_qtile_neon.h - the body of v_qtile.h on NEON: registers of four rows x four k, 32 of them.
  *
- * Bytes are multiplied signed times signed, each word by the same four activations, which are an element of a register: rows of a tile
- * lie side by side, so one load brings four of them. Codes of eight bits are taken less 128, levels of tables as they are, and sums start
- * with what that and the zero leave out, times the sum of the block's activations: the same whole number. */
+ * Bytes are multiplied signed times signed, each word by the same four activations, which are an element of a
+ * register: rows of a tile lie side by side, so one load brings four of them. Codes of eight bits are taken less
+ * 128, levels of tables as they are, and sums start with what that and the zero leave out, times the sum of the
+ * block's activations: the same whole number. */
 #ifndef CPU_V_QTILE_NEON_H
 #define CPU_V_QTILE_NEON_H
 #include "cpu/simd/qtile.h"
@@ -98,7 +99,8 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
     return vreinterpretq_s8_u8(level);
 }
 
-/* What is left out of the bytes that q_look gives, times minus the sum of a block's activations, which `less` and `parts` have. */
+/* What is left out of the bytes that q_look gives, times minus the sum of a block's activations, which `less` and
+ * `parts` have. */
 INLINE int32_t q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
 {
     const int32_t out = k.code != PANEL_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
@@ -113,120 +115,147 @@ static __attribute__((noinline)) void q_store(const qjob *q, float32x4_t f, int 
     v4_store_part(q->y + m * q->ldy + 4 * v, f, n);
 }
 
-/* mr rows of activations against rows 4 v0 … 4 (v0 + quads) - 1 of a panel. */
-INLINE void q_pass(qkind k, int quads, int mr, const qjob *q, int v0, bool fetch)
+/* A body as compiled: mr rows of activations against rows 4 v0 … 4 (v0 + quads) - 1 of a panel. */
+typedef struct qshape {
+    qkind k;
+    int quads, mr, v0;
+} qshape;
+
+/* What a body keeps in registers, by quad: four rows of the panel. */
+typedef struct qstate {
+    const qjob *q;
+    act_part x; /* activations of this block */
+    qtable table;
+    float factor;
+    uint32x4_t words[4]; /* picks */
+    qline kept[4], w[4]; /* q_unpack's; group vectors of a step */
+    int32x4_t a[4][ACT_ROWS],
+        whole[4][ACT_ROWS];     /* sums of products of a block; two levels: of the tile, times sub-scales */
+    float32x4_t f[4][ACT_ROWS]; /* results */
+} qstate;
+
+INLINE void q_start_tile(qshape z, qplace at, qstate *s)
 {
-    const bool two = q_two(k);
-    const int block = q_block(k), blocks = PANEL_K / block, width = q_width(k.bits), steps = 16 / width / blocks;
-    const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
-    const uint8_t *panel = q->panel;
-    const int8_t *code = q->x.code;
-    const float *scale = q->x.scale, *total = q->x.scaled_sum;
-    const int32_t *less = q->x.neg_sum;
-    const int16_t *parts = q->x.neg_subsums;
-    const float factor = q->f->factor;
-    const qtable table = q_table(k, q);
-    float32x4_t f[4][ACT_ROWS];
-    UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) f[v][m] = vdupq_n_f32(0); }
-    for (int64_t s = 0; s < q->k_tiles;) {
-        int64_t left = q->k_tiles - s;
-        const int tiles = k.span == PANEL_K ? 1 : left < k.span / PANEL_K ? (int)left : k.span / PANEL_K;
-        const uint8_t *tail = panel + tiles * code_lines * PANEL_LINE;
-        for (int t = 0; t < tiles; t++, s++, panel += code_lines * PANEL_LINE) {
-            const uint8_t *subs = tail + (k.base ? 64 : 32) + t * blocks * PANEL_ROWS;
-            qline kept[4];
-            uint32x4_t words[4];
-            int32x4_t whole[4][ACT_ROWS];
-            if (fetch) q_fetch(q, s);
-            UNROLL for (int v = 0; v < quads; v++)
-            {
-                kept[v] = Q_ZERO();
-                words[v] = q_words(k, tail, t, v0 + v);
-                UNROLL for (int m = 0; m < mr; m++) whole[v][m] = s4_zero();
-            }
-            UNROLL for (int b = 0; b < blocks; b++)
-            {
-                int32x4_t a[4][ACT_ROWS];
-                UNROLL for (int m = 0; m < mr; m++)
-                {
-                    int32x4_t start = vdupq_n_s32(q_start(k, less + m, parts + m * ACT_SUBSUMS, b));
-                    UNROLL for (int v = 0; v < quads; v++) a[v][m] = start;
-                }
-                UNROLL for (int j = 0; j < steps; j++)
-                {
-                    UNROLL for (int v = 0; v < quads; v++)
-                    {
-                        qline w[4];
-                        q_unpack(k.bits, panel + 16 * (v0 + v), b * steps + j, &kept[v], w);
-                        UNROLL for (int i = 0; i < width; i++)
-                        {
-                            b16 level = q_look(k, &table, words[v], (b * steps + j) * width + i, w[i]);
-                            UNROLL for (int m = 0; m < mr; m++)
-                            {
-                                int word = (j * width + i) * mr + m;
-                                a[v][m] = s4_dot(a[v][m], level, vld1q_s8(code + word / 4 * 16), word % 4);
-                            }
-                        }
-                    }
-                }
-                UNROLL for (int v = 0; v < quads; v++)
-                {
-                    if (two) {
-                        int32x4_t by = q_one(q_subs(k, subs + b / 2 * 2 * PANEL_ROWS, v0 + v), b);
-                        UNROLL for (int m = 0; m < mr; m++) whole[v][m] = vmlaq_s32(whole[v][m], a[v][m], by);
-                        continue;
-                    }
-                    const int n = (t * PANEL_K + b * block) / k.block;
-                    float32x4_t dw = q_scale(k, tail, tiles, n, v0 + v);
-                    if (k.scale == PANEL_E5M3) dw = vmulq_n_f32(dw, factor);
-                    UNROLL for (int m = 0; m < mr; m++)
-                        f[v][m] = vfmaq_f32(f[v][m], vcvtq_f32_s32(a[v][m]), vmulq_n_f32(dw, scale[m]));
-                    if (!k.base) continue;
-                    float32x4_t mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS, v0 + v);
-                    UNROLL for (int m = 0; m < mr; m++) f[v][m] = vfmaq_n_f32(f[v][m], mw, total[m]);
-                }
-                code += block * mr;
-                if ((b + 1) * block % q_act(k) == 0 && !two) {
-                    scale += mr;
-                    total += mr;
-                    less += mr;
-                }
-            }
-            if (two) {
-                UNROLL for (int v = 0; v < quads; v++)
-                {
-                    const float32x4_t d = vmulq_n_f32(q_base(tail, v0 + v), factor);
-                    int16x4_t even[2], odd[2];
-                    if (k.base) UNROLL for (int b = 0; b < blocks; b += 2)
-                        {
-                            int16x8_t pair = q_minima(k, subs + b * PANEL_ROWS, v0 + v);
-                            even[b / 2] = vget_low_s16(vuzp1q_s16(pair, pair));
-                            odd[b / 2] = vget_low_s16(vuzp2q_s16(pair, pair));
-                        }
-                    UNROLL for (int m = 0; m < mr; m++)
-                    {
-                        float32x4_t sum = vcvtq_f32_s32(whole[v][m]);
-                        int32x4_t least = s4_zero();
-                        if (!k.base) {
-                            f[v][m] = vfmaq_f32(f[v][m], sum, vmulq_n_f32(d, scale[m]));
-                            continue;
-                        }
-                        UNROLL for (int b = 0; b < blocks; b += 2)
-                        {
-                            const int16_t *part = parts + m * ACT_SUBSUMS + (k.block == 32 ? 0 : 2) + b;
-                            least = vmlal_n_s16(vmlal_n_s16(least, even[b / 2], part[0]), odd[b / 2], part[1]);
-                        }
-                        sum = vfmaq_f32(vmulq_f32(d, sum), q_base(tail + 32, v0 + v), vcvtq_f32_s32(least));
-                        f[v][m] = vfmaq_n_f32(f[v][m], sum, scale[m]);
-                    }
-                }
-                scale += mr;
-            }
-            if (q_act(k) == 64) parts += mr * ACT_SUBSUMS;
-        }
-        panel += tail_lines * PANEL_LINE;
+    EACH (v, z.quads) {
+        s->kept[v] = Q_ZERO();
+        s->words[v] = q_words(z.k, at.tail, at.t, z.v0 + v);
+        EACH (m, z.mr) s->whole[v][m] = s4_zero();
     }
-    UNROLL for (int v = 0; v < quads; v++) { UNROLL for (int m = 0; m < mr; m++) q_store(q, f[v][m], m, v0 + v); }
+}
+
+INLINE void q_start_block(qshape z, qstate *s, int b)
+{
+    EACH (m, z.mr) {
+        int32x4_t start = vdupq_n_s32(q_start(z.k, s->x.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b));
+        EACH (v, z.quads) s->a[v][m] = start;
+    }
+}
+
+/* Step j of the tile, of one quad. */
+INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int v, int j, qline w[4])
+{
+    q_unpack(z.k.bits, at.lines + 16 * (z.v0 + v), j, &s->kept[v], w);
+}
+
+/* Step j of a tile, step `of_block` of its block, of one quad: looks levels up, and multiplies. */
+INLINE void q_multiply_step(qshape z, qstate *s, int v, int j, int of_block, const qline w[4])
+{
+    const int width = q_width(z.k.bits);
+    EACH (i, width) {
+        b16 level = q_look(z.k, &s->table, s->words[v], j * width + i, w[i]);
+        EACH (m, z.mr) {
+            int word = (of_block * width + i) * z.mr + m;
+            s->a[v][m] = s4_dot(s->a[v][m], level, vld1q_s8(s->x.code + word / 4 * 16), word % 4);
+        }
+    }
+}
+
+INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
+{
+    const qkind k = z.k;
+    const int block = q_block(k), n = (at.t * PANEL_K + b * block) / k.block;
+    EACH (v, z.quads) {
+        if (q_two(k)) {
+            int32x4_t by = q_one(q_subs(k, at.subs + b / 2 * 2 * PANEL_ROWS, z.v0 + v), b);
+            EACH (m, z.mr) s->whole[v][m] = vmlaq_s32(s->whole[v][m], s->a[v][m], by);
+            continue;
+        }
+        float32x4_t dw = q_scale(k, at.tail, at.tiles, n, z.v0 + v);
+        if (k.scale == PANEL_E5M3) dw = vmulq_n_f32(dw, s->factor);
+        EACH (m, z.mr) s->f[v][m] = vfmaq_f32(s->f[v][m], vcvtq_f32_s32(s->a[v][m]), vmulq_n_f32(dw, s->x.scale[m]));
+        if (!k.base) continue;
+        float32x4_t mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, z.v0 + v);
+        EACH (m, z.mr) s->f[v][m] = vfmaq_n_f32(s->f[v][m], mw, s->x.scaled_sum[m]);
+    }
+    s->x.code += block * z.mr;
+    if ((b + 1) * block % q_act(k) || q_two(k)) return;
+    s->x.scale += z.mr;
+    s->x.scaled_sum += z.mr;
+    s->x.neg_sum += z.mr;
+}
+
+INLINE void q_scale_tile(qshape z, qplace at, qstate *s)
+{
+    const qkind k = z.k;
+    const int pairs = PANEL_K / q_block(k) / 2;
+    EACH (v, z.quads) {
+        const float32x4_t d = vmulq_n_f32(q_base(at.tail, z.v0 + v), s->factor);
+        int16x4_t even[2], odd[2];
+        if (k.base)
+            EACH (p, pairs) {
+                int16x8_t pair = q_minima(k, at.subs + p * 2 * PANEL_ROWS, z.v0 + v);
+                even[p] = vget_low_s16(vuzp1q_s16(pair, pair));
+                odd[p] = vget_low_s16(vuzp2q_s16(pair, pair));
+            }
+        EACH (m, z.mr) {
+            float32x4_t sum = vcvtq_f32_s32(s->whole[v][m]);
+            int32x4_t minimum = s4_zero();
+            if (!k.base) {
+                s->f[v][m] = vfmaq_f32(s->f[v][m], sum, vmulq_n_f32(d, s->x.scale[m]));
+                continue;
+            }
+            EACH (p, pairs) {
+                const int16_t *part = s->x.neg_subsums + m * ACT_SUBSUMS + (k.block == 32 ? 0 : 2) + 2 * p;
+                minimum = vmlal_n_s16(vmlal_n_s16(minimum, even[p], part[0]), odd[p], part[1]);
+            }
+            sum = vfmaq_f32(vmulq_f32(d, sum), q_base(at.tail + 32, z.v0 + v), vcvtq_f32_s32(minimum));
+            s->f[v][m] = vfmaq_n_f32(s->f[v][m], sum, s->x.scale[m]);
+        }
+    }
+    s->x.scale += z.mr;
+}
+
+INLINE void q_pass(qshape z, const qjob *q, bool fetch)
+{
+    const qkind k = z.k;
+    const int blocks = PANEL_K / q_block(k), steps = 16 / q_width(k.bits) / blocks;
+    const int code_bytes = q_code_lines(k) * PANEL_LINE, tail_bytes = q->f->tail_lines * PANEL_LINE;
+    qplace at = {.lines = q->panel};
+    qstate s = {.q = q, .x = q->x, .table = q_table(k, q), .factor = q->f->factor};
+    EACH (v, z.quads)
+        EACH (m, z.mr) s.f[v][m] = vdupq_n_f32(0);
+    for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_bytes) {
+        at = q_next_span(k, at, q->k_tiles - tile);
+        for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes) {
+            at.subs = q_subs_at(k, at);
+            if (fetch) q_fetch(q, tile);
+            q_start_tile(z, at, &s);
+            EACH (b, blocks) {
+                q_start_block(z, &s, b);
+                EACH (j, steps)
+                    EACH (v, z.quads) {
+                        qline w[4];
+                        q_unpack_step(z, at, &s, v, b * steps + j, w);
+                        q_multiply_step(z, &s, v, b * steps + j, j, w);
+                    }
+                q_scale_block(z, at, &s, b);
+            }
+            if (q_two(k)) q_scale_tile(z, at, &s);
+            if (q_act(k) == 64) s.x.neg_subsums += z.mr * ACT_SUBSUMS;
+        }
+    }
+    EACH (v, z.quads)
+        EACH (m, z.mr) q_store(q, s.f[v][m], m, z.v0 + v);
 }
 
 /* Up to three rows take a whole panel, more of them one half after the other: so the sums stay in registers. */
@@ -234,11 +263,11 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
     (void)np;
     if (mr <= 3) {
-        q_pass(k, 4, mr, q, 0, true);
+        q_pass((qshape){k, 4, mr, 0}, q, true);
         return;
     }
-    q_pass(k, 2, mr, q, 0, true);
-    q_pass(k, 2, mr, q, 2, false);
+    q_pass((qshape){k, 2, mr, 0}, q, true);
+    q_pass((qshape){k, 2, mr, 2}, q, false);
 }
 
 #endif

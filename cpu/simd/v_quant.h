@@ -1,4 +1,5 @@
-/* v_quant.h - QUANT: activations as int8, a block at a time on vectors; definition: act_encode (tensor/act_q8.h), cpu_quant.c. */
+/* v_quant.h - QUANT: activations as int8, a block at a time on vectors; definition: act_encode (tensor/act_q8.h),
+ * cpu_quant.c. */
 #ifndef CPU_V_QUANT_H
 #define CPU_V_QUANT_H
 #include "cpu/cpu_quant_body.h"
@@ -6,8 +7,8 @@
 
 #include <math.h>
 
-/* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As bits, what is not finite is
- * greater than all that is. */
+/* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As
+ * bits, what is not finite is greater than all that is. */
 INLINE void act_code_of(int block, const float *x, int64_t n, act_block *to)
 {
     s4 sum[4];

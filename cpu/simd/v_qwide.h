@@ -1,10 +1,10 @@
-/* v_qwide.h - the body of MATMUL for packed weights whose unpacking is much work, and many rows, for AVX-512: two panels are unpacked once for all
- * tiles of rows.
+/* v_qwide.h - the body of MATMUL for packed weights whose unpacking is much work, and many rows, for AVX-512: two
+ * panels are unpacked once for all tiles of rows.
  *
- * 512 k of both panels at a time become "wide": codes as bytes, scales as floats, sub-scales as words, in the order in which they are
- * needed, 17 to 21 lines for 64 k of a panel, which stay in the first-level cache while all tiles of rows pass. Between two such parts the sums
- * of floats wait in memory. What a format has left of itself is then only how many weights share a sub-scale: a few classes of bodies.
- * Two panels share each activation that is loaded. */
+ * 512 k of both panels at a time become "wide": codes as bytes, scales as floats, sub-scales as words, in the order
+ * in which they are needed, 17 to 21 lines for 64 k of a panel, which stay in the first-level cache while all tiles
+ * of rows pass. Between two such parts the sums of floats wait in memory. What a format has left of itself is then
+ * only how many weights share a sub-scale: a few classes of bodies. Two panels share each activation that is loaded. */
 #ifndef CPU_V_QWIDE_H
 #define CPU_V_QWIDE_H
 #include "cpu/simd/v_qtile.h"
@@ -26,8 +26,8 @@ INLINE __m512i q_sub(qkind k, const uint8_t *subs, int b)
     return _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
 }
 
-/* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Each line of a panel is beside that of the
- * other one. */
+/* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Each line of a
+ * panel is beside that of the other one. */
 INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? PANEL_K / c.block + 1 : 1); }
 
 /* 64-k tiles of a panel from the beginning of a span on, into panel i of wide ones. */
