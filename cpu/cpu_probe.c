@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { ROUNDS = 200000, LEAST = 256 << 10 };
+/* All threads read at most eight times the third-level cache, whose KiB are taken as CACHE_MIN to CACHE_MAX. */
+enum { ROUNDS = 200000, READ_MIN = 256 << 10, READ_PER_CACHE = 8, CACHE_MIN = 32 << 10, CACHE_MAX = 64 << 10 };
 
 typedef struct pattern {
     const char *name;
@@ -56,17 +56,23 @@ static void multiply_share(void *arg, int worker, int workers)
     p->done[worker] = p->multiply(ROUNDS);
 }
 
+static uint64_t read_max(void)
+{
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    int kib = 0;
+    if (f && fscanf(f, "%9dK", &kib) != 1) kib = 0;
+    if (f) fclose(f);
+    kib = kib < CACHE_MIN ? CACHE_MIN : kib > CACHE_MAX ? CACHE_MAX : kib;
+    return (uint64_t)kib * 1024 * READ_PER_CACHE;
+}
+
 int cpu_probe_open(cpu_probe **out, int threads, const char *isa, uint64_t bytes, err *e)
 {
     *out = NULL;
     cpu_probe *p = mem_zero(1, sizeof *p);
     if (!p) return err_set(e, ERR_MEMORY, "out of memory for a measurement");
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const uint64_t least = (uint64_t)threads * LEAST, most = (uint64_t)(cache > 1 << 26   ? 1 << 26
-                                                                        : cache > 1 << 25 ? cache
-                                                                                          : 1 << 25) *
-                                                             8;
-    p->bytes = !bytes || bytes > most ? most : bytes < least ? least : bytes;
+    const uint64_t min = (uint64_t)threads * READ_MIN, max = read_max();
+    p->bytes = !bytes || bytes > max ? max : bytes < min ? min : bytes;
     memcpy(p->tried, patterns, sizeof patterns);
     p->table = isa ? cpu_kernels_named(isa) : cpu_kernels(cpu_features(), false);
     int rc = p->table ? 0 : err_set(e, ERR_USAGE, "no kernels for \"%s\" on this machine", isa);
