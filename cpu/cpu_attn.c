@@ -62,6 +62,8 @@ typedef struct tile {
     uint8_t *keys, *values;
     int first; /* position of its first key */
     const float *q;
+    int head, own; /* of the query: its head, and its position */
+    float slope;
     kv_codes kf, vf;
     kv_query codes; /* of q, where keys are codes */
 } tile;
@@ -125,8 +127,7 @@ static void add_coded(const tile *t, const int *w, int a, int b, float keep, flo
 }
 
 /* Adds the keys [from, to) of one tile. */
-static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, int head, float slope, int from, int to,
-                     int own)
+static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, int from, int to)
 {
     const kv_store *s = k->s;
     bool coded = kv_is_codes(s->v_type), query = kv_is_codes(s->k_type), plain = attn_is_plain(o);
@@ -138,7 +139,8 @@ static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, in
     for (int j = from; j < to; j++) {
         p[j] = dot(k, j);
         if (query && !(coded && plain)) p[j] = p[j] * *k->codes.scale;
-        if (!(query && plain)) p[j] = score(a, o, p[j], attn_product_scale(o, s), head, slope, k->first + j, own);
+        if (!(query && plain))
+            p[j] = score(a, o, p[j], attn_product_scale(o, s), k->head, k->slope, k->first + j, k->own);
         most = fm_max(p[j], most);
         odd = fmaf(p[j], 0, odd);
     }
@@ -204,6 +206,9 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
             most = attn_last(&sees, seq, own);
         soft_clear(&all, s->v_dim);
         t.q = q + u * s->k_dim;
+        t.head = (int)head;
+        t.own = own;
+        t.slope = slopes ? slopes[head] : 0;
         if (kv_is_codes(s->k_type)) kv_query_encode(&t.kf, t.q, s->k_dim, attn_query_scale(o, s), t.codes);
         for (int range = least / ATTN_RANGE * ATTN_RANGE; range <= most; range += ATTN_RANGE) {
             soft_clear(&part, s->v_dim);
@@ -215,7 +220,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
                 t.keys = kv_tile(s, false, page, kv);
                 t.values = kv_tile(s, true, page, kv);
                 t.first = first;
-                tile_add(&part, &sees, o, &t, (int)head, slopes ? slopes[head] : 0, a, b, own);
+                tile_add(&part, &sees, o, &t, a, b);
             }
             soft_merge(&all, &part, s->v_dim);
         }

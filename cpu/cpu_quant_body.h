@@ -26,15 +26,24 @@ void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float
 typedef const float *quant_fetch(void *from, int64_t m, int64_t k, int64_t n, float *space);
 typedef void quant_block(const float *x, int64_t n, int block, act_block *to);
 
-/* Codes block b of row `at` of a tile: x has the n floats that are there. `rest`: codes of what the codes of x leave. */
-__attribute__((always_inline)) static inline void quant_put(act_part p, int rows, int64_t at, int64_t b, int block,
-                                                            const float *x, int64_t n, bool rest, quant_block *encode)
+/* A block of a row in a tile: block b of row `row` of `rows`. */
+typedef struct quant_place {
+    act_part p;
+    int rows, block;
+    int64_t row, b;
+} quant_place;
+
+/* Quantizes x, n floats, to a block; or the residual that the codes of x leave. */
+__attribute__((always_inline)) static inline void quant_put(quant_place to, const float *x, int64_t n, bool residual,
+                                                            quant_block *encode)
 {
-    int64_t i = b * rows + at;
+    const act_part p = to.p;
+    const int block = to.block, rows = to.rows;
+    const int64_t i = to.b * rows + to.row;
     act_block coded;
     float left[PANEL_K];
     encode(x, n, block, &coded);
-    if (rest) {
+    if (residual) {
         act_residual(x, n, &coded, left);
         encode(left, n, block, &coded);
     }
@@ -42,7 +51,7 @@ __attribute__((always_inline)) static inline void quant_put(act_part p, int rows
     p.scaled_sum[i] = coded.scaled_sum;
     p.neg_sum[i] = coded.neg_sum;
     if (p.neg_subsums) memcpy(p.neg_subsums + i * ACT_SUBSUMS, coded.neg_subsums, sizeof coded.neg_subsums);
-    int8_t *lane = p.code + (b * block / 4 * rows + at) * 4;
+    int8_t *lane = p.code + (to.b * block / 4 * rows + to.row) * 4;
     if (rows == 1) memcpy(lane, coded.code, (size_t)block);
     else
         for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, coded.code + c, 4);
@@ -67,8 +76,8 @@ __attribute__((always_inline)) static inline void quant_rows(const run *r, const
         int64_t b0 = m * blocks > from ? 0 : from - m * blocks, b1 = (m + 1) * blocks < to ? blocks : to - m * blocks;
         for (int64_t b = b0; b < b1; b++) {
             int64_t k = b * block, left = cols - k, n = left < 0 ? 0 : left < block ? left : block;
-            quant_put(p, t.rows, m - t.row0, b, block, read(from_where, m, k, n, space), n, o->u.quant.residual,
-                      encode);
+            const quant_place place = {p, t.rows, block, m - t.row0, b};
+            quant_put(place, read(from_where, m, k, n, space), n, o->u.quant.residual, encode);
         }
     }
 }

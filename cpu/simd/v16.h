@@ -10,10 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE         static inline __attribute__((always_inline))
+#define UNROLL         _Pragma("GCC unroll 8")
 /* Goes over i = 0 … n - 1, unrolled: n is known at compile time. */
-#define EACH(i, n) UNROLL for (int i = 0; i < (n); i++)
+#define UNROLLED(i, n) UNROLL for (int i = 0; i < (n); i++)
 
 #if defined(__x86_64__)
 #include "cpu/simd/v16_x86.h"

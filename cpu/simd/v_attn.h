@@ -24,51 +24,56 @@ INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const fl
     const int bytes = t == DTYPE_F16 ? 2 : 4, wide = ATTN_WIDE(lines);
     for (int c = 0; c < TILE_CHUNKS; c += wide) {
         v16 a[8][4], k[4];
-        UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_zero(); }
+        UNROLLED (l, lines)
+            UNROLLED (w, wide) a[l][w] = v16_zero();
         int64_t at = c * LANES * bytes;
         for (int d = 0; d < dim; d++, at += PAGE_TOKENS * bytes) {
             fetch(ahead + at, wide * LANES * bytes);
-            UNROLL for (int w = 0; w < wide; w++) k[w] = v16_load_as(t, keys + at, w * LANES);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (w, wide) k[w] = v16_load_as(t, keys + at, w * LANES);
+            UNROLLED (l, lines) {
                 v16 b = v16_all(q[l * dim + d]);
-                UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_fma(b, k[w], a[l][w]);
+                UNROLLED (w, wide) a[l][w] = v16_fma(b, k[w], a[l][w]);
             }
         }
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            UNROLL for (int w = 0; w < wide; w++)
-                v16_store(dots + l * PAGE_TOKENS + (c + w) * LANES, v16_mul(a[l][w], v16_all(scale)));
+        UNROLLED (l, lines) {
+            UNROLLED (w, wide) v16_store(dots + l * PAGE_TOKENS + (c + w) * LANES, v16_mul(a[l][w], v16_all(scale)));
         }
     }
 }
 
-/* For `wide` vectors of elements of the values: sum over keys from … to - 1, ascending, of p[line][key] * value[key]; acc[line] = acc * keep
- * + sum * take, or where keep is NULL goes on with a sum in acc. */
-INLINE void tile_values(dtype t, int lines, int wide, const uint8_t *values, int64_t dim, const float *p, int from,
-                        int to, const uint8_t *ahead, const float *keep, const float *take, float *acc,
-                        int64_t acc_stride)
+/* Values of keys from … to - 1 times weights: the sum, in order of keys, of p[line][key] * value[key] goes to acc[line], as acc * keep + sum * take;
+ * where keep is NULL acc itself is the sum so far. `ahead` is prefetched meanwhile. */
+typedef struct values_job {
+    const uint8_t *values, *ahead;
+    int64_t dim, acc_stride; /* elements of a value; floats between two lines of acc */
+    int from, to;
+    const float *p, *keep, *take;
+    float *acc;
+} values_job;
+
+/* `wide` vectors of elements, from element d on. */
+INLINE void tile_values(dtype t, int lines, int wide, const values_job *j, int64_t d)
 {
-    const int64_t bytes = t == DTYPE_F16 ? 2 : 4;
+    const int64_t bytes = t == DTYPE_F16 ? 2 : 4, dim = j->dim, acc_stride = j->acc_stride;
+    const uint8_t *values = j->values + d * bytes, *ahead = j->ahead + d * bytes;
+    const float *p = j->p, *keep = j->keep, *take = j->take;
+    const int from = j->from, to = j->to;
+    float *acc = j->acc + d;
     v16 a[8][4], v[4];
-    UNROLL for (int l = 0; l < lines; l++)
-    {
-        UNROLL for (int w = 0; w < wide; w++) a[l][w] = keep ? v16_zero() : v16_load(acc + l * acc_stride + w * LANES);
+    UNROLLED (l, lines) {
+        UNROLLED (w, wide) a[l][w] = keep ? v16_zero() : v16_load(acc + l * acc_stride + w * LANES);
     }
     int64_t at = from * dim * bytes;
-    for (int j = from; j < to; j++, at += dim * bytes) {
+    for (int key = from; key < to; key++, at += dim * bytes) {
         fetch(ahead + at, wide * LANES * (int)bytes);
-        UNROLL for (int w = 0; w < wide; w++) v[w] = v16_load_as(t, values + at, w * LANES);
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            v16 b = v16_all(p[l * PAGE_TOKENS + j]);
-            UNROLL for (int w = 0; w < wide; w++) a[l][w] = v16_fma(b, v[w], a[l][w]);
+        UNROLLED (w, wide) v[w] = v16_load_as(t, values + at, w * LANES);
+        UNROLLED (l, lines) {
+            v16 b = v16_all(p[l * PAGE_TOKENS + key]);
+            UNROLLED (w, wide) a[l][w] = v16_fma(b, v[w], a[l][w]);
         }
     }
-    UNROLL for (int l = 0; l < lines; l++)
-    {
-        UNROLL for (int w = 0; w < wide; w++)
-        {
+    UNROLLED (l, lines) {
+        UNROLLED (w, wide) {
             float *sum = acc + l * acc_stride + w * LANES;
             if (keep) a[l][w] = v16_fma(a[l][w], v16_all(take[l]), v16_mul(v16_load(sum), v16_all(keep[l])));
             v16_store(sum, a[l][w]);
@@ -77,26 +82,19 @@ INLINE void tile_values(dtype t, int lines, int wide, const uint8_t *values, int
 }
 
 typedef void (*dots_fn)(const uint8_t *keys, int dim, const float *q, float scale, const uint8_t *ahead, float *dots);
-typedef void (*values_fn)(const uint8_t *values, int64_t dim, const float *p, int from, int to, const uint8_t *ahead,
-                          const float *keep, const float *take, float *acc, int64_t acc_stride);
+typedef void (*values_fn)(const values_job *j);
 #define ATTN_FNS(t, lines)                                                                                             \
     static void dots_##t##_##lines(const uint8_t *keys, int dim, const float *q, float scale, const uint8_t *ahead,    \
                                    float *dots)                                                                        \
     {                                                                                                                  \
         tile_dots(DTYPE_##t, lines, keys, dim, q, scale, ahead, dots);                                                 \
     }                                                                                                                  \
-    static void values_##t##_##lines(const uint8_t *values, int64_t dim, const float *p, int from, int to,             \
-                                     const uint8_t *ahead, const float *keep, const float *take, float *acc,           \
-                                     int64_t acc_stride)                                                               \
+    static void values_##t##_##lines(const values_job *j)                                                              \
     {                                                                                                                  \
-        const int bytes = DTYPE_##t == DTYPE_F16 ? 2 : 4, wide = ATTN_WIDE(lines);                                     \
+        const int wide = ATTN_WIDE(lines);                                                                             \
         int64_t d = 0;                                                                                                 \
-        for (; d + wide * LANES <= dim; d += wide * LANES)                                                             \
-            tile_values(DTYPE_##t, lines, wide, values + d * bytes, dim, p, from, to, ahead + d * bytes, keep, take,   \
-                        acc + d, acc_stride);                                                                          \
-        for (; d < dim; d += LANES)                                                                                    \
-            tile_values(DTYPE_##t, lines, 1, values + d * bytes, dim, p, from, to, ahead + d * bytes, keep, take,      \
-                        acc + d, acc_stride);                                                                          \
+        for (; d + wide * LANES <= j->dim; d += wide * LANES) tile_values(DTYPE_##t, lines, wide, j, d);               \
+        for (; d < j->dim; d += LANES) tile_values(DTYPE_##t, lines, 1, j, d);                                         \
     }
 #define ATTN_TYPE(t)                                                                                                   \
     ATTN_FNS(t, 1)                                                                                                     \
@@ -200,8 +198,7 @@ static void lines_exp(const tile_sees *g, int n, float *p, const float *top, flo
             sums[i] = v16_zero();
             if (l + i >= n) continue;
             float *line = p + (l + i) * PAGE_TOKENS;
-            UNROLL for (int c = 0; c < TILE_CHUNKS; c++)
-            {
+            UNROLLED (c, TILE_CHUNKS) {
                 v16 e = v16_exp_below(v16_sub(v16_load(line + c * LANES), v16_all(top[l + i])));
                 if (!g->whole) e = v16_pick(m16_range(g->a[l + i] - c * LANES, g->b[l + i] - c * LANES), e, v16_zero());
                 sums[i] = v16_add(sums[i], e);
@@ -258,11 +255,9 @@ static void tile_prefetch(const uint8_t *tile, uint64_t bytes)
     for (uint64_t i = 0; i < bytes; i += 64) prefetch_near(tile + i);
 }
 
-/* acc = acc * keep + take * (p times values of floats) for n lines of a group, of which not all see all keys: those that all see
- * together, others one line at a time, so that an unseen key takes no part. */
-static void edge_values(const attn_job *j, const int *a, const int *b, int n, const values_fn *sums,
-                        const uint8_t *values, int64_t v_dim, const float *p, const float *keep, const float *take,
-                        float *acc)
+/* The job v for n lines of a group of which not all see all keys: line i sees a[i] … b[i] - 1. Keys that all lines see are summed together,
+ * others one line at a time, so that an unseen key takes no part. */
+static void edge_values(const attn_job *j, const int *a, const int *b, int n, const values_fn *sums, values_job v)
 {
     int a_all = 0, b_all = PAGE_TOKENS;
     float *sum = j->at.edge;
@@ -272,21 +267,28 @@ static void edge_values(const attn_job *j, const int *a, const int *b, int n, co
     }
     if (b_all < a_all) b_all = a_all;
     for (int64_t d = 0; d < n * j->padded; d += LANES) v16_store(sum + d, v16_zero());
-    for (int i = 0; i < n; i++)
-        if (a[i] < a_all)
-            sums[0](values, v_dim, p + i * PAGE_TOKENS, a[i], b[i] < a_all ? b[i] : a_all, values, NULL, NULL,
-                    sum + i * j->padded, j->padded);
-    if (a_all < b_all) sums[n - 1](values, v_dim, p, a_all, b_all, values, NULL, NULL, sum, j->padded);
-    for (int i = 0; i < n; i++) {
-        int from = a[i] > b_all ? a[i] : b_all;
-        if (from < b[i])
-            sums[0](values, v_dim, p + i * PAGE_TOKENS, from, b[i], values, NULL, NULL, sum + i * j->padded, j->padded);
+    values_job all = v, one;
+    all.ahead = v.values;
+    all.keep = all.take = NULL;
+    all.acc = sum;
+    for (int part = 0; part < 3; part++) {
+        all.from = a_all;
+        all.to = b_all;
+        if (part == 1 && a_all < b_all) sums[n - 1](&all);
+        for (int i = 0; i < n && part != 1; i++) {
+            one = all;
+            one.p += i * PAGE_TOKENS;
+            one.acc += i * j->padded;
+            one.from = part == 0 ? a[i] : a[i] > b_all ? a[i] : b_all;
+            one.to = part == 2 ? b[i] : b[i] < a_all ? b[i] : a_all;
+            if (one.from < one.to) sums[0](&one);
+        }
     }
     for (int i = 0; i < n; i++)
         for (int64_t d = 0; d < j->padded; d += LANES) {
-            float *to = acc + i * j->padded + d;
-            v16 old = v16_mul(v16_load(to), v16_all(keep[i]));
-            v16_store(to, v16_fma(v16_load(sum + i * j->padded + d), v16_all(take[i]), old));
+            float *to = v.acc + i * j->padded + d;
+            v16 old = v16_mul(v16_load(to), v16_all(v.keep[i]));
+            v16_store(to, v16_fma(v16_load(sum + i * j->padded + d), v16_all(v.take[i]), old));
         }
 }
 
@@ -320,27 +322,28 @@ static void code_products(const attn_job *j, const key_tile *keys, int l, int n,
     }
 }
 
-/* acc = acc * keep + take * (p times values) for n lines; no row sees more than `seen` keys. `ahead` is fetched meanwhile. */
-static void tile_add_values(const attn_job *j, const uint8_t *values, const tile_sees *g, int n, int seen,
-                            const uint8_t *ahead, const float *p, const float *keep, const float *take, float *acc)
+/* The job v for all keys of a tile and n lines; no row sees more than `seen` keys. */
+static void tile_add_values(const attn_job *j, const tile_sees *g, int n, int seen, values_job v)
 {
     const kv_store *s = j->s;
     const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
-    int64_t v_dim = s->v_dim;
-    if (v_dim != j->padded) {
-        values_widen(s->v_type, values, seen, v_dim, j->padded, j->at.v_wide);
-        values = (const uint8_t *)j->at.v_wide;
+    v.dim = s->v_dim;
+    v.acc_stride = j->padded;
+    v.to = PAGE_TOKENS;
+    if (v.dim != j->padded) {
+        values_widen(s->v_type, v.values, seen, v.dim, j->padded, j->at.v_wide);
+        v.values = (const uint8_t *)j->at.v_wide;
         sums = values_f32;
-        v_dim = j->padded;
+        v.dim = j->padded;
     }
-    for (int l = 0, group; l < n; l += group, ahead = values) {
+    for (int l = 0, group; l < n; l += group, v.ahead = v.values) {
         group = group_lines(l, n, ATTN_GROUP);
-        if (g->whole)
-            sums[group - 1](values, v_dim, p + l * PAGE_TOKENS, 0, PAGE_TOKENS, ahead, keep + l, take + l,
-                            acc + l * j->padded, j->padded);
-        else
-            edge_values(j, g->a + l, g->b + l, group, sums, values, v_dim, p + l * PAGE_TOKENS, keep + l, take + l,
-                        acc + l * j->padded);
+        if (g->whole) sums[group - 1](&v);
+        else edge_values(j, g->a + l, g->b + l, group, sums, v);
+        v.p += group * PAGE_TOKENS;
+        v.keep += group;
+        v.take += group;
+        v.acc += group * j->padded;
     }
 }
 
@@ -389,7 +392,8 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
     for (int l = 0; l < n; l += 4) v4_store(top + l, four_top(n - l, p + l * PAGE_TOKENS));
     lines_exp(&k->sees, n, p, top, total);
     lines_join(n, top, total, k->t.max, k->t.sum, keep, take);
-    tile_add_values(j, k->values, &k->sees, n, seen, k->next, p, keep, take, k->t.acc);
+    values_job v = {.values = k->values, .ahead = k->next, .p = p, .keep = keep, .take = take, .acc = k->t.acc};
+    tile_add_values(j, &k->sees, n, seen, v);
 }
 
 /* A tile whose values are codes, in work. */
@@ -418,7 +422,7 @@ static void batch_scores(const attn_job *j, const code_work *c, int l, int n, co
 {
     const tile_sees *g = &c->k.sees;
     v16_store(w->odd, v16_zero());
-    UNROLL for (int i = 0; i < CODE_BATCH; i++) w->of[i] = c->scales;
+    UNROLLED (i, CODE_BATCH) w->of[i] = c->scales;
     if (c->check) tile_scores(j, &c->k, l, n, w->p[0], w->odd);
     for (int i = 0; i < n && !g->whole; i++) {
         value_scales_of(&j->vf, c->k.values, 0, g->a[l + i], g->b[l + i], &w->part[i]);
@@ -462,7 +466,8 @@ static const uint8_t *ahead_of(int first, int l, const uint8_t *tile, const uint
 static void batch_values(const attn_job *j, const code_work *c, int first, int l, int l1, const code_batch *w)
 {
     const uint8_t *ahead = ahead_of(first, l, c->k.values, c->k.next_values, &j->vf);
-    if (l < l1) code_add(&j->vf, c->k.values, 0, l, l1 - l, w, ahead, c->k.t.acc + (first + l) * j->padded, j->padded);
+    code_into to = {w, l, c->k.t.acc + (first + l) * j->padded, j->padded};
+    if (l < l1) code_add(&j->vf, c->k.values, 0, l1 - l, ahead, to);
 }
 
 /* The other blocks of values, if any. */
@@ -473,8 +478,8 @@ static void batch_blocks(const attn_job *j, const code_work *c, int first, int n
         batch_bytes(&j->vf, c->k.values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
         for (int l = 0, group; l < n; l += group) {
             group = group_lines(l, n, CODE_LINES);
-            code_add(&j->vf, c->k.values, block, l, group, w, ahead_of(first, l, c->k.values, c->k.next_values, &j->vf),
-                     c->k.t.acc + (first + l) * j->padded, j->padded);
+            code_into to = {w, l, c->k.t.acc + (first + l) * j->padded, j->padded};
+            code_add(&j->vf, c->k.values, block, group, ahead_of(first, l, c->k.values, c->k.next_values, &j->vf), to);
         }
     }
 }
@@ -558,23 +563,19 @@ static void stream_add(code_stream *s)
 
 static void stream_end(code_stream *s) { stream_step(s, NULL, 0, 0); }
 
-/* One tile for lines l0 … l1 - 1 of a unit: those whose rows see some of its keys. `next_page` comes after it, or -1. */
-static void tile_open(attn_tile *k, const attn_job *j, const attn_unit *u, int first, int32_t page, int32_t next_page,
-                      int l0, int l1, attn_soft t)
+/* The rest of a tile whose unit, position and lines are known. `next_page` comes after it, or -1; t: of all lines of the unit. */
+static void tile_open(attn_tile *k, const attn_job *j, int32_t page, int32_t next_page, attn_soft t)
 {
     const kv_store *s = j->s;
-    k->u = u;
-    k->first = first;
-    k->l0 = l0;
-    k->l1 = l1;
+    const attn_unit *u = k->u;
     k->keys = kv_tile(s, false, page, u->kv);
     k->values = kv_tile(s, true, page, u->kv);
     k->next = next_page < 0 ? k->keys : kv_tile(s, false, next_page, u->kv);
     k->next_values = next_page < 0 ? k->values : kv_tile(s, true, next_page, u->kv);
     k->k_bytes = s->k_page / (uint64_t)s->heads;
     k->v_bytes = s->v_page / (uint64_t)s->heads;
-    k->t = (attn_soft){.max = t.max + l0, .sum = t.sum + l0, .acc = t.acc + l0 * j->padded};
-    tile_sees_of(&k->sees, j, u, first, l0, l1);
+    k->t = (attn_soft){.max = t.max + k->l0, .sum = t.sum + k->l0, .acc = t.acc + k->l0 * j->padded};
+    tile_sees_of(&k->sees, j, u, k->first, k->l0, k->l1);
 }
 
 /* Lines of the unit whose rows see any of the positions first … last. */
@@ -627,7 +628,11 @@ static void range_soft(const attn_job *j, const attn_unit *u, int range, attn_so
         int32_t next = after * PAGE_TOKENS <= last ? step_page(st, j->group, u->seq, after) : -1;
         if (page < 0) continue;
         if (codes) k = stream_tile(&stream);
-        tile_open(k, j, u, first, page, next, l0, l1, t);
+        k->u = u;
+        k->first = first;
+        k->l0 = l0;
+        k->l1 = l1;
+        tile_open(k, j, page, next, t);
         if (codes) stream_add(&stream);
         else tile_add_floats(j, k);
     }

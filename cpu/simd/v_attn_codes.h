@@ -104,6 +104,14 @@ typedef struct code_batch {
     const value_scales *of[CODE_BATCH];
 } code_batch;
 
+/* Lines l0 … of a batch, and where their products with values are added: line by line, `stride` floats apart. */
+typedef struct code_into {
+    const code_batch *w;
+    int l0;
+    float *acc;
+    int64_t stride;
+} code_into;
+
 /* What products of keys with lines of one batch have to do besides. Meanwhile: lines at … n - 1 of batch w from scores to weights, of which the
  * next may be left. Afterwards, if `tops` is not NULL: the greatest score of each of its own lines, there from line `top` on; `by`: steps
  * of weights in a score of the first. */
@@ -239,20 +247,24 @@ INLINE __m512i int_mad(__m512i sum, __m512i a, __m512i b) /* as code_mad, of pai
     return sum;
 }
 
-/* Products of `wide` vectors of codes of 8 or 16 bits with four bytes of each line, added to a sum each. Where `due` is not NULL steps of its
- * line stand between them, `turn` products having been. */
+/* Weights computed between products: step by step of the line that is due (NULL: none), after `n` products. */
+typedef struct code_turn {
+    int n;
+    weight_steps *r;
+    const code_due *due;
+} code_turn;
+
+/* Products of `wide` vectors of codes of 8 or 16 bits with four bytes of each line, added to a sum each; between them steps of weights. */
 INLINE void code_group(int bits, int lines, int wide, const uint8_t *code, const uint8_t *line, int64_t stride,
-                       __m512i (*sum)[4], int turn, weight_steps *r, const code_due *due)
+                       __m512i (*sum)[4], code_turn turn)
 {
     __m512i k[4];
-    UNROLL for (int w = 0; w < wide; w++) k[w] = CODE_LOAD(code + 64 * w);
-    UNROLL for (int l = 0; l < lines; l++)
-    {
+    UNROLLED (w, wide) k[w] = CODE_LOAD(code + 64 * w);
+    UNROLLED (l, lines) {
         __m512i x = _mm512_set1_epi32(code_four(line + l * stride));
-        UNROLL for (int w = 0; w < wide; w++)
-        {
+        UNROLLED (w, wide) {
             sum[l][w] = bits == 16 ? int_mad(sum[l][w], k[w], x) : code_mad(sum[l][w], k[w], x);
-            if (due) due_step(bits, turn + l * wide + w, lines, r, due);
+            if (turn.due) due_step(bits, turn.n + l * wide + w, lines, turn.r, turn.due);
         }
     }
 }
@@ -268,9 +280,8 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
     const uint8_t *at = t->code;
     for (int64_t b = 0, g = 0; b < f->blocks; b++) {
         __m512i a[CODE_LINES][WIDE], k[WIDE], high[WIDE];
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            UNROLL for (int w = 0; w < WIDE; w++) a[l][w] = _mm512_setzero_si512();
+        UNROLLED (l, lines) {
+            UNROLLED (w, WIDE) a[l][w] = _mm512_setzero_si512();
         }
         int64_t end = g + kv_block_codes(f, b) / 4;
         while (bits == 8 && g + 4 <= end && due->at < due->n) {
@@ -278,26 +289,24 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
             UNROLL for (int n = 0; n < 4; n++, g++, at += PAGE_TOKENS * 4, ahead += PAGE_TOKENS * 2)
             {
                 fetch(ahead, PAGE_TOKENS * 2);
-                code_group(8, lines, WIDE, at, q + 4 * g, stride, a, n * lines * WIDE, &r, due);
+                code_group(8, lines, WIDE, at, q + 4 * g, stride, a, (code_turn){n * lines * WIDE, &r, due});
             }
             due->at++;
         }
         while (g < end) {
             for (int64_t stop = g + 4 < end ? g + 4 : end; g < stop; g += 8 / bits) {
                 fetch(ahead, PAGE_TOKENS * 2);
-                if (bits == 8) code_group(8, lines, WIDE, at, q + 4 * g, stride, a, 0, NULL, NULL);
-                UNROLL for (int w = 0; w < WIDE && bits == 4; w++)
-                {
+                if (bits == 8) code_group(8, lines, WIDE, at, q + 4 * g, stride, a, (code_turn){0});
+                UNROLLED (w, WIDE && bits == 4) {
                     k[w] = CODE_LOAD(at + 64 * w);
                     high[w] = CODE_HIGH(k[w]);
                     k[w] = CODE_LOW(k[w]);
                 }
-                UNROLL for (int l = 0; l < lines && bits == 4; l++)
-                {
+                UNROLLED (l, lines && bits == 4) {
                     __m512i x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g));
-                    UNROLL for (int w = 0; w < WIDE; w++) a[l][w] = code_mad(a[l][w], k[w], x);
+                    UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], k[w], x);
                     x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g + 4));
-                    UNROLL for (int w = 0; w < WIDE; w++) a[l][w] = code_mad(a[l][w], high[w], x);
+                    UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], high[w], x);
                 }
                 at += PAGE_TOKENS * 4;
                 ahead += PAGE_TOKENS * 2;
@@ -305,12 +314,10 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
             if (bits == 4) due_turn(4, due);
         }
         v16 most[CODE_LINES];
-        UNROLL for (int w = 0; w < WIDE; w++)
-        {
+        UNROLLED (w, WIDE) {
             v16 scale = v16_load(t->scale + b * PAGE_TOKENS + w * LANES),
                 base = v16_load(t->base + b * PAGE_TOKENS + w * LANES);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (l, lines) {
                 float *to = dots + l * PAGE_TOKENS + w * LANES;
                 v16 s = v16_fma(base, v16_all(query_sum(f, q + l * stride, b)), b ? v16_load(to) : v16_zero());
                 s = v16_fma(_mm512_cvtepi32_ps(a[l][w]), scale, s);
@@ -324,33 +331,31 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
 }
 
 /* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements. */
-INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_batch *w, int l0,
-                        const uint8_t *ahead, float *acc, int64_t acc_stride)
+INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const uint8_t *ahead,
+                        code_into to)
 {
+    const code_batch *w = to.w;
     __m512i a[CODE_LINES][4], v[4];
-    UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int i = 0; i < wide; i++) a[l][i] = _mm512_setzero_si512(); }
+    UNROLLED (l, lines)
+        UNROLLED (i, wide) a[l][i] = _mm512_setzero_si512();
     for (int g = 0; g < CODE_GROUPS; g++, code += stride, ahead += stride / 2) {
         fetch(ahead, bits * wide * 4);
-        UNROLL for (int i = 0; i < wide; i++)
-        {
+        UNROLLED (i, wide) {
             if (bits == 8) v[i] = CODE_LOAD(code + 64 * i);
             else if (i % 2 == 0) v[i] = CODE_LOW(CODE_LOAD(code + 32 * i));
             else v[i] = CODE_HIGH(CODE_LOAD(code + 32 * (i - 1)));
         }
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            __m512i p = _mm512_set1_epi32(code_four(w->code[l0 + l] + 4 * g));
-            UNROLL for (int i = 0; i < wide; i++) a[l][i] = code_mad(a[l][i], p, v[i]);
+        UNROLLED (l, lines) {
+            __m512i p = _mm512_set1_epi32(code_four(w->code[to.l0 + l] + 4 * g));
+            UNROLLED (i, wide) a[l][i] = code_mad(a[l][i], p, v[i]);
         }
     }
-    UNROLL for (int l = 0; l < lines; l++)
-    {
-        UNROLL for (int i = 0; i < wide; i++)
-        {
-            float *to = acc + l * acc_stride + i * LANES;
-            v16 s = v16_mul(v16_load(to), v16_all(w->keep[l0 + l]));
-            s = v16_fma(_mm512_cvtepi32_ps(a[l][i]), v16_all(w->scale[l0 + l]), s);
-            v16_store(to, bits == 4 ? v16_add(s, v16_all(w->base[l0 + l])) : s);
+    UNROLLED (l, lines) {
+        UNROLLED (i, wide) {
+            float *at_acc = to.acc + l * to.stride + i * LANES;
+            v16 s = v16_mul(v16_load(at_acc), v16_all(w->keep[to.l0 + l]));
+            s = v16_fma(_mm512_cvtepi32_ps(a[l][i]), v16_all(w->scale[to.l0 + l]), s);
+            v16_store(at_acc, bits == 4 ? v16_add(s, v16_all(w->base[to.l0 + l])) : s);
         }
     }
 }
@@ -438,23 +443,21 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
         const uint8_t *at = t->code + 32 * w;
         for (int64_t b = 0, g = 0; b < f->blocks; b++) {
             __m256i a[CODE_LINES];
-            UNROLL for (int l = 0; l < lines; l++) a[l] = _mm256_setzero_si256();
+            UNROLLED (l, lines) a[l] = _mm256_setzero_si256();
             for (int64_t end = g + kv_block_codes(f, b) / 4; g < end;) {
                 __m256i low[CODE_LINES], high[CODE_LINES];
-                UNROLL for (int l = 0; l < lines; l++) low[l] = high[l] = _mm256_setzero_si256();
+                UNROLLED (l, lines) low[l] = high[l] = _mm256_setzero_si256();
                 for (int n = 0; n < CODE_FLUSH && g < end; n += 8 / bits, g += 8 / bits, at += PAGE_TOKENS * 4) {
                     if (w % 4 == 0) prefetch_near(ahead + (at - t->code) / 2);
                     __m256i k = CODE_LOAD(at), k0 = CODE_LOW(k), k1 = CODE_HIGH(k);
-                    UNROLL for (int l = 0; l < lines; l++)
-                    {
+                    UNROLLED (l, lines) {
                         __m256i x = _mm256_set1_epi32(code_four(q + l * stride + 4 * g));
                         low[l] = _mm256_add_epi16(low[l], _mm256_maddubs_epi16(k0, x));
                         if (bits == 4) x = _mm256_set1_epi32(code_four(q + l * stride + 4 * g + 4));
                         high[l] = _mm256_add_epi16(high[l], _mm256_maddubs_epi16(k1, x));
                     }
                 }
-                UNROLL for (int l = 0; l < lines; l++)
-                {
+                UNROLLED (l, lines) {
                     __m256i up = code_words(high[l]);
                     a[l] = _mm256_add_epi32(a[l], code_words(low[l]));
                     a[l] = _mm256_add_epi32(a[l], bits == 8 ? _mm256_slli_epi32(up, 4) : up);
@@ -462,8 +465,7 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
             }
             __m256 scale = _mm256_loadu_ps(t->scale + b * PAGE_TOKENS + w * 8),
                    base = _mm256_loadu_ps(t->base + b * PAGE_TOKENS + w * 8);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (l, lines) {
                 float *to = dots + l * PAGE_TOKENS + w * 8;
                 __m256 s = b ? _mm256_loadu_ps(to) : _mm256_setzero_ps();
                 s = _mm256_fmadd_ps(base, _mm256_set1_ps(query_sum(f, q + l * stride, b)), s);
@@ -474,40 +476,38 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
     due_tops(lines, dots, due);
 }
 
-INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_batch *w, int l0,
-                        const uint8_t *ahead, float *acc, int64_t acc_stride)
+INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const uint8_t *ahead,
+                        code_into to)
 {
+    const code_batch *w = to.w;
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
         __m256i a[CODE_LINES];
-        UNROLL for (int l = 0; l < lines; l++) a[l] = _mm256_setzero_si256();
+        UNROLLED (l, lines) a[l] = _mm256_setzero_si256();
         for (int g = 0; g < CODE_GROUPS;) {
             __m256i low[CODE_LINES], high[CODE_LINES];
-            UNROLL for (int l = 0; l < lines; l++) low[l] = high[l] = _mm256_setzero_si256();
+            UNROLLED (l, lines) low[l] = high[l] = _mm256_setzero_si256();
             for (int n = 0; n < CODE_FLUSH; n++, g++, at += stride) {
                 if (i % 4 == 0) prefetch_near(ahead + (at - code) / 2);
                 __m256i v = CODE_LOAD(at);
                 if (bits == 4) v = i / 2 % 2 ? CODE_HIGH(v) : CODE_LOW(v);
-                UNROLL for (int l = 0; l < lines; l++)
-                {
-                    __m256i p0 = _mm256_set1_epi32(code_four(w->code[l0 + l] + 4 * g)),
-                            p1 = _mm256_set1_epi32(code_four(w->code[l0 + l] + PAGE_TOKENS + 4 * g));
+                UNROLLED (l, lines) {
+                    __m256i p0 = _mm256_set1_epi32(code_four(w->code[to.l0 + l] + 4 * g)),
+                            p1 = _mm256_set1_epi32(code_four(w->code[to.l0 + l] + PAGE_TOKENS + 4 * g));
                     low[l] = _mm256_add_epi16(low[l], _mm256_maddubs_epi16(p0, v));
                     high[l] = _mm256_add_epi16(high[l], _mm256_maddubs_epi16(p1, v));
                 }
             }
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (l, lines) {
                 a[l] = _mm256_add_epi32(a[l], code_words(low[l]));
                 a[l] = _mm256_add_epi32(a[l], _mm256_slli_epi32(code_words(high[l]), 4));
             }
         }
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            float *to = acc + l * acc_stride + i * 8;
-            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(w->keep[l0 + l]));
-            s = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[l]), _mm256_set1_ps(w->scale[l0 + l]), s);
-            _mm256_storeu_ps(to, bits == 4 ? _mm256_add_ps(s, _mm256_set1_ps(w->base[l0 + l])) : s);
+        UNROLLED (l, lines) {
+            float *at_acc = to.acc + l * to.stride + i * 8;
+            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(at_acc), _mm256_set1_ps(w->keep[to.l0 + l]));
+            s = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a[l]), _mm256_set1_ps(w->scale[to.l0 + l]), s);
+            _mm256_storeu_ps(at_acc, bits == 4 ? _mm256_add_ps(s, _mm256_set1_ps(w->base[to.l0 + l])) : s);
         }
     }
 }
@@ -515,8 +515,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
 #endif
 
 typedef void (*code_dots_fn)(const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due, float *dots);
-typedef void (*code_values_fn)(const uint8_t *code, int64_t stride, const code_batch *w, int l0, const uint8_t *ahead,
-                               float *acc, int64_t acc_stride);
+typedef void (*code_values_fn)(const uint8_t *code, int64_t stride, const uint8_t *ahead, code_into to);
 #define CODE_FNS(bits, lines)                                                                                          \
     static void code_dots_##bits##_##lines(const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,   \
                                            float *dots)                                                                \
@@ -526,10 +525,10 @@ typedef void (*code_values_fn)(const uint8_t *code, int64_t stride, const code_b
     CODE_VALUES(bits, lines, 1)                                                                                        \
     CODE_VALUES(bits, lines, 2) CODE_VALUES(bits, lines, 4)
 #define CODE_VALUES(bits, lines, wide)                                                                                 \
-    static void code_values_##bits##_##lines##_##wide(const uint8_t *code, int64_t stride, const code_batch *w,        \
-                                                      int l0, const uint8_t *ahead, float *acc, int64_t acc_stride)    \
+    static void code_values_##bits##_##lines##_##wide(const uint8_t *code, int64_t stride, const uint8_t *ahead,       \
+                                                      code_into to)                                                    \
     {                                                                                                                  \
-        code_values(bits, lines, wide, code, stride, w, l0, ahead, acc, acc_stride);                                   \
+        code_values(bits, lines, wide, code, stride, ahead, to);                                                       \
     }
 #define CODE_TYPE(bits)                                                                                                \
     CODE_FNS(bits, 1) CODE_FNS(bits, 2) CODE_FNS(bits, 3) CODE_FNS(bits, 4) CODE_FNS(bits, 5) CODE_FNS(bits, 6)
@@ -557,8 +556,7 @@ static const code_values_fn code_values_8[CODE_LINES][3] = CODE_VALUE_NAMES(8),
 INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int most_code, int16_t *to, float *top, bool *bad)
 {
     v16 x[PAGE_TOKENS / LANES], most = v16_zero(), odd = v16_zero();
-    UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++)
-    {
+    UNROLLED (c, PAGE_TOKENS / LANES) {
         x[c] = v16_pick(m16_range(a - c * LANES, b - c * LANES), v16_load_f16(half + c * LANES), v16_zero());
         most = v16_max(sign ? v16_abs(x[c]) : x[c], most);
         odd = v16_fma(x[c], v16_zero(), odd);
@@ -566,7 +564,7 @@ INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int most_co
     *top = v16_max_lane(most);
     *bad = *bad || v16_fold(odd) != 0;
     v16 by = v16_all(*top > 0 && !*bad ? (float)most_code / *top : 0);
-    UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++) x[c] = *bad ? v16_zero() : v16_mul(x[c], by);
+    UNROLLED (c, PAGE_TOKENS / LANES) x[c] = *bad ? v16_zero() : v16_mul(x[c], by);
     w32_store(to, w32_round(x[0], x[1]));
     w32_store(to + PAGE_TOKENS / 2, w32_round(x[2], x[3]));
 }
@@ -589,7 +587,7 @@ INLINE void line_weights(int bits, bool keep, int l, code_batch *w)
 {
     const value_scales *s = w->of[l];
     v16 times = v16_all(w->times[l]), start = v16_all(w->from[l]), d[PAGE_TOKENS / LANES];
-    UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++) d[c] = v16_fma(v16_load(w->p[l] + c * LANES), times, start);
+    UNROLLED (c, PAGE_TOKENS / LANES) d[c] = v16_fma(v16_load(w->p[l] + c * LANES), times, start);
     w32 a = w32_weight(w32_round(d[0], d[1])), b = w32_weight(w32_round(d[2], d[3]));
     w32 up_a = w32_load(s->up), up_b = w32_load(s->up + PAGE_TOKENS / 2);
     s4_store(w->sums[l], w32_fold4(w32_dot(a, b, w32_all(1), w32_all(1))));
@@ -610,11 +608,10 @@ INLINE void line_weights(int bits, bool keep, int l, code_batch *w)
 INLINE v4 four_top(int n, const float *p)
 {
     v16 most[CODE_LINES];
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         const float *line = p + (i < n ? i : 0) * PAGE_TOKENS;
         most[i] = v16_all(-INFINITY);
-        UNROLL for (int c = 0; c < PAGE_TOKENS / LANES; c++) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
+        UNROLLED (c, PAGE_TOKENS / LANES) most[i] = v16_max(v16_load(line + c * LANES), most[i]);
     }
     return v16_max_four(most[0], most[1], most[2], most[3]);
 }

@@ -22,10 +22,13 @@ typedef struct w32 {
 INLINE w32 w32_load(const void *p)
 {
     w32 a;
-    UNROLL for (int i = 0; i < 4; i++) a.v[i] = vld1q_s16((const int16_t *)p + 8 * i);
+    UNROLLED (i, 4) a.v[i] = vld1q_s16((const int16_t *)p + 8 * i);
     return a;
 }
-INLINE void w32_store(void *p, w32 a) { UNROLL for (int i = 0; i < 4; i++) vst1q_s16((int16_t *)p + 8 * i, a.v[i]); }
+INLINE void w32_store(void *p, w32 a)
+{
+    UNROLLED (i, 4) vst1q_s16((int16_t *)p + 8 * i, a.v[i]);
+}
 INLINE w32 w32_all(int n)
 {
     int16x8_t v = vdupq_n_s16((int16_t)n);
@@ -47,8 +50,7 @@ INLINE uint16x8_t w32_high(uint16x8_t a, uint16x8_t b) /* upper halves of produc
 }
 INLINE w32 w32_weight(w32 n) /* kv_weight of rounded steps */
 {
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         uint16x8_t x = vreinterpretq_u16_s16(n.v[i]), f = vshlq_n_u16(x, 16 - WEIGHT_BITS);
         uint16x8_t p = vsubq_u16(vdupq_n_u16(WEIGHT_B), w32_high(f, vdupq_n_u16(WEIGHT_C)));
         p = vsubq_u16(vdupq_n_u16(WEIGHT_A), w32_high(f, p));
@@ -60,8 +62,7 @@ INLINE w32 w32_weight(w32 n) /* kv_weight of rounded steps */
 INLINE void w32_half_bytes(uint8_t *to, w32 a, w32 by)
 {
     const int16x8_t shift = vdupq_n_s16(1 << 8);
-    UNROLL for (int i = 0; i < 4; i++)
-        vst1_u8(to + 8 * i, vqmovun_s16(vqrdmulhq_s16(vqrdmulhq_s16(a.v[i], by.v[i]), shift)));
+    UNROLLED (i, 4) vst1_u8(to + 8 * i, vqmovun_s16(vqrdmulhq_s16(vqrdmulhq_s16(a.v[i], by.v[i]), shift)));
 }
 INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_byte of 64 keys */
 {
@@ -70,8 +71,7 @@ INLINE void w32_store_bytes(uint8_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv
 }
 INLINE void w32_store_words(int16_t *to, w32 a, w32 b, w32 by_a, w32 by_b) /* kv_weight_word of 64 keys */
 {
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         vst1q_s16(to + 8 * i, vqrdmulhq_s16(a.v[i], by_a.v[i]));
         vst1q_s16(to + 32 + 8 * i, vqrdmulhq_s16(b.v[i], by_b.v[i]));
     }
@@ -80,8 +80,7 @@ typedef int32x4_t w32_sum; /* of products */
 INLINE w32_sum w32_dot(w32 a, w32 b, w32 with_a, w32 with_b)
 {
     w32_sum s = vdupq_n_s32(0);
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         s = vmlal_s16(s, vget_low_s16(a.v[i]), vget_low_s16(with_a.v[i]));
         s = vmlal_high_s16(s, a.v[i], with_a.v[i]);
         s = vmlal_s16(s, vget_low_s16(b.v[i]), vget_low_s16(with_b.v[i]));
@@ -102,20 +101,17 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
         const uint8_t *at = t->code + 4 * w;
         for (int64_t b = 0, g = 0; b < f->blocks; b++) {
             s4 a[CODE_LINES][4];
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (l, lines) {
                 int32_t start = bits == 8 ? 128 * (int32_t)query_sum(f, q + l * stride, b) : 0;
-                UNROLL for (int i = 0; i < 4; i++) a[l][i] = vdupq_n_s32(start);
+                UNROLLED (i, 4) a[l][i] = vdupq_n_s32(start);
             }
             for (int64_t end = g + kv_block_codes(f, b) / 4; g < end; g += 8 / bits, at += PAGE_TOKENS * 4) {
                 uint8x16_t k[4];
                 if (w % 32 == 0) prefetch_near(ahead + (at - t->code) / 2);
-                UNROLL for (int i = 0; i < 4; i++) k[i] = CODE_LOAD(at + 16 * i);
-                UNROLL for (int l = 0; l < lines; l++)
-                {
+                UNROLLED (i, 4) k[i] = CODE_LOAD(at + 16 * i);
+                UNROLLED (l, lines) {
                     b16 x = code_word(q + l * stride + 4 * g);
-                    UNROLL for (int i = 0; i < 4; i++)
-                    {
+                    UNROLLED (i, 4) {
                         b16 low = bits == 8 ? CODE_LESS(k[i]) : vreinterpretq_s8_u8(CODE_LOW(k[i]));
                         a[l][i] = s4_dot(a[l][i], low, x, 0);
                     }
@@ -123,13 +119,11 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
                 UNROLL for (int l = 0; bits == 4 && l < lines; l++)
                 {
                     b16 x = code_word(q + l * stride + 4 * g + 4);
-                    UNROLL for (int i = 0; i < 4; i++)
-                        a[l][i] = s4_dot(a[l][i], vreinterpretq_s8_u8(CODE_HIGH(k[i])), x, 0);
+                    UNROLLED (i, 4) a[l][i] = s4_dot(a[l][i], vreinterpretq_s8_u8(CODE_HIGH(k[i])), x, 0);
                 }
             }
             v16 scale = v16_load(t->scale + b * PAGE_TOKENS + w), base = v16_load(t->base + b * PAGE_TOKENS + w);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
+            UNROLLED (l, lines) {
                 float *to = dots + l * PAGE_TOKENS + w;
                 v16 s = v16_fma(base, v16_all(query_sum(f, q + l * stride, b)), b ? v16_load(to) : v16_zero());
                 v16_store(to, v16_fma(s4_floats(a[l]), scale, s));
@@ -140,36 +134,35 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
 }
 
 /* acc[line][element] = acc * keep + weights times codes [+ base] for `wide` vectors of elements; lines from `l0` on. */
-INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const code_batch *w, int l0,
-                        const uint8_t *ahead, float *acc, int64_t acc_stride)
+INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int64_t stride, const uint8_t *ahead,
+                        code_into to)
 {
+    const code_batch *w = to.w;
     for (int i = 0; i < 2 * wide; i++) { /* eight elements */
         const uint8_t *at = code + (bits == 8 ? 32 * i : 64 * (i / 4) + 32 * (i % 2));
         s4 a[CODE_LINES][2], all[2] = {s4_zero(), s4_zero()};
-        UNROLL for (int l = 0; l < lines; l++) a[l][0] = a[l][1] = s4_zero();
+        UNROLLED (l, lines) a[l][0] = a[l][1] = s4_zero();
         for (int g = 0; g < CODE_GROUPS; g += 4) {
             b16 p[CODE_LINES];
-            if (i % 4 == 0) UNROLL for (int h = 0; h < 4; h++) prefetch_near(ahead + (at - code + h * stride) / 2);
-            UNROLL for (int l = 0; l < lines; l++) p[l] = CODE_LESS(CODE_LOAD(w->code[l0 + l] + 4 * g));
+            if (i % 4 == 0)
+                UNROLLED (h, 4) prefetch_near(ahead + (at - code + h * stride) / 2);
+            UNROLLED (l, lines) p[l] = CODE_LESS(CODE_LOAD(w->code[to.l0 + l] + 4 * g));
             UNROLL for (int j = 0; j < 4; j++, at += stride)
             {
-                UNROLL for (int h = 0; h < 2; h++)
-                {
+                UNROLLED (h, 2) {
                     uint8x16_t v = CODE_LOAD(at + 16 * h);
                     if (bits == 4) v = i / 2 % 2 ? CODE_HIGH(v) : CODE_LOW(v);
                     all[h] = s4_add_bytes(all[h], vreinterpretq_s8_u8(v));
-                    UNROLL for (int l = 0; l < lines; l++) a[l][h] = s4_dot(a[l][h], vreinterpretq_s8_u8(v), p[l], j);
+                    UNROLLED (l, lines) a[l][h] = s4_dot(a[l][h], vreinterpretq_s8_u8(v), p[l], j);
                 }
             }
         }
-        UNROLL for (int l = 0; l < lines; l++)
-        {
-            UNROLL for (int h = 0; h < 2; h++)
-            {
-                float *to = acc + l * acc_stride + i * 8 + 4 * h;
+        UNROLLED (l, lines) {
+            UNROLLED (h, 2) {
+                float *at_acc = to.acc + l * to.stride + i * 8 + 4 * h;
                 v4 sum = vcvtq_f32_s32(vaddq_s32(a[l][h], vshlq_n_s32(all[h], 7)));
-                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(to), w->keep[l0 + l]), sum, w->scale[l0 + l]);
-                v4_store(to, bits == 4 ? v4_add(s, vdupq_n_f32(w->base[l0 + l])) : s);
+                v4 s = vfmaq_n_f32(vmulq_n_f32(v4_load(at_acc), w->keep[to.l0 + l]), sum, w->scale[to.l0 + l]);
+                v4_store(at_acc, bits == 4 ? v4_add(s, vdupq_n_f32(w->base[to.l0 + l])) : s);
             }
         }
     }

@@ -9,32 +9,36 @@
 #define CPU_V_ATTN_INTS_H
 #include "cpu/simd/v_attn_codes.h"
 
-/* out[line][w]: sixteen lanes of sums over `steps` pairs, those of a at each of `wide` vectors times those of a line of b. Strides in bytes:
- * from pair to pair of a, from line to line of b. Half as much of `ahead` is fetched, and what is due (or NULL) done meanwhile. */
+/* `steps` pairs of a times those of each line of b. Strides in bytes: from pair to pair of a, from line to line of b. Half as many bytes of `ahead`
+ * as of a are prefetched meanwhile. */
+typedef struct int_pairs {
+    const uint8_t *a, *b, *ahead;
+    int64_t a_stride, b_stride, steps;
+} int_pairs;
+
+/* out[line][w]: sixteen lanes of sums, for each of `wide` vectors of a. Weights that are due (or NULL) are computed meanwhile. */
 #if defined(__aarch64__)
-INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
+INLINE void int_sums(int lines, int wide, int_pairs j, code_due *due, v16 (*out)[4])
 {
     for (int w = 0; w < 2 * wide; w++) { /* eight lanes */
-        const uint8_t *at = a + 32 * w, *next = ahead + 16 * w;
+        const uint8_t *at = j.a + 32 * w, *next = j.ahead + 16 * w;
         int32x4_t sum[CODE_LINES][4];
-        UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int i = 0; i < 4; i++) sum[l][i] = vdupq_n_s32(0); }
+        UNROLLED (l, lines)
+            UNROLLED (i, 4) sum[l][i] = vdupq_n_s32(0);
         if (due && w % 2) due_turn(16, due);
-        for (int64_t g = 0; g < steps; g++, at += a_stride, next += a_stride / 2) {
+        for (int64_t g = 0; g < j.steps; g++, at += j.a_stride, next += j.a_stride / 2) {
             if (w % 4 == 0) prefetch_near(next);
             int16x8_t x = vld1q_s16((const int16_t *)(const void *)at),
                       y = vld1q_s16((const int16_t *)(const void *)at + 8);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
-                int16x8_t p = vreinterpretq_s16_s32(vdupq_n_s32(code_four(b + l * b_stride + 4 * g)));
+            UNROLLED (l, lines) {
+                int16x8_t p = vreinterpretq_s16_s32(vdupq_n_s32(code_four(j.b + l * j.b_stride + 4 * g)));
                 sum[l][0] = vmlal_s16(sum[l][0], vget_low_s16(x), vget_low_s16(p));
                 sum[l][1] = vmlal_high_s16(sum[l][1], x, p);
                 sum[l][2] = vmlal_s16(sum[l][2], vget_low_s16(y), vget_low_s16(p));
                 sum[l][3] = vmlal_high_s16(sum[l][3], y, p);
             }
         }
-        UNROLL for (int l = 0; l < lines; l++)
-        {
+        UNROLLED (l, lines) {
             float *to = (float *)&out[l][w / 2] + 8 * (w % 2);
             vst1q_f32(to, vcvtq_f32_s32(vpaddq_s32(sum[l][0], sum[l][1])));
             vst1q_f32(to + 4, vcvtq_f32_s32(vpaddq_s32(sum[l][2], sum[l][3])));
@@ -42,29 +46,29 @@ INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, in
     }
 }
 #elif defined(__AVX512F__)
-INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
+INLINE void int_sums(int lines, int wide, int_pairs p, code_due *due, v16 (*out)[4])
 {
     __m512i sum[CODE_LINES][4];
-    UNROLL for (int l = 0; l < lines; l++) { UNROLL for (int w = 0; w < wide; w++) sum[l][w] = _mm512_setzero_si512(); }
+    UNROLLED (l, lines)
+        UNROLLED (w, wide) sum[l][w] = _mm512_setzero_si512();
     int64_t g = 0;
-    while (g < steps) {
+    while (g < p.steps) {
         weight_steps r;
-        for (int64_t stop = due && g + 4 < steps ? g + 4 : steps; g < stop; g++, a += a_stride, ahead += a_stride / 2) {
-            fetch(ahead, 32 * wide);
-            code_group(16, lines, wide, a, b + 4 * g, b_stride, sum, 0, NULL, NULL);
+        for (int64_t stop = due && g + 4 < p.steps ? g + 4 : p.steps; g < stop;
+             g++, p.a += p.a_stride, p.ahead += p.a_stride / 2) {
+            fetch(p.ahead, 32 * wide);
+            code_group(16, lines, wide, p.a, p.b + 4 * g, p.b_stride, sum, (code_turn){0});
         }
-        if (!due || due->at >= due->n || g + 4 > steps) continue;
-        UNROLL for (int n = 0; n < 4; n++, g++, a += a_stride, ahead += a_stride / 2)
+        if (!due || due->at >= due->n || g + 4 > p.steps) continue;
+        UNROLL for (int n = 0; n < 4; n++, g++, p.a += p.a_stride, p.ahead += p.a_stride / 2)
         {
-            fetch(ahead, 32 * wide);
-            code_group(16, lines, wide, a, b + 4 * g, b_stride, sum, n * lines * wide, &r, due);
+            fetch(p.ahead, 32 * wide);
+            code_group(16, lines, wide, p.a, p.b + 4 * g, p.b_stride, sum, (code_turn){n * lines * wide, &r, due});
         }
         due->at++;
     }
-    UNROLL for (int l = 0; l < lines; l++)
-    {
-        UNROLL for (int w = 0; w < wide; w++) out[l][w] = _mm512_cvtepi32_ps(sum[l][w]);
+    UNROLLED (l, lines) {
+        UNROLLED (w, wide) out[l][w] = _mm512_cvtepi32_ps(sum[l][w]);
     }
 }
 #else
@@ -79,26 +83,23 @@ INLINE __m256i int_mad(__m256i sum, __m256i a, __m256i b)
 #endif
     return sum;
 }
-INLINE void int_sums(int lines, int wide, const uint8_t *a, int64_t a_stride, int64_t steps, const uint8_t *b,
-                     int64_t b_stride, const uint8_t *ahead, code_due *due, v16 (*out)[4])
+INLINE void int_sums(int lines, int wide, int_pairs j, code_due *due, v16 (*out)[4])
 {
     for (int w = 0; w < wide; w++) {
-        const uint8_t *at = a + 64 * w, *next = ahead + 32 * w;
+        const uint8_t *at = j.a + 64 * w, *next = j.ahead + 32 * w;
         __m256i sum[CODE_LINES][2];
         if (due) due_turn(16, due);
-        UNROLL for (int l = 0; l < lines; l++) sum[l][0] = sum[l][1] = _mm256_setzero_si256();
-        for (int64_t g = 0; g < steps; g++, at += a_stride, next += a_stride / 2) {
+        UNROLLED (l, lines) sum[l][0] = sum[l][1] = _mm256_setzero_si256();
+        for (int64_t g = 0; g < j.steps; g++, at += j.a_stride, next += j.a_stride / 2) {
             if (w % 2 == 0) prefetch_near(next);
             __m256i x = CODE_LOAD(at), y = CODE_LOAD(at + 32);
-            UNROLL for (int l = 0; l < lines; l++)
-            {
-                __m256i p = _mm256_set1_epi32(code_four(b + l * b_stride + 4 * g));
+            UNROLLED (l, lines) {
+                __m256i p = _mm256_set1_epi32(code_four(j.b + l * j.b_stride + 4 * g));
                 sum[l][0] = int_mad(sum[l][0], x, p);
                 sum[l][1] = int_mad(sum[l][1], y, p);
             }
         }
-        UNROLL for (int l = 0; l < lines; l++)
-            out[l][w] = V16(_mm256_cvtepi32_ps(sum[l][0]), _mm256_cvtepi32_ps(sum[l][1]));
+        UNROLLED (l, lines) out[l][w] = V16(_mm256_cvtepi32_ps(sum[l][0]), _mm256_cvtepi32_ps(sum[l][1]));
     }
 }
 #endif
@@ -108,13 +109,12 @@ INLINE void int_dots(int lines, const key_tile *t, const uint8_t *q, const uint8
 {
     enum { WIDE = PAGE_TOKENS / LANES };
     v16 sum[CODE_LINES][4], most[CODE_LINES];
-    int_sums(lines, WIDE, t->code, PAGE_TOKENS * 4, t->f->padded / 2, q, (int64_t)kv_query_bytes(t->f), ahead, due,
+    int_sums(lines, WIDE,
+             (int_pairs){t->code, q, ahead, PAGE_TOKENS * 4, (int64_t)kv_query_bytes(t->f), t->f->padded / 2}, due,
              sum);
-    UNROLL for (int w = 0; w < WIDE; w++)
-    {
+    UNROLLED (w, WIDE) {
         v16 scale = v16_load(t->scale + w * LANES);
-        UNROLL for (int l = 0; l < lines; l++)
-        {
+        UNROLLED (l, lines) {
             v16 s = v16_mul(sum[l][w], scale);
             v16_store(dots + l * PAGE_TOKENS + w * LANES, s);
             most[l] = w ? v16_max(s, most[l]) : s;
@@ -126,28 +126,25 @@ INLINE void int_dots(int lines, const key_tile *t, const uint8_t *q, const uint8
 }
 
 /* acc[line][element] = acc * keep + weights times integers for `wide` vectors of elements. */
-INLINE void int_values(int lines, int wide, const uint8_t *ints, int64_t stride, const code_batch *w, int l0,
-                       const uint8_t *ahead, float *acc, int64_t acc_stride)
+INLINE void int_values(int lines, int wide, const uint8_t *ints, int64_t stride, const uint8_t *ahead, code_into to)
 {
+    const code_batch *w = to.w;
     v16 sum[CODE_LINES][4];
-    int_sums(lines, wide, ints, stride, PAGE_TOKENS / 2, (const uint8_t *)w->weight[l0], sizeof w->weight[0], ahead,
-             NULL, sum);
-    UNROLL for (int l = 0; l < lines; l++)
-    {
-        UNROLL for (int i = 0; i < wide; i++)
-        {
-            float *to = acc + l * acc_stride + i * LANES;
-            v16 old = v16_mul(v16_load(to), v16_all(w->keep[l0 + l]));
-            v16_store(to, v16_fma(sum[l][i], v16_all(w->scale[l0 + l]), old));
+    const int_pairs p = {ints, (const uint8_t *)w->weight[to.l0], ahead, stride, sizeof w->weight[0], PAGE_TOKENS / 2};
+    int_sums(lines, wide, p, NULL, sum);
+    UNROLLED (l, lines) {
+        UNROLLED (i, wide) {
+            float *acc = to.acc + l * to.stride + i * LANES;
+            v16 old = v16_mul(v16_load(acc), v16_all(w->keep[to.l0 + l]));
+            v16_store(acc, v16_fma(sum[l][i], v16_all(w->scale[to.l0 + l]), old));
         }
     }
 }
 
 #define INT_VALUES(lines, wide)                                                                                        \
-    static void int_values_##lines##_##wide(const uint8_t *ints, int64_t stride, const code_batch *w, int l0,          \
-                                            const uint8_t *ahead, float *acc, int64_t acc_stride)                      \
+    static void int_values_##lines##_##wide(const uint8_t *ints, int64_t stride, const uint8_t *ahead, code_into to)   \
     {                                                                                                                  \
-        int_values(lines, wide, ints, stride, w, l0, ahead, acc, acc_stride);                                          \
+        int_values(lines, wide, ints, stride, ahead, to);                                                              \
     }
 #define INT_FNS(lines)                                                                                                 \
     static void int_dots_##lines(const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,             \
@@ -167,20 +164,20 @@ static const code_dots_fn int_dots_of[] = {int_dots_1, int_dots_2, int_dots_3, i
 static const code_values_fn int_values_of[CODE_LINES][3] = {INT_WIDTHS(1), INT_WIDTHS(2), INT_WIDTHS(3),
                                                             INT_WIDTHS(4), INT_WIDTHS(5), INT_WIDTHS(6)};
 
-/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines of a batch, from l on. Half as much of the tile
- * `ahead` is fetched meanwhile. */
-static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int l, int n, const code_batch *w,
-                     const uint8_t *ahead, float *acc, int64_t padded)
+/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines. Half as much of the tile `ahead` is prefetched
+ * meanwhile. */
+static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int n, const uint8_t *ahead, code_into to)
 {
     const code_values_fn *values = (f->bits == 16  ? int_values_of
                                     : f->bits == 8 ? code_values_8
                                                    : code_values_4)[n - 1];
     const int64_t element = f->bits == 4 ? 2 : 4, stride = f->padded * element; /* bytes of a pair, or of four */
-    int64_t d = block * f->block, end = d + f->block < padded ? d + f->block : padded;
-    while (d < end) {
-        int vectors = (int)((end - d) / LANES), wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-        values[wide / 2](tile + d * element, stride, w, l, ahead + d * element / 2, acc + d, padded);
-        d += wide * LANES;
+    int64_t d = block * f->block, end = d + f->block < to.stride ? d + f->block : to.stride;
+    to.acc += d;
+    for (int wide; d < end; d += wide * LANES, to.acc += wide * LANES) {
+        int vectors = (int)((end - d) / LANES);
+        wide = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+        values[wide / 2](tile + d * element, stride, ahead + d * element / 2, to);
     }
 }
 

@@ -37,7 +37,7 @@ INLINE v16 v16_act(act_kind fn, v16 x)
 }
 
 /* One loop over this worker's share per function of x: the loop stays small, the choice is made once. */
-#define MAP(value)                                                                                                     \
+#define EACH(value)                                                                                                    \
     for (int64_t i = from; i < to; i += LANES) {                                                                       \
         int n = to - i < LANES ? (int)(to - i) : LANES;                                                                \
         v16 v = v16_load_part(x + i, n);                                                                               \
@@ -54,7 +54,7 @@ static void v_act(const run *r, const op *o, int worker, int workers)
     UNARY;
     switch (o->u.act.fn) {
 #define X(id, name, doc)                                                                                               \
-    case ACT_##id: MAP(v16_act(ACT_##id, v)) break;
+    case ACT_##id: EACH(v16_act(ACT_##id, v)) break;
         ACT_LIST(X)
 #undef X
     }
@@ -64,21 +64,21 @@ static void v_scale(const run *r, const op *o, int worker, int workers)
 {
     UNARY;
     v16 factor = v16_all(o->u.scale.factor);
-    MAP(v16_mul(v, factor))
+    EACH(v16_mul(v, factor))
 }
 
 static void v_softcap(const run *r, const op *o, int worker, int workers)
 {
     UNARY;
     v16 cap = v16_all(o->u.softcap.cap);
-    MAP(v16_mul(cap, v16_tanh(v16_div(v, cap))))
+    EACH(v16_mul(cap, v16_tanh(v16_div(v, cap))))
 }
 
 static void v_clamp(const run *r, const op *o, int worker, int workers)
 {
     UNARY;
     v16 most = v16_all(o->u.clamp.limit), least = o->u.clamp.above ? v16_all(-INFINITY) : v16_neg(most);
-    MAP(v16_max(least, v16_min(most, v)))
+    EACH(v16_max(least, v16_min(most, v)))
 }
 
 INLINE void v_pair(const run *r, const op *o, int worker, int workers, bool add)

@@ -104,9 +104,10 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
                 for (int m = 0; m < tile.rows; m++) {
                     _Alignas(64) float space[PANEL_K];
                     const float *v = fuse_gate_fetch(&from, tile.row0 - row0 + m, 0, COLS, space);
-                    for (int k = 0; k < COLS; k += out->block)
-                        quant_put(p, tile.rows, m, (c * COLS + k) / out->block, out->block, v + k, out->block, false,
-                                  act_code);
+                    for (int k = 0; k < COLS; k += out->block) {
+                        const quant_place place = {p, tile.rows, out->block, m, (c * COLS + k) / out->block};
+                        quant_put(place, v + k, out->block, false, act_code);
+                    }
                 }
             }
         }

@@ -43,7 +43,7 @@ INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_
 {
     v16 a[TILE_M];
     const uintptr_t bytes = t == DTYPE_F32 ? 4 : 2;
-    UNROLL for (int m = 0; m < mr; m++) a[m] = v16_zero();
+    UNROLLED (m, mr) a[m] = v16_zero();
     touch_pages((uintptr_t)w, (uintptr_t)k * bytes);
     int64_t i = 0;
     const int64_t turn = 128 / (int64_t)bytes; /* two lines */
@@ -53,14 +53,14 @@ INLINE void stream_row(dtype t, int mr, const uint8_t *w, const float *x, int64_
         UNROLL for (int64_t j = 0; j < turn; j += STEP, x += mr * LANES)
         {
             v16 v = step_load(t, w, i + j);
-            UNROLL for (int m = 0; m < mr; m++) a[m] = step_dot(v, v16_load(x + m * LANES), a[m]);
+            UNROLLED (m, mr) a[m] = step_dot(v, v16_load(x + m * LANES), a[m]);
         }
     }
     for (; i < k; i += STEP, x += mr * LANES) {
         v16 v = k - i < STEP ? step_load_part(t, w, i, (int)(k - i)) : step_load(t, w, i);
-        UNROLL for (int m = 0; m < mr; m++) a[m] = step_dot(v, v16_load(x + m * LANES), a[m]);
+        UNROLLED (m, mr) a[m] = step_dot(v, v16_load(x + m * LANES), a[m]);
     }
-    UNROLL for (int m = 0; m < mr; m++) sum[m] = v16_fold(a[m]);
+    UNROLLED (m, mr) sum[m] = v16_fold(a[m]);
 }
 
 typedef void (*stream_fn)(const uint8_t *w, const float *x, int64_t k, float *sum);
@@ -128,51 +128,52 @@ static void pack_rows(const float *x, int64_t rows, int64_t k, float *to)
     }
 }
 
-/* The whole sums of TILE_N weight rows, straight from the file, x one packed tile of mr activation rows. `tail`: the last k mod STEP elements
- * of the four rows, widened and padded. Every step prefetches `lines` cache lines from `next` on: so the four rows after these
- * come in the order in which they lie in memory. */
-INLINE void direct_sum(dtype t, int mr, const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,
-                       uintptr_t next, int lines, float *acc)
+/* TILE_N weight rows, straight from the file, and x, one packed tile of activation rows. `tail`: the last k mod STEP elements of the four rows, widened
+ * and padded. Every step prefetches `lines` cache lines from `next` on, so that the next four rows come in their order in memory. */
+typedef struct direct_job {
+    const uint8_t *w;
+    uint64_t stride;
+    const float *tail, *x;
+    int64_t k;
+    uintptr_t next;
+    int lines;
+} direct_job;
+
+/* Their whole sums, with mr rows of activations. */
+INLINE void direct_sum(dtype t, int mr, direct_job j, float *acc)
 {
     const int64_t bytes = t == DTYPE_F32 ? 4 : 2;
     for (int half = 0; half < LANES; half += VREG_LANES) {
         vreg a[TILE_N][TILE_M], v[TILE_M];
-        UNROLL for (int n = 0; n < TILE_N; n++) { UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_zero(); }
-        const uint8_t *w0 = w + half * bytes, *w2 = w0 + 2 * stride;
-        const float *xk = x + half;
-        for (int64_t s = k / STEP; s > 0; s--, w0 += STEP * bytes, w2 += STEP * bytes, xk += mr * LANES) {
-            for (int i = 0; i < lines; i++, next += 64) prefetch_near((const void *)next);
-            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
-            UNROLL for (int n = 0; n < TILE_N; n++)
-            {
-                vreg b = vreg_load_step(t, (n < 2 ? w0 : w2) + (n & 1) * stride, 0);
-                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_dot(b, v[m], a[n][m]);
+        UNROLLED (n, TILE_N)
+            UNROLLED (m, mr) a[n][m] = vreg_zero();
+        const uint8_t *w0 = j.w + half * bytes, *w2 = w0 + 2 * j.stride;
+        const float *xk = j.x + half;
+        for (int64_t s = j.k / STEP; s > 0; s--, w0 += STEP * bytes, w2 += STEP * bytes, xk += mr * LANES) {
+            for (int i = 0; i < j.lines; i++, j.next += 64) prefetch_near((const void *)j.next);
+            UNROLLED (m, mr) v[m] = vreg_load(xk + m * LANES);
+            UNROLLED (n, TILE_N) {
+                vreg b = vreg_load_step(t, (n < 2 ? w0 : w2) + (n & 1) * j.stride, 0);
+                UNROLLED (m, mr) a[n][m] = vreg_dot(b, v[m], a[n][m]);
             }
         }
-        if (tail) {
-            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
-            UNROLL for (int n = 0; n < TILE_N; n++)
-            {
-                vreg b = vreg_load(tail + n * LANES + half);
-                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_dot(b, v[m], a[n][m]);
+        if (j.tail) {
+            UNROLLED (m, mr) v[m] = vreg_load(xk + m * LANES);
+            UNROLLED (n, TILE_N) {
+                vreg b = vreg_load(j.tail + n * LANES + half);
+                UNROLLED (m, mr) a[n][m] = vreg_dot(b, v[m], a[n][m]);
             }
         }
-        UNROLL for (int n = 0; n < TILE_N; n++)
-        {
-            UNROLL for (int m = 0; m < mr; m++) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
+        UNROLLED (n, TILE_N) {
+            UNROLLED (m, mr) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
         }
-        lines = 0; /* the other half of the lanes reads the same lines */
+        j.lines = 0; /* the other half of the lanes reads the same lines */
     }
 }
 
-typedef void (*direct_fn)(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,
-                          uintptr_t next, int lines, float *acc);
+typedef void (*direct_fn)(const direct_job *j, float *acc);
 #define DIRECT(t, mr)                                                                                                  \
-    static void direct_##t##_##mr(const uint8_t *w, uint64_t stride, const float *tail, int64_t k, const float *x,     \
-                                  uintptr_t next, int lines, float *acc)                                               \
-    {                                                                                                                  \
-        direct_sum(DTYPE_##t, mr, w, stride, tail, k, x, next, lines, acc);                                            \
-    }
+    static void direct_##t##_##mr(const direct_job *j, float *acc) { direct_sum(DTYPE_##t, mr, *j, acc); }
 #if VREGS == 32
 #define DIRECT_TYPE(t) DIRECT(t, 1) DIRECT(t, 2) DIRECT(t, 3) DIRECT(t, 4) DIRECT(t, 5) DIRECT(t, 6)
 #define DIRECT_NAMES(t)                                                                                                \
@@ -247,7 +248,8 @@ static void matmul_direct(const held_weight *w, int64_t rows, float *y, const fl
         for (int64_t m = 0, mr; m < rows; m += mr) {
             mr = tile_rows(rows - m);
             if (left < lines) lines = left;
-            fns[mr - 1](four, stride, k % STEP ? tail : NULL, k, at->x + m * apart, next, lines, at->acc);
+            const direct_job j = {four, stride, k % STEP ? tail : NULL, at->x + m * apart, k, next, lines};
+            fns[mr - 1](&j, at->acc);
             left -= lines;
             next += (uintptr_t)(k / STEP * lines * 64);
             tile_store(at->acc, (int)mr, TILE_N, y + m * w->rows + n, w->rows, bias ? bias + n : NULL);
@@ -312,25 +314,21 @@ INLINE void tile_sum(int mr, const float *w, const float *x, int64_t steps, bool
 {
     for (int half = 0; half < LANES; half += VREG_LANES) {
         vreg a[TILE_N][TILE_M];
-        UNROLL for (int n = 0; n < TILE_N; n++)
-        {
-            UNROLL for (int m = 0; m < mr; m++) a[n][m] = first ? vreg_zero()
-                                                                : vreg_load(acc + (n * mr + m) * LANES + half);
+        UNROLLED (n, TILE_N) {
+            UNROLLED (m, mr) a[n][m] = first ? vreg_zero() : vreg_load(acc + (n * mr + m) * LANES + half);
         }
         const float *wk = w + half, *xk = x + half;
         for (int64_t s = 0; s < steps; s++, wk += TILE_N * LANES, xk += mr * LANES) {
             vreg v[TILE_M];
             UNROLL for (int m = 0; m < NEXT_LINES(mr); m++, next += LANES) prefetch_near((const void *)next);
-            UNROLL for (int m = 0; m < mr; m++) v[m] = vreg_load(xk + m * LANES);
-            UNROLL for (int n = 0; n < TILE_N; n++)
-            {
+            UNROLLED (m, mr) v[m] = vreg_load(xk + m * LANES);
+            UNROLLED (n, TILE_N) {
                 vreg b = vreg_load(wk + n * LANES);
-                UNROLL for (int m = 0; m < mr; m++) a[n][m] = vreg_dot(b, v[m], a[n][m]);
+                UNROLLED (m, mr) a[n][m] = vreg_dot(b, v[m], a[n][m]);
             }
         }
-        UNROLL for (int n = 0; n < TILE_N; n++)
-        {
-            UNROLL for (int m = 0; m < mr; m++) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
+        UNROLLED (n, TILE_N) {
+            UNROLLED (m, mr) vreg_store(acc + (n * mr + m) * LANES + half, a[n][m]);
         }
     }
 }

@@ -53,8 +53,7 @@ INLINE void probe_streams(const uint8_t *from, uint64_t bytes, int streams, int 
     uint64_t each = bytes / (uint64_t)streams / 256 * 256;
     probe_int s[4] = {PROBE_INT(0), PROBE_INT(0), PROBE_INT(0), PROBE_INT(0)};
     for (uint64_t i = 0; i < each; i += 256) {
-        UNROLL for (int k = 0; k < streams; k++)
-        {
+        UNROLLED (k, streams) {
             const uint8_t *p = from + (uint64_t)k * each + i;
             UNROLL for (int j = 0; ahead && j < 256; j += 64)
                 prefetch_near((const void *)((uintptr_t)p + (uintptr_t)(ahead + j)));

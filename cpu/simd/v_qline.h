@@ -117,15 +117,13 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
         w[3] = Q_FIELD(v, 6, 3);
         if (bits == 2) return;
         if (j % 2 == 0) *kept = Q_LOAD(4 + j / 2);
-        UNROLL for (int i = 0; i < 4; i++)
-        {
+        UNROLLED (i, 4) {
             int bit = 4 * (j % 2) + i;
             w[i] = Q_OR(w[i], bit < 2 ? Q_LEFT(*kept, 2 - bit) : Q_RIGHT(*kept, bit - 2), 4);
         }
     } else if (bits == 1) {
         if (j % 2 == 0) *kept = Q_LOAD(j / 2);
-        UNROLL for (int i = 0; i < 4; i++)
-        {
+        UNROLLED (i, 4) {
             int bit = 4 * (j % 2) + i;
             w[i] = Q_AND(bit < 1 ? Q_LEFT(*kept, 1) : Q_RIGHT(*kept, bit - 1), 2);
         }
@@ -149,11 +147,10 @@ INLINE void q_unpack_loose(int bits, const uint8_t *p, int j, qline *kept, qline
 {
     qline v = Q_LOAD(j);
     const int width = q_width(bits);
-    UNROLL for (int i = 0; i < width; i++) w[i] = i ? Q_RIGHT(v, 8 / width * i) : v;
+    UNROLLED (i, width) w[i] = i ? Q_RIGHT(v, 8 / width * i) : v;
     if (bits != 3) return;
     if (j % 2 == 0) *kept = Q_LOAD(4 + j / 2);
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         int bit = 4 * (j % 2) + i;
         w[i] = Q_PART(w[i], bit < 2 ? Q_LEFT(*kept, 2 - bit) : Q_RIGHT(*kept, bit - 2), 3);
     }

@@ -56,8 +56,7 @@ INLINE void q_next_picks(qkind k, const uint8_t *tail, int t, int h, qpicks *to)
     const uint32_t even = bits == 3 ? 07070707 : 0x0f0f0f0f;
     to->words = tail + (k.code == PANEL_PICK8 ? t : t / 2) * PANEL_LINE + 32 * h;
     if (k.code == PANEL_PICK8) return;
-    UNROLL for (int r = 0; r < 4; r++)
-    {
+    UNROLLED (r, 4) {
         uint32_t a, b;
         memcpy(&a, to->words + 4 * r, 4);
         memcpy(&b, to->words + 4 * (r + 4), 4);
@@ -113,8 +112,7 @@ INLINE void q_pick_levels(qkind k, const uint8_t *tables, const qpicks *picks, c
 {
     qline v[2];
     q_nibbles(k, half, j, v);
-    UNROLL for (int p = 0; p < 2; p++)
-    {
+    UNROLLED (p, 2) {
         qline low = p ? _mm256_unpackhi_epi32(v[0], v[1]) : _mm256_unpacklo_epi32(v[0], v[1]);
         qline high = Q_RIGHT(low, 4);
         if (k.code == PANEL_PICK8 || k.bits == 4) low = Q_AND(low, 15);
@@ -135,8 +133,7 @@ INLINE qline q_pick_x(qkind k, const int8_t *code)
 /* All group vectors of half a tile. */
 INLINE void q_pick_groups(qkind k, const uint8_t *tables, const qpicks *picks, const uint8_t *half, qline g[16])
 {
-    UNROLL for (int j = 0; j < 4; j++)
-    {
+    UNROLLED (j, 4) {
         qline w[4];
         const int second = k.bits == 4 ? 2 : 1;
         q_pick_levels(k, tables, picks, half, j, w);

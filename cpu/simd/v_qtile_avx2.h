@@ -59,7 +59,7 @@ INLINE qtable q_table(qkind k, const qjob *q)
     if (k.code == PANEL_LOOK)
         t.v[0] = _mm256_sub_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)level)), zero);
     if (!q_picks(k) || q_turns(k)) return t;
-    UNROLL for (int i = 0; i < 2; i++) t.v[i] = _mm256_sub_epi8(_mm256_loadu_si256(level + i), zero);
+    UNROLLED (i, 2) t.v[i] = _mm256_sub_epi8(_mm256_loadu_si256(level + i), zero);
     return t;
 }
 
@@ -153,11 +153,11 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
         q_next_picks(k, at.tail, at.t, h, &s->picks[i]);
         q_pick_groups(k, s->turned, &s->picks[i], at.lines + 32 * h, s->group);
     }
-    EACH (m, z.mr) s->whole[m] = Q_ZERO();
+    UNROLLED (m, z.mr) s->whole[m] = Q_ZERO();
     if (!q_two(k) || k.base) return;
-    EACH (p, PANEL_K / q_block(k) / 2) {
+    UNROLLED (p, PANEL_K / q_block(k) / 2) {
         __m256i zero = _mm256_slli_epi16(q_subs(k, at.subs + p * 2 * PANEL_ROWS, h), q_shift(k));
-        EACH (m, z.mr) {
+        UNROLLED (m, z.mr) {
             __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
             s->whole[m] = _mm256_add_epi32(s->whole[m], _mm256_madd_epi16(zero, x));
         }
@@ -167,7 +167,7 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
 INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
 {
     const qkind k = z.k;
-    EACH (m, z.mr) {
+    UNROLLED (m, z.mr) {
         s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
                                     : q_start(k, s->xb.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b);
         s->low[m] = s->high[m] = Q_ZERO();
@@ -187,14 +187,14 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int i, int j)
     const qkind k = z.k;
     const int width = q_width(k.bits), all = 2 * 16 / width, code_lines = q_code_lines(k);
     if (!q_turns(k)) q_unpack(k.bits, at.lines + 32 * (z.h0 + i), j, &s->kept, s->w);
-    EACH (v, width) {
+    UNROLLED (v, width) {
         const int g = j * width + v;
         s->w[v] = q_turns(k) ? s->group[g] : q_look(k, &s->table, s->words, g, s->w[v]);
     }
     if (z.halves == 1) return;
     const int step = i * all / 2 + j, line = step * code_lines / all, n = (step + 1) * code_lines / all - line;
     __m256i *place = DOT4 ? &s->a[0] : &s->low[0];
-    EACH (l, n) q_prefetch(at.ahead + PANEL_LINE * (line + l), place);
+    UNROLLED (l, n) q_prefetch(at.ahead + PANEL_LINE * (line + l), place);
     if (step == all - 1) q_prefetch(q_page(at.ahead), place);
 }
 
@@ -219,9 +219,9 @@ INLINE void q_multiply_pairs(qkind k, qstate *s, int m, int v, __m256i x, bool l
 INLINE void q_multiply_step(qshape z, qstate *s, int j)
 {
     const int width = q_width(z.k.bits), fits = q_fits(z.k), groups = q_block(z.k) / 4;
-    EACH (v, width) {
+    UNROLLED (v, width) {
         const int g = j * width + v;
-        EACH (m, z.mr) {
+        UNROLLED (m, z.mr) {
             const __m256i x = _mm256_set1_epi32(q_four(s->xb.code + (g * z.stride + m) * 4));
             if (DOT4) s->a[m] = Q_DOT4(s->a[m], s->w[v], x);
             else q_multiply_pairs(z.k, s, m, v, x, g % fits == fits - 1 || g == groups - 1);
@@ -235,18 +235,19 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int i, int b)
     const int block = q_block(k), h = z.h0 + i;
     s->xb.code += block * z.stride;
     if (q_two(k)) {
-        EACH (m, z.mr) s->whole[m] = DOT4 ? _mm256_add_epi32(s->whole[m], _mm256_mullo_epi32(s->a[m], s->by)) : s->a[m];
+        UNROLLED (m, z.mr)
+            s->whole[m] = DOT4 ? _mm256_add_epi32(s->whole[m], _mm256_mullo_epi32(s->a[m], s->by)) : s->a[m];
         return;
     }
     const int n = (at.t * PANEL_K + b * block) / k.block;
     __m256 dw = q_scale(k, at.tail, at.tiles, n, h);
     if (k.scale == PANEL_E5M3) dw = _mm256_mul_ps(dw, s->factor);
-    EACH (m, z.mr)
+    UNROLLED (m, z.mr)
         s->f[i][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s->a[m]), _mm256_mul_ps(dw, _mm256_set1_ps(s->xb.scale[m])),
                                      s->f[i][m]);
     if (k.base) {
         __m256 mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, h);
-        EACH (m, z.mr) s->f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(s->xb.scaled_sum[m]), s->f[i][m]);
+        UNROLLED (m, z.mr) s->f[i][m] = _mm256_fmadd_ps(mw, _mm256_set1_ps(s->xb.scaled_sum[m]), s->f[i][m]);
     }
     if ((b + 1) * block % q_act(k)) return;
     s->xb.scale += z.stride;
@@ -259,14 +260,14 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s, int i)
     const qkind k = z.k;
     const int h = z.h0 + i;
     const __m256 d = _mm256_mul_ps(q_base(at.tail, h), s->factor);
-    EACH (m, z.mr) {
+    UNROLLED (m, z.mr) {
         __m256 v = _mm256_cvtepi32_ps(s->whole[m]), by = _mm256_set1_ps(s->x.scale[m]);
         __m256i minimum = Q_ZERO();
         if (!k.base) {
             s->f[i][m] = _mm256_fmadd_ps(v, _mm256_mul_ps(d, by), s->f[i][m]);
             continue;
         }
-        EACH (p, PANEL_K / q_block(k) / 2) {
+        UNROLLED (p, PANEL_K / q_block(k) / 2) {
             __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
             minimum = _mm256_add_epi32(minimum, _mm256_madd_epi16(q_minima(k, at.subs + p * 2 * PANEL_ROWS, h), x));
         }
@@ -286,7 +287,7 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
     s.factor = _mm256_set1_ps(q->f->factor);
     s.x = (act_part){x.code + 4 * z.r0, x.scale + z.r0, x.scaled_sum + z.r0, x.neg_sum + z.r0,
                      x.neg_subsums ? x.neg_subsums + z.r0 * ACT_SUBSUMS : NULL};
-    EACH (m, z.mr) s.f[0][m] = s.f[1][m] = _mm256_setzero_ps();
+    UNROLLED (m, z.mr) s.f[0][m] = s.f[1][m] = _mm256_setzero_ps();
     for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_lines * PANEL_LINE) {
         at = q_next_span(k, at, q->k_tiles - tile);
         at.ahead = q->ahead + (at.lines - q->panel);
@@ -295,11 +296,11 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes, at.ahead += code_bytes) {
             at.subs = q_subs_at(k, at);
             if (fetch && z.halves == 1) q_fetch(q, tile);
-            EACH (i, z.halves) {
+            UNROLLED (i, z.halves) {
                 q_start_tile(z, at, &s, i);
-                EACH (b, blocks) {
+                UNROLLED (b, blocks) {
                     q_start_block(z, at, &s, i, b);
-                    EACH (j, steps) {
+                    UNROLLED (j, steps) {
                         q_unpack_step(z, at, &s, i, b * steps + j);
                         q_multiply_step(z, &s, j);
                     }
@@ -314,8 +315,8 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
             if (q_act(k) == 64) s.x.neg_subsums += z.stride * ACT_SUBSUMS;
         }
     }
-    EACH (i, z.halves)
-        EACH (m, z.mr) q_put(q, z.h0 + i, z.r0 + m, s.f[i][m]);
+    UNROLLED (i, z.halves)
+        UNROLLED (m, z.mr) q_put(q, z.h0 + i, z.r0 + m, s.f[i][m]);
 }
 
 /* One row of activations against a panel of a kind that is turned. */
@@ -337,25 +338,21 @@ INLINE void q_pick_row(qkind k, const qjob *q)
         for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE,
                  code += PANEL_K, scale++, less++) {
             __m256i a[2][4];
-            UNROLL for (int h = 0; h < 2; h++)
-            {
+            UNROLLED (h, 2) {
                 q_next_picks(k, tail, t, h, &picks[h]);
                 if (t % 2 == 0) d[h] = _mm256_mul_ps(q_scale(k, tail, tiles, t / 2, h), factor);
             }
-            UNROLL for (int j = 0; j < 4; j++)
-            {
+            UNROLLED (j, 4) {
                 qline x = q_pick_x(k, code + 16 * j), w[4];
-                UNROLL for (int h = 0; h < 2; h++)
-                {
+                UNROLLED (h, 2) {
                     if (j == 3 && h == 1) q_prefetch(q_page(ahead), &a[0][0]);
                     q_pick_levels(k, tables, &picks[h], p + 32 * h, j, w);
-                    UNROLL for (int r = 0; r < 4; r++) q_pick_add(&a[h][r], w[r], x, j == 0);
+                    UNROLLED (r, 4) q_pick_add(&a[h][r], w[r], x, j == 0);
                     const int line = (2 * j + h) * code_lines / 8, next = (2 * j + h + 1) * code_lines / 8;
                     UNROLL for (int l = line; l < next; l++) q_prefetch(ahead + PANEL_LINE * l, &a[h][0]);
                 }
             }
-            UNROLL for (int h = 0; h < 2; h++)
-            {
+            UNROLLED (h, 2) {
                 __m256i sum = _mm256_add_epi32(q_pick_sum(a[h]), q_start(k, less, NULL, 0));
                 __m256 by = _mm256_mul_ps(d[h], _mm256_set1_ps(*scale));
                 f[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), by, f[h]);
@@ -363,7 +360,7 @@ INLINE void q_pick_row(qkind k, const qjob *q)
         }
         p += tail_lines * PANEL_LINE;
     }
-    UNROLL for (int h = 0; h < 2; h++) q_put(q, h, 0, f[h]);
+    UNROLLED (h, 2) q_put(q, h, 0, f[h]);
 }
 
 /* What waits for memory takes both halves of a panel at once. More rows take one half after the other, QGROUP rows

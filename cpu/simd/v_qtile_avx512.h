@@ -136,7 +136,7 @@ INLINE void q_open_span(qshape z, qplace at, qstate *s)
 {
     const qjob *q = s->q;
     if (q_two(z.k))
-        EACH (i, z.np) {
+        UNROLLED (i, z.np) {
             s->d[i] = _mm512_mul_ps(q_base(at.tail + i * q->apart), s->factor);
             if (z.k.base) s->dmin[i] = q_base(at.tail + 32 + i * q->apart);
         }
@@ -149,17 +149,17 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int64_t tile)
 {
     s->kept[0] = s->kept[1] = Q_ZERO();
     if (z.np == 2) q_fetch(s->q, tile);
-    EACH (i, z.np) s->words[i] = q_words(z.k, at.tail + i * s->q->apart, at.t);
-    EACH (i, z.np)
-        EACH (m, z.m1 + z.m2) s->whole[i][m] = Q_ZERO();
+    UNROLLED (i, z.np) s->words[i] = q_words(z.k, at.tail + i * s->q->apart, at.t);
+    UNROLLED (i, z.np)
+        UNROLLED (m, z.m1 + z.m2) s->whole[i][m] = Q_ZERO();
 }
 
 INLINE void q_start_block(qshape z, qstate *s, int b)
 {
-    EACH (m, z.m1 + z.m2) {
+    UNROLLED (m, z.m1 + z.m2) {
         const act_part x = q_row(z, s, m);
         __m512i start = q_start(z.k, x.neg_sum, x.neg_subsums, b);
-        EACH (i, z.np) s->a[i][m][0] = start, s->a[i][m][1] = Q_ZERO();
+        UNROLLED (i, z.np) s->a[i][m][0] = start, s->a[i][m][1] = Q_ZERO();
     }
 }
 
@@ -169,15 +169,15 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
 {
     const qkind k = z.k;
     const int width = q_width(k.bits), steps = 16 / width, mr = z.m1 + z.m2;
-    EACH (i, z.np) {
+    UNROLLED (i, z.np) {
         const uint8_t *lines = at.lines + i * s->q->apart;
         if (q_picks(k)) q_unpack_loose(k.bits, lines, j, &s->kept[i], s->w[i]);
         else q_unpack(k.bits, lines, j, &s->kept[i], s->w[i]);
-        EACH (v, width) s->w[i][v] = q_look(k, &s->table, s->words[i], j * width + v, s->w[i][v]);
+        UNROLLED (v, width) s->w[i][v] = q_look(k, &s->table, s->words[i], j * width + v, s->w[i][v]);
     }
     if (z.np == 2) return;
     const int first = j * q_code_lines(k) / steps, n = (j + 1) * q_code_lines(k) / steps - first;
-    EACH (l, n) q_prefetch(at.ahead + PANEL_LINE * (first + l), &s->a[0][0][0]);
+    UNROLLED (l, n) q_prefetch(at.ahead + PANEL_LINE * (first + l), &s->a[0][0][0]);
     const int touch = mr <= PAGES_ROWS ? steps - 1 : mr == 4 && k.span == PANEL_K ? 0 : -1;
     if (j == touch) q_prefetch(q_page(at.ahead), &s->a[0][0][0]);
 }
@@ -186,11 +186,11 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
 INLINE void q_multiply_step(qshape z, qstate *s, int j)
 {
     const int width = q_width(z.k.bits);
-    EACH (v, width)
-        EACH (m, z.m1 + z.m2) {
+    UNROLLED (v, width)
+        UNROLLED (m, z.m1 + z.m2) {
             const int g = j * width + v, c = g % q_chains(z);
             __m512i four = _mm512_set1_epi32(q_four(q_row(z, s, m).code + g * q_stride(z, m) * 4));
-            EACH (i, z.np) s->a[i][m][c] = _mm512_dpbusd_epi32(s->a[i][m][c], s->w[i][v], four);
+            UNROLLED (i, z.np) s->a[i][m][c] = _mm512_dpbusd_epi32(s->a[i][m][c], s->w[i][v], four);
         }
 }
 
@@ -200,7 +200,7 @@ INLINE void q_scale_subs(qshape z, qplace at, qstate *s, int b, int i)
     __m512i pair = q_subs(z.k, at.subs + i * s->q->apart + b / 2 * 2 * PANEL_ROWS), one;
     if (q_narrow(z.k)) one = b % 2 ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
     else one = _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
-    EACH (m, z.m1 + z.m2) {
+    UNROLLED (m, z.m1 + z.m2) {
         if (q_narrow(z.k)) s->whole[i][m] = _mm512_dpwssd_epi32(s->whole[i][m], s->a[i][m][0], one);
         else s->whole[i][m] = _mm512_add_epi32(s->whole[i][m], _mm512_mullo_epi32(s->a[i][m][0], one));
     }
@@ -211,9 +211,9 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
     const qkind k = z.k;
     const int mr = z.m1 + z.m2, block = q_block(k);
     if (q_chains(z) == 2)
-        EACH (i, z.np)
-            EACH (m, mr) s->a[i][m][0] = _mm512_add_epi32(s->a[i][m][0], s->a[i][m][1]);
-    EACH (i, z.np) {
+        UNROLLED (i, z.np)
+            UNROLLED (m, mr) s->a[i][m][0] = _mm512_add_epi32(s->a[i][m][0], s->a[i][m][1]);
+    UNROLLED (i, z.np) {
         if (q_two(k)) {
             q_scale_subs(z, at, s, b, i);
             continue;
@@ -222,16 +222,16 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
         const int n = (at.t * PANEL_K + b * block) / k.block;
         __m512 dw = q_scale(k, tail, at.tiles, n);
         if (k.scale == PANEL_E5M3) dw = _mm512_mul_ps(dw, s->factor);
-        EACH (m, mr)
+        UNROLLED (m, mr)
             s->f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s->a[i][m][0]),
                                          _mm512_mul_ps(dw, _mm512_set1_ps(*q_row(z, s, m).scale)), s->f[i][m]);
         if (!k.base) continue;
         __m512 mw = q_base(tail + (k.span / k.block + n) * 2 * PANEL_ROWS);
-        EACH (m, mr) s->f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(*q_row(z, s, m).scaled_sum), s->f[i][m]);
+        UNROLLED (m, mr) s->f[i][m] = _mm512_fmadd_ps(mw, _mm512_set1_ps(*q_row(z, s, m).scaled_sum), s->f[i][m]);
     }
-    EACH (i, 2) s->x[i].code += block * (i ? z.m2 : z.m1);
+    UNROLLED (i, 2) s->x[i].code += block * (i ? z.m2 : z.m1);
     if ((b + 1) * block % q_act(k) == 0 && !q_two(k))
-        EACH (i, 2) {
+        UNROLLED (i, 2) {
             s->x[i].scale += i ? z.m2 : z.m1;
             s->x[i].scaled_sum += i ? z.m2 : z.m1;
             s->x[i].neg_sum += i ? z.m2 : z.m1;
@@ -242,11 +242,11 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s)
 {
     const qkind k = z.k;
     const int pairs = PANEL_K / q_block(k) / 2;
-    EACH (i, z.np) {
+    UNROLLED (i, z.np) {
         __m512i minima[2];
         if (k.base)
-            EACH (p, pairs) minima[p] = q_minima(k, at.subs + i * s->q->apart + p * 2 * PANEL_ROWS);
-        EACH (m, z.m1 + z.m2) {
+            UNROLLED (p, pairs) minima[p] = q_minima(k, at.subs + i * s->q->apart + p * 2 * PANEL_ROWS);
+        UNROLLED (m, z.m1 + z.m2) {
             const act_part x = q_row(z, s, m);
             __m512 v = _mm512_cvtepi32_ps(s->whole[i][m]), by = _mm512_set1_ps(*x.scale);
             if (!k.base) {
@@ -254,21 +254,21 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s)
                 continue;
             }
             __m512i least = Q_ZERO();
-            EACH (p, pairs)
+            UNROLLED (p, pairs)
                 least = _mm512_dpwssd_epi32(least, minima[p], _mm512_set1_epi32(q_parts(x.neg_subsums, k.block, p)));
             v = _mm512_fmadd_ps(s->dmin[i], _mm512_cvtepi32_ps(least), _mm512_mul_ps(s->d[i], v));
             s->f[i][m] = _mm512_fmadd_ps(v, by, s->f[i][m]);
         }
     }
-    EACH (i, 2) s->x[i].scale += i ? z.m2 : z.m1;
+    UNROLLED (i, 2) s->x[i].scale += i ? z.m2 : z.m1;
 }
 
 INLINE void q_store(qshape z, qstate *s)
 {
     const qjob *q = s->q;
-    EACH (i, z.np) {
+    UNROLLED (i, z.np) {
         __mmask16 lanes = i + 1 < z.np ? 0xffff : (__mmask16)((1u << q->n_out) - 1);
-        EACH (m, z.m1 + z.m2) {
+        UNROLLED (m, z.m1 + z.m2) {
             __m512 f = s->f[i][m];
             if (q->bias) f = _mm512_add_ps(f, _mm512_maskz_loadu_ps(lanes, q->bias + i * PANEL_ROWS));
             _mm512_mask_storeu_ps(q->y + m * q->ldy + i * PANEL_ROWS, lanes, f);
@@ -283,17 +283,17 @@ INLINE void q_pass(qshape z, const qjob *q)
     const int code_bytes = q_code_lines(k) * PANEL_LINE, tail_bytes = q->f->tail_lines * PANEL_LINE;
     qplace at = {.lines = q->panel, .ahead = q->ahead};
     qstate s = {.q = q, .x = {q->x, q->second}, .table = q_table(k, q), .factor = _mm512_set1_ps(q->f->factor)};
-    EACH (i, z.np)
-        EACH (m, z.m1 + z.m2) s.f[i][m] = _mm512_setzero_ps();
+    UNROLLED (i, z.np)
+        UNROLLED (m, z.m1 + z.m2) s.f[i][m] = _mm512_setzero_ps();
     for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_bytes, at.ahead += tail_bytes) {
         at = q_next_span(k, at, q->k_tiles - tile);
         q_open_span(z, at, &s);
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes, at.ahead += code_bytes) {
             at.subs = q_subs_at(k, at);
             q_start_tile(z, at, &s, tile);
-            EACH (b, blocks) {
+            UNROLLED (b, blocks) {
                 q_start_block(z, &s, b);
-                EACH (j, steps) {
+                UNROLLED (j, steps) {
                     q_unpack_step(z, at, &s, b * steps + j);
                     q_multiply_step(z, &s, j);
                 }
@@ -301,7 +301,7 @@ INLINE void q_pass(qshape z, const qjob *q)
             }
             if (q_two(k)) q_scale_tile(z, at, &s);
             if (q_act(k) == 64)
-                EACH (i, 2) s.x[i].neg_subsums += (i ? z.m2 : z.m1) * ACT_SUBSUMS;
+                UNROLLED (i, 2) s.x[i].neg_subsums += (i ? z.m2 : z.m1) * ACT_SUBSUMS;
         }
     }
     q_store(z, &s);

@@ -61,8 +61,7 @@ INLINE qtable q_table(qkind k, const qjob *q)
     const uint8_t *level = (const uint8_t *)q->level;
     if (k.code == PANEL_LOOK) t.v[0].val[0] = vld1q_u8(level);
     if (!q_picks(k)) return t;
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         t.v[0].val[i] = vld1q_u8(level + 16 * i);
         if (k.bits > 2) t.v[1].val[i] = vld1q_u8(level + 64 + 16 * i);
     }
@@ -136,18 +135,18 @@ typedef struct qstate {
 
 INLINE void q_start_tile(qshape z, qplace at, qstate *s)
 {
-    EACH (v, z.quads) {
+    UNROLLED (v, z.quads) {
         s->kept[v] = Q_ZERO();
         s->words[v] = q_words(z.k, at.tail, at.t, z.v0 + v);
-        EACH (m, z.mr) s->whole[v][m] = s4_zero();
+        UNROLLED (m, z.mr) s->whole[v][m] = s4_zero();
     }
 }
 
 INLINE void q_start_block(qshape z, qstate *s, int b)
 {
-    EACH (m, z.mr) {
+    UNROLLED (m, z.mr) {
         int32x4_t start = vdupq_n_s32(q_start(z.k, s->x.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b));
-        EACH (v, z.quads) s->a[v][m] = start;
+        UNROLLED (v, z.quads) s->a[v][m] = start;
     }
 }
 
@@ -161,9 +160,9 @@ INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int v, int j, qline w[
 INLINE void q_multiply_step(qshape z, qstate *s, int v, int j, int of_block, const qline w[4])
 {
     const int width = q_width(z.k.bits);
-    EACH (i, width) {
+    UNROLLED (i, width) {
         b16 level = q_look(z.k, &s->table, s->words[v], j * width + i, w[i]);
-        EACH (m, z.mr) {
+        UNROLLED (m, z.mr) {
             int word = (of_block * width + i) * z.mr + m;
             s->a[v][m] = s4_dot(s->a[v][m], level, vld1q_s8(s->x.code + word / 4 * 16), word % 4);
         }
@@ -174,18 +173,19 @@ INLINE void q_scale_block(qshape z, qplace at, qstate *s, int b)
 {
     const qkind k = z.k;
     const int block = q_block(k), n = (at.t * PANEL_K + b * block) / k.block;
-    EACH (v, z.quads) {
+    UNROLLED (v, z.quads) {
         if (q_two(k)) {
             int32x4_t by = q_one(q_subs(k, at.subs + b / 2 * 2 * PANEL_ROWS, z.v0 + v), b);
-            EACH (m, z.mr) s->whole[v][m] = vmlaq_s32(s->whole[v][m], s->a[v][m], by);
+            UNROLLED (m, z.mr) s->whole[v][m] = vmlaq_s32(s->whole[v][m], s->a[v][m], by);
             continue;
         }
         float32x4_t dw = q_scale(k, at.tail, at.tiles, n, z.v0 + v);
         if (k.scale == PANEL_E5M3) dw = vmulq_n_f32(dw, s->factor);
-        EACH (m, z.mr) s->f[v][m] = vfmaq_f32(s->f[v][m], vcvtq_f32_s32(s->a[v][m]), vmulq_n_f32(dw, s->x.scale[m]));
+        UNROLLED (m, z.mr)
+            s->f[v][m] = vfmaq_f32(s->f[v][m], vcvtq_f32_s32(s->a[v][m]), vmulq_n_f32(dw, s->x.scale[m]));
         if (!k.base) continue;
         float32x4_t mw = q_base(at.tail + (k.span / k.block + n) * 2 * PANEL_ROWS, z.v0 + v);
-        EACH (m, z.mr) s->f[v][m] = vfmaq_n_f32(s->f[v][m], mw, s->x.scaled_sum[m]);
+        UNROLLED (m, z.mr) s->f[v][m] = vfmaq_n_f32(s->f[v][m], mw, s->x.scaled_sum[m]);
     }
     s->x.code += block * z.mr;
     if ((b + 1) * block % q_act(k) || q_two(k)) return;
@@ -198,23 +198,23 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s)
 {
     const qkind k = z.k;
     const int pairs = PANEL_K / q_block(k) / 2;
-    EACH (v, z.quads) {
+    UNROLLED (v, z.quads) {
         const float32x4_t d = vmulq_n_f32(q_base(at.tail, z.v0 + v), s->factor);
         int16x4_t even[2], odd[2];
         if (k.base)
-            EACH (p, pairs) {
+            UNROLLED (p, pairs) {
                 int16x8_t pair = q_minima(k, at.subs + p * 2 * PANEL_ROWS, z.v0 + v);
                 even[p] = vget_low_s16(vuzp1q_s16(pair, pair));
                 odd[p] = vget_low_s16(vuzp2q_s16(pair, pair));
             }
-        EACH (m, z.mr) {
+        UNROLLED (m, z.mr) {
             float32x4_t sum = vcvtq_f32_s32(s->whole[v][m]);
             int32x4_t minimum = s4_zero();
             if (!k.base) {
                 s->f[v][m] = vfmaq_f32(s->f[v][m], sum, vmulq_n_f32(d, s->x.scale[m]));
                 continue;
             }
-            EACH (p, pairs) {
+            UNROLLED (p, pairs) {
                 const int16_t *part = s->x.neg_subsums + m * ACT_SUBSUMS + (k.block == 32 ? 0 : 2) + 2 * p;
                 minimum = vmlal_n_s16(vmlal_n_s16(minimum, even[p], part[0]), odd[p], part[1]);
             }
@@ -232,18 +232,18 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
     const int code_bytes = q_code_lines(k) * PANEL_LINE, tail_bytes = q->f->tail_lines * PANEL_LINE;
     qplace at = {.lines = q->panel};
     qstate s = {.q = q, .x = q->x, .table = q_table(k, q), .factor = q->f->factor};
-    EACH (v, z.quads)
-        EACH (m, z.mr) s.f[v][m] = vdupq_n_f32(0);
+    UNROLLED (v, z.quads)
+        UNROLLED (m, z.mr) s.f[v][m] = vdupq_n_f32(0);
     for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_bytes) {
         at = q_next_span(k, at, q->k_tiles - tile);
         for (at.t = 0; at.t < at.tiles; at.t++, tile++, at.lines += code_bytes) {
             at.subs = q_subs_at(k, at);
             if (fetch) q_fetch(q, tile);
             q_start_tile(z, at, &s);
-            EACH (b, blocks) {
+            UNROLLED (b, blocks) {
                 q_start_block(z, &s, b);
-                EACH (j, steps)
-                    EACH (v, z.quads) {
+                UNROLLED (j, steps)
+                    UNROLLED (v, z.quads) {
                         qline w[4];
                         q_unpack_step(z, at, &s, v, b * steps + j, w);
                         q_multiply_step(z, &s, v, b * steps + j, j, w);
@@ -254,8 +254,8 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
             if (q_act(k) == 64) s.x.neg_subsums += z.mr * ACT_SUBSUMS;
         }
     }
-    EACH (v, z.quads)
-        EACH (m, z.mr) q_store(q, s.f[v][m], m, z.v0 + v);
+    UNROLLED (v, z.quads)
+        UNROLLED (m, z.mr) q_store(q, s.f[v][m], m, z.v0 + v);
 }
 
 /* Up to three rows take a whole panel, more of them one half after the other: so the sums stay in registers. */

@@ -19,8 +19,7 @@ INLINE void act_code_of(int block, const float *x, int64_t n, act_block *to)
     }
     float inverse = top >= ACT_TINY ? 127 / top : 0;
     to->scale = top >= ACT_TINY ? top / 127 : 0;
-    UNROLL for (int i = 0; i < 4; i++)
-    {
+    UNROLLED (i, 4) {
         sum[i] = s4_zero();
         if (i * LANES >= block) continue;
         b16 bytes = v16_i8(v16_mul(v16_load(x + i * LANES), v16_all(inverse)));

@@ -47,13 +47,13 @@ INLINE void q_widen(qkind k, const panel_format *f, const int8_t *level, const u
             qline kept = Q_ZERO(), words = q_words(k, tail, t);
             const uint8_t *subs = tail + 32 + t * blocks * PANEL_ROWS;
             uint8_t *rest = to + 16 * 2 * PANEL_LINE;
-            UNROLL for (int j = 0; j < 16 / width; j++)
-            {
+            UNROLLED (j, 16 / width) {
                 qline w[4];
                 if (q_picks(k)) q_unpack_loose(k.bits, p, j, &kept, w);
                 else q_unpack(k.bits, p, j, &kept, w);
-                UNROLL for (int v = 0; v < width; v++) _mm512_store_si512(
-                    to + (j * width + v) * 2 * PANEL_LINE, q_look(k, &table, words, j * width + v, w[v]));
+                UNROLLED (v, width)
+                    _mm512_store_si512(to + (j * width + v) * 2 * PANEL_LINE,
+                                       q_look(k, &table, words, j * width + v, w[v]));
             }
             if (!c.two) {
                 _mm512_store_ps(rest, _mm512_mul_ps(q_scale(k, tail, tiles, t * PANEL_K / k.block), factor));
@@ -87,29 +87,23 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
     const int32_t *less = q->x.neg_sum;
     const int16_t *parts = q->x.neg_subsums;
     __m512 f[2][ACT_ROWS];
-    UNROLL for (int m = 0; m < mr; m++)
-    {
-        UNROLL for (int i = 0; i < 2; i++) f[i][m] = q->first ? _mm512_setzero_ps()
-                                                              : _mm512_load_ps(q->sums + (2 * m + i) * PANEL_ROWS);
+    UNROLLED (m, mr) {
+        UNROLLED (i, 2) f[i][m] = q->first ? _mm512_setzero_ps() : _mm512_load_ps(q->sums + (2 * m + i) * PANEL_ROWS);
     }
     for (int s = 0; s < q->k_tiles;
          s++, p += lines * 2 * PANEL_LINE, scale += mr, less += mr, parts += mr * ACT_SUBSUMS) {
         const uint8_t *tail = p + 16 * 2 * PANEL_LINE;
         __m512i whole[2][ACT_ROWS];
         for (int l = 0; l < q->n_ahead; l++, ahead += PANEL_LINE) prefetch_near(ahead);
-        UNROLL for (int m = 0; m < mr; m++) whole[0][m] = whole[1][m] = Q_ZERO();
-        UNROLL for (int b = 0; b < blocks; b++)
-        {
+        UNROLLED (m, mr) whole[0][m] = whole[1][m] = Q_ZERO();
+        UNROLLED (b, blocks) {
             __m512i a[2][ACT_ROWS];
-            UNROLL for (int m = 0; m < mr; m++) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_SUBSUMS, b);
-            UNROLL for (int four = 0; four < c.block / 16; four++)
-            {
-                UNROLL for (int v = 0; v < 4; v++)
-                {
+            UNROLLED (m, mr) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_SUBSUMS, b);
+            UNROLLED (four, c.block / 16) {
+                UNROLLED (v, 4) {
                     const int g = 4 * four + v;
                     __m512i w0 = q_wide_line(p, b * c.block / 4 + g, 0), w1 = q_wide_line(p, b * c.block / 4 + g, 1);
-                    UNROLL for (int m = 0; m < mr; m++)
-                    {
+                    UNROLLED (m, mr) {
                         __m512i x = _mm512_set1_epi32(q_four(code + (g * mr + m) * 4));
                         a[0][m] = _mm512_dpbusd_epi32(a[0][m], w0, x);
                         a[1][m] = _mm512_dpbusd_epi32(a[1][m], w1, x);
@@ -117,10 +111,8 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
                 }
             }
             code += c.block * mr;
-            UNROLL for (int i = 0; i < 2; i++)
-            {
-                UNROLL for (int m = 0; m < mr; m++)
-                {
+            UNROLLED (i, 2) {
+                UNROLLED (m, mr) {
                     if (!c.two) whole[i][m] = a[i][m];
                     else
                         whole[i][m] = _mm512_add_epi32(whole[i][m],
@@ -128,17 +120,15 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
                 }
             }
         }
-        UNROLL for (int i = 0; i < 2; i++)
-        {
+        UNROLLED (i, 2) {
             __m512 d = q_wide_floats(tail, c.two ? blocks : 0, i);
-            UNROLL for (int m = 0; m < mr; m++) f[i][m] = _mm512_fmadd_ps(
-                _mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d, _mm512_set1_ps(scale[m])), f[i][m]);
+            UNROLLED (m, mr)
+                f[i][m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[i][m]), _mm512_mul_ps(d, _mm512_set1_ps(scale[m])),
+                                          f[i][m]);
         }
     }
-    UNROLL for (int i = 0; i < 2; i++)
-    {
-        UNROLL for (int m = 0; m < mr; m++)
-        {
+    UNROLLED (i, 2) {
+        UNROLLED (m, mr) {
             if (!q->last) {
                 _mm512_store_ps(q->sums + (2 * m + i) * PANEL_ROWS, f[i][m]);
                 continue;
