@@ -1,7 +1,8 @@
-/* attn_mask.h - which keys a row of ATTN sees, and what is added to a score by distance: the definition, for reference and vector kernels.
+/* attn_mask.h - which keys a row of ATTN sees, and the bias of a score by distance: the definition, for reference and
+ * vector kernels.
  *
- * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every key. Both
- * ends rise with the row's position, so the rows that see a tile are a run. */
+ * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every
+ * key. Both ends rise with the row's position, so the rows that see a tile are a run. */
 #ifndef CPU_ATTN_MASK_H
 #define CPU_ATTN_MASK_H
 #include "core/kv_type.h"
@@ -31,7 +32,7 @@ static inline attn_mask attn_mask_of(const run *r, const op *o)
     return s;
 }
 
-/* What products of queries and keys are multiplied by, and what queries are, where keys are codes: the same work once a query. */
+/* The scale of products of queries and keys; where keys are codes, the scale goes to the query instead, once. */
 static inline float attn_product_scale(const op *o, const kv_store *s)
 {
     return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? 1 : o->u.attn.scale;
@@ -60,7 +61,7 @@ static inline int attn_last(const attn_mask *s, int seq, int own)
     return s->ahead >= last || own > last - s->ahead ? last : own + s->ahead;
 }
 
-/* BIAS_BUCKETS: what is added to the score of a key. */
+/* BIAS_BUCKETS: the bias of the score of a key. */
 static inline float attn_bucket(const attn_mask *s, int head, int key, int own)
 {
     int d = key - own;

@@ -1,23 +1,25 @@
-/* attn_plan.h - how the work of ATTN is divided: units of (rows of one sequence, one key/value head, some of its query heads).
+/* attn_plan.h - how the work of ATTN is divided: units of (rows of one sequence, one key/value head, some of its query
+ * heads).
  *
- * The queries of a unit are its lines (rows x heads, heads fastest): they share every tile of keys and values. When there are fewer units
- * than workers can share evenly, the ranges of ATTN_RANGE keys of each unit are given out one by one and merged afterwards, in
- * the order of the contract; that choice changes no bit. */
+ * The queries of a unit are its lines (rows x heads, heads fastest): they share every tile of keys and values. When
+ * there are too few units to share evenly, workers take the ranges of ATTN_RANGE keys of each unit one by one and
+ * merge them afterwards in the order of the contract, so this choice changes no bit. */
 #ifndef CPU_ATTN_PLAN_H
 #define CPU_ATTN_PLAN_H
 #include "cpu/attn_mask.h"
 
-enum { ATTN_LINES = 48 }; /* most lines of a unit */
+enum { ATTN_LINES = 48 }; /* maximum number of lines of a unit */
 
 typedef struct attn_plan {
     const step *st;
-    attn_mask sees;
+    attn_mask mask;
     int kv_heads, per_kv; /* query heads of one key/value head */
     int heads, chunks;    /* query heads per unit, units per key/value head */
-    int rows;             /* most rows per unit */
+    int rows;             /* maximum number of rows per unit */
 } attn_plan;
 
-/* Softmax state of the lines of a unit: greatest score, sum of exponentials, weighted sum of values [lines][padded v_dim]. */
+/* Softmax state of the lines of a unit: maximum score, sum of exponentials, weighted sum of values [lines][padded
+ * v_dim]. */
 typedef struct attn_soft {
     float *max, *sum, *acc;
 } attn_soft;
@@ -61,7 +63,7 @@ static inline attn_space attn_space_of(float *scratch, int64_t k_dim, int64_t v_
     return a;
 }
 
-/* Lines of the next group when lines l … l1 - 1 are left: groups of about equal size, at most `most`. */
+/* Lines of the next group when lines l … l1 - 1 are left: groups of about equal size, `most` lines at most. */
 static inline int group_lines(int l, int l1, int most)
 {
     int groups = (l1 - l + most - 1) / most;
@@ -76,7 +78,7 @@ typedef struct attn_unit {
 
 static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *s)
 {
-    attn_plan p = {.st = r->st, .sees = attn_mask_of(r, o), .kv_heads = s->heads};
+    attn_plan p = {.st = r->st, .mask = attn_mask_of(r, o), .kv_heads = s->heads};
     p.per_kv = o->u.attn.heads / s->heads;
     p.chunks = (p.per_kv + ATTN_LINES - 1) / ATTN_LINES;
     p.heads = (p.per_kv + p.chunks - 1) / p.chunks;
@@ -84,11 +86,11 @@ static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *
     return p;
 }
 
-/* The unit after *u, or the first when u->seq is -1; false at the end. Rows are fastest: the next unit reads the same keys and values, which
- * the second level of cache may still have. */
+/* The unit after *u, or the first when u->seq is -1; false at the end. Rows are fastest: the next unit reads the same
+ * keys and values, often from the second-level cache. */
 static inline bool attn_next(const attn_plan *p, attn_unit *u)
 {
-    const step_rows *rows = p->sees.rows;
+    const step_rows *rows = p->mask.rows;
     int row = u->seq >= 0 ? u->row0 + u->rows : 0;
     if (u->seq < 0 || row >= rows->seq_row[u->seq + 1]) {
         bool heads = u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv;
@@ -109,8 +111,8 @@ static inline bool attn_next(const attn_plan *p, attn_unit *u)
     u->row0 = row;
     u->rows = left < p->rows ? left : p->rows;
     u->heads = heads < p->heads ? heads : p->heads;
-    u->range0 = attn_first(&p->sees, rows->pos[row]) / ATTN_RANGE;
-    u->last = attn_last(&p->sees, u->seq, rows->pos[row + u->rows - 1]);
+    u->range0 = attn_first(&p->mask, rows->pos[row]) / ATTN_RANGE;
+    u->last = attn_last(&p->mask, u->seq, rows->pos[row + u->rows - 1]);
     u->range1 = u->last / ATTN_RANGE;
     return true;
 }

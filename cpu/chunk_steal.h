@@ -1,16 +1,19 @@
-/* chunk_steal.h - dealing out the chunks of an op: each worker has its own run of them, and takes from others when it is done.
+/* chunk_steal.h - the chunks of an op are dealt out to workers: each has its own run of them, and steals from others
+ * when that is done.
  *
- * A run is read front to back by its owner (one sequential stream of weights); helpers take from the back. So a worker whose core is
- * busy with something else delays the others by one chunk, not by its whole share. Which worker computes a chunk changes no bit.
- * A run is one atomic word (turn of the op, first chunk, end). Workers count ops alike; a word of an earlier turn stands for the
- * full run of this turn, so that nobody has to prepare anything and a worker that has not even arrived can be helped. */
+ * The owner takes chunks from the front (one sequential stream of weights); helpers steal from the back. So a worker
+ * whose core is busy with something else delays the others by one chunk, not by its whole share. Which worker computes
+ * a chunk changes no bit. A run is one atomic word (turn of the op, first chunk, end). All workers count ops the same
+ * way; a word of an earlier turn stands for the full run of this turn, so nothing is prepared, and the run of a worker
+ * that has not arrived yet can be stolen from. */
 #ifndef CPU_CHUNK_STEAL_H
 #define CPU_CHUNK_STEAL_H
 #include "cpu/cpu.h"
 
 #include <stdatomic.h>
 
-/* In an array of one per worker, and one more for steps that run on one thread alone: they would put the workers' counts apart. */
+/* An array has one for each worker, and one more for steps that run on one thread alone, because those would make the
+ * workers' counts differ. */
 struct chunk_run {
     _Alignas(64) _Atomic uint64_t word; /* turn 16 bits, first 24, end 24 */
     uint32_t turn;                      /* ops dealt so far: this worker's own count */
@@ -47,7 +50,7 @@ static inline int64_t steal_take(const chunk_steal *d, int whose)
     for (;;) {
         int16_t age = (int16_t)(uint16_t)(d->turn - (uint32_t)(was >> 2 * STEAL_BITS)); /* turns wrap at 16 bits */
         int64_t first = (int64_t)(was >> STEAL_BITS & STEAL_MAX), end = (int64_t)(was & STEAL_MAX);
-        if (age < 0) return -1; /* its owner is at a later op: this one is taken */
+        if (age < 0) return -1; /* its owner is at a later op: nothing is left of this one */
         if (age > 0) {
             first = d->in_order ? 0 : d->chunks * whose / d->workers;
             end = d->in_order ? (whose == 0 ? d->chunks : 0) : d->chunks * (whose + 1) / d->workers;

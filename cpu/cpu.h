@@ -1,9 +1,10 @@
-/* cpu.h - inside the CPU backend: the device, weights as they are held, KV pages, and what every kernel starts from.
+/* cpu.h - inside the CPU backend: the device, held weights, KV pages, and the declarations that every kernel starts
+ * from.
  *
- * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do not
- * depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that vector kernels
- * (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and ops with OPF_IN_PLACE;
- * otherwise operands do not overlap. */
+ * A kernel is called by every worker at once and takes its share of output units, never of a reduction, so results do
+ * not depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that
+ * vector kernels (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and
+ * ops with OPF_IN_PLACE; otherwise operands do not overlap. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 #include "base/pool.h"
@@ -15,7 +16,7 @@
 
 /* ---- instruction sets */
 
-/* What the Makefile compiles for. */
+/* Instruction sets, as the Makefile compiles for them. */
 enum {
     CPU_AVX2 = 1,    /* and FMA, F16C */
     CPU_AVX512 = 2,  /* F, BW, DQ, VL, VNNI, VBMI */
@@ -24,7 +25,7 @@ enum {
     CPU_DOTPROD = 16,   /* NEON's multiplier of bytes in groups of four */
     CPU_AVX512BF16 = 32 /* dot products of bfloat16 on 512 bits */
 };
-unsigned cpu_features(void); /* what processor and operating system both allow */
+unsigned cpu_features(void); /* allowed by the processor and the operating system */
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
 
 /* Loops for cpu_probe.h: read bytes; multiply and add, returning the operations done. */
@@ -40,24 +41,25 @@ uint64_t cpu_probe_multiply_c(uint64_t rounds);
 typedef struct cpu_table {
     const char *isa;          /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
     unsigned needs;           /* CPU_* */
-    bool inexact;             /* --exact off: products of floats round as v_step.h has them, not as their definition */
+    bool inexact;             /* --exact off: products of floats round as in v_step.h, not as in their definition */
     kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing */
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
 } cpu_table;
-const cpu_table *cpu_kernels(unsigned flags, bool inexact); /* the best that `flags` allow; inexact: such too */
+/* The best table that `flags` allow; inexact: tables with `inexact` too. */
+const cpu_table *cpu_kernels(unsigned flags, bool inexact);
 const cpu_table *cpu_kernels_named(const char *name); /* NULL when unknown, not built, or this processor lacks it */
 extern const cpu_table *const cpu_tables[];           /* all that are built, best first; the last is "c", then NULL */
 
 /* ---- weights as held */
 typedef struct held_weight {
-    const uint8_t *data;  /* row n at data + n * stride; packed: panel n / 16 there; any alignment; NULL: not put yet */
+    const uint8_t *data;  /* row n at data + n * stride; packed: panel n / 16; any alignment; NULL: not bound yet */
     dtype type;           /* vectors: DTYPE_F32 */
     uint64_t stride;      /* bytes from row to row, or from panel to panel */
     bool packed;          /* tensor/panel.h */
     int64_t rows, cols;   /* vectors: rows = n, cols = 1, contiguous */
-    const uint8_t **part; /* [weight.parts] first row of each where they lie apart in the files; else NULL */
-    void *own;            /* memory to mem_unmap, or NULL: lies in a mapped file */
+    const uint8_t **part; /* [weight.parts] first row of each where the files do not store them in one run; else NULL */
+    void *own;            /* memory to mem_unmap; NULL: used in the mapped file */
     uint64_t own_bytes;
 } held_weight;
 
@@ -80,16 +82,16 @@ static inline held_weight held_part(const held_weight *w, int64_t part, int64_t 
 /* Row n as float32: cols values. */
 void held_row(const held_weight *w, int64_t n, float *to);
 
-/* ---- keys and values. Of each page a state has, per head, a tile of keys [k_dim][PAGE_TOKENS] (transposed: 16 keys are one vector) and a
- * tile of values [PAGE_TOKENS][v_dim]; tiles of codes: kv_codes.h. What is read and written together lies together: a page
- * holds this of all states of its group, so that short contexts touch little memory. */
+/* ---- keys and values. Of each page a state has, per head, a tile of keys [k_dim][PAGE_TOKENS] (transposed: 16 keys
+ * are one vector) and a tile of values [PAGE_TOKENS][v_dim]; tiles of codes: kv_codes.h. A page holds the tiles of all
+ * states of its group, because they are read and written together; so short contexts touch little memory. */
 typedef struct kv_store {
     uint8_t *k, *v;  /* of page 0; 64-byte aligned */
     uint64_t stride; /* bytes from page to page */
     dtype k_type, v_type;
     int32_t heads, k_dim, v_dim;
     uint64_t k_page, v_page; /* bytes of this state in one page */
-    void *own;               /* the memory of the group's pages, if this state has it in charge: own_bytes */
+    void *own;               /* the memory of the group's pages, if this state owns it: own_bytes */
     uint64_t own_bytes;
 } kv_store;
 
@@ -158,8 +160,8 @@ static inline int32_t step_page(const step *st, int group, int seq, int tile)
     return st->page[((int64_t)group * st->n_seq + seq) * st->page_cap + tile];
 }
 
-/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. Ops with OPF_ELEMENTWISE share all
- * elements of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
+/* The units [*from, *to) of n that a worker takes; borders are multiples of `grain`. Ops with OPF_ELEMENTWISE share
+ * all elements of the output with grain LANES, on every instruction set: the backend puts no barrier between them. */
 static inline void cpu_share(int64_t n, int64_t grain, int worker, int workers, int64_t *from, int64_t *to)
 {
     int64_t grains = (n + grain - 1) / grain;

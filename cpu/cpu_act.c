@@ -1,6 +1,6 @@
-/* cpu_act.c - reference of ACT: the scalar definition of every activation function. GELU: Hendrycks & Gimpel 2016, arXiv 1606.08415;
- * SiLU: Elfwing et al. 2017, arXiv 1702.03118; squared ReLU: So et al. 2021, arXiv 2109.08668; exp.rest is
- * what xIELU has below zero besides a line: Huang et al. 2024, arXiv 2411.13010. */
+/* cpu_act.c - reference of ACT: the scalar definition of every activation function. GELU: Hendrycks & Gimpel 2016,
+ * arXiv 1606.08415; SiLU: Elfwing et al. 2017, arXiv 1702.03118; squared ReLU: So et al. 2021, arXiv 2109.08668;
+ * exp.rest is the part of xIELU below zero without its linear term: Huang et al. 2024, arXiv 2411.13010. */
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"

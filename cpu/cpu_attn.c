@@ -2,33 +2,34 @@
  * 1805.02867; tiles as in FlashAttention, arXiv 2205.14135).
  *
  * Part (d) of the arithmetic contract. attn_mask.h says which keys a row sees. Tiles of 64 keys and ranges of
- * ATTN_RANGE keys are aligned to absolute position; tiles are merged ascending within a range, ranges ascending into the result: what
- * a row gets does not depend on chunks, batch or threads. A tile is a softmax of its own, against its greatest score; it joins those
- * before it by one multiplication of each sum. A score is one chain of fused multiply-adds over the
- * elements of the head, times `scale`, soft-capped, plus bias. ALiBi (Press et al. 2021, arXiv 2108.12409) takes slope * distance
- * off: under softmax the same as adding slope * key position, and more exact. BIAS_ALIBI_BF16 adds
- * bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of distances (Raffel et al. 2019, arXiv 1910.10683).
- * A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score without a value. Keys that a row does not see take no part at all. Head h of the queries reads
- * key/value head h / (heads / kv heads).
+ * ATTN_RANGE keys are aligned to absolute position; tiles are merged ascending within a range, ranges ascending into
+ * the result: so the result of a row does not depend on chunks, batch or threads. A tile is a softmax of its own,
+ * relative to its maximum score; it is merged into those before it by one multiplication of each sum. A score is one
+ * chain of fused multiply-adds over the elements of the head, times `scale`, soft-capped, plus bias. ALiBi (Press et
+ * al. 2021, arXiv 2108.12409) subtracts slope * distance: under softmax the same as adding slope * key position, and
+ * more exact. BIAS_ALIBI_BF16 adds bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of
+ * distances (Raffel et al. 2019, arXiv 1910.10683). A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score
+ * without a value. Keys that a row does not see are skipped entirely. Head h of the queries reads key/value head h /
+ * (heads / kv heads).
  *
  * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8, and a
- * score is one chain over the blocks of the key, base times sum of the query's codes, then scale times sum of products; then times the
- * scale of the query.
- * Where values are codes, softmax is in integers: distances to the greatest score of the tile become whole steps of 1/2048 power of two,
- * and weights of 15 bits. Their sum is exact. Times the scale of their value over the greatest scale that the row sees in the tile,
- * they become bytes; bases of values are added by a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and
- * weights have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
+ * score is one chain over the blocks of the key, base times sum of the query's codes, then scale times sum of
+ * products; then times the scale of the query. Where values are codes, softmax is in integers: distances to the
+ * maximum score of the tile are rounded to steps of 1/2048 power of two, and weights to 15 bits. Their sum is exact.
+ * Multiplied by the scale of their value over the maximum scale that the row sees in the tile, they become bytes;
+ * bases of values have a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and weights
+ * have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
 #include "cpu/attn_mask.h"
 
 #include "base/fmath.h"
 #include "cpu/kv_codes.h"
 
-/* Softmax state of one row and head over some keys: greatest score, sum of exponentials, weighted sum of values. */
+/* Softmax state of one row and head over some keys: maximum score, sum of exponentials, weighted sum of values. */
 typedef struct soft {
     float max, sum, *acc;
 } soft;
 
-/* What sums so far and those of a part with greatest score `with` are multiplied by; t has the greatest of both then. */
+/* The factors of the sums so far and of those of a part whose maximum score is `with`; t gets the maximum of both. */
 static void soft_join(soft *t, float with, float *keep, float *take)
 {
     float less = fm_exp(fm_max(FM_BELOW_MIN, -fabsf(t->max - with)));
@@ -190,7 +191,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
 {
     const step *st = r->st;
     const kv_store *s = &r->seg->on->kv[o->state];
-    const attn_mask sees = attn_mask_of(r, o);
+    const attn_mask mask = attn_mask_of(r, o);
     const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = arg_at(r, o->in[ATTN_SINKS]);
     const float *slopes = o->u.attn.bias == BIAS_BUCKETS ? NULL : arg_at(r, o->in[ATTN_BIAS]);
     int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = heads / s->heads;
@@ -202,25 +203,25 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
     cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
         int64_t row = u / heads, head = u % heads, kv = head / per_kv;
-        int seq = sees.rows->seq[row], own = sees.rows->pos[row], least = attn_first(&sees, own),
-            most = attn_last(&sees, seq, own);
+        int seq = mask.rows->seq[row], own = mask.rows->pos[row], first_key = attn_first(&mask, own),
+            last_key = attn_last(&mask, seq, own);
         soft_clear(&all, s->v_dim);
         t.q = q + u * s->k_dim;
         t.head = (int)head;
         t.own = own;
         t.slope = slopes ? slopes[head] : 0;
         if (kv_is_codes(s->k_type)) kv_query_encode(&t.kf, t.q, s->k_dim, attn_query_scale(o, s), t.codes);
-        for (int range = least / ATTN_RANGE * ATTN_RANGE; range <= most; range += ATTN_RANGE) {
+        for (int range = first_key / ATTN_RANGE * ATTN_RANGE; range <= last_key; range += ATTN_RANGE) {
             soft_clear(&part, s->v_dim);
-            for (int first = range; first < range + ATTN_RANGE && first <= most; first += PAGE_TOKENS) {
-                int a = first > least ? first : least,
-                    b = first + PAGE_TOKENS < most + 1 ? first + PAGE_TOKENS : most + 1;
+            for (int first = range; first < range + ATTN_RANGE && first <= last_key; first += PAGE_TOKENS) {
+                int a = first > first_key ? first : first_key,
+                    b = first + PAGE_TOKENS < last_key + 1 ? first + PAGE_TOKENS : last_key + 1;
                 int32_t page = step_page(st, group, seq, first / PAGE_TOKENS);
                 if (a >= b || page < 0) continue;
                 t.keys = kv_tile(s, false, page, kv);
                 t.values = kv_tile(s, true, page, kv);
                 t.first = first;
-                tile_add(&part, &sees, o, &t, a, b);
+                tile_add(&part, &mask, o, &t, a, b);
             }
             soft_merge(&all, &part, s->v_dim);
         }

@@ -1,15 +1,15 @@
 /* cpu_backend.c - the CPU as a device: one pool of threads, weights, KV pages, and the loop over the ops of a segment.
  *
- * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op since the last
- * barrier wrote, or writes memory that one of them read. Elementwise ops that follow one another over the same elements need
- * none: they share by cpu_share over all elements of the output, so each worker reads what it wrote itself. Runs of ops that the fuse
- * table has are one. In small steps all ops
- * from one matrix or attention to the next (norms, rotations, activations ...) are done inside one barrier, by the worker that comes
- * last: five barriers a layer of a Llama instead of fifteen.
+ * All workers walk the ops together. compile() puts a barrier before an op only when it touches memory that an op
+ * since the last barrier wrote, or writes memory that one of them read. Consecutive elementwise ops over the same
+ * elements need none: cpu_share divides all elements of the output among workers, so each worker reads its own
+ * results. A run of ops in the fuse table counts as one op. In small steps all ops from one matrix or attention to the
+ * next (norms, rotations, activations ...) are done inside one barrier, by the last worker to arrive: a Llama layer
+ * has five barriers instead of fifteen.
  *
- * A small step may be faster on one thread than on all: waiting at barriers costs more than sharing gains, the more so when other
- * programs use the cores. Nobody can know in advance, so both ways are timed now and then and the faster is taken; the bits are
- * the same. */
+ * A small step may be faster on one thread than on all: waiting at barriers may cost more than sharing gains, most of
+ * all when other programs use the cores. So both ways are timed now and then, and the faster one is taken; the bits
+ * are the same. */
 #include "cpu/cpu_backend.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@
 #include <string.h>
 
 typedef struct compiled {
-    uint8_t *barrier[2];             /* [op1 - op0] wait before this op; when nothing is fused, and else */
+    uint8_t *barrier[2];             /* [op1 - op0] wait before this op: without fused runs; with them */
     int8_t *fused;                   /* [op1 - op0] row of the fuse table whose run begins here, or -1 */
     uint64_t multiplies[AXIS_COUNT]; /* of all matmuls, per row of each symbol */
     struct pace {
@@ -30,11 +30,12 @@ typedef struct compiled {
     } pace[64]; /* by the logarithm of a step's multiplications */
 } compiled;
 
-/* Elements of what an op puts out up to which one worker does it alone. */
+/* Maximum number of output elements of an op that one worker does alone. */
 enum { LIGHT = 16384 };
 
-/* Of ROUND steps of a size the first TRIAL are shared and the next TRIAL run alone, timed but for the first, which wakes or warms; the
- * rest goes the way that took less time. From ALWAYS_SHARED multiplications (tens of milliseconds) there is no question. */
+/* Of ROUND steps of a size the first TRIAL are shared and the next TRIAL run alone, timed except for the first, which
+ * wakes threads or warms caches; the rest runs the faster way. Steps of ALWAYS_SHARED multiplications (tens of
+ * milliseconds) or more are always shared. */
 enum { ROUND = 64, TRIAL = 3, ALWAYS_SHARED = 1 << 28 };
 
 static void cpu_close(dev *d)
@@ -74,7 +75,8 @@ static int cpu_open(dev **out, int ordinal, const program *p, const dev_options 
     return rc;
 }
 
-/* Memory for the pages of the states of one group that a segment writes; the system gives it page by page as it is written. */
+/* Memory for the pages of the states of one group that a segment writes; the system gives it page by page as it is
+ * written. */
 static int kv_open(dev *d, const segment *seg, int group, err *e)
 {
     uint64_t bytes = 0, pages = (uint64_t)d->opt.n_page[group], all;
@@ -128,14 +130,14 @@ static bool elementwise(const program *p, const op *o)
     return op_is(o, OPF_ELEMENTWISE);
 }
 
-/* Two activations share memory; `aligned`: other than element by element. */
+/* Two activations share memory; `aligned`: and not element by element. */
 static bool overlaps(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b, bool aligned)
 {
     return fuse_overlap(p, max_rows, a, b) && !(aligned && p->tensors[a].off == p->tensors[b].off);
 }
 
-/* True when a worker of `late` may touch what another worker of `early` is still working on. `alone`: neither is part of a fused run, whose
- * workers share rows another way. */
+/* True when a worker of `late` may touch memory that another worker of `early` still uses. `alone`: neither is part of
+ * a fused run, whose workers divide rows differently. */
 static bool depends(const program *p, const int max_rows[AXIS_COUNT], const op *early, const op *late, bool alone)
 {
     if (early->state >= 0 && early->state == late->state && early->kind != late->kind) return true;
@@ -152,14 +154,14 @@ static bool depends(const program *p, const int max_rows[AXIS_COUNT], const op *
 /* In compiled.fused: an op by itself; an op after the first of a fused run. */
 enum { FUSE_NONE = -1, FUSE_INSIDE = -2 };
 
-/* Ops that are done at once from op i on. */
+/* Number of ops that are done as one from op i on. */
 static uint32_t run_length(const compiled *c, const segment *s, bool fuse, uint32_t i)
 {
     int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
     return row >= 0 ? fuse_rows[row].n : 1;
 }
 
-/* Whether what is done from op i on depends on an op since the last barrier, which was before op `since`. */
+/* Whether op i, or the fused run there, depends on an op after the last barrier, which was before op `since`. */
 static bool must_wait(const dev *d, const segment *s, bool fuse, uint32_t since, uint32_t i)
 {
     const compiled *c = s->compiled;
@@ -229,7 +231,7 @@ static void show_taps(const run *r, ref done)
     }
 }
 
-/* Whether op i costs less than sharing it: one worker does it while the others wait anyway. */
+/* Whether op i is cheaper on one worker than shared. */
 static bool light(const run *r, uint32_t i)
 {
     const op *o = &r->seg->p->ops[i];
@@ -238,8 +240,8 @@ static bool light(const run *r, uint32_t i)
     return arg_rows(r, t) * arg_dim(r, t) <= LIGHT;
 }
 
-/* Whether runs of ops are fused in this step. Taps want every result; few rows wait for weights, which they read as one stream, and for nothing
- * else. */
+/* Whether runs of ops are fused in this step. Taps need every result; a step of few rows is bound by reading weights
+ * alone, in one stream. */
 static bool fuses(const run *r) { return r->st->n_tap == 0 && r->st->n[AXIS_TOK] + r->st->n[AXIS_ENC] > ACT_ALONE; }
 
 /* Does op i, or the fused run that begins with it, and returns how many ops that were. */
@@ -291,7 +293,7 @@ static void run_ops(void *arg, int worker, int workers)
         ref out = s->p->ops[i].out;
         i += do_ops(r, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
-        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: look while the values are there */
+        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: tap while the values are there */
         if (worker == 0) show_taps(r, out);
         if (workers > 1) pool_barrier(d->pool, worker);
     }

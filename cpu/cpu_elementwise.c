@@ -1,10 +1,12 @@
-/* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP, CLAMP. The second operand of MUL and ADD is an activation of the same
- * shape, or a vector (weight or constant) over the last axis; of MUL also one number for each row. */
+/* cpu_elementwise.c - references of MUL, ADD, SCALE, SOFTCAP, CLAMP. The second operand of MUL and ADD is an
+ * activation of the same shape, or a vector (weight or constant) over the last axis; of MUL also one number for each
+ * row. */
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"
 
-/* Calls out: for every element i of this worker's share, y[i] = x[i] `how` b, b taken from a vector when there is one. */
+/* `out` is called for every element i of this worker's share, y[i] = x[i] `how` b, b taken from a vector when there is
+ * one. */
 #define PAIRWISE(how)                                                                                                  \
     const float *x = arg_at(r, o->in[0]), *b = arg_at(r, o->in[1]);                                                    \
     float *y = arg_at(r, o->out);                                                                                      \
@@ -36,9 +38,9 @@ void cpu_softcap(const run *r, const op *o, int worker, int workers)
 
 void cpu_clamp(const run *r, const op *o, int worker, int workers)
 {
-    const float *x = arg_at(r, o->in[0]), most = o->u.clamp.limit, least = o->u.clamp.above ? -INFINITY : -most;
+    const float *x = arg_at(r, o->in[0]), max = o->u.clamp.limit, min = o->u.clamp.above ? -INFINITY : -max;
     float *y = arg_at(r, o->out);
     int64_t from, to;
     cpu_share(arg_rows(r, o->out) * arg_dim(r, o->out), LANES, worker, workers, &from, &to);
-    for (int64_t i = from; i < to; i++) y[i] = x[i] > most ? most : x[i] < least ? least : x[i];
+    for (int64_t i = from; i < to; i++) y[i] = x[i] > max ? max : x[i] < min ? min : x[i];
 }

@@ -1,4 +1,5 @@
-/* cpu_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read beyond it. */
+/* cpu_embed.c - reference of EMBED: rows of a table. Ids outside the table give zeros, so that no input can read
+ * beyond it. */
 #include "cpu/cpu.h"
 
 #include "tensor/quant.h"

@@ -5,7 +5,7 @@
 
 static inline const int32_t *dispatch_at(const run *r, ref t) { return (const int32_t *)(const void *)arg_at(r, t); }
 
-/* Rows of one expert: they lie side by side. */
+/* Rows of one expert: adjacent. */
 typedef struct expert_run {
     int32_t expert, row0, rows;
 } expert_run;
@@ -19,7 +19,7 @@ static inline expert_run expert_run_at(const int32_t *table, int32_t row0, int64
     return u;
 }
 
-/* The run that row `row` is in. */
+/* The run that holds row `row`. */
 static inline expert_run expert_run_of(const int32_t *table, int32_t row, int64_t rows)
 {
     int32_t expert = table[(int64_t)row * DISPATCH_COLS + DISPATCH_EXPERT];

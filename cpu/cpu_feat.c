@@ -1,5 +1,5 @@
-/* cpu_feat.c - what the processor has and the operating system saves. x86: CPUID leaves 1 and 7, XGETBV, brand string. Arm: the auxiliary
- * vector, and the identification register as Linux shows it. */
+/* cpu_feat.c - features that the processor has and whose registers the operating system saves. x86: CPUID leaves 1 and
+ * 7, XGETBV, brand string. Arm: the auxiliary vector, and the identification register as Linux shows it. */
 #include "cpu/cpu.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@ bool fuse_overlap(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b
     return x->off < y->off + ny && y->off < x->off + nx;
 }
 
-/* Whether one of the ops up to `last` is all that ever reads the result of op i. */
+/* Whether only ops up to `last` read the result of op i. */
 static bool read_within(const segment *s, uint32_t i, uint32_t last)
 {
     const program *p = s->p;

@@ -1,5 +1,6 @@
-/* cpu_fuse.h - the fuse table: runs of ops, one after the other, that vector kernels do in one pass over the rows. The unfused run is the
- * definition: what the last op puts out is the same in every bit, what the others would have put out is not written. */
+/* cpu_fuse.h - the fuse table: runs of ops, one after the other, that vector kernels do in one pass over the rows. The
+ * unfused run is the definition: the result of the last op has the same bits; the results of the others are not
+ * written. */
 #ifndef CPU_CPU_FUSE_H
 #define CPU_CPU_FUSE_H
 #include "core/backend.h"
@@ -23,11 +24,11 @@ typedef struct fuse_row {
 } fuse_row;
 extern const fuse_row fuse_rows[FUSE_COUNT];
 
-/* The row whose run begins at op `at` of a placed segment, -1: none. Nothing but the run may read what is not written, the kernel must know the
- * shapes, and the result may not lie over what the run still reads. */
+/* The row whose run begins at op `at` of a placed segment, -1: none. Only the run may read the unwritten results, the
+ * kernel must support the shapes, and the result must not overlap operands that the run still reads. */
 int fuse_find(const segment *s, const int max_rows[AXIS_COUNT], uint32_t at);
 
-/* The ops of such a run wherever activations lie; 1: none begins there. */
+/* Length of such a run before activations are placed; 1: none begins there. */
 uint32_t fuse_length(const segment *s, uint32_t at);
 
 /* Whether two activations of a placed segment share memory, each with max_rows rows. */

@@ -19,7 +19,7 @@ const cpu_table cpu_table_c = {
     .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},
 };
 
-enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided */
+enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided into ranges */
 
 const cpu_table *const cpu_tables[] = {
 #if defined(__x86_64__)

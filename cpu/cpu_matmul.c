@@ -1,7 +1,8 @@
 /* cpu_matmul.c - reference of MATMUL: y[r][n] = sum over k of x[r][k] * w[n][k] [+ bias[n]].
  *
- * Part (b) of the arithmetic contract: 16 partial sums over k mod 16, each a chain of fused multiply-adds with k ascending and padded
- * with zeros to a multiple of 16, then folded 8, 4, 2, 1. A weight row is decoded once, whatever the number of rows. */
+ * Part (b) of the arithmetic contract: 16 partial sums over k mod 16, each a chain of fused multiply-adds with k
+ * ascending and padded with zeros to a multiple of 16, then folded 8, 4, 2, 1. A weight row is decoded once, whatever
+ * the number of rows. */
 #include "cpu/cpu.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums (cpu_matmul.c; int8 activations:
- * cpu_qmatmul.c). Experts without rows are not touched. */
+/* cpu_matmul_exp.c - reference of MATMUL_EXP: each row times the matrix of its expert, summed as MATMUL sums
+ * (cpu_matmul.c; int8 activations: cpu_qmatmul.c). Weights of experts without rows are not read. */
 #include "cpu/cpu_quant_body.h"
 
 static void multiply_codes(const run *r, const op *o, int worker, int workers)

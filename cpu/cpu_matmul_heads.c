@@ -1,5 +1,5 @@
-/* cpu_matmul_heads.c - reference of MATMUL_HEADS: each head of a row times the matrix of that head, summed as MATMUL sums (cpu_matmul.c; int8
- * activations: cpu_qmatmul.c). */
+/* cpu_matmul_heads.c - reference of MATMUL_HEADS: each head of a row times the matrix of that head, summed as MATMUL
+ * sums (cpu_matmul.c; int8 activations: cpu_qmatmul.c). */
 #include "cpu/cpu_quant_body.h"
 
 static void multiply_codes(const run *r, const op *o, int worker, int workers)

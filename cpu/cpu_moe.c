@@ -1,8 +1,8 @@
 /* cpu_moe.c - references of DISPATCH, GATHER, SCATTER: token rows sorted by expert, there and back.
  *
- * The sort counts and keeps the order of token rows, so each expert's rows lie side by side and its weights are read once a step. It is a
- * few thousand integers: one worker does it. A sum over experts starts with the best and is one chain of fused multiply-adds, so it does not
- * depend on where the rows lay. */
+ * The sort counts and keeps the order of token rows, so each expert's rows are adjacent and its weights are read once
+ * a step. One worker does it: it is a few thousand integers. A sum over experts is one chain of fused multiply-adds
+ * that starts with the best expert, so it does not depend on the order of rows. */
 #include "cpu/cpu_experts.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467), layer norm (Ba et al. 2016, arXiv 1607.06450),
- * and division by the length.
+/* cpu_norm.c - reference of NORM: RMS norm (Zhang & Sennrich 2019, arXiv 1910.07467), layer norm (Ba et al. 2016,
+ * arXiv 1607.06450), and division by the length.
  *
- * Groups of `width` elements of a row, each reduced in 16 lanes. The variance is a second pass over the differences. One
- * weight vector may span several groups: element i of a row takes weight i mod its length. */
+ * Groups of `width` elements of a row, each reduced in 16 lanes. The variance is a second pass over the differences.
+ * One weight vector may span several groups: element i of a row takes weight i mod its length. */
 #include "cpu/cpu.h"
 
 #include <math.h>

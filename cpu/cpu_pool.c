@@ -1,7 +1,7 @@
 /* cpu_pool.c - reference of POOL: one row of each sequence that wants a pooled result.
  *
- * The mean is one chain of sums per element, in order of position, divided by the number of rows; a unit of work is LANES
- * elements of a sequence, which the compiler adds side by side. */
+ * The mean is one chain of sums per element, in order of position, divided by the number of rows; a unit of work is
+ * LANES elements of a sequence, which the compiler adds side by side. */
 #include "cpu/cpu.h"
 
 #include <string.h>

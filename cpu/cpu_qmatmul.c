@@ -1,11 +1,11 @@
 /* cpu_qmatmul.c - reference of MATMUL where activations are int8 and weights packed (tensor/panel.h).
  *
- * Part (a) of the arithmetic contract: what is summed in int32 is exact, so in any order; floats are one chain of fused multiply-adds over k,
- * ascending. One level: per block, levels (with the zero) times codes summed in int32, times the product of both scales; then base
- * times the total of the block's activations. Two levels: per 64 k, the same sums of each block times
- * its sub-scale, added in int32, times the product of d and the activations' scale; with minima, d times them less dmin times the minima's sums of
- * activations, and that times the activations' scale.
- * A bias comes last. */
+ * Part (a) of the arithmetic contract: sums in int32 are exact in any order; floats are one chain of fused
+ * multiply-adds over k, ascending. One level: per block, levels (with the zero) times codes summed in int32, times the
+ * product of both scales; then base times the scaled sum of the block's activations. Two levels, per 64 k: the same
+ * sums times sub-scales are added in int32; the total is multiplied by the product of d and the activations' scale.
+ * With minima: d times the total, minus dmin times the sum of minima times sums of activations, times the activations'
+ * scale. A bias comes last. */
 #include "cpu/cpu_quant_body.h"
 
 #include "tensor/act_q8.h"
@@ -19,7 +19,7 @@ static void gather(act_part x, int tile_rows, int64_t at, int64_t k, int8_t code
     for (int g = 0; g < PANEL_K; g += 4) memcpy(code + g, x.code + ((k + g) / 4 * tile_rows + at) * 4, 4);
 }
 
-/* Goes on with the chain y over 64 k: tile `t` of the span, activations of row `at` of their tile of rows from k on. */
+/* Continues the chain y over 64 k: tile `t` of the span, activations of row `at` of their tile of rows from k on. */
 static float dot_tile(const panel_format *f, const panel_strip *w, int t, act_part x, int tile_rows, int64_t at,
                       int64_t k, float y)
 {

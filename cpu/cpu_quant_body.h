@@ -1,5 +1,6 @@
-/* cpu_quant_body.h - the body of QUANT: which blocks a worker takes and where their codes go. How one block is coded comes from the caller: the
- * definition (act_encode), or the same on vectors; and where its floats come from: memory, or ops before it that are done in the same pass. */
+/* cpu_quant_body.h - the body of QUANT: which blocks a worker takes and where their codes go. The caller passes in how
+ * a block is quantized (the definition act_encode, or the same on vectors) and where its floats come from (memory, or
+ * earlier ops of the same pass). */
 #ifndef CPU_CPU_QUANT_BODY_H
 #define CPU_CPU_QUANT_BODY_H
 #include "cpu/cpu_experts.h"
@@ -19,7 +20,8 @@ static inline act_rows act_rows_of_run(act_rows x, expert_run u)
     return x;
 }
 
-/* Output n of a packed weight for rows of activations, y[m * ldy]; bias: that of the output, or NULL. The definition. */
+/* Output n of a packed weight for rows of activations, y[m * ldy]; bias: that of the output, or NULL. The
+ * definition. */
 void cpu_qoutput(const held_weight *w, int64_t n, const act_rows *x, const float *bias, float *y, int64_t ldy);
 
 /* Floats k … k + n - 1 of row m; `space` holds 64, aligned to 64. n is 0 beyond the row. */
@@ -82,7 +84,7 @@ __attribute__((always_inline)) static inline void quant_rows(const run *r, const
     }
 }
 
-/* Rows of floats as they lie. */
+/* Rows of floats in memory. */
 typedef struct quant_plain {
     const float *x;
     int64_t cols;

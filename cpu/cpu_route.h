@@ -1,9 +1,10 @@
 /* cpu_route.h - the body of ROUTE: which experts a token row goes to, and with which weights.
  *
- * Top-k routing (Shazeer et al. 2017, arXiv 1701.06538) in the forms that are in use: softmax before or after picking; sigmoid with a bias
- * that picks but does not weigh, and groups of experts (DeepSeek-V2 and V3, arXiv 2405.04434, 2412.19437); SparseMixer-v2 (arXiv
- * 2409.12136). Sums run over ascending ids, or ranks; of equal scores the lowest id is taken, and NaN is never better than anything. Plain C
- * that every instruction set compiles for itself: the polynomial of exp is fused multiply-adds, slow where they are calls. */
+ * Top-k routing (Shazeer et al. 2017, arXiv 1701.06538) in these forms: softmax before or after picking; sigmoid with
+ * a bias that affects the pick but not the weight, and groups of experts (DeepSeek-V2 and V3, arXiv 2405.04434,
+ * 2412.19437); SparseMixer-v2 (arXiv 2409.12136). Sums run over ascending ids, or ranks; of equal scores the lowest id
+ * is taken, and NaN is never better than anything. Plain C, compiled for every instruction set: exp is a polynomial of
+ * fused multiply-adds, which are slow function calls otherwise. */
 #ifndef CPU_CPU_ROUTE_H
 #define CPU_CPU_ROUTE_H
 #include "base/fmath.h"
@@ -12,11 +13,11 @@
 typedef struct route_row {
     const float *logits;
     int32_t n;
-    float score[EXPERTS_MAX], choice[EXPERTS_MAX]; /* what weighs, what picks */
+    float score[EXPERTS_MAX], choice[EXPERTS_MAX]; /* for the weights; for the pick */
     bool gone[EXPERTS_MAX];
 } route_row;
 
-/* The best of [from, to) that is not gone. There is one. */
+/* The best of [from, to) that is not gone; at least one is not. */
 static inline int32_t route_best(const float *x, const bool *gone, int32_t from, int32_t to)
 {
     int32_t best = -1;
@@ -55,7 +56,7 @@ static inline void route_limit(const op *o, route_row *w)
     for (int32_t i = 0; i < w->n; i++) w->gone[i] = !taken[i / size];
 }
 
-/* Its weight among those that are left and near it. */
+/* Its weight among the remaining experts near it. */
 static inline float route_mix(const route_row *w, int32_t best, float near)
 {
     float most = w->choice[best], sum = 0;

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Where the rows or panels of a plain weight begin in the file; NULL when float32 values or lines there are not aligned
- * (vectors are read as floats). */
+/* The rows or panels of a plain weight in the file; NULL when float32 values or lines there are not aligned (vectors
+ * are read as floats). */
 static const uint8_t *plain_data(const weight *w)
 {
     int64_t row;
@@ -21,7 +21,7 @@ static const uint8_t *plain_data(const weight *w)
     return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
 }
 
-/* Where a part of a weight lies in the files, when it is a run of rows there that nothing changes; else NULL. */
+/* A part of a weight in the files, when it is an unchanged run of rows there; else NULL. */
 static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64_t rows)
 {
     int64_t first, last;
@@ -32,8 +32,8 @@ static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64
     return dtype_bytes(type, (uint64_t)first * (uint64_t)w->cols, &skip) ? c->data + skip : NULL;
 }
 
-/* Matrices of experts or heads are used where they lie, one by one (held_part): h->part, or NULL when one of them has
- * to be changed. Vectors never are: who reads one reads a single run. */
+/* Matrices of experts or heads are used in the files, one by one (held_part): h->part, or NULL when one of them has to
+ * be changed. Vectors are not: their readers expect a single run. */
 static int find_parts(const weight *w, held_weight *h, err *e)
 {
     int64_t rows = w->rows / w->parts, i = 0;

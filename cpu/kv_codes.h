@@ -1,12 +1,15 @@
-/* kv_codes.h - a cache of codes (core/kv_type.h): what a block becomes, and where codes and scales lie in a tile.
+/* kv_codes.h - a quantized cache (core/kv_type.h): how a block is quantized, and the layout of codes and scales in a
+ * tile.
  *
- * A tile holds PAGE_TOKENS tokens of one head so that the multiplier of bytes in groups of four needs no horizontal sum. Keys: four
- * elements of a key side by side, then the next key; sixteen keys are one vector. Values: four tokens of an element side by side, then the
- * next element. In q4 the high nibble holds the next vector of elements: 4 elements on for keys, 16 for values. In i16 there are two of
- * 16 bits side by side instead of four. Behind the codes are scales [block][token], then bases, as f16.
+ * A tile holds PAGE_TOKENS tokens of one head so that the multiplier of bytes in groups of four needs no horizontal
+ * sum. Keys: four elements of a key side by side, then the next key; sixteen keys are one vector. Values: four tokens
+ * of an element side by side, then the next element. In q4 the high nibble holds the next vector of elements: 4
+ * elements on for keys, 16 for values. In i16 there are two of 16 bits side by side instead of four. Scales
+ * [block][token] follow the codes, then bases, as f16.
  *
- * No sum overflows. Of i16 a score sums k_dim products of at most KEY_TOP * query, query = (2^31 - 1) / (KEY_TOP * k_dim) or 32767: 8194 for
- * 64 elements, 512 for 1024. A value sums 64 products of at most VALUE_TOP * WORD_TOP, in all 2^31 - 2^17. */
+ * No sum overflows. Of i16 a score sums k_dim products of at most KEY_TOP * query, query = (2^31 - 1) / (KEY_TOP *
+ * k_dim) or 32767: 8194 for 64 elements, 512 for 1024. A value sums 64 products of at most VALUE_TOP * WORD_TOP, in
+ * all 2^31 - 2^17. */
 #ifndef CPU_KV_CODES_H
 #define CPU_KV_CODES_H
 #include "cpu/cpu.h"
@@ -18,8 +21,9 @@
 #include <math.h>
 #include <string.h>
 
-/* The greatest codes of i16. Weights times scales of values become bytes, or words of 16 bits: the greatest scale as a number of 15 bits makes
- * 255 of weight 1, or half of itself. Bases of values are numbers of BASE_TOP for the greatest: sums of 64 fit 32 bits. */
+/* The maximum codes of i16. Weights times scales of values become bytes or words of 16 bits: at the maximum scale, a
+ * number of 15 bits, weight 1 becomes 255, or half of that number. Bases of values are scaled so that the maximum is
+ * BASE_TOP: sums of 64 fit 32 bits. */
 enum { KEY_TOP = 4095, VALUE_TOP = 2047, BYTE_TOP = 32640, WORD_TOP = 16383, BASE_TOP = 1023 };
 
 typedef struct kv_codes {
@@ -29,11 +33,11 @@ typedef struct kv_codes {
     int64_t blocks;    /* of a head */
     int64_t padded;    /* elements of a head that have codes */
     int64_t bytes;     /* of codes in a tile */
-    int top;           /* i16: the code of an element as great as its scale */
-    int query;         /* keys: the greatest code of a query, */
-    float query_unit;  /* and products of codes in one of greatest query and scale */
-    int weight_top;    /* values: what the greatest scale becomes, */
-    float weight_unit; /* and products of codes in one of weight 1 and greatest scale */
+    int top;           /* i16: the code of an element that equals its scale */
+    int query;         /* keys: the maximum code of a query, */
+    float query_unit;  /* and products of codes in a product of maximum query and scale */
+    int weight_top;    /* values: the number that stands for the maximum scale, */
+    float weight_unit; /* and products of codes in a product of weight 1 and maximum scale */
 } kv_codes;
 
 static inline kv_codes kv_codes_of(dtype t, int64_t dim, bool values)
@@ -68,7 +72,7 @@ static inline uint16_t *kv_bases(const kv_codes *f, uint8_t *tile)
     return kv_scales(f, tile) + f->blocks * PAGE_TOKENS;
 }
 
-/* Where element d of a token lies: the byte, and how far up in it. */
+/* The byte that holds element d of a token, and the shift within it. */
 static inline int64_t kv_key_at(const kv_codes *f, int64_t d, int token, int *shift)
 {
     int64_t group = d / 4;
@@ -102,8 +106,8 @@ static inline int kv_code_get(const kv_codes *f, const uint8_t *tile, bool value
     return f->bits == 4 ? byte >> shift & 15 : f->base ? byte : (int8_t)byte;
 }
 
-/* The definition of a block: n elements as codes, a scale and a base. What is not finite, or too large for an f16 scale, makes the scale
- * NaN, so that the result says so. */
+/* The definition of a block: n elements as codes, a scale and a base. An element that is not finite, or too large for
+ * an f16 scale, makes the scale NaN, so that the result is NaN. */
 static inline void kv_block_encode(const kv_codes *f, const float *x, int n, uint8_t *code, uint16_t *scale,
                                    uint16_t *base)
 {
@@ -132,7 +136,8 @@ static inline void kv_block_encode(const kv_codes *f, const float *x, int n, uin
     }
 }
 
-/* The same of i16: the scale is the greatest magnitude, rounded up; the factor that makes codes of elements, 0 where they are to be 0. */
+/* The same of i16: the scale is the maximum magnitude, rounded up; returns the factor from elements to codes, 0 where
+ * all codes are 0. */
 static inline float kv_int_scale(const kv_codes *f, const float *x, int64_t n, uint16_t *scale)
 {
     float most = 0, odd = 0;
@@ -168,7 +173,7 @@ static inline void kv_token_put(const kv_codes *f, uint8_t *tile, bool values, c
 
 /* ---- attention over codes: definitions (part (d) of the arithmetic contract, see cpu_attn.c) */
 
-/* A query as codes: int8, for i16 int16, with one scale, which includes what scores are multiplied by. */
+/* A query as codes: int8, for i16 int16, with one scale, which includes the scale of scores. */
 typedef struct kv_query {
     int8_t *code;  /* [padded] */
     int16_t *word; /* the same place */
@@ -188,7 +193,8 @@ static inline kv_query kv_query_at(const kv_codes *f, uint8_t *memory)
 /* Codes of block b, with those that pad it. */
 static inline int kv_block_codes(const kv_codes *f, int64_t b) { return kv_block_size(f, f->padded, b); }
 
-/* The definition of a query x of `dim` elements; the scale times `by`. A tiny one is 0; one that is not finite has scale NaN. */
+/* The definition of a query x of `dim` elements; the scale times `by`. A tiny one is 0; one that is not finite has
+ * scale NaN. */
 #define KV_TINY 0x1p-100f
 static inline void kv_query_encode(const kv_codes *f, const float *x, int64_t dim, float by, kv_query q)
 {
@@ -213,8 +219,8 @@ static inline void kv_query_encode(const kv_codes *f, const float *x, int64_t di
     }
 }
 
-/* The weight of a key, 2^-15 each: 2^-(n / WEIGHT_STEPS), n steps of score below the greatest of the tile. 2^-f is a parabola, to 1.1e-3
- * of its value (root mean square). Anything that is no distance, or too far, weighs nothing. */
+/* The weight of a key, 2^-15 each: 2^-(n / WEIGHT_STEPS), n steps of score below the maximum of the tile. 2^-f is a
+ * parabola, to 1.1e-3 of its value (root mean square). A distance that is NaN or too large gives weight 0. */
 enum { WEIGHT_BITS = 11, WEIGHT_STEPS = 1 << WEIGHT_BITS, WEIGHT_A = 32678, WEIGHT_B = 21749, WEIGHT_C = 5500 };
 #define WEIGHT_UNITS (WEIGHT_STEPS * FM_LOG2E)    /* steps in a unit of score */
 #define WEIGHT_UNIT  (0.69314718f / WEIGHT_STEPS) /* and the score of a step */
@@ -227,8 +233,8 @@ static inline int kv_weight(float steps)
     return (int)(p >> (i >> WEIGHT_BITS));
 }
 
-/* The steps of the greatest score, from which those of others are taken: `top` a little up, so that no rounding of large ones makes a
- * distance negative. */
+/* The steps of the maximum score, from which those of others are subtracted: `top` rounded up a little, so that no
+ * distance is negative by rounding. */
 static inline float kv_weight_from(float top) { return fmaf(fabsf(top), 0x1p-22f, top); }
 
 /* A weight times the scale of its value, as a word of 16 bits or as a byte. */

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* MATMUL_BLOCK_K: in float32; bfloat16 in as many bytes. */
+/* MATMUL_BLOCK_K: k of float32; bfloat16 takes as many bytes. */
 enum { MATMUL_BLOCK_M = 192, MATMUL_BLOCK_K = 384, MATMUL_PANEL_N = 12, MATMUL_TILE_N = 4 };
 typedef struct matmul_space {
     float *x;       /* packed activations */

@@ -1,5 +1,5 @@
-/* t_exact.c - --exact off: matrices of floats multiplied as bfloat16 (cpu/v_step.h), its error against a bound worked by hand, and what
- * stays the same there. On processors without AVX-512 BF16 only that it is refused, or not used. */
+/* t_exact.c - --exact off: matrices of floats multiplied as bfloat16 (cpu/simd/v_step.h), its error against a bound worked
+ * by hand, and what stays the same there. On processors without AVX-512 BF16 only that it is refused, or not used. */
 #include "cpu/cpu_backend.h"
 #include "models/model.h"
 #include "random_model.h"
@@ -40,9 +40,10 @@ static double wanted(rig *g, const op *o, const float *row, int m, int j, double
     return o->in[2] ? s + g->t[o->in[2]].data[j] : s;
 }
 
-/* bfloat16 has 8 bits of precision: rounding a factor errs by 2^-8 of it at most, so a product of two rounded ones by 2^-7 + 2^-16, of
- * one by 2^-8. To that come the roundings of k float32 additions, 2^-24 of the sum of sizes each. Rounding has to show, too: factors
- * of more bits make the mean error of many results a tenth of the bound or more in proportion to sqrt(k). */
+/* bfloat16 has 8 bits of precision: rounding a factor errs by 2^-8 of it at most, so a product of two rounded ones by
+ * 2^-7 + 2^-16, of one by 2^-8. To that come the roundings of k float32 additions, 2^-24 of the sum of sizes each.
+ * Rounding has to show, too: factors of more bits make the mean error of many results a tenth of the bound or more in
+ * proportion to sqrt(k). */
 static void matmul_case(const cpu_table *t, dtype type, int rows, int n, int k, bool bias)
 {
     rig g;
@@ -69,7 +70,8 @@ static void matmul_case(const cpu_table *t, dtype type, int rows, int n, int k, 
     rig_close(&g);
 }
 
-/* Shapes on both sides of every border: steps of 32, blocks of 768, tiles of 4 x 6, rows read in each of the three ways. */
+/* Shapes on both sides of every border: steps of 32, blocks of 768, tiles of 4 x 6, rows read in each of the three
+ * ways. */
 static const int sizes[][3] = {{1, 1, 1},   {1, 13, 31},  {1, 9, 32},     {1, 30, 129},  {2, 7, 33},
                                {5, 4, 64},  {6, 15, 95},  {7, 3, 160},    {13, 26, 97},  {31, 12, 63},
                                {32, 5, 96}, {33, 13, 40}, {70, 33, 1100}, {97, 24, 768}, {200, 26, 801}};
@@ -85,7 +87,8 @@ static void errors_are_bounded(void **unused)
     if (t) matmul_case(t, DTYPE_Q8_0, 40, 17, 96, true); /* --act f32: its rows become floats first */
 }
 
-/* Small whole numbers are bfloat16 as they are and all their sums float32: then the result is the definition's, bit for bit. */
+/* Small integers are exact in bfloat16 and their sums in float32: then the result equals the definition, bit for
+ * bit. */
 static void whole_numbers_are_exact(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* t_experts.c - the ops of experts and of heads with matrices of their own: who goes where, there and back, and that
- * nobody's matrices are read who has no rows. Every instruction set equals the reference in bits; the references are
+/* t_experts.c - the ops of experts and of heads with matrices of their own: rows sorted by expert and back, and no
+ * matrix of an expert without rows is read. Every instruction set equals the reference in bits; the references are
  * compared with straightforward code in double precision. */
 #include "rig.h"
 

@@ -1,5 +1,5 @@
-/* t_fuse.c - the fuse table: every fused run on every instruction set against its ops one by one in plain C, bit for bit; where a run is found and
- * where not; and that a plan says so. */
+/* t_fuse.c - the fuse table: every fused run on every instruction set against its ops one by one in plain C, bit for
+ * bit; where a run is found and where not; and that a plan says so. */
 #include "random_model.h"
 
 #include "tensor/act_q8.h"
@@ -194,7 +194,7 @@ static void layers(void **unused)
     }
 }
 
-/* The plan of a model of quantized weights names the runs that are one; that of a model of floats, and the plain C kernels, have none. */
+/* The plan of a model of quantized weights names its fused runs; a model of floats, and plain C kernels, have none. */
 static void plans_say_what_is_one(void **unused)
 {
     (void)unused;
@@ -240,7 +240,8 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-/* The memory plan keeps results apart from what their runs read, whatever the widths, in an arena of the same size as without. */
+/* The memory plan keeps results apart from what their runs read, whatever the widths, in an arena of the same size as
+ * without. */
 static void every_width_is_one(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* t_invariance.c - the logits of a token are the same bits whatever shares its step: batch, chunk, threads, instruction
- * set, cut. */
+/* t_invariance.c - the logits of a token are the same bits whatever shares its step: batch, chunk, threads,
+ * instruction set, cut. */
 #include "cpu/cpu.h"
 #include "models/model.h"
 #include "random_model.h"

@@ -1,5 +1,6 @@
-/* t_invariance_packed.c - models whose matrices are packed, of every block type: the logits of a token are the same bits whatever shares
- * its step, on every instruction set, with every kind of cache. t_invariance.c has the models of floats. */
+/* t_invariance_packed.c - models whose matrices are packed, of every block type: the logits of a token are the same
+ * bits whatever shares its step, on every instruction set, with every kind of cache. t_invariance.c has the models of
+ * floats. */
 #include "cpu/cpu.h"
 #include "random_model.h"
 

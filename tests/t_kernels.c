@@ -1,4 +1,5 @@
-/* t_kernels.c - every op on every instruction set against the C reference, bit for bit, and the reference against double precision. */
+/* t_kernels.c - every op on every instruction set against the C reference, bit for bit, and the reference against
+ * double precision. */
 #include "rig.h"
 
 #include "base/fmath.h"
@@ -401,8 +402,8 @@ static void attn_double(const rig *g, const attn_case *c, const op *o, const flo
     for (int i = 0; i < c->v_dim; i++) out[i] /= sum;
 }
 
-/* How near to that a result has to be. Queries and weights are codes too where the cache is: half a step of 127, and of 255 for each of up to
- * 64 keys; of i16 weights are as near as a parabola, and queries of long heads have few steps. */
+/* The tolerance of a result. Queries and weights are quantized too where the cache is: half a step of 127, and of 255
+ * for each of up to 64 keys; of i16 weights are as near as a parabola, and queries of long heads have few steps. */
 static double attn_near(const attn_case *c)
 {
     if (c->k_type == DTYPE_Q8_B64 || c->k_type == DTYPE_Q4_B32) return 0.04;
@@ -465,7 +466,8 @@ static void attention_equals_the_reference(void **unused)
     }
 }
 
-/* An unseen key takes no part, whatever lies there: infinities and NaN after the last row and outside the window change nothing. */
+/* An unseen key changes nothing, whatever its memory holds: infinities and NaN after the last row and outside the
+ * window change nothing. */
 static void ignores(dtype type)
 {
     rig g;
@@ -512,7 +514,8 @@ static void attention_ignores_what_it_does_not_see(void **unused)
     ignores(DTYPE_I16);
 }
 
-/* The greatest sums of i16 there can be: all elements alike and as great as their scale, all scores the same. Any that left 32 bits would show. */
+/* The maximum sums of i16: all elements equal to their scale, all scores the same. An overflow of 32 bits would
+ * show. */
 static void greatest_sums(void **unused)
 {
     (void)unused;

@@ -1,8 +1,8 @@
-/* t_memory.c - what a model keeps in memory: packed weights of a GGUF file once, and no pages of the file they came from; of a file that is packed
- * already, nothing but its pages.
+/* t_memory.c - what a model keeps in memory: packed weights of a GGUF file once, and no pages of the file they came
+ * from; of a file that is packed already, nothing but its pages.
  *
- * Each model is opened in a process of its own, without huge pages. What tokenizer, buffers and cache take is the same for both files: it
- * cancels out where one is compared with the other. */
+ * Each model is opened in a process of its own, without huge pages. What tokenizer, buffers and cache take is the same
+ * for both files: it cancels out where one is compared with the other. */
 #include "engine/evaluate.h"
 #include "app/app.h"
 #include "io/ckpt.h"

@@ -1,4 +1,5 @@
-/* t_pool.c - the compute pool: every worker runs, barriers order memory, many runs, more workers than cores, open and close. */
+/* t_pool.c - the compute pool: every worker runs, barriers order memory, many runs, more workers than cores, open and
+ * close. */
 #include "test.h"
 
 #include "base/pool.h"

@@ -5,7 +5,7 @@
 #include "cpu/simd/v16.h"
 #include "tensor/act_q8.h"
 
-/* QPANELS: most panels of a tile's body; QGROUP: most rows that sixteen registers take at once. */
+/* QPANELS: maximum number of panels of a body; QGROUP: maximum number of rows that sixteen registers take at once. */
 enum { QPANELS = V16S == 32 ? 2 : 1, QGROUP = 4 };
 
 /* Rows of a tile against one panel or two. */
@@ -14,14 +14,13 @@ typedef struct qjob {
     const int8_t *level; /* panel_levels(f) */
     const uint8_t *panel;
     uint64_t apart;     /* bytes from the panel to the second one */
-    act_part x, second; /* of the tile, and of the next one where two are joined */
+    act_part x, second; /* of the tile; and of the next one where two are joined */
     int64_t k_tiles;    /* tiles of 64 k */
     float *y;           /* [rows][ldy], 16 outputs of each panel, n_out of the last */
     int64_t ldy;
     int n_out;
     const float *bias;
-    const uint8_t
-        *ahead; /* what to fetch: so many lines from there per super-tile (one panel on 32 registers: all of it) */
+    const uint8_t *ahead; /* to prefetch: n_ahead lines for each tile of 64 k (one panel on 32 registers: all lines) */
     int n_ahead;
 } qjob;
 
@@ -41,8 +40,8 @@ typedef void (*qtile_fn)(const qjob *q);
 extern const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS];
 
 #if defined(__AVX512F__)
-/* So many rows, which are two tiles, against one panel, unpacked once for both; fetches as one tile alone does.
- * NULL: each tile by itself is as fast. */
+/* The body for two tiles of `rows` rows together against one panel, unpacked once for both, with the prefetches of a
+ * tile alone. NULL: each tile by itself is as fast. */
 enum { QJOINED = 8 };
 qtile_fn qtile_joined(const panel_format *f, int64_t rows);
 
@@ -53,23 +52,23 @@ typedef struct qwide_job {
     const uint8_t *lines; /* aligned to 64 */
     act_part x;
     int k_tiles;
-    bool first, last; /* else goes on with sums, leaves sums */
+    bool first, last; /* not first: continues sums; not last: leaves sums */
     float *sums;      /* [rows][32]; aligned to 64 */
     int n_out;        /* of 32 outputs */
     float *y;         /* [rows][ldy] */
     int64_t ldy;
     const float *bias;
-    const uint8_t *ahead; /* what to fetch: so many lines from there per super-tile */
+    const uint8_t *ahead; /* to prefetch: n_ahead lines for each tile of 64 k */
     int n_ahead;
 } qwide_job;
 typedef void (*qwide_fn)(const qwide_job *q);
-/* [kind of formats]: makes panel i of two wide: k_tiles tiles, from the beginning of a span on. */
+/* [kind of formats]: widens panel i of two: k_tiles tiles, from the beginning of a span on. */
 typedef void (*qwiden_fn)(const panel_format *f, const int8_t *level, const uint8_t *panel, int k_tiles, int i,
                           uint8_t *lines);
 extern const qwiden_fn qwiden_avx512[PANEL_KINDS];
-/* The bodies for a format: [rows less QWIDE_LEAST]; several tiles have no fewer rows. NULL: unpacking for each tile
- * is as fast. */
-enum { QWIDE_LEAST = 3 };
+/* The bodies for a format: [rows - QWIDE_MIN], the minimum number of rows of one of several tiles. NULL: unpacking
+ * for each tile is as fast. */
+enum { QWIDE_MIN = 3 };
 const qwide_fn *qwide_bodies(const panel_format *f);
 #endif
 

@@ -1,8 +1,9 @@
-/* v16.h - sixteen floats as one value: the lanes of the arithmetic contract, on AVX2 (v16_avx2.h: two registers), AVX-512 (v16_avx512.h:
- * one) and NEON (v16_neon.h: four).
+/* v16.h - sixteen floats as one value: the lanes of the arithmetic contract, on AVX2 (v16_avx2.h: two registers),
+ * AVX-512 (v16_avx512.h: one) and NEON (v16_neon.h: four).
  *
- * Kernel bodies (v_*.h) are written once over this header and compiled once per instruction set, in kernels_<isa>.c. Every
- * operation rounds as its scalar counterpart does, so that a body that follows its reference lane by lane has the same bits. */
+ * Kernel bodies (v_*.h) are written once over this header and compiled once per instruction set, in kernels_<isa>.c.
+ * Every operation rounds as its scalar counterpart does, so that a body that follows its reference lane by lane has
+ * the same bits. */
 #ifndef CPU_V16_H
 #define CPU_V16_H
 #include "tensor/dtype.h"
@@ -21,13 +22,13 @@
 #include "cpu/simd/v16_neon.h"
 #endif
 
-/* How many values of sixteen lanes the registers hold. */
+/* Number of values of sixteen lanes that the registers hold. */
 enum { V16S = VREGS * VREG_LANES / 16 };
 
-/* Asks for the line at an address, which need not be there, into the first level cache. */
+/* Prefetches the line at an address, which need not be mapped, to the first-level cache. */
 INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 
-/* Elements i … i + 15 of a row of floats of type f32, f16 or bf16, which stays where it lies (any alignment). */
+/* Elements i … i + 15 of a row of floats of type f32, f16 or bf16, in place (any alignment). */
 INLINE v16 v16_load_as(dtype t, const uint8_t *row, int64_t i)
 {
     if (t == DTYPE_F16) return v16_load_f16(row + 2 * i);

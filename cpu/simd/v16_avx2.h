@@ -143,7 +143,7 @@ INLINE void v16_zip(v16 *a, v16 *b)
 }
 INLINE __m256 v16_fold8(v16 a) { return _mm256_add_ps(a.lo, a.hi); }
 
-/* One register: what tiles that must not spill are written in. */
+/* One register, for tiles that must not spill. */
 typedef __m256 vreg;
 #define VREG_LANES 8
 #define VREGS      16
@@ -158,7 +158,7 @@ INLINE vreg vreg_load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 
-/* Sixteen whole numbers, or nearest to them, as bytes: -128 … 127, and 0 … 255. */
+/* Sixteen floats rounded to bytes: -128 … 127, and 0 … 255. */
 INLINE __m256i v16_i16(v16 a)
 {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)), 0xd8);
@@ -183,8 +183,8 @@ INLINE void v16_store_int(int16_t *p, v16 a)
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8));
 }
 
-/* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
-INLINE float v16_greatest(const float *x, int n)
+/* The maximum magnitude of n (a multiple of 16) floats; not finite if one of them is not. */
+INLINE float v16_max_magnitude(const float *x, int n)
 {
     __m256i most = _mm256_setzero_si256();
     for (int i = 0; i < n; i += 8) {

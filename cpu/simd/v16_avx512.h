@@ -84,7 +84,7 @@ INLINE void v16_zip(v16 *a, v16 *b)
 }
 INLINE __m256 v16_fold8(v16 a) { return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
 
-/* One register: what tiles that must not spill are written in. */
+/* One register, for tiles that must not spill. */
 typedef __m512 vreg;
 #define VREG_LANES 16
 #define VREGS      32
@@ -96,7 +96,7 @@ INLINE __m256 v16_max8(v16 a) { return _mm256_max_ps(_mm512_castps512_ps256(a), 
 INLINE vreg vreg_load_f16(const void *p) { return v16_load_f16(p); }
 INLINE vreg vreg_load_bf16(const void *p) { return v16_load_bf16(p); }
 
-/* Sixteen whole numbers, or nearest to them, as bytes: -128 … 127, and 0 … 255. */
+/* Sixteen floats rounded to bytes: -128 … 127, and 0 … 255. */
 INLINE __m128i v16_i8(v16 a) { return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)); }
 INLINE __m128i v16_u8(v16 a) { return v16_i8(a); }
 
@@ -106,8 +106,8 @@ INLINE void v16_store_int(int16_t *p, v16 a)
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_castps_si512(a)));
 }
 
-/* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
-INLINE float v16_greatest(const float *x, int n)
+/* The maximum magnitude of n (a multiple of 16) floats; not finite if one of them is not. */
+INLINE float v16_max_magnitude(const float *x, int n)
 {
     __m512i most = _mm512_setzero_si512();
     for (int i = 0; i < n; i += 16)

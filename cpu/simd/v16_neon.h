@@ -1,4 +1,5 @@
-/* v16_neon.h - sixteen lanes (v16.h) as four registers of NEON, of any 64-bit Arm processor (Arm Architecture Reference Manual, chapter C7). */
+/* v16_neon.h - sixteen lanes (v16.h) as four registers of NEON, of any 64-bit Arm processor (Arm Architecture
+ * Reference Manual, chapter C7). */
 #ifndef CPU_V16_NEON_H
 #define CPU_V16_NEON_H
 #include "base/half.h"
@@ -47,7 +48,7 @@ INLINE void v4_store_part(float *p, float32x4_t v, int n)
     if (n > 1) vst1q_lane_f32(p + 1, v, 1);
     if (n > 2) vst1q_lane_f32(p + 2, v, 2);
 }
-/* Few elements: no masks here, so one function for all who ask. */
+/* Few elements: NEON has no masks, so one function, not inlined. */
 #define FEW static __attribute__((noinline, unused))
 FEW v16 v16_load_few(const float *p, int n)
 {
@@ -68,7 +69,7 @@ INLINE void v16_store_part(float *p, v16 x, int n)
     else v16_store_few(p, x, n);
 }
 
-/* One register: what tiles that must not spill are written in. */
+/* One register, for tiles that must not spill. */
 typedef float32x4_t vreg;
 #define VREG_LANES 4
 #define VREGS      32
@@ -214,7 +215,7 @@ INLINE v4 v16_fold_four(v16 x, v16 y, v16 z, v16 w)
 }
 
 INLINE v4 v16_max4(v16 x) { return v4_max(v4_max(x.a, x.c), v4_max(x.b, x.d)); }
-/* The greatest lane of each of four values, in order; none is NaN. */
+/* The maximum lane of each of four values, in order; none is NaN. */
 INLINE v4 v16_max_four(v16 x, v16 y, v16 z, v16 w)
 {
     return vpmaxq_f32(vpmaxq_f32(v16_max4(x), v16_max4(y)), vpmaxq_f32(v16_max4(z), v16_max4(w)));
@@ -230,7 +231,7 @@ INLINE float v16_max_lane(v16 x)
 typedef int8x16_t b16;
 INLINE void b16_store(void *p, b16 a) { vst1q_s8(p, a); }
 
-/* Sixteen whole numbers, or nearest to them, as bytes: -128 … 127, and 0 … 255. The low halves of words, then of those. */
+/* Sixteen floats rounded to bytes: -128 … 127, and 0 … 255. The low halves of words, then of those. */
 INLINE b16 v16_i8(v16 x)
 {
     int16x8_t low = vuzp1q_s16(vreinterpretq_s16_s32(vcvtnq_s32_f32(x.a)), vreinterpretq_s16_s32(vcvtnq_s32_f32(x.b)));
@@ -246,8 +247,8 @@ INLINE void v16_store_int(int16_t *p, v16 x)
     vst1q_s16(p + 8, vuzp1q_s16(vreinterpretq_s16_f32(x.c), vreinterpretq_s16_f32(x.d)));
 }
 
-/* The greatest magnitude of n (a multiple of 16) floats; when one of them is not finite, neither is this. */
-INLINE float v16_greatest(const float *x, int n)
+/* The maximum magnitude of n (a multiple of 16) floats; not finite if one of them is not. */
+INLINE float v16_max_magnitude(const float *x, int n)
 {
     uint32x4_t most = vdupq_n_u32(0);
     for (int i = 0; i < n; i += 4) most = vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + i))));
@@ -272,8 +273,8 @@ INLINE s4 s4_add(s4 a, s4 b) { return vaddq_s32(a, b); }
 INLINE int32_t s4_fold(s4 a) { return vaddvq_s32(a); }
 INLINE void s4_store_i16(int16_t *p, s4 a, s4 b) { vst1q_s16(p, vcombine_s16(vmovn_s32(a), vmovn_s32(b))); } /* eight */
 
-/* sum + a times the four bytes of `lane` of x, four products for each word. Without the instruction for it, sums of two products have 16
- * bits: neither side may be -128 throughout. */
+/* sum + a times the four bytes of `lane` of x, four products for each word. Without the instruction for it, sums of
+ * two products have 16 bits: neither side may be -128 throughout. */
 INLINE s4 s4_dot(s4 sum, b16 a, b16 x, int lane)
 {
 #if defined(__ARM_FEATURE_DOTPROD)

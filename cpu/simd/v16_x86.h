@@ -47,7 +47,7 @@ INLINE v4 v16_fold_four(v16 a, v16 b, v16 c, v16 d)
     return _mm_unpacklo_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-/* The greatest lane of each of four values, in order; none is NaN. */
+/* The maximum lane of each of four values, in order; none is NaN. */
 INLINE v4 v16_max_four(v16 a, v16 b, v16 c, v16 d)
 {
     __m256 a8 = v16_max8(a), b8 = v16_max8(b), c8 = v16_max8(c), d8 = v16_max8(d);

@@ -1,10 +1,11 @@
 /* v_attn.h - ATTN on sixteen lanes; definition: cpu_attn.c.
  *
- * Decoding is bound by reading the cache, prefill by multiply-adds. Keys are stored transposed, so 16 keys are one vector and a score needs no
- * horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit (attn_plan.h) share each tile; up to
- * ATTN_GROUP lines share each register of it. A tile is worked on in passes over all lines (products, scores, exponentials, values), so
- * that no line waits for its own maximum or sum. What comes next in memory is fetched between the multiplications, as much
- * as they consume. Tiles of codes: v_attn_codes.h, v_attn_ints.h. */
+ * Decoding is bound by reading the cache, prefill by multiply-adds. Keys are stored transposed, so 16 keys are one
+ * vector and a score needs no horizontal sum; values are rows, so 16 elements are one vector. The lines of a unit
+ * (attn_plan.h) share each tile; up to ATTN_GROUP lines share each register of it. A tile is processed in passes over
+ * all lines (products, scores, exponentials, values), so that no line waits for its own maximum or sum. The next bytes
+ * in memory are prefetched between the multiplications, as many as these consume. Tiles of codes: v_attn_codes.h,
+ * v_attn_ints.h. */
 #ifndef CPU_V_ATTN_H
 #define CPU_V_ATTN_H
 #include "cpu/attn_plan.h"
@@ -16,8 +17,8 @@
 enum { ATTN_GROUP = V16S == 32 ? 8 : 6 /* lines per register tile */, TILE_CHUNKS = PAGE_TOKENS / LANES };
 #define ATTN_WIDE(lines) (V16S < 32 ? 1 : (lines) > 4 ? 2 : 4) /* vectors of 16 per register tile */
 
-/* dots[line][key] = scale * (q[line] . key) for the 64 keys of a tile; chains over the elements of the head, ascending.
- * `ahead`: as many bytes of it are fetched. */
+/* dots[line][key] = scale * (q[line] . key) for the 64 keys of a tile; chains over the elements of the head,
+ * ascending. As many bytes of `ahead` are prefetched. */
 INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const float *q, float scale,
                       const uint8_t *ahead, float *dots)
 {
@@ -41,8 +42,9 @@ INLINE void tile_dots(dtype t, int lines, const uint8_t *keys, int dim, const fl
     }
 }
 
-/* Values of keys from … to - 1 times weights: the sum, in order of keys, of p[line][key] * value[key] goes to acc[line], as acc * keep + sum * take;
- * where keep is NULL acc itself is the sum so far. `ahead` is prefetched meanwhile. */
+/* Values of keys from … to - 1 times weights: the sum, in order of keys, of p[line][key] * value[key] goes to
+ * acc[line], as acc * keep + sum * take; where keep is NULL acc itself is the sum so far. `ahead` is prefetched
+ * meanwhile. */
 typedef struct values_job {
     const uint8_t *values, *ahead;
     int64_t dim, acc_stride; /* elements of a value; floats between two lines of acc */
@@ -109,7 +111,7 @@ ATTN_TYPE(F16)
 static const dots_fn dots_f32[] = ATTN_NAMES(dots, F32), dots_f16[] = ATTN_NAMES(dots, F16);
 static const values_fn values_f32[] = ATTN_NAMES(values, F32), values_f16[] = ATTN_NAMES(values, F16);
 
-/* All that a worker needs while it works on one op. */
+/* The op and its operands, as each worker sees them. */
 typedef struct attn_job {
     attn_plan plan;
     const run *r;
@@ -136,34 +138,34 @@ static void soft_clear(attn_soft t, int lines, int64_t padded)
 }
 
 /* How lines see the keys of a tile: line i those from a[i] to b[i] - 1; whole: all lines see all. */
-typedef struct tile_sees {
+typedef struct tile_mask {
     bool whole;
     int a[ATTN_LINES], b[ATTN_LINES];
-} tile_sees;
+} tile_mask;
 
-static void tile_sees_of(tile_sees *g, const attn_job *j, const attn_unit *u, int first, int l0, int l1)
+static void tile_mask_of(tile_mask *to, const attn_job *j, const attn_unit *u, int first, int l0, int l1)
 {
-    const attn_mask *sees = &j->plan.sees;
-    int own0 = sees->rows->pos[u->row0], r0 = l0 / u->heads, r1 = l1 / u->heads;
-    g->whole = attn_first(sees, own0 + r1 - 1) <= first &&
-               attn_last(sees, u->seq, own0 + r0) >= first + PAGE_TOKENS - 1;
-    for (int r = r0, i = 0; r < r1 && !g->whole; r++) {
-        int least = attn_first(sees, own0 + r), last = attn_last(sees, u->seq, own0 + r);
+    const attn_mask *mask = &j->plan.mask;
+    int own0 = mask->rows->pos[u->row0], r0 = l0 / u->heads, r1 = l1 / u->heads;
+    to->whole = attn_first(mask, own0 + r1 - 1) <= first &&
+                attn_last(mask, u->seq, own0 + r0) >= first + PAGE_TOKENS - 1;
+    for (int r = r0, i = 0; r < r1 && !to->whole; r++) {
+        int low = attn_first(mask, own0 + r), last = attn_last(mask, u->seq, own0 + r);
         for (int h = 0; h < u->heads; h++, i++) {
-            g->a[i] = least > first ? least - first : 0;
-            g->b[i] = last - first < PAGE_TOKENS ? last - first + 1 : PAGE_TOKENS;
+            to->a[i] = low > first ? low - first : 0;
+            to->b[i] = last - first < PAGE_TOKENS ? last - first + 1 : PAGE_TOKENS;
         }
     }
 }
 
-/* Products of one line, times `times` (plain ones of floats have `scale` already), to scores, in place; keys a … b - 1 of the tile are
- * seen, others become -infinity. 0, or NaN where a score is not finite. */
+/* Products of one line, times `times` (plain ones of floats have `scale` already), become scores, in place; keys of the
+ * tile outside a … b - 1 are not seen and become -infinity. Returns 0, or NaN where a score is not finite. */
 static float line_scores(const attn_job *j, float *p, float times, int a, int b, int head, int first, int own)
 {
     const op *o = j->o;
     float slope = j->slopes ? j->slopes[head] : 0, added[PAGE_TOKENS];
     if (o->u.attn.bias == BIAS_BUCKETS)
-        for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.sees, head, first + i, own);
+        for (int i = 0; i < PAGE_TOKENS; i++) added[i] = attn_bucket(&j->plan.mask, head, first + i, own);
     v16 odd = v16_zero();
     for (int c = 0; c < TILE_CHUNKS; c++) {
         v16 v = v16_mul(v16_load(p + c * LANES), v16_all(times));
@@ -189,8 +191,8 @@ static float line_scores(const attn_job *j, float *p, float times, int a, int b,
     return v16_fold(odd);
 }
 
-/* Scores of n lines to exponentials, in place, against the greatest of the tile; the sums of each line. */
-static void lines_exp(const tile_sees *g, int n, float *p, const float *top, float *total)
+/* Scores of n lines become exponentials, in place, relative to the maximum of the tile; total: sums of each line. */
+static void lines_exp(const tile_mask *mask, int n, float *p, const float *top, float *total)
 {
     for (int l = 0; l < n; l += 4) {
         v16 sums[4];
@@ -200,7 +202,8 @@ static void lines_exp(const tile_sees *g, int n, float *p, const float *top, flo
             float *line = p + (l + i) * PAGE_TOKENS;
             UNROLLED (c, TILE_CHUNKS) {
                 v16 e = v16_exp_below(v16_sub(v16_load(line + c * LANES), v16_all(top[l + i])));
-                if (!g->whole) e = v16_pick(m16_range(g->a[l + i] - c * LANES, g->b[l + i] - c * LANES), e, v16_zero());
+                if (!mask->whole)
+                    e = v16_pick(m16_range(mask->a[l + i] - c * LANES, mask->b[l + i] - c * LANES), e, v16_zero());
                 sums[i] = v16_add(sums[i], e);
                 v16_store(line + c * LANES, e);
             }
@@ -209,7 +212,8 @@ static void lines_exp(const tile_sees *g, int n, float *p, const float *top, flo
     }
 }
 
-/* A part with greatest score `here` and sum `total` joins: what sums so far and its own are multiplied by. */
+/* Merges a part with maximum score `here` and sum `total`: keep and take are the factors of the sums so far and of its
+ * own. */
 INLINE void soft_join(v16 here, v16 total, v16 *max, v16 *sum, v16 *keep, v16 *take)
 {
     m16 rises = v16_less(*max, here);
@@ -255,8 +259,8 @@ static void tile_prefetch(const uint8_t *tile, uint64_t bytes)
     for (uint64_t i = 0; i < bytes; i += 64) prefetch_near(tile + i);
 }
 
-/* The job v for n lines of a group of which not all see all keys: line i sees a[i] … b[i] - 1. Keys that all lines see are summed together,
- * others one line at a time, so that an unseen key takes no part. */
+/* The job v for n lines that do not all see all keys: line i sees a[i] … b[i] - 1. Keys that all lines see are summed
+ * together, others line by line, so that an unseen key is skipped. */
 static void edge_values(const attn_job *j, const int *a, const int *b, int n, const values_fn *sums, values_job v)
 {
     int a_all = 0, b_all = PAGE_TOKENS;
@@ -292,7 +296,7 @@ static void edge_values(const attn_job *j, const int *a, const int *b, int n, co
         }
 }
 
-/* Products of n lines from l on with float keys. `ahead` is fetched meanwhile. */
+/* Products of n lines from l on with float keys. `ahead` is prefetched meanwhile. */
 static void float_products(const attn_job *j, const uint8_t *keys, int l, int n, const uint8_t *ahead, float *p)
 {
     const dots_fn *dots = j->s->k_type == DTYPE_F16 ? dots_f16 : dots_f32;
@@ -304,8 +308,8 @@ static void float_products(const attn_job *j, const uint8_t *keys, int l, int n,
     }
 }
 
-/* The same with keys of codes; two calls of products fetch `ahead`. Meanwhile what is due is done. Where `tops` is not NULL products are scores,
- * and the greatest of each line goes there. */
+/* The same with keys of codes; two calls of products prefetch `ahead`. Weights that are due are computed meanwhile.
+ * Where `tops` is not NULL products are scores, and the maximum of each line goes there. */
 static void code_products(const attn_job *j, const key_tile *keys, int l, int n, const uint8_t *ahead, code_due *due,
                           code_batch *tops, float *p)
 {
@@ -323,7 +327,7 @@ static void code_products(const attn_job *j, const key_tile *keys, int l, int n,
 }
 
 /* The job v for all keys of a tile and n lines; no row sees more than `seen` keys. */
-static void tile_add_values(const attn_job *j, const tile_sees *g, int n, int seen, values_job v)
+static void tile_add_values(const attn_job *j, const tile_mask *mask, int n, int seen, values_job v)
 {
     const kv_store *s = j->s;
     const values_fn *sums = s->v_type == DTYPE_F16 ? values_f16 : values_f32;
@@ -338,8 +342,8 @@ static void tile_add_values(const attn_job *j, const tile_sees *g, int n, int se
     }
     for (int l = 0, group; l < n; l += group, v.ahead = v.values) {
         group = group_lines(l, n, ATTN_GROUP);
-        if (g->whole) sums[group - 1](&v);
-        else edge_values(j, g->a + l, g->b + l, group, sums, v);
+        if (mask->whole) sums[group - 1](&v);
+        else edge_values(j, mask->a + l, mask->b + l, group, sums, v);
         v.p += group * PAGE_TOKENS;
         v.keep += group;
         v.take += group;
@@ -354,21 +358,21 @@ typedef struct attn_tile {
     uint8_t *keys, *values;
     uint8_t *next, *next_values; /* keys and values that come after these, or these */
     uint64_t k_bytes, v_bytes;
-    tile_sees sees;
+    tile_mask mask;
     attn_soft t; /* of the lines from l0 on */
 } attn_tile;
 
 /* line_scores of n lines from `l` on, counted from l0. */
 static void tile_scores(const attn_job *j, const attn_tile *k, int l, int n, float *p, float *odd)
 {
-    const tile_sees *g = &k->sees;
+    const tile_mask *mask = &k->mask;
     const attn_unit *u = k->u;
-    int own0 = j->plan.sees.rows->pos[u->row0];
+    int own0 = j->plan.mask.rows->pos[u->row0];
     for (int i = 0; i < n; i++) {
         int line = k->l0 + l + i;
         float times = kv_is_codes(j->s->k_type) && !j->ready ? *line_query(j, line).scale : 1;
-        odd[i] = line_scores(j, p + i * PAGE_TOKENS, times, g->whole ? 0 : g->a[l + i],
-                             g->whole ? PAGE_TOKENS : g->b[l + i], u->head0 + line % u->heads, k->first,
+        odd[i] = line_scores(j, p + i * PAGE_TOKENS, times, mask->whole ? 0 : mask->a[l + i],
+                             mask->whole ? PAGE_TOKENS : mask->b[l + i], u->head0 + line % u->heads, k->first,
                              own0 + line / u->heads);
     }
 }
@@ -388,15 +392,15 @@ static void tile_add_floats(const attn_job *j, const attn_tile *k)
         float_products(j, k->keys, k->l0, n, k->values, p);
     }
     if (k->k_bytes > k->v_bytes) tile_prefetch(k->next + k->v_bytes, k->k_bytes - k->v_bytes);
-    if (!(k->sees.whole && j->ready)) tile_scores(j, k, 0, n, p, total);
+    if (!(k->mask.whole && j->ready)) tile_scores(j, k, 0, n, p, total);
     for (int l = 0; l < n; l += 4) v4_store(top + l, four_top(n - l, p + l * PAGE_TOKENS));
-    lines_exp(&k->sees, n, p, top, total);
+    lines_exp(&k->mask, n, p, top, total);
     lines_join(n, top, total, k->t.max, k->t.sum, keep, take);
     values_job v = {.values = k->values, .ahead = k->next, .p = p, .keep = keep, .take = take, .acc = k->t.acc};
-    tile_add_values(j, &k->sees, n, seen, v);
+    tile_add_values(j, &k->mask, n, seen, v);
 }
 
-/* A tile whose values are codes, in work. */
+/* A tile whose values are codes, in progress. */
 typedef struct code_work {
     attn_tile k;
     key_tile keys;
@@ -404,15 +408,15 @@ typedef struct code_work {
     bool check;           /* whatever the lines see */
 } code_work;
 
-/* Tiles of one range, whose values are codes, as a stream of batches of lines. Two are in work: products of one and, between them, so that the
- * processor does them beside products, weights of the one before it, which wait for each other and hardly need the multiplier.
- * Then come the values of those. */
+/* Tiles of one range, whose values are codes, as a stream of batches of lines. Two are in progress: the weights of one
+ * batch are computed between the products of the next, because they are a chain of dependent operations that hardly
+ * needs the multiplier. The values of the first batch follow. */
 typedef struct code_stream {
     const attn_job *j;
-    code_work work[2]; /* the tile in work and the one before it */
+    code_work work[2]; /* the current tile and the one before it */
     code_batch batch[2];
     int tiles, batches;
-    bool ready;            /* products of the tile in work are scores */
+    bool ready;            /* products of the current tile are scores */
     const code_work *last; /* tile of the batch before, and its lines */
     int last_l, last_n;
 } code_stream;
@@ -420,21 +424,21 @@ typedef struct code_stream {
 /* Products w->p of n <= CODE_BATCH lines from `l` on become scores; scales of values that each line sees. */
 static void batch_scores(const attn_job *j, const code_work *c, int l, int n, code_batch *w)
 {
-    const tile_sees *g = &c->k.sees;
+    const tile_mask *mask = &c->k.mask;
     v16_store(w->odd, v16_zero());
     UNROLLED (i, CODE_BATCH) w->of[i] = c->scales;
     if (c->check) tile_scores(j, &c->k, l, n, w->p[0], w->odd);
-    for (int i = 0; i < n && !g->whole; i++) {
-        value_scales_of(&j->vf, c->k.values, 0, g->a[l + i], g->b[l + i], &w->part[i]);
+    for (int i = 0; i < n && !mask->whole; i++) {
+        value_scales_of(&j->vf, c->k.values, 0, mask->a[l + i], mask->b[l + i], &w->part[i]);
         w->of[i] = &w->part[i];
     }
 }
 
-/* Sums of weights, and greatest scores, of lines l … l + n - 1 join those so far. */
+/* Merges sums of weights, and maximum scores, of lines l … l + n - 1 into those so far. */
 static void batch_join(const attn_job *j, const code_work *c, int l, int n, code_batch *w)
 {
     const attn_soft *t = &c->k.t;
-    const bool based = j->vf.base, whole = c->k.sees.whole;
+    const bool based = j->vf.base, whole = c->k.mask.whole;
     v16 steps = v16_load(w->steps), max = v16_load_part(t->max + l, n), sum = v16_load_part(t->sum + l, n), keep, take;
     v4 last = fold_parts(w->sums + 8);
     v16 sums = v16_of_fours(fold_parts(w->sums), fold_parts(w->sums + 4), last, last);
@@ -456,7 +460,8 @@ static void batch_join(const attn_job *j, const code_work *c, int l, int n, code
     }
 }
 
-/* What is fetched beside products, for lines from l on of the batch that begins at `first`: the next tile, half of it at a call. */
+/* The address to prefetch during products, for lines from l on of the batch that begins at `first`: the next tile,
+ * half of it in each call. */
 static const uint8_t *ahead_of(int first, int l, const uint8_t *tile, const uint8_t *next, const kv_codes *f)
 {
     return first ? tile : l ? next + f->bytes / 2 : next;
@@ -473,9 +478,10 @@ static void batch_values(const attn_job *j, const code_work *c, int first, int l
 /* The other blocks of values, if any. */
 static void batch_blocks(const attn_job *j, const code_work *c, int first, int n, code_batch *w)
 {
-    const tile_sees *g = &c->k.sees;
+    const tile_mask *mask = &c->k.mask;
     for (int64_t block = 1; block < j->vf.blocks; block++) {
-        batch_bytes(&j->vf, c->k.values, block, c->scales + block, n, g->whole ? NULL : g->a + first, g->b + first, w);
+        batch_bytes(&j->vf, c->k.values, block, c->scales + block, n, mask->whole ? NULL : mask->a + first,
+                    mask->b + first, w);
         for (int l = 0, group; l < n; l += group) {
             group = group_lines(l, n, CODE_LINES);
             code_into to = {w, l, c->k.t.acc + (first + l) * j->padded, j->padded};
@@ -484,7 +490,7 @@ static void batch_blocks(const attn_job *j, const code_work *c, int first, int n
     }
 }
 
-/* What is left of the next tile after n lines: scales, and what no second call fetches. */
+/* Prefetches the rest of the next tile after n lines: scales, and the second half where there was one call only. */
 static void fetch_rest(const attn_job *j, const attn_tile *k, int n)
 {
     const kv_codes *kf = &j->kf, *vf = &j->vf;
@@ -537,7 +543,7 @@ static void stream_open(code_stream *s, const attn_job *j)
     for (int i = 0; i < 2; i++) s->work[i].scales = (value_scales *)(void *)j->at.v_wide + i * j->vf.blocks;
 }
 
-/* The tile that is to be filled in (tile_open) before stream_add. */
+/* The tile for the caller to fill in (tile_open) before stream_add. */
 static attn_tile *stream_tile(code_stream *s) { return &s->work[s->tiles % 2].k; }
 
 static void stream_add(code_stream *s)
@@ -547,7 +553,7 @@ static void stream_add(code_stream *s)
     const attn_tile *k = &c->k;
     int n = k->l1 - k->l0;
     const bool k_codes = kv_is_codes(j->s->k_type);
-    c->check = !(k->sees.whole && j->ready && k_codes);
+    c->check = !(k->mask.whole && j->ready && k_codes);
     if (k_codes) {
         c->keys = key_tile_open(&j->kf, k->keys, j->at.k_codes);
         c->check = c->check || c->keys.bad;
@@ -558,12 +564,13 @@ static void stream_add(code_stream *s)
         stream_step(s, c, l, part);
     }
     if (n <= CODE_BATCH)
-        stream_step(s, NULL, 0, 0); /* few lines wait for memory, and do so longer when two tiles are open */
+        stream_step(s, NULL, 0, 0); /* few lines are bound by memory, and slower when two tiles are open */
 }
 
 static void stream_end(code_stream *s) { stream_step(s, NULL, 0, 0); }
 
-/* The rest of a tile whose unit, position and lines are known. `next_page` comes after it, or -1; t: of all lines of the unit. */
+/* The rest of a tile whose unit, position and lines are known. `next_page` comes after it, or -1; t: of all lines of
+ * the unit. */
 static void tile_open(attn_tile *k, const attn_job *j, int32_t page, int32_t next_page, attn_soft t)
 {
     const kv_store *s = j->s;
@@ -575,21 +582,21 @@ static void tile_open(attn_tile *k, const attn_job *j, int32_t page, int32_t nex
     k->k_bytes = s->k_page / (uint64_t)s->heads;
     k->v_bytes = s->v_page / (uint64_t)s->heads;
     k->t = (attn_soft){.max = t.max + k->l0, .sum = t.sum + k->l0, .acc = t.acc + k->l0 * j->padded};
-    tile_sees_of(&k->sees, j, u, k->first, k->l0, k->l1);
+    tile_mask_of(&k->mask, j, u, k->first, k->l0, k->l1);
 }
 
 /* Lines of the unit whose rows see any of the positions first … last. */
 static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int last, int *l0, int *l1)
 {
-    const attn_mask *sees = &j->plan.sees;
-    int own0 = sees->rows->pos[u->row0], r0 = 0, r1 = u->rows;
-    while (r0 < r1 && attn_last(sees, u->seq, own0 + r0) < first) r0++;
-    while (r1 > r0 && attn_first(sees, own0 + r1 - 1) > last) r1--;
+    const attn_mask *mask = &j->plan.mask;
+    int own0 = mask->rows->pos[u->row0], r0 = 0, r1 = u->rows;
+    while (r0 < r1 && attn_last(mask, u->seq, own0 + r0) < first) r0++;
+    while (r1 > r0 && attn_first(mask, own0 + r1 - 1) > last) r1--;
     *l0 = r0 * u->heads;
     *l1 = r1 * u->heads;
 }
 
-/* The queries of a unit, side by side, or their codes; steps of weights in what products become. */
+/* The queries of a unit, or their codes; and the factors from products to steps of weights. */
 static void unit_queries(const attn_job *j, const attn_unit *u)
 {
     const kv_store *s = j->s;
@@ -654,7 +661,7 @@ static void soft_merge(const attn_job *j, const attn_unit *u, int range, attn_so
     }
 }
 
-/* A score without a value joins each line: soft_merge with max = the sink, sum = 1, acc = 0. */
+/* Merges a score without a value into each line: soft_merge with max = the sink, sum = 1, acc = 0. */
 static void add_sinks(const attn_job *j, const attn_unit *u, attn_soft t)
 {
     for (int l = 0; l < u->rows * u->heads; l++) {

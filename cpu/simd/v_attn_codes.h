@@ -1,9 +1,10 @@
 /* v_attn_codes.h - ATTN over a cache of codes on sixteen lanes; definition: cpu_attn.c, layout: kv_codes.h.
  *
- * Both products of attention are multiplications of bytes in groups of four: codes of keys (unsigned) times those of a query, and weights
- * (unsigned) times codes of values. A register tile is up to KEY_LINES lines by 64 keys, or CODE_LINES lines by the elements of a block
- * of values. Between the two a line's scores become weights, beside products of other lines (code_due). Without a multiplier of
- * bytes into words (AVX2) the unsigned side is taken as two nibbles, whose sums of pairs fit 16 bits. */
+ * Both products of attention are multiplications of bytes in groups of four: codes of keys (unsigned) times those of a
+ * query, and weights (unsigned) times codes of values. A register tile is up to KEY_LINES lines by 64 keys, or
+ * CODE_LINES lines by the elements of a block of values. A line's scores become weights between products of other
+ * lines (code_due). Without a multiplier of bytes into words (AVX2) the unsigned side is split into two nibbles, whose
+ * sums of pairs fit 16 bits. */
 #ifndef CPU_V_ATTN_CODES_H
 #define CPU_V_ATTN_CODES_H
 #include "cpu/attn_plan.h"
@@ -20,7 +21,7 @@ enum {
     CODE_FLUSH = 8 /* pairs of products of a nibble that fit */
 };
 
-/* Fetches `bytes` (at compile time) at `at`; those beyond a tile are fetched for nothing. */
+/* Prefetches `bytes` (a compile-time constant) at `at`; bytes beyond a tile are harmless. */
 INLINE void fetch(const uint8_t *at, int bytes) { UNROLL for (int i = 0; i < bytes; i += 64) prefetch_near(at + i); }
 
 /* One tile of keys, its scales and bases as floats [block][PAGE_TOKENS]. */
@@ -61,7 +62,7 @@ INLINE int32_t code_four(const void *codes) /* four codes as one word */
 /* kv_query_encode. */
 static void query_encode(const kv_codes *f, const float *x, int64_t dim, float by, kv_query q)
 {
-    float top = dim % LANES ? NAN : v16_greatest(x, (int)dim);
+    float top = dim % LANES ? NAN : v16_max_magnitude(x, (int)dim);
     if (!(top < INFINITY)) {
         kv_query_encode(f, x, dim, by, q);
         return;
@@ -80,15 +81,15 @@ static void query_encode(const kv_codes *f, const float *x, int64_t dim, float b
     }
 }
 
-/* What weights of keys a … b - 1 are multiplied by before they become bytes, and bases as numbers; what each is worth. */
+/* Scales of values as factors of the weights of keys a … b - 1, and bases as numbers; and the unit of each. */
 typedef struct value_scales {
     int16_t up[PAGE_TOKENS], base[PAGE_TOKENS];
     float each, each_base;
 } value_scales;
 
-/* Lines between products and values: scores, then weights of 16 bits, then of bytes (of AVX2 low nibbles, then high ones). Of each line: its
- * greatest score in steps of weights, where distances start, minus steps in a score, NaN where a score is not finite, factors of what was and what
- * comes, what a byte is worth, what bases add. */
+/* Lines between products and values: scores, then weights of 16 bits, then of bytes (of AVX2 low nibbles, then high
+ * ones). Of each line: maximum score in steps of weights, start of distances, minus steps in a score, NaN where a
+ * score is not finite, factors of old and new sums, unit of a byte, sum of bases. */
 #if defined(__AVX2__) && !defined(__AVX512F__)
 enum { WEIGHT_BYTES = 2 * PAGE_TOKENS };
 #else
@@ -112,9 +113,9 @@ typedef struct code_into {
     int64_t stride;
 } code_into;
 
-/* What products of keys with lines of one batch have to do besides. Meanwhile: lines at … n - 1 of batch w from scores to weights, of which the
- * next may be left. Afterwards, if `tops` is not NULL: the greatest score of each of its own lines, there from line `top` on; `by`: steps
- * of weights in a score of the first. */
+/* Work to do along with products of keys and a batch. Meanwhile: scores of lines at … n - 1 of batch w become
+ * weights, some or all. Afterwards, if `tops` is not NULL: the maximum score of each of its own lines goes there,
+ * from line `top` on; `by`: steps of weights in a score of the first. */
 typedef struct code_due {
     code_batch *w, *tops;
     const float *by;
@@ -133,7 +134,7 @@ INLINE void tops_store(int l, v4 top, const code_due *due);
 #define CODE_LOW(v)  _mm512_and_si512(v, _mm512_set1_epi8(15))
 #define CODE_HIGH(v) _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15))
 
-/* 32 numbers of 16 bits, in an order of their own: half of what belongs to a tile's keys. */
+/* 32 numbers of 16 bits, in an order of their own: for half of a tile's keys. */
 typedef __m512i w32;
 INLINE w32 w32_load(const void *p) { return CODE_LOAD(p); }
 INLINE void w32_store(void *p, w32 a) { _mm512_storeu_si512(p, a); }
@@ -158,15 +159,17 @@ INLINE s4 w32_fold4(w32_sum a)
     return _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
 }
 
-/* a += four products of bytes, u unsigned, s signed. Of the compiler's own, gcc 12 copies every sum before it adds to it. */
+/* a += four products of bytes, u unsigned, s signed. Of the compiler's own, gcc 12 copies every sum before it adds to
+ * it. */
 INLINE __m512i code_mad(__m512i a, __m512i u, __m512i s)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(a) : "v"(u), "v"(s));
     return a;
 }
 
-/* line_weights in 16 steps, to stand between products: in a row the processor looks ahead to too few products. Constants come from memory, as
- * sums have the registers. On their way scores are d, distances n, weights p, these times scales `to`. */
+/* line_weights in 16 steps, to stand between products: as one block they would fill the processor's reorder window.
+ * Constants come from memory, as sums have the registers. d are scores, n distances, p weights, `to` weights times
+ * scales. */
 typedef struct weight_steps {
     v16 d[4];
     w32 n[2], p[2], to[2];
@@ -194,7 +197,7 @@ INLINE void weight_step(int bits, int turn, weight_steps *r, int l, bool keep, c
     const weight_numbers *k = &weight_constants;
     const value_scales *s = w->of[l];
     const int h = turn % 2; /* half of the keys */
-    __asm__("" : "+r"(k));  /* what it points to is not kept in registers */
+    __asm__("" : "+r"(k));  /* so that constants are not kept in registers */
     switch (turn / 2) {
     case 0:
         UNROLL for (int i = 2 * h; i < 2 * h + 2; i++)
@@ -254,7 +257,8 @@ typedef struct code_turn {
     const code_due *due;
 } code_turn;
 
-/* Products of `wide` vectors of codes of 8 or 16 bits with four bytes of each line, added to a sum each; between them steps of weights. */
+/* Products of `wide` vectors of codes of 8 or 16 bits with four bytes of each line, added to a sum each; between them
+ * steps of weights. */
 INLINE void code_group(int bits, int lines, int wide, const uint8_t *code, const uint8_t *line, int64_t stride,
                        __m512i (*sum)[4], code_turn turn)
 {
@@ -269,8 +273,7 @@ INLINE void code_group(int bits, int lines, int wide, const uint8_t *code, const
     }
 }
 
-/* dots[line][key] of 64 keys; codes of queries and what follows them (kv_query) lie one after another. Half as much of `ahead` is fetched
- * meanwhile. */
+/* dots[line][key] of 64 keys; queries (kv_query) follow one another. Half as many bytes of `ahead` are prefetched. */
 INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, const uint8_t *ahead, code_due *due,
                       float *dots)
 {
@@ -366,7 +369,7 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
 #define CODE_LOW(v)       _mm256_and_si256(v, _mm256_set1_epi8(15))
 #define CODE_HIGH(v)      _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15))
 
-/* 32 numbers of 16 bits, in an order of their own: half of what belongs to a tile's keys. */
+/* 32 numbers of 16 bits, in an order of their own: for half of a tile's keys. */
 typedef struct w32 {
     __m256i lo, hi;
 } w32;
@@ -552,7 +555,7 @@ static const code_dots_fn code_dots_8[] = CODE_NAMES(8), code_dots_4[] = CODE_NA
 static const code_values_fn code_values_8[CODE_LINES][3] = CODE_VALUE_NAMES(8),
                             code_values_4[CODE_LINES][3] = CODE_VALUE_NAMES(4);
 
-/* Scales, or bases (`sign`), of keys a … b - 1 as numbers of 16 bits, `most_code` for the greatest. */
+/* Scales, or bases (`sign`), of keys a … b - 1 as numbers of 16 bits, `most_code` for the maximum. */
 INLINE void scales_up(const uint16_t *half, int a, int b, bool sign, int most_code, int16_t *to, float *top, bool *bad)
 {
     v16 x[PAGE_TOKENS / LANES], most = v16_zero(), odd = v16_zero();
@@ -581,8 +584,8 @@ static void value_scales_of(const kv_codes *f, uint8_t *tile, int64_t block, int
 }
 
 #if !defined(__AVX512F__)
-/* Scores of a line to weights: distances are from + score * times. Their sum, that of bases, and bytes for the first block of the values, whose
- * scales are w->of[line] (i16: words). */
+/* Scores of a line become weights: distances are from + score * times. Also their sum, that of bases, and bytes for
+ * the first block of values, whose scales are w->of[line] (i16: words). */
 INLINE void line_weights(int bits, bool keep, int l, code_batch *w)
 {
     const value_scales *s = w->of[l];
@@ -604,7 +607,7 @@ INLINE void line_weights(int bits, bool keep, int l, code_batch *w)
 }
 #endif
 
-/* The greatest of each of four lines of scores, of the first n; of others any number. */
+/* The maximum of each of four lines of scores; of lines from n on any number. */
 INLINE v4 four_top(int n, const float *p)
 {
     v16 most[CODE_LINES];
@@ -616,7 +619,8 @@ INLINE v4 four_top(int n, const float *p)
     return v16_max_four(most[0], most[1], most[2], most[3]);
 }
 
-/* The greatest scores of four lines in steps of weights, where distances start, minus steps in a score; `l`: counted from due->top. */
+/* Maximum scores of four lines in steps of weights, start of distances, minus steps in a score; `l`: counted from
+ * due->top. */
 INLINE void tops_store(int l, v4 top, const code_due *due)
 {
     code_batch *w = due->tops;
@@ -650,8 +654,8 @@ INLINE v4 fold_parts(const int32_t (*p)[4])
     return v4_of_s4(s4_pairs(s4_pairs(s4_load(p[0]), s4_load(p[1])), s4_pairs(s4_load(p[2]), s4_load(p[3]))));
 }
 
-/* Weights of n lines to bytes for block `block` of the values, with scales `all`; line l sees keys a[l] … b[l] - 1, weights are 0 elsewhere
- * (a NULL: all). */
+/* Weights of n lines to bytes for block `block` of the values, with scales `all`; line l sees keys a[l] … b[l] - 1,
+ * weights are 0 elsewhere (a NULL: all). */
 static void batch_bytes(const kv_codes *f, uint8_t *tile, int64_t block, const value_scales *all, int n, const int *a,
                         const int *b, code_batch *w)
 {

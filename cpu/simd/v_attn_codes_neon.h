@@ -1,5 +1,5 @@
-/* v_attn_codes_neon.h - the two products of v_attn_codes.h on NEON, whose multiplier takes signed bytes: codes of keys, and weights, of eight
- * bits are taken less 128, and sums start from 128 times the sum of what they are multiplied by. */
+/* v_attn_codes_neon.h - the two products of v_attn_codes.h on NEON, whose multiplier takes signed bytes: codes of
+ * keys, and weights, of eight bits are reduced by 128, and sums start from 128 times the sum of the other factor. */
 #ifndef CPU_V_ATTN_CODES_NEON_H
 #define CPU_V_ATTN_CODES_NEON_H
 #include "cpu/kv_codes.h"
@@ -15,7 +15,7 @@ INLINE b16 code_word(const void *codes) /* four codes, everywhere */
     return vreinterpretq_s8_s32(vdupq_n_s32(code_four(codes)));
 }
 
-/* 32 numbers of 16 bits: half of what belongs to a tile's keys. */
+/* 32 numbers of 16 bits: for half of a tile's keys. */
 typedef struct w32 {
     int16x8_t v[4];
 } w32;
@@ -34,7 +34,7 @@ INLINE w32 w32_all(int n)
     int16x8_t v = vdupq_n_s16((int16_t)n);
     return (w32){{v, v, v, v}};
 }
-INLINE int16x4_t w32_quarter(float32x4_t x) /* what is no number: far below 0, as on other processors */
+INLINE int16x4_t w32_quarter(float32x4_t x) /* NaN becomes far below 0, as on other processors */
 {
     return vqmovn_s32(vbslq_s32(vceqq_f32(x, x), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN)));
 }

@@ -1,22 +1,23 @@
 /* v_attn_ints.h - ATTN over a cache of i16 on sixteen lanes; definition: cpu_attn.c, layout and bounds: kv_codes.h.
  *
- * Both products are sums of pairs: two elements of a key side by side, the next key in the next lane; two keys' values of an element side
- * by side, the next element in the next lane. The rest is what v_attn_codes.h does.
+ * Both products are sums of pairs: two elements of a key side by side, the next key in the next lane; two keys' values
+ * of an element side by side, the next element in the next lane. The rest is as in v_attn_codes.h.
  *
- * Cost of a line and 64 keys of 64 elements, two multiplications of 512 bits a cycle: 128 cycles of products, 12 of multiplications of
- * scores and sums, about as many of softmax; floats take 256 for products. */
+ * Cost of a line and 64 keys of 64 elements, two multiplications of 512 bits a cycle: 128 cycles of products, 12 of
+ * multiplications of scores and sums, about as many of softmax; floats take 256 for products. */
 #ifndef CPU_V_ATTN_INTS_H
 #define CPU_V_ATTN_INTS_H
 #include "cpu/simd/v_attn_codes.h"
 
-/* `steps` pairs of a times those of each line of b. Strides in bytes: from pair to pair of a, from line to line of b. Half as many bytes of `ahead`
- * as of a are prefetched meanwhile. */
+/* `steps` pairs of a times those of each line of b. Strides in bytes: from pair to pair of a, from line to line of b.
+ * Half as many bytes of `ahead` as of a are prefetched meanwhile. */
 typedef struct int_pairs {
     const uint8_t *a, *b, *ahead;
     int64_t a_stride, b_stride, steps;
 } int_pairs;
 
-/* out[line][w]: sixteen lanes of sums, for each of `wide` vectors of a. Weights that are due (or NULL) are computed meanwhile. */
+/* out[line][w]: sixteen lanes of sums, for each of `wide` vectors of a. Weights that are due (or NULL) are computed
+ * meanwhile. */
 #if defined(__aarch64__)
 INLINE void int_sums(int lines, int wide, int_pairs j, code_due *due, v16 (*out)[4])
 {
@@ -72,7 +73,7 @@ INLINE void int_sums(int lines, int wide, int_pairs p, code_due *due, v16 (*out)
     }
 }
 #else
-/* As one step: the compiler would multiply by all lines before it adds, and lacks registers for that. */
+/* In one step: the compiler would multiply by all lines before it adds, and spill. */
 INLINE __m256i int_mad(__m256i sum, __m256i a, __m256i b)
 {
 #if defined(__AVXVNNI__)
@@ -164,8 +165,8 @@ static const code_dots_fn int_dots_of[] = {int_dots_1, int_dots_2, int_dots_3, i
 static const code_values_fn int_values_of[CODE_LINES][3] = {INT_WIDTHS(1), INT_WIDTHS(2), INT_WIDTHS(3),
                                                             INT_WIDTHS(4), INT_WIDTHS(5), INT_WIDTHS(6)};
 
-/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines. Half as much of the tile `ahead` is prefetched
- * meanwhile. */
+/* acc = acc * keep + weights times the values of block `block`, for n <= CODE_LINES lines. Half as much of the tile
+ * `ahead` is prefetched meanwhile. */
 static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int n, const uint8_t *ahead, code_into to)
 {
     const code_values_fn *values = (f->bits == 16  ? int_values_of
@@ -184,7 +185,7 @@ static void code_add(const kv_codes *f, const uint8_t *tile, int64_t block, int 
 /* kv_query_encode of i16. */
 static void query_ints(const kv_codes *f, const float *x, int64_t dim, float by, kv_query q)
 {
-    float top = dim % LANES ? NAN : v16_greatest(x, (int)dim);
+    float top = dim % LANES ? NAN : v16_max_magnitude(x, (int)dim);
     if (!(top < INFINITY)) {
         kv_query_encode(f, x, dim, by, q);
         return;

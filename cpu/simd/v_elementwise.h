@@ -1,5 +1,5 @@
-/* v_elementwise.h - ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP on sixteen lanes; definitions: cpu_act.c, cpu_elementwise.c. Bound by the cache
- * for the simple ones, by about 20 instructions per 16 elements for an exponential. */
+/* v_elementwise.h - ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP on sixteen lanes; definitions: cpu_act.c, cpu_elementwise.c.
+ * Bound by the cache for the simple ones, by about 20 instructions per 16 elements for an exponential. */
 #ifndef CPU_V_ELEMENTWISE_H
 #define CPU_V_ELEMENTWISE_H
 #include "cpu/cpu.h"
@@ -77,8 +77,8 @@ static void v_softcap(const run *r, const op *o, int worker, int workers)
 static void v_clamp(const run *r, const op *o, int worker, int workers)
 {
     UNARY;
-    v16 most = v16_all(o->u.clamp.limit), least = o->u.clamp.above ? v16_all(-INFINITY) : v16_neg(most);
-    EACH(v16_max(least, v16_min(most, v)))
+    v16 max = v16_all(o->u.clamp.limit), min = o->u.clamp.above ? v16_all(-INFINITY) : v16_neg(max);
+    EACH(v16_max(min, v16_min(max, v)))
 }
 
 INLINE void v_pair(const run *r, const op *o, int worker, int workers, bool add)

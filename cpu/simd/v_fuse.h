@@ -1,5 +1,6 @@
-/* v_fuse.h - the kernels of the fuse table (cpu_fuse.h) on sixteen lanes: QUANT whose floats are made block by block, by the same operations
- * as those of v_norm.h and v_elementwise.h, instead of being read. A row of a feed-forward layer is read once and never written as floats. */
+/* v_fuse.h - the kernels of the fuse table (cpu_fuse.h) on sixteen lanes: QUANT whose floats are made block by block,
+ * by the same operations as those of v_norm.h and v_elementwise.h, instead of being read. A row of a feed-forward
+ * layer is read once and never written as floats. */
 #ifndef CPU_V_FUSE_H
 #define CPU_V_FUSE_H
 #include "cpu/cpu_fuse.h"
@@ -8,7 +9,7 @@
 #include "cpu/simd/v_qmatmul.h"
 #include "cpu/simd/v_quant.h"
 
-/* NORM of whole rows; the row that was measured last. */
+/* NORM of whole rows; the last row whose norm was computed. */
 typedef struct fuse_norm {
     const op *o;
     const float *x, *gain, *bias;
@@ -38,7 +39,7 @@ static void v_norm_quant(const run *r, const op *o, int worker, int workers)
     quant_rows(r, o + 1, worker, workers, &from, fuse_norm_fetch, act_code);
 }
 
-/* fn(x) * y; rows lie `cols` apart. */
+/* fn(x) * y; `cols` floats from row to row. */
 typedef struct fuse_gate {
     const float *x, *y;
     int64_t cols;
@@ -70,8 +71,8 @@ static void v_act_mul_quant(const run *r, const op *o, int worker, int workers)
     quant_rows(r, o + 2, worker, workers, &from, fuse_gate_fetch, act_code);
 }
 
-/* The first matrices of a gated feed-forward layer and what follows them: 64 outputs of both matrices for all rows of a turn, which stay in
- * the cache until they are codes. */
+/* The first matrices of a gated feed-forward layer, activation, product and QUANT: 64 outputs of both matrices for all
+ * rows of an iteration, which stay in the cache until they are quantized. */
 static void v_gate_up(const run *r, const op *o, int worker, int workers)
 {
     enum { COLS = PANEL_K, PANELS = COLS / PANEL_ROWS };

@@ -1,5 +1,6 @@
-/* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Floats: keys are scattered (one cache line each), values are a run. Codes are
- * made sixteen at a time and scattered byte by byte: other bytes of a line may be another worker's. */
+/* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Floats: keys are scattered (one cache line each), values are
+ * a run. Sixteen elements at a time are quantized, and scattered byte by byte: other bytes of a line may be another
+ * worker's. */
 #ifndef CPU_V_KV_H
 #define CPU_V_KV_H
 #include "cpu/kv_codes.h"
@@ -72,7 +73,7 @@ INLINE void kv_block_put(const kv_codes *f, const float *x, int n, uint8_t *code
 /* kv_token_put of i16. */
 static void kv_token_ints(const kv_codes *f, uint8_t *tile, bool values, const float *x, int64_t dim, int token)
 {
-    float most = v16_greatest(x, (int)dim);
+    float most = v16_max_magnitude(x, (int)dim);
     if (!(most < INFINITY)) {
         kv_token_put(f, tile, values, x, dim, token);
         return;

@@ -1,16 +1,17 @@
 /* v_matmul.h - MATMUL on sixteen lanes; definition: cpu_matmul.c.
  *
  * One row: bound by reading the weights. A thread walks its output rows one after the other, so that it reads one
- * sequential stream straight from the mapped file, prefetched AHEAD bytes in front: four rows side by side, as a register tile would
- * like, read at half the speed. Files lie in pages of 4 KiB: hardware prefetchers stop at their ends and every page is a walk of the page
- * tables, so a line of each page is asked for PAGES_AHEAD bytes in front, long before the prefetches that need its address.
- * A few rows (to DIRECT_M): register tiles of TILE_N weight rows x TILE_M activation rows, weights widened in registers. The next TILE_N
- * weight rows are prefetched in the order of memory while these are used, so the memory still sees one stream.
- * Many rows: bound by multiply-adds. Weights of MATMUL_PANEL_N rows x MATMUL_BLOCK_K are widened to float once and stay in the L1 cache
- * while all activation tiles pass; the partial sums of a block of k wait in memory (they are the lanes of the contract, so
+ * sequential stream straight from the mapped file, prefetched AHEAD bytes before its use: four rows at once, as a
+ * register tile would need, read at half the speed. Files are mapped in pages of 4 KiB: hardware prefetchers stop at
+ * page ends and every page costs a walk of the page tables, so a line of each page is prefetched PAGES_AHEAD bytes
+ * before its use, long before the prefetches that need its address. A few rows (up to DIRECT_M): register tiles of
+ * TILE_N weight rows x TILE_M activation rows, weights widened in registers. The next TILE_N weight rows are
+ * prefetched in the order of memory meanwhile, so the memory still sees one stream. Many rows: bound by multiply-adds.
+ * Weights of MATMUL_PANEL_N rows x MATMUL_BLOCK_K are widened to float once and stay in the L1 cache while all
+ * activation tiles pass; the partial sums of a block of k are kept in memory (they are the lanes of the contract, so
  * blocking k changes no bit). Tiles hold 4 x 6 registers of sums on AVX-512, 4 x 3 of half width, twice, on AVX2.
- * Activations are copied once per thread into tiles [step][rows][16], which are read in order. What a step along k is, and what multiplies
- * it, says v_step.h: 16 float32, or 32 bfloat16 in the same bytes. */
+ * Activations are copied once per thread into tiles [step][rows][16], which are read in order. v_step.h defines a step
+ * along k and its multiplication: 16 float32, or 32 bfloat16 in the same bytes. */
 #ifndef CPU_V_MATMUL_H
 #define CPU_V_MATMUL_H
 #include "cpu/cpu.h"
@@ -32,7 +33,7 @@ enum {
 
 INLINE int64_t steps_of(int64_t k) { return (k + STEP - 1) / STEP; }
 
-/* Asks for a line of each page that lies PAGES_AHEAD in front of these bytes. */
+/* Prefetches a line of each page PAGES_AHEAD after these bytes. */
 INLINE void touch_pages(uintptr_t at, uintptr_t bytes)
 {
     for (uintptr_t i = PAGES_AHEAD; i < PAGES_AHEAD + bytes; i += PAGE) prefetch_near((const void *)(at + i));
@@ -128,8 +129,9 @@ static void pack_rows(const float *x, int64_t rows, int64_t k, float *to)
     }
 }
 
-/* TILE_N weight rows, straight from the file, and x, one packed tile of activation rows. `tail`: the last k mod STEP elements of the four rows, widened
- * and padded. Every step prefetches `lines` cache lines from `next` on, so that the next four rows come in their order in memory. */
+/* TILE_N weight rows, straight from the file, and x, one packed tile of activation rows. `tail`: the last k mod STEP
+ * elements of the four rows, widened and padded. Every step prefetches `lines` cache lines from `next` on, so that the
+ * next four rows come in their order in memory. */
 typedef struct direct_job {
     const uint8_t *w;
     uint64_t stride;
@@ -211,7 +213,7 @@ static void tile_store(const float *acc, int mr, int n, float *y, int64_t y_stri
 /* Cache lines of a step over four rows. */
 INLINE int step_lines(dtype t) { return (int)dtype_info[t].bytes * TILE_N * STEP / 64; }
 
-/* So many are prefetched per step of each tile, that the tiles of a row of tiles share them evenly. */
+/* The number to prefetch per step of a tile, so that all tiles of these rows share them evenly. */
 INLINE int tile_lines(dtype t, int64_t rows)
 {
     int64_t tiles = (rows + TILE_M - 1) / TILE_M;
@@ -263,7 +265,8 @@ static void matmul_direct(const held_weight *w, int64_t rows, float *y, const fl
 
 /* ---- many rows */
 
-/* Makes steps of k0 … k1 - 1 of n weight rows, in tiles [step][TILE_N][16]; rows up to a multiple of TILE_N are zero. */
+/* Makes steps of k0 … k1 - 1 of n weight rows, in tiles [step][TILE_N][16]; rows up to a multiple of TILE_N are
+ * zero. */
 INLINE void widen_rows(dtype t, const uint8_t *w, uint64_t stride, int n, int64_t k0, int64_t k1, float *to)
 {
     int64_t steps = steps_of(k1 - k0), whole = (k1 - k0) / STEP;
@@ -393,16 +396,16 @@ static void matmul_panels(const held_weight *w, int64_t rows, float *y, const fl
     }
 }
 
-/* Output rows that are dealt out together: whole panels, and enough bytes that a change of place costs little. */
+/* Output rows of a chunk: whole panels, and enough bytes that a jump in memory costs little. */
 static int64_t chunk_rows(const held_weight *w)
 {
     int64_t n = (CHUNK_BYTES + (int64_t)w->stride - 1) / ((int64_t)w->stride > 0 ? (int64_t)w->stride : 1);
     n = (n + MATMUL_PANEL_N - 1) / MATMUL_PANEL_N * MATMUL_PANEL_N;
-    int64_t least = (w->rows + STEAL_MAX - 1) / STEAL_MAX;
-    return n > least ? n : least;
+    int64_t min = (w->rows + STEAL_MAX - 1) / STEAL_MAX;
+    return n > min ? n : min;
 }
 
-/* The same for each of `parts` weights like w, that all chunks together are not too many to deal. */
+/* The same for each of `parts` weights like w, so that the number of chunks stays below STEAL_MAX. */
 static int64_t chunk_rows_of_parts(const held_weight *w, int64_t parts)
 {
     int64_t each = chunk_rows(w);

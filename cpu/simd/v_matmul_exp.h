@@ -1,15 +1,16 @@
-/* v_matmul_exp.h - MATMUL_EXP on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on the rows of one expert after the other;
- * definition: cpu_matmul_exp.c.
+/* v_matmul_exp.h - MATMUL_EXP on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on the rows of one expert
+ * after the other; definition: cpu_matmul_exp.c.
  *
- * Work is dealt over (expert, chunk of its output rows), so that the weights of an expert are read once for all its rows, by whoever is
- * free. An expert with more rows than a block of MATMUL_BLOCK_M, or BLOCK_Q, takes several turns; the others are done in the first. */
+ * Work is dealt over (expert, chunk of its output rows), so that the weights of an expert are read once for all its
+ * rows, by any free worker. An expert with more rows than a block of MATMUL_BLOCK_M, or BLOCK_Q, takes several turns;
+ * others are done in the first turn. */
 #ifndef CPU_V_MATMUL_EXP_H
 #define CPU_V_MATMUL_EXP_H
 #include "cpu/cpu_experts.h"
 #include "cpu/simd/v_matmul.h"
 #include "cpu/simd/v_qmatmul.h"
 
-/* The runs of rows of turn `turn`: its block of every expert that has so many. Returns how many. */
+/* The runs of rows of turn `turn`: the block of that number of every expert that has it. Returns their number. */
 static int expert_blocks(const int32_t *table, int64_t rows, int turn, expert_run to[EXPERTS_MAX])
 {
     int n = 0;

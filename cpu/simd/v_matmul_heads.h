@@ -1,5 +1,6 @@
-/* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on one head after the other; definition:
- * cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head lie apart: several are copied side by side first. */
+/* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on one head after the
+ * other; definition: cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head are not
+ * adjacent: several are copied side by side first. */
 #ifndef CPU_V_MATMUL_HEADS_H
 #define CPU_V_MATMUL_HEADS_H
 #include "cpu/simd/v_matmul.h"
@@ -48,7 +49,7 @@ static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
         for (int64_t c; (c = steal_next(&d)) >= 0;) {
             int64_t h = c / chunks, from = c % chunks * each, to = from + each < n ? from + each : n;
             held_weight own = held_part(w, h, n);
-            own.rows = w->rows; /* how far rows of y are apart */
+            own.rows = w->rows; /* from row to row of y */
             if (h != packed) {
                 for (int64_t i = 0; i < count; i++) memcpy(together + i * k, x + i * in + h * k, (size_t)k * sizeof *x);
                 pack_rows(together, count, k, at.x);

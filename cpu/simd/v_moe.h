@@ -1,4 +1,5 @@
-/* v_moe.h - SCATTER on sixteen lanes, and ROUTE compiled for this instruction set; definitions: cpu_dispatch.c, cpu_route.h. */
+/* v_moe.h - SCATTER on sixteen lanes, and ROUTE compiled for this instruction set; definitions: cpu_moe.c,
+ * cpu_route.h. */
 #ifndef CPU_V_MOE_H
 #define CPU_V_MOE_H
 #include "cpu/cpu_experts.h"

@@ -1,4 +1,5 @@
-/* v_norm.h - NORM on sixteen lanes; definition: cpu_norm.c. Bound by reading x two or three times from the first-level cache. */
+/* v_norm.h - NORM on sixteen lanes; definition: cpu_norm.c. Bound by reading x two or three times from the first-level
+ * cache. */
 #ifndef CPU_V_NORM_H
 #define CPU_V_NORM_H
 #include "cpu/cpu.h"
@@ -23,7 +24,7 @@ INLINE float norm_squares(const float *x, int width, v16 mean)
     return v16_fold(a);
 }
 
-/* What a group is less, and times. */
+/* Offset and factor of a group. */
 typedef struct norm_of {
     v16 mean, inv;
 } norm_of;

@@ -1,4 +1,4 @@
-/* v_probe.h - loops that do nothing but read, or nothing but multiply and add: the bounds of cpu_probe.h for one instruction set. */
+/* v_probe.h - loops that only read, or only multiply and add: the bounds of cpu_probe.h for one instruction set. */
 #ifndef CPU_V_PROBE_H
 #define CPU_V_PROBE_H
 #include "cpu/cpu.h"

@@ -1,5 +1,5 @@
-/* v_qline.h - how codes of packed weights (tensor/panel.h) come into registers: group vectors, 16 rows (AVX2: 8
- * rows, NEON: 4 rows) x 4 k of bytes. */
+/* v_qline.h - unpacks codes of weights (tensor/panel.h) in registers, to group vectors: 16 rows (AVX2: 8 rows, NEON: 4
+ * rows) x 4 k of bytes. */
 #ifndef CPU_V_QLINE_H
 #define CPU_V_QLINE_H
 #include "cpu/simd/v16.h"
@@ -46,7 +46,7 @@ typedef uint8x16_t qline; /* a quarter of a line: p is moved by 16 bytes for eac
 #define Q_RIGHT(a, n)    ((a) >> (uint8_t)(n))
 #define Q_LEFT(a, n)     ((a) << (uint8_t)(n))
 #define Q_ZERO()         vdupq_n_u8(0)
-/* p / 11 = p * 187 >> 11 for p < 128: three bits of the upper byte of a product of 16 bits go. */
+/* p / 11 = p * 187 >> 11 for p < 128: the upper byte of a product of 16 bits, less three bits. */
 INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 {
     const uint8x16_t by = vdupq_n_u8(187);
@@ -86,7 +86,8 @@ INLINE void q_pair(qline pairs, qline *w0, qline *w1)
 #define Q_FIELD(a, n, mask) Q_AND(Q_RIGHT(a, n), mask)
 #endif
 
-/* How many group vectors step j of a super-tile gives, and those vectors, in order. `kept` lives from step to step. */
+/* q_width: number of group vectors that a step gives. q_unpack: those of step j of a tile of 64 k, in order; `kept`
+ * lives from step to step. */
 INLINE int q_width(int bits) { return bits == 8 ? 1 : bits == 4 || bits == 5 || bits == 0 ? 2 : 4; }
 INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
 {
@@ -142,7 +143,7 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
 
 #if defined(__AVX512F__)
 
-/* The same of 2, 3 or 4 bits with anything above the codes. */
+/* The same of 2, 3 or 4 bits, with garbage above the codes. */
 INLINE void q_unpack_loose(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
 {
     qline v = Q_LOAD(j);

@@ -1,13 +1,12 @@
 /* v_qmatmul.h - the MATMUL of packed weights (tensor/panel.h) with int8 activations; definition: cpu_qmatmul.c.
  *
  * One body (v_qtile.h): one panel of 16 outputs, or two, against a tile of 1 … ACT_ROWS rows. A format contributes
- * only how the next group vectors of a super-tile come into registers. Few rows (one tile) are bound by reading the
- * weights: one panel at a time, one sequential stream a thread, each line fetched AHEAD_Q bytes in front of its use,
- * between multiplications. More rows are bound by the multiplier of bytes, and by the two loads a cycle that feed
- * it: two panels share each activation that is loaded, and each tile fetches its part of the next two panels.
- * Weights are unpacked again for each tile, from the caches, which costs 3 operations a vector; where it is more,
- * many rows have 512 k of two panels unpacked once (v_qwide.h). Rows are taken in blocks of BLOCK_Q, whose
- * activations stay in the L2 cache while all panels pass. */
+ * only the unpacking of group vectors. Few rows (one tile) are bound by reading the weights: one panel at a time, one
+ * sequential stream a thread, each line prefetched AHEAD_Q bytes before its use, between multiplications. More rows
+ * are bound by the multiplier of bytes, and by the two loads a cycle that feed it: two panels share each loaded
+ * activation, and each tile prefetches its part of the next two panels. Each tile unpacks the weights again, from the
+ * caches, at 3 operations a vector; for formats that need more, and many rows, 512 k of two panels are unpacked once
+ * (v_qwide.h). The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
 #ifndef CPU_V_QMATMUL_H
 #define CPU_V_QMATMUL_H
 #include "base/half.h"
@@ -19,7 +18,7 @@
 
 enum { WIDE_TILES = 5, AHEAD_Q = 10240, BLOCK_Q = 132, CHUNK_Q = 128 << 10 };
 
-/* A matrix, rows of activations that it meets, and where the results go. */
+/* A matrix, rows of activations, and the place of the results. */
 typedef struct qwork {
     const held_weight *w;
     act_rows x;
@@ -42,12 +41,12 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
                           (uint64_t)(PANEL_SPAN / f->span) * PANEL_LINE * f->tail_lines;
     const int64_t lines = ((int64_t)w->stride / PANEL_LINE + k_tiles - 1) / k_tiles; /* of 64 k */
     const int64_t row0 = row_tile_at(k->x.rows, t0).row0;
-    const int64_t share = (2 * lines + t1 - t0 - 1) / (t1 - t0); /* of the next panels, fetched by a tile in 64 k */
+    const int64_t share = (2 * lines + t1 - t0 - 1) / (t1 - t0); /* lines to prefetch for each tile and 64 k */
     for (int64_t n = from; n < to; n += 2) {
         const int64_t left = w->rows - n * PANEL_ROWS;
         const uint8_t *panel = w->data + (uint64_t)n * w->stride, *second = n + 1 < to ? panel + w->stride : panel;
         const uint8_t *ahead = panel + 2 * w->stride,
-                      *end = left > 2 * PANEL_ROWS ? ahead + 2 * w->stride : ahead; /* of what is fetched */
+                      *end = left > 2 * PANEL_ROWS ? ahead + 2 * w->stride : ahead; /* end of the lines to prefetch */
         for (int64_t s0 = 0; s0 < k_tiles; s0 += WIDE_K, panel += part, second += part) {
             qwide_job q = {.lines = wide,
                            .k_tiles = k_tiles - s0 < WIDE_K ? (int)(k_tiles - s0) : WIDE_K,
@@ -69,7 +68,7 @@ static void q_panels_wide(const qwork *k, const qwide_fn *bodies, int64_t from, 
                 q.sums = sums[tile.row0 - row0];
                 q.ahead = ahead;
                 q.n_ahead = ahead < end ? (int)share : 0;
-                bodies[tile.rows - QWIDE_LEAST](&q);
+                bodies[tile.rows - QWIDE_MIN](&q);
                 ahead += (uint64_t)(q.n_ahead * q.k_tiles) * PANEL_LINE;
             }
         }
@@ -107,9 +106,9 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
         np = !alone && QPANELS == 2 && n + 2 <= to ? 2 : 1;
         int64_t left = w->rows - (n + np - 1) * PANEL_ROWS; /* outputs from the last of these panels on */
         const uint8_t *panel = w->data + (uint64_t)n * w->stride;
-        /* lines of the next panels that each tile fetches at each of its steps; alone, a tile fetches its own */
+        /* lines of the next panels that each tile prefetches for each 64 k; a single tile prefetches its own panel */
         int64_t share = alone ? lines : (np * lines + t1 - t0 - 1) / (t1 - t0);
-        q.ahead = panel; /* of the last panels, themselves */
+        q.ahead = panel; /* the last panels prefetch themselves */
         if (alone) q.ahead = (const uint8_t *)((uintptr_t)panel + AHEAD_Q);
         else if (left > PANEL_ROWS) q.ahead = panel + (uint64_t)np * w->stride;
         for (int64_t t = t0; t < t1; t++) {
@@ -129,17 +128,17 @@ static void q_panels(const qwork *k, int64_t from, int64_t to, int64_t t0, int64
     }
 }
 
-/* Tiles from t0 on that the panels meet in one turn. */
+/* Tiles from t0 on that are multiplied with all panels in one iteration. */
 static int64_t q_turn_end(int64_t tiles, int64_t t0)
 {
     return t0 + BLOCK_Q / ACT_ROWS < tiles ? t0 + BLOCK_Q / ACT_ROWS : tiles;
 }
 
-/* Panels that are dealt out together, of one of `parts` matrices of so many. */
+/* Panels of a chunk, for `parts` matrices of as many panels each. */
 static int64_t q_chunk(const held_weight *w, int64_t panels, int64_t parts)
 {
-    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, least = panels * parts / STEAL_MAX + 1;
-    if (each < least) each = least;
+    int64_t each = CHUNK_Q / (int64_t)w->stride + 1, min = panels * parts / STEAL_MAX + 1;
+    if (each < min) each = min;
     return (each + QPANELS - 1) / QPANELS * QPANELS;
 }
 

@@ -1,12 +1,12 @@
 /* v_qpick.h - levels of weights that pick tables of eight or sixteen (tensor/panel.h), on registers of 32 bytes.
  *
- * A look-up of bytes has one table for each half of a register, but in a group vector four rows lie there, each with
- * a table of its own. So codes are turned first: vectors of 16 k of row r and, in the other half, of row r + 4, for
- * which one look-up is enough. Codes are turned as nibbles, two in a byte; those of 3 bits are made nibbles before.
- * With products that takes 7 operations a vector (3 bits: 9 to 10), where a look-up for each four levels of a group
- * vector takes 15. What is looked up in lies ready for every two picks: those of both rows where 16 weights have
- * one, else the two of one row. One row of activations is multiplied by these vectors as they are, 16 of its k at a
- * time, and the parts of a sum meet at the end of a tile; for more rows vectors are turned back. */
+ * A byte look-up has one table for each half of a register, but a half of a group vector holds four rows, each with a
+ * table of its own. So codes are transposed first: a vector has 16 k of row r and, in the other half, of row r + 4,
+ * and one look-up is enough. Codes are transposed as nibbles, two in a byte; codes of 3 bits become nibbles before.
+ * With products this takes 7 operations a vector (3 bits: 9 to 10); a look-up for each four levels of a group vector
+ * takes 15. A table is ready for every two picks: those of both rows where 16 weights have one pick, else the two of
+ * one row. For one row of activations these vectors are multiplied directly, 16 k at a time, and the parts of a sum
+ * are added at the end of a tile; for more rows vectors are transposed back. */
 #ifndef CPU_V_QPICK_H
 #define CPU_V_QPICK_H
 #include "cpu/simd/qtile.h"
@@ -14,8 +14,8 @@
 
 #include <pthread.h>
 
-/* By two picks, the first one lowest: the levels of both, less the zero, in 16 bytes for each, or where 8 weights
- * have a pick, in 8. Those of 3 bits fill them as often as there is room. */
+/* Index: two picks, the first one lowest. Entry: the levels of both, less the zero, in 16 bytes for each, or where 8
+ * weights have a pick, in 8; levels of 3 bits are repeated to fill them. */
 enum { PICK_PAIRS = 256, PICK_KINDS = 3 };
 static _Alignas(64) uint8_t pick_tables[PICK_KINDS][PICK_PAIRS * 32];
 static const dtype pick_types[PICK_KINDS] = {DTYPE_Q4_T, DTYPE_Q3H_T, DTYPE_Q3_T};
@@ -70,7 +70,7 @@ INLINE void q_next_picks(qkind k, const uint8_t *tail, int t, int h, qpicks *to)
     }
 }
 
-/* What rows r and r + 4 look up in: k 16 j … 16 j + 15 of the tile. */
+/* The table for rows r and r + 4, k 16 j … 16 j + 15 of the tile. */
 INLINE qline q_pick_table(qkind k, const uint8_t *tables, const qpicks *picks, int r, int j)
 {
     if (k.code == PANEL_PICK8) {
@@ -84,9 +84,8 @@ INLINE qline q_pick_table(qkind k, const uint8_t *tables, const qpicks *picks, i
     return _mm256_load_si256((const __m256i *)(const void *)(tables + at));
 }
 
-/* Codes of 16 k, from line j on, as nibbles: of the first and third four k and of the others, each the first ones
- * low; of 4 bits the first four k and the next ones, then the others. Bit 3 of what is high says that it is of the
- * second pick. */
+/* Codes of 16 k, from line j on, as nibbles, two groups of four k in each vector, the earlier one low: groups 0 and 2,
+ * then 1 and 3; of 4 bits groups 0 and 1, then 2 and 3. Bit 3 of the high nibble marks the second pick. */
 INLINE void q_nibbles(qkind k, const uint8_t *p, int j, qline v[2])
 {
 #define THIRD(n, b)  (char)(((n) >> (b)&1) << 2 | ((n) >> ((b) + 2) & 1) << 6)
@@ -106,8 +105,8 @@ INLINE void q_nibbles(qkind k, const uint8_t *p, int j, qline v[2])
     v[1] = _mm256_or_si256(Q_AND(Q_RIGHT(low, 2), 0x33), _mm256_shuffle_epi8(_mm256_or_si256(odd, second), third));
 }
 
-/* Levels of 16 k of eight rows: w[r] rows r and r + 4; k in the order of q_pick_x. What bits 4 … 6 of an index are
- * is ignored. */
+/* Levels of 16 k of eight rows: w[r] rows r and r + 4; k in the order of q_pick_x. Bits 4 … 6 of an index are
+ * ignored. */
 INLINE void q_pick_levels(qkind k, const uint8_t *tables, const qpicks *picks, const uint8_t *half, int j, qline w[4])
 {
     qline v[2];
@@ -147,8 +146,8 @@ INLINE void q_pick_groups(qkind k, const uint8_t *tables, const qpicks *picks, c
     }
 }
 
-/* Products of two rows of weights (low and high half) with 16 k of activations, in four parts each: the first ones,
- * or to be added. An addition that the compiler sees is put off, and what is to be added goes through memory. */
+/* Products of two rows of weights (low and high half) with 16 k of activations, in four parts each: set, or added in
+ * assembly, because the compiler would delay plain additions and spill the products. */
 INLINE void q_pick_add(__m256i *sum, qline w, qline x, bool first)
 {
 #if defined(__AVXVNNI__)

@@ -11,7 +11,7 @@
  *     q_unpack_step    makes group vectors of some lines of codes (v_qline.h), and looks levels up
  *     q_multiply_step  adds their products with the activations of each row
  *     q_scale_block    adds the sums times scales to the results; two levels: times sub-scales, to the sums of the tile
- *     q_scale_tile     two levels: adds the tile's sums times its scale, and minima times sums of activations, to the results
+ *     q_scale_tile     two levels: adds the tile's sums times its scale, and minima times sums of activations
  *     q_store          adds the bias, and stores
  *
  * A zero costs no multiplication: it is a power of two, so a shift of minus the sum of the block's activations
@@ -29,7 +29,7 @@ INLINE void q_fetch(const qjob *q, int64_t super)
     for (int l = 0; l < q->n_ahead; l++) prefetch_near(at + l * PANEL_LINE);
 }
 
-/* A row of PANEL_KIND_LIST, and what follows from it. */
+/* A row of PANEL_KIND_LIST, and its derived properties. */
 typedef struct qkind {
     int bits, block, span, scale, base, code, zero;
 } qkind;
@@ -52,17 +52,17 @@ INLINE int q_code_lines(qkind k) { return k.bits ? 2 * k.bits : 7; }
 INLINE int q_shift(qkind k) { return __builtin_ctz((unsigned)-k.zero); }
 
 /* Minus the sums of 32 or 16 codes of a row, two of them in one word: pair `p` of the 64 k. */
-INLINE int32_t q_parts(const int16_t *row, int block, int p)
+INLINE int32_t q_subsums(const int16_t *row, int block, int p)
 {
     int32_t v;
     memcpy(&v, row + (block == 32 ? 0 : 2) + 2 * p, 4);
     return v;
 }
 
-/* Where a body stands in a panel. By value, apart from what it keeps in registers, so that the compiler knows what t
- * may be. */
+/* Where a body stands in a panel. Passed by value, apart from the registers, so that the compiler knows the range of
+ * t. */
 typedef struct qplace {
-    const uint8_t *lines, *ahead; /* code lines of a tile of 64 k, and what is prefetched meanwhile */
+    const uint8_t *lines, *ahead; /* code lines of a tile of 64 k; lines to prefetch meanwhile */
     const uint8_t *tail, *subs;   /* tail of the span; two levels: sub-scales of the tile */
     int tiles, t;                 /* of the span; this one */
 } qplace;
@@ -131,7 +131,7 @@ PANEL_KIND_LIST(QTILES)
 const qtile_fn QTILE_TABLE[PANEL_KINDS][QPANELS][ACT_ROWS] = {PANEL_KIND_LIST(QTILE_NAMES)};
 
 #if defined(__AVX512F__)
-/* Kinds that gain by it: 4 bits as they are lose up to 2 %. */
+/* Kinds that gain by it: 4 bits without a table lose up to 2 %. */
 INLINE bool q_joins(qkind k) { return k.bits != 4 || k.code != PANEL_CODE; }
 #define QJOIN(name, mr, ...)                                                                                           \
     static void qjoined_##name##_##mr(const qjob *q)                                                                   \

@@ -6,7 +6,7 @@
 #include "cpu/simd/v_qline.h"
 #include "cpu/simd/v_qpick.h"
 
-/* As on AVX-512, of 8 rows: half h of the panel. */
+/* As on AVX-512, for the 8 rows of half h of the panel. */
 INLINE __m256i q_widen8(const uint8_t *at, bool is_signed)
 {
     __m128i v = _mm_loadu_si128((const __m128i *)(const void *)at);
@@ -70,7 +70,7 @@ INLINE qline q_words(qkind k, const uint8_t *tail, int t, int h)
     return _mm256_loadu_si256((const __m256i *)(const void *)(tail + t * PANEL_LINE + 32 * h));
 }
 
-/* Group vector g of a tile, looked up. The table of four that a row has picked comes into its own word. */
+/* Group vector g of a tile, looked up. Each word gets the table of four that its row has picked. */
 INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 {
     if (k.code == PANEL_CODE) return w;
@@ -83,7 +83,7 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
     return _mm256_shuffle_epi8(_mm256_castps_si256(mine), _mm256_or_si256(w, row));
 }
 
-/* An addition in its place: others the compiler puts off, and what is to be added goes through memory. */
+/* An addition that stays in its place: the compiler would delay it and spill the products. */
 INLINE void q_add(__m256i *sum, __m256i v) { __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(v)); }
 
 #if defined(__AVXVNNI__)
@@ -94,12 +94,12 @@ INLINE void q_add(__m256i *sum, __m256i v) { __asm__("vpaddd %1, %0, %0" : "+x"(
 #define Q_DOT4(a, w, x) (a)
 #endif
 
-/* What the sum of a block of one level starts with: the zero times the sum of its activations. */
-INLINE __m256i q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
+/* Start of the sum of a block, one level: the zero times the sum of its activations. */
+INLINE __m256i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
     if (!k.zero || q_two(k)) return Q_ZERO();
-    if (k.block == 16) return _mm256_set1_epi32(k.zero * -parts[2 + b]);
-    return _mm256_slli_epi32(_mm256_set1_epi32(*less), q_shift(k));
+    if (k.block == 16) return _mm256_set1_epi32(k.zero * -neg_subsums[2 + b]);
+    return _mm256_slli_epi32(_mm256_set1_epi32(*neg_sum), q_shift(k));
 }
 
 /* Row m of the results of half h. */
@@ -110,18 +110,18 @@ INLINE void q_put(const qjob *q, int h, int m, __m256 f)
     _mm256_maskstore_ps(q->y + m * q->ldy + 8 * h, lanes, f);
 }
 
-/* A body rows r0 … r0 + mr - 1 of a tile of `stride` rows against `halves` of a panel, from half h0 on. */
+/* A body: rows r0 … r0 + mr - 1 of a tile of `stride` rows against `halves` of a panel, from half h0 on. */
 typedef struct qshape {
     qkind k;
     int halves, stride, mr, h0, r0;
 } qshape;
 
-/* What a body keeps in registers: of one half at a time but f and picks, which are by half. */
+/* The registers of a body: for one half at a time, except f and picks, which are by half. */
 typedef struct qstate {
     const qjob *q;
     act_part x, xb; /* activations of this tile of 64 k; of this block */
     qtable table;
-    qline words, kept, w[4]; /* picks; q_unpack's; group vectors of a step */
+    qline words, kept, w[4]; /* picks; state of q_unpack; group vectors of a step */
     const uint8_t *turned;   /* q_turns: tables, picks, group vectors of the tile */
     qpicks picks[2];
     qline group[16];
@@ -131,10 +131,10 @@ typedef struct qstate {
     __m256 factor, f[2][ACT_ROWS]; /* f: results */
 } qstate;
 
-/* Levels of 8 bits are taken as two nibbles without DOT4, because a pair of their products does not fit in 16 bits. */
+/* Without DOT4, levels of 8 bits are split into two nibbles: a pair of their products does not fit in 16 bits. */
 INLINE bool q_by_nibbles(qkind k) { return k.bits == 8 || (k.code == PANEL_LOOK && k.bits == 4); }
 
-/* So many sums of pairs of products fit in 16 bits. */
+/* Number of sums of pairs of products that fit in 16 bits. */
 INLINE int q_fits(qkind k)
 {
     if (q_by_nibbles(k)) return 8;
@@ -158,7 +158,7 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s, int i)
     UNROLLED (p, PANEL_K / q_block(k) / 2) {
         __m256i zero = _mm256_slli_epi16(q_subs(k, at.subs + p * 2 * PANEL_ROWS, h), q_shift(k));
         UNROLLED (m, z.mr) {
-            __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
+            __m256i x = _mm256_set1_epi32(q_subsums(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
             s->whole[m] = _mm256_add_epi32(s->whole[m], _mm256_madd_epi16(zero, x));
         }
     }
@@ -268,7 +268,7 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s, int i)
             continue;
         }
         UNROLLED (p, PANEL_K / q_block(k) / 2) {
-            __m256i x = _mm256_set1_epi32(q_parts(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
+            __m256i x = _mm256_set1_epi32(q_subsums(s->x.neg_subsums + m * ACT_SUBSUMS, k.block, p));
             minimum = _mm256_add_epi32(minimum, _mm256_madd_epi16(q_minima(k, at.subs + p * 2 * PANEL_ROWS, h), x));
         }
         v = _mm256_fmadd_ps(q_base(at.tail + 32, h), _mm256_cvtepi32_ps(minimum), _mm256_mul_ps(d, v));
@@ -319,14 +319,15 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         UNROLLED (m, z.mr) q_put(q, z.h0 + i, z.r0 + m, s.f[i][m]);
 }
 
-/* One row of activations against a panel of a kind that is turned. */
+/* One row of activations against a panel of a kind that is transposed (v_qpick.h), in one function: its phases
+ * differ. */
 INLINE void q_pick_row(qkind k, const qjob *q)
 {
     const int code_lines = q_code_lines(k), tail_lines = q->f->tail_lines;
     const uint8_t *tables = q_pick_tables(q->f), *p = q->panel;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale;
-    const int32_t *less = q->x.neg_sum;
+    const int32_t *neg_sum = q->x.neg_sum;
     const __m256 factor = _mm256_set1_ps(q->f->factor);
     __m256 f[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, d[2] = {f[0], f[1]};
     qpicks picks[2] = {{NULL, {{0}}}, {NULL, {{0}}}};
@@ -336,7 +337,7 @@ INLINE void q_pick_row(qkind k, const qjob *q)
         const uint8_t *tail = p + tiles * code_lines * PANEL_LINE, *ahead = q->ahead + (p - q->panel);
         for (int l = 0; l < tail_lines; l++) prefetch_near(ahead + (tiles * code_lines + l) * PANEL_LINE);
         for (int t = 0; t < tiles; t++, s++, p += code_lines * PANEL_LINE, ahead += code_lines * PANEL_LINE,
-                 code += PANEL_K, scale++, less++) {
+                 code += PANEL_K, scale++, neg_sum++) {
             __m256i a[2][4];
             UNROLLED (h, 2) {
                 q_next_picks(k, tail, t, h, &picks[h]);
@@ -353,7 +354,7 @@ INLINE void q_pick_row(qkind k, const qjob *q)
                 }
             }
             UNROLLED (h, 2) {
-                __m256i sum = _mm256_add_epi32(q_pick_sum(a[h]), q_start(k, less, NULL, 0));
+                __m256i sum = _mm256_add_epi32(q_pick_sum(a[h]), q_start(k, neg_sum, NULL, 0));
                 __m256 by = _mm256_mul_ps(d[h], _mm256_set1_ps(*scale));
                 f[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), by, f[h]);
             }
@@ -363,8 +364,8 @@ INLINE void q_pick_row(qkind k, const qjob *q)
     UNROLLED (h, 2) q_put(q, h, 0, f[h]);
 }
 
-/* What waits for memory takes both halves of a panel at once. More rows take one half after the other, QGROUP rows
- * at most, because there are sixteen registers; but what is turned only once. */
+/* Few rows, bound by memory, take both halves of a panel at once. More rows take one half after the other, at most
+ * QGROUP rows at once for lack of registers; all rows of a kind that is transposed, so that this is done once. */
 INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
     (void)np;

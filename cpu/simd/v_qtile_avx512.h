@@ -70,7 +70,7 @@ INLINE qline q_words(qkind k, const uint8_t *tail, int t)
     return _mm512_srl_epi32(word, _mm_cvtsi32_si128(t % 2 * (k.bits == 4 ? 12 : 16)));
 }
 
-/* Group vector g of a tile, looked up. The pick lies above the code's bits; what is above the index is ignored. */
+/* Group vector g of a tile, looked up. The pick goes above the code's bits; bits above the index are ignored. */
 INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
 {
     const __m512i row = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
@@ -90,12 +90,12 @@ INLINE qline q_look(qkind k, const qtable *t, qline words, int g, qline w)
     return _mm512_permutex2var_epi8(t->v[0], w, t->v[1]);
 }
 
-/* What the sum of block b of a row of activations starts with: the zero times the sum of its codes. */
-INLINE __m512i q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
+/* Start of the sum of block b of a row of activations: the zero times the sum of its codes. */
+INLINE __m512i q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
     if (!k.zero) return Q_ZERO();
-    if (!q_two(k) && k.block > 16) return _mm512_slli_epi32(_mm512_set1_epi32(*less), q_shift(k));
-    __m512i pair = _mm512_set1_epi32(q_parts(parts, k.block, b / 2));
+    if (!q_two(k) && k.block > 16) return _mm512_slli_epi32(_mm512_set1_epi32(*neg_sum), q_shift(k));
+    __m512i pair = _mm512_set1_epi32(q_subsums(neg_subsums, k.block, b / 2));
     if (b % 2) return _mm512_slli_epi32(_mm512_srai_epi32(pair, 16), q_shift(k));
     return _mm512_srai_epi32(_mm512_slli_epi32(pair, 16), 16 - q_shift(k));
 }
@@ -106,12 +106,12 @@ typedef struct qshape {
     int np, m1, m2;
 } qshape;
 
-/* What a body keeps in registers. [2] is by panel; of x by tile of rows. */
+/* The registers of a body. [2] is by panel; of x by tile of rows. */
 typedef struct qstate {
     const qjob *q;
     act_part x[2]; /* activations of this block */
     qtable table;
-    qline words[2], kept[2], w[2][4];            /* picks; q_unpack's; group vectors of a step */
+    qline words[2], kept[2], w[2][4];            /* picks; state of q_unpack; group vectors of a step */
     __m512i a[2][QJOINED][2];                    /* sums of products of a block, in q_chains chains */
     __m512i whole[2][QJOINED];                   /* two levels: sums of a tile of 64 k, times sub-scales */
     __m512 factor, d[2], dmin[2], f[2][QJOINED]; /* f: results */
@@ -163,8 +163,8 @@ INLINE void q_start_block(qshape z, qstate *s, int b)
     }
 }
 
-/* Prefetches stay between the multiplications; a line of a page is touched early as measured (SPEED.md): 3 rows, and
- * 4 of kinds of longer spans, lose by it. */
+/* Prefetches stay between the multiplications; a line of a page further on is prefetched where that was measured to
+ * help (SPEED.md): 3 rows, and 4 of kinds of longer spans, lose by it. */
 INLINE void q_unpack_step(qshape z, qplace at, qstate *s, int j)
 {
     const qkind k = z.k;
@@ -253,10 +253,11 @@ INLINE void q_scale_tile(qshape z, qplace at, qstate *s)
                 s->f[i][m] = _mm512_fmadd_ps(v, _mm512_mul_ps(s->d[i], by), s->f[i][m]);
                 continue;
             }
-            __m512i least = Q_ZERO();
+            __m512i minimum = Q_ZERO();
             UNROLLED (p, pairs)
-                least = _mm512_dpwssd_epi32(least, minima[p], _mm512_set1_epi32(q_parts(x.neg_subsums, k.block, p)));
-            v = _mm512_fmadd_ps(s->dmin[i], _mm512_cvtepi32_ps(least), _mm512_mul_ps(s->d[i], v));
+                minimum = _mm512_dpwssd_epi32(minimum, minima[p],
+                                              _mm512_set1_epi32(q_subsums(x.neg_subsums, k.block, p)));
+            v = _mm512_fmadd_ps(s->dmin[i], _mm512_cvtepi32_ps(minimum), _mm512_mul_ps(s->d[i], v));
             s->f[i][m] = _mm512_fmadd_ps(v, by, s->f[i][m]);
         }
     }

@@ -1,9 +1,9 @@
 /* v_qtile_neon.h - the body of v_qtile.h on NEON: registers of four rows x four k, 32 of them.
  *
  * Bytes are multiplied signed times signed, each word by the same four activations, which are an element of a
- * register: rows of a tile lie side by side, so one load brings four of them. Codes of eight bits are taken less
- * 128, levels of tables as they are, and sums start with what that and the zero leave out, times the sum of the
- * block's activations: the same whole number. */
+ * register: rows of a tile are adjacent, so one load brings four of them. 128 is subtracted from codes of eight bits,
+ * levels of tables are signed; sums start with the zero and these 128 times the sum of the block's activations, which
+ * gives the same integer. */
 #ifndef CPU_V_QTILE_NEON_H
 #define CPU_V_QTILE_NEON_H
 #include "cpu/simd/qtile.h"
@@ -83,7 +83,7 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
     if (k.code == PANEL_LOOK) return vreinterpretq_s8_u8(vqtbl1q_u8(t->v[0].val[0], w));
     if (k.code == PANEL_CODE) return vreinterpretq_s8_u8(k.bits == 8 ? veorq_u8(w, vdupq_n_u8(128)) : w);
     const int j = k.code == PANEL_PICK8 ? g / 2 : g / 4; /* pick */
-    const int at = j * (k.bits == 4 ? 3 : 4) - k.bits;   /* of its lowest bit in the word, less where it goes */
+    const int at = j * (k.bits == 4 ? 3 : 4) - k.bits;   /* shift from its lowest bit in the word to its place */
     uint8x16_t pick;
     if (k.bits == 4) {
         pick = vreinterpretq_u8_u32(vshlq_u32(words, vdupq_n_s32(-at)));
@@ -98,12 +98,14 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
     return vreinterpretq_s8_u8(level);
 }
 
-/* What is left out of the bytes that q_look gives, times minus the sum of a block's activations, which `less` and
- * `parts` have. */
-INLINE int32_t q_start(qkind k, const int32_t *less, const int16_t *parts, int b)
+/* The part that the bytes of q_look lack (zero, 128) times minus the sum of a block's activations: `neg_sum`, `neg_subsums`. */
+INLINE int32_t q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
     const int32_t out = k.code != PANEL_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
-    return out == 0 ? 0 : out * (!q_two(k) && k.block > 16 ? *less : k.block == 32 ? parts[b] : parts[2 + b]);
+    return out == 0 ? 0
+                    : out * (!q_two(k) && k.block > 16 ? *neg_sum
+                             : k.block == 32           ? neg_subsums[b]
+                                                       : neg_subsums[2 + b]);
 }
 
 /* Outputs 4 v … 4 v + 3 of row m. */
@@ -120,14 +122,14 @@ typedef struct qshape {
     int quads, mr, v0;
 } qshape;
 
-/* What a body keeps in registers, by quad: four rows of the panel. */
+/* The registers of a body, by quad: four rows of the panel. */
 typedef struct qstate {
     const qjob *q;
     act_part x; /* activations of this block */
     qtable table;
     float factor;
     uint32x4_t words[4]; /* picks */
-    qline kept[4], w[4]; /* q_unpack's; group vectors of a step */
+    qline kept[4];       /* state of q_unpack */
     int32x4_t a[4][ACT_ROWS],
         whole[4][ACT_ROWS];     /* sums of products of a block; two levels: of the tile, times sub-scales */
     float32x4_t f[4][ACT_ROWS]; /* results */
@@ -258,7 +260,7 @@ INLINE void q_pass(qshape z, const qjob *q, bool fetch)
         UNROLLED (m, z.mr) q_store(q, s.f[v][m], m, z.v0 + v);
 }
 
-/* Up to three rows take a whole panel, more of them one half after the other: so the sums stay in registers. */
+/* Up to three rows take a whole panel, more of them one half after the other: so sums stay in registers. */
 INLINE void qtile(qkind k, int np, int mr, const qjob *q)
 {
     (void)np;

@@ -7,12 +7,12 @@
 
 #include <math.h>
 
-/* act_encode on vectors; blocks that reach beyond the row, or hold a value that is not finite, are left to it. As
- * bits, what is not finite is greater than all that is. */
+/* act_encode on vectors; it does blocks that reach beyond the row, or hold a value that is not finite; compared as
+ * integers, the bits of such a value exceed all others. */
 INLINE void act_code_of(int block, const float *x, int64_t n, act_block *to)
 {
     s4 sum[4];
-    float top = n < block ? NAN : v16_greatest(x, block);
+    float top = n < block ? NAN : v16_max_magnitude(x, block);
     if (!(top < INFINITY)) {
         act_encode(x, n, block, to);
         return;

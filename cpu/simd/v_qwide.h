@@ -1,10 +1,10 @@
-/* v_qwide.h - the body of MATMUL for packed weights whose unpacking is much work, and many rows, for AVX-512: two
+/* v_qwide.h - the body of MATMUL for packed weights whose unpacking is expensive, with many rows, on AVX-512: two
  * panels are unpacked once for all tiles of rows.
  *
- * 512 k of both panels at a time become "wide": codes as bytes, scales as floats, sub-scales as words, in the order
- * in which they are needed, 17 to 21 lines for 64 k of a panel, which stay in the first-level cache while all tiles
- * of rows pass. Between two such parts the sums of floats wait in memory. What a format has left of itself is then
- * only how many weights share a sub-scale: a few classes of bodies. Two panels share each activation that is loaded. */
+ * 512 k of both panels at a time become "wide": codes as bytes, scales as floats, sub-scales as words, in the order of
+ * use, 17 to 21 lines for 64 k of a panel. They stay in the first-level cache while all tiles of rows pass; float sums
+ * are kept in memory between two such parts. Formats then differ only in how many weights share a sub-scale, so a few
+ * classes of bodies are enough. Two panels share each loaded activation. */
 #ifndef CPU_V_QWIDE_H
 #define CPU_V_QWIDE_H
 #include "cpu/simd/v_qtile.h"
@@ -26,11 +26,11 @@ INLINE __m512i q_sub(qkind k, const uint8_t *subs, int b)
     return _mm512_srai_epi32(b % 2 ? pair : _mm512_slli_epi32(pair, 16), 16);
 }
 
-/* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Each line of a
- * panel is beside that of the other one. */
+/* Lines of 64 k of one panel: 16 of codes; then the scale; or of two levels, the sub-scales, and d. Lines of both
+ * panels alternate. */
 INLINE int q_wide_lines(qclass c) { return 16 + (c.two ? PANEL_K / c.block + 1 : 1); }
 
-/* 64-k tiles of a panel from the beginning of a span on, into panel i of wide ones. */
+/* Widens tiles of 64 k of a panel, from the beginning of a span on, into panel i of two. */
 INLINE void q_widen(qkind k, const panel_format *f, const int8_t *level, const uint8_t *p, int k_tiles, int i,
                     uint8_t *to)
 {
@@ -84,21 +84,21 @@ INLINE void q_wide_tile(qclass c, int mr, const qwide_job *q)
     const uint8_t *p = q->lines, *ahead = q->ahead;
     const int8_t *code = q->x.code;
     const float *scale = q->x.scale;
-    const int32_t *less = q->x.neg_sum;
-    const int16_t *parts = q->x.neg_subsums;
+    const int32_t *neg_sum = q->x.neg_sum;
+    const int16_t *neg_subsums = q->x.neg_subsums;
     __m512 f[2][ACT_ROWS];
     UNROLLED (m, mr) {
         UNROLLED (i, 2) f[i][m] = q->first ? _mm512_setzero_ps() : _mm512_load_ps(q->sums + (2 * m + i) * PANEL_ROWS);
     }
     for (int s = 0; s < q->k_tiles;
-         s++, p += lines * 2 * PANEL_LINE, scale += mr, less += mr, parts += mr * ACT_SUBSUMS) {
+         s++, p += lines * 2 * PANEL_LINE, scale += mr, neg_sum += mr, neg_subsums += mr * ACT_SUBSUMS) {
         const uint8_t *tail = p + 16 * 2 * PANEL_LINE;
         __m512i whole[2][ACT_ROWS];
         for (int l = 0; l < q->n_ahead; l++, ahead += PANEL_LINE) prefetch_near(ahead);
         UNROLLED (m, mr) whole[0][m] = whole[1][m] = Q_ZERO();
         UNROLLED (b, blocks) {
             __m512i a[2][ACT_ROWS];
-            UNROLLED (m, mr) a[0][m] = a[1][m] = q_start(k, less + m, parts + m * ACT_SUBSUMS, b);
+            UNROLLED (m, mr) a[0][m] = a[1][m] = q_start(k, neg_sum + m, neg_subsums + m * ACT_SUBSUMS, b);
             UNROLLED (four, c.block / 16) {
                 UNROLLED (v, 4) {
                     const int g = 4 * four + v;
@@ -155,7 +155,7 @@ const qwide_fn *qwide_bodies(const panel_format *f)
 {
     static const struct {
         qclass class;
-        qwide_fn body[ACT_ROWS - QWIDE_LEAST + 1];
+        qwide_fn body[ACT_ROWS - QWIDE_MIN + 1];
     } all[] = {
 #define QWIDE_ROW(name, ...) {{__VA_ARGS__}, {qwide_##name##_3, qwide_##name##_4, qwide_##name##_5, qwide_##name##_6}},
         QCLASS_LIST(QWIDE_ROW)};

@@ -1,4 +1,5 @@
-/* v_rope.h - ROPE on sixteen lanes; definition: cpu_rope.c. Pairs beyond a multiple of 16 go one by one with the same operations. */
+/* v_rope.h - ROPE on sixteen lanes; definition: cpu_rope.c. Pairs beyond a multiple of 16 are done one by one with the
+ * same operations. */
 #ifndef CPU_V_ROPE_H
 #define CPU_V_ROPE_H
 #include "cpu/cpu.h"

@@ -1,10 +1,10 @@
-/* v_step.h - one step along k of a MATMUL of floats: what one multiplying instruction takes of a row.
+/* v_step.h - one step along k of a MATMUL of floats: the elements that one multiplying instruction takes from a row.
  *
- * A step fills the sixteen lanes once. Exact: 16 elements as float32, lane i the element i. With AVX-512 BF16 (`--exact off`): 32 elements
- * rounded to bfloat16, ties to even, lane i the elements 2 i and 2 i + 1, both products of which one instruction adds to the lane's float32 sum.
- * That is another order of sums and 8 bits of precision of either factor instead of 24, but as fixed an order: with k ascending and
- * the lanes folded at the end, results are the same for any batch, chunk and number of threads here too. Subnormal numbers
- * count as zero. */
+ * A step fills the sixteen lanes once. Exact: 16 elements as float32, lane i the element i. With AVX-512 BF16
+ * (`--exact off`): 32 elements rounded to bfloat16, ties to even, lane i the elements 2 i and 2 i + 1, both products
+ * of which one instruction adds to the lane's float32 sum. The order of sums differs and either factor has 8 bits of
+ * precision instead of 24. But the order is as fixed: k ascends and lanes are folded at the end, so results are the
+ * same for any batch, chunk and number of threads. Subnormal numbers count as zero. */
 #ifndef CPU_V_STEP_H
 #define CPU_V_STEP_H
 #include "cpu/simd/v16.h"

@@ -1,4 +1,5 @@
-/* v_table.h - all bodies over sixteen lanes, and the table of them: what each kernels_<instruction set>.c is made of. */
+/* v_table.h - all bodies over sixteen lanes, and the table of them: the contents of each kernels_<instruction
+ * set>.c. */
 #ifndef CPU_V_TABLE_H
 #define CPU_V_TABLE_H
 #include "cpu/cpu.h"

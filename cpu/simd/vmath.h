@@ -1,4 +1,5 @@
-/* vmath.h - exp, tanh, erf of base/fmath.h on sixteen lanes: the same operations in the same order, so the same bits. */
+/* vmath.h - exp, tanh, erf of base/fmath.h on sixteen lanes: the same operations in the same order, so the same
+ * bits. */
 #ifndef CPU_VMATH_H
 #define CPU_VMATH_H
 #include "base/fmath.h"
