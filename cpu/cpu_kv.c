@@ -1,5 +1,5 @@
 /* cpu_kv.c - reference of KV_PUT, and the layout of keys and values inside a page (see kv_store in cpu.h). */
-#include "cpu/kv_codes.h"
+#include "cpu/cpu_kv_body.h"
 
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type)
 {
@@ -14,41 +14,12 @@ static void put(uint8_t *to, dtype type, int64_t at, float value)
     else ((float *)(void *)to)[at] = value;
 }
 
-static void put_keys(uint8_t *tile, const kv_store *s, const float *x, int at)
+static void put_plain(dtype t, const kv_codes *f, bool values, uint8_t *tile, const float *x, int dim, int token)
 {
-    if (kv_is_codes(s->k_type)) {
-        kv_codes f = kv_codes_of(s->k_type, s->k_dim, false);
-        kv_token_put(&f, tile, false, x, s->k_dim, at);
-        return;
-    }
-    for (int d = 0; d < s->k_dim; d++) put(tile, s->k_type, (int64_t)d * PAGE_TOKENS + at, x[d]);
+    if (kv_is_codes(t)) kv_token_put(f, tile, values, x, dim, token);
+    else
+        for (int d = 0; d < dim; d++)
+            put(tile, t, values ? (int64_t)token * dim + d : (int64_t)d * PAGE_TOKENS + token, x[d]);
 }
 
-static void put_values(uint8_t *tile, const kv_store *s, const float *x, int at)
-{
-    if (kv_is_codes(s->v_type)) {
-        kv_codes f = kv_codes_of(s->v_type, s->v_dim, true);
-        kv_token_put(&f, tile, true, x, s->v_dim, at);
-        return;
-    }
-    for (int d = 0; d < s->v_dim; d++) put(tile, s->v_type, (int64_t)at * s->v_dim + d, x[d]);
-}
-
-/* Units are (head, row), rows fastest: neighbouring tokens share cache lines of the key tile. */
-void cpu_kv_put(const run *r, const op *o, int worker, int workers)
-{
-    const step *st = r->st;
-    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->axis);
-    const kv_store *s = &r->seg->on->kv[o->state];
-    int group = r->seg->p->states[o->state].group;
-    const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
-    int64_t rows = arg_rows(r, o->in[0]), from, to;
-    cpu_share(rows * s->heads, 1, worker, workers, &from, &to);
-    for (int64_t u = from; u < to; u++) {
-        int64_t row = u % rows, head = u / rows;
-        int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
-        if (page < 0) continue;
-        put_keys(kv_tile(s, false, page, head), s, k + (row * s->heads + head) * s->k_dim, at);
-        put_values(kv_tile(s, true, page, head), s, v + (row * s->heads + head) * s->v_dim, at);
-    }
-}
+void cpu_kv_put(const run *r, const op *o, int worker, int workers) { kv_put_rows(r, o, worker, workers, put_plain); }

@@ -3,7 +3,7 @@
  * worker's. */
 #ifndef CPU_V_KV_H
 #define CPU_V_KV_H
-#include "cpu/kv_codes.h"
+#include "cpu/cpu_kv_body.h"
 #include "cpu/simd/v16.h"
 
 #include <string.h>
@@ -120,29 +120,18 @@ static void kv_token_codes(const kv_codes *f, uint8_t *tile, bool values, const 
     }
 }
 
+INLINE void kv_put_lanes(dtype t, const kv_codes *f, bool values, uint8_t *tile, const float *x, int dim, int token)
+{
+    if (kv_is_codes(t)) kv_token_codes(f, tile, values, x, dim, token);
+    else if (values && t == DTYPE_F16) kv_put_values(DTYPE_F16, x, dim, tile + 2 * (int64_t)token * dim);
+    else if (values) kv_put_values(DTYPE_F32, x, dim, tile + 4 * (int64_t)token * dim);
+    else if (t == DTYPE_F16) kv_put_keys(DTYPE_F16, x, dim, tile, token);
+    else kv_put_keys(DTYPE_F32, x, dim, tile, token);
+}
+
 static void v_kv_put(const run *r, const op *o, int worker, int workers)
 {
-    const step *st = r->st;
-    const step_rows *of = step_rows_of(st, arg_info(r, o->in[0])->axis);
-    const kv_store *s = &r->seg->on->kv[o->state];
-    const kv_codes kf = kv_codes_of(s->k_type, s->k_dim, false), vf = kv_codes_of(s->v_type, s->v_dim, true);
-    int group = r->seg->p->states[o->state].group;
-    const float *k = arg_at(r, o->in[0]), *v = arg_at(r, o->in[1]);
-    int64_t rows = arg_rows(r, o->in[0]), from, to;
-    cpu_share(rows * s->heads, 1, worker, workers, &from, &to);
-    for (int64_t u = from; u < to; u++) {
-        int64_t row = u % rows, head = u / rows;
-        int32_t page = step_page(st, group, of->seq[row], of->pos[row] / PAGE_TOKENS), at = of->pos[row] % PAGE_TOKENS;
-        if (page < 0) continue;
-        uint8_t *keys = kv_tile(s, false, page, head), *values = kv_tile(s, true, page, head);
-        const float *kx = k + (row * s->heads + head) * s->k_dim, *vx = v + (row * s->heads + head) * s->v_dim;
-        if (kv_is_codes(s->k_type)) kv_token_codes(&kf, keys, false, kx, s->k_dim, at);
-        else if (s->k_type == DTYPE_F16) kv_put_keys(DTYPE_F16, kx, s->k_dim, keys, at);
-        else kv_put_keys(DTYPE_F32, kx, s->k_dim, keys, at);
-        if (kv_is_codes(s->v_type)) kv_token_codes(&vf, values, true, vx, s->v_dim, at);
-        else if (s->v_type == DTYPE_F16) kv_put_values(DTYPE_F16, vx, s->v_dim, values + 2 * (int64_t)at * s->v_dim);
-        else kv_put_values(DTYPE_F32, vx, s->v_dim, values + 4 * (int64_t)at * s->v_dim);
-    }
+    kv_put_rows(r, o, worker, workers, kv_put_lanes);
 }
 
 #endif
