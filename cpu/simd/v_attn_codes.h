@@ -300,17 +300,19 @@ INLINE void code_dots(int bits, int lines, const key_tile *t, const uint8_t *q, 
             for (int64_t stop = g + 4 < end ? g + 4 : end; g < stop; g += 8 / bits) {
                 fetch(ahead, PAGE_TOKENS * 2);
                 if (bits == 8) code_group(8, lines, WIDE, at, q + 4 * g, stride, a, (code_turn){0});
-                UNROLLED (w, WIDE && bits == 4) {
-                    k[w] = CODE_LOAD(at + 64 * w);
-                    high[w] = CODE_HIGH(k[w]);
-                    k[w] = CODE_LOW(k[w]);
-                }
-                UNROLLED (l, lines && bits == 4) {
-                    __m512i x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g));
-                    UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], k[w], x);
-                    x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g + 4));
-                    UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], high[w], x);
-                }
+                if (bits == 4)
+                    UNROLLED (w, WIDE) {
+                        k[w] = CODE_LOAD(at + 64 * w);
+                        high[w] = CODE_HIGH(k[w]);
+                        k[w] = CODE_LOW(k[w]);
+                    }
+                if (bits == 4)
+                    UNROLLED (l, lines) {
+                        __m512i x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g));
+                        UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], k[w], x);
+                        x = _mm512_set1_epi32(code_four(q + l * stride + 4 * g + 4));
+                        UNROLLED (w, WIDE) a[l][w] = code_mad(a[l][w], high[w], x);
+                    }
                 at += PAGE_TOKENS * 4;
                 ahead += PAGE_TOKENS * 2;
             }
