@@ -17,10 +17,10 @@ static inline const char *command_binary(void)
  * exit status, -1: it did not exit. */
 static inline int command_shell(const char *dir, const char *shell, buf *errors)
 {
-    char line[14000], program[4096], vectors[4096];
+    char line[14000], binary[4096], vectors[4096];
     const char *path = temp_path("shell-errors");
-    assert_true(realpath(command_binary(), program) && realpath("tests/vectors", vectors));
-    int n = snprintf(line, sizeof line, "cd %s && P=%s && V=%s && { %s; } 2>%s", dir, program, vectors, shell, path);
+    assert_true(realpath(command_binary(), binary) && realpath("tests/vectors", vectors));
+    int n = snprintf(line, sizeof line, "cd %s && P=%s && V=%s && { %s; } 2>%s", dir, binary, vectors, shell, path);
     assert_true(n > 0 && (size_t)n < sizeof line);
     int rc = system(line);
     errors->n = 0;

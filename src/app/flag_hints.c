@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char no_gpu[] = "work on GPUs: this build has no GPU devices; leave it out",
+static const char no_gpu[] = "it is for GPUs: this build has no GPU devices; leave it out",
                   no_chat[] = "this version applies no chat template: run continues texts, on a terminal line by line",
                   always[] = "there is nothing to switch; leave it out",
                   no_hub[] = "models are read from this machine: --model PATH";
