@@ -151,7 +151,9 @@ typedef struct search {
 static void look(search *x, const json *object, const char *path, int depth)
 {
     for (const json *m = json_first(object); m; m = json_next(m)) {
+        bool family = !depth && (!strcmp(json_key(m), "architectures") || !strcmp(json_key(m), "model_type"));
         char full[400];
+        if (family) continue; /* the arch lines read them */
         snprintf(full, sizeof full, "%s%s%s", path, *path ? "." : "", json_key(m));
         bool read = is_read(x->s, full), deep = json_type(m) == JSON_OBJECT && depth < KEYS_DEEP;
         x->read += read;
