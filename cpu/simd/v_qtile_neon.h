@@ -98,7 +98,7 @@ INLINE b16 q_look(qkind k, const qtable *t, uint32x4_t words, int g, qline w)
     return vreinterpretq_s8_u8(level);
 }
 
-/* The part that the bytes of q_look lack (zero, 128) times minus the sum of a block's activations: `neg_sum`, `neg_subsums`. */
+/* The part that the bytes of q_look lack (zero, 128), times minus the sum of a block's activations. */
 INLINE int32_t q_start(qkind k, const int32_t *neg_sum, const int16_t *neg_subsums, int b)
 {
     const int32_t out = k.code != PANEL_CODE ? 0 : -k.zero - (k.bits == 8 ? 128 : 0);
