@@ -1,7 +1,8 @@
 # inferflow. `make` builds build/inferflow; `make help` lists the rest.
 #
-# One object tree per set of flags: BUILD changes with the variant (asan, ubsan, debug), and build/*/flags makes a flag change
-# rebuild. Dependencies come from the compiler (-MMD). Sources are found by wildcard: a new file needs no line here.
+# One object tree per set of flags: BUILD changes with the variant (asan, ubsan, debug), and build/*/flags makes a flag
+# change rebuild. Dependencies come from the compiler (-MMD). Sources are found by wildcard: a new file needs no line
+# here.
 
 BUILD   ?= build
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -14,9 +15,10 @@ has = $(shell echo '\#include <$(1)>' | $(CC) $(2) -E -x c - >/dev/null 2>&1 && 
 OPENMP  ?= $(or $(call has,omp.h,-fopenmp),0)
 WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla \
   -Wunused-macros -Wunused-const-variable -Werror=switch -Wno-missing-field-initializers
-# A fused multiply-add is written where it is meant and sums keep their order, so every instruction set computes the same bits.
-BITS    := -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math -fno-finite-math-only \
-  -fsigned-zeros -ffp-contract=off -fno-math-errno -fno-trapping-math
+# A fused multiply-add is written where it is meant and sums keep their order, so every instruction set computes the
+# same bits.
+BITS    := -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math \
+  -fno-finite-math-only -fsigned-zeros -ffp-contract=off -fno-math-errno -fno-trapping-math
 THREADS := -pthread $(if $(filter 1,$(OPENMP)),-fopenmp,-Wno-unknown-pragmas)
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's and add to these; what decides the bits comes after them.
 FLAGS   := $(OPT) $(WARN) $(CFLAGS) -std=gnu11 $(SAN) $(BITS) $(THREADS)
@@ -31,10 +33,10 @@ LDLIBS += -ledit
 endif
 COMMIT := $(shell git --git-dir=.git describe --always --dirty --exclude='*' 2>/dev/null)
 
-# Per-instruction-set files: the suffix chooses the flags, and those of other machines are left out; everything else is built for
-# whatever CC targets. A compiler for another machine: make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
-ARCH  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-AR    := $(shell $(CC) -print-prog-name=ar)
+# Per-instruction-set files: the suffix chooses the flags, and those of other machines are left out; everything else is
+# built for whatever CC targets. A compiler for another machine: make CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
+ARCH  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
+AR    := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
 ISAS_x86_64 := avx2 avxvnni avx512 avx512bf16
 ISAS_aarch64 := neon dotprod
 OTHER_ISAS := $(filter-out $(ISAS_$(ARCH)),$(ISAS_x86_64) $(ISAS_aarch64))
@@ -46,7 +48,8 @@ ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_neon := -march=armv8-a -fno-schedule-insns
 ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 
-SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),$(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c))
+SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
+  $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c))
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
 SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
@@ -60,21 +63,21 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model oracle install install-strip \
-  uninstall clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model \
+  oracle install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 config: ## what was found on this machine
 	@echo "compiler       $(CC): $$($(CC) --version | head -1)"
 	@CC='$(CC)' tools/setup.sh missing | sed 's/^/packages       /'
 	@echo "threads        $(if $(filter 1,$(OPENMP)),OpenMP,no OpenMP (optional: quantizing and loading use one thread))"
 	@echo "line editing   $(if $(HAVE_EDIT),libedit,absent (optional: chat without history))"
-	@echo "fuzzing        $$(command -v $(CLANG) >/dev/null && echo $(CLANG) || echo 'absent (optional: apt-get install clang)')"
+	@echo "fuzzing        $$(command -v $(CLANG) || echo 'absent (optional: clang)')"
 	@echo "commit         $(or $(COMMIT),unknown)"
 
 setup: ## install the packages that are missing (Debian, Ubuntu, Fedora, Arch, Alpine)
@@ -107,8 +110,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(call say,CC,$<)
 	$(Q)$(CC) $(FLAGS) $(INCLUDE) $(call isa,$<) -MMD -MP -c -o $@ $<
 
-# Hundreds of unrolled bodies: where their variables live takes a compiler longer to say than the rest. Fuzzing leaves them as they are
-# (KERNEL_SAN): parsers run none, and clang takes half an hour to prepare them.
+# Hundreds of unrolled bodies: where their variables live takes a compiler longer to say than the rest. Fuzzing leaves
+# them as they are (KERNEL_SAN): parsers run none, and clang takes half an hour to prepare them.
 $(BUILD)/obj/cpu/simd/qtile_%.o: private FLAGS := $(subst $(SAN),$(KERNEL_SAN),$(patsubst -g,-g1,$(FLAGS)))
 $(BUILD)/obj/cpu/simd/kernels_%.o: private FLAGS := $(subst $(SAN),$(KERNEL_SAN),$(FLAGS))
 
@@ -130,7 +133,8 @@ $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libinferflow.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,TEST,$<)
-	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a $(LINK) -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a \
+	  $(LINK) -lcmocka $(LDLIBS)
 
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
@@ -148,10 +152,11 @@ test-aarch64: ## tests of kernels and models on 64-bit Arm under qemu (packages:
 	$(ON_ARM) RUN='qemu-aarch64 -cpu max' TESTS='$(EMULATED:%=build/aarch64/tests/%)'
 	$(ON_ARM) RUN='qemu-aarch64 -cpu cortex-a53' TESTS='build/aarch64/tests/t_kernels build/aarch64/tests/t_builtin'
 
-lint: ## include rule, file lengths, unique names, formatting
+lint: ## include rule, lengths, headers, unused names, formatting
 	@python3 tools/check_tree.py
 	@if command -v clang-format >/dev/null; then \
-	  git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format --dry-run -Werror; else echo "lint: clang-format absent, formatting not checked"; fi
+	  git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format --dry-run -Werror; \
+	  else echo "lint: clang-format absent, formatting not checked"; fi
 
 format: ## format all C files in place
 	@git ls-files -z -co --exclude-standard -- '*.c' '*.h' | xargs -0 clang-format -i
@@ -159,21 +164,22 @@ format: ## format all C files in place
 fuzz: $(FUZZ:%=run-%) ## fuzz every parser for TIME=60 seconds each (make run-fuzz_gguf: one)
 $(BUILD)/fuzz/bin/%: tests/fuzz/%.c FORCE
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=$(CLANG) OPT='-O1 -g' KERNEL_SAN= \
-	  SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer' build/fuzz/libinferflow.a
+	  SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer' \
+	  build/fuzz/libinferflow.a
 	@mkdir -p $(@D)
 	@$(CLANG) -std=gnu11 -O1 -g $(INCLUDE) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all -o $@ $< \
 	  build/fuzz/libinferflow.a $(LDLIBS) $(THREADS)
 run-fuzz_%: $(BUILD)/fuzz/bin/fuzz_%
 	@mkdir -p build/fuzz/corpus/$* build/fuzz/findings
 	@mkdir -p tests/fuzz/seeds/$*
-	$< -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$*- -print_final_stats=1 \
-	  build/fuzz/corpus/$* tests/fuzz/seeds/$*
+	$< -max_total_time=$(TIME) -timeout=10 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$*- \
+	  -print_final_stats=1 build/fuzz/corpus/$* tests/fuzz/seeds/$*
 
 $(BUILD)/make_llama: tools/make_llama.c src/base/half.h
 	@mkdir -p $(@D)
 	cc -O2 -Wall -Isrc -o $@ $<
 
-bench-model: $(BUILD)/make_llama ## write a 1.1 B Llama of random f16 weights (2.2 GB) to build/llama-1b for make bench BENCH='-m build/llama-1b'
+bench-model: $(BUILD)/make_llama ## write 2.2 GB of random Llama weights (f16) for make bench BENCH='-m build/llama-1b'
 	$< $(BUILD)/llama-1b
 
 bench: all ## decode and prefill speed, share of the measured read bandwidth

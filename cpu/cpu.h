@@ -120,7 +120,7 @@ void cpu_work_close(cpu_work *w);
 struct dev {
     const program *p;
     dev_options opt; /* threads resolved */
-    pool *pool;
+    pool *team;
     const cpu_table *table;
     held_weight *held;         /* [p->n_weight] */
     struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_fill */

@@ -44,7 +44,7 @@ static void cpu_close(dev *d)
     for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
     for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) mem_unmap(d->kv[i].own, d->kv[i].own_bytes);
     cpu_work_close(&d->work);
-    pool_close(d->pool);
+    pool_close(d->team);
     mem_free(d->held);
     mem_free(d->fills);
     mem_free(d->kv);
@@ -68,7 +68,7 @@ static int cpu_open(dev **out, int ordinal, const program *p, const dev_options 
     else if (d->table->inexact && !o->inexact)
         rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", o->isa);
     else if (!d->held || !d->kv) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
-    if (!rc) rc = pool_open(&d->pool, d->opt.threads, e);
+    if (!rc) rc = pool_open(&d->team, d->opt.threads, e);
     if (!rc) rc = cpu_work_open(&d->work, p, &d->opt, d->opt.threads, e);
     if (rc) cpu_close(d);
     else *out = d;
@@ -283,19 +283,19 @@ static void run_ops(void *arg, int worker, int workers)
         while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->op1 && light(r, l.op1))
             l.op1 += run_length(c, s, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
-            pool_barrier_do(d->pool, worker, run_light, &l);
+            pool_barrier_do(d->team, worker, run_light, &l);
             i = l.op1;
             waited = true;
             continue;
         }
-        if (c->barrier[fuse][i - s->op0] && workers > 1 && !waited) pool_barrier(d->pool, worker);
+        if (c->barrier[fuse][i - s->op0] && workers > 1 && !waited) pool_barrier(d->team, worker);
         waited = false;
         ref out = s->p->ops[i].out;
         i += do_ops(r, fuse, i, worker, workers);
         if (r->st->n_tap == 0) continue;
-        if (workers > 1) pool_barrier(d->pool, worker); /* buffers are reused: tap while the values are there */
+        if (workers > 1) pool_barrier(d->team, worker); /* buffers are reused: tap while the values are there */
         if (worker == 0) show_taps(r, out);
-        if (workers > 1) pool_barrier(d->pool, worker);
+        if (workers > 1) pool_barrier(d->team, worker);
     }
 }
 
@@ -303,7 +303,7 @@ static int cpu_run(const run *r, err *e)
 {
     (void)e;
     compiled *c = r->seg->compiled;
-    pool *p = r->seg->on->pool;
+    pool *p = r->seg->on->team;
     uint64_t work = 1;
     for (int i = 0; i < AXIS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
     if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->opt.share_all) {

@@ -257,11 +257,11 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
     g->d.table = table;
     g->ops[0] = *o;
     g->p.n_op = 1;
-    assert_ok(pool_open(&g->d.pool, workers, &e), &e);
+    assert_ok(pool_open(&g->d.team, workers, &e), &e);
     assert_ok(cpu_work_open(&g->d.work, &g->p, &g->d.opt, workers, &e), &e);
-    pool_run(g->d.pool, rig_worker, (void *[]){g, (void *)o});
+    pool_run(g->d.team, rig_worker, (void *[]){g, (void *)o});
     cpu_work_close(&g->d.work);
-    pool_close(g->d.pool);
+    pool_close(g->d.team);
 }
 
 /* Runs the op as reference on one worker, then on every instruction set with 1, 2 and 3 workers, and compares all

@@ -1,5 +1,5 @@
-/* t_build.c - the Makefile's promises: a user's flags add to ours and do not change the bits of a kernel, install and uninstall, and what
- * `make setup` does on each system. */
+/* t_build.c - the Makefile's promises: a user's flags add to ours and do not change the bits of a kernel, install and
+ * uninstall, and what `make setup` does on each system. */
 #define _GNU_SOURCE
 #include "tests/command.h"
 

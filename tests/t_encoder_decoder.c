@@ -1,6 +1,6 @@
-/* t_encoder_decoder.c - the engine over encoder-decoders: a query gives the same bits alone and among others, in chunks, on two
- * segments and threads; its encoder runs once, or again after it lost its pages; what is refused. The models are tiny ones of
- * tests/vectors/models: buckets of distances, learned positions, two vocabularies. */
+/* t_encoder_decoder.c - the engine over encoder-decoders: a query gives the same bits alone and among others, in
+ * chunks, on two segments and threads; its encoder runs once, or again after it lost its pages; what is refused. The
+ * models are tiny ones of tests/vectors/models: buckets of distances, learned positions, two vocabularies. */
 #include "base/rng.h"
 #include "engine/decoder_prompt.h"
 

@@ -1,8 +1,9 @@
-/* t_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders (tools/oracle/oracle_encoders.py
- * vectors), and two trained ones where the shared data is.
+/* t_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders
+ * (tools/oracle/oracle_encoders.py vectors), and two trained ones where the shared data is.
  *
- * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several lengths and
- * the last hidden states. The same bits come over two segments, one text at a time, and by the spec that `spec show` prints. */
+ * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several
+ * lengths and the last hidden states. The same bits come over two segments, one text at a time, and by the spec that
+ * `spec show` prints. */
 #include "engine/evaluate.h"
 #include "engine/embedding.h"
 
@@ -104,7 +105,8 @@ static void families(void **state)
 
 /* ---- trained */
 
-/* rxnmapper: an ALBERT trained on chemical reactions; reference_check.json was computed in float64 by another program. */
+/* rxnmapper: an ALBERT trained on chemical reactions; reference_check.json was computed in float64 by another program.
+ * */
 static void rxnmapper(void **state)
 {
     (void)state;

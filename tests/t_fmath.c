@@ -1,4 +1,5 @@
-/* t_fmath.c - accuracy of the own exp, tanh, erf, sigmoid, sin, cos against double and long double libm, and their special values. */
+/* t_fmath.c - accuracy of the own exp, tanh, erf, sigmoid, sin, cos against double and long double libm, and their
+ * special values. */
 #include "test.h"
 
 #include "base/fmath.h"

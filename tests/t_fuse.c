@@ -65,11 +65,11 @@ static void run_case(fuse_case *c, const cpu_table *table, int workers, bool fus
     err e = {0};
     one_worker w = {c, fused};
     c->g.d.table = table;
-    assert_ok(pool_open(&c->g.d.pool, workers, &e), &e);
+    assert_ok(pool_open(&c->g.d.team, workers, &e), &e);
     assert_ok(cpu_work_open(&c->g.d.work, &c->g.p, &c->g.d.opt, workers, &e), &e);
-    pool_run(c->g.d.pool, work, &w);
+    pool_run(c->g.d.team, work, &w);
     cpu_work_close(&c->g.d.work);
-    pool_close(c->g.d.pool);
+    pool_close(c->g.d.team);
 }
 
 /* All that the last op puts out, and nothing in front of it or behind it. */

@@ -1,5 +1,6 @@
-/* t_nano_sort.c - a trained model (gpt-nano-sort: it sorts six letters of three) against every tensor of one forward pass that its
- * makers recorded, and by what it is for. The file is JSON with tensors in base64: written out as safetensors first. */
+/* t_nano_sort.c - a trained model (gpt-nano-sort: it sorts six letters of three) against every tensor of one forward
+ * pass that its makers recorded, and by what it is for. The file is JSON with tensors in base64: written out as
+ * safetensors first. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "cpu/cpu_backend.h"
@@ -149,7 +150,8 @@ static const float *got_of(const char *recorded)
     return NULL;
 }
 
-/* What no tensor of ours holds, from those that do: scores and their softmax from q and k, q|k|v side by side, probabilities. */
+/* What no tensor of ours holds, from those that do: scores and their softmax from q and k, q|k|v side by side,
+ * probabilities. */
 static void check_derived(const json *recorded)
 {
     size_t n;

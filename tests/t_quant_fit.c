@@ -21,7 +21,7 @@ static double uniform(void)
 static float normal(void) { return (float)(sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform())); }
 
 /* Rows as weights come: normal; with a few large ones; skewed; wide in one part and narrow in another; nearly constant.
- */
+ * */
 static void make_row(float *x, int n, int kind)
 {
     seed = (uint64_t)kind * 77 + 5;
@@ -131,10 +131,9 @@ static void importance_lowers_the_weighted_error(void **state)
     }
 }
 
-/* Signal to noise in dB on normal weights. What llama.cpp's own encoders reach with the K
- * types: 10.5, 16.4, 22.9, 28.8, 35.0; IQ4_XS 22.3; those of books, IQ3_S to
- * IQ1_S, 17.3, 14.8, 12.1, 10.5, 9.3, 6.9, 6.3; Q8_0 45.4, NVFP4 19.7, MXFP4 18.8, Q2_0 2.9, TQ1_0 and TQ2_0 1.8,
- * Q1_0 4.4. */
+/* Signal to noise in dB on normal weights. What llama.cpp's own encoders reach with the K types: 10.5, 16.4, 22.9,
+ * 28.8, 35.0; IQ4_XS 22.3; those of books, IQ3_S to IQ1_S, 17.3, 14.8, 12.1, 10.5, 9.3, 6.9, 6.3; Q8_0 45.4, NVFP4
+ * 19.7, MXFP4 18.8, Q2_0 2.9, TQ1_0 and TQ2_0 1.8, Q1_0 4.4. */
 static void errors_are_as_small_as_stated(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* t_stories.c - the 200 greedy tokens of stories260K, from every container it comes in, through the engine and the tokenizer. */
+/* t_stories.c - the 200 greedy tokens of stories260K, from every container it comes in, through the engine and the
+ * tokenizer. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/evaluate.h"

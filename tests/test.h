@@ -1,6 +1,7 @@
 /* test.h - what every test file starts with: cmocka, and where the optional shared test data is.
  *
- * A test program is tests/t_<subject>.c with one main that calls cmocka_run_group_tests; tools/run_tests.sh finds it by name. */
+ * A test program is tests/t_<subject>.c with one main that calls cmocka_run_group_tests; tools/run_tests.sh finds it by
+ * name. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 #include <stdarg.h>
@@ -23,8 +24,8 @@
         if (rc_value) fail_msg("%s:%d: code %d: %s", __FILE__, __LINE__, rc_value, (e)->msg);                          \
     } while (0)
 
-/* Path of a file of the shared test data in a static buffer (8 in rotation), or NULL when it is absent: then say skip_msg and
- * return. The folder is $INFERFLOW_SHARED/data or ../shared/data. */
+/* Path of a file of the shared test data in a static buffer (8 in rotation), or NULL when it is absent: then say
+ * skip_msg and return. The folder is $INFERFLOW_SHARED/data or ../shared/data. */
 static inline const char *shared_path(const char *name)
 {
     static char path[8][1024];
@@ -38,8 +39,8 @@ static inline const char *shared_path(const char *name)
 /* The runner counts these lines. */
 #define skip_msg(...) (printf("skipped: " __VA_ARGS__), printf("\n"))
 
-/* How many times longer than alone on a machine a program takes now: the time of 5 ms of computing. At least 1. Limits of what
- * must happen soon are multiplied by it. */
+/* How many times longer than alone on a machine a program takes now: the time of 5 ms of computing. At least 1. Limits
+ * of what must happen soon are multiplied by it. */
 static inline double test_slowness(void)
 {
     struct timespec wall0, wall1, cpu0, cpu1;
@@ -55,7 +56,8 @@ static inline double test_slowness(void)
     return took > spent ? took / spent : 1;
 }
 
-/* A file name for output of a test, in a folder that is removed by nobody: small files only. Static buffer, 8 in rotation. */
+/* A file name for output of a test, in a folder that is removed by nobody: small files only. Static buffer, 8 in
+ * rotation. */
 static inline const char *temp_path(const char *name)
 {
     static char path[8][256];

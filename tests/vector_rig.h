@@ -1,4 +1,5 @@
-/* vector_rig.h - the tiny models of tests/vectors/models: what is expected of each, and the logits that the engine computes. */
+/* vector_rig.h - the tiny models of tests/vectors/models: what is expected of each, and the logits that the engine
+ * computes. */
 #ifndef TESTS_VECTOR_RIG_H
 #define TESTS_VECTOR_RIG_H
 #include "engine/evaluate.h"

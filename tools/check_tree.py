@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""check_tree.py - holds the house in order; `make lint` runs it. One line per violation, in the form of a compiler error.
+"""check_tree.py - holds the house in order; `make lint` runs it. One line per violation, as compilers write errors.
 
-Checks: the include rule (who may include whom, table RULE), every third-party header in one file only, file length,
-unique file names, names that C reserves, no machine paths, the fixed top level.
+Checks: the include rule (table RULE) and circles of includes, third-party headers in one file only, lengths of lines
+and files, branches and parameters of functions, one header per file, functions and members that nothing uses, members
+named like their type, unique file names, names that C reserves, no machine paths, the fixed top level.
+
+C is read by patterns, as clang-format leaves it: what begins at the left margin is a declaration. Branches are if, for,
+while, ?, &&, || and switch, which counts once however many cases it has. Uses are counted by name over the tree without
+its tests, so a name that several things share passes for used.
 """
 import os
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 
 # folder -> folders it may include, besides itself and src/base (src/README.md explains why)
 RULE = {
@@ -29,7 +35,8 @@ RULE = {
     "src/comm": ["src/core", "src/tensor"],
     "src/plan": ["models", "src/comm", "src/core", "src/tensor", "src/io"],
     "src/sample": [],
-    "src/engine": ["src/plan", "models", "models/export", "src/comm", "src/core", "src/tensor", "src/io", "src/text", "src/sample", "cpu", "cuda"],
+    "src/engine": ["src/plan", "models", "models/export", "src/comm", "src/core", "src/tensor", "src/io", "src/text",
+                   "src/sample", "cpu", "cuda"],
     "src/train": ["src/engine", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io", "src/text"],
     "src/net": ["src/engine", "src/plan", "models", "src/comm", "src/core", "src/tensor", "src/io"],
     "src/serve": ["src/engine", "src/text", "src/sample", "src/io", "src/net"],
@@ -41,12 +48,32 @@ RULE = {
 }
 TOP = {"Makefile", "src", "cuda", "cpu", "models", "specs", "tests", "tools", "README.md", "LICENSE", ".gitignore",
        ".clang-format", ".github", ".ci"}
-LENGTH_MAX = 800
+LENGTH_MAX, WIDTH_MAX, BRANCHES_MAX, PARAMS_MAX = 800, 120, 40, 8
 LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
-SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float getopt glob inttypes
-iso646 immintrin langinfo limits locale malloc math netdb netinet poll pthread sched semaphore setjmp signal stdalign stdarg
-stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings sys sysexits syslog termios tgmath threads time unistd
-wchar wctype x86intrin arm_neon linux omp""".split())
+CIRCLE_FREE = ("models", "src/text", "src/io", "src/plan")  # files of these rooms do not include each other in circles
+# Headers that declare what several files define.
+SHARED = {
+    "cpu.h": "what the kernels of all ops start from",
+    "cpu_quant_body.h": "an inner step that one file gives to another's loop",
+    "program.h": "the program and its weights: building, checking, hashing and printing are files of their own",
+    "engine.h": "the engine's one face",
+    "ckpt_build.h": "the side of ckpt.c that readers of formats see",
+    "gguf.h": "values of GGUF files",
+    "panel.h": "packing is a file of its own",
+    "panel_place.h": "codebooks are a file of their own",
+}
+# What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
+TESTED = set("""act_value candidate_at candidate_weight ckpt_entry_mapped engine_of_model file_path import_service_text
+importance_open_bytes linear_code mem_fail_at plan_held_bytes plan_segment plan_segments program_dump stream_waiting
+tables_get tokenizer_is_special""".split())
+# Functions with more parameters or branches than others may have.
+LARGE = set("""tile_add tile_values edge_values tile_add_values tile_open code_group code_values int_sums int_values
+code_add direct_sum add_entry add_in_file choose_entry choose_run choose_table q_tiles q_pass check_op""".split())
+WIDE = re.compile(r"^cpu/|^tests/vectors/|^tools/families.py$")
+SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float
+getopt glob inttypes iso646 immintrin langinfo limits locale malloc math netdb netinet poll pthread sched semaphore
+setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings sys sysexits
+syslog termios tgmath threads time unistd wchar wctype x86intrin arm_neon linux omp""".split())
 errors = []
 
 
@@ -69,24 +96,127 @@ def resolve(path, name):
     return None
 
 
+def mask(text):
+    """C without comments and without the insides of strings, on the same lines."""
+    def blank(m):
+        return '""' if m.group()[0] == '"' else "0" if m.group()[0] == "'" else "\n" * m.group().count("\n")
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', blank, text, flags=re.S)
+
+
+FUNCTION = re.compile(r"^(?!#|typedef|extern|enum|union|else)((?:[A-Za-z_][\w ]*[ *]+)+)(\w+)\(([^;{}]*)\)"
+                      r"\s*(?:__attribute__\(\(.*\)\))?\s*([;{])", re.M)
+MEMBER = re.compile(r"[ *](\w+)(?:\[[^;]*\])?(?: : \d+)?(?=[,;])")
+
+
+def functions(code):
+    """(name, parameters, line, seen elsewhere, body or None) of each function at the left margin."""
+    for m in FUNCTION.finditer(code):
+        depth, commas = 0, 0
+        for c in m.group(3):
+            depth += (c in "([") - (c in ")]")
+            commas += c == "," and depth == 0
+        end, eol = m.end(), code.find("\n", m.end())
+        if m.group(4) == "{":
+            end = eol if code[m.end():eol].rstrip().endswith("}") else code.find("\n}", m.end())
+        elsewhere = not re.search(r"\b(static|INLINE)\b", m.group(1))
+        body = code[m.end():end] if m.group(4) == "{" else None
+        yield m.group(2), commas + 1, code.count("\n", 0, m.start()) + 1, elsewhere, body
+
+
+def check_functions(defined):
+    for path, rows in defined.items():
+        for name, params, line, _, body in rows:
+            if name in LARGE:
+                continue
+            if params > PARAMS_MAX:
+                fail(path, line, f"{name} has {params} parameters; at most {PARAMS_MAX}")
+            branches = 1 + len(re.findall(r"\b(?:if|for|while|switch)\b|\?|&&|\|\|", body or ""))
+            if branches > BRANCHES_MAX:
+                fail(path, line, f"{name} has {branches} branches; at most {BRANCHES_MAX}")
+
+
+def check_headers(defined):
+    home = {name: path for path, rows in defined.items() if path.endswith(".c")
+            for name, _, _, elsewhere, body in rows if elsewhere and body is not None}
+    for path, rows in defined.items():
+        stem = os.path.basename(path)[:-2]
+        if path.endswith(".h") and not stem.endswith("_state") and os.path.basename(path) not in SHARED:
+            for name, _, line, elsewhere, body in rows:
+                to = home.get(name, path)
+                if elsewhere and body is None and os.path.basename(to)[:-2] != stem:
+                    fail(path, line, f"{name} is defined in {to}: its declaration belongs into the header of that file")
+
+
+def check_uses(code, defined):
+    words = {path: Counter(re.findall(r"[A-Za-z_]\w*", text)) for path, text in code.items()
+             if not path.startswith("tests/")}
+    every, declared, types = Counter(), Counter(), set()
+    # cpu_##op is a name of each op of a list.
+    pasted = {prefix for text in code.values() for prefix in re.findall(r"(\w+)##", text)}
+    for path, count in words.items():
+        every.update(count)
+        declared.update(row[0] for row in defined[path] if path.endswith(".h") and row[4] is None)
+        types.update(re.findall(r"^typedef (?:struct|enum|union) (\w+)", code[path], re.M))
+    for path, count in words.items():
+        for name, _, line, elsewhere, body in defined[path]:
+            if body is not None and elsewhere and path.endswith(".c") and name != "main" and name not in TESTED:
+                listed = any(name.startswith(p) and every[name[len(p):]] for p in pasted)
+                if every[name] - count[name] - declared[name] <= 0 and not listed:
+                    fail(path, line, f"{name} is used " + ("here only: static" if count[name] > 1 else "nowhere"))
+        for m in re.finditer(r"\b(?:struct|union)(?: \w+)? \{\n(.*?)\n\}", code[path], re.S):
+            line = code[path].count("\n", 0, m.start(1)) + 1
+            for at, text in enumerate(m.group(1).split("\n")):
+                pointer = re.search(r"\(\*(\w+)\)\(", text)
+                for name in pointer.groups() if pointer else MEMBER.findall(text):
+                    if every[name] == 1:
+                        fail(path, line + at, f"member {name} is used nowhere")
+                    if path.endswith(".h") and name in types and re.match(rf"\s*(?:const )?{name}\b", text):
+                        fail(path, line + at, f"member {name} carries the name of its type")
+
+
+def check_circles(includes):
+    """A header and its .c are one; a header of what they share with others (_state, _build) is another."""
+    done, trail = set(), []
+
+    def visit(stem):
+        if stem in trail:
+            loop = trail[trail.index(stem):] + [stem]
+            fail(stem + ".h", 1, "a circle of includes: " + " -> ".join(os.path.basename(s) for s in loop))
+        elif stem not in done:
+            trail.append(stem)
+            for to in sorted(includes[stem]):
+                visit(to)
+            done.add(trail.pop())
+    for stem in sorted(includes):
+        visit(stem)
+
+
 def main():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
     files = [f for f in files.stdout.split("\n") if f and os.path.exists(f)]
-    seen, third = {}, {}
+    seen, third, code, includes = {}, {}, {}, defaultdict(set)
     for path in files:
         top = path.split("/")[0]
         if top not in TOP:
             fail(path, 1, f"the top level is fixed: {' '.join(sorted(TOP))}")
+        name = os.path.basename(path)
+        if path.endswith((".c", ".h", ".py", ".sh", ".ini")) or name == "Makefile":
+            with open(path, encoding="utf-8") as f:
+                for number, line in enumerate(f, 1):
+                    if len(line) > WIDTH_MAX + 1 and not WIDE.search(path):
+                        fail(path, number, f"{len(line) - 1} columns; at most {WIDTH_MAX}")
         if not path.endswith((".c", ".h", ".cu", ".cuh", ".py", ".S")):
             continue
-        name = os.path.basename(path)
         if name in seen:
             fail(path, 1, f"file name also used by {seen[name]}")
         seen[name] = path
         with open(path, encoding="utf-8") as f:
-            lines = f.read().split("\n")
+            text = f.read()
+        lines = text.split("\n")
+        if path.endswith((".c", ".h")):
+            code[path] = mask(text)
         if len(lines) - 1 > LENGTH_MAX and not LENGTH_FREE.search(path):
-            fail(path, LENGTH_MAX, f"{len(lines) - 1} lines; at most {LENGTH_MAX}: would two names explain it better than one?")
+            fail(path, LENGTH_MAX, f"{len(lines) - 1} lines; at most {LENGTH_MAX}: would two names explain it better?")
         folder = folder_of(path)
         may = RULE.get(folder, [])
         for number, line in enumerate(lines, 1):
@@ -111,13 +241,21 @@ def main():
                 fail(path, number, f'"{m.group(2)}" not found from src/ or the root')
                 continue
             to = folder_of(target)
+            stem, of = os.path.splitext(path)[0], os.path.splitext(target)[0]
+            if folder.startswith(CIRCLE_FREE) and of not in (stem, stem + "_state", stem + "_build"):
+                includes[stem].add(of)
             if may is not None and to != folder and to != "src/base" and to not in may:
                 fail(path, number, f"{folder} may not include {to} (include rule: src/README.md)")
     for header, uses in third.items():
         owners = sorted({p for p, _ in uses})
         for path, number in uses:
             if path != owners[0]:
-                fail(path, number, f"<{header}> belongs to {owners[0]}: a third-party header is included by one file only")
+                fail(path, number, f"<{header}> belongs to {owners[0]}: one file includes a third-party header")
+    defined = {path: list(functions(text)) for path, text in code.items()}
+    check_functions(defined)
+    check_headers(defined)
+    check_uses(code, defined)
+    check_circles(includes)
     print("\n".join(errors) if errors else f"lint: {len(files)} files in order")
     return 1 if errors else 0
 

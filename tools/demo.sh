@@ -1,5 +1,6 @@
 #!/bin/sh
-# demo.sh INFERFLOW - starts the server on the built-in model, asks it for one streamed completion, shows it as it comes, stops.
+# demo.sh INFERFLOW - starts the server on the built-in model, asks it for one streamed completion, shows it as it
+# comes, stops.
 set -eu
 inferflow=${1:-build/inferflow}
 prompt=${PROMPT:-"It was a dark night, and the old man"}

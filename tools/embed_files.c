@@ -1,9 +1,11 @@
-/* embed_files.c - build tool: writes an assembler file that puts files into the executable's read-only data, with a table.
+/* embed_files.c - build tool: writes an assembler file that puts files into the executable's read-only data, with a
+ * table.
  *
  *     embed OUT.S FILE...
  *
- * .incbin copies bytes in no time (a C array of 8 MB costs the compiler 13 s and 1 GB). Each file starts at a multiple of 64, so
- * a model inside the executable can be used where it lies. The table (see src/base/embed.h) holds name, start and size. */
+ * .incbin copies bytes in no time (a C array of 8 MB costs the compiler 13 s and 1 GB). Each file starts at a multiple
+ * of 64, so a model inside the executable can be used where it lies. The table (see src/base/embed.h) holds name, start
+ * and size. */
 #include <stdio.h>
 #include <string.h>
 

@@ -5,10 +5,11 @@
     python tools/export_builtin.py check   --hf DIR/hf --file specs/builtin.gguf
     python tools/export_builtin.py vectors --hf DIR/hf --file specs/builtin.gguf --to tests/vectors/builtin.json
 
-The file is GGUF version 3: matrices Q8_0, norms F32, the embedding once (the head is tied to it). The rows of q and k are reordered
-from rotary halves, as transformers keeps them, to rotary pairs, as the llama architecture of GGUF has them. `check` reads the file
-back through transformers and compares ids and logits; `vectors` writes prompts, ids, the largest logits and greedy continuations of
-the dequantized weights, computed by transformers in float32. Needs the Python packages gguf, torch and transformers.
+The file is GGUF version 3: matrices Q8_0, norms F32, the embedding once (the head is tied to it). The rows of q and k
+are reordered from rotary halves, as transformers keeps them, to rotary pairs, as the llama architecture of GGUF has
+them. `check` reads the file back through transformers and compares ids and logits; `vectors` writes prompts, ids, the
+largest logits and greedy continuations of the dequantized weights, computed by transformers in float32. Needs the
+Python packages gguf, torch and transformers.
 """
 import argparse
 import hashlib
@@ -21,7 +22,8 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 }
@@ -128,7 +130,8 @@ def dequantized(args):
         for name, weight in model.named_parameters():
             data = have.pop(gguf_name(name)).reshape(weight.shape)
             part = name.split(".")[-2]
-            weight.copy_(torch.from_numpy(halves_from_pairs(data, heads[part]).copy() if part in heads else data.copy()))
+            weight.copy_(torch.from_numpy(halves_from_pairs(data, heads[part]).copy() if part in heads
+                                          else data.copy()))
     if have:
         raise SystemExit(f"{args.file}: tensors without a parameter: {sorted(have)}")
     return model
@@ -180,9 +183,11 @@ def write_vectors(args):
                 "greedy": greedy, "text": tok.decode(greedy, skip_special_tokens=True)}
         cases.append({"messages": chat, **case} if chat else case)
     head = {
-        "what": "prompts (conversations as the chat template renders them) with their ids, the five largest logits after the "
+        "what": "prompts (conversations as the chat template renders them) with their ids, the five largest logits "
+                "after the "
                 f"last id, and the greedy continuation as far as the two largest logits lie at least {GAP} apart",
-        "command": f"python tools/export_builtin.py vectors --hf DIR/hf --file specs/builtin.gguf --tokens {args.tokens} "
+        "command": f"python tools/export_builtin.py vectors --hf DIR/hf --file specs/builtin.gguf --tokens "
+                   f"{args.tokens} "
                    "--to tests/vectors/builtin.json",
         "sha256": hashlib.sha256(Path(args.file).read_bytes()).hexdigest(),
     }

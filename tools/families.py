@@ -12,7 +12,8 @@ import sys
 PAGE = "specs/README.md"
 
 KINDS = ("Decoders", "Decoders with experts or latent attention", "Encoders", "Encoder-decoders")
-# Checkpoints with trained weights that were run, and how each was judged. All else is known from tiny random models only.
+# Checkpoints with trained weights that were run, and how each was judged. All else is known from tiny random models
+# only.
 TRAINED = (
     ("llama", "stories260K (llama2.c, PyTorch, safetensors, GGUF), llama2xs", "greedy text, logits"),
     ("llama", "the built-in model, made by `tools/train_builtin.py`", "logits of transformers"),

@@ -1,7 +1,9 @@
-/* make_llama.c - writes a Llama of random f16 weights as a Hugging Face folder (config.json, model.safetensors), for measuring speed.
+/* make_llama.c - writes a Llama of random f16 weights as a Hugging Face folder (config.json, model.safetensors), for
+ * measuring speed.
  *
- * Usage: make_llama DIR [layers dim heads kv_heads ffn vocab [experts used]]; by default the 1.1 B shape 22 2048 32 4 5632 32000 (2.2 GB).
- * With experts it is a Mixtral; 1.2 B parameters: 12 1024 16 4 3584 32000 8 2. Norm weights are 1; others come from a table of 4096 roughly normal values, deviation 0.02, in a pseudo-random order. */
+ * Usage: make_llama DIR [layers dim heads kv_heads ffn vocab [experts used]]; by default the 1.1 B shape 22 2048 32 4
+ * 5632 32000 (2.2 GB). With experts it is a Mixtral; 1.2 B parameters: 12 1024 16 4 3584 32000 8 2. Norm weights are 1;
+ * others come from a table of 4096 roughly normal values, deviation 0.02, in a pseudo-random order. */
 #define _GNU_SOURCE
 #include "base/half.h"
 

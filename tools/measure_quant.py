@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""measure_quant.py - what quantization costs: mean KL divergence from the float model (1 - cosine for embedding models), per type.
+"""measure_quant.py - what quantization costs: mean KL divergence from the float model (1 - cosine for embedding
+models), per type.
 
     tools/measure_quant.py --ggml libggml-base.so -o tools/quant_kl.md --plot tools/quant_kl.svg \\
         --model NAME=PATH,TEXT[,embed][,tokenizer=PATH] ...
 
-Every model is written once with all its weights as f32 (`quantize --format f32`); variants replace the matrices that `quantize` would encode:
+Every model is written once with all its weights as f32 (`quantize --format f32`); variants replace the matrices that
+`quantize` would encode:
 
     ours     `quantize --format TYPE`, run with float activations, and again with int8 ones
     plain    least and greatest weight of the same block (equation 1 of the Inferflow paper), here in numpy
-    ggml     llama.cpp's own encoders, called through a shared library that has ggml_quantize_chunk; rows that are no whole
+    ggml     llama.cpp's own encoders, called through a shared library that has ggml_quantize_chunk; rows that are no
+    whole
              super-blocks are filled up with zeros for them, so that no type is replaced by a larger one
 
-so that nothing differs between columns but the codes. TEXT is what is compared on: `eval divergence` in windows of --ctx, for encoders line by
-line; a file NAME.ids holds lines of token ids; for embedding models a text a line, 1 - cosine of the vectors. Needs numpy, and gguf for decoding the ggml types.
+so that nothing differs between columns but the codes. TEXT is what is compared on: `eval divergence` in windows of
+--ctx, for encoders line by line; a file NAME.ids holds lines of token ids; for embedding models a text a line, 1 -
+cosine of the vectors. Needs numpy, and gguf for decoding the ggml types.
 """
 import argparse
 import ctypes
@@ -26,13 +30,16 @@ import tempfile
 import numpy as np
 
 OURS = {  # type -> stored bits
-    "q8_b32": 9, "q8_b64": 8.5, "q6_b64": 6.5, "q5_b64": 5.5, "q4_b32": 5, "q4_b64": 4.5, "q3h_b64": 4, "q3_b32": 4, "q2_b32": 3,
+    "q8_b32": 9, "q8_b64": 8.5, "q6_b64": 6.5, "q5_b64": 5.5, "q4_b32": 5, "q4_b64": 4.5, "q3h_b64": 4, "q3_b32": 4,
+        "q2_b32": 3,
     "q4_t": 4.25, "q3h_t": 3.5625, "q3_t": 3.3125, "q2_t": 2.5625,
 }
-PLAIN = {"q8_b32": (32, 255), "q8_b64": (64, 255), "q6_b64": (64, 63), "q5_b64": (64, 31), "q4_b32": (32, 15), "q4_b64": (64, 15),
+PLAIN = {"q8_b32": (32, 255), "q8_b64": (64, 255), "q6_b64": (64, 63), "q5_b64": (64, 31), "q4_b32": (32, 15),
+         "q4_b64": (64, 15),
          "q3h_b64": (64, 10), "q3_b32": (32, 7), "q2_b32": (32, 3)}
 GGML = {  # type -> id, stored bits
-    "q8_0": (8, 8.5), "q6_k": (14, 6.5625), "q5_k": (13, 5.5), "q4_k": (12, 4.5), "q4_0": (2, 4.5), "iq4_nl": (20, 4.5), "iq4_xs": (23, 4.25),
+    "q8_0": (8, 8.5), "q6_k": (14, 6.5625), "q5_k": (13, 5.5), "q4_k": (12, 4.5), "q4_0": (2, 4.5), "iq4_nl": (20, 4.5),
+        "iq4_xs": (23, 4.25),
     "q3_k": (11, 3.4375), "iq3_s": (21, 3.4375), "iq3_xxs": (18, 3.0625), "q2_k": (10, 2.625), "iq2_s": (22, 2.5625),
 }
 NEED_IMPORTANCE = {"iq2_s"}  # llama.cpp refuses without; ones are given
@@ -67,7 +74,8 @@ class Ggml:
         self.lib = ctypes.CDLL(path, mode=os.RTLD_LAZY)
         self.lib.ggml_row_size.restype = ctypes.c_size_t
         self.lib.ggml_row_size.argtypes = [ctypes.c_int, ctypes.c_int64]
-        self.lib.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p]
+        self.lib.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3,
+                                                 ctypes.c_void_p]
 
     def __call__(self, x, name):
         import gguf
@@ -82,7 +90,8 @@ class Ggml:
         self.lib.ggml_quantize_init(kind)
         self.lib.ggml_quantize_chunk(kind, v.ctypes.data, out.ctypes.data, 0, rows, width,
                                      ones.ctypes.data if name in NEED_IMPORTANCE else None)
-        return gguf.quants.dequantize(out.reshape(rows, -1), gguf.GGMLQuantizationType(kind)).reshape(rows, width)[:, :cols]
+        floats = gguf.quants.dequantize(out.reshape(rows, -1), gguf.GGMLQuantizationType(kind))
+        return floats.reshape(rows, width)[:, :cols]
 
 
 class Model:
@@ -97,7 +106,8 @@ class Model:
         if self.text.endswith(".ids"):
             lines = open(self.text).read().split()
             self.pieces = [(["--ids", line], min(ctx, line.count(",") + 1)) for line in lines]
-        self.source = ["--model", path] + [w for m in more if m.startswith("tokenizer=") for w in ("--tokenizer", m[10:])]
+        self.source = ["--model", path] + [w for m in more if m.startswith("tokenizer=") for w
+                                           in ("--tokenizer", m[10:])]
         self.float = os.path.join(folder, f"{name}-f32.safetensors")
         self.run("quantize", *self.source, "--format", "f32", "-o", self.float)
         self.head, self.data = read_safetensors(self.float)
@@ -139,7 +149,8 @@ class Model:
             return float(np.mean(1 - (v * w).sum(1) / np.sqrt((v * v).sum(1) * (w * w).sum(1))))
         total = rows = 0
         for what, ctx in self.pieces:
-            r = json.loads(self.run("eval", "divergence", "--model", path, "--against", self.float, "--act", act, "--ctx", str(ctx), *what,
+            r = json.loads(self.run("eval", "divergence", "--model", path, "--against", self.float, "--act", act,
+                                    "--ctx", str(ctx), *what,
                                     "--json"))
             total += r["kl_mean"] * r["tokens"]
             rows += r["tokens"]
@@ -198,7 +209,8 @@ def plot(rows):
     width, height, left, top = 330, 250, 46, 26
     across = min(3, len(models))
     down = -(-len(models) // across)
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{across * width + 10}" height="{down * (height + 20) + 30}" '
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{across * width + 10}" '
+           f'height="{down * (height + 20) + 30}" '
            'font-family="sans-serif" font-size="10"><rect width="100%" height="100%" fill="white"/>']
     shapes = {"ours": "#c0392b", "two": "#8e24aa", "plain": "#999", "ggml": "#2468b0"}
     for i, m in enumerate(models):
@@ -211,22 +223,27 @@ def plot(rows):
         py = lambda v: y0 + (hi - np.log10(v)) / (hi - lo) * h
         svg.append(f'<text x="{x0}" y="{y0 - 8}" font-weight="bold">{m}</text>')
         for e in range(int(lo), int(hi) + 1):
-            svg.append(f'<path d="M{x0} {py(10.0**e):.1f}h{w}" stroke="#e4e4e4"/><text x="{x0 - 5}" y="{py(10.0**e) + 3:.1f}" '
+            svg.append(f'<path d="M{x0} {py(10.0**e):.1f}h{w}" stroke="#e4e4e4"/><text x="{x0 - 5}" '
+                       f'y="{py(10.0**e) + 3:.1f}" '
                        f'text-anchor="end">1e{e}</text>')
         for b in range(2, 10):
             svg.append(f'<text x="{px(b):.1f}" y="{y0 + h + 13}" text-anchor="middle">{b}</text>')
         for r in mine:
             how = "two" if r["type"].endswith("_t") else r["how"]
             x, y = px(r["bits"]), py(r["kl"])
-            svg.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{shapes[how]}"><title>{r["type"]} ({r["how"]}) {r["bits"]:g} bits, '
+            svg.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{shapes[how]}"><title>{r["type"]} ({r["how"]}) '
+                       f'{r["bits"]:g} bits, '
                        f'{r["kl"]:.3g}</title></circle>')
             if how in ("two", "ggml"):
-                svg.append(f'<text x="{x + (5 if how == "ggml" else -5):.1f}" y="{y + 3:.1f}" font-size="7" fill="{shapes[how]}" '
+                svg.append(f'<text x="{x + (5 if how == "ggml" else -5):.1f}" y="{y + 3:.1f}" font-size="7" '
+                           f'fill="{shapes[how]}" '
                            f'text-anchor="{"start" if how == "ggml" else "end"}">{r["type"]}</text>')
     y = down * (height + 20) + 18
-    for i, (how, label) in enumerate((("two", "two-level (q4_t …)"), ("ours", "one level, fitted"), ("plain", "one level, least and greatest"),
+    for i, (how, label) in enumerate((("two", "two-level (q4_t …)"), ("ours", "one level, fitted"),
+                                      ("plain", "one level, least and greatest"),
                                       ("ggml", "ggml types, llama.cpp's encoders"))):
-        svg.append(f'<circle cx="{50 + 190 * i}" cy="{y - 3}" r="3" fill="{shapes[how]}"/><text x="{58 + 190 * i}" y="{y}">{label}</text>')
+        svg.append(f'<circle cx="{50 + 190 * i}" cy="{y - 3}" r="3" fill="{shapes[how]}"/><text x="{58 + 190 * i}" '
+                   f'y="{y}">{label}</text>')
     return "\n".join(svg) + "\n</svg>\n"
 
 
@@ -260,7 +277,8 @@ def main():
     p.add_argument("--model", action="append", default=[], help="NAME=PATH,TEXT[,embed][,tokenizer=PATH]")
     p.add_argument("--ctx", type=int, default=256)
     p.add_argument("--types", help="only these, divided by commas")
-    p.add_argument("--rows", help="JSON lines of earlier runs (standard error of this program), instead of or besides measuring")
+    p.add_argument("--rows", help="JSON lines of earlier runs (standard error of this program), instead of or besides "
+                                  "measuring")
     p.add_argument("-o", "--output", help="the table, as Markdown")
     p.add_argument("--plot", help="the plot, as SVG")
     a = p.parse_args()

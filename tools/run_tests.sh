@@ -1,6 +1,7 @@
 #!/bin/sh
-# run_tests.sh BUILD TEST... - runs every test program in a process of its own, with a time limit, and adds up the results.
-# A crash or a time-out counts as one failure and does not stop the others. RUN: what programs for another machine are run by.
+# run_tests.sh BUILD TEST... - runs every test program in a process of its own, with a time limit, and adds up the
+# results. A crash or a time-out counts as one failure and does not stop the others. RUN: what programs for another
+# machine are run by.
 build=$1; shift
 passed=0; failed=0; skipped=0
 for t in "$@"; do
@@ -8,7 +9,8 @@ for t in "$@"; do
     log="$build/tests/$name.log"
     INFERFLOW_BIN="${RUN:+$RUN }$build/inferflow" timeout "${TEST_TIMEOUT:-300}" $RUN "$t" >"$log" 2>&1
     rc=$?
-    p=$(grep -c '^\[       OK \]' "$log"); f=$(grep '^\[  FAILED  \] [a-z0-9_]*$' "$log" | sort -u | wc -l); s=$(grep -c '^skipped: ' "$log")
+    p=$(grep -c '^\[       OK \]' "$log"); s=$(grep -c '^skipped: ' "$log")
+    f=$(grep '^\[  FAILED  \] [a-z0-9_]*$' "$log" | sort -u | wc -l)
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
     if [ $rc -ne 0 ]; then

@@ -10,7 +10,7 @@ tools="${CC%% *} make git python3 curl"
 # The words of "$1" that the compiler cannot include, then those of "$2" that are no programs.
 lacking() {
     for h in $1; do
-        printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$h" |
+        printf '#include <%s>\n' stdarg.h stddef.h stdint.h setjmp.h "$h" |
             $CC -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 || printf ' %s' "<$h>"
     done
     for t in $2; do command -v "$t" >/dev/null || printf ' %s' "$t"; done
@@ -36,16 +36,17 @@ install=""
 for system in $ID $ID_LIKE; do
     case $system in
     debian | ubuntu)
-        install="apt-get install -y -q --no-install-recommends gcc libc6-dev make git python3 curl libmicrohttpd-dev libcjson-dev \
-libinih-dev libpcre2-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+        install="apt-get install -y -q --no-install-recommends gcc libc6-dev make git python3 curl libmicrohttpd-dev \
+libcjson-dev libinih-dev libpcre2-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
     fedora)
-        install="dnf install -y gcc make git python3 curl libmicrohttpd-devel cjson-devel inih-devel pcre2-devel utf8proc-devel \
-libedit-devel libcmocka-devel" ;;
+        install="dnf install -y gcc make git python3 curl libmicrohttpd-devel cjson-devel inih-devel pcre2-devel \
+utf8proc-devel libedit-devel libcmocka-devel" ;;
     arch)
-        install="pacman -S --needed --noconfirm gcc make git python curl libmicrohttpd cjson libinih pcre2 utf8proc libedit cmocka" ;;
+        install="pacman -S --needed --noconfirm gcc make git python curl libmicrohttpd cjson libinih pcre2 utf8proc \
+libedit cmocka" ;;
     alpine)
-        install="apk add build-base linux-headers git python3 curl libmicrohttpd-dev cjson-dev inih-dev pcre2-dev utf8proc-dev \
-libedit-dev cmocka-dev" ;;
+        install="apk add build-base linux-headers git python3 curl libmicrohttpd-dev cjson-dev inih-dev pcre2-dev \
+utf8proc-dev libedit-dev cmocka-dev" ;;
     *) continue ;;
     esac
     break

@@ -39,9 +39,11 @@ BOS, EOS, USER, ASSISTANT = range(4)
 SPECIALS = ["<|bos|>", "<|eos|>", "<|user|>", "<|assistant|>"]
 SHAPE = {"vocab": 4096, "dim": 256, "layers": 6, "heads": 4, "kv_heads": 2, "ffn": 704, "context": 2048}
 HELD_OUT = "The Strange Case of Dr. Jekyll and Mr. Hyde"
-# Scripture, plays, verse, a heap of clippings: not laid out as a novel is, which is all that so small a model can learn.
+# Scripture, plays, verse, a heap of clippings: not laid out as a novel is, which is all that so small a model can
+# learn.
 LEFT_OUT = {
-    "The Quran", "Poems: Three Series", "Twelfth Night", "Julius Caesar", "The Cherry Orchard", "Faust", "The Book of the Damned",
+    "The Quran", "Poems: Three Series", "Twelfth Night", "Julius Caesar", "The Cherry Orchard", "Faust",
+    "The Book of the Damned",
 }
 # Turns are opened by <|user|> or <|assistant|> and closed by <|eos|>. A system message is narration ahead of the talk.
 CHAT_TEMPLATE = (
@@ -66,7 +68,8 @@ def clean(text):
             return match.group(0)
 
     text = re.sub("[\xc2-\xef][\x80-\xbf]{1,2}", repair, text.replace("\r\n", "\n"))
-    text = text.translate({0x2018: "'", 0x2019: "'", 0xB4: "'", 0x201C: '"', 0x201D: '"', 0xA0: " ", 0x09: " ", 0xFEFF: None})
+    text = text.translate({0x2018: "'", 0x2019: "'", 0xB4: "'", 0x201C: '"', 0x201D: '"', 0xA0: " ", 0x09: " ",
+                           0xFEFF: None})
     text = re.sub("[\x00-\x09\x0b-\x1f\x7f-\x9f]", "", text)
     text = re.sub(r"\[(Illustration|Footnote|Transcriber)[^\]]*\]", "", text)
     lines = [re.sub(" {2,}", " ", line).strip() for line in text.split("\n")]
@@ -237,9 +240,9 @@ class Model(nn.Module):
 
 
 class Batches:
-    """Rows of length + 1 tokens. Book rows begin at a paragraph and are drawn without repetition within a pass through the books;
-    a share of the rows is taken from the conversations. Everything follows from the number of the step, so a resumed run goes on
-    with the rows that the stopped one would have had."""
+    """Rows of length + 1 tokens. Book rows begin at a paragraph and are drawn without repetition within a pass through
+    the books; a share of the rows is taken from the conversations. Everything follows from the number of the step, so a
+    resumed run goes on with the rows that the stopped one would have had."""
 
     def __init__(self, out, talk_share, seed):
         self.tokens = np.load(Path(out) / "train.npy")
@@ -287,7 +290,8 @@ def optimizers(model, lr):
 
 def save(path, model, opts, **state):
     part = path.with_suffix(".part")
-    torch.save({"model": model.state_dict(), "opts": [o.state_dict() for o in opts], "shape": model.shape, **state}, part)
+    torch.save({"model": model.state_dict(), "opts": [o.state_dict() for o in opts], "shape": model.shape, **state},
+               part)
     os.replace(part, path)
 
 
@@ -308,7 +312,8 @@ def report(out, nats, count):
     whole = len(np.load(Path(out) / "held.npy"))
     share = count / whole
     per = {"token": count, "byte": len(text.encode()) * share, "word": len(text.split()) * share}
-    return ", ".join(f"{name} {math.exp(nats / n):.3f}" for name, n in per.items()) + f" (loss {nats / count:.4f} nats a token)"
+    return ", ".join(f"{name} {math.exp(nats / n):.3f}" for name, n
+                     in per.items()) + f" (loss {nats / count:.4f} nats a token)"
 
 
 def run(args):
@@ -331,7 +336,8 @@ def run(args):
     batches = Batches(out, args.talk, args.seed)
     forward = torch.compile(model, dynamic=False) if args.compile else model
     count = sum(p.numel() for p in model.parameters())
-    print(f"{count} parameters, {len(batches.tokens)} tokens, from step {step} ({seen} tokens), on {device}", flush=True)
+    print(f"{count} parameters, {len(batches.tokens)} tokens, from step {step} ({seen} tokens), on {device}",
+          flush=True)
     begin = last = time.time()
     losses, since = [], 0
     while True:
@@ -442,12 +448,15 @@ def export(args):
     model, hf = load(args), Path(args.out) / "hf"
     shape = model.shape
     hf.mkdir(exist_ok=True)
-    save_file({name: p.detach().contiguous() for name, p in hf_names(model)}, hf / "model.safetensors", {"format": "pt"})
+    save_file({name: p.detach().contiguous() for name, p in hf_names(model)}, hf / "model.safetensors",
+              {"format": "pt"})
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "torch_dtype": "float32",
         "vocab_size": shape["vocab"], "hidden_size": shape["dim"], "intermediate_size": shape["ffn"],
-        "num_hidden_layers": shape["layers"], "num_attention_heads": shape["heads"], "num_key_value_heads": shape["kv_heads"],
-        "head_dim": shape["dim"] // shape["heads"], "max_position_embeddings": shape["context"], "rope_theta": shape["theta"],
+        "num_hidden_layers": shape["layers"], "num_attention_heads": shape["heads"],
+        "num_key_value_heads": shape["kv_heads"],
+        "head_dim": shape["dim"] // shape["heads"], "max_position_embeddings": shape["context"],
+        "rope_theta": shape["theta"],
         "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "attention_bias": False, "mlp_bias": False,
         "bos_token_id": BOS, "eos_token_id": EOS,
     }
@@ -488,7 +497,8 @@ def arguments():
         sub.add_argument("--batch", type=int, default=8192, help="tokens a step")
         sub.add_argument("--micro", type=int, default=2048, help="tokens a forward pass")
         sub.add_argument("--length", type=int, default=256, help="tokens a row")
-        sub.add_argument("--long-from", type=float, default=0.7, help="part of the cooldown before every other step has rows of the whole context")
+        sub.add_argument("--long-from", type=float, default=0.7,
+                         help="part of the cooldown before every other step has rows of the whole context")
         sub.add_argument("--talk", type=float, default=0.1, help="share of rows that are conversations")
         sub.add_argument("--log", type=int, default=20, help="steps between lines of the log")
         sub.add_argument("--check", type=int, default=100, help="steps between checkpoints and held-out losses")
@@ -496,7 +506,8 @@ def arguments():
         sub.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True, help="torch.compile")
         for key, value in SHAPE.items():
             sub.add_argument(f"--{key.replace('_', '-')}", type=int, default=value, help="shape of a new model")
-    for name, what, function in (("eval", "perplexity on the held-out book", evaluate), ("sample", "print samples", sample),
+    for name, what, function in (("eval", "perplexity on the held-out book", evaluate),
+                                 ("sample", "print samples", sample),
                                  ("export", "write the Hugging Face directory", export)):
         sub = command(name, what, function)
         sub.add_argument("--checkpoint", help="a checkpoint file (default: the newest in OUT)")

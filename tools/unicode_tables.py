@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""unicode_tables.py - writes src/text/tk_unicode_table.c: where the Unicode tables of utf8proc 2.8 (Unicode 15) and PCRE2 10.42
-(Unicode 14) differ from those that the tokenizer libraries were built with.
+"""unicode_tables.py - writes src/text/tk_unicode_table.c: where the Unicode tables of utf8proc 2.8 (Unicode 15) and
+PCRE2 10.42 (Unicode 14) differ from those that the tokenizer libraries were built with.
 
-Nothing is copied from Unicode's files: every code point is asked of the library itself (tokenizers 0.23: Oniguruma for patterns,
-unicode_categories for BERT, unicode-normalization-alignments for NFC and its like), and of utf8proc through ctypes.
+Nothing is copied from Unicode's files: every code point is asked of the library itself (tokenizers 0.23: Oniguruma for
+patterns, unicode_categories for BERT, unicode-normalization-alignments for NFC and its like), and of utf8proc through
+ctypes.
 
   tools/unicode_tables.py > src/text/tk_unicode_table.c        (needs: tokenizers; a Python whose unicodedata is 14.0)
 """
@@ -67,7 +68,8 @@ def normalization():
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         n = getattr(N, form)()
         for t in ("%s", "a%s\u0334", "a\u0301%s", "%s\u0301"):
-            differ |= {c for c in CPS if n.normalize_str(t.replace("%s", chr(c))) != utf8proc(form, t.replace("%s", chr(c)))}
+            differ |= {c for c in CPS if n.normalize_str(t.replace("%s", chr(c))) != utf8proc(form,
+                                                                                              t.replace("%s", chr(c)))}
     return differ
 
 
@@ -127,7 +129,8 @@ table("uc_only_mark", "The other way round.", accents - ours)
 numeric = {c for c in CPS if len(P.Digits(individual_digits=True).pre_tokenize_str("x" + chr(c) + "y")) == 3}
 assert not {c for c in CPS if OURS[c][0] == "N"} - numeric
 table("uc_newer_numeric", "N* after Unicode 15.", {c for c in numeric if OURS[c][0] != "N"})
-table("uc_unnormalized", "Characters whose decomposition, composition or combining class the library does not know: they stay.",
+table("uc_unnormalized", "Characters whose decomposition, composition or combining class the library does not know: "
+                         "they stay.",
       normalization())
 
 u.utf8proc_tolower.restype = ctypes.c_int32
@@ -137,5 +140,7 @@ print("/* Lower case after Unicode 15: what to add. */\nconst uc_shift_range uc_
 emit([f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs(low, lambda c: low[c])] + ["{0, 0, 0}"])
 
 number = scripts()
-print("/* Scripts as UnicodeScripts sees them; 0 (and what is in no row): fits every script. */\nconst uc_shift_range uc_script[] = {")
-emit([f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs([c for c in number if number[c]], lambda c: number[c])] + ["{0, 0, 0}"])
+print("/* Scripts as UnicodeScripts sees them; 0 (and what is in no row): fits every script. */\nconst uc_shift_range "
+      "uc_script[] = {")
+emit([f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs([c for c in number if number[c]], lambda c: number[c])]
+     + ["{0, 0, 0}"])

@@ -72,7 +72,7 @@ int spec_settings(spec *s, const char *section, const param *rows, size_t n, voi
                              near ? near : "", near ? "'?" : "");
         if (p && p->path) rc = spec_path(s, section, r->key, &text, e);
         if (p && !rc) rc = param_set(p, into, text, where, e);
-        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+        if ((rc = mistake_noted(s->noted, rc, e))) return rc;
     }
     return OK;
 }

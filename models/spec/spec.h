@@ -58,8 +58,8 @@ typedef struct spec {
     size_t n_slot, cap_slot;
     spec_class *classes; /* in order: base first; later ones win */
     size_t n_class, cap_class;
-    buf replaced;       /* texts of rows and options that nearer files replaced */
-    mistakes *mistakes; /* where checks note what is wrong and go on; NULL: the first mistake ends loading */
+    buf replaced;    /* texts of rows and options that nearer files replaced */
+    mistakes *noted; /* where checks note what is wrong and go on; NULL: the first mistake ends loading */
 } spec;
 
 void spec_free(spec *s); /* NULL ok */

@@ -227,7 +227,7 @@ static int merge_file(spec *s, const loaded *l, int depth, err *e)
             if (!rc && *r.key)
                 rc = is_slot(s, r.section, r.key) ? spec_slot_merge(s, r.section, r.key, r.text, r.where, depth == 0, e)
                                                   : set_row(s, &r, e);
-            if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+            if ((rc = mistake_noted(s->noted, rc, e))) return rc;
         }
     return OK;
 }
@@ -280,7 +280,7 @@ int spec_load_noting(spec **out, const char *path, const char *base, mistakes *m
     spec *s = mem_zero(1, sizeof *s);
     loaded chain[SPEC_DEPTH_MAX] = {0};
     if (!s) return short_of_memory(e);
-    s->mistakes = m;
+    s->noted = m;
     int rc = names_a_file(path) || strcmp(path, "-") == 0 || file_exists(path) ? read_disk(s, chain, path, e)
                                                                                : read_builtin(s, chain, path, "", e);
     return conclude(out, s, chain, base, rc, e);

@@ -37,7 +37,7 @@ static int set_option(spec *s, spec_slot *slot, span key, span text, const char 
     char *place = o.key ? arena_printf(&s->mem, "%s: %s.%s", where, slot->name, o.key) : NULL;
     if (!place || !o.text) return short_of_memory(e);
     int rc = expr_parse(&o.value, &s->mem, o.text, place, e);
-    if ((rc = mistake_noted(s->mistakes, rc, e)) || !o.value) return rc;
+    if ((rc = mistake_noted(s->noted, rc, e)) || !o.value) return rc;
     for (size_t i = 0; i < slot->n; i++)
         if (strcmp(slot->options[i].key, o.key) == 0) {
             if (slot->options[i].where == where) return err_set(e, ERR_SPEC, "%s is given twice", place);
@@ -83,7 +83,7 @@ int spec_slot_merge(spec *s, const char *section, const char *name, const char *
         else
             rc = set_option(s, slot, span_trim(span_of(part.p, eq)),
                             span_trim(span_of(part.p + eq + 1, part.n - eq - 1)), where, e);
-        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+        if ((rc = mistake_noted(s->noted, rc, e))) return rc;
         first = false;
     }
     return OK;

@@ -84,13 +84,13 @@ int spec_validate(spec *s, err *e)
         if (!rc && is_layer(r)) rc = check_layer_key(s, r, e);
         if (!rc) rc = check_name(r, e);
         if (!rc) rc = check_text(s, r, e);
-        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+        if ((rc = mistake_noted(s->noted, rc, e))) return rc;
     }
     for (size_t i = 0; i < s->n_class; i++) {
         if (spec_find(s, s->classes[i].section, "where")) continue;
         int rc = err_set(e, ERR_SPEC, "%s: [%s] needs a key `where` that says for which layers it is", s->file,
                          s->classes[i].section);
-        if ((rc = mistake_noted(s->mistakes, rc, e))) return rc;
+        if ((rc = mistake_noted(s->noted, rc, e))) return rc;
     }
     return OK;
 }

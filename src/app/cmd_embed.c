@@ -68,24 +68,6 @@ static void inputs_free(inputs *in)
 
 /* ---- reading */
 
-static int read_lines(const engine *g, inputs *in, err *e)
-{
-    buf text = {0};
-    int rc = file_read(&text, "-", TEXT_MAX, e);
-    span rest = buf_span(&text);
-    while (!rc && rest.n) {
-        const uint8_t *end = memchr(rest.p, '\n', rest.n);
-        size_t n = end ? (size_t)(end - rest.p) : rest.n, used = end ? n + 1 : n;
-        if (n && rest.p[n - 1] == '\r') n--;
-        rc = embedding_tokenize(g, span_of(rest.p, n), NULL, false, &in->ids, &in->types, e);
-        if (rc) err_wrap(e, "line %zu", in->n + 1);
-        if (!rc) rc = inputs_end_line(in, e);
-        rest = span_of(rest.p + used, rest.n - used);
-    }
-    buf_free(&text);
-    return rc;
-}
-
 static int add_ids(const json *ids, const json *types, inputs *in, err *e)
 {
     const json *t = json_first(types);
@@ -112,18 +94,63 @@ static int read_value(const engine *g, const json *j, inputs *in, err *e)
     return embedding_tokenize(g, span_str(json_str(a, "")), b ? &second : NULL, false, &in->ids, &in->types, e);
 }
 
-static int read_jsonl(const engine *g, inputs *in, err *e)
+/* Line `number` of standard input, to the end of in->ids. */
+static int read_line(const engine *g, bool jsonl, span text, size_t number, inputs *in, err *e)
 {
-    json *j;
-    size_t line = 0;
-    int rc;
-    while ((rc = jsonl_next(&j, &line, e)) > 0) {
-        rc = read_value(g, j, in, e);
-        json_free(j);
-        if (rc) err_wrap(e, "line %zu", line);
-        if (!rc) rc = inputs_end_line(in, e);
-        if (rc) return rc;
+    char where[40];
+    json *j = NULL;
+    snprintf(where, sizeof where, "line %zu", number);
+    int rc = jsonl ? json_parse(&j, text, where, e) : OK;
+    if (rc) return rc;
+    rc = jsonl ? read_value(g, j, in, e) : embedding_tokenize(g, text, NULL, false, &in->ids, &in->types, e);
+    json_free(j);
+    return rc ? err_wrap(e, "%s", where) : OK;
+}
+
+static int add_line(inputs *in, const inputs *line, err *e)
+{
+    for (size_t i = 0; i < line->ids.n; i++)
+        if (!token_list_add(&in->ids, line->ids.id[i]) || !token_list_add(&in->types, line->types.id[i]))
+            return err_set(e, ERR_MEMORY, "out of memory");
+    return inputs_end_line(in, e);
+}
+
+/* All lines of standard input; threads share them, and the error of the first bad one counts. */
+static int read_lines(const engine *g, bool jsonl, int threads, inputs *in, err *e)
+{
+    buf text = {0};
+    span *line = NULL;
+    size_t n = 0, cap = 0, bad = SIZE_MAX;
+    int rc = file_read(&text, "-", TEXT_MAX, e);
+    for (span rest = buf_span(&text); !rc && rest.n;) {
+        const uint8_t *end = memchr(rest.p, '\n', rest.n);
+        size_t used = end ? (size_t)(end - rest.p) : rest.n, cr = !jsonl && used && rest.p[used - 1] == '\r';
+        if (!mem_grow((void **)&line, &cap, n + 1, sizeof *line)) rc = err_set(e, ERR_MEMORY, "out of memory");
+        else line[n++] = span_of(rest.p, used - cr);
+        used += end != NULL;
+        rest = span_of(rest.p + used, rest.n - used);
     }
+    inputs *of = rc ? NULL : mem_zero(n, sizeof *of);
+    if (!rc && !of) rc = err_set(e, ERR_MEMORY, "out of memory");
+    size_t todo = rc ? 0 : n;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 16)
+    for (size_t i = 0; i < todo; i++) {
+        err why = {0};
+        if (!read_line(g, jsonl, line[i], i + 1, &of[i], &why)) continue;
+#pragma omp critical
+        if (i < bad) {
+            bad = i;
+            *e = why;
+        }
+    }
+    if (bad != SIZE_MAX) rc = e->code;
+    for (size_t i = 0; i < todo; i++) {
+        if (!rc) rc = add_line(in, &of[i], e);
+        inputs_free(&of[i]);
+    }
+    mem_free(of);
+    mem_free(line);
+    buf_free(&text);
     return rc;
 }
 
@@ -260,7 +287,7 @@ static int run_embed(const invocation *v, err *e)
     int rc = engine_open(&g, &model, e);
     if (rc) return rc;
     if (!tokens) rc = embedding_check(g, o->own.scores, o->how.pooling != NULL, e);
-    if (!rc) rc = o->own.jsonl ? read_jsonl(g, &in, e) : read_lines(g, &in, e);
+    if (!rc) rc = read_lines(g, o->own.jsonl, engine_describe(g)->threads, &in, e);
     if (!rc && in.n == 0) rc = err_set(e, ERR_USAGE, "there are no lines on standard input");
     if (!rc) rc = embed_all(g, o, &in, tokens, e);
     inputs_free(&in);

@@ -64,7 +64,7 @@ int settings_check(spec *s, err *e)
     engine_options run;
     serve_options serve;
     sample_params sample;
-    int rc = mistake_noted(s->mistakes, check_place(s, e), e);
+    int rc = mistake_noted(s->noted, check_place(s, e), e);
     if (!rc) rc = spec_settings(s, "runtime", engine_param_rows, engine_param_count, &run, e);
     if (!rc) rc = spec_settings(s, "serve", serve_param_rows, serve_param_count, &serve, e);
     if (!rc) rc = spec_settings(s, "generate", sample_param_rows, sample_param_count, &sample, e);

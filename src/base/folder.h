@@ -18,8 +18,8 @@ typedef struct file_folder {
     size_t n;
 } file_folder;
 
-/* The folder with the files of a model that is given as a folder: itself, or of a hub cache root (models--ORG--NAME) the
- * snapshot that refs/main names, else the newest. mem_free the result. NULL: out of memory. */
+/* The folder with the files of a model that is given as a folder: itself, or of a hub cache root (models--ORG--NAME)
+ * the snapshot that refs/main names, else the newest. mem_free the result. NULL: out of memory. */
 char *folder_of_model(const char *dir);
 
 bool folder_has(const file_folder *f, const char *name);

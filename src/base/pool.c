@@ -1,11 +1,12 @@
 /* pool.c - see pool.h. Threads, C11 atomics and futexes (Linux).
  *
- * One word counts phases: it moves when all workers have arrived, and whoever waits watches it. Starting a function is a word of the same
- * kind. A waiter spins briefly (the partner is usually microseconds away), then sleeps in the kernel. With more runnable threads than
- * cores both matter: the partner may need the core we spin on; and who sleeps has a claim on its core when it is woken, while who
- * yields (sched_yield) has given its turn away and waits for that of the others to end: beside two busy loops two threads reach 39 to 50 %
- * of their quiet speed this way, 18 % with 30 yields before sleeping. Sleeping is announced in `sleepers` before the kernel re-checks the word, and a waker looks at `sleepers` after it
- * moved the word, both sequentially consistent, so no wake-up is lost. */
+ * One word counts phases: it moves when all workers have arrived, and whoever waits watches it. Starting a function is
+ * a word of the same kind. A waiter spins briefly (the partner is usually microseconds away), then sleeps in the
+ * kernel. With more runnable threads than cores both matter: the partner may need the core we spin on; and who sleeps
+ * has a claim on its core when it is woken, while who yields (sched_yield) has given its turn away and waits for that
+ * of the others to end: beside two busy loops two threads reach 39 to 50 % of their quiet speed this way, 18 % with 30
+ * yields before sleeping. Sleeping is announced in `sleepers` before the kernel re-checks the word, and a waker looks
+ * at `sleepers` after it moved the word, both sequentially consistent, so no wake-up is lost. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 
@@ -169,8 +170,8 @@ static bool line_read(const char *path, char *line, int cap)
     return ok;
 }
 
-/* Cores' worth of time that control groups allow, 0 = no limit: version 2 has "quota period" in cpu.max of this group and each above it,
- * version 1 two files. */
+/* Cores' worth of time that control groups allow, 0 = no limit: version 2 has "quota period" in cpu.max of this group
+ * and each above it, version 1 two files. */
 static double quota_cores(void)
 {
     char line[512], path[700], group[512] = "";

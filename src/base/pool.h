@@ -1,7 +1,8 @@
-/* pool.h - the compute pool: a fixed set of threads that run one function together, with barriers that spin, then sleep.
+/* pool.h - the compute pool: a fixed set of threads that run one function together, with barriers that spin, then
+ * sleep.
  *
- * One thread (the engine's) owns the pool and is its worker 0. When cores are oversubscribed a waiting worker soon sleeps, so a
- * descheduled partner costs little more than its own delay. */
+ * One thread (the engine's) owns the pool and is its worker 0. When cores are oversubscribed a waiting worker soon
+ * sleeps, so a descheduled partner costs little more than its own delay. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 #include "base/err.h"

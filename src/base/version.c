@@ -1,4 +1,5 @@
-/* version.c - see version.h. The Makefile gives commit and flags, and rebuilds this file alone when the commit moves. */
+/* version.c - see version.h. The Makefile gives commit and flags, and rebuilds this file alone when the commit moves.
+ * */
 #include "base/version.h"
 
 #ifdef __clang__

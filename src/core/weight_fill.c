@@ -161,7 +161,8 @@ static int say_beyond(const weight_fill *f, int64_t row, err *e)
     return rc;
 }
 
-/* Units that one thread fills at once: of one weight among several two megabytes, as the system gives and takes memory in pages of that size. */
+/* Units that one thread fills at once: of one weight among several two megabytes, as the system gives and takes memory
+ * in pages of that size. */
 static int64_t units_at_once(const weight_fill *f, size_t n, int threads)
 {
     int64_t most = (2 << 20) / (int64_t)f->unit_bytes + 1, tile = f->packed ? 1 : TILE;
@@ -169,8 +170,8 @@ static int64_t units_at_once(const weight_fill *f, size_t n, int threads)
     return (most + tile - 1) / tile * tile;
 }
 
-/* This thread's share of f's units, among the threads that call this together; none waits for the others. Gives the first row of it that
- * the type cannot hold. */
+/* This thread's share of f's units, among the threads that call this together; none waits for the others. Gives the
+ * first row of it that the type cannot hold. */
 static int64_t fill_share(const weight_fill *f, int64_t each, void *scratch)
 {
     int64_t beyond = INT64_MAX;
@@ -183,7 +184,8 @@ static int64_t fill_share(const weight_fill *f, int64_t each, void *scratch)
     return beyond;
 }
 
-/* All weights in one region: OpenMP's threads spin where they wait, which on a busy machine takes the time that others need to arrive. */
+/* All weights in one region: OpenMP's threads spin where they wait, which on a busy machine takes the time that others
+ * need to arrive. */
 int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e)
 {
     size_t most = 0, bad = n;
@@ -191,7 +193,8 @@ int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e)
     int64_t bad_row = 0;
     bool room = true;
     for (size_t i = 0; i < n; i++) most = f[i].scratch > most ? f[i].scratch : most;
-#pragma omp parallel num_threads(threads) if (n > 1 || f->to - f->from > units_at_once(f, n, threads)) reduction(&& : room)
+    bool many = n > 1 || f->to - f->from > units_at_once(f, n, threads);
+#pragma omp parallel num_threads(threads) if (many) reduction(&& : room)
     {
         void *scratch = mem_alloc(most);
         room = scratch != NULL;

@@ -206,7 +206,7 @@ static int open_target(tokenizer **out, const model *m, const engine_options *o,
 
 int engine_open(engine **out, const engine_options *o, err *e)
 {
-    model *m;
+    model *m = NULL;
     tokenizer *t = NULL, *target = NULL;
     *out = NULL;
     model_options mo = {.spec_path = o->spec,

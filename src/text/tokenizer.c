@@ -138,7 +138,7 @@ static int encode_word(const tokenizer *t, tokenizer_work *w, span word, token_l
 /* Text without added tokens: pre-tokenizers, then the model. */
 static int encode_plain(const tokenizer *t, tokenizer_work *w, span text, bool first, token_list *out, err *e)
 {
-    const piece_list *pieces;
+    const piece_list *pieces = NULL;
     span cut;
     if (!text.n) return OK;
     int rc = pretok_run(&t->pre, &w->pre, w->rx, text, first, &cut, &pieces, e);

@@ -1,4 +1,5 @@
-"""Beam search of transformers on some of the committed models: what the engine's must give, as tests/vectors/beams.json.
+"""Beam search of transformers on some of the committed models: what the engine's must give, as
+tests/vectors/beams.json.
 
 A list of cases: model, what the encoder reads (`enc`, where there is one), prompt, eos ids (taken from what the model
 likes to say, so that texts end at various lengths), parameters as generate calls them, and the best text: its tokens

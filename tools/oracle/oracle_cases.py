@@ -47,7 +47,8 @@ class Case:
     hub: dict = field(default_factory=dict)    # keys hub files of the family also carry, though they change nothing
     renamed: dict = field(default_factory=dict)   # keys that have another name in some hub files
     build: object = None           # changes the model that transformers made into the family's (oracle_remote.py)
-    layout: object = None          # (configuration, tensors) -> the family's own, where transformers has no class for it
+    # (configuration, tensors) -> the family's own, where transformers has no class for it
+    layout: object = None
 
 
 # ---------------------------------------------------------------- pieces of configurations

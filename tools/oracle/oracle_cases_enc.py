@@ -16,7 +16,8 @@ UNUSED = ("pooler", "seq_relationship", "sop_classifier")
 
 
 def encoder(s, **more):
-    """Names most encoders share. Token types are 0 and 1 by turns; a vocabulary of 3 shows what looks up another one."""
+    """Names most encoders share. Token types are 0 and 1 by turns; a vocabulary of 3 shows what looks up another
+    one."""
     return {**dict(hidden_size=s.dim, intermediate_size=s.ffn, num_hidden_layers=s.layers,
                    num_attention_heads=s.heads, max_position_embeddings=s.ctx, layer_norm_eps=3e-3,
                    pad_token_id=0, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), **more}
@@ -35,7 +36,8 @@ def modernbert(s, **more):
     layers = s.layers + 1
     return {**dict(hidden_size=s.dim, intermediate_size=s.ffn, num_hidden_layers=layers, num_attention_heads=s.heads,
                    max_position_embeddings=s.ctx, norm_eps=3e-3, local_attention=2 * s.window + 1, pad_token_id=0,
-                   cls_token_id=1, sep_token_id=2, layer_types=pattern(layers, 2, "full_attention", "sliding_attention"),
+                   cls_token_id=1, sep_token_id=2, layer_types=pattern(layers, 2, "full_attention",
+                                                                       "sliding_attention"),
                    rope_parameters=dict(sliding_attention=rope(300.0), full_attention=rope(5000.0))), **more}
 
 
@@ -73,7 +75,8 @@ def named(name, cases):
 
 CASES = {
     **named("bert", family("BertConfig", "bert", typed)),
-    "bert-relu": Encoder("BertConfig", "bert", lambda s: typed(s, hidden_act="relu", tie_word_embeddings=False), auto=MASKED,
+    "bert-relu": Encoder("BertConfig", "bert", lambda s: typed(s, hidden_act="relu", tie_word_embeddings=False),
+                         auto=MASKED,
                       quiet=KEY_BIAS + ("predictions.bias",)),
     "bert-single": Encoder("BertConfig", "bert", labels(typed, 1), auto=SCORED, quiet=KEY_BIAS),
     **named("roberta", family("RobertaConfig", "roberta", lambda s: typed(s, pad_token_id=1, type_vocab_size=1),
@@ -93,23 +96,28 @@ CASES = {
     "albert-groups": Encoder("AlbertConfig", "albert", lambda s: typed(
         s, embedding_size=s.dim // 2 + 3, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2,
         hidden_act="gelu"), auto=MASKED, quiet=KEY_BIAS),
-    **named("electra", family("ElectraConfig", "electra", lambda s: typed(s, embedding_size=s.dim // 2 + 3), own_head="none")),
+    **named("electra", family("ElectraConfig", "electra", lambda s: typed(s, embedding_size=s.dim // 2 + 3),
+                              own_head="none")),
     "electra-wide": Encoder("ElectraConfig", "electra", lambda s: typed(s, embedding_size=s.dim), auto=MASKED,
                          quiet=KEY_BIAS),
     **named("distilbert", family("DistilBertConfig", "distilbert", distilbert, own_head="none")),
     **named("mpnet", family("MPNetConfig", "mpnet", lambda s: encoder(s, pad_token_id=1))),
     **named("nomic", family("NomicBertConfig", "nomic_bert", lambda s: typed(s, rope_parameters=rope()))),
     **named("gte", family("GteConfig", "gte", lambda s: typed(s, rope_parameters=rope()), own_head="none")),
-    "gte-untyped": Encoder("GteConfig", "gte", lambda s: encoder(s, type_vocab_size=0, rope_parameters=rope()), auto=BARE,
+    "gte-untyped": Encoder("GteConfig", "gte", lambda s: encoder(s, type_vocab_size=0, rope_parameters=rope()),
+                           auto=BARE,
                         quiet=KEY_BIAS + UNUSED),
-    **named("jina3", family("JinaEmbeddingsV3Config", "jina_embeddings_v3", lambda s: typed(s, rope_parameters=rope()))),
+    **named("jina3", family("JinaEmbeddingsV3Config", "jina_embeddings_v3",
+                            lambda s: typed(s, rope_parameters=rope()))),
     **named("modernbert", family("ModernBertConfig", "modernbert", modernbert, own_head="none")),
     "modernbert-thirds": Encoder("ModernBertConfig", "modernbert", lambda s: modernbert(s, layer_types=[
         "sliding_attention" if i % 3 else "full_attention" for i in range(s.layers + 1)]), auto=BARE, quiet=KEY_BIAS),
     "modernbert-biases": Encoder("ModernBertConfig", "modernbert", labels(
         modernbert, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True,
-        classifier_pooling="mean", classifier_activation="relu", hidden_activation="silu"), auto=SCORED, quiet=KEY_BIAS),
+        classifier_pooling="mean", classifier_activation="relu", hidden_activation="silu"), auto=SCORED,
+                                 quiet=KEY_BIAS),
     **named("eurobert", family("EuroBertConfig", "eurobert", eurobert)),
-    "eurobert-bos": Encoder("EuroBertConfig", "eurobert", labels(eurobert, classifier_pooling="bos", attention_bias=True,
+    "eurobert-bos": Encoder("EuroBertConfig", "eurobert", labels(eurobert, classifier_pooling="bos",
+                                                                 attention_bias=True,
                                                               mlp_bias=True), auto=SCORED, quiet=KEY_BIAS),
 }

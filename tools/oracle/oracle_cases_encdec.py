@@ -1,5 +1,5 @@
-"""The table of tiny encoder-decoder models; see oracle_cases.py. Encoder and decoder differ in everything that may differ: number of
-layers, heads, inner width, and vocabulary where a family allows two.
+"""The table of tiny encoder-decoder models; see oracle_cases.py. Encoder and decoder differ in everything that may
+differ: number of layers, heads, inner width, and vocabulary where a family allows two.
 """
 from oracle_cases import Case
 

@@ -42,9 +42,11 @@ CASES = {
     "mixtral-plain":    Case("MixtralConfig", "mixtral", lambda s: moe(
         s, num_local_experts=5, sliding_window=None, tie_word_embeddings=True, rope_parameters=rope(10000.0))),
     "qwen2-moe":        Case("Qwen2MoeConfig", "qwen2_moe", lambda s: moe(
-        s, moe_intermediate_size=s.ffn // 2 + 3, num_experts=7, shared_expert_intermediate_size=s.ffn - 5, mlp_only_layers=[1])),
+        s, moe_intermediate_size=s.ffn // 2 + 3, num_experts=7, shared_expert_intermediate_size=s.ffn - 5,
+        mlp_only_layers=[1])),
     "qwen2-moe-every":  Case("Qwen2MoeConfig", "qwen2_moe", lambda s: moe(
-        s, moe_intermediate_size=s.ffn // 2 + 3, num_experts=6, shared_expert_intermediate_size=s.ffn - 9, decoder_sparse_step=2,
+        s, moe_intermediate_size=s.ffn // 2 + 3, num_experts=6, shared_expert_intermediate_size=s.ffn - 9,
+        decoder_sparse_step=2,
         norm_topk_prob=True)),
     "qwen3-moe":        Case("Qwen3MoeConfig", "qwen3_moe", lambda s: small(
         s, num_experts=7, mlp_only_layers=[0], attention_bias=True), renamed=dict(num_local_experts="num_experts")),

@@ -1,4 +1,5 @@
-"""Families that transformers has no class for, through an equivalent one (oracle_remote.py): a table as oracle_cases.py."""
+"""Families that transformers has no class for, through an equivalent one (oracle_remote.py): a table as
+oracle_cases.py."""
 import oracle_remote as remote
 from oracle_cases import Case, KEY_BIAS, ln, llama3, rms, rope
 

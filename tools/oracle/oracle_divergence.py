@@ -1,9 +1,9 @@
 """The divergence of two models by numpy: what `eval divergence` must give, as tests/vectors/divergence.json.
 
-Run `python tools/oracle/oracle_divergence.py > tests/vectors/divergence.json` in the repository root. Both models' logits come from
-`inferflow eval logits`, window by window; softmax, KL(reference || tested), percentile and perplexities are numpy's, in
-float64 over whole matrices. Windows are as in llama.cpp (second half scored) or, with a stride, as in transformers; an
-encoder's rows all count.
+Run `python tools/oracle/oracle_divergence.py > tests/vectors/divergence.json` in the repository root. Both models'
+logits come from `inferflow eval logits`, window by window; softmax, KL(reference || tested), percentile and
+perplexities are numpy's, in float64 over whole matrices. Windows are as in llama.cpp (second half scored) or, with a
+stride, as in transformers; an encoder's rows all count.
 """
 import json
 import os

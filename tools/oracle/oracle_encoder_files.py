@@ -6,8 +6,8 @@ A variant is a folder `<case>@<variant>` of the same form as a case (oracle_enco
     *@gguf          GGUF with float32 matrices, tensors named by the gguf package
 
 A committed folder has config.json, model.safetensors in float16 or bfloat16 (in turn; the weights are exact in it) and
-expect.json: what is compared, ids, types, lengths (of texts that are the first ids), tolerance, and `values` of `rows` of the
-result. tests/t_encoders.c reads it.
+expect.json: what is compared, ids, types, lengths (of texts that are the first ids), tolerance, and `values` of `rows`
+of the result. tests/t_encoders.c reads it.
 """
 import json
 import os
@@ -40,7 +40,8 @@ NATIVE = ("nomic-bare", "gte-bare", "jina3-bare")
 
 # ---------------------------------------------------------------- GGUF
 
-GGUF = {"bert-bare": gguf.MODEL_ARCH.BERT, "xlmr-scores": gguf.MODEL_ARCH.BERT, "nomic-bare": gguf.MODEL_ARCH.NOMIC_BERT,
+GGUF = {"bert-bare": gguf.MODEL_ARCH.BERT, "xlmr-scores": gguf.MODEL_ARCH.BERT,
+        "nomic-bare": gguf.MODEL_ARCH.NOMIC_BERT,
         "jina3-bare": gguf.MODEL_ARCH.JINA_BERT_V3, "modernbert-thirds": gguf.MODEL_ARCH.MODERN_BERT,
         "eurobert-bare": gguf.MODEL_ARCH.EUROBERT}
 
@@ -148,7 +149,8 @@ def write_vector(name, out):
     os.makedirs(folder)
     model.to(dtype).save_pretrained(folder)
     expect = dict(what=facts["what"], ids=ids, types=facts["types"], lengths=LENGTHS,
-                  tolerance=number(facts["tolerance"]), rows=rows, values=[[number(x) for x in result[r]] for r in rows])
+                  tolerance=number(facts["tolerance"]), rows=rows,
+                  values=[[number(x) for x in result[r]] for r in rows])
     for extra in ("generation_config.json",):
         if os.path.exists(os.path.join(folder, extra)):
             os.remove(os.path.join(folder, extra))

@@ -11,8 +11,8 @@ The cases are oracle_cases_enc.py; other containers and spellings of some are or
 the model in Hugging Face form and
     ids.json         the test sequence
     logits.npy       what is compared: logits of the masked-language head [tokens, vocab]; or the scores of a classifier
-                     for texts that are the first 1, 2, ... ids, of token types 0 and 1 by turns [texts, labels]; or, of a
-                     bare model, mean-pooled states of unit length of the same texts, computed by transformers as one
+                     for texts that are the first 1, 2, ... ids, of token types 0 and 1 by turns [texts, labels]; or, of
+                     a bare model, mean-pooled states of unit length of the same texts, computed by transformers as one
                      padded batch, then the last hidden states of the whole sequence [texts + tokens, dim]
     reference.json   which of the three, sizes, tolerance
     hub/             the same model with config.json as files on the hub have it

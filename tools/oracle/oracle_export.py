@@ -1,4 +1,5 @@
-"""Judges what `inferflow export` makes of GGUF files: transformers loads the folder and must give the reference's results.
+"""Judges what `inferflow export` makes of GGUF files: transformers loads the folder and must give the reference's
+results.
 
 Families that transformers has no class for (oracle_cases_remote.py) are judged by the files they came from: the same
 tensors, and the engine's own logits from the folder.
@@ -18,7 +19,8 @@ RESCALED = ("jais",)    # converters multiply tensors by factors that the config
 
 
 def loaded(auto, exported, **how):
-    """The model of an exported folder. Parameters may neither be missing nor too many, but for a pooler: GGUF has none."""
+    """The model of an exported folder. Parameters may neither be missing nor too many, but for a pooler: GGUF has
+    none."""
     model, notes = auto.from_pretrained(exported, output_loading_info=True, dtype=torch.float32, **how)
     trained = {n for n, _ in model.named_parameters() if not n.startswith("pooler.")}
     for kind, found in (("missing", trained & set(notes["missing_keys"])),

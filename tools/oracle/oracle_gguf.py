@@ -168,7 +168,8 @@ FILES.update({
     "deepseek2-lite":   ("deepseek2", lambda s: dict(first_k_dense_replace=1, attention_bias=False), experts(plain)),
     "deepseek3":        ("deepseek2", None, experts(plain)),
 })
-AS_PUBLISHED = ("chatglm", "jais", "openelm")   # converted from the family's own tensors, others from transformers' class
+# converted from the family's own tensors, others from transformers' class
+AS_PUBLISHED = ("chatglm", "jais", "openelm")
 
 
 def first(c, *names):
@@ -183,7 +184,8 @@ def first(c, *names):
 def kv_heads(c, arch):
     if arch == "falcon":
         return c.num_kv_heads if c.new_decoder_architecture else 1
-    return 1 if arch in ("starcoder", "deepseek2") else first(c, "num_key_value_heads", "num_attention_heads", "n_head", "n_heads")
+    return 1 if arch in ("starcoder", "deepseek2") else first(c, "num_key_value_heads", "num_attention_heads", "n_head",
+                                                              "n_heads")
 
 
 def write_keys(w, model, arch):

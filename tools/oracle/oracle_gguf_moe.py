@@ -1,4 +1,5 @@
-"""What GGUF does to experts and to latent attention: stacks of gate, up and down; keys and values by head; their keys."""
+"""What GGUF does to experts and to latent attention: stacks of gate, up and down; keys and values by head; their
+keys."""
 import gguf
 import numpy as np
 

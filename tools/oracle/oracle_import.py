@@ -6,8 +6,8 @@
 
 For each file a tiny model is built whose tensors have the names and layouts of that original, `inferflow spec import`
 converts the file for it, `spec check` must find nothing, and `eval logits` must equal what transformers computes.
-Architectures that transformers lacks are made of its parts: a Llama with other norms, fused tensors, or ALiBi. Needs the
-packages of oracle.py.
+Architectures that transformers lacks are made of its parts: a Llama with other norms, fused tensors, or ALiBi. Needs
+the packages of oracle.py.
 """
 import argparse
 import fnmatch
@@ -41,7 +41,8 @@ class Plain:
 
     def model(self):
         case = CASES[self.case]
-        args = {**dict(vocab_size=vocab_of(self.case, FULL), bos_token_id=1, eos_token_id=2), **case.make(FULL), **self.over}
+        args = {**dict(vocab_size=vocab_of(self.case, FULL), bos_token_id=1, eos_token_id=2), **case.make(FULL),
+                **self.over}
         config = getattr(transformers, case.config)(**args)
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         redraw(model, case, 77, bool(config.tie_word_embeddings))
@@ -62,7 +63,8 @@ class Plain:
 
     def save(self, model, folder):
         """Writes the model; returns what --model is given."""
-        save_file({n: t.contiguous() for n, t in self.tensors(model).items()}, os.path.join(folder, "model.safetensors"))
+        save_file({n: t.contiguous() for n, t in self.tensors(model).items()},
+                  os.path.join(folder, "model.safetensors"))
         with open(os.path.join(folder, "config.json"), "w") as f:
             json.dump(self.config(model), f)
         return folder
@@ -151,7 +153,8 @@ class DeepSeek(Plain):
             layer.mlp = Experts(model.config)
 
     def config(self, model):
-        return dict(super().config(model), n_routed_experts=Experts.COUNT, num_experts_per_tok=Experts.USED, moe_intermediate_size=28,
+        return dict(super().config(model), n_routed_experts=Experts.COUNT, num_experts_per_tok=Experts.USED,
+                    moe_intermediate_size=28,
                     n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=False)
 
 
@@ -169,7 +172,8 @@ class Experts(torch.nn.Module):
 
     @staticmethod
     def one(c, width):
-        sized = transformers.LlamaConfig(hidden_size=c.hidden_size, intermediate_size=width, hidden_act="silu", num_attention_heads=1)
+        sized = transformers.LlamaConfig(hidden_size=c.hidden_size, intermediate_size=width, hidden_act="silu",
+                                         num_attention_heads=1)
         return modeling_llama.LlamaMLP(sized)
 
     def forward(self, x):
@@ -200,14 +204,16 @@ class M2M100(Plain):
 
     def model(self):
         torch.manual_seed(12)
-        config = transformers.M2M100Config(vocab_size=97, d_model=48, encoder_layers=2, decoder_layers=3, encoder_ffn_dim=92,
+        config = transformers.M2M100Config(vocab_size=97, d_model=48, encoder_layers=2, decoder_layers=3,
+                                           encoder_ffn_dim=92,
                                            decoder_ffn_dim=76, encoder_attention_heads=4, decoder_attention_heads=6,
                                            max_position_embeddings=128, scale_embedding=True, pad_token_id=1)
         return drawn(transformers.M2M100ForConditionalGeneration(config))
 
     @torch.no_grad()
     def logits(self, model, ids):
-        return model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([self.decoder]), use_cache=False).logits[0]
+        return model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([self.decoder]),
+                     use_cache=False).logits[0]
 
 
 def drawn(model):
@@ -253,7 +259,8 @@ class Llama2c(Plain):
 
 class ChatGlm(Plain):
     """GLM with fused q, k, v, under ChatGLM2's names and keys."""
-    NAMES = {"model.embed_tokens.": "transformer.embedding.word_embeddings.", "model.norm.": "transformer.encoder.final_layernorm.",
+    NAMES = {"model.embed_tokens.": "transformer.embedding.word_embeddings.",
+             "model.norm.": "transformer.encoder.final_layernorm.",
              "lm_head.": "transformer.output_layer.", "model.layers.": "transformer.encoder.layers.",
              "mlp.gate_up_proj.": "mlp.dense_h_to_4h.", "mlp.down_proj.": "mlp.dense_4h_to_h.",
              "self_attn.o_proj.": "self_attention.dense."}
@@ -271,7 +278,8 @@ class ChatGlm(Plain):
 
     def tensors(self, model):
         out = {}
-        for name, t in fused(super().tensors(model), model.config, "model.layers.{}.self_attention.query_key_value").items():
+        for name, t in fused(super().tensors(model), model.config,
+                             "model.layers.{}.self_attention.query_key_value").items():
             for old, new in self.NAMES.items():
                 name = name.replace(old, new)
             out[name] = t
@@ -289,7 +297,8 @@ class ChatGlm(Plain):
         c = model.config
         return dict(architectures=["Unheard"], model_type="unheard", hidden_size=256, num_layers=c.num_hidden_layers,
                     num_attention_heads=2, multi_query_attention=True, multi_query_group_num=1, kv_channels=128,
-                    ffn_hidden_size=c.intermediate_size, layernorm_epsilon=0.003, padded_vocab_size=65024, seq_length=160)
+                    ffn_hidden_size=c.intermediate_size, layernorm_epsilon=0.003, padded_vocab_size=65024,
+                    seq_length=160)
 
 
 MODELS = {
@@ -307,9 +316,11 @@ MODELS = {
     "gemma_2b_it": Plain("gemma-mqa"),
     "internlm_chat_20b": Plain("llama-bias"),
     "llama2_*_hf": Plain("llama-mha", hidden_act="silu"),
-    "llama2.c": Llama2c("llama-mha", hidden_act="silu", rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "llama2.c": Llama2c("llama-mha", hidden_act="silu", rms_norm_eps=1e-5,
+                        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     "llama2_7b_chat.gguf": Gguf("llama"),
-    "minicpm_2b_dpo_bf16": MiniCpm("granite", embedding_multiplier=12.0, residual_multiplier=0.25, logits_scaling=1 / 0.111111,
+    "minicpm_2b_dpo_bf16": MiniCpm("granite", embedding_multiplier=12.0, residual_multiplier=0.25,
+                                   logits_scaling=1 / 0.111111,
                                    attention_multiplier=(56 / 4) ** -0.5),
     "mistral_7b_instruct_v0.2": Plain("mistral"),
     "mixtral_8x7b_instruct_v0.1": Plain("mixtral", hidden_act="silu"),

@@ -205,7 +205,8 @@ def choose_ids(model, case, size, vocab, rng):
 
 
 def parts_of(model):
-    """(name, tensor) of everything that must matter: parameters, of experts each one's, and vectors that pick experts."""
+    """(name, tensor) of everything that must matter: parameters, of experts each one's, and vectors that pick
+    experts."""
     for name, p in model.named_parameters():
         if "experts." in name and p.dim() == 3:
             yield from ((f"{name}[{e}]", p[e]) for e in range(p.shape[0]))
@@ -260,8 +261,8 @@ def tolerance(logits, f64_diff):
 
 
 def rounded(model, through):
-    """The model with every parameter replaced by `through(parameter)`, still computed in float32. Tables of sines stay as
-    they are: an engine computes them."""
+    """The model with every parameter replaced by `through(parameter)`, still computed in float32. Tables of sines stay
+    as they are: an engine computes them."""
     if through is not None:
         tables = {id(p) for m in model.modules() if "Sinusoidal" in type(m).__name__ for p in m.parameters()}
         stored = [p.data for p in model.parameters() if id(p) not in tables]

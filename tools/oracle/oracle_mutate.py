@@ -20,7 +20,8 @@ WORDS = {                                   # other valid words of options, by o
     "pooling": ("cls", "mean"), "activation": ("gelu", "tanh"), "act_head": ("gelu", "tanh"),
     "layout": ("halves", "pairs"), "spacing": ("paper", "fairseq"),
 }
-MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid", "sinusoid": "learned",
+MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid",
+           "sinusoid": "learned",
            "linear.plain": "learned", "table": "learned"}
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),

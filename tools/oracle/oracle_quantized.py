@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""oracle_quantized.py - packed tensors decoded by the README's description alone, compared with what the engine looks up.
+"""oracle_quantized.py - packed tensors decoded by the README's description alone, compared with what the engine looks
+up.
 
-For each type the built-in model is quantized, rows of its token table are decoded here and compared, bit for bit, with what enters the
-first layer (`eval hidden --layer 0`).  oracle_quantized.py [--binary build/inferflow] [TYPE ...]"""
+For each type the built-in model is quantized, rows of its token table are decoded here and compared, bit for bit, with
+what enters the first layer (`eval hidden --layer 0`).  oracle_quantized.py [--binary build/inferflow] [TYPE ...]"""
 import argparse
 import json
 import os
@@ -15,11 +16,14 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # code (11: pairs of 11 levels), what is added to it, blocks of 64 columns, has a base
-ONE = {"q8_0": (8, -128, 2, 0), "q4_0": (4, -8, 2, 0), "q5_0": (5, -16, 2, 0), "q8_b32": (8, 0, 2, 1), "q4_b32": (4, 0, 2, 1),
-       "q3_b32": (3, 0, 2, 1), "q2_b32": (2, 0, 2, 1), "q4_1": (4, 0, 2, 1), "q5_1": (5, 0, 2, 1), "q8_b64": (8, 0, 1, 1),
+ONE = {"q8_0": (8, -128, 2, 0), "q4_0": (4, -8, 2, 0), "q5_0": (5, -16, 2, 0), "q8_b32": (8, 0, 2, 1),
+       "q4_b32": (4, 0, 2, 1),
+       "q3_b32": (3, 0, 2, 1), "q2_b32": (2, 0, 2, 1), "q4_1": (4, 0, 2, 1), "q5_1": (5, 0, 2, 1),
+       "q8_b64": (8, 0, 1, 1),
        "q6_b64": (6, 0, 1, 1), "q5_b64": (5, 0, 1, 1), "q4_b64": (4, 0, 1, 1), "q3h_b64": (11, 0, 1, 1)}
 # code, what is added, columns of a block, has minima
-TWO = {"q4_k": (4, 0, 32, 1), "q5_k": (5, 0, 32, 1), "q2_k": (2, 0, 16, 1), "q6_k": (6, -32, 16, 0), "q3_k": (3, -4, 16, 0)}
+TWO = {"q4_k": (4, 0, 32, 1), "q5_k": (5, 0, 32, 1), "q2_k": (2, 0, 16, 1), "q6_k": (6, -32, 16, 0),
+       "q3_k": (3, -4, 16, 0)}
 # code, bits of a choice, columns of a choice, span, table in quant_tables.c
 CHOICE = {"q4_t": (4, 3, 16, 128, "level_4"), "q3h_t": (3, 4, 8, 512, "level_3h"), "q2_t": (2, 4, 8, 512, "level_2"),
           "q3_t": (3, 4, 16, 512, "level_3")}
@@ -89,7 +93,8 @@ class Panel:
         if t == "q2_k":
             scale = scale & 15
         self.at = start + (self.at - start + 63) // 64 * 64
-        spread = lambda v: np.repeat(v.transpose(1, 0, 2).reshape(16, blocks).astype(np.float32), width, 1)[:, :q.shape[1]]
+        spread = lambda v: np.repeat(v.transpose(1, 0, 2).reshape(16, blocks).astype(np.float32), width, 1)[:,
+                                                                                                            :q.shape[1]]
         out = d[:, None] * spread(scale) * q.astype(np.float32)
         return out - dmin[:, None] * spread(low) if minima else out
 
@@ -100,7 +105,8 @@ class Panel:
         scale = words >> 24 if t == "q4_t" else self.take(np.uint8, 4, 16)
         scale = (scale.astype(np.uint16) << 7).view(np.float16).astype(np.float32) / 256
         column = np.arange(q.shape[1])
-        choice = words[column // width // 8] >> (bits * (column // width % 8))[:, None].astype(np.uint32) & (1 << bits) - 1
+        choice = words[column // width // 8] >> (bits * (column // width % 8))[:,
+                                                                               None].astype(np.uint32) & (1 << bits) - 1
         return levels[choice.T.astype(np.int64) << code | q] * scale[column // 128].T
 
     def rows(self, t, levels):

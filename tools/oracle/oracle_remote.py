@@ -127,7 +127,8 @@ def fused(state, parts, into, join=torch.cat):
 
 def by_group(groups):
     """Joins q, k, v so that each key/value head comes after the query heads that use it."""
-    return lambda qkv: torch.cat([t.reshape(groups, -1, *t.shape[1:]) for t in qkv], dim=1).reshape(-1, *qkv[0].shape[1:])
+    return lambda qkv: torch.cat([t.reshape(groups, -1, *t.shape[1:]) for t in qkv], dim=1).reshape(-1,
+                                                                                                    *qkv[0].shape[1:])
 
 
 QKV = ("q_proj", "k_proj", "v_proj")

@@ -28,7 +28,8 @@ README = """\
 # Tiny models of every family and form
 
 Written by `tools/oracle/oracle.py vectors` (transformers {version}); what lies in a folder is described in
-`tools/oracle/oracle_vectors.py`. Every parameter was redrawn after construction and matters; greedy tokens have no near-ties.
+`tools/oracle/oracle_vectors.py`. Every parameter was redrawn after construction and matters; greedy tokens have no
+near-ties.
 """
 
 
@@ -56,7 +57,8 @@ def write_vector(name, out):
     stored = safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
     assert all(t.dtype == dtype for t in stored.values()), name
     enc = dict(enc=ids.enc) if isinstance(ids, Pair) else {}
-    expect = dict(ids=ids, **enc, rows=ROWS, tolerance=number(tolerance(logits, f64)), prompt=case.prompt, greedy=tokens,
+    expect = dict(ids=ids, **enc, rows=ROWS, tolerance=number(tolerance(logits, f64)), prompt=case.prompt,
+                  greedy=tokens,
                   logits=[[number(x) for x in logits[r]] for r in ROWS])
     with open(os.path.join(folder, "expect.json"), "w") as f:
         f.write("{" + ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in expect.items()) + "}\n")

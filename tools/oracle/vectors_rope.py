@@ -41,7 +41,8 @@ CASES = [
 def main():
     out = []
     for name, dims, max_positions, params, length in CASES:
-        config = LlamaConfig(hidden_size=dims * 2, num_attention_heads=2, head_dim=dims, max_position_embeddings=max_positions,
+        config = LlamaConfig(hidden_size=dims * 2, num_attention_heads=2, head_dim=dims,
+                             max_position_embeddings=max_positions,
                              rope_parameters=dict(params))
         rope = LlamaRotaryEmbedding(config)
         positions = torch.arange(length)[None]
@@ -51,7 +52,8 @@ def main():
 
         out.append({"name": name, "dims": dims, "max_positions": max_positions, "length": length, "params": params,
                     "inv_freq": rope.inv_freq.tolist(), "scale": float(rope.attention_scaling), "positions": picked,
-                    "cos": [cos[0, p, :half].tolist() for p in picked], "sin": [sin[0, p, :half].tolist() for p in picked]})
+                    "cos": [cos[0, p, :half].tolist() for p in picked],
+                    "sin": [sin[0, p, :half].tolist() for p in picked]})
 
     text = json.dumps(out)
     print(text.replace('{"name"', '\n{"name"').replace(', "cos"', ',\n "cos"').replace(', "sin"', ',\n "sin"'))
