@@ -1,5 +1,6 @@
-/* t_exact.c - --exact off: matrices of floats multiplied as bfloat16 (cpu/simd/v_step.h), its error against a bound worked
- * by hand, and what stays the same there. On processors without AVX-512 BF16 only that it is refused, or not used. */
+/* t_exact.c - --exact off: matrices of floats multiplied as bfloat16 (cpu/simd/v_step.h), its error against a bound
+ * worked by hand, and what stays the same there. On processors without AVX-512 BF16 only that it is refused, or not
+ * used. */
 #include "cpu/cpu_backend.h"
 #include "models/model.h"
 #include "random_model.h"
