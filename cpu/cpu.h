@@ -183,7 +183,6 @@ static inline float lanes_fold(const float a[LANES])
 
 enum { ATTN_RANGE = 512 }; /* keys per range: ranges are reduced on their own, then merged ascending */
 
-float act_value(int fn, float x);                         /* ACT_*: the definition */
 float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its relatives: the definition */
 
 /* The references: cpu_<op>. */

@@ -5,7 +5,7 @@
 
 #include "base/fmath.h"
 
-float act_value(int fn, float x)
+static float act_value(int fn, float x)
 {
     switch ((act_kind)fn) {
     case ACT_SILU: return x / (1.0f + fm_exp(-x));

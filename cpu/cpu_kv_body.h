@@ -1,5 +1,5 @@
-/* cpu_kv_body.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or values
- * of one head and token are stored: the definition, or the same on vectors. */
+/* cpu_kv_body.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or
+ * values of one head and token are stored: the definition, or the same on vectors. */
 #ifndef CPU_CPU_KV_BODY_H
 #define CPU_CPU_KV_BODY_H
 #include "cpu/kv_codes.h"

@@ -182,9 +182,9 @@ static int check_options(const spec *s, const spec_slot *d, err *e)
         const char *near = param_nearest(m->params, m->n_params, o->key);
         rc = err_set(e, ERR_SPEC, "%s: %s: %s has no option '%s'%s%s%s", o->where, d->name, m->name, o->key,
                      near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-        rc = mistake_noted(s->mistakes, rc, e);
+        rc = mistake_noted(s->noted, rc, e);
     }
-    return mistake_noted(s->mistakes, rc, e);
+    return mistake_noted(s->noted, rc, e);
 }
 
 int spec_check_unused(const spec *s, err *e)
@@ -193,14 +193,14 @@ int spec_check_unused(const spec *s, err *e)
     for (size_t i = 0; i < s->n_slot && !rc; i++) {
         const spec_slot *d = &s->slots[i];
         if (!d->own) continue;
-        rc = called(s, d->name, true) ? check_options(s, d, e) : mistake_noted(s->mistakes, unheard_slot(s, d, e), e);
+        rc = called(s, d->name, true) ? check_options(s, d, e) : mistake_noted(s->noted, unheard_slot(s, d, e), e);
     }
     for (size_t i = 0; i < s->n && !rc; i++) {
         const spec_row *r = &s->rows[i];
         if (r->depth) continue;
         if (strcmp(r->section, "config") == 0 && !name_is_asked(s, r->key)) rc = unheard_name(r, e);
         if (strcmp(r->section, "tensors") == 0 && !line_is_asked(s, r->key)) rc = unheard_line(s, r, e);
-        rc = mistake_noted(s->mistakes, rc, e);
+        rc = mistake_noted(s->noted, rc, e);
     }
     return rc;
 }

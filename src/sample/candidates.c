@@ -18,7 +18,8 @@ static void sift_down(int32_t *heap, int32_t n, int32_t i, const float *l)
     heap[i] = id;
 }
 
-int32_t candidate_at(candidates *c, int32_t i)
+/* The id of the i-th best token of the vocabulary. */
+static int32_t candidate_at(candidates *c, int32_t i)
 {
     if (c->n_sorted < 0) {
         for (int32_t k = 0; k < c->n_vocab; k++) c->heap[k] = k;
@@ -34,7 +35,8 @@ int32_t candidate_at(candidates *c, int32_t i)
     return c->heap[c->n_vocab - 1 - i];
 }
 
-double candidate_weight(const candidates *c, int32_t id)
+/* The probability of a token, by id, relative to that of the best. */
+static double candidate_weight(const candidates *c, int32_t id)
 {
     return fm_exp((float)(((double)c->logit[id] - c->best) / c->temperature));
 }

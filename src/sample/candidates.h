@@ -20,10 +20,6 @@ typedef struct candidates {
     double mass_max, weight_min;
 } candidates;
 
-/* The id of the i-th best token of the vocabulary. */
-int32_t candidate_at(candidates *c, int32_t i);
-/* The probability of a token, by id, relative to that of the best. */
-double candidate_weight(const candidates *c, int32_t id);
 /* The sum of the weights of those that are left. The bounds become an `end`, so that a step can look at them. */
 double candidates_mass(candidates *c);
 
