@@ -3,8 +3,7 @@
  *
  * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every
  * key. Both ends rise with the row's position, so the rows that see a tile are a run. */
-#ifndef CPU_ATTN_MASK_H
-#define CPU_ATTN_MASK_H
+#pragma once
 #include "core/kv_type.h"
 #include "cpu/cpu.h"
 
@@ -69,5 +68,3 @@ static inline float attn_bucket(const attn_mask *s, int head, int key, int own)
     if (d > s->reach) d = s->reach;
     return s->values[(int)s->table[d + s->reach] * s->heads + head];
 }
-
-#endif

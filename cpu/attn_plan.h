@@ -4,8 +4,7 @@
  * The queries of a unit are its lines (rows x heads, heads fastest): they share every tile of keys and values. When
  * there are too few units to share evenly, workers take the ranges of ATTN_RANGE keys of each unit one by one and
  * merge them afterwards in the order of the contract, so this choice changes no bit. */
-#ifndef CPU_ATTN_PLAN_H
-#define CPU_ATTN_PLAN_H
+#pragma once
 #include "cpu/attn_mask.h"
 
 enum { ATTN_LINES = 48 }; /* maximum number of lines of a unit */
@@ -116,5 +115,3 @@ static inline bool attn_next(const attn_plan *p, attn_unit *u)
     u->range1 = u->last / ATTN_RANGE;
     return true;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * a chunk changes no bit. A run is one atomic word (turn of the op, first chunk, end). All workers count ops the same
  * way; a word of an earlier turn stands for the full run of this turn, so nothing is prepared, and the run of a worker
  * that has not arrived yet can be stolen from. */
-#ifndef CPU_CHUNK_STEAL_H
-#define CPU_CHUNK_STEAL_H
+#pragma once
 #include "cpu/cpu.h"
 
 #include <stdatomic.h>
@@ -79,5 +78,3 @@ static inline int64_t steal_next(const chunk_steal *d)
     }
     return -1;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * not depend on the number of workers. The file cpu_<op>.c holds the reference of an op: plain C, the definition that
  * vector kernels (kernels_<instruction set>.c) must equal in every bit. out may be the memory of in[0] for NORM and
  * ops with OPF_IN_PLACE; otherwise operands do not overlap. */
-#ifndef CPU_CPU_H
-#define CPU_CPU_H
+#pragma once
 #include "base/pool.h"
 #include "core/backend.h"
 #include "cpu/cpu_fuse.h"
@@ -201,5 +200,3 @@ static inline kernel cpu_kernel(const cpu_table *t, int kind)
 {
     return t->op[kind] ? t->op[kind] : cpu_table_c.op[kind];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu_experts.h - the rows of a DISPATCH, as the kernels of expert rows read them. */
-#ifndef CPU_CPU_EXPERTS_H
-#define CPU_CPU_EXPERTS_H
+#pragma once
 #include "cpu/cpu.h"
 
 static inline const int32_t *dispatch_at(const run *r, ref t) { return (const int32_t *)(const void *)arg_at(r, t); }
@@ -34,5 +33,3 @@ static inline float route_weight(const float *route, int64_t used, int32_t exper
     while (k < used - 1 && (int32_t)route[k] != expert) k++;
     return route[used + k];
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* cpu_fuse.h - the fuse table: runs of ops, one after the other, that vector kernels do in one pass over the rows. The
  * unfused run is the definition: the result of the last op has the same bits; the results of the others are not
  * written. */
-#ifndef CPU_CPU_FUSE_H
-#define CPU_CPU_FUSE_H
+#pragma once
 #include "core/backend.h"
 
 /* X(id, kernel, name, ops of the run, their kinds) */
@@ -33,5 +32,3 @@ uint32_t fuse_length(const segment *s, uint32_t at);
 
 /* Whether two activations of a placed segment share memory, each with max_rows rows. */
 bool fuse_overlap(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b);
-
-#endif

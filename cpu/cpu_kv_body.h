@@ -1,7 +1,6 @@
 /* cpu_kv_body.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or
  * values of one head and token are stored: the definition, or the same on vectors. */
-#ifndef CPU_CPU_KV_BODY_H
-#define CPU_CPU_KV_BODY_H
+#pragma once
 #include "cpu/kv_codes.h"
 
 /* Stores `dim` elements of a token in a tile of type t; f: of a quantized cache. */
@@ -28,5 +27,3 @@ __attribute__((always_inline)) static inline void kv_put_rows(const run *r, cons
         put(s->v_type, &vf, true, kv_tile(s, true, page, head), v + at * s->v_dim, s->v_dim, token);
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Kernels are measured against these bounds. A bound is the best of several patterns and rounds, so only noise can
  * exceed it. On a machine whose load changes, interleave its rounds with the measurement. */
-#ifndef CPU_CPU_PROBE_H
-#define CPU_CPU_PROBE_H
+#pragma once
 #include "base/err.h"
 
 #include <stdint.h>
@@ -23,5 +22,3 @@ double cpu_probe_integer(cpu_probe *p); /* the same of 8-bit integers with 32-bi
 int cpu_probe_patterns(const cpu_probe *p);
 const char *cpu_probe_pattern(const cpu_probe *p, int i,
                               double *bytes_per_s); /* "2 streams, 4096 ahead"; the best so far */
-
-#endif

@@ -1,8 +1,7 @@
 /* cpu_quant_body.h - the body of QUANT: which blocks a worker takes and where their codes go. The caller passes in how
  * a block is quantized (the definition act_encode, or the same on vectors) and where its floats come from (memory, or
  * earlier ops of the same pass). */
-#ifndef CPU_CPU_QUANT_BODY_H
-#define CPU_CPU_QUANT_BODY_H
+#pragma once
 #include "cpu/cpu_experts.h"
 #include "tensor/act_q8.h"
 
@@ -99,5 +98,3 @@ static inline const float *quant_plain_fetch(void *from, int64_t m, int64_t k, i
     (void)n, (void)space;
     return f->x + m * f->cols + k;
 }
-
-#endif

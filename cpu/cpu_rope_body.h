@@ -1,6 +1,5 @@
 /* cpu_rope_body.h - the body of ROPE: which heads a worker takes, their angles, and the definition of a rotation. */
-#ifndef CPU_CPU_ROPE_BODY_H
-#define CPU_CPU_ROPE_BODY_H
+#pragma once
 #include "cpu/cpu.h"
 
 #include <math.h>
@@ -37,5 +36,3 @@ __attribute__((always_inline)) static inline void rope_heads(const run *r, const
         for (int64_t i = 2 * half; i < width; i++) out[i] = head[i];
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * 2412.19437); SparseMixer-v2 (arXiv 2409.12136). Sums run over ascending ids, or ranks; of equal scores the lowest id
  * is taken, and NaN is never better than anything. Plain C, compiled for every instruction set: exp is a polynomial of
  * fused multiply-adds, which are slow function calls otherwise. */
-#ifndef CPU_CPU_ROUTE_H
-#define CPU_CPU_ROUTE_H
+#pragma once
 #include "base/fmath.h"
 #include "cpu/cpu.h"
 
@@ -108,5 +107,3 @@ static inline void route_rows(const run *r, const op *o, int worker, int workers
         route_pick(o, &w, bias, y + i * width);
     }
 }
-
-#endif

@@ -10,8 +10,7 @@
  * No sum overflows. Of i16 a score sums k_dim products of at most KEY_TOP * query, query = (2^31 - 1) / (KEY_TOP *
  * k_dim) or 32767: 8194 for 64 elements, 512 for 1024. A value sums 64 products of at most VALUE_TOP * WORD_TOP, in
  * all 2^31 - 2^17. */
-#ifndef CPU_KV_CODES_H
-#define CPU_KV_CODES_H
+#pragma once
 #include "cpu/cpu.h"
 
 #include "base/fmath.h"
@@ -240,5 +239,3 @@ static inline float kv_weight_from(float top) { return fmaf(fabsf(top), 0x1p-22f
 /* A weight times the scale of its value, as a word of 16 bits or as a byte. */
 static inline int kv_weight_word(int of, int scale) { return (of * scale + (1 << 14)) >> 15; }
 static inline int kv_weight_byte(int of, int scale) { return (kv_weight_word(of, scale) + 64) >> 7; }
-
-#endif

@@ -1,6 +1,5 @@
 /* matmul_plan.h - blocking of the matmul of many rows (v_matmul.h) and its share of the scratch space. */
-#ifndef CPU_MATMUL_PLAN_H
-#define CPU_MATMUL_PLAN_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ static inline int64_t matmul_block_rows(int64_t rows, int64_t m)
     int64_t blocks = (rows + MATMUL_BLOCK_M - 1) / MATMUL_BLOCK_M, each = (rows + blocks - 1) / blocks;
     return rows - m < each ? rows - m : each;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* arch.h - from a checkpoint's architecture to a built-in spec: the `arch` line of [model]. */
-#ifndef MODELS_ARCH_H
-#define MODELS_ARCH_H
+#pragma once
 #include "io/ckpt.h"
 
 #include <stddef.h>
@@ -12,5 +11,3 @@ int arch_find(const ckpt *c, const json *config, char *out, size_t cap, err *e);
 
 /* The architecture as the checkpoint calls it; "unknown" without one. Lives as long as the checkpoint. */
 const char *arch_name(const ckpt *c, const json *config);
-
-#endif

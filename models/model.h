@@ -1,8 +1,7 @@
 /* model.h - a model ready to run: checkpoint, resolved spec, program.
  *
  * What outer folders need to know of models/: they never see a spec key or a family. */
-#ifndef MODELS_MODEL_H
-#define MODELS_MODEL_H
+#pragma once
 #include "base/err.h"
 #include "base/buf.h"
 #include "core/program.h"
@@ -55,5 +54,3 @@ config_eval *model_values(const model *m);
 int model_spec_text(const model *m, buf *out, err *e);
 /* The same for a file that carries its spec: with these lines of [tensors], without keys that name other files. */
 int model_own_spec_text(const model *m, const char *tensors, buf *out, err *e);
-
-#endif

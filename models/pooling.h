@@ -1,8 +1,7 @@
 /* pooling.h - how the rows of a text become one vector, by the files of sentence-transformers beside the weights
  * (modules.json and the folders it names) and by the command line. Both become names of [config], `pooling` and
  * `normalize`, and the formula `pooled` where the spec has none of its own. */
-#ifndef MODELS_POOLING_H
-#define MODELS_POOLING_H
+#pragma once
 #include "io/ckpt.h"
 
 #include <stdbool.h>
@@ -26,5 +25,3 @@ int pooling_read(pooling *out, ckpt *c, err *e);
  * "off") of the command line (NULL: not given), the spec's own file, `p`, the family; else the mean, of unit length. A
  * decoder stays as it is where command line, spec and files say nothing. */
 int pooling_apply(spec *s, const pooling *p, const char *how, const char *normalize, err *e);
-
-#endif

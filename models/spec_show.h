@@ -1,6 +1,5 @@
 /* spec_show.h - a resolved spec as text. */
-#ifndef MODELS_SPEC_SHOW_H
-#define MODELS_SPEC_SHOW_H
+#pragma once
 #include "base/buf.h"
 #include "models/spec/config_eval.h"
 
@@ -9,5 +8,3 @@
  * lines of [tensors] of a file that carries this text: then keys that name other files, and those of running, are left
  * out too. */
 int spec_show(spec *s, config_eval *values, const char *arch, const char *path, const char *tensors, buf *out, err *e);
-
-#endif

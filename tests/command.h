@@ -1,6 +1,5 @@
 /* command.h - the executable, run from a test by a shell. */
-#ifndef TESTS_COMMAND_H
-#define TESTS_COMMAND_H
+#pragma once
 #include "tests/test.h"
 
 #include "base/buf.h"
@@ -47,5 +46,3 @@ static inline int command_run(const char *input, const char *args, buf *out, buf
     unlink(path);
     return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
 }
-
-#endif

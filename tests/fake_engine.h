@@ -4,8 +4,7 @@
  * A token is a byte (id 3 + byte; 0 <s>, 1 </s>, 2 <|x|>). The text it generates is `fake.text` followed by EOS, or
  * without one letters that depend on seed, choice and position, for ever. The vector of a text counts its ids by id mod
  * 8, of unit length; its score is how many letters 'a' are in the second of two texts, minus 1. */
-#ifndef TESTS_FAKE_ENGINE_H
-#define TESTS_FAKE_ENGINE_H
+#pragma once
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
@@ -434,5 +433,3 @@ const char *tokenizer_chat_template(const tokenizer *t)
     (void)t;
     return NULL;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* random_blocks.h - for tests: blocks of every type with random codes and with scales as weights have them, or of any
  * bits. */
-#ifndef TESTS_RANDOM_BLOCKS_H
-#define TESTS_RANDOM_BLOCKS_H
+#pragma once
 #include "tensor/block.h"
 #include "tensor/quant_linear.h"
 #include "tensor/quant_tables.h"
@@ -72,5 +71,3 @@ static inline uint8_t *random_blocks(dtype t, int64_t rows, int64_t cols, bool w
     }
     return b;
 }
-
-#endif

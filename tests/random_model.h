@@ -3,8 +3,7 @@
  *
  * A model is a stack of blocks with the features of `shape_of`; weights are a pure function of the seed. `trace` runs
  * sequences over a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
-#ifndef TESTS_RANDOM_MODEL_H
-#define TESTS_RANDOM_MODEL_H
+#pragma once
 #include "core/program.h"
 #include "cpu/cpu_backend.h"
 #include "plan/plan.h"
@@ -386,5 +385,3 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
     }
     plan_close(l);
 }
-
-#endif

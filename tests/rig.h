@@ -2,8 +2,7 @@
  * of workers.
  *
  * Everything outside the output must stay as it was: rig_same compares the whole arena, byte for byte. */
-#ifndef TESTS_RIG_H
-#define TESTS_RIG_H
+#pragma once
 #include "base/half.h"
 #include "base/mem.h"
 #include "cpu/kv_codes.h"
@@ -297,5 +296,3 @@ static inline void rig_same(rig *g, const op *o, const char *what)
     mem_free(kv_before);
     mem_free(kv_want);
 }
-
-#endif

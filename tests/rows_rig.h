@@ -1,7 +1,6 @@
 /* rows_rig.h - a committed model opened as its vectors were made, and the rows of floats that it gives, beside those
  * that are expected. */
-#ifndef TESTS_ROWS_RIG_H
-#define TESTS_ROWS_RIG_H
+#pragma once
 #include "base/buf.h"
 #include "base/json.h"
 #include "engine/engine_state.h"
@@ -99,5 +98,3 @@ static inline engine *open_shown(const char *folder)
     unlink(path);
     return g;
 }
-
-#endif

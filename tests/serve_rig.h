@@ -1,6 +1,5 @@
 /* serve_rig.h - calls routes without sockets, on the engine of fake_engine.h. */
-#ifndef TESTS_SERVE_RIG_H
-#define TESTS_SERVE_RIG_H
+#pragma once
 #include "tests/test.h"
 #include "tests/fake_engine.h"
 
@@ -140,5 +139,3 @@ static int teardown(void **state)
     stop_server();
     return 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A test program is tests/t_<subject>.c with one main that calls cmocka_run_group_tests; tools/run_tests.sh finds it by
  * name. */
-#ifndef TESTS_TEST_H
-#define TESTS_TEST_H
+#pragma once
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -78,5 +77,3 @@ static inline long shared_pages(void)
     fclose(f);
     return shared;
 }
-
-#endif

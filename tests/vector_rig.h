@@ -1,7 +1,6 @@
 /* vector_rig.h - the tiny models of tests/vectors/models: what is expected of each, and the logits that the engine
  * computes. */
-#ifndef TESTS_VECTOR_RIG_H
-#define TESTS_VECTOR_RIG_H
+#pragma once
 #include "engine/evaluate.h"
 #include "rows_rig.h"
 
@@ -43,5 +42,3 @@ static inline table logits_of(engine *g, const expected *x)
     engine_close(g);
     return t;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* qtile.h - one step of a MATMUL of packed weights: rows of a tile of activations against one panel or two. The
  * bodies (v_qtile.h) are compiled by themselves (qtile_<instruction set>.c), because there are many of them. */
-#ifndef CPU_QTILE_H
-#define CPU_QTILE_H
+#pragma once
 #include "cpu/simd/v16.h"
 #include "tensor/act_q8.h"
 
@@ -70,6 +69,4 @@ extern const qwiden_fn qwiden_avx512[PANEL_KINDS];
  * for each tile is as fast. */
 enum { QWIDE_MIN = 3 };
 const qwide_fn *qwide_bodies(const panel_format *f);
-#endif
-
 #endif

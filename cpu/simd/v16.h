@@ -4,8 +4,7 @@
  * Kernel bodies (v_*.h) are written once over this header and compiled once per instruction set, in kernels_<isa>.c.
  * Every operation rounds as its scalar counterpart does, so that a body that follows its reference lane by lane has
  * the same bits. */
-#ifndef CPU_V16_H
-#define CPU_V16_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -44,5 +43,3 @@ INLINE v16 v16_load_as_part(dtype t, const uint8_t *row, int64_t i, int n)
     memcpy(h, row + 2 * i, 2 * (size_t)n);
     return t == DTYPE_F16 ? v16_load_f16(h) : v16_load_bf16(h);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* v16_avx2.h - sixteen lanes (v16.h) as two registers of AVX2, FMA and F16C. */
-#ifndef CPU_V16_AVX2_H
-#define CPU_V16_AVX2_H
+#pragma once
 #include "base/half.h"
 
 #include <immintrin.h>
@@ -196,5 +195,3 @@ INLINE float v16_max_magnitude(const float *x, int n)
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
     return bits_float((uint32_t)_mm_cvtsi128_si32(m));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* v16_avx512.h - sixteen lanes (v16.h) as one register of AVX-512. */
-#ifndef CPU_V16_AVX512_H
-#define CPU_V16_AVX512_H
+#pragma once
 #include "base/half.h"
 
 #include <immintrin.h>
@@ -115,5 +114,3 @@ INLINE float v16_max_magnitude(const float *x, int n)
             most, _mm512_and_si512(_mm512_loadu_si512((const void *)(x + i)), _mm512_set1_epi32(INT32_MAX)));
     return bits_float(_mm512_reduce_max_epu32(most));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v16_neon.h - sixteen lanes (v16.h) as four registers of NEON, of any 64-bit Arm processor (Arm Architecture
  * Reference Manual, chapter C7). */
-#ifndef CPU_V16_NEON_H
-#define CPU_V16_NEON_H
+#pragma once
 #include "base/half.h"
 
 #include <arm_neon.h>
@@ -294,5 +293,3 @@ INLINE s4 s4_dot(s4 sum, b16 a, b16 x, int lane)
     return vpadalq_s16(sum, vpaddq_s16(low, high));
 #endif
 }
-
-#endif

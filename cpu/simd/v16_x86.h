@@ -1,6 +1,5 @@
 /* v16_x86.h - sixteen lanes (v16.h) on x86: what AVX2 and AVX-512 share. */
-#ifndef CPU_V16_X86_H
-#define CPU_V16_X86_H
+#pragma once
 #if defined(__AVX512F__)
 #include "cpu/simd/v16_avx512.h"
 #else
@@ -86,5 +85,3 @@ INLINE int32_t s4_fold(s4 a)
     return _mm_cvtsi128_si32(_mm_add_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
 }
 INLINE void s4_store_i16(int16_t *p, s4 a, s4 b) { _mm_storeu_si128((void *)p, _mm_packs_epi32(a, b)); } /* eight */
-
-#endif

@@ -6,8 +6,7 @@
  * all lines (products, scores, exponentials, values), so that no line waits for its own maximum or sum. The next bytes
  * in memory are prefetched between the multiplications, as many as these consume. Tiles of codes: v_attn_codes.h,
  * v_attn_ints.h. */
-#ifndef CPU_V_ATTN_H
-#define CPU_V_ATTN_H
+#pragma once
 #include "cpu/attn_plan.h"
 #include "cpu/chunk_steal.h"
 #include "cpu/simd/v16.h"
@@ -750,5 +749,3 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
         unit_store(&j, &u, j.at.all);
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * CODE_LINES lines by the elements of a block of values. A line's scores become weights between products of other
  * lines (code_due). Without a multiplier of bytes into words (AVX2) the unsigned side is split into two nibbles, whose
  * sums of pairs fit 16 bits. */
-#ifndef CPU_V_ATTN_CODES_H
-#define CPU_V_ATTN_CODES_H
+#pragma once
 #include "cpu/attn_plan.h"
 #include "cpu/kv_codes.h"
 #include "cpu/simd/v16.h"
@@ -676,5 +675,3 @@ static void batch_bytes(const kv_codes *f, uint8_t *tile, int64_t block, const v
         w->base[l] = (float)s4_fold(w32_fold4(sum)) * (s->each_base * w->take[l]);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v_attn_codes_neon.h - the two products of v_attn_codes.h on NEON, whose multiplier takes signed bytes: codes of
  * keys, and weights, of eight bits are reduced by 128, and sums start from 128 times the sum of the other factor. */
-#ifndef CPU_V_ATTN_CODES_NEON_H
-#define CPU_V_ATTN_CODES_NEON_H
+#pragma once
 #include "cpu/kv_codes.h"
 #include "cpu/simd/v16.h"
 
@@ -167,5 +166,3 @@ INLINE void code_values(int bits, int lines, int wide, const uint8_t *code, int6
         }
     }
 }
-
-#endif

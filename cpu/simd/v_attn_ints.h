@@ -5,8 +5,7 @@
  *
  * Cost of a line and 64 keys of 64 elements, two multiplications of 512 bits a cycle: 128 cycles of products, 12 of
  * multiplications of scores and sums, about as many of softmax; floats take 256 for products. */
-#ifndef CPU_V_ATTN_INTS_H
-#define CPU_V_ATTN_INTS_H
+#pragma once
 #include "cpu/simd/v_attn_codes.h"
 
 /* `steps` pairs of a times those of each line of b. Strides in bytes: from pair to pair of a, from line to line of b.
@@ -195,5 +194,3 @@ static void query_ints(const kv_codes *f, const float *x, int64_t dim, float by,
     for (int64_t i = 0; i < dim; i += LANES)
         v16_store_int(q.word + i, v16_fma(v16_load(x + i), inverse, v16_all(FM_ROUND)));
 }
-
-#endif

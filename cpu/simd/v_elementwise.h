@@ -1,7 +1,6 @@
 /* v_elementwise.h - ACT, MUL, ADD, SCALE, SOFTCAP, CLAMP on sixteen lanes; definitions: cpu_act.c, cpu_elementwise.c.
  * Bound by the cache for the simple ones, by about 20 instructions per 16 elements for an exponential. */
-#ifndef CPU_V_ELEMENTWISE_H
-#define CPU_V_ELEMENTWISE_H
+#pragma once
 #include "cpu/cpu.h"
 #include "cpu/simd/v16.h"
 #include "cpu/simd/vmath.h"
@@ -99,5 +98,3 @@ INLINE void v_pair(const run *r, const op *o, int worker, int workers, bool add)
 
 static void v_mul(const run *r, const op *o, int worker, int workers) { v_pair(r, o, worker, workers, false); }
 static void v_add(const run *r, const op *o, int worker, int workers) { v_pair(r, o, worker, workers, true); }
-
-#endif

@@ -1,8 +1,7 @@
 /* v_fuse.h - the kernels of the fuse table (cpu_fuse.h) on sixteen lanes: QUANT whose floats are made block by block,
  * by the same operations as those of v_norm.h and v_elementwise.h, instead of being read. A row of a feed-forward
  * layer is read once and never written as floats. */
-#ifndef CPU_V_FUSE_H
-#define CPU_V_FUSE_H
+#pragma once
 #include "cpu/cpu_fuse.h"
 #include "cpu/simd/v_elementwise.h"
 #include "cpu/simd/v_norm.h"
@@ -114,5 +113,3 @@ static void v_gate_up(const run *r, const op *o, int worker, int workers)
         }
     }
 }
-
-#endif

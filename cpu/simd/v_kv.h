@@ -1,8 +1,7 @@
 /* v_kv.h - KV_PUT on sixteen lanes; definition: cpu_kv.c. Floats: keys are scattered (one cache line each), values are
  * a run. Sixteen elements at a time are quantized, and scattered byte by byte: other bytes of a line may be another
  * worker's. */
-#ifndef CPU_V_KV_H
-#define CPU_V_KV_H
+#pragma once
 #include "cpu/cpu_kv_body.h"
 #include "cpu/simd/v16.h"
 
@@ -133,5 +132,3 @@ static void v_kv_put(const run *r, const op *o, int worker, int workers)
 {
     kv_put_rows(r, o, worker, workers, kv_put_lanes);
 }
-
-#endif

@@ -12,8 +12,7 @@
  * blocking k changes no bit). Tiles hold 4 x 6 registers of sums on AVX-512, 4 x 3 of half width, twice, on AVX2.
  * Activations are copied once per thread into tiles [step][rows][16], which are read in order. v_step.h defines a step
  * along k and its multiplication: 16 float32, or 32 bfloat16 in the same bytes. */
-#ifndef CPU_V_MATMUL_H
-#define CPU_V_MATMUL_H
+#pragma once
 #include "cpu/cpu.h"
 #include "cpu/chunk_steal.h"
 #include "cpu/matmul_plan.h"
@@ -445,5 +444,3 @@ static void v_matmul(const run *r, const op *o, int worker, int workers)
         }
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Work is dealt over (expert, chunk of its output rows), so that the weights of an expert are read once for all its
  * rows, by any free worker. An expert with more rows than a block of MATMUL_BLOCK_M, or BLOCK_Q, takes several turns;
  * others are done in the first turn. */
-#ifndef CPU_V_MATMUL_EXP_H
-#define CPU_V_MATMUL_EXP_H
+#pragma once
 #include "cpu/cpu_experts.h"
 #include "cpu/simd/v_matmul.h"
 #include "cpu/simd/v_qmatmul.h"
@@ -91,5 +90,3 @@ static void v_matmul_exp(const run *r, const op *o, int worker, int workers)
         }
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* v_matmul_heads.h - MATMUL_HEADS on sixteen lanes: the bodies of v_matmul.h and v_qmatmul.h on one head after the
  * other; definition: cpu_matmul_heads.c. Work is dealt over (head, chunk of its output). The rows of a head are not
  * adjacent: several are copied side by side first. */
-#ifndef CPU_V_MATMUL_HEADS_H
-#define CPU_V_MATMUL_HEADS_H
+#pragma once
 #include "cpu/simd/v_matmul.h"
 #include "cpu/simd/v_qmatmul.h"
 
@@ -59,5 +58,3 @@ static void v_matmul_heads(const run *r, const op *o, int worker, int workers)
         }
     }
 }
-
-#endif

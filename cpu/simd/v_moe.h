@@ -1,7 +1,6 @@
 /* v_moe.h - SCATTER on sixteen lanes, and ROUTE compiled for this instruction set; definitions: cpu_moe.c,
  * cpu_route.h. */
-#ifndef CPU_V_MOE_H
-#define CPU_V_MOE_H
+#pragma once
 #include "cpu/cpu_experts.h"
 #include "cpu/cpu_route.h"
 #include "cpu/simd/v16.h"
@@ -26,5 +25,3 @@ static void v_scatter(const run *r, const op *o, int worker, int workers)
             v16_store_part(y + t * dim + i, sum, n);
         }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v_norm.h - NORM on sixteen lanes; definition: cpu_norm.c. Bound by reading x two or three times from the first-level
  * cache. */
-#ifndef CPU_V_NORM_H
-#define CPU_V_NORM_H
+#pragma once
 #include "cpu/cpu.h"
 #include "cpu/simd/v16.h"
 
@@ -72,5 +71,3 @@ static void v_norm(const run *r, const op *o, int worker, int workers)
         }
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* v_probe.h - loops that only read, or only multiply and add: the bounds of cpu_probe.h for one instruction set. */
-#ifndef CPU_V_PROBE_H
-#define CPU_V_PROBE_H
+#pragma once
 #include "cpu/cpu.h"
 #include "cpu/simd/v_step.h"
 
@@ -110,5 +109,3 @@ static uint64_t probe_multiply_int8(uint64_t rounds)
     probe_end(a, CHAINS);
     return rounds * CHAINS * sizeof(probe_int) * 2;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v_qline.h - unpacks codes of weights (tensor/panel.h) in registers, to group vectors: 16 rows (AVX2: 8 rows, NEON: 4
  * rows) x 4 k of bytes. */
-#ifndef CPU_V_QLINE_H
-#define CPU_V_QLINE_H
+#pragma once
 #include "cpu/simd/v16.h"
 #include "tensor/panel.h"
 
@@ -165,5 +164,3 @@ INLINE int32_t q_four(const int8_t *code) /* four codes as one word */
     memcpy(&v, code, 4);
     return v;
 }
-
-#endif

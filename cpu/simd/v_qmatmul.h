@@ -7,8 +7,7 @@
  * activation, and each tile prefetches its part of the next two panels. Each tile unpacks the weights again, from the
  * caches, at 3 operations a vector; for formats that need more, and many rows, 512 k of two panels are unpacked once
  * (v_qwide.h). The activations of a block of BLOCK_Q rows stay in the L2 cache while all panels pass. */
-#ifndef CPU_V_QMATMUL_H
-#define CPU_V_QMATMUL_H
+#pragma once
 #include "base/half.h"
 #include "cpu/cpu_quant_body.h"
 #include "cpu/chunk_steal.h"
@@ -155,5 +154,3 @@ static void v_qmatmul(const run *r, const op *o, int worker, int workers)
             q_panels(&k, c * each, (c + 1) * each < panels ? (c + 1) * each : panels, t0, t1);
     }
 }
-
-#endif

@@ -7,8 +7,7 @@
  * takes 15. A table is ready for every two picks: those of both rows where 16 weights have one pick, else the two of
  * one row. For one row of activations these vectors are multiplied directly, 16 k at a time, and the parts of a sum
  * are added at the end of a tile; for more rows vectors are transposed back. */
-#ifndef CPU_V_QPICK_H
-#define CPU_V_QPICK_H
+#pragma once
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
@@ -167,5 +166,3 @@ INLINE __m256i q_pick_sum(const __m256i a[4])
     __m256i c = _mm256_add_epi32(_mm256_unpacklo_epi32(a[2], a[3]), _mm256_unpackhi_epi32(a[2], a[3]));
     return _mm256_add_epi32(_mm256_unpacklo_epi64(b, c), _mm256_unpackhi_epi64(b, c));
 }
-
-#endif

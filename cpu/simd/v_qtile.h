@@ -18,8 +18,7 @@
  * brings it in. Minima, as pairs of 16 bits, are multiplied by sums of activations, two blocks at once. Where sums
  * of a block fit in 16 bits, one instruction applies a sub-scale and adds; with AVX2 it replaces the addition of
  * pairs, and costs nothing. */
-#ifndef CPU_V_QTILE_H
-#define CPU_V_QTILE_H
+#pragma once
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
@@ -148,6 +147,4 @@ qtile_fn qtile_joined(const panel_format *f, int64_t rows)
     const qkind k = {f->bits, f->block, f->span, f->scale, f->base, f->code, f->zero};
     return rows > ACT_ALONE && rows <= QJOINED && q_joins(k) ? all[f->kind][rows - ACT_ALONE - 1] : NULL;
 }
-#endif
-
 #endif

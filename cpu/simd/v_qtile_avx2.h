@@ -1,7 +1,6 @@
 /* v_qtile_avx2.h - the body of v_qtile.h on AVX2: registers of eight rows x four k, sixteen of them, so a tile takes
  * one half of a panel after the other, and a few rows at once. */
-#ifndef CPU_V_QTILE_AVX2_H
-#define CPU_V_QTILE_AVX2_H
+#pragma once
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 #include "cpu/simd/v_qpick.h"
@@ -383,5 +382,3 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
         if (first < mr) q_pass((qshape){k, 1, mr, mr - first, h, first}, q, false);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v_qtile_avx512.h - the body of v_qtile.h on AVX-512: registers of sixteen rows x four k, 32 of them, so a tile of
  * rows takes a panel or two. */
-#ifndef CPU_V_QTILE_AVX512_H
-#define CPU_V_QTILE_AVX512_H
+#pragma once
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
@@ -309,5 +308,3 @@ INLINE void q_pass(qshape z, const qjob *q)
 }
 
 INLINE void qtile(qkind k, int np, int mr, const qjob *q) { q_pass((qshape){k, np, mr, 0}, q); }
-
-#endif

@@ -4,8 +4,7 @@
  * register: rows of a tile are adjacent, so one load brings four of them. 128 is subtracted from codes of eight bits,
  * levels of tables are signed; sums start with the zero and these 128 times the sum of the block's activations, which
  * gives the same integer. */
-#ifndef CPU_V_QTILE_NEON_H
-#define CPU_V_QTILE_NEON_H
+#pragma once
 #include "cpu/simd/qtile.h"
 #include "cpu/simd/v_qline.h"
 
@@ -271,5 +270,3 @@ INLINE void qtile(qkind k, int np, int mr, const qjob *q)
     q_pass((qshape){k, 2, mr, 0}, q, true);
     q_pass((qshape){k, 2, mr, 2}, q, false);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* v_quant.h - QUANT: activations as int8, a block at a time on vectors; definition: act_encode (tensor/act_q8.h),
  * cpu_quant.c. */
-#ifndef CPU_V_QUANT_H
-#define CPU_V_QUANT_H
+#pragma once
 #include "cpu/cpu_quant_body.h"
 #include "cpu/simd/v16.h"
 
@@ -48,5 +47,3 @@ static void v_quant(const run *r, const op *o, int worker, int workers)
     quant_plain from = quant_plain_of(r, o);
     quant_rows(r, o, worker, workers, &from, quant_plain_fetch, act_code);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * use, 17 to 21 lines for 64 k of a panel. They stay in the first-level cache while all tiles of rows pass; float sums
  * are kept in memory between two such parts. Formats then differ only in how many weights share a sub-scale, so a few
  * classes of bodies are enough. Two panels share each loaded activation. */
-#ifndef CPU_V_QWIDE_H
-#define CPU_V_QWIDE_H
+#pragma once
 #include "cpu/simd/v_qtile.h"
 
 typedef struct qclass {
@@ -176,5 +175,3 @@ const qwide_fn *qwide_bodies(const panel_format *f)
 #define QWIDEN_NAME(name, ...) [PANEL_KIND_##name] = qwiden_##name,
 PANEL_KIND_LIST(QWIDEN)
 const qwiden_fn qwiden_avx512[PANEL_KINDS] = {PANEL_KIND_LIST(QWIDEN_NAME)};
-
-#endif

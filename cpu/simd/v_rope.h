@@ -1,6 +1,5 @@
 /* v_rope.h - ROPE on sixteen lanes; definition: cpu_rope_body.h, which does pairs beyond a multiple of 16. */
-#ifndef CPU_V_ROPE_H
-#define CPU_V_ROPE_H
+#pragma once
 #include "cpu/cpu_rope_body.h"
 #include "cpu/simd/v16.h"
 
@@ -32,5 +31,3 @@ static void v_rope(const run *r, const op *o, int worker, int workers)
 {
     rope_heads(r, o, worker, workers, rope_lanes);
 }
-
-#endif

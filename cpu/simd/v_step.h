@@ -5,8 +5,7 @@
  * of which one instruction adds to the lane's float32 sum. The order of sums differs and either factor has 8 bits of
  * precision instead of 24. But the order is as fixed: k ascends and lanes are folded at the end, so results are the
  * same for any batch, chunk and number of threads. Subnormal numbers count as zero. */
-#ifndef CPU_V_STEP_H
-#define CPU_V_STEP_H
+#pragma once
 #include "cpu/simd/v16.h"
 
 #if defined(__AVX512BF16__)
@@ -51,7 +50,5 @@ INLINE vreg vreg_load_step(dtype t, const uint8_t *row, int64_t i)
     if (t == DTYPE_BF16) return vreg_load_bf16(row + 2 * i);
     return vreg_load((const float *)(const void *)(row + 4 * i));
 }
-
-#endif
 
 #endif

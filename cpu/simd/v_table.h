@@ -1,7 +1,6 @@
 /* v_table.h - all bodies over sixteen lanes, and the table of them: the contents of each kernels_<instruction
  * set>.c. */
-#ifndef CPU_V_TABLE_H
-#define CPU_V_TABLE_H
+#pragma once
 #include "cpu/cpu.h"
 
 #include "cpu/simd/v_attn.h"
@@ -31,5 +30,3 @@
         .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {V_OPS}, .fused = {CPU_FUSE_LIST(V_FUSED)},           \
         .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
     }
-
-#endif

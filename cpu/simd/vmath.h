@@ -1,7 +1,6 @@
 /* vmath.h - exp, tanh, erf of base/fmath.h on sixteen lanes: the same operations in the same order, so the same
  * bits. */
-#ifndef CPU_VMATH_H
-#define CPU_VMATH_H
+#pragma once
 #include "base/fmath.h"
 #include "cpu/simd/v16.h"
 
@@ -52,5 +51,3 @@ INLINE v16 v16_erf(v16 x)
     v16 large = v16_sub(v16_all(1), v16_exp(v16_neg(q)));
     return v16_pick(v16_less(a, v16_all(FM_ERF_SMALL)), small, v16_sign_of(large, x));
 }
-
-#endif

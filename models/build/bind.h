@@ -19,8 +19,7 @@
  * other, with an axis more or flat; a recipe then is about each matrix.
  * Biases follow their weights: the same name with `.bias`, the same rows. Each tensor of the checkpoint must be used,
  * or match one of the patterns in `ignore`; of fused tensors every row. */
-#ifndef MODELS_BIND_H
-#define MODELS_BIND_H
+#pragma once
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/spec/config_eval.h"
@@ -61,5 +60,3 @@ int bind_has(binder *b, const char *slot, int layer, bool *has, err *e);
 const float *bind_values(binder *b, const char *slot, int layer, arena *mem, size_t *n, err *e);
 /* After the last weight: tensors and rows that nothing uses are errors. */
 int bind_finish(binder *b, err *e);
-
-#endif

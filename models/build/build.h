@@ -1,6 +1,5 @@
 /* build.h - a spec, its hyper-parameters and a checkpoint become a program. */
-#ifndef MODELS_BUILD_H
-#define MODELS_BUILD_H
+#pragma once
 #include "core/program.h"
 #include "io/ckpt.h"
 #include "models/spec/config_eval.h"
@@ -20,5 +19,3 @@ int build_number(spec *s, config_eval *values, const char *key, int64_t otherwis
 
 /* The hyper-parameter sources of a checkpoint. `config` (may be NULL) stands in for its config.json. */
 int build_sources(config_sources *out, ckpt *c, const json *config, err *e);
-
-#endif

@@ -1,8 +1,7 @@
 /* builder.h - helpers that modules write a program with. They return a tensor, or 0 with the error in b->e.
  *
  * builder_linear is the only place that multiplies by a weight: it adds the bias and quantizes activations. */
-#ifndef MODELS_BUILDER_H
-#define MODELS_BUILDER_H
+#pragma once
 #include "core/program.h"
 #include "models/build/bind.h"
 #include "models/spec/config_eval.h"
@@ -99,5 +98,3 @@ const float *builder_list(builder *b, const call *c, const char *key, size_t *n)
 
 /* act_kind of an option checked against ACT_WORDS. */
 act_kind builder_act_kind(const char *name);
-
-#endif

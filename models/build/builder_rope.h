@@ -1,6 +1,5 @@
 /* builder_rope.h - rotary positions (arXiv 2104.09864) for modules: options as part of theirs, their rows, the ops. */
-#ifndef MODELS_BUILDER_ROPE_H
-#define MODELS_BUILDER_ROPE_H
+#pragma once
 #include "models/build/builder.h"
 
 typedef struct rope_options {
@@ -52,5 +51,3 @@ typedef struct rope_options {
 int builder_rope_table(builder *b, const call *c, const rope_options *o, int dims);
 /* x with the first dimensions of every head of `head_dim` rotated by a table. */
 ref builder_rotate(builder *b, const call *c, const rope_options *o, const char *part, ref x, int table, int head_dim);
-
-#endif

@@ -1,7 +1,6 @@
 /* distance_buckets.h - relative positions in buckets (Raffel et al. 2019, arXiv 1910.10683, section 2.1): a near
  * distance has a bucket of its own, far ones share buckets by their logarithm, and from `farthest` on the last. */
-#ifndef MODELS_DISTANCE_BUCKETS_H
-#define MODELS_DISTANCE_BUCKETS_H
+#pragma once
 #include <stdbool.h>
 
 /* What is wrong with the numbers, or NULL. */
@@ -9,5 +8,3 @@ const char *buckets_check(int n, int farthest, bool both_ways);
 /* The bucket of a key `distance` after the query (negative: before it). both_ways: later keys have the upper half of
  * the buckets; else they count as distance 0. In float32, as models are trained. */
 int bucket_of(int distance, int n, int farthest, bool both_ways);
-
-#endif

@@ -1,10 +1,7 @@
 /* formula.h - a formula becomes ops. */
-#ifndef MODELS_FORMULA_H
-#define MODELS_FORMULA_H
+#pragma once
 #include "models/build/builder.h"
 
 /* Runs a formula with variables that start as x (0 = none); returns the last value of `result`. 0 without an error: a
  * lone expression that is the number 0. */
 ref formula_build(builder *b, const char *text, const char *where, ref x, const char *result);
-
-#endif

@@ -2,8 +2,7 @@
  * options, activations and weight roles, never a family, a config key or its neighbours.
  *
  * To add one: models/modules/<kind>_<name>.c, which ends in MODULE(kind, name, …), and a line in module_list.h. */
-#ifndef MODELS_MODULE_H
-#define MODELS_MODULE_H
+#pragma once
 #include "base/param.h"
 #include "core/op.h"
 
@@ -73,5 +72,3 @@ const param *module_option(const char *name, param_type type);
                                             .n_weights = sizeof weights / sizeof *weights,                             \
                                             .args = args_,                                                             \
                                             .emit = emit}
-
-#endif

@@ -3,8 +3,7 @@
  * The value of an option is, in this order: that of the slot line (a class of the layer first, a labelled slot "norm.a"
  * before "norm", in an encoder "enc.norm.a" and "enc.norm" before both); the name of [config] spelt like the option;
  * the default of the module. */
-#ifndef MODELS_OPTION_H
-#define MODELS_OPTION_H
+#pragma once
 #include "models/spec/config_eval.h"
 #include "models/build/module.h"
 
@@ -20,5 +19,3 @@ int option_fill(const option_slot *o, config_eval *values, const char *path, int
 /* The value of one option (lists, which params cannot hold); VALUE_NONE when it has none. */
 int option_value(const option_slot *o, config_eval *values, const param *row, int layer, value *out, const char **where,
                  err *e);
-
-#endif

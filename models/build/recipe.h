@@ -1,6 +1,5 @@
 /* recipe.h - one name of a [tensors] line with what is done to its values. */
-#ifndef MODELS_RECIPE_H
-#define MODELS_RECIPE_H
+#pragma once
 #include "models/spec/config_eval.h"
 
 #include <stdbool.h>
@@ -21,5 +20,3 @@ typedef struct recipe {
 
 /* The alternative `part` of a line at a layer. Names and numbers may use [config] and i. */
 int recipe_parse(recipe *out, config_eval *values, arena *mem, span part, int layer, const char *where, err *e);
-
-#endif

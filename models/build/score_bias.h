@@ -1,7 +1,6 @@
 /* score_bias.h - biases of attention scores by distance, for modules: options that their struct contains, rows of
  * these, the weight, and the operands of OP_ATTN. */
-#ifndef MODELS_SCORE_BIAS_H
-#define MODELS_SCORE_BIAS_H
+#pragma once
 #include "models/build/builder.h"
 
 typedef struct score_bias_options {
@@ -35,5 +34,3 @@ typedef struct score_bias {
 /* both_ways: queries see later keys too. False: failed. */
 bool builder_score_bias(builder *b, const call *c, const score_bias_options *o, int heads, bool both_ways,
                         score_bias *out);
-
-#endif

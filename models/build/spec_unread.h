@@ -1,6 +1,5 @@
 /* spec_unread.h - keys of config.json that no line of a spec reads, and names in it that stand for no key. */
-#ifndef MODELS_SPEC_UNREAD_H
-#define MODELS_SPEC_UNREAD_H
+#pragma once
 #include "base/buf.h"
 #include "base/json.h"
 #include "models/spec/spec.h"
@@ -14,5 +13,3 @@ bool spec_lost_keys(const spec *s, const json *config, buf *out);
 /* Appends a line for every name in the opened file that is none of [config] and no key of `config` (NULL ok) or of any
  * built-in spec. */
 void spec_unknown_names(const spec *s, const json *config, buf *out);
-
-#endif

@@ -12,8 +12,7 @@
  * tensor in the checkpoint. "embed" is the token table, "head" also a token table that is the head. TYPE is a type's
  * name or `keep`: as in the file. Vectors, tables of positions, and the matrices by which experts are chosen, always
  * stay as they are. */
-#ifndef MODELS_WEIGHT_POLICY_H
-#define MODELS_WEIGHT_POLICY_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -54,5 +53,3 @@ dtype policy_type(weight_policy *p, const weight_names *w);
 
 /* An error names the first rule that fits no matrix; rules that never decide are named in the log. */
 int policy_check_used(const weight_policy *p, err *e);
-
-#endif

@@ -5,8 +5,7 @@
  * most keys of the configuration, has fewest bases and asks for fewest absent keys, and others that compute something
  * else are named (derive_fit.c). Where none fits, the parts of a layer are recognised one by one (derive_parts.c) and
  * written as a new spec (derive_write.c). */
-#ifndef MODELS_DERIVE_H
-#define MODELS_DERIVE_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "io/ckpt.h"
@@ -14,4 +13,3 @@
 
 /* Appends the spec, with comments on everything that was inferred, guessed or left over. */
 int spec_derive(ckpt *c, buf *out, err *e);
-#endif

@@ -1,6 +1,5 @@
 /* derive_fit.h - which built-in specs fit a checkpoint, and how well its configuration suits each. */
-#ifndef MODELS_DERIVE_FIT_H
-#define MODELS_DERIVE_FIT_H
+#pragma once
 #include "base/buf.h"
 #include "models/derive/derive_parts.h"
 
@@ -19,5 +18,3 @@ typedef struct family_fit {
 int derive_fits(ckpt *c, const parts *found, family_fit **out, size_t *n, err *e);
 /* Whether the text of a spec builds for the checkpoint; else `why` gets the message. Appends derive_unread of it. */
 bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap);
-
-#endif

@@ -1,6 +1,5 @@
 /* derive_parts.h - the tensors of a checkpoint as parts of a transformer, recognised by name and shape. */
-#ifndef MODELS_DERIVE_PARTS_H
-#define MODELS_DERIVE_PARTS_H
+#pragma once
 #include "base/arena.h"
 #include "io/ckpt.h"
 
@@ -73,5 +72,3 @@ void parts_free(parts *p);
 const char *part_key(part_role role);
 /* Whether norms of layers have as many weights below zero as only those have that store w - 1 (Gemma). */
 bool derive_norms_are_offset(const ckpt *c);
-
-#endif

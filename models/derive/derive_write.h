@@ -1,6 +1,5 @@
 /* derive_write.h - the parts of a checkpoint as the text of a spec. */
-#ifndef MODELS_DERIVE_WRITE_H
-#define MODELS_DERIVE_WRITE_H
+#pragma once
 #include "base/buf.h"
 #include "models/derive/derive_parts.h"
 #include "models/spec/spec.h"
@@ -12,5 +11,3 @@ int derive_from_parts(ckpt *c, const parts *found, buf *out, err *e);
 void derive_plain(const char *text, size_t n, buf *out);
 /* Appends a comment with the keys of config.json that the spec does not read, except those of training and files. */
 void derive_unread(const spec *s, const json *config, buf *out);
-
-#endif

@@ -4,8 +4,7 @@
  * reversed; [config] gives the key of the container's metadata that a value came from, and it goes back there. A
  * checkpoint that is of the wanted kind already is copied. That the result is the same model is checked: export_check
  * loads it and compares the programs. */
-#ifndef MODELS_EXPORT_H
-#define MODELS_EXPORT_H
+#pragma once
 #include "io/gguf_pairs.h"
 #include "io/write.h"
 #include "models/model.h"
@@ -38,5 +37,3 @@ bool export_has_vocabulary(const exporter *x);
 
 /* Loads the export at `path` and compares its program with the model's: the same ops, shapes and rotary tables. */
 int export_check(const model *m, const char *path, err *e);
-
-#endif

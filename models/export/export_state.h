@@ -1,6 +1,5 @@
 /* export_state.h - what the files of export share. */
-#ifndef MODELS_EXPORT_STATE_H
-#define MODELS_EXPORT_STATE_H
+#pragma once
 #include "models/export/export.h"
 #include "models/spec/config_eval.h"
 #include "models/build/recipe.h"
@@ -89,5 +88,3 @@ int export_first_name(exporter *x, const spec_row *row, int layer, bool stack, r
 /* "model.layers.0.self_attn.q_proj.weight", number k of a range; with the prefix, but for the head and hf: names. NULL:
  * out of memory. */
 const char *export_full_name(exporter *x, const out_name *name, int64_t k);
-
-#endif

@@ -1,6 +1,5 @@
 /* gguf_names.h - the names of a model's weights in GGUF and llama.cpp's tools, whatever it was loaded from. */
-#ifndef MODELS_GGUF_NAMES_H
-#define MODELS_GGUF_NAMES_H
+#pragma once
 #include "models/model.h"
 
 typedef struct gguf_names gguf_names;
@@ -14,5 +13,3 @@ void gguf_names_close(gguf_names *g); /* NULL ok */
 /* The names that a matrix may have, first that of the file or of an export, NULL after the last: "blk.3.attn_q.weight",
  * and "blk.3.attn_qkv.weight" where the family also has fused tensors. The strings live as long as g. */
 int gguf_names_of(gguf_names *g, const weight *w, const char *out[GGUF_NAMES_MAX], err *e);
-
-#endif

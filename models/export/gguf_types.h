@@ -1,9 +1,6 @@
 /* gguf_types.h - types that matrices can have in a GGUF file. */
-#ifndef MODELS_GGUF_TYPES_H
-#define MODELS_GGUF_TYPES_H
+#pragma once
 #include "tensor/dtype.h"
 
 /* The type for a matrix with rows of `cols`: `want`, or the nearest whose blocks divide them. */
 dtype gguf_type_fitting(dtype want, int64_t cols);
-
-#endif

@@ -5,8 +5,7 @@
  * in it names those. Matrices that are only multiplied by or looked up in are panels where their type has them
  * (tensor/panel.h; of stacks, where each matrix is whole panels); others are rows of blocks, vectors float32. Only a
  * few megabytes of one tensor are in memory at a time, and all threads work on it. */
-#ifndef MODELS_QUANTIZED_H
-#define MODELS_QUANTIZED_H
+#pragma once
 #include "base/json.h"
 #include "models/model.h"
 #include "tensor/quant_fit.h"
@@ -21,5 +20,3 @@ typedef struct quantized_options {
 /* Writes the weights in the types of model_options.policy (opened with act = "f32"). `metadata` is an object of strings
  * that holds the side files already (self_add_file); types, shapes and the spec are added to it. */
 int quantized_write(const model *m, json *metadata, const char *path, const quantized_options *o, err *e);
-
-#endif

@@ -6,8 +6,7 @@
  * kernels are left out; settings that change results and cannot be expressed are errors with the reason. Where their
  * engine departs from the model (one eps for all, heads of dim / heads only, tanh for every GELU), the configuration
  * decides. */
-#ifndef MODELS_IMPORT_H
-#define MODELS_IMPORT_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -21,5 +20,3 @@ int import_service_text(span text, const char *path, const char *dir, const char
 
 /* A file, either of the two, told apart by content. */
 int import_file(const char *path, const char *id, const char *model, const ckpt *weights, buf *out, err *e);
-
-#endif

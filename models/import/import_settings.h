@@ -1,6 +1,5 @@
 /* import_settings.h - the running side of an inferflow_service.ini, translated. */
-#ifndef MODELS_IMPORT_SETTINGS_H
-#define MODELS_IMPORT_SETTINGS_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "models/import/service_ini.h"
@@ -9,5 +8,3 @@
  * comments where they have no counterpart. */
 int service_settings(const original_service *s, const char *section, buf *generate, buf *settings, buf *remarks,
                      err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* import_state.h - a model_spec.json of the original engine, read, and the functions that its translation shares. */
-#ifndef MODELS_IMPORT_STATE_H
-#define MODELS_IMPORT_STATE_H
+#pragma once
 #include "base/arena.h"
 #include "base/json.h"
 #include "io/ckpt.h"
@@ -67,5 +66,3 @@ bool original_has_sines(const original *o); /* positions are computed */
 /* [network] (import_network.c) and the [layer] sections after it. `sure`: there is a last norm; c may be NULL. */
 void import_network(const original *o, bool sure, const ckpt *c, buf *out);
 original_shape original_shape_of(const original *o, const char *side);
-
-#endif

@@ -1,6 +1,5 @@
 /* import_write.h - a model_spec.json as the INI text of a spec. */
-#ifndef MODELS_IMPORT_WRITE_H
-#define MODELS_IMPORT_WRITE_H
+#pragma once
 #include "base/buf.h"
 #include "io/ckpt.h"
 
@@ -17,5 +16,3 @@ typedef struct import_place {
 
 /* Appends the INI text for a model_spec.json. `what` names it in messages. */
 int import_model_spec(span text, const char *what, const import_place *place, buf *out, err *e);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * `key = value` is split at the first '=', comments are lines of their own, names are case-insensitive, the last of
  * equal keys counts and the last of equal sections replaces the earlier ones. */
-#ifndef MODELS_SERVICE_INI_H
-#define MODELS_SERVICE_INI_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -27,5 +26,3 @@ void service_free(original_service *s);
 const char *service_value(const original_service *s, const char *section, const char *key); /* NULL when absent */
 /* Walks the keys of a section: *at starts at 0; NULL ends. */
 const char *service_key_at(const original_service *s, const char *section, size_t *at, const char **value);
-
-#endif

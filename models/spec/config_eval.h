@@ -6,8 +6,7 @@
  * → config.json. `hf:`, `generation:` (generation_config.json) and the checkpoint's own source (`gguf:`, `llama2c:`)
  * ask that one alone. An absent or null name has no value, and neither has an expression that contains it, but for `|`
  * and given(). */
-#ifndef MODELS_CONFIG_EVAL_H
-#define MODELS_CONFIG_EVAL_H
+#pragma once
 #include "base/param.h"
 #include "io/ckpt.h"
 #include "models/spec/spec.h"
@@ -60,5 +59,3 @@ bool config_knows(const config_eval *values, const char *name); /* whether [conf
 const char *config_unknown_name(const config_eval *values, const expr *x);
 /* Whether expressions of formulas may call it: sqrt, min, contains … */
 bool config_is_function(const char *name);
-
-#endif

@@ -14,8 +14,7 @@
  * There are no loops and no definitions; text, depth and number of nodes are bounded, so hostile specs cost little. The
  * meaning of names and calls is left to the walkers: config_eval.c makes values of expressions, formula.c makes ops of
  * formulas. */
-#ifndef MODELS_EXPR_H
-#define MODELS_EXPR_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 
@@ -71,5 +70,3 @@ int formula_parse(formula *out, arena *a, const char *text, const char *where, e
 
 /* The sources that may stand in front of a name: "generation", or that of a checkpoint format (ckpt_source). */
 bool expr_is_source(const char *s, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* mistakes.h - every mistake of a file, for readers that want more than the first. */
-#ifndef MODELS_MISTAKES_H
-#define MODELS_MISTAKES_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -12,5 +11,3 @@ typedef struct mistakes {
 /* Of a check that gave rc: takes what e says and clears it, so that the caller goes on. Returns OK; rc where there is
  * no list (m NULL) or memory is short. */
 int mistake_noted(mistakes *m, int rc, err *e);
-
-#endif

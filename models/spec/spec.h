@@ -4,8 +4,7 @@
  * models/README.md is the language reference. Keys of [config] are hyper-parameters by name; keys of [network] are the
  * formulas and the slots that they call; a [layer NAME] gives the layers for which `where` is true other values of
  * both. */
-#ifndef MODELS_SPEC_H
-#define MODELS_SPEC_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/map.h"
@@ -78,5 +77,3 @@ int spec_settings(spec *s, const char *section, const param *rows, size_t n, voi
 
 /* A path key ([model] path), relative to the spec's folder; in the spec's memory. *out NULL when it is absent. */
 int spec_path(spec *s, const char *section, const char *key, const char **out, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* spec_file.h - one spec file, INI or JSON, as flat rows before bases are merged. */
-#ifndef MODELS_SPEC_FILE_H
-#define MODELS_SPEC_FILE_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -22,5 +21,3 @@ typedef struct spec_file {
 /* INI, or JSON when the first byte that is not blank is '{'. */
 int spec_file_parse(spec_file *out, span text, const char *what, err *e);
 void spec_file_free(spec_file *f);
-
-#endif

@@ -1,6 +1,5 @@
 /* spec_load.h - reading a spec with its bases into one tree. */
-#ifndef MODELS_SPEC_LOAD_H
-#define MODELS_SPEC_LOAD_H
+#pragma once
 #include "base/span.h"
 #include "models/spec/spec.h"
 
@@ -25,5 +24,3 @@ int spec_put(spec *s, const char *section, const char *key, const char *text, er
 
 /* Names of the embedded specs, in order; NULL ends. */
 const char *spec_builtin_name(size_t i);
-
-#endif

@@ -1,6 +1,5 @@
 /* spec_slot.h - the slot lines of [network] and [layer NAME]: "attn = gqa, rope = neox", merged over bases. */
-#ifndef MODELS_SPEC_SLOT_H
-#define MODELS_SPEC_SLOT_H
+#pragma once
 #include "models/spec/spec.h"
 
 /* NULL when absent. */
@@ -11,5 +10,3 @@ bool spec_replaced(spec *s, const char *text);
 /* Merges one line into the spec's slots: the same module, or none, adds options; another starts anew. */
 int spec_slot_merge(spec *s, const char *section, const char *name, const char *text, const char *where, bool own,
                     err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* spec_split.h - cutting lists at characters outside brackets and quotes. */
-#ifndef MODELS_SPEC_SPLIT_H
-#define MODELS_SPEC_SPLIT_H
+#pragma once
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -11,5 +10,3 @@ span span_trim(span s);
 
 /* Position of an '=' outside brackets and quotes that is no part of "==", "!=", "<=", ">="; SIZE_MAX: none. */
 size_t find_assign(span s);
-
-#endif

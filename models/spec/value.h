@@ -1,6 +1,5 @@
 /* value.h - values of expressions: elements, texts, and what JSON gives. */
-#ifndef MODELS_VALUE_H
-#define MODELS_VALUE_H
+#pragma once
 #include "base/buf.h"
 #include "base/json.h"
 
@@ -25,5 +24,3 @@ value value_at(const value *v, size_t i);
 value value_of_json(const json *j);
 /* The value as expression text that evaluates to it again; false for objects and none. */
 bool value_print(const value *v, buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  * A sub-command is one const struct in src/app/cmd_<name>.c plus one line in cmd_list.h. Its flags are `param` rows
  * in groups; each group fills one struct inside the command's options. Parsing, defaults, ranges, help and
  * suggestions follow from the rows. */
-#ifndef APP_APP_H
-#define APP_APP_H
+#pragma once
 #include "base/err.h"
 #include "base/json.h"
 #include "base/param.h"
@@ -68,5 +67,3 @@ int app_print_json(const json *j, err *e);
     {                                                                                                                  \
         "Model", engine_param_rows, &engine_source_param_count, offsetof(type, member)                                 \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* checked_file.h - an output that is read back before it takes its place: until then the old file stays. */
-#ifndef APP_CHECKED_FILE_H
-#define APP_CHECKED_FILE_H
+#pragma once
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -15,5 +14,3 @@ int checked_file_end(char *name, const char *path, int rc, err *e);
 
 /* Whether a file's name is `prefix`, the id of a process that is gone, '.' and *rest. */
 bool left_by_dead(const char *name, const char *prefix, const char **rest);
-
-#endif

@@ -1,6 +1,5 @@
 /* cmd_list.h - the sub-commands in the order of `inferflow --help`; command_<name> is in cmd_<name>.c. */
-#ifndef APP_CMD_LIST_H
-#define APP_CMD_LIST_H
+#pragma once
 #include "app/app.h"
 
 /* One command a line. */
@@ -22,5 +21,3 @@
 #define X(name) extern const command command_##name;
 COMMAND_LIST(X)
 #undef X
-
-#endif

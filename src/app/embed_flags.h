@@ -1,6 +1,5 @@
 /* embed_flags.h - the flags that say how a text becomes one vector, for the commands that make vectors. */
-#ifndef APP_EMBED_FLAGS_H
-#define APP_EMBED_FLAGS_H
+#pragma once
 #include "app/app.h"
 #include "engine/engine.h"
 
@@ -14,5 +13,3 @@ extern const size_t embed_param_count;
 
 /* Hands the flags that were given to the engine. "none" is the caller's business. */
 void embed_flags_apply(const invocation *v, const embed_flags *f, engine_options *o);
-
-#endif

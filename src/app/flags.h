@@ -3,8 +3,7 @@
  * --key value, --key=value, -k value, -kvalue. A bool flag alone is true, takes a following on|off|true|false, and
  * has --no-key. '-' and '_' in keys are the same; "--" ends the flags; the last of repeated flags wins. "-" alone is
  * an operand. */
-#ifndef APP_FLAGS_H
-#define APP_FLAGS_H
+#pragma once
 #include "app/app.h"
 #include "base/buf.h"
 #include "models/spec/spec.h"
@@ -27,5 +26,3 @@ int flags_allow_only(const invocation *v, const char *const *keys, const char *w
 
 /* `inferflow <command> --help`. */
 bool flags_help(const command *cmd, buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* ids.h - token ids on the command line. */
-#ifndef APP_IDS_H
-#define APP_IDS_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 #include "text/tokenizer.h"
@@ -11,5 +10,3 @@ int ids_parse(token_list *out, const char *text, err *e);
 
 /* The same for text in memory; `where` names it in messages. */
 int ids_parse_text(token_list *out, span text, const char *where, err *e);
-
-#endif

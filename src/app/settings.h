@@ -1,6 +1,5 @@
 /* settings.h - a spec's [runtime], [serve] and [generate] as defaults of a command's flags; the command line wins. */
-#ifndef APP_SETTINGS_H
-#define APP_SETTINGS_H
+#pragma once
 #include "app/app.h"
 #include "models/spec/spec.h"
 
@@ -11,5 +10,3 @@ int settings_open(spec **out, const invocation *v, err *e);
 int settings_apply(spec *s, const invocation *v, err *e);
 /* Whether the keys of the three sections are known and their values in range (`spec check`). */
 int settings_check(spec *s, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* side_files.h - the files beside a model that it needs: tokenizer, what says how to generate and to embed. */
-#ifndef APP_SIDE_FILES_H
-#define APP_SIDE_FILES_H
+#pragma once
 #include "engine/engine.h"
 #include "models/model.h"
 
@@ -10,5 +9,3 @@ int side_files_add(json *metadata, const model *m, const engine_options *o, err 
 
 /* Names of files of a tokenizer, and of how to generate, that may lie beside a model; NULL from the last one on. */
 const char *side_file_name(size_t i);
-
-#endif

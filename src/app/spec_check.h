@@ -1,6 +1,5 @@
 /* spec_check.h - `inferflow spec check`: every mistake of a spec file, and what it leaves unsaid of its model. */
-#ifndef APP_SPEC_CHECK_H
-#define APP_SPEC_CHECK_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -9,5 +8,3 @@
  * be missing in it. ERR_SPEC when something is wrong: of one mistake the message, of more how many, and to `out` a line
  * for each. */
 int spec_check(const char *path, const char *model_path, buf *out, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* spec_text.h - what the `spec` command prints, as text: the command itself only parses flags. */
-#ifndef APP_SPEC_TEXT_H
-#define APP_SPEC_TEXT_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -10,5 +9,3 @@ int spec_text_list(buf *out, err *e);
 bool spec_text_modules(buf *out);
 /* A starting spec for a model, with the evidence and guesses as comments (models/derive). NULL: the built-in model. */
 int spec_text_derive(const char *model_path, buf *out, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* tokenizer_choice.h - the tokenizer that a command's model flags name, without loading weights. */
-#ifndef APP_TOKENIZER_CHOICE_H
-#define APP_TOKENIZER_CHOICE_H
+#pragma once
 #include "engine/engine.h"
 
 /* That of --tokenizer, else of --model, --spec, or the built-in model. ERR_NOT_FOUND: there is none. */
@@ -14,5 +13,3 @@ int tokenizer_missing(const engine *g, const char *instead, err *e);
 
 /* The next line of standard input in JSON (--jsonl), to be freed: 1, or 0 at the end. *line counts lines. */
 int jsonl_next(json **out, size_t *line, err *e);
-
-#endif

@@ -1,8 +1,7 @@
 /* arena.h - one lifetime per allocation: memory that is released all at once.
  *
  * Error paths free an arena, not a list of pointers. Pointers stay valid until arena_free. */
-#ifndef BASE_ARENA_H
-#define BASE_ARENA_H
+#pragma once
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ char *arena_str(arena *a, const char *s);
 char *arena_strn(arena *a, const char *s, size_t n);
 char *arena_printf(arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(arena *a);
-
-#endif

@@ -1,6 +1,5 @@
 /* base64.h - base64 (RFC 4648, padded), as it stands in tokenizer.json, in rank files and in replies. */
-#ifndef BASE_BASE64_H
-#define BASE_BASE64_H
+#pragma once
 #include "base/buf.h"
 #include "base/span.h"
 
@@ -8,5 +7,3 @@
 bool base64_decode(span text, buf *out);
 /* Appends the text of some bytes; false when out of memory. */
 bool base64_encode(span bytes, buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* buf.h - a growable byte buffer. A failed append sets `bad` and keeps what was there: check once at the end. */
-#ifndef BASE_BUF_H
-#define BASE_BUF_H
+#pragma once
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -29,5 +28,3 @@ bool buf_uint(buf *b, uint64_t v, int bytes); /* little-endian */
 char *buf_cstr(buf *b);                       /* NUL-terminated view (the NUL is not counted); "" when empty or bad */
 static inline span buf_span(const buf *b) { return span_of(b->p, b->n); }
 void buf_free(buf *b);
-
-#endif

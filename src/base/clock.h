@@ -1,6 +1,5 @@
 /* clock.h - monotonic seconds, for durations. */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#pragma once
 #include <time.h>
 
 static inline double clock_now(void)
@@ -9,5 +8,3 @@ static inline double clock_now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
-
-#endif

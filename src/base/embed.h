@@ -1,7 +1,6 @@
 /* embed.h - files that travel inside the executable: specs, the built-in model, the web page (put there by
  * tools/embed_files.c). */
-#ifndef BASE_EMBED_H
-#define BASE_EMBED_H
+#pragma once
 #include "base/span.h"
 
 typedef struct embedded_file {
@@ -14,5 +13,3 @@ extern const embedded_file embedded_files[];
 
 /* The file of that name; an empty span with p = NULL when there is none. */
 span embedded_find(const char *name);
-
-#endif

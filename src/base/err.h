@@ -3,9 +3,7 @@
  * Every function that can fail returns int: 0, or one of the codes below, and takes an `err *` that may be NULL. The
  * first message wins: callers add context in front (err_wrap), they never replace it. The command line prints
  * "inferflow: error: <msg>"; the server maps codes to HTTP status. */
-#ifndef BASE_ERR_H
-#define BASE_ERR_H
-
+#pragma once
 /* X(id, value, http status, what it means) */
 #define ERR_LIST(X)                                                                                                    \
     X(ERR_USAGE, -1, 400, "wrong usage: a flag, a request field")                                                      \
@@ -41,5 +39,3 @@ int err_wrap(err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)))
 
 /* HTTP status that goes with a code; 500 for unknown codes. */
 int err_http(int code);
-
-#endif

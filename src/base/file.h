@@ -3,8 +3,7 @@
  * A mapping survives a file that shrinks underneath it: the SIGBUS handler installed by the first file_map puts zero
  * pages where the file ended and marks the mapping `torn`; owners ask file_torn after they used the bytes and report
  * an error. */
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -48,5 +47,3 @@ int file_pad(file_out *f, size_t align, err *e); /* zero bytes up to a multiple 
 uint64_t file_offset(const file_out *f);
 int file_commit(file_out *f, err *e); /* frees f whatever the result */
 void file_abandon(file_out *f);       /* NULL ok */
-
-#endif

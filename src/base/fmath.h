@@ -6,8 +6,7 @@
  * minimax (Remez) over the reduced ranges. Maximal error, as tests/t_fmath.c finds it over dense ranges against
  * double libm: exp 1.0 ulp, tanh 1.4 ulp, erf 1.2 ulp, sigmoid 2.4 ulp of float (denormal results: of the smallest
  * normal); sin and cos 1.8e-16 absolute for |x| <= 2^30. */
-#ifndef BASE_FMATH_H
-#define BASE_FMATH_H
+#pragma once
 #include "base/half.h"
 
 #include <math.h>
@@ -119,5 +118,3 @@ static inline void fm_sincos(double x, double *sine, double *cosine)
     *sine = quarter & 2 ? -a : a;
     *cosine = quarter == 1 || quarter == 2 ? -b : b;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* folder.h - small files by name: those of a directory, or files in memory (of a self-contained model).
  *
  * So a reader of several files that belong together is written once. */
-#ifndef BASE_FOLDER_H
-#define BASE_FOLDER_H
+#pragma once
 #include "base/file.h"
 #include "base/json.h"
 
@@ -37,5 +36,3 @@ void folder_file_close(folder_file *f);      /* also of one that is all zero */
 
 /* folder_open, at most max_bytes, and json_parse. */
 int folder_json(json **out, const file_folder *f, const char *name, size_t max_bytes, err *e);
-
-#endif

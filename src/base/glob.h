@@ -1,6 +1,5 @@
 /* glob.h - names by pattern: '*' stands for any run of characters, everything else for itself. */
-#ifndef BASE_GLOB_H
-#define BASE_GLOB_H
+#pragma once
 #include "base/span.h"
 
 static inline bool glob_match(span pattern, const char *name)
@@ -16,5 +15,3 @@ static inline bool glob_match(span pattern, const char *name)
     while (p < pattern.n && pattern.p[p] == '*') p++;
     return p == pattern.n;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* half.h - f16 (IEEE binary16) and bf16 as bits, scalar conversions: the definition that vector code must equal.
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, as hardware does; NaN stays NaN (quiet). */
-#ifndef BASE_HALF_H
-#define BASE_HALF_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -53,5 +52,3 @@ static inline uint16_t f32_to_bf16(float f)
     if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  * A key given twice in a section is an error, as are keys before the first section, control characters and bad UTF-8.
  * Each line [section] gives a row of its own with the key "", so that sections without keys are seen. */
-#ifndef BASE_INI_H
-#define BASE_INI_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -29,5 +28,3 @@ typedef struct ini {
 /* Reads `text`; `what` names it in messages ("llama.ini:12: …"). On error nothing is left to free. */
 int ini_read(ini *out, span text, const char *what, err *e);
 void ini_free(ini *i);
-
-#endif

@@ -4,8 +4,7 @@
  * 01, 1. or 1e400, NaN, text after the value, nesting beyond 200, more than 2^23 values, and (unless JSON_NUL_OK)
  * "\u0000", which cJSON would cut. A `json` node belongs to its root; json_free takes the root. All getters accept
  * NULL nodes and give the default. */
-#ifndef BASE_JSON_H
-#define BASE_JSON_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -58,5 +57,3 @@ json *json_add_copy(json *obj, const char *key, const json *other);
 bool json_print(buf *out, const json *j, bool indent);
 /* Appends a JSON string literal with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 bool json_quote(buf *out, span s);
-
-#endif

@@ -1,7 +1,5 @@
 /* log.h - one line per event on standard error, one write(2) per line. Levels: error warn info debug; default info. */
-#ifndef BASE_LOG_H
-#define BASE_LOG_H
-
+#pragma once
 typedef enum { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 
 /* "error", "warn", "info", "debug"; returns 0, or -1 for an unknown word. */
@@ -12,5 +10,3 @@ void log_line(log_level level, const char *fmt, ...) __attribute__((format(print
 void log_progress(const char *what, unsigned long long done, unsigned long long total);
 /* Wipes a bar that has not ended. Called before a result is printed; log_line does it itself. */
 void log_progress_end(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Keys are not copied: they must outlive the map. The hash is seeded per process so that outside data (tensor names,
  * vocabulary, JSON keys) cannot be chosen to collide. */
-#ifndef BASE_MAP_H
-#define BASE_MAP_H
+#pragma once
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -25,5 +24,3 @@ static inline uint32_t map_get_str(const map *m, const char *s) { return map_get
 void map_free(map *m);
 
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed); /* 64-bit non-cryptographic hash, stable across machines */
-
-#endif

@@ -4,8 +4,7 @@
  * All functions return NULL when memory is short or a size overflows; nothing here aborts in release builds. Memory
  * is released with mem_free. Debug builds (-DINFERFLOW_DEBUG) abort on an allocation between mem_guard and
  * mem_unguard on the guarded thread: "no allocation in the token loop" is executable. */
-#ifndef BASE_MEM_H
-#define BASE_MEM_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void mem_unguard(void);
 /* Tests: the n-th allocation from now (1 = the next) fails, once; 0 switches it off. Returns whether the last one
  * fired. */
 bool mem_fail_at(long n);
-
-#endif

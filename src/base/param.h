@@ -1,7 +1,6 @@
 /* param.h - options as rows: one table gives command-line flags, JSON fields, spec keys, help texts, defaults and
  * validation. */
-#ifndef BASE_PARAM_H
-#define BASE_PARAM_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -57,5 +56,3 @@ void param_json(const param *rows, size_t n, const void *from, json *object);
 
 /* Edit distance (insert, delete, replace, swap of neighbours), capped at 99. */
 int edit_distance(const char *a, const char *b);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * One thread (the engine's) owns the pool and is its worker 0. When cores are oversubscribed a waiting worker soon
  * sleeps, so a descheduled partner costs little more than its own delay. */
-#ifndef BASE_POOL_H
-#define BASE_POOL_H
+#pragma once
 #include "base/err.h"
 
 typedef struct pool pool;
@@ -25,5 +24,3 @@ void pool_barrier(pool *p, int worker);
 /* The same; the last to come first runs alone(arg), while the others wait. Every worker names the same. */
 typedef void (*pool_alone)(void *arg);
 void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Three rounds of the splitmix64 finaliser (Steele, Lea, Flood 2014), one per key: seed, stream (the choice of a
  * request), and counter (the position in the sequence). */
-#ifndef BASE_RNG_H
-#define BASE_RNG_H
+#pragma once
 #include <stdint.h>
 
 static inline uint64_t rng_mix(uint64_t z)
@@ -25,5 +24,3 @@ static inline double rng_uniform(uint64_t seed, uint64_t stream, uint64_t counte
 {
     return (double)(rng_bits(seed, stream, counter) >> 11) * 0x1p-53;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Every parser of outside data reads through a cursor: little-endian numbers, byte runs, "is there room for n
  * records of at least m bytes". A read past the end sets `bad`, returns zeros, and stays bad; parsers check once per
  * record. */
-#ifndef BASE_SPAN_H
-#define BASE_SPAN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ static inline bool cursor_has(const cursor *c, uint64_t count, uint64_t min_byte
 {
     return !c->bad && (min_bytes == 0 || count <= (c->n - c->at) / min_bytes);
 }
-
-#endif

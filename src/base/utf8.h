@@ -1,6 +1,5 @@
 /* utf8.h - UTF-8, strictly (Unicode 15, table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef BASE_UTF8_H
-#define BASE_UTF8_H
+#pragma once
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -31,5 +30,3 @@ bool utf8_is_valid(span s);
 /* How many bytes at the end of s are the beginning of a character that is not complete yet (0..3): what a streaming
  * detokenizer holds back. */
 size_t utf8_incomplete_tail(span s);
-
-#endif

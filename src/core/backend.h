@@ -1,8 +1,7 @@
 /* backend.h - what a device must be able to do. A backend is one const struct; "can" is "the table has an entry".
  *
  * Nothing is global, so several devices may run at once; all calls on one device come from one thread. */
-#ifndef CORE_BACKEND_H
-#define CORE_BACKEND_H
+#pragma once
 #include "base/err.h"
 #include "core/program.h"
 #include "core/step.h"
@@ -63,5 +62,3 @@ struct backend {
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
-
-#endif

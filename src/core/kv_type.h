@@ -12,8 +12,7 @@
  * theirs. A query gets fewer bits the longer its head is: 512 steps up to the maximum at KV_I16_DIM elements; longer
  * heads need f16. Keys are coded over their range because they cause most of the error: on stories260K that takes the
  * mean KL of 8-bit keys from 2.8e-3 to 1.3e-3. */
-#ifndef CORE_KV_TYPE_H
-#define CORE_KV_TYPE_H
+#pragma once
 #include "core/program.h"
 #include "tensor/dtype.h"
 
@@ -55,5 +54,3 @@ static inline uint64_t kv_page_bytes(const state *s, dtype k_type, dtype v_type)
 {
     return (uint64_t)s->heads * (kv_tile_bytes(k_type, s->k_dim, false) + kv_tile_bytes(v_type, s->v_dim, true));
 }
-
-#endif

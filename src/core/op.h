@@ -5,8 +5,7 @@
  * exactly one op (single assignment): in-place is the memory plan's business. The definition of an op is its reference
  * kernel cpu/cpu_<op>.c; the sentence here is its contract. To add an op: a row of OP_LIST (and its parameters in
  * struct op) here, rows of its parameters and its shape rule in op.c, the reference. */
-#ifndef CORE_OP_H
-#define CORE_OP_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -190,5 +189,3 @@ static inline bool op_is(const op *o, uint32_t fact) { return op_info[o->kind].f
 /* Whether operands, shapes and parameters are what the kernels take for granted: NULL, or what is wrong. */
 struct program;
 const char *op_check(const struct program *p, const op *o);
-
-#endif

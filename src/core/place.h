@@ -1,6 +1,5 @@
 /* place.h - the memory plan: where each activation of a segment lies in the segment's arena. */
-#ifndef CORE_PLACE_H
-#define CORE_PLACE_H
+#pragma once
 #include "core/backend.h"
 
 /* Gives every activation that ops [s->op0, s->op1) write an offset (tensor.off, a multiple of 64) by liveness, and sets
@@ -10,5 +9,3 @@
  * keep the offsets that the segment before gave them, so segments are placed in order. s->out, results of entries and
  * tensors that nothing reads (logits) live to the end. */
 int place_segment(program *p, segment *s, const int max_rows[AXIS_COUNT], err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * Built once per model by models/, printed by `plan --dump`, cut into segments by src/plan, compiled and run by
  * backends. No pointer into a model family exists here, so code that knows no model can cut, cost and compare a
  * program. Everything belongs to the program's arena. */
-#ifndef CORE_PROGRAM_H
-#define CORE_PROGRAM_H
+#pragma once
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -167,5 +166,3 @@ uint64_t tensor_row_bytes(const tensor *t);
 int64_t program_row_products(const program *p, const op *o);
 
 uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
-
-#endif

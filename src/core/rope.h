@@ -3,8 +3,7 @@
  * RoPE: Su et al. 2021 (arXiv 2104.09864). A set holds one table per variant: most scalings have one; longrope has two
  * (short and long), chosen by the length a sequence is admitted with; dynamic NTK has one per admitted length above the
  * original. A sequence's variant is fixed at admission, so that its tokens never depend on what comes later. */
-#ifndef CORE_ROPE_H
-#define CORE_ROPE_H
+#pragma once
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -69,5 +68,3 @@ void rope_frequencies(const rope_params *p, int length, float *inv, float *scale
  * `length` positions. */
 const float *rope_cos(const rope_set *r, int variant);
 const float *rope_sin(const rope_set *r, int variant);
-
-#endif

@@ -3,8 +3,7 @@
  * A step is ragged: T rows, each with a sequence and a position; prefill chunks and decode rows mix freely.
  * The rows of a sequence are adjacent and their positions ascend by one. Encoder rows (the input of an encoder-decoder)
  * are a second such set, with positions of their own. */
-#ifndef CORE_STEP_H
-#define CORE_STEP_H
+#pragma once
 #include "core/program.h"
 
 #include <stdint.h>
@@ -42,5 +41,3 @@ typedef struct step {
 } step;
 
 static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == AXIS_ENC ? &st->enc : &st->tok; }
-
-#endif

@@ -5,8 +5,7 @@
  * Recipes that only move rows copy bytes, transposed files of plain types move elements, everything else goes through
  * weight_decode_row, the definition, and quant_fit. Units (rows or panels) are independent of each other: several
  * threads give the same bytes. */
-#ifndef CORE_WEIGHT_FILL_H
-#define CORE_WEIGHT_FILL_H
+#pragma once
 #include "core/program.h"
 #include "tensor/quant_fit.h"
 
@@ -29,5 +28,3 @@ int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, e
 
 /* Fills the units of n weights. ERR_SPEC names the first weight and row with a value that the type cannot hold. */
 int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* batch.h - the arrays of one step, allocated once for the largest: sessions add rows, the plan reads them in place. */
-#ifndef ENGINE_BATCH_H
-#define ENGINE_BATCH_H
+#pragma once
 #include "core/step.h"
 #include "engine/session.h"
 
@@ -24,5 +23,3 @@ void batch_clear(batch *b);
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added. */
 const step *batch_finish(batch *b, const program *p);
-
-#endif

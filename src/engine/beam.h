@@ -6,8 +6,7 @@
  * encoder input, and n - 1 others that exist only here. When a beam dies, its session takes over another's text. Where
  * two texts agree, their keys and values are equal to the bit, so only pages from the first different token on are
  * copied. Encoder pages belong to the first session; the others read them. */
-#ifndef ENGINE_BEAM_H
-#define ENGINE_BEAM_H
+#pragma once
 #include "engine/engine_state.h"
 
 /* The group of a query with q.beams > 1, whose own session is `first`; *first gets it. */
@@ -21,5 +20,3 @@ bool beam_ready(const session *s);
 
 /* Takes the logits after the last token of one session. The last one's move the group on; its query may end here. */
 void beam_take(engine *g, session *s, const float *logits, uint64_t *made);
-
-#endif

@@ -1,6 +1,5 @@
 /* cost.h - what one step costs, from the program: what `bench` and predictions compare with the machine's bounds. */
-#ifndef ENGINE_COST_H
-#define ENGINE_COST_H
+#pragma once
 #include "engine/engine.h"
 
 typedef struct engine_cost {
@@ -11,5 +10,3 @@ typedef struct engine_cost {
 
 /* A step of `rows` rows of one sequence of then `depth` tokens, `outs` with logits. Activations are not counted. */
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Both models see the same ids, one sequence at a time: the reference's logits are kept, those of the tested model are
  * compared with them row by row. All arithmetic after the logits is in double. */
-#ifndef ENGINE_DIVERGENCE_H
-#define ENGINE_DIVERGENCE_H
+#pragma once
 #include "engine/engine.h"
 
 typedef struct divergence divergence;
@@ -26,5 +25,3 @@ int divergence_add(void *d, const int32_t *ids, int64_t n, int64_t first, err *e
 
 /* Of all sequences added so far. ERR_USAGE when there was no row. */
 int divergence_get(divergence *d, divergence_result *out, err *e);
-
-#endif

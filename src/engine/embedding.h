@@ -1,6 +1,5 @@
 /* embedding.h - embeddings and scores of texts: tokenizes them, and runs many of them at once. */
-#ifndef ENGINE_EMBEDDING_H
-#define ENGINE_EMBEDDING_H
+#pragma once
 #include "base/span.h"
 #include "engine/engine.h"
 
@@ -25,5 +24,3 @@ typedef struct embedding_job {
  * every step. Not while other queries run. */
 int embedding_run(engine *g, embedding_job *jobs, size_t n, void (*progress)(void *ctx, size_t done), void *ctx,
                   err *e);
-
-#endif

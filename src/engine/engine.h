@@ -6,8 +6,7 @@
  * section 3): queries come and go between steps; each step mixes prefill chunks and decode rows of all of them. One
  * thread calls engine_infer; engine_add_query, engine_cancel, engine_pause, engine_wake and engine_get_stats may be
  * called from any thread. Callbacks run on the engine thread without a lock of the engine: they may call these too. */
-#ifndef ENGINE_ENGINE_H
-#define ENGINE_ENGINE_H
+#pragma once
 #include "engine/engine_params.h"
 #include "sample/sample.h"
 #include "text/tokenizer.h"
@@ -116,5 +115,3 @@ typedef struct engine_stats {
     double kv_usage; /* 0 … 1 */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
-
-#endif

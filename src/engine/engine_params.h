@@ -1,6 +1,5 @@
 /* engine_params.h - options of every command that takes a model. */
-#ifndef ENGINE_ENGINE_PARAMS_H
-#define ENGINE_ENGINE_PARAMS_H
+#pragma once
 #include "base/param.h"
 
 typedef struct engine_options {
@@ -13,5 +12,3 @@ typedef struct engine_options {
 /* The first `source` rows name model and tokenizer; a model's program depends on the first `program` rows. */
 extern const param engine_param_rows[];
 extern const size_t engine_param_count, engine_source_param_count, engine_program_param_count;
-
-#endif

@@ -2,8 +2,7 @@
  *
  * engine.c opens and closes, queue.c is what other threads call, schedule.c decides who takes part in a step, infer.c
  * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
-#ifndef ENGINE_ENGINE_STATE_H
-#define ENGINE_ENGINE_STATE_H
+#pragma once
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/pages.h"
@@ -74,5 +73,3 @@ void session_drop_cache(engine *g, session *s); /* gives pages, reservations and
 void session_end(engine *g, session *s);
 /* Delivers an event that ends the query, then session_end. */
 void session_finish(engine *g, session *s, finish_reason why, const char *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* importance_collect.h - runs a text through a model and adds up the squares of the inputs of its matrices: `eval
  * importance` writes the sums, `quantize` weighs errors with them. */
-#ifndef ENGINE_IMPORTANCE_COLLECT_H
-#define ENGINE_IMPORTANCE_COLLECT_H
+#pragma once
 #include "engine/engine.h"
 
 typedef struct importance_sum importance_sum;
@@ -16,5 +15,3 @@ int importance_sum_add(void *s, const int32_t *ids, int64_t n, int64_t first, er
 
 /* Writes the file of io/importance.h. ERR_USAGE when nothing was added. */
 int importance_sum_write(const importance_sum *s, const char *path, err *e);
-
-#endif

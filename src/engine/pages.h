@@ -2,8 +2,7 @@
  *
  * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only
  * when the maximum of pages that it can hold at once is reserved, so a step always finds a page and evicts nobody. */
-#ifndef ENGINE_PAGES_H
-#define ENGINE_PAGES_H
+#pragma once
 #include "base/err.h"
 #include "core/program.h"
 
@@ -29,5 +28,3 @@ int32_t pages_needed(int64_t length, int32_t window, int64_t chunk);
  * one sequence always fits. `bytes` [group]: one page of every state of the group. */
 void pages_plan(const program *p, const uint64_t bytes[GROUP_MAX], int n, int64_t ctx, int64_t chunk, uint64_t budget,
                 int32_t total[GROUP_MAX]);
-
-#endif

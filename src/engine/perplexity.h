@@ -1,6 +1,5 @@
 /* perplexity.h - how well a model predicts a text: exp of the mean negative log-likelihood of its tokens. */
-#ifndef ENGINE_PERPLEXITY_H
-#define ENGINE_PERPLEXITY_H
+#pragma once
 #include "engine/windows.h"
 
 typedef struct perplexity_result {
@@ -10,5 +9,3 @@ typedef struct perplexity_result {
 
 /* Errors as windows_each. */
 int perplexity_measure(engine *g, const int32_t *ids, size_t n, const windows *w, perplexity_result *out, err *e);
-
-#endif

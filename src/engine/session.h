@@ -3,8 +3,7 @@
  * There is no "prefill" and no "decode": a session has n_ids tokens, n_past of them in the KV cache, and wants the rest
  * evaluated. One token left is a decode row, many are a prompt or a sequence that lost its pages. Everything a session
  * needs is allocated when the query is added, by the thread that adds it. */
-#ifndef ENGINE_SESSION_H
-#define ENGINE_SESSION_H
+#pragma once
 #include "core/program.h"
 #include "engine/engine.h"
 
@@ -45,5 +44,3 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 /* Whether the token ends its text. */
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);
 void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */
-
-#endif

@@ -4,8 +4,7 @@
  * the second half is scored, so every scored token has at least half a window before it; with `bos` >= 0 the first
  * token of each window is replaced by it. Stride (Hugging Face): windows begin every `stride` tokens and each scores
  * the tokens that no earlier window has scored. */
-#ifndef ENGINE_WINDOWS_H
-#define ENGINE_WINDOWS_H
+#pragma once
 #include "engine/engine.h"
 
 typedef struct windows {
@@ -22,5 +21,3 @@ typedef int (*window_fn)(void *ctx, const int32_t *ids, int64_t n, int64_t first
 /* Calls fn for each window of a text for a model that generates (others: ERR_USAGE). ERR_USAGE when the text is shorter
  * than a window (message holds both numbers). */
 int windows_each(const engine *g, const int32_t *ids, size_t n, const windows *w, window_fn fn, void *ctx, err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * Formats only list (fmt_*.c); no weight byte is read before it is needed. Names, types, shapes, bounds, duplicates and
  * overlaps are checked here, once, so that an entry can be trusted: file bytes [data, data + bytes) exist in the
  * mapping, and bytes fits dtype and shape exactly. */
-#ifndef IO_CKPT_H
-#define IO_CKPT_H
+#pragma once
 #include "base/err.h"
 #include "base/folder.h"
 #include "base/json.h"
@@ -82,5 +81,3 @@ bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
 bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar);
 /* ERR_IO when a mapped file shrank while it was used (file_torn). Call after reading weights. */
 int ckpt_check_torn(const ckpt *c, err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * ckpt.c calls the formats of format_list.h and these call it back: hence a header of their own for its functions.
  * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add:
  * names, shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
-#ifndef IO_CKPT_BUILD_H
-#define IO_CKPT_BUILD_H
+#pragma once
 #include "base/arena.h"
 #include "io/ckpt.h"
 
@@ -44,5 +43,3 @@ void ckpt_set_config(ckpt *c, json *config);
 void ckpt_set_metadata(ckpt *c, json *metadata);
 /* A key-value in the file's own types; only those of the first file are kept. */
 int ckpt_add_meta(ckpt *c, span key, const ckpt_array *a, bool scalar, err *e);
-
-#endif

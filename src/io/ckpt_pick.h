@@ -1,6 +1,5 @@
 /* ckpt_pick.h - which files of a folder are the model, and which files an index names. */
-#ifndef IO_CKPT_PICK_H
-#define IO_CKPT_PICK_H
+#pragma once
 #include "base/err.h"
 #include "base/json.h"
 
@@ -25,5 +24,3 @@ int ckpt_index_files(const json *index, const char *path, char ***names, size_t 
 int ckpt_part_path(char **path, const char *dir, const char *name, err *e);
 
 void ckpt_names_free(char **names, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* gguf.h - the value types of GGUF files, for reader and writer; elements of their arrays. */
-#ifndef IO_GGUF_H
-#define IO_GGUF_H
+#pragma once
 #include "io/ckpt.h"
 
 /* X(id, value in the file, bytes, kind); strings and arrays have no fixed size. */
@@ -33,5 +32,3 @@ span ckpt_array_string(const ckpt_array *a, uint64_t *at);
 /* Element i of a META_INT or META_BOOL array, of a META_FLOAT array; 0 where there is none. */
 int64_t ckpt_array_int(const ckpt_array *a, uint64_t i);
 double ckpt_array_float(const ckpt_array *a, uint64_t i);
-
-#endif

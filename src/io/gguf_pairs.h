@@ -1,6 +1,5 @@
 /* gguf_pairs.h - the metadata of a GGUF file that is being written: a growing list of keys and values. */
-#ifndef IO_GGUF_PAIRS_H
-#define IO_GGUF_PAIRS_H
+#pragma once
 #include "base/arena.h"
 #include "base/span.h"
 #include "io/gguf.h"
@@ -33,5 +32,3 @@ void gguf_add_array(gguf_pairs *p, const char *key, gguf_type element, uint64_t 
 /* Appends copies of the pairs of another list; a key that is there already stays as it is. */
 void gguf_add_all(gguf_pairs *p, const gguf_pairs *from);
 void gguf_pairs_free(gguf_pairs *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* importance.h - how much the columns of each matrix matter: mean squares of the activations that enter it, each expert
  * by itself. Reads files of `eval importance` and of llama.cpp's imatrix (GGUF, and the older binary form). */
-#ifndef IO_IMPORTANCE_H
-#define IO_IMPORTANCE_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 #include "tensor/quant_fit.h"
@@ -29,5 +28,3 @@ typedef struct importance_sums {
 } importance_sums;
 /* As GGUF. */
 int importance_write(const char *path, const importance_sums *s, size_t n, err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * All opcodes of protocols 0 to 5 are known. A global (a class or function named by the pickle) becomes a value only if
  * the host names it; everything else is refused with its name before anything happens. "Calling" a named global means
  * that the host is asked for the value that stands for the result. Values live until pickle_free. */
-#ifndef IO_PICKLE_H
-#define IO_PICKLE_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -74,5 +73,3 @@ bool pickle_is_text(const pickle *p, pv v, const char *s);
 /* For hosts: new values; false when memory is short or a limit reached. */
 bool pickle_new(pickle *p, pickle_value v, pv *out);
 bool pickle_push_item(pickle *p, pv list, pv item);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * This list is the whole of what a pickle may name. A tensor is checked against the size that its storage claims;
  * whether the file holds that storage is checked by the container (fmt_pickle.c), which fills torch_blob.offset. */
-#ifndef IO_PICKLE_TORCH_H
-#define IO_PICKLE_TORCH_H
+#pragma once
 #include "base/map.h"
 #include "io/pickle.h"
 #include "tensor/dtype.h"
@@ -56,5 +55,3 @@ const char *torch_dtype_name(const pickle *p, pv v);
 
 /* Whether elements lie in row-major order without gaps. */
 bool torch_is_contiguous(const torch_tensor *t);
-
-#endif

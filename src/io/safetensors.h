@@ -1,7 +1,5 @@
 /* safetensors.h - the element types of safetensors files, for reader and writer. */
-#ifndef IO_SAFETENSORS_H
-#define IO_SAFETENSORS_H
-
+#pragma once
 /* X(name in the file, dtype) */
 #define SAFETENSORS_TYPES(X)                                                                                           \
     X("F64", F64)                                                                                                      \
@@ -19,5 +17,3 @@
     X("U16", U16)                                                                                                      \
     X("U8", U8)                                                                                                        \
     X("BOOL", BOOL)
-
-#endif

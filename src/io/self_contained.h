@@ -9,8 +9,7 @@
  *     inferflow.shape.TENSOR      rows and columns of one whose bytes are U8: "2048,5632"
  *
  * Panels lie at multiples of 64 bytes in the file. */
-#ifndef IO_SELF_CONTAINED_H
-#define IO_SELF_CONTAINED_H
+#pragma once
 #include "base/arena.h"
 #include "base/folder.h"
 #include "base/map.h"
@@ -44,5 +43,3 @@ int self_files(const json *metadata, arena *mem, const held_file **files, size_t
 
 /* Adds a file to the metadata that is being written. */
 int self_add_file(json *metadata, const char *name, span bytes, err *e);
-
-#endif

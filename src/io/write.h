@@ -2,8 +2,7 @@
  *
  * The caller describes the tensors (type and shape in the file) and delivers their rows as float32, or bytes that are
  * encoded already. Only a few megabytes are held in memory. The same input gives the same bytes. */
-#ifndef IO_WRITE_H
-#define IO_WRITE_H
+#pragma once
 #include "base/err.h"
 #include "base/file.h"
 #include "tensor/dtype.h"
@@ -34,5 +33,3 @@ bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes);
 
 /* Writes the bytes of one tensor: for the writers of formats. */
 int write_rows(file_out *f, const write_tensor *t, int threads, err *e);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * general.* come first, the other pairs in the order in which they were added; general.alignment must not be among
  * them. Tensors lie in the order given, each at the next multiple of 32, as ggml demands. */
-#ifndef IO_WRITE_GGUF_H
-#define IO_WRITE_GGUF_H
+#pragma once
 #include "base/buf.h"
 #include "io/gguf_pairs.h"
 #include "io/write.h"
@@ -12,5 +11,3 @@
 int write_gguf_header(buf *out, const gguf_pairs *pairs, const write_tensor *t, size_t n, err *e);
 /* threads: that encode, 0 = all this process may use */
 int write_gguf(const char *path, const gguf_pairs *pairs, const write_tensor *t, size_t n, int threads, err *e);
-
-#endif

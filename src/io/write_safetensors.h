@@ -1,6 +1,5 @@
 /* write_safetensors.h - safetensors files, written to a temporary file that is renamed when all is there. */
-#ifndef IO_WRITE_SAFETENSORS_H
-#define IO_WRITE_SAFETENSORS_H
+#pragma once
 #include "base/json.h"
 #include "io/write.h"
 
@@ -8,5 +7,3 @@
  * first, then by name. `metadata`: an object of strings for "__metadata__", or NULL. Block types have no name in this
  * format: ERR_USAGE. */
 int write_safetensors(const char *path, const write_tensor *t, size_t n, const json *metadata, err *e);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Reads the central directory with the zip64 fields and each local header (its extra field differs: torch pads there).
  * Refuses compressed or encrypted entries, several disks, overlaps, names that leave the folder. Extracts nothing. */
-#ifndef IO_ZIP_H
-#define IO_ZIP_H
+#pragma once
 #include "base/err.h"
 #include "base/map.h"
 #include "base/span.h"
@@ -23,5 +22,3 @@ typedef struct zip {
 int zip_list(zip *z, span file, err *e);
 const zip_entry *zip_find(const zip *z, span name); /* NULL when absent */
 void zip_free(zip *z);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
  * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is the first backend. */
-#ifndef PLAN_DEVICES_H
-#define PLAN_DEVICES_H
+#pragma once
 #include "base/buf.h"
 #include "core/backend.h"
 
@@ -22,5 +21,3 @@ typedef struct device_entry {
 /* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a
  * negative code with a message that quotes the offending part and names what is available. */
 int devices_parse(const char *text, const backend *const *backends, device_entry out[DEVICES_MAX], err *e);
-
-#endif

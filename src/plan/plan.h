@@ -2,8 +2,7 @@
  *
  * Layers are cut only at cut points that liveness found (program.cuts): there the rest of the model needs only one
  * activation, which the segment on the next device takes over. Logits are the same bits however layers are divided. */
-#ifndef PLAN_PLAN_H
-#define PLAN_PLAN_H
+#pragma once
 #include "base/buf.h"
 #include "base/json.h"
 #include "core/backend.h"
@@ -47,5 +46,3 @@ const char *plan_isa(const plan *l); /* of the first device */
 bool plan_text(const plan *l, bool dump, buf *out);
 /* The same as members "ranks" and "edges" of an object. */
 void plan_json(const plan *l, json *root);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * They are sorted only as far as somebody asks: a heap built in O(V) gives the best first. Probabilities use our own
  * exp, so the same logits give the same token on every machine. */
-#ifndef SAMPLE_CANDIDATES_H
-#define SAMPLE_CANDIDATES_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ double candidates_mass(candidates *c);
 /* The token at u, 0 <= u < 1, of the mass: of those that are left, best first; of the whole vocabulary, by id. */
 int32_t candidates_draw(candidates *c, double u);
 int32_t candidates_draw_by_id(candidates *c, double u);
-
-#endif

@@ -3,8 +3,7 @@
  * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same
  * request gives the same tokens whatever else the engine does. The order is the field's: penalties and bias on the
  * logits; the likeliest token when the temperature is 0; else temperature, top-k, top-p, min-p, the draw. */
-#ifndef SAMPLE_SAMPLE_H
-#define SAMPLE_SAMPLE_H
+#pragma once
 #include "base/err.h"
 #include "base/param.h"
 #include "sample/sampler_list.h"
@@ -57,5 +56,3 @@ int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 /* Returns the log-probability of `id` in the raw distribution, before penalties, bias and temperature; fills the n
  * best. */
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* sample_step.h - one step on the way from logits to a token, as a row: it adjusts logits, or it cuts candidates.
  * Candidates are there only when the temperature is not 0; the draw follows. */
-#ifndef SAMPLE_SAMPLE_STEP_H
-#define SAMPLE_SAMPLE_STEP_H
+#pragma once
 #include "sample/candidates.h"
 #include "sample/sample.h"
 
@@ -23,5 +22,3 @@ typedef struct sample_step {
 
 extern const sample_step *const sample_steps[]; /* in the order of SAMPLER_LIST */
 extern const int sample_step_count;
-
-#endif

@@ -3,9 +3,7 @@
  * A sampler is `const sample_step smp_<name>` in smp_<name>.c plus one line here. A parameter is one row here, the only
  * place: the member of sample_params, the flag of `run` and `serve`, the key of [generate] and the field of a request
  * follow, with range, default and help. Ranges are the widest that llama.cpp, vLLM and OpenAI have. */
-#ifndef SAMPLE_SAMPLER_LIST_H
-#define SAMPLE_SAMPLER_LIST_H
-
+#pragma once
 #define SAMPLER_LIST(X)                                                                                                \
     X(repetition)                                                                                                      \
     X(occurrence)                                                                                                      \
@@ -24,5 +22,3 @@
     X(FLOAT, presence_penalty, "0", -2, 2, "F", "subtracted from the logits of tokens generated before", NULL)         \
     X(FLOAT, frequency_penalty, "0", -2, 2, "F", "the same, once for each time the token was generated", NULL)         \
     X(INT, seed, "-1", 0, 0, "N", "same seed, same text; -1 draws one", NULL)
-
-#endif

@@ -1,6 +1,5 @@
 /* api_list.h - the endpoints; each is `const route route_<name>` in api_<x>.c. */
-#ifndef SERVE_API_LIST_H
-#define SERVE_API_LIST_H
+#pragma once
 #include "serve/exchange.h"
 
 #define ROUTE_LIST(X)                                                                                                  \
@@ -17,5 +16,3 @@
 #define X(name) extern const route route_##name;
 ROUTE_LIST(X)
 #undef X
-
-#endif

@@ -4,8 +4,7 @@
  * A job owns the request and its choices, prompt-major (all choices of the first prompt, then of the second). It is
  * built on a listener's thread, then written by the engine thread alone; it lives until the connection and every query
  * have dropped its stream. */
-#ifndef SERVE_COMPLETION_H
-#define SERVE_COMPLETION_H
+#pragma once
 #include "serve/request.h"
 #include "serve/stream.h"
 
@@ -63,5 +62,3 @@ struct job {
 
 /* Takes the request over (it is freed with the job) and adds its queries; x->later or an error reply is set. */
 void completion_start(server *s, exchange *x, request *r);
-
-#endif

@@ -3,8 +3,7 @@
  * The listener fills the request half and calls exchange_admit when the head is complete (keys, origin, method,
  * declared length: all that can be refused before a body is read), then exchange_handle with the body. A handler either
  * fills status and `out`, or sets `later`: a stream that another thread will fill. */
-#ifndef SERVE_EXCHANGE_H
-#define SERVE_EXCHANGE_H
+#pragma once
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/span.h"
@@ -72,5 +71,3 @@ void reply_error(exchange *x, int status, const char *at, const char *code, cons
 void reply_err(exchange *x, const char *at, const err *e);
 /* The text of such an object, for errors inside a stream. */
 bool error_text(buf *out, int status, const char *at, const char *code, const char *message);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Strict: an unknown field (one of another endpoint too) is refused by name or, lenient, ignored and logged; a value of
  * the wrong type or out of range is refused; null means absent. */
-#ifndef SERVE_FIELDS_H
-#define SERVE_FIELDS_H
+#pragma once
 #include "base/json.h"
 #include "serve/exchange.h"
 
@@ -32,5 +31,3 @@ bool fields_read(exchange *x, const field *rows, bool lenient, const json *objec
 const char *json_type_name(const json *j); /* "a string", "an array", … */
 /* Replies that the field has another type than expected; false. */
 bool field_wrong_type(exchange *x, const char *name, const char *expected, const json *v);
-
-#endif

@@ -1,6 +1,5 @@
 /* http.h - the listener: sockets in, exchanges out. http.c is the only file that knows libmicrohttpd. */
-#ifndef SERVE_HTTP_H
-#define SERVE_HTTP_H
+#pragma once
 #include "serve/server.h"
 
 typedef struct http http;
@@ -16,5 +15,3 @@ int http_active(const http *h);
 int http_receiving(const http *h);
 /* Ends what is still open and all threads. NULL ok. */
 void http_close(http *h);
-
-#endif

@@ -1,6 +1,5 @@
 /* keys.h - the keys that clients must show. No key is ever logged or put into a message. */
-#ifndef SERVE_KEYS_H
-#define SERVE_KEYS_H
+#pragma once
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -16,5 +15,3 @@ int keys_read(key_list *out, const char *path, err *e);
 void keys_free(key_list *l);
 /* Compares in a time that depends on lengths only, with all keys. */
 bool keys_match(const key_list *l, const char *key);
-
-#endif

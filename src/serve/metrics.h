@@ -1,6 +1,5 @@
 /* metrics.h - counters and histograms in the Prometheus text format 0.0.4. All updates are atomic adds. */
-#ifndef SERVE_METRICS_H
-#define SERVE_METRICS_H
+#pragma once
 #include "base/buf.h"
 #include "engine/engine.h"
 
@@ -34,5 +33,3 @@ void metrics_request(metrics *m, int endpoint, int status);
 
 /* Prints everything, with the engine's own counters (g NULL while loading). */
 bool metrics_print(metrics *m, engine *g, buf *out);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Built on a listener's thread, then written by the engine thread; it lives until the connection and the engine have
  * dropped its stream. */
-#ifndef SERVE_POOLED_JOB_H
-#define SERVE_POOLED_JOB_H
+#pragma once
 #include "base/buf.h"
 #include "serve/exchange.h"
 #include "serve/server.h"
@@ -47,5 +46,3 @@ void pooled_job_start(pooled_job *j, exchange *x);
 bool pooled_usage_write(buf *to, const pooled_job *j);
 /* The reply to an error of an input; `at`: its field. */
 void pooled_reply_err(exchange *x, const char *at, const err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* request.h - a request for generated text: its JSON fields, checked, and its prompts as token ids. */
-#ifndef SERVE_REQUEST_H
-#define SERVE_REQUEST_H
+#pragma once
 #include "sample/sample.h"
 #include "serve/fields.h"
 #include "serve/server.h"
@@ -47,5 +46,3 @@ extern const field request_fields[];
 /* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. Always request_free. */
 bool request_read(server *s, exchange *x, request *r);
 void request_free(request *r);
-
-#endif

@@ -1,9 +1,6 @@
 /* serve.h - the life of `inferflow serve`: listen, load, serve, drain, end. */
-#ifndef SERVE_SERVE_H
-#define SERVE_SERVE_H
+#pragma once
 #include "serve/server.h"
 
 /* Serves until SIGTERM or SIGINT; a second signal ends the process at once. */
 int serve_run(const serve_options *o, const engine_options *model, err *e);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Threads: the engine thread opens the model and runs all steps; the listener's threads parse, tokenize and queue; the
  * watch thread sees clients leave. They meet in the engine's own queue and in streams. */
-#ifndef SERVE_SERVER_H
-#define SERVE_SERVER_H
+#pragma once
 #include "engine/engine.h"
 #include "sample/sample.h"
 #include "serve/keys.h"
@@ -62,5 +61,3 @@ void server_close(server *s);
 int server_check_queue(const server *s, size_t n, err *e);
 /* The name under which the model is served: --alias, else the model's own. */
 const char *server_model_name(const server *s);
-
-#endif

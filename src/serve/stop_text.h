@@ -2,8 +2,7 @@
  *
  * The first match to be complete ends the text, however it was cut into pieces: a stream shows the same text as a whole
  * reply, and never a part of a stop string. */
-#ifndef SERVE_STOP_TEXT_H
-#define SERVE_STOP_TEXT_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ bool stop_find(const char *const *stop, int n_stop, const char *text, size_t fro
 
 /* How many bytes of text[from … n) can be shown now: the rest is the beginning of a stop string. */
 size_t stop_certain(const char *const *stop, int n_stop, const char *text, size_t from, size_t n);
-
-#endif

@@ -5,8 +5,7 @@
  * wake-up is lost. A consumer that falls behind makes the stream full: the producer then holds its own sequence back
  * until `drained`. A consumer that leaves makes it gone. The owner (a request) lives until both sides have dropped the
  * stream. */
-#ifndef SERVE_STREAM_H
-#define SERVE_STREAM_H
+#pragma once
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -60,5 +59,3 @@ size_t stream_waiting(stream *s); /* bytes that can be read now */
 void stream_leave(stream *s);     /* the consumer is going: wakes it if it sleeps, tells the owner once */
 /* Keeps an idle live stream open through proxies: appends an SSE comment when nothing was written for `seconds`. */
 void stream_ping(stream *s, double now, double seconds);
-
-#endif

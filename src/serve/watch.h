@@ -4,8 +4,7 @@
  * One thread with its own epoll set. A connection whose reply is pending is watched for EPOLLRDHUP; deadlines are
  * looked at twice a second and enforced by shutdown(2), which the listener's own threads then notice. A client that
  * closes its sending half counts as gone, as in other inference servers. */
-#ifndef SERVE_WATCH_H
-#define SERVE_WATCH_H
+#pragma once
 #include "base/err.h"
 #include "serve/stream.h"
 
@@ -32,5 +31,3 @@ void watch_idle(watch *w, int fd);                   /* its reply was sent */
 void watch_remove(watch *w, int fd, bool linger);
 /* All pending streams are left: their clients get what is there and an end. */
 void watch_leave_all(watch *w);
-
-#endif

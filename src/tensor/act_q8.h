@@ -20,8 +20,7 @@
  * Rows of at most ACT_NARROW elements are coded twice: the values, then the residual of those codes as a second row.
  * The matrix multiplies both and the products are added: 16 bits of precision, since few blocks average little of the
  * rounding error away. */
-#ifndef TENSOR_ACT_Q8_H
-#define TENSOR_ACT_Q8_H
+#pragma once
 #include "tensor/panel.h"
 
 #include <math.h>
@@ -109,5 +108,3 @@ static inline void act_residual(const float *x, int64_t n, const act_block *code
 {
     for (int64_t i = 0; i < n; i++) residual[i] = fmaf(-codes->scale, codes->code[i], x[i]);
 }
-
-#endif

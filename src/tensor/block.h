@@ -3,8 +3,7 @@
  * Layouts are those of GGUF files (ggml's block types) and of the Inferflow paper. d is the scale, an f16 unless said
  * otherwise; 256-weight blocks hold sub-blocks of 16 or 32 weights with small integer scales of their own.
  * Little-endian. The decoders in quant_*.c are the definition of what the fields mean. */
-#ifndef TENSOR_BLOCK_H
-#define TENSOR_BLOCK_H
+#pragma once
 #include <stdint.h>
 
 /* clang-format off */
@@ -70,5 +69,3 @@ typedef struct { uint8_t scale, choice[8], low[32]; } block_q2_tables;
     X(Q3H_T, q3h_tables) X(Q3_T, q3_tables) X(Q2_T, q2_tables)
 
 /* clang-format on */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A type is "plain" (one number per element) or "block" (n weights share a block of bytes). Block types are decoded by
  * the reference in quant.h, which is their definition. Rows of a block type are whole blocks: cols % weights == 0. */
-#ifndef TENSOR_DTYPE_H
-#define TENSOR_DTYPE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -112,5 +111,3 @@ typedef struct shape {
 bool shape_count(const shape *s, uint64_t *n);
 /* Writes "[a, b, c]"; always NUL-terminated. Returns out. */
 char *shape_text(const shape *s, char *out, int cap);
-
-#endif

@@ -30,8 +30,7 @@
  *
  * Every block type maps exactly: the same codes, scales and bases, so a packed matrix has about as many bits as its
  * blocks. Rows are padded to 16 and k to 64 with code, scale and base 0. */
-#ifndef TENSOR_PANEL_H
-#define TENSOR_PANEL_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
@@ -197,5 +196,3 @@ void panel_strip_get(const panel_format *f, const uint8_t *span, int r, int tile
 
 /* Row r (0 … 15) of a panel as float32: cols values, equal to those of quant_decode on its blocks. */
 void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to);
-
-#endif

@@ -1,7 +1,6 @@
 /* panel_place.h - the place of a block in a span of 16 rows (panel.h); the readers of blocks (panel_pack.c,
  * panel_codebooks.c) write through it. */
-#ifndef TENSOR_PANEL_PLACE_H
-#define TENSOR_PANEL_PLACE_H
+#pragma once
 #include "tensor/panel.h"
 
 #include <stddef.h>
@@ -55,5 +54,3 @@ typedef void panel_reader(const uint8_t *block, const panel_place *to);
 /* The reader of a type whose codes go straight into lines (at most WORDS_LINES a span), NULL for others. */
 enum { WORDS_LINES = 48 };
 panel_reader *panel_words_reader(dtype t);
-
-#endif

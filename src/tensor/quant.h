@@ -1,6 +1,5 @@
 /* quant.h - reference decoders: the definition of every element type, slow and obvious. */
-#ifndef TENSOR_QUANT_H
-#define TENSOR_QUANT_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -15,5 +14,3 @@ void quant_decode_row(dtype t, const void *from, float *to, uint64_t n);
 /* Encodes n float32 values (a whole number of blocks). Only types for which quant_can_encode is true. */
 bool quant_can_encode(dtype t);
 void quant_encode(dtype t, const float *from, void *to, uint64_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* quant_bits.h - codes of a few bits in bytes, lowest first, and split codes: all upper bits, then all lower bits.
  * Shared by quant_linear.c and quant_tables.c. */
-#ifndef TENSOR_QUANT_BITS_H
-#define TENSOR_QUANT_BITS_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -90,5 +89,3 @@ static inline void split_put(uint8_t *to, const uint8_t *q, int n, int low, int 
         bits_put_eight(to + n * high / 8, i, low, v & below);
     }
 }
-
-#endif

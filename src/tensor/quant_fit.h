@@ -1,6 +1,5 @@
 /* quant_fit.h - encoders that minimize the error, where quant_encode covers the range; `quantize` uses them. */
-#ifndef TENSOR_QUANT_FIT_H
-#define TENSOR_QUANT_FIT_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -23,5 +22,3 @@ static inline const float *fit_importance_of(fit_importance m, int64_t row, int6
 {
     return m.value && m.rows ? m.value + row / m.rows * cols : m.value;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Weight i of block b is at [i][b]. Nothing is ever summed across lanes, and each lane decides for itself, so a block's
  * result does not depend on its neighbours; and compilers make vectors of the loops over lanes. */
-#ifndef TENSOR_QUANT_FIT_LANES_H
-#define TENSOR_QUANT_FIT_LANES_H
+#pragma once
 #include "tensor/quant_fit_row.h"
 
 #include <stdbool.h>
@@ -58,5 +57,3 @@ static inline void lane_of(const lane_codes q, int n, int b, uint8_t *to)
 {
     for (int i = 0; i < n; i++) to[i] = q[i][b];
 }
-
-#endif

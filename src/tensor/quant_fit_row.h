@@ -1,7 +1,6 @@
 /* quant_fit_row.h - the interface between quant_fit.c and its encoders: up to LANES blocks of a row at a time, weights
  * finite and not above FIT_MOST, importance >= 0 and in no block all 0. */
-#ifndef TENSOR_QUANT_FIT_ROW_H
-#define TENSOR_QUANT_FIT_ROW_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -36,5 +35,3 @@ static inline float lanes_sum(const float *a)
 /* To the nearest integer, ties to even, for |v| < 2^22: vectors without an instruction for it do this as well. */
 #define FIT_ROUND 0x1.8p23f
 #define FIT_MOST  0x1p20f
-
-#endif

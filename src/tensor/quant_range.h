@@ -1,6 +1,5 @@
 /* quant_range.h - whether a type can hold a row of weights at all, before it is encoded. */
-#ifndef TENSOR_QUANT_RANGE_H
-#define TENSOR_QUANT_RANGE_H
+#pragma once
 #include "base/err.h"
 #include "tensor/dtype.h"
 
@@ -16,5 +15,3 @@ quant_range quant_range_of(dtype t, const float *row, uint64_t n);
 
 /* The same as an error, ERR_SPEC, for row `at` of a matrix; OK: it is held. */
 int quant_range_error(dtype t, const char *name, int64_t at, const float *row, uint64_t n, err *e);
-
-#endif

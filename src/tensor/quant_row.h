@@ -2,8 +2,7 @@
  *
  * A block type defines what one block means; the loop over blocks, and the copy that makes any alignment of the bytes
  * harmless, are written once by BLOCK_DECODER and BLOCK_ENCODER. */
-#ifndef TENSOR_QUANT_ROW_H
-#define TENSOR_QUANT_ROW_H
+#pragma once
 #include "tensor/block.h"
 #include "tensor/dtype.h"
 
@@ -48,5 +47,3 @@ BLOCK_LIST(X)
 #define X(id, name) quant_encoder quant_encode_##name;
 ENCODER_LIST(X)
 #undef X
-
-#endif

@@ -1,7 +1,6 @@
 /* quant_tables.h - blocks of 128 weights whose sub-blocks each pick one of several tables of levels (quant_tables.c):
  * access to their parts. */
-#ifndef TENSOR_QUANT_TABLES_H
-#define TENSOR_QUANT_TABLES_H
+#pragma once
 #include "tensor/dtype.h"
 
 #include <stdint.h>
@@ -27,5 +26,3 @@ void tables_put(dtype t, uint8_t *block, const uint8_t *code, const uint8_t *cho
 #define TABLES_UNIT 0x1p-8f
 enum { TABLES_SCALE_MAX = 247 /* beyond it are the infinity and NaN of f16 */ };
 float tables_scale(uint8_t scale);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Vocabularies in bare files (vocab.txt, vocab.json, a SentencePiece model) define no special tokens, no frame around a
  * text and no numbers of pieces: the class named in tokenizer_config.json does, one row per class. */
-#ifndef TEXT_LOAD_CLASS_H
-#define TEXT_LOAD_CLASS_H
+#pragma once
 #include "text/load_tokenizer_config.h"
 #include "text/tokenizer_state.h"
 
@@ -52,5 +51,3 @@ void class_frame_languages(tokenizer *t, const tokenizer_config *s);
 /* Sets frames written as words: $A, $B, a role (bos eos cls sep) or lang, each with ":1" for the second segment. If a
  * token is missing, the frames stay as they are. */
 void frame_set(tokenizer *t, const char *one, const char *two);
-
-#endif

@@ -1,9 +1,6 @@
 /* load_gguf_vocab.h - the vocabulary in a GGUF file's metadata. */
-#ifndef TEXT_LOAD_GGUF_VOCAB_H
-#define TEXT_LOAD_GGUF_VOCAB_H
+#pragma once
 #include "io/ckpt.h"
 #include "text/tokenizer_state.h"
 
 int load_gguf_vocab(tokenizer *t, const ckpt *model, err *e); /* ERR_NOT_FOUND when the model has none */
-
-#endif

@@ -1,6 +1,5 @@
 /* load_hf_json.h - tokenizer.json of the Hugging Face library, and what other loaders share with it. */
-#ifndef TEXT_LOAD_HF_JSON_H
-#define TEXT_LOAD_HF_JSON_H
+#pragma once
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
@@ -13,5 +12,3 @@ int hf_read_pieces(tokenizer *t, const json *root, const char *path, err *e);
 int hf_add_merge(tokenizer *t, span a, span b, uint32_t rank, buf *joined, err *e);
 /* Finishes a tokenizer whose vocabulary, merges, steps and special tokens are all set. */
 int hf_finish(tokenizer *t, err *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* load_hf_steps.h - the parts of a tokenizer.json around the model. Each reader appends steps to the tokenizer; JSON
  * null appends none; a type that is not implemented is an error that names it. */
-#ifndef TEXT_LOAD_HF_STEPS_H
-#define TEXT_LOAD_HF_STEPS_H
+#pragma once
 #include "base/json.h"
 #include "text/tokenizer_state.h"
 
@@ -26,5 +25,3 @@ typedef struct hf_added {
 
 /* Adds it with this id; the normalizer must be there already. The same text again replaces the earlier properties. */
 int hf_add_token(tokenizer *t, const hf_added *a, int32_t id, err *e);
-
-#endif

@@ -1,10 +1,7 @@
 /* load_llama2c.h - tokenizer.bin of llama2.c. */
-#ifndef TEXT_LOAD_LLAMA2C_H
-#define TEXT_LOAD_LLAMA2C_H
+#pragma once
 #include "text/tokenizer_state.h"
 
 int load_llama2c(tokenizer *t, span file, const char *path, err *e);
 /* Whether the bytes look like such a file, without reading all of it. */
 bool llama2c_probe(span file);
-
-#endif

@@ -1,6 +1,5 @@
 /* load_spm.h - SentencePiece models: tokenizer.model itself, and what GGUF and Marian vocabularies share with it. */
-#ifndef TEXT_LOAD_SPM_H
-#define TEXT_LOAD_SPM_H
+#pragma once
 #include "text/tokenizer_state.h"
 
 typedef struct spm_normalizer {
@@ -26,5 +25,3 @@ int spm_build(tokenizer *t, const spm_model *m, const char *path, err *e);
 int load_spm(tokenizer *t, span file, const char *path, err *e);
 /* Whether the bytes look like a model, without reading all of it. */
 bool spm_probe(span file);
-
-#endif

@@ -1,7 +1,6 @@
 /* load_tokenizer_config.h - the files beside a vocabulary that name roles, special tokens and the chat template:
  * tokenizer_config.json, config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja. */
-#ifndef TEXT_LOAD_TOKENIZER_CONFIG_H
-#define TEXT_LOAD_TOKENIZER_CONFIG_H
+#pragma once
 #include "base/folder.h"
 #include "base/json.h"
 #include "text/tokenizer_state.h"
@@ -26,5 +25,3 @@ int tokenizer_config_apply(tokenizer *t, const tokenizer_config *s, err *e);
 
 /* Sets roles that are still unknown by the usual names of their tokens. */
 void tokenizer_config_guess_roles(tokenizer *t);
-
-#endif

@@ -1,7 +1,6 @@
 /* tk_added.h - added tokens: texts that become one token before (or right after) normalization, whatever the model
  * would make of them. Leftmost-longest; semantics of the Hugging Face library. */
-#ifndef TEXT_TK_ADDED_H
-#define TEXT_TK_ADDED_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 #include "text/tk_trie.h"
@@ -37,5 +36,3 @@ typedef struct added_walk {
 /* The next token: text [w->done, *start) lies before it, the token ends at *stop; the caller then sets w->done = *stop.
  * A token whose text went to the white space of the one before (stop <= start) does not count. NULL: no more. */
 const added_token *added_next(added_walk *w, size_t *start, size_t *stop);
-
-#endif

@@ -7,8 +7,7 @@
  *  - What becomes of a character that is no piece? Its bytes <0xXX>, the unknown token, or nothing.
  * Time is n log n in the length of the text (a heap of pairs), with a scan instead of the heap for short words, and a
  * cache of words per thread: most text is words seen before. */
-#ifndef TEXT_TK_BPE_H
-#define TEXT_TK_BPE_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 #include "text/tk_trie.h"
@@ -79,5 +78,3 @@ void bpe_free(bpe *b);
 /* Appends the ids of a word (or of a whole text where the vocabulary knows no words). ERR_MEMORY only. */
 int bpe_encode(const bpe *b, bpe_work *w, span text, token_list *out, err *e);
 void bpe_work_free(bpe_work *w);
-
-#endif

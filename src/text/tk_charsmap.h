@@ -2,8 +2,7 @@
  *
  * The blob is: u32 size of a double array in bytes | the double array (Darts) | NUL-terminated replacements. It comes
  * from files, so every step through the array is checked. */
-#ifndef TEXT_TK_CHARSMAP_H
-#define TEXT_TK_CHARSMAP_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 
@@ -26,5 +25,3 @@ size_t charsmap_longest(const charsmap *m, span s, span *replacement);
 size_t charsmap_shortest(const charsmap *m, span s, span *replacement);
 /* Whether s is the beginning of a key, so that more text could make a longer match. */
 bool charsmap_open_ended(const charsmap *m, span s);
-
-#endif

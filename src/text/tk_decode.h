@@ -3,8 +3,7 @@
  * There is one implementation: decoding a whole list is feeding the stream and finishing it, so both give the same
  * text. A step gets tokens one by one; once a step has joined them (Fuse, ByteLevel) the steps after it get the parts
  * of one long token, and a step that must see it whole (rare) collects it. */
-#ifndef TEXT_TK_DECODE_H
-#define TEXT_TK_DECODE_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "text/tk_normalize.h"
@@ -70,5 +69,3 @@ typedef struct decode_stream {
 int decode_push(decode_stream *s, int32_t id, span piece, buf *out, err *e);
 int decode_finish(decode_stream *s, buf *out, err *e);
 void decode_stream_free(decode_stream *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* tk_normalize.h - normalizers: text to text, before it is cut into words.
  *
  * A tokenizer has a list of steps that run one after the other. */
-#ifndef TEXT_TK_NORMALIZE_H
-#define TEXT_TK_NORMALIZE_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -68,5 +67,3 @@ int norm_step_run(const norm_step *st, regex_work *rx, span in, bool first, buf 
 /* SentencePiece's map without its treatment of spaces, on a stream: appends the part of the result that later text
  * cannot change, or all of it if `last`; returns how many bytes of `in` were used. */
 size_t norm_map_stream(const charsmap *m, span in, bool last, buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A row is a list of patterns; each cuts the pieces of the previous one (matches and gaps stay). Patterns are facts
  * published with the models (their tokenizer.json, the tables of tiktoken and llama.cpp). */
-#ifndef TEXT_TK_PATTERNS_H
-#define TEXT_TK_PATTERNS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ const pattern_row *pattern_find(const char *name);
 extern const char *const pattern_names[];
 
 extern const char *const pattern_gpt2; /* ByteLevel's own */
-
-#endif

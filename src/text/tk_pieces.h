@@ -1,6 +1,5 @@
 /* tk_pieces.h - a text cut into pieces: what pre-tokenizers hand on to each other. */
-#ifndef TEXT_TK_PIECES_H
-#define TEXT_TK_PIECES_H
+#pragma once
 #include "base/mem.h"
 #include "base/span.h"
 
@@ -30,5 +29,3 @@ static inline bool piece_add(piece_list *l, size_t at, size_t end, bool first)
     l->v[l->n++] = (text_piece){(uint32_t)at, (uint32_t)(end - at), first};
     return true;
 }
-
-#endif

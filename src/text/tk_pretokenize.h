@@ -1,8 +1,7 @@
 /* tk_pretokenize.h - pre-tokenizers: a normalized text becomes the words that the model sees one by one.
  *
  * A tokenizer has a list of steps; each cuts the pieces of the previous one, some change the text. */
-#ifndef TEXT_TK_PRETOKENIZE_H
-#define TEXT_TK_PRETOKENIZE_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "text/tk_pieces.h"
@@ -64,5 +63,3 @@ int pretok_run(const pretok *p, pretok_work *w, regex_work *rx, span in, bool fi
 uint32_t byte_char(uint8_t byte);
 /* Appends the bytes that a piece in that spelling stands for; false and nothing if a character is no byte. */
 bool byte_unspell(span piece, buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Patterns are translated to PCRE2 first (tk_regex_syntax.h): Oniguruma (Hugging Face), fancy-regex (tiktoken) and
  * PCRE2 differ in \s, \w, nested classes, `{n,m}+`, `^` and `$`. Threads share them; regex_work belongs to one. */
-#ifndef TEXT_TK_REGEX_H
-#define TEXT_TK_REGEX_H
+#pragma once
 #include "text/tk_regex_syntax.h"
 
 #include <stdbool.h>
@@ -34,5 +33,3 @@ static inline regex_walk regex_begin(const regex *r, regex_work *w, span text)
 }
 /* 1: a match at [*start, *end); 0: no more; negative: an error (a pattern that needs too many steps). */
 int regex_next(regex_walk *m, size_t *start, size_t *end, err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * While keys are added, edges live in one hash table ((node, byte) -> node): no sorting, and hostile keys cost their
  * length. trie_seal then packs the edges into a double array (Aoe 1989, with xor as in Darts-clone) of a third of the
  * size: a step reads 8 bytes, and walks through a large vocabulary wait for memory. */
-#ifndef TEXT_TK_TRIE_H
-#define TEXT_TK_TRIE_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 
@@ -78,5 +77,3 @@ static inline int32_t trie_longest(const trie *t, span s, size_t *n)
     }
     return found;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tk_unicode.h - what tokenizers ask of Unicode: character classes, case, normalization forms, grapheme clusters. */
-#ifndef TEXT_TK_UNICODE_H
-#define TEXT_TK_UNICODE_H
+#pragma once
 #include "base/buf.h"
 #include "base/span.h"
 
@@ -29,5 +28,3 @@ size_t uc_grapheme(span s);
 
 /* Number of the script for the pre-tokenizer UnicodeScripts (Han, Hiragana, Katakana are one); 0 fits every script. */
 int uc_script_of(uint32_t c);
-
-#endif

@@ -1,6 +1,5 @@
 /* tk_unicode_table.h - where the libraries' tables are not those of utf8proc and PCRE2; a row of zeros ends each. */
-#ifndef TEXT_TK_UNICODE_TABLE_H
-#define TEXT_TK_UNICODE_TABLE_H
+#pragma once
 #include <stdint.h>
 
 typedef struct uc_range {
@@ -21,5 +20,3 @@ extern const uc_range uc_not_bert_punctuation[], uc_only_bert_punctuation[], uc_
     uc_only_bert_nonspacing[];
 extern const uc_range uc_not_bert_control[], uc_not_mark[], uc_only_mark[];
 extern const uc_shift_range uc_newer_lower[], uc_script[];
-
-#endif

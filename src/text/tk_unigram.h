@@ -6,8 +6,7 @@
  *
  * Trick: where no piece reaches across a place, every spelling goes through it: the pieces before it are settled and
  * the nodes reused (mostly after a word). The score goes on, so rounding is that of one pass. */
-#ifndef TEXT_TK_UNIGRAM_H
-#define TEXT_TK_UNIGRAM_H
+#pragma once
 #include "base/err.h"
 #include "base/span.h"
 #include "text/tk_trie.h"
@@ -42,5 +41,3 @@ typedef struct unigram_work {
 int unigram_encode(const unigram *u, unigram_work *w, span text, token_list *out, err *e);
 void unigram_free(unigram *u);
 void unigram_work_free(unigram_work *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* tk_vocab.h - the vocabulary: pieces by id, ids by piece, and what kind of piece each is. */
-#ifndef TEXT_TK_VOCAB_H
-#define TEXT_TK_VOCAB_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/map.h"
@@ -52,5 +51,3 @@ static inline int32_t vocab_find_known(const vocab *v, span piece)
 }
 /* The byte that a piece spelled <0xXX> stands for, -1 for any other piece. */
 int vocab_piece_byte(span piece);
-
-#endif

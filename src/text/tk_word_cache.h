@@ -2,8 +2,7 @@
  *
  * One slot per hash value, 64 bytes each; a new word takes the slot of an old one. Long words and words of many ids are
  * not kept. Belongs to one thread. */
-#ifndef TEXT_TK_WORD_CACHE_H
-#define TEXT_TK_WORD_CACHE_H
+#pragma once
 #include "base/map.h"
 #include "base/mem.h"
 #include "text/token_list.h"
@@ -58,5 +57,3 @@ static inline void word_cache_free(word_cache *c)
     mem_free(c->slot);
     c->slot = NULL;
 }
-
-#endif

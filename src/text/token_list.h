@@ -1,6 +1,5 @@
 /* token_list.h - a growing list of token ids. */
-#ifndef TEXT_TOKEN_LIST_H
-#define TEXT_TOKEN_LIST_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ static inline bool token_list_add(token_list *l, int32_t id)
     l->id[l->n++] = id;
     return true;
 }
-
-#endif

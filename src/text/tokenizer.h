@@ -2,8 +2,7 @@
  *
  * A tokenizer is immutable after opening and may be used by many threads at once. Time is linear or n log n in the
  * length of any input. Text is bytes; invalid UTF-8 is replaced (U+FFFD per byte) before tokenizing. */
-#ifndef TEXT_TOKENIZER_H
-#define TEXT_TOKENIZER_H
+#pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -80,5 +79,3 @@ typedef enum {
 int32_t tokenizer_role(const tokenizer *t, token_role role); /* -1 when the vocabulary has none */
 const char *tokenizer_chat_template(const tokenizer *t);     /* Jinja source, NULL when there is none */
 const char *tokenizer_kind(const tokenizer *t); /* "bpe", "spm-bpe", "unigram", "wordpiece": for `info` and messages */
-
-#endif

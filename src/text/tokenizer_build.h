@@ -1,6 +1,5 @@
 /* tokenizer_build.h - what loaders put a tokenizer together with. */
-#ifndef TEXT_TOKENIZER_BUILD_H
-#define TEXT_TOKENIZER_BUILD_H
+#pragma once
 #include "text/tk_patterns.h"
 #include "text/tokenizer_state.h"
 
@@ -28,5 +27,3 @@ int tokenizer_set_pattern(tokenizer *t, const pattern_row *row, err *e);
 int tokenizer_set_bert(tokenizer *t, bool lower, bool accents, bool chinese, err *e);
 /* BOS before and EOS after each text; -1: none. */
 void tokenizer_frame(tokenizer *t, int32_t bos, int32_t eos);
-
-#endif

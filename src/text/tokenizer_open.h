@@ -1,6 +1,5 @@
 /* tokenizer_open.h - finds out what kind of tokenizer a file, a folder or a model holds, by content, and reads it. */
-#ifndef TEXT_TOKENIZER_OPEN_H
-#define TEXT_TOKENIZER_OPEN_H
+#pragma once
 #include "io/ckpt.h"
 #include "text/tokenizer.h"
 
@@ -14,5 +13,3 @@ int tokenizer_open_target(tokenizer **out, const char *folder, err *e);
 int tokenizer_target_of_model(tokenizer **out, const ckpt *model, err *e); /* the same of a model's own files */
 /* The tokenizer that a model carries: GGUF metadata, or files in its folder. ERR_NOT_FOUND: it carries none. */
 int tokenizer_of_model(tokenizer **out, const ckpt *model, const char *pre, err *e);
-
-#endif

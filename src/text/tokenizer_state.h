@@ -3,8 +3,7 @@
  *   text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> model -> post-processor -> ids
  *   ids -> decoder -> text
  * Every file format fills the same struct; no code here knows a format. */
-#ifndef TEXT_TOKENIZER_STATE_H
-#define TEXT_TOKENIZER_STATE_H
+#pragma once
 #include "text/tk_added.h"
 #include "text/tk_bpe.h"
 #include "text/tk_decode.h"
@@ -74,5 +73,3 @@ struct tokenizer_work {
     word_cache words;
     token_list text[2]; /* ids of the texts of an input */
 };
-
-#endif

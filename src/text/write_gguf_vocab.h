@@ -1,6 +1,5 @@
 /* write_gguf_vocab.h - a tokenizer as the vocabulary of a GGUF file. */
-#ifndef TEXT_WRITE_GGUF_VOCAB_H
-#define TEXT_WRITE_GGUF_VOCAB_H
+#pragma once
 #include "io/gguf_pairs.h"
 #include "text/tokenizer.h"
 
@@ -8,5 +7,3 @@
  * pre-tokenizers instead of describing them: names are tried, and nothing is added unless the vocabulary, read back,
  * cuts sample texts into the same ids. ERR_NOT_FOUND: the format cannot say what this tokenizer does. */
 int write_gguf_vocab(const tokenizer *t, uint32_t size, gguf_pairs *out, err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* fuzz_ckpt.h - what the checkpoint fuzzers share: opens bytes as a checkpoint and uses everything in it. */
-#ifndef TESTS_FUZZ_CKPT_H
-#define TESTS_FUZZ_CKPT_H
+#pragma once
 #include "base/mem.h"
 #include "io/gguf.h"
 #include "tensor/quant.h"
@@ -61,5 +60,3 @@ static inline void use_checkpoint(const uint8_t *data, size_t n)
     }
     ckpt_close(c);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* fuzz_tokenizer.h - what the tokenizer fuzzers share: uses everything of a tokenizer that a hostile file made, or of a
  * good one on a hostile text, and aborts when a promise is broken. */
-#ifndef TESTS_FUZZ_TOKENIZER_H
-#define TESTS_FUZZ_TOKENIZER_H
+#pragma once
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "text/tokenizer_build.h"
@@ -91,5 +90,3 @@ static inline void use_tokenizer(tokenizer *t, int rc, err *e)
     token_list_free(&all);
     buf_free(&bytes);
 }
-
-#endif
