@@ -87,9 +87,9 @@ static bool check_model(const char *name)
     return near && same && loads;
 }
 
-static void families(void **state)
+static void families(void **unused)
 {
-    (void)state;
+    (void)unused;
     int seen = 0, wrong = 0;
     DIR *d = opendir(root);
     assert_non_null(d);
@@ -107,9 +107,9 @@ static void families(void **state)
 
 /* rxnmapper: an ALBERT trained on chemical reactions; reference_check.json was computed in float64 by another program.
  * */
-static void rxnmapper(void **state)
+static void rxnmapper(void **unused)
 {
-    (void)state;
+    (void)unused;
     enum { N = 128, DIM = 256 };
     static const char *const files[] = {"models/rxnmapper-albert/model.safetensors",
                                         "models/rxnmapper-albert/pytorch_model.bin"};
