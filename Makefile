@@ -153,7 +153,7 @@ test-aarch64: ## tests of kernels and models on 64-bit Arm under qemu (packages:
 	$(ON_ARM) RUN='qemu-aarch64 -cpu cortex-a53' TESTS='build/aarch64/tests/t_kernels build/aarch64/tests/t_builtin'
 
 lint: ## include rule, lengths, headers, unused names, formatting
-	@python3 tools/check_tree.py
+	@python3 tools/check_tree.py && python3 tools/families.py --check
 	@if command -v clang-format >/dev/null; then \
 	  git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format --dry-run -Werror; \
 	  else echo "lint: clang-format absent, formatting not checked"; fi
