@@ -193,8 +193,8 @@ int weight_fill_run(const weight_fill *f, size_t n, int threads, err *e)
     int64_t bad_row = 0;
     bool room = true;
     for (size_t i = 0; i < n; i++) most = f[i].scratch > most ? f[i].scratch : most;
-    bool many = n > 1 || f->to - f->from > units_at_once(f, n, threads);
-#pragma omp parallel num_threads(threads) if (many) reduction(&& : room)
+#pragma omp parallel num_threads(threads) if (n > 1 || f->to - f->from > units_at_once(f, n, threads))                 \
+    reduction(&& : room)
     {
         void *scratch = mem_alloc(most);
         room = scratch != NULL;

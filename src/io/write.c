@@ -31,6 +31,7 @@ typedef struct chunk {
 static bool encode(const chunk *c, int threads)
 {
     bool beyond = false;
+    (void)threads; /* without OpenMP */
 #pragma omp parallel for num_threads(threads) reduction(|| : beyond)
     for (uint64_t i = 0; i < c->n; i++) {
         const float *row = c->values + i * c->cols;
