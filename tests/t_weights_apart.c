@@ -31,7 +31,8 @@ static float number(const char *role, int layer, int expert, int row, int col)
 {
     uint64_t x = 14695981039346656037u;
     for (const char *c = role; *c; c++) x = (x ^ (uint64_t)*c) * 1099511628211u;
-    x ^= (uint64_t)(((layer * 64 + expert) * 4096 + row) * 4096 + col) * 0x9e3779b97f4a7c15u;
+    x ^= ((((uint64_t)layer * 64 + (uint64_t)expert) * 4096 + (uint64_t)row) * 4096 + (uint64_t)col) *
+         0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return (float)(int)(x >> 58) / 32 - 1; /* exact in 16 bits */
