@@ -3,6 +3,7 @@
  * What is read is looked for in the texts, not in what was evaluated: the branch of a `?` that was not taken counts,
  * and so does a line of a base that a nearer file replaced. "scaling.rope_theta" reads
  * rope_parameters.full_attention.rope_theta where some line of `scaling` says rope_parameters.full_attention. */
+#define _GNU_SOURCE
 #include "models/build/spec_unread.h"
 
 #include "base/embed.h"
@@ -80,23 +81,13 @@ static bool each_in_spec(const spec *s, name_fn fn, void *ctx)
     return each_name(buf_span(&s->replaced), false, fn, ctx);
 }
 
-static bool has_bytes(span text, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const uint8_t *p; text.n >= n && (p = memchr(text.p, *word, text.n - n + 1));) {
-        if (memcmp(p, word, n) == 0) return true;
-        text = span_of(p + 1, text.n - (size_t)(p + 1 - text.p));
-    }
-    return false;
-}
-
 /* In the built-in specs whose text has `word` in it; NULL: in all. */
 static bool each_in_builtins(const char *word, name_fn fn, void *ctx)
 {
     bool found = false;
     for (const embedded_file *f = embedded_files; f->name && !found; f++) {
         spec_file file;
-        if (!str_ends(f->name, ".ini") || (word && !has_bytes(span_of(f->p, f->n), word))) continue;
+        if (!str_ends(f->name, ".ini") || (word && !memmem(f->p, f->n, word, strlen(word)))) continue;
         if (spec_file_parse(&file, span_of(f->p, f->n), f->name, NULL)) continue;
         for (size_t i = 0; i < file.n && !found; i++)
             found = each_in_row(file.rows[i].section, file.rows[i].key, file.rows[i].text, fn, ctx);
