@@ -198,8 +198,9 @@ int rope_init(rope_set *r, const rope_params *p, int ctx, err *e)
 
 int rope_fill(rope_set *r, err *e)
 {
-    int rc = r->n_variant ? 0 : build(r, 0, 0, r->ctx, e);
-    if (!rc && !r->n_variant) r->n_variant = 1;
+    if (r->n_variant) return 0;
+    int rc = build(r, 0, 0, r->ctx, e);
+    if (!rc) r->n_variant = 1;
     return rc;
 }
 
