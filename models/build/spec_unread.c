@@ -8,10 +8,10 @@
 
 #include "base/embed.h"
 #include "models/build/module.h"
+#include "models/spec/config_eval.h"
 #include "models/spec/expr.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_keys.h"
-#include "models/spec/spec_split.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -130,7 +130,7 @@ static bool is_read(const spec *s, const char *path)
 
 /* ---- keys that are not */
 
-typedef bool (*key_fn)(const json *value, const char *key); /* whether the key counts */
+typedef bool (*key_fn)(const json *member, const char *key); /* whether the key counts */
 
 typedef struct search {
     const spec *s;
@@ -169,10 +169,10 @@ static bool ends_with_key(void *ctx, span name)
 }
 
 /* Numbers but 0, and lists of them; ids of tokens change no number. */
-static bool is_lost(const json *value, const char *key)
+static bool is_lost(const json *member, const char *key)
 {
-    if (json_type(value) == JSON_ARRAY) value = json_first(value);
-    if (json_type(value) != JSON_NUMBER || json_num(value, 0) == 0 || strstr(key, "token_id")) return false;
+    if (json_type(member) == JSON_ARRAY) member = json_first(member);
+    if (json_type(member) != JSON_NUMBER || json_num(member, 0) == 0 || strstr(key, "token_id")) return false;
     return each_in_builtins(key, ends_with_key, (void *)key);
 }
 
@@ -226,10 +226,7 @@ static bool is_nearer(void *ctx, span name)
 static bool is_value(const char *key, span word)
 {
     const param *p = module_option(key, PARAM_WORD);
-    span rest = p && p->words ? span_str(p->words) : (span){0}, part;
-    while (split_next(&rest, '|', &part))
-        if (span_eq(part, word)) return true;
-    return false;
+    return p && config_words_have(p->words, word);
 }
 
 static bool is_own(const spec *s, span head)
