@@ -6,9 +6,8 @@
  * [config]. So the text needs neither bases nor config.json. */
 #include "models/spec_show.h"
 
-#include "base/mem.h"
+#include "models/build/module.h"
 #include "models/build/spec_unused.h"
-#include "models/build/option.h"
 #include "models/spec/spec_slot.h"
 #include "models/spec/spec_keys.h"
 

@@ -7,7 +7,6 @@
 #include "models/derive/derive_write.h"
 #include "models/spec/spec_load.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

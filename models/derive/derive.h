@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "io/ckpt.h"
-#include "models/spec/spec.h"
 
 /* Appends the spec, with comments on everything that was inferred, guessed or left over. */
 int spec_derive(ckpt *c, buf *out, err *e);

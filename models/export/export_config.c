@@ -7,7 +7,6 @@
  * that the line computes (dim / heads) are written too, so that nothing depends on a default. */
 #include "models/build/module.h"
 #include "models/export/export_state.h"
-#include "models/spec/spec_split.h"
 #include "models/spec/spec_load.h"
 
 #include <math.h>

@@ -11,7 +11,6 @@
 #include "tensor/quant.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A weight, or one of its matrices, and how the container holds it. */

@@ -5,7 +5,6 @@
 #include "models/export/export_state.h"
 #include "models/build/module.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct numbers {

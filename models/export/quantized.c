@@ -11,7 +11,6 @@
 #include "tensor/panel.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { CHUNK_BYTES = 8 << 20 };
 

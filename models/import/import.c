@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "models/import/import_settings.h"
 #include "models/import/import_write.h"

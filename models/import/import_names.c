@@ -7,7 +7,6 @@
 
 #include "base/span.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct default_name {

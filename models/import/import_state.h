@@ -1,7 +1,6 @@
 /* import_state.h - a model_spec.json of the original engine, read, and the functions that its translation shares. */
 #pragma once
 #include "base/arena.h"
-#include "base/json.h"
 #include "io/ckpt.h"
 
 #include <stdbool.h>

@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/param.h"
-#include "base/span.h"
 #include "models/spec/expr.h"
 #include "models/spec/mistakes.h"
 

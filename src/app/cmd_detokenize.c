@@ -2,7 +2,6 @@
 #include "app/app.h"
 #include "app/ids.h"
 #include "app/tokenizer_choice.h"
-#include "base/file.h"
 
 #include <stdio.h>
 #include <unistd.h>

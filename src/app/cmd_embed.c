@@ -3,7 +3,6 @@
 #include "engine/evaluate.h"
 #include "app/app.h"
 #include "app/embed_flags.h"
-#include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"

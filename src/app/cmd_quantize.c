@@ -9,7 +9,6 @@
 #include "app/tokenizer_choice.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/span.h"
 #include "engine/engine.h"
 #include "io/importance.h"

@@ -4,7 +4,6 @@
 #include "base/file.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 typedef struct tokenize_options {

@@ -7,8 +7,6 @@
 #include "serve/server.h"
 #include "models/spec/spec_load.h"
 
-#include <string.h>
-
 static const struct {
     const char *section;
     const param *rows;

@@ -2,7 +2,6 @@
 #include "app/spec_text.h"
 
 #include "base/embed.h"
-#include "core/program.h"
 #include "models/derive/derive.h"
 #include "models/model.h"
 #include "models/build/module.h"
@@ -10,7 +9,6 @@
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_keys.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
  * A format probes and lists; it checks its own framing. What every format would have to check is checked in ckpt_add:
  * names, shapes, byte counts, bounds, duplicates; and after listing, overlaps. */
 #pragma once
-#include "base/arena.h"
 #include "io/ckpt.h"
 
 typedef struct ckpt_reader {

@@ -3,7 +3,6 @@
  * Source: the format text of huggingface/safetensors. Its rules are kept: header at most 100 MB and starting with '{',
  * no key twice, data_offsets relative to the end of the header, ascending, inside the file, no overlap and no hole
  * (then a second file cannot hide in it). ckpt.c calls this format and is called back. */
-#include "base/mem.h"
 #include "io/ckpt_build.h"
 #include "io/safetensors.h"
 #include "io/self_contained.h"

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 struct npy {
     file_out *to;

@@ -6,8 +6,6 @@
 #include "tensor/quant_fit.h"
 #include "tensor/quant_range.h"
 
-#include <string.h>
-
 bool write_tensor_bytes(const write_tensor *t, uint64_t *bytes)
 {
     uint64_t n;

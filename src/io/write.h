@@ -8,7 +8,6 @@
 #include "tensor/dtype.h"
 #include "tensor/quant_fit.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct write_tensor {

@@ -5,7 +5,6 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 static const double bound[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
 enum { BOUNDS = sizeof bound / sizeof *bound };

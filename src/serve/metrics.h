@@ -4,7 +4,6 @@
 #include "engine/engine.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 /* X(id, name, help): seconds */
 #define HISTOGRAM_LIST(X)                                                                                              \

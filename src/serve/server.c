@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "serve/server.h"
 
-#include "base/log.h"
-#include "base/mem.h"
 #include "serve/exchange.h"
 
 #include <string.h>

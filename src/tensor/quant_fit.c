@@ -2,7 +2,6 @@
 #include "tensor/quant_fit.h"
 
 #include "base/half.h"
-#include "tensor/block.h"
 #include "tensor/quant.h"
 #include "tensor/quant_fit_lanes.h"
 #include "tensor/quant_linear.h"

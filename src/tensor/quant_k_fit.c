@@ -8,7 +8,6 @@
 #include "base/half.h"
 #include "tensor/block.h"
 #include "tensor/quant_fit_lanes.h"
-#include "tensor/quant_grids.h"
 
 #include <math.h>
 #include <string.h>

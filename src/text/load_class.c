@@ -3,7 +3,6 @@
 
 #include "text/load_hf_steps.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* clang-format off */

@@ -3,7 +3,6 @@
  * Names and defaults: the Hugging Face tokenizers library, version 0.23. */
 #include "text/load_hf_steps.h"
 
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "base/base64.h"
 #include "text/tokenizer_build.h"

@@ -13,7 +13,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 typedef struct field {
     uint32_t number, wire;

@@ -7,7 +7,6 @@
 #include "base/base64.h"
 #include "text/tokenizer_build.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Special tokens that are not in the file: where they start (-1: after the highest rank), names, NULL at the end. */

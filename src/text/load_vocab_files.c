@@ -4,14 +4,11 @@
  * one vocab.json is GPT-2's and vocab.txt is BERT's. A class whose rules are not known is an error that names it. */
 #include "text/load_vocab_files.h"
 
-#include "base/file.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/load_class.h"
 #include "text/load_hf_json.h"
 #include "text/tokenizer_build.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The next line without its end; false at the end. */

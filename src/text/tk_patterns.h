@@ -4,7 +4,6 @@
  * published with the models (their tokenizer.json, the tables of tiktoken and llama.cpp). */
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 
 enum { PATTERN_STEPS_MAX = 6 };
 

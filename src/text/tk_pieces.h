@@ -1,7 +1,6 @@
 /* tk_pieces.h - a text cut into pieces: what pre-tokenizers hand on to each other. */
 #pragma once
 #include "base/mem.h"
-#include "base/span.h"
 
 #include <stdbool.h>
 #include <stddef.h>

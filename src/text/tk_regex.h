@@ -5,7 +5,6 @@
 #pragma once
 #include "text/tk_regex_syntax.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct regex regex;

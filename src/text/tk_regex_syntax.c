@@ -13,7 +13,6 @@
 #include "text/tk_regex_syntax.h"
 
 #include "base/utf8.h"
-#include "text/tk_unicode.h"
 #include "text/tk_unicode_table.h"
 
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "text/tokenizer_equal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const char sign[] = "\xe2\x96\x81"; /* U+2581 for a space */
 
