@@ -36,18 +36,18 @@ def runs(chars, value=lambda c: None):
 
 
 def table(name, doc, chars):
-    print(f"/* {doc} */\nconst uc_range {name}[] = {{")
-    emit([f"{{0x{a:x}, 0x{b:x}}}" for a, b, _ in runs(chars)] + ["{0, 0}"])
+    emit("uc_range", name, doc, [f"{{0x{a:x}, 0x{b:x}}}" for a, b, _ in runs(chars)] + ["{0, 0}"])
 
 
-def emit(cells):
+def emit(kind, name, doc, cells):
+    print(f"\n/* {doc} */\nconst {kind} {name}[] = {{")
     line = "   "
     for cell in cells:
         if len(line) + len(cell) > 116:
             print(line)
             line = "   "
         line += " " + cell + ","
-    print(line.rstrip(",") + "};\n")
+    print(line.rstrip(",") + "};")
 
 
 def kept(normalizer):
@@ -97,16 +97,16 @@ def scripts():
 
 
 print("/* tk_unicode_table.c - see tk_unicode_table.h. Written by tools/unicode_tables.py; do not edit. */")
-print('#include "text/tk_unicode_table.h"\n')
+print('#include "text/tk_unicode_table.h"\n\n/* clang-format off */')
 
-print("/* General categories that PCRE2's tables lack: letters and others that came after Unicode 14. */")
-print("const uc_category_range uc_newer[] = {")
 lib = {}
 for cat in CATS:
     for ch in N.Replace(Regex(r"\P{%s}" % cat), "").normalize_str(ALL):
         lib[ord(ch)] = cat
 new = [c for c in CPS if unicodedata.category(chr(c)) == "Cn" and c in lib]
-emit([f'{{0x{a:x}, 0x{b:x}, "{v}"}}' for a, b, v in runs(new, lambda c: lib[c])] + ["{0, 0, \"\"}"])
+emit("uc_category_range", "uc_newer",
+     "General categories that PCRE2's tables lack: letters and others that came after Unicode 14.",
+     [f'{{0x{a:x}, 0x{b:x}, "{v}"}}' for a, b, v in runs(new, lambda c: lib[c])] + ['{0, 0, ""}'])
 han = {ord(c) for c in N.Replace(Regex(r"\P{Han}"), "").normalize_str(ALL)}
 table("uc_newer_han", "Script Han after Unicode 14.", {c for c in han if unicodedata.category(chr(c)) == "Cn"})
 
@@ -136,11 +136,11 @@ table("uc_unnormalized", "Characters whose decomposition, composition or combini
 u.utf8proc_tolower.restype = ctypes.c_int32
 low = {c: N.Lowercase().normalize_str(chr(c)) for c in CPS}
 low = {c: ord(s) - c for c, s in low.items() if len(s) == 1 and ord(s) != u.utf8proc_tolower(c)}
-print("/* Lower case after Unicode 15: what to add. */\nconst uc_shift_range uc_newer_lower[] = {")
-emit([f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs(low, lambda c: low[c])] + ["{0, 0, 0}"])
+emit("uc_shift_range", "uc_newer_lower", "Lower case after Unicode 15: what to add.",
+     [f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs(low, lambda c: low[c])] + ["{0, 0, 0}"])
 
 number = scripts()
-print("/* Scripts as UnicodeScripts sees them; 0 (and what is in no row): fits every script. */\nconst uc_shift_range "
-      "uc_script[] = {")
-emit([f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs([c for c in number if number[c]], lambda c: number[c])]
+emit("uc_shift_range", "uc_script",
+     "Scripts as UnicodeScripts sees them; 0 (and what is in no row): fits every script.",
+     [f"{{0x{a:x}, 0x{b:x}, {v}}}" for a, b, v in runs([c for c in number if number[c]], lambda c: number[c])]
      + ["{0, 0, 0}"])
