@@ -54,8 +54,7 @@ static inline int64_t steal_take(const chunk_steal *d, int whose)
             first = d->in_order ? 0 : d->chunks * whose / d->workers;
             end = d->in_order ? (whose == 0 ? d->chunks : 0) : d->chunks * (whose + 1) / d->workers;
         }
-        if (first >=
-            end) { /* the owner keeps the turn of an empty run fresh: it must not seem to lie ahead after a wrap */
+        if (first >= end) { /* the owner keeps an empty run's turn fresh: after a wrap it must not seem to lie ahead */
             if (age > 0 && whose == d->worker)
                 atomic_compare_exchange_strong_explicit(at, &was, steal_word(d->turn, first, end), memory_order_relaxed,
                                                         memory_order_relaxed);

@@ -125,7 +125,7 @@ typedef struct qstate {
     qpicks picks[2];
     qline group[16];
     __m256i a[ACT_ROWS], low[ACT_ROWS],
-        high[ACT_ROWS];            /* sums of products of a block; without DOT4, of 16 bits, and of upper nibbles */
+        high[ACT_ROWS];            /* sums of a block; without DOT4, of 16 bits and upper nibbles */
     __m256i whole[ACT_ROWS], by;   /* two levels: sums of the tile, times sub-scales; these sub-scales, else 1 */
     __m256 factor, f[2][ACT_ROWS]; /* f: results */
 } qstate;

@@ -127,11 +127,10 @@ typedef struct qstate {
     act_part x; /* activations of this block */
     qtable table;
     float factor;
-    uint32x4_t words[4]; /* picks */
-    qline kept[4];       /* state of q_unpack */
-    int32x4_t a[4][ACT_ROWS],
-        whole[4][ACT_ROWS];     /* sums of products of a block; two levels: of the tile, times sub-scales */
-    float32x4_t f[4][ACT_ROWS]; /* results */
+    uint32x4_t words[4];                          /* picks */
+    qline kept[4];                                /* state of q_unpack */
+    int32x4_t a[4][ACT_ROWS], whole[4][ACT_ROWS]; /* sums of a block; two levels: of the tile, times sub-scales */
+    float32x4_t f[4][ACT_ROWS];                   /* results */
 } qstate;
 
 INLINE void q_start_tile(qshape z, qplace at, qstate *s)

@@ -14,10 +14,7 @@
 
 enum { RULES_MAX = 4096, NAME_MAX_BYTES = 200 };
 
-#define ROW(field, kind, ...)                                                                                          \
-    {                                                                                                                  \
-        .key = #field, .type = kind, .offset = offsetof(original, field), __VA_ARGS__                                  \
-    }
+#define ROW(field, kind, ...)          PARAM_ROW(original, field, kind, __VA_ARGS__)
 #define COUNT(field, otherwise_, max_) ROW(field, PARAM_INT, .otherwise = otherwise_, .min = -1, .max = max_)
 #define REAL(field, otherwise_)        ROW(field, PARAM_FLOAT, .otherwise = otherwise_, .min = -1e15, .max = 1e15)
 #define TEXT(field, otherwise_)        ROW(field, PARAM_TEXT, .otherwise = otherwise_)

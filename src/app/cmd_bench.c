@@ -26,45 +26,21 @@ enum { LIST_MAX = 16, CHUNK = 512, HASH_IDS = 24, NAME = 24 };
 typedef struct bench_options {
     engine_options model;
     int64_t prompt, generate, reps;
-    const char *batches, *depths;
+    const char *batch, *depth; /* lists */
 } bench_options;
 
+#define ROW(field, kind, ...) PARAM_ROW(bench_options, field, kind, __VA_ARGS__)
+
 static const param bench_rows[] = {
-    {.key = "prompt",
-     .type = PARAM_INT,
-     .offset = offsetof(bench_options, prompt),
-     .otherwise = "512",
-     .max = 1 << 20,
-     .alias = "p",
-     .doc = "tokens of each prompt; 0 measures decode only, after one token"},
-    {.key = "generate",
-     .type = PARAM_INT,
-     .offset = offsetof(bench_options, generate),
-     .otherwise = "128",
-     .max = 1 << 20,
-     .alias = "n",
-     .doc = "decode steps after the prompt; 0 measures prefill only (all that an encoder does)"},
-    {.key = "batch",
-     .type = PARAM_TEXT,
-     .offset = offsetof(bench_options, batches),
-     .otherwise = "1",
-     .words = "N,N,...",
-     .alias = "b",
-     .doc = "sequences at once"},
-    {.key = "depth",
-     .type = PARAM_TEXT,
-     .offset = offsetof(bench_options, depths),
-     .otherwise = "0",
-     .words = "N,N,...",
-     .alias = "d",
-     .doc = "cached tokens before the prompt, rounded up to whole steps of --chunk"},
-    {.key = "reps",
-     .type = PARAM_INT,
-     .offset = offsetof(bench_options, reps),
-     .otherwise = "5",
-     .min = 1,
-     .max = 1000,
-     .doc = "repetitions; the median, minimum and maximum are shown"},
+    ROW(prompt, PARAM_INT, .otherwise = "512", .max = 1 << 20, .alias = "p",
+        .doc = "tokens of each prompt; 0 measures decode only, after one token"),
+    ROW(generate, PARAM_INT, .otherwise = "128", .max = 1 << 20, .alias = "n",
+        .doc = "decode steps after the prompt; 0 measures prefill only (all that an encoder does)"),
+    ROW(batch, PARAM_TEXT, .otherwise = "1", .words = "N,N,...", .alias = "b", .doc = "sequences at once"),
+    ROW(depth, PARAM_TEXT, .otherwise = "0", .words = "N,N,...", .alias = "d",
+        .doc = "cached tokens before the prompt, rounded up to whole steps of --chunk"),
+    ROW(reps, PARAM_INT, .otherwise = "5", .min = 1, .max = 1000,
+        .doc = "repetitions; the median, minimum and maximum are shown"),
 };
 static const size_t bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 
@@ -428,8 +404,7 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     json_add_num(root, "int8_peak_tops", b.int8 * 1e-12);
     json_add_str(root, "cpu_model", cpu_model());
     json_add_str(root, "isa", info->isa);
-    json_add_num(root, "peak_rss_bytes",
-                 (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(probe)); /* without our own */
+    json_add_num(root, "peak_rss_bytes", (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(probe)); /* not ours */
     json_add_str(root, "logits_hash", hash);
     cpu_probe_close(probe);
     engine_close(g);
@@ -464,8 +439,8 @@ static int run_bench(const invocation *v, err *e)
         return err_set(e, ERR_USAGE, "bench %s: expected nothing or \"read\"", v->operand[0]);
     static const char *const read_flags[] = {"reps", "threads", NULL};
     int rc = v->n_operand ? flags_allow_only(v, read_flags, "bench read", e) : OK;
-    if (!rc) rc = parse_list("batch", o->batches, 1, 4096, cases.batch, &cases.n_batch, e);
-    if (!rc) rc = parse_list("depth", o->depths, 0, 1 << 20, cases.depth, &cases.n_depth, e);
+    if (!rc) rc = parse_list("batch", o->batch, 1, 4096, cases.batch, &cases.n_batch, e);
+    if (!rc) rc = parse_list("depth", o->depth, 0, 1 << 20, cases.depth, &cases.n_depth, e);
     if (!rc && !v->n_operand && !o->prompt && !o->generate)
         rc = err_set(e, ERR_USAGE, "-p 0 and -n 0 leave nothing to measure");
     if (rc) return rc;

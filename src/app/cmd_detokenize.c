@@ -12,10 +12,7 @@ typedef struct detokenize_options {
     engine_options model;
 } detokenize_options;
 
-#define ROW(name, kind, ...)                                                                                           \
-    {                                                                                                                  \
-        .key = #name, .type = kind, .offset = offsetof(detokenize_options, name), __VA_ARGS__                          \
-    }
+#define ROW(field, kind, ...) PARAM_ROW(detokenize_options, field, kind, __VA_ARGS__)
 
 static const param own_rows[] = {
     ROW(ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,

@@ -29,10 +29,7 @@ typedef struct run_options {
     sample_params sample;
 } run_options;
 
-#define ROW(field, kind, ...)                                                                                          \
-    {                                                                                                                  \
-        .key = #field, .type = kind, .offset = offsetof(run_options, field), __VA_ARGS__                               \
-    }
+#define ROW(field, kind, ...) PARAM_ROW(run_options, field, kind, __VA_ARGS__)
 
 static const param own_rows[] = {
     ROW(prompt, PARAM_TEXT, .alias = "p", .doc = "text to continue; \"\" starts from nothing"),

@@ -21,10 +21,7 @@ typedef struct spec_options {
     import_flags import;
 } spec_options;
 
-#define ROW(field, ...)                                                                                                \
-    {                                                                                                                  \
-        .key = #field, .type = PARAM_TEXT, .offset = offsetof(import_flags, field), __VA_ARGS__                        \
-    }
+#define ROW(field, ...) PARAM_ROW(import_flags, field, PARAM_TEXT, __VA_ARGS__)
 static const param import_rows[] = {
     ROW(name, .words = "ID", .doc = "import: which model of a service's configuration"),
     ROW(output, .words = "FILE", .alias = "o", .path = PATH_OUT, .doc = "write there instead of standard output"),

@@ -13,10 +13,7 @@ typedef struct tokenize_options {
     engine_options model;
 } tokenize_options;
 
-#define ROW(name, kind, ...)                                                                                           \
-    {                                                                                                                  \
-        .key = #name, .type = kind, .offset = offsetof(tokenize_options, name), __VA_ARGS__                            \
-    }
+#define ROW(field, kind, ...) PARAM_ROW(tokenize_options, field, kind, __VA_ARGS__)
 
 static const param own_rows[] = {
     ROW(prompt, PARAM_TEXT, .alias = "p", .words = "TEXT", .doc = "the text (default: standard input)"),

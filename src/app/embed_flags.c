@@ -4,15 +4,11 @@
 #include <string.h>
 
 const param embed_param_rows[] = {
-    {.key = "pooling",
-     .type = PARAM_WORD,
-     .offset = offsetof(embed_flags, pooling),
-     .words = "cls|mean|last|none",
-     .doc = "how the states of a text become one vector; none: a vector for each token (default: the model's)"},
-    {.key = "normalize",
-     .type = PARAM_BOOL,
-     .offset = offsetof(embed_flags, normalize),
-     .doc = "scale vectors to length 1 (default: on, unless the model's files say otherwise)"},
+    PARAM_ROW(
+        embed_flags, pooling, PARAM_WORD, .words = "cls|mean|last|none",
+        .doc = "how the states of a text become one vector; none: a vector for each token (default: the model's)"),
+    PARAM_ROW(embed_flags, normalize, PARAM_BOOL,
+              .doc = "scale vectors to length 1 (default: on, unless the model's files say otherwise)"),
 };
 const size_t embed_param_count = sizeof embed_param_rows / sizeof *embed_param_rows;
 

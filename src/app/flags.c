@@ -9,16 +9,10 @@
 #include <string.h>
 
 static const param common_rows[] = {
-    {.key = "help", .type = PARAM_BOOL, .offset = offsetof(common_flags, help), .alias = "h", .doc = "this text"},
-    {.key = "log_level",
-     .type = PARAM_WORD,
-     .offset = offsetof(common_flags, log_level),
-     .words = "error|warn|info|debug",
-     .doc = "what goes to standard error"},
-    {.key = "json",
-     .type = PARAM_BOOL,
-     .offset = offsetof(common_flags, json),
-     .doc = "print one JSON object on standard output"},
+    PARAM_ROW(common_flags, help, PARAM_BOOL, .alias = "h", .doc = "this text"),
+    PARAM_ROW(common_flags, log_level, PARAM_WORD, .words = "error|warn|info|debug",
+              .doc = "what goes to standard error"),
+    PARAM_ROW(common_flags, json, PARAM_BOOL, .doc = "print one JSON object on standard output"),
 };
 static const size_t common_count = sizeof common_rows / sizeof *common_rows;
 

@@ -38,6 +38,12 @@ typedef struct param {
     param_path path;
 } param;
 
+/* A row for a field of `struct_type` that is spelt like its key; other members of the row follow. */
+#define PARAM_ROW(struct_type, field, kind, ...)                                                                       \
+    {                                                                                                                  \
+        .key = #field, .type = kind, .offset = offsetof(struct_type, field), __VA_ARGS__                               \
+    }
+
 void param_defaults(const param *rows, size_t n, void *into);
 /* The row for a key ('-' and '_' are the same), or NULL. */
 const param *param_find(const param *rows, size_t n, const char *key);

@@ -14,9 +14,8 @@ typedef struct ckpt_reader {
     /* Prefix of its keys and tensor names in specs ("gguf"). NULL: they are those of Hugging Face, and a config.json
      * beside the file describes the model. */
     const char *source;
-    const char *arch,
-        *arch_key;     /* with a source: its one architecture, or the key that names it and stands in front of others */
-    bool has_factors;  /* X.scale and X.input_scale are factors of X.weight */
+    const char *arch, *arch_key; /* with a source: its one architecture, or the key that names it and prefixes others */
+    bool has_factors;            /* X.scale and X.input_scale are factors of X.weight */
     bool may_share;    /* tensors may share bytes (tied weights of a pickle); elsewhere an overlap is an error */
     bool may_be_empty; /* files without tensors are of use: a GGUF vocabulary */
 } ckpt_reader;

@@ -8,10 +8,7 @@
 
 enum { IDLE_MS = 500 }; /* longest sleep of an idle engine thread */
 
-#define ROW(field, kind, ...)                                                                                          \
-    {                                                                                                                  \
-        .key = #field, .type = kind, .offset = offsetof(serve_options, field), __VA_ARGS__                             \
-    }
+#define ROW(field, kind, ...) PARAM_ROW(serve_options, field, kind, __VA_ARGS__)
 
 const param serve_param_rows[] = {
     ROW(host, PARAM_TEXT, .otherwise = "127.0.0.1", .words = "ADDR",

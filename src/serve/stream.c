@@ -160,8 +160,7 @@ ssize_t stream_read(stream *s, void *p, size_t max)
         memcpy(p, s->out.p + s->taken, n);
         s->taken += n;
         got = (ssize_t)n;
-        if (s->taken >= STREAM_LOW &&
-            s->taken * 2 >= s->out.n) { /* keep the buffer short: move the rest to the front */
+        if (s->taken >= STREAM_LOW && s->taken * 2 >= s->out.n) { /* keep the buffer short: the rest to the front */
             memmove(s->out.p, s->out.p + s->taken, s->out.n - s->taken);
             s->out.n -= s->taken;
             s->taken = 0;

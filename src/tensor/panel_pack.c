@@ -268,8 +268,7 @@ void panel_pack(dtype t, const uint8_t *const rows[PANEL_ROWS], int64_t cols, ui
     for (int64_t k = 0; k < cols; k += f->span) {
         int64_t left = cols - k;
         int n = left < f->span ? (int)left : f->span, tiles = (n + PANEL_K - 1) / PANEL_K;
-        uint8_t whole[WORDS_LINES * PANEL_LINE],
-            *lines = n % weights ? whole : panel; /* a row may end within a block */
+        uint8_t whole[WORDS_LINES * PANEL_LINE], *lines = n % weights ? whole : panel; /* a row may end in a block */
         if (!rows[PANEL_ROWS - 1] || n < f->span) {
             memset(&span, 0, sizeof span);
             if (words) memset(lines, 0, n % weights ? sizeof whole : (size_t)(tiles * tile));
