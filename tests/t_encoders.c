@@ -1,5 +1,5 @@
 /* t_encoders.c - every family of encoders against transformers: the tiny models of tests/vectors/encoders
- * (tools/oracle/oracle_encoders.py vectors), and two trained ones where the shared data is.
+ * (tools/oracle/oracle.py vectors), and two trained ones where the shared data is.
  *
  * Compared are logits of a masked-language head; or scores of a classifier; or mean-pooled vectors of texts of several
  * lengths and the last hidden states. The same bits come over two segments, one text at a time, and by the spec that

@@ -9,11 +9,12 @@
     oracle.py check [NAME...]           the engine against all of them (made first where they are missing)
     oracle.py exports [NAME...]         GGUF files exported to Hugging Face's form, read by transformers
     oracle.py mutate [NAME...]          changes each key of each spec once; lists what no model notices
-    oracle.py minimal [NAME...]         models of defaults, with a config.json that leaves these out; encoders too
+    oracle.py minimal [NAME...]         models of defaults, with a config.json that leaves these out
     oracle.py defaults                  what each configuration class means by default, into tests/vectors
 
-The tables of cases are oracle_cases*.py, joined in oracle_table.py; the way they are built is oracle_model.py. Needs
-torch, transformers 5, safetensors, numpy and gguf (pip install torch transformers safetensors numpy gguf).
+Cases are decoders, encoder-decoders and encoders: the tables oracle_cases*.py, joined in oracle_table.py. The way they
+are built is oracle_model.py. Needs torch, transformers 5, safetensors, numpy and gguf (pip install torch transformers
+safetensors numpy gguf).
 """
 import argparse
 import fnmatch
@@ -46,10 +47,10 @@ def cmd_make(args):
     from oracle_model import generate
     os.makedirs(args.out, exist_ok=True)
     titles = ("max|logit|", "f64 diff", "tolerance", "eps+10%", "margin")
-    print(f"{'case':20s} " + " ".join(f"{t:>10s}" for t in titles))
+    print(f"{'case':22s} " + " ".join(f"{t:>10s}" for t in titles))
     for name in chosen(args.names):
         f = generate(name, args.out)
-        print(f"{name:20s} {f['max_logit']:10.2f} {f['f64_diff']:10.1e} {f['tolerance']:10.1e} {f['eps_shift']:10.1e} "
+        print(f"{name:22s} {f['max_logit']:10.2f} {f['f64_diff']:10.1e} {f['tolerance']:10.1e} {f['eps_shift']:10.1e} "
               f"{f['margin']:10.3f}", flush=True)
 
 
@@ -61,9 +62,9 @@ def cmd_files(args):
 
 
 def cmd_vectors(args):
-    from oracle_vectors import write_vector, write_readme
+    from oracle_vectors import ENCODERS, write_vector, write_readme
     total = 0
-    for name in chosen(args.names):
+    for name in chosen(args.names or [n for n in CASES if not CASES[n].auto or n in ENCODERS]):
         size, margin = write_vector(name, args.vectors)
         total += size
         print(f"{name:20s} {size:7d} bytes, smallest greedy margin {margin:.3f}", flush=True)
@@ -73,22 +74,20 @@ def cmd_vectors(args):
 
 def cmd_beams(args):
     from oracle_beams import write_beams
-    cases = write_beams(args.vectors, os.path.join(args.vectors, "..", "beams.json"))
+    cases = write_beams(os.path.join(args.vectors, "models"), os.path.join(args.vectors, "beams.json"))
     print(f"{len(cases)} searches, {sum(c['ended'] for c in cases)} of them ended by an end token")
 
 
 def cmd_minimal(args):
-    from oracle_cases_enc import CASES as ENCODERS
     from oracle_minimal import report
-    names = [n for n in {**CASES, **ENCODERS} if not args.names or any(fnmatch.fnmatch(n, w) for w in args.names)]
-    return 1 if report(args.binary, names) else 0
+    return 1 if report(args.binary, chosen(args.names)) else 0
 
 
 def cmd_defaults(args):
     import transformers
     from oracle_defaults import write_defaults
     transformers.logging.set_verbosity_error()
-    path = os.path.join(args.vectors, "..", "class_defaults.json")
+    path = os.path.join(args.vectors, "class_defaults.json")
     print(f"{write_defaults(args.specs, path)} classes of transformers {transformers.__version__}")
 
 
@@ -102,7 +101,7 @@ def generated(args):
         os.makedirs(args.out, exist_ok=True)
         for name in missing(args.out, names):
             generate(name, args.out)
-            variants(args.out, name)
+            list(variants(args.out, name))
     return names
 
 
@@ -113,9 +112,8 @@ def cmd_check(args):
 
 def cmd_exports(args):
     from oracle_check import folders_of
-    from oracle_export import judge_decoder, report
-    folders = [f for f in folders_of(args.out, generated(args)) if "@gguf" in f]
-    return 1 if report(args.binary, folders, judge_decoder) else 0
+    from oracle_export import report
+    return 1 if report(args.binary, [f for f in folders_of(args.out, generated(args)) if "@gguf" in f]) else 0
 
 
 def cmd_mutate(args):
@@ -125,7 +123,7 @@ def cmd_mutate(args):
     survivors = 0
     for spec in dict.fromkeys(CASES[n].spec for n in names):
         folders = [f for f in folders_of(args.out, [n for n in names if CASES[n].spec == spec])
-                   if "@" not in f or "@gguf" in f]
+                   if "@" not in f or "@gguf" in f or CASES[os.path.basename(f).split("@")[0]].auto]
         survivors += len(mutate(args.binary, args.specs, spec, folders))
     print(f"{survivors} survivors")
     return 1 if survivors else 0
@@ -134,7 +132,7 @@ def cmd_mutate(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="build/oracle", help="folder of the generated models (build/oracle)")
-    parser.add_argument("--vectors", default="tests/vectors/models", help="folder of committed models")
+    parser.add_argument("--vectors", default="tests/vectors", help="folder of committed results")
     parser.add_argument("--binary", default="build/inferflow", help="the engine (build/inferflow)")
     parser.add_argument("--specs", default="specs", help="folder of the built-in specs (specs)")
     commands = parser.add_subparsers(dest="command", required=True)

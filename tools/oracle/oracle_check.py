@@ -1,8 +1,9 @@
 """Runs the engine on the generated models and compares it with what transformers computed.
 
-For each folder: logits of the test sequence (largest absolute difference within the folder's tolerance) and the greedy
-tokens; for each case also the old form of its config.json, a spec file that names its family, and the same logits bit
-for bit on two devices in one process and with another chunk size and thread count.
+For each folder: logits of the test sequence, or what an encoder gives (largest absolute difference within the folder's
+tolerance), and the greedy tokens; a spec file that names the family; for each case also the old form of its
+config.json; and the same result bit for bit by the spec that `spec show` prints, on two devices in one process, and in
+other parts: chunks or batches, and another number of threads.
 """
 import json
 import os
@@ -10,6 +11,8 @@ import subprocess
 import tempfile
 
 import numpy as np
+
+from oracle_cases_enc import BARE, SCORED
 
 TIMEOUT = 120
 CONTEXT = "100"     # more than any test needs; a dynamic rotation says less
@@ -19,9 +22,9 @@ class Failure(Exception):
     """What the engine said, or how far off it was."""
 
 
-def run(binary, *args):
+def run(binary, *args, text=""):
     try:
-        done = subprocess.run([binary, *args], capture_output=True, text=True, timeout=TIMEOUT)
+        done = subprocess.run([binary, *args], input=text, capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         raise Failure(f"no answer in {TIMEOUT} s")
     if done.returncode < 0:
@@ -36,14 +39,26 @@ def read(folder, name):
         return json.load(f)
 
 
-def logits_of(binary, folder, *model, flags=()):
-    """Logits the engine computes for the folder's test sequence; `model` is --model or --spec with its value."""
+def result_of(binary, folder, *model, flags=()):
+    """What the engine computes for the folder's ids, in the form of logits.npy; `model` is --model or --spec with its
+    value."""
+    facts = read(folder, "reference.json")
+    common = (*model, "--ctx", CONTEXT, "--kv", "f32", "--act", "f32", *flags)
+    ids, enc = ("@" + os.path.join(folder, f) for f in ("ids.json", "enc.json"))
+    given = ("--ids", enc, "--decoder-ids", ids) if has_encoder(folder) else ("--ids", ids)
     with tempfile.TemporaryDirectory() as tmp:
-        out = os.path.join(tmp, "logits.npy")
-        ids, enc = ("@" + os.path.join(folder, f) for f in ("ids.json", "enc.json"))
-        given = ("--ids", enc, "--decoder-ids", ids) if has_encoder(folder) else ("--ids", ids)
-        run(binary, "eval", "logits", *model, "--ctx", CONTEXT, "--act", "f32", *given, "-o", out, *flags)
-        return np.load(out)
+        out = os.path.join(tmp, "out.npy")
+        if facts["what"] not in (SCORED, BARE):
+            run(binary, "eval", "logits", *common, *given, "-o", out)
+            return np.load(out)
+        all_ids, scores = read(folder, "ids.json"), ["--scores"] if facts["what"] == SCORED else []
+        texts = (dict(ids=all_ids[:n], types=facts["types"][:n]) for n in facts["lengths"])
+        run(binary, "embed", *common, "--jsonl", *scores, "-o", out, text="".join(json.dumps(t) + "\n" for t in texts))
+        vectors = np.load(out)
+        if facts["what"] == SCORED:
+            return vectors
+        run(binary, "eval", "hidden", *common, *given, "-o", out)
+        return np.concatenate([vectors, np.load(out)])
 
 
 def has_encoder(folder):
@@ -81,13 +96,6 @@ def greedy_equal(binary, folder, *model):
             raise Failure(f"greedy token {i} is {a}, not {b}")
     if len(got) != len(want["ids"]):
         raise Failure(f"{len(got)} greedy tokens, not {len(want['ids'])}")
-    return 0.0
-
-
-def same_bits(got, want, flags):
-    if got.tobytes() != want.tobytes():
-        raise Failure(f"other bits with {flags} (by {np.abs(got - want).max():.1e})")
-    return 0.0
 
 
 def model_path(folder):
@@ -95,63 +103,61 @@ def model_path(folder):
     return os.path.join(folder, read(folder, "reference.json").get("model", ""))
 
 
-def spec_file(tmp, base, path):
-    """A two-line spec: a family and where the model is."""
-    name = os.path.join(tmp, "test.ini")
-    with open(name, "w") as f:
-        f.write(f"[model]\nbase = {base}\npath = {os.path.abspath(path)}\n")
-    return name
-
-
 def check_folder(binary, folder):
-    """[(check, share of the tolerance or None, failure text or None)] of one folder."""
-    results = []
+    """{column: share of the tolerance or "ok" or "FAIL ..."} of one folder."""
+    row, path, facts = {}, model_path(folder), read(folder, "reference.json")
 
-    def check(name, job):
+    def check(column, job):
         try:
-            results.append((name, job(), None))
+            share = job()
+            row[column] = "ok" if share is None else f"{share:.3f}"
         except Failure as e:
-            results.append((name, None, str(e)))
+            row[column] = f"FAIL {e}"
 
-    path = model_path(folder)
-    base = []
-    check("logits", lambda: within(base.append(logits_of(binary, folder, "--model", path)) or base[0], folder))
-    check("greedy", lambda: greedy_equal(binary, folder, "--model", path))
-    if "@" not in os.path.basename(folder):
-        hub = os.path.join(folder, "hub")
-        check("hub", lambda: within(logits_of(binary, hub, "--model", hub), folder))
-        check("spec", lambda: check_spec(binary, folder, path))
-    if base:
-        again = lambda *flags: same_bits(logits_of(binary, folder, "--model", path, flags=flags), base[0],
-                                         " ".join(flags))
-        check("cpu;cpu", lambda: again("--devices", "cpu;cpu"))
-        check("chunks", lambda: again("--chunk", "7", "--threads", "2"))
-    return results
+    def same(*model, flags=()):
+        got = result_of(binary, folder, *model, flags=flags)
+        if got.tobytes() != base.tobytes():
+            raise Failure(f"other bits with {' '.join(flags) or model[0]} (by {np.abs(got - base).max():.1e})")
+
+    def by_spec(text, judge):
+        with tempfile.NamedTemporaryFile("w", suffix=".ini") as f:
+            f.write(text)
+            f.flush()
+            return judge(f.name)
+
+    try:
+        base = result_of(binary, folder, "--model", path)
+    except Failure as e:
+        return dict(result=f"FAIL {e}")
+    check("result", lambda: within(base, folder))
+    if not facts["what"]:
+        check("greedy", lambda: greedy_equal(binary, folder, "--model", path))
+    hub = os.path.join(folder, "hub")
+    if os.path.isdir(hub):
+        check("hub", lambda: within(result_of(binary, hub, "--model", hub), folder))
+    check("spec", lambda: by_spec(f"[model]\nbase = {facts['spec']}\npath = {os.path.abspath(path)}\n",
+                                  lambda spec: within(result_of(binary, folder, "--spec", spec), folder)))
+    check("shown", lambda: by_spec(run(binary, "spec", "show", "--model", path), lambda spec: same("--spec", spec)))
+    check("cpu;cpu", lambda: same("--model", path, flags=("--devices", "cpu;cpu")))
+    parts = ("--max-batch", "1") if facts["what"] else ("--chunk", "7")
+    check("parts", lambda: same("--model", path, flags=(*parts, "--threads", "2")))
+    return row
 
 
-def check_spec(binary, folder, path):
-    with tempfile.TemporaryDirectory() as tmp:
-        name = spec_file(tmp, read(folder, "reference.json")["spec"], path)
-        return within(logits_of(binary, folder, "--spec", name), folder)
-
-
-COLUMNS = ("logits", "greedy", "hub", "spec", "cpu;cpu", "chunks")
+COLUMNS = ("result", "greedy", "hub", "spec", "shown", "cpu;cpu", "parts")
 
 
 def report(binary, folders):
     """Prints the table; returns how many checks failed. A number is the difference as a share of what is allowed."""
-    print(f"{'model':24s}" + "".join(f"{c:>9s}" for c in COLUMNS))
+    print(f"{'model':26s}" + "".join(f"{c:>9s}" for c in COLUMNS))
     failures = []
     for folder in folders:
         name = os.path.basename(folder)
-        row = {c: "-" for c in COLUMNS}
-        for check, share, text in check_folder(binary, folder):
-            row[check] = "FAIL" if text else "ok" if share == 0 else f"{share:.3f}"
-            if text:
-                failures.append(f"{name}: {check}: {text}")
-        print(f"{name:24s}" + "".join(f"{row[c]:>9s}" for c in COLUMNS), flush=True)
+        row = check_folder(binary, folder)
+        failures += [f"{name}: {c}: {text}" for c, text in row.items() if text.startswith("FAIL")]
+        print(f"{name:26s}" + "".join(f"{row.get(c, '-')[:8]:>9s}" for c in COLUMNS), flush=True)
     for line in failures:
-        print("FAIL " + line)
+        print(line)
     print(f"{len(folders)} models, {len(failures)} failures")
     return len(failures)
 

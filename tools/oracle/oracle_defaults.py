@@ -12,7 +12,6 @@ import re
 
 import transformers
 
-from oracle_cases_enc import CASES as ENCODERS
 from oracle_table import CASES
 
 LAYERS, HEADS = 24, 6       # GPT-Neo's default is a list for 24 layers
@@ -32,7 +31,7 @@ MORE = dict(Dots1Config=dict(num_hidden_layers=64))         # its windows begin 
 def classes():
     """{class: spec} of all cases, in the order of the tables."""
     found = {}
-    for case in list(CASES.values()) + list(ENCODERS.values()):
+    for case in CASES.values():
         if not case.layout:
             found.setdefault(case.config, case.spec)
     return found

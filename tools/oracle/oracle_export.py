@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from oracle_check import Failure, logits_of, model_path, read, run, within
+from oracle_check import Failure, model_path, read, result_of, run, within
 
 MOST = 1e-5     # of the largest weight of a tensor: what a sum and a difference may cost
 RESCALED = ("jais",)    # converters multiply tensors by factors that the configuration had
@@ -41,13 +41,14 @@ def near(got, folder):
 
 def by_transformers(case, exported, folder):
     import transformers
-    from oracle_model import Pair, auto_class, forward
-    auto = auto_class(transformers.AutoConfig.from_pretrained(exported))
-    model = loaded(auto, exported, attn_implementation=case.attention, experts_implementation="eager")
+    from oracle_model import Pair, auto_class, compute, how
+    model = loaded(auto_class(transformers.AutoConfig.from_pretrained(exported), case), exported, **how(case))
+    if case.auto and model.config.pad_token_id is None:
+        model.config.pad_token_id = 0       # only fills up rows that a mask hides
     ids = read(folder, "ids.json")
     if os.path.exists(os.path.join(folder, "enc.json")):
         ids = Pair(ids, read(folder, "enc.json"))
-    return near(forward(model, ids).numpy(), folder)
+    return near(compute(model, case, ids).numpy(), folder)
 
 
 def by_files(exported, original):
@@ -63,12 +64,12 @@ def by_files(exported, original):
             raise Failure(f"{name}: off by {off:.1e} of its largest value")
 
 
-def judge_decoder(binary, exported, folder):
-    """How far a decoder or encoder-decoder is off, as a share of what is allowed."""
+def judge(binary, exported, folder):
+    """How far an exported model is off, as a share of what is allowed."""
     from oracle_table import CASES
     name = os.path.basename(folder).split("@")[0]
     case = CASES[name]
-    again = within(logits_of(binary, folder, "--model", exported), folder)
+    again = within(result_of(binary, folder, "--model", exported), folder)
     if not case.layout:
         return max(again, by_transformers(case, exported, folder))
     if name not in RESCALED:
@@ -76,7 +77,7 @@ def judge_decoder(binary, exported, folder):
     return again
 
 
-def report(binary, folders, judge):
+def report(binary, folders):
     """Exports each model and prints one line for it; returns how many failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:

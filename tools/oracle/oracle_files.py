@@ -3,7 +3,6 @@
 Each variant is a folder `<case>@<variant>` of the same form as a case (see oracle_model.py); where weights lose bits,
 the expected results are computed by transformers from the weights as stored, widened to float32.
 """
-import json
 import os
 import re
 import shutil
@@ -13,8 +12,9 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForCausalLM
 
+from oracle_encoder_files import ENCODERS, POSITIONED, spellings, write_encoder
 from oracle_gguf import FILES, implied, write_gguf
-from oracle_model import draw_case, greedy, reference, start_of, tolerance, write_expected, write_json
+from oracle_model import draw_case, read_json, write_expected, write_json
 from oracle_table import CASES
 
 PICKLED = ("llama", "gpt2")            # families whose containers are varied
@@ -69,16 +69,6 @@ def stored_state(folder):
     return safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
 
 
-def finish(folder, model, base, prompt, more):
-    """Expected results of the weights now in `model`; `base` has ids and prompt of the case."""
-    ids = base["ids"]
-    logits, hidden, f64 = reference(model, ids)
-    tokens, margin = greedy(model, start_of(ids, prompt))
-    facts = dict(tolerance=tolerance(logits, f64), max_logit=float(logits.abs().max()), f64_diff=f64, margin=margin,
-                 **more)
-    write_expected(folder, ids, logits, hidden, prompt, tokens, margin, facts)
-
-
 def start(out, name, variant, config_from):
     folder = os.path.join(out, f"{name}@{variant}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -88,12 +78,12 @@ def start(out, name, variant, config_from):
     return folder
 
 
-def link_expected(folder, base):
+def copy_expected(folder, base, **more):
     for f in ("ids.json", "logits.npy", "hidden.npy", "greedy.json"):
-        shutil.copy(os.path.join(base, f), folder)
-    with open(os.path.join(base, "reference.json")) as f:
-        facts = json.load(f)
-    write_json(os.path.join(folder, "reference.json"), dict(facts, name=os.path.basename(folder)))
+        if os.path.exists(os.path.join(base, f)):
+            shutil.copy(os.path.join(base, f), folder)
+    facts = dict(read_json(base, "reference.json"), name=os.path.basename(folder), **more)
+    write_json(os.path.join(folder, "reference.json"), facts)
 
 
 def containers(out, name):
@@ -101,49 +91,40 @@ def containers(out, name):
     base = os.path.join(out, name)
     state = stored_state(base)
     layers = 1 + max(int(m.group(1)) for m in (re.search(r"\.(\d+)\.", n) for n in state) if m)
-    made = []
-
-    def variant(kind, write):
-        folder = start(out, name, kind, base)
-        write(folder)
-        link_expected(folder, base)
-        made.append(folder)
-
+    writers = {}
     if name in PICKLED:
-        variant("pickle", lambda f: save_pickle(f, state))
-        variant("legacy", lambda f: save_pickle(f, state, zipped=False))
-        variant("shards", lambda f: save_sharded(f, state, "model", "safetensors", save_tensors))
-        variant("pickle-shards", lambda f: save_sharded(f, state, "pytorch_model", "bin", torch.save))
+        writers = {"pickle": lambda f: save_pickle(f, state), "legacy": lambda f: save_pickle(f, state, zipped=False),
+                   "shards": lambda f: save_sharded(f, state, "model", "safetensors", save_tensors),
+                   "pickle-shards": lambda f: save_sharded(f, state, "pytorch_model", "bin", torch.save)}
     if name in PREFIXED:
-        cut = len(PREFIXED[name])
-        bare = {n[cut:] if n.startswith(PREFIXED[name]) else n: t for n, t in state.items()}
+        bare = {n.removeprefix(PREFIXED[name]): t for n, t in state.items()}
         if name == "gpt2":
             bare = with_clutter(bare, layers)
-        variant("bare", lambda f: save_tensors(bare, os.path.join(f, "model.safetensors")))
-    return made
+        writers["bare"] = lambda f: save_tensors(bare, os.path.join(f, "model.safetensors"))
+    for kind, write in writers.items():
+        folder = start(out, name, kind, base)
+        write(folder)
+        copy_expected(folder, base)
+        yield folder
 
 
 def own_head(out, name):
     """A head of other values in the file of a model whose configuration says that it is tied: transformers uses it."""
-    base, folder = os.path.join(out, name), start(out, name, "own-head", os.path.join(out, name))
-    state = stored_state(base)
+    base, case = os.path.join(out, name), CASES[name]
+    folder, state = start(out, name, "own-head", base), stored_state(base)
     table = next(t for n, t in state.items() if n.endswith("embed_tokens.weight"))
     head = torch.randn(table.shape, generator=torch.Generator().manual_seed(5)) * 3 / table.shape[1] ** 0.5
     save_tensors(dict(state, **{"lm_head.weight": head}), os.path.join(folder, "model.safetensors"))
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=CASES[name].attention).float().eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=case.attention).float().eval()
     assert torch.equal(model.lm_head.weight, head) and model.config.tie_word_embeddings
-    with open(os.path.join(base, "ids.json")) as f:
-        ids = json.load(f)
-    finish(folder, model, dict(ids=ids), CASES[name].prompt,
-           dict(name=f"{name}@own-head", spec=CASES[name].spec, tokens=len(ids), vocab=model.config.vocab_size))
+    write_expected(folder, case, model, read_json(base, "ids.json"))
     return folder
 
 
 def halves(out, name):
     """Weights in float16 and bfloat16, stored as tensors and as a pickle."""
-    made = []
     for kind, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
-        model, ids, tokens, margin = draw_case(name, dtype=dtype)
+        model, ids, _, _ = draw_case(name, dtype=dtype)
         folder = start(out, name, kind, None)
         model.config.dtype = dtype
         model.save_pretrained(folder)
@@ -153,10 +134,8 @@ def halves(out, name):
             save_tensors(state, os.path.join(folder, "model.safetensors"))
         else:
             save_pickle(folder, state)
-        finish(folder, model, dict(ids=ids), CASES[name].prompt, dict(name=f"{name}@{kind}", spec=CASES[name].spec,
-                                                                     tokens=len(ids), vocab=model.config.vocab_size))
-        made.append(folder)
-    return made
+        write_expected(folder, CASES[name], model, ids)
+        yield folder
 
 
 def ggufs(out, name):
@@ -164,19 +143,15 @@ def ggufs(out, name):
     kinds = [("gguf", None)]
     if name == "llama":
         kinds += [("gguf-f16", gguf.GGMLQuantizationType.F16), ("gguf-q8_0", gguf.GGMLQuantizationType.Q8_0)]
-    made = []
     for kind, to_type in kinds:
         over = implied(name)
         if kind == "gguf-q8_0":
             over = dict(over, hidden_size=64, intermediate_size=96, head_dim=16)
-        model, ids, tokens, margin = draw_case(name, over=over, through=stored_as(to_type))
+        model, ids, _, _ = draw_case(name, over=over, through=stored_as(to_type))
         folder = start(out, name, kind, None)
         write_gguf(os.path.join(folder, "model.gguf"), model, name, to_type)
-        finish(folder, model, dict(ids=ids), CASES[name].prompt,
-               dict(name=f"{name}@{kind}", spec=CASES[name].spec, model="model.gguf", tokens=len(ids),
-                    vocab=model.config.vocab_size))
-        made.append(folder)
-    return made
+        write_expected(folder, CASES[name], model, ids, model="model.gguf")
+        yield folder
 
 
 def stored_as(to_type):
@@ -192,13 +167,31 @@ def stored_as(to_type):
     return change
 
 
+def encoders(out, name):
+    """Other spellings of an encoder, and GGUF."""
+    base = os.path.join(out, name)
+    state = stored_state(base)
+    for kind, tensors in spellings(base, name, state).items():
+        folder = start(out, name, kind, base)
+        save_tensors({n: t.contiguous() for n, t in tensors.items()}, os.path.join(folder, "model.safetensors"))
+        copy_expected(folder, base)
+        yield folder
+    if name in ENCODERS:
+        folder = start(out, name, "gguf", None)
+        write_encoder(os.path.join(folder, "model.gguf"), name, read_json(base, "config.json"), state)
+        copy_expected(folder, base, model="model.gguf", spec=POSITIONED.get(name, CASES[name].spec))
+        yield folder
+
+
 def variants(out, name):
-    """All variants of a case; folders written."""
-    made = containers(out, name)
+    """Writes all variants of a case, one after the other; yields their folders."""
+    if CASES[name].auto:
+        yield from encoders(out, name)
+        return
+    yield from containers(out, name)
     if name == "llama-tied":
-        made.append(own_head(out, name))
+        yield own_head(out, name)
     if name in PICKLED:
-        made += halves(out, name)
+        yield from halves(out, name)
     if name in FILES:
-        made += ggufs(out, name)
-    return made
+        yield from ggufs(out, name)

@@ -10,8 +10,8 @@ import gguf
 import numpy as np
 import torch
 
-from oracle_gguf_moe import buffers_of, experts, write_expert_keys, write_latent_keys
 from oracle_cases import FULL, pattern, rope, yarn
+from oracle_gguf_moe import buffers_of, experts, first, write_expert_keys, write_latent_keys
 from oracle_remote import OPENELM_FFN, OPENELM_HEADS, OPENELM_KV, ScaledEmbedding, ScaledLinear, divisible
 from oracle_table import CASES
 
@@ -102,8 +102,7 @@ FILES = {
     "gemma":            ("gemma", theta(), one_plus),
     "gemma2":           ("gemma2", lambda s: dict(theta()(s), query_pre_attn_scalar=s.hd), one_plus),
     "gemma3-plain":     ("gemma3", lambda s: dict(
-        query_pre_attn_scalar=s.hd, num_hidden_layers=7,
-        layer_types=pattern(7, 6, "sliding_attention", "full_attention"),
+        query_pre_attn_scalar=s.hd, num_hidden_layers=7, layer_types=pattern(7, 6),
         rope_parameters=dict(sliding_attention=rope(10000.0), full_attention=rope(5000.0))), one_plus),
     "gpt2":             ("gpt2", None, conv1d),
     "falcon-7b":        ("falcon", theta(), per_group_qkv),
@@ -123,8 +122,7 @@ FILES = {
     "olmo2":            ("olmo2", None, plain),
     "granite":          ("granite", None, LLAMA),
     "cohere":           ("command-r", None, plain),
-    "cohere2":          ("cohere2", lambda s: dict(
-        num_hidden_layers=5, layer_types=pattern(5, 4, "sliding_attention", "full_attention")), plain),
+    "cohere2":          ("cohere2", lambda s: dict(num_hidden_layers=5, layer_types=pattern(5, 4)), plain),
     "smollm3":          ("smollm3", lambda s: dict(no_rope_layer_interval=4, num_hidden_layers=5), LLAMA),
     "glm4":             ("glm4", None, plain),
     "olmo3":            ("olmo2", lambda s: dict(
@@ -150,8 +148,6 @@ FILES = {
     "openelm":          ("openelm", None, gate_and_up),
     "t5":               ("t5", lambda s: dict(relative_attention_max_distance=128), plain),
     "t5-gated":         ("t5", lambda s: dict(relative_attention_max_distance=128), plain),
-}
-FILES.update({
     "mixtral":          ("llama", lambda s: dict(sliding_window=None), experts(LLAMA)),
     "qwen2-moe":        ("qwen2moe", lambda s: dict(mlp_only_layers=[]), experts(plain)),
     "qwen3-moe":        ("qwen3moe", lambda s: dict(
@@ -167,18 +163,9 @@ FILES.update({
         rope_parameters=yarn(s, mscale=0.7, mscale_all_dim=0.7)), experts(plain)),
     "deepseek2-lite":   ("deepseek2", lambda s: dict(first_k_dense_replace=1, attention_bias=False), experts(plain)),
     "deepseek3":        ("deepseek2", None, experts(plain)),
-})
+}
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm")
-
-
-def first(c, *names):
-    """The first configuration value that exists and is not None."""
-    for name in names:
-        value = getattr(c, name, None)
-        if value is not None:
-            return value
-    return None
 
 
 def kv_heads(c, arch):
@@ -259,47 +246,43 @@ def llama3_factors(r, size):
     return factors.numpy().astype(np.float32)
 
 
+# (architectures, what is written, its value or the configuration's key)
+EXTRAS = (
+    ("gemma2 gemma3 cohere2 phi3", "sliding_window", lambda c: c.sliding_window or 0),
+    ("gemma2", "attn_logit_softcapping", "attn_logit_softcapping"),
+    ("gemma2", "final_logit_softcapping", "final_logit_softcapping"),
+    ("gptneox stablelm", "parallel_residual", "use_parallel_residual"),
+    ("olmo", "clamp_kqv", "clip_qkv"),
+    ("mpt", "clamp_kqv", lambda c: c.attn_config.clip_qkv),
+    ("mpt jais", "max_alibi_bias", lambda c: 8.0),
+    ("falcon", "tensor_data_layout", lambda c: "jploski"),
+    ("granite granitemoe", "attention_scale", "attention_multiplier"),
+    ("granite granitemoe minicpm", "embedding_scale", "embedding_multiplier"),
+    ("granite granitemoe minicpm", "residual_scale", "residual_multiplier"),
+    ("granite granitemoe minicpm", "logit_scale", "logits_scaling"),
+    ("t5", "decoder_block_count", "num_decoder_layers"),
+    ("t5", "relative_attn_buckets_count", "relative_attention_num_buckets"),
+    ("t5", "decoder_start_token_id", "decoder_start_token_id"),
+    ("command-r cohere2", "logit_scale", "logit_scale"),
+    ("command-r cohere2", "rope_scaling_type", lambda c: gguf.RopeScalingType.NONE),
+)
+
+
 def write_extras(w, model, arch):
     c = model.config
-    if arch in ("gemma2", "gemma3", "cohere2", "phi3"):
-        w.add_sliding_window(c.sliding_window or 0)
+    for archs, key, value in EXTRAS:
+        if arch in archs.split():
+            value = value(c) if callable(value) else getattr(c, value)
+            if value is not None:
+                getattr(w, "add_" + key)(value)
     if arch in ("olmo2", "exaone4") and getattr(c, "sliding_window", None):
         w.add_sliding_window(c.sliding_window)
         w.add_sliding_window_pattern([kind == "sliding_attention" for kind in c.layer_types])
-    if arch == "gemma2":
-        w.add_attn_logit_softcapping(c.attn_logit_softcapping)
-        w.add_final_logit_softcapping(c.final_logit_softcapping)
-    if arch in ("gptneox", "stablelm"):
-        w.add_parallel_residual(c.use_parallel_residual)
-    if arch in ("olmo", "mpt"):
-        clip = c.clip_qkv if arch == "olmo" else c.attn_config.clip_qkv
-        if clip is not None:
-            w.add_clamp_kqv(clip)
-    if arch in ("mpt", "jais"):
-        w.add_max_alibi_bias(8.0)
-    if arch == "falcon":
-        w.add_tensor_data_layout("jploski")
-    if arch in ("granite", "granitemoe"):
-        w.add_attention_scale(c.attention_multiplier)
-        w.add_embedding_scale(c.embedding_multiplier)
-        w.add_residual_scale(c.residual_multiplier)
-        w.add_logit_scale(c.logits_scaling)
     if arch == "apertus":
         w.add_xielu_alpha_p([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_p")])
         w.add_xielu_alpha_n([p.item() for n, p in model.named_parameters() if n.endswith("act_fn.alpha_n")])
         w.add_xielu_beta([0.5] * c.num_hidden_layers)
         w.add_xielu_eps([-1e-6] * c.num_hidden_layers)
-    if arch == "minicpm":
-        w.add_embedding_scale(c.embedding_multiplier)
-        w.add_residual_scale(c.residual_multiplier)
-        w.add_logit_scale(c.logits_scaling)
-    if arch == "t5":
-        w.add_decoder_block_count(c.num_decoder_layers)
-        w.add_relative_attn_buckets_count(c.relative_attention_num_buckets)
-        w.add_decoder_start_token_id(c.decoder_start_token_id)
-    if arch in ("command-r", "cohere2"):
-        w.add_logit_scale(c.logit_scale)
-        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
 
 
 def stacked_head_norms(tensors):
@@ -339,6 +322,10 @@ def write_gguf(path, model, name, to_type=None):
                 w.add_tensor(to, gguf.quants.quantize(values, to_type), raw_dtype=to_type)
             else:
                 w.add_tensor(to, values)
+    close(w)
+
+
+def close(w):
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

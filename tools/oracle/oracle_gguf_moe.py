@@ -52,6 +52,7 @@ def by_head(name, w, c):
 
 
 def first(c, *names):
+    """The first configuration value that exists and is not None."""
     return next((v for v in (getattr(c, n, None) for n in names) if v is not None), None)
 
 

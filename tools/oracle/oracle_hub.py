@@ -13,7 +13,7 @@ DERIVED = dict(                             # keys hub files never carry, comput
     smollm3=("layer_types", "no_rope_layers"),
     gemma3_text=("layer_types", "_sliding_window_pattern"), cohere2=("layer_types", "head_dim"),
     vaultgemma=("layer_types",), cwm=("layer_types",), granite_swa=("layer_types",),
-    gpt_bigcode=("num_key_value_heads",))
+    gpt_bigcode=("num_key_value_heads",), modernbert=("layer_types",))
 
 
 def old_rope(config, family):
@@ -44,6 +44,11 @@ def hub_config(saved, config_class, case):
     defaults = config_class().to_dict()
     config = {k: v for k, v in saved.items() if k in ALWAYS or k == "rope_parameters" or defaults.get(k, None) != v}
     family = saved["model_type"]
+    if family == "modernbert":
+        ropes = config.pop("rope_parameters")
+        config.update(global_rope_theta=ropes["full_attention"]["rope_theta"],
+                      local_rope_theta=ropes["sliding_attention"]["rope_theta"],
+                      global_attn_every_n_layers=saved["layer_types"].index("full_attention", 1))
     if family in ("gemma3_text", "cohere2"):
         config["sliding_window_pattern"] = pattern_of(saved["layer_types"])
     if family == "mpt":

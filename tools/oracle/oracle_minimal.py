@@ -4,7 +4,6 @@ For every class of the tables: a tiny model in which each key has its default wh
 and what depends on them, cannot), saved with a config.json without the keys that the class does not need. The engine
 must give the logits that transformers gives.
 """
-import copy
 import dataclasses
 import os
 import tempfile
@@ -16,8 +15,7 @@ import transformers
 import oracle_encoders
 import oracle_model
 from oracle_cases import FULL
-from oracle_cases_enc import CASES as ENCODERS
-from oracle_check import Failure, logits_of, within
+from oracle_check import Failure, result_of, within
 from oracle_defaults import SIZES, attempt, free_keys
 from oracle_table import CASES, vocab_of
 
@@ -31,25 +29,21 @@ def first_cases(names):
     """The first case of every class, of those chosen."""
     found = {}
     for name in names:
-        case = {**CASES, **ENCODERS}[name]
-        if not case.layout:
-            found.setdefault(case.config, name)
+        if not CASES[name].layout:
+            found.setdefault(CASES[name].config, name)
     return list(found.values())
 
 
 def build(case, args, vocab):
     """The model of a case with these arguments; None where there can be none, or only a large one."""
     config = attempt(lambda: getattr(transformers, case.config)(vocab_size=vocab, **args))
-    auto = getattr(transformers, case.auto) if hasattr(case, "auto") else config and oracle_model.auto_class(config)
     with torch.device("meta"):
-        empty = config and attempt(lambda: auto.from_config(config))
+        empty = config and attempt(lambda: oracle_model.auto_class(config, case).from_config(config))
     if not empty or sum(p.numel() for p in empty.parameters()) > PARAMETERS:
         return None
-    if not hasattr(case, "auto"):
-        over = dataclasses.replace(case, make=lambda s: args)
-        ids = {k: getattr(config, k) for k in ("bos_token_id", "eos_token_id") if hasattr(config, k)}
-        return attempt(lambda: oracle_model.make_model(over, FULL, vocab, ids))
-    return auto.from_config(config, attn_implementation=case.attention).float().eval()
+    over = dataclasses.replace(case, make=lambda s: args)
+    ids = {k: getattr(config, k) for k in ("bos_token_id", "eos_token_id") if hasattr(config, k)}
+    return attempt(lambda: oracle_model.make_model(over, FULL, vocab, ids))
 
 
 def with_defaults(name, case, vocab):
@@ -57,7 +51,8 @@ def with_defaults(name, case, vocab):
     args = dict(case.make(FULL), pad_token_id=0)
     if name in WIDTHS:
         args["hidden_size"] = WIDTHS[name]
-    works = lambda a: (m := build(case, a, vocab)) and attempt(lambda: result_of(case, m, ids_of(m, vocab)) is not None)
+    works = lambda a: (m := build(case, a, vocab)) and attempt(
+        lambda: oracle_model.compute(m, case, ids_of(m, vocab)) is not None)
     for key in [k for k in args if k not in SIZES]:
         less = {k: v for k, v in args.items() if k != key and k not in TOGETHER.get(key, ())}
         if key == "layer_types" and "num_hidden_layers" in args:
@@ -73,11 +68,6 @@ def ids_of(model, vocab):
     if model.config.is_encoder_decoder:
         return oracle_model.Pair([oracle_model.DECODER_START] + draw(FULL.tokens - 1, vocab), draw(FULL.source, vocab))
     return draw(FULL.tokens, vocab)
-
-
-@torch.no_grad()
-def result_of(case, model, ids):
-    return oracle_encoders.outputs(model, case, ids) if hasattr(case, "auto") else oracle_model.forward(model, ids)
 
 
 def minimal_config(folder, config_class):
@@ -99,31 +89,21 @@ def minimal_config(folder, config_class):
 
 def judge(binary, name):
     """(share of what is allowed, keys that were left out)"""
-    case = {**CASES, **ENCODERS}[name]
-    encoder = hasattr(case, "auto")
-    vocab = (oracle_encoders.vocab_of if encoder else vocab_of)(name, FULL)
+    case, vocab = CASES[name], vocab_of(name, FULL)
     model, args = with_defaults(name, case, vocab)
     ids = ids_of(model, vocab)
     for seed in range(1000, 1010):
-        if encoder:
+        if case.auto:
             oracle_encoders.redraw(model, seed)
         else:
             oracle_model.redraw(model, case, seed, bool(getattr(model.config, "tie_word_embeddings", False)))
-        if encoder or oracle_model.steady(model, ids):
+        if case.auto or oracle_model.steady(model, case, ids):
             break
-    result = result_of(case, model, ids)
-    f64 = float((result_of(case, copy.deepcopy(model).double(), ids) - result.double()).abs().max())
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         gone = minimal_config(folder, type(model.config))
-        facts = dict(tolerance=oracle_model.tolerance(result, f64), model="")
-        if encoder:
-            facts.update(what=case.auto, lengths=oracle_encoders.LENGTHS,
-                         types=oracle_encoders.types_of(model, len(ids)))
-            oracle_encoders.write_expected(folder, ids, result, facts)
-            return within(oracle_encoders.result_of(binary, folder, "--model", folder), folder), gone
-        oracle_model.write_expected(folder, ids, result, None, 1, [], 0, facts)
-        return within(logits_of(binary, folder, "--model", folder), folder), gone
+        oracle_model.write_expected(folder, case, model, ids)
+        return within(result_of(binary, folder, "--model", folder), folder), gone
 
 
 def report(binary, names):

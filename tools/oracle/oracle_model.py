@@ -3,7 +3,7 @@
 A folder written here holds the model in Hugging Face form (config.json, model.safetensors) and
     ids.json        the test sequence (of an encoder-decoder: what its decoder reads)
     enc.json        what an encoder reads
-    logits.npy      float32 [tokens, vocab], one forward over ids
+    logits.npy      float32 [tokens, vocab], one forward over ids (of an encoder: oracle_encoders.py)
     hidden.npy      float32 [layers + 1, tokens, dim]; the last entry is taken after the final norm
     greedy.json     {"prompt": ids, "ids": 32 greedy tokens, "margin": smallest top-2 distance on the way}
     reference.json  sizes, tolerance and how it was found
@@ -25,6 +25,7 @@ import safetensors.torch
 import torch
 import transformers
 
+import oracle_encoders as encoders
 from oracle_cases import FULL
 from oracle_hub import hub_config
 from oracle_table import CASES, vocab_of
@@ -153,11 +154,15 @@ def forward(model, ids, hidden=False):
     return logits, torch.stack(same_width)
 
 
+def compute(model, case, ids):
+    """What is compared."""
+    return encoders.outputs(model, case, ids) if case.auto else forward(model, ids)
+
+
 def make_model(case, size, vocab, over):
     args = {**dict(vocab_size=vocab, bos_token_id=1, eos_token_id=2), **case.make(size), **over}
     config = getattr(transformers, case.config)(**args)
-    model = auto_class(config).from_config(
-        config, attn_implementation=case.attention, experts_implementation="eager")
+    model = auto_class(config, case).from_config(config, **how(case))
     if case.build:
         case.build(model)
     model.generation_config = transformers.GenerationConfig()       # no forced ends
@@ -168,9 +173,13 @@ def make_model(case, size, vocab, over):
     return model.float().eval()
 
 
-def auto_class(config):
+def how(case):
+    return dict(attn_implementation=case.attention, experts_implementation="eager")
+
+
+def auto_class(config, case):
     seq2seq = getattr(config, "is_encoder_decoder", False)
-    return transformers.AutoModelForSeq2SeqLM if seq2seq else transformers.AutoModelForCausalLM
+    return getattr(transformers, case.auto or ("AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"))
 
 
 def greedy(model, prompt):
@@ -216,44 +225,46 @@ def parts_of(model):
 
 
 @torch.no_grad()
-def weak_parameters(model, case, ids, logits, tol):
-    """Names of parameters that may be zeroed without the logits moving by 30 tolerances: a model with such a
-    parameter would not notice an engine that forgets it."""
-    weak = []
-    for name, p in parts_of(model):
-        if any(q in name for q in case.quiet):
+def check_parameters(model, name, ids):
+    """Fails if a parameter may be zeroed without the result moving by 30 tolerances: such a model would not notice an
+    engine that forgets it."""
+    case, weak = CASES[name], []
+    result, _, f64 = reference(model, case, ids)
+    for part, p in parts_of(model):
+        if any(q in part for q in case.quiet):
             continue
         kept = p.data.clone()
         p.data.zero_()
-        moved = float((forward(model, ids) - logits).abs().max())
+        moved = float((compute(model, case, ids) - result).abs().max())
         p.data.copy_(kept)
-        if moved < 30 * tol:
-            weak.append(f"{name} ({moved:.1e})")
-    return weak
+        if moved < 30 * tolerance(result, f64):
+            weak.append(f"{part} ({moved:.1e})")
+    if weak:
+        raise SystemExit(f"oracle: {name}: parameters that hardly matter: {', '.join(weak)}")
 
 
-@torch.no_grad()
-def wrong_eps_shift(model, ids, logits):
-    """How far the logits move when every eps grows by a tenth: small means that a wrong eps would pass."""
+def wrong_eps_shift(model, case, ids):
+    """How far the result moves when every eps grows by a tenth: small means that a wrong eps would pass."""
     other = copy.deepcopy(model)
     for m in other.modules():
         for key in ("variance_epsilon", "eps"):
             if isinstance(getattr(m, key, None), float):
                 setattr(m, key, 1.1 * getattr(m, key))
-    return float((forward(other, ids) - logits).abs().max())
+    return float((compute(other, case, ids) - compute(model, case, ids)).abs().max())
 
 
-def reference(model, ids):
-    """(logits, hidden, largest difference between the float32 and the float64 run of transformers)"""
-    logits, hidden = forward(model, ids, hidden=True)
-    wide = forward(copy.deepcopy(model).double(), ids)
-    return logits, hidden, float((wide - logits.double()).abs().max())
+def reference(model, case, ids):
+    """(result, hidden states of a decoder, largest difference between the float32 and the float64 run of
+    transformers)"""
+    result, hidden = (compute(model, case, ids), None) if case.auto else forward(model, ids, hidden=True)
+    wide = compute(copy.deepcopy(model).double(), case, ids)
+    return result, hidden, float((wide - result.double()).abs().max())
 
 
-def steady(model, ids):
+def steady(model, case, ids):
     """False where float32 and float64 disagree by more than noise: rows went to other experts."""
-    logits, _, f64 = reference(model, ids)
-    return f64 < BAR * float(logits.abs().max())
+    result, _, f64 = reference(model, case, ids)
+    return f64 < BAR * float(result.abs().max())
 
 
 def tolerance(logits, f64_diff):
@@ -272,18 +283,22 @@ def rounded(model, through):
 
 
 def draw_case(name, size=FULL, dtype=None, over=None, through=None):
-    """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, smallest margin).
-    `over` replaces values of its configuration; `dtype` or `through` are what the weights are rounded to."""
+    """Builds a case whose greedy tokens are free of near-ties: (model, ids, greedy tokens, smallest margin); an encoder
+    has none. `over` replaces values of its configuration; `dtype` or `through` are what the weights are rounded to."""
     case = CASES[name]
     vocab = vocab_of(name, size)
     if dtype is not None:
         through = lambda p: p.to(dtype)
+    if case.auto:
+        model = make_model(case, size, vocab, over or {})
+        encoders.redraw(model, 1000 + len(name))
+        return rounded(model, through), np.random.default_rng(7).integers(3, vocab, size.tokens).tolist(), [], 0.0
     for seed in range(1000, 1012):
         model = make_model(case, size, vocab, over or {})
         redraw(model, case, seed, bool(getattr(model.config, "tie_word_embeddings", False)))
         rounded(model, through)
         found = choose_ids(model, case, size, vocab, np.random.default_rng(seed))
-        if found and steady(model, found[0]):
+        if found and steady(model, case, found[0]):
             return (model, *found)
     raise SystemExit(f"oracle: {name}: no draw without near-ties in its greedy tokens")
 
@@ -298,35 +313,36 @@ def read_json(folder, name):
         return json.load(f)
 
 
-def write_expected(folder, ids, logits, hidden, prompt, tokens, margin, more):
-    np.save(os.path.join(folder, "logits.npy"), logits.numpy().astype(np.float32))
-    if hidden is not None:
-        np.save(os.path.join(folder, "hidden.npy"), hidden.numpy().astype(np.float32))
+def write_expected(folder, case, model, ids, /, **more):
+    """Everything but the model: what transformers computes of it. Returns the result and the facts."""
+    result, hidden, f64 = reference(model, case, ids)
+    facts = dict(name=os.path.basename(folder), spec=case.spec, what=case.auto, tokens=len(ids),
+                 vocab=model.config.vocab_size, tolerance=tolerance(result, f64), max_logit=float(result.abs().max()),
+                 f64_diff=f64, transformers=transformers.__version__, torch=torch.__version__, **more)
+    np.save(os.path.join(folder, "logits.npy"), result.numpy().astype(np.float32))
     write_json(os.path.join(folder, "ids.json"), ids)
     if isinstance(ids, Pair):
         write_json(os.path.join(folder, "enc.json"), ids.enc)
-    write_json(os.path.join(folder, "greedy.json"), dict(prompt=ids[:prompt], ids=tokens, margin=margin))
-    write_json(os.path.join(folder, "reference.json"), more)
+    if case.auto:
+        facts.update(lengths=encoders.LENGTHS, types=encoders.types_of(model, len(ids)), margin=0)
+    else:
+        np.save(os.path.join(folder, "hidden.npy"), hidden.numpy().astype(np.float32))
+        tokens, facts["margin"] = greedy(model, start_of(ids, case.prompt))
+        write_json(os.path.join(folder, "greedy.json"),
+                   dict(prompt=ids[:case.prompt], ids=tokens, margin=facts["margin"]))
+    write_json(os.path.join(folder, "reference.json"), facts)
+    return result, facts
 
 
 def generate(name, out):
     """Writes the case into `out`/`name` and returns its row of the summary table."""
-    case = CASES[name]
-    model, ids, tokens, margin = draw_case(name)
-    logits, hidden, f64 = reference(model, ids)
-    tol = tolerance(logits, f64)
-    weak = weak_parameters(model, case, ids, logits, tol)
-    if weak:
-        raise SystemExit(f"oracle: {name}: parameters that hardly matter: {', '.join(weak)}")
-    folder = os.path.join(out, name)
+    case, folder = CASES[name], os.path.join(out, name)
+    model, ids, _, _ = draw_case(name)
+    check_parameters(model, name, ids)
     os.makedirs(folder, exist_ok=True)
     save(model, folder, case)
-    facts = dict(name=name, spec=case.spec, tokens=len(ids), vocab=model.config.vocab_size, margin=margin,
-                 tolerance=tol, max_logit=float(logits.abs().max()), f64_diff=f64,
-                 eps_shift=wrong_eps_shift(model, ids, logits),
-                 transformers=transformers.__version__, torch=torch.__version__, attention=case.attention)
-    write_expected(folder, ids, logits, hidden, case.prompt, tokens, margin, facts)
-    write_hub_form(folder, model, ids, logits, case)
+    result, facts = write_expected(folder, case, model, ids, eps_shift=wrong_eps_shift(model, case, ids))
+    write_hub_form(folder, model, ids, result, case)
     return facts
 
 
@@ -340,24 +356,21 @@ def save(model, folder, case):
         safetensors.torch.save_file({n: t.contiguous() for n, t in state.items()}, weights, metadata=dict(format="pt"))
 
 
-def write_hub_form(folder, model, ids, logits, case):
+def write_hub_form(folder, model, ids, result, case):
     """hub/: old-style config.json beside links to the same weights; transformers itself must read it the same way. A
     family without a class has no other form."""
     hub = os.path.join(folder, "hub")
     os.makedirs(hub, exist_ok=True)
     links = ("model.safetensors", "ids.json", "enc.json", "logits.npy", "greedy.json", "reference.json")
     for other in links + (("config.json",) if case.layout else ()):
-        if not os.path.exists(os.path.join(folder, other)):
-            continue
         link = os.path.join(hub, other)
-        if not os.path.lexists(link):
+        if os.path.exists(os.path.join(folder, other)) and not os.path.lexists(link):
             os.symlink(os.path.join("..", other), link)
     if case.layout:
         return
     saved = read_json(folder, "config.json")
     write_json(os.path.join(hub, "config.json"), hub_config(saved, type(model.config), case))
-    again = auto_class(model.config).from_pretrained(
-        hub, attn_implementation=case.attention, experts_implementation="eager").float().eval()
-    off = float((forward(again, ids) - logits).abs().max())
-    if off > 0:
+    again = auto_class(model.config, case).from_pretrained(hub, **how(case)).float().eval()
+    off = float((compute(again, case, ids) - result).abs().max())
+    if off > (0.1 * tolerance(result, 0) if case.auto else 0):
         raise SystemExit(f"oracle: {folder}/hub: transformers reads the hub form differently (by {off:.1e})")

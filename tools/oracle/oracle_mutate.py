@@ -11,18 +11,16 @@ import tempfile
 
 import numpy as np
 
-from oracle_check import Failure, logits_of, model_path, read, run
+from oracle_check import Failure, model_path, read, result_of, run
 
 WORDS = {                                   # other valid words of options, by option; the first that differs is taken
     "rope": ("neox", "interleaved"), "alibi_round": ("bf16", "none"),
     "qk_norm": ("none", "head", "heads"), "qk_norm_kind": ("rms", "layer"), "act": ("silu", "relu"),
-    "rope_type": ("none", "linear"), "scaling": ("none",),
-    "pooling": ("cls", "mean"), "activation": ("gelu", "tanh"), "act_head": ("gelu", "tanh"),
-    "layout": ("halves", "pairs"), "spacing": ("paper", "fairseq"),
+    "rope_type": ("none", "linear"), "scaling": ("none",), "pooling": ("cls", "mean"), "activation": ("gelu", "tanh"),
+    "act_head": ("gelu", "tanh"), "layout": ("halves", "pairs"), "spacing": ("paper", "fairseq"),
 }
 MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "gqa": "none", "learned": "sinusoid",
-           "sinusoid": "learned",
-           "linear.plain": "learned", "table": "learned"}
+           "sinusoid": "learned", "linear.plain": "learned", "table": "learned"}
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),
           ("tensors", "{i}.ffn.edge")}
@@ -179,10 +177,10 @@ def mutate_model(binary, folder, own, parts):
         def logits(text):
             with open(name, "w") as f:
                 f.write(text)
-            return logits_of(binary, folder, "--spec", name)
+            return result_of(binary, folder, "--spec", name)
 
         base = logits(text_with(parts, None, None, None))
-        if base.tobytes() != logits_of(binary, folder, "--model", path).tobytes():
+        if base.tobytes() != result_of(binary, folder, "--model", path).tobytes():
             raise Failure("the spec that `spec show` prints gives other bits")
         bar = read(folder, "reference.json")["tolerance"]
         for section, rows in parts:

@@ -5,12 +5,13 @@ add one, and no other case changes.
 """
 import oracle_cases
 import oracle_cases_dense
+import oracle_cases_enc
 import oracle_cases_encdec
 import oracle_cases_moe
 import oracle_cases_remote
 
-TABLES = (oracle_cases.CASES, oracle_cases_dense.CASES, oracle_cases_encdec.CASES,
-          oracle_cases_moe.CASES, oracle_cases_remote.CASES)
+TABLES = [module.CASES for module in (oracle_cases, oracle_cases_dense, oracle_cases_encdec, oracle_cases_moe,
+                                      oracle_cases_remote, oracle_cases_enc)]
 CASES = {name: case for table in TABLES for name, case in table.items()}
 assert len(CASES) == sum(map(len, TABLES)), "a name is in two tables"
 

@@ -99,6 +99,20 @@ def fuzz_strings(seed, count, specials, corpus):
 
 # ---- references: encode(text, special, parse) -> ids or None (no such mode), decode(ids) -> text ----
 
+# name, adds special tokens, parses their texts
+MODES = (("plain", False, False), ("special", True, False), ("parse", False, True))
+
+
+def attempt(job):
+    """What the library gives; None where it panics (its panics are no Exceptions)."""
+    try:
+        return job()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+
+
 class HuggingFace:
     def __init__(self, tok):
         self.tok = tok
@@ -270,9 +284,8 @@ def random_tokenizer(r, corpus):
     from tokenizers import AddedToken, Regex, Tokenizer, models, processors, trainers
     from tokenizers import decoders as D, normalizers as N, pre_tokenizers as P
 
-    norms = [lambda: N.NFC(), lambda: N.NFD(), lambda: N.NFKC(), lambda: N.NFKD(), lambda: N.Lowercase(),
-             lambda: N.StripAccents(),
-             lambda: N.Strip(left=r.random() < .7, right=r.random() < .7), lambda: N.Nmt(), lambda: N.Prepend("▁"),
+    norms = [N.NFC, N.NFD, N.NFKC, N.NFKD, N.Lowercase, N.StripAccents,
+             lambda: N.Strip(left=r.random() < .7, right=r.random() < .7), N.Nmt, lambda: N.Prepend("▁"),
              lambda: N.Replace(" ", "▁"), lambda: N.Replace(Regex(r"[aeiou]+$|\s{2,}"), "_"),
              lambda: N.Replace("e", ""),
              lambda: N.BertNormalizer(clean_text=r.random() < .7, handle_chinese_chars=r.random() < .7,
@@ -281,54 +294,43 @@ def random_tokenizer(r, corpus):
     patterns = [Regex(CL100K), Regex(r"\p{L}+"), Regex(r"[\p{P}\p{S}]"), Regex(r"\d{1,2}+|\w"),
                 Regex(r"[^(\s|[.,!?…。，、।۔،])]+"), Regex(r"\s+$|^\s"), Regex(r"[\w&&[^a-f\d]]+"), Regex(r"(?i:the|s)"),
                 Regex(r"\b"), Regex(r"x*"), " ", "e", "the"]
-    pres = [lambda: P.ByteLevel(add_prefix_space=r.random() < .5, use_regex=r.random() < .5), lambda: P.Whitespace(),
-            lambda: P.WhitespaceSplit(), lambda: P.BertPreTokenizer(), lambda: P.Punctuation(r.choice(behaviours)),
+    pres = [lambda: P.ByteLevel(add_prefix_space=r.random() < .5, use_regex=r.random() < .5), P.Whitespace,
+            P.WhitespaceSplit, P.BertPreTokenizer, lambda: P.Punctuation(r.choice(behaviours)),
             lambda: P.Digits(individual_digits=r.random() < .5), lambda: P.CharDelimiterSplit(r.choice("e -")),
             lambda: P.Metaspace(prepend_scheme=r.choice(["always", "never", "never" if tok.normalizer else "first"]),
                                 split=r.random() < .7),
-            lambda: P.Split(r.choice(patterns), r.choice(behaviours), invert=r.random() < .3),
-            lambda: P.UnicodeScripts(),
+            lambda: P.Split(r.choice(patterns), r.choice(behaviours), invert=r.random() < .3), P.UnicodeScripts,
             lambda: P.FixedLength(length=r.randint(1, 6))]
-    decs = [lambda: D.ByteLevel(), lambda: D.WordPiece(cleanup=r.random() < .5),
+    decs = [D.ByteLevel, lambda: D.WordPiece(cleanup=r.random() < .5),
             lambda: D.Metaspace(prepend_scheme=r.choice(["always", "never"])),
-            lambda: D.BPEDecoder(suffix=r.choice(["</w>", "e"])), lambda: D.ByteFallback(), lambda: D.Fuse(),
-            lambda: D.Strip(" ", 1, 0),
+            lambda: D.BPEDecoder(suffix=r.choice(["</w>", "e"])), D.ByteFallback, D.Fuse, lambda: D.Strip(" ", 1, 0),
             lambda: D.Replace("▁", " "), lambda: D.Replace(Regex(r"[a-c]+"), "<"),
             lambda: D.CTC(pad_token="e", word_delimiter_token="t")]
     kind = r.choice(["bpe", "bpe", "bpe", "unigram", "wordpiece", "wordlevel"])
     model = {"bpe": lambda: models.BPE(unk_token=r.choice([None, "<unk>"]), fuse_unk=r.random() < .5,
-                                       byte_fallback=r.random() < .5,
-                                       ignore_merges=r.random() < .3,
+                                       byte_fallback=r.random() < .5, ignore_merges=r.random() < .3,
                                        continuing_subword_prefix=r.choice([None, None, "##"]),
                                        end_of_word_suffix=r.choice([None, None, "</w>"])),
-             "unigram": lambda: models.Unigram(),
+             "unigram": models.Unigram,
              "wordpiece": lambda: models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=r.choice([100, 5])),
              "wordlevel": lambda: models.WordLevel(unk_token="<unk>")}[kind]()
     tok = Tokenizer(model)
-    chosen = [r.choice(norms)() for _ in range(r.choice([0, 0, 1, 1, 2, 3]))]
-    if chosen:
-        tok.normalizer = N.Sequence(chosen) if len(chosen) > 1 else chosen[0]
-    chosen = [r.choice(pres)() for _ in range(r.choice([0, 1, 1, 1, 2, 3]))]
-    if kind == "unigram" and not chosen:
-        chosen = [P.Metaspace()]
-    if chosen:
-        tok.pre_tokenizer = P.Sequence(chosen) if len(chosen) > 1 else chosen[0]
-    chosen = [r.choice(decs)() for _ in range(r.choice([0, 1, 1, 2, 3]))]
-    if chosen:
-        tok.decoder = D.Sequence(chosen) if len(chosen) > 1 else chosen[0]
+    chosen = lambda parts, *counts: [r.choice(parts)() for _ in range(r.choice(counts))]
+    joined = lambda room, parts: room.Sequence(parts) if len(parts) > 1 else parts[0] if parts else None
+    tok.normalizer = joined(N, chosen(norms, 0, 0, 1, 1, 2, 3))
+    tok.pre_tokenizer = joined(P, chosen(pres, 0, 1, 1, 1, 2, 3) or [P.Metaspace()] * (kind == "unigram"))
+    tok.decoder = joined(D, chosen(decs, 0, 1, 1, 2, 3))
     special = ["<unk>", "[UNK]", "<s>", "</s>"]
     special += ["<0x%02X>" % i for i in range(256)] if r.random() < .4 and kind != "wordpiece" else []
     sample = [corpus[i:i + 200] for i in range(0, 6000, 200)] + WORDS
     size = r.choice([300, 600])
-    trainer = {"bpe": lambda: trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
-                                                  continuing_subword_prefix=model.continuing_subword_prefix or "",
-                                                  end_of_word_suffix=model.end_of_word_suffix or ""),
-               "unigram": lambda: trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>",
-                                                          show_progress=False),
-               "wordpiece": lambda: trainers.WordPieceTrainer(vocab_size=size, special_tokens=special,
-                                                              show_progress=False),
-               "wordlevel": lambda: trainers.WordLevelTrainer(vocab_size=size, special_tokens=special,
-                                                              show_progress=False)}[kind]()
+    common = dict(vocab_size=size, special_tokens=special, show_progress=False)
+    trainer = {"bpe": lambda: trainers.BpeTrainer(
+                   **common, continuing_subword_prefix=model.continuing_subword_prefix or "",
+                   end_of_word_suffix=model.end_of_word_suffix or ""),
+               "unigram": lambda: trainers.UnigramTrainer(**common, unk_token="<unk>"),
+               "wordpiece": lambda: trainers.WordPieceTrainer(**common),
+               "wordlevel": lambda: trainers.WordLevelTrainer(**common)}[kind]()
     tok.train_from_iterator(sample, trainer)
     saved = json.loads(tok.to_str())
     saved["added_tokens"] = [a for a in saved["added_tokens"] if not a["content"].startswith("<0x")]
@@ -344,18 +346,14 @@ def random_tokenizer(r, corpus):
                                    normalized=r.random() < .5, special=text == "<mask>")])
     if r.random() < .6:
         ids = [(n, tok.token_to_id(n)) for n in ("<s>", "</s>")]
+        template = lambda single, pair: processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
         tok.post_processor = r.choice([
-            processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=ids),
+            template("<s> $A </s>", "<s> $A </s> $B:1 </s>:1"),
             processors.BertProcessing(ids[1], ids[0]), processors.RobertaProcessing(ids[1], ids[0]),
-            processors.Sequence([processors.ByteLevel(),
-                                 processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids)]),
-            processors.TemplateProcessing(single="$A:2 <s>:1", pair="<s>:3 $B:1 </s> $A:0 </s>:1", special_tokens=ids),
-            processors.TemplateProcessing(single="$A", pair="$B </s> $A </s> $B:1", special_tokens=ids),
-            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids),
-                                 processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B:1",
-                                                               special_tokens=ids)]),
-            processors.Sequence([processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=ids),
-                                 processors.ByteLevel()]),
+            processors.Sequence([processors.ByteLevel(), template("$A </s>", "$A $B")]),
+            template("$A:2 <s>:1", "<s>:3 $B:1 </s> $A:0 </s>:1"), template("$A", "$B </s> $A </s> $B:1"),
+            processors.Sequence([template("$A </s>", "$A $B"), template("<s> $A", "<s> $A $B:1")]),
+            processors.Sequence([template("$A </s>", "$A $B"), processors.ByteLevel()]),
             processors.Sequence([processors.BertProcessing(ids[1], ids[0]),
                                  processors.RobertaProcessing(ids[0], ids[1])])])
     if kind == "unigram" and r.random() < .5:
@@ -373,19 +371,12 @@ def differing_inputs(ref, ours, texts):
     inputs = [i for i in inputs if not any(ref.plain_leaks(t) for t in ([i] if isinstance(i, str) else i))]
     count, first = 0, None
     for ids_max, special in ((0, True), (0, False), (8, True), (9, True), (31, True), (7, False)):
-        want, asked = [], []
-        for i in inputs:
-            a, b = (i, None) if isinstance(i, str) else i
-            try:
-                want.append(ref.encode_input(a, b, special, ids_max))
-                asked.append(i)
-            except BaseException as e:
-                if isinstance(e, KeyboardInterrupt):
-                    raise
         got = ours.run("tokenize", ["--types", "--max-ids", str(ids_max)] + ([] if special else ["--no-special"]),
-                       asked)
-        for i, w, g in zip(asked, want, got):
-            if w != g:
+                       inputs)
+        for i, g in zip(inputs, got):
+            a, b = (i, None) if isinstance(i, str) else i
+            w = attempt(lambda: ref.encode_input(a, b, special, ids_max))
+            if w is not None and w != g:
                 count += 1
                 first = first or (f"input max {ids_max} special {special}", str(i), str(w), str(g))
     return count, first
@@ -396,11 +387,8 @@ def compare_random(args, corpus):
     bad = tried = 0
     for k in range(args.random):
         r = random.Random(f"{args.seed} {k}")
-        try:
-            tok = random_tokenizer(r, corpus)
-        except BaseException as e:  # the library's panics are no Exceptions
-            if isinstance(e, KeyboardInterrupt):
-                raise
+        tok = attempt(lambda: random_tokenizer(r, corpus))
+        if tok is None:
             continue
         folder = tempfile.mkdtemp()
         path = os.path.join(folder, "tokenizer.json")
@@ -412,43 +400,28 @@ def compare_random(args, corpus):
         ours = Ours(args.binary, path, None)
         texts = [t[:400] for t in fuzz_strings(f"{args.seed} {k}", args.count, ref.specials, corpus)]
         try:
-            got = {m: ours.run("tokenize", f, texts) for m, f in
-                   (("plain", ["--no-special"]), ("special", []), ("parse", ["--no-special", "--parse-special"]))}
+            got = {m: ours.run("tokenize", flags_of(special, parse), texts) for m, special, parse in MODES}
         except RuntimeError as e:
             print(f"random {k}: ours failed: {e}\n  {path}")
             bad += 1
             continue
         tried += 1
-        wrong, some = 0, None
-        ids = []
-        for m, special, parse in (("plain", False, False), ("special", True, False), ("parse", False, True)):
+        wrong, some, ids = 0, None, []
+        for m, special, parse in MODES:
             for t, g in zip(texts, got[m]):
-                try:
-                    w = ref.encode(t, special, parse)
-                except BaseException as e:
-                    if isinstance(e, KeyboardInterrupt):
-                        raise
-                    continue
-                ids.append(w)
-                if w != g and not ref.plain_leaks(t):
+                w = attempt(lambda: ref.encode(t, special, parse))
+                ids += [] if w is None else [w]
+                if w is not None and w != g and not ref.plain_leaks(t):
                     wrong += 1
                     some = some or (m, t, w, g)
-        ids = r.sample(ids, min(len(ids), args.count))
-        want = []
-        kept = []
-        for i in ids:
-            try:
-                want.append(ref.decode(i))
-                kept.append(i)
-            except BaseException as e:
-                if isinstance(e, KeyboardInterrupt):
-                    raise
+        decoded = [(i, attempt(lambda: ref.decode(i))) for i in r.sample(ids, min(len(ids), args.count))]
+        decoded = [(i, w) for i, w in decoded if w is not None]
         try:
-            back = ours.run("detokenize", [], kept)
+            back = ours.run("detokenize", [], [i for i, _ in decoded])
         except RuntimeError as e:
-            back, wrong = want, wrong + 1
+            back, wrong = [w for _, w in decoded], wrong + 1
             some = some or ("decode", str(e), [], [])
-        for i, w, g in zip(kept, want, back):
+        for (i, w), g in zip(decoded, back):
             if w != g:
                 wrong += 1
                 some = some or ("decode", str(i[:30]), w, g)
@@ -519,11 +492,12 @@ class Ours:
         return out
 
 
+def flags_of(special, parse):
+    return ([] if special else ["--no-special"]) + (["--parse-special"] if parse else [])
+
+
 def first_difference(a, b):
-    for i, (x, y) in enumerate(zip(a, b)):
-        if x != y:
-            return i
-    return min(len(a), len(b))
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 def compare(name, path, pre, reference, args, corpus):
@@ -533,15 +507,14 @@ def compare(name, path, pre, reference, args, corpus):
     row = {"name": name, "strings": len(texts)}
     shown = 0
     ids_to_decode = []
-    for mode, special, parse in (("plain", False, False), ("special", True, False), ("parse", False, True)):
+    for mode, special, parse in MODES:
         if isinstance(ref, Llama2c):
             texts = [t if len(t) < 1000 else t[:300] for t in texts]
         want = [ref.encode(t, special, parse) for t in texts]
         if want[0] is None:
             row[mode] = "-"
             continue
-        flags = ([] if special else ["--no-special"]) + (["--parse-special"] if parse else [])
-        got = ours.run("tokenize", flags, texts)
+        got = ours.run("tokenize", flags_of(special, parse), texts)
         same = left_out = 0
         for t, w, g in zip(texts, want, got):
             if w == g:

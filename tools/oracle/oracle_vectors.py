@@ -9,6 +9,8 @@ bfloat16 (in turn; the weights are exact in it), and expect.json:
     tolerance  largest absolute difference allowed
     prompt     how many of the ids start the greedy continuation
     greedy     its tokens
+Of an encoder (tests/t_encoders.c reads it): what is compared, ids, types, lengths (of texts that are the first ids),
+tolerance, and `values` of `rows` of the result.
 """
 import json
 import os
@@ -18,11 +20,18 @@ import torch
 import safetensors.torch
 
 from oracle_cases import SMALL
+from oracle_cases_enc import MASKED, SCORED
+from oracle_encoders import LENGTHS, types_of
 from oracle_hub import hub_config
-from oracle_model import Pair, draw_case, reference, save, tolerance, weak_parameters
+from oracle_model import Pair, check_parameters, draw_case, read_json, reference, save, tolerance
 from oracle_table import CASES, place_of
 
 ROWS = (0, 1, 13, 40, SMALL.tokens - 1)
+ENCODERS = ("bert", "bert-scores", "bert-bare", "bert-single", "roberta", "roberta-head", "roberta-scores",
+            "roberta-xl", "roberta-pre", "ernie", "albert", "albert-scores", "albert-groups", "electra",
+            "electra-scores", "electra-wide", "distilbert", "distilbert-scores", "mpnet", "mpnet-bare", "nomic",
+            "nomic-bare", "gte", "gte-untyped", "jina3", "jina3-bare", "modernbert", "modernbert-thirds",
+            "modernbert-biases", "eurobert", "eurobert-scores", "eurobert-bos")
 
 README = """\
 # Tiny models of every family and form
@@ -37,44 +46,53 @@ def number(x):
     return float(f"{float(x):.7g}")
 
 
+def values(result, rows):
+    return [[number(x) for x in result[r]] for r in rows]
+
+
+def expected(case, model, ids, tokens):
+    result, _, f64 = reference(model, case, ids)
+    bar = number(tolerance(result, f64))
+    if case.auto:
+        texts = 0 if case.auto == MASKED else len(LENGTHS)
+        rows = list(range(texts)) + ([] if case.auto == SCORED else [texts + r for r in ROWS])
+        return dict(what=case.auto, ids=ids, types=types_of(model, len(ids)), lengths=LENGTHS, tolerance=bar, rows=rows,
+                    values=values(result, rows))
+    enc = dict(enc=ids.enc) if isinstance(ids, Pair) else {}
+    return dict(ids=ids, **enc, rows=ROWS, tolerance=bar, prompt=case.prompt, greedy=tokens,
+                logits=values(result, ROWS))
+
+
 def write_vector(name, out):
     """Writes the case, returns (bytes, smallest greedy margin)."""
-    index = place_of(name)
+    index, case = place_of(name), CASES[name]
     dtype = (torch.float16, torch.bfloat16)[index % 2]
-    case = CASES[name]
     model, ids, tokens, margin = draw_case(name, size=SMALL, dtype=dtype)
-    logits, _, f64 = reference(model, ids)
-    weak = weak_parameters(model, case, ids, logits, tolerance(logits, f64))
-    if weak:
-        raise SystemExit(f"oracle: {name}: parameters that hardly matter: {', '.join(weak)}")
-    folder = os.path.join(out, name)
+    check_parameters(model, name, ids)
+    expect = expected(case, model, ids, tokens)
+    folder = os.path.join(out, "encoders" if case.auto else "models", name)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     save(model.to(dtype), folder, case)
-    os.remove(os.path.join(folder, "generation_config.json"))
-    if not case.layout and (index % 4 >= 2 or case.hub or case.renamed):
+    if os.path.exists(os.path.join(folder, "generation_config.json")):
+        os.remove(os.path.join(folder, "generation_config.json"))
+    if not case.auto and not case.layout and (index % 4 >= 2 or case.hub or case.renamed):
         use_hub_form(folder, type(model.config), case)
     stored = safetensors.torch.load_file(os.path.join(folder, "model.safetensors"))
     assert all(t.dtype == dtype for t in stored.values()), name
-    enc = dict(enc=ids.enc) if isinstance(ids, Pair) else {}
-    expect = dict(ids=ids, **enc, rows=ROWS, tolerance=number(tolerance(logits, f64)), prompt=case.prompt,
-                  greedy=tokens,
-                  logits=[[number(x) for x in logits[r]] for r in ROWS])
     with open(os.path.join(folder, "expect.json"), "w") as f:
         f.write("{" + ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in expect.items()) + "}\n")
     return sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder)), margin
 
 
 def use_hub_form(folder, config_class, case):
-    path = os.path.join(folder, "config.json")
-    with open(path) as f:
-        config = hub_config(json.load(f), config_class, case)
-    with open(path, "w") as f:
+    config = hub_config(read_json(folder, "config.json"), config_class, case)
+    with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(config, f, indent=1)
         f.write("\n")
 
 
 def write_readme(out):
     import transformers
-    with open(os.path.join(out, "README.md"), "w") as f:
+    with open(os.path.join(out, "models", "README.md"), "w") as f:
         f.write(README.format(version=transformers.__version__))

@@ -34,7 +34,7 @@ TEXTS = ["", "Hello world", "  two  spaces ", "First Citizen:\nBefore we proceed
 
 def cases_of(name, ref, pre, out, texts=TEXTS):
     ids_seen = []
-    for mode, special, parse in (("plain", False, False), ("special", True, False), ("parse", False, True)):
+    for mode, special, parse in oracle.MODES:
         for t in texts:
             ids = ref.encode(t, special, parse)
             if ids is None or (hasattr(ref, "plain_leaks") and ref.plain_leaks(t)):
@@ -52,13 +52,9 @@ def cases_of(name, ref, pre, out, texts=TEXTS):
     r = random.Random(name)
     top = max(max(i) for i in ids_seen if i)
     for ids in ids_seen[:len(texts)] + [[r.randint(0, top) for _ in range(12)] for _ in range(6)]:
-        try:
-            text = ref.decode(ids)
-            if "\0" not in text:
-                out.append({"file": name, "pre": pre, "ids": ids, "decoded": text})
-        except BaseException as e:  # the library panics on some lists
-            if isinstance(e, KeyboardInterrupt):
-                raise
+        text = oracle.attempt(lambda: ref.decode(ids))
+        if text is not None and "\0" not in text:
+            out.append({"file": name, "pre": pre, "ids": ids, "decoded": text})
 
 
 def write(name, data):
@@ -71,14 +67,9 @@ def hugging_face(corpus, out):
     made = 0
     for k in range(1000):
         r = random.Random(f"vector {k}")
-        try:
-            tok = oracle.random_tokenizer(r, corpus[:3000])
-        except BaseException as e:
-            if isinstance(e, KeyboardInterrupt):
-                raise
-            continue
-        text = json.dumps(json.loads(tok.to_str()), ensure_ascii=False, separators=(",", ":"))
-        if len(text) > 14000:
+        tok = oracle.attempt(lambda: oracle.random_tokenizer(r, corpus[:3000]))
+        text = tok and json.dumps(json.loads(tok.to_str()), ensure_ascii=False, separators=(",", ":"))
+        if not text or len(text) > 14000:
             continue
         name = f"random{made}.json"
         write(name, text.encode())
