@@ -49,10 +49,7 @@ const module *module_find(const char *kind, const char *name);
 const param *module_option(const char *name, param_type type);
 
 /* A file of a module has a struct `options`, `rows` that describe it, `weights` and `emit`. A row for one field: */
-#define ROW(field, kind, ...)                                                                                          \
-    {                                                                                                                  \
-        .key = #field, .type = kind, .offset = offsetof(options, field), __VA_ARGS__                                   \
-    }
+#define ROW(field, kind, ...) PARAM_ROW(options, field, kind, __VA_ARGS__)
 /* A row for a field of a struct that is member `at` of type_: options that modules share. */
 #define MODULE_ROW_IN(type_, at, field, kind, ...)                                                                     \
     {                                                                                                                  \

@@ -8,7 +8,6 @@
 
 #include "base/embed.h"
 #include "models/build/module.h"
-#include "models/spec/config_eval.h"
 #include "models/spec/expr.h"
 #include "models/spec/spec_file.h"
 #include "models/spec/spec_keys.h"
@@ -226,7 +225,7 @@ static bool is_nearer(void *ctx, span name)
 static bool is_value(const char *key, span word)
 {
     const param *p = module_option(key, PARAM_WORD);
-    return p && config_words_have(p->words, word);
+    return p && param_words_have(p->words, word);
 }
 
 static bool is_own(const spec *s, span head)

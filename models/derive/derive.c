@@ -14,7 +14,7 @@ enum { CLOSE_MAX = 6 };
 
 static void write_unknown(const char *arch, buf *out)
 {
-    buf_str(out, "# no built-in spec is for the architecture ");
+    buf_str(out, "# no built-in spec covers the architecture ");
     derive_plain(arch, 80, out);
 }
 
@@ -106,7 +106,7 @@ int spec_derive(ckpt *c, buf *out, err *e)
     char base[64];
     err unknown = {0};
     if (arch_find(c, NULL, base, sizeof base, &unknown) == OK) {
-        buf_printf(out, "# %s is a built-in family: its spec is chosen without this file\n", base);
+        buf_printf(out, "# %s is a built-in family: the model runs without this file\n", base);
         int rc = write_unread(c, base, out, e);
         write_start(c, base, out);
         return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;

@@ -246,8 +246,8 @@ static part_role outside(const part *g)
 static const char before_attention[] =
     "input ln_1 ln1 norm1 norm_1 attn_norm attention_norm self_attn_layer_norm ln_attn pre_attn "
     "pre_attention attn_ln sa_layer_norm layernorm1";
-static const char behind_attention[] = "post_attention post_attn";
-static const char behind_forward[] = "post_feedforward post_ffw post_mlp post_ffn";
+static const char after_attention[] = "post_attention post_attn";
+static const char after_forward[] = "post_feedforward post_ffw post_mlp post_ffn";
 
 /* Gives each norm of a layer its place: by words, else in the order of the file. */
 static void place_norms(parts *p)
@@ -258,7 +258,7 @@ static void place_norms(parts *p)
     for (size_t i = 0; i < p->n; i++) {
         if (p->at[i].role != PART_NORM_A) continue;
         p->at[i].role = PART_NONE;
-        after_ffn |= mentions(p->at[i].name, behind_forward);
+        after_ffn |= mentions(p->at[i].name, after_forward);
         if (n < 4) norm[n] = &p->at[i];
         n++;
     }
@@ -272,10 +272,9 @@ static void place_norms(parts *p)
         const char *name = norm[i]->name;
         part_role r;
         if (p->place == PLACE_ONE) r = PART_NORM_A;
-        else if (mentions(name, behind_forward)) r = p->place == PLACE_AROUND ? PART_NORM_D : PART_NORM_B;
-        else if (after_ffn && mentions(name, behind_attention))
-            r = p->place == PLACE_AROUND ? PART_NORM_C : PART_NORM_A;
-        else r = mentions(name, before_attention) && !mentions(name, behind_attention) ? PART_NORM_A : PART_NORM_B;
+        else if (mentions(name, after_forward)) r = p->place == PLACE_AROUND ? PART_NORM_D : PART_NORM_B;
+        else if (after_ffn && mentions(name, after_attention)) r = p->place == PLACE_AROUND ? PART_NORM_C : PART_NORM_A;
+        else r = mentions(name, before_attention) && !mentions(name, after_attention) ? PART_NORM_A : PART_NORM_B;
         norm[i]->role = r;
     }
     if (n == 2 && norm[0]->role == norm[1]->role) norm[0]->role = PART_NORM_A, norm[1]->role = PART_NORM_B;

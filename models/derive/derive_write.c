@@ -123,7 +123,7 @@ static int measure(sketch *s, err *e)
 {
     const parts *p = &s->p;
     if (!p->layers || !p->of[PART_TOKEN])
-        return incomplete(s, p->layers ? "no table of tokens is found" : "no layers are found", e);
+        return incomplete(s, p->layers ? "no token table is found" : "no layers are found", e);
     if (!p->of[PART_O] || !(p->of[PART_QKV] || (p->of[PART_Q] && p->of[PART_K] && p->of[PART_V])))
         return incomplete(s, "no attention (q, k, v, o) is found", e);
     bool dense = p->of[PART_DOWN] && (p->of[PART_UP] || p->of[PART_GATE_UP]), experts = p->of[PART_ROUTER] != NULL;
@@ -153,10 +153,10 @@ static void write_expert_numbers(sketch *s)
     number(s, "experts", "num_local_experts n_routed_experts num_experts moe_num_experts",
            s->p.of[PART_EXPERT_DOWN]->inner, "the numbers of experts in names");
     number(s, "expert_dim", "moe_intermediate_size expert_dim intermediate_size", s->expert_dim,
-           "the columns of an expert's way down");
+           "the columns of an expert's down projection");
     if (s->shared_dim)
         number(s, "shared_dim", "shared_expert_intermediate_size moe_shared_expert_intermediate_size", s->shared_dim,
-               "the columns of the way down beside experts");
+               "the columns of the shared expert's down projection");
     const char *key = key_with(s, used, &v);
     if (key) buf_printf(s->out, "# inferred: the key %s\nused = %s\n", key, key);
     else buf_str(s->out, "# guessed: no key says how many experts a row goes to\nused = 2\n");
@@ -211,7 +211,7 @@ static void write_eps(sketch *s)
         buf_printf(s->out, "# inferred: the key %s\neps = %s\n", key, key);
         return;
     }
-    if (!s->own_keys) buf_str(s->out, "# guessed: no key says eps\neps = 1e-5\n");
+    if (!s->own_keys) buf_str(s->out, "# guessed: no key gives eps\neps = 1e-5\n");
 }
 
 static void write_rope(sketch *s)
@@ -227,7 +227,7 @@ static void write_rope(sketch *s)
         buf_printf(s->out, "# inferred: the key %s\ntheta = %s\n", key, key);
     else buf_str(s->out, "# guessed: rotation with base 10000, as no key says otherwise\n");
     if (json_path(s->config, "rope_scaling.long_factor") || json_path(s->config, "rope_parameters.long_factor"))
-        buf_str(s->out, "# inferred: factors for long texts beside the scaling\nrope_short = scaling.short_factor\n"
+        buf_str(s->out, "# inferred: factors for long contexts in the scaling\nrope_short = scaling.short_factor\n"
                         "rope_long = scaling.long_factor\n");
     if ((key = key_with(s, "rotary_dim rope_dim qk_rope_head_dim", &v)))
         buf_printf(s->out, "# inferred: the key %s\nrope_dims = %s\n", key, key);
@@ -253,13 +253,13 @@ static void write_config(sketch *s, bool rope)
     double v;
     buf_str(s->out, "\n[config]\n");
     number(s, "dim", "hidden_size d_model n_embd n_embed dim model_dim hidden_dim", s->dim,
-           "the columns of the table of tokens");
+           "the columns of the token table");
     number(s, "layers", "num_hidden_layers n_layer n_layers num_layers", s->p.n_layer, "the numbers in names");
     number(s, "vocab", "vocab_size padded_vocab_size n_vocab", s->p.of[PART_TOKEN]->first->dims.dim[0],
-           "the rows of the table of tokens");
+           "the rows of the token table");
     bool known = key_with(s, head_keys, &v) != NULL;
     if (!known && !s->own_keys && !s->p.of[PART_Q_NORM])
-        buf_str(s->out, "# guessed: heads of 128 or 64, as no key says how many there are\n");
+        buf_str(s->out, "# guessed: heads of 128 or 64, as no key says their number\n");
     snprintf(evidence, sizeof evidence, "attention gives %lld columns, %lld a head",
              (long long)(s->heads * s->head_dim), (long long)s->head_dim);
     number(s, "heads", head_keys, s->heads, evidence);
@@ -269,7 +269,7 @@ static void write_config(sketch *s, bool rope)
            s->kv_heads, evidence);
     number(s, "head_dim", "head_dim kv_channels attention_head_dim d_kv", s->head_dim, "columns of attention by heads");
     number(s, "ffn_dim", "intermediate_size ffn_dim n_inner ffn_hidden_size d_ff mlp_dim ffn_size inner_dim",
-           s->ffn_dim, "the columns of the way down");
+           s->ffn_dim, "the columns of the down projection");
     write_expert_numbers(s);
     const char *key = key_with(
         s, "max_position_embeddings n_positions max_seq_len seq_length max_sequence_length n_ctx", &v);
@@ -280,7 +280,7 @@ static void write_config(sketch *s, bool rope)
     if (s->p.of[PART_QKV] && fused_by_group(s)) buf_str(s->out, "group = heads / kv_heads * head_dim\n");
     else if (s->p.of[PART_QKV]) buf_str(s->out, "q_rows = heads * head_dim\nkv_rows = kv_heads * head_dim\n");
     buf_printf(s->out, "# inferred: %s\ntied = %s\n",
-               s->p.of[PART_HEAD] ? "there is a head" : "no tensor is the head, so the table of tokens is",
+               s->p.of[PART_HEAD] ? "there is a head" : "no tensor is the head, so the token table is",
                s->p.of[PART_HEAD] ? "false" : "true");
 }
 
@@ -300,16 +300,16 @@ static void write_block(sketch *s)
         return;
     case PLACE_ON_BRANCH:
         buf_printf(s->out,
-                   "# inferred: %s stands behind the feed-forward: norms on what branches give\n"
+                   "# inferred: %s follows the feed-forward: norms of the outputs of branches\n"
                    "block = x = x + norm.a(attn(x)); x = x + norm.b(ffn(x))\n",
                    s->p.of[PART_NORM_B]->name);
         return;
     case PLACE_AROUND:
-        buf_str(s->out, "# inferred: four norms in a layer, before and behind each branch\n"
+        buf_str(s->out, "# inferred: four norms in a layer, before and after each branch\n"
                         "block = x = x + norm.c(attn(norm.a(x))); x = x + norm.d(ffn(norm.b(x)))\n");
         return;
     case PLACE_UNKNOWN:
-        buf_str(s->out, "# guessed: the norms of a layer are neither one, two nor four: say where they stand\n"
+        buf_str(s->out, "# guessed: a layer has neither one, two nor four norms: correct their places\n"
                         "block = x = x + attn(norm.a(x)); x = x + ffn(norm.b(x))\n");
         return;
     case PLACE_BEFORE: break;
@@ -318,7 +318,7 @@ static void write_block(sketch *s)
         buf_str(s->out, "# inferred: two norms in a layer, and a key that says parallel\nblock = x = x + "
                         "attn(norm.a(x)) + ffn(norm.b(x))\n");
     else if (!key_says(s, "do_layer_norm_before norm_first", true))
-        buf_str(s->out, "# inferred: two norms in a layer, and a key that puts them behind\n"
+        buf_str(s->out, "# inferred: two norms in a layer, and a key that puts them after the branches\n"
                         "block = x = norm.a(x + attn(x)); x = norm.b(x + ffn(x))\n");
     else if (s->shared_dim)
         buf_str(s->out, "# inferred: experts, and a feed-forward beside them; guessed: norms before the branches\n"
@@ -396,7 +396,7 @@ static void write_network(sketch *s, bool rope, bool alibi)
                    (long long)(more > 0 && more < 16 ? more : 0));
     write_block(s);
     if (s->p.of[PART_LAST_NORM] || s->p.place == PLACE_NONE) buf_str(s->out, "final = norm.f(x)\n");
-    else buf_str(s->out, "# inferred: no norm behind the last layer\nfinal = x\n");
+    else buf_str(s->out, "# inferred: no norm after the last layer\nfinal = x\n");
     write_norm(s);
     write_attention(s, rope, alibi);
     write_dense_layers(s);

@@ -114,7 +114,7 @@ static void remark_unknown(original *o, const char *key)
     buf_str(&o->remarks, "# left out: ");
     for (size_t i = 0; key[i] && i < NAME_MAX_BYTES; i++)
         buf_byte(&o->remarks, (unsigned char)key[i] < 32 || key[i] == 127 ? '?' : (uint8_t)key[i]);
-    buf_str(&o->remarks, ", which is no key here (the original ignores it, too)\n");
+    buf_str(&o->remarks, ", which is no key (the original ignores it too)\n");
 }
 
 /* Keys with rows go where the rows say; others that are not in `known` become a remark. */

@@ -46,7 +46,7 @@ static int weights(const char *value, buf *out, buf *remarks, const char *where,
         if (strcasecmp(types[i].theirs, value) != 0) continue;
         buf_printf(out, "weights = %s\n", types[i].ours);
         if (!types[i].same)
-            remark(remarks, "device_weight_data_type", value, "not a type here; [runtime] weights has the nearest");
+            remark(remarks, "device_weight_data_type", value, "no such type here; [runtime] weights has the nearest");
         return OK;
     }
     return err_set(e, ERR_FORMAT, "%s device_weight_data_type '%.40s' is no type of the original's", where, value);
@@ -75,7 +75,7 @@ static int decoding(const char *value, buf *out, buf *remarks, const char *where
     if (strncasecmp(name, "sample.", 7) == 0) name += 7;
     for (size_t i = 0; i < sizeof unknown_here / sizeof *unknown_here; i++)
         if (strcasecmp(unknown_here[i], name) == 0)
-            remark(remarks, "decoding_strategy", name, "not a way of sampling here; the defaults are");
+            remark(remarks, "decoding_strategy", name, "no such sampling here; the defaults hold");
     bool done = false;
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies && !done; i++) {
         done = strcasecmp(strategies[i].name, name) == 0;
@@ -168,7 +168,7 @@ int service_settings(const original_service *s, const char *section, buf *genera
     const char *kv = service_value(s, section, "device_kv_cache_data_type");
     if (kv && (strcasecmp(kv, "f16") == 0 || strcasecmp(kv, "fp16") == 0)) buf_str(settings, "kv = f16\n");
     else if (kv && *kv)
-        remark(remarks, "device_kv_cache_data_type", kv, "not a type of the cache here; the default is");
+        remark(remarks, "device_kv_cache_data_type", kv, "no such type of the cache here; the default holds");
     number(s, section, "max_context_len", "ctx", 17, 1 << 24, settings);
     number(s, section, "cpu_threads", "threads", 1, 1024, settings);
     number(s, section, "max_concurrent_queries", "max_batch", 1, 16, settings);

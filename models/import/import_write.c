@@ -58,7 +58,7 @@ static void write_scales(const original *o, buf *out)
         buf_printf(out, "ffn_scale = given(scale_depth) ? scale_depth / sqrt(layers) : %.9g\n", o->ffn_out_scale);
     if (o->out_scale != 1)
         buf_printf(out,
-                   "# behind the last norm: in front of it, where the original scales, the norm undoes it\n"
+                   "# applied after the last norm: the original scales before it, which the norm undoes\n"
                    "out_scale = given(dim_model_base) ? dim_model_base / dim : %.9g\n",
                    o->out_scale);
 }
@@ -73,7 +73,7 @@ static void write_rope(const original *o, buf *out)
         buf_printf(out,
                    "rope_dims = floor(head_dim * (scaling.partial_rotary_factor | partial_rotary_factor | %.9g))\n",
                    o->partial_rotary_factor);
-    buf_str(out, "# what the original leaves out of a model that has it\n"
+    buf_str(out, "# windows of the checkpoint, which the original ignores\n"
                  "window   = ((layer_types[i] == \"sliding_attention\") | (use_sliding_window | true) and i >= "
                  "(max_window_layers | 0))\n"
                  "           ? sliding_window | 0 : 0\n");
@@ -229,7 +229,7 @@ static void write_remarks(const original *o, const char *more, buf *out)
     for (int i = 0; i < 4; i++)
         if (*tokens[i][1])
             buf_printf(out,
-                       "# left out: %s \"%.60s\"; [generate] bos and eos take ids (inferflow tokenize gives them)\n",
+                       "# left out: %s \"%.60s\"; [generate] bos and eos take ids (inferflow tokenize prints them)\n",
                        tokens[i][0], tokens[i][1]);
 }
 

@@ -19,17 +19,17 @@ typedef struct options {
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads"),
     ROW(q_rank, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 20,
-        .doc = "width that queries go through; 0 = they come straight from the input"),
+        .doc = "width of the latent that queries come from; 0 = none"),
     ROW(kv_rank, PARAM_INT, .min = 1, .max = 1 << 15, .doc = "width of the latent that keys and values come from"),
-    ROW(nope_dim, PARAM_INT, .min = 1, .max = 1 << 15,
-        .doc = "of a head of queries and keys, the part without position"),
-    ROW(rope_dim, PARAM_INT, .min = 2, .max = 1 << 15, .doc = "the rotated part; keys have one for all heads"),
+    ROW(nope_dim, PARAM_INT, .min = 1, .max = 1 << 15, .doc = "part of a query or key head that is not rotated"),
+    ROW(rope_dim, PARAM_INT, .min = 2, .max = 1 << 15, .doc = "the part that is rotated; all heads share that of keys"),
     ROW(v_dim, PARAM_INT, .min = 1, .max = 1 << 15, .doc = "width of a head of values"),
     ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6,
-        .doc =
-            "of scores; 0 = 1 / sqrt(nope_dim + rope_dim), with rope_mscale_all times the square of yarn's magnitude"),
-    ROW(latent_eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "of the norms of latents"),
-    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of the ways to latents"),
+        .doc = "factor of scores; 0 = 1 / sqrt(nope_dim + rope_dim), times the square of yarn's magnitude where "
+               "rope_mscale_all is given"),
+    ROW(latent_eps, PARAM_FLOAT, .otherwise = "1e-6", .min = 0, .max = 1, .doc = "eps of the norms of latents"),
+    ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
+        .doc = "biases of the projections to latents"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),
     ROPE_ROWS(options, rope),
 };

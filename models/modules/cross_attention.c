@@ -16,7 +16,7 @@ typedef struct options {
 static const param rows[] = {
     ROW(heads, PARAM_INT, .min = 1, .max = 1 << 16, .doc = "query heads, each with keys and values of its own"),
     ROW(head_dim, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 16, .doc = "width of a head; 0 = dim / heads"),
-    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "of scores; 0 = 1 / sqrt(head_dim)"),
+    ROW(scale, PARAM_FLOAT, .otherwise = "0", .min = 0, .max = 1e6, .doc = "factor of scores; 0 = 1 / sqrt(head_dim)"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
         .doc = "biases of q, k, v; auto: when the checkpoint has them"),
     ROW(bias_o, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "bias of the output"),

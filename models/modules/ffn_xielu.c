@@ -19,12 +19,12 @@ typedef struct options {
 static const param rows[] = {
     ROW(ffn_dim, PARAM_INT, .min = 1, .max = 1 << 24, .doc = "inner width"),
     ROW(beta, PARAM_FLOAT, .otherwise = "0.5", .min = -1e6, .max = 1e6,
-        .doc = "slope at zero, where the checkpoint has no tensor with it"),
+        .doc = "slope at zero, for checkpoints without a tensor of it"),
     ROW(alpha_p, PARAM_FLOAT, .otherwise = "-1e6", .min = ABSENT, .max = 1e6,
-        .doc = "bend above zero, before softplus, where the checkpoint has no tensor with it; -1e6: it has one"),
+        .doc = "curvature above zero, before softplus; -1e6: the checkpoint has a tensor of it"),
     ROW(alpha_n, PARAM_FLOAT, .otherwise = "-1e6", .min = ABSENT, .max = 1e6, .doc = "the same below zero"),
     ROW(edge, PARAM_FLOAT, .otherwise = "-1e-6", .min = -1, .max = 0,
-        .doc = "kept for exports: other readers take exp of x, or of this where it is less; no float shows it"),
+        .doc = "for exports: other readers compute exp(min(x, edge)), which gives the same floats"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "biases of both"),
 };
 static const module_weight weights[] = {

@@ -13,7 +13,7 @@ typedef struct options {
 
 static const param rows[] = {
     ROW(tied, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false",
-        .doc = "true, auto: the token table is the head of a checkpoint that has none; false: it must have one"),
+        .doc = "true, auto: the token table serves as head where the checkpoint has none; false: it must have one"),
     ROW(bias, PARAM_WORD, .otherwise = "auto", .words = "auto|true|false", .doc = "adds a bias vector"),
     ROW(vocab, PARAM_INT, .otherwise = "0", .min = 0, .max = 1 << 26,
         .doc = "logits; 0 = as many as the matrix has rows"),

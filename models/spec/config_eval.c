@@ -154,16 +154,9 @@ static int member(scope *c, const value *object, const char *path, value *out)
     return OK;
 }
 
-bool config_words_have(const char *words, span word)
-{
-    for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
-        if (span_eq(word, span_of(w, strcspn(w, "|")))) return true;
-    return false;
-}
-
 bool config_is_word(const config_eval *values, const char *own, const char *word)
 {
-    return strcmp(word, "null") == 0 || config_words_have(words_of(values, own), span_str(word));
+    return strcmp(word, "null") == 0 || param_words_have(words_of(values, own), span_str(word));
 }
 
 static int eval_name(scope *c, const char *name, value *out)
@@ -172,7 +165,7 @@ static int eval_name(scope *c, const char *name, value *out)
     int rc = OK;
     bool there;
     *out = (value){0};
-    if (c->words && config_words_have(c->words, span_str(name))) {
+    if (c->words && param_words_have(c->words, span_str(name))) {
         *out = (value){.kind = VALUE_TEXT, .text = name};
         return OK;
     }

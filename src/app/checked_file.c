@@ -15,7 +15,8 @@
 
 static const char checking[] = ".checking.";
 
-bool left_by_dead(const char *name, const char *prefix, const char **rest)
+/* Whether a file's name is `prefix`, the id of a process that is gone, '.' and *rest. */
+static bool left_by_dead(const char *name, const char *prefix, const char **rest)
 {
     size_t n = strlen(prefix);
     char *end;
@@ -25,15 +26,20 @@ bool left_by_dead(const char *name, const char *prefix, const char **rest)
     return *end == '.' && pid == (pid_t)pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Removes files that killed runs left for the same output. */
-static void remove_left(const char *dir, const char *base)
+void remove_left(const char *dir, const char *prefix, const char *rest, void (*remove_one)(const char *path))
 {
     DIR *d = opendir(dir);
-    const char *rest;
-    for (struct dirent *f; d && (f = readdir(d));)
-        if (left_by_dead(f->d_name, checking, &rest) && strcmp(rest, base) == 0) unlinkat(dirfd(d), f->d_name, 0);
+    const char *end;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        bool left = left_by_dead(f->d_name, prefix, &end) && (!rest || strcmp(end, rest) == 0);
+        char *path = left ? file_join(dir, f->d_name) : NULL;
+        if (path) remove_one(path);
+        mem_free(path);
+    }
     if (d) closedir(d);
 }
+
+static void remove_file(const char *path) { unlink(path); }
 
 char *checked_file_name(const char *path)
 {
@@ -41,7 +47,7 @@ char *checked_file_name(const char *path)
     char *dir = file_dir(path);
     bool in_place = !dir || access(dir, W_OK | X_OK) != 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    if (!in_place) remove_left(dir, base);
+    if (!in_place) remove_left(dir, checking, base, remove_file);
     mem_free(dir);
     if (in_place) return mem_str(path);
     size_t room = strlen(path) + 40;

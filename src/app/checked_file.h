@@ -12,5 +12,6 @@ char *checked_file_name(const char *path);
  * rc, or the error of the move. */
 int checked_file_end(char *name, const char *path, int rc, err *e);
 
-/* Whether a file's name is `prefix`, the id of a process that is gone, '.' and *rest. */
-bool left_by_dead(const char *name, const char *prefix, const char **rest);
+/* Calls remove_one for what killed processes left in a folder: names of `prefix`, a process's id, '.' and `rest` (NULL:
+ * anything). */
+void remove_left(const char *dir, const char *prefix, const char *rest, void (*remove_one)(const char *path));

@@ -265,19 +265,6 @@ static void remove_made(const char *dir)
     rmdir(dir);
 }
 
-/* Removes stages of exports that were killed. */
-static void remove_left(const char *dir)
-{
-    DIR *d = opendir(dir);
-    const char *rest;
-    for (struct dirent *f; d && (f = readdir(d));) {
-        char *path = left_by_dead(f->d_name, stage_prefix, &rest) ? file_join(dir, f->d_name) : NULL;
-        if (path) remove_made(path);
-        mem_free(path);
-    }
-    if (d) closedir(d);
-}
-
 /* Moves files to their places, those of subfolders into folders of the same name. */
 static int move_all(const char *from, const char *to, err *e)
 {
@@ -319,7 +306,7 @@ int export_folder_write(const model *m, const engine_options *o, const exporter 
     int rc = make_folder(dir, e);
     if (rc) return rc;
     rc = check_target(dir, e);
-    if (!rc) remove_left(dir);
+    if (!rc) remove_left(dir, stage_prefix, NULL, remove_made); /* stages of exports that were killed */
     snprintf(name, sizeof name, "%s%ld.XXXXXX", stage_prefix, (long)getpid());
     char *stage = file_join(dir, name);
     if (!rc && !stage) rc = err_set(e, ERR_MEMORY, "out of memory");

@@ -68,20 +68,20 @@ static int set_bool(void *field, const char *text, const char *where, err *e)
     return err_set(e, ERR_USAGE, "%s: '%s' is not true or false", where, text);
 }
 
+bool param_words_have(const char *words, span word)
+{
+    for (const char *w = words; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL)
+        if (span_eq(word, span_of(w, strcspn(w, "|")))) return true;
+    return false;
+}
+
 /* Like PARAM_TEXT, the field keeps the caller's memory. */
 static int set_word(const param *row, void *field, const char *text, const char *where, err *e)
 {
-    size_t n = strlen(text);
-    for (const char *w = row->words; w;) {
-        const char *bar = strchr(w, '|');
-        size_t len = bar ? (size_t)(bar - w) : strlen(w);
-        if (len == n && memcmp(w, text, n) == 0) {
-            *(const char **)field = text;
-            return OK;
-        }
-        w = bar ? bar + 1 : NULL;
-    }
-    return err_set(e, ERR_USAGE, "%s: '%s' is not one of %s", where, text, row->words ? row->words : "");
+    if (!param_words_have(row->words, span_str(text)))
+        return err_set(e, ERR_USAGE, "%s: '%s' is not one of %s", where, text, row->words ? row->words : "");
+    *(const char **)field = text;
+    return OK;
 }
 
 int param_set(const param *row, void *into, const char *text, const char *where, err *e)

@@ -50,6 +50,8 @@ const param *param_find(const param *rows, size_t n, const char *key);
 /* Sets one field from text. `where` names the place for messages ("--top-p", "mistral.ini:12: rope_theta"). */
 int param_set(const param *row, void *into, const char *text, const char *where, err *e);
 int param_set_number(const param *row, void *into, double value, const char *where, err *e);
+/* Whether "a|b|c" has the word; NULL has none. */
+bool param_words_have(const char *words, span word);
 /* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least
  * 1). */
 const char *param_nearest(const param *rows, size_t n, const char *key);
