@@ -4,6 +4,7 @@
  * Decoding reads every weight once a token, so read bandwidth bounds it; a prompt does two operations per weight and
  * token, so the rate of multiply-adds bounds it. Both are measured here, in about a tenth of a second. */
 #include "app/app.h"
+#include "core/arithmetic.h"
 #include "cpu/cpu_probe.h"
 #include "engine/engine.h"
 
@@ -68,6 +69,7 @@ static int print_json(const engine *g, err *e)
     int rc = measure(g, &b, e);
     json *root = json_new_object();
     json_add_str(root, "model", engine_describe(g)->name);
+    json_add_int(root, "arithmetic", ARITHMETIC);
     engine_plan_json(g, root);
     json *predicted = json_add_object(root, "predicted");
     if (!rc) json_add_num(predicted, "decode_tokens_per_s", b.decode);
