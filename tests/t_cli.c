@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "core/arithmetic.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -162,6 +163,7 @@ static void flags_without_effect_are_refused(void **state)
         {"run -n5x", "-n: '5x' is not a whole number"},
         {"run --slotz 5", "unknown flag --slotz; did you mean --slots?"},
         {"plan --dump --json", "give one of --dump and --json"},
+        {"info --threads 2", "--threads means nothing to info without --hash"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run("%s", bad[i][0]), 2);
@@ -247,7 +249,44 @@ static void info_lists_a_checkpoint(void **state)
     assert_int_equal(run("info --json --model builtin"), 0);
     j = printed();
     assert_string_equal(json_str(json_get(json_path(j, "model.metadata"), "general.architecture"), ""), "llama");
+    assert_int_equal(json_int(json_get(j, "arithmetic"), 0), ARITHMETIC);
+    assert_null(json_path(j, "model.contents"));
     json_free(j);
+}
+
+/* `info --hash`: digests as text and JSON; of a model that no spec fits too. */
+static void info_hashes_a_model(void **state)
+{
+    (void)state;
+    char dir[256], line[200];
+    snprintf(dir, sizeof dir, "%s", temp_path("cli-hash"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    setenv("XDG_CACHE_HOME", dir, 1);
+    assert_int_equal(run("info --hash --threads 2 --json"), 0);
+    json *j = printed();
+    const char *held = json_str(json_path(j, "model.contents"), "");
+    assert_int_equal(strlen(held), 64);
+    for (const json *t = json_first(json_path(j, "model.tensors")); t; t = json_next(t))
+        assert_int_equal(strlen(json_str(json_get(t, "sha256"), "")), 64);
+    assert_int_equal(run("info --hash"), 0);
+    snprintf(line, sizeof line, "\ncontents                   %s\n", held);
+    assert_true(says(&out, line));
+    json_free(j);
+
+    assert_int_equal(command_shell(dir,
+                                   "cp -r $V/models/llama ours && sed -i 's/LlamaFor/OursFor/; s/\"llama\"/\"ours\"/' "
+                                   "ours/config.json && $P info --hash --model ours >said && rm -r ours && "
+                                   "grep -q '^contents  .*[0-9a-f]$' said && "
+                                   "grep -q '^lm_head.weight .* bytes sha256 [0-9a-f]*$' said",
+                                   &errors),
+                     0);
+    assert_int_equal(command_shell(dir,
+                                   "$P info --hash --model $V/models/llama >a && ls inferflow/*.sums >b && "
+                                   "$P info --hash --model $V/models/llama | cmp - a",
+                                   &errors),
+                     0);
+    assert_int_equal(command_shell(dir, "rm -r $PWD", &errors), 0);
+    unsetenv("XDG_CACHE_HOME");
 }
 
 /* Where no container has a word for an architecture, none is recommended; and what is missing is named. */
@@ -600,6 +639,7 @@ int main(void)
         cmocka_unit_test(downloads_are_recognised),
         cmocka_unit_test(numbers_come_as_json),
         cmocka_unit_test(info_lists_a_checkpoint),
+        cmocka_unit_test(info_hashes_a_model),
         cmocka_unit_test(advice_helps),
         cmocka_unit_test(surroundings_do_not_matter),
         cmocka_unit_test(run_on_a_terminal),

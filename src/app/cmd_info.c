@@ -1,10 +1,16 @@
-/* cmd_info.c - `inferflow info`: this machine and what this build uses of it; the tensors and metadata of a model. */
+/* cmd_info.c - `inferflow info`: this machine and what this build uses of it; the tensors and metadata of a model, with
+ * --hash what its tensors hold (io/contents.h). */
 #include "app/app.h"
+#include "app/flags.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/version.h"
+#include "core/arithmetic.h"
 #include "cpu/cpu.h"
 #include "engine/engine.h"
+#include "io/contents.h"
+#include "io/contents_cache.h"
 #include "models/model.h"
 
 #include <stdio.h>
@@ -12,8 +18,52 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-static const size_t n_rows = 1; /* --model */
-static const flag_group flags[] = {{"Model", engine_param_rows, &n_rows, 0}, {0}};
+typedef struct info_flags {
+    bool hash;
+    int64_t threads;
+} info_flags;
+
+typedef struct info_options {
+    info_flags own;
+    engine_options model;
+} info_options;
+
+static const param rows[] = {
+    {"hash", PARAM_BOOL, offsetof(info_flags, hash), .doc = "also the SHA-256 of each tensor and of all of them"},
+    {"threads", PARAM_INT, offsetof(info_flags, threads), .max = 1024, .alias = "t",
+     .doc = "threads that hash (default: the cores this process may use)"},
+};
+static const size_t n_rows = sizeof rows / sizeof *rows, n_model_rows = 1; /* --model */
+static const flag_group flags[] = {{"Info", rows, &n_rows, offsetof(info_options, own)},
+                                   {"Model", engine_param_rows, &n_model_rows, offsetof(info_options, model)},
+                                   {0}};
+
+/* A checkpoint to describe. */
+typedef struct described {
+    ckpt *c;
+    contents hashes; /* with --hash */
+} described;
+
+static void close_described(described *d)
+{
+    contents_free(&d->hashes);
+    ckpt_close(d->c);
+}
+
+static int hash_contents(described *d, const info_options *o, err *e)
+{
+    char *cache = contents_cache_folder();
+    int threads = o->own.threads > 0 ? (int)o->own.threads : pool_default_threads();
+    int rc = contents_hash(&d->hashes, d->c, cache, threads, e);
+    mem_free(cache);
+    return rc;
+}
+
+static int open_described(described *d, const info_options *o, err *e)
+{
+    int rc = model_weights(&d->c, o->model.model ? o->model.model : "builtin", e);
+    return !rc && o->own.hash ? hash_contents(d, o, e) : rc;
+}
 
 static void describe_cpu(json *parent)
 {
@@ -63,12 +113,22 @@ static void describe_build(json *parent)
 #endif
 }
 
-static void describe_checkpoint(json *parent, const ckpt *c)
+static void add_digest(json *to, const char *key, const uint8_t *digest)
 {
+    char hex[2 * SHA256_BYTES + 1];
+    sha256_hex(digest, SHA256_BYTES, hex);
+    json_add_str(to, key, hex);
+}
+
+static void describe_checkpoint(json *parent, const described *d)
+{
+    const ckpt *c = d->c;
+    const bool hashed = d->hashes.tensor != NULL;
     json *to = json_add_object(parent, "model");
     const char *config = ckpt_describes_itself(c) ? "metadata" : "config";
     json_add_str(to, "path", ckpt_path(c));
     json_add_str(to, "format", ckpt_format(c));
+    if (hashed) add_digest(to, "contents", d->hashes.all);
     if (ckpt_metadata(c)) json_add_copy(to, "metadata", ckpt_metadata(c));
     if (ckpt_config(c)) json_add_copy(to, config, ckpt_config(c));
     json *list = json_add_array(to, "tensors");
@@ -78,8 +138,9 @@ static void describe_checkpoint(json *parent, const ckpt *c)
         json_add_str(one, "name", t->name);
         json_add_str(one, "type", dtype_info[t->type].name);
         json *dims = json_add_array(one, "shape");
-        for (int d = 0; d < t->dims.rank; d++) json_add_int(dims, NULL, t->dims.dim[d]);
+        for (int k = 0; k < t->dims.rank; k++) json_add_int(dims, NULL, t->dims.dim[k]);
         json_add_int(one, "bytes", (int64_t)t->bytes);
+        if (hashed) add_digest(one, "sha256", d->hashes.tensor[i]);
     }
 }
 
@@ -114,19 +175,26 @@ static void print_tree(const json *j, const char *path)
     }
 }
 
-static void print_checkpoint(const ckpt *c)
+static void print_checkpoint(const described *d)
 {
+    const ckpt *c = d->c;
     uint64_t bytes = 0;
+    char hex[2 * SHA256_BYTES + 1];
+    log_progress_end();
     printf("%-26s %s\n%-26s %s\n", "path", ckpt_path(c), "format", ckpt_format(c));
+    sha256_hex(d->hashes.all, SHA256_BYTES, hex);
+    if (d->hashes.tensor) printf("%-26s %s\n", "contents", hex);
     print_tree(ckpt_metadata(c), "metadata");
     print_tree(ckpt_config(c), ckpt_describes_itself(c) ? "metadata" : "config");
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
         char dims[100] = "[";
-        for (int d = 0, n = 1; d < t->dims.rank; d++)
-            n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", d ? ", " : "", (long long)t->dims.dim[d]);
+        for (int k = 0, n = 1; k < t->dims.rank; k++)
+            n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", k ? ", " : "", (long long)t->dims.dim[k]);
         print_safe(t->name, 56);
-        printf(" %-8s %s] %llu bytes\n", dtype_info[t->type].name, dims, (unsigned long long)t->bytes);
+        printf(" %-8s %s] %llu bytes", dtype_info[t->type].name, dims, (unsigned long long)t->bytes);
+        if (d->hashes.tensor) sha256_hex(d->hashes.tensor[i], SHA256_BYTES, hex);
+        printf("%s%s\n", d->hashes.tensor ? " sha256 " : "", d->hashes.tensor ? hex : "");
         bytes += t->bytes;
     }
     printf("%u tensors, %llu bytes\n", ckpt_count(c), (unsigned long long)bytes);
@@ -134,23 +202,27 @@ static void print_checkpoint(const ckpt *c)
 
 static int run_info(const invocation *v, err *e)
 {
-    const engine_options *o = v->options;
-    ckpt *c = NULL;
-    int rc = o->model ? model_weights(&c, o->model, e) : OK;
-    if (rc) return rc;
-    json *root = json_new_object();
-    json_add_str(root, "version", inferflow_version);
-    describe_cpu(root);
-    describe_kernels(root);
-    describe_memory(root);
-    json_add_array(root, "gpus");
-    describe_build(root);
-    if (c && v->json) describe_checkpoint(root, c);
-    if (v->json) rc = app_print_json(root, e);
-    else if (c) print_checkpoint(c);
-    else print_tree(root, "");
+    static const char *const alone[] = {"model", "json", NULL};
+    const info_options *o = v->options;
+    described d = {0};
+    int rc = o->own.hash ? OK : flags_allow_only(v, alone, "info without --hash", e);
+    if (!rc && (o->own.hash || o->model.model)) rc = open_described(&d, o, e);
+    json *root = rc ? NULL : json_new_object();
+    if (!rc) {
+        json_add_str(root, "version", inferflow_version);
+        json_add_int(root, "arithmetic", ARITHMETIC);
+        describe_cpu(root);
+        describe_kernels(root);
+        describe_memory(root);
+        json_add_array(root, "gpus");
+        describe_build(root);
+        if (d.c && v->json) describe_checkpoint(root, &d);
+        if (v->json) rc = app_print_json(root, e);
+        else if (d.c) print_checkpoint(&d);
+        else print_tree(root, "");
+    }
     json_free(root);
-    ckpt_close(c);
+    close_described(&d);
     return rc;
 }
 
@@ -159,7 +231,13 @@ const command command_info = {
     .summary = "CPU features and the kernels chosen, GPUs, build options, memory; tensors of a model",
     .prints_json = true,
     .flags = flags,
-    .options_size = sizeof(engine_options),
-    .notes = "With --model: the tensors (name, type, shape, bytes) and the metadata of a checkpoint.\n",
+    .options_size = sizeof(info_options),
+    .notes = "With --model: the tensors (name, type, shape, bytes) and the metadata of a checkpoint.\n"
+             "\n"
+             "With --hash: what its tensors hold, however they are divided among files (`contents`, and a\n"
+             "SHA-256 for each). Digests are kept in $XDG_CACHE_HOME/inferflow or ~/.cache/inferflow until a\n"
+             "file is changed.\n"
+             "\n"
+             "  inferflow info --model DIR --hash --json\n",
     .run = run_info,
 };

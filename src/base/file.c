@@ -14,12 +14,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct file_mapping {
     uint8_t *base;
     size_t bytes;
     int slot; /* in live[], -1 for an empty file */
+    file_id id;
 };
 
 enum { LIVE_MAX = 4096, PAGE_MIN = 4096 };
@@ -82,6 +84,15 @@ static int refuse_pointer(const char *path, span s, err *e)
     return err_set(e, ERR_FORMAT, "%s: a Git LFS pointer, not the file itself: `git lfs pull` gets it", path);
 }
 
+static file_id id_of(const struct stat *st)
+{
+    return (file_id){.device = st->st_dev,
+                     .inode = st->st_ino,
+                     .bytes = (uint64_t)st->st_size,
+                     .modified = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                     .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+}
+
 int file_map(file_mapping **out, const char *path, err *e)
 {
     *out = NULL;
@@ -97,7 +108,10 @@ int file_map(file_mapping **out, const char *path, err *e)
         rc = open_error(path, e);
     } else if (!S_ISREG(st.st_mode)) {
         rc = err_set(e, ERR_IO, "%s: not a regular file", path);
-    } else if (st.st_size > 0) {
+    } else {
+        m->id = id_of(&st);
+    }
+    if (!rc && st.st_size > 0) {
         m->bytes = (size_t)st.st_size;
         void *p = mmap(NULL, m->bytes, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
@@ -121,6 +135,20 @@ int file_map(file_mapping **out, const char *path, err *e)
 
 span file_bytes(const file_mapping *m) { return span_of(m->base, m->bytes); }
 bool file_torn(const file_mapping *m) { return m->slot >= 0 && atomic_load(&live[m->slot].torn); }
+
+file_id file_mapped_id(const file_mapping *m) { return m->id; }
+
+bool file_settled(const char *path, const file_id *id)
+{
+    enum { TICK = 1000000000 }; /* file systems count time in steps: of 10 ms, some of a second */
+    struct stat st;
+    struct timespec t;
+    if (stat(path, &st) != 0 || clock_gettime(CLOCK_REALTIME, &t) != 0) return false;
+    file_id now = id_of(&st);
+    int64_t clock = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec,
+            last = id->modified > id->changed ? id->modified : id->changed;
+    return memcmp(&now, id, sizeof now) == 0 && last < clock && clock - last > TICK;
+}
 
 void file_unmap(file_mapping *m)
 {

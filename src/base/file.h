@@ -21,6 +21,15 @@ span file_bytes(const file_mapping *m);
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
 
+/* Which file it is and when its bytes or its place were last changed, in nanoseconds: equal while nobody touches it. */
+typedef struct file_id {
+    uint64_t device, inode, bytes;
+    int64_t modified, changed;
+} file_id;
+file_id file_mapped_id(const file_mapping *m); /* when it was mapped */
+/* Whether `path` is still that file, and that since so long that a later write must show in its times. */
+bool file_settled(const char *path, const file_id *id);
+
 /* Says that [p, p + n) will probably not be read again: its whole pages leave this process's memory until they are.
  * Does nothing to memory that is not of a mapping. */
 void file_release(const void *p, size_t n);

@@ -169,6 +169,14 @@ void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES])
     for (int i = 0; i < SHA256_BYTES; i++) digest[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
+void sha256_of(const void *p, size_t n, uint8_t digest[SHA256_BYTES])
+{
+    sha256 s;
+    sha256_init(&s);
+    sha256_add(&s, p, n);
+    sha256_end(&s, digest);
+}
+
 void sha256_hex(const uint8_t *digest, size_t n, char *text)
 {
     static const char digits[] = "0123456789abcdef";

@@ -15,6 +15,9 @@ void sha256_init(sha256 *s);
 void sha256_add(sha256 *s, const void *p, size_t n);
 void sha256_end(sha256 *s, uint8_t digest[SHA256_BYTES]);
 
+/* All at once. */
+void sha256_of(const void *p, size_t n, uint8_t digest[SHA256_BYTES]);
+
 /* The first n bytes of a digest as 2n lower-case digits and a NUL. */
 void sha256_hex(const uint8_t *digest, size_t n, char *text);
 

@@ -70,7 +70,15 @@ static const ckpt_reader *const formats[] = {
 #undef X
 };
 
+uint32_t ckpt_file_count(const ckpt *c) { return (uint32_t)c->n_file; }
 span ckpt_file_bytes(const ckpt *c, uint32_t file) { return c->file[file].bytes; }
+
+bool ckpt_file_id(const ckpt *c, uint32_t file, file_id *out)
+{
+    const file_mapping *m = c->file[file].mapping;
+    if (m) *out = file_mapped_id(m);
+    return m != NULL;
+}
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory"); }
 

@@ -23,7 +23,9 @@ typedef struct ckpt_reader {
 /* Longest tensor name that is accepted; the most tensors of one checkpoint. */
 enum { CKPT_NAME_MAX = 1024, CKPT_TENSORS_MAX = 1 << 20 };
 
+uint32_t ckpt_file_count(const ckpt *c);
 span ckpt_file_bytes(const ckpt *c, uint32_t file);
+bool ckpt_file_id(const ckpt *c, uint32_t file, file_id *out); /* false: bytes in memory */
 
 /* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);

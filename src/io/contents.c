@@ -1,0 +1,141 @@
+/* contents.c - see contents.h. A tensor is one thread's: SHA-256 has an order. */
+#include "io/contents.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "io/ckpt_build.h"
+#include "io/contents_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the digests of tensors"); }
+
+/* The place of a tensor in its file; false: its bytes are not there as they are used. */
+static bool place_of(const ckpt *c, const ckpt_entry *t, file_sum *out)
+{
+    if (!ckpt_entry_mapped(c, t)) return false;
+    *out = (file_sum){.offset = (uint64_t)(t->data - ckpt_file_bytes(c, t->file).p), .bytes = t->bytes};
+    return true;
+}
+
+/* Digests that are remembered: known[i] for tensor i. */
+static int remember(contents *o, const ckpt *c, const char *cache, bool *known, err *e)
+{
+    for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
+        file_sums sums = {0};
+        file_id id;
+        if (!ckpt_file_id(c, f, &id)) continue;
+        int rc = contents_cache_read(&sums, cache, &id, e);
+        for (uint32_t i = 0; i < ckpt_count(c) && !rc && sums.n; i++) {
+            file_sum want;
+            const file_sum *s = NULL;
+            if (ckpt_at(c, i)->file == f && place_of(c, ckpt_at(c, i), &want)) s = file_sums_find(&sums, &want);
+            if (s) memcpy(o->tensor[i], s->digest, SHA256_BYTES);
+            known[i] |= s != NULL;
+        }
+        file_sums_free(&sums);
+        if (rc) return rc;
+    }
+    return OK;
+}
+
+/* Writes the digests of each file of which one is new. */
+static void keep(const contents *o, const ckpt *c, const char *cache, const bool *known)
+{
+    for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
+        file_sums sums = {.at = mem_array(ckpt_count(c), sizeof *sums.at)};
+        bool fresh = false;
+        file_id id;
+        for (uint32_t i = 0; i < ckpt_count(c) && sums.at; i++) {
+            file_sum *s = &sums.at[sums.n];
+            if (ckpt_at(c, i)->file != f || !place_of(c, ckpt_at(c, i), s)) continue;
+            memcpy(s->digest, o->tensor[i], SHA256_BYTES);
+            fresh |= !known[i];
+            sums.n++;
+        }
+        if (fresh && ckpt_file_id(c, f, &id) && file_settled(ckpt_file(c, f), &id)) {
+            err e = {0};
+            if (contents_cache_write(&sums, cache, &id, &e)) log_line(LOG_DEBUG, "digests are not kept: %s", e.msg);
+        }
+        file_sums_free(&sums);
+    }
+}
+
+static void hash_rest(contents *o, const ckpt *c, const bool *known, int threads)
+{
+    uint64_t total = 0, done = 0;
+    (void)threads; /* without OpenMP */
+    for (uint32_t i = 0; i < ckpt_count(c); i++) total += known[i] ? 0 : ckpt_at(c, i)->bytes;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        if (known[i]) continue;
+        sha256_of(t->data, t->bytes, o->tensor[i]);
+        file_release(t->data, t->bytes);
+#pragma omp critical
+        log_progress("hash", done += t->bytes, total);
+    }
+    o->hashed = total;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const ckpt_entry *const *)a)->name, (*(const ckpt_entry *const *)b)->name);
+}
+
+static void add_int(sha256 *s, uint64_t v)
+{
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
+    sha256_add(s, b, sizeof b);
+}
+
+static void add_text(sha256 *s, const char *t)
+{
+    add_int(s, strlen(t));
+    sha256_add(s, t, strlen(t));
+}
+
+static int hash_all(contents *o, const ckpt *c, err *e)
+{
+    const ckpt_entry **sorted = mem_array(ckpt_count(c), sizeof *sorted);
+    sha256 s;
+    if (!sorted) return no_memory(e);
+    for (uint32_t i = 0; i < ckpt_count(c); i++) sorted[i] = ckpt_at(c, i);
+    qsort(sorted, ckpt_count(c), sizeof *sorted, by_name);
+    sha256_init(&s);
+    for (uint32_t i = 0; i < ckpt_count(c); i++) {
+        const ckpt_entry *t = sorted[i];
+        add_text(&s, t->name);
+        add_text(&s, dtype_info[t->type].name);
+        add_int(&s, t->packed);
+        add_int(&s, (uint64_t)t->dims.rank);
+        for (int d = 0; d < t->dims.rank; d++) add_int(&s, (uint64_t)t->dims.dim[d]);
+        sha256_add(&s, o->tensor[t - ckpt_at(c, 0)], SHA256_BYTES);
+    }
+    sha256_end(&s, o->all);
+    mem_free(sorted);
+    return OK;
+}
+
+int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e)
+{
+    bool *known = mem_zero((size_t)ckpt_count(c) + 1, sizeof *known);
+    *out = (contents){.tensor = mem_array((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
+    int rc = known && out->tensor ? OK : no_memory(e);
+    if (!rc && cache) rc = remember(out, c, cache, known, e);
+    if (!rc) hash_rest(out, c, known, threads);
+    if (!rc) rc = ckpt_check_torn(c, e);
+    if (!rc && cache) keep(out, c, cache, known);
+    if (!rc) rc = hash_all(out, c, e);
+    mem_free(known);
+    if (rc) contents_free(out);
+    return rc;
+}
+
+void contents_free(contents *o)
+{
+    mem_free(o->tensor);
+    *o = (contents){0};
+}

@@ -1,0 +1,19 @@
+/* contents.h - what the tensors of a checkpoint hold, as SHA-256.
+ *
+ * Which model it is says program.hash, without reading a weight; this says whether two copies of it are equal. Tensors
+ * are hashed one by one, so that another division into files, or parts of a model on another machine, can be compared.
+ * What was hashed once is remembered by file (contents_cache.h). */
+#pragma once
+#include "base/sha256.h"
+#include "io/ckpt.h"
+
+typedef struct contents {
+    uint8_t (*tensor)[SHA256_BYTES]; /* [ckpt_count] of their bytes, as ckpt_entry.data */
+    uint8_t all[SHA256_BYTES];       /* of name, type, shape and digest of all tensors in the order of their names */
+    uint64_t hashed;                 /* bytes; those of the other tensors were remembered */
+} contents;
+
+/* cache: the folder of what was hashed before, made when it is not there; NULL: none. Its faults are no errors.
+ * ERR_MEMORY, ERR_IO when a file shrinks meanwhile. */
+int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e);
+void contents_free(contents *o);
