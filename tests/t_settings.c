@@ -1,5 +1,5 @@
 /* t_settings.c - a spec's [runtime], [serve] and [generate] reach the options of a command, and the command line
- * wins. */
+ * wins; under both, the model's generation_config.json. */
 #include "test.h"
 
 #include "app/flags.h"
@@ -8,6 +8,8 @@
 #include "engine/engine.h"
 #include "serve/server.h"
 #include "models/spec/spec_load.h"
+
+#include <sys/stat.h>
 
 typedef struct options {
     engine_options model;
@@ -66,6 +68,60 @@ static void spec_then_flags(void **state)
     unlink(path);
 }
 
+/* Sampling of a model whose folder has this generation_config.json, under flags. */
+static sample_params sampled(const char *file, int argc, char **flags)
+{
+    static const char *const parts[] = {"config.json", "model.safetensors", "generation_config.json"};
+    char *dir = (char *)temp_path("generation"), path[3][400], *argv[8] = {"--model", dir};
+    assert_int_equal(mkdir(dir, 0755), 0);
+    for (int i = 0; i < 3; i++) {
+        char target[100];
+        snprintf(path[i], sizeof path[i], "%s/%s", dir, parts[i]);
+        snprintf(target, sizeof target, "tests/vectors/models/llama/%s", parts[i]);
+        char *real = i < 2 ? realpath(target, NULL) : NULL;
+        assert_int_equal(i < 2 ? symlink(real, path[i]) : 0, 0);
+        free(real);
+    }
+    FILE *f = fopen(path[2], "w");
+    assert_non_null(f);
+    fputs(file, f);
+    fclose(f);
+    if (argc) memcpy(argv + 2, flags, (size_t)argc * sizeof *flags);
+    options o = {0};
+    spec *over;
+    invocation v;
+    err e = {0};
+    assert_ok(parse(&o, &over, &v, 2 + argc, argv, &e), &e);
+    spec_free(over);
+    for (int i = 0; i < 3; i++) unlink(path[i]);
+    rmdir(dir);
+    return o.sample;
+}
+
+static void model_under_spec_and_flags(void **state)
+{
+    (void)state;
+    static const char all[] = "{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.9, "
+                              "\"repetition_penalty\": 1.1, \"min_p\": null}";
+    sample_params s = sampled(all, 0, NULL);
+    assert_true(s.temperature == 0.6 && s.top_k == 20 && s.top_p == 0.9 && s.repetition_penalty == 1.1 && s.min_p == 0);
+    s = sampled(all, 2, (char *[]){"--temp", "0.2"});
+    assert_true(s.temperature == 0.2 && s.top_k == 20);
+    char *path = (char *)write_spec("[model]\nbase = llama\n[generate]\ntop_k = 7\ntop_p = 0.8\n");
+    s = sampled(all, 4, (char *[]){"--spec", path, "--top-p", "0.7"});
+    assert_true(s.temperature == 0.6 && s.top_k == 7 && s.top_p == 0.7);
+    unlink(path);
+    /* as in transformers: filters belong to sampling, penalties do not */
+    s = sampled("{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.2}", 0, NULL);
+    assert_true(s.temperature == 0 && s.repetition_penalty == 1.2);
+    s = sampled("{\"temperature\": 0.6, \"top_k\": 3}", 0, NULL);
+    assert_true(s.temperature == 1 && s.top_k == 0);
+    s = sampled("{\"do_sample\": true, \"temperature\": 1e9, \"top_k\": 2.5, \"top_p\": \"x\"}", 0, NULL);
+    assert_true(s.temperature == 1 && s.top_k == 0 && s.top_p == 1);
+    s = sampled("{\"do_sample\": tru", 0, NULL);
+    assert_true(s.temperature == 1);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -99,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spec_then_flags),
+        cmocka_unit_test(model_under_spec_and_flags),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,13 +171,15 @@ static int take_words(invocation *v, common_flags *common, int argc, char **argv
     return OK;
 }
 
-/* The words again, over the defaults of a spec. Operands are found where the first pass put them. */
-static int take_flags_again(invocation *v, int argc, char **words, spec *over, err *e)
+/* The words again, over the defaults of a model and a spec (NULL: none). Operands are found where the first pass put
+ * them. */
+static int take_flags_again(invocation *v, int argc, char **words, const char *model, spec *over, err *e)
 {
     invocation again = *v;
     common_flags ignored;
     set_defaults(v);
-    int rc = settings_apply(over, v, e);
+    if (model) settings_of_model(model, v);
+    int rc = over ? settings_apply(over, v, e) : OK;
     return rc ? rc : take_words(&again, &ignored, argc, words, e);
 }
 
@@ -192,7 +194,8 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     set_defaults(v);
     int rc = take_words(v, common, argc, argv, e);
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
-    if (!rc && over && *over) rc = take_flags_again(v, argc, words, *over, e);
+    const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
+    if (!rc && (model || (over && *over))) rc = take_flags_again(v, argc, words, model, *over, e);
     mem_free(words);
     if (rc) return rc;
     v->json = common->json;

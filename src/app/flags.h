@@ -15,9 +15,9 @@ typedef struct common_flags {
 } common_flags;
 
 /* Fills v->options (options_size bytes, cleared by the caller), v->operand (argv's own strings, compacted into argv)
- * and *common. argv[0] is the first word after the command's name. ERR_USAGE names the flag. The spec of --spec
- * gives other defaults than the rows (settings.h); *over (NULL ok: no spec is read) is that spec, to be freed after
- * the command has run. */
+ * and *common. argv[0] is the first word after the command's name. ERR_USAGE names the flag. The model and the
+ * spec of --spec give other defaults than the rows (settings.h); *over (NULL ok: neither is read) is that spec, to be
+ * freed after the command has run. */
 int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec **over, err *e);
 
 /* ERR_USAGE for a flag on the command line that is not in `keys` (NULL ends them): `what` ("bench read") does not

@@ -2,10 +2,14 @@
  * the rows is not read: its other keys are for other commands. */
 #include "app/settings.h"
 
+#include "base/log.h"
 #include "engine/engine.h"
+#include "models/model.h"
 #include "sample/sample.h"
 #include "serve/server.h"
 #include "models/spec/spec_load.h"
+
+#include <stdio.h>
 
 static const struct {
     const char *section;
@@ -22,15 +26,49 @@ static const char *section_of(const flag_group *g)
     return NULL;
 }
 
+/* The struct that a group of these rows fills; NULL: the command has none. */
+static void *options_of(const invocation *v, const param *rows)
+{
+    for (const flag_group *g = v->cmd->flags; g && g->title; g++)
+        if (g->rows == rows) return (char *)v->options + g->offset;
+    return NULL;
+}
+
 int settings_open(spec **out, const invocation *v, err *e)
 {
+    const engine_options *o = options_of(v, engine_param_rows);
     *out = NULL;
-    for (const flag_group *g = v->cmd->flags; g && g->title; g++) {
-        if (g->rows != engine_param_rows) continue;
-        const engine_options *o = (const void *)((const char *)v->options + g->offset);
-        if (o->spec) return spec_load(out, o->spec, NULL, e);
+    return o && o->spec ? spec_load(out, o->spec, NULL, e) : OK;
+}
+
+const char *settings_sampled_model(spec *over, const invocation *v)
+{
+    const engine_options *o = options_of(v, engine_param_rows);
+    const char *path = o ? o->model : NULL;
+    err ignored = {0};
+    if (!options_of(v, sample_param_rows)) return NULL;
+    if (!path && over && spec_path(over, "model", "path", &path, &ignored)) return NULL;
+    return path;
+}
+
+void settings_of_model(const char *path, const invocation *v)
+{
+    static const char *const keys[] = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p"};
+    sample_params *to = options_of(v, sample_param_rows);
+    ckpt *c;
+    err why = {0};
+    if (model_weights(&c, path, &why)) return; /* whoever opens the model says so */
+    const json *file = ckpt_side_json(c, "generation_config.json", &why), *sample = json_get(file, "do_sample");
+    if (json_type(sample) == JSON_BOOL && !json_bool(sample, false)) to->temperature = 0;
+    for (size_t i = 0; i < (json_bool(sample, false) ? sizeof keys / sizeof *keys : 1); i++) {
+        const json *value = json_get(file, keys[i]);
+        char where[300];
+        snprintf(where, sizeof where, "%.200s/generation_config.json: %s", ckpt_dir(c), keys[i]);
+        const param *row = param_find(sample_param_rows, sample_param_count, keys[i]);
+        if (json_type(value) == JSON_NUMBER && param_set_number(row, to, json_num(value, 0), where, &why))
+            log_line(LOG_WARN, "%s: ignored", why.msg);
     }
-    return OK;
+    ckpt_close(c);
 }
 
 /* Refuses keys of [runtime] that have a place in another section. */

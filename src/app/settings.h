@@ -1,4 +1,5 @@
-/* settings.h - a spec's [runtime], [serve] and [generate] as defaults of a command's flags; the command line wins. */
+/* settings.h - defaults of flags other than those of their rows: a spec's [runtime], [serve] and [generate], and under
+ * them the model's generation_config.json. The command line wins. */
 #pragma once
 #include "app/app.h"
 #include "models/spec/spec.h"
@@ -6,6 +7,12 @@
 /* Loads the file of --spec, if the flag is given; *out NULL otherwise. spec_free it after the command has run:
  * options point into it. */
 int settings_open(spec **out, const invocation *v, err *e);
+/* The model's path by flag or spec, where the command samples; NULL: it does not, or the built-in model runs. */
+const char *settings_sampled_model(spec *over, const invocation *v);
+/* Sets sampling options by the model's generation_config.json, where it has one, as transformers reads it: do_sample
+ * false is temperature 0; temperature, top_k, top_p and min_p count where do_sample is true, repetition_penalty always.
+ * Values out of range are ignored with a warning. */
+void settings_of_model(const char *path, const invocation *v);
 /* Sets the options of every flag group that a section of the spec speaks for. */
 int settings_apply(spec *s, const invocation *v, err *e);
 /* Whether the keys of the three sections are known and their values in range (`spec check`). */
