@@ -32,18 +32,6 @@ static const special_row specials[] = {
     {"qwen2", 151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
 };
 
-/* The next line of the file without its end; false at the end of the file. */
-static bool next_line(cursor *c, span *line)
-{
-    if (!cursor_left(c)) return false;
-    const uint8_t *p = c->p + c->at, *end = memchr(p, '\n', c->n - c->at);
-    size_t n = end ? (size_t)(end - p) : c->n - c->at;
-    cursor_take(c, n + (end ? 1 : 0));
-    while (n && p[n - 1] == '\r') n--;
-    *line = span_of(p, n);
-    return true;
-}
-
 static bool parse_line(span line, buf *bytes, int64_t *rank)
 {
     const uint8_t *space = memchr(line.p, ' ', line.n);
@@ -66,7 +54,8 @@ bool tiktoken_probe(span file)
     buf bytes = {0};
     bool ok = true;
     int lines = 0;
-    for (int64_t rank; ok && lines < 16 && next_line(&c, &line); lines++) ok = parse_line(line, &bytes, &rank);
+    for (int64_t rank; ok && lines < 16 && tokenizer_file_line(&c, &line); lines++)
+        ok = parse_line(line, &bytes, &rank);
     buf_free(&bytes);
     return ok && lines > 1;
 }
@@ -78,7 +67,7 @@ static int read_ranks(tokenizer *t, span file, const char *path, err *e)
     buf bytes = {0};
     int rc = OK;
     int64_t rank;
-    for (size_t number = 1; !rc && next_line(&c, &line); number++) {
+    for (size_t number = 1; !rc && tokenizer_file_line(&c, &line); number++) {
         if (line.n == 0) continue;
         if (!parse_line(line, &bytes, &rank)) rc = err_set(e, ERR_FORMAT, "%s:%zu: not \"base64 rank\"", path, number);
         else if (vocab_has(&t->voc, rank))

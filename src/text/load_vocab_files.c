@@ -11,18 +11,6 @@
 
 #include <string.h>
 
-/* The next line without its end; false at the end. */
-static bool next_line(cursor *c, span *line)
-{
-    if (!cursor_left(c)) return false;
-    const uint8_t *p = c->p + c->at, *end = memchr(p, '\n', c->n - c->at);
-    size_t n = end ? (size_t)(end - p) : c->n - c->at;
-    cursor_take(c, n + (end ? 1 : 0));
-    if (n && p[n - 1] == '\r') n--;
-    *line = span_of(p, n);
-    return true;
-}
-
 static int read_merges(tokenizer *t, span file, const char *path, err *e)
 {
     size_t lines = 1;
@@ -32,7 +20,7 @@ static int read_merges(tokenizer *t, span file, const char *path, err *e)
     buf joined = {0};
     span line;
     uint32_t rank = 0;
-    for (size_t number = 1; !rc && next_line(&c, &line); number++) {
+    for (size_t number = 1; !rc && tokenizer_file_line(&c, &line); number++) {
         if (line.n == 0 || span_starts(line, "#version")) continue;
         const uint8_t *space = memchr(line.p, ' ', line.n);
         size_t n = space ? (size_t)(space - line.p) : 0;
@@ -76,7 +64,7 @@ bool vocab_txt_probe(span file)
 {
     cursor c = cursor_of(file);
     span line;
-    for (int lines = 0; lines < 2000 && next_line(&c, &line); lines++)
+    for (int lines = 0; lines < 2000 && tokenizer_file_line(&c, &line); lines++)
         if (span_is(line, "[UNK]") || span_is(line, "[CLS]")) return true;
     return false;
 }
@@ -88,7 +76,7 @@ int load_vocab_txt(tokenizer *t, span file, const char *path, const tokenizer_co
     cursor c = cursor_of(file);
     span line;
     int rc = OK;
-    for (int64_t id = 0; !rc && next_line(&c, &line); id++) {
+    for (int64_t id = 0; !rc && tokenizer_file_line(&c, &line); id++) {
         while (line.n && (line.p[line.n - 1] == ' ' || line.p[line.n - 1] == '\t' || line.p[line.n - 1] == '\r'))
             line.n--;
         rc = utf8_is_valid(line) ? vocab_set(&t->voc, id, line, 0, e)

@@ -5,6 +5,17 @@
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
+bool tokenizer_file_line(cursor *c, span *line)
+{
+    if (!cursor_left(c)) return false;
+    const uint8_t *p = c->p + c->at, *end = memchr(p, '\n', c->n - c->at);
+    size_t n = end ? (size_t)(end - p) : c->n - c->at;
+    cursor_take(c, n + (end ? 1 : 0));
+    if (n && p[n - 1] == '\r') n--;
+    *line = span_of(p, n);
+    return true;
+}
+
 tokenizer *tokenizer_new(void)
 {
     tokenizer *t = mem_zero(1, sizeof *t);

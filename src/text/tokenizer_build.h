@@ -3,6 +3,8 @@
 #include "text/tk_patterns.h"
 #include "text/tokenizer_state.h"
 
+/* The next line of a file without its end; false at the end of the file. */
+bool tokenizer_file_line(cursor *c, span *line);
 /* An empty tokenizer; NULL: out of memory. */
 tokenizer *tokenizer_new(void);
 /* Completes a tokenizer that a loader has filled. */
