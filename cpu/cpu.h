@@ -8,10 +8,21 @@
 #pragma once
 #include "base/pool.h"
 #include "core/backend.h"
+#include "core/fuse.h"
 #include "cpu/cpu_fuse.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* One segment of one step. */
+typedef struct run {
+    const segment *seg;
+    const step *st;
+    uint8_t *act; /* arena of the segment; activations at tensor.off */
+} run;
+
+/* A kernel. All workers of the pool call it; each takes its share of output units (never of a reduction). */
+typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
 
 /* ---- instruction sets */
 
@@ -63,8 +74,8 @@ typedef struct held_weight {
 } held_weight;
 
 /* backend.weight_put: binds weight `index` of the program; nothing to do when it is there already. */
-int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e);
-int cpu_weights_fill(dev *d, err *e); /* makes those that no file has as they are needed */
+int cpu_weight_put(dev *d, uint32_t index, err *e);
+int cpu_weights_end(dev *d, err *e); /* makes those that no file has as they are needed */
 void cpu_weight_drop(held_weight *h);
 
 /* The run `part` of `rows` rows, as a weight of its own; packed: whole panels. */
@@ -113,14 +124,18 @@ typedef struct cpu_work {
     float *shared;   /* partial results that workers merge after a barrier */
     uint64_t scratch_floats, shared_floats, bytes;
 } cpu_work;
-int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e);
+int cpu_work_open(cpu_work *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *cache,
+                  int workers, err *e);
 void cpu_work_close(cpu_work *w);
 
 struct dev {
     const program *p;
-    dev_options opt; /* threads resolved */
+    int threads, max_rows[AXIS_COUNT];
+    bool share_all;
+    cache_options cache;
     pool *team;
     const cpu_table *table;
+    run started;               /* what wait runs; seg NULL: nothing */
     held_weight *held;         /* [p->n_weight] */
     struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_fill */
     size_t n_fill, cap_fill;

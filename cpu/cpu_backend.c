@@ -16,13 +16,17 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "tensor/act_q8.h"
+#include "tensor/panel.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct compiled {
-    uint8_t *barrier[2];             /* [op1 - op0] wait before this op: without fused runs; with them */
-    int8_t *fused;                   /* [op1 - op0] row of the fuse table whose run begins here, or -1 */
+    uint8_t *act; /* the arena */
+    uint64_t act_bytes;
+    uint8_t *barrier[2];             /* [n_op] wait before this op: without fused runs; with them */
+    int8_t *fused;                   /* [n_op] row of the fuse table whose run begins here, or -1 */
     uint64_t multiplies[AXIS_COUNT]; /* of all matmuls, per row of each symbol */
     struct pace {
         double seconds[2]; /* of a step alone, of a step shared: running means, 0 unknown */
@@ -51,41 +55,64 @@ static void cpu_close(dev *d)
     mem_free(d);
 }
 
-static int cpu_open(dev **out, int ordinal, const program *p, const dev_options *o, err *e)
+static bool cpu_device(int i, device_info *out)
 {
-    (void)ordinal; /* "cpu:N" is a number of threads, in o->threads */
+    if (i > 0) return false;
+    *out = (device_info){.free_bytes = mem_available()};
+    snprintf(out->name, sizeof out->name, "%s", cpu_model());
+    return true;
+}
+
+static bool cpu_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
+
+/* Devices that work at the same time divide the threads of the process. */
+static int thread_count(const dev_options *o, const cpu_options *own)
+{
+    int all = own->threads > 0 ? own->threads : pool_default_threads();
+    return o->number > 0 ? o->number : o->sharers > 1 && all > o->sharers ? all / o->sharers : o->sharers > 1 ? 1 : all;
+}
+
+static int cpu_open(dev **out, const program *p, const dev_options *o, err *e)
+{
+    const cpu_options plain = {0}, *own = o->own ? o->own : &plain;
     *out = NULL;
     dev *d = mem_zero(1, sizeof *d);
     if (!d) return err_set(e, ERR_MEMORY, "out of memory for the cpu device");
     d->p = p;
-    d->opt = *o;
-    if (d->opt.threads < 1) d->opt.threads = pool_default_threads();
+    d->threads = thread_count(o, own);
+    d->share_all = own->share_all;
+    memcpy(d->max_rows, o->max_rows, sizeof d->max_rows);
     int rc = 0;
-    d->table = o->isa ? cpu_kernels_named(o->isa) : cpu_kernels(cpu_features(), o->inexact);
+    d->table = own->isa ? cpu_kernels_named(own->isa) : cpu_kernels(cpu_features(), o->inexact);
     d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
-    if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", o->isa);
+    if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", own->isa);
     else if (d->table->inexact && !o->inexact)
-        rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", o->isa);
+        rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", own->isa);
     else if (!d->held || !d->kv) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
-    if (!rc) rc = pool_open(&d->team, d->opt.threads, e);
-    if (!rc) rc = cpu_work_open(&d->work, p, &d->opt, d->opt.threads, e);
+    if (!rc) rc = pool_open(&d->team, d->threads, e);
     if (rc) cpu_close(d);
     else *out = d;
     return rc;
 }
 
-/* Memory for the pages of the states of one group that a segment writes; the system gives it page by page as it is
- * written. */
-static int kv_open(dev *d, const segment *seg, int group, err *e)
+static uint64_t cpu_budget(const dev *d)
 {
-    uint64_t bytes = 0, pages = (uint64_t)d->opt.n_page[group], all;
+    (void)d;
+    return mem_available();
+}
+
+/* Memory for the pages of the states of one group that the device writes; the system gives it page by page as it is
+ * written. */
+static int kv_open(dev *d, int group, err *e)
+{
+    uint64_t bytes = 0, pages = (uint64_t)d->cache.n_page[group], all;
     kv_store *first = NULL;
-    for (uint32_t i = seg->op0; i < seg->op1; i++) {
-        const op *o = &seg->p->ops[i];
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        const op *o = &d->p->ops[i];
         if (o->kind != OP_KV_PUT || d->p->states[o->state].group != group || d->kv[o->state].k_page) continue;
         kv_store *s = &d->kv[o->state];
-        kv_layout(s, &d->p->states[o->state], d->opt.k_type, d->opt.v_type);
+        kv_layout(s, &d->p->states[o->state], d->cache.k_type, d->cache.v_type);
         bytes += s->k_page + s->v_page;
         if (!first) first = s;
     }
@@ -105,19 +132,55 @@ static int kv_open(dev *d, const segment *seg, int group, err *e)
     return OK;
 }
 
-static int cpu_page_copy(dev *d, int group, int32_t from, int32_t to, int tokens, err *e)
+static int cpu_cache_open(dev *d, const cache_options *o, err *e)
 {
-    (void)tokens; /* keys are transposed: whole pages are cheaper than the used part */
-    if (group < 0 || group >= GROUP_MAX || from < 0 || to < 0 || from >= d->opt.n_page[group] ||
-        to >= d->opt.n_page[group])
-        return err_set(e, ERR_USAGE, "no page %d or %d in group %d", from, to, group);
+    int rc = cpu_work_open(&d->work, d->p, d->max_rows, o, d->threads, e);
+    d->cache = *o;
+    for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, g, e);
+    return rc;
+}
+
+static int check_page(const dev *d, int group, int32_t page, err *e)
+{
+    bool there = group >= 0 && group < GROUP_MAX && page >= 0 && page < d->cache.n_page[group];
+    return there ? OK : err_set(e, ERR_USAGE, "no page %d in group %d", page, group);
+}
+
+static void copy_page(dev *d, const page_copy *c)
+{
     for (uint32_t i = 0; i < d->p->n_state; i++) {
         const kv_store *s = &d->kv[i];
-        if (!s->k || d->p->states[i].group != group) continue;
-        memcpy(kv_tile(s, false, to, 0), kv_tile(s, false, from, 0), s->k_page);
-        memcpy(kv_tile(s, true, to, 0), kv_tile(s, true, from, 0), s->v_page);
+        if (!s->k || d->p->states[i].group != c->group) continue;
+        memcpy(kv_tile(s, false, c->to, 0), kv_tile(s, false, c->from, 0), s->k_page);
+        memcpy(kv_tile(s, true, c->to, 0), kv_tile(s, true, c->from, 0), s->v_page);
     }
-    return 0;
+}
+
+/* Reads a page, or writes it. */
+static int move_page(dev *d, int group, int32_t page, uint8_t *to, const uint8_t *from, err *e)
+{
+    int rc = check_page(d, group, page, e);
+    for (uint32_t i = 0; i < d->p->n_state && !rc; i++) {
+        const kv_store *s = &d->kv[i];
+        if (!s->k || d->p->states[i].group != group) continue;
+        for (int values = 0; values < 2; values++) {
+            const uint64_t n = values ? s->v_page : s->k_page;
+            uint8_t *here = kv_tile(s, values, page, 0);
+            if (to) memcpy(to, here, n), to += n;
+            else memcpy(here, from, n), from += n;
+        }
+    }
+    return rc;
+}
+
+static int cpu_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e)
+{
+    return move_page(d, group, page, to, NULL, e);
+}
+
+static int cpu_page_put(dev *d, int group, int32_t page, const uint8_t *from, err *e)
+{
+    return move_page(d, group, page, NULL, from, e);
 }
 
 /* ---- barriers */
@@ -155,9 +218,9 @@ static bool depends(const program *p, const int max_rows[AXIS_COUNT], const op *
 enum { FUSE_NONE = -1, FUSE_INSIDE = -2 };
 
 /* Number of ops that are done as one from op i on. */
-static uint32_t run_length(const compiled *c, const segment *s, bool fuse, uint32_t i)
+static uint32_t run_length(const compiled *c, bool fuse, uint32_t i)
 {
-    int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
+    int row = fuse ? c->fused[i] : FUSE_NONE;
     return row >= 0 ? fuse_rows[row].n : 1;
 }
 
@@ -165,10 +228,10 @@ static uint32_t run_length(const compiled *c, const segment *s, bool fuse, uint3
 static bool must_wait(const dev *d, const segment *s, bool fuse, uint32_t since, uint32_t i)
 {
     const compiled *c = s->compiled;
-    for (uint32_t late = i; late < i + run_length(c, s, fuse, i); late++)
+    for (uint32_t late = i; late < i + run_length(c, fuse, i); late++)
         for (uint32_t early = since; early < i; early++) {
-            bool alone = !fuse || (c->fused[early - s->op0] == FUSE_NONE && c->fused[late - s->op0] == FUSE_NONE);
-            if (depends(s->p, d->opt.max_rows, &s->p->ops[early], &s->p->ops[late], alone)) return true;
+            bool alone = !fuse || (c->fused[early] == FUSE_NONE && c->fused[late] == FUSE_NONE);
+            if (depends(s->p, d->max_rows, &s->p->ops[early], &s->p->ops[late], alone)) return true;
         }
     return false;
 }
@@ -179,6 +242,7 @@ static void cpu_discard(dev *d, segment *s)
     compiled *c = s->compiled;
     if (c) mem_free(c->barrier[0]);
     if (c) mem_free(c->fused);
+    if (c) mem_unmap(c->act, c->act_bytes);
     mem_free(c);
     s->compiled = NULL;
 }
@@ -186,33 +250,31 @@ static void cpu_discard(dev *d, segment *s)
 static int cpu_compile(dev *d, segment *s, err *e)
 {
     const program *p = s->p;
-    int rc = cpu_weights_fill(d, e);
-    for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, s, g, e);
-    if (rc) return rc;
     compiled *c = mem_zero(1, sizeof *c);
     s->compiled = c;
-    if (c) c->barrier[0] = mem_zero((size_t)(s->op1 - s->op0) + 1, 2);
-    if (c) c->fused = mem_zero(s->op1 - s->op0 + 1, 1);
-    if (!c || !c->barrier[0] || !c->fused) {
-        cpu_discard(d, s);
-        return err_set(e, ERR_MEMORY, "out of memory for a segment");
-    }
-    c->barrier[1] = c->barrier[0] + (s->op1 - s->op0);
-    for (uint32_t i = s->op0, n; i < s->op1; i += n) {
-        int row = fuse_find(s, d->opt.max_rows, i);
+    if (c) c->barrier[0] = mem_zero((size_t)p->n_op + 1, 2);
+    if (c) c->fused = mem_zero(p->n_op + 1, 1);
+    if (c) c->act_bytes = s->act_bytes ? s->act_bytes : 1;
+    if (c) c->act = mem_map(c->act_bytes);
+    if (!c || !c->barrier[0] || !c->fused || !c->act)
+        return err_set(e, ERR_MEMORY, "out of memory for a segment and its activations (%" PRIu64 " bytes)",
+                       s->act_bytes);
+    c->barrier[1] = c->barrier[0] + p->n_op;
+    for (uint32_t i = 0, n; i < p->n_op; i += n) {
+        int row = fuse_find(s, d->max_rows, i);
         n = row >= 0 && d->table->fused[row] ? fuse_rows[row].n : 1;
-        memset(c->fused + (i - s->op0), FUSE_INSIDE, n);
-        c->fused[i - s->op0] = (int8_t)(n > 1 ? row : FUSE_NONE);
+        memset(c->fused + i, FUSE_INSIDE, n);
+        c->fused[i] = (int8_t)(n > 1 ? row : FUSE_NONE);
     }
     for (int fuse = 0; fuse < 2; fuse++) {
-        uint32_t since = s->op0; /* first op after the last barrier */
-        for (uint32_t i = s->op0; i < s->op1; i += run_length(c, s, fuse, i))
+        uint32_t since = 0; /* first op after the last barrier */
+        for (uint32_t i = 0; i < p->n_op; i += run_length(c, fuse, i))
             if (must_wait(d, s, fuse, since, i)) {
-                c->barrier[fuse][i - s->op0] = 1;
+                c->barrier[fuse][i] = 1;
                 since = i;
             }
     }
-    for (uint32_t i = s->op0; i < s->op1; i++) {
+    for (uint32_t i = 0; i < p->n_op; i++) {
         const op *o = &p->ops[i];
         c->multiplies[p->tensors[o->out].axis] += (uint64_t)program_row_products(p, o);
     }
@@ -251,7 +313,7 @@ static uint32_t do_ops(const run *r, bool fuse, uint32_t i, int worker, int work
     const compiled *c = s->compiled;
     const cpu_table *table = s->on->table;
     const op *o = &s->p->ops[i];
-    int row = fuse ? c->fused[i - s->op0] : FUSE_NONE;
+    int row = fuse ? c->fused[i] : FUSE_NONE;
     if (row >= 0) table->fused[row](r, o, worker, workers);
     else cpu_kernel(table, o->kind)(r, o, worker, workers);
     return row >= 0 ? fuse_rows[row].n : 1;
@@ -278,17 +340,17 @@ static void run_ops(void *arg, int worker, int workers)
     dev *d = s->on;
     const bool fuse = fuses(r);
     bool waited = false; /* a barrier has just been */
-    for (uint32_t i = s->op0; i < s->op1;) {
+    for (uint32_t i = 0; i < s->p->n_op;) {
         light_ops l = {r, i, i};
-        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->op1 && light(r, l.op1))
-            l.op1 += run_length(c, s, fuse, l.op1);
+        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->p->n_op && light(r, l.op1))
+            l.op1 += run_length(c, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
             pool_barrier_do(d->team, worker, run_light, &l);
             i = l.op1;
             waited = true;
             continue;
         }
-        if (c->barrier[fuse][i - s->op0] && workers > 1 && !waited) pool_barrier(d->team, worker);
+        if (c->barrier[fuse][i] && workers > 1 && !waited) pool_barrier(d->team, worker);
         waited = false;
         ref out = s->p->ops[i].out;
         i += do_ops(r, fuse, i, worker, workers);
@@ -299,16 +361,15 @@ static void run_ops(void *arg, int worker, int workers)
     }
 }
 
-static int cpu_run(const run *r, err *e)
+static void run_segment(const run *r)
 {
-    (void)e;
     compiled *c = r->seg->compiled;
     pool *p = r->seg->on->team;
     uint64_t work = 1;
     for (int i = 0; i < AXIS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
-    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->opt.share_all) {
+    if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->share_all) {
         pool_run(p, run_ops, (void *)r);
-        return 0;
+        return;
     }
     struct pace *t = &c->pace[63 - __builtin_clzll(work)];
     uint32_t at = t->steps++ % ROUND;
@@ -320,7 +381,58 @@ static int cpu_run(const run *r, err *e)
         double *mean = &t->seconds[shared], took = clock_now() - start;
         *mean = *mean > 0 ? 0.7 * *mean + 0.3 * took : took;
     }
-    return 0;
+}
+
+static int cpu_start(dev *d, const segment *s, const step *st, err *e)
+{
+    int rc = OK;
+    for (int32_t i = 0; i < st->n_copy && !rc; i++) {
+        rc = check_page(d, st->copies[i].group, st->copies[i].from, e);
+        if (!rc) rc = check_page(d, st->copies[i].group, st->copies[i].to, e);
+    }
+    if (!rc) d->started = (run){.seg = s, .st = st, .act = ((compiled *)s->compiled)->act};
+    return rc;
+}
+
+/* The caller is a worker of the pool, so the work is done here. */
+static int cpu_wait(dev *d, err *e)
+{
+    (void)e;
+    const run r = d->started;
+    d->started = (run){0};
+    if (!r.seg) return OK;
+    for (int32_t i = 0; i < r.st->n_copy; i++) copy_page(d, &r.st->copies[i]);
+    run_segment(&r);
+    return OK;
+}
+
+/* ---- rows in and out */
+
+static float *act_row(const segment *s, ref t, int64_t row)
+{
+    const tensor *a = &s->p->tensors[t];
+    return (float *)(void *)(((compiled *)s->compiled)->act + a->off) + row * tensor_count(a);
+}
+
+static int cpu_act_put(dev *d, const segment *s, ref t, int64_t rows, const float *from, err *e)
+{
+    (void)d, (void)e;
+    memcpy(act_row(s, t, 0), from, (size_t)(rows * tensor_count(&s->p->tensors[t])) * sizeof *from);
+    return OK;
+}
+
+static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e)
+{
+    (void)d, (void)e;
+    memcpy(to, act_row(s, t, row0), (size_t)(rows * tensor_count(&s->p->tensors[t])) * sizeof *to);
+    return OK;
+}
+
+static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+{
+    (void)d, (void)e;
+    for (int64_t i = 0; i < rows; i++) to[i] = logits_best(act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
+    return OK;
 }
 
 static const char *cpu_isa(const dev *d) { return d->table->isa; }
@@ -328,8 +440,8 @@ static const char *cpu_isa(const dev *d) { return d->table->isa; }
 static const char *cpu_fused(const segment *s, uint32_t i, uint32_t *n)
 {
     const compiled *c = s->compiled;
-    *n = run_length(c, s, true, i);
-    return *n > 1 ? fuse_rows[c->fused[i - s->op0]].name : NULL;
+    *n = run_length(c, true, i);
+    return *n > 1 ? fuse_rows[c->fused[i]].name : NULL;
 }
 
 static uint64_t cpu_held_bytes(const dev *d)
@@ -342,15 +454,30 @@ static uint64_t cpu_held_bytes(const dev *d)
 
 const backend cpu_backend = {
     .name = "cpu",
+    .shares_memory = true,
+    .chunk = 128,
+    .sequences = 16,
+    .fuse = fuse_rows,
+    .n_fuse = FUSE_COUNT,
+    .fits = cpu_fits,
+    .probe = cpu_device,
+    .takes_int8 = cpu_takes_int8,
     .open = cpu_open,
     .close = cpu_close,
     .weight_put = cpu_weight_put,
-    .page_copy = cpu_page_copy,
+    .weights_end = cpu_weights_end,
+    .budget = cpu_budget,
+    .cache_open = cpu_cache_open,
     .compile = cpu_compile,
     .discard = cpu_discard,
-    .run = cpu_run,
-    .isa = cpu_isa,
-    .joins = fuse_length,
+    .act_put = cpu_act_put,
+    .act_get = cpu_act_get,
+    .start = cpu_start,
+    .wait = cpu_wait,
+    .pick = cpu_pick,
+    .page_get = cpu_page_get,
+    .page_put = cpu_page_put,
     .fused = cpu_fused,
+    .isa = cpu_isa,
     .held_bytes = cpu_held_bytes,
 };

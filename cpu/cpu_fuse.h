@@ -1,6 +1,4 @@
-/* cpu_fuse.h - the fuse table: runs of ops, one after the other, that vector kernels do in one pass over the rows. The
- * unfused run is the definition: the result of the last op has the same bits; the results of the others are not
- * written. */
+/* cpu_fuse.h - the fuse table of the CPU (core/fuse.h): runs of ops that vector kernels do in one pass over rows. */
 #pragma once
 #include "core/backend.h"
 
@@ -17,18 +15,7 @@ enum {
         FUSE_COUNT
 };
 
-typedef struct fuse_row {
-    const char *name;
-    uint8_t n, kind[5];
-} fuse_row;
 extern const fuse_row fuse_rows[FUSE_COUNT];
 
-/* The row whose run begins at op `at` of a placed segment, -1: none. Only the run may read the unwritten results, the
- * kernel must support the shapes, and the result must not overlap operands that the run still reads. */
-int fuse_find(const segment *s, const int max_rows[AXIS_COUNT], uint32_t at);
-
-/* Length of such a run before activations are placed; 1: none begins there. */
-uint32_t fuse_length(const segment *s, uint32_t at);
-
-/* Whether two activations of a placed segment share memory, each with max_rows rows. */
-bool fuse_overlap(const program *p, const int max_rows[AXIS_COUNT], ref a, ref b);
+/* backend.fits: the shapes that the kernels of these rows take. */
+bool cpu_fits(const program *p, const op *o);

@@ -45,12 +45,13 @@ const cpu_table *cpu_kernels_named(const char *name)
     return NULL;
 }
 
-int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int workers, err *e)
+int cpu_work_open(cpu_work *w, const program *p, const int max_rows[AXIS_COUNT], const cache_options *cache,
+                  int workers, err *e)
 {
     uint64_t floats = 4096, shared = 0, pages = 0;
     int64_t rows = 0;
     for (int i = AXIS_TOK; i < AXIS_COUNT; i++)
-        if (o->max_rows[i] > rows) rows = o->max_rows[i];
+        if (max_rows[i] > rows) rows = max_rows[i];
     if (rows == 0 || rows > MATMUL_BLOCK_M) rows = MATMUL_BLOCK_M;
     for (uint32_t i = 0; i < p->n_weight; i++) {
         if (p->weights[i].vector) continue;
@@ -60,7 +61,7 @@ int cpu_work_open(cpu_work *w, const program *p, const dev_options *o, int worke
         if (need > floats) floats = need;
     }
     for (int g = 0; g < GROUP_MAX; g++)
-        if (o->n_page[g] > 0 && (uint64_t)o->n_page[g] > pages) pages = (uint64_t)o->n_page[g];
+        if (cache->n_page[g] > 0 && (uint64_t)cache->n_page[g] > pages) pages = (uint64_t)cache->n_page[g];
     uint64_t ranges = pages * PAGE_TOKENS / ATTN_RANGE +
                       4 * (uint64_t)workers; /* that a step can be divided into, see v_attn */
     for (uint32_t i = 0; i < p->n_op; i++) {

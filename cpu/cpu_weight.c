@@ -49,7 +49,7 @@ static int find_parts(const weight *w, held_weight *h, err *e)
     return OK;
 }
 
-/* Memory of its own, filled by cpu_weights_fill. */
+/* Memory of its own, filled by cpu_weights_end. */
 static int plan_own(dev *d, const weight *w, held_weight *h, err *e)
 {
     weight_fill f;
@@ -63,18 +63,18 @@ static int plan_own(dev *d, const weight *w, held_weight *h, err *e)
     return OK;
 }
 
-int cpu_weights_fill(dev *d, err *e)
+int cpu_weights_end(dev *d, err *e)
 {
-    int rc = weight_fill_run(d->fills, d->n_fill, d->opt.threads, e);
+    int rc = weight_fill_run(d->fills, d->n_fill, d->threads, e);
     mem_free(d->fills);
     d->fills = NULL;
     d->n_fill = d->cap_fill = 0;
     return rc;
 }
 
-int cpu_weight_put(dev *d, const program *p, uint32_t index, err *e)
+int cpu_weight_put(dev *d, uint32_t index, err *e)
 {
-    const weight *w = &p->weights[index];
+    const weight *w = &d->p->weights[index];
     held_weight *to = &d->held[index];
     if (to->data) return 0; /* tied: two ops, one weight */
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};

@@ -252,7 +252,8 @@ static int fill(opened *o, const model_options *opt, err *e)
     if (!rc) rc = read_runtime(m, opt, &run, e);
     if (!rc) rc = choose_ctx(o, run.ctx, e);
     if (rc) return rc;
-    build_options build = {.ctx = m->ctx, .act_f32 = run.act && strcmp(run.act, "f32") == 0};
+    m->act_f32 = run.act && strcmp(run.act, "f32") == 0;
+    build_options build = {.ctx = m->ctx, .act_f32 = m->act_f32};
     weight_policy all = {0};
     if (opt->policy || run.weights) build.policy = opt->policy ? opt->policy : &all;
     if (!opt->policy && run.weights && (rc = read_weights(m, run.weights, &all.body, e))) return rc;

@@ -31,6 +31,7 @@ typedef struct model {
     const char *name; /* of the spec or the path, for humans and /v1/models */
     const char *arch; /* "LlamaForCausalLM" or as the spec calls it */
     int ctx;          /* positions this instance serves */
+    bool act_f32;     /* inputs of quantized weights stay float32: exact, and slow */
     int32_t eos[16];  /* end ids from config and generation_config; n_eos of them */
     int n_eos;
     int32_t bos;      /* -1 none */

@@ -5,8 +5,8 @@
  * sequences over a plan in whatever batches and chunks the caller asks for and collects the logits of every row. */
 #pragma once
 #include "core/program.h"
-#include "cpu/cpu_backend.h"
-#include "plan/plan.h"
+#include "plan/plan_show.h"
+#include "plan_rig.h"
 #include "tensor/panel.h"
 
 #include "random_blocks.h"
@@ -320,23 +320,14 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
     static int32_t token[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], out[TRACE_ROWS], len[TRACE_SEQS],
         first[TRACE_SEQS + 1];
     static int32_t variant[4 * TRACE_SEQS], page[GROUP_MAX * TRACE_SEQS * 64];
-    static const backend *const backends[] = {&cpu_backend, NULL};
-    err e = {0};
-    plan *l;
-    plan_options o = {.devices = t->devices,
-                      .backends = backends,
-                      .dev = {.threads = t->threads,
-                              .k_type = t->kv,
-                              .v_type = t->kv,
-                              .inexact = t->inexact,
-                              .isa = t->isa,
-                              .share_all = t->threads != 1}};
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    for (int i = 0; i < AXIS_COUNT; i++) o.dev.max_rows[i] = TRACE_ROWS;
-    o.dev.max_rows[AXIS_EXP] = TRACE_ROWS * p->n_used;
-    for (int g = 0; g < GROUP_MAX; g++) o.dev.n_page[g] = pages * TRACE_SEQS;
     assert_true(n_seq <= TRACE_SEQS && pages <= 64 && t->batch <= TRACE_SEQS && t->chunk * t->batch <= TRACE_ROWS);
-    assert_ok(plan_open(&l, p, &o, &e), &e);
+    plan *l = rig_plan(p, (plan_case){.devices = t->devices,
+                                      .cpu = {.threads = t->threads, .isa = t->isa, .share_all = t->threads != 1},
+                                      .rows = TRACE_ROWS,
+                                      .pages = pages * TRACE_SEQS,
+                                      .kv = t->kv,
+                                      .inexact = t->inexact});
     for (int s0 = 0; s0 < n_seq; s0 += t->batch) {
         int done[TRACE_SEQS] = {0}, n = n_seq - s0 < t->batch ? n_seq - s0 : t->batch;
         for (int turn = 0, left = n; left; turn++) {
@@ -375,8 +366,8 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
             int of[TRACE_SEQS];
             for (int i = 0; i < k; i++) of[i] = s0 + who[i];
             if (p->entries[ENTRY_ENC].out) trace_encoder(&st, p, of, begins);
-            assert_ok(plan_step(l, &st, &e), &e);
-            const float *got = plan_logits(l);
+            rig_plan_step(l, &st);
+            const float *got = plan_result(l, ENTRY_HEAD);
             for (int i = 0; i < k; i++)
                 memcpy(logits + ((size_t)(s0 + who[i]) * (size_t)length + (size_t)pos[from[i]]) * (size_t)p->vocab,
                        got + (size_t)from[i] * (size_t)p->vocab,

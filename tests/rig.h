@@ -5,6 +5,7 @@
 #pragma once
 #include "base/half.h"
 #include "base/mem.h"
+#include "cpu/cpu_backend.h"
 #include "cpu/kv_codes.h"
 #include "tensor/quant.h"
 
@@ -33,6 +34,7 @@ typedef struct rig {
     uint8_t *act;
     uint64_t used, cap;
     void *own[RIG_TENSORS], *kv_memory;
+    ref out[1]; /* seg.out */
     uint64_t kv_bytes;
     uint32_t n_own;
 } rig;
@@ -69,6 +71,8 @@ static inline void rig_open(rig *g, uint64_t act_bytes)
     g->p.n_tensor = 1;
     g->seg.p = &g->p;
     g->seg.on = &g->d;
+    g->seg.be = &cpu_backend;
+    g->seg.out = g->out;
     g->d.p = &g->p;
     g->d.held = g->held;
     g->d.kv = g->kv;
@@ -227,7 +231,7 @@ static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_ty
     s->k = g->kv_memory;
     s->v = s->k + s->k_page;
     s->stride = s->k_page + s->v_page;
-    g->d.opt.n_page[0] = pages;
+    g->d.cache.n_page[0] = pages;
     for (int side = 0; side < 2; side++) {
         dtype t = side ? v_type : k_type;
         if (kv_is_codes(t)) rig_cache_codes(s, side, pages);
@@ -257,7 +261,7 @@ static inline void rig_run(rig *g, const cpu_table *table, int workers, const op
     g->ops[0] = *o;
     g->p.n_op = 1;
     assert_ok(pool_open(&g->d.team, workers, &e), &e);
-    assert_ok(cpu_work_open(&g->d.work, &g->p, &g->d.opt, workers, &e), &e);
+    assert_ok(cpu_work_open(&g->d.work, &g->p, g->d.max_rows, &g->d.cache, workers, &e), &e);
     pool_run(g->d.team, rig_worker, (void *[]){g, (void *)o});
     cpu_work_close(&g->d.work);
     pool_close(g->d.team);

@@ -389,9 +389,9 @@ static void put_case(piece *pieces, uint32_t n, int parts, int rows, int cols, b
     assert_int_equal(program_weight(p, &w, &e), 0);
     d.p = p;
     d.held = held;
-    d.opt.threads = 2;
-    assert_ok(cpu_weight_put(&d, p, 0, &e), &e);
-    assert_ok(cpu_weights_fill(&d, &e), &e);
+    d.threads = 2;
+    assert_ok(cpu_weight_put(&d, 0, &e), &e);
+    assert_ok(cpu_weights_end(&d, &e), &e);
     assert_true((held[0].own == NULL) == apart);
     for (int i = 0; i < parts; i++)
         for (int k = 0; k < rows; k++) {

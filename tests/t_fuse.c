@@ -24,7 +24,6 @@ static void case_open(fuse_case *c, int row, int rows)
     c->row = row;
     c->g.p.ops = c->ops;
     c->g.p.n_op = fuse_rows[row].n;
-    c->g.seg.op1 = c->g.p.n_op;
     for (int k = 0; k < AXIS_COUNT; k++) c->max_rows[k] = rows;
 }
 
@@ -66,7 +65,7 @@ static void run_case(fuse_case *c, const cpu_table *table, int workers, bool fus
     one_worker w = {c, fused};
     c->g.d.table = table;
     assert_ok(pool_open(&c->g.d.team, workers, &e), &e);
-    assert_ok(cpu_work_open(&c->g.d.work, &c->g.p, &c->g.d.opt, workers, &e), &e);
+    assert_ok(cpu_work_open(&c->g.d.work, &c->g.p, c->g.d.max_rows, &c->g.d.cache, workers, &e), &e);
     pool_run(c->g.d.team, work, &w);
     cpu_work_close(&c->g.d.work);
     pool_close(c->g.d.team);
@@ -187,7 +186,8 @@ static void layers(void **unused)
             assert_int_equal(fuse_find(&c.g.seg, c.max_rows, 0), -1);
             c.ops[4].out = out;
             c.g.t[out].off = c.g.t[mul].off + (64 << 10);
-            c.g.p.entries[ENTRY_HEAD].out = up; /* wanted outside */
+            c.g.out[0] = up; /* wanted outside */
+            c.g.seg.n_out = 1;
             assert_int_equal(fuse_find(&c.g.seg, c.max_rows, 0), -1);
         }
         case_close(&c);
@@ -198,7 +198,6 @@ static void layers(void **unused)
 static void plans_say_what_is_one(void **unused)
 {
     (void)unused;
-    const backend *const backends[] = {&cpu_backend, NULL};
     for (int form = 0; form < 3; form++) {
         model_shape m = {.layers = 2,
                          .dim = 128,
@@ -212,16 +211,9 @@ static void plans_say_what_is_one(void **unused)
                          .gated = true,
                          .type = form ? DTYPE_Q4_B64 : DTYPE_F32};
         const cpu_table *best = cpu_kernels(cpu_features(), false);
-        err e = {0};
         program *p = random_model(&m, 3);
-        plan *l;
-        plan_options o = {
-            .devices = "cpu:1",
-            .backends = backends,
-            .dev = {
-                .k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}, .isa = form == 1 ? "c" : best->isa}};
-        for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
-        assert_ok(plan_open(&l, p, &o, &e), &e);
+        plan_case c = {.devices = "cpu:1", .rows = 4, .pages = 1, .cpu.isa = form == 1 ? "c" : best->isa};
+        plan *l = rig_plan(p, c);
         buf text = {0};
         assert_true(plan_text(l, true, &text));
         bool some = form == 2 && best->fused[FUSE_NORM_QUANT];
@@ -247,7 +239,7 @@ static void every_width_is_one(void **unused)
     (void)unused;
     const cpu_table *best = cpu_kernels(cpu_features(), false);
     backend alone = cpu_backend;
-    alone.joins = NULL;
+    alone.n_fuse = 0;
     for (int ffn = 64; ffn <= 1024; ffn += 64) {
         model_shape m = {.layers = 2,
                          .dim = 192,
@@ -262,15 +254,9 @@ static void every_width_is_one(void **unused)
                          .type = DTYPE_Q4_B64};
         uint64_t bytes[2];
         for (int joined = 0; joined < 2; joined++) {
-            const backend *const backends[] = {joined ? &cpu_backend : &alone, NULL};
-            err e = {0};
+            const backend_use backends[] = {{joined ? &cpu_backend : &alone, NULL}, {0}};
             program *p = random_model(&m, 3);
-            plan *l;
-            plan_options o = {.devices = "cpu:1",
-                              .backends = backends,
-                              .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
-            for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 64;
-            assert_ok(plan_open(&l, p, &o, &e), &e);
+            plan *l = rig_plan(p, (plan_case){.devices = "cpu:1", .backends = backends, .rows = 64, .pages = 1});
             buf text = {0};
             assert_true(plan_text(l, true, &text));
             const char *at = strstr(buf_cstr(&text), "arena of ");

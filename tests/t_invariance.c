@@ -105,7 +105,7 @@ static void check(const model_shape *m, dtype kv)
     assert_true(high - low > 1); /* the model says something */
     for (int k = 0; k < ISAS; k++) {
         dev *d;
-        if (cpu_backend.open(&d, 0, p, &(dev_options){.threads = 1, .isa = isa[k]}, &e)) {
+        if (cpu_backend.open(&d, p, &(dev_options){.number = 1, .own = &(cpu_options){.isa = isa[k]}}, &e)) {
             skip_msg("instruction set %s is not here", isa[k]);
             e = (err){0};
             continue;

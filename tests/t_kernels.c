@@ -584,7 +584,7 @@ static void empty_runs_stay_fresh(void **unused)
     g.p.n_weight = g.p.n_state = 0;
     memset((void *)taken, 0, sizeof taken);
     assert_ok(pool_open(&g.d.team, 3, &e), &e);
-    assert_ok(cpu_work_open(&g.d.work, &g.p, &g.d.opt, 3, &e), &e);
+    assert_ok(cpu_work_open(&g.d.work, &g.p, g.d.max_rows, &g.d.cache, 3, &e), &e);
     pool_run(g.d.team, narrow_then_wide, &g.r);
     for (int i = 0; i < 3; i++)
         narrow_then_wide(&g.r, 0, 1); /* alone, between shared ones: the workers' counts stay together */
@@ -605,7 +605,7 @@ static void every_chunk_is_dealt_once(void **unused)
     for (int workers = 1; workers <= 5; workers++) {
         memset((void *)taken, 0, sizeof taken);
         assert_ok(pool_open(&g.d.team, workers, &e), &e);
-        assert_ok(cpu_work_open(&g.d.work, &g.p, &g.d.opt, workers, &e), &e);
+        assert_ok(cpu_work_open(&g.d.work, &g.p, g.d.max_rows, &g.d.cache, workers, &e), &e);
         for (int w = 0; w < workers; w++) g.d.work.runs[w].turn = 64000; /* so that turns wrap */
         for (int w = 0; w < workers; w++) g.d.work.runs[w].word = steal_word(64000, 0, 0);
         pool_run(g.d.team, deal_worker, &g.r);

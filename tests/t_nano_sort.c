@@ -3,11 +3,10 @@
  * safetensors first. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "cpu/cpu_backend.h"
 #include "engine/engine.h"
 #include "io/write_safetensors.h"
 #include "models/model.h"
-#include "plan/plan.h"
+#include "plan_rig.h"
 #include "base/base64.h"
 
 #include "test.h"
@@ -101,15 +100,9 @@ static ref tensor_named(const program *p, const char *name)
 /* One step of the three recorded sequences, everything tapped. */
 static void run_step(program *p, const float *ids)
 {
-    static const backend *const backends[] = {&cpu_backend, NULL};
-    plan_options o = {.backends = backends, .dev = {.threads = 2, .k_type = DTYPE_F32, .v_type = DTYPE_F32}};
     int32_t token[ROWS], type[ROWS] = {0}, pos[ROWS], seq[ROWS], out[ROWS], page[SEQS], len[SEQS], first[SEQS + 1];
     tap taps[POINTS];
-    err e = {0};
-    plan *l;
-    for (int i = 0; i < AXIS_COUNT; i++) o.dev.max_rows[i] = ROWS;
-    o.dev.n_page[0] = SEQS;
-    assert_ok(plan_open(&l, p, &o, &e), &e);
+    plan *l = rig_plan(p, (plan_case){.cpu.threads = 2, .rows = ROWS, .pages = SEQS});
     for (int i = 0; i < ROWS; i++) {
         token[i] = (int32_t)ids[i];
         pos[i] = i % LENGTH;
@@ -134,7 +127,7 @@ static void run_step(program *p, const float *ids)
         points[i].got = mem_array((size_t)(ROWS * points[i].width), sizeof(float));
         taps[i] = (tap){.what = tensor_named(p, points[i].tensor), .to = points[i].got};
     }
-    assert_ok(plan_step(l, &st, &e), &e);
+    rig_plan_step(l, &st);
     plan_close(l);
 }
 

@@ -5,7 +5,7 @@
 #include "plan/devices.h"
 #include "random_model.h"
 
-static const backend *const backends[] = {&cpu_backend, NULL};
+static const backend_use backends[] = {{&cpu_backend, NULL}, {0}};
 
 static const model_shape small = {.layers = 4,
                                   .dim = 24,
@@ -58,20 +58,20 @@ static void bad_notation(void **unused)
 
 /* No op writes over a tensor that a later op reads, but for the operand that dies with it; everything is inside the
  * arena. */
-static void check_places(const program *p, const segment *s, const int *rows)
+static void check_places(const segment *s, int rows)
 {
-    for (uint32_t i = s->op0; i < s->op1; i++) {
+    const program *p = s->p;
+    for (uint32_t i = 0; i < p->n_op; i++) {
         const tensor *out = &p->tensors[p->ops[i].out];
         if (!p->ops[i].out) continue;
-        uint64_t a0 = out->off, a1 = a0 + (uint64_t)(tensor_count(out) * rows[out->axis]) * 4;
+        uint64_t a0 = out->off, a1 = a0 + (uint64_t)(tensor_count(out) * rows) * 4;
         assert_true(a0 % 64 == 0 && a1 <= s->act_bytes);
-        for (uint32_t w = s->op0; w <= i;
-             w++) { /* tensors alive here: written before, or the segment's input, and read at or after i */
-            ref t = w == i ? s->in : p->ops[w].out;
+        for (uint32_t w = 0; w < i + s->n_in; w++) { /* alive: written before or an input, and read at or after i */
+            ref t = w < i ? p->ops[w].out : s->in[w - i].t;
             const tensor *x = &p->tensors[t];
             if (!t || t == p->ops[i].out) continue;
-            uint64_t b0 = x->off, b1 = b0 + (uint64_t)(tensor_count(x) * rows[x->axis]) * 4;
-            for (uint32_t r = i; r < s->op1; r++)
+            uint64_t b0 = x->off, b1 = b0 + (uint64_t)(tensor_count(x) * rows) * 4;
+            for (uint32_t r = i; r < p->n_op; r++)
                 for (int k = 0; k < 4; k++)
                     if (p->ops[r].in[k] == t && a0 < b1 && b0 < a1 &&
                         !(r == i && k == 0 && a0 == b0 && p->ops[i].kind != OP_MATMUL))
@@ -91,28 +91,24 @@ static void places(void **unused)
     const model_shape *shapes[] = {&small, &other};
     for (int i = 0; i < 2; i++)
         for (int n = 1; n <= 4; n++) {
-            err e = {0};
             program *p = random_model(shapes[i], 1);
-            plan *l;
-            plan_options o = {.devices = n == 1   ? "cpu:1"
-                                         : n == 2 ? "cpu:1;cpu:1"
-                                         : n == 3 ? "cpu:1;cpu:1*2;cpu:1"
-                                                  : "cpu:1;cpu:1;cpu:1;cpu:1",
-                              .backends = backends,
-                              .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32, .n_page = {1, 1, 1, 1}}};
-            for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 3 + k;
-            assert_ok(plan_open(&l, p, &o, &e), &e);
+            plan *l = rig_plan(p, (plan_case){.devices = n == 1   ? "cpu:1"
+                                                         : n == 2 ? "cpu:1;cpu:1"
+                                                         : n == 3 ? "cpu:1;cpu:1*2;cpu:1"
+                                                                  : "cpu:1;cpu:1;cpu:1;cpu:1",
+                                              .rows = 7,
+                                              .pages = 1});
             assert_int_equal(plan_segments(l), n);
-            uint32_t at = 0;
+            uint32_t ops = 0;
             for (int k = 0; k < n; k++) {
                 const segment *s = plan_segment(l, k);
-                assert_int_equal(s->op0, at);
-                at = s->op1;
-                assert_true(k == 0 ? s->in == 0 : s->in == plan_segment(l, k - 1)->out);
-                assert_true((s->out == 0) == (k == n - 1));
-                check_places(p, s, o.dev.max_rows);
+                ops += s->p->n_op;
+                assert_int_equal(s->n_in, k > 0);
+                assert_int_equal(s->n_out, 1);
+                assert_true(k == 0 || (s->in[0].t == plan_segment(l, k - 1)->out[0] && s->in[0].from == k - 1));
+                check_places(s, 7);
             }
-            assert_int_equal(at, p->n_op);
+            assert_int_equal(ops, p->n_op);
             buf text = {0};
             assert_true(plan_text(l, true, &text));
             assert_non_null(strstr(buf_cstr(&text), "cpu:1"));
@@ -128,16 +124,12 @@ static void shares(void **unused)
     (void)unused;
     err e = {0};
     program *p = random_model(&small, 1);
-    plan *l;
-    plan_options o = {
-        .devices = "cpu:1*3;cpu:1*1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 1;
-    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
-    assert_ok(plan_open(&l, p, &o, &e), &e);
-    assert_int_equal(p->ops[plan_segment(l, 1)->op0].layer, 3);
+    plan_case c = {.devices = "cpu:1*3;cpu:1*1", .rows = 1, .pages = 1};
+    plan *l = rig_plan(p, c);
+    assert_int_equal(plan_segment(l, 1)->p->ops[0].layer, 3);
     plan_close(l);
-    o.devices = "cpu:1;cpu:1;cpu:1;cpu:1;cpu:1";
-    assert_int_equal(plan_open(&l, p, &o, &e), ERR_USAGE);
+    c.devices = "cpu:1;cpu:1;cpu:1;cpu:1;cpu:1";
+    assert_int_equal(rig_plan_open(&l, p, &c, &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, "5 devices for a model of 4 layers"));
     program_free(p);
 }
@@ -146,16 +138,13 @@ static void short_of_memory(void **unused)
 {
     (void)unused;
     program *p = random_model(&small, 1);
-    plan_options o = {
-        .devices = "cpu:1;cpu:1", .backends = backends, .dev = {.k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
-    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
+    const plan_case c = {.devices = "cpu:1;cpu:1", .rows = 4, .pages = 1};
     int n = 1;
     for (bool fired = true; fired; n++) {
         err e = {0};
         plan *l;
         mem_fail_at(n);
-        int rc = plan_open(&l, p, &o, &e);
+        int rc = rig_plan_open(&l, p, &c, &e);
         fired = mem_fail_at(0);
         if (fired) {
             assert_int_equal(rc, ERR_MEMORY);
@@ -218,9 +207,9 @@ static void held_weights(void **unused)
                     .want = cases[i].want};
         assert_int_equal(program_weight(p, &w, &e), 0);
         dev *d;
-        assert_ok(cpu_backend.open(&d, 0, p, &(dev_options){.threads = 2}, &e), &e);
-        assert_ok(cpu_backend.weight_put(d, p, 0, &e), &e);
-        assert_ok(cpu_weights_fill(d, &e), &e);
+        assert_ok(cpu_backend.open(&d, p, &(dev_options){.number = 2}, &e), &e);
+        assert_ok(cpu_backend.weight_put(d, 0, &e), &e);
+        assert_ok(cpu_backend.weights_end(d, &e), &e);
         assert_int_equal(d->held[0].type, cases[i].held);
         assert_true((d->held[0].own != NULL) == cases[i].own);
         for (int64_t n = 0; n < N; n++) {
@@ -244,10 +233,7 @@ static void experts_cost_what_is_used(void **unused)
     plan *l;
     assert_ok(model_open(&m, &(model_options){.model_path = "tests/vectors/models/mixtral"}, &e), &e);
     const program *p = m->prog;
-    plan_options o = {.backends = backends, .dev = {.threads = 1, .k_type = DTYPE_F32, .v_type = DTYPE_F32}};
-    for (int k = 0; k < AXIS_COUNT; k++) o.dev.max_rows[k] = 4;
-    for (int k = 0; k < GROUP_MAX; k++) o.dev.n_page[k] = 1;
-    assert_ok(plan_open(&l, m->prog, &o, &e), &e);
+    l = rig_plan(p, (plan_case){.cpu.threads = 1, .rows = 4, .pages = 1});
     uint64_t dense = 0, experts = 0, numbers, many;
     for (uint32_t i = 0; i < p->n_op; i++)
         for (int k = 0; k < 4 && p->ops[i].kind != OP_EMBED; k++) {

@@ -2,7 +2,6 @@
 #include "models/build/builder.h"
 
 #include "models/build/option.h"
-#include "tensor/act_q8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,27 +116,6 @@ static bool bias_of(builder *b, const call *c, const char *role, const char *mod
     return weight_of(b, c, role, want, bias);
 }
 
-/* Quantizes x to int8 per block, or (rest) quantizes the residual of that; once for all matrices that read x one after
- * another (q, k, v; gate, up). `table`: the dispatch of rows of experts, else 0. */
-static ref quantized(builder *b, const call *c, ref x, int block, ref table, bool rest)
-{
-    static const char *const part[2][2] = {{"x.q32", "x.q32.rest"}, {"x.q64", "x.q64.rest"}};
-    ref *known = &b->quant[block == 64][rest];
-    if (b->quant_of != x) memset(b->quant, 0, sizeof b->quant);
-    b->quant_of = x;
-    if (*known) return *known;
-    char name[200];
-    full_name(b, c->path, part[block == 64][rest], name, sizeof name);
-    tensor t = b->prog->tensors[x];
-    t.name = name;
-    t.block = (uint8_t)block;
-    t.layer = op_layer(b);
-    op o = {
-        .kind = OP_QUANT, .state = -1, .in = {x, table}, .out = program_tensor(b->prog, &t, b->e), .u.quant = {rest}};
-    *known = o.out && emit(b, &o) ? o.out : 0;
-    return *known;
-}
-
 /* The name of one of several ops that make `part` (NULL ok). */
 enum { PART_NAME = 64 };
 static const char *part_name(const char *part, const char *what, char out[PART_NAME])
@@ -147,32 +125,11 @@ static const char *part_name(const char *part, const char *what, char out[PART_N
     return out;
 }
 
-/* Emits a multiplication by weight in1: by panels and int8 activations where the weight's type allows it; narrow rows
- * are multiplied twice, by their codes and by the residual of these. The parts of a stack are multiplied one by one, so
- * each must be whole panels, and its `k` columns whole tiles. */
-static ref multiply(builder *b, const call *c, op o, const char *part, int64_t k, int64_t dim)
-{
-    weight *held = &b->prog->weights[b->prog->tensors[o.in[1]].weight];
-    const panel_format *f = b->act_f32 ? NULL : panel_format_of(weight_held_type(held));
-    ref x = o.in[0], table = o.kind == OP_MATMUL_EXP ? o.in[3] : 0;
-    if (f && (!panel_holds(held->rows, held->parts) || (held->parts && k % PANEL_K))) f = NULL;
-    if (!f) return builder_op(b, o, c->path, part, x, dim);
-    held->packed = true;
-    o.in[0] = quantized(b, c, x, f->act, table, false);
-    if (!o.in[0]) return 0;
-    if (builder_width(b, x) > ACT_NARROW) return builder_op(b, o, c->path, part, x, dim);
-    char name[PART_NAME];
-    ref y = builder_op(b, o, c->path, part_name(part, "codes", name), x, dim);
-    o.in[0] = y ? quantized(b, c, x, f->act, table, true) : 0;
-    o.in[2] = 0; /* the bias is in y */
-    ref rest = o.in[0] ? builder_op(b, o, c->path, part_name(part, "rest", name), x, dim) : 0;
-    return rest ? builder_add(b, c->path, part, y, rest) : 0;
-}
-
 ref builder_matmul(builder *b, const call *c, ref w, ref bias, ref x, const char *part)
 {
     const float factor = b->prog->weights[b->prog->tensors[w].weight].output_scale;
-    ref y = multiply(b, c, (op){.kind = OP_MATMUL, .in = {x, w, bias}}, part, 0, b->prog->tensors[w].dim[0]);
+    op o = {.kind = OP_MATMUL, .in = {x, w, bias}};
+    ref y = builder_op(b, o, c->path, part, x, b->prog->tensors[w].dim[0]);
     if (!y || factor == 0) return y;
     char name[PART_NAME];
     return builder_scale(b, c->path, part_name(part, "scaled", name), y, (double)factor);
@@ -219,7 +176,8 @@ ref builder_linear_exp(builder *b, const call *c, const char *role, ref x, const
     bind_want adds = {.rows = rows, .parts = by->experts, .bias = true, .optional = strcmp(bias, "auto") == 0};
     if (!weight_of(b, c, role, want, &w)) return 0;
     if (strcmp(bias, "false") != 0 && !weight_of(b, c, role, adds, &add)) return 0;
-    return multiply(b, c, (op){.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}}, role, 0, n);
+    op o = {.kind = OP_MATMUL_EXP, .in = {x, w, add, by->table}};
+    return builder_op(b, o, c->path, role, x, n);
 }
 
 ref builder_gather(builder *b, const call *c, ref x, const builder_experts *by, bool weigh)
@@ -239,7 +197,7 @@ ref builder_linear_heads(builder *b, const call *c, const char *role, ref x, int
     ref w;
     bind_want want = {.rows = n * heads, .cols = builder_width(b, x) / heads, .parts = heads};
     if (!weight_of(b, c, role, want, &w)) return 0;
-    return multiply(b, c, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, role, want.cols, n * heads);
+    return builder_op(b, (op){.kind = OP_MATMUL_HEADS, .in = {x, w}}, c->path, role, x, n * heads);
 }
 
 ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int heads)

@@ -1,6 +1,6 @@
 /* builder.h - helpers that modules write a program with. They return a tensor, or 0 with the error in b->e.
  *
- * builder_linear is the only place that multiplies by a weight: it adds the bias and quantizes activations. */
+ * builder_linear is the only place that multiplies by a weight, with its bias. */
 #pragma once
 #include "core/program.h"
 #include "models/build/bind.h"
@@ -17,13 +17,11 @@ struct builder {
     spec *s;
     config_eval *values;
     binder *bind;
-    int layer;       /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
-    bool encoding;   /* in that encoder's formulas: rows are AXIS_ENC, paths begin with "enc." */
-    ref memory;      /* the result of that encoder; 0: there is none */
-    int ctx;         /* positions that tables are made for */
-    bool act_f32;    /* build_options */
-    ref quant_of;    /* the activation quantized last, */
-    ref quant[2][2]; /* [blocks of 32, 64][its codes, their residual]; 0 = not yet */
+    int layer;     /* OUTSIDE before the first and after the last; ENCODER + i in the encoder of an encoder-decoder */
+    bool encoding; /* in that encoder's formulas: rows are AXIS_ENC, paths begin with "enc." */
+    ref memory;    /* the result of that encoder; 0: there is none */
+    int ctx;       /* positions that tables are made for */
+    bool act_f32;  /* build_options */
     bool bidirectional; /* encoder_only: attention sees later tokens too, unless a slot says otherwise */
     int64_t dim;
     err *e;

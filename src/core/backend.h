@@ -1,8 +1,17 @@
-/* backend.h - what a device must be able to do. A backend is one const struct; "can" is "the table has an entry".
+/* backend.h - what a device must be able to do. A backend is one const struct in a folder of its own, and one line of
+ * engine/backend_list.h.
  *
- * Nothing is global, so several devices may run at once; all calls on one device come from one thread. */
+ * A device owns its memory: weights, pages of the cache, and an arena of activations for each segment. Nobody else sees
+ * an address in it; rows go in and out by act_put, act_get and pick. It has no notion of a sequence: a step names every
+ * page that it reads or writes. Every device has a kernel for every op: compile names the op that it lacks.
+ *
+ * Order of calls: open, weight_put for every weight, weights_end, cache_open, compile; then for each step act_put of
+ * the segment's inputs, start, wait, act_get or pick; at last discard and close. Nothing is global, so several devices
+ * may work at once; all calls on one device come from one thread at a time. After wait has failed the device may be
+ * lost: other calls still return, with an error. */
 #pragma once
 #include "base/err.h"
+#include "core/best_logit.h"
 #include "core/program.h"
 #include "core/step.h"
 
@@ -12,53 +21,93 @@
 typedef struct dev dev; /* the backend's own */
 typedef struct backend backend;
 
-/* A contiguous run of ops on one device. Made by src/plan; `compiled` belongs to the backend. */
+/* An activation that another segment wrote. */
+typedef struct edge {
+    ref t;
+    int from; /* number of that segment */
+} edge;
+
+/* A run of ops on one device. Made by src/plan, which owns all of it but `compiled`. */
 typedef struct segment {
-    const program *p;
-    uint32_t op0, op1;
-    ref in, out; /* the one activation handed over at the cut before (0: starts from tokens) and after (0: last) */
-    ref memory;  /* the encoder's result, handed over beside `in`; 0: not needed, or made here */
+    program *p; /* a lowered slice of the whole program, every op of which is run; offsets of activations are here */
     const backend *be;
     dev *on;
+    edge *in; /* [n_in] float32 activations of other segments that are read here */
+    ref *out; /* [n_out] those written here that other segments or the caller read */
+    uint32_t n_in, n_out;
     uint64_t act_bytes; /* arena for activations at full capacity: core/place.h */
-    void *compiled;
+    void *compiled;     /* the backend's */
 } segment;
 
-/* One segment of one step. */
-typedef struct run {
-    const segment *seg;
-    const step *st;
-    uint8_t *act; /* arena of the segment; activations at tensor.off */
-} run;
-
-/* A CPU kernel. All workers of the pool call it; each takes its share of output units (never of a reduction). */
-typedef void (*kernel)(const run *r, const op *o, int worker, int workers);
+/* A run of ops that a device does as one: a row of backend.fuse. */
+typedef struct fuse_row {
+    const char *name;
+    uint8_t n, kind[5];
+} fuse_row;
 
 typedef struct dev_options {
-    int threads;              /* 0 = all this process may use */
+    int number;               /* of the notation, "cpu:2", for the backend to read; -1: none was given */
+    int sharers;              /* devices of this backend without a number that work at once, itself among them */
     int max_rows[AXIS_COUNT]; /* capacity of each row symbol in one step */
-    int n_page[GROUP_MAX];    /* KV pages per group */
-    dtype k_type, v_type;     /* of the cache: kv_type.h */
     bool inexact;             /* kernels may round otherwise than the definitions where that is faster */
-    const char *isa; /* NULL = best; "c", "avx2", "avxvnni", "avx512", "avx512bf16" (inexact), "neon", "dotprod" */
-    bool share_all;  /* all threads take part in steps of any size: for tests */
+    const void *own;          /* options of this backend alone, which its header declares; NULL: defaults */
 } dev_options;
+
+typedef struct cache_options {
+    int n_page[GROUP_MAX]; /* KV pages per group */
+    dtype k_type, v_type;  /* kv_type.h */
+} cache_options;
+
+typedef struct device_info {
+    char name[128]; /* "AMD EPYC 9R14" */
+    uint64_t free_bytes;
+    const char *why; /* it cannot be used; NULL: it can */
+} device_info;
 
 struct backend {
     const char *name;
-    int (*open)(dev **d, int ordinal, const program *p, const dev_options *o, err *e);
+    bool shares_memory;   /* its devices use the memory of this process: their pages add up */
+    int chunk, sequences; /* rows of a prompt and sequences in a step that suit it */
+    const fuse_row *fuse; /* [n_fuse] */
+    int n_fuse;
+    bool (*fits)(const program *p, const op *o); /* whether kernels of fused runs take the shapes of this op */
+
+    /* Describes device `i`; false: there is no such. Opens nothing. */
+    bool (*probe)(int i, device_info *out);
+    /* Whether matrices of this type multiply int8 activations (core/lower_int8.h); NULL: none does. */
+    bool (*takes_int8)(dtype type);
+    /* A device for one segment's program. */
+    int (*open)(dev **d, const program *p, const dev_options *o, err *e);
     void (*close)(dev *d);
-    int (*weight_put)(dev *d, const program *p, uint32_t weight, err *e); /* once per weight */
-    int (*page_copy)(dev *d, int group, int32_t from, int32_t to, int tokens, err *e);
-    int (*compile)(dev *d, segment *s, err *e); /* after place_segment: fuses, sets barriers */
-    void (*discard)(dev *d, segment *s);        /* undo compile */
-    int (*run)(const run *r, err *e);
-    /* Length of the fusable run that starts at op i, provided its output does not overlap its inputs; NULL: nothing
-     * fuses. Called before placement. */
-    uint32_t (*joins)(const segment *s, uint32_t i);
+    int (*weight_put)(dev *d, uint32_t weight, err *e); /* of the program; the second time there is nothing to do */
+    int (*weights_end)(dev *d, err *e);                 /* all have been put: they are converted, packed, uploaded */
+    uint64_t (*budget)(const dev *d);                   /* bytes that are left for pages after that */
+    int (*cache_open)(dev *d, const cache_options *o, err *e);
+    int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
+    void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */
+
+    /* Rows 0 … rows-1 of an input; rows row0 … row0+rows-1 of an activation that s->out names. */
+    int (*act_put)(dev *d, const segment *s, ref t, int64_t rows, const float *from, err *e);
+    int (*act_get)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e);
+    /* Begins one segment of one step and returns; the step stays as it is until wait. Page copies come first. */
+    int (*start)(dev *d, const segment *s, const step *st, err *e);
+    int (*wait)(dev *d, err *e); /* until that is over */
+    int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
+
+    /* A page as bytes: for each state of the group that the device holds, in order, its tiles of keys by head, then of
+     * values (layout: cpu/cpu.h, cpu/kv_codes.h; sizes: kv_page_bytes). */
+    int (*page_get)(dev *d, int group, int32_t page, uint8_t *to, err *e);
+    int (*page_put)(dev *d, int group, int32_t page, const uint8_t *from, err *e);
+
     /* Name and length of the fused run that starts at op i of a compiled segment; NULL: no run. Results inside a run
      * are not written, unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
+
+/* An entry of a list of backends. */
+typedef struct backend_use {
+    const backend *be; /* NULL: the end of the list */
+    const void *own;   /* dev_options.own */
+} backend_use;

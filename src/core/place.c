@@ -1,6 +1,7 @@
 /* place.c - see place.h. First fit over the buffers that are alive, op by op. */
 #include "core/place.h"
 #include "base/mem.h"
+#include "core/fuse.h"
 
 #include <string.h>
 
@@ -89,18 +90,18 @@ static void find_last(placer *s, const segment *g)
 {
     const program *p = s->p;
     memset(s->last, 0xff, p->n_tensor * sizeof *s->last); /* nothing reads it: lives to the end */
-    for (uint32_t i = g->op0; i < g->op1; i++)
+    for (uint32_t i = 0; i < p->n_op; i++)
         for (int k = 0; k < 4; k++) s->last[p->ops[i].in[k]] = i;
-    s->last[g->out] = UINT32_MAX;
-    for (int i = 0; i < ENTRY_COUNT; i++) s->last[p->entries[i].out] = UINT32_MAX;
+    for (uint32_t i = 0; i < g->n_out; i++) s->last[g->out[i]] = UINT32_MAX;
 }
 
-int place_segment(program *p, segment *g, const int max_rows[AXIS_COUNT], err *e)
+int place_segment(segment *g, const int max_rows[AXIS_COUNT], err *e)
 {
+    program *p = g->p;
     placer s = {.p = p,
                 .last = mem_array(p->n_tensor, sizeof *s.last),
-                .live = mem_array(5 * (size_t)p->n_op + 2, sizeof *s.live)};
-    uint32_t first = g->op0, next = g->op0; /* of a run, and after it */
+                .live = mem_array(5 * (size_t)p->n_op + g->n_in + 1, sizeof *s.live)};
+    uint32_t first = 0, next = 0; /* of a run, and after it */
     int rc = 0;
     uint64_t bytes;
     if (!s.last || !s.live) {
@@ -108,17 +109,17 @@ int place_segment(program *p, segment *g, const int max_rows[AXIS_COUNT], err *e
         goto done;
     }
     find_last(&s, g);
-    const ref given[] = {g->in, g->memory};
-    for (int i = 0; i < 2; i++) {
-        if (!given[i]) continue;
-        if (!buffer_bytes(p, given[i], max_rows, &bytes)) goto too_large;
-        insert(&s, (block){p->tensors[given[i]].off, bytes, s.last[given[i]]});
+    for (uint32_t i = 0; i < g->n_in; i++) {
+        tensor *t = &p->tensors[g->in[i].t];
+        if (!buffer_bytes(p, g->in[i].t, max_rows, &bytes)) goto too_large;
+        t->off = first_fit(&s, bytes);
+        insert(&s, (block){t->off, bytes, s.last[g->in[i].t]});
     }
-    for (uint32_t i = g->op0; i < g->op1; i++) {
+    for (uint32_t i = 0; i < p->n_op; i++) {
         ref out = p->ops[i].out;
         if (i == next) {
             first = i;
-            next = i + (g->be->joins ? g->be->joins(g, i) : 1);
+            next = i + fuse_length(g, i);
         }
         if (out) {
             if (!buffer_bytes(p, out, max_rows, &bytes)) goto too_large;

@@ -42,9 +42,45 @@ program *program_new(err *e)
 void program_free(program *p)
 {
     if (!p) return;
-    for (uint32_t i = 0; i < p->n_rope; i++) rope_close(&p->ropes[i]);
+    for (uint32_t i = 0; i < p->n_rope && !p->of; i++) rope_close(&p->ropes[i]);
     arena_free(&p->mem);
     mem_free(p);
+}
+
+program *program_slice(const program *p, err *e)
+{
+    uint32_t cap = FIRST_CAP; /* as grow would have made it */
+    while (cap < p->n_tensor) cap *= 2;
+    program *s = mem_zero(1, sizeof *s);
+    if (s) {
+        *s = *p;
+        s->of = p;
+        s->mem = (arena){0};
+        s->ops = NULL;
+        s->n_op = s->n_cut = 0;
+        s->tensors = arena_array(&s->mem, cap, sizeof *s->tensors);
+        s->weights = arena_array(&s->mem, (size_t)p->n_weight + 1, sizeof *s->weights);
+        s->cuts = arena_array(&s->mem, (size_t)p->n_cut + 1, sizeof *s->cuts);
+        for (int k = 0; k < ENTRY_COUNT; k++) s->entries[k].op0 = s->entries[k].op1 = 0;
+    }
+    if (!s || !s->tensors || !s->weights || !s->cuts) {
+        program_free(s);
+        err_set(e, ERR_MEMORY, "out of memory for a segment");
+        return NULL;
+    }
+    memcpy(s->tensors, p->tensors, p->n_tensor * sizeof *s->tensors);
+    if (p->n_weight) memcpy(s->weights, p->weights, p->n_weight * sizeof *s->weights);
+    return s;
+}
+
+void program_slice_mark(program *slice, const program *p, uint32_t i)
+{
+    for (int k = 0; k < ENTRY_COUNT; k++) {
+        if (p->entries[k].op0 >= i) slice->entries[k].op0 = slice->n_op;
+        if (p->entries[k].op1 >= i) slice->entries[k].op1 = slice->n_op;
+    }
+    for (uint32_t k = 0; k < p->n_cut; k++)
+        if (p->cuts[k] == i) slice->cuts[slice->n_cut++] = slice->n_op;
 }
 
 int64_t tensor_count(const tensor *t)

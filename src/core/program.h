@@ -110,6 +110,7 @@ typedef struct bound {
 
 typedef struct program {
     arena mem;
+    const struct program *of; /* of a slice: the whole program */
     op *ops;
     tensor *tensors; /* [0] unused */
     weight *weights;
@@ -147,6 +148,13 @@ int program_op(program *p, const op *o, err *e);              /* checks operands
 int program_bound(program *p, const bound *b, err *e);
 /* Index of the table with these parameters for positions 0 … ctx-1, made when there is none yet; or a negative code. */
 int program_rope(program *p, const rope_params *rp, int ctx, err *e);
+
+/* A program without ops that takes some of those of p (program_op), perhaps changed, for one device. It has tensors,
+ * with the numbers of p, and weights of its own; constants, pieces, states and tables are those of p, which must
+ * outlive it. NULL on error. */
+program *program_slice(const program *p, err *e);
+/* Says that what follows in a slice comes from op i of p on: entries and cut points are carried over. */
+void program_slice_mark(program *slice, const program *p, uint32_t i);
 
 /* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
 int program_finish(program *p, err *e);

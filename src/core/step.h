@@ -26,6 +26,11 @@ typedef struct step_rows {
     const int32_t *seq_row; /* [n_seq + 1] first row of each sequence */
 } step_rows;
 
+/* Before a step: page `to` of a group becomes a copy of page `from`. No page is both in one step. */
+typedef struct page_copy {
+    int32_t group, from, to;
+} page_copy;
+
 typedef struct step {
     int32_t n[AXIS_COUNT]; /* counts of the row symbols */
     step_rows tok, enc;    /* AXIS_TOK, AXIS_ENC: an encoder's rows come all in one step, those of the whole sequence */
@@ -36,6 +41,9 @@ typedef struct step {
     const int32_t *seq_rope; /* [n_rope][n_seq] variant fixed at admission */
     const int32_t *page;     /* [group][n_seq][page_cap] physical page of each 64 positions; -1: outside the window */
     int32_t page_cap;
+    const page_copy *copies;
+    int32_t n_copy;
+    const bool *best_only; /* [OUT] of these rows only the best logit is wanted; NULL: all rows are wanted whole */
     const tap *taps;
     int32_t n_tap;
 } step;

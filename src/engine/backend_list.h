@@ -1,5 +1,6 @@
-/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. */
+/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, its own options as
+ * engine.c has them, or NULL) */
 #pragma once
 #include "cpu/cpu_backend.h"
 
-#define BACKEND_LIST(X) X(cpu_backend)
+#define BACKEND_LIST(X) X(cpu_backend, &cpu)

@@ -1,5 +1,5 @@
 /* batch.c - see batch.h. */
-#include "engine/batch.h"
+#include "engine/steps.h"
 
 #include "base/mem.h"
 
@@ -23,20 +23,23 @@
     X(enc_seq, enc + 1, 1)                                                                                             \
     X(enc_len, seqs, 1)                                                                                                \
     X(enc_row, seqs + 1, 1)                                                                                            \
+    X(best_only, outs, 1)                                                                                              \
+    X(copies, copies + 1, 1)                                                                                           \
     X(who, seqs, 1)
 
-int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_max, int seq_max, int64_t ctx, err *e)
+int batch_open(batch *b, const program *p, const batch_sizes *max, err *e)
 {
-    const size_t rows = (size_t)rows_max, outs = (size_t)out_max, seqs = (size_t)seq_max, enc = (size_t)enc_max;
-    const size_t cap = (size_t)((ctx + PAGE_TOKENS - 1) / PAGE_TOKENS), pages = seqs * cap;
+    const size_t rows = (size_t)max->rows, outs = (size_t)max->outs, seqs = (size_t)max->sequences;
+    const size_t enc = (size_t)max->enc, copies = (size_t)max->copies;
+    const size_t cap = (size_t)((max->ctx + PAGE_TOKENS - 1) / PAGE_TOKENS), pages = seqs * cap;
     bool ok = true;
-    *b = (batch){.rows_max = rows_max, .enc_max = enc_max, .out_max = out_max, .page_cap = (int32_t)cap};
+    *b = (batch){.rows_max = max->rows, .enc_max = max->enc, .out_max = max->outs, .page_cap = (int32_t)cap};
 #define X(array, n, multiple) ok = (b->array = mem_zero(n, (multiple) * sizeof *b->array)) && ok;
     BATCH_ARRAYS(X)
 #undef X
     if (ok) return 0;
     batch_close(b);
-    return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", rows_max);
+    return err_set(e, ERR_MEMORY, "out of memory for steps of %d rows", max->rows);
 }
 
 void batch_close(batch *b)
@@ -65,7 +68,8 @@ void batch_clear(batch *b)
                    .pool = b->pool,
                    .seq_rope = b->seq_rope,
                    .page = b->page,
-                   .page_cap = b->page_cap};
+                   .page_cap = b->page_cap,
+                   .copies = b->copies};
 }
 
 static bool wanted(const session *s, int64_t pos)
@@ -96,10 +100,11 @@ int batch_add(batch *b, session *s, int rows, int keep)
     step *st = &b->st;
     int32_t at = st->n[AXIS_TOK], n = 0;
     if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[AXIS_ENC]) return 0;
-    while (n < rows && at + n < b->rows_max && s->n_past + n < s->n_ids) {
-        int64_t pos = s->n_past + n;
+    while (n < rows && at + n < b->rows_max && s->n_sent + n < s->n_ids) {
+        int64_t pos = s->n_sent + n;
         if (wanted(s, pos)) {
             if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
+            b->best_only[st->n[AXIS_OUT]] = s->greedy && pos == s->n_ids - 1;
             b->out[st->n[AXIS_OUT]++] = at + n;
         }
         b->token[at + n] = s->ids[pos];
@@ -113,14 +118,17 @@ int batch_add(batch *b, session *s, int rows, int keep)
     add_encoder_rows(b, s);
     b->who[st->n_seq] = s;
     b->seq_row[st->n_seq] = at;
-    b->seq_len[st->n_seq++] = (int32_t)(s->n_past + n);
+    b->seq_len[st->n_seq++] = (int32_t)(s->n_sent + n);
     b->seq_row[st->n_seq] = st->n[AXIS_TOK] = at + n;
     return n;
 }
 
-const step *batch_finish(batch *b, const program *p)
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy)
 {
     step *st = &b->st;
+    st->best_only = b->best_only;
+    st->n_copy = n_copy;
+    memcpy(b->copies, copies, (size_t)n_copy * sizeof *copies);
     st->n[AXIS_EXP] = st->n[AXIS_TOK] * p->n_used;
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)

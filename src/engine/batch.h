@@ -3,23 +3,26 @@
 #include "core/step.h"
 #include "engine/session.h"
 
+struct batch_sizes; /* steps.h */
+
 typedef struct batch {
     step st;
     int32_t rows_max, enc_max, out_max, page_cap;
     int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page;
     int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
-    session **who; /* [n_seq] */
+    bool *best_only;   /* [out] */
+    page_copy *copies; /* before the step */
+    session **who;     /* [n_seq] */
 } batch;
 
-/* enc_max: encoder rows, 0 without an encoder. */
-int batch_open(batch *b, const program *p, int rows_max, int enc_max, int out_max, int seq_max, int64_t ctx, err *e);
+int batch_open(batch *b, const program *p, const struct batch_sizes *max, err *e);
 void batch_close(batch *b);
 
 void batch_clear(batch *b);
-/* Adds up to `rows` rows of a session: the tokens after those in its cache. A row's result is wanted when it is the
+/* Adds up to `rows` rows of a session: the tokens after those that were sent. A row's result is wanted when it is the
  * last token, when the session wants all, or when it scores a prompt token; rows stop at `out_max - keep` wanted rows.
  * The first rows of a session bring all rows of its encoder input; if these do not fit, none are added. Returns their
  * number. */
 int batch_add(batch *b, session *s, int rows, int keep);
-/* Makes the step from what was added. */
-const step *batch_finish(batch *b, const program *p);
+/* Makes the step from what was added, with these page copies before it. */
+const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy);

@@ -94,7 +94,7 @@ session *beam_member(session *s, int i) { return s->beams ? s->beams->member[i] 
 
 bool beam_ready(const session *s)
 {
-    return !s->beams || (s->n_past < s->n_ids && (s == s->beams->member[0] || s->beams->live > 1));
+    return !s->beams || (s->n_sent < s->n_ids && (s == s->beams->member[0] || s->beams->live > 1));
 }
 
 /* ---- pages */
@@ -108,7 +108,7 @@ static int64_t parting(const session *a, const session *b)
 }
 
 /* `to` goes on with the text of `from`. */
-static int take_over(engine *g, session *to, const session *from, err *e)
+static void take_over(engine *g, session *to, const session *from)
 {
     const program *p = g->prog;
     int64_t same = parting(to, from);
@@ -119,20 +119,18 @@ static int take_over(engine *g, session *to, const session *from, err *e)
         }
         for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
             int32_t *page = &to->page[i][k];
-            if (from->page[i][k] < 0 && *page >= 0) pages_give(&g->pages[i], *page), *page = -1;
+            if (from->page[i][k] < 0 && *page >= 0) session_give_page(g, i, page);
             if (from->page[i][k] < 0) continue;
             bool fresh = *page < 0;
             if (fresh) *page = pages_take(&g->pages[i]);
             if (!fresh && (k + 1) * PAGE_TOKENS <= same) continue;
-            int rc = plan_page_copy(g->placed, (int)i, from->page[i][k], *page, PAGE_TOKENS, e);
-            if (rc) return rc;
+            steps_copy_page(&g->steps, (int)i, from->page[i][k], *page);
         }
         to->first[i] = from->first[i];
     }
     memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
     to->n_ids = from->n_ids;
-    to->n_past = from->n_past;
-    return OK;
+    to->n_sent = to->n_past = from->n_past;
 }
 
 /* ---- one step of the search */
@@ -203,28 +201,27 @@ static void deliver(engine *g, session *s, uint64_t *made)
 
 /* Chooses a session for each text that lives on: the first text of a session stays in it, the others move to sessions
  * whose texts all died. */
-static int place(engine *g, beam_group *b, const candidate *next, err *e)
+static void place(engine *g, beam_group *b, const candidate *next)
 {
     bool taken[BEAMS_MAX] = {false};
-    int slot[BEAMS_MAX], rc = OK;
+    int slot[BEAMS_MAX];
     for (int i = 0; i < b->n; i++) {
         slot[i] = taken[next[i].member] ? -1 : next[i].member;
         taken[next[i].member] = true;
     }
-    for (int i = 0, spare = 0; i < b->n && !rc; i++) {
+    for (int i = 0, spare = 0; i < b->n; i++) {
         if (slot[i] >= 0) continue;
         while (taken[spare]) spare++;
         taken[spare] = true;
         slot[i] = spare;
-        rc = take_over(g, b->member[spare], b->member[next[i].member], e);
+        take_over(g, b->member[spare], b->member[next[i].member]);
     }
-    for (int i = 0; i < b->n && !rc; i++) {
+    for (int i = 0; i < b->n; i++) {
         session *s = b->member[slot[i]];
         s->ids[s->n_ids++] = next[i].id;
         b->score[slot[i]] = next[i].score;
     }
     b->live = b->n;
-    return rc;
 }
 
 /* All logits are there. */
@@ -248,9 +245,8 @@ static void advance(engine *g, session *first, uint64_t *made)
         deliver(g, first, made);
         return;
     }
-    err e = {0};
-    if (go_on && place(g, b, next, &e) == OK) return;
-    session_finish(g, first, FINISH_ERROR, e.code ? e.msg : "no text is left to follow");
+    if (go_on) place(g, b, next);
+    else session_finish(g, first, FINISH_ERROR, "no text is left to follow");
 }
 
 void beam_take(engine *g, session *s, const float *logits, uint64_t *made)

@@ -1,5 +1,6 @@
 /* engine.c - opens a model for serving: model, tokenizer, plan, KV pages, working memory; and closes it. */
 #include "engine/engine_state.h"
+#include "plan/plan_show.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -11,15 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* CHUNK: prefill rows of a step: enough to be bound by arithmetic, few enough that activations stay in caches. */
-enum { MAX_BATCH = 16, CHUNK = 128 };
-
-static const backend *const backends[] = {
-#define X(name) &name,
-    BACKEND_LIST(X)
-#undef X
-        NULL,
-};
+#define BACKEND_USE(name, options)   {&name, options},
+#define BACKEND_PLAIN(name, options) {&name, NULL},
 
 static bool weights_are_f32(const program *p)
 {
@@ -31,71 +25,87 @@ static bool weights_are_f32(const program *p)
     return true;
 }
 
-/* Whether some matrix takes int8 activations, and every head fits a cache of i16. */
-static bool takes_int8(const program *p)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < p->n_weight; i++) any = any || p->weights[i].packed;
-    for (uint32_t i = 0; i < p->n_state; i++) any = any && p->states[i].k_dim <= KV_I16_DIM;
-    return any;
-}
-
 /* The type that --kv gives, else one as exact as weights and activations. */
-static dtype kv_type(const engine_options *o, const program *p)
+static dtype kv_type(const engine *g, const engine_options *o)
 {
+    const program *p = g->prog;
+    bool short_head = false;
+
     if (o->kv && strcmp(o->kv, "q8") == 0) return DTYPE_Q8_B64; /* blocks as in kv_type.h */
     if (o->kv && strcmp(o->kv, "q4") == 0) return DTYPE_Q4_B32;
     if (o->kv) return dtype_by_name(o->kv);
-    if (takes_int8(p)) return DTYPE_I16;
+    for (uint32_t i = 0; i < p->n_state; i++) short_head = short_head || p->states[i].k_dim <= KV_I16_DIM;
+    if (short_head && plan_takes_int8(g->placed)) return DTYPE_I16; /* of matrices that are as inexact */
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Refuses a context that cannot fit, before a page is touched. */
+/* Pages of each group: as many as the device with the least memory for them can hold. Refuses a context that does not
+ * fit, before a page is touched. */
 static int count_pages(engine *g, dtype kv, int n_page[GROUP_MAX], err *e)
 {
     const program *p = g->prog;
-    uint64_t bytes[GROUP_MAX] = {0}, there = mem_available();
-    double need = 0;
-    for (uint32_t i = 0; i < p->n_state; i++) {
-        const state *s = &p->states[i];
-        bytes[s->group] += kv_page_bytes(s, kv, kv);
+    uint64_t bytes[GROUP_MAX], there;
+    double tables = 0;
+    for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
+    for (int m = 0; plan_memory(g->placed, m, kv, kv, bytes, &there); m++) {
+        double need = m ? 0 : tables;
+        int32_t fit[GROUP_MAX] = {0};
+        pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk * plan_in_flight(g->placed), there / 2, fit);
+        for (uint32_t i = 0; i < p->n_group; i++) {
+            if (m == 0 || fit[i] < n_page[i]) n_page[i] = fit[i];
+            need += (double)fit[i] * (double)bytes[i];
+        }
+        if (need > (double)there)
+            return err_set(e, ERR_LIMIT,
+                           "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
+                           " are free: give a smaller --ctx, or --kv q8 or q4",
+                           g->info.ctx, need, there);
     }
-    pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk, there / 2, n_page);
-    for (uint32_t i = 0; i < p->n_rope; i++) need += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
-    for (uint32_t i = 0; i < p->n_group; i++) need += (double)n_page[i] * (double)bytes[i];
-    if (need <= (double)there) return OK;
-    return err_set(e, ERR_LIMIT,
-                   "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
-                   " are free: give a smaller --ctx, or --kv q8 or q4",
-                   g->info.ctx, need, there);
+    return OK;
+}
+
+/* Places the program on its devices; what is left of their memory becomes pages. */
+static int open_plan(engine *g, const engine_options *o, const batch_sizes *max, cache_options *cache, err *e)
+{
+    const program *p = g->prog;
+    const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
+    const backend_use backends[] = {BACKEND_LIST(BACKEND_USE){0}};
+    const plan_options po = {.devices = o->devices,
+                             .backends = backends,
+                             .max_rows = {[AXIS_TOK] = max->rows,
+                                          [AXIS_OUT] = max->outs,
+                                          [AXIS_ENC] = max->enc,
+                                          [AXIS_EXP] = max->rows * p->n_used,
+                                          [AXIS_SEQ] = max->sequences},
+                             .inexact = o->exact && !strcmp(o->exact, "off"),
+                             .act_f32 = g->served->act_f32,
+                             .in_flight = (int)o->in_flight};
+    int rc = plan_open(&g->placed, p, &po, e);
+    if (rc) return rc;
+    cache->k_type = cache->v_type = g->kv_type = kv_type(g, o);
+    rc = count_pages(g, g->kv_type, cache->n_page, e);
+    return rc ? rc : plan_ready(g->placed, cache, e);
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)
 {
     const program *p = g->prog;
-    int rows = (int)g->chunk + g->info.max_batch, outs = g->info.max_batch + SCORE_ROWS;
-    int enc = g->info.n_enc_vocab ? g->info.ctx : 0; /* the longest input that an encoder reads at once */
-    dtype kv = kv_type(o, p);
-    plan_options po = {
-        .devices = o->devices,
-        .backends = backends,
-        .dev = {.threads = g->info.threads, .inexact = o->exact && !strcmp(o->exact, "off"), .isa = o->isa}};
-    int rc = 0;
-    if (p->n_used && rows > INT32_MAX / p->n_used)
+    cache_options cache = {{0}, DTYPE_NONE, DTYPE_NONE};
+    batch_sizes max = {.rows = (int)g->chunk + g->info.max_batch,
+                       .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
+                       .outs = g->info.max_batch + SCORE_ROWS,
+                       .sequences = g->info.max_batch,
+                       .ctx = g->info.ctx};
+    if (p->n_used && max.rows > INT32_MAX / p->n_used)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
-                       rows, p->n_used);
-    po.dev.k_type = po.dev.v_type = g->kv_type = kv;
-    const int most[AXIS_COUNT] = {[AXIS_TOK] = rows,
-                                  [AXIS_OUT] = outs,
-                                  [AXIS_ENC] = enc,
-                                  [AXIS_EXP] = rows * p->n_used,
-                                  [AXIS_SEQ] = g->info.max_batch};
-    memcpy(po.dev.max_rows, most, sizeof most);
-    rc = count_pages(g, kv, po.dev.n_page, e);
-    for (uint32_t i = 0; i < p->n_group && !rc; i++) rc = pages_open(&g->pages[i], po.dev.n_page[i], e);
-    if (!rc) rc = batch_open(&g->rows, p, rows, enc, outs, g->info.max_batch, g->info.ctx, e);
+                       max.rows, p->n_used);
+    int rc = open_plan(g, o, &max, &cache, e);
+    for (uint32_t i = 0; i < p->n_group && !rc; i++) {
+        rc = pages_open(&g->pages[i], cache.n_page[i], e);
+        max.copies += cache.n_page[i];
+    }
+    if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc) rc = sampler_open(&g->picker, g->info.n_vocab, e);
-    if (!rc) rc = plan_open(&g->placed, g->served->prog, &po, e);
     if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
     return rc;
 }
@@ -125,12 +135,13 @@ static int32_t encoder_vocab(const program *p)
     return 0;
 }
 
-static void describe(engine *g, const engine_options *o)
+/* chunk, sequences: of a step, as the devices prefer. */
+static void describe(engine *g, const engine_options *o, int chunk, int sequences)
 {
     const model *m = g->served;
     bool whole = m->prog->needs_whole_sequence ||
                  m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
-    g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : CHUNK;
+    g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : chunk;
     if (g->chunk > m->ctx) g->chunk = m->ctx;
     g->info = (engine_info){.name = m->name,
                             .arch = m->arch,
@@ -142,7 +153,7 @@ static void describe(engine *g, const engine_options *o)
                             .n_eos = m->n_eos,
                             .n_enc_vocab = encoder_vocab(m->prog),
                             .n_start = m->n_start,
-                            .max_batch = o->max_batch > 0 ? (int)o->max_batch : MAX_BATCH,
+                            .max_batch = o->max_batch > 0 ? (int)o->max_batch : sequences,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
     describe_pooled(&g->info, m);
     memcpy(g->info.eos, m->eos, sizeof g->info.eos);
@@ -168,8 +179,11 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     g->served = m;
     g->prog = m->prog;
     g->drop = drop;
-    describe(g, o);
-    int rc = open_parts(g, o, e);
+    const backend_use backends[] = {BACKEND_LIST(BACKEND_PLAIN){0}};
+    int chunk = 0, sequences = 0, rc = plan_prefers(o->devices, backends, &chunk, &sequences, e);
+    describe(g, o, chunk, sequences);
+    g->step_sequences = (int)o->step_sequences;
+    if (!rc) rc = open_parts(g, o, e);
     if (rc) {
         engine_close(g);
         return rc;
@@ -235,9 +249,12 @@ int engine_open(engine **out, const engine_options *o, err *e)
 void engine_close(engine *g)
 {
     if (!g) return;
+    err ignored = {0};
+    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
+    sessions_free_gone(g);
     plan_close(g->placed);
-    batch_close(&g->rows);
+    steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     sampler_close(g->picker);
     tokenizer_close(g->tok);

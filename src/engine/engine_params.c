@@ -36,6 +36,10 @@ const param engine_param_rows[] = {
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
     ROW(max_batch, PARAM_INT, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once (default: chosen for the machine)"),
+    ROW(in_flight, PARAM_INT, .max = 64,
+        .doc = "steps under way at once: each device works on another (default: devices plus one; of one device 1)"),
+    ROW(step_sequences, PARAM_INT, .max = 4096,
+        .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
 const size_t engine_source_param_count = 4, engine_program_param_count = 7;

@@ -5,8 +5,8 @@
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
-    const char *exact;                      /* "on", "off"; NULL: on */
-    int64_t ctx, threads, chunk, max_batch; /* 0 = default */
+    const char *exact;                                                 /* "on", "off"; NULL: on */
+    int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences; /* 0 = default */
 } engine_options;
 
 /* The first `source` rows name model and tokenizer; a model's program depends on the first `program` rows. */

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/pages.h"
 #include "engine/session.h"
+#include "engine/steps.h"
 #include "models/model.h"
 #include "plan/plan.h"
 
@@ -29,11 +30,13 @@ struct engine {
     engine_info info;
     int64_t chunk;
     page_pool pages[GROUP_MAX];
-    batch rows;            /* of the next step */
+    step_ring steps;
+    int step_sequences;    /* of --step-sequences, 0: by what a step costs */
     uint64_t encoder_runs; /* inputs that the encoder has read */
 
     /* of the engine thread: sessions in order of id */
     session *waiting, *running;
+    session *leaving; /* those that have ended, until no step with rows of theirs is under way */
     int n_running;
 
     /* under the lock */
@@ -61,15 +64,18 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
 /* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
- * of their rows; fewer when other sessions generate, which would wait for the whole step. */
-void schedule_fill(engine *g);
+ * of their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is
+ * not known yet are left out. */
+void schedule_fill(engine *g, batch *to);
 /* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);
-void session_pages(engine *g, session *s, int64_t to); /* pages for positions below `to` */
-/* n more tokens are in the cache, and the encoder has run; pages that fell out of a window are given back. */
+void session_pages(engine *g, session *s, int64_t to);            /* pages for positions below `to` */
+void session_give_page(engine *g, uint32_t group, int32_t *page); /* *page becomes -1 */
+/* n more tokens are in the cache; pages that fell out of a window are given back. */
 void session_advance(engine *g, session *s, int64_t n);
 void session_drop_cache(engine *g, session *s); /* gives pages, reservations and variants back */
-/* Takes the session out of all lists and frees it. */
+/* Takes the session out of all lists; it is freed when no step with rows of it is under way. */
 void session_end(engine *g, session *s);
+void sessions_free_gone(engine *g);
 /* Delivers an event that ends the query, then session_end. */
 void session_finish(engine *g, session *s, finish_reason why, const char *error);

@@ -6,31 +6,43 @@
 
 #include <inttypes.h>
 
-/* Where rows see later ones, a step has the whole text, and is repeated until every row was wanted once. */
+/* Sends the next chunk of a session; false: all has been sent, or too much is under way. */
+static bool send_chunk(engine *g, session *s, const tap *taps, int32_t n_tap)
+{
+    batch *b = steps_next(&g->steps);
+    if (!b || s->n_sent == s->n_ids || (n_tap && steps_under_way(&g->steps))) return false;
+    int n = batch_add(b, s, (int)(s->n_ids - s->n_sent < g->chunk ? s->n_ids - s->n_sent : g->chunk), 0);
+    session_pages(g, s, s->n_sent + n);
+    b->st.taps = taps;
+    b->st.n_tap = n_tap;
+    return steps_send(&g->steps, g->prog, g->placed);
+}
+
+/* Where rows see later ones, a step has the whole text, and is repeated until every row was wanted once. With taps only
+ * one step is under way: they write to one place. */
 static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, const float *values, rows_fn on_rows,
                       void *ctx, err *e)
 {
     const program *p = g->prog;
     bool again = p->needs_whole_sequence && s->want_all;
+    int rc = OK;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
-    while (s->n_past < s->n_ids) {
-        batch_clear(&g->rows);
-        int n = batch_add(&g->rows, s, (int)(s->n_ids - s->n_past < g->chunk ? s->n_ids - s->n_past : g->chunk), 0);
-        session_pages(g, s, s->n_past + n);
-        batch_finish(&g->rows, p);
-        g->rows.st.taps = taps;
-        g->rows.st.n_tap = n_tap;
-        int rc = plan_step(g->placed, &g->rows.st, e);
+    while (s->n_past < s->n_ids || s->in_flight) {
+        while (!rc && send_chunk(g, s, taps, n_tap)) {}
+        if (!s->in_flight) break;
+        int failed;
+        const batch *b = steps_collect(&g->steps, g->placed, &failed, rc ? NULL : e);
+        const int64_t n = b->st.n[AXIS_TOK];
         int64_t first = again ? s->want_from : s->n_past, rows = again ? s->want_to - s->want_from : n;
-        if (!rc) rc = on_rows(ctx, values ? values : plan_logits(g->placed), first, rows, e);
-        if (rc) return rc;
+        if (!rc) rc = failed;
+        if (!rc) rc = on_rows(ctx, values ? values : plan_result(g->placed, ENTRY_HEAD), first, rows, e);
         session_advance(g, s, n);
-        if (s->want_to == s->n_ids) continue;
-        s->n_past = 0;
+        if (s->want_to == s->n_ids || rc) continue;
+        s->n_past = s->n_sent = 0;
         s->want_from = s->want_to;
         s->want_to = s->n_ids - s->want_from > SCORE_ROWS ? s->want_from + SCORE_ROWS : s->n_ids;
     }
-    return 0;
+    return rc;
 }
 
 static int check_ids(const engine *g, const int32_t *ids, size_t n, err *e)

@@ -33,15 +33,15 @@ static int32_t draw(engine *g, const session *s, const float *logits)
     return sampler_pick(g->picker, &s->q.sample, &in);
 }
 
-/* Draws and delivers the next token from the row of the last one. */
-static void generate(engine *g, session *s, const float *logits, uint64_t *made)
+/* Draws and delivers the next token from the row of the last one; a greedy session has only the best of it. */
+static void generate(engine *g, session *s, const float *logits, const best_logit *best, uint64_t *made)
 {
     if (s->room == 0) {
         session_finish(g, s, FINISH_LENGTH, NULL);
         return;
     }
-    int32_t id = draw(g, s, logits);
-    if (id < 0 || !isfinite(logits[id])) {
+    int32_t id = s->greedy ? best->id : draw(g, s, logits);
+    if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
         session_finish(g, s, FINISH_ERROR, "the model computed no finite logit for this text");
         return;
     }
@@ -85,34 +85,48 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
     session_end(g, s);
 }
 
-/* Delivers the results of a step to its sessions; a session may end here. */
-static void deliver(engine *g, const step *st, uint64_t *made)
+/* Delivers the rows of sequence k from row *i of the results on. */
+static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64_t before, int32_t *i, uint64_t *made)
 {
-    const float *logits = plan_logits(g->placed);
-    int32_t i = 0, pooled = 0;
-    for (int32_t k = 0; k < st->n_seq; k++) {
-        session *s = g->rows.who[k];
-        int64_t before = s->n_past;
-        session_advance(g, s, st->tok.seq_row[k + 1] - st->tok.seq_row[k]);
-        if (s->q.pooled) {
-            deliver_pooled(g, s, pooled++);
-            continue;
+    const float *logits = plan_result(g->placed, ENTRY_HEAD);
+    const best_logit *best = plan_best(g->placed);
+    for (; *i < st->n[AXIS_OUT] && st->out[*i] < st->tok.seq_row[k + 1]; ++*i) {
+        const int64_t pos = before + st->out[*i] - st->tok.seq_row[k];
+        const float *row = logits + (int64_t)*i * g->info.n_vocab;
+        if (beam_member(s, 0)->gone) continue;
+        if (pos + 1 < s->n_prompt) {
+            if (!score_prompt(g, s, pos, row)) session_end(g, s);
+        } else if (s->beams) {
+            beam_take(g, s, row, made);
+        } else {
+            generate(g, s, row, best + *i, made);
         }
-        for (bool alive = true; i < st->n[AXIS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
-            int64_t pos = before + st->out[i] - st->tok.seq_row[k];
-            const float *row = logits + (int64_t)i * g->info.n_vocab;
-            if (!alive) continue;
-            if (pos + 1 < s->n_prompt) {
-                alive = score_prompt(g, s, pos, row);
-                if (!alive) session_end(g, s);
-            } else if (s->beams) {
-                beam_take(g, s, row, made);
-                alive = false;
-            } else {
-                generate(g, s, row, made);
-                alive = false;
-            }
-        }
+    }
+}
+
+/* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
+static void deliver(engine *g, const batch *b, uint64_t *made, uint64_t *fed)
+{
+    const step *st = &b->st;
+    *fed += (uint64_t)st->n[AXIS_ENC];
+    for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
+        session *s = b->who[k];
+        const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
+        g->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
+        if (before < s->n_prompt) *fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - before);
+        session_advance(g, s, to - before);
+        if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
+        pooled += s->q.pooled;
+        deliver_rows(g, st, k, s, before, &i, made);
+    }
+}
+
+/* A device failed: queries with rows in the step end, each with the device's message. */
+static void fail(engine *g, const batch *b, const err *why)
+{
+    for (int32_t k = 0; k < b->st.n_seq; k++) {
+        session *s = beam_member(b->who[k], 0);
+        if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
     }
 }
 
@@ -128,30 +142,31 @@ static double kv_usage(const engine *g)
 
 int engine_infer(engine *g, bool *more, err *e)
 {
-    schedule_admit(g);
     uint64_t made = 0, fed = 0; /* generated; prompts, encoder input among them */
+    int rc = OK;
+    (void)e;
+    schedule_admit(g);
+    sessions_free_gone(g);
     mem_guard("a step");
-    schedule_fill(g);
-    const step *st = batch_finish(&g->rows, g->prog);
-    int rc = st->n_seq ? plan_step(g->placed, st, e) : 0;
-    mem_unguard();
-    if (!rc && st->n_seq) {
-        fed += (uint64_t)st->n[AXIS_ENC];
-        for (int32_t k = 0; k < st->n_seq; k++) {
-            const session *s = g->rows.who[k];
-            int64_t to = s->n_past + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
-            if (s->n_past < s->n_prompt) fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - s->n_past);
-        }
-        deliver(g, st, &made);
+    for (batch *b; (b = steps_next(&g->steps));) {
+        schedule_fill(g, b);
+        if (!steps_send(&g->steps, g->prog, g->placed)) break;
     }
+    const bool any = steps_under_way(&g->steps) > 0;
+    err why = {0};
+    const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
+    mem_unguard();
+    if (b && rc) fail(g, b, &why);
+    else if (b) deliver(g, b, &made, &fed);
+    sessions_free_gone(g);
     pthread_mutex_lock(&g->lock);
-    g->stats.steps += st->n_seq > 0;
+    g->stats.steps += any;
     g->stats.encoder_runs = g->encoder_runs;
     g->stats.prompt_tokens += fed;
     g->stats.generated_tokens += made;
     g->stats.running = g->n_running;
     g->stats.kv_usage = kv_usage(g);
     pthread_mutex_unlock(&g->lock);
-    *more = queue_has_work(g);
-    return rc;
+    *more = steps_under_way(&g->steps) > 0 || queue_has_work(g);
+    return OK;
 }

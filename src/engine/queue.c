@@ -79,6 +79,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     int rc = check_query(g, q, e);
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
+    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     pthread_mutex_lock(&g->lock);
     if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);

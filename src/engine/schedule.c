@@ -19,8 +19,9 @@ static int admit_one(engine *g, session *s, err *e)
     if (s->admitted) return 0;
     for (uint32_t i = 0; i < p->n_group; i++) {
         if (s->borrows && p->group_axis[i] == AXIS_ENC) continue;
-        int32_t n = p->group_axis[i] == AXIS_ENC ? pages_needed((int64_t)s->q.n_enc, 0, 0)
-                                                 : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk);
+        int32_t n = p->group_axis[i] == AXIS_ENC
+                        ? pages_needed((int64_t)s->q.n_enc, 0, 0)
+                        : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk * g->steps.in_flight);
         if (pages_reserve(&g->pages[i], n)) {
             s->reserved[i] = n;
             continue;
@@ -53,24 +54,27 @@ void session_pages(engine *g, session *s, int64_t to)
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
         bool enc = g->prog->group_axis[i] == AXIS_ENC;
         if (enc && s->encoded) continue;
-        for (int64_t k = enc ? 0 : s->n_past / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
+        for (int64_t k = enc ? 0 : s->n_sent / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
             if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pages[i]);
     }
+}
+
+void session_give_page(engine *g, uint32_t group, int32_t *page)
+{
+    steps_forget_page(&g->steps, (int)group, *page);
+    pages_give(&g->pages[group], *page);
+    *page = -1;
 }
 
 void session_advance(engine *g, session *s, int64_t n)
 {
     s->n_past += n;
-    g->encoder_runs += !s->encoded;
-    s->encoded = true;
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
         if (g->prog->group_axis[i] == AXIS_ENC) continue;
         int32_t window = g->prog->group_window[i];
         int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
-        for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++) {
-            pages_give(&g->pages[i], s->page[i][s->first[i]]);
-            s->page[i][s->first[i]] = -1;
-        }
+        for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++)
+            session_give_page(g, i, &s->page[i][s->first[i]]);
     }
 }
 
@@ -81,7 +85,7 @@ static void drop_one(engine *g, session *s)
     for (uint32_t i = 0; i < p->n_group; i++) {
         bool own = !s->borrows || p->group_axis[i] != AXIS_ENC;
         for (int64_t k = 0; k < s->n_page[i]; k++) {
-            if (own && s->page[i][k] >= 0) pages_give(&g->pages[i], s->page[i][k]);
+            if (own && s->page[i][k] >= 0) session_give_page(g, i, &s->page[i][k]);
             s->page[i][k] = -1;
         }
         s->first[i] = 0;
@@ -89,7 +93,7 @@ static void drop_one(engine *g, session *s)
         s->reserved[i] = 0;
     }
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
-    s->n_past = 0;
+    s->n_past = s->n_sent = 0;
     s->encoded = s->borrows || s->q.n_enc == 0;
     s->admitted = false;
 }
@@ -120,15 +124,38 @@ void session_end(engine *g, session *s)
 {
     bool was_running = unlink_from(&g->running, s), was_waiting = !was_running && unlink_from(&g->waiting, s);
     if (was_running) g->n_running -= beam_count(s);
-    session_drop_cache(g, s);
     pthread_mutex_lock(&g->lock);
     g->n_queued -= was_waiting;
     session **at = &g->all;
     while (*at && *at != s) at = &(*at)->all_next;
     if (*at) *at = s->all_next;
     pthread_mutex_unlock(&g->lock);
-    beam_free(s->beams);
-    session_free(s);
+    s->gone = true;
+    s->next = g->leaving;
+    g->leaving = s;
+}
+
+/* Steps under way with rows of the session or of its beams. */
+static int in_flight(session *s)
+{
+    int sum = 0;
+    for (int i = 0; i < beam_count(s); i++) sum += beam_member(s, i)->in_flight;
+    return sum;
+}
+
+void sessions_free_gone(engine *g)
+{
+    for (session **at = &g->leaving; *at;) {
+        session *s = *at;
+        if (in_flight(s)) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        session_drop_cache(g, s);
+        beam_free(s->beams);
+        session_free(s);
+    }
 }
 
 void session_finish(engine *g, session *s, finish_reason why, const char *error)
@@ -185,7 +212,7 @@ static bool evict_paused(engine *g)
     session *young = NULL;
     pthread_mutex_lock(&g->lock);
     for (session *s = g->waiting; s; s = s->next)
-        if (s->admitted && s->paused && !s->beams) young = s; /* a beam search would have to start again */
+        if (s->admitted && s->paused && !s->in_flight && !s->beams) young = s; /* beams would have to start again */
     pthread_mutex_unlock(&g->lock);
     if (!young) return false;
     session_drop_cache(g, young);
@@ -223,22 +250,43 @@ void schedule_admit(engine *g)
 /* Whether the tokens of the session must all be in one step. */
 static bool undivided(const engine *g, const session *s) { return g->prog->needs_whole_sequence || s->q.pooled; }
 
-void schedule_fill(engine *g)
+/* A step of fewer sequences takes about as long: it is bound by reading weights. */
+enum { WORTH = 8 };
+
+/* Sequences that generate in one step. Where stages are under way at once, they are divided among as many steps, unless
+ * these would become so small that they take as long as all at once. */
+static int step_sequences(engine *g)
+{
+    const int stages = plan_segments(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
+    int ready = 0, parts;
+    if (g->step_sequences || steps < 2) return g->step_sequences ? g->step_sequences : INT32_MAX;
+    for (session *of = g->running; of; of = of->next)
+        for (int i = 0; i < beam_count(of); i++) {
+            const session *s = beam_member(of, i);
+            ready += s->n_ids - s->n_past == 1;
+        }
+    parts = ready / WORTH;
+    parts = parts < 1 ? 1 : parts > steps ? steps : parts;
+    return (ready + parts - 1) / parts;
+}
+
+void schedule_fill(engine *g, batch *to)
 {
     int64_t left = g->chunk, free_rows = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
-    batch_clear(&g->rows);
+    int most = step_sequences(g);
     for (int prompts = 0; prompts < 2; prompts++) {
-        if (prompts && g->rows.st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
+        if (prompts && to->st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *of = g->running; of; of = of->next)
             for (int i = 0; i < beam_count(of); i++) {
                 session *s = beam_member(of, i);
-                int64_t rest = s->n_ids - s->n_past;
+                int64_t rest = s->n_ids - s->n_sent;
                 bool whole = undivided(g, s);
-                if (!beam_ready(s) || (rest > 1 || whole) != prompts) continue;
+                if (rest < 1 || !beam_ready(s) || (rest > 1 || whole) != prompts) continue;
+                if (!prompts && to->st.n_seq >= most) continue;
                 if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
-                int n = batch_add(&g->rows, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
-                if (n > 0) session_pages(g, s, s->n_past + n);
+                int n = batch_add(to, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
+                if (n > 0) session_pages(g, s, s->n_sent + n);
                 if (prompts) left -= n, free_rows -= n;
             }
     }

@@ -1,8 +1,8 @@
 /* session.h - one query inside the engine: its tokens, how many of them are in the cache, its pages.
  *
- * There is no "prefill" and no "decode": a session has n_ids tokens, n_past of them in the KV cache, and wants the rest
- * evaluated. One token left is a decode row, many are a prompt or a sequence that lost its pages. Everything a session
- * needs is allocated when the query is added, by the thread that adds it. */
+ * There is no "prefill" and no "decode": a session has n_ids tokens, n_sent of them in the KV cache or on the way
+ * there, and wants the rest evaluated. One token left is a decode row, many are a prompt or a sequence that lost its
+ * pages. Everything a session needs is allocated when the query is added, by the thread that adds it. */
 #pragma once
 #include "core/program.h"
 #include "engine/engine.h"
@@ -23,9 +23,13 @@ struct session {
     int32_t *ids, *types, *enc_ids; /* types: NULL: all 0 */
     beam_group *beams;              /* of a query with several beams, in all their sessions; else NULL */
     bool borrows;                   /* its encoder pages are another session's */
-    bool encoded;                   /* the encoder has run: keys and values of cross attention are in the cache */
+    bool encoded;                   /* a step with the encoder's rows was sent */
     int64_t n_prompt, n_ids, room;  /* room: tokens that may be generated in all */
+    int64_t n_sent; /* tokens that are in the cache, or will be by a step under way; n_past: by steps collected */
     int64_t n_past;
+    int in_flight;  /* steps under way with rows of it */
+    bool greedy;    /* the next token is the best logit, and nothing else of the row is wanted */
+    bool gone;      /* it has ended, and waits for its steps */
     int64_t scored; /* prompt positions whose log-probability was delivered */
     bool want_all;  /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;

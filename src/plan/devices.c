@@ -9,10 +9,11 @@
 enum { NUMBER_MAX = 1024 };
 
 /* "cpu, cpu:N": what this build offers. */
-static const char *offered(const backend *const *backends, char *to, size_t cap)
+static const char *offered(const backend_use *backends, char *to, size_t cap)
 {
     buf b = {0};
-    for (int i = 0; backends[i]; i++) buf_printf(&b, "%s%s, %s:N", i ? ", " : "", backends[i]->name, backends[i]->name);
+    for (int i = 0; backends[i].be; i++)
+        buf_printf(&b, "%s%s, %s:N", i ? ", " : "", backends[i].be->name, backends[i].be->name);
     size_t n = b.n < cap - 1 ? b.n : cap - 1;
     if (n) memcpy(to, b.p, n);
     to[n] = 0;
@@ -20,7 +21,7 @@ static const char *offered(const backend *const *backends, char *to, size_t cap)
     return to;
 }
 
-static int parse_device(span part, const backend *const *backends, device_entry *d, err *e)
+static int parse_device(span part, const backend_use *backends, device_entry *d, err *e)
 {
     char word[64], names[256], *tail;
     if (part.n == 0)
@@ -52,8 +53,8 @@ static int parse_device(span part, const backend *const *backends, device_entry 
                            (const char *)part.p, NUMBER_MAX);
         d->number = (int)n;
     }
-    for (int i = 0; backends[i] && !d->be; i++)
-        if (!strcmp(backends[i]->name, word) || (i == 0 && !strcmp(word, "auto"))) d->be = backends[i];
+    for (int i = 0; backends[i].be && !d->be; i++)
+        if (!strcmp(backends[i].be->name, word) || (i == 0 && !strcmp(word, "auto"))) d->be = backends[i].be;
     if (!d->be)
         return err_set(e, ERR_USAGE, "--devices: there is no device \"%s\"; available: %s", word,
                        offered(backends, names, sizeof names));
@@ -62,7 +63,7 @@ static int parse_device(span part, const backend *const *backends, device_entry 
 
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
 
-int devices_parse(const char *text, const backend *const *backends, device_entry out[DEVICES_MAX], err *e)
+int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)
 {
     const char *at = text && *text ? text : "auto";
     for (int n = 0;; n++) {

@@ -18,6 +18,6 @@ typedef struct device_entry {
     double share;
 } device_entry;
 
-/* Parses `text` (NULL: "auto") against the NULL-terminated list of backends. Returns the number of devices, or a
+/* Parses `text` (NULL: "auto") against the list of backends. Returns the number of devices, or a
  * negative code with a message that quotes the offending part and names what is available. */
-int devices_parse(const char *text, const backend *const *backends, device_entry out[DEVICES_MAX], err *e);
+int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);

@@ -65,7 +65,7 @@ static void adjust(sampler *s, const sample_params *p, const sample_input *in)
     for (int32_t i = 0; i < s->n_vocab; i++)
         s->logit[i] = i < in->n_vocab && !isnan(in->logits[i]) ? in->logits[i] : -INFINITY;
     for (int k = 0; k < sample_step_count; k++)
-        if (sample_steps[k]->adjust) sample_steps[k]->adjust(&l, p);
+        if (sample_steps[k]->adjust && sample_steps[k]->adjusts(p)) sample_steps[k]->adjust(&l, p);
     for (int32_t i = 0; i < in->n_bias; i++)
         if (sample_in_vocab(&l, in->bias[i].id)) s->logit[in->bias[i].id] += in->bias[i].bias;
     for (int32_t i = 0; i < in->n_banned; i++)
@@ -78,6 +78,14 @@ static int32_t argmax(const float *l, int32_t n)
     for (int32_t i = 1; i < n; i++)
         if (l[i] > l[best]) best = i;
     return best;
+}
+
+bool sampler_is_argmax(const sample_params *p)
+{
+    bool adjusts = false;
+    for (int k = 0; k < sample_step_count; k++)
+        adjusts = adjusts || (sample_steps[k]->adjust && sample_steps[k]->adjusts(p));
+    return p->temperature <= 0 && !adjusts;
 }
 
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)

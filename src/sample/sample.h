@@ -50,6 +50,8 @@ typedef struct sample_input {
     int32_t n_banned;
 } sample_input;
 
+/* Whether sampler_pick is the best logit, of equals the first, when there is no bias and nothing is banned. */
+bool sampler_is_argmax(const sample_params *p);
 /* The next token. NaN logits never win. */
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
 

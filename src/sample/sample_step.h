@@ -15,6 +15,7 @@ static inline bool sample_in_vocab(const sample_logits *l, int32_t id) { return 
 
 /* One of the two; with the default parameters a step does nothing. */
 typedef struct sample_step {
+    bool (*adjusts)(const sample_params *p); /* false: it is off */
     void (*adjust)(const sample_logits *l, const sample_params *p);
     /* Narrows the range or the bounds; at least one candidate is left. False: it is off. */
     bool (*cut)(candidates *c, const sample_params *p);

@@ -1,10 +1,11 @@
 /* smp_occurrence.c - OpenAI's presence and frequency penalties, over generated tokens. */
 #include "sample/sample_step.h"
 
+static bool adjusts(const sample_params *p) { return p->presence_penalty != 0 || p->frequency_penalty != 0; }
+
 static void adjust(const sample_logits *l, const sample_params *p)
 {
     const sample_input *in = l->in;
-    if (p->presence_penalty == 0 && p->frequency_penalty == 0) return;
     for (int64_t i = 0; i < in->n_generated; i++)
         if (sample_in_vocab(l, in->generated[i])) l->count[in->generated[i]]++;
     for (int64_t i = 0; i < in->n_generated; i++) {
@@ -15,4 +16,4 @@ static void adjust(const sample_logits *l, const sample_params *p)
     }
 }
 
-const sample_step smp_occurrence = {.adjust = adjust};
+const sample_step smp_occurrence = {.adjusts = adjusts, .adjust = adjust};

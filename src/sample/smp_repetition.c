@@ -17,13 +17,14 @@ static void forget(const sample_logits *l, const int32_t *ids, int64_t n)
         if (sample_in_vocab(l, ids[i])) l->count[ids[i]] = 0;
 }
 
+static bool adjusts(const sample_params *p) { return p->repetition_penalty != 1; }
+
 static void adjust(const sample_logits *l, const sample_params *p)
 {
-    if (p->repetition_penalty == 1) return;
     penalize(l, (float)p->repetition_penalty, l->in->prompt, l->in->n_prompt);
     penalize(l, (float)p->repetition_penalty, l->in->generated, l->in->n_generated);
     forget(l, l->in->prompt, l->in->n_prompt);
     forget(l, l->in->generated, l->in->n_generated);
 }
 
-const sample_step smp_repetition = {.adjust = adjust};
+const sample_step smp_repetition = {.adjusts = adjusts, .adjust = adjust};

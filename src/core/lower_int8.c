@@ -1,0 +1,96 @@
+/* lower_int8.c - see lower_int8.h. The definition of the codes is tensor/act_q8.h, that of the packed layout and of the
+ * block of codes which a format takes tensor/panel.h. */
+#include "core/lower_int8.h"
+
+#include "base/mem.h"
+#include "tensor/act_q8.h"
+#include "tensor/panel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The int8 forms of a tensor; 0: not made yet. */
+typedef struct coded {
+    ref form[2][2]; /* [blocks of 64][residual] */
+} coded;
+
+typedef struct lowering {
+    program *to;
+    coded *made; /* [n_tensor of the whole program] */
+    bool (*takes)(dtype type);
+    err *e;
+} lowering;
+
+static ref named_like(lowering *l, ref like, const char *more, uint8_t block, int16_t layer)
+{
+    char name[256];
+    tensor t = l->to->tensors[like];
+    snprintf(name, sizeof name, "%s.%s", t.name, more);
+    t.name = name;
+    t.block = block;
+    t.layer = layer;
+    return program_tensor(l->to, &t, l->e);
+}
+
+/* x of `for_op` as codes, or the residual of these. Rows of experts are coded in the order of their dispatch. */
+static ref quantized(lowering *l, const op *for_op, int block, bool residual)
+{
+    static const char *const more[2][2] = {{"q32", "q32.rest"}, {"q64", "q64.rest"}};
+    const ref x = for_op->in[0], table = for_op->kind == OP_MATMUL_EXP ? for_op->in[3] : 0;
+    ref *known = &l->made[x].form[block == 64][residual];
+    if (*known) return *known;
+    ref out = named_like(l, x, more[block == 64][residual], (uint8_t)block, for_op->layer);
+    op o = {.kind = OP_QUANT, .layer = for_op->layer, .state = -1, .in = {x, table}, .out = out, .u.quant = {residual}};
+    return *known = out && program_op(l->to, &o, l->e) == OK ? out : 0;
+}
+
+/* How the matrix of an op is packed; NULL: it is not. The parts of a stack are multiplied one by one, so each must be
+ * whole panels, and its columns whole tiles. */
+static const panel_format *format_of(const lowering *l, const op *o)
+{
+    if (!l->takes || !op_is(o, OPF_MATRIX) || l->to->tensors[o->in[0]].block) return NULL;
+    const weight *w = &l->to->weights[l->to->tensors[o->in[1]].weight];
+    const dtype type = weight_held_type(w);
+    const panel_format *f = l->takes(type) ? panel_format_of(type) : NULL;
+    const bool divided = o->kind == OP_MATMUL_HEADS && w->cols % PANEL_K;
+    return f && panel_holds(w->rows, w->parts) && !divided ? f : NULL;
+}
+
+static int add_matrix(lowering *l, op o, const panel_format *f)
+{
+    program *p = l->to;
+    const ref x = o.in[0], y = o.out;
+    const bool narrow = tensor_count(&p->tensors[x]) <= ACT_NARROW;
+    p->weights[p->tensors[o.in[1]].weight].packed = true;
+    op codes = o, rest = o;
+    codes.in[0] = quantized(l, &o, f->act, false);
+    if (!codes.in[0]) return l->e->code;
+    if (!narrow) return program_op(p, &codes, l->e);
+    codes.out = named_like(l, y, "codes", 0, o.layer);
+    int rc = codes.out ? program_op(p, &codes, l->e) : l->e->code;
+    if (rc) return rc;
+    rest.in[0] = quantized(l, &o, f->act, true);
+    rest.in[2] = 0; /* the bias is in `codes` */
+    rest.out = rest.in[0] ? named_like(l, y, "rest", 0, o.layer) : 0;
+    rc = rest.out ? program_op(p, &rest, l->e) : l->e->code;
+    op sum = {.kind = OP_ADD, .layer = o.layer, .state = -1, .in = {codes.out, rest.out}, .out = y};
+    return rc ? rc : program_op(p, &sum, l->e);
+}
+
+program *lower_int8(const program *p, uint32_t op0, uint32_t op1, bool (*takes)(dtype type), err *e)
+{
+    err own = {0};
+    lowering l = {.to = program_slice(p, &own), .takes = takes, .e = &own};
+    l.made = mem_zero(p->n_tensor, sizeof *l.made);
+    int rc = l.to && !l.made ? err_set(&own, ERR_MEMORY, "out of memory for a segment") : own.code;
+    for (uint32_t i = op0; i < op1 && !rc; i++) {
+        program_slice_mark(l.to, p, i);
+        const panel_format *f = format_of(&l, &p->ops[i]);
+        rc = f ? add_matrix(&l, p->ops[i], f) : program_op(l.to, &p->ops[i], &own);
+    }
+    if (!rc) program_slice_mark(l.to, p, op1);
+    mem_free(l.made);
+    if (!rc) return l.to;
+    program_free(l.to);
+    return err_set(e, rc, "%s", own.msg), NULL;
+}
