@@ -3,4 +3,5 @@
 #pragma once
 #include "cpu/cpu_backend.h"
 
+enum { BACKENDS_MAX = 16 };
 #define BACKEND_LIST(X) X(cpu_backend, &cpu)

@@ -12,8 +12,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define BACKEND_USE(name, options)   {&name, options},
-#define BACKEND_PLAIN(name, options) {&name, NULL},
+/* The backends of this build, with their own options, and those that the caller adds. */
+static void list_backends(const engine_options *o, const cpu_options *cpu, backend_use list[BACKENDS_MAX])
+{
+#define X(name, options) {&name, options},
+    const backend_use all[] = {BACKEND_LIST(X)};
+#undef X
+    size_t n = sizeof all / sizeof *all;
+    memset(list, 0, BACKENDS_MAX * sizeof *list);
+    memcpy(list, all, sizeof all);
+    for (const backend_use *more = o->more_backends; more && more->be && n + 1 < BACKENDS_MAX; more++)
+        list[n++] = *more;
+}
 
 static bool weights_are_f32(const program *p)
 {
@@ -69,7 +79,8 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
 {
     const program *p = g->prog;
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
-    const backend_use backends[] = {BACKEND_LIST(BACKEND_USE){0}};
+    backend_use backends[BACKENDS_MAX];
+    list_backends(o, &cpu, backends);
     const plan_options po = {.devices = o->devices,
                              .backends = backends,
                              .max_rows = {[AXIS_TOK] = max->rows,
@@ -179,7 +190,9 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     g->served = m;
     g->prog = m->prog;
     g->drop = drop;
-    const backend_use backends[] = {BACKEND_LIST(BACKEND_PLAIN){0}};
+    const cpu_options cpu = {0};
+    backend_use backends[BACKENDS_MAX];
+    list_backends(o, &cpu, backends);
     int chunk = 0, sequences = 0, rc = plan_prefers(o->devices, backends, &chunk, &sequences, e);
     describe(g, o, chunk, sequences);
     g->step_sequences = (int)o->step_sequences;
