@@ -1,7 +1,7 @@
-/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, its own options as
+/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, pointer to its own options as
  * engine.c has them, or NULL) */
 #pragma once
 #include "cpu/cpu_backend.h"
 
 enum { BACKENDS_MAX = 16 };
-#define BACKEND_LIST(X) X(cpu_backend, &cpu)
+#define BACKEND_LIST(X) X(cpu_backend, cpu)
