@@ -127,7 +127,7 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
     for (int i = 0; i < batch && !rc; i++) engine_pause(g, ids[i], false);
     int64_t before = p.made;
     double t1 = clock_now();
-    for (int64_t k = 0; !rc && k < o->generate && more; k++) rc = engine_infer(g, &more, e);
+    while (!rc && more && p.made - before < o->generate * batch) rc = engine_infer(g, &more, e);
     t->decode = clock_now() - t1;
     t->decoded = p.made - before;
     for (int i = 0; i < batch && !rc; i++) engine_cancel(g, ids[i]);

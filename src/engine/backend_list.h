@@ -1,5 +1,5 @@
-/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, pointer to its own options as
- * engine.c has them, or NULL) */
+/* backend_list.h - the backends of this build, the preferred first: "auto" is the first. X(backend, what points to its
+ * own options in engine.c, or NULL) */
 #pragma once
 #include "cpu/cpu_backend.h"
 
