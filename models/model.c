@@ -238,6 +238,16 @@ static void warn_of_lost_keys(const opened *o)
     buf_free(&lost);
 }
 
+/* The program's identity, with all that its spec says of how texts become tokens. */
+static int identify(opened *o, err *e)
+{
+    buf text = {0};
+    int rc = spec_show(o->m.resolved, o->values, NULL, NULL, NULL, &text, e);
+    if (!rc) program_identify(o->m.prog, buf_span(&text));
+    buf_free(&text);
+    return rc;
+}
+
 static int fill(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
@@ -270,7 +280,8 @@ static int fill(opened *o, const model_options *opt, err *e)
     rc = read_ids(o, "eos", m->eos, (int)(sizeof m->eos / sizeof *m->eos), &m->n_eos, e);
     m->bos = -1;
     if (!rc) rc = read_ids(o, "start", m->start, (int)(sizeof m->start / sizeof *m->start), &m->n_start, e);
-    return rc ? rc : read_ids(o, "bos", &m->bos, 1, &n_bos, e);
+    if (!rc) rc = read_ids(o, "bos", &m->bos, 1, &n_bos, e);
+    return rc ? rc : identify(o, e);
 }
 
 int model_open(model **out, const model_options *opt, err *e)

@@ -256,9 +256,10 @@ int spec_show(spec *s, config_eval *values, const char *arch, const char *path, 
     static const char *const skip[] = {"path", "arch", "config", "base", NULL};
     err own = {0};
     show w = {.s = s, .values = values, .out = out, .layers = config_layers(values), .recipes = !tensors, .e = &own};
-    buf_printf(out, "[model]\narch = %s\n", arch);
+    bool whole = arch && !tensors;
+    if (arch) buf_printf(out, "[model]\narch = %s\n", arch);
     if (path) buf_printf(out, "path = %s\n", path);
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n && arch; i++) {
         bool shown = strcmp(s->rows[i].section, "model") == 0;
         for (size_t k = 0; skip[k]; k++) shown &= strcmp(s->rows[i].key, skip[k]) != 0;
         shown &= !tensors || strcmp(s->rows[i].key, "format") != 0;
@@ -270,12 +271,12 @@ int spec_show(spec *s, config_eval *values, const char *arch, const char *path, 
     if (!rc) {
         if (tensors) buf_printf(out, "\n[tensors]\n%s", tensors);
         else show_plain(&w, "tensors");
-        if (!tensors) show_plain(&w, "tokenizer");
+        if (whole) show_plain(&w, "tokenizer");
         else if (spec_text(s, "tokenizer", "pre"))
             buf_printf(out, "\n[tokenizer]\npre = %s\n", spec_text(s, "tokenizer", "pre"));
         rc = show_generate(&w);
     }
-    if (!rc && !tensors) {
+    if (!rc && whole) {
         show_plain(&w, "runtime");
         show_plain(&w, "serve");
     }

@@ -371,6 +371,7 @@ static int piece_of(binder *b, const bind_want *w, const found *f, int64_t part,
     int64_t src_cols = w->cols == 0 ? 1 : s->dim[s->rank - 1], src_rows = (int64_t)n / src_cols;
     *out = (piece){.entry = at,
                    .data = f->entry->data,
+                   .name = f->entry->name,
                    .type = f->entry->type,
                    .src_rows = src_rows,
                    .src_cols = src_cols,

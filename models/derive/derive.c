@@ -35,12 +35,14 @@ static int write_unread(ckpt *c, const char *base, buf *out, err *e)
     return OK;
 }
 
+static bool same_program(const family_fit *a, const family_fit *b) { return !memcmp(a->hash, b->hash, sizeof a->hash); }
+
 /* Families that fit beside it: those that compute the same, or (not `same`) other things. Returns their number. */
 static int write_rivals(const family_fit *fits, size_t n, bool same, const char *title, buf *out)
 {
     int count = 0;
     for (size_t i = 1; i < n && fits[i].builds; i++)
-        if ((fits[i].hash == fits[0].hash) == same && count++ < CLOSE_MAX)
+        if (same_program(&fits[i], &fits[0]) == same && count++ < CLOSE_MAX)
             buf_printf(out, "%s%s", count > 1 ? ", " : title, fits[i].name);
     if (count) buf_str(out, count > CLOSE_MAX ? ", ...\n" : "\n");
     return count;
@@ -49,7 +51,7 @@ static int write_rivals(const family_fit *fits, size_t n, bool same, const char 
 static int from_family(ckpt *c, const char *arch, const family_fit *fits, size_t n, buf *out, err *e)
 {
     const family_fit *f = fits, *rival = f + 1;
-    while (rival < fits + n && rival->builds && rival->hash == f->hash) rival++;
+    while (rival < fits + n && rival->builds && same_program(rival, f)) rival++;
     bool alone = rival == fits + n || !rival->builds;
     write_unknown(arch, out);
     buf_printf(out,

@@ -142,13 +142,14 @@ static bool norms_agree(const spec *s, bool offset)
 
 /* ---- building */
 
-static int build_once(ckpt *c, spec *s, uint64_t *hash, uint32_t *weights, const config_sources *from, err *e)
+static int build_once(ckpt *c, spec *s, uint8_t hash[SHA256_BYTES], uint32_t *weights, const config_sources *from,
+                      err *e)
 {
     config_eval *values = NULL;
     program *p = NULL;
     int rc = config_open(&values, s, from, e);
     if (!rc) rc = build_program(&p, s, values, c, &(build_options){.ctx = FIT_CTX}, e);
-    if (!rc) *hash = p->hash, *weights = p->n_weight;
+    if (!rc) memcpy(hash, p->hash, sizeof p->hash), *weights = p->n_weight;
     if (!rc) program_free(p);
     if (values) config_close(values);
     return rc;
@@ -158,13 +159,13 @@ bool derive_builds(ckpt *c, span text, buf *unread, char *why, size_t cap)
 {
     spec *s;
     config_sources from;
-    uint64_t hash;
+    uint8_t hash[SHA256_BYTES];
     uint32_t weights;
     err e = {0};
     int rc = spec_parse(&s, text, "derived.ini", "", NULL, &e);
     if (!rc) {
         rc = build_sources(&from, c, NULL, &e);
-        if (!rc) rc = build_once(c, s, &hash, &weights, &from, &e);
+        if (!rc) rc = build_once(c, s, hash, &weights, &from, &e);
         derive_unread(s, from.hf, unread);
         spec_free(s);
     }
@@ -186,7 +187,7 @@ static int try_family(ckpt *c, const config_sources *from, const parts *found, b
     f->known = count_known(s, found);
     f->norms_agree = norms_agree(s, offset);
     for (size_t i = 0; i < s->n; i++) f->depth = s->rows[i].depth > f->depth ? s->rows[i].depth : f->depth;
-    rc = build_once(c, s, &f->hash, &weights, from, &own);
+    rc = build_once(c, s, f->hash, &weights, from, &own);
     f->builds = !rc;
     snprintf(f->why, sizeof f->why, "%.199s", own.msg);
     spec_free(s);

@@ -62,11 +62,13 @@ static int mistakes_error(checked *c, const char *path, buf *out, err *e)
 static int try_model(const char *path, const char *model_path, buf *out, err *e)
 {
     model *m;
+    char hash[17];
     model_options o = {.spec_path = path, .model_path = model_path};
     int rc = model_open(&m, &o, e);
     if (rc) return rc;
-    buf_printf(out, "%s: fits %s: %d layers, %u tensors, %u ops, hash %016llx\n", path, ckpt_path(m->weights),
-               m->prog->n_layer, m->prog->n_weight, m->prog->n_op, (unsigned long long)m->prog->hash);
+    sha256_hex(m->prog->hash, 8, hash);
+    buf_printf(out, "%s: fits %s: %d layers, %u tensors, %u ops, hash %s\n", path, ckpt_path(m->weights),
+               m->prog->n_layer, m->prog->n_weight, m->prog->n_op, hash);
     model_close(m);
     return OK;
 }

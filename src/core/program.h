@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/sha256.h"
 #include "core/op.h"
 #include "core/rope.h"
 #include "tensor/dtype.h"
@@ -46,8 +47,9 @@ typedef struct tensor {
  * becomes half order (i, i + rotated / 2). `transpose`: the file holds [cols, rows] (Conv1D), of which cols rows from
  * col0 on are taken (experts and heads one after another). Values become w * mul + add. Pieces stack along rows. */
 typedef struct piece {
-    uint32_t entry;      /* index in the checkpoint: what two peers agree on */
-    const uint8_t *data; /* the entry's bytes in this process */
+    uint32_t entry; /* index in the checkpoint, of this process as is where its bytes lie */
+    const uint8_t *data;
+    const char *name; /* of the tensor in the file: what two peers agree on; the checkpoint's memory. NULL: unnamed */
     dtype type;
     int64_t src_rows, src_cols; /* of the entry as it lies in the file */
     int64_t rows, row0, block, stride;
@@ -134,7 +136,7 @@ typedef struct program {
     int32_t n_enc;      /* layers of an encoder in front of a decoder; in ops and tensors they are numbered first */
     int32_t n_used;     /* experts of a token row, the same in all layers: AXIS_EXP = n_used * AXIS_TOK; 0 = none */
     ref *hidden;        /* [n_layer + 1]: input of layer 0, outputs of layers, the last after the final norm */
-    uint64_t hash;      /* of ops, shapes and recipes: two peers compare it instead of exchanging programs */
+    uint8_t hash[SHA256_BYTES]; /* what the model is, by program_identify; texts show its first 8 bytes */
 } program;
 
 /* ---- building: append to a program. They return 0 / NULL and set e when memory is short or a shape does not fit. */
@@ -158,6 +160,12 @@ void program_slice_mark(program *slice, const program *p, uint32_t i);
 
 /* Finds the cut points by liveness, computes the hash, checks single assignment. Call once when all ops are there. */
 int program_finish(program *p, err *e);
+
+/* Sets p->hash: SHA-256 over `spec` (text; program_finish: empty, the program alone), the names, types and shapes of
+ * tensors of the checkpoint, recipes of weights, ops with their parameters, constants, states and ropes. Where a tensor
+ * lies and what its bytes are does not enter; of constants the values do, and tables of positions have as many rows as
+ * the context. Called before a pass changes the program. */
+void program_identify(program *p, span spec);
 
 /* Hash of an op with its parameters and tensor numbers; it does not depend on where weights lie. */
 uint64_t program_op_hash(const program *p, uint32_t i);

@@ -68,9 +68,11 @@ static void dump_params(const program *p, const op *o, buf *out)
 bool program_dump_head(const program *p, buf *out)
 {
     uint64_t bytes = 0;
+    char hash[17];
     for (uint32_t i = 0; i < p->n_weight; i++) bytes += weight_file_bytes(&p->weights[i]);
-    buf_printf(out, "program %016" PRIx64 ": %u ops, %d layers, dim %" PRId64 ", vocab %" PRId64 ", %u weights of ",
-               p->hash, p->n_op, p->n_layer, p->dim, p->vocab, p->n_weight);
+    sha256_hex(p->hash, 8, hash);
+    buf_printf(out, "program %s: %u ops, %d layers, dim %" PRId64 ", vocab %" PRId64 ", %u weights of ", hash, p->n_op,
+               p->n_layer, p->dim, p->vocab, p->n_weight);
     dump_bytes(bytes, out);
     return buf_printf(out, ", %u states in %u page groups, %u cut points\n", p->n_state, p->n_group, p->n_cut);
 }

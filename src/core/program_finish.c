@@ -3,7 +3,6 @@
  * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its
  * write and its read. Only there can layers be divided, because only there the rest of the model depends on a single
  * tensor (the result of an encoder apart, which every layer of a decoder reads). */
-#include "base/map.h"
 #include "base/mem.h"
 #include "core/program.h"
 
@@ -78,94 +77,6 @@ static void find_cuts(program *p, const uint32_t *last, const uint8_t *open)
     }
 }
 
-/* ---- hash: fields in a fixed order and width, so that it is the same on every machine */
-
-typedef struct hasher {
-    uint64_t h;
-} hasher;
-
-static void add_bytes(hasher *s, const void *p, size_t n) { s->h = hash_bytes(p, n, s->h); }
-
-static void add_int(hasher *s, int64_t v)
-{
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)((uint64_t)v >> 8 * i);
-    add_bytes(s, b, 8);
-}
-
-static void add_float(hasher *s, double v) { add_bytes(s, &v, sizeof v); }
-
-static void add_text(hasher *s, const char *t) { add_bytes(s, t ? t : "", t ? strlen(t) : 0); }
-
-static void hash_op(hasher *s, const op *o)
-{
-    add_int(s, o->kind);
-    add_int(s, o->layer);
-    add_int(s, o->state);
-    add_int(s, o->out);
-    for (int k = 0; k < 4; k++) add_int(s, o->in[k]);
-    for (size_t at = offsetof(op, u); at < sizeof *o; at += sizeof(int32_t)) /* in the order of the fields */
-        for (const op_param *row = op_params; row->label; row++) {
-            if (row->op != o->kind || row->offset != at) continue;
-            if (row->type == OPP_FLOAT || row->type == OPP_EXACT) add_float(s, op_param_value(row, o));
-            else add_int(s, (int64_t)op_param_value(row, o));
-        }
-}
-
-uint64_t program_op_hash(const program *p, uint32_t i)
-{
-    hasher s = {0};
-    hash_op(&s, &p->ops[i]);
-    return s.h;
-}
-
-static void hash_weight(hasher *s, const weight *w)
-{
-    add_text(s, w->name);
-    add_int(s, w->rows), add_int(s, w->cols), add_int(s, w->want), add_int(s, w->vector), add_int(s, w->parts);
-    for (uint32_t i = 0; i < w->n_piece; i++) {
-        const piece *c = &w->pieces[i];
-        int64_t f[] = {c->entry, c->type,   c->src_rows, c->src_cols, c->rows,      c->row0,
-                       c->block, c->stride, c->pairs,    c->rotated,  c->transpose, c->col0};
-        for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
-        add_float(s, c->mul), add_float(s, c->add), add_int(s, c->normalize_rows);
-    }
-}
-
-static void hash_rope(hasher *s, const rope_params *r)
-{
-    add_int(s, r->scaling), add_int(s, r->dims), add_int(s, r->original), add_int(s, r->max_positions),
-        add_int(s, r->truncate);
-    double f[] = {r->theta,     r->factor, r->low_freq,       r->high_freq,       r->beta_fast,
-                  r->beta_slow, r->mscale, r->mscale_all_dim, r->attention_factor};
-    for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_float(s, f[k]);
-    const float *factors[] = {r->short_factor, r->long_factor};
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; factors[k] && i < r->dims / 2; i++) add_float(s, factors[k][i]);
-}
-
-static uint64_t hash_program(const program *p)
-{
-    hasher s = {0};
-    for (uint32_t i = 0; i < p->n_op; i++) hash_op(&s, &p->ops[i]);
-    for (uint32_t i = 1; i < p->n_tensor; i++) {
-        const tensor *t = &p->tensors[i];
-        add_int(&s, t->kind), add_int(&s, t->axis), add_int(&s, t->rank), add_int(&s, t->layer), add_int(&s, t->weight);
-        add_int(&s, t->block);
-        for (int k = 0; k < t->rank; k++) add_int(&s, t->dim[k]);
-        if (t->kind == TENSOR_CONST)
-            for (int64_t k = 0, n = tensor_count(t); k < n; k++) add_float(&s, t->data[k]);
-    }
-    for (uint32_t i = 0; i < p->n_weight; i++) hash_weight(&s, &p->weights[i]);
-    for (uint32_t i = 0; i < p->n_rope; i++) hash_rope(&s, &p->ropes[i].params);
-    for (uint32_t i = 0; i < p->n_state; i++) {
-        const state *t = &p->states[i];
-        add_int(&s, t->axis), add_int(&s, t->heads), add_int(&s, t->k_dim), add_int(&s, t->v_dim),
-            add_int(&s, t->window), add_int(&s, t->scratch);
-    }
-    return s.h;
-}
-
 int program_finish(program *p, err *e)
 {
     int rc = check_entries(p, e);
@@ -179,7 +90,7 @@ int program_finish(program *p, err *e)
         find_last_use(p, last);
         mark_open_states(p, flags + p->n_tensor);
         find_cuts(p, last, flags + p->n_tensor);
-        p->hash = hash_program(p);
+        program_identify(p, (span){0});
     }
     mem_free(last);
     mem_free(flags);
