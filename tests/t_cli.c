@@ -250,36 +250,43 @@ static void info_lists_a_checkpoint(void **state)
     j = printed();
     assert_string_equal(json_str(json_get(json_path(j, "model.metadata"), "general.architecture"), ""), "llama");
     assert_int_equal(json_int(json_get(j, "arithmetic"), 0), ARITHMETIC);
-    assert_null(json_path(j, "model.contents"));
+    assert_null(json_path(j, "model.identity"));
     json_free(j);
 }
 
-/* `info --hash`: digests as text and JSON; of a model that no spec fits too. */
+/* `info --hash`: the identity that `plan --dump` begins with; digests; a model that no spec fits. */
 static void info_hashes_a_model(void **state)
 {
     (void)state;
-    char dir[256], line[200];
+    char dir[256], identity[80], line[200];
     snprintf(dir, sizeof dir, "%s", temp_path("cli-hash"));
     assert_int_equal(mkdir(dir, 0700), 0);
     setenv("XDG_CACHE_HOME", dir, 1);
     assert_int_equal(run("info --hash --threads 2 --json"), 0);
     json *j = printed();
+    snprintf(identity, sizeof identity, "%s", json_str(json_path(j, "model.identity"), ""));
     const char *held = json_str(json_path(j, "model.contents"), "");
+    assert_int_equal(strlen(identity), 64);
     assert_int_equal(strlen(held), 64);
     for (const json *t = json_first(json_path(j, "model.tensors")); t; t = json_next(t))
         assert_int_equal(strlen(json_str(json_get(t, "sha256"), "")), 64);
+    assert_int_equal(run("plan --dump"), 0);
+    snprintf(line, sizeof line, "program %.16s: ", identity);
+    assert_true(says(&out, line));
     assert_int_equal(run("info --hash"), 0);
-    snprintf(line, sizeof line, "\ncontents                   %s\n", held);
+    snprintf(line, sizeof line, "\nidentity                   %s\ncontents                   %s\n", identity, held);
     assert_true(says(&out, line));
     json_free(j);
-
     assert_int_equal(command_shell(dir,
                                    "cp -r $V/models/llama ours && sed -i 's/LlamaFor/OursFor/; s/\"llama\"/\"ours\"/' "
                                    "ours/config.json && $P info --hash --model ours >said && rm -r ours && "
+                                   "grep -q '^identity                   none$' said && "
                                    "grep -q '^contents  .*[0-9a-f]$' said && "
                                    "grep -q '^lm_head.weight .* bytes sha256 [0-9a-f]*$' said",
                                    &errors),
                      0);
+    assert_true(says(&errors, "no identity: "));
+    assert_int_equal(run("info --hash --spec /nonexistent.ini"), 1);
     assert_int_equal(command_shell(dir,
                                    "$P info --hash --model $V/models/llama >a && ls inferflow/*.sums >b && "
                                    "$P info --hash --model $V/models/llama | cmp - a",

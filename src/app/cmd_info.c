@@ -1,5 +1,5 @@
 /* cmd_info.c - `inferflow info`: this machine and what this build uses of it; the tensors and metadata of a model, with
- * --hash what its tensors hold (io/contents.h). */
+ * --hash its identity (core/program.h) and what its tensors hold (io/contents.h). */
 #include "app/app.h"
 #include "app/flags.h"
 #include "base/log.h"
@@ -29,25 +29,28 @@ typedef struct info_options {
 } info_options;
 
 static const param rows[] = {
-    {"hash", PARAM_BOOL, offsetof(info_flags, hash), .doc = "also the SHA-256 of each tensor and of all of them"},
-    {"threads", PARAM_INT, offsetof(info_flags, threads), .max = 1024, .alias = "t",
-     .doc = "threads that hash (default: the cores this process may use)"},
+    PARAM_ROW(info_flags, hash, PARAM_BOOL, .doc = "also the model's identity and the SHA-256 of each tensor"),
+    PARAM_ROW(info_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
+              .doc = "threads that hash (default: the cores this process may use)"),
 };
-static const size_t n_rows = sizeof rows / sizeof *rows, n_model_rows = 1; /* --model */
+static const size_t n_rows = sizeof rows / sizeof *rows, n_model_rows = 2; /* --model, --spec */
 static const flag_group flags[] = {{"Info", rows, &n_rows, offsetof(info_options, own)},
                                    {"Model", engine_param_rows, &n_model_rows, offsetof(info_options, model)},
                                    {0}};
 
-/* A checkpoint to describe. */
+/* A model to describe. */
 typedef struct described {
-    ckpt *c;
+    model *m; /* NULL: only the checkpoint is wanted, or no spec fits it */
+    ckpt *own;
+    const ckpt *c;
     contents hashes; /* with --hash */
 } described;
 
 static void close_described(described *d)
 {
     contents_free(&d->hashes);
-    ckpt_close(d->c);
+    model_close(d->m);
+    ckpt_close(d->own);
 }
 
 static int hash_contents(described *d, const info_options *o, err *e)
@@ -59,10 +62,18 @@ static int hash_contents(described *d, const info_options *o, err *e)
     return rc;
 }
 
+/* With --hash a model that no spec fits has no identity, but contents. */
 static int open_described(described *d, const info_options *o, err *e)
 {
-    int rc = model_weights(&d->c, o->model.model ? o->model.model : "builtin", e);
-    return !rc && o->own.hash ? hash_contents(d, o, e) : rc;
+    const model_options wanted = {.model_path = o->model.model, .spec_path = o->model.spec};
+    const char *path = o->model.model ? o->model.model : "builtin";
+    err why = {0};
+    int rc = o->own.hash ? model_open(&d->m, &wanted, &why) : OK;
+    if (rc && (o->model.spec || why.code == ERR_MEMORY)) return err_set(e, rc, "%s", why.msg);
+    if (!d->m && (rc = model_weights(&d->own, path, e))) return rc;
+    d->c = d->m ? d->m->weights : d->own;
+    if (why.code) log_line(LOG_WARN, "no identity: %s", why.msg);
+    return o->own.hash ? hash_contents(d, o, e) : OK;
 }
 
 static void describe_cpu(json *parent)
@@ -128,6 +139,8 @@ static void describe_checkpoint(json *parent, const described *d)
     const char *config = ckpt_describes_itself(c) ? "metadata" : "config";
     json_add_str(to, "path", ckpt_path(c));
     json_add_str(to, "format", ckpt_format(c));
+    if (d->m) add_digest(to, "identity", d->m->prog->hash);
+    else if (hashed) json_add_null(to, "identity");
     if (hashed) add_digest(to, "contents", d->hashes.all);
     if (ckpt_metadata(c)) json_add_copy(to, "metadata", ckpt_metadata(c));
     if (ckpt_config(c)) json_add_copy(to, config, ckpt_config(c));
@@ -179,9 +192,11 @@ static void print_checkpoint(const described *d)
 {
     const ckpt *c = d->c;
     uint64_t bytes = 0;
-    char hex[2 * SHA256_BYTES + 1];
+    char hex[2 * SHA256_BYTES + 1] = "none";
     log_progress_end();
     printf("%-26s %s\n%-26s %s\n", "path", ckpt_path(c), "format", ckpt_format(c));
+    if (d->m) sha256_hex(d->m->prog->hash, SHA256_BYTES, hex);
+    if (d->hashes.tensor) printf("%-26s %s\n", "identity", hex);
     sha256_hex(d->hashes.all, SHA256_BYTES, hex);
     if (d->hashes.tensor) printf("%-26s %s\n", "contents", hex);
     print_tree(ckpt_metadata(c), "metadata");
@@ -234,9 +249,10 @@ const command command_info = {
     .options_size = sizeof(info_options),
     .notes = "With --model: the tensors (name, type, shape, bytes) and the metadata of a checkpoint.\n"
              "\n"
-             "With --hash: what its tensors hold, however they are divided among files (`contents`, and a\n"
-             "SHA-256 for each). Digests are kept in $XDG_CACHE_HOME/inferflow or ~/.cache/inferflow until a\n"
-             "file is changed.\n"
+             "With --hash: what the model is (`identity`: its spec, the names, types and shapes of its tensors\n"
+             "and what is made of them, however they are divided among files), and what its tensors hold\n"
+             "(`contents`, and a SHA-256 for each). Digests are kept in $XDG_CACHE_HOME/inferflow or\n"
+             "~/.cache/inferflow until a file is changed.\n"
              "\n"
              "  inferflow info --model DIR --hash --json\n",
     .run = run_info,
