@@ -62,8 +62,7 @@ int cpu_work_open(cpu_work *w, const program *p, const int max_rows[AXIS_COUNT],
     }
     for (int g = 0; g < GROUP_MAX; g++)
         if (cache->n_page[g] > 0 && (uint64_t)cache->n_page[g] > pages) pages = (uint64_t)cache->n_page[g];
-    uint64_t ranges = pages * PAGE_TOKENS / ATTN_RANGE +
-                      4 * (uint64_t)workers; /* that a step can be divided into, see v_attn */
+    uint64_t ranges = pages * PAGE_TOKENS / ATTN_RANGE + 4 * (uint64_t)workers; /* of a step at most, see v_attn */
     for (uint32_t i = 0; i < p->n_op; i++) {
         const op *a = &p->ops[i];
         if (a->kind != OP_ATTN || a->state < 0) continue;

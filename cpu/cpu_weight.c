@@ -6,7 +6,6 @@
 #include "tensor/panel.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* The rows or panels of a plain weight in the file; NULL when float32 values or lines there are not aligned (vectors
  * are read as floats). */

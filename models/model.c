@@ -39,6 +39,18 @@ int model_weights(ckpt **out, const char *path, err *e)
     return ckpt_open_bytes(out, file, "builtin", e);
 }
 
+int model_sources(ckpt **weights, json **config, spec *s, const char *path, err *e)
+{
+    const char *file = NULL;
+    int rc = OK;
+    if (!path && !s) path = "builtin";
+    if (!path && (rc = spec_path(s, "model", "path", &path, e))) return rc;
+    if (!path) return err_set(e, ERR_SPEC, "%s: which model? [model] path is missing (or give --model)", s->file);
+    if ((rc = model_weights(weights, path, e))) return rc;
+    if (s && (rc = spec_path(s, "model", "config", &file, e))) return rc;
+    return file ? json_read(config, file, SPEC_BYTES_MAX, e) : OK;
+}
+
 /* The spec inside a self-contained model, or the user's over it. It may not make this program read other files. */
 static int own_spec(opened *o, const char *user, err *e)
 {
@@ -71,16 +83,8 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     model *m = &o->m;
     int rc = OK;
     if (opt->spec_path) rc = spec_load(&m->resolved, opt->spec_path, NULL, e);
-    if (rc) return rc;
-    const char *path = opt->model_path, *config = NULL;
-    if (!path && !m->resolved) path = "builtin";
-    if (!path && (rc = spec_path(m->resolved, "model", "path", &path, e))) return rc;
-    if (!path)
-        return err_set(e, ERR_SPEC, "%s: which model? [model] path is missing (or give --model)", m->resolved->file);
-    if ((rc = model_weights(&m->weights, path, e))) return rc;
-    if (m->resolved && (rc = spec_path(m->resolved, "model", "config", &config, e))) return rc;
-    if (config && (rc = json_read(&o->config, config, SPEC_BYTES_MAX, e))) return rc;
-    if (m->resolved && spec_find(m->resolved, "network", "block")) return OK;
+    if (!rc) rc = model_sources(&m->weights, &o->config, m->resolved, opt->model_path, e);
+    if (rc || (m->resolved && spec_find(m->resolved, "network", "block"))) return rc;
 
     char base[64];
     spec_free(m->resolved);

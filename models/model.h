@@ -44,6 +44,9 @@ typedef struct model {
 
 /* The checkpoint alone: of a path, or "builtin". */
 int model_weights(ckpt **out, const char *path, err *e);
+/* The checkpoint of a path, or else of a spec, or with neither (NULL) the built-in one; and [model] config, where the
+ * spec names one. What was opened before an error is the caller's, too. */
+int model_sources(ckpt **weights, json **config, spec *s, const char *path, err *e);
 int model_open(model **out, const model_options *o, err *e);
 void model_close(model *m); /* NULL ok */
 

@@ -2,8 +2,6 @@
 #pragma once
 #include "base/err.h"
 
-#include <stdbool.h>
-
 /* The name to write `path` under, ".checking.PID.NAME" in the same folder; `path` itself where that cannot be, as of
  * a device. What killed runs left under such a name is removed. Its end is checked_file_end. NULL: out of memory. */
 char *checked_file_name(const char *path);

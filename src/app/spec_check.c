@@ -23,25 +23,14 @@ static const json *config_of(const checked *c)
     return c->config ? c->config : c->weights && !ckpt_keys_have_arch(c->weights) ? ckpt_config(c->weights) : NULL;
 }
 
-/* Opens what the spec is for. Failures are told when the model is opened. */
-static void open_checkpoint(checked *c, const char *model_path)
-{
-    err ignored = {0};
-    const char *path = model_path, *config = NULL;
-    if (!path && spec_path(c->s, "model", "path", &path, &ignored)) return;
-    if (!path || model_weights(&c->weights, path, &ignored)) return;
-    if (!spec_path(c->s, "model", "config", &config, &ignored) && config)
-        json_read(&c->config, config, SPEC_BYTES_MAX, &ignored);
-}
-
 /* The file over the built-in spec of its model, where it needs one. */
 static int load(checked *c, const char *path, const char *model_path, err *e)
 {
     char base[64];
-    err ignored = {0};
+    err ignored = {0}; /* it is told when the model is opened */
     int rc = spec_load_noting(&c->s, path, NULL, &c->wrong, e);
     if (rc) return rc;
-    open_checkpoint(c, model_path);
+    model_sources(&c->weights, &c->config, c->s, model_path, &ignored);
     if (spec_find(c->s, "network", "block") || !c->weights || ckpt_own_spec(c->weights)) return OK;
     if (arch_find(c->weights, c->config, base, sizeof base, &ignored)) return OK;
     spec_free(c->s);

@@ -6,7 +6,6 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <string.h>
 
 struct sampler {
     int32_t n_vocab;
