@@ -118,3 +118,4 @@ case("bailing", "Qwen2MoeConfig", "bailing", moe, num_experts=6, moe_intermediat
      layout=remote.bailing)
 case("bailing2", "Glm4MoeConfig", "bailing", grouped, head_dim=20, use_qk_norm=True, rope_parameters=half_rope(),
      layout=remote.bailing2)
+like("glm4-moe-lite-groups", "glm4-moe-lite", n_routed_experts=12, **GROUPS, hub={})

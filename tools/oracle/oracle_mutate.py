@@ -24,6 +24,7 @@ MODULES = {"rms": "layer", "layer": "rms", "gated": "plain", "plain": "gated", "
 # Keys that say nothing about the logits of a short text, or only repeat what the tensors say.
 SILENT = {("config", "vocab"), ("config", "positions"), ("config", "rope_positions"), ("config", "edge"),
           ("tensors", "{i}.ffn.edge")}
+EXPORTED = {"deepseek2": ("kv_heads", "head_dim")}     # keys of [config] that only exports to GGUF read
 FORMULAS = ("embed", "block", "final", "logits", "pooled", "scores", "enc.embed", "enc.block", "enc.final")
 SKIPPED = ("model", "generate", "tokenizer", "runtime", "serve", "config.json", "gguf")
 
@@ -202,7 +203,7 @@ def mutate_model(binary, folder, own, parts):
 
 def mutate(binary, specs, spec, folders):
     """Prints how many changes of a spec were seen and which were not; returns the survivors."""
-    own = own_keys(specs, spec)
+    own = own_keys(specs, spec) - {("config", key) for key in EXPORTED.get(spec, ())}
     total, shown = {}, set()
     for folder in folders:
         parts = sections(run(binary, "spec", "show", "--model", model_path(folder)))
