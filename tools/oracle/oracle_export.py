@@ -66,6 +66,8 @@ def by_files(exported, original):
 
 def judge(binary, exported, folder):
     """How far an exported model is off, as a share of what is allowed."""
+    from oracle_gguf import implied
+    from oracle_model import draw_case, save
     from oracle_table import CASES
     name = os.path.basename(folder).split("@")[0]
     case = CASES[name]
@@ -73,7 +75,9 @@ def judge(binary, exported, folder):
     if not case.layout:
         return max(again, by_transformers(case, exported, folder))
     if name not in RESCALED:
-        by_files(exported, os.path.join(os.path.dirname(folder), name))
+        with tempfile.TemporaryDirectory() as original:     # what the file was made of, not the case itself
+            save(draw_case(name, over=implied(name))[0], original, case)
+            by_files(exported, original)
     return again
 
 
