@@ -154,6 +154,8 @@ test-aarch64: ## tests of kernels and models on 64-bit Arm under qemu (packages:
 
 lint: ## include rule, lengths, headers, unused names, formatting
 	@python3 tools/check_tree.py && python3 tools/families.py --check
+	@! command -v $(CXX) >/dev/null || ls src/base/*.h src/tensor/*.h src/core/*.h | sed 's/.*/#include "&"/' | \
+	  $(CXX) -std=gnu++17 -fsyntax-only -w -Isrc -I. -x c++ - # devices may be written in C++
 	@if command -v clang-format >/dev/null; then \
 	  git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format --dry-run -Werror; \
 	  else echo "lint: clang-format absent, formatting not checked"; fi

@@ -19,10 +19,10 @@
  * Multiplied by the scale of their value over the maximum scale that the row sees in the tile, they become bytes;
  * bases of values have a sum of their own. A score that is not finite makes the row NaN. Over i16 queries and weights
  * have 16 bits, and a score is one sum, times the scale of the key, times that of the query. */
-#include "cpu/attn_mask.h"
+#include "cpu/attn_plan.h"
 
 #include "base/fmath.h"
-#include "cpu/kv_codes.h"
+#include "core/kv_codes.h"
 
 /* Softmax state of one row and head over some keys: maximum score, sum of exponentials, weighted sum of values. */
 typedef struct soft {
@@ -141,7 +141,7 @@ static void tile_add(soft *t, const attn_mask *a, const op *o, const tile *k, in
         p[j] = dot(k, j);
         if (query && !(coded && plain)) p[j] = p[j] * *k->codes.scale;
         if (!(query && plain))
-            p[j] = score(a, o, p[j], attn_product_scale(o, s), k->head, k->slope, k->first + j, k->own);
+            p[j] = score(a, o, p[j], attn_product_scale(o, s->k_type), k->head, k->slope, k->first + j, k->own);
         most = fm_max(p[j], most);
         odd = fmaf(p[j], 0, odd);
     }
@@ -210,7 +210,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
         t.head = (int)head;
         t.own = own;
         t.slope = slopes ? slopes[head] : 0;
-        if (kv_is_codes(s->k_type)) kv_query_encode(&t.kf, t.q, s->k_dim, attn_query_scale(o, s), t.codes);
+        if (kv_is_codes(s->k_type)) kv_query_encode(&t.kf, t.q, s->k_dim, attn_query_scale(o, s->k_type), t.codes);
         for (int range = first_key / ATTN_RANGE * ATTN_RANGE; range <= last_key; range += ATTN_RANGE) {
             soft_clear(&part, s->v_dim);
             for (int first = range; first < range + ATTN_RANGE && first <= last_key; first += PAGE_TOKENS) {

@@ -1,7 +1,8 @@
 /* cpu_kv_body.h - the body of KV_PUT: which tokens and heads a worker takes. The caller passes in how the keys or
  * values of one head and token are stored: the definition, or the same on vectors. */
 #pragma once
-#include "cpu/kv_codes.h"
+#include "core/kv_codes.h"
+#include "cpu/cpu.h"
 
 /* Stores `dim` elements of a token in a tile of type t; f: of a quantized cache. */
 typedef void kv_put(dtype t, const kv_codes *f, bool values, uint8_t *tile, const float *x, int dim, int token);

@@ -5,8 +5,9 @@
 #pragma once
 #include "base/half.h"
 #include "base/mem.h"
+#include "cpu/cpu.h"
 #include "cpu/cpu_backend.h"
-#include "cpu/kv_codes.h"
+#include "core/kv_codes.h"
 #include "tensor/quant.h"
 
 #include "test.h"

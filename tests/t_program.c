@@ -445,7 +445,7 @@ static void every_op_has_rows(void **unused)
             fail_msg("%s: %s", op_info[kind].name, wrong ? wrong : "accepted");
         uint32_t words = 0, n = 0;
         for (const op_param *row = op_params; row->label; row++)
-            if (row->op == kind) words |= 1u << (row->offset - offsetof(op, u)) / 4, n++;
+            if (row->kind == kind) words |= 1u << (row->offset - offsetof(op, u)) / 4, n++;
         if (words != (1u << n) - 1) fail_msg("%s: a parameter has no row, or two", op_info[kind].name);
     }
     program_free(p);
@@ -457,9 +457,9 @@ static void every_parameter_counts(void **unused)
     (void)unused;
     program *p = small(1);
     for (const op_param *row = op_params; row->label; row++) {
-        op o = {.kind = row->op, .layer = -1, .state = -1, .out = p->ops[1].out};
+        op o = {.kind = row->kind, .layer = -1, .state = -1, .out = p->ops[1].out};
         for (const op_param *each = op_params; each->label; each++)
-            if (each->op == row->op) set_param(&o, each, each->type == OPP_WORD ? each->n_word - 1 : 2);
+            if (each->kind == row->kind) set_param(&o, each, each->type == OPP_WORD ? each->n_word - 1 : 2);
         buf text[2] = {0};
         uint64_t hash[2];
         for (int k = 0; k < 2; k++) {
@@ -468,9 +468,9 @@ static void every_parameter_counts(void **unused)
             assert_true(program_dump_op(p, 1, &text[k]));
             set_param(&o, row, row->type == OPP_WORD ? 0 : 3);
         }
-        if (hash[0] == hash[1]) fail_msg("%s: \"%s\" is not hashed", op_info[row->op].name, row->label);
+        if (hash[0] == hash[1]) fail_msg("%s: \"%s\" is not hashed", op_info[row->kind].name, row->label);
         if (!strcmp(buf_cstr(&text[0]), buf_cstr(&text[1])))
-            fail_msg("%s: \"%s\" is not shown", op_info[row->op].name, row->label);
+            fail_msg("%s: \"%s\" is not shown", op_info[row->kind].name, row->label);
         buf_free(&text[0]);
         buf_free(&text[1]);
     }

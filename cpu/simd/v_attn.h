@@ -599,7 +599,7 @@ static void lines_seeing(const attn_job *j, const attn_unit *u, int first, int l
 static void unit_queries(const attn_job *j, const attn_unit *u)
 {
     const kv_store *s = j->s;
-    float by = attn_query_scale(j->o, s);
+    float by = attn_query_scale(j->o, s->k_type);
     for (int l = 0; l < u->rows * u->heads; l++) {
         j->at.by[l] = WEIGHT_UNITS;
         if (!kv_is_codes(s->k_type)) continue;
@@ -699,7 +699,7 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
     j.out = arg_at(r, o->out);
     j.group = r->seg->p->states[o->state].group;
     j.padded = (s->v_dim + LANES - 1) / LANES * LANES;
-    j.scale = attn_product_scale(o, s);
+    j.scale = attn_product_scale(o, s->k_type);
     j.plain = attn_is_plain(o);
     j.ready = j.plain && kv_is_codes(s->k_type) == kv_is_codes(s->v_type);
     j.kf = kv_codes_of(s->k_type, s->k_dim, false);

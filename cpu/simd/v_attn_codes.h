@@ -7,7 +7,7 @@
  * sums of pairs fit 16 bits. */
 #pragma once
 #include "cpu/attn_plan.h"
-#include "cpu/kv_codes.h"
+#include "core/kv_codes.h"
 #include "cpu/simd/v16.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* v_attn_codes_neon.h - the two products of v_attn_codes.h on NEON, whose multiplier takes signed bytes: codes of
  * keys, and weights, of eight bits are reduced by 128, and sums start from 128 times the sum of the other factor. */
 #pragma once
-#include "cpu/kv_codes.h"
+#include "core/kv_codes.h"
 #include "cpu/simd/v16.h"
 
 #define CODE_LOAD(p) vld1q_u8(p)

@@ -2,7 +2,7 @@
  * cpu_route.h. */
 #pragma once
 #include "cpu/cpu_experts.h"
-#include "cpu/cpu_route.h"
+#include "cpu/cpu_route_body.h"
 #include "cpu/simd/v16.h"
 
 static void v_route(const run *r, const op *o, int worker, int workers) { route_rows(r, o, worker, workers); }

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "core/arithmetic.h"
 #include "cpu/cpu.h"
+#include "engine/backend_list.h"
 #include "engine/engine.h"
 #include "io/contents.h"
 #include "io/contents_cache.h"
@@ -110,6 +111,26 @@ static void describe_memory(json *parent)
     json *m = json_add_object(parent, "memory");
     json_add_int(m, "total_bytes", (int64_t)si.totalram * si.mem_unit);
     json_add_int(m, "available_bytes", (int64_t)mem_available());
+}
+
+/* What --devices may name. */
+static void describe_devices(json *parent)
+{
+#define X(name, options) &name,
+    static const backend *const all[] = {BACKEND_LIST(X)};
+#undef X
+    json *list = json_add_array(parent, "devices");
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        device_info d;
+        for (int i = 0; all[k]->probe(i, &d); i++) {
+            json *one = json_add_object(list, NULL);
+            json_add_str(one, "device", all[k]->name);
+            json_add_str(one, "name", d.name);
+            json_add_int(one, "free_bytes", (int64_t)d.free_bytes);
+            json_add_bool(one, "usable", !d.why);
+            if (d.why) json_add_str(one, "why", d.why);
+        }
+    }
 }
 
 static void describe_build(json *parent)
@@ -229,6 +250,7 @@ static int run_info(const invocation *v, err *e)
         describe_cpu(root);
         describe_kernels(root);
         describe_memory(root);
+        describe_devices(root);
         json_add_array(root, "gpus");
         describe_build(root);
         if (d.c && v->json) describe_checkpoint(root, &d);

@@ -36,9 +36,9 @@ static const char *const residual_name[] = {"no", "what they leave"};
 static bool has_groups(const op *o) { return o->u.route.groups != 0; }
 static bool is_mixer(const op *o) { return o->u.route.score == SCORE_MIXER; }
 
-#define ROW(id, field, kind, text, ...)                                                                                \
+#define ROW(id, field, form, text, ...)                                                                                \
     {                                                                                                                  \
-        .op = OP_##id, .type = kind, .offset = offsetof(op, u.field), .label = text, __VA_ARGS__                       \
+        .kind = OP_##id, .type = form, .offset = offsetof(op, u.field), .label = text, __VA_ARGS__                     \
     }
 #define INT(id, field, text, ...)   ROW(id, field, OPP_INT, text, __VA_ARGS__)
 #define FLOAT(id, field, text, ...) ROW(id, field, OPP_FLOAT, text, __VA_ARGS__)

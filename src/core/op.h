@@ -66,7 +66,7 @@ typedef enum op_kind {
 } op_kind;
 
 /* Activation functions: X(id, spec name, sentence). erf form of gelu is the exact one. The scalar definitions are in
- * cpu/cpu_act.c; "gelu.tanh" is gelu_new = gelu_pytorch_tanh, "gelu.quick" is x*sigmoid(1.702x). */
+ * core/act_value.h; "gelu.tanh" is gelu_new = gelu_pytorch_tanh, "gelu.quick" is x*sigmoid(1.702x). */
 #define ACT_LIST(X)                                                                                                    \
     X(NONE, "none", "x")                                                                                               \
     X(SILU, "silu", "x * sigmoid(x)")                                                                                  \
@@ -165,7 +165,7 @@ typedef struct op {
 
 /* A parameter of an op: 4 bytes of op.u. Dump, hash and comparison of ops follow from these rows. */
 typedef struct op_param {
-    uint8_t op, type, offset;   /* op_kind, OPP_*, in struct op */
+    uint8_t kind, type, offset; /* op_kind, OPP_*, in struct op */
     bool optional;              /* not shown when it has the value `otherwise` */
     bool (*shown)(const op *o); /* NULL: always */
     float otherwise;

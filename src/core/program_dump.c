@@ -57,7 +57,7 @@ static void dump_params(const program *p, const op *o, buf *out)
 {
     if (p->tensors[o->out].block) buf_printf(out, " blocks of %d", p->tensors[o->out].block);
     for (const op_param *row = op_params; row->label; row++)
-        if (row->op == o->kind) dump_param(row, o, out);
+        if (row->kind == o->kind) dump_param(row, o, out);
     if (o->state >= 0) {
         const state *s = &p->states[o->state];
         buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->axis], s->heads, s->k_dim,

@@ -4,6 +4,7 @@
 #include "base/fmath.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "core/best_logit.h"
 
 #include <math.h>
 
@@ -71,14 +72,6 @@ static void adjust(sampler *s, const sample_params *p, const sample_input *in)
         if (sample_in_vocab(&l, in->banned[i])) s->logit[in->banned[i]] = -INFINITY;
 }
 
-static int32_t argmax(const float *l, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (l[i] > l[best]) best = i;
-    return best;
-}
-
 bool sampler_is_argmax(const sample_params *p)
 {
     bool adjusts = false;
@@ -90,15 +83,14 @@ bool sampler_is_argmax(const sample_params *p)
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 {
     adjust(s, p, in);
-    int32_t top = argmax(s->logit, s->n_vocab);
-    float best = s->logit[top];
-    if (p->temperature <= 0 || !isfinite(best)) return top;
+    const best_logit top = logits_best(s->logit, s->n_vocab);
+    if (p->temperature <= 0 || !isfinite(top.value)) return top.id;
     double u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, (uint64_t)(in->n_prompt + in->n_generated));
     candidates c = {.logit = s->logit,
                     .heap = s->heap,
                     .n_vocab = s->n_vocab,
                     .n_sorted = -1,
-                    .best = best,
+                    .best = top.value,
                     .temperature = p->temperature,
                     .end = s->n_vocab,
                     .mass_max = INFINITY};

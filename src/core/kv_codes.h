@@ -11,8 +11,6 @@
  * k_dim) or 32767: 8194 for 64 elements, 512 for 1024. A value sums 64 products of at most VALUE_TOP * WORD_TOP, in
  * all 2^31 - 2^17. */
 #pragma once
-#include "cpu/cpu.h"
-
 #include "base/fmath.h"
 #include "base/half.h"
 #include "core/kv_type.h"

@@ -1,4 +1,4 @@
-/* cpu_route.h - the body of ROUTE: which experts a token row goes to, and with which weights.
+/* route_pick.h - the definition of ROUTE: which experts a token row goes to, and with which weights.
  *
  * Top-k routing (Shazeer et al. 2017, arXiv 1701.06538) in these forms: softmax before or after picking; sigmoid with
  * a bias that affects the pick but not the weight, and groups of experts (DeepSeek-V2 and V3, arXiv 2405.04434,
@@ -7,7 +7,7 @@
  * fused multiply-adds, which are slow function calls otherwise. */
 #pragma once
 #include "base/fmath.h"
-#include "cpu/cpu.h"
+#include "core/op.h"
 
 typedef struct route_row {
     const float *logits;
@@ -92,18 +92,5 @@ static inline void route_pick(const op *o, route_row *w, const float *bias, floa
     for (int32_t k = 0; k < used; k++) {
         if (divide) share[k] = share[k] / (sum + 1e-20f);
         share[k] *= o->u.route.factor;
-    }
-}
-
-static inline void route_rows(const run *r, const op *o, int worker, int workers)
-{
-    const float *x = arg_at(r, o->in[0]), *bias = arg_at(r, o->in[1]);
-    float *y = arg_at(r, o->out);
-    int64_t n = arg_dim(r, o->in[0]), width = arg_dim(r, o->out), from, to;
-    route_row w = {.n = (int32_t)n};
-    cpu_share(arg_rows(r, o->out), 1, worker, workers, &from, &to);
-    for (int64_t i = from; i < to; i++) {
-        w.logits = x + i * n;
-        route_pick(o, &w, bias, y + i * width);
     }
 }

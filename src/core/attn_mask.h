@@ -1,11 +1,11 @@
-/* attn_mask.h - which keys a row of ATTN sees, and the bias of a score by distance: the definition, for reference and
- * vector kernels.
+/* attn_mask.h - which keys a row of ATTN sees, and the bias of a score by distance: the definition, for every
+ * device.
  *
  * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every
  * key. Both ends rise with the row's position, so the rows that see a tile are a run. */
 #pragma once
 #include "core/kv_type.h"
-#include "cpu/cpu.h"
+#include "core/step.h"
 
 typedef struct attn_mask {
     const step_rows *rows, *keys; /* of the queries; of the state */
@@ -14,31 +14,14 @@ typedef struct attn_mask {
     int heads, reach;
 } attn_mask;
 
-static inline attn_mask attn_mask_of(const run *r, const op *o)
-{
-    const program *p = r->seg->p;
-    attn_mask s = {.rows = step_rows_of(r->st, p->tensors[o->out].axis),
-                   .keys = step_rows_of(r->st, p->states[o->state].axis),
-                   .window = o->u.attn.window,
-                   .ahead = o->u.attn.ahead,
-                   .chunk = o->u.attn.chunk,
-                   .heads = o->u.attn.heads};
-    if (o->u.attn.bias == BIAS_BUCKETS) {
-        s.values = arg_at(r, o->in[ATTN_BIAS]);
-        s.table = arg_at(r, o->in[ATTN_TABLE]);
-        s.reach = (int)(arg_dim(r, o->in[ATTN_TABLE]) / 2);
-    }
-    return s;
-}
-
 /* The scale of products of queries and keys; where keys are codes, the scale goes to the query instead, once. */
-static inline float attn_product_scale(const op *o, const kv_store *s)
+static inline float attn_product_scale(const op *o, dtype k_type)
 {
-    return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? 1 : o->u.attn.scale;
+    return kv_is_codes(k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? 1 : o->u.attn.scale;
 }
-static inline float attn_query_scale(const op *o, const kv_store *s)
+static inline float attn_query_scale(const op *o, dtype k_type)
 {
-    return kv_is_codes(s->k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? o->u.attn.scale : 1;
+    return kv_is_codes(k_type) && o->u.attn.bias != BIAS_ALIBI_BF16 ? o->u.attn.scale : 1;
 }
 
 /* Is a score a product times a scale? */
