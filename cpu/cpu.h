@@ -115,6 +115,16 @@ static inline uint8_t *kv_tile(const kv_store *s, bool values, int32_t page, int
 /* Fills types, sizes and their bytes. */
 void kv_layout(kv_store *s, const state *of, dtype k_type, dtype v_type);
 
+/* ---- states of fixed size: of each slot, the floats of every STATE_SLOT that the device's segment has. */
+typedef struct slot_store {
+    float *at;       /* of slot 0; 64-byte aligned */
+    uint64_t stride; /* floats from slot to slot */
+    void *own;       /* the memory of all of them, if this state owns it: own_bytes */
+    uint64_t own_bytes;
+} slot_store;
+
+static inline float *slot_at(const slot_store *s, int32_t slot) { return s->at + (uint64_t)slot * s->stride; }
+
 /* ---- working memory of the kernels */
 typedef struct chunk_run chunk_run; /* chunk_steal.h */
 typedef struct cpu_work {
@@ -139,7 +149,8 @@ struct dev {
     held_weight *held;         /* [p->n_weight] */
     struct weight_fill *fills; /* [n_fill] of those in memory of their own, until cpu_weights_fill */
     size_t n_fill, cap_fill;
-    kv_store *kv; /* [p->n_state] */
+    kv_store *kv;      /* [p->n_state] */
+    slot_store *slots; /* [p->n_state] */
     cpu_work work;
 };
 

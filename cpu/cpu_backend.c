@@ -47,11 +47,13 @@ static void cpu_close(dev *d)
     if (!d) return;
     for (uint32_t i = 0; d->held && i < d->p->n_weight; i++) cpu_weight_drop(&d->held[i]);
     for (uint32_t i = 0; d->kv && i < d->p->n_state; i++) mem_unmap(d->kv[i].own, d->kv[i].own_bytes);
+    for (uint32_t i = 0; d->slots && i < d->p->n_state; i++) mem_unmap(d->slots[i].own, d->slots[i].own_bytes);
     cpu_work_close(&d->work);
     pool_close(d->team);
     mem_free(d->held);
     mem_free(d->fills);
     mem_free(d->kv);
+    mem_free(d->slots);
     mem_free(d);
 }
 
@@ -86,10 +88,11 @@ static int cpu_open(dev **out, const program *p, const dev_options *o, err *e)
     d->table = own->isa ? cpu_kernels_named(own->isa) : cpu_kernels(cpu_features(), o->inexact);
     d->held = mem_zero(p->n_weight + 1, sizeof *d->held);
     d->kv = mem_zero(p->n_state + 1, sizeof *d->kv);
+    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
     if (!d->table) rc = err_set(e, ERR_USAGE, "no kernels for \"%s\" on this processor", own->isa);
     else if (d->table->inexact && !o->inexact)
         rc = err_set(e, ERR_USAGE, "kernels for \"%s\" round otherwise: they need --exact off", own->isa);
-    else if (!d->held || !d->kv) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
+    else if (!d->held || !d->kv || !d->slots) rc = err_set(e, ERR_MEMORY, "out of memory for the cpu device");
     if (!rc) rc = pool_open(&d->team, d->threads, e);
     if (rc) cpu_close(d);
     else *out = d;
@@ -132,11 +135,40 @@ static int kv_open(dev *d, int group, err *e)
     return OK;
 }
 
+/* Memory for the slots of the states that the device has. */
+static int slots_open(dev *d, err *e)
+{
+    uint64_t floats = 0, slots = (uint64_t)d->cache.n_slot, all;
+    slot_store *first = NULL;
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        const op *o = &d->p->ops[i];
+        if (!op_is(o, OPF_SLOT)) continue;
+        slot_store *s = &d->slots[o->state];
+        s->stride = floats; /* for now: the place in a slot */
+        floats += ((uint64_t)d->p->states[o->state].slot_floats + LANES - 1) / LANES * LANES;
+        if (!first) first = s;
+    }
+    if (!first) return OK;
+    if (slots < 2)
+        return err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", d->cache.n_slot);
+    first->own = mem_mul(floats * sizeof(float), slots, &all) ? mem_map(all) : NULL;
+    if (!first->own) return err_set(e, ERR_MEMORY, "out of memory for %" PRIu64 " slots of states", slots);
+    first->own_bytes = all;
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        if (!op_is(&d->p->ops[i], OPF_SLOT)) continue;
+        slot_store *s = &d->slots[d->p->ops[i].state];
+        s->at = (float *)first->own + s->stride;
+        s->stride = floats;
+    }
+    return OK;
+}
+
 static int cpu_cache_open(dev *d, const cache_options *o, err *e)
 {
     int rc = cpu_work_open(&d->work, d->p, d->max_rows, o, d->threads, e);
     d->cache = *o;
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, g, e);
+    if (!rc) rc = slots_open(d, e);
     return rc;
 }
 
@@ -448,7 +480,7 @@ static uint64_t cpu_held_bytes(const dev *d)
 {
     uint64_t sum = d->work.bytes;
     for (uint32_t i = 0; i < d->p->n_weight; i++) sum += d->held[i].own_bytes;
-    for (uint32_t i = 0; i < d->p->n_state; i++) sum += d->kv[i].own_bytes;
+    for (uint32_t i = 0; i < d->p->n_state; i++) sum += d->kv[i].own_bytes + d->slots[i].own_bytes;
     return sum;
 }
 

@@ -25,13 +25,14 @@ typedef struct rig {
     rope_set ropes[1];
     int32_t pos[RIG_ROWS], seq[RIG_ROWS], token[RIG_ROWS], wanted[RIG_ROWS], seq_row[RIG_ROWS + 1], seq_len[RIG_ROWS],
         seq_rope[RIG_ROWS];
-    int32_t page[RIG_ROWS * RIG_PAGES];
+    int32_t page[RIG_ROWS * RIG_PAGES], slot_read[RIG_ROWS], slot_write[RIG_ROWS];
     segment seg;
     dev d;
     step st;
     run r;
     held_weight held[RIG_TENSORS];
     kv_store kv[1];
+    slot_store slots[1];
     uint8_t *act;
     uint64_t used, cap;
     void *own[RIG_TENSORS], *kv_memory;
@@ -77,6 +78,7 @@ static inline void rig_open(rig *g, uint64_t act_bytes)
     g->d.p = &g->p;
     g->d.held = g->held;
     g->d.kv = g->kv;
+    g->d.slots = g->slots;
     g->r = (run){&g->seg, &g->st, g->act};
 }
 
@@ -246,6 +248,25 @@ static inline void rig_cache(rig *g, int heads, int k_dim, int v_dim, dtype k_ty
             }
         }
     }
+}
+
+/* `n` slots of noise. Sequence i reads slot 2 i + 1 and writes 2 i. */
+static inline void rig_slots(rig *g, int64_t floats, int n)
+{
+    g->states[0] = (state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = floats};
+    g->p.n_state = 1;
+    g->slots[0].stride = (uint64_t)(floats + LANES - 1) / LANES * LANES;
+    g->kv_bytes = g->slots[0].stride * (uint64_t)n * sizeof(float);
+    g->kv_memory = mem_map(g->kv_bytes);
+    assert_non_null(g->kv_memory);
+    g->slots[0].at = g->kv_memory;
+    for (uint64_t i = 0; i < g->kv_bytes / sizeof(float); i++) g->slots[0].at[i] = rig_normal();
+    for (int i = 0; i < n / 2; i++) {
+        g->slot_read[i] = 2 * i + 1;
+        g->slot_write[i] = 2 * i;
+    }
+    g->st.slot_read = g->slot_read;
+    g->st.slot_write = g->slot_write;
 }
 
 static inline void rig_worker(void *arg, int worker, int workers)

@@ -422,6 +422,46 @@ static void expert_rules(void **unused)
     program_free(p);
 }
 
+/* CONV and its slot: each row of `wrong` differs in one thing from what is accepted. */
+static void slot_rules(void **unused)
+{
+    (void)unused;
+    static const state odd[] = {{.kind = STATE_SLOT, .axis = AXIS_TOK},
+                                {.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = INT64_MAX},
+                                {.kind = STATE_SLOT, .axis = AXIS_ENC, .slot_floats = 8}};
+    err e = {0};
+    program *p = small(1);
+    ref x = p->hidden[0], out = act(p, "c", AXIS_TOK, 4, 0), wide = act(p, "w8", AXIS_TOK, 8, 0),
+        w = matrix(p, "taps", 3, 4), one = matrix(p, "one", 1, 4), half = matrix(p, "half", 3, 4);
+    p->weights[p->tensors[half].weight].want = DTYPE_F16;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++, e = (err){0})
+        assert_int_equal(program_state(p, &odd[i], &e), ERR_SPEC);
+    assert_int_equal(program_slot_bytes(p), 0);
+    for (int i = 1; i <= 2; i++)
+        assert_int_equal(program_state(p, &(state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = 8}, &e), i);
+    assert_int_equal(program_slot_bytes(p), 0); /* no op has one yet */
+    assert_int_equal(p->n_group, 1);            /* slots have no pages */
+    const op right = {.kind = OP_CONV, .state = 1, .out = out, .in = {x, w}};
+    const op wrong[] = {
+        {.kind = OP_CONV, .state = 1, .out = act(p, "c2", AXIS_TOK, 4, 0), .in = {x, w}}, /* the slot of the first */
+        {.kind = OP_CONV, .state = 0, .out = out, .in = {x, w}},
+        {.kind = OP_CONV, .state = -1, .out = out, .in = {x, w}},
+        {.kind = OP_KV_PUT, .state = 2, .in = {x, x}},
+        {.kind = OP_CONV, .state = 2, .out = wide, .in = {x, w}},
+        {.kind = OP_CONV, .state = 2, .out = out, .in = {x, x}},
+        {.kind = OP_CONV, .state = 2, .out = out, .in = {x, one}},
+        {.kind = OP_CONV, .state = 2, .out = out, .in = {x, half}},
+        {.kind = OP_CONV, .state = 2, .out = out, .in = {x, matrix(p, "four", 4, 4)}},
+        {.kind = OP_CONV, .state = 2, .out = out, .in = {x, w, x}},
+        {.kind = OP_CONV, .state = 2, .out = act(p, "co", AXIS_OUT, 4, 0), .in = {x, w}},
+    };
+    assert_ok(program_op(p, &right, &e), &e);
+    assert_int_equal(program_slot_bytes(p), 8 * 4);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++, e = (err){0})
+        if (program_op(p, &wrong[i], &e) != ERR_SPEC) fail_msg("op %zu was accepted", i);
+    program_free(p);
+}
+
 /* ---- the op list: what follows from rows */
 
 static void set_param(op *o, const op_param *row, int v)
@@ -435,10 +475,12 @@ static void set_param(op *o, const op_param *row, int v)
 static void every_op_has_rows(void **unused)
 {
     (void)unused;
+    err e = {0};
     program *p = small(1);
+    int slot = program_state(p, &(state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = 8}, &e);
     for (int kind = 0; kind < OP_COUNT; kind++) {
         op o = {.kind = (uint8_t)kind, .layer = -1, .state = -1};
-        if (op_is(&o, OPF_STATE)) o.state = 0;
+        if (op_is(&o, OPF_STATE)) o.state = op_is(&o, OPF_SLOT) ? (int16_t)slot : 0;
         if (!op_is(&o, OPF_NO_OUTPUT)) o.out = p->hidden[0];
         const char *wrong = op_check(p, &o);
         if (!wrong || strstr(wrong, "wrong state") || strstr(wrong, "the output must be"))
@@ -549,7 +591,8 @@ static void identity_is_of_what_results_depend_on(void **unused)
     COUNTS(w->want), COUNTS(w->rows), COUNTS(w->cols), COUNTS(w->vector), COUNTS(w->parts);
     COUNTS(x->axis), COUNTS(x->dim[0]), COUNTS(x->block), COUNTS(x->layer), COUNTS(held[2]);
     COUNTS(st->axis), COUNTS(st->layer), COUNTS(st->heads), COUNTS(st->k_dim), COUNTS(st->v_dim), COUNTS(st->window);
-    COUNTS(st->scratch), COUNTS(p->ropes[0].params.theta), COUNTS(p->ropes[0].params.dims);
+    COUNTS(st->scratch), COUNTS(st->kind), COUNTS(st->slot_floats), COUNTS(p->ropes[0].params.theta),
+        COUNTS(p->ropes[0].params.dims);
     COUNTS(p->ops[1].u.norm.eps), COUNTS(p->ops[1].in[0]), COUNTS(p->entries[ENTRY_HEAD].op0), COUNTS(p->n_enc);
     IS_LEFT_OUT(s->entry), IS_LEFT_OUT(s->data), IS_LEFT_OUT(s->packed), IS_LEFT_OUT(w->packed), IS_LEFT_OUT(x->off);
     program_free(p);
@@ -603,6 +646,7 @@ int main(void)
         cmocka_unit_test(single_assignment),
         cmocka_unit_test(shape_rules),
         cmocka_unit_test(expert_rules),
+        cmocka_unit_test(slot_rules),
         cmocka_unit_test(windows_make_groups),
         cmocka_unit_test(every_op_has_rows),
         cmocka_unit_test(every_parameter_counts),

@@ -55,6 +55,7 @@ typedef struct dev_options {
 
 typedef struct cache_options {
     int n_page[GROUP_MAX]; /* KV pages per group */
+    int n_slot;            /* slots for states of fixed size */
     dtype k_type, v_type;  /* kv_type.h */
 } cache_options;
 

@@ -370,6 +370,28 @@ static const char *check_join(shapes t)
     return tensor_count(t.a) + tensor_count(t.b) == tensor_count(t.out) ? NULL : "the output does not fit";
 }
 
+static const char *check_conv(shapes t)
+{
+    int64_t dim = tensor_count(t.out), taps = is_matrix(t.b) ? t.b->dim[0] : 0;
+    if (!same_shape(t.a, t.out)) return "input and output differ";
+    if (t.a->axis != t.s->axis) return "input has other rows than the state";
+    if (taps < 2 || t.b->dim[1] != dim) return "needs a weight for each tap and column";
+    const weight *w = &t.p->weights[t.b->weight];
+    if (w->packed || weight_held_type(w) != DTYPE_F32) return "the weight must be held as float32";
+    if (t.s->slot_floats != (taps - 1) * dim) return "the slot does not hold the rows before";
+    return optional_vector(t.c, dim) ? NULL : "the bias does not fit";
+}
+
+/* What every op with a state has to have. */
+static const char *check_state(const program *p, const op *o, const state *s)
+{
+    if (!op_is(o, OPF_STATE)) return o->state < 0 ? NULL : "wrong state";
+    if (!s || op_is(o, OPF_SLOT) != (s->kind == STATE_SLOT)) return "wrong state";
+    for (uint32_t i = 0; i < p->n_op && s->kind == STATE_SLOT; i++)
+        if (p->ops[i].state == o->state) return "the slot is another op's";
+    return NULL;
+}
+
 static const char *(*const checks[OP_COUNT])(shapes t) = {
 #define X(id, name, facts, doc) [OP_##id] = check_##name,
     OP_LIST(X)
@@ -392,6 +414,6 @@ const char *op_check(const program *p, const op *o)
     if (t.out && t.out->block && o->kind != OP_QUANT) return "writes int8 activations";
     if (o->in[3] && !op_is(o, OPF_FOUR)) return "too many operands";
     if (op_is(o, OPF_NO_OUTPUT) ? o->out != 0 : !is_act(t.out)) return "the output must be an activation";
-    if (op_is(o, OPF_STATE) ? !t.s : o->state >= 0) return "wrong state";
-    return checks[o->kind](t);
+    const char *wrong = check_state(p, o, t.s);
+    return wrong ? wrong : checks[o->kind](t);
 }

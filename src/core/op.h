@@ -19,8 +19,10 @@ enum {
     OPF_STATE = 16,      /* reads or writes the state */
     OPF_NO_OUTPUT = 32,  /* writes no tensor */
     OPF_FOUR = 64,       /* may have a fourth operand */
+    OPF_SLOT = 128,      /* its state is a slot, which no other op has: it reads the old and writes the new one */
     OPF_EACH = OPF_ELEMENTWISE | OPF_IN_PLACE,
     OPF_PRODUCT = OPF_MATRIX | OPF_HEAVY,
+    OPF_RECURRENT = OPF_STATE | OPF_SLOT,
 };
 
 /* X(ID, name, facts, sentence) */
@@ -56,7 +58,10 @@ enum {
     X(POOL, pool, 0, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")                 \
     X(MATMUL_HEADS, matmul_heads, OPF_PRODUCT,                                                                         \
       "out = each head of in0 times W^T, W the part of weight in1 that belongs to the head")                           \
-    X(JOIN, join, 0, "out = each head of in0 and the same of in1 side by side")
+    X(JOIN, join, 0, "out = each head of in0 and the same of in1 side by side")                                        \
+    X(CONV, conv, OPF_RECURRENT,                                                                                       \
+      "out[r,c] = [bias in2[c] +] sum over taps t of weight in1[t,c] * in0[r - (taps - 1) + t,c], rows of the "        \
+      "sequence; those before the step are in its slot")
 
 typedef enum op_kind {
 #define X(id, ...) OP_##id,
@@ -127,7 +132,7 @@ typedef uint32_t ref; /* index of a tensor in its program; 0 = none */
 typedef struct op {
     uint8_t kind;  /* op_kind */
     int16_t layer; /* -1 outside layers */
-    int16_t state; /* KV_PUT, ATTN: index into program.state; else -1 */
+    int16_t state; /* OPF_STATE: index into program.state; else -1 */
     ref out;       /* 0 for KV_PUT */
     ref in[4];
     /* clang-format off */

@@ -90,6 +90,14 @@ int64_t tensor_count(const tensor *t)
     return n;
 }
 
+uint64_t program_slot_bytes(const program *p)
+{
+    uint64_t floats = 0;
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (op_is(&p->ops[i], OPF_SLOT)) floats += (uint64_t)p->states[p->ops[i].state].slot_floats;
+    return floats * sizeof(float);
+}
+
 uint64_t tensor_row_bytes(const tensor *t)
 {
     int64_t n = tensor_count(t);
@@ -205,27 +213,37 @@ uint32_t program_weight(program *p, const weight *w, err *e)
     return p->n_weight++;
 }
 
+static int add_state(program *p, const state *s, uint32_t group, err *e)
+{
+    if (p->n_state >= INT16_MAX) return err_set(e, ERR_LIMIT, "more than %d states", INT16_MAX);
+    if (!grow(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
+    p->states[p->n_state] = *s;
+    p->states[p->n_state].group = (uint8_t)group;
+    return (int)p->n_state++;
+}
+
 int program_state(program *p, const state *s, err *e)
 {
-    enum { HEADS_MAX = 1 << 16, HEAD_DIM_MAX = 1 << 16, STATES_MAX = INT16_MAX };
+    enum { HEADS_MAX = 1 << 16, HEAD_DIM_MAX = 1 << 16, SLOT_MAX = 1 << 28 };
+    const bool slot = s->kind == STATE_SLOT;
+    if (slot && (s->slot_floats < 1 || s->slot_floats > SLOT_MAX || s->axis != AXIS_TOK))
+        return err_set(e, ERR_SPEC, "layer %d: a state of %" PRId64 " floats for a sequence of tokens", s->layer,
+                       s->slot_floats);
+    if (slot) return add_state(p, s, 0, e);
     if (s->heads < 1 || s->heads > HEADS_MAX || s->k_dim < 1 || s->k_dim > HEAD_DIM_MAX || s->v_dim < 1 ||
         s->v_dim > HEAD_DIM_MAX || s->window < 0)
         return err_set(e, ERR_SPEC, "layer %d: a state of %d heads, keys of %d, values of %d, window %d", s->layer,
                        s->heads, s->k_dim, s->v_dim, s->window);
-    if (p->n_state >= STATES_MAX) return err_set(e, ERR_LIMIT, "more than %d states", STATES_MAX);
     if (s->axis != AXIS_TOK && s->axis != AXIS_ENC)
         return err_set(e, ERR_SPEC, "layer %d: a state of neither token nor encoder rows", s->layer);
     uint32_t g = 0;
     while (g < p->n_group && (p->group_window[g] != s->window || p->group_axis[g] != s->axis)) g++;
     if (g == GROUP_MAX) return err_set(e, ERR_LIMIT, "more than %d different attention windows", GROUP_MAX);
-    if (!grow(p, (void **)&p->states, p->n_state, sizeof *p->states, e)) return ERR_MEMORY;
     if (g == p->n_group) {
         p->group_axis[g] = s->axis;
         p->group_window[p->n_group++] = s->window;
     }
-    p->states[p->n_state] = *s;
-    p->states[p->n_state].group = (uint8_t)g;
-    return (int)p->n_state++;
+    return add_state(p, s, g, e);
 }
 
 int program_bound(program *p, const bound *b, err *e)

@@ -88,10 +88,14 @@ bool weight_is_plain(const weight *w);
 /* Decodes row n into `to` (cols floats), recipe applied. The definition that packers must equal. */
 void weight_decode_row(const weight *w, int64_t n, float *to);
 
-/* What a sequence keeps between steps. */
+/* What a sequence keeps between steps: pages with something for each position, or a slot of fixed size, which a step
+ * reads whole and writes whole elsewhere (convolutions, recurrences). */
+enum { STATE_PAGES, STATE_SLOT };
 typedef struct state {
-    uint8_t axis; /* whose positions its pages hold: AXIS_TOK or AXIS_ENC */
+    uint8_t kind; /* STATE_* */
+    uint8_t axis; /* whose positions its pages hold: AXIS_TOK or AXIS_ENC; of a slot AXIS_TOK */
     int16_t layer;
+    int64_t slot_floats;         /* STATE_SLOT: of a sequence; the rest is about pages, and 0 */
     int32_t heads, k_dim, v_dim; /* key/value heads and their sizes in elements */
     int32_t window;              /* 0 = all */
     bool scratch;                /* not needed after the layer: layers of one shape share it */
@@ -174,6 +178,8 @@ uint64_t program_op_hash(const program *p, uint32_t i);
 bool program_dump_head(const program *p, buf *out);
 bool program_dump_op(const program *p, uint32_t i, buf *out);
 
+/* Bytes of one slot: the STATE_SLOT of all ops; 0: the program has none. */
+uint64_t program_slot_bytes(const program *p);
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);
 /* Bytes of one row of an activation. */

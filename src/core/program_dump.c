@@ -60,8 +60,10 @@ static void dump_params(const program *p, const op *o, buf *out)
         if (row->kind == o->kind) dump_param(row, o, out);
     if (o->state >= 0) {
         const state *s = &p->states[o->state];
-        buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->axis], s->heads, s->k_dim,
-                   s->v_dim, s->group);
+        if (s->kind == STATE_SLOT) buf_printf(out, " state=%d (slot of %" PRId64 " floats)", o->state, s->slot_floats);
+        else
+            buf_printf(out, " state=%d (%s%d x %d+%d, group %d)", o->state, rows_name[s->axis], s->heads, s->k_dim,
+                       s->v_dim, s->group);
     }
 }
 

@@ -85,7 +85,7 @@ static void add_rope(sha256 *s, const rope_params *r)
 
 static void add_state(sha256 *s, const state *t)
 {
-    int64_t f[] = {t->axis, t->layer, t->heads, t->k_dim, t->v_dim, t->window, t->scratch};
+    int64_t f[] = {t->kind, t->axis, t->layer, t->slot_floats, t->heads, t->k_dim, t->v_dim, t->window, t->scratch};
     for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
 }
 

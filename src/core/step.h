@@ -41,6 +41,9 @@ typedef struct step {
     const int32_t *seq_rope; /* [n_rope][n_seq] variant fixed at admission */
     const int32_t *page;     /* [group][n_seq][page_cap] physical page of each 64 positions; -1: outside the window */
     int32_t page_cap;
+    /* [n_seq] slot that holds what STATE_SLOT ops know of a sequence before the step, and the one that they write: no
+     * slot is both, so that a step can be done twice. From position 0 on nothing is read. */
+    const int32_t *slot_read, *slot_write;
     const page_copy *copies;
     int32_t n_copy;
     const bool *best_only; /* [OUT] of these rows only the best logit is wanted; NULL: all rows are wanted whole */
