@@ -28,6 +28,7 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = c->rows;
     if (p->n_used) o.max_rows[AXIS_EXP] = c->rows * p->n_used;
     for (int g = 0; g < GROUP_MAX; g++) cache.n_page[g] = c->pages;
+    cache.n_slot = 2 * c->rows;
     int rc = plan_open(l, p, &o, e);
     if (!rc && (rc = plan_ready(*l, &cache, e))) {
         plan_close(*l);

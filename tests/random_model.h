@@ -14,6 +14,7 @@
 typedef struct model_shape {
     int layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     int window;     /* of odd layers; 0 = none */
+    int taps;       /* of the convolution that every third layer has in place of attention; 0 = none has */
     int norm, bias; /* NORM_*, BIAS_* (then no rope) */
     int rope_dims, rope_style;
     dtype type; /* of matrices; block types are packed, their activations int8 */
@@ -104,7 +105,7 @@ static ref test_op(model_builder *b, op o, int rows, int64_t dim)
 {
     err e = {0};
     o.layer = (int16_t)b->layer;
-    if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
+    if (!op_is(&o, OPF_STATE)) o.state = -1;
     if (dim) o.out = test_act(b, rows, dim);
     assert_ok(program_op(b->p, &o, &e), &e);
     return o.out;
@@ -196,6 +197,31 @@ static ref test_attention(model_builder *b, ref x)
     return test_linear(b, a, q_dim, m->dim, AXIS_TOK);
 }
 
+/* A causal convolution between two gates. */
+static ref test_conv(model_builder *b, ref x)
+{
+    err e = {0};
+    const model_shape *m = b->m;
+    ref in = test_linear(b, x, m->dim, m->dim, AXIS_TOK), gate = test_linear(b, x, m->dim, m->dim, AXIS_TOK);
+    ref taps = test_weight(b, "kernel", m->taps, m->dim, false, 0, 1);
+    ref bias = m->biases ? test_weight(b, "b", m->dim, 1, true, 0, 0.1f) : 0;
+    b->p->weights[b->p->tensors[taps].weight].want = DTYPE_F32;
+    state s = {.kind = STATE_SLOT,
+               .axis = AXIS_TOK,
+               .layer = (int16_t)b->layer,
+               .slot_floats = (int64_t)(m->taps - 1) * m->dim};
+    int index = program_state(b->p, &s, &e);
+    assert_true(index >= 0);
+    ref y = test_op(b, (op){.kind = OP_CONV, .state = (int16_t)index, .in = {in, taps, bias}}, AXIS_TOK, m->dim);
+    y = test_op(b, (op){.kind = OP_MUL, .in = {y, gate}}, AXIS_TOK, m->dim);
+    return test_linear(b, y, m->dim, m->dim, AXIS_TOK);
+}
+
+static ref test_mix(model_builder *b, ref x)
+{
+    return b->m->taps && b->layer % 3 == 2 ? test_conv(b, x) : test_attention(b, x);
+}
+
 static ref test_ffn(model_builder *b, ref x)
 {
     const model_shape *m = b->m;
@@ -254,9 +280,9 @@ static program *random_model(const model_shape *m, uint64_t seed)
     for (b.layer = 0; b.layer < m->layers; b.layer++) {
         ref a = test_norm(&b, x, m->dim, m->dim, AXIS_TOK);
         if (m->parallel) {
-            x = test_sum(&b, test_sum(&b, x, test_attention(&b, a)), test_ffn(&b, a));
+            x = test_sum(&b, test_sum(&b, x, test_mix(&b, a)), test_ffn(&b, a));
         } else {
-            x = test_sum(&b, x, test_attention(&b, a));
+            x = test_sum(&b, x, test_mix(&b, a));
             x = test_sum(&b, x, test_ffn(&b, test_norm(&b, x, m->dim, m->dim, AXIS_TOK)));
         }
         p->hidden[b.layer + 1] = x;
@@ -284,7 +310,7 @@ typedef struct trace_options {
     const char *devices, *isa;
     int threads, batch, chunk; /* sequences in one step; rows of one sequence in one step */
     dtype kv;
-    bool inexact;
+    bool inexact, twice; /* twice: each step is done a second time */
 } trace_options;
 
 /* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`:
@@ -319,7 +345,7 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
 {
     static int32_t token[TRACE_ROWS], pos[TRACE_ROWS], seq[TRACE_ROWS], out[TRACE_ROWS], len[TRACE_SEQS],
         first[TRACE_SEQS + 1];
-    static int32_t variant[4 * TRACE_SEQS], page[GROUP_MAX * TRACE_SEQS * 64];
+    static int32_t variant[4 * TRACE_SEQS], page[GROUP_MAX * TRACE_SEQS * 64], slot[2][TRACE_SEQS];
     int pages = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
     assert_true(n_seq <= TRACE_SEQS && pages <= 64 && t->batch <= TRACE_SEQS && t->chunk * t->batch <= TRACE_ROWS);
     plan *l = rig_plan(p, (plan_case){.devices = t->devices,
@@ -337,6 +363,8 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                 if (done[s] >= length || turn < s) continue; /* staggered */
                 who[k] = s;
                 begins[k] = done[s] == 0;
+                slot[0][k] = 2 * s + turn % 2;
+                slot[1][k] = 2 * s + !(turn % 2);
                 from[k] = first[k] = rows;
                 for (int i = 0; i < t->chunk && done[s] < length; i++, rows++, done[s]++) {
                     token[rows] = (7 * (s0 + s) + 13 * done[s] + (s0 + s) * done[s]) % (int)p->vocab;
@@ -360,13 +388,15 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                        .n_seq = k,
                        .seq_rope = variant,
                        .page = page,
-                       .page_cap = pages};
+                       .page_cap = pages,
+                       .slot_read = slot[0],
+                       .slot_write = slot[1]};
             st.n[AXIS_TOK] = st.n[AXIS_OUT] = rows;
             st.n[AXIS_EXP] = rows * p->n_used;
             int of[TRACE_SEQS];
             for (int i = 0; i < k; i++) of[i] = s0 + who[i];
             if (p->entries[ENTRY_ENC].out) trace_encoder(&st, p, of, begins);
-            rig_plan_step(l, &st);
+            for (int again = 0; again <= t->twice; again++) rig_plan_step(l, &st);
             const float *got = plan_result(l, ENTRY_HEAD);
             for (int i = 0; i < k; i++)
                 memcpy(logits + ((size_t)(s0 + who[i]) * (size_t)length + (size_t)pos[from[i]]) * (size_t)p->vocab,

@@ -9,7 +9,8 @@
 
 enum { CTX = 400, VOCAB = 61, TOKENS_MAX = 256 };
 
-static const model_shape shape_windows = {.layers = 3,
+/* One layer that sees all, one with a window, one with a convolution. */
+static const model_shape shape_of_each = {.layers = 3,
                                           .dim = 32,
                                           .heads = 4,
                                           .kv_heads = 2,
@@ -18,6 +19,7 @@ static const model_shape shape_windows = {.layers = 3,
                                           .vocab = VOCAB,
                                           .ctx = CTX,
                                           .window = 70,
+                                          .taps = 3,
                                           .rope_dims = 10,
                                           .gated = true,
                                           .type = DTYPE_F32};
@@ -33,7 +35,7 @@ static engine *open_engine(const engine_options *o)
     err e = {0};
     engine *g;
     model *m = mem_zero(1, sizeof *m);
-    m->prog = random_model(&shape_windows, 7);
+    m->prog = random_model(&shape_of_each, 7);
     m->name = "random";
     m->arch = "Random";
     m->ctx = CTX;
@@ -165,10 +167,9 @@ static void together(void **unused)
     }
 }
 
-/* A pool for two sequences only: others wait, paused ones lose their cache and compute it again. */
-static void pauses(void **unused)
+/* Pages or slots for one sequence only: others wait, paused ones lose their cache and compute it again. */
+static void check_pauses(bool slots)
 {
-    (void)unused;
     static result alone[4], got[4];
     err e = {0};
     bool more;
@@ -180,7 +181,8 @@ static void pauses(void **unused)
     }
     run_all(g);
     /* leave pages for one sequence: 3 of the unlimited group */
-    for (int i = 0; i < 2; i++) g->pages[i].total = g->pages[i].n_free = 3;
+    for (int i = 0; i < 2 && !slots; i++) g->pages[i].total = g->pages[i].n_free = 3;
+    if (slots) g->slots.total = g->slots.n_free = 2;
     uint64_t id[4];
     for (int k = 0; k < 4; k++) {
         query q = make_query(k, 100, 80, &got[k]);
@@ -200,7 +202,15 @@ static void pauses(void **unused)
     engine_pause(g, id[2], false);
     run_all(g);
     for (int k = 0; k < 4; k++) same_result(&alone[k], &got[k]);
+    assert_true(g->slots.n_free == g->slots.total && g->slots.reserved == 0);
     engine_close(g);
+}
+
+static void pauses(void **unused)
+{
+    (void)unused;
+    check_pauses(false);
+    check_pauses(true);
 }
 
 static void ends(void **unused)
@@ -390,7 +400,7 @@ static void short_of_memory(void **unused)
         err e = {0};
         engine *g;
         model *m = mem_zero(1, sizeof *m);
-        m->prog = random_model(&shape_windows, 7);
+        m->prog = random_model(&shape_of_each, 7);
         m->ctx = CTX;
         mem_fail_at(n);
         int rc = engine_of_model(&g, m, drop_model, &(engine_options){.threads = 2}, &e);
@@ -411,6 +421,24 @@ static void short_of_memory(void **unused)
         assert_int_equal(rc, fired ? ERR_MEMORY : 0);
     }
     run_all(g);
+    engine_close(g);
+}
+
+/* No thread allocates while queries run: the first allocation would fail. */
+static void steps_allocate_nothing(void **unused)
+{
+    (void)unused;
+    static result r[3];
+    err e = {0};
+    engine *g = open_engine(&(engine_options){.threads = 2, .chunk = 40, .devices = "cpu:1;cpu:1"});
+    for (int k = 0; k < 3; k++) {
+        query q = make_query(k, 70 + k, 20, &r[k]);
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    }
+    mem_fail_at(1);
+    run_all(g);
+    assert_false(mem_fail_at(0));
+    for (int k = 0; k < 3; k++) assert_int_equal(r[k].n, 20);
     engine_close(g);
 }
 
@@ -469,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together),      cmocka_unit_test(pauses),          cmocka_unit_test(ends),
         cmocka_unit_test(refused),       cmocka_unit_test(evaluation),      cmocka_unit_test(perplexity),
-        cmocka_unit_test(one_bad_query), cmocka_unit_test(short_of_memory), cmocka_unit_test(threads)};
+        cmocka_unit_test(one_bad_query), cmocka_unit_test(short_of_memory), cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,19 @@ static const model_shape shapes[] = {
      .biases = true,
      .learned = true,
      .type = DTYPE_F32},
+    {.layers = 6,
+     .dim = 44,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 12,
+     .ffn = 60,
+     .vocab = 41,
+     .ctx = 256,
+     .taps = 4,
+     .rope_dims = 12,
+     .gated = true,
+     .biases = true,
+     .type = DTYPE_BF16},
 };
 
 static float *collect(program *p, const trace_options *t)
@@ -129,6 +142,7 @@ static void rotary_f32(void **unused) { (void)unused, check(&shapes[0], DTYPE_F3
 static void alibi_f16(void **unused) { (void)unused, check(&shapes[1], DTYPE_F16); }
 static void windows_bf16(void **unused) { (void)unused, check(&shapes[2], DTYPE_F16); }
 static void learned_f32(void **unused) { (void)unused, check(&shapes[3], DTYPE_F32); }
+static void convolutions_bf16(void **unused) { (void)unused, check(&shapes[4], DTYPE_F32); }
 
 /* Caches of codes: queries and weights become codes too, by the same blocks whatever shares the step. */
 static void rotary_q8(void **unused) { (void)unused, check(&shapes[0], DTYPE_Q8_B64); }
@@ -184,6 +198,19 @@ static void families(void **unused)
     assert_true(n > 50);
 }
 
+/* A step writes no slot and no position that it reads. */
+static void steps_can_be_done_twice(void **unused)
+{
+    (void)unused;
+    trace_options o = {.threads = 2, .batch = 7, .chunk = 5, .kv = DTYPE_F32};
+    program *p = random_model(&shapes[4], 42);
+    float *once = collect(p, &o);
+    o.twice = true;
+    same(p, once, collect(p, &o), "each step twice");
+    mem_free(once);
+    program_free(p);
+}
+
 /* The comparison sees a difference of one key: a window one shorter gives other logits. */
 static void sees_differences(void **unused)
 {
@@ -202,10 +229,11 @@ static void sees_differences(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rotary_f32),   cmocka_unit_test(alibi_f16),
-                                       cmocka_unit_test(windows_bf16), cmocka_unit_test(learned_f32),
-                                       cmocka_unit_test(rotary_q8),    cmocka_unit_test(windows_q4),
-                                       cmocka_unit_test(alibi_i16),    cmocka_unit_test(windows_i16),
-                                       cmocka_unit_test(families),     cmocka_unit_test(sees_differences)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rotary_f32),        cmocka_unit_test(alibi_f16),
+                                       cmocka_unit_test(windows_bf16),      cmocka_unit_test(learned_f32),
+                                       cmocka_unit_test(rotary_q8),         cmocka_unit_test(windows_q4),
+                                       cmocka_unit_test(alibi_i16),         cmocka_unit_test(windows_i16),
+                                       cmocka_unit_test(families),          cmocka_unit_test(sees_differences),
+                                       cmocka_unit_test(convolutions_bf16), cmocka_unit_test(steps_can_be_done_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,8 @@
     X(seq_row, seqs + 1, 1)                                                                                            \
     X(seq_rope, seqs, p->n_rope + 1)                                                                                   \
     X(page, pages, p->n_group ? p->n_group : 1)                                                                        \
+    X(slot_read, seqs, 1)                                                                                              \
+    X(slot_write, seqs, 1)                                                                                             \
     X(enc_token, enc + 1, 1)                                                                                           \
     X(enc_type, enc + 1, 1)                                                                                            \
     X(enc_pos, enc + 1, 1)                                                                                             \
@@ -69,6 +71,8 @@ void batch_clear(batch *b)
                    .seq_rope = b->seq_rope,
                    .page = b->page,
                    .page_cap = b->page_cap,
+                   .slot_read = b->slot_read,
+                   .slot_write = b->slot_write,
                    .copies = b->copies};
 }
 
@@ -133,6 +137,10 @@ const step *batch_finish(batch *b, const program *p, const page_copy *copies, in
     for (uint32_t r = 0; r < p->n_rope; r++)
         for (int32_t i = 0; i < st->n_seq; i++)
             b->seq_rope[r * (uint32_t)st->n_seq + (uint32_t)i] = b->who[i]->variant[r];
+    for (int32_t i = 0; i < st->n_seq; i++) {
+        b->slot_read[i] = b->who[i]->slot_now;
+        b->slot_write[i] = session_next_slot(b->who[i]);
+    }
     for (uint32_t g = 0; g < p->n_group; g++)
         for (int32_t i = 0; i < st->n_seq; i++) {
             const session *s = b->who[i];

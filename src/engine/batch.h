@@ -8,7 +8,7 @@ struct batch_sizes; /* steps.h */
 typedef struct batch {
     step st;
     int32_t rows_max, enc_max, out_max, page_cap;
-    int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page;
+    int32_t *token, *type, *pos, *seq, *out, *pool, *seq_len, *seq_row, *seq_rope, *page, *slot_read, *slot_write;
     int32_t *enc_token, *enc_type, *enc_pos, *enc_seq, *enc_len, *enc_row;
     bool *best_only;   /* [out] */
     page_copy *copies; /* before the step */

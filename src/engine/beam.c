@@ -131,6 +131,7 @@ static void take_over(engine *g, session *to, const session *from)
     memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
     to->n_ids = from->n_ids;
     to->n_sent = to->n_past = from->n_past;
+    to->slot_now = from->slot_now; /* read in the next step, which writes another */
 }
 
 /* ---- one step of the search */

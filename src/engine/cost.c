@@ -13,6 +13,8 @@ static void add_ops(engine_cost *c, const engine *g, const program *p, int64_t r
         double n = (double)(axis == AXIS_OUT ? outs : axis == AXIS_EXP ? rows * p->n_used : rows);
         if (op_is(o, OPF_MATRIX)) {
             *(p->tensors[o->in[0]].block ? &c->int8_ops : &c->flops) += 2 * n * (double)program_row_products(p, o);
+        } else if (op_is(o, OPF_SLOT)) {
+            c->kv_bytes += 2 * sizeof(float) * (uint64_t)p->states[o->state].slot_floats; /* read, written */
         } else if (o->kind == OP_ATTN) {
             const state *s = &p->states[o->state];
             int64_t keys = o->u.attn.window && o->u.attn.window < depth ? o->u.attn.window : depth;

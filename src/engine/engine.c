@@ -44,25 +44,38 @@ static dtype kv_type(const engine *g, const engine_options *o)
     if (o->kv && strcmp(o->kv, "q8") == 0) return DTYPE_Q8_B64; /* blocks as in kv_type.h */
     if (o->kv && strcmp(o->kv, "q4") == 0) return DTYPE_Q4_B32;
     if (o->kv) return dtype_by_name(o->kv);
-    for (uint32_t i = 0; i < p->n_state; i++) short_head = short_head || p->states[i].k_dim <= KV_I16_DIM;
+    for (uint32_t i = 0; i < p->n_state; i++)
+        short_head = short_head || (p->states[i].k_dim && p->states[i].k_dim <= KV_I16_DIM);
     if (short_head && plan_takes_int8(g->placed)) return DTYPE_I16; /* of matrices that are as inexact */
     return weights_are_f32(p) ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Pages of each group: as many as the device with the least memory for them can hold. Refuses a context that does not
- * fit, before a page is touched. */
-static int count_pages(engine *g, dtype kv, int n_page[GROUP_MAX], err *e)
+/* Slots of `bytes` each, two a sequence; fewer sequences where they would take more than half of the budget, but one
+ * always fits. */
+static int count_slots(const engine *g, uint64_t bytes, uint64_t budget)
+{
+    uint64_t n = bytes ? budget / 4 / bytes : 0;
+    if (n > (uint64_t)g->info.max_batch) n = (uint64_t)g->info.max_batch;
+    return bytes ? 2 * (n ? (int)n : 1) : 0;
+}
+
+/* Slots, and pages of each group: as many as the device with the least memory for them can hold. Refuses a context
+ * that does not fit, before a page is touched. */
+static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 {
     const program *p = g->prog;
-    uint64_t bytes[GROUP_MAX], there;
+    uint64_t bytes[GROUP_MAX], slot, there;
     double tables = 0;
     for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
-    for (int m = 0; plan_memory(g->placed, m, kv, kv, bytes, &there); m++) {
-        double need = m ? 0 : tables;
+    for (int m = 0; plan_memory(g->placed, m, kv, kv, bytes, &slot, &there); m++) {
+        const int n_slot = count_slots(g, slot, there / 2);
+        const uint64_t slots = (uint64_t)n_slot * slot, budget = there / 2 > slots ? there / 2 - slots : 0;
+        double need = (m ? 0 : tables) + (double)slots;
+        if (slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
-        pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk * plan_in_flight(g->placed), there / 2, fit);
+        pages_plan(p, bytes, g->info.max_batch, g->info.ctx, g->chunk * plan_in_flight(g->placed), budget, fit);
         for (uint32_t i = 0; i < p->n_group; i++) {
-            if (m == 0 || fit[i] < n_page[i]) n_page[i] = fit[i];
+            if (m == 0 || fit[i] < cache->n_page[i]) cache->n_page[i] = fit[i];
             need += (double)fit[i] * (double)bytes[i];
         }
         if (need > (double)there)
@@ -94,14 +107,14 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
     int rc = plan_open(&g->placed, p, &po, e);
     if (rc) return rc;
     cache->k_type = cache->v_type = g->kv_type = kv_type(g, o);
-    rc = count_pages(g, g->kv_type, cache->n_page, e);
+    rc = count_pages(g, g->kv_type, cache, e);
     return rc ? rc : plan_ready(g->placed, cache, e);
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)
 {
     const program *p = g->prog;
-    cache_options cache = {{0}, DTYPE_NONE, DTYPE_NONE};
+    cache_options cache = {.k_type = DTYPE_NONE};
     batch_sizes max = {.rows = (int)g->chunk + g->info.max_batch,
                        .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
                        .outs = g->info.max_batch + SCORE_ROWS,
@@ -111,6 +124,7 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        max.rows, p->n_used);
     int rc = open_plan(g, o, &max, &cache, e);
+    if (!rc && cache.n_slot) rc = pages_open(&g->slots, cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
         rc = pages_open(&g->pages[i], cache.n_page[i], e);
         max.copies += cache.n_page[i];
@@ -269,6 +283,7 @@ void engine_close(engine *g)
     plan_close(g->placed);
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
+    pages_close(&g->slots);
     sampler_close(g->picker);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);

@@ -30,6 +30,7 @@ struct engine {
     engine_info info;
     int64_t chunk;
     page_pool pages[GROUP_MAX];
+    page_pool slots; /* two for each sequence, if the program has any */
     step_ring steps;
     int step_sequences;    /* of --step-sequences, 0: by what a step costs */
     uint64_t encoder_runs; /* inputs that the encoder has read */

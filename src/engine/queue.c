@@ -34,6 +34,7 @@ static int check_beams(const engine *g, const query *q, err *e)
         int64_t each = pages_needed(length, p->group_window[i], g->chunk);
         if (p->group_axis[i] == AXIS_TOK && each && g->pages[i].total / each < most) most = g->pages[i].total / each;
     }
+    if (g->slots.total && g->slots.total / 2 < most) most = g->slots.total / 2;
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
                        length);

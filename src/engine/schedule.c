@@ -12,11 +12,28 @@
 
 /* ---- pages of a session */
 
+static bool take_slots(engine *g, session *s)
+{
+    if (!g->slots.total) return true;
+    if (!pages_reserve(&g->slots, 2)) return false;
+    for (int i = 0; i < 2; i++) s->slot[i] = pages_take(&g->slots);
+    s->slot_now = s->slot[0];
+    return true;
+}
+
+static void give_slots(engine *g, const session *s)
+{
+    if (!g->slots.total) return;
+    for (int i = 0; i < 2; i++) pages_give(&g->slots, s->slot[i]);
+    pages_unreserve(&g->slots, 2);
+}
+
 /* The reservation of one session, without its beams. */
 static int admit_one(engine *g, session *s, err *e)
 {
     const program *p = g->prog;
     if (s->admitted) return 0;
+    if (!take_slots(g, s)) return ERR_BUSY;
     for (uint32_t i = 0; i < p->n_group; i++) {
         if (s->borrows && p->group_axis[i] == AXIS_ENC) continue;
         int32_t n = p->group_axis[i] == AXIS_ENC
@@ -27,6 +44,7 @@ static int admit_one(engine *g, session *s, err *e)
             continue;
         }
         while (i-- > 0) pages_unreserve(&g->pages[i], s->reserved[i]);
+        give_slots(g, s);
         return ERR_BUSY;
     }
     s->admitted = true;
@@ -92,6 +110,7 @@ static void drop_one(engine *g, session *s)
         pages_unreserve(&g->pages[i], s->reserved[i]);
         s->reserved[i] = 0;
     }
+    give_slots(g, s);
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
     s->n_past = s->n_sent = 0;
     s->encoded = s->borrows || s->q.n_enc == 0;

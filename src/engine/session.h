@@ -41,10 +41,14 @@ struct session {
     int64_t first[GROUP_MAX];    /* pages before this one fell out of the window and were given back */
     int32_t reserved[GROUP_MAX]; /* pages set aside for this session */
     int32_t *variant;            /* [n_rope] */
+    int32_t slot[2];             /* its own */
+    int32_t slot_now; /* where its state is when all that was sent is done: one of them, or of the beam it follows */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
 int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e);
+/* The slot that its next step writes. */
+static inline int32_t session_next_slot(const session *s) { return s->slot[s->slot_now == s->slot[0]]; }
 /* Whether the token ends its text. */
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);
 void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */

@@ -264,7 +264,8 @@ void plan_add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[
         }
 }
 
-bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *left)
+bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                 uint64_t *left)
 {
     const backend *shared[DEVICES_MAX];
     int n_shared = 0;
@@ -275,10 +276,13 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         if (s->be->shares_memory && !known) shared[n_shared++] = s->be;
         if (known || i-- > 0) continue;
         memset(page, 0, GROUP_MAX * sizeof *page);
+        *slot = 0;
         *left = s->be->budget(s->on);
         for (int j = k; j < l->n; j++) {
             const segment *other = &l->stages[j].seg;
-            if (j == k || (s->be->shares_memory && other->be == s->be)) plan_add_pages(other->p, k_type, v_type, page);
+            if (j != k && !(s->be->shares_memory && other->be == s->be)) continue;
+            plan_add_pages(other->p, k_type, v_type, page);
+            *slot += program_slot_bytes(other->p);
         }
         return true;
     }

@@ -27,9 +27,10 @@ int plan_prefers(const char *devices, const backend_use *backends, int *chunk, i
 int plan_open(plan **out, const program *p, const plan_options *o, err *e);
 /* Whether some matrix multiplies int8 activations. */
 bool plan_takes_int8(const plan *l);
-/* The memory number i that pages come from: bytes of a page of each group there, with these types, and the bytes that
- * are left for all. False: there are no more. */
-bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *left);
+/* The memory number i that pages come from: bytes of a page of each group there, with these types, of a slot, and what
+ * is left for all. False: there are no more. */
+bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                 uint64_t *left);
 /* Makes pages and compiles; then steps can be sent. */
 int plan_ready(plan *l, const cache_options *cache, err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */

@@ -67,13 +67,13 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
 
 const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
 
-/* Keys and values of the segment's states when every page is in use. */
+/* Keys, values and slots of the segment's states when all are in use. */
 static uint64_t segment_kv_bytes(const plan *l, const segment *s)
 {
     uint64_t page[GROUP_MAX] = {0}, sum = 0;
     plan_add_pages(s->p, l->cache.k_type, l->cache.v_type, page);
     for (int g = 0; g < GROUP_MAX; g++) sum += page[g] * (uint64_t)l->cache.n_page[g];
-    return sum;
+    return sum + program_slot_bytes(s->p) * (uint64_t)l->cache.n_slot;
 }
 
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
