@@ -242,7 +242,8 @@ static int entry_shape(binder *b, const bind_want *w, const found *f, int64_t *r
     if (w->cols != 0) {
         bool stack = s->rank == 3 && parts > 1 && s->dim[0] == parts;
         bool row = s->rank == 1 && w->rows == 1; /* converters leave axes of one out */
-        if (s->rank != 2 && !stack && !row)
+        bool kernel = f->how.conv1d && s->rank == 3 && s->dim[1] == 1;
+        if (s->rank != 2 && !stack && !row && !kernel)
             return misshapen(b, w, f, parts > 1 ? "a stack of matrices" : "a matrix", e);
         *cols = s->dim[s->rank - 1];
         *rows /= *cols;
@@ -344,8 +345,8 @@ static int factor_of(binder *b, const ckpt_entry *t, int64_t part, int64_t parts
 static int wanted_type(binder *b, const bind_want *w, const found *f, const char *name, dtype *out, err *e)
 {
     bool own_head = true;
-    *out = DTYPE_NONE;
-    if (w->cols == 0 || w->keep_type || !b->policy) return OK;
+    *out = w->floats ? DTYPE_F32 : DTYPE_NONE;
+    if (w->cols == 0 || w->keep_type || w->floats || !b->policy) return OK;
     int rc = w->table ? bind_has(b, "head", OUTSIDE, &own_head, e) : OK;
     if (rc) return rc;
     weight_names names = {.name = name, .tensor = f->entry->name, .table = w->table, .tied = !own_head};

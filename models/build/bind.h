@@ -11,6 +11,8 @@
  *     every S take L at O        rows O to O+L-1 of every S rows: fused q, k, v by head or by group
  *     columns A .. B             columns A to B-1, after transpose
  *     unit                       each row divided by its length (normalised heads)
+ *     conv1d                     the kernel of a Conv1d, [channels, 1, taps]: transposed, a row for each tap; in GGUF
+ *                                without the axis of one
  *     flat                       a stack of matrices that an export writes as one matrix, without an axis of its own
  *     bare                       an export writes the name as it stands, without .weight
  *     + N, * N                   values plus or times N: norms that store w - 1
@@ -44,6 +46,7 @@ typedef struct bind_want {
     bool bias;            /* the bias of `slot` */
     bool optional;        /* absent: *out = 0 and OK */
     bool keep_type;       /* no policy touches it */
+    bool floats;          /* held as float32 */
     bool table;           /* the token table */
     bool output_scale;    /* a factor beside the matrix may be left to weight.output_scale */
 } bind_want;

@@ -47,7 +47,7 @@ static bool emit(builder *b, op *o)
 
 ref builder_op(builder *b, op o, const char *path, const char *part, ref like, int64_t width)
 {
-    if (o.kind != OP_ATTN && o.kind != OP_KV_PUT) o.state = -1;
+    if (!op_is(&o, OPF_STATE)) o.state = -1;
     if (o.kind != OP_KV_PUT) {
         int rows = o.kind == OP_TAKE_OUT   ? AXIS_OUT
                    : o.kind == OP_POOL     ? AXIS_SEQ
@@ -204,6 +204,19 @@ ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int 
 {
     op o = {.kind = OP_JOIN, .in = {x, y}, .u.join = {heads}};
     return builder_op(b, o, c->path, part, x, builder_width(b, x) + builder_width(b, y));
+}
+
+ref builder_conv(builder *b, const call *c, const char *role, ref x, int64_t taps, const char *bias)
+{
+    ref w, add;
+    const int64_t dim = builder_width(b, x);
+    if (b->encoding) return err_set(b->e, ERR_SPEC, "%s: encoders have no convolutions", c->where), 0;
+    if (!weight_of(b, c, role, (bind_want){.rows = taps, .cols = dim, .floats = true}, &w) ||
+        !bias_of(b, c, role, bias, dim, (linear_opt){}, &add))
+        return 0;
+    int index = builder_state(b, (state){.kind = STATE_SLOT, .axis = AXIS_TOK, .slot_floats = (taps - 1) * dim});
+    op o = {.kind = OP_CONV, .state = (int16_t)index, .in = {x, w, add}};
+    return index < 0 ? 0 : builder_op(b, o, c->path, "mix", x, dim);
 }
 
 ref builder_norm(builder *b, const call *c, const char *role, ref x, norm_opt o)

@@ -64,6 +64,10 @@ ref builder_linear_heads(builder *b, const call *c, const char *role, ref x, int
 /* Heads of x and y side by side. */
 ref builder_join(builder *b, const call *c, const char *part, ref x, ref y, int heads);
 
+/* The causal convolution of the columns of x, each with `taps` weights of its own; the rows before the step are in a
+ * slot. bias as linear_opt. */
+ref builder_conv(builder *b, const call *c, const char *role, ref x, int64_t taps, const char *bias);
+
 typedef struct norm_opt {
     int kind; /* NORM_RMS, NORM_LAYER */
     double eps;

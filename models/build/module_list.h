@@ -8,6 +8,7 @@
     X(norm_layer)                                                                                                      \
     X(attn_mla)                                                                                                        \
     X(attn_gqa)                                                                                                        \
+    X(conv_short)                                                                                                      \
     X(cross_attention)                                                                                                 \
     X(ffn_gated)                                                                                                       \
     X(ffn_moe)                                                                                                         \

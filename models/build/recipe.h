@@ -11,6 +11,7 @@ typedef struct recipe {
     const char *tail;   /* of a stack of tensors, name + number + tail for from <= number < to; NULL: one tensor */
     int64_t from, to;
     bool transpose, rope_pairs, normalize_rows, sliced;
+    bool conv1d;                 /* and transpose: written with an axis of one between rows and columns */
     bool flat, bare;             /* for exports: a stack without an axis of its own; a name without .weight */
     int64_t row0, block, stride; /* sliced: rows row0 + n / block * stride + n % block; block 0: one run of `rows` */
     int64_t rows;                /* of a run; 0 = as many as are wanted */

@@ -34,8 +34,9 @@ typedef struct out_tensor {
     uint32_t n_part;
     int64_t matrices, rows, cols; /* of one matrix as the container has it; of a vector: rows numbers, cols 1 */
     bool stacked, vector, mixed;  /* mixed: some part is transposed, matrices are put together */
-    out_row *row;                 /* [rows] of one matrix; NULL: mixed, or the rows of one part in their order */
-    shape dims;                   /* as it is written */
+    bool conv1d;
+    out_row *row; /* [rows] of one matrix; NULL: mixed, or the rows of one part in their order */
+    shape dims;   /* as it is written */
     exporter *x;
 } out_tensor;
 
@@ -283,7 +284,7 @@ static dtype type_of(const exporter *x, const out_tensor *t)
     const weight *first = t->part[0].from;
     dtype have = first->pieces[0].type, want = x->type;
     bool known = x->kind == EXPORT_GGUF ? dtype_info[have].ggml >= 0 : dtype_is_float(have);
-    if (t->vector && x->kind == EXPORT_GGUF) return DTYPE_F32;
+    if ((t->vector || t->conv1d) && x->kind == EXPORT_GGUF) return DTYPE_F32;
     int64_t last = t->dims.dim[t->dims.rank - 1];
     if (x->as_held && first->want != DTYPE_NONE) want = gguf_type_fitting(first->want, last);
     if (want == DTYPE_NONE) /* blocks are copied or decoded, never encoded again */
@@ -318,6 +319,7 @@ static shape dims_of(const out_tensor *t)
     const shape *table = t->vector ? table_of(t) : NULL;
     int64_t vectors = t->vector ? vectors_in(t) : 1;
     if (table) return *table;
+    if (t->conv1d && t->x->kind != EXPORT_GGUF) return (shape){3, {t->rows, 1, t->cols}};
     if (vectors > 1) return (shape){2, {vectors, t->rows / vectors}};
     if (t->vector) return t->stacked ? (shape){2, {t->matrices, t->rows}} : (shape){1, {t->matrices * t->rows}};
     return t->stacked ? (shape){3, {t->matrices, t->rows, t->cols}} : (shape){2, {t->matrices * t->rows, t->cols}};
@@ -342,6 +344,7 @@ static int collect_one(exporter *x, tensor_list *all, const weight *w, const out
                           .matrices = name->matrices,
                           .stacked = name->stacked,
                           .vector = w->vector,
+                          .conv1d = name->how.conv1d && !w->vector,
                           .x = x};
         if (!map_put(&all->by_name, span_str(full), (uint32_t)all->n)) return export_oom(x);
         all->n++;
