@@ -15,7 +15,7 @@ import transformers
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
-MODELS = ("t5", "bart", "m2m-100", "marian-two", "gpt2", "gemma2")
+MODELS = ("t5", "bart", "m2m-100", "marian-two", "gpt2", "gemma2", "lfm2-bias")
 # beams, length_penalty, early_stopping, new tokens, tokens of the prompt
 SETTINGS = ((4, 1.0, False, 20, 4), (4, 2.0, True, 24, 2), (4, 0.0, "never", 16, 6), (3, -1.0, False, 30, 2),
             (4, 1.0, True, 60, 3), (2, 1.0, False, 1, 5), (4, 0.6, "never", 40, 40))

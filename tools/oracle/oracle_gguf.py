@@ -82,6 +82,11 @@ def gate_and_up(name, w, c):
     return list(zip((layer + "gate_proj.weight", layer + "up_proj.weight"), np.split(w, 2)))
 
 
+def kernels(name, w, c):
+    """LFM2's kernels of convolutions [channels, 1, taps] lose the middle axis."""
+    return w[:, 0] if name.endswith("conv.conv.weight") else w
+
+
 def theta(value=10000.0, **more):
     return lambda s: dict(rope_parameters=rope(value, **more))
 
@@ -163,6 +168,8 @@ FILES = {
         rope_parameters=yarn(s, mscale=0.7, mscale_all_dim=0.7)), experts(plain)),
     "deepseek2-lite":   ("deepseek2", lambda s: dict(first_k_dense_replace=1, attention_bias=False), experts(plain)),
     "deepseek3":        ("deepseek2", None, experts(plain)),
+    "lfm2":             ("lfm2", None, kernels),
+    "lfm2-moe":         ("lfm2moe", None, experts(kernels)),
 }
 # converted from the family's own tensors, others from transformers' class
 AS_PUBLISHED = ("chatglm", "jais", "openelm")
@@ -188,12 +195,19 @@ def write_keys(w, model, arch):
         w.add_feed_forward_length([divisible(x * dim, 16) for x in OPENELM_FFN[:layers]])
         w.add_head_count(OPENELM_HEADS[:layers])
         w.add_head_count_kv(OPENELM_KV[:layers])
+    elif arch.startswith("lfm2"):
+        w.add_feed_forward_length(model.model.layers[0].feed_forward.w1.out_features)   # config.json says another
+        w.add_head_count(heads)
+        w.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
+        w.add_shortconv_l_cache(c.conv_L_cache)
     else:
         w.add_feed_forward_length(first(c, "intermediate_size", "n_inner", "ffn_hidden_size", "d_ff") or 4 * dim)
         w.add_head_count(heads)
         w.add_head_count_kv(kv_heads(c, arch))
     w.add_vocab_size(c.vocab_size)
-    if isinstance(first(c, "rms_norm_eps"), float) and arch != "jais":
+    if arch.startswith("lfm2"):
+        w.add_layer_norm_rms_eps(c.norm_eps)
+    elif isinstance(first(c, "rms_norm_eps"), float) and arch != "jais":
         w.add_layer_norm_rms_eps(c.rms_norm_eps)
     else:
         w.add_layer_norm_eps(first(c, "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps",

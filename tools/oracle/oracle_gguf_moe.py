@@ -31,6 +31,7 @@ def experts(change):
         name = name.replace("shared_mlp.output_linear", "mlp.shared_experts.down_proj")
         name = name.replace("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight")
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name = name.replace("expert_bias", "expert_bias.bias")
         if "shared_expert_gate" in name:
             w = w[0]        # converters leave axes of one out
         return [(name if name.endswith((".weight", ".bias")) else name + ".weight", change(name, w, c))]
@@ -78,6 +79,10 @@ def write_expert_keys(w, c):
         w.add_expert_weights_norm(bool(c.norm_topk_prob))
         sigmoid = c.model_type != "deepseek_v2"
         w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
+    if c.model_type == "lfm2_moe":
+        w.add_leading_dense_block_count(c.num_dense_layers)
+        w.add_expert_weights_scale(c.routed_scaling_factor)
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if (first(c, "n_group") or 1) > 1:
         w.add_expert_group_count(c.n_group)
         w.add_expert_group_used_count(c.topk_group)

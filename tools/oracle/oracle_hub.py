@@ -13,7 +13,7 @@ DERIVED = dict(                             # keys hub files never carry, comput
     smollm3=("layer_types", "no_rope_layers"),
     gemma3_text=("layer_types", "_sliding_window_pattern"), cohere2=("layer_types", "head_dim"),
     vaultgemma=("layer_types",), cwm=("layer_types",), granite_swa=("layer_types",),
-    gpt_bigcode=("num_key_value_heads",), modernbert=("layer_types",))
+    gpt_bigcode=("num_key_value_heads",), modernbert=("layer_types",), lfm2=("layer_types",))
 
 
 def old_rope(config, family):

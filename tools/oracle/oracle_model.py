@@ -109,6 +109,8 @@ def redraw(model, case, seed, tied):
                 draw(p, 0.0, 0.8)
             elif kind.endswith(("Router", "Gate")):
                 draw(p, 0.0, 2.0 / math.sqrt(p.shape[1]))
+            elif kind == "Conv1d":
+                draw(p, 0.0, 1.0 / math.sqrt(p.shape[1] * p.shape[2]))
             elif kind.endswith(("Linear", "Conv1D")):
                 draw(p, 0.0, gain(name) / math.sqrt(p.shape[0] if kind == "Conv1D" else p.shape[1]))
             else:
