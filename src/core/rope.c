@@ -16,6 +16,7 @@ struct rope_variant {
     size_t bytes;
     int length;     /* dynamic: the admitted length it is made for */
     uint32_t users; /* sequences admitted and not released */
+    uint32_t serial;
 };
 
 /* theta ^ (2i / dims) in float32. */
@@ -143,6 +144,7 @@ static int build(rope_set *r, uint32_t v, int length, int positions, err *e)
     if (!to->table) return err_set(e, ERR_MEMORY, "out of memory for a rope table of %d positions", positions);
     to->length = length;
     to->users = 0;
+    to->serial = ++r->serial;
     rope_frequencies(&r->params, length, inv, &scale);
     for (int pos = 0; pos < positions; pos++) {
         float *c = to->table + (size_t)pos * (size_t)half, *s = c + n;
@@ -250,3 +252,5 @@ const float *rope_sin(const rope_set *r, int variant)
     const rope_variant *v = &r->variant[variant];
     return v->table + v->bytes / (2 * sizeof *v->table);
 }
+
+uint32_t rope_serial(const rope_set *r, int variant) { return r->variant[variant].serial; }

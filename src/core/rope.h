@@ -49,7 +49,8 @@ typedef struct rope_set {
     rope_params params;
     rope_variant *variant; /* built on demand by rope_admit */
     uint32_t n_variant, cap;
-    int ctx; /* positions per table */
+    int ctx;         /* positions per table */
+    uint32_t serial; /* of the table built last */
 } rope_set;
 
 /* Checks the parameters; rope_fill builds variant 0, for positions 0 … ctx-1, unless it is there. */
@@ -68,3 +69,5 @@ void rope_frequencies(const rope_params *p, int length, float *inv, float *scale
  * `length` positions. */
 const float *rope_cos(const rope_set *r, int variant);
 const float *rope_sin(const rope_set *r, int variant);
+/* Another number for each table that was built: indices are used again. For devices that hold copies. Not 0. */
+uint32_t rope_serial(const rope_set *r, int variant);
