@@ -31,7 +31,7 @@ static int check_beams(const engine *g, const query *q, err *e)
     int64_t room = g->info.ctx - (int64_t)q->n_ids,
             length = (int64_t)q->n_ids + (q->max_tokens < room ? q->max_tokens : room);
     for (uint32_t i = 0; i < p->n_group; i++) {
-        int64_t each = pages_needed(length, p->group_window[i], g->chunk);
+        int64_t each = pages_needed(length, p->group_window[i], g->chunk * g->steps.in_flight); /* session_admit */
         if (p->group_axis[i] == AXIS_TOK && each && g->pages[i].total / each < most) most = g->pages[i].total / each;
     }
     if (g->slots.total && g->slots.total / 2 < most) most = g->slots.total / 2;
