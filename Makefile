@@ -53,6 +53,7 @@ SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
 SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
+FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TIME  ?= 60
 # V=1 shows whole commands; without it one short line per file.
@@ -63,8 +64,8 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 lint format fuzz bench bench-model \
-  oracle install install-strip uninstall clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices lint format fuzz bench \
+  bench-model oracle install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -130,10 +131,10 @@ $(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) Makefile
 $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
 	$(Q)$(CC) -c -o $@ $<
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libinferflow.a $(BUILD)/flags
+$(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,TEST,$<)
-	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(BUILD)/libinferflow.a \
+	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(FAKE) $(BUILD)/libinferflow.a \
 	  $(LINK) -lcmocka $(LDLIBS)
 
 asan: ## the tests under AddressSanitizer and leak check
@@ -142,6 +143,8 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 	$(MAKE) check BUILD=build/ubsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=undefined -fno-sanitize-recover=all'
 tsan: ## the tests under ThreadSanitizer
 	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread' OPENMP=0
+test-devices: $(BUILD)/tests/t_devices ## every test model on all combinations of devices, chunks, caches (an hour)
+	DEVICES=all TEST_TIMEOUT=14400 tools/run_tests.sh $(BUILD) $<
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
 	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
 
@@ -218,4 +221,4 @@ $(BUILD)/flags: FORCE
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
 	  { CC='$(CC)' tools/setup.sh check && echo '$(subst ','\'',$(FLAGS_NOW))' > $@; }
 
--include $(OBJ:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)
+-include $(OBJ:.o=.d) $(FAKE:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)

@@ -1,0 +1,611 @@
+/* fake_backend.c - see fake_backend.h: memory, calls, faults, what is sent of a step, the thread.
+ *
+ * Matrices: blocks of rows in column-major order; packed ones as codes and scales of each row (panel_strip), spans in
+ * column-major order. Pages: token after token, of each all heads, of each its keys, then its values; codes as 16 bits
+ * each, then scales and bases. */
+#include "fake_state.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "core/weight_fill.h"
+#include "tensor/act_q8.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static fake *fake_of(dev *d) { return (fake *)(void *)d; }
+
+/* ---- memory that is closed, faults, counts */
+
+static void memory_open(const fake *d, bool open)
+{
+    int rc = mprotect(d->memory, d->o.memory, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    CHECK(rc == 0, "mprotect");
+}
+
+static void *memory_take(fake *d, uint64_t count, uint64_t size)
+{
+    uint64_t bytes = count * size, at = d->used;
+    CHECK(size == 0 || bytes / size == count, "a size overflows");
+    if (bytes > d->o.memory - 2 * ALIGN - at) return NULL;
+    d->used = (at + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return d->memory + at;
+}
+
+static int out_of_memory(err *e) { return err_set(e, ERR_MEMORY, "the fake device has no memory left"); }
+
+static void count(atomic_ullong *what, uint64_t n)
+{
+    if (what) atomic_fetch_add(what, n);
+}
+#define COUNT(d, member, n) count((d)->o.log ? &(d)->o.log->member : NULL, n)
+
+/* Counts a call; not 0: it has to fail. */
+static int call(fake *d, fake_call which, err *e)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+        FAKE_CALLS(X)
+#undef X
+    };
+    fake_log *log = d->o.log;
+    if (log) {
+        atomic_fetch_add(&log->calls[which], 1);
+        bool now = atomic_fetch_add(&log->all, 1) + 1 == log->fail_at;
+        if (now && !log->lost) return err_set(e, ERR_MEMORY, "the fake device is short of memory (%s)", names[which]);
+        d->lost = d->lost || now;
+    }
+    return d->lost ? err_set(e, ERR_IO, "the fake device is lost (%s)", names[which]) : OK;
+}
+
+/* ---- weights */
+
+static int fake_weight_put(dev *of, uint32_t index, err *e)
+{
+    fake *d = fake_of(of);
+    CHECK(index < d->p->n_weight, "weight %u", index);
+    d->weights[index].wanted = true;
+    return call(d, FAKE_weight_put, e);
+}
+
+static int matrix_make(fake *d, uint32_t index, err *e)
+{
+    const weight *of = &d->p->weights[index];
+    matrix *w = &d->weights[index];
+    weight_fill f;
+    *w = (matrix){.type = weight_held_type(of), .rows = of->rows, .cols = of->cols};
+    w->row_bytes = dtype_row_bytes(w->type, (uint64_t)w->cols);
+    w->block_bytes = dtype_info[w->type].bytes;
+    int rc = weight_fill_plan(&f, of, w->type, of->packed, e);
+    if (rc) return rc;
+    if (of->packed) {
+        int64_t each = panel_format_of(w->type)->span;
+        w->strips = memory_take(d, (uint64_t)((w->cols + each - 1) / each * w->rows), sizeof *w->strips);
+    } else {
+        w->blocks = memory_take(d, w->row_bytes, (uint64_t)w->rows);
+    }
+    if (!w->strips && !w->blocks) return out_of_memory(e);
+    f.out = mem_array((size_t)f.units, f.unit_bytes);
+    rc = f.out ? weight_fill_run(&f, 1, 1, e) : err_set(e, ERR_MEMORY, "out of memory");
+    if (!rc) matrix_take(w, f.out);
+    mem_free(f.out);
+    COUNT(d, weights, (uint64_t)f.units * f.unit_bytes);
+    if (of->vector)
+        d->view.held[index] = (held_weight){
+            .data = w->blocks, .type = DTYPE_F32, .stride = 4, .rows = w->rows, .cols = 1};
+    return rc;
+}
+
+static int fake_weights_end(dev *of, err *e)
+{
+    fake *d = fake_of(of);
+    int rc = call(d, FAKE_weights_end, e);
+    memory_open(d, true);
+    int64_t widest = ACT_NARROW;
+    for (uint32_t i = 0; i < d->p->n_weight && !rc; i++) {
+        if (d->weights[i].wanted) rc = matrix_make(d, i, e);
+        if (d->p->weights[i].cols > widest) widest = d->p->weights[i].cols;
+    }
+    for (uint32_t i = 1; i < d->p->n_tensor; i++)
+        if (d->p->tensors[i].block && tensor_count(&d->p->tensors[i]) > widest)
+            widest = tensor_count(&d->p->tensors[i]);
+    const uint64_t most = (uint64_t)act_padded(widest);
+    d->row = memory_take(d, most, sizeof *d->row);
+    d->raw = memory_take(d, most, sizeof *d->row);
+    memory_open(d, false);
+    return rc || (d->row && d->raw) ? rc : out_of_memory(e);
+}
+
+/* Row n as floats. */
+/* ---- pages */
+
+static int fake_cache_open(dev *of, const cache_options *o, err *e)
+{
+    fake *d = fake_of(of);
+    uint64_t most = 0, copies = 0;
+    int rc = call(d, FAKE_cache_open, e);
+    d->pages = *o;
+    d->view.cache = *o;
+    if (!rc) rc = cpu_work_open(&d->view.work, d->p, d->given.max_rows, o, 1, e);
+    for (uint32_t i = 0; i < d->p->n_op && !rc; i++) {
+        const op *p = &d->p->ops[i];
+        cache *c = p->kind == OP_KV_PUT ? &d->states[p->state] : NULL;
+        if (!c || c->at) continue;
+        const state *s = &d->p->states[p->state];
+        kv_layout(&c->like, s, o->k_type, o->v_type);
+        c->k_bytes = record_bytes(o->k_type, s->k_dim, false);
+        c->v_bytes = record_bytes(o->v_type, s->v_dim, true);
+        c->token_bytes = (c->k_bytes + c->v_bytes) * (uint64_t)s->heads;
+        c->at = memory_take(d, (uint64_t)o->n_page[s->group], c->token_bytes * PAGE_TOKENS);
+        const uint64_t tiles = (c->like.k_page + c->like.v_page) * (uint64_t)o->n_page[s->group];
+        if (tiles > most) most = tiles;
+        if (!c->at) rc = out_of_memory(e);
+    }
+    for (uint32_t i = 0; i < d->p->n_op && !rc; i++) {
+        const op *p = &d->p->ops[i];
+        if (!op_is(p, OPF_SLOT)) continue;
+        slots *s = &d->slots[p->state];
+        *s = (slots){memory_take(d, (uint64_t)d->p->states[p->state].slot_floats, (uint64_t)o->n_slot * sizeof *s->at),
+                     o->n_slot};
+        if (!s->at) rc = out_of_memory(e);
+        if (s->n < 2) rc = err_set(e, ERR_USAGE, "a sequence of this model takes two slots, the device has %d", s->n);
+        d->has_slots = true;
+    }
+    d->tiles = memory_take(d, 1, most);
+    for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)o->n_page[g];
+    d->copies = memory_take(d, copies, sizeof *d->copies);
+    return rc || (d->tiles && d->copies) ? rc : out_of_memory(e);
+}
+
+static void check_page(const fake *d, int group, int32_t page)
+{
+    CHECK(group >= 0 && group < GROUP_MAX && page >= 0 && page < d->pages.n_page[group], "page %d of group %d", page,
+          group);
+}
+
+static int move_page(dev *of, int group, int32_t page, uint8_t *bytes, bool get, err *e)
+{
+    fake *d = fake_of(of);
+    int rc = call(d, get ? FAKE_page_get : FAKE_page_put, e);
+    check_page(d, group, page);
+    memory_open(d, true);
+    for (uint32_t i = 0; i < d->p->n_state && !rc; i++) {
+        const cache *c = &d->states[i];
+        if (!c->at || d->p->states[i].group != group) continue;
+        page_move(c, page, bytes, get);
+        bytes += c->like.k_page + c->like.v_page;
+        COUNT(d, pages, c->like.k_page + c->like.v_page);
+    }
+    memory_open(d, false);
+    return rc;
+}
+
+static int fake_page_get(dev *d, int group, int32_t page, uint8_t *to, err *e)
+{
+    return move_page(d, group, page, to, true, e);
+}
+
+static int fake_page_put(dev *d, int group, int32_t page, const uint8_t *from, err *e)
+{
+    return move_page(d, group, page, (uint8_t *)from, false, e);
+}
+
+/* ---- steps: what is sent of them */
+
+static const int32_t *send(fake *d, int32_t *to, const int32_t *from, int64_t n)
+{
+    if (!from || !n) return to;
+    memcpy(to, from, (size_t)n * sizeof *to);
+    COUNT(d, steps, (uint64_t)n * sizeof *to);
+    return to;
+}
+
+static void check_rows(const step *st, const step_rows *r, int32_t rows)
+{
+    for (int32_t i = 0; i < rows; i++) {
+        CHECK(r->seq[i] >= 0 && r->seq[i] < st->n_seq, "sequence %d of row %d", r->seq[i], i);
+        CHECK(r->pos[i] >= 0 && r->pos[i] < r->seq_len[r->seq[i]], "position %d of row %d", r->pos[i], i);
+        CHECK(i == 0 || r->seq[i] != r->seq[i - 1] || r->pos[i] == r->pos[i - 1] + 1, "positions of row %d", i);
+        CHECK(i >= r->seq_row[r->seq[i]] && i < r->seq_row[r->seq[i] + 1], "row %d is not its sequence's", i);
+    }
+}
+
+static void check_step(const fake *d, const step *st)
+{
+    for (int i = AXIS_TOK; i < AXIS_COUNT; i++)
+        CHECK(st->n[i] >= 0 && st->n[i] <= d->given.max_rows[i], "%d rows of axis %d, at most %d", st->n[i], i,
+              d->given.max_rows[i]);
+    CHECK(st->n_seq > 0 && st->n_seq <= d->most_seq, "%d sequences", st->n_seq);
+    check_rows(st, &st->tok, st->n[AXIS_TOK]);
+    check_rows(st, &st->enc, st->n[AXIS_ENC]);
+    for (int32_t i = 0; i < st->n[AXIS_OUT]; i++)
+        CHECK(st->out[i] < st->n[AXIS_TOK] && st->out[i] > (i ? st->out[i - 1] : -1), "wanted row %d", st->out[i]);
+    for (int32_t i = 0; i < st->n[AXIS_SEQ]; i++)
+        CHECK(st->pool[i] < st->n_seq && st->pool[i] > (i ? st->pool[i - 1] : -1), "sequence %d", st->pool[i]);
+    for (int32_t i = 0; i < st->n_seq && d->has_slots; i++) {
+        CHECK(st->slot_write[i] >= 0 && st->slot_write[i] < d->pages.n_slot, "slot %d", st->slot_write[i]);
+        if (st->tok.seq_len[i] == st->tok.seq_row[i + 1] - st->tok.seq_row[i]) continue;
+        CHECK(st->slot_read[i] >= 0 && st->slot_read[i] < d->pages.n_slot, "slot %d", st->slot_read[i]);
+        for (int32_t k = 0; k < st->n_seq; k++)
+            CHECK(st->slot_read[i] != st->slot_write[k], "slot %d is read and written", st->slot_read[i]);
+    }
+    for (int32_t i = 0; i < st->n_copy; i++) {
+        check_page(d, st->copies[i].group, st->copies[i].from);
+        check_page(d, st->copies[i].group, st->copies[i].to);
+        for (int32_t k = 0; k < st->n_copy; k++)
+            CHECK(st->copies[i].group != st->copies[k].group || st->copies[i].to != st->copies[k].from,
+                  "page %d is copied and written", st->copies[i].to);
+    }
+}
+
+static void rows_send(fake *d, const step *st, step_rows *to, bool enc)
+{
+    const step_rows *from = enc ? &st->enc : &st->tok;
+    int32_t **at = d->rows + (enc ? 6 : 0), n = st->n[enc ? AXIS_ENC : AXIS_TOK];
+    to->token = send(d, at[0], from->token, n);
+    to->type = from->type ? send(d, at[1], from->type, n) : NULL;
+    to->pos = send(d, at[2], from->pos, n);
+    to->seq = send(d, at[3], from->seq, n);
+    to->seq_len = send(d, at[4], from->seq_len, st->n_seq);
+    to->seq_row = send(d, at[5], from->seq_row, st->n_seq + 1);
+}
+
+/* Of page tables, the entries that differ from what the device knows of that place in the step. */
+static int tables_send(fake *d, const step *st, err *e)
+{
+    const int64_t cap = st->page_cap, each = GROUP_MAX * cap;
+    if (cap > d->page_cap) {
+        d->table = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->table);
+        d->known = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->known);
+        if (!d->table || !d->known) return out_of_memory(e);
+        for (int64_t i = 0; i < d->most_seq * each; i++) d->known[i] = -1;
+        d->page_cap = st->page_cap;
+    }
+    for (uint32_t g = 0; g < d->p->n_group; g++)
+        for (int32_t i = 0; i < st->n_seq; i++) {
+            const int32_t len = step_rows_of(st, d->p->group_axis[g])->seq_len[i];
+            CHECK(len <= cap * PAGE_TOKENS, "%d positions of sequence %d", len, i);
+            for (int32_t k = 0; k * PAGE_TOKENS < len; k++) {
+                const int32_t page = step_page(st, (int)g, i, k);
+                int32_t *known = &d->known[i * GROUP_MAX * d->page_cap + (int32_t)g * d->page_cap + k];
+                if (page >= 0) check_page(d, (int)g, page);
+                if (*known != page) COUNT(d, steps, 2 * sizeof *known); /* which, and what */
+                *known = page;
+                d->table[((int64_t)g * st->n_seq + i) * cap + k] = page;
+            }
+        }
+    d->st.page = d->table;
+    d->st.page_cap = st->page_cap;
+    return OK;
+}
+
+static int ropes_send(fake *d, const step *st, err *e)
+{
+    for (uint32_t i = 0; i < d->p->n_op; i++) {
+        if (d->p->ops[i].kind != OP_ROPE) continue;
+        const int r = d->p->ops[i].u.rope.table;
+        const rope_set *set = &d->p->ropes[r];
+        for (int32_t k = 0; k < st->n_seq; k++) {
+            const int32_t v = st->seq_rope[(int64_t)r * st->n_seq + k];
+            CHECK(v >= 0 && v < VARIANTS, "variant %d of a rope table", v);
+            rope_table *t = &d->ropes[r * VARIANTS + v];
+            if (t->serial == rope_serial(set, v)) continue;
+            const float *from = rope_cos(set, v);
+            if (!t->at) t->at = memory_take(d, (uint64_t)set->ctx * (uint64_t)set->params.dims, sizeof *t->at);
+            if (!t->at) return out_of_memory(e);
+            t->serial = rope_serial(set, v);
+            t->floats = 2 * (uint64_t)(rope_sin(set, v) - from);
+            memcpy(t->at, from, t->floats * sizeof *from);
+            COUNT(d, weights, t->floats * sizeof *from);
+        }
+    }
+    return OK;
+}
+
+/* Rows that stand for tokens: those that the step names, in the order of its rows. */
+static void vectors_send(fake *d, const step *st)
+{
+    const int64_t dim = d->p->dim;
+    int32_t n = 0;
+    d->st.vec = d->vec;
+    if (!d->vec) return; /* no embeddings in this segment */
+    for (int32_t i = 0; i < st->n[AXIS_TOK]; i++) {
+        if (st->tok.token[i] >= 0) continue;
+        memcpy(d->vec + n * dim, st->vec + ~(int64_t)st->tok.token[i] * dim, (size_t)dim * sizeof *d->vec);
+        COUNT(d, puts, (uint64_t)dim * sizeof *d->vec);
+        d->rows[0][i] = ~n++;
+    }
+}
+
+static int step_send(fake *d, const step *st, err *e)
+{
+    d->st = (step){.n_seq = st->n_seq, .n_copy = st->n_copy, .taps = st->taps, .n_tap = st->n_tap};
+    memcpy(d->st.n, st->n, sizeof st->n);
+    COUNT(d, steps, sizeof st->n + 3 * sizeof st->n_seq);
+    rows_send(d, st, &d->st.tok, false);
+    rows_send(d, st, &d->st.enc, true);
+    d->st.out = send(d, d->out, st->out, st->n[AXIS_OUT]);
+    d->st.pool = send(d, d->pool, st->pool, st->n[AXIS_SEQ]);
+    d->st.seq_rope = send(d, d->rope_of, st->seq_rope, (int64_t)d->p->n_rope * st->n_seq);
+    if (d->has_slots) {
+        d->st.slot_read = send(d, d->rows[12], st->slot_read, st->n_seq);
+        d->st.slot_write = send(d, d->rows[13], st->slot_write, st->n_seq);
+    }
+    d->st.copies = d->copies;
+    memcpy(d->copies, st->copies, (size_t)st->n_copy * sizeof *d->copies);
+    COUNT(d, steps, (uint64_t)st->n_copy * sizeof *d->copies);
+    vectors_send(d, st);
+    int rc = tables_send(d, st, e);
+    return rc ? rc : ropes_send(d, st, e);
+}
+
+/* ---- running */
+
+static int fake_compile(dev *of, segment *s, err *e)
+{
+    fake *d = fake_of(of);
+    const program *p = s->p;
+    const int *most = d->given.max_rows;
+    int rc = call(d, FAKE_compile, e);
+    CHECK(p == d->p, "a segment of another program");
+    if (rc) return rc;
+    d->seen = *p;
+    d->seen.tensors = mem_array(p->n_tensor, sizeof *p->tensors);
+    if (!d->seen.tensors) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    memcpy(d->seen.tensors, p->tensors, p->n_tensor * sizeof *p->tensors);
+    d->part = *s;
+    d->part.p = &d->seen;
+    d->part.on = &d->view;
+    d->most_seq = most[AXIS_TOK] + most[AXIS_ENC];
+    bool ok = (d->act = memory_take(d, 1, s->act_bytes + ALIGN));
+    for (int i = 0; i < 14 && ok; i++)
+        ok = (d->rows[i] = memory_take(d, (uint64_t)d->most_seq + 1, sizeof *d->rows[i]));
+    ok = ok && (d->rope_of = memory_take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *d->rope_of));
+    ok = ok && (d->out = memory_take(d, (uint64_t)most[AXIS_OUT], sizeof *d->out));
+    ok = ok && (d->pool = memory_take(d, (uint64_t)most[AXIS_SEQ], sizeof *d->pool));
+    for (uint32_t i = 0; i < p->n_op && ok; i++)
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN && !d->vec)
+            ok = (d->vec = memory_take(d, (uint64_t)most[AXIS_TOK], (uint64_t)p->dim * sizeof *d->vec));
+    memory_open(d, true);
+    for (uint32_t i = 1; i < p->n_tensor && ok; i++) {
+        const uint64_t n = (uint64_t)tensor_count(&p->tensors[i]);
+        float *to = NULL;
+        if (p->tensors[i].kind != TENSOR_CONST) continue;
+        ok = (to = memory_take(d, n, sizeof *to));
+        if (ok) memcpy(to, p->tensors[i].data, n * sizeof *to);
+        d->seen.tensors[i].data = to;
+        COUNT(d, weights, n * sizeof *to);
+    }
+    if (ok) memset(d->act + s->act_bytes, CANARY, ALIGN);
+    memory_open(d, false);
+    s->compiled = d;
+    return ok ? OK : out_of_memory(e);
+}
+
+static void fake_discard(dev *of, segment *s)
+{
+    fake *d = fake_of(of);
+    mem_free(d->seen.tensors);
+    d->seen.tensors = NULL;
+    s->compiled = NULL;
+}
+
+static void *work(void *of)
+{
+    fake *d = of;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (!d->working && !d->stopping) pthread_cond_wait(&d->changed, &d->lock);
+        if (!d->working) break;
+        pthread_mutex_unlock(&d->lock);
+        if (d->o.delay) {
+            const struct timespec t = {0, (long)(rng_bits(d->o.seed, 0, d->turn++) % d->o.delay) * 1000};
+            nanosleep(&t, NULL);
+        }
+        memory_open(d, true);
+        run_step(d);
+        memory_open(d, false);
+        pthread_mutex_lock(&d->lock);
+        d->working = false;
+        pthread_cond_broadcast(&d->changed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+static int fake_start(dev *of, const segment *s, const step *st, err *e)
+{
+    fake *d = fake_of(of);
+    int rc = call(d, FAKE_start, e);
+    CHECK(s->compiled == d && !d->working, "start of a step while another one is at work");
+    if (rc) return rc;
+    check_step(d, st);
+    memory_open(d, true);
+    rc = step_send(d, st, e);
+    memory_open(d, false);
+    if (rc) return rc;
+    pthread_mutex_lock(&d->lock);
+    d->working = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    return OK;
+}
+
+static int fake_wait(dev *of, err *e)
+{
+    fake *d = fake_of(of);
+    pthread_mutex_lock(&d->lock);
+    while (d->working) pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    return call(d, FAKE_wait, e);
+}
+
+/* ---- rows in and out */
+
+static float *act_rows_of(const fake *d, ref t, int64_t row0, int64_t rows)
+{
+    const tensor *a = &d->p->tensors[t];
+    CHECK(row0 >= 0 && rows > 0 && row0 + rows <= d->given.max_rows[a->axis], "rows %lld … %lld of %s", (long long)row0,
+          (long long)(row0 + rows), a->name);
+    return (float *)(void *)(d->act + a->off) + row0 * tensor_count(a);
+}
+
+static void check_out(const fake *d, const segment *s, ref t)
+{
+    uint32_t i = 0;
+    while (i < s->n_out && s->out[i] != t) i++;
+    CHECK(s->compiled == d && !d->working && i < s->n_out, "%s is no output", s->p->tensors[t].name);
+}
+
+static int fake_act_put(dev *of, const segment *s, ref t, int64_t rows, const float *from, err *e)
+{
+    fake *d = fake_of(of);
+    uint32_t i = 0;
+    int rc = call(d, FAKE_act_put, e);
+    while (i < s->n_in && s->in[i].t != t) i++;
+    CHECK(s->compiled == d && !d->working && i < s->n_in, "%s is no input", s->p->tensors[t].name);
+    const uint64_t bytes = (uint64_t)(rows * tensor_count(&d->p->tensors[t])) * sizeof *from;
+    if (rc) return rc;
+    memory_open(d, true);
+    memcpy(act_rows_of(d, t, 0, rows), from, bytes);
+    memory_open(d, false);
+    COUNT(d, puts, bytes);
+    return OK;
+}
+
+static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e)
+{
+    fake *d = fake_of(of);
+    int rc = call(d, FAKE_act_get, e);
+    check_out(d, s, t);
+    const uint64_t bytes = (uint64_t)(rows * tensor_count(&d->p->tensors[t])) * sizeof *to;
+    if (rc) return rc;
+    memory_open(d, true);
+    memcpy(to, act_rows_of(d, t, row0, rows), bytes);
+    memory_open(d, false);
+    COUNT(d, gets, bytes);
+    return OK;
+}
+
+static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
+{
+    fake *d = fake_of(of);
+    int rc = call(d, FAKE_pick, e);
+    const int64_t n = tensor_count(&d->p->tensors[t]);
+    check_out(d, s, t);
+    if (rc) return rc;
+    memory_open(d, true);
+    for (int64_t i = 0; i < rows; i++) to[i] = logits_best(act_rows_of(d, t, row0, rows) + i * n, n);
+    memory_open(d, false);
+    COUNT(d, gets, (uint64_t)rows * sizeof *to);
+    return OK;
+}
+
+/* ---- opening */
+
+static bool fake_probe(int i, device_info *out)
+{
+    *out = (device_info){.name = "nobody's device", .free_bytes = FAKE_MEMORY};
+    return i == 0;
+}
+
+static bool fake_takes_int8(dtype type) { return panel_format_of(type) != NULL; }
+
+static void fake_close(dev *of)
+{
+    fake *d = fake_of(of);
+    if (!d) return;
+    if (d->thread) {
+        pthread_mutex_lock(&d->lock);
+        d->stopping = true;
+        pthread_cond_broadcast(&d->changed);
+        pthread_mutex_unlock(&d->lock);
+        pthread_join(d->thread, NULL);
+    }
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->changed);
+    if (d->memory) munmap(d->memory, d->o.memory);
+    cpu_work_close(&d->view.work);
+    mem_free(d->weights);
+    mem_free(d->states);
+    mem_free(d->slots);
+    mem_free(d->ropes);
+    mem_free(d->view.held);
+    mem_free(d->view.kv);
+    mem_free(d);
+}
+
+static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
+{
+    fake *d = mem_zero(1, sizeof *d);
+    *out = NULL;
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a device");
+    if (o->own) d->o = *(const fake_options *)o->own;
+    if (!d->o.memory) d->o.memory = FAKE_MEMORY;
+    d->p = p;
+    d->given = *o;
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    d->weights = mem_zero(p->n_weight + 1, sizeof *d->weights);
+    d->states = mem_zero(p->n_state + 1, sizeof *d->states);
+    d->slots = mem_zero(p->n_state + 1, sizeof *d->slots);
+    d->ropes = mem_zero((size_t)p->n_rope + 1, VARIANTS * sizeof *d->ropes);
+    d->view.held = mem_zero(p->n_weight + 1, sizeof *d->view.held);
+    d->view.kv = mem_zero(p->n_state + 1, sizeof *d->view.kv);
+    d->memory = mmap(NULL, d->o.memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (d->memory == MAP_FAILED) d->memory = NULL;
+    int rc = d->weights && d->states && d->slots && d->ropes && d->view.held && d->view.kv && d->memory
+                 ? call(d, FAKE_open, e)
+                 : err_set(e, ERR_MEMORY, "out of memory for a device");
+    if (!rc && pthread_create(&d->thread, NULL, work, d)) {
+        d->thread = 0;
+        rc = err_set(e, ERR_MEMORY, "no thread for a device");
+    }
+    if (rc) fake_close((dev *)(void *)d);
+    else *out = (dev *)(void *)d;
+    return rc;
+}
+
+static uint64_t fake_held_bytes(const dev *d) { return ((const fake *)(const void *)d)->used; }
+
+static uint64_t fake_budget(const dev *d) { return ((const fake *)(const void *)d)->o.memory - fake_held_bytes(d); }
+
+static const char *fake_fused(const segment *s, uint32_t i, uint32_t *n)
+{
+    (void)s, (void)i;
+    *n = 1;
+    return NULL;
+}
+
+static const char *fake_isa(const dev *d)
+{
+    (void)d;
+    return "fake";
+}
+
+const backend fake_backend = {
+    .name = "fake",
+    .chunk = 128,
+    .sequences = 16,
+    .probe = fake_probe,
+    .takes_int8 = fake_takes_int8,
+    .open = fake_open,
+    .close = fake_close,
+    .weight_put = fake_weight_put,
+    .weights_end = fake_weights_end,
+    .budget = fake_budget,
+    .cache_open = fake_cache_open,
+    .compile = fake_compile,
+    .discard = fake_discard,
+    .act_put = fake_act_put,
+    .act_get = fake_act_get,
+    .start = fake_start,
+    .wait = fake_wait,
+    .pick = fake_pick,
+    .page_get = fake_page_get,
+    .page_put = fake_page_put,
+    .fused = fake_fused,
+    .isa = fake_isa,
+    .held_bytes = fake_held_bytes,
+};

@@ -1,0 +1,95 @@
+/* fake_state.h - inside the device that is nobody's: what its two files share. */
+#pragma once
+#include "fake_backend.h"
+
+#include "cpu/cpu.h"
+#include "tensor/panel.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(that, ...)                                                                                               \
+    do {                                                                                                               \
+        if (!(that)) {                                                                                                 \
+            fprintf(stderr, "fake device: " __VA_ARGS__);                                                              \
+            fprintf(stderr, "\n");                                                                                     \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+enum { ALIGN = 64, VARIANTS = 64, CANARY = 0xa5 };
+
+typedef struct matrix {
+    bool wanted;
+    dtype type;
+    int64_t rows, cols;
+    uint64_t row_bytes, block_bytes;
+    uint8_t *blocks;     /* [blocks of a row][rows] */
+    panel_strip *strips; /* [spans of a row][rows]; of packed weights, instead */
+} matrix;
+
+/* The pages of a state: [page][token][head] records. */
+typedef struct cache {
+    uint8_t *at; /* NULL: not in this segment */
+    kv_store like;
+    uint64_t k_bytes, v_bytes, token_bytes; /* of the keys of a head of a token, of the values, of all heads */
+} cache;
+
+/* The slots of a state: [floats][slot]. */
+typedef struct slots {
+    float *at; /* NULL: not in this segment */
+    int32_t n;
+} slots;
+
+typedef struct rope_table {
+    uint32_t serial;
+    float *at; /* [positions][dims / 2] cosines, then sines */
+    uint64_t floats;
+} rope_table;
+
+typedef struct fake {
+    const program *p;
+    fake_options o;
+    dev_options given;
+    cache_options pages;
+    uint8_t *memory;
+    uint64_t used;
+    bool lost, has_slots;
+
+    matrix *weights;   /* [n_weight] */
+    cache *states;     /* [n_state] */
+    slots *slots;      /* [n_state] */
+    rope_table *ropes; /* [n_rope][VARIANTS] */
+    float *row;        /* of a matrix, as floats; or scales of activations in `raw` */
+    uint8_t *raw;      /* the same in blocks, or codes of activations */
+    uint8_t *tiles;    /* of one state, in the CPU's order */
+
+    struct dev view; /* what references of the CPU see: vectors, working memory, tiles of one op */
+    program seen;    /* p with constants in this memory */
+    segment part;
+    uint8_t *act;
+
+    step st; /* in this memory */
+    int32_t *rows[14], *rope_of, *out, *pool, *table, *known;
+    page_copy *copies;
+    float *vec;
+    int32_t page_cap, most_seq;
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool working, stopping;
+    uint64_t turn;
+} fake;
+
+/* The rows or panels of a weight, from the order of files. */
+void matrix_take(const matrix *w, const uint8_t *from);
+
+/* Bytes of the keys or values of one head and token. */
+uint64_t record_bytes(dtype t, int32_t dim, bool values);
+/* A page, to the CPU's order or from it. */
+void page_move(const cache *c, int32_t page, uint8_t *tiles, bool to_tiles);
+
+/* The step that was sent, on the device's thread. */
+void run_step(fake *d);

@@ -1,0 +1,234 @@
+/* t_devices.c - the same bits on any devices: every model of tests/vectors on the CPU, on several, and on devices that
+ * are nobody's (fake/fake_backend.h), with 1, 2 and 4 steps in flight, in chunks of 1, 7 and 128 rows, over every type
+ * of cache and packed weights.
+ *
+ * What is compared with one step after the other on the CPU: logits of all rows, texts drawn for three queries at once
+ * with their log-probabilities, a beam search, vectors and scores. Each model takes some of the combinations, all of
+ * them with DEVICES=all (make test-devices). */
+#include "fake/fake_backend.h"
+#include "vector_rig.h"
+
+#include <dirent.h>
+
+enum { NEW_TOKENS = 9 };
+
+typedef struct way {
+    const char *devices;
+    int in_flight, chunk;
+} way;
+
+/* All that an engine gives, as bytes. */
+typedef struct transcript {
+    buf of[5]; /* rows; queries */
+    int ended;
+} transcript;
+
+typedef struct reader {
+    transcript *t;
+    buf *to;
+    int32_t n_pooled, n_score;
+} reader;
+
+static void add(buf *b, const void *bytes, size_t n)
+{
+    if (n) assert_true(buf_add(b, bytes, n));
+}
+
+static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const reader *r = ctx;
+    (void)first, (void)e;
+    add(r->to, rows, (size_t)(n * r->n_pooled) * sizeof *rows);
+    return OK;
+}
+
+static bool take_token(void *ctx, const token_event *ev)
+{
+    const reader *r = ctx;
+    add(r->to, &ev->token, sizeof ev->token);
+    add(r->to, &ev->logprob, sizeof ev->logprob);
+    add(r->to, &ev->score, sizeof ev->score);
+    add(r->to, &ev->finish, sizeof ev->finish);
+    for (int32_t i = 0; i < ev->n_top; i++) add(r->to, &ev->top[i].id, sizeof ev->top[i].id);
+    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->n_pooled * sizeof *ev->pooled);
+    if (ev->scores) add(r->to, ev->scores, (size_t)r->n_score * sizeof *ev->scores);
+    if (ev->finish == FINISH_ERROR) fail_msg("a query ended with: %s", ev->error);
+    r->t->ended += ev->finish != FINISH_NONE;
+    return true;
+}
+
+/* The inputs of a model's test. */
+typedef struct inputs {
+    int32_t ids[IDS_MAX], types[IDS_MAX], enc[IDS_MAX];
+    size_t n_ids, n_enc;
+} inputs;
+
+static void run_queries(engine *g, const inputs *x, transcript *t)
+{
+    const engine_info *i = engine_describe(g);
+    const bool pooled = i->n_pooled || i->n_score;
+    reader r[5];
+    err e = {0};
+    int asked = 0;
+    for (int k = 1; k < 5; k++) {
+        query q = {.ids = x->ids,
+                   .types = i->n_type ? x->types : NULL,
+                   .n_ids = (size_t)(k == 1   ? 20
+                                     : k == 2 ? 1
+                                     : k == 3 ? 33
+                                              : 5),
+                   .enc_ids = x->enc,
+                   .n_enc = x->n_enc / (size_t)k,
+                   .pooled = pooled,
+                   .max_tokens = NEW_TOKENS,
+                   .ignore_eos = true,
+                   .sample = {.temperature = k == 2 ? 0.9 : 0, .top_p = 0.9, .repetition_penalty = 1, .seed = 7},
+                   .beams = k == 4 && !pooled ? 3 : 1,
+                   .length_penalty = 1,
+                   .n_logprobs = k == 3 ? 2 : -1,
+                   .on_token = take_token,
+                   .ctx = &r[k]};
+        r[k] = (reader){t, &t->of[k], i->n_pooled, i->n_score};
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+        asked++;
+    }
+    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(t->ended, asked);
+    engine_stats s;
+    engine_get_stats(g, &s);
+    assert_true(s.kv_usage == 0);
+}
+
+/* False: the model has fewer layers than devices. */
+static bool transcribe(const char *folder, const inputs *x, const char *kv, const char *weights, const way *w,
+                       transcript *t)
+{
+    const fake_options fake = {.delay = 60, .seed = 3};
+    const backend_use more[] = {{&fake_backend, &fake}, {0}};
+    const engine_options o = {.model = folder,
+                              .devices = w->devices,
+                              .weights = weights,
+                              .kv = kv,
+                              .ctx = IDS_MAX,
+                              .threads = 1,
+                              .chunk = w->chunk,
+                              .max_batch = 8,
+                              .in_flight = w->in_flight,
+                              .more_backends = more};
+    err e = {0};
+    engine *g;
+    *t = (transcript){.ended = 0};
+    int rc = engine_open(&g, &o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
+    assert_ok(rc, &e);
+    const engine_info *i = engine_describe(g);
+    reader rows = {t, &t->of[0], i->n_vocab, 0};
+    const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
+    if (engine_eval_query(g, &q, -1, take_rows, &rows, &e)) assert_non_null(strstr(e.msg, "no head"));
+    if (i->generates || i->n_pooled || i->n_score) run_queries(g, x, t);
+    engine_close(g);
+    return true;
+}
+
+static void transcript_free(transcript *t)
+{
+    for (int i = 0; i < 5; i++) buf_free(&t->of[i]);
+}
+
+static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
+static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", "q8_0", NULL, "q4_t", "q4_k", NULL, "q3h_t"};
+static const way ways[] = {{"fake", 1, 7},        {"cpu;fake", 4, 128}, {"fake;cpu", 2, 1}, {"fake;fake", 4, 7},
+                           {"cpu;cpu;cpu", 4, 7}, {"fake", 4, 128},     {"cpu;cpu", 2, 7},  {"cpu;fake", 2, 7},
+                           {"fake;cpu", 4, 128},  {"cpu;cpu", 4, 1},    {"cpu", 4, 7},      {"cpu;fake;fake", 4, 7},
+                           {"fake", 2, 1}};
+enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
+
+static int compared;
+
+/* Number of ways that give other bits. */
+static int compare(const char *folder, const inputs *x, const char *kv, const char *weights, const way *w, int n)
+{
+    static const way plain = {"cpu", 1, 128};
+    transcript want, got;
+    int wrong = 0;
+    assert_true(transcribe(folder, x, kv, weights, &plain, &want));
+    for (; n--; w++) {
+        if (!transcribe(folder, x, kv, weights, w, &got)) continue;
+        compared++;
+        for (int k = 0; k < 5; k++)
+            if (want.of[k].n != got.of[k].n || (want.of[k].n && memcmp(want.of[k].p, got.of[k].p, want.of[k].n))) {
+                printf("%s, cache %s, weights %s: %s %d differ on %s with %d in flight, chunk %d\n", folder, kv,
+                       weights ? weights : "as stored", k ? "tokens of query" : "logits", k, w->devices, w->in_flight,
+                       w->chunk);
+                wrong++;
+            }
+        transcript_free(&got);
+    }
+    transcript_free(&want);
+    return wrong;
+}
+
+static int compare_all(const char *folder, const inputs *x)
+{
+    static const char *const devices[] = {"cpu", "cpu;cpu", "cpu;cpu;cpu", "fake", "cpu;fake", "fake;cpu", "fake;fake"};
+    static const int in_flight[] = {1, 2, 4}, chunk[] = {1, 7, 128};
+    way all[63];
+    int wrong = 0, n = 0;
+    for (int d = 0; d < 7; d++)
+        for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3]};
+    for (int k = 0; k < KINDS; k++) wrong += compare(folder, x, kinds[k], NULL, all, n);
+    for (int t = 0; t < TYPES; t++)
+        if (types[t]) wrong += compare(folder, x, "i16", types[t], all, n);
+    return wrong;
+}
+
+static int compare_folder(const char *root, const char *name, int turn)
+{
+    char path[512], folder[400];
+    inputs x = {.n_ids = 0};
+    json *file;
+    err e = {0};
+    way chosen[3];
+    snprintf(folder, sizeof folder, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/expect.json", folder);
+    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
+    x.n_ids = read_ids(json_get(file, "ids"), x.ids, IDS_MAX);
+    x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
+    read_ids(json_get(file, "types"), x.types, IDS_MAX);
+    json_free(file);
+    if (getenv("DEVICES")) return compare_all(folder, &x);
+    for (int i = 0; i < 3; i++) chosen[i] = ways[(turn + 4 * i) % WAYS];
+    return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], chosen, 3);
+}
+
+static void compare_root(const char *root)
+{
+    int wrong = 0, turn = 0;
+    DIR *d = opendir(root);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
+        wrong += compare_folder(root, f->d_name, turn++);
+    }
+    closedir(d);
+    assert_int_equal(wrong, 0);
+}
+
+static void decoders(void **unused)
+{
+    (void)unused;
+    compare_root(vectors);
+    assert_true(compared > 200);
+}
+
+static void encoders(void **unused)
+{
+    (void)unused;
+    compare_root("tests/vectors/encoders");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
