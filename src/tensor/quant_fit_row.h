@@ -17,7 +17,7 @@ enum { LANES = 16 };
 
 /* Hot functions are compiled for wider vectors too, and chosen at start-up; sums and products stay as written, so do
  * the bits. FIT_LOOPS: those written as loops over lanes, which need the vectorizer. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define FIT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #define FIT_LOOPS  __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #else
