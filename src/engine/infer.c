@@ -121,9 +121,14 @@ static void deliver(engine *g, const batch *b, uint64_t *made, uint64_t *fed)
     }
 }
 
-/* A device failed: queries with rows in the step end, each with the device's message. */
+/* A device failed: queries with rows in the step end, each with the device's message. So do beams if pages were to be
+ * copied, for they may be theirs. */
 static void fail(engine *g, const batch *b, const err *why)
 {
+    for (session *s = g->running, *next; s && b->st.n_copy; s = next) {
+        next = s->next;
+        if (s->beams) session_finish(g, s, FINISH_ERROR, why->msg);
+    }
     for (int32_t k = 0; k < b->st.n_seq; k++) {
         session *s = beam_member(b->who[k], 0);
         if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
