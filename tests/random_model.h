@@ -256,7 +256,7 @@ static void test_pooled(model_builder *b, ref x)
     p->entries[ENTRY_SCORES].op1 = p->n_op;
 }
 
-static program *random_model(const model_shape *m, uint64_t seed)
+__attribute__((unused)) static program *random_model(const model_shape *m, uint64_t seed)
 {
     err e = {0};
     test_random_state = seed;

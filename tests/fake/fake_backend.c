@@ -569,7 +569,11 @@ static int fake_open(dev **out, const program *p, const dev_options *o, err *e)
 
 static uint64_t fake_held_bytes(const dev *d) { return ((const fake *)(const void *)d)->used; }
 
-static uint64_t fake_budget(const dev *d) { return ((const fake *)(const void *)d)->o.memory - fake_held_bytes(d); }
+/* Tiles of one state may take as much as the pages. */
+static uint64_t fake_budget(const dev *d)
+{
+    return (((const fake *)(const void *)d)->o.memory - fake_held_bytes(d)) / 2;
+}
 
 static const char *fake_fused(const segment *s, uint32_t i, uint32_t *n)
 {
