@@ -274,6 +274,17 @@ static void least_memory(void **unused)
     engine_close(b);
 }
 
+/* There is no fall-back: the error names device and op. */
+static void op_that_is_lacking(void **unused)
+{
+    (void)unused;
+    const fake_options fake = {.lacks = OP_ROPE};
+    err e = {0};
+    engine *g;
+    assert_int_equal(open_engine(&g, "cpu;fake", 1, &fake, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, "fake device has no kernel for rope"));
+}
+
 /* The CPU's devices are one memory, every other device is one of its own. */
 static void memories(void **unused)
 {
@@ -297,8 +308,9 @@ static void memories(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_move),    cmocka_unit_test(streams_cross),
-                                       cmocka_unit_test(plans_at_once), cmocka_unit_test(bytes_of_a_step),
-                                       cmocka_unit_test(least_memory),  cmocka_unit_test(memories)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_move),        cmocka_unit_test(streams_cross),
+                                       cmocka_unit_test(plans_at_once),     cmocka_unit_test(bytes_of_a_step),
+                                       cmocka_unit_test(least_memory),      cmocka_unit_test(memories),
+                                       cmocka_unit_test(op_that_is_lacking)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -349,6 +349,11 @@ static int fake_compile(dev *of, segment *s, err *e)
     const int *most = d->given.max_rows;
     int rc = call(d, FAKE_compile, e);
     CHECK(p == d->p, "a segment of another program");
+    for (uint32_t i = 0; i < p->n_op && !rc; i++) {
+        const int kind = p->ops[i].kind;
+        const bool lacks = (d->o.lacks && kind == d->o.lacks) || (op_is(&p->ops[i], OPF_SLOT) && kind != OP_CONV);
+        if (lacks) rc = err_set(e, ERR_USAGE, "the fake device has no kernel for %s", op_info[kind].name);
+    }
     if (rc) return rc;
     d->seen = *p;
     d->seen.tensors = mem_array(p->n_tensor, sizeof *p->tensors);

@@ -35,6 +35,7 @@ typedef struct fake_options {
     uint64_t memory; /* bytes; 0: FAKE_MEMORY */
     uint32_t delay;  /* microseconds before a step at most */
     uint32_t seed;
+    int lacks; /* op_kind that it has no kernel for; 0 (EMBED): it has all */
 } fake_options;
 enum { FAKE_MEMORY = 1 << 30 };
 
