@@ -5,6 +5,7 @@
  * Every query ends exactly once. Its tokens are those that it has alone on the CPU, up to where it was stopped. At the
  * end all pages are back. What hangs ends by the time limit of tools/run_tests.sh. */
 #include "engine/engine_state.h"
+#include "engine/evaluate.h"
 #include "fake/fake_backend.h"
 #include "random_model.h"
 
@@ -375,6 +376,49 @@ static void faults_with_slots(void **unused)
     run_with_faults("tests/vectors/models/lfm2", "fake;cpu", 3);
 }
 
+typedef struct evaluated {
+    float at[60 * 61];
+    int64_t rows;
+} evaluated;
+
+static int keep_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    evaluated *to = ctx;
+    (void)e;
+    assert_int_equal(first, to->rows);
+    memcpy(to->at + first * 61, rows, (size_t)(n * 61) * sizeof *rows);
+    to->rows += n;
+    return OK;
+}
+
+/* A text in three chunks at once: all of its rows, or an error; after a fault that passes, the rows. */
+static void faults_of_evaluation(void **unused)
+{
+    (void)unused;
+    static evaluated want, got;
+    const wanted *w = &queries[0];
+    err e = {0};
+    engine *g = engine_made(NULL, "cpu", 1, NULL);
+    assert_ok(engine_eval(g, w->ids, 60, -1, keep_rows, &want, &e), &e);
+    engine_close(g);
+    bool reached = true;
+    for (unsigned long long k = 1; reached; k++) {
+        fake_log log = {.fail_at = k};
+        const fake_options fake = {.log = &log};
+        err first = {0}, again = {0};
+        if (engine_try(&g, NULL, "fake;fake", 3, &fake, &first)) continue;
+        got.rows = 0;
+        int rc = engine_eval(g, w->ids, 60, -1, keep_rows, &got, &first);
+        reached = log.all >= k;
+        assert_true((rc != OK) == reached);
+        if (reached) assert_non_null(strstr(first.msg, "the fake device is "));
+        if (reached) got.rows = 0;
+        if (reached) assert_ok(engine_eval(g, w->ids, 60, -1, keep_rows, &got, &again), &again);
+        assert_memory_equal(&want, &got, sizeof want);
+        engine_close(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_windows),
@@ -382,6 +426,7 @@ int main(void)
                                        cmocka_unit_test(schedules_of_encoders),
                                        cmocka_unit_test(closed_at_work),
                                        cmocka_unit_test(faults),
-                                       cmocka_unit_test(faults_with_slots)};
+                                       cmocka_unit_test(faults_with_slots),
+                                       cmocka_unit_test(faults_of_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
