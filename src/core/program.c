@@ -61,7 +61,7 @@ program *program_slice(const program *p, err *e)
         s->tensors = arena_array(&s->mem, cap, sizeof *s->tensors);
         s->weights = arena_array(&s->mem, (size_t)p->n_weight + 1, sizeof *s->weights);
         s->cuts = arena_array(&s->mem, (size_t)p->n_cut + 1, sizeof *s->cuts);
-        for (int k = 0; k < ENTRY_COUNT; k++) s->entries[k].op0 = s->entries[k].op1 = 0;
+        for (int k = 0; k < ENTRY_COUNT; k++) s->entries[k].op0 = s->entries[k].op1 = UINT32_MAX;
     }
     if (!s || !s->tensors || !s->weights || !s->cuts) {
         program_free(s);
@@ -76,8 +76,8 @@ program *program_slice(const program *p, err *e)
 void program_slice_mark(program *slice, const program *p, uint32_t i)
 {
     for (int k = 0; k < ENTRY_COUNT; k++) {
-        if (p->entries[k].op0 >= i) slice->entries[k].op0 = slice->n_op;
-        if (p->entries[k].op1 >= i) slice->entries[k].op1 = slice->n_op;
+        if (p->entries[k].op0 == i) slice->entries[k].op0 = slice->n_op;
+        if (p->entries[k].op1 == i) slice->entries[k].op1 = slice->n_op;
     }
     for (uint32_t k = 0; k < p->n_cut; k++)
         if (p->cuts[k] == i) slice->cuts[slice->n_cut++] = slice->n_op;
