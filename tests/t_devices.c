@@ -2,9 +2,9 @@
  * are nobody's (fake/fake_backend.h), with 1, 2 and 4 steps in flight, in chunks of 1, 7 and 128 rows, over every type
  * of cache and packed weights.
  *
- * What is compared with one step after the other on the CPU: logits of all rows, texts drawn for three queries at once
- * with their log-probabilities, a beam search, vectors and scores. Each model takes some of the combinations, all of
- * them with DEVICES=all (make test-devices). */
+ * What is compared with one step after the other on the CPU: logits and hidden states of all rows, texts drawn for
+ * three queries at once with log-probabilities, a beam search, vectors and scores. Each model takes some of the
+ * combinations, all of them with DEVICES=all (make test-devices). */
 #include "fake/fake_backend.h"
 #include "vector_rig.h"
 
@@ -26,7 +26,7 @@ typedef struct transcript {
 typedef struct reader {
     transcript *t;
     buf *to;
-    int32_t n_pooled, n_score;
+    int32_t width, n_score; /* of rows or vectors; of scores */
 } reader;
 
 static void add(buf *b, const void *bytes, size_t n)
@@ -38,7 +38,7 @@ static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err
 {
     const reader *r = ctx;
     (void)first, (void)e;
-    add(r->to, rows, (size_t)(n * r->n_pooled) * sizeof *rows);
+    add(r->to, rows, (size_t)(n * r->width) * sizeof *rows);
     return OK;
 }
 
@@ -50,7 +50,7 @@ static bool take_token(void *ctx, const token_event *ev)
     add(r->to, &ev->score, sizeof ev->score);
     add(r->to, &ev->finish, sizeof ev->finish);
     for (int32_t i = 0; i < ev->n_top; i++) add(r->to, &ev->top[i].id, sizeof ev->top[i].id);
-    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->n_pooled * sizeof *ev->pooled);
+    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->width * sizeof *ev->pooled);
     if (ev->scores) add(r->to, ev->scores, (size_t)r->n_score * sizeof *ev->scores);
     if (ev->finish == FINISH_ERROR) fail_msg("a query ended with: %s", ev->error);
     r->t->ended += ev->finish != FINISH_NONE;
@@ -86,6 +86,7 @@ static void run_queries(engine *g, const inputs *x, transcript *t)
                    .beams = k == 4 && !pooled ? 3 : 1,
                    .length_penalty = 1,
                    .n_logprobs = k == 3 ? 2 : -1,
+                   .prompt_logprobs = k == 3 && !pooled,
                    .on_token = take_token,
                    .ctx = &r[k]};
         r[k] = (reader){t, &t->of[k], i->n_pooled, i->n_score};
@@ -123,8 +124,11 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
     assert_ok(rc, &e);
     const engine_info *i = engine_describe(g);
     reader rows = {t, &t->of[0], i->n_vocab, 0};
+    err none = {0};
     const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
-    if (engine_eval_query(g, &q, -1, take_rows, &rows, &e)) assert_non_null(strstr(e.msg, "no head"));
+    if (engine_eval_query(g, &q, -1, take_rows, &rows, &none)) assert_non_null(strstr(none.msg, "no head"));
+    rows.width = engine_width(g, 1);
+    assert_ok(engine_eval_query(g, &q, 1, take_rows, &rows, &e), &e); /* by a tap */
     if (i->generates || i->n_pooled || i->n_score) run_queries(g, x, t);
     engine_close(g);
     return true;
@@ -158,7 +162,7 @@ static int compare(const char *folder, const inputs *x, const char *kv, const ch
         for (int k = 0; k < 5; k++)
             if (want.of[k].n != got.of[k].n || (want.of[k].n && memcmp(want.of[k].p, got.of[k].p, want.of[k].n))) {
                 printf("%s, cache %s, weights %s: %s %d differ on %s with %d in flight, chunk %d\n", folder, kv,
-                       weights ? weights : "as stored", k ? "tokens of query" : "logits", k, w->devices, w->in_flight,
+                       weights ? weights : "as stored", k ? "tokens of query" : "rows", k, w->devices, w->in_flight,
                        w->chunk);
                 wrong++;
             }

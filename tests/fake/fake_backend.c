@@ -333,7 +333,7 @@ static int step_send(fake *d, const step *st, err *e)
         d->st.slot_write = send(d, d->rows[13], st->slot_write, st->n_seq);
     }
     d->st.copies = d->copies;
-    memcpy(d->copies, st->copies, (size_t)st->n_copy * sizeof *d->copies);
+    if (st->n_copy) memcpy(d->copies, st->copies, (size_t)st->n_copy * sizeof *d->copies);
     COUNT(d, steps, (uint64_t)st->n_copy * sizeof *d->copies);
     vectors_send(d, st);
     int rc = tables_send(d, st, e);
