@@ -45,7 +45,9 @@ static int engine_try(engine **g, const char *folder, const char *devices, int i
                               .chunk = 24,
                               .max_batch = 6,
                               .in_flight = in_flight,
-                              .step_sequences = in_flight > 3 ? 2 : 0,
+                              .step_sequences = in_flight == 2  ? 1
+                                                : in_flight > 3 ? 2
+                                                                : 0,
                               .more_backends = more};
     if (folder) return engine_open(g, &o, e);
     model *m = mem_zero(1, sizeof *m);
@@ -376,6 +378,38 @@ static void faults_with_slots(void **unused)
     run_with_faults("tests/vectors/models/lfm2", "fake;cpu", 3);
 }
 
+/* Pages of beams are copied before a step that has another query's rows alone, and that step fails: the beams do not go
+ * on without them. */
+static void copies_in_a_step_of_others(void **unused)
+{
+    (void)unused;
+    fake_log log = {0};
+    const fake_options fake = {.log = &log};
+    bool more = true;
+    err e = {0};
+    int other = 0;
+    make_queries(NULL, 40, TOKENS - 1);
+    while (queries[other].n < 10 || queries[other].q.beams > 1) other++;
+    schedule s = {.g = engine_made(NULL, "fake", 2, &fake)};
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_lock(&s.lock);
+    ask(&s, other, 0);
+    ask(&s, 6, 0);
+    pthread_mutex_unlock(&s.lock);
+    while (!s.of[0].n) assert_ok(engine_infer(s.g, &more, &e), &e);
+    engine_pause(s.g, s.of[0].id, true);
+    while (!s.g->steps.n_copy || steps_under_way(&s.g->steps)) {
+        assert_true(more);
+        assert_ok(engine_infer(s.g, &more, &e), &e);
+    }
+    log.fail_at = atomic_load(&log.all) + 1;
+    engine_pause(s.g, s.of[0].id, false);
+    run_all(s.g);
+    for (int i = 0; i < 2; i++) assert_true(s.of[i].ends == 1 && s.of[i].finish == FINISH_ERROR);
+    engine_close(s.g);
+    pthread_mutex_destroy(&s.lock);
+}
+
 typedef struct evaluated {
     float at[60 * 61];
     int64_t rows;
@@ -427,6 +461,7 @@ int main(void)
                                        cmocka_unit_test(closed_at_work),
                                        cmocka_unit_test(faults),
                                        cmocka_unit_test(faults_with_slots),
+                                       cmocka_unit_test(copies_in_a_step_of_others),
                                        cmocka_unit_test(faults_of_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
