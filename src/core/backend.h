@@ -82,7 +82,7 @@ struct backend {
     void (*close)(dev *d);
     int (*weight_put)(dev *d, uint32_t weight, err *e); /* of the program; the second time there is nothing to do */
     int (*weights_end)(dev *d, err *e);                 /* all have been put: they are converted, packed, uploaded */
-    uint64_t (*budget)(const dev *d);                   /* bytes that are left for pages after that */
+    uint64_t (*budget)(const dev *d); /* bytes left for pages and slots: less what compile and steps will take */
     int (*cache_open)(dev *d, const cache_options *o, err *e);
     int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
     void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */
