@@ -4,7 +4,7 @@
 #include "core/kv_type.h"
 #include "engine/engine_state.h"
 #include "fake/fake_backend.h"
-#include "random_model.h"
+#include "model_rig.h"
 
 #include <pthread.h>
 
@@ -191,23 +191,12 @@ static void plans_at_once(void **unused)
 
 /* ---- an engine on devices with memory of their own */
 
-static void drop_model(model *m)
-{
-    program_free(m->prog);
-    mem_free(m);
-}
-
 static int open_engine(engine **g, const char *devices, int max_batch, const fake_options *fake, err *e)
 {
     const backend_use more[] = {{&fake_backend, fake}, {0}};
     const engine_options o = {
         .devices = devices, .kv = "f32", .threads = 1, .max_batch = max_batch, .more_backends = more};
-    model *m = mem_zero(1, sizeof *m);
-    m->prog = random_model(&windows, 7);
-    m->name = m->arch = "random";
-    m->ctx = CTX;
-    m->bos = -1;
-    return engine_of_model(g, m, drop_model, &o, e);
+    return engine_of_model(g, rig_model(&windows, 7, CTX), rig_model_drop, &o, e);
 }
 
 static bool count_ends(void *ctx, const token_event *ev)

@@ -3,7 +3,7 @@
 #include "engine/evaluate.h"
 #include "engine/engine_state.h"
 #include "engine/perplexity.h"
-#include "random_model.h"
+#include "model_rig.h"
 
 #include "base/rng.h"
 
@@ -24,25 +24,15 @@ static const model_shape shape_of_each = {.layers = 3,
                                           .gated = true,
                                           .type = DTYPE_F32};
 
-static void drop_model(model *m)
-{
-    program_free(m->prog);
-    mem_free(m);
-}
-
 static engine *open_engine(const engine_options *o)
 {
     err e = {0};
     engine *g;
-    model *m = mem_zero(1, sizeof *m);
-    m->prog = random_model(&shape_of_each, 7);
-    m->name = "random";
+    model *m = rig_model(&shape_of_each, 7, CTX);
     m->arch = "Random";
-    m->ctx = CTX;
     m->eos[0] = 5;
     m->n_eos = 1;
-    m->bos = -1;
-    assert_ok(engine_of_model(&g, m, drop_model, o, &e), &e);
+    assert_ok(engine_of_model(&g, m, rig_model_drop, o, &e), &e);
     return g;
 }
 
@@ -399,11 +389,9 @@ static void short_of_memory(void **unused)
     for (bool fired = true; fired; n++) {
         err e = {0};
         engine *g;
-        model *m = mem_zero(1, sizeof *m);
-        m->prog = random_model(&shape_of_each, 7);
-        m->ctx = CTX;
+        model *m = rig_model(&shape_of_each, 7, CTX);
         mem_fail_at(n);
-        int rc = engine_of_model(&g, m, drop_model, &(engine_options){.threads = 2}, &e);
+        int rc = engine_of_model(&g, m, rig_model_drop, &(engine_options){.threads = 2}, &e);
         fired = mem_fail_at(0);
         assert_int_equal(rc, fired ? ERR_MEMORY : 0);
         engine_close(g);

@@ -7,7 +7,7 @@
 #include "engine/engine_state.h"
 #include "engine/evaluate.h"
 #include "fake/fake_backend.h"
-#include "random_model.h"
+#include "model_rig.h"
 
 #include "base/rng.h"
 
@@ -25,12 +25,6 @@ static const model_shape shape_of_each = {.layers = 2,
                                           .rope_dims = 10,
                                           .gated = true,
                                           .type = DTYPE_F32};
-
-static void drop_model(model *m)
-{
-    program_free(m->prog);
-    mem_free(m);
-}
 
 /* `folder` NULL: a random model whose rotation depends on the length that a sequence is admitted with. */
 static int engine_try(engine **g, const char *folder, const char *devices, int in_flight, const fake_options *fake,
@@ -50,15 +44,10 @@ static int engine_try(engine **g, const char *folder, const char *devices, int i
                                                                 : 0,
                               .more_backends = more};
     if (folder) return engine_open(g, &o, e);
-    model *m = mem_zero(1, sizeof *m);
-    m->prog = random_model(&shape_of_each, 7);
+    model *m = rig_model(&shape_of_each, 7, CTX);
     m->prog->ropes[0].params = (rope_params){
         .scaling = ROPE_DYNAMIC, .dims = 10, .theta = 500, .factor = 2, .max_positions = 50, .truncate = true};
-    m->name = "random";
-    m->arch = "Random";
-    m->ctx = CTX;
-    m->bos = -1;
-    return engine_of_model(g, m, drop_model, &o, e);
+    return engine_of_model(g, m, rig_model_drop, &o, e);
 }
 
 static engine *engine_made(const char *folder, const char *devices, int in_flight, const fake_options *fake)

@@ -3,7 +3,7 @@
 #include "engine/evaluate.h"
 #include "engine/engine_state.h"
 #include "engine/perplexity.h"
-#include "random_model.h"
+#include "model_rig.h"
 
 #include "base/rng.h"
 
@@ -24,22 +24,11 @@ static const model_shape encoder = {.layers = 3,
                                     .pooled = true,
                                     .type = DTYPE_F32};
 
-static void drop_model(model *m)
-{
-    program_free(m->prog);
-    mem_free(m);
-}
-
 static engine *open_engine(const model_shape *of, const engine_options *o)
 {
     err e = {0};
     engine *g;
-    model *m = mem_zero(1, sizeof *m);
-    m->prog = random_model(of, 11);
-    m->name = m->arch = "random";
-    m->ctx = CTX;
-    m->bos = -1;
-    assert_ok(engine_of_model(&g, m, drop_model, o, &e), &e);
+    assert_ok(engine_of_model(&g, rig_model(of, 11, CTX), rig_model_drop, o, &e), &e);
     return g;
 }
 
