@@ -132,8 +132,8 @@ typedef struct program {
     uint8_t group_axis[GROUP_MAX]; /* AXIS_TOK, AXIS_ENC */
     bool needs_whole_sequence;     /* some row sees later ones: the token rows of a sequence must all be in one step */
     uint32_t n_group;
-    uint32_t *cuts; /* ops before which exactly one activation lives, the encoder's result (entries[ENTRY_ENC].out) not
-                       counted: the only places where layers are divided */
+    uint32_t *cuts; /* ops before which no state is open and exactly one activation lives, the encoder's result
+                       (entries[ENTRY_ENC].out) not counted */
     uint32_t n_cut;
     int64_t dim, vocab; /* width of the hidden state; columns of the logits */
     int32_t n_layer;    /* of the decoder, or of a model that has only one part */
@@ -171,6 +171,9 @@ int program_finish(program *p, err *e);
  * lies and what its bytes are does not enter; of constants the values do, and tables of positions have as many rows as
  * the context. Called before a pass changes the program. */
 void program_identify(program *p, span spec);
+
+/* Marks in open[i], [n_op + 1] and cleared before, that a state is open before op i: written, and still to be read. */
+void program_open_states(const program *p, uint8_t *open);
 
 /* Hash of an op with its parameters and tensor numbers; it does not depend on where weights lie. */
 uint64_t program_op_hash(const program *p, uint32_t i);

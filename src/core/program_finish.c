@@ -1,8 +1,8 @@
 /* program_finish.c - checks and facts of a whole program: single assignment, cut points, hash.
  *
  * A cut point is found by liveness: an op before which exactly one activation is alive, and no state is between its
- * write and its read. Only there can layers be divided, because only there the rest of the model depends on a single
- * tensor (the result of an encoder apart, which every layer of a decoder reads). */
+ * write and its read. There the rest of the model depends on a single tensor (the result of an encoder apart, which
+ * every layer of a decoder reads); the plan divides layers wherever no state is open. */
 #include "base/mem.h"
 #include "core/program.h"
 
@@ -46,8 +46,7 @@ static int check_entries(const program *p, err *e)
     return 0;
 }
 
-/* Marks in open[i] that op i lies after a KV_PUT and not after the last ATTN that reads what it wrote. */
-static void mark_open_states(const program *p, uint8_t *open)
+void program_open_states(const program *p, uint8_t *open)
 {
     for (uint32_t i = 0; i < p->n_op; i++) {
         if (p->ops[i].kind != OP_KV_PUT) continue;
@@ -88,7 +87,7 @@ int program_finish(program *p, err *e)
     if (!rc) rc = check_assignment(p, flags, e);
     if (!rc) {
         find_last_use(p, last);
-        mark_open_states(p, flags + p->n_tensor);
+        program_open_states(p, flags + p->n_tensor);
         find_cuts(p, last, flags + p->n_tensor);
         program_identify(p, (span){0});
     }

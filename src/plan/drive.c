@@ -15,15 +15,6 @@
 
 static flight *flight_of(const plan *l, uint64_t number) { return &l->flights[number % (uint64_t)l->in_flight]; }
 
-/* The caller's copy of crossing k, if it is a result. */
-static float *result_of(const plan *l, const flight *f, uint32_t k)
-{
-    static const int entries[] = {ENTRY_HEAD, ENTRY_POOL, ENTRY_SCORES};
-    for (int i = 0; i < 3; i++)
-        if (l->p->entries[entries[i]].out == l->cross[k].t) return f->result[entries[i]];
-    return NULL;
-}
-
 /* ---- one segment of one step */
 
 static int put_inputs(const plan *l, const segment *s, flight *f, err *e)
@@ -60,12 +51,11 @@ static int get_outputs(const plan *l, int i, flight *f, err *e)
     for (uint32_t k = 0; k < l->n_cross && !rc; k++) {
         const crossing *c = &l->cross[k];
         const int64_t rows = f->st->n[s->p->tensors[c->t].axis];
-        float *result = result_of(l, f, k);
         if (c->from != i || !rows) continue;
         if (c->read_by_device) rc = s->be->act_get(s->on, s, c->t, 0, rows, f->passed[k], e);
-        if (rc || !result) continue;
-        rc = c->t == l->p->entries[ENTRY_HEAD].out ? get_logits(s, f, c->t, result, e)
-                                                   : s->be->act_get(s->on, s, c->t, 0, rows, result, e);
+        if (rc || c->entry < 0) continue;
+        rc = c->entry == ENTRY_HEAD ? get_logits(s, f, c->t, f->result[ENTRY_HEAD], e)
+                                    : s->be->act_get(s->on, s, c->t, 0, rows, f->result[c->entry], e);
     }
     return rc;
 }
@@ -107,19 +97,19 @@ static void *drive_device(void *arg)
     return NULL;
 }
 
-static void *rows_of(const plan *l, ref t)
+/* Bytes of an activation's rows at full capacity; 0: more than memory can have. */
+static uint64_t rows_bytes(const plan *l, ref t)
 {
     const tensor *a = &l->p->tensors[t];
     uint64_t bytes = 0;
     bool fits = mem_mul((uint64_t)tensor_count(a) * sizeof(float), (uint64_t)l->max_rows[a->axis], &bytes);
-    return fits ? mem_map(bytes ? bytes : 1) : NULL;
+    return !fits ? 0 : bytes ? bytes : 1;
 }
 
-static void rows_free(const plan *l, void *rows, ref t)
+static void *rows_of(const plan *l, ref t)
 {
-    const tensor *a = &l->p->tensors[t];
-    uint64_t bytes = (uint64_t)tensor_count(a) * sizeof(float) * (uint64_t)l->max_rows[a->axis];
-    if (rows) mem_unmap(rows, bytes ? bytes : 1);
+    uint64_t bytes = rows_bytes(l, t);
+    return bytes ? mem_map(bytes) : NULL;
 }
 
 static int flight_open(const plan *l, flight *f, err *e)
@@ -157,8 +147,8 @@ void drive_close(plan *l)
         if (l->stages[i].has_thread) pthread_join(l->stages[i].thread, NULL);
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];
-        for (uint32_t k = 0; f->passed && k < l->n_cross; k++) rows_free(l, f->passed[k], l->cross[k].t);
-        for (int k = 0; k < ENTRY_COUNT; k++) rows_free(l, f->result[k], l->p->entries[k].out);
+        for (uint32_t k = 0; f->passed && k < l->n_cross; k++) mem_unmap(f->passed[k], rows_bytes(l, l->cross[k].t));
+        for (int k = 0; k < ENTRY_COUNT; k++) mem_unmap(f->result[k], rows_bytes(l, l->p->entries[k].out));
         mem_free(f->passed);
         mem_free(f->best);
     }

@@ -21,21 +21,9 @@ static uint32_t layer_start(const program *p, int layer)
     return i;
 }
 
-/* Whether an op at or after `at` reads a state that was last written before: it would lie on another device. */
-static bool state_open(const program *p, uint32_t at)
-{
-    for (uint32_t i = at; i < p->n_op; i++) {
-        const op *o = &p->ops[i];
-        if (!op_is(o, OPF_STATE) || o->kind == OP_KV_PUT) continue;
-        uint32_t w = i;
-        while (w-- > 0 && !(p->ops[w].kind == OP_KV_PUT && p->ops[w].state == o->state)) {}
-        if (w < at) return true;
-    }
-    return false;
-}
-
-/* Gives each device a run of layers in proportion to its share, at least one: ends[i] is the op after its last. */
-static int divide(plan *l, const device_entry *d, uint32_t *ends, err *e)
+/* Gives each device a run of layers in proportion to its share, at least one: ends[i] is the op after its last. open:
+ * program_open_states. */
+static int divide(plan *l, const device_entry *d, const uint8_t *open, uint32_t *ends, err *e)
 {
     const program *p = l->p;
     const int layers = p->n_enc + p->n_layer;
@@ -49,9 +37,9 @@ static int divide(plan *l, const device_entry *d, uint32_t *ends, err *e)
         int end = (int)(sum / total * layers + 0.5), most = layers - (l->n - 1 - i);
         if (end < layer + 1) end = layer + 1;
         if (end > most || i == l->n - 1) end = most;
-        while (i < l->n - 1 && end < most && state_open(p, layer_start(p, end))) end++;
+        while (i < l->n - 1 && end < most && open[layer_start(p, end)]) end++;
         ends[i] = i < l->n - 1 ? layer_start(p, end) : p->n_op;
-        if (i < l->n - 1 && state_open(p, ends[i]))
+        if (i < l->n - 1 && open[ends[i]])
             return err_set(e, ERR_USAGE,
                            "--devices: this model cannot be divided before layer %d: later layers read keys and values "
                            "of earlier ones",
@@ -73,11 +61,20 @@ static int stage_of(const uint32_t *ends, uint32_t i)
     return k;
 }
 
-static bool is_result(const program *p, ref t)
+/* The entry whose result, for the caller, is t; -1: none. */
+static int result_entry(const program *p, ref t)
 {
-    const int last[] = {ENTRY_HEAD, ENTRY_POOL, ENTRY_SCORES};
-    for (int i = 0; i < 3; i++)
-        if (t && t == p->entries[last[i]].out) return true;
+    for (int i = ENTRY_HEAD; i < ENTRY_COUNT; i++)
+        if (p->entries[i].out == t) return i;
+    return -1;
+}
+
+/* Whether an op from op0 on reads t. */
+static bool read_after(const program *p, uint32_t op0, ref t)
+{
+    for (uint32_t i = op0; i < p->n_op; i++)
+        for (int k = 0; k < 4; k++)
+            if (p->ops[i].in[k] == t) return true;
     return false;
 }
 
@@ -88,22 +85,13 @@ static int find_crossings(plan *l, const uint32_t *ends, err *e)
     l->cross = mem_array((size_t)p->n_op + 1, sizeof *l->cross);
     if (!l->cross) return err_set(e, ERR_MEMORY, "out of memory for the plan");
     for (uint32_t i = 0; i < p->n_op; i++) {
-        const ref t = p->ops[i].out;
-        crossing c = {.t = t, .from = stage_of(ends, i)};
-        if (!t) continue;
-        for (uint32_t j = ends[c.from]; j < p->n_op && !c.read_by_device; j++)
-            for (int k = 0; k < 4; k++) c.read_by_device = c.read_by_device || p->ops[j].in[k] == t;
-        if (c.read_by_device || is_result(p, t)) l->cross[l->n_cross++] = c;
+        crossing c = {.t = p->ops[i].out, .from = stage_of(ends, i)};
+        if (!c.t) continue;
+        c.entry = result_entry(p, c.t);
+        c.read_by_device = read_after(p, ends[c.from], c.t);
+        if (c.read_by_device || c.entry >= 0) l->cross[l->n_cross++] = c;
     }
     return OK;
-}
-
-static bool reads(const program *p, ref t)
-{
-    for (uint32_t i = 0; i < p->n_op; i++)
-        for (int k = 0; k < 4; k++)
-            if (p->ops[i].in[k] == t) return true;
-    return false;
 }
 
 /* The lists of what segment i takes and gives. */
@@ -116,7 +104,7 @@ static int list_edges(const plan *l, int i, err *e)
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         if (c->from == i) s->out[s->n_out++] = c->t;
-        else if (c->from < i && reads(s->p, c->t)) s->in[s->n_in++] = (edge){c->t, c->from};
+        else if (c->from < i && read_after(s->p, 0, c->t)) s->in[s->n_in++] = (edge){c->t, c->from};
     }
     return OK;
 }
@@ -162,7 +150,11 @@ static const void *own_options(const backend_use *list, const backend *be)
 static int open_stages(plan *l, const device_entry *d, const plan_options *o, err *e)
 {
     uint32_t ends[DEVICES_MAX];
-    int rc = divide(l, d, ends, e);
+    uint8_t *open = mem_zero((size_t)l->p->n_op + 1, 1);
+    if (!open) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+    program_open_states(l->p, open);
+    int rc = divide(l, d, open, ends, e);
+    mem_free(open);
     if (!rc) rc = find_crossings(l, ends, e);
     for (int i = 0; i < l->n && !rc; i++) {
         dev_options own = {.number = d[i].number,

@@ -28,6 +28,7 @@ typedef struct flight {
 typedef struct crossing {
     ref t;
     int from;
+    int entry;           /* whose result it is; -1: none */
     bool read_by_device; /* else only a result */
 } crossing;
 
