@@ -8,24 +8,17 @@
 
 #include <math.h>
 
-void cpu_conv(const run *r, const op *o, int worker, int workers)
+static void columns(const conv_seq *s, const held_weight *w, const float *bias, int64_t i, int64_t from, int64_t to)
 {
-    const held_weight *w = arg_weight(r, o->in[1]);
-    const float *bias = arg_at(r, o->in[2]);
-    int64_t from, to;
-    cpu_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
-    for (int32_t k = 0; k < r->st->n_seq; k++) {
-        const conv_seq s = conv_seq_of(r, o, k);
-        for (int64_t i = 0; i < s.n; i++)
-            for (int64_t c = from; c < to; c++) {
-                float sum = bias ? bias[c] : 0, by;
-                for (int64_t t = 0; t <= s.past; t++) {
-                    const float *x = conv_row(&s, i - s.past + t);
-                    memcpy(&by, w->data + (uint64_t)t * w->stride + (uint64_t)c * sizeof by, sizeof by);
-                    sum = fmaf(by, x ? x[c] : 0, sum);
-                }
-                s.y[i * s.dim + c] = sum;
-            }
-        conv_keep(&s, from, to);
+    for (int64_t c = from; c < to; c++) {
+        float sum = bias ? bias[c] : 0, by;
+        for (int64_t t = 0; t <= s->past; t++) {
+            const float *x = conv_row(s, i - s->past + t);
+            memcpy(&by, w->data + (uint64_t)t * w->stride + (uint64_t)c * sizeof by, sizeof by);
+            sum = fmaf(by, x ? x[c] : 0, sum);
+        }
+        s->y[i * s->dim + c] = sum;
     }
 }
+
+void cpu_conv(const run *r, const op *o, int worker, int workers) { conv_rows(r, o, worker, workers, columns); }

@@ -1,5 +1,6 @@
-/* cpu_conv.h - the rows that taps of CONV read, for its reference and its vector body: those of the step, before them
- * those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first. */
+/* cpu_conv.h - the body of CONV: which columns a worker takes, and which rows taps read: those of the step, before them
+ * those of the slot, zeros before position 0. A slot has the last taps - 1 rows, the oldest first. The caller passes in
+ * how columns of one row are computed: the definition, or the same on vectors. */
 #pragma once
 #include "cpu/cpu.h"
 
@@ -43,5 +44,23 @@ static inline void conv_keep(const conv_seq *s, int64_t from, int64_t to)
         float *kept = s->kept + i * s->dim + from;
         if (row) memcpy(kept, row + from, (size_t)(to - from) * sizeof *kept);
         else memset(kept, 0, (size_t)(to - from) * sizeof *kept);
+    }
+}
+
+/* Computes columns from … to - 1 of row i; bias NULL: none. */
+typedef void conv_columns(const conv_seq *s, const held_weight *w, const float *bias, int64_t i, int64_t from,
+                          int64_t to);
+
+__attribute__((always_inline)) static inline void conv_rows(const run *r, const op *o, int worker, int workers,
+                                                            conv_columns *columns)
+{
+    const held_weight *w = arg_weight(r, o->in[1]);
+    const float *bias = arg_at(r, o->in[2]);
+    int64_t from, to;
+    cpu_share(arg_dim(r, o->out), LANES, worker, workers, &from, &to);
+    for (int32_t k = 0; k < r->st->n_seq; k++) {
+        const conv_seq s = conv_seq_of(r, o, k);
+        for (int64_t i = 0; i < s.n; i++) columns(&s, w, bias, i, from, to);
+        conv_keep(&s, from, to);
     }
 }
