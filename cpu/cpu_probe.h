@@ -18,7 +18,7 @@ uint64_t cpu_probe_bytes(const cpu_probe *p); /* memory that it takes */
 /* One round; the best of all rounds so far. */
 double cpu_probe_read(cpu_probe *p);    /* bytes per second */
 double cpu_probe_float(cpu_probe *p);   /* operations per second of the float multiplier, a multiply-add being two */
-double cpu_probe_integer(cpu_probe *p); /* the same of 8-bit integers with 32-bit sums; 0: no such instruction */
+double cpu_probe_integer(cpu_probe *p); /* operations per second on 8-bit integers; 0: no such instruction */
 int cpu_probe_patterns(const cpu_probe *p);
 const char *cpu_probe_pattern(const cpu_probe *p, int i,
                               double *bytes_per_s); /* "2 streams, 4096 ahead"; the best so far */

@@ -142,7 +142,7 @@ INLINE void q_unpack(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
 
 #if defined(__AVX512F__)
 
-/* The same of 2, 3 or 4 bits, with garbage above the codes. */
+/* q_unpack for codes of 2, 3 or 4 bits, without clearing the bits above them. */
 INLINE void q_unpack_loose(int bits, const uint8_t *p, int j, qline *kept, qline w[4])
 {
     qline v = Q_LOAD(j);
