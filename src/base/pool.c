@@ -1,19 +1,14 @@
-/* pool.c - see pool.h. Threads, C11 atomics and futexes (Linux).
+/* pool.c - see pool.h.
  *
  * One word counts phases: it moves when all workers have arrived, and whoever waits watches it. Starting a function is
- * a word of the same kind. A waiter spins briefly (the partner is usually microseconds away), then sleeps in the
- * kernel. With more runnable threads than cores both matter: the partner may need the core we spin on; and who sleeps
- * has a claim on its core when it is woken, while who yields (sched_yield) has given its turn away and waits for that
- * of the others to end: beside two busy loops two threads reach 39 to 50 % of their quiet speed this way, 18 % with 30
- * yields before sleeping. Sleeping is announced in `sleepers` before the kernel re-checks the word, and a waker looks
- * at `sleepers` after it moved the word, both sequentially consistent, so no wake-up is lost. */
+ * a word of the same kind. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 
 #include "base/mem.h"
+#include "base/signal_word.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,16 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 1500, LINE = 64, WORKERS_MAX = 1024 };
-
-/* A word that waiters watch, alone in its cache line. */
-typedef struct signal_word {
-    _Alignas(LINE) atomic_uint value;
-    atomic_uint sleepers;
-} signal_word;
+enum { LINE = 64, WORKERS_MAX = 1024 };
 
 typedef struct worker_start {
     pool *owner;
@@ -49,34 +37,6 @@ struct pool {
     worker_start *starts;
 };
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-static void word_wait(signal_word *w, unsigned old)
-{
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&w->value, memory_order_acquire) != old) return;
-        relax();
-    }
-    while (atomic_load(&w->value) == old) {
-        atomic_fetch_add(&w->sleepers, 1);
-        syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
-        atomic_fetch_sub(&w->sleepers, 1);
-    }
-}
-
-static void word_move(signal_word *w, unsigned value)
-{
-    atomic_store(&w->value, value);
-    if (atomic_load(&w->sleepers)) syscall(SYS_futex, &w->value, FUTEX_WAKE_PRIVATE, WORKERS_MAX, NULL, NULL, 0);
-}
-
 void pool_barrier(pool *p, int worker) { pool_barrier_do(p, worker, NULL, NULL); }
 
 void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg)
@@ -86,14 +46,13 @@ void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg)
         if (alone) alone(arg);
         return;
     }
-    unsigned now = atomic_load_explicit(&p->phase.value,
-                                        memory_order_relaxed); /* cannot move before this worker arrives */
+    const unsigned now = signal_now(&p->phase); /* cannot move before this worker arrives */
     if (atomic_fetch_add_explicit(&p->arrived, 1, memory_order_acq_rel) + 1 == (unsigned)p->workers) {
         if (alone) alone(arg);
         atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
-        word_move(&p->phase, now + 1);
+        signal_move(&p->phase);
     } else {
-        word_wait(&p->phase, now);
+        signal_wait(&p->phase, now);
     }
 }
 
@@ -102,7 +61,7 @@ static void *worker_main(void *arg)
     const worker_start *s = arg;
     pool *p = s->owner;
     for (unsigned seen = 0;;) {
-        word_wait(&p->start, seen++);
+        signal_wait(&p->start, seen++);
         if (p->stop) return NULL;
         p->fn(p->arg, s->index, p->workers);
         pool_barrier(p, s->index);
@@ -113,7 +72,7 @@ void pool_run(pool *p, pool_fn fn, void *arg)
 {
     p->fn = fn;
     p->arg = arg;
-    if (p->workers > 1) word_move(&p->start, atomic_load_explicit(&p->start.value, memory_order_relaxed) + 1);
+    if (p->workers > 1) signal_move(&p->start);
     fn(arg, 0, p->workers);
     pool_barrier(p, 0);
 }
@@ -150,7 +109,7 @@ void pool_close(pool *p)
 {
     if (!p) return;
     p->stop = true;
-    if (p->started) word_move(&p->start, atomic_load_explicit(&p->start.value, memory_order_relaxed) + 1);
+    if (p->started) signal_move(&p->start);
     for (int i = 1; i <= p->started; i++) pthread_join(p->threads[i], NULL);
     mem_free(p->threads);
     mem_free(p->starts);

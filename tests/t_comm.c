@@ -1,0 +1,205 @@
+/* t_comm.c - the link between threads and the collectives over it: every byte arrives, once, whoever is ahead; a rank
+ * that fails ends the others' waiting. */
+#include "test.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "comm/coll_list.h"
+#include "comm/link_threads.h"
+
+#include <pthread.h>
+
+enum { RANKS = 8 };
+
+/* ---- a thread for each rank */
+
+typedef struct crew crew;
+typedef struct member {
+    crew *of;
+    link_end *end;
+    int rank, rc;
+    err e;
+} member;
+struct crew {
+    link_group *group;
+    void *shared;
+    int (*work)(member *m, err *e);
+    member members[RANKS];
+};
+
+static void *member_main(void *arg)
+{
+    member *m = arg;
+    m->rc = m->of->work(m, &m->e);
+    if (m->rc) m->end->kind->give_up(m->end, m->rc, m->e.msg);
+    return NULL;
+}
+
+static void crew_run(crew *c, int ranks, int (*work)(member *m, err *e), void *shared)
+{
+    pthread_t threads[RANKS];
+    c->work = work;
+    c->shared = shared;
+    for (int r = 0; r < ranks; r++) {
+        c->members[r] = (member){.of = c, .end = link_threads_end(c->group, r), .rank = r};
+        assert_int_equal(pthread_create(&threads[r], NULL, member_main, &c->members[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
+}
+
+static void crew_open(crew *c, int ranks)
+{
+    err e = {0};
+    *c = (crew){0};
+    assert_ok(link_threads_open(&c->group, ranks, COLL_CHANNELS, &e), &e);
+}
+
+/* ---- gather */
+
+enum { ROUNDS = 300, PART_MAX = 5000 };
+
+/* A third of the parts are empty. */
+static uint64_t part_size(int round, int rank)
+{
+    uint64_t x = rng_bits(1, (uint64_t)round, (uint64_t)rank);
+    return x % 3 == 0 ? 0 : 1 + x / 3 % PART_MAX;
+}
+static uint8_t part_byte(int round, int rank, uint64_t i) { return (uint8_t)(7 * round + 31 * rank + (int)(i * i)); }
+
+typedef struct arrivals {
+    const uint64_t *bytes;
+    int round, came[RANKS];
+} arrivals;
+
+static int check_part(void *self, int rank, const void *part, err *e)
+{
+    arrivals *a = self;
+    const uint8_t *p = part;
+    a->came[rank]++;
+    for (uint64_t i = 0; i < a->bytes[rank]; i++)
+        if (p[i] != part_byte(a->round, rank, i))
+            return err_set(e, ERR_FORMAT, "round %d: byte %d of rank %d", a->round, (int)i, rank);
+    return OK;
+}
+
+static void pause_for(uint64_t draw)
+{
+    if (draw % 8 == 0) usleep((useconds_t)(draw / 8 % 200));
+}
+
+static int gather_rounds(member *m, err *e)
+{
+    const int ranks = m->end->ranks;
+    uint64_t bytes[RANKS] = {[0 ... RANKS - 1] = PART_MAX}, sent = 0;
+    arrivals a = {.bytes = bytes};
+    const coll_job job = {.kind = &coll_gather, .bytes = bytes, .put = check_part, .self = &a};
+    const uint64_t room = coll_bytes(&job, m->rank, ranks);
+    void *memory = mem_map(room);
+    coll c;
+    int rc = OK;
+    coll_open(&c, m->end, 0, memory, room);
+    for (int round = 0; round < ROUNDS && !rc; round++) {
+        for (int r = 0; r < ranks; r++) bytes[r] = part_size(round, r);
+        memset(a.came, 0, sizeof a.came);
+        a.round = round;
+        pause_for(rng_bits(2, (uint64_t)round, (uint64_t)m->rank));
+        if ((rc = coll_enter(&c, e))) break;
+        for (uint64_t i = 0; i < bytes[m->rank]; i++) ((uint8_t *)coll_own(&c))[i] = part_byte(round, m->rank, i);
+        sent += bytes[m->rank] * (uint64_t)(ranks - 1);
+        coll_begin(&c, &job);
+        rc = coll_run(&c, e);
+        for (int r = 0; r < ranks && !rc; r++)
+            if (a.came[r] != (bytes[r] > 0))
+                rc = err_set(e, ERR_FORMAT, "round %d: %d parts of rank %d", round, a.came[r], r);
+    }
+    if (!rc) rc = coll_enter(&c, e); /* others may still read the last part */
+    if (!rc) c.turn++;
+    if (!rc) rc = coll_enter(&c, e);
+    if (!rc && m->end->posted != sent) rc = err_set(e, ERR_FORMAT, "%d bytes too many", (int)(m->end->posted - sent));
+    mem_unmap(memory, room);
+    return rc;
+}
+
+static void gather_brings_every_part_once(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS; ranks++) {
+        crew c;
+        crew_open(&c, ranks);
+        crew_run(&c, ranks, gather_rounds, NULL);
+        for (int r = 0; r < ranks; r++) assert_ok(c.members[r].rc, &c.members[r].e);
+        link_threads_close(c.group);
+    }
+}
+
+/* ---- the link */
+
+/* Rank 1 gives up; the others wait for it. */
+static int wait_for_one(member *m, err *e)
+{
+    const link_kind *k = m->end->kind;
+    const void *bytes = NULL;
+    int rc = OK;
+    if (m->rank == 1) usleep(2000);
+    if (m->rank == 1) return err_set(e, ERR_LIMIT, "no more room");
+    while (!rc && !bytes) {
+        rc = k->take(m->end, 1, 0, 4, &bytes, e);
+        if (!rc && !bytes) rc = k->wait(m->end, e);
+    }
+    return rc;
+}
+
+static void a_rank_that_gives_up_wakes_all(void **state)
+{
+    (void)state;
+    crew c;
+    crew_open(&c, 4);
+    for (int again = 0; again < 3; again++) {
+        crew_run(&c, 4, wait_for_one, NULL);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(c.members[r].rc, ERR_LIMIT);
+            assert_string_equal(c.members[r].e.msg, r == 1 ? "no more room" : "rank 1 of 4: no more room");
+        }
+        link_threads_reset(c.group);
+    }
+    link_threads_close(c.group);
+}
+
+static void sizes_have_to_agree(void **state)
+{
+    (void)state;
+    crew c;
+    err e = {0};
+    const void *bytes;
+    crew_open(&c, 2);
+    link_end *a = link_threads_end(c.group, 0), *b = link_threads_end(c.group, 1);
+    const link_kind *k = a->kind;
+    assert_true(k->taken(a, 1, 3));
+    assert_ok(k->take(b, 0, 3, 4, &bytes, &e), &e);
+    assert_null(bytes);
+    assert_ok(k->post(a, 1, 3, "four", 4, &e), &e);
+    assert_false(k->taken(a, 1, 3));
+    assert_int_equal(k->post(a, 1, 3, "four", 4, &e), ERR_BUSY);
+    e = (err){0};
+    assert_int_equal(k->take(b, 0, 3, 5, &bytes, &e), ERR_FORMAT);
+    assert_string_equal(e.msg, "rank 0 sent 4 bytes where rank 1 expects 5");
+    e = (err){0};
+    assert_ok(k->take(b, 0, 3, 4, &bytes, &e), &e);
+    assert_memory_equal(bytes, "four", 4);
+    k->release(b, 0, 3);
+    assert_true(k->taken(a, 1, 3));
+    link_threads_close(c.group);
+    link_threads_close(NULL);
+    assert_int_equal(link_threads_open(&c.group, LINK_RANKS_MAX + 1, 1, &e), ERR_LIMIT);
+    assert_null(c.group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gather_brings_every_part_once),
+        cmocka_unit_test(a_rank_that_gives_up_wakes_all),
+        cmocka_unit_test(sizes_have_to_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
