@@ -7,28 +7,13 @@
 
 #include <inttypes.h>
 
-/* The rows or panels of a plain weight in the file; NULL when float32 values or lines there are not aligned (vectors
- * are read as floats). */
-static const uint8_t *plain_data(const weight *w)
+/* Rows or panels used in the mapped file; NULL: they lie otherwise there, or float32 values or lines are not aligned
+ * (vectors are read as floats). */
+static const uint8_t *rows_in_file(const weight *w, int64_t row0, int64_t rows)
 {
-    int64_t row;
-    uint64_t skip;
-    const piece *c = weight_row(w, 0, &row);
-    if (w->packed != c->packed) return NULL;
-    if (c->packed) return weight_is_plain(w) && (uintptr_t)c->data % PANEL_LINE == 0 ? c->data : NULL;
-    if (!weight_is_plain(w) || !dtype_bytes(c->type, (uint64_t)row * (uint64_t)w->cols, &skip)) return NULL;
-    return w->vector && (uintptr_t)(c->data + skip) % sizeof(float) ? NULL : c->data + skip;
-}
-
-/* A part of a weight in the files, when it is an unchanged run of rows there; else NULL. */
-static const uint8_t *part_data(const weight *w, dtype type, int64_t row0, int64_t rows)
-{
-    int64_t first, last;
-    uint64_t skip;
-    const piece *c = weight_row(w, row0, &first), *end = weight_row(w, row0 + rows - 1, &last);
-    bool whole = c == end && last - first == rows - 1 && c->stride >= c->block;
-    if (!whole || c->packed || c->transpose || c->pairs || piece_changes(c) || c->type != type) return NULL;
-    return dtype_bytes(type, (uint64_t)first * (uint64_t)w->cols, &skip) ? c->data + skip : NULL;
+    const uint8_t *at = weight_in_file(w, row0, rows);
+    const size_t line = w->packed ? PANEL_LINE : w->vector ? sizeof(float) : 1;
+    return (uintptr_t)at % line ? NULL : at;
 }
 
 /* Matrices of experts or heads are used in the files, one by one (held_part): h->part, or NULL when one of them has to
@@ -38,7 +23,7 @@ static int find_parts(const weight *w, held_weight *h, err *e)
     int64_t rows = w->rows / w->parts, i = 0;
     h->part = mem_array((size_t)w->parts, sizeof *h->part);
     if (!h->part) return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
-    while (i < w->parts && (h->part[i] = part_data(w, h->type, i * rows, rows))) i++;
+    while (i < w->parts && (h->part[i] = rows_in_file(w, i * rows, rows))) i++;
     if (i == w->parts) {
         h->data = h->part[0];
         return OK;
@@ -78,8 +63,8 @@ int cpu_weight_put(dev *d, uint32_t index, err *e)
     if (to->data) return 0; /* tied: two ops, one weight */
     held_weight h = {.type = weight_held_type(w), .rows = w->rows, .cols = w->cols, .packed = w->packed};
     h.stride = w->packed ? panel_bytes(h.type, w->cols) : dtype_row_bytes(h.type, (uint64_t)w->cols);
-    h.data = plain_data(w);
-    int rc = w->parts && !w->vector && !h.data && !h.packed ? find_parts(w, &h, e) : OK;
+    h.data = rows_in_file(w, 0, w->rows);
+    int rc = w->parts && !w->vector && !h.data ? find_parts(w, &h, e) : OK;
     if (!rc && !h.data) rc = plan_own(d, w, &h, e);
     if (!rc) *to = h;
     return rc;

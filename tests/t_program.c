@@ -87,7 +87,7 @@ static void transposed_and_scaled(void **unused)
     float row[4];
     weight_decode_row(&p->weights[i], 5, row);
     for (int k = 0; k < 4; k++) assert_true(row[k] == (float)(k * 6 + 5) * 2 + 1);
-    assert_false(weight_is_plain(&p->weights[i]));
+    assert_null(weight_in_file(&p->weights[i], 0, 6));
     assert_int_equal(weight_file_bytes(&p->weights[i]), 96);
     program_free(p);
 }
@@ -95,22 +95,25 @@ static void transposed_and_scaled(void **unused)
 static void plain_weights(void **unused)
 {
     (void)unused;
+    const uint8_t *at = (const uint8_t *)&file[4 * 4];
     piece c = source(8, 4);
     weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = 8, .cols = 4};
-    assert_true(weight_is_plain(&w));
+    assert_ptr_equal(weight_in_file(&w, 0, 8), at);
     w.want = DTYPE_F16;
-    assert_false(weight_is_plain(&w));
+    assert_null(weight_in_file(&w, 0, 8));
     w.want = DTYPE_F32;
-    assert_true(weight_is_plain(&w));
+    assert_ptr_equal(weight_in_file(&w, 0, 8), at);
     c.add = 1;
-    assert_false(weight_is_plain(&w));
+    assert_null(weight_in_file(&w, 0, 8));
     c.add = 0;
-    c.block = 4;
-    assert_true(weight_is_plain(&w) == false);
+    c.block = 4, c.stride = 8;
+    assert_null(weight_in_file(&w, 0, 8));
+    assert_ptr_equal(weight_in_file(&w, 4, 4), at + 8 * 4 * sizeof(float)); /* the second block, after a gap */
+    assert_null(weight_in_file(&w, 3, 2));
     c.stride = 4;
-    assert_true(weight_is_plain(&w));
+    assert_ptr_equal(weight_in_file(&w, 0, 8), at);
     c.pairs = c.rotated = 4;
-    assert_false(weight_is_plain(&w));
+    assert_null(weight_in_file(&w, 0, 8));
 }
 
 static void bad_recipes(void **unused)

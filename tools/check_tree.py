@@ -67,7 +67,7 @@ SHARED = {
 TESTED = set("""ckpt_entry_mapped coll_advance coll_begin coll_bytes coll_enter coll_open coll_run engine_of_model
 import_service_text importance_open_bytes link_threads_close link_threads_end link_threads_open link_threads_reset
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
-tokenizer_is_special""".split())
+tokenizer_is_special weight_column_grain weight_row_grain weight_window""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float
 getopt glob inttypes iso646 immintrin langinfo limits locale malloc math netdb netinet poll pthread sched semaphore

@@ -45,11 +45,11 @@ static ref quantized(lowering *l, const op *for_op, int block, bool residual)
 }
 
 /* How the matrix of an op is packed; NULL: it is not. The parts of a stack are multiplied one by one, so each must be
- * whole panels, and its columns whole tiles. */
+ * whole panels, and its columns whole tiles. A window is packed if the whole is, as its results have the same bits. */
 static const panel_format *format_of(const lowering *l, const op *o)
 {
     if (!l->takes || !op_is(o, OPF_MATRIX) || l->to->tensors[o->in[0]].block) return NULL;
-    const weight *w = &l->to->weights[l->to->tensors[o->in[1]].weight];
+    const weight *w = weight_whole(&l->to->weights[l->to->tensors[o->in[1]].weight]);
     const dtype type = weight_held_type(w);
     const panel_format *f = l->takes(type) ? panel_format_of(type) : NULL;
     const bool divided = o->kind == OP_MATMUL_HEADS && w->cols % PANEL_K;
@@ -60,7 +60,7 @@ static int add_matrix(lowering *l, op o, const panel_format *f)
 {
     program *p = l->to;
     const ref x = o.in[0], y = o.out;
-    const bool narrow = tensor_count(&p->tensors[x]) <= ACT_NARROW;
+    const bool narrow = tensor_whole(&p->tensors[x]) <= ACT_NARROW;
     p->weights[p->tensors[o.in[1]].weight].packed = true;
     op codes = o, rest = o;
     codes.in[0] = quantized(l, &o, f->act, false);

@@ -123,6 +123,8 @@ ref program_tensor(program *p, const tensor *t, err *e)
         return err_set(e, ERR_SPEC, "tensor %s: only activations have a row axis", name), 0;
     if (t->kind == TENSOR_ACT && n > DIM_MAX)
         return err_set(e, ERR_SPEC, "tensor %s: activations are float32, at most %d a row", name, DIM_MAX), 0;
+    if (t->whole && (t->kind != TENSOR_ACT || (uint64_t)t->whole < n || t->whole > DIM_MAX))
+        return err_set(e, ERR_SPEC, "tensor %s: %" PRIu64 " columns of %" PRId64, name, n, t->whole), 0;
     if (t->kind == TENSOR_CONST && !t->data) return err_set(e, ERR_SPEC, "constant %s has no values", name), 0;
     if (t->kind == TENSOR_WEIGHT) {
         if (t->weight >= p->n_weight) return err_set(e, ERR_SPEC, "tensor %s names no weight", name), 0;

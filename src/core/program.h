@@ -35,6 +35,7 @@ typedef struct tensor {
     int16_t layer;     /* -1 outside layers, then the encoder's, then the decoder's; the plan cuts by it */
     uint8_t block;     /* activations: 0 = float32; 32, 64: int8 with a scale for so many elements (tensor/act_q8.h) */
     int64_t dim[3];    /* without the row axis; weights: [n, k] matrices, [n] vectors */
+    int64_t whole;     /* activations that are some columns of a row: elements of all of it; 0: these are all */
     uint32_t weight;   /* TENSOR_WEIGHT: index into program.weight */
     const float *data; /* TENSOR_CONST: values */
     uint64_t off;      /* activations: byte offset in the arena of their segment, by place */
@@ -74,7 +75,32 @@ typedef struct weight {
     int32_t parts;      /* runs of rows that are used one by one (experts) and may lie apart; 0 = one */
     bool packed;        /* held in the packed layout (tensor/panel.h) */
     float output_scale; /* products with it are multiplied by this afterwards, by an op of its own; 0 = nothing */
+    /* NULL, or this is a window of that weight: its row n is row
+     *     row0 + n / run * stride + n % run
+     * of it, of which columns col0 … col0 + cols - 1 are taken, after the row was made (converted, normalised,
+     * encoded). rows, cols, parts and packed are the window's, all else is that of the whole. */
+    const struct weight *of;
+    int64_t row0, run, stride, col0;
 } weight;
+
+/* The weight of which w is a window, or w; row n of w in it. */
+static inline const weight *weight_whole(const weight *w) { return w->of ? w->of : w; }
+static inline int64_t weight_whole_row(const weight *w, int64_t n)
+{
+    return w->of ? w->row0 + n / w->run * w->stride + n % w->run : n;
+}
+
+/* Makes *at a window of `of`, which must outlive it. Given in *at: rows, row0, run and stride (run 0: a single run),
+ * col0, cols (0: to the last), parts. ERR_SPEC: `of` is a window itself, the window reaches beyond it, its columns do
+ * not fall on the column grain, or its parts are not equal or not whole panels where those of `of` are. */
+int weight_window(weight *at, const weight *of, err *e);
+
+/* Columns after which a window may begin, and end unless the weight does: whole blocks and tiles as it is held, whole
+ * spans of panels that a file holds. A window may be wider than what is needed of it: foreign inputs are then 0. */
+int64_t weight_column_grain(const weight *w);
+/* Rows that a part of a window is a multiple of, where w has parts; elsewhere a preference, as borders of windows that
+ * are multiples of it use panels of files where they lie, and fill none up. 1: the weight is never held in panels. */
+int64_t weight_row_grain(const weight *w);
 
 /* Where element (n, *) of a weight comes from: the piece, and the row in that piece's source. */
 const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
@@ -82,10 +108,12 @@ const piece *weight_row(const weight *w, int64_t n, int64_t *src_row);
 /* The type to hold a weight in: as wanted, else as in the file; float32 when pieces differ or values change. */
 dtype weight_held_type(const weight *w);
 
-/* True when the whole weight is one run of the file (packed: of panels) that can be used in place. */
-bool weight_is_plain(const weight *w);
+/* Rows row0 … row0 + rows - 1 where they lie in the file, if they do so as they are to be held, one after another:
+ * blocks of any alignment, or whole panels. Else NULL. */
+const uint8_t *weight_in_file(const weight *w, int64_t row0, int64_t rows);
 
-/* Decodes row n into `to` (cols floats), recipe applied. The definition that packers must equal. */
+/* Decodes row n into `to`, recipe applied: cols floats, but room for weight_whole(w)->cols. The definition that packers
+ * must equal. */
 void weight_decode_row(const weight *w, int64_t n, float *to);
 
 /* What a sequence keeps between steps: pages with something for each position, or a slot of fixed size, which a step
@@ -186,9 +214,12 @@ bool program_dump_op(const program *p, uint32_t i, buf *out);
 uint64_t program_slot_bytes(const program *p);
 /* Elements of one row of an activation, or of a whole weight or constant. */
 int64_t tensor_count(const tensor *t);
+/* Elements of the row of which an activation has all or some columns. */
+static inline int64_t tensor_whole(const tensor *t) { return t->whole ? t->whole : tensor_count(t); }
 /* Bytes of one row of an activation. */
 uint64_t tensor_row_bytes(const tensor *t);
 /* Weights by which an op multiplies a row of its input; 0: it has no matrix. */
 int64_t program_row_products(const program *p, const op *o);
 
-uint64_t weight_file_bytes(const weight *w); /* bytes the recipe reads from files */
+/* Bytes the recipe reads from files; of a window those of its rows and columns. */
+uint64_t weight_file_bytes(const weight *w);

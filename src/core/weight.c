@@ -1,10 +1,12 @@
 /* weight.c - the meaning of a recipe: the place of each row of a weight in the checkpoint, and its values.
  *
- * weight_decode_row is the definition; packers and zero-copy paths are tested against it. */
+ * weight_decode_row is the definition; packers and zero-copy paths are tested against it. A window of a weight is
+ * taken after its rows are made, so that its values do not depend on how a matrix is cut. */
 #include "core/program.h"
 #include "tensor/quant.h"
 #include "tensor/panel.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,8 +20,17 @@ static int64_t piece_row(const piece *c, int64_t n)
     return c->row0 + n / c->block * c->stride + n % c->block;
 }
 
+/* Rows from n on that lie one after another in the source of one piece. */
+static int64_t piece_run(const piece *c, int64_t n)
+{
+    if (c->pairs) return 1;
+    int64_t rest = c->rows - n, run = c->block - n % c->block;
+    return c->stride == c->block || rest < run ? rest : run;
+}
+
 const piece *weight_row(const weight *w, int64_t n, int64_t *src_row)
 {
+    n = weight_whole_row(w, n);
     for (uint32_t i = 0; i < w->n_piece; i++) {
         const piece *c = &w->pieces[i];
         if (n < c->rows) {
@@ -31,10 +42,11 @@ const piece *weight_row(const weight *w, int64_t n, int64_t *src_row)
     return NULL;
 }
 
-/* True when rows 0 … rows-1 of the piece lie one after another in the file. */
-static bool piece_contiguous(const piece *c)
+/* Rows from n on that are rows of the whole one after another. */
+static int64_t window_run(const weight *w, int64_t n)
 {
-    return !c->transpose && !c->pairs && (c->block >= c->rows || c->stride == c->block);
+    int64_t rest = w->rows - n, run = w->of ? w->run - n % w->run : rest;
+    return !w->of || w->stride == w->run || rest < run ? rest : run;
 }
 
 dtype weight_held_type(const weight *w)
@@ -46,25 +58,109 @@ dtype weight_held_type(const weight *w)
     return w->pieces[0].type;
 }
 
-bool weight_is_plain(const weight *w)
+/* Whether rows row0 … row0 + rows - 1 are one run of one piece: *c, from source row *from on. */
+static bool is_one_run(const weight *w, int64_t row0, int64_t rows, const piece **c, int64_t *from)
 {
-    const piece *c = &w->pieces[0];
-    dtype want = w->vector ? DTYPE_F32 : w->want == DTYPE_NONE ? c->type : w->want;
-    return w->n_piece == 1 && piece_contiguous(c) && !piece_changes(c) && want == c->type;
+    *c = weight_row(w, row0, from);
+    for (int64_t n = 0; n < rows;) {
+        int64_t row, at = weight_whole_row(w, row0 + n), run = window_run(w, row0 + n);
+        if (weight_row(w, row0 + n, &row) != *c || row != *from + n) return false;
+        for (const piece *before = w->pieces; before < *c; before++) at -= before->rows;
+        int64_t together = piece_run(*c, at);
+        n += together < run ? together : run;
+    }
+    return true;
+}
+
+const uint8_t *weight_in_file(const weight *w, int64_t row0, int64_t rows)
+{
+    const piece *c;
+    int64_t from, cols = weight_whole(w)->cols;
+    uint64_t skip;
+    if (w->cols != cols || !is_one_run(w, row0, rows, &c, &from)) return NULL;
+    if (c->transpose || piece_changes(c) || c->type != weight_held_type(w) || c->packed != w->packed) return NULL;
+    if (!c->packed) return dtype_bytes(c->type, (uint64_t)from * (uint64_t)cols, &skip) ? c->data + skip : NULL;
+    bool panels = from % PANEL_ROWS == 0 && (rows % PANEL_ROWS == 0 || from + rows == c->rows);
+    return panels ? c->data + (uint64_t)(from / PANEL_ROWS) * panel_bytes(c->type, cols) : NULL;
 }
 
 uint64_t weight_file_bytes(const weight *w)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < w->n_piece; i++) {
+    int64_t first = 0; /* of the piece, in the whole */
+    for (uint32_t i = 0; i < w->n_piece; first += w->pieces[i++].rows) {
         const piece *c = &w->pieces[i];
         const dtype_row *t = &dtype_info[c->type];
-        uint64_t n = (uint64_t)c->rows * (uint64_t)w->cols;
-        if (c->packed) sum += (uint64_t)(c->rows + PANEL_ROWS - 1) / PANEL_ROWS * panel_bytes(c->type, w->cols);
-        else sum += (n + t->weights - 1) / t->weights * t->bytes;
+        int64_t rows = 0, panels = 0;
+        for (int64_t n = 0, run; n < w->rows; n += run) {
+            run = window_run(w, n);
+            int64_t from = weight_whole_row(w, n) - first, to = from + run;
+            if (from < 0) from = 0;
+            if (to > c->rows) to = c->rows;
+            if (from >= to) continue;
+            rows += to - from;
+            panels += (to + PANEL_ROWS - 1) / PANEL_ROWS - from / PANEL_ROWS;
+        }
+        if (c->packed) sum += (uint64_t)panels * panel_bytes(c->type, w->cols);
+        else sum += ((uint64_t)rows * (uint64_t)w->cols + t->weights - 1) / t->weights * t->bytes;
     }
     return sum;
 }
+
+/* ---- windows */
+
+int64_t weight_column_grain(const weight *w)
+{
+    const dtype t = weight_held_type(w);
+    const panel_format *f = panel_format_of(t);
+    const piece *c = &w->pieces[0];
+    if (f && c->packed && c->type == t) return f->span;
+    return f && dtype_info[t].weights < PANEL_K ? PANEL_K : dtype_info[t].weights;
+}
+
+int64_t weight_row_grain(const weight *w)
+{
+    const weight *whole = weight_whole(w);
+    return panel_format_of(weight_held_type(w)) && panel_holds(whole->rows, whole->parts) ? PANEL_ROWS : 1;
+}
+
+/* Why `at` is no window of `of`; NULL: it is one. */
+static const char *window_mistake(const weight *at, const weight *of)
+{
+    const int64_t grain = weight_column_grain(of);
+    if (of->of) return "a window of a window";
+    if (at->rows < 1 || at->rows > of->rows || at->run < 1 || at->stride < at->run || at->stride > of->rows ||
+        at->row0 < 0 || at->row0 > of->rows || weight_whole_row(at, at->rows - 1) >= of->rows)
+        return "rows that it does not have";
+    if (at->cols < 1 || at->cols > of->cols || at->col0 < 0 || at->col0 > of->cols - at->cols)
+        return "columns that it does not have";
+    if (at->col0 % grain || (at->cols % grain && at->col0 + at->cols != of->cols))
+        return "columns that share a block or span with others";
+    if (at->parts < 0 || (at->parts && at->rows % at->parts)) return "unequal parts";
+    if (of->parts && at->parts && at->rows / at->parts % weight_row_grain(of)) return "parts that are not whole panels";
+    return NULL;
+}
+
+int weight_window(weight *at, const weight *of, err *e)
+{
+    weight w = *of;
+    w.of = of;
+    w.rows = at->rows;
+    w.row0 = at->row0;
+    w.run = at->run ? at->run : at->rows;
+    w.stride = at->run ? at->stride : at->rows;
+    w.col0 = at->col0;
+    w.cols = at->cols ? at->cols : of->cols - at->col0;
+    w.parts = at->parts;
+    const char *mistake = window_mistake(&w, of);
+    if (mistake)
+        return err_set(e, ERR_SPEC, "weight %s [%" PRId64 ", %" PRId64 "]: a window of %s", of->name, of->rows,
+                       of->cols, mistake);
+    *at = w;
+    return OK;
+}
+
+/* ---- values */
 
 /* Elements start … start + n - 1 of a run of `type`, which may begin inside a block. */
 static void decode_run(dtype type, const uint8_t *data, int64_t start, int64_t n, float *to)
@@ -99,18 +195,18 @@ static void divide_by_length(float *row, int64_t n)
 
 void weight_decode_row(const weight *w, int64_t n, float *to)
 {
-    int64_t row;
+    int64_t row, cols = weight_whole(w)->cols;
     const piece *c = weight_row(w, n, &row);
     if (c->packed) {
-        uint64_t panel = (uint64_t)(row / PANEL_ROWS) * panel_bytes(c->type, w->cols);
-        panel_row(c->type, c->data + panel, (int)(row % PANEL_ROWS), w->cols, to);
-        return;
+        uint64_t panel = (uint64_t)(row / PANEL_ROWS) * panel_bytes(c->type, cols);
+        panel_row(c->type, c->data + panel, (int)(row % PANEL_ROWS), cols, to);
+    } else if (c->transpose) {
+        for (int64_t k = 0; k < cols; k++) decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);
+    } else {
+        decode_run(c->type, c->data, row * c->src_cols, cols, to);
     }
-    if (c->transpose)
-        for (int64_t k = 0; k < w->cols; k++)
-            decode_run(c->type, c->data, (c->col0 + k) * c->src_cols + row, 1, to + k);
-    else decode_run(c->type, c->data, row * c->src_cols, w->cols, to);
-    if (c->normalize_rows) divide_by_length(to, w->cols);
+    if (c->normalize_rows) divide_by_length(to, cols);
     if (c->mul != 1 || c->add != 0)
-        for (int64_t k = 0; k < w->cols; k++) to[k] = to[k] * c->mul + c->add;
+        for (int64_t k = 0; k < cols; k++) to[k] = to[k] * c->mul + c->add;
+    if (w->of && w->col0) memmove(to, to + w->col0, (size_t)w->cols * sizeof *to);
 }
