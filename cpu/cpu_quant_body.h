@@ -5,8 +5,6 @@
 #include "cpu/cpu_experts.h"
 #include "tensor/act_q8.h"
 
-#include <string.h>
-
 /* All rows of a QUANT; rows of experts: take act_rows_of_run of each run. */
 static inline act_rows act_rows_at(const run *r, ref t)
 {
@@ -38,24 +36,14 @@ typedef struct quant_place {
 __attribute__((always_inline)) static inline void quant_put(quant_place to, const float *x, int64_t n, bool residual,
                                                             quant_block *encode)
 {
-    const act_part p = to.p;
-    const int block = to.block, rows = to.rows;
-    const int64_t i = to.b * rows + to.row;
     act_block coded;
     float left[PANEL_K];
-    encode(x, n, block, &coded);
+    encode(x, n, to.block, &coded);
     if (residual) {
         act_residual(x, n, &coded, left);
-        encode(left, n, block, &coded);
+        encode(left, n, to.block, &coded);
     }
-    p.scale[i] = coded.scale;
-    p.scaled_sum[i] = coded.scaled_sum;
-    p.neg_sum[i] = coded.neg_sum;
-    if (p.neg_subsums) memcpy(p.neg_subsums + i * ACT_SUBSUMS, coded.neg_subsums, sizeof coded.neg_subsums);
-    int8_t *lane = p.code + (to.b * block / 4 * rows + to.row) * 4;
-    if (rows == 1) memcpy(lane, coded.code, (size_t)block);
-    else
-        for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, coded.code + c, 4);
+    act_block_put(to.p, to.rows, to.row, to.b, to.block, &coded);
 }
 
 /* Units are blocks, those of a row one after another. Rows of experts (in1 is their dispatch) are tiled run by run. */

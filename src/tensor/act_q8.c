@@ -1,7 +1,22 @@
-/* act_q8.c - see act_q8.h: the definition of a block of activations. */
+/* act_q8.c - see act_q8.h: the definition of a block of activations, and rows of codes in wire order. */
 #include "tensor/act_q8.h"
 
 #include <math.h>
+
+/* What follows from codes and scale. */
+static void add_sums(act_block *to, int block)
+{
+    to->neg_sum = 0;
+    for (int64_t i = 0; i < block; i++) to->neg_sum -= to->code[i];
+    to->scaled_sum = to->scale * (float)-to->neg_sum;
+    for (int p = 0; p < 4 && block == 64; p++) {
+        int32_t sum = 0;
+        for (int i = 0; i < 16; i++) sum -= to->code[16 * p + i];
+        to->neg_subsums[2 + p] = (int16_t)sum;
+    }
+    for (int p = 0; p < 2 && block == 64; p++)
+        to->neg_subsums[p] = (int16_t)(to->neg_subsums[2 + 2 * p] + to->neg_subsums[3 + 2 * p]);
+}
 
 void act_encode(const float *x, int64_t n, int block, act_block *to)
 {
@@ -13,17 +28,46 @@ void act_encode(const float *x, int64_t n, int block, act_block *to)
     bool finite = odd == 0, tiny = !(most >= ACT_TINY);
     float inverse = !finite || tiny ? 0 : 127 / most;
     to->scale = !finite ? NAN : tiny ? 0 : most / 127;
-    to->neg_sum = 0;
-    for (int64_t i = 0; i < block; i++) {
-        to->code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
-        to->neg_sum -= to->code[i];
+    for (int64_t i = 0; i < block; i++) to->code[i] = i < n && finite ? (int8_t)rintf(x[i] * inverse) : 0;
+    add_sums(to, block);
+}
+
+/* ---- wire order */
+
+void act_wire_get(const act_rows *x, void *out)
+{
+    uint8_t *to = out;
+    const int block = x->block;
+    const int64_t blocks = (x->cols + block - 1) / block;
+    for (int64_t m = 0; m < x->rows; m++) {
+        const row_tile t = row_tile_at(x->rows, row_tile_of(x->rows, m));
+        const act_part p = act_parts(x->at, t, x->cols, block);
+        const int8_t *lane = p.code + (m - t.row0) * 4;
+        for (int64_t c = 0; c < blocks * block; c += 4, lane += 4 * t.rows, to += 4) memcpy(to, lane, 4);
+        for (int64_t b = 0; b < blocks; b++, to += sizeof(float))
+            memcpy(to, &p.scale[b * t.rows + m - t.row0], sizeof(float));
     }
-    to->scaled_sum = to->scale * (float)-to->neg_sum;
-    for (int p = 0; p < 4 && block == 64; p++) {
-        int32_t sum = 0;
-        for (int i = 0; i < 16; i++) sum -= to->code[16 * p + i];
-        to->neg_subsums[2 + p] = (int16_t)sum;
+}
+
+void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *in)
+{
+    const uint8_t *from = in;
+    const int block = x->block;
+    const int64_t blocks = (cols + block - 1) / block, rest = act_padded(x->cols) / block - (col0 / block + blocks);
+    for (int64_t m = 0; m < x->rows; m++) {
+        const row_tile t = row_tile_at(x->rows, row_tile_of(x->rows, m));
+        const act_part p = act_parts(x->at, t, x->cols, block);
+        const uint8_t *scale = from + blocks * block;
+        for (int64_t b = 0; b < blocks; b++, from += block, scale += sizeof(float)) {
+            act_block one;
+            memcpy(one.code, from, (size_t)block);
+            memcpy(&one.scale, scale, sizeof one.scale);
+            add_sums(&one, block);
+            act_block_put(p, t.rows, m - t.row0, col0 / block + b, block, &one);
+        }
+        from = scale;
+        if (col0 + cols < x->cols) continue;
+        for (int64_t b = 0; b < rest; b++)
+            act_block_put(p, t.rows, m - t.row0, col0 / block + blocks + b, block, &(act_block){.scale = 0});
     }
-    for (int p = 0; p < 2 && block == 64; p++)
-        to->neg_subsums[p] = (int16_t)(to->neg_subsums[2 + 2 * p] + to->neg_subsums[3 + 2 * p]);
 }

@@ -26,6 +26,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { ACT_ROWS = 6, ACT_ALONE = 5 }; /* rows of a tile at most; up to ACT_ALONE rows are one tile */
 enum { ACT_SUBSUMS = 6, ACT_NARROW = 256 };
@@ -102,6 +103,32 @@ typedef struct act_block {
     int16_t neg_subsums[ACT_SUBSUMS];
 } act_block;
 void act_encode(const float *x, int64_t n, int block, act_block *to);
+
+/* Block b of row `row` of a tile of `rows` rows. */
+__attribute__((always_inline)) static inline void act_block_put(act_part p, int rows, int64_t row, int64_t b, int block,
+                                                                const act_block *from)
+{
+    const int64_t i = b * rows + row;
+    p.scale[i] = from->scale;
+    p.scaled_sum[i] = from->scaled_sum;
+    p.neg_sum[i] = from->neg_sum;
+    if (p.neg_subsums) memcpy(p.neg_subsums + i * ACT_SUBSUMS, from->neg_subsums, sizeof from->neg_subsums);
+    int8_t *lane = p.code + (b * block / 4 * rows + row) * 4;
+    if (rows == 1) memcpy(lane, from->code, (size_t)block);
+    else
+        for (int c = 0; c < block; c += 4, lane += 4 * rows) memcpy(lane, from->code + c, 4);
+}
+
+/* Rows of codes in wire order, as they go from one device to another: of each row its codes, whole blocks, then a float
+ * scale for each block. All else follows from these, in the very same bits. */
+static inline uint64_t act_wire_bytes(int64_t cols, int block) /* of a row */
+{
+    return (uint64_t)((cols + block - 1) / block) * ((uint64_t)block + sizeof(float));
+}
+/* All rows of x to wire order; columns col0 … col0+cols-1 of them from it: col0 is a multiple of the block, cols too,
+ * except at the end of the row. */
+void act_wire_get(const act_rows *x, void *to);
+void act_wire_put(const act_rows *x, int64_t col0, int64_t cols, const void *from);
 
 /* The residual x - scale * code. */
 static inline void act_residual(const float *x, int64_t n, const act_block *codes, float *residual)
