@@ -14,11 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One segment of one step. */
+/* One stretch of a segment, of one step. */
 typedef struct run {
     const segment *seg;
     const step *st;
     uint8_t *act; /* arena of the segment; activations at tensor.off */
+    uint32_t stretch;
 } run;
 
 /* A kernel. All workers of the pool call it; each takes its share of output units (never of a reduction). */
@@ -52,7 +53,7 @@ typedef struct cpu_table {
     const char *isa;          /* "c", "avx2", "avxvnni", "avx512", "avx512bf16", "neon", "dotprod" */
     unsigned needs;           /* CPU_* */
     bool inexact;             /* --exact off: products of floats round as in v_step.h, not as in their definition */
-    kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing */
+    kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing; COLL has none */
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
 } cpu_table;
@@ -212,7 +213,7 @@ float cpu_dot(const float *w, const float *x, int64_t k); /* of MATMUL and its r
 
 /* The references: cpu_<op>. */
 #define X(id, name, facts, doc) void cpu_##name(const run *r, const op *o, int worker, int workers);
-OP_LIST(X)
+KERNEL_LIST(X)
 #undef X
 
 /* MATMUL of packed weights with int8 activations: called by cpu_matmul. */

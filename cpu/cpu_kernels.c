@@ -13,7 +13,7 @@ const cpu_table cpu_table_c = {
     .op =
         {
 #define X(id, name, facts, doc) [OP_##id] = cpu_##name,
-            OP_LIST(X)
+            KERNEL_LIST(X)
 #undef X
         },
     .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},

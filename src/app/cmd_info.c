@@ -100,7 +100,7 @@ static void describe_kernels(json *parent)
     const cpu_table *best = cpu_kernels(cpu_features(), false);
     json *kernels = json_add_object(parent, "kernels");
     json_add_str(kernels, "isa", best->isa);
-    for (int k = 0; k < OP_COUNT; k++)
+    for (int k = 0; k < OP_COUNT && cpu_kernel(best, k); k++)
         json_add_str(kernels, op_info[k].name, best->op[k] ? best->isa : cpu_table_c.isa);
 }
 

@@ -29,6 +29,7 @@ static const char *const norm_name[NORM_COUNT] = {"rms", "layer", "l2"};
 static const char *const style_name[ROPE_STYLE_COUNT] = {"halves", "neighbours"};
 static const char *const bias_name[BIAS_COUNT] = {"none", "alibi", "alibi.bf16", "buckets"};
 static const char *const pool_name[POOL_COUNT] = {"first", "mean", "last"};
+static const char *const coll_name[COLL_COUNT] = {"gather", "owner"};
 static const char *const above_name[] = {"no", "above"};
 static const char *const renorm_name[] = {"no", "renorm"};
 static const char *const residual_name[] = {"no", "what they leave"};
@@ -46,6 +47,7 @@ static bool is_mixer(const op *o) { return o->u.route.score == SCORE_MIXER; }
 #define WORD(id, field, text, list, ...)                                                                               \
     ROW(id, field, OPP_WORD, text, .words = list, .n_word = sizeof(list) / sizeof *(list), __VA_ARGS__)
 #define UNLESS(v) .optional = true, .otherwise = v
+#define SILENT(v) UNLESS(v), .silent = true
 const op_param op_params[] = {
     WORD(EMBED, embed.by, " by=", by_name),
     INT(EMBED, embed.offset, " offset=", UNLESS(0)),
@@ -58,6 +60,8 @@ const op_param op_params[] = {
     INT(ROPE, rope.width, " of "),
     INT(ROPE, rope.table, " table="),
     INT(ATTN, attn.heads, " heads="),
+    INT(ATTN, attn.per_kv, " per kv=", SILENT(0)),
+    INT(ATTN, attn.head0, " from head=", SILENT(0)),
     EXACT(ATTN, attn.scale, " scale="),
     WORD(ATTN, attn.bias, " ", bias_name, UNLESS(BIAS_NONE)),
     FLOAT(ATTN, attn.softcap, " softcap=", UNLESS(0)),
@@ -81,6 +85,8 @@ const op_param op_params[] = {
     INT(DISPATCH, dispatch.used, " used="),
     WORD(POOL, pool.how, " ", pool_name),
     INT(JOIN, join.heads, " heads="),
+    INT(COLUMNS, columns.from, " from="),
+    WORD(COLL, coll.how, " ", coll_name),
     {0},
 };
 
@@ -176,7 +182,7 @@ static const char *check_embed(shapes t)
         return "the table does not fit";
     if (t.o->u.embed.by < EMBED_BY_TOKEN || t.o->u.embed.by >= EMBED_BY_COUNT) return "embedded by what?";
     if (t.out->axis != AXIS_TOK && t.out->axis != AXIS_ENC) return "embeds rows that have no tokens";
-    return t.o->u.embed.offset < 0 ? "negative offset" : t.b ? "too many operands" : NULL;
+    return t.b ? "too many operands" : NULL;
 }
 
 static const char *check_norm(shapes t)
@@ -253,13 +259,24 @@ static const char *check_kv_put(shapes t)
     return tensor_count(t.b) == (int64_t)t.s->heads * t.s->v_dim ? NULL : "values do not fit the state";
 }
 
+/* Every query head has a head of the state, and every head of the state a query head. */
+static const char *check_heads(int32_t heads, int32_t per_kv, int32_t head0, int64_t kv_heads)
+{
+    if (heads < 1 || per_kv < 0 || head0 < 0) return "wrong numbers of heads";
+    if (per_kv == 0) return heads % kv_heads || head0 ? "heads are no multiple of the state's" : NULL;
+    const int64_t end = (int64_t)head0 + heads;
+    return head0 >= per_kv || end > kv_heads * per_kv || end <= (kv_heads - 1) * per_kv ? "heads do not fit the state's"
+                                                                                        : NULL;
+}
+
 static const char *check_attn(shapes t)
 {
     int32_t heads = t.o->u.attn.heads, window = t.o->u.attn.window;
     bool cross = t.out->axis != t.s->axis;
     if (!same_rows(t.a, t.out)) return "queries and output have different rows";
     if (t.out->axis != AXIS_TOK && cross) return "the rows cannot see this state";
-    if (heads < 1 || heads % t.s->heads) return "heads are no multiple of the state's";
+    const char *wrong = check_heads(heads, t.o->u.attn.per_kv, t.o->u.attn.head0, t.s->heads);
+    if (wrong) return wrong;
     if (tensor_count(t.a) != (int64_t)heads * t.s->k_dim) return "queries do not fit the state";
     if (tensor_count(t.out) != (int64_t)heads * t.s->v_dim) return "output does not fit the state";
     if (window < 0 || (t.s->window && (!window || window > t.s->window)))
@@ -382,6 +399,26 @@ static const char *check_conv(shapes t)
     return optional_vector(t.c, dim) ? NULL : "the bias does not fit";
 }
 
+static const char *check_columns(shapes t)
+{
+    if (!same_rows(t.a, t.out) || t.b || t.c) return "input and output have different rows";
+    const int64_t from = t.o->u.columns.from;
+    return from < 0 || from + tensor_count(t.out) > tensor_count(t.a) ? "the columns are not in the row" : NULL;
+}
+
+/* Rows of codes that are tiled by a dispatch do not travel: their places differ from expert to expert. */
+static const char *check_coll(shapes t)
+{
+    const int how = t.o->u.coll.how;
+    if (how < COLL_GATHER || how >= COLL_COUNT) return "collected how?";
+    if (t.b || t.c) return "too many operands";
+    if (t.out->block && t.out->axis == AXIS_EXP) return "rows of experts are moved as floats";
+    if (!t.o->in[0]) return NULL;
+    if (!same_rows(t.a, t.out) || t.a->block != t.out->block) return "input and output have different rows";
+    const int64_t part = tensor_count(t.a), all = tensor_count(t.out);
+    return part == all || (part < all && how == COLL_GATHER) ? NULL : "the part does not fit the whole";
+}
+
 /* What every op with a state has to have. */
 static const char *check_state(const program *p, const op *o, const state *s)
 {
@@ -410,8 +447,9 @@ const char *op_check(const program *p, const op *o)
                       .s = o->state >= 0 && (uint32_t)o->state < p->n_state ? &p->states[o->state] : NULL};
     for (int i = 0; i < 4; i++)
         if (o->in[i] >= p->n_tensor) return "an operand does not exist";
-    if (t.a && t.a->block && !op_is(o, OPF_MATRIX) && o->kind != OP_QUANT) return "reads int8 activations";
-    if (t.out && t.out->block && o->kind != OP_QUANT) return "writes int8 activations";
+    const bool coded = o->kind == OP_QUANT || op_is(o, OPF_COLL);
+    if (t.a && t.a->block && !op_is(o, OPF_MATRIX) && !coded) return "reads int8 activations";
+    if (t.out && t.out->block && !coded) return "writes int8 activations";
     if (o->in[3] && !op_is(o, OPF_FOUR)) return "too many operands";
     if (op_is(o, OPF_NO_OUTPUT) ? o->out != 0 : !is_act(t.out)) return "the output must be an activation";
     const char *wrong = check_state(p, o, t.s);

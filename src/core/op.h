@@ -3,7 +3,7 @@
  * Activations are float32, row-major [rows, dim], rows being a symbol (enum row_axis) that each step binds to a count.
  * Parameters are constants after load; whatever changes from step to step is in struct step. Each tensor is written by
  * exactly one op (single assignment): in-place is the memory plan's business. The definition of an op is its reference
- * kernel cpu/cpu_<op>.c; the sentence here is its contract. To add an op: a row of OP_LIST (and its parameters in
+ * kernel cpu/cpu_<op>.c; the sentence here is its contract. To add an op: a row of KERNEL_LIST (and its parameters in
  * struct op) here, rows of its parameters and its shape rule in op.c, the reference. */
 #pragma once
 #include <stdbool.h>
@@ -20,14 +20,15 @@ enum {
     OPF_NO_OUTPUT = 32,  /* writes no tensor */
     OPF_FOUR = 64,       /* may have a fourth operand */
     OPF_SLOT = 128,      /* its state is a slot, which no other op has: it reads the old and writes the new one */
+    OPF_COLL = 256, /* moves rows between ranks: ends a stretch; carried out by the driver, no device has a kernel */
     OPF_EACH = OPF_ELEMENTWISE | OPF_IN_PLACE,
     OPF_PRODUCT = OPF_MATRIX | OPF_HEAVY,
     OPF_RECURRENT = OPF_STATE | OPF_SLOT,
 };
 
-/* X(ID, name, facts, sentence) */
-#define OP_LIST(X)                                                                                                     \
-    X(EMBED, embed, 0, "out[r] = table in0[ id(r) + offset ]; id: the row's token, position or token type")            \
+/* X(ID, name, facts, sentence): the ops that devices have kernels for; all ops. */
+#define KERNEL_LIST(X)                                                                                                 \
+    X(EMBED, embed, 0, "out[r] = table in0[ id(r) + offset ], 0 outside; id: the row's token, position or token type") \
     X(NORM, norm, 0, "out = normalise(in0) over groups of `width` [* weight in1] [+ bias in2]")                        \
     X(MATMUL, matmul, OPF_PRODUCT, "out[r,n] = in0[r,k] * weight in1[n,k]^T [+ bias in2[n]]")                          \
     X(QUANT, quant, 0,                                                                                                 \
@@ -61,7 +62,13 @@ enum {
     X(JOIN, join, 0, "out = each head of in0 and the same of in1 side by side")                                        \
     X(CONV, conv, OPF_RECURRENT,                                                                                       \
       "out[r,c] = [bias in2[c] +] sum over taps t of weight in1[t,c] * in0[r - (taps - 1) + t,c], rows of the "        \
-      "sequence; those before the step are in its slot")
+      "sequence; those before the step are in its slot")                                                               \
+    X(COLUMNS, columns, 0, "out = the columns of in0 from column `from` on, as many as out has")
+#define OP_LIST(X)                                                                                                     \
+    KERNEL_LIST(X)                                                                                                     \
+    X(COLL, coll, OPF_COLL,                                                                                            \
+      "out = gather: the columns of in0 of all ranks side by side; owner: rows of in0, each from the rank that has "   \
+      "its id; without in0 this rank has no part")
 
 typedef enum op_kind {
 #define X(id, ...) OP_##id,
@@ -98,6 +105,7 @@ extern const char *const act_name[ACT_COUNT];
 /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps); l2: x / max(sqrt(sum x^2), eps) */
 enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_COUNT };
 enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
+enum { COLL_GATHER, COLL_OWNER, COLL_COUNT };
 enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };
 /* Pairs that rotate: (i, i + dims/2), "neox"; (2i, 2i + 1), "interleaved". */
 enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };
@@ -142,7 +150,9 @@ typedef struct op {
         struct { int32_t dims, style, width, table; } rope; /* rotated of `width`; in program.ropes */
         struct {
             float scale, softcap; /* softcap 0 = none */
-            int32_t heads;
+            int32_t heads;        /* of the queries here; head h reads head (head0 + h) / per_kv of the state */
+            int32_t per_kv;       /* query heads of one head of the state; 0: heads / heads of the state */
+            int32_t head0;        /* query heads of the state's first head that come before the first one here */
             int32_t window;       /* 0 = all before; w: keys at positions > own - w */
             int32_t ahead;        /* 0 = causal; n: keys up to own + n as well; AHEAD_ALL: up to the last */
             int32_t chunk;        /* 0 = none; c: no keys before own / c * c */
@@ -163,6 +173,8 @@ typedef struct op {
         struct { int32_t experts, used; } dispatch;
         struct { int32_t how; } pool;                       /* POOL_* */
         struct { int32_t heads; } join;
+        struct { int32_t from; } columns;
+        struct { int32_t how; } coll;                       /* COLL_* */
         struct { int32_t residual; } quant;                 /* quantizes in0 minus its own codes (act_residual) */
     } u;
     /* clang-format on */
@@ -172,6 +184,7 @@ typedef struct op {
 typedef struct op_param {
     uint8_t kind, type, offset; /* op_kind, OPP_*, in struct op */
     bool optional;              /* not shown when it has the value `otherwise` */
+    bool silent;                /* nor part of an identity then */
     bool (*shown)(const op *o); /* NULL: always */
     float otherwise;
     int n_word;

@@ -39,6 +39,8 @@ static void add_op(sha256 *s, const op *o)
     for (size_t at = offsetof(op, u); at < sizeof *o; at += sizeof(int32_t)) /* in the order of the fields */
         for (const op_param *row = op_params; row->label; row++) {
             if (row->kind != o->kind || row->offset != at) continue;
+            if (row->silent && op_param_value(row, o) == (double)row->otherwise) continue;
+            if (row->silent) add_text(s, row->label);
             if (row->type == OPP_FLOAT || row->type == OPP_EXACT) add_float(s, op_param_value(row, o));
             else add_int(s, (int64_t)op_param_value(row, o));
         }
