@@ -14,24 +14,29 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/act_move.h"
 #include "cpu/cpu.h"
-#include "tensor/act_q8.h"
 #include "tensor/panel.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct compiled {
-    uint8_t *act; /* the arena */
-    uint64_t act_bytes;
-    uint8_t *barrier[2];             /* [n_op] wait before this op: without fused runs; with them */
-    int8_t *fused;                   /* [n_op] row of the fuse table whose run begins here, or -1 */
+/* A stretch: what its steps cost, and which way they are faster. */
+typedef struct stretch_work {
     uint64_t multiplies[AXIS_COUNT]; /* of all matmuls, per row of each symbol */
     struct pace {
         double seconds[2]; /* of a step alone, of a step shared: running means, 0 unknown */
         uint32_t steps;
     } pace[64]; /* by the logarithm of a step's multiplications */
+} stretch_work;
+
+typedef struct compiled {
+    uint8_t *act; /* the arena */
+    uint64_t act_bytes;
+    uint8_t *barrier[2]; /* [n_op] wait before this op: without fused runs; with them */
+    int8_t *fused;       /* [n_op] row of the fuse table whose run begins here, or -1 */
+    stretch_work *works; /* [n_stretch] */
 } compiled;
 
 /* Maximum number of output elements of an op that one worker does alone. */
@@ -274,9 +279,28 @@ static void cpu_discard(dev *d, segment *s)
     compiled *c = s->compiled;
     if (c) mem_free(c->barrier[0]);
     if (c) mem_free(c->fused);
+    if (c) mem_free(c->works);
     if (c) mem_unmap(c->act, c->act_bytes);
     mem_free(c);
     s->compiled = NULL;
+}
+
+/* Barriers and multiplications of a stretch, which nobody is in before it begins. */
+static void compile_stretch(const dev *d, const segment *s, uint32_t stretch)
+{
+    const program *p = s->p;
+    compiled *c = s->compiled;
+    const uint32_t begin = stretch_begin(s, stretch), end = s->ends[stretch];
+    for (int fuse = 0; fuse < 2; fuse++) {
+        uint32_t since = begin; /* first op after the last barrier */
+        for (uint32_t i = begin; i < end; i += run_length(c, fuse, i))
+            if (must_wait(d, s, fuse, since, i)) {
+                c->barrier[fuse][i] = 1;
+                since = i;
+            }
+    }
+    for (uint32_t i = begin; i < end; i++)
+        c->works[stretch].multiplies[p->tensors[p->ops[i].out].axis] += (uint64_t)program_row_products(p, &p->ops[i]);
 }
 
 static int cpu_compile(dev *d, segment *s, err *e)
@@ -286,9 +310,10 @@ static int cpu_compile(dev *d, segment *s, err *e)
     s->compiled = c;
     if (c) c->barrier[0] = mem_zero((size_t)p->n_op + 1, 2);
     if (c) c->fused = mem_zero(p->n_op + 1, 1);
+    if (c) c->works = mem_zero(s->n_stretch, sizeof *c->works);
     if (c) c->act_bytes = s->act_bytes ? s->act_bytes : 1;
     if (c) c->act = mem_map(c->act_bytes);
-    if (!c || !c->barrier[0] || !c->fused || !c->act)
+    if (!c || !c->barrier[0] || !c->fused || !c->works || !c->act)
         return err_set(e, ERR_MEMORY, "out of memory for a segment and its activations (%" PRIu64 " bytes)",
                        s->act_bytes);
     c->barrier[1] = c->barrier[0] + p->n_op;
@@ -298,18 +323,7 @@ static int cpu_compile(dev *d, segment *s, err *e)
         memset(c->fused + i, FUSE_INSIDE, n);
         c->fused[i] = (int8_t)(n > 1 ? row : FUSE_NONE);
     }
-    for (int fuse = 0; fuse < 2; fuse++) {
-        uint32_t since = 0; /* first op after the last barrier */
-        for (uint32_t i = 0; i < p->n_op; i += run_length(c, fuse, i))
-            if (must_wait(d, s, fuse, since, i)) {
-                c->barrier[fuse][i] = 1;
-                since = i;
-            }
-    }
-    for (uint32_t i = 0; i < p->n_op; i++) {
-        const op *o = &p->ops[i];
-        c->multiplies[p->tensors[o->out].axis] += (uint64_t)program_row_products(p, o);
-    }
+    for (uint32_t i = 0; i < s->n_stretch; i++) compile_stretch(d, s, i);
     return 0;
 }
 
@@ -371,11 +385,11 @@ static void run_ops(void *arg, int worker, int workers)
     const compiled *c = s->compiled;
     dev *d = s->on;
     const bool fuse = fuses(r);
+    const uint32_t end = s->ends[r->stretch];
     bool waited = false; /* a barrier has just been */
-    for (uint32_t i = 0; i < s->p->n_op;) {
+    for (uint32_t i = stretch_begin(s, r->stretch); i < end;) {
         light_ops l = {r, i, i};
-        while (workers > 1 && r->st->n_tap == 0 && l.op1 < s->p->n_op && light(r, l.op1))
-            l.op1 += run_length(c, fuse, l.op1);
+        while (workers > 1 && r->st->n_tap == 0 && l.op1 < end && light(r, l.op1)) l.op1 += run_length(c, fuse, l.op1);
         if (l.op1 > i) { /* the barriers between them become one */
             pool_barrier_do(d->team, worker, run_light, &l);
             i = l.op1;
@@ -393,17 +407,17 @@ static void run_ops(void *arg, int worker, int workers)
     }
 }
 
-static void run_segment(const run *r)
+static void run_stretch(const run *r)
 {
-    compiled *c = r->seg->compiled;
+    stretch_work *w = &((compiled *)r->seg->compiled)->works[r->stretch];
     pool *p = r->seg->on->team;
     uint64_t work = 1;
-    for (int i = 0; i < AXIS_COUNT; i++) work += c->multiplies[i] * (uint64_t)r->st->n[i];
+    for (int i = 0; i < AXIS_COUNT; i++) work += w->multiplies[i] * (uint64_t)r->st->n[i];
     if (work >= ALWAYS_SHARED || pool_workers(p) == 1 || r->seg->on->share_all) {
         pool_run(p, run_ops, (void *)r);
         return;
     }
-    struct pace *t = &c->pace[63 - __builtin_clzll(work)];
+    struct pace *t = &w->pace[63 - __builtin_clzll(work)];
     uint32_t at = t->steps++ % ROUND;
     bool trial = at < 2 * TRIAL, shared = trial ? at < TRIAL : t->seconds[1] < t->seconds[0];
     double start = clock_now();
@@ -415,14 +429,14 @@ static void run_segment(const run *r)
     }
 }
 
-static int cpu_start(dev *d, const segment *s, const step *st, err *e)
+static int cpu_start(dev *d, const segment *s, uint32_t stretch, const step *st, err *e)
 {
     int rc = OK;
-    for (int32_t i = 0; i < st->n_copy && !rc; i++) {
+    for (int32_t i = 0; i < st->n_copy && stretch == 0 && !rc; i++) {
         rc = check_page(d, st->copies[i].group, st->copies[i].from, e);
         if (!rc) rc = check_page(d, st->copies[i].group, st->copies[i].to, e);
     }
-    if (!rc) d->started = (run){.seg = s, .st = st, .act = ((compiled *)s->compiled)->act};
+    if (!rc) d->started = (run){.seg = s, .st = st, .act = ((compiled *)s->compiled)->act, .stretch = stretch};
     return rc;
 }
 
@@ -433,30 +447,33 @@ static int cpu_wait(dev *d, err *e)
     const run r = d->started;
     d->started = (run){0};
     if (!r.seg) return OK;
-    for (int32_t i = 0; i < r.st->n_copy; i++) copy_page(d, &r.st->copies[i]);
-    run_segment(&r);
+    for (int32_t i = 0; i < r.st->n_copy && r.stretch == 0; i++) copy_page(d, &r.st->copies[i]);
+    if (r.stretch) show_taps(&r, r.seg->p->ops[r.seg->ends[r.stretch - 1]].out);
+    run_stretch(&r);
     return OK;
 }
 
 /* ---- rows in and out */
 
+static uint8_t *act_at(const segment *s, ref t) { return ((compiled *)s->compiled)->act + s->p->tensors[t].off; }
+
 static float *act_row(const segment *s, ref t, int64_t row)
 {
-    const tensor *a = &s->p->tensors[t];
-    return (float *)(void *)(((compiled *)s->compiled)->act + a->off) + row * tensor_count(a);
+    return (float *)(void *)act_at(s, t) + row * tensor_count(&s->p->tensors[t]);
 }
 
-static int cpu_act_put(dev *d, const segment *s, ref t, int64_t rows, const float *from, err *e)
+static int cpu_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from,
+                       err *e)
 {
     (void)d, (void)e;
-    memcpy(act_row(s, t, 0), from, (size_t)(rows * tensor_count(&s->p->tensors[t])) * sizeof *from);
+    act_move_in(&s->p->tensors[t], act_at(s, t), col0, cols, rows, from);
     return OK;
 }
 
-static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e)
+static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
 {
     (void)d, (void)e;
-    memcpy(to, act_row(s, t, row0), (size_t)(rows * tensor_count(&s->p->tensors[t])) * sizeof *to);
+    act_move_out(&s->p->tensors[t], act_at(s, t), row0, rows, to);
     return OK;
 }
 

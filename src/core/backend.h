@@ -5,10 +5,14 @@
  * an address in it; rows go in and out by act_put, act_get and pick. It has no notion of a sequence: a step names every
  * page that it reads or writes. Every device has a kernel for every op: compile names the op that it lacks.
  *
+ * A segment's ops fall into stretches: a COLL ends one. Nobody has a kernel for it: the driver takes its part out of
+ * the device, moves it between ranks, and puts the result in before the next stretch.
+ *
  * Order of calls: open, weight_put for every weight, weights_end, cache_open, compile; then for each step act_put of
- * the segment's inputs, start, wait, act_get or pick; at last discard and close. Nothing is global, so several devices
- * may work at once; all calls on one device come from one thread at a time. After wait has failed the device may be
- * lost: other calls still return, with an error. */
+ * the segment's inputs, for each stretch start and wait, and after all but the last act_get and act_put of the COLL
+ * that ends it; then act_get or pick of results; at last discard and close. Nothing is global, so several devices may
+ * work at once; all calls on one device come from one thread at a time. After wait has failed the device may be lost:
+ * other calls still return, with an error. */
 #pragma once
 #include "base/err.h"
 #include "core/best_logit.h"
@@ -36,8 +40,13 @@ typedef struct segment {
     ref *out; /* [n_out] those written here that other segments or the caller read */
     uint32_t n_in, n_out;
     uint64_t act_bytes; /* arena for activations at full capacity: core/place.h */
+    uint32_t n_stretch; /* number of COLL ops, and one */
+    uint32_t *ends;     /* [n_stretch] where each stretch ends: its COLL; of the last one n_op; by core/place.h */
     void *compiled;     /* the backend's */
 } segment;
+
+/* The first op of a stretch. */
+static inline uint32_t stretch_begin(const segment *s, uint32_t i) { return i ? s->ends[i - 1] + 1 : 0; }
 
 /* A run of ops that a device does as one: a row of backend.fuse. */
 typedef struct fuse_row {
@@ -87,11 +96,14 @@ struct backend {
     int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
     void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */
 
-    /* Rows 0 … rows-1 of an input; rows row0 … row0+rows-1 of an activation that s->out names. */
-    int (*act_put)(dev *d, const segment *s, ref t, int64_t rows, const float *from, err *e);
-    int (*act_get)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e);
-    /* Begins one segment of one step and returns; the step stays as it is until wait. Page copies come first. */
-    int (*start)(dev *d, const segment *s, const step *st, err *e);
+    /* Columns col0 … col0+cols-1 of rows 0 … rows-1 of an input, or of the result of a COLL, from [rows, cols]; whole
+     * rows row0 … row0+rows-1 of an activation that s->out or a COLL names. Of int8 activations: all rows of the step,
+     * in wire order (tensor/act_q8.h), and col0 is a multiple of the block. */
+    int (*act_put)(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from, err *e);
+    int (*act_get)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e);
+    /* Begins one stretch of one step and returns; the step stays as it is until the last one's wait. Page copies come
+     * first, in stretch 0. */
+    int (*start)(dev *d, const segment *s, uint32_t stretch, const step *st, err *e);
     int (*wait)(dev *d, err *e); /* until that is over */
     int (*pick)(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e);
 

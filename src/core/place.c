@@ -95,6 +95,20 @@ static void find_last(placer *s, const segment *g)
     for (uint32_t i = 0; i < g->n_out; i++) s->last[g->out[i]] = UINT32_MAX;
 }
 
+static int find_stretches(segment *g, err *e)
+{
+    const program *p = g->p;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < p->n_op; i++) n += op_is(&p->ops[i], OPF_COLL);
+    g->ends = arena_array(&g->p->mem, n, sizeof *g->ends);
+    if (!g->ends) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    g->n_stretch = 0;
+    for (uint32_t i = 0; i < p->n_op; i++)
+        if (op_is(&p->ops[i], OPF_COLL)) g->ends[g->n_stretch++] = i;
+    g->ends[g->n_stretch++] = p->n_op;
+    return OK;
+}
+
 int place_segment(segment *g, const int max_rows[AXIS_COUNT], err *e)
 {
     program *p = g->p;
@@ -102,12 +116,9 @@ int place_segment(segment *g, const int max_rows[AXIS_COUNT], err *e)
                 .last = mem_array(p->n_tensor, sizeof *s.last),
                 .live = mem_array(5 * (size_t)p->n_op + g->n_in + 1, sizeof *s.live)};
     uint32_t first = 0, next = 0; /* of a run, and after it */
-    int rc = 0;
+    int rc = s.last && s.live ? find_stretches(g, e) : err_set(e, ERR_MEMORY, "out of memory for the memory plan");
     uint64_t bytes;
-    if (!s.last || !s.live) {
-        rc = err_set(e, ERR_MEMORY, "out of memory for the memory plan");
-        goto done;
-    }
+    if (rc) goto done;
     find_last(&s, g);
     for (uint32_t i = 0; i < g->n_in; i++) {
         tensor *t = &p->tensors[g->in[i].t];

@@ -24,7 +24,8 @@ static int put_inputs(const plan *l, const segment *s, flight *f, err *e)
         uint32_t k = 0;
         while (l->cross[k].t != s->in[i].t) k++;
         int64_t rows = f->st->n[s->p->tensors[s->in[i].t].axis];
-        if (rows) rc = s->be->act_put(s->on, s, s->in[i].t, rows, f->passed[k], e);
+        const int64_t cols = tensor_count(&s->p->tensors[s->in[i].t]);
+        if (rows) rc = s->be->act_put(s->on, s, s->in[i].t, 0, cols, rows, f->passed[k], e);
     }
     return rc;
 }
@@ -66,8 +67,10 @@ static void run_stage(const plan *l, int i, flight *f)
     err e = {0};
     if (f->rc) return;
     int rc = put_inputs(l, s, f, &e);
-    if (!rc) rc = s->be->start(s->on, s, f->st, &e);
-    if (!rc) rc = s->be->wait(s->on, &e);
+    for (uint32_t k = 0; k < s->n_stretch && !rc; k++) {
+        rc = s->be->start(s->on, s, k, f->st, &e);
+        if (!rc) rc = s->be->wait(s->on, &e);
+    }
     if (!rc) rc = get_outputs(l, i, f, &e);
     f->rc = rc;
     f->why = e;

@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "core/act_move.h"
 #include "core/weight_fill.h"
-#include "tensor/act_q8.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -409,7 +409,7 @@ static void *work(void *of)
             nanosleep(&t, NULL);
         }
         memory_open(d, true);
-        run_step(d);
+        run_stretch(d, d->stretch);
         memory_open(d, false);
         pthread_mutex_lock(&d->lock);
         d->working = false;
@@ -419,17 +419,20 @@ static void *work(void *of)
     return NULL;
 }
 
-static int fake_start(dev *of, const segment *s, const step *st, err *e)
+static int fake_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
 {
     fake *d = fake_of(of);
     int rc = call(d, FAKE_start, e);
     CHECK(s->compiled == d && !d->working, "start of a step while another one is at work");
+    CHECK(stretch == 0 || (stretch == d->stretch + 1 && stretch < s->n_stretch && st == d->now), "stretch %u", stretch);
     if (rc) return rc;
     check_step(d, st);
     memory_open(d, true);
-    rc = step_send(d, st, e);
+    if (stretch == 0) rc = step_send(d, st, e);
     memory_open(d, false);
     if (rc) return rc;
+    d->now = st;
+    d->stretch = stretch;
     pthread_mutex_lock(&d->lock);
     d->working = true;
     pthread_cond_broadcast(&d->changed);
@@ -448,48 +451,68 @@ static int fake_wait(dev *of, err *e)
 
 /* ---- rows in and out */
 
-static float *act_rows_of(const fake *d, ref t, int64_t row0, int64_t rows)
+/* Whether t is the operand, or the result, of a COLL that ends the stretch before. */
+static bool is_moved(const fake *d, const segment *s, ref t, bool result)
 {
-    const tensor *a = &d->p->tensors[t];
+    const uint32_t at = s->compiled ? s->ends[d->stretch] : s->p->n_op;
+    return at < s->p->n_op && (result ? s->p->ops[at].out : s->p->ops[at].in[0]) == t;
+}
+
+static void check_rows_of(const fake *d, const tensor *a, int64_t row0, int64_t rows)
+{
     CHECK(row0 >= 0 && rows > 0 && row0 + rows <= d->given.max_rows[a->axis], "rows %lld … %lld of %s", (long long)row0,
           (long long)(row0 + rows), a->name);
-    return (float *)(void *)(d->act + a->off) + row0 * tensor_count(a);
 }
 
 static void check_out(const fake *d, const segment *s, ref t)
 {
     uint32_t i = 0;
     while (i < s->n_out && s->out[i] != t) i++;
-    CHECK(s->compiled == d && !d->working && i < s->n_out, "%s is no output", s->p->tensors[t].name);
+    CHECK(s->compiled == d && !d->working && (i < s->n_out || is_moved(d, s, t, false)), "%s is no output",
+          s->p->tensors[t].name);
 }
 
-static int fake_act_put(dev *of, const segment *s, ref t, int64_t rows, const float *from, err *e)
+/* Codes: blocks as they are, all rows of the step. */
+static void check_codes(const fake *d, const tensor *a, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+{
+    CHECK(row0 == 0 && rows == d->st.n[a->axis], "codes of some rows of %s", a->name);
+    CHECK(col0 % a->block == 0 && (cols % a->block == 0 || col0 + cols == tensor_count(a)), "parts of blocks of %s",
+          a->name);
+}
+
+static int fake_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from,
+                        err *e)
 {
     fake *d = fake_of(of);
+    const tensor *a = &d->p->tensors[t];
     uint32_t i = 0;
     int rc = call(d, FAKE_act_put, e);
     while (i < s->n_in && s->in[i].t != t) i++;
-    CHECK(s->compiled == d && !d->working && i < s->n_in, "%s is no input", s->p->tensors[t].name);
-    const uint64_t bytes = (uint64_t)(rows * tensor_count(&d->p->tensors[t])) * sizeof *from;
+    CHECK(s->compiled == d && !d->working && (i < s->n_in || is_moved(d, s, t, true)), "%s is no input", a->name);
+    CHECK(col0 >= 0 && cols > 0 && col0 + cols <= tensor_count(a), "columns of %s", a->name);
+    if (a->block) check_codes(d, a, 0, rows, col0, cols);
+    check_rows_of(d, a, 0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    memcpy(act_rows_of(d, t, 0, rows), from, bytes);
+    act_move_in(a, d->act + a->off, col0, cols, rows, from);
     memory_open(d, false);
-    COUNT(d, puts, bytes);
+    COUNT(d, puts, (uint64_t)rows * act_move_bytes(a, cols));
     return OK;
 }
 
-static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, float *to, err *e)
+static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
 {
     fake *d = fake_of(of);
+    const tensor *a = &d->p->tensors[t];
     int rc = call(d, FAKE_act_get, e);
     check_out(d, s, t);
-    const uint64_t bytes = (uint64_t)(rows * tensor_count(&d->p->tensors[t])) * sizeof *to;
+    if (a->block) check_codes(d, a, row0, rows, 0, tensor_count(a));
+    check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    memcpy(to, act_rows_of(d, t, row0, rows), bytes);
+    act_move_out(a, d->act + a->off, row0, rows, to);
     memory_open(d, false);
-    COUNT(d, gets, bytes);
+    COUNT(d, gets, (uint64_t)rows * act_move_bytes(a, tensor_count(a)));
     return OK;
 }
 
@@ -498,10 +521,12 @@ static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     fake *d = fake_of(of);
     int rc = call(d, FAKE_pick, e);
     const int64_t n = tensor_count(&d->p->tensors[t]);
+    const tensor *a = &d->p->tensors[t];
     check_out(d, s, t);
+    check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    for (int64_t i = 0; i < rows; i++) to[i] = logits_best(act_rows_of(d, t, row0, rows) + i * n, n);
+    for (int64_t i = 0; i < rows; i++) to[i] = logits_best((float *)(void *)(d->act + a->off) + (row0 + i) * n, n);
     memory_open(d, false);
     COUNT(d, gets, (uint64_t)rows * sizeof *to);
     return OK;

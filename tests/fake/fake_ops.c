@@ -332,11 +332,13 @@ static void show_taps(const fake *d, const run *r, ref done)
     }
 }
 
-void run_step(fake *d)
+void run_stretch(fake *d, uint32_t stretch)
 {
     const run r = {.seg = &d->part, .st = &d->st, .act = d->act};
-    for (int32_t i = 0; i < d->st.n_copy; i++) copy_page(d, &d->st.copies[i]);
-    for (uint32_t i = 0; i < d->p->n_op; i++) {
+    const uint32_t begin = stretch_begin(&d->part, stretch), end = d->part.ends[stretch];
+    for (int32_t i = 0; i < d->st.n_copy && stretch == 0; i++) copy_page(d, &d->st.copies[i]);
+    if (stretch) show_taps(d, &r, d->p->ops[begin - 1].out);
+    for (uint32_t i = begin; i < end; i++) {
         const op *o = &d->p->ops[i];
         const bool weights = arg_info(&r, o->in[0])->kind == TENSOR_WEIGHT;
         if (o->kind == OP_EMBED && weights) embed(d, &r, o);

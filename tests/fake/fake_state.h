@@ -70,7 +70,9 @@ typedef struct fake {
     segment part;
     uint8_t *act;
 
-    step st; /* in this memory */
+    step st;          /* in this memory */
+    uint32_t stretch; /* the next one, or the one at work */
+    const step *now;  /* the step that was sent */
     int32_t *rows[14], *rope_of, *out, *pool, *table, *known;
     page_copy *copies;
     float *vec;
@@ -91,5 +93,5 @@ uint64_t record_bytes(dtype t, int32_t dim, bool values);
 /* A page, to the CPU's order or from it. */
 void page_move(const cache *c, int32_t page, uint8_t *tiles, bool to_tiles);
 
-/* The step that was sent, on the device's thread. */
-void run_step(fake *d);
+/* A stretch of the step that was sent, on the device's thread. */
+void run_stretch(fake *d, uint32_t stretch);
