@@ -123,6 +123,26 @@ static void narrow_rows_are_coded_twice(void **unused)
     end(&x, p);
 }
 
+/* Some columns of a row are as narrow as the row is; and no wider. */
+static void parts_of_rows_are_as_narrow_as_rows(void **unused)
+{
+    (void)unused;
+    for (int wide = 0; wide < 2; wide++) {
+        made x;
+        err e = {0};
+        begin(&x, DTYPE_Q4_B64);
+        tensor part = {.name = "t", .kind = TENSOR_ACT, .rank = 1, .axis = AXIS_TOK, .dim = {64}, .whole = 63};
+        assert_int_equal(program_tensor(x.p, &part, &e), 0);
+        assert_non_null(strstr(e.msg, "64 columns of 63"));
+        part.whole = ACT_NARROW + wide * 64;
+        ref in = program_tensor(x.p, &part, &e);
+        product(&x, in, 64, 32);
+        program *p = lower(&x, takes_packed);
+        assert_int_equal(count(p, OP_QUANT), wide ? 1 : 2);
+        end(&x, p);
+    }
+}
+
 /* Float matrices, and a device that takes none: the ops of the whole program. */
 static void nothing_to_lower(void **unused)
 {
@@ -140,13 +160,14 @@ static void nothing_to_lower(void **unused)
     }
 }
 
-/* Rows of experts are coded in the order of their dispatch. A stack whose parts are not whole panels stays floats. */
+/* Rows of experts are coded in the order of their dispatch. A stack whose parts are not whole panels stays floats, and
+ * so does a window of it. */
 static void experts(void **unused)
 {
     (void)unused;
-    for (int whole = 0; whole < 2; whole++) {
+    for (int i = 0; i < 4; i++) {
         enum { EXPERTS = 4, DIM = 320 };
-        const int n = whole ? 32 : 24;
+        const int whole = i % 2, cut = i / 2, all = whole ? 32 : 24, n = cut ? 16 : all;
         made x;
         begin(&x, DTYPE_Q4_B64);
         ref in = input(&x, DIM), scores = input(&x, EXPERTS);
@@ -154,8 +175,15 @@ static void experts(void **unused)
         ref sorted = test_op(&x.b, (op){.kind = OP_DISPATCH, .in = {route}, .u.dispatch = {EXPERTS, 2}}, AXIS_EXP,
                              DISPATCH_COLS);
         ref sent = test_op(&x.b, (op){.kind = OP_GATHER, .in = {in, sorted}}, AXIS_EXP, DIM);
-        ref stack = test_weight(&x.b, "stack", EXPERTS * n, DIM, false, 0, 1);
-        x.p->weights[x.p->tensors[stack].weight].parts = EXPERTS;
+        ref stack = test_weight(&x.b, "stack", EXPERTS * all, DIM, false, 0, 1);
+        weight *w = &x.p->weights[x.p->tensors[stack].weight], uncut = *w;
+        w->parts = uncut.parts = EXPERTS;
+        if (cut) {
+            err e = {0};
+            *w = (weight){.rows = EXPERTS * n, .row0 = all - n, .run = n, .stride = all, .parts = EXPERTS};
+            assert_ok(weight_window(w, &uncut, &e), &e);
+            x.p->tensors[stack].dim[0] = w->rows;
+        }
         test_op(&x.b, (op){.kind = OP_MATMUL_EXP, .in = {sent, stack, 0, sorted}}, AXIS_EXP, n);
         program *p = lower(&x, takes_packed);
         assert_int_equal(count(p, OP_QUANT), whole);
@@ -210,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(inputs_are_shared),
                                        cmocka_unit_test(blocks_of_two_sizes),
                                        cmocka_unit_test(narrow_rows_are_coded_twice),
+                                       cmocka_unit_test(parts_of_rows_are_as_narrow_as_rows),
                                        cmocka_unit_test(nothing_to_lower),
                                        cmocka_unit_test(experts),
                                        cmocka_unit_test(heads),

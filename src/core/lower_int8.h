@@ -4,6 +4,7 @@
 
 /* A slice of p (program_slice) with the ops [op0, op1), in which every matrix whose type `takes` allows is packed, and
  * multiplies int8 activations that a QUANT op before it makes, once for all matrices that read the same rows. Inputs of
- * at most ACT_NARROW columns are multiplied twice, by their codes and by the residual of these: the width is that of
- * p, however a device divides it. Results keep the tensors of p. `takes` NULL: nothing is lowered. NULL on error. */
+ * at most ACT_NARROW columns are multiplied twice, by their codes and by the residual of these. What is narrow and what
+ * is packed is told by the uncut row and the uncut matrix (tensor.whole, weight.of), so that bits are the same however
+ * a model is cut. Results keep the tensors of p. `takes` NULL: nothing is lowered. NULL on error. */
 program *lower_int8(const program *p, uint32_t op0, uint32_t op1, bool (*takes)(dtype type), err *e);

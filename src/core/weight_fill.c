@@ -39,27 +39,33 @@ static bool transposes(const weight *w, dtype type)
 int weight_fill_plan(weight_fill *f, const weight *w, dtype type, bool packed, err *e)
 {
     bool copy = copies(w, type), transpose = !packed && transposes(w, type);
-    uint64_t cols = (uint64_t)w->cols;
-    *f = (weight_fill){.w = w, .type = type, .packed = packed, .row_bytes = dtype_row_bytes(type, cols)};
+    const uint64_t whole = (uint64_t)weight_whole(w)->cols, cols = (uint64_t)w->cols;
+    *f = (weight_fill){.w = w, .type = type, .packed = packed, .row_bytes = dtype_row_bytes(type, whole)};
+    f->skip = dtype_row_bytes(type, (uint64_t)w->col0);
     f->method = packed && w->pieces[0].packed && w->pieces[0].type == type ? FILL_PANELS
                 : copy                                                     ? FILL_COPY
                 : transpose                                                ? FILL_TRANSPOSE
                                                                            : FILL_ENCODE;
     f->units = packed ? (w->rows + PANEL_ROWS - 1) / PANEL_ROWS : w->rows;
     f->to = f->units;
-    f->unit_bytes = packed ? panel_bytes(type, w->cols) : f->row_bytes;
-    if (f->method == FILL_ENCODE) f->scratch = cols * sizeof(float) + (packed ? PANEL_ROWS * f->row_bytes : 0);
+    f->unit_bytes = packed ? panel_bytes(type, w->cols) : dtype_row_bytes(type, cols);
+    if (f->method == FILL_ENCODE)
+        f->scratch = whole * sizeof(float) + (packed ? PANEL_ROWS : cols < whole) * f->row_bytes;
     if (f->method != FILL_ENCODE || quant_can_encode(type)) return OK;
     return err_set(e, ERR_USAGE, "weight %s: nothing can be converted to %s", w->name, dtype_info[type].name);
 }
 
-static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
+/* Row n of blocks in the file, from the window's columns on. */
+static const uint8_t *blocks_of(const weight_fill *f, int64_t n)
 {
     int64_t row;
-    for (int64_t n = from; n < to; n++, out += f->row_bytes) {
-        const piece *c = weight_row(f->w, n, &row);
-        memcpy(out, c->data + (uint64_t)row * f->row_bytes, f->row_bytes);
-    }
+    const piece *c = weight_row(f->w, n, &row);
+    return c->data + (uint64_t)row * f->row_bytes + f->skip;
+}
+
+static void copy_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out)
+{
+    for (int64_t n = from; n < to; n++, out += f->unit_bytes) memcpy(out, blocks_of(f, n), f->unit_bytes);
 }
 
 /* Elements move tile by tile, so that both sides stay in cache. */
@@ -73,12 +79,12 @@ static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8
         for (int64_t n = n0; n < n1; n++) {
             const piece *c = weight_row(f->w, n, &row);
             apart[n - n0] = (uint64_t)c->src_cols * size;
-            source[n - n0] = c->data + (uint64_t)c->col0 * apart[n - n0] + (uint64_t)row * size;
+            source[n - n0] = c->data + (uint64_t)(c->col0 + f->w->col0) * apart[n - n0] + (uint64_t)row * size;
         }
         for (int64_t k0 = 0; k0 < f->w->cols; k0 += TILE) {
             int64_t k1 = k0 + TILE < f->w->cols ? k0 + TILE : f->w->cols;
             for (int64_t n = n0; n < n1; n++) {
-                uint8_t *at = out + (uint64_t)(n - from) * f->row_bytes;
+                uint8_t *at = out + (uint64_t)(n - from) * f->unit_bytes;
                 for (int64_t k = k0; k < k1; k++)
                     memcpy(at + (uint64_t)k * size, source[n - n0] + (uint64_t)k * apart[n - n0], size);
             }
@@ -86,34 +92,60 @@ static void transpose_rows(const weight_fill *f, int64_t from, int64_t to, uint8
     }
 }
 
-/* *beyond: the first row so far that the type cannot hold. */
+/* Row n of the whole; *beyond: the first row of w so far that the type cannot hold. */
 static void encode_row(const weight_fill *f, int64_t n, uint8_t *out, float *values, int64_t *beyond)
 {
-    weight_decode_row(f->w, n, values);
-    if (n < *beyond && quant_range_of(f->type, values, (uint64_t)f->w->cols)) *beyond = n;
+    const weight *whole = weight_whole(f->w);
+    const int64_t row = weight_whole_row(f->w, n);
+    weight_decode_row(whole, row, values);
+    if (n < *beyond && quant_range_of(f->type, values, (uint64_t)whole->cols)) *beyond = n;
     if (f->type == DTYPE_F32) memcpy(out, values, f->row_bytes);
-    else quant_fit(f->type, values, (uint64_t)f->w->cols, fit_importance_of(f->importance, n, f->w->cols), out);
+    else quant_fit(f->type, values, (uint64_t)whole->cols, fit_importance_of(f->importance, row, whole->cols), out);
+}
+
+static void encode_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, float *values, int64_t *beyond)
+{
+    const int64_t cols = weight_whole(f->w)->cols;
+    uint8_t *blocks = (uint8_t *)(values + cols);
+    for (int64_t n = from; n < to; n++, out += f->unit_bytes) {
+        encode_row(f, n, f->w->cols < cols ? blocks : out, values, beyond);
+        if (f->w->cols < cols) memcpy(out, blocks + f->skip, f->unit_bytes);
+    }
 }
 
 /* 16 rows at a time, copied or encoded as blocks first. */
 static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *scratch, int64_t *beyond)
 {
-    const weight *w = f->w;
     float *values = scratch;
-    uint8_t *blocks = f->method == FILL_COPY ? NULL : (uint8_t *)(values + w->cols);
+    uint8_t *blocks = f->method == FILL_COPY ? NULL : (uint8_t *)(values + weight_whole(f->w)->cols);
     const uint8_t *rows[PANEL_ROWS] = {NULL};
-    int64_t row;
-    for (int r = 0; r < PANEL_ROWS && panel * PANEL_ROWS + r < w->rows; r++) {
+    for (int r = 0; r < PANEL_ROWS && panel * PANEL_ROWS + r < f->w->rows; r++) {
         int64_t n = panel * PANEL_ROWS + r;
-        if (f->method == FILL_COPY) {
-            const piece *c = weight_row(w, n, &row);
-            rows[r] = c->data + (uint64_t)row * f->row_bytes;
-            continue;
-        }
-        encode_row(f, n, blocks + (uint64_t)r * f->row_bytes, values, beyond);
-        rows[r] = blocks + (uint64_t)r * f->row_bytes;
+        uint8_t *own = blocks + (uint64_t)r * f->row_bytes;
+        if (f->method == FILL_ENCODE) encode_row(f, n, own, values, beyond);
+        rows[r] = f->method == FILL_COPY ? blocks_of(f, n) : own + f->skip;
     }
-    panel_pack(f->type, rows, w->cols, out);
+    panel_pack(f->type, rows, f->w->cols, out);
+}
+
+/* A panel of the file, or rows of several. */
+static void copy_panel(const weight_fill *f, int64_t panel, uint8_t *out)
+{
+    const weight *w = f->w;
+    const int64_t n0 = panel * PANEL_ROWS, n1 = n0 + PANEL_ROWS < w->rows ? n0 + PANEL_ROWS : w->rows;
+    const int64_t first = weight_whole_row(w, n0), last = weight_whole_row(w, n1 - 1), all = weight_whole(w)->cols;
+    const bool full = n1 - n0 == PANEL_ROWS || last + 1 == weight_whole(w)->rows;
+    const uint8_t *data = w->pieces[0].data + panel_bytes(f->type, w->col0);
+    if (first % PANEL_ROWS == 0 && last - first == n1 - n0 - 1 && full) {
+        memcpy(out, data + (uint64_t)(first / PANEL_ROWS) * panel_bytes(f->type, all), f->unit_bytes);
+        return;
+    }
+    memset(out, 0, f->unit_bytes);
+    for (int64_t n = n0; n < n1; n++) {
+        const int64_t row = weight_whole_row(w, n);
+        const uint8_t *from = data + (uint64_t)(row / PANEL_ROWS) * panel_bytes(f->type, all);
+        panel_row_copy(f->type, from, (int)(row % PANEL_ROWS), w->cols, out, (int)(n - n0));
+    }
 }
 
 /* Units from … to - 1 are not read again: their pages of the file need not stay in memory. */
@@ -125,13 +157,15 @@ static void release_units(const weight_fill *f, int64_t from, int64_t to)
     int64_t row;
     for (int64_t n = from; n < to; n++) {
         const piece *c = weight_row(f->w, n, &row);
-        const dtype_row *t = &dtype_info[c->type];
         if (c->transpose) return;
-        const uint8_t *at = c->data + (uint64_t)(row * c->src_cols / t->weights) * t->bytes;
-        const uint8_t *end = at + dtype_row_bytes(c->type, (uint64_t)c->src_cols);
+        const dtype_row *t = &dtype_info[c->type];
+        const uint64_t bytes = c->packed ? panel_bytes(c->type, c->src_cols)
+                                         : dtype_row_bytes(c->type, (uint64_t)c->src_cols);
+        const uint8_t *at = c->data + (c->packed ? (uint64_t)(row / PANEL_ROWS) * bytes
+                                                 : (uint64_t)(row * c->src_cols / t->weights) * t->bytes);
         if (c != last && last) file_release(low, (size_t)(high - low));
         if (c != last || at < low) low = at;
-        if (c != last || end > high) high = end;
+        if (c != last || at + bytes > high) high = at + bytes;
         last = c;
     }
     if (last) file_release(low, (size_t)(high - low));
@@ -139,22 +173,21 @@ static void release_units(const weight_fill *f, int64_t from, int64_t to)
 
 static void fill(const weight_fill *f, int64_t from, int64_t to, uint8_t *out, void *scratch, int64_t *beyond)
 {
-    const uint8_t *panels = f->w->pieces[0].data;
     if (f->method == FILL_PANELS)
-        memcpy(out, panels + (uint64_t)from * f->unit_bytes, (uint64_t)(to - from) * f->unit_bytes);
+        for (int64_t p = from; p < to; p++, out += f->unit_bytes) copy_panel(f, p, out);
     else if (f->packed)
         for (int64_t p = from; p < to; p++, out += f->unit_bytes) fill_panel(f, p, out, scratch, beyond);
     else if (f->method == FILL_COPY) copy_rows(f, from, to, out);
     else if (f->method == FILL_TRANSPOSE) transpose_rows(f, from, to, out);
-    else
-        for (int64_t n = from; n < to; n++, out += f->unit_bytes) encode_row(f, n, out, scratch, beyond);
+    else encode_rows(f, from, to, out, scratch, beyond);
 }
 
 static int say_beyond(const weight_fill *f, int64_t row, err *e)
 {
-    const weight *w = f->w;
+    const weight *w = weight_whole(f->w);
     float *values = mem_array((size_t)w->cols, sizeof *values);
     if (!values) return err_set(e, ERR_MEMORY, "out of memory for weight %s", w->name);
+    row = weight_whole_row(f->w, row);
     weight_decode_row(w, row, values);
     int rc = quant_range_error(f->type, w->name, row, values, (uint64_t)w->cols, e);
     mem_free(values);

@@ -313,3 +313,34 @@ void panel_row(dtype t, const uint8_t *panel, int r, int64_t cols, float *to)
         panel += (tiles * f->code_lines + f->tail_lines) * PANEL_LINE;
     }
 }
+
+/* Elements of `size` bytes in the order [n][row]. */
+static void elements_copy(const uint8_t *from, int r, uint8_t *to, int q, int n, int size)
+{
+    for (int i = 0; i < n; i++)
+        memcpy(to + (i * PANEL_ROWS + q) * size, from + (i * PANEL_ROWS + r) * size, (size_t)size);
+}
+
+/* Whatever lies at bytes 4 r … 4 r + 3 of a line of codes or picks is of row r. */
+void panel_row_copy(dtype t, const uint8_t *panel, int r, int64_t cols, uint8_t *to, int q)
+{
+    const panel_format *f = panel_format_of(t);
+    const int blocks = f->span / f->block, bytes = SCALE_BYTES(f->scale);
+    const bool two = panel_two_levels(f->scale), in_picks = panel_picks(f->code) && f->bits == 4;
+    /* Two levels: d, minima's d, sub-scales in pairs, minima in pairs where they are not in the same bytes. */
+    const int pairs = 1 + (f->base != 0) + blocks / 2 * (f->base && f->scale != PANEL_SUB4 ? 2 : 1);
+    for (int64_t k = 0; k < cols; k += f->span) {
+        const int n = cols - k < f->span ? (int)(cols - k) : f->span, tiles = (n + PANEL_K - 1) / PANEL_K;
+        const int lines = tiles * f->code_lines + pick_words(f, tiles), at = lines * PANEL_LINE;
+        elements_copy(panel, r, to, q, lines, 4);
+        if (two) {
+            elements_copy(panel + at, r, to + at, q, pairs, 2);
+        } else if (!in_picks) {
+            const int bases = at + blocks * PANEL_ROWS * bytes;
+            elements_copy(panel + at, r, to + at, q, blocks, bytes);
+            if (f->base) elements_copy(panel + bases, r, to + bases, q, blocks, 2);
+        }
+        panel += tiles * f->code_lines * PANEL_LINE + tail_lines(f, tiles) * PANEL_LINE;
+        to += tiles * f->code_lines * PANEL_LINE + tail_lines(f, tiles) * PANEL_LINE;
+    }
+}

@@ -169,6 +169,9 @@ uint64_t panel_bytes(dtype t, int64_t cols);
 /* Packs up to 16 rows of blocks (NULL: a row of padding) into one panel. */
 void panel_pack(dtype t, const uint8_t *const rows[PANEL_ROWS], int64_t cols, uint8_t *panel);
 
+/* Makes row q of panel `to`, as cleared, row r of another panel: rows of `cols` weights. */
+void panel_row_copy(dtype t, const uint8_t *panel, int r, int64_t cols, uint8_t *to, int q);
+
 /* One span of 16 rows before it is packed. Blocks count from the span's beginning. */
 typedef struct panel_span {
     uint8_t code[PANEL_ROWS][PANEL_SPAN];
