@@ -30,9 +30,8 @@ enum { ATTN_LINES = 48 }; /* maximum number of lines of a unit */
 typedef struct attn_plan {
     const step *st;
     attn_mask mask;
-    int kv_heads, per_kv; /* query heads of one key/value head */
-    int heads, chunks;    /* query heads per unit, units per key/value head */
-    int rows;             /* maximum number of rows per unit */
+    const op *o;
+    int kv_heads, per_kv; /* query heads of one key/value head; here the first and the last may have fewer */
 } attn_plan;
 
 /* Softmax state of the lines of a unit: maximum score, sum of exponentials, weighted sum of values [lines][padded
@@ -88,19 +87,14 @@ static inline int group_lines(int l, int l1, int most)
 }
 
 typedef struct attn_unit {
-    int seq, row0, rows, kv, head0, heads; /* first query head, absolute */
+    int seq, row0, rows, kv, head0, heads; /* first query head, of those here */
     int last;                              /* key that its last row sees */
     int range0, range1;                    /* first and last range of keys that a row sees */
 } attn_unit;
 
 static inline attn_plan attn_plan_of(const run *r, const op *o, const kv_store *s)
 {
-    attn_plan p = {.st = r->st, .mask = attn_mask_of(r, o), .kv_heads = s->heads};
-    p.per_kv = o->u.attn.heads / s->heads;
-    p.chunks = (p.per_kv + ATTN_LINES - 1) / ATTN_LINES;
-    p.heads = (p.per_kv + p.chunks - 1) / p.chunks;
-    p.rows = ATTN_LINES / p.heads;
-    return p;
+    return (attn_plan){r->st, attn_mask_of(r, o), o, s->heads, attn_per_kv(o, s->heads)};
 }
 
 /* The unit after *u, or the first when u->seq is -1; false at the end. Rows are fastest: the next unit reads the same
@@ -110,24 +104,20 @@ static inline bool attn_next(const attn_plan *p, attn_unit *u)
     const step_rows *rows = p->mask.rows;
     int row = u->seq >= 0 ? u->row0 + u->rows : 0;
     if (u->seq < 0 || row >= rows->seq_row[u->seq + 1]) {
-        bool heads = u->seq >= 0 && u->head0 + u->heads < (u->kv + 1) * p->per_kv;
-        if (heads) {
-            u->head0 += u->heads;
-        } else if (u->seq >= 0 && u->kv + 1 < p->kv_heads) {
-            u->kv++;
-            u->head0 = u->kv * p->per_kv;
-        } else {
+        u->head0 += u->heads; /* nothing is left out: heads of a key/value head, then those of the next */
+        if (u->seq < 0 || u->head0 == p->o->u.attn.heads) {
             do
                 if (++u->seq >= p->st->n_seq) return false;
             while (rows->seq_row[u->seq] == rows->seq_row[u->seq + 1]);
             u->kv = u->head0 = 0;
         }
+        if (u->head0 == attn_head_of(p->o, p->per_kv, u->kv + 1)) u->kv++;
+        u->heads = group_lines(u->head0, attn_head_of(p->o, p->per_kv, u->kv + 1), ATTN_LINES);
         row = rows->seq_row[u->seq];
     }
-    int left = rows->seq_row[u->seq + 1] - row, heads = (u->kv + 1) * p->per_kv - u->head0;
+    const int left = rows->seq_row[u->seq + 1] - row, most = ATTN_LINES / u->heads;
     u->row0 = row;
-    u->rows = left < p->rows ? left : p->rows;
-    u->heads = heads < p->heads ? heads : p->heads;
+    u->rows = left < most ? left : most;
     u->range0 = attn_first(&p->mask, rows->pos[row]) / ATTN_RANGE;
     u->last = attn_last(&p->mask, u->seq, rows->pos[row + u->rows - 1]);
     u->range1 = u->last / ATTN_RANGE;

@@ -9,8 +9,8 @@
  * al. 2021, arXiv 2108.12409) subtracts slope * distance: under softmax the same as adding slope * key position, and
  * more exact. BIAS_ALIBI_BF16 adds bf16(slope * bf16(key position)) before scaling. BIAS_BUCKETS: learned biases of
  * distances (Raffel et al. 2019, arXiv 1910.10683). A sink (Agarwal et al. 2025, arXiv 2508.10925) is a last score
- * without a value. Keys that a row does not see are skipped entirely. Head h of the queries reads key/value head h /
- * (heads / kv heads).
+ * without a value. Keys that a row does not see are skipped entirely. Head h of the queries reads key/value head
+ * (head0 + h) / per_kv.
  *
  * Over a cache of codes (kv_codes.h) sums of products are integers, exact in any order. Queries become int8, and a
  * score is one chain over the blocks of the key, base times sum of the query's codes, then scale times sum of
@@ -194,7 +194,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
     const attn_mask mask = attn_mask_of(r, o);
     const float *q = arg_at(r, o->in[ATTN_Q]), *sinks = arg_at(r, o->in[ATTN_SINKS]);
     const float *slopes = o->u.attn.bias == BIAS_BUCKETS ? NULL : arg_at(r, o->in[ATTN_BIAS]);
-    int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = heads / s->heads;
+    int group = r->seg->p->states[o->state].group, heads = o->u.attn.heads, per_kv = attn_per_kv(o, s->heads);
     float *out = arg_at(r, o->out), *scratch = arg_scratch(r, worker);
     soft all = {.acc = scratch}, part = {.acc = scratch + s->v_dim};
     tile t = {.s = s, .kf = kv_codes_of(s->k_type, s->k_dim, false), .vf = kv_codes_of(s->v_type, s->v_dim, true)};
@@ -202,7 +202,7 @@ void cpu_attn(const run *r, const op *o, int worker, int workers)
     int64_t from, to;
     cpu_share(arg_rows(r, o->out) * heads, 1, worker, workers, &from, &to);
     for (int64_t u = from; u < to; u++) {
-        int64_t row = u / heads, head = u % heads, kv = head / per_kv;
+        int64_t row = u / heads, head = u % heads, kv = (o->u.attn.head0 + head) / per_kv;
         int seq = mask.rows->seq[row], own = mask.rows->pos[row], first_key = attn_first(&mask, own),
             last_key = attn_last(&mask, seq, own);
         soft_clear(&all, s->v_dim);

@@ -69,7 +69,8 @@ int cpu_work_open(cpu_work *w, const program *p, const int max_rows[AXIS_COUNT],
         const state *s = &p->states[a->state];
         uint64_t need = attn_space_floats(s->k_dim, s->v_dim);
         if (need > floats) floats = need;
-        need = ranges * attn_soft_floats((uint64_t)a->u.attn.heads, s->v_dim);
+        const int per_kv = attn_per_kv(a, s->heads), most = per_kv < a->u.attn.heads ? per_kv : a->u.attn.heads;
+        need = ranges * attn_soft_floats((uint64_t)s->heads * (uint64_t)most, s->v_dim);
         if (need > shared) shared = need;
     }
     if (shared > SHARED_MAX) shared = SHARED_MAX;

@@ -707,12 +707,12 @@ static void v_attn(const run *r, const op *o, int worker, int workers)
     j.at = attn_space_of(arg_scratch(r, worker), s->k_dim, s->v_dim);
 
     int64_t units = 0, ranges = 0;
-    int rows = 0;
+    uint64_t lines = 0;
     for (attn_unit u = {.seq = -1}; attn_next(&j.plan, &u); units++) {
         ranges += u.range1 - u.range0 + 1;
-        if (u.rows > rows) rows = u.rows;
+        if ((uint64_t)(u.rows * u.heads) > lines) lines = (uint64_t)(u.rows * u.heads);
     }
-    uint64_t lines = (uint64_t)rows * (uint64_t)j.plan.heads, slot = attn_soft_floats(lines, s->v_dim);
+    const uint64_t slot = attn_soft_floats(lines, s->v_dim);
     bool split = units < 4 * workers && workers > 1 && ranges > units &&
                  (uint64_t)ranges * slot <= on->work.shared_floats;
 

@@ -1,5 +1,5 @@
-/* attn_mask.h - which keys a row of ATTN sees, and the bias of a score by distance: the definition, for every
- * device.
+/* attn_mask.h - which keys a row of ATTN sees, and the bias of a score by distance; which key/value head a query head
+ * reads: the definition, for every device.
  *
  * Rows of the state's own axis see keys around their own position; rows of another axis (cross attention) see every
  * key. Both ends rise with the row's position, so the rows that see a tile are a run. */
@@ -13,6 +13,19 @@ typedef struct attn_mask {
     const float *values, *table;  /* BIAS_BUCKETS: [bucket][heads]; [2 * reach + 1] */
     int heads, reach;
 } attn_mask;
+
+/* Query heads of one key/value head, of `kv_heads` in the state. */
+static inline int attn_per_kv(const op *o, int kv_heads)
+{
+    return o->u.attn.per_kv ? o->u.attn.per_kv : o->u.attn.heads / kv_heads;
+}
+
+/* The first query head here that reads key/value head `kv`, or a later one. */
+static inline int attn_head_of(const op *o, int per_kv, int kv)
+{
+    const int64_t head = (int64_t)kv * per_kv - o->u.attn.head0;
+    return head < 0 ? 0 : head < o->u.attn.heads ? (int)head : o->u.attn.heads;
+}
 
 /* The scale of products of queries and keys; where keys are codes, the scale goes to the query instead, once. */
 static inline float attn_product_scale(const op *o, dtype k_type)
