@@ -10,6 +10,7 @@
 #include "core/backend.h"
 #include "core/fuse.h"
 #include "cpu/cpu_fuse.h"
+#include "tensor/wire.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +57,7 @@ typedef struct cpu_table {
     kernel op[OP_COUNT];      /* NULL: the reference, where a body over lanes would gain nothing; COLL has none */
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
+    const wire_ops *wire;
 } cpu_table;
 /* The best table that `flags` allow; inexact: tables with `inexact` too. */
 const cpu_table *cpu_kernels(unsigned flags, bool inexact);

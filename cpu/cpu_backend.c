@@ -484,6 +484,8 @@ static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows,
     return OK;
 }
 
+static const wire_ops *cpu_wire(void) { return cpu_kernels(cpu_features(), false)->wire; }
+
 static const char *cpu_isa(const dev *d) { return d->table->isa; }
 
 static const char *cpu_fused(const segment *s, uint32_t i, uint32_t *n)
@@ -527,6 +529,7 @@ const backend cpu_backend = {
     .page_get = cpu_page_get,
     .page_put = cpu_page_put,
     .fused = cpu_fused,
+    .wire = cpu_wire,
     .isa = cpu_isa,
     .held_bytes = cpu_held_bytes,
 };

@@ -17,6 +17,7 @@ const cpu_table cpu_table_c = {
 #undef X
         },
     .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},
+    .wire = &wire_reference,
 };
 
 enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided into ranges */

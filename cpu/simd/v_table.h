@@ -14,6 +14,7 @@
 #include "cpu/simd/v_norm.h"
 #include "cpu/simd/v_probe.h"
 #include "cpu/simd/v_rope.h"
+#include "cpu/simd/v_wire.h"
 
 #define V_OPS                                                                                                          \
     [OP_NORM] = v_norm, [OP_QUANT] = v_quant, [OP_MATMUL] = v_matmul, [OP_ROPE] = v_rope, [OP_KV_PUT] = v_kv_put,      \
@@ -29,5 +30,5 @@
 #define V_TABLE(name, flags)                                                                                           \
     {                                                                                                                  \
         .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {V_OPS}, .fused = {CPU_FUSE_LIST(V_FUSED)},           \
-        .probe = {probe_read, probe_multiply, probe_multiply_int8},                                                    \
+        .probe = {probe_read, probe_multiply, probe_multiply_int8}, .wire = &v_wire,                                   \
     }

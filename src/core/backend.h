@@ -18,6 +18,7 @@
 #include "core/best_logit.h"
 #include "core/program.h"
 #include "core/step.h"
+#include "tensor/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,6 +116,7 @@ struct backend {
     /* Name and length of the fused run that starts at op i of a compiled segment; NULL: no run. Results inside a run
      * are not written, unless a step has taps. */
     const char *(*fused)(const segment *s, uint32_t i, uint32_t *n);
+    const wire_ops *(*wire)(void);        /* codecs by the best instructions of this processor; NULL: wire_reference */
     const char *(*isa)(const dev *d);     /* what its kernels are made for: "avx2"; static text */
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
