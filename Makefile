@@ -65,7 +65,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices lint format fuzz bench \
-  bench-model oracle install install-strip uninstall clean FORCE
+  bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -200,6 +200,15 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
 	$(PYTHON) tools/oracle/oracle_classes.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
+
+# All rows, or some: make netlab ROWS=tools/netlab/rows/two_step.py
+ROWS ?= tools/netlab/self_test.py $(wildcard tools/netlab/rows/*.py)
+netlab: all netlab-tools ## nodes on networks with rates, delays, losses, cuts: a laboratory of namespaces, without root
+	@LAB_BUILD=$(abspath $(BUILD)) tools/netlab/run_rows.sh $(ROWS)
+netlab-tools: $(BUILD)/netlab/switch $(BUILD)/netlab/probe $(BUILD)/make_llama
+$(BUILD)/netlab/%: tools/netlab/%.c
+	@mkdir -p $(@D)
+	$(Q)cc -std=gnu11 -O2 -Wall -Wextra -Wshadow -o $@ $<
 
 PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(PREFIX)/bin/inferflow $(DESTDIR)$(PREFIX)/share/licenses/inferflow/LICENSE

@@ -70,7 +70,7 @@ mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting ta
 tokenizer_is_special weight_column_grain weight_row_grain weight_window""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float
-getopt glob inttypes iso646 immintrin langinfo limits locale malloc math netdb netinet poll pthread sched semaphore
+getopt glob inttypes iso646 immintrin langinfo limits locale malloc math net netdb netinet poll pthread sched semaphore
 setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings sys sysexits
 syslog termios tgmath threads time unistd wchar wctype x86intrin arm_neon linux omp""".split())
 errors = []

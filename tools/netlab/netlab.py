@@ -1,0 +1,117 @@
+"""netlab.py - what scripts of the laboratory share: a laboratory around a command, nodes in it, judged lines."""
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("LAB_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build")
+BINARY = os.environ.get("INFERFLOW_BIN") or os.path.join(BUILD, "inferflow")
+LAB = os.path.join(HERE, "lab.sh")
+INSIDE = "LAB" in os.environ  # this is a command of a laboratory
+not_met = []
+
+
+def skip(why):
+    print(f"skipped: {why}", flush=True)
+    sys.exit(0)
+
+
+def judge(name, measured, bar, unit="", least=True):
+    """Prints the line of one comparison; with `least` the bar is a lower bound."""
+    met = measured >= bar if least else measured <= bar
+    if not met:
+        not_met.append(name)
+    print(f"{name}: measured {measured:.4g}{unit}, bar {'>=' if least else '<='} {bar:.4g}{unit}: "
+          f"{'met' if met else 'not met'}", flush=True)
+
+
+def finish():
+    sys.exit(1 if not_met and not INSIDE else 0)
+
+
+def need(command, *words):
+    """Skips the script where the program has no such command, or its help lacks one of the words."""
+    if not os.access(BINARY, os.X_OK):
+        skip(f"{BINARY} is not there (make)")
+    text = subprocess.run([BINARY, "help", command], capture_output=True, text=True)
+    for word in (command,) + words:
+        if text.returncode or word not in text.stdout:
+            skip(f"this build has no `{command if word == command else command + ' ' + word}`")
+
+
+def lab(command, show=False, **options):
+    """Runs the command as leader of a laboratory (nodes=4, rate="100mbit", delay=5, …: lab.sh); its standard output."""
+    flags = [part for name, value in options.items() if value is not None for part in ("--" + name, str(value))]
+    text = ""
+    with subprocess.Popen([LAB, *flags, "--", *command], stdout=subprocess.PIPE, text=True,
+                          stdin=subprocess.DEVNULL) as box:
+        for line in box.stdout:
+            text += line
+            if show or line.startswith("skipped: "):
+                print(line, end="", flush=True)
+    if text.startswith("skipped: "):
+        sys.exit(0)
+    if box.returncode:
+        sys.exit(f"netlab: {' '.join(command[:3])} … ended with status {box.returncode}: {text}")
+    return text
+
+
+def inside(*words, **options):
+    """Runs this script once more, with other words, as leader of a laboratory; its judgements count here."""
+    text = lab([sys.executable, sys.argv[0], *map(str, words)], show=True, **options)
+    not_met.extend(line for line in text.split("\n") if line.endswith(": not met"))
+
+
+def tell(*words):
+    """Inside: lab.sh's commands, as tell("kill", 3), tell("link", "cut", 3)."""
+    return subprocess.run([LAB, *map(str, words)], check=True, capture_output=True, text=True).stdout
+
+
+def model(name, **shape):
+    """The folder of a model of random weights of that shape (tools/make_llama.c), which is kept."""
+    folder = os.path.join(BUILD, "netlab", name)
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        words = [f"{key}={value}" for key, value in shape.items()]
+        subprocess.run([os.path.join(BUILD, "make_llama"), folder, *words], check=True)
+    return folder
+
+
+def host(node):
+    return f"10.77.0.{100 + node}"
+
+
+def all_to_all(nodes, bytes_each, rounds):
+    """Inside: results of `probe all` on nodes 1 … `nodes` at once, plain sockets."""
+    hosts = [host(n) for n in range(1, nodes + 1)]
+    runs = [subprocess.Popen([LAB, "on", str(n + 1), "probe", "all", str(bytes_each), str(rounds), str(n), *hosts],
+                             stdout=subprocess.PIPE, text=True) for n in range(nodes)]
+    return [json.loads(run.communicate()[0]) for run in runs]
+
+
+def devices(nodes, join):
+    """The notation of nodes 1 … `nodes` joined by "&" or ";"."""
+    return join.join(f"{host(n)}:7071/cpu" for n in range(1, nodes + 1))
+
+
+def new_key():
+    folder = tempfile.mkdtemp(prefix="netlab-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = os.path.join(folder, "key")
+    subprocess.run([BINARY, "node", "--new-key", path], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def node_command(key, *words):
+    """Options of `lab` for nodes of inferflow."""
+    command = f"'{BINARY}' node --listen $LAB_ADDRESS:7071 --key-file '{key}' " + " ".join(words)
+    return {"node": command, "ready": "listening on"}
+
+
+def program(words, key=None, **options):
+    """Output of `inferflow WORDS --json` on the leader, read as JSON; with a key, nodes are there that share it."""
+    key = ["--key-file", key] if key else []
+    return json.loads(lab([BINARY, *words, *key, "--json"], **options))
