@@ -6,7 +6,9 @@
 #include "base/rng.h"
 #include "comm/coll_list.h"
 #include "comm/link_threads.h"
+#include "cpu/cpu.h"
 
+#include <math.h>
 #include <pthread.h>
 
 enum { RANKS = 8 };
@@ -120,14 +122,136 @@ static int gather_rounds(member *m, err *e)
     return rc;
 }
 
-static void gather_brings_every_part_once(void **state)
+static void gather_brings_every_part_once(void **unused)
 {
-    (void)state;
+    (void)unused;
     for (int ranks = 1; ranks <= RANKS; ranks++) {
         crew c;
         crew_open(&c, ranks);
         crew_run(&c, ranks, gather_rounds, NULL);
         for (int r = 0; r < ranks; r++) assert_ok(c.members[r].rc, &c.members[r].e);
+        link_threads_close(c.group);
+    }
+}
+
+/* ---- reductions */
+
+typedef struct sum_case {
+    int64_t rows, cols, group;
+} sum_case;
+static const sum_case sum_cases[] = {{1, 4096, 128}, {3, 300, 128}, {16, 1000, 64}, {2, 96, 32},
+                                     {5, 100, 100},  {7, 30, 128},  {0, 64, 32},    {2, 4096, 4096}};
+enum { SUM_CASES = sizeof sum_cases / sizeof *sum_cases, SUM_MAX = 16 * 1000, CODED_MAX = 5 * SUM_MAX };
+
+/* Partial sums; one of rank 0 cannot be coded in few bits. */
+static float partial(int rank, int64_t i)
+{
+    if (rank == 0 && i == 777) return INFINITY;
+    return (float)(rng_uniform(5, (uint64_t)rank, (uint64_t)i) - 0.5) * (i % 701 == 77 ? 40 : 1);
+}
+
+typedef struct sum_results {
+    const wire_pair *codec;
+    sum_case at;
+    float want[SUM_MAX], x[RANKS][SUM_MAX];
+    uint64_t posted[RANKS][3];
+} sum_results;
+
+/* The definition: of each row, in order of ranks. */
+static void sum_define(sum_results *s, int ranks)
+{
+    static uint8_t coded[CODED_MAX];
+    const int64_t cols = s->at.cols, group = s->at.group;
+    for (int64_t row = 0; row < s->at.rows; row++) {
+        float *sum = s->want + row * cols, x[4096];
+        for (int r = 0; r < ranks; r++) {
+            for (int64_t i = 0; i < cols; i++) x[i] = partial(r, row * cols + i);
+            wire_reference.encode(s->codec->partial, group, x, cols, coded);
+            wire_reference.decode(s->codec->partial, group, coded, cols, x);
+            for (int64_t i = 0; i < cols; i++) sum[i] = r ? sum[i] + x[i] : x[i];
+        }
+        wire_reference.encode(s->codec->sum, group, sum, cols, coded);
+        wire_reference.decode(s->codec->sum, group, coded, cols, sum);
+    }
+}
+
+static const coll_kind *const reductions[] = {&coll_two_step, &coll_one_shot, &coll_ring};
+
+/* Every other rank codes on vectors. The result of the ring stays in x. */
+static int sum_ranks(member *m, err *e)
+{
+    sum_results *s = m->of->shared;
+    float *x = s->x[m->rank];
+    const int64_t n = s->at.rows * s->at.cols;
+    const wire_ops *wire = m->rank % 2 ? cpu_kernels(cpu_features(), false)->wire : &wire_reference;
+    const uint64_t room = 4 * CODED_MAX;
+    void *memory = mem_map(room);
+    coll c;
+    int rc = OK;
+    coll_open(&c, m->end, 0, memory, room);
+    for (int k = 0; k < 3 && !rc; k++) {
+        const uint64_t before = m->end->posted;
+        const coll_job job = {.kind = reductions[k],
+                              .x = x,
+                              .rows = s->at.rows,
+                              .cols = s->at.cols,
+                              .partial = s->codec->partial,
+                              .sum = s->codec->sum,
+                              .group = s->at.group,
+                              .wire = wire};
+        if (coll_bytes(&job, m->rank, m->end->ranks) > room) rc = err_set(e, ERR_MEMORY, "%s", job.kind->name);
+        for (int64_t i = 0; i < n; i++) x[i] = partial(m->rank, i);
+        if (!rc) rc = coll_enter(&c, e);
+        coll_begin(&c, &job);
+        if (!rc) rc = coll_run(&c, e);
+        s->posted[m->rank][k] = m->end->posted - before;
+        if (!rc && k < 2 && n && memcmp(x, s->want, (size_t)n * sizeof *x))
+            rc = err_set(e, ERR_FORMAT, "%s of %s: other bits", job.kind->name, s->codec->name);
+    }
+    for (int i = 0; i < 2 && !rc; i++, c.turn++) rc = coll_enter(&c, e);
+    mem_unmap(memory, room);
+    return rc;
+}
+
+static void check_sums(const sum_results *s, int ranks)
+{
+    const int64_t n = s->at.rows * s->at.cols;
+    const uint64_t others = (uint64_t)ranks - 1;
+    const uint64_t m1 = (uint64_t)(s->at.rows * wire_bytes(s->codec->partial, s->at.group, s->at.cols));
+    const uint64_t m2 = (uint64_t)(s->at.rows * wire_bytes(s->codec->sum, s->at.group, s->at.cols));
+    const uint64_t want[3] = {others * (m1 + m2), others * (uint64_t)ranks * m1, others * (m1 + m2)};
+    for (int k = 0; k < 3; k++) {
+        uint64_t sum = 0;
+        for (int r = 0; r < ranks; r++) sum += s->posted[r][k];
+        if (sum != want[k])
+            fail_msg("%s of %s, %d ranks: %llu bytes, not %llu", reductions[k]->name, s->codec->name, ranks,
+                     (unsigned long long)sum, (unsigned long long)want[k]);
+    }
+    const double least = wire_infos[s->codec->partial].bits == 4 ? 8 : 0.6; /* of 40, at the outliers */
+    for (int r = 0; r < ranks && n; r++) {
+        assert_memory_equal(s->x[r], s->x[0], (size_t)n * sizeof *s->x[0]);
+        for (int64_t i = 0; i < n && ranks > 1; i++)
+            if (isfinite(s->want[i]) && isfinite(s->x[r][i]))
+                assert_true(fabsf(s->x[r][i] - s->want[i]) <= least * ranks);
+    }
+}
+
+static void reductions_are_their_definition(void **unused)
+{
+    (void)unused;
+    static sum_results s;
+    for (int ranks = 1; ranks <= RANKS; ranks++) {
+        crew c;
+        crew_open(&c, ranks);
+        for (const wire_pair *w = wire_pairs; w->name; w++)
+            for (int i = 0; i < SUM_CASES; i++) {
+                s.codec = w;
+                s.at = sum_cases[i];
+                sum_define(&s, ranks);
+                crew_run(&c, ranks, sum_ranks, &s);
+                for (int r = 0; r < ranks; r++) assert_ok(c.members[r].rc, &c.members[r].e);
+                check_sums(&s, ranks);
+            }
         link_threads_close(c.group);
     }
 }
@@ -149,9 +273,9 @@ static int wait_for_one(member *m, err *e)
     return rc;
 }
 
-static void a_rank_that_gives_up_wakes_all(void **state)
+static void a_rank_that_gives_up_wakes_all(void **unused)
 {
-    (void)state;
+    (void)unused;
     crew c;
     crew_open(&c, 4);
     for (int again = 0; again < 3; again++) {
@@ -165,9 +289,9 @@ static void a_rank_that_gives_up_wakes_all(void **state)
     link_threads_close(c.group);
 }
 
-static void sizes_have_to_agree(void **state)
+static void sizes_have_to_agree(void **unused)
 {
-    (void)state;
+    (void)unused;
     crew c;
     err e = {0};
     const void *bytes;
@@ -198,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_brings_every_part_once),
+        cmocka_unit_test(reductions_are_their_definition),
         cmocka_unit_test(a_rank_that_gives_up_wakes_all),
         cmocka_unit_test(sizes_have_to_agree),
     };

@@ -8,6 +8,7 @@
  * job's bytes while others still read those of the last, and only the one after that has to wait. */
 #pragma once
 #include "core/link.h"
+#include "tensor/wire.h"
 
 #include <stdint.h>
 
@@ -20,8 +21,11 @@ typedef struct coll_job coll_job;
 /* An algorithm. One const struct in coll_<name>.c and a line in coll_list.h. */
 typedef struct coll_kind {
     const char *name;
+    bool reduces; /* else it gathers */
     /* Bytes that one half needs for a job. */
     uint64_t (*bytes)(const coll_job *j, int rank, int ranks);
+    /* Messages that follow each other: what is paid in delays of the link. */
+    int (*hops)(int ranks);
     /* Goes on from c->step; COLL_DONE, COLL_WAITS or an error. */
     int (*advance)(coll *c, err *e);
 } coll_kind;
@@ -34,6 +38,12 @@ struct coll_job {
     const uint64_t *bytes; /* [ranks] of each part */
     int (*put)(void *self, int rank, const void *part, err *e);
     void *self;
+    /* Reductions: x becomes the sum over all ranks. Partial sums travel in one codec, their sum in the other. */
+    float *x; /* [rows, cols] */
+    int64_t rows, cols;
+    wire_type partial, sum;
+    int64_t group;        /* elements under one scale; nothing is divided within a group */
+    const wire_ops *wire; /* how this process codes */
 };
 
 /* One rank's side. */

@@ -10,6 +10,8 @@ static uint64_t gather_bytes(const coll_job *j, int rank, int ranks)
     return j->bytes[rank];
 }
 
+static int gather_hops(int ranks) { return ranks > 1; }
+
 /* Posts the own part, from the next rank on, so that not all send to the same one first. */
 static int post_own(coll *c, err *e)
 {
@@ -43,4 +45,4 @@ static int gather_advance(coll *c, err *e)
     return rc ? rc : all ? COLL_DONE : COLL_WAITS;
 }
 
-const coll_kind coll_gather = {.name = "gather", .bytes = gather_bytes, .advance = gather_advance};
+const coll_kind coll_gather = {.name = "gather", .bytes = gather_bytes, .hops = gather_hops, .advance = gather_advance};

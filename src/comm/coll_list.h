@@ -3,3 +3,8 @@
 #include "comm/coll.h"
 
 extern const coll_kind coll_gather;
+extern const coll_kind coll_two_step;
+extern const coll_kind coll_one_shot;
+extern const coll_kind coll_ring;
+
+#define COLL_LIST &coll_gather, &coll_two_step, &coll_one_shot, &coll_ring

@@ -14,6 +14,12 @@ const wire_info wire_infos[WIRE_COUNT] = {
 #undef X
 };
 
+const wire_pair wire_pairs[] = {
+    {"f32", WIRE_F32, WIRE_F32},       {"f16", WIRE_F16, WIRE_F16},    {"int8", WIRE_INT8, WIRE_INT8},
+    {"int6", WIRE_INT4, WIRE_INT8},    {"int4", WIRE_INT4, WIRE_INT4}, {"int8s", WIRE_INT8S, WIRE_INT8S},
+    {"int4s", WIRE_INT4S, WIRE_INT4S}, {NULL, WIRE_COUNT, WIRE_COUNT},
+};
+
 typedef struct wire_scale {
     uint16_t step; /* f16 */
     uint8_t zero;

@@ -42,6 +42,13 @@ extern const wire_info wire_infos[WIRE_COUNT];
 
 enum { WIRE_GROUP_MIN = 32, WIRE_GROUP = 128, WIRE_GROUP_MAX = 4096, WIRE_Q8_GROUP = 64 };
 
+/* What a reduction codes with: partial sums, then their sum. "int6" is int4, then int8. */
+typedef struct wire_pair {
+    const char *name;
+    wire_type partial, sum;
+} wire_pair;
+extern const wire_pair wire_pairs[]; /* ends with name NULL */
+
 static inline int64_t wire_group(wire_type t, int64_t group) { return t == WIRE_Q8 ? WIRE_Q8_GROUP : group; }
 
 /* Bytes of a group of n elements. */
