@@ -24,7 +24,7 @@ THREADS := -pthread $(if $(filter 1,$(OPENMP)),-fopenmp,-Wno-unknown-pragmas)
 FLAGS   := $(OPT) $(WARN) $(CFLAGS) -std=gnu11 $(SAN) $(BITS) $(THREADS)
 INCLUDE := -Isrc -I. -I$(BUILD)/gen $(CPPFLAGS)
 LINK    := $(LDFLAGS) $(OPT) $(SAN) -fno-fast-math $(THREADS)
-LDLIBS  := -lmicrohttpd -lcjson -linih -lpcre2-8 -lutf8proc -lm
+LDLIBS  := -lmicrohttpd -lgnutls -lcjson -linih -lpcre2-8 -lutf8proc -lm
 
 HAVE_EDIT := $(and $(call has,editline/readline.h),$(findstring /,$(shell $(CC) -print-file-name=libedit.so)))
 ifneq ($(HAVE_EDIT),)

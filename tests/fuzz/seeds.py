@@ -87,6 +87,24 @@ def llama2c(version, shared):
     return b
 
 
+def net():
+    """What a connection between processes carries: hellos, and records by their heads."""
+    def name(text):
+        return bytes([len(text)]) + text.encode()
+    hello = struct.pack("<IHHQIBBBI16sB", 0x4c464e49, 1, 1, 0x123456789abcdef0, 1, 0, 1, 0, 3000, b"t" * 16, 2)
+    devices = b"".join(name(n) + name(w) + struct.pack("<QI", 1 << 33, 8) for n, w in (("cpu", "x"), ("cuda:0", "y")))
+    put("net_hello", "two", hello + devices)
+    put("net_hello", "future", struct.pack("<IHH", 0x4c464e49, 7, 9) + b"whatever")
+
+    def record(size, kind, further, channel, n):
+        return struct.pack("<IHHQH", size, kind, further, channel, n)
+    small, large = 16368, 40000
+    put("net_frame", "small", record(5, 2, 0, 1, 5) + record(small, 2, 0, 2, small) + record(0, 3, 0, 3, 0))
+    put("net_frame", "large", record(large, 9, 0, 7, small) + record(3, 2, 0, 1, 3) + record(large, 9, 1, 7, small) +
+        record(large, 9, 1, 7, large - 2 * small))
+    put("net_frame", "hostile", record(0xffffffff, 9, 0, 7, small))
+
+
 def main():
     put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},
                                            "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
@@ -147,3 +165,4 @@ def main():
 
 main()
 networks()
+net()

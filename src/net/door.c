@@ -1,0 +1,326 @@
+/* door.c - see door.h. */
+#define _GNU_SOURCE
+#include "net/door.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { STRANGERS = 512, HALVES = 64, EVENTS = 64, LINES = 16 /* of refusals, in a second */ };
+static const double ENTER_SECONDS = 5;
+
+/* How far a connection is. */
+typedef enum { NEW, SHAKING, GREETING, HALF, STAGES } stage;
+
+typedef struct guest {
+    struct guest *before, *after; /* in the list of its stage, the oldest first */
+    stage at;
+    int fd;    /* NEW: the socket */
+    tls *c;    /* SHAKING */
+    frames *f; /* GREETING, HALF */
+    hello *theirs;
+    uint8_t token[HELLO_TOKEN]; /* HALF: that the bulk connection must show */
+    double until;
+    char from[TCP_NAME_MAX];
+} guest;
+
+struct door {
+    int listener, events, stop;
+    peer_self self;
+    door_use use;
+    guest list[STAGES]; /* heads of rings */
+    int n[STAGES], strangers_max;
+    pthread_t thread;
+    atomic_ullong refused;
+    double second; /* when the lines of refusals began to be counted */
+    unsigned lines, unsaid;
+};
+
+/* ---- guests */
+
+static void guest_unlink(door *d, guest *g)
+{
+    g->before->after = g->after;
+    g->after->before = g->before;
+    d->n[g->at]--;
+}
+
+static void guest_enlist(door *d, guest *g, stage at)
+{
+    guest *head = &d->list[at];
+    g->at = at;
+    g->before = head->before;
+    g->after = head;
+    head->before->after = g;
+    head->before = g;
+    d->n[at]++;
+}
+
+static void guest_move(door *d, guest *g, stage at)
+{
+    guest_unlink(d, g);
+    guest_enlist(d, g, at);
+}
+
+/* Its connection, unless that was given away, ends. */
+static void guest_free(door *d, guest *g)
+{
+    guest_unlink(d, g);
+    if (g->f) frames_end(g->f), frames_close(g->f);
+    else if (g->c) tls_close(g->c);
+    else if (g->fd >= 0) close(g->fd);
+    mem_free(g->theirs);
+    mem_free(g);
+}
+
+static void say_unsaid(door *d)
+{
+    if (d->unsaid) log_line(LOG_WARN, "refused %u more connections in that second", d->unsaid);
+    d->unsaid = 0;
+}
+
+static void refuse(door *d, guest *g, const char *why)
+{
+    double now = clock_now();
+    atomic_fetch_add(&d->refused, 1);
+    if (now - d->second >= 1) {
+        say_unsaid(d);
+        d->second = now;
+        d->lines = 0;
+    }
+    if (d->lines++ < LINES) log_line(LOG_WARN, "refused %s: %s", g->from, why);
+    else d->unsaid++;
+    guest_free(d, g);
+}
+
+/* ---- coming in */
+
+static int answer(door *d, guest *g, hello_role role, hello_answer what, err *e)
+{
+    hello mine = d->self.me;
+    mine.role = role;
+    mine.answer = what;
+    memcpy(mine.token, g->token, HELLO_TOKEN);
+    return peer_greet(g->f, &mine, e);
+}
+
+static guest *find_half(door *d, const guest *bulk)
+{
+    for (guest *g = d->list[HALF].after; g != &d->list[HALF]; g = g->after)
+        if (g->theirs->node == bulk->theirs->node && memcmp(g->token, bulk->theirs->token, HELLO_TOKEN) == 0) return g;
+    return NULL;
+}
+
+static frames *give_away(door *d, guest *g)
+{
+    frames *f = g->f;
+    epoll_ctl(d->events, EPOLL_CTL_DEL, tls_socket(frames_tls(f)), NULL);
+    g->f = NULL;
+    g->fd = -1;
+    g->c = NULL;
+    return f;
+}
+
+static int join_halves(door *d, guest *bulk, err *e)
+{
+    guest *control = find_half(d, bulk);
+    int rc = answer(d, bulk, HELLO_BULK, control ? HELLO_WELCOME : HELLO_UNKNOWN_TOKEN, e);
+    if (rc) return rc;
+    if (!control) return err_set(e, ERR_FORMAT, "a bulk connection without its control connection");
+    peer *p = peer_join(give_away(d, control), give_away(d, bulk), control->from, false, &d->self.me, control->theirs);
+    guest_free(d, control);
+    guest_free(d, bulk);
+    if (p) d->use.enter(d->use.ctx, p);
+    else log_line(LOG_ERROR, "out of memory for a connection");
+    return OK;
+}
+
+/* The hello of a connection is there. */
+static int welcome(door *d, guest *g, err *e)
+{
+    err why = {0};
+    int rc = hello_check(&d->self.me, g->theirs, false, &why);
+    if (!rc && g->theirs->role == HELLO_BULK) return join_halves(d, g, e);
+    bool full = !rc && (d->n[HALF] >= HALVES || !d->use.has_room(d->use.ctx));
+    if (full) err_set(&why, ERR_BUSY, "there is no room for another leader");
+    if (!rc && !full) rc = hello_random(g->token, HELLO_TOKEN, &why);
+    if (!rc) rc = answer(d, g, HELLO_CONTROL, full ? HELLO_FULL : HELLO_WELCOME, &why);
+    else answer(d, g, HELLO_CONTROL, HELLO_WELCOME, NULL); /* so that the other side can say what is wrong */
+    if (rc || full) return err_set(e, rc ? rc : ERR_BUSY, "%s", why.msg);
+    g->until = clock_now() + ENTER_SECONDS;
+    guest_move(d, g, HALF);
+    return OK;
+}
+
+static int open_tls(door *d, guest *g, err *e)
+{
+    int fd = g->fd;
+    g->fd = -1;
+    guest_move(d, g, SHAKING);
+    return tls_open(&g->c, fd, true, d->self.key, e);
+}
+
+static int open_frames(door *d, guest *g, err *e)
+{
+    tls *c = g->c;
+    g->c = NULL;
+    g->f = frames_open(c);
+    g->theirs = mem_zero(1, sizeof *g->theirs);
+    guest_move(d, g, GREETING);
+    return g->f && g->theirs ? OK : err_set(e, ERR_MEMORY, "out of memory");
+}
+
+/* Its socket can be read: as far as that goes. Frees the guest when it is refused or let in; true: let in, and its
+ * other connection is freed too. */
+static bool attend(door *d, guest *g)
+{
+    err e = {0};
+    int rc = OK;
+    if (g->at == HALF) rc = err_set(&e, ERR_FORMAT, "it ended or spoke before its bulk connection came");
+    if (g->at == NEW) rc = open_tls(d, g, &e);
+    if (!rc && g->at == SHAKING) {
+        rc = tls_shake(g->c, &e);
+        if (rc == TLS_WAIT_READ) return false;
+        if (rc == TLS_WAIT_WRITE) rc = err_set(&e, ERR_IO, "it takes no reply");
+        if (!rc) rc = open_frames(d, g, &e);
+    }
+    if (!rc && g->at == GREETING) {
+        frame_sink sink = peer_greeting(g->theirs);
+        rc = frame_take(g->f, &sink, 0, &e);
+        if (rc == FRAME_NONE) return false;
+        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
+        bool bulk = !rc && g->theirs->role == HELLO_BULK;
+        if (!rc) rc = welcome(d, g, &e);
+        if (!rc) return bulk;
+    }
+    if (rc) refuse(d, g, e.msg);
+    return false;
+}
+
+/* Too many that nobody knows: the oldest goes, first among those that have sent nothing. */
+static void make_room(door *d)
+{
+    if (d->n[NEW]) refuse(d, d->list[NEW].after, "too many connections at once");
+    else if (d->n[SHAKING]) refuse(d, d->list[SHAKING].after, "too many connections at once");
+}
+
+static void accept_all(door *d)
+{
+    char from[TCP_NAME_MAX];
+    for (;;) {
+        int fd = tcp_accept(d->listener, from);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->n[NEW] + d->n[SHAKING]) {
+            make_room(d);
+            continue;
+        }
+        if (fd < 0) return;
+        guest *g = mem_zero(1, sizeof *g);
+        if (!g) {
+            close(fd);
+            continue;
+        }
+        if (d->n[NEW] + d->n[SHAKING] >= d->strangers_max) make_room(d);
+        *g = (guest){.fd = fd, .until = clock_now() + ENTER_SECONDS};
+        memcpy(g->from, from, sizeof from);
+        guest_enlist(d, g, NEW);
+        if (epoll_ctl(d->events, EPOLL_CTL_ADD, fd, &(struct epoll_event){EPOLLIN | EPOLLRDHUP, {.ptr = g}}))
+            refuse(d, g, strerror(errno));
+    }
+}
+
+static void expire(door *d)
+{
+    double now = clock_now();
+    for (int s = 0; s < STAGES; s++)
+        for (guest *g = d->list[s].after, *next; g != &d->list[s]; g = next) {
+            next = g->after;
+            if (g->until <= now) refuse(d, g, s == HALF ? "its bulk connection did not come" : "it was too slow");
+        }
+    if (now - d->second >= 1) say_unsaid(d);
+}
+
+static void *run_door(void *arg)
+{
+    door *d = arg;
+    struct epoll_event ready[EVENTS];
+    for (;;) {
+        int n = epoll_wait(d->events, ready, EVENTS, 100);
+        bool knocks = false;
+        for (int i = 0; i < n; i++) {
+            if (ready[i].data.ptr == &d->stop) return NULL;
+            if (ready[i].data.ptr == d) knocks = true;
+            else if (attend(d, ready[i].data.ptr)) break; /* the rest may name who is gone; what is left comes again */
+        }
+        if (knocks) accept_all(d);
+        expire(d);
+    }
+}
+
+static void raise_descriptors(door *d)
+{
+    struct rlimit r;
+    d->strangers_max = STRANGERS;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur / 4 < STRANGERS) d->strangers_max = (int)(r.rlim_cur / 4);
+}
+
+int door_open(door **out, address *at, const peer_self *self, const door_use *use, err *e)
+{
+    door *d = *out = NULL;
+    int listener = tcp_listen(at, e);
+    if (listener < 0) return listener;
+    d = mem_zero(1, sizeof *d);
+    if (!d) {
+        close(listener);
+        return err_set(e, ERR_MEMORY, "out of memory");
+    }
+    d->listener = listener;
+    d->self = *self;
+    d->use = *use;
+    for (int s = 0; s < STAGES; s++) d->list[s].before = d->list[s].after = &d->list[s];
+    raise_descriptors(d);
+    d->events = epoll_create1(EPOLL_CLOEXEC);
+    d->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event knock = {EPOLLIN, {.ptr = d}}, stop = {EPOLLIN, {.ptr = &d->stop}};
+    if (d->events >= 0 && d->stop >= 0 && epoll_ctl(d->events, EPOLL_CTL_ADD, listener, &knock) == 0 &&
+        epoll_ctl(d->events, EPOLL_CTL_ADD, d->stop, &stop) == 0 &&
+        pthread_create(&d->thread, NULL, run_door, d) == 0) {
+        *out = d;
+        return OK;
+    }
+    int rc = err_set(e, ERR_IO, "cannot listen: %s", strerror(errno));
+    close(listener);
+    if (d->events >= 0) close(d->events);
+    if (d->stop >= 0) close(d->stop);
+    mem_free(d);
+    return rc;
+}
+
+void door_close(door *d)
+{
+    if (!d) return;
+    ssize_t n = write(d->stop, &(uint64_t){1}, 8);
+    (void)n; /* a full counter stops too */
+    pthread_join(d->thread, NULL);
+    for (int s = 0; s < STAGES; s++)
+        while (d->n[s]) guest_free(d, d->list[s].after);
+    say_unsaid(d);
+    close(d->listener);
+    close(d->events);
+    close(d->stop);
+    mem_free(d);
+}
+
+uint64_t door_refused(const door *d) { return atomic_load(&d->refused); }

@@ -1,0 +1,46 @@
+/* msg.h - what processes say to each other: one row a message; its number is the kind of its frames (net/frame.h).
+ *
+ * A receiver looks the row up before it keeps a byte: a kind that it does not know, that comes from the wrong side, or
+ * that is larger than the row says ends the connection. */
+#pragma once
+#include "net/frame.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 1 };
+
+enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
+
+/* X(name, number, direction, bytes at most, what it says) */
+#define MSG_LIST(X)                                                                                                    \
+    X(HELLO, 1, MSG_BOTH, 4096, "who I am, what I speak, what I lend; the first frame of a connection each way")       \
+    X(PING, 2, MSG_BOTH, FRAME_SMALL, "I am here; a number (the channel) and any bytes")                               \
+    X(PONG, 3, MSG_BOTH, FRAME_SMALL, "number and bytes of a PING; where the way back is full there is none")          \
+    X(PROBE, 4, MSG_BOTH, FRAME_SMALL, "bytes that nobody needs: the rate of a connection is measured by them")
+
+typedef enum msg_kind {
+#define X(name, number, ...) MSG_##name = number,
+    MSG_LIST(X)
+#undef X
+} msg_kind;
+
+typedef struct msg_row {
+    const char *name;
+    uint16_t kind;
+    uint8_t direction;
+    uint32_t bytes_max;
+} msg_row;
+
+/* The row of a kind; NULL: there is none. */
+static inline const msg_row *msg_find(uint16_t kind)
+{
+    static const msg_row rows[] = {
+#define X(name, number, direction, bytes, doc) {#name, number, direction, bytes},
+        MSG_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].kind == kind) return &rows[i];
+    return NULL;
+}

@@ -1,0 +1,300 @@
+/* peer.c - see peer.h. */
+#include "net/peer.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "net/msg.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double GREET_SECONDS = 5; /* for everything until both sides have said hello */
+
+typedef struct line {
+    peer *of;
+    frames *f;
+    pthread_t reader;
+    bool reads;
+} line;
+
+struct peer {
+    line way[2];
+    char name[TCP_NAME_MAX];
+    bool dialled; /* by this process: it is the leader of the two */
+    hello theirs;
+    peer_use use;
+    double silence, beat; /* seconds until it counts as dead; between signs of life of this side */
+    _Atomic double rtt;
+    atomic_bool over; /* lost, or closed */
+    pthread_mutex_t lock;
+    pthread_cond_t ponged;
+    uint64_t ping, pong; /* numbers of the last of each */
+    double pong_at;
+};
+
+/* ---- hello */
+
+static int admit_hello(void *ctx, const frame_head *h, uint8_t **room, err *e)
+{
+    (void)ctx;
+    (void)room;
+    if (h->kind == MSG_HELLO && h->bytes <= msg_find(MSG_HELLO)->bytes_max) return OK;
+    return err_set(e, ERR_FORMAT, "what it says first is no hello");
+}
+
+static int take_hello(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
+{
+    return hello_read(ctx, span_of(payload, h->bytes), e);
+}
+
+frame_sink peer_greeting(hello *theirs) { return (frame_sink){theirs, admit_hello, take_hello}; }
+
+int peer_greet(frames *f, const hello *mine, err *e)
+{
+    buf b = {0};
+    bool ok = hello_write(&b, mine);
+    int rc = OK;
+    if (!ok) rc = err_set(e, ERR_MEMORY, "out of memory");
+    else if (!frame_offer(f, &(frame_head){.bytes = (uint32_t)b.n, .kind = MSG_HELLO}, b.p))
+        rc = err_set(e, ERR_IO, "the connection ended");
+    buf_free(&b);
+    return rc;
+}
+
+/* One connection up to the hello of the other side. */
+static int open_line(frames **out, const address *to, const uint8_t *key, const hello *mine, hello *theirs, err *e)
+{
+    double until = clock_now() + GREET_SECONDS;
+    frame_sink sink = peer_greeting(theirs);
+    tls *c;
+    *out = NULL;
+    int fd = tcp_dial(to, GREET_SECONDS, e);
+    if (fd < 0) return e ? e->code : ERR_IO;
+    int rc = tls_open(&c, fd, false, key, e);
+    if (rc) return rc;
+    while ((rc = tls_shake(c, e)) > 0)
+        if (!tcp_wait(tls_socket(c), rc == TLS_WAIT_WRITE, until))
+            err_set(e, ERR_IO, "no reply within %.0f s", GREET_SECONDS), tls_cut(c);
+    if (rc) {
+        tls_close(c);
+        return rc;
+    }
+    frames *f = frames_open(c);
+    if (!f) return err_set(e, ERR_MEMORY, "out of memory");
+    rc = peer_greet(f, mine, e);
+    if (!rc) rc = frame_take(f, &sink, until, e);
+    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.0f s", GREET_SECONDS);
+    if (rc == FRAME_END) rc = err_set(e, ERR_FORMAT, "it ended the connection instead of a hello");
+    if (!rc) rc = hello_check(mine, theirs, true, e);
+    if (rc) frames_close(f);
+    else *out = f;
+    return rc;
+}
+
+int peer_dial(peer **out, const address *to, const peer_self *self, const peer_use *use, err *e)
+{
+    char name[TCP_NAME_MAX];
+    hello mine = self->me, theirs, again;
+    frames *control, *bulk;
+    err local = {0};
+    *out = NULL;
+    address_print(to, name);
+    mine.role = HELLO_CONTROL;
+    int rc = open_line(&control, to, self->key, &mine, &theirs, &local);
+    if (!rc) {
+        mine.role = HELLO_BULK;
+        memcpy(mine.token, theirs.token, HELLO_TOKEN);
+        rc = open_line(&bulk, to, self->key, &mine, &again, &local);
+        if (rc) frames_close(control);
+    }
+    if (!rc) {
+        *out = peer_join(control, bulk, name, true, &self->me, &theirs);
+        if (!*out) rc = err_set(&local, ERR_MEMORY, "out of memory");
+    }
+    if (!rc && theirs.node != again.node) rc = err_set(&local, ERR_FORMAT, "two processes answer there");
+    if (!rc) rc = peer_start(*out, use, &local);
+    if (!rc) return OK;
+    peer_close(*out);
+    *out = NULL;
+    bool named = strncmp(local.msg, name, strlen(name)) == 0;
+    return err_set(e, rc, "%s%s%s", named ? "" : name, named ? "" : ": ", local.msg);
+}
+
+peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, const hello *mine, const hello *theirs)
+{
+    peer *p = mem_zero(1, sizeof *p);
+    if (!p) {
+        frames_close(control);
+        frames_close(bulk);
+        return NULL;
+    }
+    uint32_t least = mine->silence_ms < theirs->silence_ms ? mine->silence_ms : theirs->silence_ms;
+    p->way[PEER_CONTROL] = (line){.of = p, .f = control};
+    p->way[PEER_BULK] = (line){.of = p, .f = bulk};
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->dialled = dialled;
+    p->theirs = *theirs;
+    p->silence = mine->silence_ms * 1e-3;
+    p->beat = least * 1e-3 / 4;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->ponged, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    for (int i = 0; i < 2; i++) tcp_limit(tls_socket(frames_tls(p->way[i].f)), p->silence);
+    return p;
+}
+
+/* ---- reading */
+
+static int admit_message(void *ctx, const frame_head *h, uint8_t **room, err *e)
+{
+    peer *p = ((line *)ctx)->of;
+    const msg_row *row = msg_find(h->kind);
+    if (!row || h->kind == MSG_HELLO || !(row->direction & (p->dialled ? MSG_TO_LEADER : MSG_TO_NODE)))
+        return err_set(e, ERR_FORMAT, "a message of kind %u, which has no place here", h->kind);
+    if (h->bytes > row->bytes_max)
+        return err_set(e, ERR_FORMAT, "a %s of %u bytes: at most %u", row->name, h->bytes, row->bytes_max);
+    if (h->kind <= MSG_PROBE) return OK;
+    return p->use.admit(p->use.ctx, p, h, room, e);
+}
+
+static void note_pong(peer *p, const frame_head *h)
+{
+    pthread_mutex_lock(&p->lock);
+    if (h->channel == p->ping) {
+        p->pong = h->channel;
+        p->pong_at = clock_now();
+        pthread_cond_broadcast(&p->ponged);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
+{
+    line *l = ctx;
+    peer *p = l->of;
+    switch (h->kind) {
+    case MSG_PROBE: return OK;
+    case MSG_PING: frame_offer(l->f, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload); return OK;
+    case MSG_PONG:
+        if (h->channel) {
+            note_pong(p, h);
+        } else if (h->bytes == sizeof(double)) { /* of a sign of life: the time at which it left here */
+            double sent;
+            memcpy(&sent, payload, sizeof sent);
+            double took = clock_now() - sent;
+            if (took >= 0 && took < 3600) atomic_store(&p->rtt, took);
+        }
+        return OK;
+    default: return p->use.take(p->use.ctx, p, h, payload, e);
+    }
+}
+
+/* Says something where nothing was said for a while; notices a silence of the other side. */
+static int keep_alive(peer *p, err *e)
+{
+    frames *f = p->way[PEER_CONTROL].f;
+    double now = clock_now(), quiet = now - frames_taken_at(f);
+    if (quiet > p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
+    if (now - frames_sent_at(f) >= p->beat) frame_offer(f, &(frame_head){sizeof now, MSG_PING, 0}, &now);
+    return OK;
+}
+
+void peer_drop(peer *p, const err *why)
+{
+    if (atomic_exchange(&p->over, true)) return;
+    for (int i = 0; i < 2; i++) frames_cut(p->way[i].f);
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->ponged);
+    pthread_mutex_unlock(&p->lock);
+    if (p->use.lost) p->use.lost(p->use.ctx, p, why);
+}
+
+static void *read_line(void *arg)
+{
+    line *l = arg;
+    peer *p = l->of;
+    frame_sink to = {l, admit_message, take_message};
+    err e = {0};
+    int rc = OK;
+    while (!rc) {
+        rc = frame_take(l->f, &to, clock_now() + p->beat / 2, &e);
+        if (rc == FRAME_NONE) rc = OK;
+        if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
+        if (!rc && l == &p->way[PEER_CONTROL]) rc = keep_alive(p, &e);
+    }
+    peer_drop(p, &e);
+    return NULL;
+}
+
+int peer_start(peer *p, const peer_use *use, err *e)
+{
+    pthread_attr_t small;
+    p->use = *use;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    for (int i = 0; i < 2; i++) p->way[i].reads = pthread_create(&p->way[i].reader, &small, read_line, &p->way[i]) == 0;
+    pthread_attr_destroy(&small);
+    if (p->way[0].reads && p->way[1].reads) return OK;
+    return err_set(e, ERR_IO, "cannot start a thread");
+}
+
+void peer_close(peer *p)
+{
+    if (!p) return;
+    bool was_over = atomic_exchange(&p->over, true);
+    for (int i = 0; i < 2; i++) {
+        if (!was_over) frames_end(p->way[i].f);
+        frames_cut(p->way[i].f);
+        if (p->way[i].reads) pthread_join(p->way[i].reader, NULL);
+    }
+    for (int i = 0; i < 2; i++) frames_close(p->way[i].f);
+    pthread_cond_destroy(&p->ponged);
+    pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+}
+
+/* ---- sending */
+
+int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e)
+{
+    return frame_send(p->way[way].f, h, payload, e);
+}
+
+int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
+{
+    static const uint8_t zeros[FRAME_SMALL];
+    if (bytes > FRAME_SMALL) return err_set(e, ERR_LIMIT, "a PING of %u bytes: at most %d", bytes, FRAME_SMALL);
+    pthread_mutex_lock(&p->lock);
+    frame_head h = {bytes, MSG_PING, ++p->ping};
+    pthread_mutex_unlock(&p->lock);
+    double sent = clock_now(), until = sent + p->silence;
+    struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
+    int rc = frame_send(p->way[way].f, &h, zeros, e), late = 0;
+    pthread_mutex_lock(&p->lock);
+    while (!rc && p->pong != h.channel && !atomic_load(&p->over) && !late)
+        late = pthread_cond_timedwait(&p->ponged, &p->lock, &t);
+    if (!rc && p->pong != h.channel)
+        rc = err_set(e, ERR_IO, "%s: %s", p->name, late ? "a PING got no reply" : "the connection ended");
+    *seconds = p->pong_at - sent;
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+const char *peer_name(const peer *p) { return p->name; }
+const hello *peer_hello(const peer *p) { return &p->theirs; }
+double peer_rtt(const peer *p) { return atomic_load(&p->rtt); }
+
+uint64_t peer_bytes(const peer *p, bool out)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        const tls *c = frames_tls(p->way[i].f);
+        n += out ? tls_bytes_out(c) : tls_bytes_in(c);
+    }
+    return n;
+}

@@ -1,0 +1,50 @@
+/* peer.h - another process of ours, reached by a control and a bulk connection, each with a thread that reads it.
+ *
+ * What is small and urgent goes by control, tensors and weights by bulk. Each side sends a PING where it has sent
+ * nothing else for a quarter of the silence that is allowed; one from which nothing came for all of it counts as dead,
+ * however healthy its connections look. */
+#pragma once
+#include "net/frame.h"
+#include "net/hello.h"
+#include "net/tcp.h"
+
+typedef struct peer peer;
+typedef enum { PEER_CONTROL, PEER_BULK } peer_way;
+
+/* Who this process is to others. */
+typedef struct peer_self {
+    uint8_t key[KEY_BYTES];
+    hello me; /* role, answer and token are set by connection */
+} peer_self;
+
+/* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
+typedef struct peer_use {
+    void *ctx;
+    int (*admit)(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e); /* as frame_sink */
+    int (*take)(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
+    void (*lost)(void *ctx, peer *p, const err *why); /* once; not after peer_close has begun */
+} peer_use;
+
+/* Connects to a process that listens. ERR_IO: it cannot be reached now; ERR_BUSY: it has no room; ERR_FORMAT: it will
+ * never do. Messages begin with the address. */
+int peer_dial(peer **out, const address *to, const peer_self *self, const peer_use *use, err *e);
+/* The first frame each way: sends a hello (that takes no waiting); what receives one into *theirs by frame_take. */
+int peer_greet(frames *f, const hello *mine, err *e);
+frame_sink peer_greeting(hello *theirs);
+/* Makes one of two connections that were greeted; takes them, also when it fails. Nothing is read before peer_start. */
+peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, const hello *mine, const hello *theirs);
+int peer_start(peer *p, const peer_use *use, err *e);
+/* Ends the connections and waits for the threads. Not from a reading thread. NULL ok. */
+void peer_close(peer *p);
+
+int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e);
+/* Seconds until `bytes` (at most FRAME_SMALL) came back. ERR_IO after the silence that is allowed. One thread at a
+ * time. */
+int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e);
+/* Ends the connections; `lost` is called with this message. From any thread. */
+void peer_drop(peer *p, const err *why);
+
+const char *peer_name(const peer *p);         /* the address, as it was given or came in */
+const hello *peer_hello(const peer *p);       /* what it says of itself */
+double peer_rtt(const peer *p);               /* seconds, of the last PING; 0: unknown yet */
+uint64_t peer_bytes(const peer *p, bool out); /* that left or entered the sockets */

@@ -1,0 +1,36 @@
+/* tls.h - one connection under TLS 1.3 with a pre-shared key (RFC 8446, psk_dhe_ke): GnuTLS behind six calls.
+ *
+ * There is no certificate and no connection without encryption: who cannot prove that he has the key gets no further
+ * than the handshake. Keys of a connection are ephemeral (X25519), so what was recorded can be neither read nor
+ * replayed. No call blocks: each returns OK, a positive "wait for the socket", or an error.
+ *
+ * Threads: one may receive while one sends. */
+#pragma once
+#include "base/err.h"
+#include "base/span.h"
+#include "net/key_file.h"
+
+enum { TLS_RECORD = 16384 };                /* bytes of a record at most */
+enum { TLS_WAIT_READ = 1, TLS_WAIT_WRITE }; /* not done: call again when the socket can be read, written */
+
+typedef struct tls tls;
+
+/* Takes a connected non-blocking socket, also when it fails. `server`: the side that was dialled. */
+int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *e);
+/* One step of the handshake. ERR_FORMAT: the key is not accepted, or the other side speaks something else; ERR_IO: the
+ * connection ended. */
+int tls_shake(tls *c, err *e);
+/* The next record, valid until the next call; an empty one: the other side has ended the connection. */
+int tls_recv(tls *c, span *record, err *e);
+/* Sends p as one record, n <= TLS_RECORD. While it returns TLS_WAIT_WRITE it must be called again with the same. */
+int tls_send(tls *c, const void *p, size_t n, err *e);
+/* Tells the other side that nothing more comes. Must not run beside tls_send. */
+void tls_bye(tls *c);
+/* Ends both directions at once: waiting threads wake up and their calls fail. From any thread. */
+void tls_cut(tls *c);
+void tls_close(tls *c); /* NULL ok */
+
+int tls_socket(const tls *c);
+/* Bytes that entered and left the socket so far. */
+uint64_t tls_bytes_in(const tls *c);
+uint64_t tls_bytes_out(const tls *c);
