@@ -294,6 +294,8 @@ static void shape_rules(void **unused)
     program *p = small(1);
     ref x = p->hidden[0], wide = act(p, "wide", AXIS_TOK, 8, 0), same = act(p, "same", AXIS_TOK, 4, 0),
         o = act(p, "o", AXIS_OUT, 4, 0), seq = act(p, "seq", AXIS_SEQ, 4, 0);
+    ref codes = act(p, "codes", AXIS_TOK, 4, 0), experts = act(p, "experts", AXIS_EXP, 4, 0);
+    p->tensors[codes].block = p->tensors[experts].block = 32;
     ref w = matrix(p, "w2", 4, 4);
     rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
     assert_int_equal(program_rope(p, &rp, 16, &none), 0);
@@ -324,6 +326,21 @@ static void shape_rules(void **unused)
         {.kind = OP_POOL, .state = -1, .out = seq, .in = {x}, .u.pool.how = POOL_LAST + 1},
         {.kind = OP_POOL, .state = -1, .out = seq, .in = {wide}},
         {.kind = OP_NORM, .state = -1, .out = same, .in = {x}, .u.norm = {.kind = NORM_L2 + 1, .width = 4}},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = -1},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = 5},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = INT32_MAX},
+        {.kind = OP_COLUMNS, .state = -1, .out = o, .in = {wide}},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {w}},
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide, x}},
+        {.kind = OP_COLL, .state = -1, .out = same, .in = {x}, .u.coll.how = COLL_COUNT},
+        {.kind = OP_COLL, .state = -1, .out = same, .in = {wide}},
+        {.kind = OP_COLL, .state = -1, .out = wide, .in = {x}, .u.coll.how = COLL_OWNER},
+        {.kind = OP_COLL, .state = -1, .out = o, .in = {x}},
+        {.kind = OP_COLL, .state = -1, .out = same, .in = {codes}},
+        {.kind = OP_COLL, .state = -1, .out = codes, .in = {x}},
+        {.kind = OP_COLL, .state = -1, .out = experts},
+        {.kind = OP_COLL, .state = -1, .out = same, .in = {x, x}},
+        {.kind = OP_COLL, .state = -1, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = 9999, .in = {x}},
         {.kind = OP_ACT, .state = -1, .out = same, .in = {9999}},
         {.kind = OP_COUNT, .state = -1},
@@ -333,6 +350,14 @@ static void shape_rules(void **unused)
         if (program_op(p, &wrong[i], &e) != ERR_SPEC)
             fail_msg("op %zu (%s) was accepted", i, op_info[wrong[i].kind % OP_COUNT].name);
     }
+    const op right[] = {
+        {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = 4},
+        {.kind = OP_COLL, .state = -1, .out = wide, .in = {x}},
+        {.kind = OP_COLL, .state = -1, .out = codes, .in = {codes}},
+        {.kind = OP_COLL, .state = -1, .out = same, .in = {x}, .u.coll.how = COLL_OWNER},
+        {.kind = OP_COLL, .state = -1, .out = codes},
+    };
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) assert_ok(program_op(p, &right[i], &none), &none);
     program_free(p);
 }
 
