@@ -17,7 +17,6 @@ typedef struct coded {
 typedef struct lowering {
     program *to;
     coded *made; /* [n_tensor of the whole program] */
-    bool (*takes)(dtype type);
     err *e;
 } lowering;
 
@@ -44,16 +43,26 @@ static ref quantized(lowering *l, const op *for_op, int block, bool residual)
     return *known = out && program_op(l->to, &o, l->e) == OK ? out : 0;
 }
 
-/* How the matrix of an op is packed; NULL: it is not. The parts of a stack are multiplied one by one, so each must be
- * whole panels, and its columns whole tiles. A window is packed if the whole is, as its results have the same bits. */
-static const panel_format *format_of(const lowering *l, const op *o)
+/* The parts of a stack are multiplied one by one, so each must be whole panels, and its columns whole tiles. A window
+ * is packed if the whole is, as its results have the same bits. */
+const panel_format *lower_format(const program *p, const op *o, bool (*takes)(dtype type))
 {
-    if (!l->takes || !op_is(o, OPF_MATRIX) || l->to->tensors[o->in[0]].block) return NULL;
-    const weight *w = weight_whole(&l->to->weights[l->to->tensors[o->in[1]].weight]);
+    if (!takes || !op_is(o, OPF_MATRIX) || p->tensors[o->in[0]].block) return NULL;
+    const weight *w = weight_whole(&p->weights[p->tensors[o->in[1]].weight]);
     const dtype type = weight_held_type(w);
-    const panel_format *f = l->takes(type) ? panel_format_of(type) : NULL;
+    const panel_format *f = takes(type) ? panel_format_of(type) : NULL;
     const bool divided = o->kind == OP_MATMUL_HEADS && w->cols % PANEL_K;
     return f && panel_holds(w->rows, w->parts) && !divided ? f : NULL;
+}
+
+/* Columns of all ranks side by side, as codes. */
+static int add_gather(lowering *l, op o)
+{
+    const int block = o.u.coll.codes;
+    ref *known = &l->made[o.out].form[block == 64][false];
+    if (o.in[0] && !(o.in[0] = quantized(l, &o, block, false))) return l->e->code;
+    *known = o.out = named_like(l, o.out, block == 64 ? "q64" : "q32", (uint8_t)block, o.layer);
+    return o.out ? program_op(l->to, &o, l->e) : l->e->code;
 }
 
 static int add_matrix(lowering *l, op o, const panel_format *f)
@@ -80,13 +89,16 @@ static int add_matrix(lowering *l, op o, const panel_format *f)
 program *lower_int8(const program *p, uint32_t op0, uint32_t op1, bool (*takes)(dtype type), err *e)
 {
     err own = {0};
-    lowering l = {.to = program_slice(p, &own), .takes = takes, .e = &own};
+    lowering l = {.to = program_slice(p, &own), .e = &own};
     l.made = mem_zero(p->n_tensor, sizeof *l.made);
     int rc = l.to && !l.made ? err_set(&own, ERR_MEMORY, "out of memory for a segment") : own.code;
     for (uint32_t i = op0; i < op1 && !rc; i++) {
         program_slice_mark(l.to, p, i);
-        const panel_format *f = format_of(&l, &p->ops[i]);
-        rc = f ? add_matrix(&l, p->ops[i], f) : program_op(l.to, &p->ops[i], &own);
+        const op *o = &p->ops[i];
+        const panel_format *f = lower_format(l.to, o, takes);
+        rc = f                                                ? add_matrix(&l, *o, f)
+             : o->kind == OP_COLL && o->u.coll.codes && takes ? add_gather(&l, *o)
+                                                              : program_op(l.to, o, &own);
     }
     if (!rc) program_slice_mark(l.to, p, op1);
     mem_free(l.made);

@@ -87,6 +87,7 @@ const op_param op_params[] = {
     INT(JOIN, join.heads, " heads="),
     INT(COLUMNS, columns.from, " from="),
     WORD(COLL, coll.how, " ", coll_name),
+    INT(COLL, coll.codes, " codes=", UNLESS(0)),
     {0},
 };
 

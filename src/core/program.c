@@ -47,10 +47,16 @@ void program_free(program *p)
     mem_free(p);
 }
 
+/* Room for n elements as grow would have made it. */
+static uint32_t grown(uint32_t n)
+{
+    uint32_t cap = FIRST_CAP;
+    while (cap < n) cap *= 2;
+    return cap;
+}
+
 program *program_slice(const program *p, err *e)
 {
-    uint32_t cap = FIRST_CAP; /* as grow would have made it */
-    while (cap < p->n_tensor) cap *= 2;
     program *s = mem_zero(1, sizeof *s);
     if (s) {
         *s = *p;
@@ -58,8 +64,8 @@ program *program_slice(const program *p, err *e)
         s->mem = (arena){0};
         s->ops = NULL;
         s->n_op = s->n_cut = 0;
-        s->tensors = arena_array(&s->mem, cap, sizeof *s->tensors);
-        s->weights = arena_array(&s->mem, (size_t)p->n_weight + 1, sizeof *s->weights);
+        s->tensors = arena_array(&s->mem, grown(p->n_tensor), sizeof *s->tensors);
+        s->weights = arena_array(&s->mem, grown(p->n_weight), sizeof *s->weights);
         s->cuts = arena_array(&s->mem, (size_t)p->n_cut + 1, sizeof *s->cuts);
         for (int k = 0; k < ENTRY_COUNT; k++) s->entries[k].op0 = s->entries[k].op1 = UINT32_MAX;
     }
@@ -213,6 +219,15 @@ uint32_t program_weight(program *p, const weight *w, err *e)
     memcpy(own.pieces, w->pieces, w->n_piece * sizeof *w->pieces);
     p->weights[p->n_weight] = own;
     return p->n_weight++;
+}
+
+uint32_t program_window(program *slice, uint32_t of, const weight *at, err *e)
+{
+    weight own = *at;
+    if (!grow(slice, (void **)&slice->weights, slice->n_weight, sizeof *slice->weights, e)) return UINT32_MAX;
+    if (weight_window(&own, &slice->of->weights[of], e)) return UINT32_MAX;
+    slice->weights[slice->n_weight] = own;
+    return slice->n_weight++;
 }
 
 static int add_state(program *p, const state *s, uint32_t group, err *e)

@@ -187,6 +187,9 @@ int program_rope(program *p, const rope_params *rp, int ctx, err *e);
  * with the numbers of p, and weights of its own; constants, pieces, states and tables are those of p, which must
  * outlive it. NULL on error. */
 program *program_slice(const program *p, err *e);
+/* Adds a window (weight_window) of weight `of` of the whole program to a slice of it. Index of the new weight;
+ * UINT32_MAX on error. */
+uint32_t program_window(program *slice, uint32_t of, const weight *at, err *e);
 /* Says that what follows in a slice comes from op i of p on: entries and cut points are carried over. The op0 or op1
  * of an entry that begins or ends in another slice is UINT32_MAX. */
 void program_slice_mark(program *slice, const program *p, uint32_t i);
