@@ -4,11 +4,13 @@
  *
  * What is compared with one step after the other on the CPU: logits and hidden states of all rows, texts drawn for
  * three queries at once with log-probabilities, a beam search, vectors and scores. Each model takes some of the
- * combinations, all of them with DEVICES=all (make test-devices) or DEVICES=the model's name. */
+ * combinations, all of them with DEVICES=all (make test-devices) or DEVICES=the model's name; WAY=LIST: each model on
+ * these devices. */
 #include "fake/fake_backend.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
+#include <malloc.h>
 
 enum { NEW_TOKENS = 9 };
 
@@ -141,10 +143,12 @@ static void transcript_free(transcript *t)
 
 static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
 static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", "q8_0", NULL, "q4_t", "q4_k", NULL, "q3h_t"};
-static const way ways[] = {{"fake", 1, 7},        {"cpu;fake", 4, 128}, {"fake;cpu", 2, 1}, {"fake;fake", 4, 7},
-                           {"cpu;cpu;cpu", 4, 7}, {"fake", 4, 128},     {"cpu;cpu", 2, 7},  {"cpu;fake", 2, 7},
-                           {"fake;cpu", 4, 128},  {"cpu;cpu", 4, 1},    {"cpu", 4, 7},      {"cpu;fake;fake", 4, 7},
-                           {"fake", 2, 1}};
+static const way ways[] = {
+    {"fake", 1, 7},        {"cpu;fake", 4, 128},       {"fake;cpu", 2, 1},      {"fake;fake", 4, 7},
+    {"cpu;cpu;cpu", 4, 7}, {"fake", 4, 128},           {"cpu;cpu", 2, 7},       {"cpu;fake", 2, 7},
+    {"fake;cpu", 4, 128},  {"cpu;cpu", 4, 1},          {"cpu", 4, 7},           {"cpu;fake;fake", 4, 7},
+    {"fake", 2, 1},        {"cpu&cpu", 1, 7},          {"cpu&cpu&cpu", 1, 128}, {"cpu*3&cpu", 2, 7},
+    {"fake&cpu", 1, 1},    {"cpu&cpu;cpu&fake", 4, 7}, {"cpu&cpu;cpu", 2, 128}, {"cpu&cpu&cpu&cpu&cpu", 1, 7}};
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
 
 static int compared;
@@ -174,11 +178,13 @@ static int compare(const char *folder, const inputs *x, const char *kv, const ch
 
 static int compare_all(const char *folder, const inputs *x)
 {
-    static const char *const devices[] = {"cpu", "cpu;cpu", "cpu;cpu;cpu", "fake", "cpu;fake", "fake;cpu", "fake;fake"};
+    static const char *const devices[] = {"cpu",         "cpu;cpu",           "cpu;cpu;cpu", "fake",
+                                          "cpu;fake",    "fake;cpu",          "fake;fake",   "cpu&cpu",
+                                          "cpu&cpu&cpu", "cpu&fake&cpu&fake", "cpu*3&cpu",   "cpu&fake;fake&cpu"};
     static const int in_flight[] = {1, 2, 4}, chunk[] = {1, 7, 128};
-    way all[63];
+    way all[108];
     int wrong = 0, n = 0;
-    for (int d = 0; d < 7; d++)
+    for (int d = 0; d < 12; d++)
         for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3]};
     for (int k = 0; k < KINDS; k++) wrong += compare(folder, x, kinds[k], NULL, all, n);
     for (int t = 0; t < TYPES; t++)
@@ -202,6 +208,8 @@ static int compare_folder(const char *root, const char *name, int turn)
     x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
     read_ids(json_get(file, "types"), x.types, IDS_MAX);
     json_free(file);
+    const char *only = getenv("WAY");
+    if (only) return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &(way){only, 1, 7}, 1);
     if (all) return compare_all(folder, &x);
     for (int i = 0; i < 3; i++) chosen[i] = ways[(turn + 4 * i) % WAYS];
     return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], chosen, 3);
@@ -224,7 +232,7 @@ static void decoders(void **unused)
 {
     (void)unused;
     compare_root(vectors);
-    assert_true(compared > 200 || getenv("DEVICES"));
+    assert_true(compared > 200 || getenv("DEVICES") || getenv("WAY"));
 }
 
 static void encoders(void **unused)
@@ -235,6 +243,7 @@ static void encoders(void **unused)
 
 int main(void)
 {
+    mallopt(M_PERTURB, 0x5a); /* what nobody wrote is never what another run left */
     const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

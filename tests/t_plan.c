@@ -35,7 +35,7 @@ static void bad_notation(void **unused)
 {
     (void)unused;
     static const char *const bad[][2] = {
-        {"gpu", "no device \"gpu\""}, {"cpu&cpu", "by heads"},
+        {"gpu", "no device \"gpu\""}, {"cpu&", "\"cpu&\": an empty device"},
         {"cpu;", "empty device"},     {";cpu", "empty device"},
         {"cpu*0", "positive"},        {"cpu*x", "positive"},
         {"cpu*-1", "positive"},       {"cpu:x", "number"},
@@ -130,7 +130,7 @@ static void shares(void **unused)
     plan_close(l);
     c.devices = "cpu:1;cpu:1;cpu:1;cpu:1;cpu:1";
     assert_int_equal(rig_plan_open(&l, p, &c, &e), ERR_USAGE);
-    assert_non_null(strstr(e.msg, "5 devices for a model of 4 layers"));
+    assert_non_null(strstr(e.msg, "5 groups of devices for a model of 4 layers"));
     program_free(p);
 }
 

@@ -74,7 +74,7 @@ int coll_run(coll *c, err *e);
 
 /* ---- for algorithms */
 /* The channel of a step. */
-static inline int coll_channel(const coll *c, int step)
+static inline int coll_channel(const coll *c, int at)
 {
-    return c->channel0 + (int)(c->turn % 2) * COLL_STEP_CHANNELS + step % COLL_STEP_CHANNELS;
+    return c->channel0 + (int)(c->turn % 2) * COLL_STEP_CHANNELS + at % COLL_STEP_CHANNELS;
 }

@@ -85,6 +85,9 @@ int importance_sum_open(importance_sum **out, engine *g, err *e)
     const program *p = g->prog;
     *out = NULL;
     if (g->info.n_enc_vocab) return err_set(e, ERR_USAGE, "importance is of models with one input");
+    if (plan_segments(g->placed) > plan_groups(g->placed))
+        return err_set(e, ERR_USAGE,
+                       "importance looks at whole rows: --devices may divide layers (';'), not heads ('&')");
     importance_sum *s = mem_zero(1, sizeof *s);
     if (!s) return err_set(e, ERR_MEMORY, "out of memory");
     s->g = g;

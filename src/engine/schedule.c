@@ -276,7 +276,7 @@ enum { WORTH = 8 };
  * these would become so small that they take as long as all at once. */
 static int step_sequences(engine *g)
 {
-    const int stages = plan_segments(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
+    const int stages = plan_groups(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
     int ready = 0, parts;
     if (g->step_sequences || steps < 2) return g->step_sequences ? g->step_sequences : INT32_MAX;
     for (session *of = g->running; of; of = of->next)

@@ -21,16 +21,13 @@ static const char *offered(const backend_use *backends, char *to, size_t cap)
     return to;
 }
 
-static int parse_device(span part, const backend_use *backends, device_entry *d, err *e)
+/* One device; `list`: what it stands in. */
+static int parse_device(span part, const char *list, const backend_use *backends, device_entry *d, err *e)
 {
     char word[64], names[256], *tail;
     if (part.n == 0)
-        return err_set(e, ERR_USAGE, "--devices: an empty device; available: %s",
+        return err_set(e, ERR_USAGE, "--devices: \"%.64s\": an empty device; available: %s", list,
                        offered(backends, names, sizeof names));
-    if (memchr(part.p, '&', part.n))
-        return err_set(e, ERR_USAGE,
-                       "--devices: \"%.*s\": no backend here joins devices by heads ('&'); divide layers with ';'",
-                       (int)(part.n < 64 ? part.n : 64), (const char *)part.p);
     if (part.n >= sizeof word) return err_set(e, ERR_USAGE, "--devices: \"%.40s…\" is too long", (const char *)part.p);
     memcpy(word, part.p, part.n);
     word[part.n] = 0;
@@ -65,16 +62,18 @@ static bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
 
 int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)
 {
-    const char *at = text && *text ? text : "auto";
+    const char *list = text && *text ? text : "auto", *at = list;
+    int group = 0;
     for (int n = 0;; n++) {
         if (n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
-        span part = span_of(at, strcspn(at, ";"));
+        span part = span_of(at, strcspn(at, ";&"));
         at += part.n;
         while (part.n && is_space(part.p[0])) part.p++, part.n--;
         while (part.n && is_space(part.p[part.n - 1])) part.n--;
-        int rc = parse_device(part, backends, &out[n], e);
+        int rc = parse_device(part, list, backends, &out[n], e);
         if (rc) return rc;
+        out[n].group = group;
         if (!*at) return n + 1;
-        at++;
+        group += *at++ == ';';
     }
 }

@@ -1,11 +1,13 @@
-/* devices.h - the notation of --devices: which devices, in which order, with which share of the layers.
+/* devices.h - the notation of --devices: which devices, in which order, with which share of the model (Inferflow,
+ * section 4).
  *
- *     list   = group { ";" group }          groups follow one another: layers
- *     group  = device                        ("a&b", devices joined by heads, is refused until a backend offers it)
+ *     list   = group { ";" group }          groups follow one another: each has some layers
+ *     group  = device { "&" device }        its ranks divide the heads and columns of these layers
  *     device = name [ ":" number ] [ "*" share ]
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
- * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first. "auto" is the first backend. */
+ * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. "auto"
+ * is the first backend. */
 #pragma once
 #include "base/buf.h"
 #include "core/backend.h"
@@ -15,9 +17,10 @@ enum { DEVICES_MAX = 64 };
 typedef struct device_entry {
     const backend *be;
     int number; /* after ':'; -1 when absent */
+    int group;  /* 0, 1, … */
     double share;
 } device_entry;
 
-/* Parses `text` (NULL: "auto") against the list of backends. Returns the number of devices, or a
+/* Parses `text` (NULL: "auto") against the list of backends. Returns the number of devices, group by group, or a
  * negative code with a message that quotes the offending part and names what is available. */
 int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);

@@ -1,13 +1,14 @@
 /* drive.c - steps on their way through the devices.
  *
- * Devices form a line. With one step under way at most, the caller's thread walks it along the line. With more, each
- * device has a thread, which takes steps in the order in which they were sent, as soon as the device before has done
- * its part: at any moment every device may work, each on another step. What a step writes for others is copied into
+ * Groups of devices form a line. With one step under way at most, and no group of several, the caller's thread walks it
+ * along the line. Else each device has a thread, which takes steps in the order in which they were sent, as soon as the
+ * group before has done its part: at any moment every group may work, each on another step. The ranks of a group work
+ * on the same step, stretch by stretch, and exchange rows in between. What a step writes for others is copied into
  * memory of that step, so a device's arena is free for the next one.
  *
  * A step that failed on one device is passed along without work, with its error. No thread allocates. */
 #include "plan/drive.h"
-#include "plan/plan_state.h"
+#include "plan/rank_exchange.h"
 
 #include "base/mem.h"
 
@@ -17,82 +18,147 @@ static flight *flight_of(const plan *l, uint64_t number) { return &l->flights[nu
 
 /* ---- one segment of one step */
 
-static int put_inputs(const plan *l, const segment *s, flight *f, err *e)
+/* Where the columns of an activation that crosses lie, from column `from` on. */
+static float *passed_at(const plan *l, const flight *f, uint32_t k, int64_t from)
+{
+    return f->passed[k] + from * l->max_rows[l->p->tensors[l->cross[k].t].axis];
+}
+
+/* All columns of an input, from each rank that wrote some. */
+static int put_input(const plan *l, const segment *s, const flight *f, uint32_t k, int64_t rows, err *e)
+{
+    const plan_group *from = &l->groups[l->cross[k].from];
+    int rc = OK;
+    for (int i = 0; i < from->ranks && !rc; i++) {
+        const cut_part *part = &l->ranks[from->rank0 + i].gives[k];
+        const int64_t col0 = part->columns.from, cols = part->columns.to - col0;
+        if (part->t) rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, passed_at(l, f, k, col0), e);
+    }
+    return rc;
+}
+
+static int put_inputs(const plan *l, const segment *s, const flight *f, err *e)
 {
     int rc = OK;
     for (uint32_t i = 0; i < s->n_in && !rc; i++) {
         uint32_t k = 0;
         while (l->cross[k].t != s->in[i].t) k++;
         int64_t rows = f->st->n[s->p->tensors[s->in[i].t].axis];
-        const int64_t cols = tensor_count(&s->p->tensors[s->in[i].t]);
-        if (rows) rc = s->be->act_put(s->on, s, s->in[i].t, 0, cols, rows, f->passed[k], e);
+        if (rows) rc = put_input(l, s, f, k, rows, e);
     }
+    return rc;
+}
+
+/* Rows row0 … row0 + rows - 1 of a result for the caller: those of a rank's columns. */
+static int get_rows(const plan *l, const plan_rank *r, const flight *f, uint32_t k, int64_t row0, int64_t rows, err *e)
+{
+    const segment *s = &r->seg;
+    const cut_part *part = &r->gives[k];
+    const int64_t width = tensor_count(&l->p->tensors[l->cross[k].t]), cols = part->columns.to - part->columns.from;
+    float *to = f->result[l->cross[k].entry] + row0 * width;
+    if (cols == width) return s->be->act_get(s->on, s, part->t, row0, rows, to, e);
+    float *own = passed_at(l, f, k, part->columns.from);
+    int rc = s->be->act_get(s->on, s, part->t, row0, rows, own, e);
+    for (int64_t i = 0; i < rows && !rc; i++)
+        memcpy(to + i * width + part->columns.from, own + i * cols, (size_t)cols * sizeof *to);
     return rc;
 }
 
 /* Rows of the head's result: of runs of rows that are wanted whole, the rows; of others, their best. */
-static int get_logits(const segment *s, flight *f, ref t, float *to, err *e)
+static int get_logits(const plan *l, const plan_rank *r, const flight *f, uint32_t k, err *e)
 {
     const step *st = f->st;
-    const int64_t width = tensor_count(&s->p->tensors[t]);
+    const segment *s = &r->seg;
+    best_logit *best = f->best + (int64_t)r->index * l->max_rows[AXIS_OUT];
     int rc = OK;
     for (int32_t i = 0, next; i < st->n[AXIS_OUT] && !rc; i = next) {
-        const bool best = st->best_only && st->best_only[i];
-        for (next = i + 1; next < st->n[AXIS_OUT] && (st->best_only && st->best_only[next]) == best;) next++;
-        rc = best ? s->be->pick(s->on, s, t, i, next - i, f->best + i, e)
-                  : s->be->act_get(s->on, s, t, i, next - i, to + i * width, e);
+        const bool only = st->best_only && st->best_only[i];
+        for (next = i + 1; next < st->n[AXIS_OUT] && (st->best_only && st->best_only[next]) == only;) next++;
+        rc = only ? s->be->pick(s->on, s, r->gives[k].t, i, next - i, best + i, e)
+                  : get_rows(l, r, f, k, i, next - i, e);
+        for (int32_t n = i; n < next && only; n++) best[n].id += (int32_t)r->gives[k].columns.from;
     }
     return rc;
 }
 
-static int get_outputs(const plan *l, int i, flight *f, err *e)
+static int get_outputs(const plan *l, const plan_rank *r, const flight *f, err *e)
 {
-    const segment *s = &l->stages[i].seg;
+    const segment *s = &r->seg;
     int rc = OK;
     for (uint32_t k = 0; k < l->n_cross && !rc; k++) {
         const crossing *c = &l->cross[k];
-        const int64_t rows = f->st->n[s->p->tensors[c->t].axis];
-        if (c->from != i || !rows) continue;
-        if (c->read_by_device) rc = s->be->act_get(s->on, s, c->t, 0, rows, f->passed[k], e);
-        if (rc || c->entry < 0) continue;
-        rc = c->entry == ENTRY_HEAD ? get_logits(s, f, c->t, f->result[ENTRY_HEAD], e)
-                                    : s->be->act_get(s->on, s, c->t, 0, rows, f->result[c->entry], e);
+        const cut_part *part = &r->gives[k];
+        const int64_t rows = f->st->n[l->p->tensors[c->t].axis];
+        if (!part->t || !rows) continue;
+        if (c->entry == ENTRY_HEAD) rc = get_logits(l, r, f, k, e);
+        else if (c->entry >= 0) rc = get_rows(l, r, f, k, 0, rows, e);
+        if (!rc && c->read_by_device)
+            rc = s->be->act_get(s->on, s, part->t, 0, rows, passed_at(l, f, k, part->columns.from), e);
+        if (!rc && c->read_by_device && c->divided)
+            step_tap_columns(f->st, l->p, c->t, part->columns, rows, passed_at(l, f, k, part->columns.from));
     }
     return rc;
 }
 
-static void run_stage(const plan *l, int i, flight *f)
+static int run_stretches(plan_rank *r, const step *st, err *e)
 {
-    const segment *s = &l->stages[i].seg;
-    err e = {0};
-    if (f->rc) return;
-    int rc = put_inputs(l, s, f, &e);
-    for (uint32_t k = 0; k < s->n_stretch && !rc; k++) {
-        rc = s->be->start(s->on, s, k, f->st, &e);
-        if (!rc) rc = s->be->wait(s->on, &e);
+    const segment *s = &r->seg;
+    const plan_group *g = group_of(r->of, r);
+    int rc = OK;
+    for (uint32_t i = 0; i < s->n_stretch; i++) {
+        if (!rc) rc = s->be->start(s->on, s, i, st, e);
+        if (!rc) rc = s->be->wait(s->on, e);
+        if (i < g->n_coll) rank_exchange(r, &g->colls[i], i, st, &rc, e);
     }
-    if (!rc) rc = get_outputs(l, i, f, &e);
-    f->rc = rc;
-    f->why = e;
+    return rc;
+}
+
+static void run_rank(plan_rank *r, flight *f)
+{
+    plan *l = r->of;
+    step own = *f->st;
+    err e = {0};
+    if (r->index) own.n_tap = 0; /* the first rank shows activations */
+    int rc = put_inputs(l, &r->seg, f, &e);
+    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, &e);
+    if (!rc) rc = get_outputs(l, r, f, &e);
+    if (!rc) return;
+    pthread_mutex_lock(&l->lock);
+    if (!f->rc) {
+        f->why = e;
+        f->rc = rc;
+        f->failed_in = r->group;
+    }
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- threads */
 
+/* Whether all that comes before group `g` is done for more than `done` steps; under the lock. */
+static bool is_there(const plan *l, int g, uint64_t done)
+{
+    if (g == 0) return l->sent > done;
+    const plan_group *before = &l->groups[g - 1];
+    for (int i = 0; i < before->ranks; i++)
+        if (l->ranks[before->rank0 + i].done <= done) return false;
+    return true;
+}
+
 static void *drive_device(void *arg)
 {
-    stage *s = arg;
-    plan *l = s->of;
-    const int i = (int)(s - l->stages);
+    plan_rank *r = arg;
+    plan *l = r->of;
     mem_guard("a step");
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        const uint64_t *there = i ? &l->stages[i - 1].done : &l->sent;
-        while (*there == s->done && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
-        if (*there == s->done) break;
+        while (!is_there(l, r->group, r->done) && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
+        if (!is_there(l, r->group, r->done)) break;
+        flight *f = flight_of(l, r->done);
+        const bool failed = f->rc != OK && f->failed_in != r->group;
         pthread_mutex_unlock(&l->lock);
-        run_stage(l, i, flight_of(l, s->done));
+        if (!failed) run_rank(r, f);
         pthread_mutex_lock(&l->lock);
-        s->done++;
+        r->done++;
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
@@ -118,9 +184,9 @@ static void *rows_of(const plan *l, ref t)
 static int flight_open(const plan *l, flight *f, err *e)
 {
     bool ok = (f->passed = mem_zero((size_t)l->n_cross + 1, sizeof *f->passed)) != NULL;
-    ok = (f->best = mem_zero((size_t)l->max_rows[AXIS_OUT] + 1, sizeof *f->best)) && ok;
+    ok = (f->best = mem_zero((size_t)l->max_rows[AXIS_OUT] * (size_t)l->n + 1, sizeof *f->best)) && ok;
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
-        if (l->cross[k].read_by_device) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
+        if (l->cross[k].read_by_device || l->cross[k].divided) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
         if (l->p->entries[i].out) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
     return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
@@ -131,11 +197,11 @@ int drive_open(plan *l, err *e)
     l->flights = mem_zero((size_t)l->in_flight, sizeof *l->flights);
     int rc = l->flights ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
-    for (int i = 0; i < l->n && !rc && l->in_flight > 1; i++) {
-        stage *s = &l->stages[i];
-        s->of = l;
-        s->has_thread = pthread_create(&s->thread, NULL, drive_device, s) == 0;
-        if (!s->has_thread) rc = err_set(e, ERR_MEMORY, "a thread for device %d could not be started", i);
+    for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
+    for (int i = 0; i < l->n && !rc && drive_has_threads(l); i++) {
+        plan_rank *r = &l->ranks[i];
+        r->has_thread = pthread_create(&r->thread, NULL, drive_device, r) == 0;
+        if (!r->has_thread) rc = err_set(e, ERR_MEMORY, "a thread for device %d could not be started", i);
     }
     return rc;
 }
@@ -146,8 +212,9 @@ void drive_close(plan *l)
     l->stopping = true;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    for (int i = 0; i < l->n; i++)
-        if (l->stages[i].has_thread) pthread_join(l->stages[i].thread, NULL);
+    for (int i = 0; l->ranks && i < l->n; i++)
+        if (l->ranks[i].has_thread) pthread_join(l->ranks[i].thread, NULL);
+    for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) rank_exchange_close(l, &l->groups[i]);
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];
         for (uint32_t k = 0; f->passed && k < l->n_cross; k++) mem_unmap(f->passed[k], rows_bytes(l, l->cross[k].t));
@@ -173,18 +240,29 @@ void plan_send(plan *l, const step *st)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */
+static void join_best(const plan *l, flight *f)
+{
+    const plan_group *last = &l->groups[l->n_group - 1];
+    for (int r = 1; r < last->ranks; r++) {
+        const best_logit *of = f->best + (int64_t)r * l->max_rows[AXIS_OUT];
+        for (int32_t i = 0; i < f->st->n[AXIS_OUT]; i++)
+            if (f->st->best_only && f->st->best_only[i] && of[i].value > f->best[i].value) f->best[i] = of[i];
+    }
+}
+
 int plan_collect(plan *l, err *e)
 {
     flight *f = flight_of(l, l->collected);
-    const stage *last = &l->stages[l->n - 1];
-    if (last->has_thread) {
+    if (drive_has_threads(l)) {
         pthread_mutex_lock(&l->lock);
-        while (last->done == l->collected) pthread_cond_wait(&l->changed, &l->lock);
+        while (!is_there(l, l->n_group, l->collected)) pthread_cond_wait(&l->changed, &l->lock);
         pthread_mutex_unlock(&l->lock);
     } else {
-        for (int i = 0; i < l->n; i++) run_stage(l, i, f);
+        for (int i = 0; i < l->n && !f->rc; i++) run_rank(&l->ranks[i], f);
     }
     l->collected++;
+    if (!f->rc) join_best(l, f);
     return f->rc ? err_set(e, f->rc, "%s", f->why.msg) : OK;
 }
 

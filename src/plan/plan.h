@@ -1,8 +1,10 @@
 /* plan.h - a program divided over devices; drive.h runs steps through it, plan_show.h tells what lies where.
  *
- * Passes: cut (here), lower (core/lower_int8.h), fuse (core/fuse.h), place (core/place.h), compile (the backend).
- * Layers are cut wherever no state is between its write and its read; a segment takes over every live activation from
- * the segment that wrote it. Logits are the same bits however layers are divided. */
+ * Passes: cut by layers (here), by columns (cut.h), lower (core/lower_int8.h), fuse (core/fuse.h), place
+ * (core/place.h), compile (the backend). Groups of devices follow one another, each with some of the layers: they are
+ * cut wherever no state is between its write and its read, and a group takes over every live activation from the group
+ * that wrote it. The ranks of a group divide its matrices, heads and states among them. Logits are the same bits
+ * however a program is divided. */
 #pragma once
 #include "core/backend.h"
 
@@ -35,5 +37,6 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
 int plan_ready(plan *l, const cache_options *cache, err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
-int plan_segments(const plan *l);
+int plan_groups(const plan *l);
+int plan_segments(const plan *l); /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);

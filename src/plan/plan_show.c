@@ -65,7 +65,7 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     return (uint64_t)(sum + 0.5);
 }
 
-const char *plan_isa(const plan *l) { return l->stages[0].seg.be->isa(l->stages[0].seg.on); }
+const char *plan_isa(const plan *l) { return l->ranks[0].seg.be->isa(l->ranks[0].seg.on); }
 
 /* Keys, values and slots of the segment's states when all are in use. */
 static uint64_t segment_kv_bytes(const plan *l, const segment *s)
@@ -78,7 +78,7 @@ static uint64_t segment_kv_bytes(const plan *l, const segment *s)
 
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
-static const char *device_name(const stage *s, char *to, size_t cap)
+static const char *device_name(const plan_rank *s, char *to, size_t cap)
 {
     snprintf(to, cap, s->number >= 0 ? "%s:%d" : "%s", s->seg.be->name, s->number);
     return to;
@@ -87,7 +87,7 @@ static const char *device_name(const stage *s, char *to, size_t cap)
 /* The ops of one segment, each with the place of its result in the segment's arena. */
 static void dump_segment(const plan *l, int i, buf *out)
 {
-    const stage *st = &l->stages[i];
+    const plan_rank *st = &l->ranks[i];
     const segment *s = &st->seg;
     const program *p = s->p;
     char name[32];
@@ -116,15 +116,17 @@ bool plan_text(const plan *l, bool dump, buf *out)
     buf_printf(out, "%-3s %-8s %-8s %12s %12s %12s %12s  %s\n", "#", "device", "layers", "weights MiB", "own MiB",
                "KV MiB", "step MiB", "hands over");
     for (int i = 0; i < l->n; i++) {
-        const stage *s = &l->stages[i];
+        const plan_rank *s = &l->ranks[i];
         uint64_t kv = segment_kv_bytes(l, &s->seg), held = s->seg.be->held_bytes(s->seg.on);
         char name[32], layers[32];
-        snprintf(layers, sizeof layers, "%d-%d", s->layer0, s->layer1 - 1);
+        const plan_group *g = group_of(l, s);
+        snprintf(layers, sizeof layers, "%d-%d", g->layer0, g->layer1 - 1);
         buf_printf(out, "%-3d %-8s %-8s %12.1f %12.1f %12.1f %12.1f  ", i, device_name(s, name, sizeof name), layers,
                    mebi(segment_bytes(&s->seg)), mebi(held - kv), mebi(kv), mebi(s->seg.act_bytes));
-        for (uint32_t k = 0; k < s->seg.n_out && i + 1 < l->n; k++)
-            buf_printf(out, "%s%s", k ? ", " : "", p->tensors[s->seg.out[k]].name);
-        buf_str(out, i + 1 < l->n ? "\n" : "-\n");
+        const bool last = s->group + 1 == l->n_group;
+        for (uint32_t k = 0; k < s->seg.n_out && !last; k++)
+            buf_printf(out, "%s%s", k ? ", " : "", s->seg.p->tensors[s->seg.out[k]].name);
+        buf_str(out, last || !s->seg.n_out ? "-\n" : "\n");
     }
     for (int i = 0; i < l->n && dump; i++) dump_segment(l, i, out);
     return !out->bad;
@@ -132,21 +134,21 @@ bool plan_text(const plan *l, bool dump, buf *out)
 
 static void add_rank(const plan *l, int i, json *ranks)
 {
-    const stage *s = &l->stages[i];
+    const plan_rank *s = &l->ranks[i];
     uint64_t kv = segment_kv_bytes(l, &s->seg);
-    json *rank = json_add_object(ranks, NULL);
+    json *one = json_add_object(ranks, NULL);
     char name[32];
-    json_add_str(rank, "device", device_name(s, name, sizeof name));
-    json_add_int(rank, "group", i);
-    json_add_int(rank, "rank", 0);
-    json_add_int(rank, "ranks", 1);
-    json *layers = json_add_array(rank, "layers");
-    json_add_int(layers, NULL, s->layer0);
-    json_add_int(layers, NULL, s->layer1);
-    json_add_int(rank, "weight_bytes", (int64_t)segment_bytes(&s->seg));
-    json_add_int(rank, "own_bytes", (int64_t)(s->seg.be->held_bytes(s->seg.on) - kv));
-    json_add_int(rank, "kv_bytes", (int64_t)kv);
-    json_add_int(rank, "step_bytes", (int64_t)s->seg.act_bytes);
+    json_add_str(one, "device", device_name(s, name, sizeof name));
+    json_add_int(one, "group", s->group);
+    json_add_int(one, "rank", s->index);
+    json_add_int(one, "ranks", group_of(l, s)->ranks);
+    json *layers = json_add_array(one, "layers");
+    json_add_int(layers, NULL, group_of(l, s)->layer0);
+    json_add_int(layers, NULL, group_of(l, s)->layer1);
+    json_add_int(one, "weight_bytes", (int64_t)segment_bytes(&s->seg));
+    json_add_int(one, "own_bytes", (int64_t)(s->seg.be->held_bytes(s->seg.on) - kv));
+    json_add_int(one, "kv_bytes", (int64_t)kv);
+    json_add_int(one, "step_bytes", (int64_t)s->seg.act_bytes);
 }
 
 void plan_json(const plan *l, json *root)
@@ -154,8 +156,8 @@ void plan_json(const plan *l, json *root)
     json *ranks = json_add_array(root, "ranks"), *edges = json_add_array(root, "edges");
     for (int i = 0; i < l->n; i++) add_rank(l, i, ranks);
     for (int i = 0; i < l->n; i++)
-        for (uint32_t k = 0; k < l->stages[i].seg.n_in; k++) {
-            const edge *in = &l->stages[i].seg.in[k];
+        for (uint32_t k = 0; k < l->ranks[i].seg.n_in; k++) {
+            const edge *in = &l->ranks[i].seg.in[k];
             json *one = json_add_object(edges, NULL);
             json_add_int(one, "from", in->from);
             json_add_int(one, "to", i);

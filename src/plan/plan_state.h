@@ -1,35 +1,61 @@
 /* plan_state.h - inside the plan: what its files share. */
 #pragma once
+#include "comm/coll_list.h"
+#include "comm/link_threads.h"
+#include "plan/cut.h"
 #include "plan/plan.h"
 
 #include <pthread.h>
 
-typedef struct stage {
+/* A device, which has some columns of the layers of its group. */
+typedef struct plan_rank {
     segment seg;
-    int layer0, layer1; /* [layer0, layer1) */
-    int number;         /* of the device notation, -1 none */
-    uint64_t done;      /* steps that it has finished, failed ones too; under the driver's lock */
+    int group, index; /* which of the group's ranks it is */
+    int number;       /* of the device notation, -1 none */
+    cut_part *gives;  /* [n_cross] what it has of activations that cross */
+    uint64_t done;    /* steps that it has finished, failed ones too; under the driver's lock */
     pthread_t thread;
     bool has_thread;
     struct plan *of;
-} stage;
+    coll side;         /* its side of the group's collectives */
+    void *coll_memory; /* coll_bytes */
+    uint64_t coll_bytes;
+    float *rows; /* rows_bytes: whole rows of a COLL_OWNER on their way */
+    uint64_t rows_bytes;
+} plan_rank;
+
+/* Devices that do the same layers together. */
+typedef struct plan_group {
+    int layer0, layer1;    /* [layer0, layer1) */
+    uint32_t op0, op1;     /* of the whole program */
+    int rank0, ranks;      /* in plan.ranks */
+    cut_shape shape;       /* of the cut */
+    double *share;         /* [ranks] in plan.shares */
+    cut *by_columns;       /* NULL: one rank, which has all */
+    const cut_coll *colls; /* [n_coll] */
+    uint32_t n_coll;
+    link_group *link; /* NULL: one rank */
+} plan_group;
 
 /* A step under way, and where its rows are kept between devices and for the caller. */
 typedef struct flight {
     const step *st;
-    int rc; /* of the first segment that failed */
+    int rc; /* of the first segment that failed, and its group; under the driver's lock, as is `why` */
+    int failed_in;
     err why;
-    float **passed;             /* [n_crossing] rows of an activation that crosses devices */
+    float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, from
+                       max_rows * (its first column) on; NULL: it is a result, from one rank */
     float *result[ENTRY_COUNT]; /* rows of HEAD, POOL, SCORES */
-    best_logit *best;           /* [rows of HEAD] where the step wants only these */
+    best_logit *best;           /* [most ranks][rows of HEAD] where the step wants only these, by rank */
 } flight;
 
-/* An activation that one segment writes and others read, or the caller. */
+/* An activation that one group writes and others read, or the caller. */
 typedef struct crossing {
     ref t;
-    int from;
+    int from;            /* group */
     int entry;           /* whose result it is; -1: none */
     bool read_by_device; /* else only a result */
+    bool divided;        /* several ranks have columns of it */
 } crossing;
 
 struct plan {
@@ -37,8 +63,10 @@ struct plan {
     int max_rows[AXIS_COUNT];
     bool act_f32;
     cache_options cache;
-    stage *stages;
-    int n;
+    plan_group *groups; /* [n_group] */
+    plan_rank *ranks;   /* [n] group by group */
+    double *shares;     /* [n] */
+    int n_group, n;
     crossing *cross;
     uint32_t n_cross;
     flight *flights; /* [in_flight] step k is in flights[k % in_flight] */
@@ -49,10 +77,14 @@ struct plan {
     bool stopping;
 };
 
+static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &l->groups[r->group]; }
+
 /* Adds the bytes that one page of each group takes for the states that a segment writes. */
 void plan_add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
 
-/* Takes memory for the steps in flight, and starts a thread for each device where there may be several. */
+/* Whether each device has a thread: several may work at once. */
+static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group; }
+/* Takes memory for the steps in flight, and starts the threads. */
 int drive_open(plan *l, err *e);
 /* Ends the threads, when the steps sent are over. Also after drive_open failed, or was not called. */
 void drive_close(plan *l);

@@ -1,0 +1,401 @@
+/* cut.c - see cut.h. One walk over the ops: what is whole on every rank stays so while nothing is saved by cutting it,
+ * so rows are gathered as late as possible, and once. */
+#include "plan/cut.h"
+
+#include "base/mem.h"
+#include "core/lower_int8.h"
+#include "tensor/act_q8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A window that was made of a weight or constant of the whole program. */
+typedef struct made {
+    ref of, t;
+    weight w;
+} made;
+
+typedef struct rank_program {
+    program *p;
+    ref *part;   /* [n_tensor of the whole program] its columns of an activation; 0: none */
+    made *views; /* [n_made] */
+    size_t n_made, cap_made;
+} rank_program;
+
+struct cut {
+    const cut_shape *s;
+    bool (*takes)(dtype type);
+    cut_borders *b;
+    rank_program *rank; /* [ranks] */
+    bool *whole;        /* [n_tensor] every rank has whole rows of it */
+    cut_coll *colls;    /* [n_coll] */
+    size_t n_coll, cap_coll;
+};
+
+static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the program of a rank"); }
+
+/* ---- tensors of a rank */
+
+static int64_t length(cut_range r) { return r.to - r.from; }
+
+/* A tensor of the rank's program like t of the whole one, with `width` columns. */
+static ref part_like(program *p, ref t, const char *more, cut_range columns, err *e)
+{
+    char name[256];
+    tensor part = p->tensors[t];
+    if (more) snprintf(name, sizeof name, "%s.%s", part.name, more);
+    else snprintf(name, sizeof name, "%s[%lld:%lld]", part.name, (long long)columns.from, (long long)columns.to);
+    part.name = name;
+    part.whole = tensor_count(&part);
+    part.rank = 1;
+    part.dim[0] = length(columns);
+    return program_tensor(p, &part, e);
+}
+
+/* Columns of t on a rank, from its own part or from whole rows; 0 on error. Not of an empty range. */
+static ref columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *e)
+{
+    rank_program *to = &c->rank[rank];
+    const cut_range own = cut_columns(c->b, rank, t);
+    const bool alike = own.from == want.from && own.to == want.to;
+    if (alike && to->part[t]) return to->part[t];
+    if (c->whole[t] && length(want) == cut_width(c->s->p, t)) return t;
+    ref part = part_like(to->p, t, NULL, want, e);
+    op o = {.kind = OP_COLUMNS, .layer = layer, .state = -1, .in = {t}, .out = part, .u.columns = {(int32_t)want.from}};
+    if (!part || program_op(to->p, &o, e)) return 0;
+    if (alike) to->part[t] = part;
+    return part;
+}
+
+/* ---- collectives */
+
+static cut_coll *add_coll(cut *c, uint8_t how, ref t, err *e)
+{
+    cut_range *of = arena_array(&c->rank[0].p->mem, (size_t)c->s->ranks, sizeof *of);
+    if (!of || !mem_grow((void **)&c->colls, &c->cap_coll, c->n_coll + 1, sizeof *c->colls)) return no_memory(e), NULL;
+    cut_coll *k = &c->colls[c->n_coll++];
+    *k = (cut_coll){.how = how, .t = t, .of = of};
+    return k;
+}
+
+static bool is_result(const program *p, ref t)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++)
+        if (p->entries[i].out == t) return true;
+    for (int32_t l = 0; l <= p->n_layer; l++)
+        if (p->hidden[l] == t) return true;
+    return false;
+}
+
+/* The block of codes in which rows of t may travel, because matrices that take these are all that read them; 0: they
+ * travel as floats. */
+static int codes_of(const cut *c, ref t)
+{
+    const program *p = c->s->p;
+    int block = 0;
+    if (cut_width(p, t) <= ACT_NARROW || p->tensors[t].axis == AXIS_EXP || is_result(p, t)) return 0;
+    for (uint32_t i = c->s->op0; i < p->n_op; i++)
+        for (int k = 0; k < 4; k++) {
+            const op *o = &p->ops[i];
+            if (o->in[k] != t) continue;
+            const panel_format *f = i < c->s->op1 && o->kind == OP_MATMUL ? lower_format(p, o, c->takes) : NULL;
+            if (!f || (block && block != f->act)) return 0;
+            block = f->act;
+        }
+    for (int r = 0; r < c->s->ranks; r++)
+        if (cut_columns(c->b, r, t).from % PANEL_K) return 0;
+    return block;
+}
+
+/* Makes whole rows of t on every rank. */
+static int gather(cut *c, ref t, int16_t layer, err *e)
+{
+    if (c->whole[t]) return OK;
+    cut_coll *k = add_coll(c, COLL_GATHER, t, e);
+    if (!k) return e->code;
+    const int block = codes_of(c, t);
+    for (int r = 0; r < c->s->ranks; r++) {
+        ((cut_range *)k->of)[r] = cut_columns(c->b, r, t);
+        op o = {.kind = OP_COLL,
+                .layer = layer,
+                .state = -1,
+                .in = {c->rank[r].part[t]},
+                .out = t,
+                .u.coll = {.how = COLL_GATHER, .codes = block}};
+        int rc = program_op(c->rank[r].p, &o, e);
+        if (rc) return rc;
+    }
+    c->whole[t] = true;
+    return OK;
+}
+
+/* ---- windows on weights and constants */
+
+static bool same_window(const weight *a, const weight *b)
+{
+    return a->row0 == b->row0 && a->run == b->run && a->stride == b->stride && a->rows == b->rows &&
+           a->col0 == b->col0 && a->cols == b->cols;
+}
+
+static ref new_constant(program *p, ref t, const weight *w, err *e)
+{
+    tensor k = p->tensors[t];
+    float *values = arena_array(&p->mem, (size_t)w->rows, sizeof *values);
+    if (!values) return no_memory(e), 0;
+    for (int64_t n = 0; n < w->rows; n++) values[n] = k.data[w->row0 + n / w->run * w->stride + n % w->run];
+    k.dim[0] = w->rows;
+    k.data = values;
+    return program_tensor(p, &k, e);
+}
+
+static ref new_window(program *p, ref t, const weight *w, err *e)
+{
+    tensor k = p->tensors[t];
+    if (k.kind == TENSOR_CONST) return new_constant(p, t, w, e);
+    k.weight = program_window(p, k.weight, w, e);
+    if (k.weight == UINT32_MAX) return 0;
+    k.dim[0] = w->rows;
+    if (k.rank > 1) k.dim[1] = w->cols;
+    return program_tensor(p, &k, e);
+}
+
+/* The window of weight or constant t on a rank; 0 on error. */
+static ref window(rank_program *to, ref t, weight w, err *e)
+{
+    const tensor *k = &to->p->tensors[t];
+    const int64_t cols = k->rank > 1 ? k->dim[1] : 1;
+    if (!w.cols) w.cols = cols;
+    if (w.rows == k->dim[0] && w.cols == cols) return t;
+    for (size_t i = 0; i < to->n_made; i++)
+        if (to->views[i].of == t && same_window(&to->views[i].w, &w)) return to->views[i].t;
+    ref made_t = new_window(to->p, t, &w, e);
+    if (!made_t) return 0;
+    if (!mem_grow((void **)&to->views, &to->cap_made, to->n_made + 1, sizeof *to->views)) return no_memory(e), 0;
+    to->views[to->n_made++] = (made){t, made_t, w};
+    return made_t;
+}
+
+/* The window of operand t, a weight or constant, for columns `out` of `width`. */
+static weight window_of(const program *p, ref t, uint8_t take, cut_range out, int64_t width)
+{
+    const tensor *k = &p->tensors[t];
+    const int64_t n = k->dim[0], parts = k->kind == TENSOR_WEIGHT ? p->weights[k->weight].parts : 0;
+    const int64_t each = n < width ? width / n : 1;
+    const cut_range own = {out.from / each, out.to / each};
+    switch (take) {
+    case TAKE_COLUMNS: return (weight){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = length(out)};
+    case TAKE_PARTS:
+        return (weight){.row0 = out.from,
+                        .rows = length(out),
+                        .run = length(out),
+                        .stride = length(out),
+                        .parts = (int32_t)(length(out) / (n / parts))};
+    default: /* the same rows of every part, of which each has as many as there are columns */
+        return (weight){.row0 = own.from,
+                        .run = length(own),
+                        .stride = n < width ? n : width,
+                        .rows = (n < width ? 1 : n / width) * length(own),
+                        .parts = (int32_t)parts};
+    }
+}
+
+/* ---- ops */
+
+/* Whether ranks do an op on columns of their own. */
+static bool is_divided(const cut *c, const op *o, const cut_rule *r)
+{
+    if (o->kind == OP_KV_PUT) return r->heads > 1 && cut_is_cut(c->b, cut_queries(c->b, o->state));
+    if (r->result == CUT_WHOLE || !cut_is_cut(c->b, o->out)) return false;
+    bool whole = r->result == CUT_ALIKE && o->kind != OP_ATTN && o->kind != OP_MATMUL_HEADS && !op_is(o, OPF_SLOT);
+    for (int k = 0; k < 4; k++)
+        if (r->in[k] == TAKE_ALIKE && !c->whole[o->in[k]]) whole = false;
+    return !whole;
+}
+
+/* The columns that a rank makes of op o; of KV_PUT its heads. */
+static cut_range makes(const cut *c, int rank, const op *o)
+{
+    return o->kind == OP_KV_PUT ? cut_state_heads(c->b, rank, o->state) : cut_columns(c->b, rank, o->out);
+}
+
+/* Parameters and state of an op on some columns. */
+static void divide_op(const cut *c, int rank, op *o, cut_range out)
+{
+    const program *p = c->s->p;
+    state *s = o->state >= 0 ? &c->rank[rank].p->states[o->state] : NULL;
+    if (o->kind == OP_KV_PUT) s->heads = (int32_t)length(out);
+    if (op_is(o, OPF_SLOT)) s->slot_floats = s->slot_floats / cut_width(p, o->out) * length(out);
+    if (o->kind == OP_JOIN) o->u.join.heads = (int32_t)(length(out) * o->u.join.heads / cut_width(p, o->out));
+    if (o->kind != OP_ATTN) return;
+    const int32_t heads = o->u.attn.heads, kv = p->states[o->state].heads;
+    const int32_t head0 = (int32_t)(out.from * heads / cut_width(p, o->out));
+    o->u.attn.per_kv = heads / kv;
+    o->u.attn.head0 = head0 - (int32_t)cut_state_heads(c->b, rank, o->state).from * o->u.attn.per_kv;
+    o->u.attn.heads = (int32_t)(length(out) * heads / cut_width(p, o->out));
+}
+
+/* Operand k of op o for columns `out`, on a rank; 0 on error. */
+static ref operand(cut *c, int rank, const op *o, int k, uint8_t take, cut_range out, err *e)
+{
+    const program *p = c->s->p;
+    const ref t = o->in[k];
+    int64_t width = o->out ? cut_width(p, o->out) : p->states[o->state].heads;
+    switch (take) {
+    case TAKE_ALIKE:
+    case TAKE_STATE: {
+        const int64_t own = cut_width(p, t);
+        return columns_of(c, rank, t, (cut_range){out.from * own / width, out.to * own / width}, o->layer, e);
+    }
+    case TAKE_BUCKETS: {
+        const int64_t heads = o->u.attn.heads;
+        out = (cut_range){out.from * heads / width, out.to * heads / width};
+        width = heads;
+        break;
+    }
+    case TAKE_VECTOR:
+    case TAKE_ROWS:
+    case TAKE_PARTS:
+    case TAKE_COLUMNS: break;
+    default: return t;
+    }
+    return window(&c->rank[rank], t, window_of(p, t, take, out, width), e);
+}
+
+/* Op o on the columns of one rank. */
+static int add_columns(cut *c, int rank, const op *o, const cut_rule *r, err *e)
+{
+    program *p = c->rank[rank].p;
+    const cut_range out = makes(c, rank, o);
+    op own = *o;
+    if (out.from == out.to) return OK;
+    for (int k = 0; k < 4; k++) {
+        if (r->in[k] == TAKE_NOTHING) continue;
+        own.in[k] = operand(c, rank, o, k, r->in[k], out, e);
+        if (!own.in[k]) return e->code;
+    }
+    divide_op(c, rank, &own, out);
+    if (o->out && length(out) < cut_width(c->s->p, o->out)) {
+        own.out = part_like(p, o->out, NULL, out, e);
+        if (!own.out) return e->code;
+    }
+    if (o->out) c->rank[rank].part[o->out] = own.out;
+    return program_op(p, &own, e);
+}
+
+/* Rows of a table: each rank gives those that it has. */
+static int add_owned(cut *c, const op *o, err *e)
+{
+    cut_coll *k = add_coll(c, COLL_OWNER, o->out, e);
+    if (!k) return e->code;
+    k->offset = o->u.embed.offset;
+    for (int r = 0; r < c->s->ranks; r++) {
+        rank_program *to = &c->rank[r];
+        const cut_range rows = cut_table_rows(c->b, r, o), all = {0, cut_width(c->s->p, o->out)};
+        op own = *o, join = {.kind = OP_COLL, .layer = o->layer, .state = -1, .out = o->out, .u.coll.how = COLL_OWNER};
+        ((cut_range *)k->of)[r] = rows;
+        if (length(rows)) {
+            own.in[0] = window(to, o->in[0], (weight){.rows = length(rows), .row0 = rows.from}, e);
+            own.u.embed.offset -= (int32_t)rows.from;
+            own.out = join.in[0] = own.in[0] ? part_like(to->p, o->out, "own", all, e) : 0;
+            if (!own.out || program_op(to->p, &own, e)) return e->code;
+        }
+        int rc = program_op(to->p, &join, e);
+        if (rc) return rc;
+    }
+    c->whole[o->out] = true;
+    return OK;
+}
+
+static bool is_owned(const cut *c, const op *o, const cut_rule *r)
+{
+    const int64_t rows = c->s->p->tensors[o->in[0]].dim[0];
+    return r->in[0] == TAKE_OWNED && length(cut_table_rows(c->b, 0, o)) < rows;
+}
+
+static int add_op(cut *c, const op *o, err *e)
+{
+    const cut_rule r = cut_rule_of(c->s->p, o);
+    const bool divided = is_divided(c, o, &r);
+    int rc = OK;
+    for (int k = 0; k < 4 && !rc; k++) {
+        const ref t = o->in[k];
+        if (!t || c->s->p->tensors[t].kind != TENSOR_ACT) continue;
+        const bool alike = r.in[k] == TAKE_ALIKE || r.in[k] == TAKE_STATE;
+        if (!divided || !alike) rc = gather(c, t, o->layer, e);
+    }
+    if (rc || is_owned(c, o, &r)) return rc ? rc : add_owned(c, o, e);
+    for (int k = 0; k < c->s->ranks && !rc; k++)
+        rc = divided ? add_columns(c, k, o, &r, e) : program_op(c->rank[k].p, o, e);
+    if (o->out && !divided) c->whole[o->out] = true;
+    return rc;
+}
+
+/* ---- opening */
+
+static int open_rank(cut *c, rank_program *r, err *e)
+{
+    const program *p = c->s->p;
+    r->p = program_slice(p, e);
+    r->part = mem_zero(p->n_tensor, sizeof *r->part);
+    if (!r->p || !r->part) return r->p ? no_memory(e) : e->code;
+    state *own = arena_array(&r->p->mem, (size_t)p->n_state + 1, sizeof *own);
+    if (!own) return no_memory(e);
+    if (p->n_state) memcpy(own, p->states, p->n_state * sizeof *own);
+    r->p->states = own;
+    return OK;
+}
+
+/* What other groups wrote comes whole. */
+static void mark_inputs(cut *c)
+{
+    const program *p = c->s->p;
+    for (uint32_t i = 0; i < c->s->op0; i++) c->whole[p->ops[i].out] = true;
+}
+
+int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
+{
+    cut *c = *out = mem_zero(1, sizeof *c);
+    if (!c) return no_memory(e);
+    c->s = s;
+    c->takes = takes;
+    c->rank = mem_zero((size_t)s->ranks, sizeof *c->rank);
+    c->whole = mem_zero(s->p->n_tensor, sizeof *c->whole);
+    if (!c->rank || !c->whole) return no_memory(e);
+    int rc = cut_borders_open(&c->b, s, e);
+    for (int r = 0; r < s->ranks && !rc; r++) rc = open_rank(c, &c->rank[r], e);
+    mark_inputs(c);
+    for (uint32_t i = s->op0; i <= s->op1 && !rc; i++) {
+        for (int r = 0; r < s->ranks; r++) program_slice_mark(c->rank[r].p, s->p, i);
+        if (i < s->op1) rc = add_op(c, &s->p->ops[i], e);
+    }
+    return rc;
+}
+
+void cut_close(cut *c)
+{
+    if (!c) return;
+    for (int r = 0; c->rank && r < c->s->ranks; r++) {
+        program_free(c->rank[r].p);
+        mem_free(c->rank[r].part);
+        mem_free(c->rank[r].views);
+    }
+    cut_borders_close(c->b);
+    mem_free(c->rank);
+    mem_free(c->whole);
+    mem_free(c->colls);
+    mem_free(c);
+}
+
+program *cut_program(const cut *c, int rank) { return c->rank[rank].p; }
+
+uint32_t cut_colls(const cut *c, const cut_coll **list)
+{
+    *list = c->colls;
+    return (uint32_t)c->n_coll;
+}
+
+cut_part cut_gives(const cut *c, int rank, ref t)
+{
+    if (c->whole[t]) return rank ? (cut_part){0} : (cut_part){t, {0, cut_width(c->s->p, t)}};
+    return (cut_part){c->rank[rank].part[t], cut_columns(c->b, rank, t)};
+}

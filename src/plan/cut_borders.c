@@ -1,0 +1,274 @@
+/* cut_borders.c - see cut_borders.h. Classes by union-find; what stays together is a grain, a number of columns of the
+ * class's first member: the widths of members are in proportion. */
+#include "plan/cut_borders.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+/* Columns that codes of activations travel in (act_q8.h), rows of a panel: borders lie on these where they may. */
+enum { CODES = 64, PANEL = 16 };
+
+typedef struct class
+{
+    ref parent;    /* itself: the first member */
+    int64_t grain; /* borders are multiples of it, of the first member's width; that width: none may be */
+    bool copied;   /* all ranks have all of it */
+    int32_t state; /* keys or values of this state; -1: neither */
+    bool ready;    /* columns are known */
+} class;
+
+struct cut_borders {
+    cut_shape s;
+    class *of;        /* [n_tensor] */
+    cut_range *range; /* [n_tensor][ranks] of first members */
+    uint32_t *writer; /* [n_tensor] op + 1; 0: not written here */
+    ref *queries;     /* [n_state] queries of a state */
+};
+
+/* ---- classes */
+
+static ref first_of(const cut_borders *b, ref t)
+{
+    while (b->of[t].parent != t) t = b->of[t].parent;
+    return t;
+}
+
+static int64_t common(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* The least multiple of both; `most` if it is larger. */
+static int64_t multiple(int64_t a, int64_t b, int64_t most)
+{
+    int64_t by = b / common(a, b);
+    return a > most / by ? most : a * by;
+}
+
+/* Borders of t are multiples of n of its columns. */
+static void keep_together(cut_borders *b, ref t, int64_t n)
+{
+    const ref first = first_of(b, t);
+    const int64_t width = cut_width(b->s.p, t), all = cut_width(b->s.p, first);
+    if (n < 1 || n > width) n = width;
+    b->of[first].grain = multiple(b->of[first].grain, n * all / common(n * all, width), all);
+}
+
+static void cut_alike(cut_borders *b, ref t, ref u)
+{
+    const ref x = first_of(b, t), y = first_of(b, u);
+    if (x == y) return;
+    const class was = b->of[y];
+    b->of[y].parent = x;
+    b->of[x].copied = b->of[x].copied || was.copied;
+    if (b->of[x].state < 0) b->of[x].state = was.state;
+    keep_together(b, y, was.grain);
+    keep_together(b, y, 1);
+}
+
+/* All ranks compute t, and what it is made of up to the next matrix. */
+static void copy_all(cut_borders *b, ref t)
+{
+    b->of[first_of(b, t)].copied = true;
+    if (!b->writer[t]) return;
+    const op *o = &b->s.p->ops[b->writer[t] - 1];
+    const cut_rule r = cut_rule_of(b->s.p, o);
+    for (int k = 0; k < 4 && r.result != CUT_ROWS; k++)
+        if (r.in[k] == TAKE_WHOLE && !b->of[first_of(b, o->in[k])].copied) copy_all(b, o->in[k]);
+}
+
+/* Rows of a matrix that stay together: of a packed file panels; of parts that are packed too. */
+static int64_t row_grain(const program *p, const op *o)
+{
+    const weight *w = &p->weights[p->tensors[o->in[1]].weight];
+    if (w->parts) return weight_row_grain(w);
+    return w->pieces[0].packed ? PANEL : 1;
+}
+
+static void join_op(cut_borders *b, const op *o)
+{
+    const program *p = b->s.p;
+    const cut_rule r = cut_rule_of(p, o);
+    for (int k = 0; k < 4; k++) {
+        if (r.in[k] == TAKE_ALIKE) cut_alike(b, o->out, o->in[k]);
+        if (r.in[k] == TAKE_ALIKE && r.heads) keep_together(b, o->in[k], cut_width(p, o->in[k]) / r.heads);
+        if (r.in[k] == TAKE_STATE) keep_together(b, o->in[k], cut_width(p, o->in[k]) / r.heads);
+    }
+    if (r.result == CUT_ALIKE && r.heads) keep_together(b, o->out, cut_width(p, o->out) / r.heads);
+    if (r.result == CUT_ROWS) keep_together(b, o->out, row_grain(p, o));
+    if (o->kind != OP_ATTN) return;
+    ref *q = &b->queries[o->state];
+    if (*q) cut_alike(b, *q, o->in[ATTN_Q]);
+    else *q = o->in[ATTN_Q];
+    if (r.heads == 1) b->of[first_of(b, *q)].copied = true;
+}
+
+static void join_state(cut_borders *b, const op *o, ref t)
+{
+    class *c = &b->of[first_of(b, t)];
+    const ref q = b->queries[o->state];
+    if (!q) copy_all(b, t);
+    else if (c->state < 0) c->state = o->state;
+    else cut_alike(b, b->queries[c->state], q);
+}
+
+static void make_classes(cut_borders *b)
+{
+    const program *p = b->s.p;
+    for (uint32_t i = b->s.op0; i < b->s.op1; i++) join_op(b, &p->ops[i]);
+    for (uint32_t i = b->s.op0; i < b->s.op1; i++) {
+        const cut_rule r = cut_rule_of(p, &p->ops[i]);
+        for (int k = 0; k < 4; k++) {
+            if (r.in[k] == TAKE_COPIED) copy_all(b, p->ops[i].in[k]);
+            if (r.in[k] == TAKE_STATE) join_state(b, &p->ops[i], p->ops[i].in[k]);
+        }
+    }
+}
+
+/* ---- borders */
+
+/* Where rank `rank` begins if borders may be anywhere. */
+static double ideal(const cut_shape *s, int rank, int64_t n)
+{
+    double before = 0, all = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        all += s->share[r];
+        before += r < rank ? s->share[r] : 0;
+    }
+    return (double)n * before / all;
+}
+
+static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t step)
+{
+    const int64_t at = (int64_t)(ideal(s, rank, n) / (double)step + 0.5) * step;
+    return rank == s->ranks || at > n ? n : at;
+}
+
+/* Whether borders at multiples of `step` shift none by more than a twentieth of a rank's part. */
+static bool near(const cut_shape *s, int64_t n, int64_t step)
+{
+    const double most = (double)n / s->ranks / 20;
+    for (int r = 1; r < s->ranks; r++)
+        if (fabs((double)border(s, r, n, step) - ideal(s, r, n)) > most) return false;
+    return true;
+}
+
+/* Ranges in which each of n columns belongs to one rank: borders are multiples of `grain`, in proportion to the shares;
+ * rather multiples of `even` where that shifts none far. */
+static cut_range cut_divide(const cut_shape *s, int rank, int64_t n, int64_t grain, int64_t even)
+{
+    int64_t step = grain;
+    for (int64_t e = even; e > 1; e = e > PANEL ? PANEL : 1) {
+        const int64_t rather = multiple(grain, e, n);
+        if (rather >= n || !near(s, n, rather)) continue;
+        step = rather;
+        break;
+    }
+    return (cut_range){border(s, rank, n, step), border(s, rank + 1, n, step)};
+}
+
+ref cut_queries(const cut_borders *b, int of) { return b->queries[of]; }
+
+cut_range cut_state_heads(const cut_borders *b, int rank, int of)
+{
+    const ref q = b->queries[of];
+    const cut_range c = cut_columns(b, rank, q);
+    const int64_t kv = b->s.p->states[of].heads, each = cut_width(b->s.p, q) / kv; /* columns of a group */
+    if (!cut_is_cut(b, q)) return (cut_range){0, kv};
+    return (cut_range){c.from / each, c.from == c.to ? c.from / each : (c.to + each - 1) / each};
+}
+
+/* Columns of a class of keys or values; it is copied where a border is not allowed. */
+static void cut_by_state(cut_borders *b, ref first)
+{
+    class *c = &b->of[first];
+    const int64_t width = cut_width(b->s.p, first), each = width / b->s.p->states[c->state].heads;
+    for (int r = 0; r < b->s.ranks; r++) {
+        const cut_range h = cut_state_heads(b, r, c->state);
+        b->range[first * (ref)b->s.ranks + (ref)r] = (cut_range){h.from * each, h.to * each};
+        if (h.from * each % c->grain || (h.to * each % c->grain && h.to * each != width)) c->copied = true;
+    }
+    if (!cut_is_cut(b, b->queries[c->state])) c->copied = true;
+}
+
+static void find_columns(cut_borders *b, ref first)
+{
+    class *c = &b->of[first];
+    const int64_t width = cut_width(b->s.p, first);
+    if (c->ready) return;
+    c->ready = true;
+    if (c->grain >= width) c->copied = true;
+    if (c->copied) return;
+    if (c->state >= 0) {
+        cut_by_state(b, first);
+        return;
+    }
+    for (int r = 0; r < b->s.ranks; r++)
+        b->range[first * (ref)b->s.ranks + (ref)r] = cut_divide(&b->s, r, width, c->grain, CODES);
+}
+
+bool cut_is_cut(const cut_borders *b, ref t) { return !b->of[first_of(b, t)].copied; }
+
+cut_range cut_columns(const cut_borders *b, int rank, ref t)
+{
+    const ref first = first_of(b, t);
+    const int64_t width = cut_width(b->s.p, t), all = cut_width(b->s.p, first);
+    if (b->of[first].copied) return (cut_range){0, width};
+    const cut_range c = b->range[first * (ref)b->s.ranks + (ref)rank];
+    return (cut_range){c.from * width / all, c.to * width / all};
+}
+
+cut_range cut_table_rows(const cut_borders *b, int rank, const op *embed)
+{
+    const program *p = b->s.p;
+    const tensor *table = &p->tensors[embed->in[0]];
+    const weight *w = &p->weights[table->weight];
+    for (uint32_t i = b->s.op0; i < b->s.op1; i++) { /* a tied head has the same rows */
+        const op *o = &p->ops[i];
+        if (o->kind == OP_MATMUL && p->tensors[o->in[1]].weight == table->weight) return cut_columns(b, rank, o->out);
+    }
+    if (w->rows < b->s.ranks * PANEL) return (cut_range){0, w->rows};
+    return cut_divide(&b->s, rank, w->rows, w->pieces[0].packed ? PANEL : 1, PANEL);
+}
+
+/* ---- opening */
+
+int cut_borders_open(cut_borders **out, const cut_shape *s, err *e)
+{
+    const program *p = s->p;
+    cut_borders *b = *out = mem_zero(1, sizeof *b);
+    if (b) {
+        b->s = *s;
+        b->of = mem_array(p->n_tensor, sizeof *b->of);
+        b->range = mem_zero((size_t)p->n_tensor * (size_t)s->ranks, sizeof *b->range);
+        b->writer = mem_zero(p->n_tensor, sizeof *b->writer);
+        b->queries = mem_zero((size_t)p->n_state + 1, sizeof *b->queries);
+    }
+    if (!b || !b->of || !b->range || !b->writer || !b->queries)
+        return err_set(e, ERR_MEMORY, "out of memory for the borders of a group");
+    for (ref t = 0; t < p->n_tensor; t++) b->of[t] = (class){.parent = t, .grain = 1, .state = -1};
+    for (uint32_t i = s->op0; i < s->op1; i++) b->writer[p->ops[i].out] = i + 1;
+    b->writer[0] = 0;
+    make_classes(b);
+    for (int keys = 0; keys < 2; keys++) /* queries first */
+        for (ref t = 1; t < p->n_tensor; t++)
+            if (b->of[t].parent == t && p->tensors[t].kind == TENSOR_ACT && (b->of[t].state >= 0) == keys)
+                find_columns(b, t);
+    return OK;
+}
+
+void cut_borders_close(cut_borders *b)
+{
+    if (!b) return;
+    mem_free(b->of);
+    mem_free(b->range);
+    mem_free(b->writer);
+    mem_free(b->queries);
+    mem_free(b);
+}

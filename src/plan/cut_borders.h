@@ -1,0 +1,34 @@
+/* cut_borders.h - where the columns of each activation are cut, if they are.
+ *
+ * Activations that ops take column by column from one another are cut alike: they form a class. A class has borders
+ * where everything allows one: between heads, at whole panels of a file, at the same share of every row. Keys and
+ * values are cut by the queries that read them: ranks whose queries share a key/value head both have it. */
+#pragma once
+#include "plan/cut_rules.h"
+
+typedef struct cut_shape {
+    const program *p;
+    uint32_t op0, op1;
+    int ranks;
+    const double *share; /* [ranks] */
+} cut_shape;
+
+typedef struct cut_borders cut_borders;
+
+typedef struct cut_range {
+    int64_t from, to; /* [from, to); equal: nothing */
+} cut_range;
+
+int cut_borders_open(cut_borders **out, const cut_shape *s, err *e);
+void cut_borders_close(cut_borders *b); /* NULL ok */
+
+/* Whether ranks may have parts of t; false: it cannot be cut, or is not worth it. */
+bool cut_is_cut(const cut_borders *b, ref t);
+/* The columns of t that a rank has where it has a part. They cover t and ascend by rank; of keys and values, and what
+ * they are made of, they may overlap. */
+cut_range cut_columns(const cut_borders *b, int rank, ref t);
+/* The key/value heads of a state that a rank's queries read; queries that read the state, 0: there are none. */
+cut_range cut_state_heads(const cut_borders *b, int rank, int of);
+ref cut_queries(const cut_borders *b, int of);
+/* The rows of a token table that a rank has. */
+cut_range cut_table_rows(const cut_borders *b, int rank, const op *embed);

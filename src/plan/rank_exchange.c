@@ -1,0 +1,201 @@
+/* rank_exchange.c - see rank_exchange.h. Rows are taken out of a device into memory of the collective, and put into the
+ * others straight from there, where the link is of threads. */
+#include "plan/rank_exchange.h"
+
+#include "base/mem.h"
+#include "tensor/act_q8.h"
+
+#include <string.h>
+
+void step_tap_columns(const step *st, const program *p, ref t, cut_range c, int64_t rows, const float *from)
+{
+    const int64_t width = tensor_whole(&p->tensors[t]), cols = c.to - c.from;
+    for (int32_t k = 0; k < st->n_tap; k++)
+        for (int64_t i = 0; i < rows && st->taps[k].what == t && st->taps[k].to; i++)
+            memcpy(st->taps[k].to + i * width + c.from, from + i * cols, (size_t)cols * sizeof *from);
+}
+
+typedef struct exchanging {
+    plan_rank *r;
+    const cut_coll *k;
+    const step *st;
+    const op *o;
+    int64_t rows;
+    bool idle; /* the device has failed */
+} exchanging;
+
+static int64_t width_of(cut_range c) { return c.to - c.from; }
+
+/* Bytes of `cols` columns of a row of t: floats, or codes in wire order. */
+static uint64_t part_bytes(const tensor *t, int64_t cols)
+{
+    return t->block ? act_wire_bytes(cols, t->block) : (uint64_t)cols * sizeof(float);
+}
+
+static const op *coll_op(const plan_rank *r, uint32_t number) { return &r->seg.p->ops[r->seg.ends[number]]; }
+
+/* ---- gather: columns */
+
+static int put_columns(void *self, int from, const void *part, err *e)
+{
+    const exchanging *x = self;
+    const segment *s = &x->r->seg;
+    const cut_range c = x->k->of[from];
+    if (!s->p->tensors[x->o->out].block) step_tap_columns(x->st, s->p, x->k->t, c, x->rows, part);
+    return x->idle ? OK : s->be->act_put(s->on, s, x->o->out, c.from, width_of(c), x->rows, part, e);
+}
+
+static int get_columns(const exchanging *x, err *e)
+{
+    const segment *s = &x->r->seg;
+    const bool none = x->idle || !x->o->in[0] || !x->rows;
+    return none ? OK : s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, coll_own(&x->r->side), e);
+}
+
+/* ---- owner: rows of a table, each from the rank that has it */
+
+static bool owns(const exchanging *x, int rank, int64_t i)
+{
+    const int32_t token = step_rows_of(x->st, x->r->seg.p->tensors[x->o->out].axis)->token[i];
+    const int64_t row = (int64_t)token + x->k->offset;
+    return token >= 0 && row >= x->k->of[rank].from && row < x->k->of[rank].to;
+}
+
+/* Rows that a rank has of those from i on, one after another. */
+static int64_t run_from(const exchanging *x, int rank, int64_t i)
+{
+    int64_t n = i;
+    while (n < x->rows && owns(x, rank, n)) n++;
+    return n - i;
+}
+
+static int64_t width_of_table(const exchanging *x) { return tensor_count(&x->r->seg.p->tensors[x->o->out]); }
+
+static int put_rows(void *self, int from, const void *part, err *e)
+{
+    const exchanging *x = self;
+    const int64_t width = width_of_table(x);
+    const float *at = part;
+    (void)e;
+    for (int64_t i = 0; i < x->rows; i++) {
+        if (!owns(x, from, i)) continue;
+        memcpy(x->r->rows + i * width, at, (size_t)width * sizeof *at);
+        at += width;
+    }
+    return OK;
+}
+
+static int get_rows(const exchanging *x, err *e)
+{
+    const segment *s = &x->r->seg;
+    const int64_t width = width_of_table(x);
+    float *to = coll_own(&x->r->side);
+    int rc = OK;
+    for (int64_t i = 0, n; i < x->rows && !x->idle && !rc; i += n ? n : 1) {
+        n = run_from(x, x->r->index, i);
+        if (n) rc = s->be->act_get(s->on, s, x->o->in[0], i, n, to, e);
+        to += n * width;
+    }
+    return rc;
+}
+
+/* Rows that no table has: given as they are, or zeros. */
+static void fill_rows(const exchanging *x)
+{
+    const int32_t *token = step_rows_of(x->st, x->r->seg.p->tensors[x->o->out].axis)->token;
+    const int64_t width = width_of_table(x);
+    for (int64_t i = 0; i < x->rows; i++) {
+        float *to = x->r->rows + i * width;
+        if (token[i] < 0) memcpy(to, x->st->vec + ~token[i] * width, (size_t)width * sizeof *to);
+        else memset(to, 0, (size_t)width * sizeof *to);
+    }
+}
+
+/* ---- both */
+
+static uint64_t bytes_of(const exchanging *x, int rank)
+{
+    const tensor *t = &x->r->seg.p->tensors[x->o->out];
+    int64_t rows = 0;
+    if (x->k->how == COLL_GATHER) return (uint64_t)x->rows * part_bytes(t, width_of(x->k->of[rank]));
+    for (int64_t i = 0; i < x->rows; i++) rows += owns(x, rank, i);
+    return (uint64_t)rows * part_bytes(t, tensor_count(t));
+}
+
+void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
+{
+    uint64_t bytes[LINK_RANKS_MAX];
+    const segment *s = &r->seg;
+    exchanging x = {.r = r, .k = k, .st = st, .o = coll_op(r, number), .idle = *rc != OK};
+    const bool gather = k->how == COLL_GATHER;
+    const coll_job job = {.kind = &coll_gather, .bytes = bytes, .put = gather ? put_columns : put_rows, .self = &x};
+    x.rows = st->n[s->p->tensors[x.o->out].axis];
+    if (!x.rows) return;
+    for (int i = 0; i < r->side.link->ranks; i++) bytes[i] = bytes_of(&x, i);
+    err own = {0};
+    int failed = coll_enter(&r->side, &own);
+    if (!failed) failed = gather ? get_columns(&x, &own) : get_rows(&x, &own);
+    if (failed) x.idle = true; /* the others get whatever lies there; the step has failed */
+    if (!gather) fill_rows(&x);
+    coll_begin(&r->side, &job);
+    err late = {0};
+    int after = coll_run(&r->side, &late);
+    if (!gather) step_tap_columns(st, s->p, k->t, (cut_range){0, width_of_table(&x)}, x.rows, r->rows);
+    if (!failed && !after && !gather && !x.idle)
+        after = s->be->act_put(s->on, s, x.o->out, 0, width_of_table(&x), x.rows, r->rows, &late);
+    if (*rc || !(failed || after)) return;
+    *rc = failed ? failed : after;
+    *e = failed ? own : late;
+}
+
+/* ---- opening */
+
+/* The most bytes that a rank gives at once, and bytes of whole rows of tables. */
+static bool most_bytes(const plan *l, const plan_group *g, const plan_rank *r, uint64_t *part, uint64_t *whole)
+{
+    bool ok = true;
+    *part = *whole = 0;
+    for (uint32_t i = 0; i < g->n_coll; i++) {
+        const tensor *t = &r->seg.p->tensors[coll_op(r, i)->out];
+        const bool owner = g->colls[i].how == COLL_OWNER;
+        const int64_t cols = owner ? tensor_count(t) : width_of(g->colls[i].of[r->index]);
+        uint64_t bytes;
+        ok = mem_mul(part_bytes(t, cols), (uint64_t)l->max_rows[t->axis], &bytes) && ok;
+        if (bytes > *part) *part = bytes;
+        if (owner && bytes > *whole) *whole = bytes;
+    }
+    return ok;
+}
+
+static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
+{
+    uint64_t part, *needs = mem_array((size_t)g->ranks, sizeof *needs);
+    bool ok = needs && most_bytes(l, g, r, &part, &r->rows_bytes);
+    for (int i = 0; ok && i < g->ranks; i++) needs[i] = part;
+    const coll_job largest = {.kind = &coll_gather, .bytes = needs};
+    if (ok) r->coll_bytes = coll_bytes(&largest, r->index, g->ranks);
+    mem_free(needs);
+    ok = ok && (!r->coll_bytes || (r->coll_memory = mem_map(r->coll_bytes)));
+    ok = ok && (!r->rows_bytes || (r->rows = mem_map(r->rows_bytes)));
+    if (!ok) return err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");
+    coll_open(&r->side, link_threads_end(g->link, r->index), 0, r->coll_memory, r->coll_bytes);
+    return OK;
+}
+
+int rank_exchange_open(plan *l, plan_group *g, err *e)
+{
+    if (!g->by_columns) return OK;
+    int rc = link_threads_open(&g->link, g->ranks, COLL_CHANNELS, e);
+    for (int i = 0; i < g->ranks && !rc; i++) rc = open_side(l, g, &l->ranks[g->rank0 + i], e);
+    return rc;
+}
+
+void rank_exchange_close(plan *l, plan_group *g)
+{
+    for (int i = 0; i < g->ranks; i++) {
+        plan_rank *r = &l->ranks[g->rank0 + i];
+        mem_unmap(r->coll_memory, r->coll_bytes);
+        mem_unmap(r->rows, r->rows_bytes);
+    }
+    link_threads_close(g->link);
+}
