@@ -202,7 +202,8 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
 
 # All rows, or some: make netlab ROWS=tools/netlab/rows/two_step.py
-ROWS ?= tools/netlab/self_test.py $(wildcard tools/netlab/rows/*.py)
+ROWS ?= tools/netlab/rows/laboratory.py \
+  $(filter-out %/laboratory.py %/netlab.py,$(wildcard tools/netlab/rows/*.py))
 netlab: all netlab-tools ## nodes on networks with rates, delays, losses, cuts: a laboratory of namespaces, without root
 	@LAB_BUILD=$(abspath $(BUILD)) tools/netlab/run_rows.sh $(ROWS)
 netlab-tools: $(BUILD)/netlab/switch $(BUILD)/netlab/probe $(BUILD)/make_llama

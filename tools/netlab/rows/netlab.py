@@ -3,16 +3,19 @@ import atexit
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.environ.get("LAB_BUILD") or os.path.join(os.path.dirname(os.path.dirname(HERE)), "build")
+TOOLS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get("LAB_BUILD") or os.path.join(os.path.dirname(os.path.dirname(TOOLS)), "build")
 BINARY = os.environ.get("INFERFLOW_BIN") or os.path.join(BUILD, "inferflow")
-LAB = os.path.join(HERE, "lab.sh")
+LAB = os.path.join(TOOLS, "lab.sh")
 INSIDE = "LAB" in os.environ  # this is a command of a laboratory
 not_met = []
+for number in signal.SIGINT, signal.SIGTERM:  # ends the laboratory too
+    signal.signal(number, lambda *_: sys.exit(130))
 
 
 def skip(why):
@@ -30,7 +33,8 @@ def judge(name, measured, bar, unit="", least=True):
 
 
 def finish():
-    sys.exit(1 if not_met and not INSIDE else 0)
+    """Ends with status 3 where a bar was not met."""
+    sys.exit(3 if not_met and not INSIDE else 0)
 
 
 def need(command, *words):
@@ -49,10 +53,14 @@ def lab(command, show=False, **options):
     text = ""
     with subprocess.Popen([LAB, *flags, "--", *command], stdout=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL) as box:
-        for line in box.stdout:
-            text += line
-            if show or line.startswith("skipped: "):
-                print(line, end="", flush=True)
+        try:
+            for line in box.stdout:
+                text += line
+                if show or line.startswith("skipped: "):
+                    print(line, end="", flush=True)
+        except BaseException:
+            box.terminate()
+            raise
     if text.startswith("skipped: "):
         sys.exit(0)
     if box.returncode:
@@ -97,21 +105,22 @@ def devices(nodes, join):
     return join.join(f"{host(n)}:7071/cpu" for n in range(1, nodes + 1))
 
 
-def new_key():
+def nodes_of(count, model_path, *words):
+    """Options of `lab` for nodes of this program that hold the model and share a new key, and the key file."""
     folder = tempfile.mkdtemp(prefix="netlab-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = os.path.join(folder, "key")
-    subprocess.run([BINARY, "node", "--new-key", path], check=True, stdout=subprocess.DEVNULL)
-    return path
+    key = os.path.join(folder, "key")
+    subprocess.run([BINARY, "node", "--new-key", key], check=True, stdout=subprocess.DEVNULL)
+    command = f"'{BINARY}' node --listen $LAB_ADDRESS:7071 --key-file '{key}' --model '{model_path}' " + " ".join(words)
+    return {"nodes": count, "node": command, "ready": "listening on"}, key
 
 
-def node_command(key, *words):
-    """Options of `lab` for nodes of inferflow."""
-    command = f"'{BINARY}' node --listen $LAB_ADDRESS:7071 --key-file '{key}' " + " ".join(words)
-    return {"node": command, "ready": "listening on"}
+def program(words, key, **options):
+    """Output of `inferflow WORDS --json` on the leader, read as JSON."""
+    return json.loads(lab([BINARY, *map(str, words), "--key-file", key, "--json"], **options))
 
 
-def program(words, key=None, **options):
-    """Output of `inferflow WORDS --json` on the leader, read as JSON; with a key, nodes are there that share it."""
-    key = ["--key-file", key] if key else []
-    return json.loads(lab([BINARY, *words, *key, "--json"], **options))
+def bench(words, key, **options):
+    """Tokens/s of `inferflow bench WORDS`: {("prefill" or "decode", batch): rate}."""
+    rows = program(["bench", *words], key, **options)["rows"]
+    return {(row["test"], row["batch"]): row["tokens_per_s"] for row in rows}

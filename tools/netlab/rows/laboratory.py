@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""self_test.py - holds the laboratory to what it says: rates, delays, losses, cuts, nothing left behind."""
+"""laboratory.py - holds the laboratory to what it says: rates, delays, losses, cuts, nothing left behind."""
 import json
 import os
 import signal
