@@ -136,11 +136,69 @@ static void wrong_usage(void **state)
     assert_int_equal(app_main(8, (char *[]){"inferflow", "bench", "-p", "60", "-n", "8", "--ctx", "64"}), 2);
 }
 
+/* Sums of a group: what each rank sends, and the same bits by both algorithms on every rank and instruction set. */
+static void allreduce(void **state)
+{
+    (void)state;
+    char *one[] = {"inferflow",
+                   "bench",
+                   "allreduce",
+                   "--devices",
+                   "cpu:1&cpu:1&cpu:1",
+                   "--bytes",
+                   "600,64K",
+                   "--codec",
+                   "f16,int6",
+                   "--algorithm",
+                   "two_step,one_shot,ring,gather",
+                   "--reps",
+                   "2",
+                   "--json"};
+    char *two[] = {"inferflow", "bench",   "allreduce", "--devices",   "cpu&cpu&cpu", "--bytes", "64K", "--isa",
+                   "c",         "--codec", "int6",      "--algorithm", "two_step",    "--reps",  "1",   "--json"};
+    json *a = bench_json(sizeof one / sizeof *one, one), *b = bench_json(sizeof two / sizeof *two, two);
+    const json *rows = json_get(a, "rows");
+    static const char *const numbers[] = {"seconds", "seconds_min", "seconds_max", "payload_bytes", "hops", "error"};
+    assert_true(json_num(json_get(a, "ranks"), 0) == 3);
+    assert_int_equal(json_count(rows), 14); /* gather has no int6 */
+    for (const json *r = json_first(rows); r; r = json_next(r)) {
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            if (!(json_num(json_get(r, numbers[i]), -1) > 0)) fail_msg("%s is missing or not positive", numbers[i]);
+        assert_true(json_bool(json_get(r, "equal_on_all_ranks"), false));
+        assert_true(json_num(json_get(r, "socket_bytes"), -1) == 0);
+    }
+    static const double sent[14] = {800,
+                                    1200,
+                                    800,
+                                    400, /* 300 elements */
+                                    (159 + 309) * 2 / 3.0,
+                                    2 * 159,
+                                    (159 + 309) * 2 / 3.0,
+                                    87381.333,
+                                    131072,
+                                    87381.333,
+                                    43690.667, /* 8 rows of 32 groups */
+                                    256 * 198 * 2 / 3.0,
+                                    256 * 67 * 2,
+                                    256 * 198 * 2 / 3.0};
+    for (int i = 0; i < 14; i++) {
+        const double is = json_num(json_get(json_at(rows, i), "payload_bytes"), 0);
+        if (fabs(is - sent[i]) > 1e-3) fail_msg("row %d: %f bytes, not %f", i, is, sent[i]);
+    }
+    const char *hash = json_str(json_get(json_at(rows, 11), "hash"), "");
+    assert_int_equal(strlen(hash), 16);
+    assert_string_equal(hash, json_str(json_get(json_at(rows, 12), "hash"), "-"));
+    assert_string_equal(hash, json_str(json_get(json_at(json_get(b, "rows"), 0), "hash"), "-"));
+    json_free(a);
+    json_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_hash), cmocka_unit_test(depths),   cmocka_unit_test(shares_agree),
-        cmocka_unit_test(decode_alone),  cmocka_unit_test(encoders), cmocka_unit_test(wrong_usage),
+        cmocka_unit_test(decode_alone),  cmocka_unit_test(encoders), cmocka_unit_test(allreduce),
+        cmocka_unit_test(wrong_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/coll_list.h"
+#include "comm/coll_measure.h"
 #include "comm/link_threads.h"
 #include "cpu/cpu.h"
 
@@ -114,9 +115,7 @@ static int gather_rounds(member *m, err *e)
             if (a.came[r] != (bytes[r] > 0))
                 rc = err_set(e, ERR_FORMAT, "round %d: %d parts of rank %d", round, a.came[r], r);
     }
-    if (!rc) rc = coll_enter(&c, e); /* others may still read the last part */
-    if (!rc) c.turn++;
-    if (!rc) rc = coll_enter(&c, e);
+    if (!rc) rc = coll_leave(&c, e); /* others may still read the last part */
     if (!rc && m->end->posted != sent) rc = err_set(e, ERR_FORMAT, "%d bytes too many", (int)(m->end->posted - sent));
     mem_unmap(memory, room);
     return rc;
@@ -208,7 +207,7 @@ static int sum_ranks(member *m, err *e)
         if (!rc && k < 2 && n && memcmp(x, s->want, (size_t)n * sizeof *x))
             rc = err_set(e, ERR_FORMAT, "%s of %s: other bits", job.kind->name, s->codec->name);
     }
-    for (int i = 0; i < 2 && !rc; i++, c.turn++) rc = coll_enter(&c, e);
+    if (!rc) rc = coll_leave(&c, e);
     mem_unmap(memory, room);
     return rc;
 }
@@ -256,6 +255,94 @@ static void reductions_are_their_definition(void **unused)
     }
 }
 
+/* One thread walks all ranks: no step waits inside. */
+static void no_step_blocks(void **unused)
+{
+    (void)unused;
+    enum { N = 4, ROWS = 3, COLS = 512, BYTES = 8 * ROWS * COLS * 4 };
+    static float x[N][ROWS * COLS];
+    static _Alignas(64) uint8_t memory[N][BYTES];
+    for (int k = 0; k < 3; k++) {
+        crew c;
+        coll side[N];
+        coll_job job[N];
+        bool done[N] = {false};
+        err e = {0};
+        crew_open(&c, N);
+        for (int r = 0; r < N; r++) {
+            for (int i = 0; i < ROWS * COLS; i++) x[r][i] = (float)(r + i % 100);
+            job[r] = (coll_job){.kind = reductions[k], .x = x[r], .rows = ROWS, .cols = COLS, .group = 128};
+            job[r].wire = &wire_reference;
+            coll_open(&side[r], link_threads_end(c.group, r), 0, memory[r], BYTES);
+            coll_begin(&side[r], &job[r]);
+        }
+        int left = N, turns = 0;
+        for (; left && turns < 100; turns++)
+            for (int r = N - 1; r >= 0; r--) {
+                if (done[r]) continue;
+                const int rc = coll_advance(&side[r], &e);
+                assert_true(rc >= 0);
+                done[r] = rc == COLL_DONE;
+                left -= done[r];
+            }
+        assert_int_equal(left, 0);
+        for (int r = 0; r < N; r++)
+            for (int i = 0; i < ROWS * COLS; i++) assert_true(x[r][i] == (float)(6 + 4 * (i % 100)));
+        link_threads_close(c.group);
+    }
+}
+
+/* ---- measuring */
+
+typedef struct measured {
+    coll_test test;
+    void *memory[RANKS];
+    coll_score score[RANKS];
+} measured;
+
+static int measure_rank(member *m, err *e)
+{
+    measured *s = m->of->shared;
+    return coll_measure(m->end, 0, &s->test, s->memory[m->rank], &s->score[m->rank], e);
+}
+
+static coll_score measure_once(crew *c, const coll_kind *kind, const wire_pair *codec)
+{
+    enum { N = 3 };
+    measured s = {.test = {kind, *codec, .rows = 5, .cols = 600, .group = 128, .reps = 3, .seed = 1}};
+    s.test.wire = &wire_reference;
+    for (int r = 0; r < N; r++) s.memory[r] = mem_map(coll_measure_bytes(&s.test, r, N));
+    crew_run(c, N, measure_rank, &s);
+    for (int r = 0; r < N; r++) {
+        mem_unmap(s.memory[r], coll_measure_bytes(&s.test, r, N));
+        assert_ok(c->members[r].rc, &c->members[r].e);
+        assert_true(s.score[r].equal && s.score[r].hash == s.score[0].hash);
+        assert_true(s.score[r].seconds_min > 0 && s.score[r].seconds_min <= s.score[r].seconds);
+        assert_true(s.score[r].seconds <= s.score[r].seconds_max && s.score[r].seconds == s.score[0].seconds);
+    }
+    return s.score[0];
+}
+
+static void measuring_counts_bytes_and_errors(void **unused)
+{
+    (void)unused;
+    static const double worst[] = {1e-6, 1e-3, 0.02, 0.15, 0.2, 0.02, 0.2};
+    crew c;
+    crew_open(&c, 3);
+    for (int w = 0; wire_pairs[w].name; w++) {
+        const wire_pair *codec = &wire_pairs[w];
+        const double m1 = 5 * (double)wire_bytes(codec->partial, 128, 600);
+        const double m2 = 5 * (double)wire_bytes(codec->sum, 128, 600);
+        const coll_score ring = measure_once(&c, &coll_ring, codec), two = measure_once(&c, &coll_two_step, codec);
+        const coll_score one = measure_once(&c, &coll_one_shot, codec), all = measure_once(&c, &coll_gather, codec);
+        assert_true(fabs(two.payload - (m1 + m2) * 2 / 3) < 1e-6 * m1 && fabs(ring.payload - two.payload) < 1e-6 * m1);
+        assert_true(fabs(one.payload - 2 * m1) < 1e-6 * m1 && fabs(all.payload - m2 * 2 / 3) < 1e-6 * m2);
+        assert_true(two.hash == one.hash && two.error == one.error && two.error <= worst[w] && ring.error <= worst[w]);
+        assert_true(all.error <= worst[w] && (codec->sum == WIRE_F32) == (all.error == 0));
+    }
+    link_threads_close(c.group);
+}
+
 /* ---- the link */
 
 /* Rank 1 gives up; the others wait for it. */
@@ -278,13 +365,10 @@ static void a_rank_that_gives_up_wakes_all(void **unused)
     (void)unused;
     crew c;
     crew_open(&c, 4);
-    for (int again = 0; again < 3; again++) {
-        crew_run(&c, 4, wait_for_one, NULL);
-        for (int r = 0; r < 4; r++) {
-            assert_int_equal(c.members[r].rc, ERR_LIMIT);
-            assert_string_equal(c.members[r].e.msg, r == 1 ? "no more room" : "rank 1 of 4: no more room");
-        }
-        link_threads_reset(c.group);
+    crew_run(&c, 4, wait_for_one, NULL);
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(c.members[r].rc, ERR_LIMIT);
+        assert_string_equal(c.members[r].e.msg, r == 1 ? "no more room" : "rank 1 of 4: no more room");
     }
     link_threads_close(c.group);
 }
@@ -323,6 +407,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_brings_every_part_once),
         cmocka_unit_test(reductions_are_their_definition),
+        cmocka_unit_test(no_step_blocks),
+        cmocka_unit_test(measuring_counts_bytes_and_errors),
         cmocka_unit_test(a_rank_that_gives_up_wakes_all),
         cmocka_unit_test(sizes_have_to_agree),
     };

@@ -64,8 +64,7 @@ SHARED = {
     "panel_place.h": "codebooks are a file of their own",
 }
 # What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
-TESTED = set("""ckpt_entry_mapped coll_advance coll_begin coll_bytes coll_enter coll_open coll_run engine_of_model
-import_service_text importance_open_bytes link_threads_close link_threads_end link_threads_open link_threads_reset
+TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_text importance_open_bytes
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
 tokenizer_is_special weight_column_grain weight_row_grain weight_window""".split())
 # Of src/net, until a command lends devices.

@@ -1,4 +1,5 @@
 /* cmd_bench.c - `inferflow bench`: prefill and decode speed of a model, beside what the machine could do at most.
+ * (`bench allreduce` is in bench_allreduce.c.)
  *
  * The bounds are measured again between repetitions, because the load of a machine changes; shares are of the best
  * of both. Prompts are pseudo-random ids, new in each repetition, so that no cache helps. Prefill ends when every
@@ -6,6 +7,7 @@
  * together. At a depth, each sequence first gets that many tokens, untimed. */
 #include "engine/cost.h"
 #include "app/app.h"
+#include "app/bench_allreduce.h"
 #include "app/flags.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -27,6 +29,7 @@ typedef struct bench_options {
     engine_options model;
     int64_t prompt, generate, reps;
     const char *batch, *depth; /* lists */
+    allreduce_options allreduce;
 } bench_options;
 
 #define ROW(field, kind, ...) PARAM_ROW(bench_options, field, kind, __VA_ARGS__)
@@ -47,6 +50,7 @@ static const size_t bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 static const flag_group bench_flags[] = {
     MODEL_FLAGS(bench_options, model),
     {"Measurement", bench_rows, &bench_row_count, 0},
+    {"bench allreduce", allreduce_rows, &allreduce_row_count, offsetof(bench_options, allreduce)},
     {0},
 };
 
@@ -431,36 +435,62 @@ static int bench_read(const bench_options *o, json *root, bool text, err *e)
     return 0;
 }
 
-static int run_bench(const invocation *v, err *e)
+static int run_allreduce(const invocation *v, err *e)
+{
+    static const char *const flags[] = {"devices", "isa", "reps", "bytes", "codec", "algorithm", "codec_group", NULL};
+    const bench_options *o = v->options;
+    json *root = json_new_object();
+    int rc = flags_allow_only(v, flags, "bench allreduce", e);
+    if (!rc) rc = bench_allreduce(&o->allreduce, o->model.devices, o->model.isa, o->reps, root, e);
+    if (!rc && v->json) rc = app_print_json(root, e);
+    else if (!rc) bench_allreduce_print(root);
+    json_free(root);
+    return rc;
+}
+
+static int run_speed(const invocation *v, bool read, err *e)
 {
     const bench_options *o = v->options;
     bench_grid cases;
-    if (v->n_operand && strcmp(v->operand[0], "read") != 0)
-        return err_set(e, ERR_USAGE, "bench %s: expected nothing or \"read\"", v->operand[0]);
-    static const char *const read_flags[] = {"reps", "threads", NULL};
-    int rc = v->n_operand ? flags_allow_only(v, read_flags, "bench read", e) : OK;
-    if (!rc) rc = parse_list("batch", o->batch, 1, 4096, cases.batch, &cases.n_batch, e);
+    int rc = parse_list("batch", o->batch, 1, 4096, cases.batch, &cases.n_batch, e);
     if (!rc) rc = parse_list("depth", o->depth, 0, 1 << 20, cases.depth, &cases.n_depth, e);
-    if (!rc && !v->n_operand && !o->prompt && !o->generate)
+    if (!rc && !read && !o->prompt && !o->generate)
         rc = err_set(e, ERR_USAGE, "-p 0 and -n 0 leave nothing to measure");
     if (rc) return rc;
     json *root = json_new_object();
-    rc = v->n_operand ? bench_read(o, root, !v->json, e) : bench_model(o, &cases, root, e);
+    rc = read ? bench_read(o, root, !v->json, e) : bench_model(o, &cases, root, e);
     if (!rc && v->json) rc = app_print_json(root, e);
-    else if (!rc && !v->n_operand) print_rows(root);
+    else if (!rc && !read) print_rows(root);
     json_free(root);
     return rc;
+}
+
+static int run_bench(const invocation *v, err *e)
+{
+    static const char *const read_flags[] = {"reps", "threads", NULL};
+    const char *what = v->n_operand ? v->operand[0] : "";
+    const bool read = strcmp(what, "read") == 0;
+    int rc = OK;
+    if (strcmp(what, "allreduce") == 0) return run_allreduce(v, e);
+    if (*what && !read) return err_set(e, ERR_USAGE, "bench %s: expected nothing, \"read\" or \"allreduce\"", what);
+    for (size_t i = 0; i < v->n_given && !read && !rc; i++)
+        if (param_find(allreduce_rows, allreduce_row_count, v->given[i]->key))
+            rc = err_set(e, ERR_USAGE, "--%s means nothing to bench without \"allreduce\"", v->given[i]->key);
+    if (!rc && read) rc = flags_allow_only(v, read_flags, "bench read", e);
+    return rc ? rc : run_speed(v, read, e);
 }
 
 const command command_bench = {
     .name = "bench",
     .summary = "prefill and decode speed beside the machine's own bounds",
-    .operands = "[read]",
+    .operands = "[read|allreduce]",
     .operand_max = 1,
     .prints_json = true,
     .flags = bench_flags,
     .options_size = sizeof(bench_options),
     .notes = "`inferflow bench read` measures the read bandwidth alone.\n"
+             "`inferflow bench allreduce --devices 'cpu:1&cpu:1'` measures how the devices of a group add up their\n"
+             "partial sums, or gather columns: each is a thread, and memory is the link.\n"
              "\n"
              "read           share of the measured memory bandwidth of all threads (of a model that fits the\n"
              "               caches: of their bandwidth)\n"

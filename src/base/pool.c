@@ -52,7 +52,7 @@ void pool_barrier_do(pool *p, int worker, pool_alone alone, void *arg)
         atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
         signal_move(&p->phase);
     } else {
-        signal_wait(&p->phase, now);
+        signal_wait(&p->phase, now, SIGNAL_SPINS);
     }
 }
 
@@ -61,7 +61,7 @@ static void *worker_main(void *arg)
     const worker_start *s = arg;
     pool *p = s->owner;
     for (unsigned seen = 0;;) {
-        signal_wait(&p->start, seen++);
+        signal_wait(&p->start, seen++, SIGNAL_SPINS);
         if (p->stop) return NULL;
         p->fn(p->arg, s->index, p->workers);
         pool_barrier(p, s->index);

@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 1500 };
-
 static void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -26,10 +24,10 @@ static void relax(void)
 #endif
 }
 
-void signal_wait(signal_word *w, unsigned old)
+bool signal_wait(signal_word *w, unsigned old, int spins)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (signal_now(w) != old) return;
+    for (int i = 0; i < spins; i++) {
+        if (signal_now(w) != old) return false;
         relax();
     }
     while (__atomic_load_n(&w->value, __ATOMIC_SEQ_CST) == old) {
@@ -37,6 +35,7 @@ void signal_wait(signal_word *w, unsigned old)
         syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
         __atomic_fetch_sub(&w->sleepers, 1, __ATOMIC_SEQ_CST);
     }
+    return true;
 }
 
 void signal_move(signal_word *w)

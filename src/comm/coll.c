@@ -30,6 +30,13 @@ int coll_enter(coll *c, err *e)
     return rc;
 }
 
+int coll_leave(coll *c, err *e)
+{
+    int rc = coll_enter(c, e);
+    c->turn++;
+    return rc ? rc : coll_enter(c, e);
+}
+
 void coll_begin(coll *c, const coll_job *j)
 {
     c->job = j;

@@ -72,6 +72,9 @@ int coll_advance(coll *c, err *e);
 /* Advances until the job is done, waiting in between. */
 int coll_run(coll *c, err *e);
 
+/* Waits until others have read all that was posted; then the memory may go. */
+int coll_leave(coll *c, err *e);
+
 /* ---- for algorithms */
 /* The channel of a step. */
 static inline int coll_channel(const coll *c, int at)

@@ -2,13 +2,20 @@
  *
  * A box for each sender, receiver and channel holds the address of a message; NULL is an empty box. An end has a number
  * that moves when a message comes for it, and when one of its own was taken if it has asked. `wait` waits for that
- * number to differ from what it was before the rank last looked at its boxes, so nothing is missed in between. */
+ * number to differ from what it was before the rank last looked at its boxes, so nothing is missed in between.
+ *
+ * Looking at the number for a while before sleeping pays only where each rank has a core: else the rank that is waited
+ * for may need this one. So a group of more ranks than cores hardly looks; in others an end looks half as long after it
+ * had to sleep, twice as long after it had not, and now and then as long as possible. */
 #include "comm/link_threads.h"
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/signal_word.h"
 
 #include <stdatomic.h>
+
+enum { SPINS_LEAST = 16, TRY_AGAIN = 256 };
 
 typedef struct message_box {
     _Alignas(64) const void *_Atomic bytes;
@@ -20,11 +27,13 @@ typedef struct thread_end {
     link_group *of;
     signal_word changed;
     unsigned seen;      /* of `changed`, before boxes were looked at */
+    unsigned waits;     /* so far */
+    int spins;          /* of the next wait */
     atomic_bool drains; /* it waits for one of its messages to be taken */
 } thread_end;
 
 struct link_group {
-    int ranks, channels;
+    int ranks, channels, spins_most;
     thread_end *ends;   /* [ranks] */
     message_box *boxes; /* [to][from][channel] */
     uint64_t ends_bytes, boxes_bytes;
@@ -83,7 +92,10 @@ static int threads_wait(link_end *l, err *e)
 {
     thread_end *end = end_of(l);
     link_group *g = end->of;
-    signal_wait(&end->changed, end->seen);
+    const bool most = end->waits++ % TRY_AGAIN == 0;
+    const bool slept = signal_wait(&end->changed, end->seen, most ? g->spins_most : end->spins);
+    if (slept) end->spins = end->spins / 2 > SPINS_LEAST ? end->spins / 2 : SPINS_LEAST;
+    else end->spins = most || end->spins * 2 > g->spins_most ? g->spins_most : end->spins * 2;
     end->seen = signal_now(&end->changed);
     atomic_store(&end->drains, false);
     return atomic_load(&g->given_up) == 2 ? err_set(e, g->why.code, "%s", g->why.msg) : OK;
@@ -119,6 +131,7 @@ int link_threads_open(link_group **out, int ranks, int channels, err *e)
     if (!g) return err_set(e, ERR_MEMORY, "out of memory for a group of %d ranks", ranks);
     g->ranks = ranks;
     g->channels = channels;
+    g->spins_most = ranks > pool_default_threads() ? SPINS_LEAST : SIGNAL_SPINS;
     g->ends_bytes = (uint64_t)ranks * sizeof *g->ends;
     g->boxes_bytes = (uint64_t)ranks * (uint64_t)ranks * (uint64_t)channels * sizeof *g->boxes;
     g->ends = mem_map(g->ends_bytes);
@@ -136,12 +149,6 @@ int link_threads_open(link_group **out, int ranks, int channels, err *e)
 }
 
 link_end *link_threads_end(link_group *g, int rank) { return &g->ends[rank].base; }
-
-void link_threads_reset(link_group *g)
-{
-    for (int i = 0; i < g->ranks * g->ranks * g->channels; i++) atomic_store(&g->boxes[i].bytes, NULL);
-    atomic_store(&g->given_up, 0);
-}
 
 void link_threads_close(link_group *g)
 {

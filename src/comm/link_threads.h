@@ -7,6 +7,4 @@ typedef struct link_group link_group;
 /* The ends of a group of 1 to LINK_RANKS_MAX ranks, with channels 0 … channels - 1 between any two. */
 int link_threads_open(link_group **out, int ranks, int channels, err *e);
 link_end *link_threads_end(link_group *g, int rank);
-/* Forgets all messages, and that a rank gave up. No thread may be using an end. */
-void link_threads_reset(link_group *g);
 void link_threads_close(link_group *g); /* NULL ok */

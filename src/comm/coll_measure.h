@@ -1,0 +1,31 @@
+/* coll_measure.h - how long a collective takes over a link, what it sends, and what it does to numbers.
+ *
+ * Every rank calls this with the same test; ranks may be threads or machines, because they agree on when to begin, and
+ * tell each other their times, over the link itself. */
+#pragma once
+#include "comm/coll.h"
+
+/* What is measured, on data that follow from the seed: a tensor of rows * cols floats on every rank, to be summed; or
+ * one of which every rank has some columns, to be gathered (in codec.sum). */
+typedef struct coll_test {
+    const coll_kind *kind;
+    wire_pair codec;
+    int64_t rows, cols, group;
+    int64_t reps;
+    uint64_t seed;
+    const wire_ops *wire;
+} coll_test;
+
+typedef struct coll_score {
+    double seconds, seconds_min, seconds_max; /* of the last rank to be done; median, least and most of all times */
+    double payload;                           /* bytes that a rank sent, each time; mean over ranks */
+    double error;                             /* length of result - exact by that of the exact one, in f32 */
+    uint64_t hash;                            /* of the result */
+    bool equal;                               /* the hash is that of every rank */
+} coll_score;
+
+/* Bytes of memory that others may read until all ranks have returned: a failure of one does not stop them at once. */
+uint64_t coll_measure_bytes(const coll_test *t, int rank, int ranks);
+/* Uses channels channel0 … channel0 + COLL_CHANNELS - 1, and that memory, aligned to 64. The same score on every rank.
+ * A rank that fails has to give up its end. */
+int coll_measure(link_end *l, int channel0, const coll_test *t, void *memory, coll_score *to, err *e);
