@@ -68,8 +68,9 @@ TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_te
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
 tokenizer_is_special weight_column_grain weight_row_grain weight_window""".split())
 # Of src/net, until a command lends devices.
-TESTED |= set("""address_parse door_open door_close door_refused frame_record hello_init key_file_read key_file_write
-link_measure peer_bytes peer_close peer_dial peer_drop peer_hello peer_name peer_ping peer_rtt peer_send
+TESTED |= set("""address_parse boxes_admit boxes_close boxes_deliver boxes_join boxes_know boxes_lost boxes_open
+door_open door_close door_refused frame_record hello_init key_file_read key_file_write link_measure link_tls_open
+link_tls_end link_tls_close peer_bytes peer_close peer_dial peer_drop peer_hello peer_name peer_ping peer_rtt peer_send
 peer_start""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float

@@ -11,7 +11,6 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
-#include "base/signal_word.h"
 
 #include <stdatomic.h>
 
@@ -149,6 +148,7 @@ int link_threads_open(link_group **out, int ranks, int channels, err *e)
 }
 
 link_end *link_threads_end(link_group *g, int rank) { return &g->ends[rank].base; }
+signal_word *link_threads_word(link_group *g, int rank) { return &g->ends[rank].changed; }
 
 void link_threads_close(link_group *g)
 {

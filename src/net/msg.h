@@ -17,7 +17,10 @@ enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialle
     X(HELLO, 1, MSG_BOTH, 4096, "who I am, what I speak, what I lend; the first frame of a connection each way")       \
     X(PING, 2, MSG_BOTH, FRAME_SMALL, "I am here; a number (the channel) and any bytes")                               \
     X(PONG, 3, MSG_BOTH, FRAME_SMALL, "number and bytes of a PING; where the way back is full there is none")          \
-    X(PROBE, 4, MSG_BOTH, FRAME_SMALL, "bytes that nobody needs: the rate of a connection is measured by them")
+    X(PROBE, 4, MSG_BOTH, FRAME_SMALL, "bytes that nobody needs: the rate of a connection is measured by them")        \
+    X(DATA, 16, MSG_BOTH, UINT32_MAX, "a message of a box, which knows its size; perhaps boxes that were released")    \
+    X(TAKEN, 17, MSG_BOTH, 0, "boxes whose messages were released")                                                    \
+    X(GIVE_UP, 18, MSG_BOTH, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,

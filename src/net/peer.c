@@ -265,6 +265,11 @@ int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, e
     return frame_send(p->way[way].f, h, payload, e);
 }
 
+bool peer_offer(peer *p, peer_way way, const frame_head *h, const void *payload)
+{
+    return frame_offer(p->way[way].f, h, payload);
+}
+
 int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
 {
     static const uint8_t zeros[FRAME_SMALL];

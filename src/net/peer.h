@@ -38,6 +38,8 @@ int peer_start(peer *p, const peer_use *use, err *e);
 void peer_close(peer *p);
 
 int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e);
+/* As frame_offer. */
+bool peer_offer(peer *p, peer_way way, const frame_head *h, const void *payload);
 /* Seconds until `bytes` (at most FRAME_SMALL) came back. ERR_IO after the silence that is allowed. One thread at a
  * time. */
 int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e);
