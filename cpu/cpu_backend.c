@@ -455,25 +455,26 @@ static int cpu_wait(dev *d, err *e)
 
 /* ---- rows in and out */
 
-static uint8_t *act_at(const segment *s, ref t) { return ((compiled *)s->compiled)->act + s->p->tensors[t].off; }
+static uint8_t *arena_of(const segment *s) { return ((compiled *)s->compiled)->act; }
 
-static float *act_row(const segment *s, ref t, int64_t row)
+static const float *act_row(const segment *s, ref t, int64_t row)
 {
-    return (float *)(void *)act_at(s, t) + row * tensor_count(&s->p->tensors[t]);
+    const tensor *a = &s->p->tensors[t];
+    return (const float *)(const void *)(arena_of(s) + a->off) + row * tensor_count(a);
 }
 
 static int cpu_act_put(dev *d, const segment *s, ref t, int64_t col0, int64_t cols, int64_t rows, const void *from,
                        err *e)
 {
     (void)d, (void)e;
-    act_move_in(&s->p->tensors[t], act_at(s, t), col0, cols, rows, from);
+    act_move_in(s->p, arena_of(s), t, col0, cols, rows, from);
     return OK;
 }
 
 static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, void *to, err *e)
 {
     (void)d, (void)e;
-    act_move_out(&s->p->tensors[t], act_at(s, t), row0, rows, to);
+    act_move_out(s->p, arena_of(s), t, row0, rows, to);
     return OK;
 }
 

@@ -294,8 +294,9 @@ static void shape_rules(void **unused)
     program *p = small(1);
     ref x = p->hidden[0], wide = act(p, "wide", AXIS_TOK, 8, 0), same = act(p, "same", AXIS_TOK, 4, 0),
         o = act(p, "o", AXIS_OUT, 4, 0), seq = act(p, "seq", AXIS_SEQ, 4, 0);
-    ref codes = act(p, "codes", AXIS_TOK, 4, 0), experts = act(p, "experts", AXIS_EXP, 4, 0);
-    p->tensors[codes].block = p->tensors[experts].block = 32;
+    ref codes = act(p, "codes", AXIS_TOK, 4, 0), more = act(p, "more", AXIS_TOK, 4, 0),
+        experts = act(p, "experts", AXIS_EXP, 4, 0);
+    p->tensors[codes].block = p->tensors[more].block = p->tensors[experts].block = 32;
     ref w = matrix(p, "w2", 4, 4);
     rope_params rp = {.scaling = ROPE_NONE, .dims = 2, .theta = 100};
     assert_int_equal(program_rope(p, &rp, 16, &none), 0);
@@ -338,6 +339,7 @@ static void shape_rules(void **unused)
         {.kind = OP_COLL, .state = -1, .out = o, .in = {x}},
         {.kind = OP_COLL, .state = -1, .out = same, .in = {codes}},
         {.kind = OP_COLL, .state = -1, .out = codes, .in = {x}},
+        {.kind = OP_COLL, .state = -1, .out = more, .in = {codes}}, /* codes that no op writes */
         {.kind = OP_COLL, .state = -1, .out = experts},
         {.kind = OP_COLL, .state = -1, .out = same, .in = {x, x}},
         {.kind = OP_COLL, .state = -1, .in = {x}},
@@ -353,9 +355,10 @@ static void shape_rules(void **unused)
     const op right[] = {
         {.kind = OP_COLUMNS, .state = -1, .out = same, .in = {wide}, .u.columns.from = 4},
         {.kind = OP_COLL, .state = -1, .out = wide, .in = {x}},
-        {.kind = OP_COLL, .state = -1, .out = codes, .in = {codes}},
+        {.kind = OP_QUANT, .state = -1, .out = codes, .in = {x}},
+        {.kind = OP_COLL, .state = -1, .out = more, .in = {codes}},
         {.kind = OP_COLL, .state = -1, .out = same, .in = {x}, .u.coll.how = COLL_OWNER},
-        {.kind = OP_COLL, .state = -1, .out = codes},
+        {.kind = OP_COLL, .state = -1, .out = more},
     };
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) assert_ok(program_op(p, &right[i], &none), &none);
     program_free(p);

@@ -5,7 +5,7 @@
 #include "fake/fake_backend.h"
 #include "random_model.h"
 
-enum { DIM = 192, VOCAB = 31, OUT = 48, RANKS = 3, ROWS = 16, PAGES = 4, HEADS = 3 };
+enum { DIM = 192, VOCAB = 31, OUT = 48, RANKS = 3, ROWS = 24, PAGES = 4, HEADS = 3, EXPERTS = 5, USED = 2 };
 
 /* ---- codes in wire order */
 
@@ -68,34 +68,28 @@ typedef struct rank {
 static int64_t border(int64_t n, int ranks, int r) { return r >= (ranks == 3 ? 2 : ranks) ? n : n / 64 * r / 2 * 64; }
 static int64_t first_id(int ranks, int r) { return (int64_t)VOCAB * r / ranks; }
 
-static ref collect(model_builder *b, ref in, ref like, int how)
+/* An op whose result is [rows of axis, n], codes in blocks of `block` (0: floats). */
+static ref add_op(model_builder *b, op o, int axis, int64_t n, int block)
 {
     err e = {0};
-    tensor t = b->p->tensors[like];
-    t.dim[0] = DIM;
-    op o = {
-        .kind = OP_COLL, .layer = -1, .state = -1, .in = {in}, .u.coll = {how}, .out = program_tensor(b->p, &t, &e)};
+    o.layer = o.state = -1;
+    o.out = test_act(b, axis, n);
+    b->p->tensors[o.out].block = (uint8_t)block;
     assert_ok(program_op(b->p, &o, &e), &e);
     return o.out;
 }
 
-/* x, cut by columns and put together again; `block`: as codes. Without ranks x itself, or its codes. */
-static ref gathered(model_builder *b, ref x, int block, int ranks, int r)
+/* x, cut by columns and put together again; `block`: as codes, tiled by dispatch `table`. Without ranks: x itself, or
+ * its codes. */
+static ref gathered(model_builder *b, ref x, ref table, int block, int ranks, int r)
 {
-    const int64_t lo = border(DIM, ranks, r), n = border(DIM, ranks, r + 1) - lo;
-    const ref like = test_act(b, AXIS_TOK, DIM);
-    b->p->tensors[like].block = (uint8_t)block;
+    const int64_t lo = ranks ? border(DIM, ranks, r) : 0, n = ranks ? border(DIM, ranks, r + 1) - lo : DIM;
+    const int axis = b->p->tensors[x].axis;
     ref part = x;
-    if (ranks) part = n ? test_op(b, (op){.kind = OP_COLUMNS, .in = {x}, .u.columns = {(int32_t)lo}}, AXIS_TOK, n) : 0;
-    if (part && block) {
-        err e = {0};
-        op o = {
-            .kind = OP_QUANT, .layer = -1, .state = -1, .in = {part}, .out = test_act(b, AXIS_TOK, ranks ? n : DIM)};
-        b->p->tensors[o.out].block = (uint8_t)block;
-        assert_ok(program_op(b->p, &o, &e), &e);
-        part = o.out;
-    }
-    return ranks ? collect(b, part, like, COLL_GATHER) : part;
+    if (ranks) part = n ? add_op(b, (op){.kind = OP_COLUMNS, .in = {x}, .u.columns = {(int32_t)lo}}, axis, n, 0) : 0;
+    if (part && block) part = add_op(b, (op){.kind = OP_QUANT, .in = {part, table}}, axis, n, block);
+    if (!ranks) return part;
+    return add_op(b, (op){.kind = OP_COLL, .in = {part, table}, .u.coll = {COLL_GATHER}}, axis, DIM, block);
 }
 
 /* Keys and values are written in one stretch and read in another; `type`: of the matrix. ranks 0: uncut. */
@@ -114,18 +108,30 @@ static void build(rank *to, dtype type, int ranks, int r)
     p->weights[0].pieces[0].row0 = id0;
     const op look = {.kind = OP_EMBED, .in = {table}, .u.embed = {EMBED_BY_TOKEN, (int32_t)-id0}};
     to->looked_up = test_op(&b, look, AXIS_TOK, DIM);
-    if (ranks) to->looked_up = collect(&b, to->looked_up, to->looked_up, COLL_OWNER);
+    const op owner = {.kind = OP_COLL, .in = {to->looked_up}, .u.coll = {COLL_OWNER}};
+    if (ranks) to->looked_up = add_op(&b, owner, AXIS_TOK, DIM, 0);
     const state s = {.axis = AXIS_TOK, .heads = HEADS, .k_dim = DIM / HEADS, .v_dim = DIM / HEADS};
     assert_int_equal(program_state(p, &s, &e), 0);
     test_op(&b, (op){.kind = OP_KV_PUT, .in = {to->looked_up, to->looked_up}}, 0, 0);
-    to->whole = gathered(&b, gathered(&b, to->looked_up, 0, ranks, r), 0, ranks, r);
-    ref y = test_op(&b, (op){.kind = OP_ATTN, .in = {to->whole}, .u.attn = {.scale = 0.1f, .heads = HEADS}}, AXIS_TOK,
-                    DIM);
+    to->whole = gathered(&b, gathered(&b, to->looked_up, 0, 0, ranks, r), 0, 0, ranks, r);
+    const op attn = {.kind = OP_ATTN, .in = {to->whole}, .u.attn = {.scale = 0.1f, .heads = HEADS}};
+    const ref y = test_op(&b, attn, AXIS_TOK, DIM), scores = test_linear(&b, y, DIM, EXPERTS, AXIS_TOK);
+    const op route = {.kind = OP_ROUTE, .in = {scores}, .u.route = {.used = USED, .factor = 1}};
+    const ref picked = add_op(&b, route, AXIS_TOK, 2 * USED, 0);
+    const op dispatch = {.kind = OP_DISPATCH, .in = {picked}, .u.dispatch = {EXPERTS, USED}};
+    const ref sent = add_op(&b, dispatch, AXIS_EXP, DISPATCH_COLS, 0),
+              rows = add_op(&b, (op){.kind = OP_GATHER, .in = {y, sent}}, AXIS_EXP, DIM, 0);
     b.m = &packed;
-    const ref w = test_weight(&b, "w", OUT, DIM, false, 0, 1);
-    p->weights[1].packed = true;
-    const ref codes = gathered(&b, y, panel_format_of(type)->act, ranks, r);
-    to->result = test_op(&b, (op){.kind = OP_MATMUL, .in = {codes, w}}, AXIS_TOK, OUT);
+    const int block = panel_format_of(type)->act;
+    const ref w = test_weight(&b, "w", EXPERTS * OUT, DIM, false, 0, 1),
+              one = test_weight(&b, "w", OUT, DIM, false, 0, 1);
+    p->weights[p->tensors[w].weight].parts = EXPERTS;
+    p->weights[p->tensors[w].weight].packed = p->weights[p->tensors[one].weight].packed = true;
+    const op product = {.kind = OP_MATMUL, .in = {gathered(&b, y, 0, block, ranks, r), one}},
+             products = {.kind = OP_MATMUL_EXP, .in = {gathered(&b, rows, sent, block, ranks, r), w, 0, sent}};
+    const ref left = add_op(&b, product, AXIS_TOK, OUT, 0), right = add_op(&b, products, AXIS_EXP, OUT, 0),
+              back = add_op(&b, (op){.kind = OP_SCATTER, .in = {right, sent, picked}}, AXIS_TOK, OUT, 0);
+    to->result = add_op(&b, (op){.kind = OP_ADD, .in = {left, back}}, AXIS_TOK, OUT, 0);
 }
 
 static void open_rank(rank *k, dtype type, int ranks, int r, const backend_use *use, int threads)
@@ -139,7 +145,7 @@ static void open_rank(rank *k, dtype type, int ranks, int r, const backend_use *
     k->seg = (segment){.p = k->p, .be = use->be, .out = &k->result, .n_out = 1};
     assert_ok(use->be->open(&k->seg.on, k->p, &o, &e), &e);
     assert_ok(place_segment(&k->seg, o.max_rows, &e), &e);
-    assert_int_equal(k->seg.n_stretch, ranks ? 5 : 1);
+    assert_int_equal(k->seg.n_stretch, ranks ? 6 : 1);
     for (uint32_t i = 0; i < k->p->n_weight; i++) assert_ok(use->be->weight_put(k->seg.on, i, &e), &e);
     assert_ok(use->be->weights_end(k->seg.on, &e), &e);
     assert_ok(use->be->cache_open(k->seg.on, &cache, &e), &e);
@@ -158,10 +164,11 @@ static void collective(rank *k, int ranks, uint32_t stretch, const step *st)
 {
     static uint8_t part[RANKS][ROWS * DIM * 4], rows[ROWS * DIM * 4];
     err e = {0};
-    const int n = st->n[AXIS_TOK];
     const op *o[RANKS];
+    int n = 0;
     for (int r = 0; r < ranks; r++) {
         o[r] = &k[r].p->ops[k[r].seg.ends[stretch]];
+        n = st->n[k[r].p->tensors[o[r]->out].axis];
         assert_int_equal(o[r]->kind, OP_COLL);
         if (o[r]->in[0]) assert_ok(k[r].seg.be->act_get(k[r].seg.on, &k[r].seg, o[r]->in[0], 0, n, part[r], &e), &e);
     }
@@ -204,6 +211,7 @@ static void run_steps(rank *k, int ranks, float (*result)[2][ROWS * OUT], float 
     step st = {
         .tok = {token, NULL, pos, seq, &len, row}, .n_seq = 1, .page = &page, .page_cap = 1, .taps = &t, .n_tap = 1};
     st.n[AXIS_TOK] = 9;
+    st.n[AXIS_EXP] = 9 * USED;
     run_step(k, ranks, &st, got);
     for (int r = 0; r < ranks; r++) memcpy(result[r][0], got[r], sizeof got[r]);
     const page_copy copy = {0, 2, 1};
@@ -211,6 +219,7 @@ static void run_steps(rank *k, int ranks, float (*result)[2][ROWS * OUT], float 
         .tok = {token2, NULL, pos2, seq2, len2, row2}, .n_seq = 2, .page = page2, .page_cap = 1, .copies = &copy};
     st.n_copy = 1;
     st.n[AXIS_TOK] = 2;
+    st.n[AXIS_EXP] = 2 * USED;
     run_step(k, ranks, &st, got);
     for (int r = 0; r < ranks; r++) memcpy(result[r][1], got[r], sizeof got[r]);
 }

@@ -407,15 +407,17 @@ static const char *check_columns(shapes t)
     return from < 0 || from + tensor_count(t.out) > tensor_count(t.a) ? "the columns are not in the row" : NULL;
 }
 
-/* Rows of codes that are tiled by a dispatch do not travel: their places differ from expert to expert. */
 static const char *check_coll(shapes t)
 {
     const int how = t.o->u.coll.how;
     if (how < COLL_GATHER || how >= COLL_COUNT) return "collected how?";
-    if (t.b || t.c) return "too many operands";
-    if (t.out->block && t.out->axis == AXIS_EXP) return "rows of experts are moved as floats";
+    if (t.c) return "too many operands";
+    if (t.out->block && t.out->axis == AXIS_EXP ? !dispatched(t.p, t.o->in[1]) : t.o->in[1] != 0)
+        return "codes of expert rows, and only they, are tiled by their dispatch";
     if (!t.o->in[0]) return NULL;
     if (!same_rows(t.a, t.out) || t.a->block != t.out->block) return "input and output have different rows";
+    const op *codes = writer(t.p, t.o->in[0]);
+    if (t.a->block && (!codes || codes->in[1] != t.o->in[1])) return "the rows are tiled otherwise";
     const int64_t part = tensor_count(t.a), all = tensor_count(t.out);
     return part == all || (part < all && how == COLL_GATHER) ? NULL : "the part does not fit the whole";
 }

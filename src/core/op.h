@@ -68,7 +68,7 @@ enum {
     KERNEL_LIST(X)                                                                                                     \
     X(COLL, coll, OPF_COLL,                                                                                            \
       "out = gather: the columns of in0 of all ranks side by side; owner: rows of in0, each from the rank that has "   \
-      "its id; without in0 this rank has no part")
+      "its id; without in0 this rank has no part [codes of rows sorted by dispatch in1]")
 
 typedef enum op_kind {
 #define X(id, ...) OP_##id,

@@ -494,7 +494,7 @@ static int fake_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
     check_rows_of(d, a, 0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    act_move_in(a, d->act + a->off, col0, cols, rows, from);
+    act_move_in(d->p, d->act, t, col0, cols, rows, from);
     memory_open(d, false);
     COUNT(d, puts, (uint64_t)rows * act_move_bytes(a, cols));
     return OK;
@@ -510,7 +510,7 @@ static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
     check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    act_move_out(a, d->act + a->off, row0, rows, to);
+    act_move_out(d->p, d->act, t, row0, rows, to);
     memory_open(d, false);
     COUNT(d, gets, (uint64_t)rows * act_move_bytes(a, tensor_count(a)));
     return OK;
