@@ -292,6 +292,24 @@ static void no_step_blocks(void **unused)
     }
 }
 
+/* What a job needs is enough for it with fewer rows. */
+static void memory_grows_with_rows(void **unused)
+{
+    (void)unused;
+    for (int ranks = 1; ranks <= RANKS; ranks++)
+        for (int k = 0; k < 3; k++)
+            for (const wire_pair *w = wire_pairs; w->name; w++)
+                for (int r = 0; r < ranks; r++) {
+                    coll_job job = {
+                        .kind = reductions[k], .cols = 40, .partial = w->partial, .sum = w->sum, .group = 32};
+                    for (uint64_t last = 0; job.rows < 40; job.rows++) {
+                        const uint64_t bytes = coll_bytes(&job, r, ranks);
+                        assert_true(bytes >= last);
+                        last = bytes;
+                    }
+                }
+}
+
 /* ---- measuring */
 
 typedef struct measured {
@@ -407,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_brings_every_part_once),
         cmocka_unit_test(reductions_are_their_definition),
+        cmocka_unit_test(memory_grows_with_rows),
         cmocka_unit_test(no_step_blocks),
         cmocka_unit_test(measuring_counts_bytes_and_errors),
         cmocka_unit_test(a_rank_that_gives_up_wakes_all),

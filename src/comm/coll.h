@@ -58,7 +58,7 @@ struct coll {
     uint64_t came; /* bit r: the message of rank r in this step */
 };
 
-/* Bytes of memory for a side that does this job. */
+/* Bytes of memory for a side that does this job, also with fewer rows. */
 uint64_t coll_bytes(const coll_job *j, int rank, int ranks);
 /* A side on channels channel0 … channel0 + COLL_CHANNELS - 1, in memory aligned to 64 bytes. */
 void coll_open(coll *c, link_end *l, int channel0, void *memory, uint64_t bytes);

@@ -29,6 +29,12 @@ uint64_t coll_chunk_bytes(const coll_job *j, wire_type t, coll_chunk k)
     return sum;
 }
 
+uint64_t coll_chunk_most(const coll_job *j, wire_type t, int ranks)
+{
+    const int64_t most = (coll_whole(j).to + ranks - 1) / ranks;
+    return (uint64_t)(most * wire_group_bytes(t, j->cols < j->group ? j->cols : j->group));
+}
+
 void coll_encode(const coll_job *j, wire_type t, coll_chunk k, uint8_t *to)
 {
     for (int64_t at, n; k.from < k.to; to += wire_bytes(t, j->group, n)) {

@@ -15,6 +15,9 @@ coll_chunk coll_chunk_of(const coll_job *j, int rank, int ranks);
 /* Bytes of a chunk. */
 uint64_t coll_chunk_bytes(const coll_job *j, wire_type t, coll_chunk k);
 
+/* Bytes that no chunk exceeds, of so many rows or fewer. */
+uint64_t coll_chunk_most(const coll_job *j, wire_type t, int ranks);
+
 /* Between a chunk of j->x and its bytes. */
 void coll_encode(const coll_job *j, wire_type t, coll_chunk k, uint8_t *to);
 void coll_decode(const coll_job *j, wire_type t, coll_chunk k, const uint8_t *from);

@@ -10,22 +10,11 @@
 #include <stddef.h>
 #include <string.h>
 
-static uint64_t max_chunk(const coll_job *j, int ranks)
-{
-    uint64_t most = 0;
-    for (int r = 0; r < ranks; r++) {
-        const coll_chunk k = coll_chunk_of(j, r, ranks);
-        const uint64_t a = coll_chunk_bytes(j, j->partial, k), b = coll_chunk_bytes(j, j->sum, k);
-        most = most > a ? most : a;
-        most = most > b ? most : b;
-    }
-    return most;
-}
-
 static uint64_t ring_bytes(const coll_job *j, int rank, int ranks)
 {
     (void)rank;
-    return 2 * max_chunk(j, ranks);
+    const uint64_t a = coll_chunk_most(j, j->partial, ranks), b = coll_chunk_most(j, j->sum, ranks);
+    return 2 * (a > b ? a : b);
 }
 
 static int ring_hops(int ranks) { return 2 * (ranks - 1); }

@@ -9,7 +9,8 @@
 
 static uint64_t two_step_bytes(const coll_job *j, int rank, int ranks)
 {
-    return coll_chunk_bytes(j, j->partial, coll_whole(j)) + coll_chunk_bytes(j, j->sum, coll_chunk_of(j, rank, ranks));
+    (void)rank;
+    return coll_chunk_bytes(j, j->partial, coll_whole(j)) + coll_chunk_most(j, j->sum, ranks);
 }
 
 static int two_step_hops(int ranks) { return ranks > 1 ? 2 : 0; }
