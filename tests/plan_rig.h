@@ -30,7 +30,7 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     for (int g = 0; g < GROUP_MAX; g++) cache.n_page[g] = c->pages;
     cache.n_slot = 2 * c->rows;
     int rc = plan_open(l, p, &o, e);
-    if (!rc && (rc = plan_ready(*l, &cache, e))) {
+    if (!rc && (rc = plan_ready(*l, &cache, NULL, e))) {
         plan_close(*l);
         *l = NULL;
     }

@@ -6,7 +6,9 @@
  * three queries at once with log-probabilities, a beam search, vectors and scores. Each model takes some of the
  * combinations, all of them with DEVICES=all (make test-devices) or DEVICES=the model's name; WAY=LIST: each model on
  * these devices. */
+#include "cpu/cpu_backend.h"
 #include "fake/fake_backend.h"
+#include "sites.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
@@ -108,6 +110,10 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
 {
     const fake_options fake = {.delay = 60, .seed = 3};
     const backend_use more[] = {{&fake_backend, &fake}, {0}};
+    const cpu_options one = {.threads = 1};
+    const backend_use there[] = {{&cpu_backend, &one}, {&fake_backend, &fake}, {0}};
+    sites nodes;
+    const plan_far far = sites_of(&nodes, there);
     const engine_options o = {.model = folder,
                               .devices = w->devices,
                               .weights = weights,
@@ -117,6 +123,7 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
                               .chunk = w->chunk,
                               .max_batch = 8,
                               .in_flight = w->in_flight,
+                              .far = &far,
                               .more_backends = more};
     err e = {0};
     engine *g;
@@ -143,12 +150,31 @@ static void transcript_free(transcript *t)
 
 static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
 static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", "q8_0", NULL, "q4_t", "q4_k", NULL, "q3h_t"};
-static const way ways[] = {
-    {"fake", 1, 7},        {"cpu;fake", 4, 128},       {"fake;cpu", 2, 1},      {"fake;fake", 4, 7},
-    {"cpu;cpu;cpu", 4, 7}, {"fake", 4, 128},           {"cpu;cpu", 2, 7},       {"cpu;fake", 2, 7},
-    {"fake;cpu", 4, 128},  {"cpu;cpu", 4, 1},          {"cpu", 4, 7},           {"cpu;fake;fake", 4, 7},
-    {"fake", 2, 1},        {"cpu&cpu", 1, 7},          {"cpu&cpu&cpu", 1, 128}, {"cpu*3&cpu", 2, 7},
-    {"fake&cpu", 1, 1},    {"cpu&cpu;cpu&fake", 4, 7}, {"cpu&cpu;cpu", 2, 128}, {"cpu&cpu&cpu&cpu&cpu", 1, 7}};
+static const way ways[] = {{"fake", 1, 7},
+                           {"cpu;fake", 4, 128},
+                           {"fake;cpu", 2, 1},
+                           {"fake;fake", 4, 7},
+                           {"cpu;cpu;cpu", 4, 7},
+                           {"fake", 4, 128},
+                           {"cpu;cpu", 2, 7},
+                           {"cpu;fake", 2, 7},
+                           {"fake;cpu", 4, 128},
+                           {"cpu;cpu", 4, 1},
+                           {"cpu", 4, 7},
+                           {"cpu;fake;fake", 4, 7},
+                           {"fake", 2, 1},
+                           {"cpu&cpu", 1, 7},
+                           {"cpu&cpu&cpu", 1, 128},
+                           {"cpu*3&cpu", 2, 7},
+                           {"fake&cpu", 1, 1},
+                           {"cpu&cpu;cpu&fake", 4, 7},
+                           {"cpu&cpu;cpu", 2, 128},
+                           {"cpu&cpu&cpu&cpu&cpu", 1, 7},
+                           {"a:1/cpu", 1, 7},
+                           {"a:1/cpu;cpu;b:1/cpu", 4, 128},
+                           {"a:1/cpu&b:1/cpu", 2, 7},
+                           {"cpu&a:1/fake&cpu;b:1/cpu", 3, 7},
+                           {"a:1/cpu&a:1/cpu;a:1/cpu&cpu", 1, 1}};
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
 
 static int compared;

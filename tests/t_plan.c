@@ -26,6 +26,10 @@ static void notation(void **unused)
     device_entry d[DEVICES_MAX];
     assert_int_equal(devices_parse(NULL, backends, d, &e), 1);
     assert_true(d[0].be == &cpu_backend && d[0].number == -1 && d[0].share == 1);
+    assert_int_equal(devices_parse("a:7071/cuda:1&[::1]:70/cpu*2;cpu&cpu:1", backends, d, &e), 4);
+    assert_true(!strcmp(d[0].node, "a:7071") && !d[0].be && !strcmp(d[0].name, "cuda") && d[0].number == 1);
+    assert_true(!strcmp(d[1].node, "[::1]:70") && d[1].be == &cpu_backend && d[1].share == 2 && d[1].group == 0);
+    assert_true(!d[2].node[0] && d[2].group == 1 && d[3].group == 1 && d[3].number == 1);
     assert_int_equal(devices_parse("cpu:2*3; cpu ;auto*0.5", backends, d, &e), 3);
     assert_true(d[0].number == 2 && d[0].share == 3 && d[1].number == -1 && d[2].share == 0.5 &&
                 d[2].be == &cpu_backend);
@@ -40,7 +44,9 @@ static void bad_notation(void **unused)
         {"cpu*0", "positive"},        {"cpu*x", "positive"},
         {"cpu*-1", "positive"},       {"cpu:x", "number"},
         {"cpu:", "number"},           {"cpu:-1", "number"},
-        {"cuda:0;cuda:1", "cuda"},    {"host:7000/cpu", "number"},
+        {"cuda:0;cuda:1", "cuda"},    {"host:7000", "number"},
+        {"host/cpu", "host:port"},    {"h:0/cpu", "host:port"},
+        {"::1:70/cpu", "host:port"},  {"h:70/", "no device"},
         {"cpu:1:2", "number"},        {"cpu*nan", "positive"},
         {"cpu*1e999", "positive"},    {"cpu:99999999999999999999", "number"},
     };

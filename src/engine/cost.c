@@ -28,6 +28,9 @@ static void add_ops(engine_cost *c, const engine *g, const program *p, int64_t r
 engine_cost engine_cost_of(const engine *g, int64_t rows, int64_t outs, int64_t depth)
 {
     engine_cost c = {.weight_bytes = plan_weight_bytes(g->placed, rows, NULL)};
-    for (int k = 0; k < plan_segments(g->placed); k++) add_ops(&c, g, plan_segment(g->placed, k)->p, rows, outs, depth);
+    for (int k = 0; k < plan_segments(g->placed); k++) {
+        const program *p = plan_segment(g->placed, k)->p; /* NULL: of another process */
+        if (p) add_ops(&c, g, p, rows, outs, depth);
+    }
     return c;
 }

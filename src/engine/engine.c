@@ -103,12 +103,13 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
                                           [AXIS_SEQ] = max->sequences},
                              .inexact = o->exact && !strcmp(o->exact, "off"),
                              .act_f32 = g->served->act_f32,
+                             .far = o->far,
                              .in_flight = (int)o->in_flight};
     int rc = plan_open(&g->placed, p, &po, e);
     if (rc) return rc;
     cache->k_type = cache->v_type = g->kv_type = kv_type(g, o);
     rc = count_pages(g, g->kv_type, cache, e);
-    return rc ? rc : plan_ready(g->placed, cache, e);
+    return rc ? rc : plan_ready(g->placed, cache, NULL, e);
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)

@@ -6,6 +6,7 @@ typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
     const char *exact;                       /* "on", "off"; NULL: on */
+    const struct plan_far *far;              /* how nodes of --devices are reached; NULL: not at all */
     const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
     int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences; /* 0 = default */
 } engine_options;

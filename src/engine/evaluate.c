@@ -73,6 +73,8 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     float *tapped = NULL;
     if (layer < 0 && !g->prog->entries[ENTRY_HEAD].out)
         return err_set(e, ERR_USAGE, "this model has no head that gives logits (eval hidden gives its states)");
+    if (layer >= 0 && !plan_sees_taps(g->placed))
+        return err_set(e, ERR_USAGE, "hidden states are shown by devices of this process: --devices without nodes");
     if (layer > g->info.n_layer) return err_set(e, ERR_USAGE, "layer %d of a model of %d", layer, g->info.n_layer);
     int rc = check_ids(g, q->ids, q->n_ids, e);
     if (!rc) rc = query_check_encoder(g, q, e);

@@ -21,41 +21,75 @@ static const char *offered(const backend_use *backends, char *to, size_t cap)
     return to;
 }
 
+/* The number after ':'. */
+static int parse_number(span part, const char *from, int *number, err *e)
+{
+    char *tail;
+    errno = 0;
+    long n = strtol(from, &tail, 10);
+    if (tail == from || *tail || errno || n < 0 || n > NUMBER_MAX)
+        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": after ':' comes a number up to %d", (int)part.n,
+                       (const char *)part.p, NUMBER_MAX);
+    *number = (int)n;
+    return OK;
+}
+
+static int parse_share(span part, const char *from, double *share, err *e)
+{
+    char *tail;
+    *share = strtod(from, &tail);
+    if (tail == from || *tail || !(*share > 0) || !isfinite(*share))
+        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a share is a positive number", (int)part.n,
+                       (const char *)part.p);
+    return OK;
+}
+
+/* What stands before '/': "a:7071", "[::1]:7071". */
+static int parse_node(span part, size_t n, char node[DEVICE_NODE], err *e)
+{
+    memcpy(node, part.p, n);
+    node[n] = 0;
+    const char *colon = strrchr(node, ':');
+    char *tail = NULL;
+    long port = colon ? strtol(colon + 1, &tail, 10) : 0;
+    const bool v6 = node[0] == '[' && colon && colon[-1] == ']';
+    if (!colon || colon == node || *tail || port < 1 || port > 65535 || (!v6 && strchr(node, ':') != colon))
+        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a node is host:port or [v6]:port", (int)part.n,
+                       (const char *)part.p);
+    return OK;
+}
+
 /* One device; `list`: what it stands in. */
 static int parse_device(span part, const char *list, const backend_use *backends, device_entry *d, err *e)
 {
-    char word[64], names[256], *tail;
+    char word[64], names[256];
+    *d = (device_entry){.number = -1, .share = 1};
     if (part.n == 0)
         return err_set(e, ERR_USAGE, "--devices: \"%.64s\": an empty device; available: %s", list,
                        offered(backends, names, sizeof names));
-    if (part.n >= sizeof word) return err_set(e, ERR_USAGE, "--devices: \"%.40s…\" is too long", (const char *)part.p);
-    memcpy(word, part.p, part.n);
-    word[part.n] = 0;
-
-    *d = (device_entry){.number = -1, .share = 1};
+    const char *slash = memchr(part.p, '/', part.n);
+    const size_t before = slash ? (size_t)(slash - (const char *)part.p) : 0;
+    const span own = slash ? span_of(slash + 1, part.n - before - 1) : part;
+    if (own.n >= sizeof word || before >= DEVICE_NODE)
+        return err_set(e, ERR_USAGE, "--devices: \"%.40s…\" is too long", (const char *)part.p);
+    int rc = slash ? parse_node(part, before, d->node, e) : OK;
+    if (own.n) memcpy(word, own.p, own.n);
+    word[own.n] = 0;
     char *star = strchr(word, '*'), *colon = strchr(word, ':');
-    if (star) {
-        *star = 0;
-        d->share = strtod(star + 1, &tail);
-        if (tail == star + 1 || *tail || !(d->share > 0) || !isfinite(d->share))
-            return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a share is a positive number", (int)part.n,
-                           (const char *)part.p);
-    }
+    if (star) *star = 0;
+    if (!rc && star) rc = parse_share(part, star + 1, &d->share, e);
     if (colon && (!star || colon < star)) {
         *colon = 0;
-        errno = 0;
-        long n = strtol(colon + 1, &tail, 10);
-        if (tail == colon + 1 || *tail || errno || n < 0 || n > NUMBER_MAX)
-            return err_set(e, ERR_USAGE, "--devices: \"%.*s\": after ':' comes a number up to %d", (int)part.n,
-                           (const char *)part.p, NUMBER_MAX);
-        d->number = (int)n;
+        if (!rc) rc = parse_number(part, colon + 1, &d->number, e);
     }
     for (int i = 0; backends[i].be && !d->be; i++)
         if (!strcmp(backends[i].be->name, word) || (i == 0 && !strcmp(word, "auto"))) d->be = backends[i].be;
-    if (!d->be)
-        return err_set(e, ERR_USAGE, "--devices: there is no device \"%s\"; available: %s", word,
-                       offered(backends, names, sizeof names));
-    return 0;
+    if (rc || strlen(word) >= DEVICE_NAME || !word[0] || (!d->be && !slash))
+        return rc ? rc
+                  : err_set(e, ERR_USAGE, "--devices: there is no device \"%s\"; available: %s", word,
+                            offered(backends, names, sizeof names));
+    memcpy(d->name, d->be ? d->be->name : word, strlen(d->be ? d->be->name : word) + 1);
+    return OK;
 }
 
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }

@@ -3,7 +3,8 @@
  *
  *     list   = group { ";" group }          groups follow one another: each has some layers
  *     group  = device { "&" device }        its ranks divide the heads and columns of these layers
- *     device = name [ ":" number ] [ "*" share ]
+ *     device = [ node "/" ] name [ ":" number ] [ "*" share ]
+ *     node   = host ":" port | "[" v6 "]:" port           another process, which lends the device
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive
  * weight: "cpu*3;cpu*1" gives three quarters of the layers to the first; a group weighs the sum of its shares. "auto"
@@ -14,10 +15,13 @@
 
 enum { DEVICES_MAX = 64 };
 
+enum { DEVICE_NODE = 280, DEVICE_NAME = 32 };
 typedef struct device_entry {
-    const backend *be;
-    int number; /* after ':'; -1 when absent */
-    int group;  /* 0, 1, … */
+    char node[DEVICE_NODE]; /* "a:7071"; "": this process */
+    char name[DEVICE_NAME]; /* of the backend */
+    const backend *be;      /* NULL: only the node has it */
+    int number;             /* after ':'; -1 when absent */
+    int group;              /* 0, 1, … */
     double share;
 } device_entry;
 

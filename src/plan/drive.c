@@ -9,6 +9,7 @@
  * A step that failed on one device is passed along without work, with its error. No thread allocates. */
 #include "plan/drive.h"
 #include "plan/rank_exchange.h"
+#include "plan/rank_pass.h"
 
 #include "base/mem.h"
 
@@ -24,27 +25,38 @@ static float *passed_at(const plan *l, const flight *f, uint32_t k, int64_t from
     return f->passed[k] + from * l->max_rows[l->p->tensors[l->cross[k].t].axis];
 }
 
-/* All columns of an input, from each rank that wrote some. */
-static int put_input(const plan *l, const segment *s, const flight *f, uint32_t k, int64_t rows, err *e)
+static bool takes(const plan_rank *r, ref t)
 {
-    const plan_group *from = &l->groups[l->cross[k].from];
-    int rc = OK;
-    for (int i = 0; i < from->ranks && !rc; i++) {
-        const cut_part *part = &l->ranks[from->rank0 + i].gives[k];
-        const int64_t col0 = part->columns.from, cols = part->columns.to - col0;
-        if (part->t) rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, passed_at(l, f, k, col0), e);
-    }
-    return rc;
+    for (uint32_t i = 0; i < r->seg.n_in; i++)
+        if (r->seg.in[i].t == t) return true;
+    return false;
 }
 
-static int put_inputs(const plan *l, const segment *s, const flight *f, err *e)
+/* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
+static void put_part(const plan *l, plan_rank *r, const flight *f, uint32_t k, int from, int *rc, err *e)
+{
+    const segment *s = &r->seg;
+    const plan_rank *giver = &l->ranks[from];
+    const int64_t col0 = giver->gives[k].columns.from, cols = giver->gives[k].columns.to - col0;
+    const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
+    const bool here = is_here(l, giver);
+    const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
+    err late = {0};
+    int came = here ? OK : far_take(l, r, r->done, k, from, &bytes, &late);
+    if (!*rc && came) *rc = came, *e = late;
+    if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, bytes, e);
+    if (!here && bytes) far_release(l, r, r->done, k, from);
+}
+
+static int put_inputs(const plan *l, plan_rank *r, const flight *f, err *e)
 {
     int rc = OK;
-    for (uint32_t i = 0; i < s->n_in && !rc; i++) {
-        uint32_t k = 0;
-        while (l->cross[k].t != s->in[i].t) k++;
-        int64_t rows = f->st->n[s->p->tensors[s->in[i].t].axis];
-        if (rows) rc = put_input(l, s, f, k, rows, e);
+    for (uint32_t k = 0; k < l->n_cross; k++) {
+        const crossing *c = &l->cross[k];
+        const plan_group *from = &l->groups[c->from];
+        if (!f->st->n[l->p->tensors[c->t].axis] || !takes(r, c->t)) continue;
+        for (int i = from->rank0; i < from->rank0 + from->ranks; i++)
+            if (l->ranks[i].gives[k].t) put_part(l, r, f, k, i, &rc, e);
     }
     return rc;
 }
@@ -81,30 +93,32 @@ static int get_logits(const plan *l, const plan_rank *r, const flight *f, uint32
     return rc;
 }
 
-static int get_outputs(const plan *l, const plan_rank *r, const flight *f, err *e)
+/* *rc: the device has failed; then others still get bytes, so that they need not wait. */
+static void get_outputs(const plan *l, plan_rank *r, const flight *f, int *rc, err *e)
 {
     const segment *s = &r->seg;
-    int rc = OK;
-    for (uint32_t k = 0; k < l->n_cross && !rc; k++) {
+    err late = {0};
+    if (!*rc) *rc = far_enter(l, r, r->done, e);
+    for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const cut_part *part = &r->gives[k];
         const int64_t rows = f->st->n[l->p->tensors[c->t].axis];
         if (!part->t || !rows) continue;
-        if (c->entry == ENTRY_HEAD) rc = get_logits(l, r, f, k, e);
-        else if (c->entry >= 0) rc = get_rows(l, r, f, k, 0, rows, e);
-        if (!rc && c->read_by_device)
-            rc = s->be->act_get(s->on, s, part->t, 0, rows, passed_at(l, f, k, part->columns.from), e);
-        if (!rc && c->read_by_device && c->divided)
-            step_tap_columns(f->st, l->p, c->t, part->columns, rows, passed_at(l, f, k, part->columns.from));
+        float *to = c->read_by_device || c->divided ? passed_at(l, f, k, part->columns.from) : NULL;
+        if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, r, f, k, e);
+        else if (!*rc && c->entry >= 0) *rc = get_rows(l, r, f, k, 0, rows, e);
+        if (!c->read_by_device) continue;
+        if (!*rc) *rc = s->be->act_get(s->on, s, part->t, 0, rows, to, e);
+        if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, to);
+        int sent = far_post(l, r, r->done, k, to, &late);
+        if (sent && !*rc) *rc = sent, *e = late;
     }
-    return rc;
 }
 
-static int run_stretches(plan_rank *r, const step *st, err *e)
+static int run_stretches(plan_rank *r, const step *st, int rc, err *e)
 {
     const segment *s = &r->seg;
     const plan_group *g = group_of(r->of, r);
-    int rc = OK;
     for (uint32_t i = 0; i < s->n_stretch; i++) {
         if (!rc) rc = s->be->start(s->on, s, i, st, e);
         if (!rc) rc = s->be->wait(s->on, e);
@@ -119,9 +133,9 @@ static void run_rank(plan_rank *r, flight *f)
     step own = *f->st;
     err e = {0};
     if (r->index) own.n_tap = 0; /* the first rank shows activations */
-    int rc = put_inputs(l, &r->seg, f, &e);
-    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, &e);
-    if (!rc) rc = get_outputs(l, r, f, &e);
+    int rc = put_inputs(l, r, f, &e);
+    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, rc, &e);
+    get_outputs(l, r, f, &rc, &e);
     if (!rc) return;
     pthread_mutex_lock(&l->lock);
     if (!f->rc) {
@@ -134,14 +148,18 @@ static void run_rank(plan_rank *r, flight *f)
 
 /* ---- threads */
 
-/* Whether all that comes before group `g` is done for more than `done` steps; under the lock. */
+/* Whether step `done` was sent, and all ranks here that come before group `g` have done it; under the lock. */
 static bool is_there(const plan *l, int g, uint64_t done)
 {
-    if (g == 0) return l->sent > done;
-    const plan_group *before = &l->groups[g - 1];
-    for (int i = 0; i < before->ranks; i++)
-        if (l->ranks[before->rank0 + i].done <= done) return false;
-    return true;
+    for (int i = 0; i < l->n && l->ranks[i].group < g; i++)
+        if (is_here(l, &l->ranks[i]) && l->ranks[i].done <= done) return false;
+    return l->sent > done;
+}
+
+/* Whether nothing more is to be waited for; under the lock. */
+static bool is_over(const plan *l, uint64_t number)
+{
+    return is_there(l, l->n_group, number) && (flight_of(l, number)->far == 0 || l->lost.code);
 }
 
 static void *drive_device(void *arg)
@@ -154,7 +172,7 @@ static void *drive_device(void *arg)
         while (!is_there(l, r->group, r->done) && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
         if (!is_there(l, r->group, r->done)) break;
         flight *f = flight_of(l, r->done);
-        const bool failed = f->rc != OK && f->failed_in != r->group;
+        const bool failed = f->rc != OK && f->failed_in != r->group && !l->n_far;
         pthread_mutex_unlock(&l->lock);
         if (!failed) run_rank(r, f);
         pthread_mutex_lock(&l->lock);
@@ -188,7 +206,7 @@ static int flight_open(const plan *l, flight *f, err *e)
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
         if (l->cross[k].read_by_device || l->cross[k].divided) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
-        if (l->p->entries[i].out) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
+        if (l->p->entries[i].out && l->self < 0) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
     return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
 }
 
@@ -200,6 +218,7 @@ int drive_open(plan *l, err *e)
     for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
     for (int i = 0; i < l->n && !rc && drive_has_threads(l); i++) {
         plan_rank *r = &l->ranks[i];
+        if (!is_here(l, r)) continue;
         r->has_thread = pthread_create(&r->thread, NULL, drive_device, r) == 0;
         if (!r->has_thread) rc = err_set(e, ERR_MEMORY, "a thread for device %d could not be started", i);
     }
@@ -232,12 +251,14 @@ int plan_in_flight(const plan *l) { return l->in_flight; }
 void plan_send(plan *l, const step *st)
 {
     flight *f = flight_of(l, l->sent);
+    pthread_mutex_lock(&l->lock);
     f->st = st;
     f->rc = OK;
-    pthread_mutex_lock(&l->lock);
+    f->far = l->far ? l->n_far : 0;
     l->sent++;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
+    if (f->far) l->far->send(l->far->self, l->sent - 1, st);
 }
 
 /* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */
@@ -256,12 +277,14 @@ int plan_collect(plan *l, err *e)
     flight *f = flight_of(l, l->collected);
     if (drive_has_threads(l)) {
         pthread_mutex_lock(&l->lock);
-        while (!is_there(l, l->n_group, l->collected)) pthread_cond_wait(&l->changed, &l->lock);
+        while (!is_over(l, l->collected)) pthread_cond_wait(&l->changed, &l->lock);
+        if (!f->rc && l->lost.code) f->rc = err_set(&f->why, l->lost.code, "%s", l->lost.msg);
+        l->collected++;
         pthread_mutex_unlock(&l->lock);
     } else {
         for (int i = 0; i < l->n && !f->rc; i++) run_rank(&l->ranks[i], f);
+        l->collected++;
     }
-    l->collected++;
     if (!f->rc) join_best(l, f);
     return f->rc ? err_set(e, f->rc, "%s", f->why.msg) : OK;
 }

@@ -7,10 +7,28 @@
  * however a program is divided. */
 #pragma once
 #include "core/backend.h"
+#include "core/link.h"
 
 #include <stdbool.h>
 
 typedef struct plan plan;
+
+/* The ranks that other processes have, as the process that leads reaches them: by src/net. Every process makes the same
+ * plan, of the same program, list of devices and options, and opens only its own ranks. */
+typedef struct plan_far {
+    void *self;
+    bool sees_taps; /* taps of steps reach them */
+    /* The ranks with plan_node are opened there, as far as plan_open goes here. */
+    int (*open)(void *self, plan *l, err *e);
+    /* As plan_memory, of one of them. */
+    void (*memory)(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                   uint64_t *left);
+    /* They take steps from now on. ends[r], of ranks here: its end of the link between all ranks of the plan. */
+    int (*ready)(void *self, const cache_options *cache, link_end **ends, err *e);
+    /* Step `number` is theirs too, until each has told plan_far_done. Does not wait. */
+    void (*send)(void *self, uint64_t number, const step *st);
+    void (*close)(void *self); /* also after `open` or `ready` failed */
+} plan_far;
 
 typedef struct plan_options {
     const char *devices;         /* notation of devices.h; NULL: everything on the first backend */
@@ -18,6 +36,8 @@ typedef struct plan_options {
     int max_rows[AXIS_COUNT];    /* of a step */
     bool inexact;                /* dev_options */
     bool act_f32;                /* nothing is lowered to int8 */
+    int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
+    const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
 } plan_options;
 
@@ -33,10 +53,19 @@ bool plan_takes_int8(const plan *l);
  * is left for all. False: there are no more. */
 bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
                  uint64_t *left);
-/* Makes pages and compiles; then steps can be sent. */
-int plan_ready(plan *l, const cache_options *cache, err *e);
+/* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
+ * none: as plan_far.ready. */
+int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);
 int plan_segments(const plan *l); /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
+/* Whether taps of steps reach all devices. */
+bool plan_sees_taps(const plan *l);
+const program *plan_program(const plan *l);
+const plan_options *plan_asked(const plan *l); /* what it was opened with */
+
+/* ---- for processes that share a plan */
+/* The node that has device i, "a:7071"; NULL: it is here. */
+const char *plan_node(const plan *l, int i);

@@ -65,7 +65,12 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
     return (uint64_t)(sum + 0.5);
 }
 
-const char *plan_isa(const plan *l) { return l->ranks[0].seg.be->isa(l->ranks[0].seg.on); }
+const char *plan_isa(const plan *l)
+{
+    int i = 0;
+    while (i + 1 < l->n && !l->ranks[i].seg.on) i++;
+    return l->ranks[i].seg.on ? l->ranks[i].seg.be->isa(l->ranks[i].seg.on) : "";
+}
 
 /* Keys, values and slots of the segment's states when all are in use. */
 static uint64_t segment_kv_bytes(const plan *l, const segment *s)
@@ -80,7 +85,8 @@ static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
 static const char *device_name(const plan_rank *s, char *to, size_t cap)
 {
-    snprintf(to, cap, s->number >= 0 ? "%s:%d" : "%s", s->seg.be->name, s->number);
+    const int n = snprintf(to, cap, "%s%s%s", s->node, s->node[0] ? "/" : "", s->name);
+    if (s->number >= 0 && n > 0 && (size_t)n < cap) snprintf(to + n, cap - (size_t)n, ":%d", s->number);
     return to;
 }
 
@@ -90,7 +96,7 @@ static void dump_segment(const plan *l, int i, buf *out)
     const plan_rank *st = &l->ranks[i];
     const segment *s = &st->seg;
     const program *p = s->p;
-    char name[32];
+    char name[DEVICE_NODE + 2 * DEVICE_NAME];
     buf_printf(out, "\nsegment %d on %s: ops 0-%u, ", i, device_name(st, name, sizeof name), p->n_op - 1);
     if (!s->n_in) buf_str(out, "tokens");
     for (uint32_t k = 0; k < s->n_in; k++) buf_printf(out, "%s%s", k ? ", " : "", p->tensors[s->in[k].t].name);
@@ -117,8 +123,13 @@ bool plan_text(const plan *l, bool dump, buf *out)
                "KV MiB", "step MiB", "hands over");
     for (int i = 0; i < l->n; i++) {
         const plan_rank *s = &l->ranks[i];
+        char name[DEVICE_NODE + 2 * DEVICE_NAME], layers[32];
+        if (!s->seg.on) {
+            buf_printf(out, "%-3d %-8s %d-%d\n", i, device_name(s, name, sizeof name), group_of(l, s)->layer0,
+                       group_of(l, s)->layer1 - 1);
+            continue;
+        }
         uint64_t kv = segment_kv_bytes(l, &s->seg), held = s->seg.be->held_bytes(s->seg.on);
-        char name[32], layers[32];
         const plan_group *g = group_of(l, s);
         snprintf(layers, sizeof layers, "%d-%d", g->layer0, g->layer1 - 1);
         buf_printf(out, "%-3d %-8s %-8s %12.1f %12.1f %12.1f %12.1f  ", i, device_name(s, name, sizeof name), layers,
@@ -128,7 +139,8 @@ bool plan_text(const plan *l, bool dump, buf *out)
             buf_printf(out, "%s%s", k ? ", " : "", s->seg.p->tensors[s->seg.out[k]].name);
         buf_str(out, last || !s->seg.n_out ? "-\n" : "\n");
     }
-    for (int i = 0; i < l->n && dump; i++) dump_segment(l, i, out);
+    for (int i = 0; i < l->n && dump; i++)
+        if (l->ranks[i].seg.on) dump_segment(l, i, out);
     return !out->bad;
 }
 
@@ -137,7 +149,7 @@ static void add_rank(const plan *l, int i, json *ranks)
     const plan_rank *s = &l->ranks[i];
     uint64_t kv = segment_kv_bytes(l, &s->seg);
     json *one = json_add_object(ranks, NULL);
-    char name[32];
+    char name[DEVICE_NODE + 2 * DEVICE_NAME];
     json_add_str(one, "device", device_name(s, name, sizeof name));
     json_add_int(one, "group", s->group);
     json_add_int(one, "rank", s->index);
@@ -154,7 +166,8 @@ static void add_rank(const plan *l, int i, json *ranks)
 void plan_json(const plan *l, json *root)
 {
     json *ranks = json_add_array(root, "ranks"), *edges = json_add_array(root, "edges");
-    for (int i = 0; i < l->n; i++) add_rank(l, i, ranks);
+    for (int i = 0; i < l->n; i++)
+        if (l->ranks[i].seg.on) add_rank(l, i, ranks);
     for (int i = 0; i < l->n; i++)
         for (uint32_t k = 0; k < l->ranks[i].seg.n_in; k++) {
             const edge *in = &l->ranks[i].seg.in[k];

@@ -1,8 +1,10 @@
 /* plan_state.h - inside the plan: what its files share. */
 #pragma once
 #include "comm/coll_list.h"
+#include "comm/link_part.h"
 #include "comm/link_threads.h"
 #include "plan/cut.h"
+#include "plan/devices.h"
 #include "plan/plan.h"
 
 #include <pthread.h>
@@ -12,11 +14,14 @@ typedef struct plan_rank {
     segment seg;
     int group, index; /* which of the group's ranks it is */
     int number;       /* of the device notation, -1 none */
-    cut_part *gives;  /* [n_cross] what it has of activations that cross */
-    uint64_t done;    /* steps that it has finished, failed ones too; under the driver's lock */
+    char node[DEVICE_NODE], name[DEVICE_NAME];
+    cut_part *gives; /* [n_cross] what it has of activations that cross */
+    uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock */
     pthread_t thread;
     bool has_thread;
     struct plan *of;
+    link_end *end;     /* to all ranks of the plan, where some are in other processes; else NULL */
+    link_part part;    /* of it, the ranks of the group */
     coll side;         /* its side of the group's collectives */
     void *coll_memory; /* coll_bytes */
     uint64_t coll_bytes;
@@ -34,7 +39,8 @@ typedef struct plan_group {
     cut *by_columns;       /* NULL: one rank, which has all */
     const cut_coll *colls; /* [n_coll] */
     uint32_t n_coll;
-    link_group *link; /* NULL: one rank */
+    link_group *link; /* NULL: one rank, or some are in other processes */
+    bool is_end;      /* what is before or after the layers: tables, head */
 } plan_group;
 
 /* A step under way, and where its rows are kept between devices and for the caller. */
@@ -42,6 +48,7 @@ typedef struct flight {
     const step *st;
     int rc; /* of the first segment that failed, and its group; under the driver's lock, as is `why` */
     int failed_in;
+    int far; /* ranks in other processes that have not finished it; as rc */
     err why;
     float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, from
                        max_rows * (its first column) on; NULL: it is a result, from one rank */
@@ -60,13 +67,17 @@ typedef struct crossing {
 
 struct plan {
     const program *p;
+    plan_options asked;
     int max_rows[AXIS_COUNT];
     bool act_f32;
     cache_options cache;
-    plan_group *groups; /* [n_group] */
-    plan_rank *ranks;   /* [n] group by group */
-    double *shares;     /* [n] */
-    int n_group, n;
+    plan_group *groups;    /* [n_group] */
+    plan_rank *ranks;      /* [n] group by group */
+    double *shares;        /* [n] */
+    int n_group, n, n_far; /* n_far: of the ranks, in other processes */
+    int self;              /* rank that this process has; -1: it leads, and has those without a node */
+    const plan_far *far;
+    const backend *first; /* the preferred one */
     crossing *cross;
     uint32_t n_cross;
     flight *flights; /* [in_flight] step k is in flights[k % in_flight] */
@@ -75,15 +86,31 @@ struct plan {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stopping;
+    err lost; /* why steps cannot go on; code OK: they can */
 };
 
+static inline bool is_here(const plan *l, const plan_rank *r)
+{
+    return l->self < 0 ? !r->node[0] : r == &l->ranks[l->self];
+}
+
 static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &l->groups[r->group]; }
+
+/* layer_cut.c: op0, op1 of each group. */
+int divide_layers(plan *l, err *e);
+
+/* crossing.c: finds what crosses; what each rank gives; segment.in and segment.out. */
+int group_at(const plan *l, uint32_t op_index); /* the group that an op belongs to */
+int find_crossings(plan *l, err *e);
+int list_given(plan *l, err *e);
+int list_edges(const plan *l, plan_rank *r, err *e);
+bool rank_reads(const plan *l, const plan_rank *r, uint32_t k); /* whether it takes crossing k */
 
 /* Adds the bytes that one page of each group takes for the states that a segment writes. */
 void plan_add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
 
 /* Whether each device has a thread: several may work at once. */
-static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group; }
+static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_far; }
 /* Takes memory for the steps in flight, and starts the threads. */
 int drive_open(plan *l, err *e);
 /* Ends the threads, when the steps sent are over. Also after drive_open failed, or was not called. */

@@ -3,7 +3,7 @@
 #include "plan/rank_exchange.h"
 
 #include "base/mem.h"
-#include "tensor/act_q8.h"
+#include "core/act_move.h"
 
 #include <string.h>
 
@@ -25,12 +25,6 @@ typedef struct exchanging {
 } exchanging;
 
 static int64_t width_of(cut_range c) { return c.to - c.from; }
-
-/* Bytes of `cols` columns of a row of t: floats, or codes in wire order. */
-static uint64_t part_bytes(const tensor *t, int64_t cols)
-{
-    return t->block ? act_wire_bytes(cols, t->block) : (uint64_t)cols * sizeof(float);
-}
 
 static const op *coll_op(const plan_rank *r, uint32_t number) { return &r->seg.p->ops[r->seg.ends[number]]; }
 
@@ -117,9 +111,9 @@ static uint64_t bytes_of(const exchanging *x, int rank)
 {
     const tensor *t = &x->r->seg.p->tensors[x->o->out];
     int64_t rows = 0;
-    if (x->k->how == COLL_GATHER) return (uint64_t)x->rows * part_bytes(t, width_of(x->k->of[rank]));
+    if (x->k->how == COLL_GATHER) return (uint64_t)x->rows * act_move_bytes(t, width_of(x->k->of[rank]));
     for (int64_t i = 0; i < x->rows; i++) rows += owns(x, rank, i);
-    return (uint64_t)rows * part_bytes(t, tensor_count(t));
+    return (uint64_t)rows * act_move_bytes(t, tensor_count(t));
 }
 
 void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
@@ -160,7 +154,7 @@ static bool most_bytes(const plan *l, const plan_group *g, const plan_rank *r, u
         const bool owner = g->colls[i].how == COLL_OWNER;
         const int64_t cols = owner ? tensor_count(t) : width_of(g->colls[i].of[r->index]);
         uint64_t bytes;
-        ok = mem_mul(part_bytes(t, cols), (uint64_t)l->max_rows[t->axis], &bytes) && ok;
+        ok = mem_mul(act_move_bytes(t, cols), (uint64_t)l->max_rows[t->axis], &bytes) && ok;
         if (bytes > *part) *part = bytes;
         if (owner && bytes > *whole) *whole = bytes;
     }
@@ -178,15 +172,22 @@ static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
     ok = ok && (!r->coll_bytes || (r->coll_memory = mem_map(r->coll_bytes)));
     ok = ok && (!r->rows_bytes || (r->rows = mem_map(r->rows_bytes)));
     if (!ok) return err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");
-    coll_open(&r->side, link_threads_end(g->link, r->index), 0, r->coll_memory, r->coll_bytes);
+    if (r->end) link_part_open(&r->part, r->end, g->rank0, g->ranks);
+    link_end *end = r->end ? &r->part.base : link_threads_end(g->link, r->index);
+    coll_open(&r->side, end, 0, r->coll_memory, r->coll_bytes);
     return OK;
 }
 
 int rank_exchange_open(plan *l, plan_group *g, err *e)
 {
+    int rc = OK;
+    bool all_here = true;
     if (!g->by_columns) return OK;
-    int rc = link_threads_open(&g->link, g->ranks, COLL_CHANNELS, e);
-    for (int i = 0; i < g->ranks && !rc; i++) rc = open_side(l, g, &l->ranks[g->rank0 + i], e);
+    for (int i = 0; i < g->ranks; i++)
+        all_here = all_here && !l->ranks[g->rank0 + i].end && is_here(l, &l->ranks[g->rank0 + i]);
+    if (all_here) rc = link_threads_open(&g->link, g->ranks, COLL_CHANNELS, e);
+    for (int i = 0; i < g->ranks && !rc; i++)
+        if (is_here(l, &l->ranks[g->rank0 + i])) rc = open_side(l, g, &l->ranks[g->rank0 + i], e);
     return rc;
 }
 

@@ -1,0 +1,61 @@
+/* far.c - see far.h. */
+#include "plan/far.h"
+
+#include "plan/rank_pass.h"
+
+int plan_channels(const plan *l) { return COLL_CHANNELS + l->in_flight * (int)l->n_cross; }
+
+static uint64_t most_bytes(const plan *l, ref t, int64_t cols)
+{
+    return (uint64_t)cols * (uint64_t)l->max_rows[l->p->tensors[t].axis] * sizeof(float);
+}
+
+/* Of one crossing, from rank a to rank b. */
+static uint64_t crossing_bytes(const plan *l, const plan_rank *a, const plan_rank *b, uint32_t k)
+{
+    const cut_part *part = &a->gives[k];
+    return part->t && rank_reads(l, b, k) ? most_bytes(l, l->cross[k].t, part->columns.to - part->columns.from) : 0;
+}
+
+uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel)
+{
+    const plan_rank *x = &l->ranks[a], *y = &l->ranks[b];
+    const plan_group *g = group_of(l, x);
+    uint64_t most = 0;
+    if (channel >= COLL_CHANNELS) {
+        const uint32_t k = (uint32_t)(channel - COLL_CHANNELS) % l->n_cross;
+        const uint64_t there = crossing_bytes(l, x, y, k), back = crossing_bytes(l, y, x, k);
+        return there > back ? there : back;
+    }
+    for (uint32_t i = 0; x->group == y->group && i < g->n_coll; i++) {
+        const ref t = g->colls[i].t;
+        const uint64_t bytes = most_bytes(l, t, tensor_count(&l->p->tensors[t]));
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* ---- what other processes tell */
+
+void plan_far_done(plan *l, uint64_t number, int rc, const char *why)
+{
+    pthread_mutex_lock(&l->lock);
+    if (number >= l->collected && number < l->sent) {
+        flight *f = &l->flights[number % (uint64_t)l->in_flight];
+        f->far--;
+        if (rc && !f->rc) {
+            f->failed_in = -1;
+            f->rc = err_set(&f->why, rc, "%s", why);
+        }
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+void plan_far_lost(plan *l, const err *why)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->lost.code) l->lost = *why;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}

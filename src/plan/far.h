@@ -1,0 +1,12 @@
+/* far.h - a plan whose ranks lie in several processes, as src/net sees it: what ranks send each other, and what the
+ * process that leads is told. */
+#pragma once
+#include "plan/plan.h"
+
+/* Channels between any two ranks, and the largest message, either way, on one; 0: they never use it. */
+int plan_channels(const plan *l);
+uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
+/* A rank in another process has finished a step; rc and why: it failed there. From any thread. */
+void plan_far_done(plan *l, uint64_t number, int rc, const char *why);
+/* The way to one is lost: all steps from now on fail with this. From any thread. */
+void plan_far_lost(plan *l, const err *why);
