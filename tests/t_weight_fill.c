@@ -147,12 +147,18 @@ static void pages_of_the_file_are_let_go(void **unused)
                .block = HIGH,
                .stride = HIGH,
                .mul = 1};
-    weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = HIGH, .cols = WIDE};
-    weight_fill f;
-    assert_ok(weight_fill_plan(&f, &w, DTYPE_Q8_0, true, &e), &e);
-    long before = shared_pages();
-    mem_free(filled(f, f.units));
-    assert_true(shared_pages() - before < BYTES / 4096 / 4);
+    const weight w = {.name = "w", .pieces = &c, .n_piece = 1, .rows = HIGH, .cols = WIDE};
+    weight columns = {.rows = HIGH, .cols = WIDE / 2}, rows = {.run = 4, .stride = 8, .rows = HIGH / 2};
+    assert_ok(weight_window(&columns, &w, &e), &e);
+    assert_ok(weight_window(&rows, &w, &e), &e);
+    const weight *const all[] = {&w, &columns, &rows};
+    for (int i = 0; i < 3; i++) {
+        weight_fill f;
+        assert_ok(weight_fill_plan(&f, all[i], DTYPE_Q8_0, true, &e), &e);
+        long before = shared_pages();
+        mem_free(filled(f, f.units));
+        assert_true(shared_pages() - before < BYTES / 4096 / 4);
+    }
     file_unmap(m);
     unlink(path);
     mem_free(zero);

@@ -150,7 +150,7 @@ int weight_window(weight *at, const weight *of, err *e)
     w.run = at->run ? at->run : at->rows;
     w.stride = at->run ? at->stride : at->rows;
     w.col0 = at->col0;
-    w.cols = at->cols ? at->cols : of->cols - at->col0;
+    w.cols = at->cols || at->col0 < 0 ? at->cols : of->cols - at->col0;
     w.parts = at->parts;
     const char *mistake = window_mistake(&w, of);
     if (mistake)

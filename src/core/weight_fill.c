@@ -117,13 +117,16 @@ static void encode_rows(const weight_fill *f, int64_t from, int64_t to, uint8_t 
 static void fill_panel(const weight_fill *f, int64_t panel, uint8_t *out, void *scratch, int64_t *beyond)
 {
     float *values = scratch;
-    uint8_t *blocks = f->method == FILL_COPY ? NULL : (uint8_t *)(values + weight_whole(f->w)->cols);
+    uint8_t *blocks = f->method == FILL_COPY ? NULL : (uint8_t *)(values + weight_whole(f->w)->cols), *row;
     const uint8_t *rows[PANEL_ROWS] = {NULL};
     for (int r = 0; r < PANEL_ROWS && panel * PANEL_ROWS + r < f->w->rows; r++) {
-        int64_t n = panel * PANEL_ROWS + r;
-        uint8_t *own = blocks + (uint64_t)r * f->row_bytes;
-        if (f->method == FILL_ENCODE) encode_row(f, n, own, values, beyond);
-        rows[r] = f->method == FILL_COPY ? blocks_of(f, n) : own + f->skip;
+        const int64_t n = panel * PANEL_ROWS + r;
+        if (f->method == FILL_COPY) {
+            rows[r] = blocks_of(f, n);
+            continue;
+        }
+        encode_row(f, n, row = blocks + (uint64_t)r * f->row_bytes, values, beyond);
+        rows[r] = row + f->skip;
     }
     panel_pack(f->type, rows, f->w->cols, out);
 }
