@@ -66,7 +66,7 @@ SHARED = {
 # What only tests use: definitions that fast paths are compared with, and places where a fault is put in.
 TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_text importance_open_bytes
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
-tokenizer_is_special weight_column_grain weight_row_grain weight_window""".split())
+tokenizer_is_special weight_column_grain""".split())
 # Of src/net, until a command lends devices.
 TESTED |= set("""address_parse boxes_admit boxes_close boxes_deliver boxes_join boxes_know boxes_lost boxes_open
 door_close door_open door_refused frame_record hello_init key_file_read key_file_write link_measure
