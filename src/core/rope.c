@@ -245,6 +245,8 @@ void rope_release(rope_set *r, int variant)
     if (variant >= 0 && (uint32_t)variant < r->n_variant && r->variant[variant].users) r->variant[variant].users--;
 }
 
+int rope_length(const rope_set *r, int variant) { return variant > 0 ? r->variant[variant].length : 0; }
+
 const float *rope_cos(const rope_set *r, int variant) { return r->variant[variant].table; }
 
 const float *rope_sin(const rope_set *r, int variant)

@@ -62,6 +62,9 @@ void rope_close(rope_set *r);
  * thread, between steps. */
 int rope_admit(rope_set *r, int length, err *e);
 void rope_release(rope_set *r, int variant); /* the sequence is gone */
+/* A length that is given the same table, on any machine: what a variant is called where indices mean nothing. 0: any
+ * that the model was made for. */
+int rope_length(const rope_set *r, int variant);
 /* The dims / 2 frequencies for a sequence of `length` tokens, and the factor that cosines and sines carry. */
 void rope_frequencies(const rope_params *p, int length, float *inv, float *scale);
 

@@ -104,6 +104,26 @@ def net():
         record(large, 9, 1, 7, large - 2 * small))
     put("net_frame", "hostile", record(0xffffffff, 9, 0, 7, small))
 
+    def step(number, flags, seqs, wanted=(), copies=()):
+        """Messages for the model of tests/step_rig.h; seqs: first position, rows, encoder rows, length admitted."""
+        text = struct.pack("<IBHIHII", number, flags, len(seqs), len(wanted), 0, 0, len(copies))
+        for i, (first, rows, enc, length) in enumerate(seqs):
+            text += struct.pack("<8I", first, rows, first + rows, enc, enc, 2 * i, 2 * i + 1, length)
+        for rows in (1, 2):
+            text += b"".join(struct.pack("<I", 7) * s[rows] for s in seqs)
+        text += b"".join(struct.pack("<I", row) for row in wanted)
+        text += b"".join(struct.pack("<BII", *c) for c in copies)
+        for group in range(3):
+            for i, (first, rows, enc, _) in enumerate(seqs):
+                n = ((enc if group == 2 else first + rows) + 63) // 64
+                run = struct.pack("<HH", 0, n) + b"".join(struct.pack("<I", 8 * i + k) for k in range(n))
+                same = struct.pack("<HH", i + 1, 0)
+                text += same if not flags & 1 else struct.pack("<HH", 0, 1) + run if n else struct.pack("<HH", 0, 0)
+        return struct.pack("<H", len(text)) + text
+    first = step(0, 1, [(0, 70, 9, 0), (0, 3, 0, 300)], (69, 72), ((0, 40, 41), (1, 40, 41)))
+    put("net_step", "two", first + step(1, 0, [(70, 1, 0, 0), (3, 1, 0, 300)], (0, 1 | 1 << 31)))
+    put("net_step", "gap", first + step(2, 0, [(70, 1, 0, 0)]))
+
 
 def main():
     put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},
