@@ -35,7 +35,9 @@ static ref named_like(lowering *l, ref like, const char *more, uint8_t block, in
 static ref quantized(lowering *l, const op *for_op, int block, bool residual)
 {
     static const char *const more[2][2] = {{"q32", "q32.rest"}, {"q64", "q64.rest"}};
-    const ref x = for_op->in[0], table = for_op->kind == OP_MATMUL_EXP ? for_op->in[3] : 0;
+    const ref x = for_op->in[0], table = for_op->kind == OP_MATMUL_EXP ? for_op->in[3]
+                                         : for_op->kind == OP_COLL     ? for_op->in[1]
+                                                                       : 0;
     ref *known = &l->made[x].form[block == 64][residual];
     if (*known) return *known;
     ref out = named_like(l, x, more[block == 64][residual], (uint8_t)block, for_op->layer);

@@ -412,7 +412,8 @@ static const char *check_coll(shapes t)
     const int how = t.o->u.coll.how;
     if (how < COLL_GATHER || how >= COLL_COUNT) return "collected how?";
     if (t.c) return "too many operands";
-    if (t.out->block && t.out->axis == AXIS_EXP ? !dispatched(t.p, t.o->in[1]) : t.o->in[1] != 0)
+    const bool sorted = t.out->axis == AXIS_EXP && dispatched(t.p, t.o->in[1]);
+    if (!sorted && (t.o->in[1] || (t.out->block && t.out->axis == AXIS_EXP)))
         return "codes of expert rows, and only they, are tiled by their dispatch";
     if (!t.o->in[0]) return NULL;
     if (!same_rows(t.a, t.out) || t.a->block != t.out->block) return "input and output have different rows";
