@@ -237,16 +237,20 @@ int peer_start(peer *p, const peer_use *use, err *e)
     p->use = *use;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 << 10);
+    pthread_mutex_lock(&p->lock); /* a reader may lose the peer at once, and another thread close it */
     for (int i = 0; i < 2; i++) p->way[i].reads = pthread_create(&p->way[i].reader, &small, read_line, &p->way[i]) == 0;
+    const bool all = p->way[0].reads && p->way[1].reads;
+    pthread_mutex_unlock(&p->lock);
     pthread_attr_destroy(&small);
-    if (p->way[0].reads && p->way[1].reads) return OK;
-    return err_set(e, ERR_IO, "cannot start a thread");
+    return all ? OK : err_set(e, ERR_IO, "cannot start a thread");
 }
 
 void peer_close(peer *p)
 {
     if (!p) return;
     bool was_over = atomic_exchange(&p->over, true);
+    pthread_mutex_lock(&p->lock); /* peer_start may not be over */
+    pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < 2; i++) {
         if (!was_over) frames_end(p->way[i].f);
         frames_cut(p->way[i].f);
