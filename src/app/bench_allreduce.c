@@ -27,8 +27,6 @@ const param allreduce_rows[] = {
         .doc = "f32, f16, int8, int4, int6 (int4, then int8), and the symmetric int8s, int4s"),
     ROW(algorithm, PARAM_TEXT, .otherwise = "ring,two_step,one_shot", .words = "NAME,...",
         .doc = "ring, two_step, one_shot, gather"),
-    ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
-        .doc = "elements under one scale"),
 };
 const size_t allreduce_row_count = sizeof allreduce_rows / sizeof *allreduce_rows;
 
@@ -204,12 +202,12 @@ static int each_one(const allreduce_options *o, coll_test *t, const wire_ops *co
     return rc;
 }
 
-int bench_allreduce(const allreduce_options *o, const char *devices, const char *isa, int64_t reps, json *root, err *e)
+int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t reps, json *root, err *e)
 {
     const wire_ops *wire[DEVICES_MAX];
-    coll_test t = {.group = o->codec_group, .reps = reps, .seed = 1};
+    coll_test t = {.group = m->codec_group, .reps = reps, .seed = 1};
     int rc = each_one(o, &t, NULL, 0, NULL, e);
-    const int ranks = rc ? rc : list_ranks(devices, isa, wire, e);
+    const int ranks = rc ? rc : list_ranks(m->devices, m->isa, wire, e);
     if (ranks < 0) return ranks;
     json_add_num(root, "ranks", ranks);
     return each_one(o, &t, wire, ranks, json_add_array(root, "rows"), e);

@@ -2,16 +2,15 @@
  * of one group. */
 #pragma once
 #include "base/json.h"
-#include "base/param.h"
+#include "engine/engine_params.h"
 
 typedef struct allreduce_options {
     const char *bytes, *codec, *algorithm; /* lists */
-    int64_t codec_group;
 } allreduce_options;
 
 extern const param allreduce_rows[];
 extern const size_t allreduce_row_count;
 
-/* Adds "ranks" and "rows" to a JSON object. devices: as given to --devices; isa: NULL, the best here. */
-int bench_allreduce(const allreduce_options *o, const char *devices, const char *isa, int64_t reps, json *root, err *e);
+/* Adds "ranks" and "rows" to a JSON object. Of m devices, isa and codec_group are read. */
+int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t reps, json *root, err *e);
 void bench_allreduce_print(const json *root);

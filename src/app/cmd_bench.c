@@ -441,7 +441,7 @@ static int run_allreduce(const invocation *v, err *e)
     const bench_options *o = v->options;
     json *root = json_new_object();
     int rc = flags_allow_only(v, flags, "bench allreduce", e);
-    if (!rc) rc = bench_allreduce(&o->allreduce, o->model.devices, o->model.isa, o->reps, root, e);
+    if (!rc) rc = bench_allreduce(&o->allreduce, &o->model, o->reps, root, e);
     if (!rc && v->json) rc = app_print_json(root, e);
     else if (!rc) bench_allreduce_print(root);
     json_free(root);

@@ -68,7 +68,8 @@ enum {
     KERNEL_LIST(X)                                                                                                     \
     X(COLL, coll, OPF_COLL,                                                                                            \
       "out = gather: the columns of in0 of all ranks side by side; owner: rows of in0, each from the rank that has "   \
-      "its id; without in0 this rank has no part [codes of rows sorted by dispatch in1]")
+      "its id; reduce: the sum of in0 over all ranks; without in0 this rank has no part [codes of rows sorted by "     \
+      "dispatch in1]")
 
 typedef enum op_kind {
 #define X(id, ...) OP_##id,
@@ -105,7 +106,7 @@ extern const char *const act_name[ACT_COUNT];
 /* rms: x / sqrt(mean x^2 + eps); layer: (x - mean) / sqrt(var + eps); l2: x / max(sqrt(sum x^2), eps) */
 enum { NORM_RMS, NORM_LAYER, NORM_L2, NORM_COUNT };
 enum { POOL_FIRST, POOL_MEAN, POOL_LAST, POOL_COUNT };
-enum { COLL_GATHER, COLL_OWNER, COLL_COUNT };
+enum { COLL_GATHER, COLL_OWNER, COLL_REDUCE, COLL_COUNT };
 enum { EMBED_BY_TOKEN, EMBED_BY_POSITION, EMBED_BY_TYPE, EMBED_BY_COUNT };
 /* Pairs that rotate: (i, i + dims/2), "neox"; (2i, 2i + 1), "interleaved". */
 enum { ROPE_HALVES, ROPE_NEIGHBOURS, ROPE_STYLE_COUNT };

@@ -104,6 +104,9 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
                              .inexact = o->exact && !strcmp(o->exact, "off"),
                              .act_f32 = g->served->act_f32,
                              .far = o->far,
+                             .reduce = o->reduce,
+                             .collective = o->collective,
+                             .codec_group = o->codec_group,
                              .in_flight = (int)o->in_flight};
     int rc = plan_open(&g->placed, p, &po, e);
     if (rc) return rc;

@@ -1,5 +1,6 @@
 /* engine_params.c - the flags of every command that takes a model, as rows of engine_options. */
 #include "engine/engine_params.h"
+#include "tensor/wire.h"
 
 #define ROW(field, kind, ...)                                                                                          \
     {                                                                                                                  \
@@ -22,6 +23,14 @@ const param engine_param_rows[] = {
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
         .doc = "devices of consecutive layers: \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
+    ROW(reduce, PARAM_WORD, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
+        .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of one device; "
+               "else partial sums are added, coded in so many bits (int6: int4, then int8)"),
+    ROW(collective, PARAM_WORD, .otherwise = "auto", .words = "auto|two_step|one_shot|ring",
+        .doc = "how sums are made: in two hops, or in one with more bytes; auto: by size; both give the same results "
+               "(ring, to compare, others for other batches)"),
+    ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
+        .doc = "elements that share a scale on the way between devices"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
                "weights, i16 for matrices with int8 activations, else f16)"),

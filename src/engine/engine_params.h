@@ -7,8 +7,9 @@ typedef struct engine_options {
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
     const char *exact;                       /* "on", "off"; NULL: on */
     const struct plan_far *far;              /* how nodes of --devices are reached; NULL: not at all */
+    const char *reduce, *collective;         /* of ranks: plan/plan.h */
     const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
-    int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences; /* 0 = default */
+    int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */
 } engine_options;
 
 /* The first `source` rows name model and tokenizer; a model's program depends on the first `program` rows. */

@@ -1,6 +1,8 @@
 /* cut.c - see cut.h. One walk over the ops: what is whole on every rank stays so while nothing is saved by cutting it,
  * so rows are gathered as late as possible, and once. */
 #include "plan/cut.h"
+#include "plan/cut_state.h"
+#include "plan/cut_sums.h"
 
 #include "base/mem.h"
 #include "core/lower_int8.h"
@@ -9,37 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A window that was made of a weight or constant of the whole program. */
-typedef struct made {
-    ref of, t;
-    weight w;
-} made;
-
-typedef struct rank_program {
-    program *p;
-    ref *part;   /* [n_tensor of the whole program] its columns of an activation; 0: none */
-    made *views; /* [n_made] */
-    size_t n_made, cap_made;
-} rank_program;
-
-struct cut {
-    const cut_shape *s;
-    bool (*takes)(dtype type);
-    cut_borders *b;
-    rank_program *rank; /* [ranks] */
-    bool *whole;        /* [n_tensor] every rank has whole rows of it */
-    cut_coll *colls;    /* [n_coll] */
-    size_t n_coll, cap_coll;
-};
-
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the program of a rank"); }
 
 /* ---- tensors of a rank */
 
-static int64_t length(cut_range r) { return r.to - r.from; }
-
-/* A tensor of the rank's program like t of the whole one, with `width` columns. */
-static ref part_like(program *p, ref t, const char *more, cut_range columns, err *e)
+ref cut_part_like(program *p, ref t, const char *more, cut_range columns, err *e)
 {
     char name[256];
     tensor part = p->tensors[t];
@@ -48,19 +24,18 @@ static ref part_like(program *p, ref t, const char *more, cut_range columns, err
     part.name = name;
     part.whole = tensor_count(&part);
     part.rank = 1;
-    part.dim[0] = length(columns);
+    part.dim[0] = cut_length(columns);
     return program_tensor(p, &part, e);
 }
 
-/* Columns of t on a rank, from its own part or from whole rows; 0 on error. Not of an empty range. */
-static ref columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *e)
+ref cut_columns_of(cut *c, int rank, ref t, cut_range want, int16_t layer, err *e)
 {
     rank_program *to = &c->rank[rank];
     const cut_range own = cut_columns(c->b, rank, t);
     const bool alike = own.from == want.from && own.to == want.to;
     if (alike && to->part[t]) return to->part[t];
-    if (c->whole[t] && length(want) == cut_width(c->s->p, t)) return t;
-    ref part = part_like(to->p, t, NULL, want, e);
+    if (c->has[t] == HAS_WHOLE && cut_length(want) == cut_width(c->s->p, t)) return t;
+    ref part = cut_part_like(to->p, t, NULL, want, e);
     op o = {.kind = OP_COLUMNS, .layer = layer, .state = -1, .in = {t}, .out = part, .u.columns = {(int32_t)want.from}};
     if (!part || program_op(to->p, &o, e)) return 0;
     if (alike) to->part[t] = part;
@@ -78,9 +53,16 @@ static cut_coll *add_coll(cut *c, uint8_t how, ref t, err *e)
     return k;
 }
 
-static bool is_result(const program *p, ref t)
+int cut_add_reduce(cut *c, ref t, bool goes_on, err *e)
 {
-    for (int i = 0; i < ENTRY_COUNT; i++)
+    cut_coll *k = add_coll(c, COLL_REDUCE, t, e);
+    if (k) k->goes_on = goes_on;
+    return k ? OK : e->code;
+}
+
+bool cut_is_result(const program *p, ref t)
+{
+    for (int i = ENTRY_HEAD; i < ENTRY_COUNT; i++)
         if (p->entries[i].out == t) return true;
     for (int32_t l = 0; l <= p->n_layer; l++)
         if (p->hidden[l] == t) return true;
@@ -93,7 +75,7 @@ static int codes_of(const cut *c, ref t)
 {
     const program *p = c->s->p;
     int block = 0;
-    if (cut_width(p, t) <= ACT_NARROW || p->tensors[t].axis == AXIS_EXP || is_result(p, t)) return 0;
+    if (cut_width(p, t) <= ACT_NARROW || p->tensors[t].axis == AXIS_EXP || cut_is_result(p, t)) return 0;
     for (uint32_t i = c->s->op0; i < p->n_op; i++)
         for (int k = 0; k < 4; k++) {
             const op *o = &p->ops[i];
@@ -107,10 +89,10 @@ static int codes_of(const cut *c, ref t)
     return block;
 }
 
-/* Makes whole rows of t on every rank. */
+/* Makes whole rows of t, which ranks have columns of, on every rank. */
 static int gather(cut *c, ref t, int16_t layer, err *e)
 {
-    if (c->whole[t]) return OK;
+    if (c->has[t] == HAS_WHOLE) return OK;
     cut_coll *k = add_coll(c, COLL_GATHER, t, e);
     if (!k) return e->code;
     const int block = codes_of(c, t);
@@ -125,7 +107,7 @@ static int gather(cut *c, ref t, int16_t layer, err *e)
         int rc = program_op(c->rank[r].p, &o, e);
         if (rc) return rc;
     }
-    c->whole[t] = true;
+    c->has[t] = HAS_WHOLE;
     return OK;
 }
 
@@ -159,8 +141,7 @@ static ref new_window(program *p, ref t, const weight *w, err *e)
     return program_tensor(p, &k, e);
 }
 
-/* The window of weight or constant t on a rank; 0 on error. */
-static ref window(rank_program *to, ref t, weight w, err *e)
+ref cut_window(rank_program *to, ref t, weight w, err *e)
 {
     const tensor *k = &to->p->tensors[t];
     const int64_t cols = k->rank > 1 ? k->dim[1] : 1;
@@ -183,18 +164,18 @@ static weight window_of(const program *p, ref t, uint8_t take, cut_range out, in
     const int64_t each = n < width ? width / n : 1;
     const cut_range own = {out.from / each, out.to / each};
     switch (take) {
-    case TAKE_COLUMNS: return (weight){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = length(out)};
+    case TAKE_COLUMNS: return (weight){.rows = n, .run = n, .stride = n, .col0 = out.from, .cols = cut_length(out)};
     case TAKE_PARTS:
         return (weight){.row0 = out.from,
-                        .rows = length(out),
-                        .run = length(out),
-                        .stride = length(out),
-                        .parts = (int32_t)(length(out) / (n / parts))};
+                        .rows = cut_length(out),
+                        .run = cut_length(out),
+                        .stride = cut_length(out),
+                        .parts = (int32_t)(cut_length(out) / (n / parts))};
     default: /* the same rows of every part, of which each has as many as there are columns */
         return (weight){.row0 = own.from,
-                        .run = length(own),
+                        .run = cut_length(own),
                         .stride = n < width ? n : width,
-                        .rows = (n < width ? 1 : n / width) * length(own),
+                        .rows = (n < width ? 1 : n / width) * cut_length(own),
                         .parts = (int32_t)parts};
     }
 }
@@ -208,7 +189,7 @@ static bool is_divided(const cut *c, const op *o, const cut_rule *r)
     if (r->result == CUT_WHOLE || !cut_is_cut(c->b, o->out)) return false;
     bool whole = r->result == CUT_ALIKE && o->kind != OP_ATTN && o->kind != OP_MATMUL_HEADS && !op_is(o, OPF_SLOT);
     for (int k = 0; k < 4; k++)
-        if (r->in[k] == TAKE_ALIKE && !c->whole[o->in[k]]) whole = false;
+        if (r->in[k] == TAKE_ALIKE && c->has[o->in[k]] != HAS_WHOLE) whole = false;
     return !whole;
 }
 
@@ -223,15 +204,15 @@ static void divide_op(const cut *c, int rank, op *o, cut_range out)
 {
     const program *p = c->s->p;
     state *s = o->state >= 0 ? &c->rank[rank].p->states[o->state] : NULL;
-    if (o->kind == OP_KV_PUT) s->heads = (int32_t)length(out);
-    if (op_is(o, OPF_SLOT)) s->slot_floats = s->slot_floats / cut_width(p, o->out) * length(out);
-    if (o->kind == OP_JOIN) o->u.join.heads = (int32_t)(length(out) * o->u.join.heads / cut_width(p, o->out));
+    if (o->kind == OP_KV_PUT) s->heads = (int32_t)cut_length(out);
+    if (op_is(o, OPF_SLOT)) s->slot_floats = s->slot_floats / cut_width(p, o->out) * cut_length(out);
+    if (o->kind == OP_JOIN) o->u.join.heads = (int32_t)(cut_length(out) * o->u.join.heads / cut_width(p, o->out));
     if (o->kind != OP_ATTN) return;
     const int32_t heads = o->u.attn.heads, kv = p->states[o->state].heads;
     const int32_t head0 = (int32_t)(out.from * heads / cut_width(p, o->out));
     o->u.attn.per_kv = heads / kv;
     o->u.attn.head0 = head0 - (int32_t)cut_state_heads(c->b, rank, o->state).from * o->u.attn.per_kv;
-    o->u.attn.heads = (int32_t)(length(out) * heads / cut_width(p, o->out));
+    o->u.attn.heads = (int32_t)(cut_length(out) * heads / cut_width(p, o->out));
 }
 
 /* Operand k of op o for columns `out`, on a rank; 0 on error. */
@@ -244,7 +225,7 @@ static ref operand(cut *c, int rank, const op *o, int k, uint8_t take, cut_range
     case TAKE_ALIKE:
     case TAKE_STATE: {
         const int64_t own = cut_width(p, t);
-        return columns_of(c, rank, t, (cut_range){out.from * own / width, out.to * own / width}, o->layer, e);
+        return cut_columns_of(c, rank, t, (cut_range){out.from * own / width, out.to * own / width}, o->layer, e);
     }
     case TAKE_BUCKETS: {
         const int64_t heads = o->u.attn.heads;
@@ -258,7 +239,7 @@ static ref operand(cut *c, int rank, const op *o, int k, uint8_t take, cut_range
     case TAKE_COLUMNS: break;
     default: return t;
     }
-    return window(&c->rank[rank], t, window_of(p, t, take, out, width), e);
+    return cut_window(&c->rank[rank], t, window_of(p, t, take, out, width), e);
 }
 
 /* Op o on the columns of one rank. */
@@ -274,8 +255,8 @@ static int add_columns(cut *c, int rank, const op *o, const cut_rule *r, err *e)
         if (!own.in[k]) return e->code;
     }
     divide_op(c, rank, &own, out);
-    if (o->out && length(out) < cut_width(c->s->p, o->out)) {
-        own.out = part_like(p, o->out, NULL, out, e);
+    if (o->out && cut_length(out) < cut_width(c->s->p, o->out)) {
+        own.out = cut_part_like(p, o->out, NULL, out, e);
         if (!own.out) return e->code;
     }
     if (o->out) c->rank[rank].part[o->out] = own.out;
@@ -293,30 +274,34 @@ static int add_owned(cut *c, const op *o, err *e)
         const cut_range rows = cut_table_rows(c->b, r, o), all = {0, cut_width(c->s->p, o->out)};
         op own = *o, join = {.kind = OP_COLL, .layer = o->layer, .state = -1, .out = o->out, .u.coll.how = COLL_OWNER};
         ((cut_range *)k->of)[r] = rows;
-        if (length(rows)) {
-            own.in[0] = window(to, o->in[0], (weight){.rows = length(rows), .row0 = rows.from}, e);
+        if (cut_length(rows)) {
+            own.in[0] = cut_window(to, o->in[0], (weight){.rows = cut_length(rows), .row0 = rows.from}, e);
             own.u.embed.offset -= (int32_t)rows.from;
-            own.out = join.in[0] = own.in[0] ? part_like(to->p, o->out, "own", all, e) : 0;
+            own.out = join.in[0] = own.in[0] ? cut_part_like(to->p, o->out, "own", all, e) : 0;
             if (!own.out || program_op(to->p, &own, e)) return e->code;
         }
         int rc = program_op(to->p, &join, e);
         if (rc) return rc;
     }
-    c->whole[o->out] = true;
+    c->has[o->out] = HAS_WHOLE;
     return OK;
 }
 
 static bool is_owned(const cut *c, const op *o, const cut_rule *r)
 {
     const int64_t rows = c->s->p->tensors[o->in[0]].dim[0];
-    return r->in[0] == TAKE_OWNED && length(cut_table_rows(c->b, 0, o)) < rows;
+    return r->in[0] == TAKE_OWNED && cut_length(cut_table_rows(c->b, 0, o)) < rows;
 }
 
 static int add_op(cut *c, const op *o, err *e)
 {
     const cut_rule r = cut_rule_of(c->s->p, o);
-    const bool divided = is_divided(c, o, &r);
     int rc = OK;
+    if (cut_multiplies_columns(c, o)) return cut_add_partial(c, o, e);
+    if (cut_keeps_sum(c, o)) return cut_add_linear(c, o, e);
+    for (int k = 0; k < 4 && !rc; k++)
+        if (c->has[o->in[k]] == HAS_SUM) rc = cut_make_sum(c, o->in[k], o->layer, e);
+    const bool divided = is_divided(c, o, &r);
     for (int k = 0; k < 4 && !rc; k++) {
         const ref t = o->in[k];
         if (!t || c->s->p->tensors[t].kind != TENSOR_ACT) continue;
@@ -326,7 +311,7 @@ static int add_op(cut *c, const op *o, err *e)
     if (rc || is_owned(c, o, &r)) return rc ? rc : add_owned(c, o, e);
     for (int k = 0; k < c->s->ranks && !rc; k++)
         rc = divided ? add_columns(c, k, o, &r, e) : program_op(c->rank[k].p, o, e);
-    if (o->out && !divided) c->whole[o->out] = true;
+    if (o->out && !divided) c->has[o->out] = HAS_WHOLE;
     return rc;
 }
 
@@ -337,7 +322,8 @@ static int open_rank(cut *c, rank_program *r, err *e)
     const program *p = c->s->p;
     r->p = program_slice(p, e);
     r->part = mem_zero(p->n_tensor, sizeof *r->part);
-    if (!r->p || !r->part) return r->p ? no_memory(e) : e->code;
+    r->base = mem_zero(p->n_tensor, sizeof *r->base);
+    if (!r->p || !r->part || !r->base) return r->p ? no_memory(e) : e->code;
     state *own = arena_array(&r->p->mem, (size_t)p->n_state + 1, sizeof *own);
     if (!own) return no_memory(e);
     if (p->n_state) memcpy(own, p->states, p->n_state * sizeof *own);
@@ -349,7 +335,7 @@ static int open_rank(cut *c, rank_program *r, err *e)
 static void mark_inputs(cut *c)
 {
     const program *p = c->s->p;
-    for (uint32_t i = 0; i < c->s->op0; i++) c->whole[p->ops[i].out] = true;
+    for (uint32_t i = 0; i < c->s->op0; i++) c->has[p->ops[i].out] = HAS_WHOLE;
 }
 
 int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
@@ -359,12 +345,14 @@ int cut_open(cut **out, const cut_shape *s, bool (*takes)(dtype type), err *e)
     c->s = s;
     c->takes = takes;
     c->rank = mem_zero((size_t)s->ranks, sizeof *c->rank);
-    c->whole = mem_zero(s->p->n_tensor, sizeof *c->whole);
-    if (!c->rank || !c->whole) return no_memory(e);
+    c->has = mem_zero(s->p->n_tensor, sizeof *c->has);
+    c->vectors = mem_zero(s->p->n_tensor, sizeof *c->vectors);
+    if (!c->rank || !c->has || !c->vectors) return no_memory(e);
     int rc = cut_borders_open(&c->b, s, e);
     for (int r = 0; r < s->ranks && !rc; r++) rc = open_rank(c, &c->rank[r], e);
     mark_inputs(c);
     for (uint32_t i = s->op0; i <= s->op1 && !rc; i++) {
+        if (i == s->op1) rc = cut_make_outer_sums(c, e);
         for (int r = 0; r < s->ranks; r++) program_slice_mark(c->rank[r].p, s->p, i);
         if (i < s->op1) rc = add_op(c, &s->p->ops[i], e);
     }
@@ -377,11 +365,13 @@ void cut_close(cut *c)
     for (int r = 0; c->rank && r < c->s->ranks; r++) {
         program_free(c->rank[r].p);
         mem_free(c->rank[r].part);
+        mem_free(c->rank[r].base);
         mem_free(c->rank[r].views);
     }
     cut_borders_close(c->b);
     mem_free(c->rank);
-    mem_free(c->whole);
+    mem_free(c->has);
+    mem_free(c->vectors);
     mem_free(c->colls);
     mem_free(c);
 }
@@ -396,6 +386,6 @@ uint32_t cut_colls(const cut *c, const cut_coll **list)
 
 cut_part cut_gives(const cut *c, int rank, ref t)
 {
-    if (c->whole[t]) return rank ? (cut_part){0} : (cut_part){t, {0, cut_width(c->s->p, t)}};
+    if (c->has[t] == HAS_WHOLE) return rank ? (cut_part){0} : (cut_part){t, {0, cut_width(c->s->p, t)}};
     return (cut_part){c->rank[rank].part[t], cut_columns(c->b, rank, t)};
 }

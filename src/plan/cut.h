@@ -4,7 +4,8 @@
  * A rank has windows on weights, its share of states and constants, and the ops on its columns. Where an op needs whole
  * rows of what is cut, a COLL stands before it, on all ranks in the same order. Tensors of the whole program keep their
  * numbers, and then mean whole rows; a rank's columns of one are a tensor of their own. Nothing is summed across ranks,
- * so every result has the bits of the uncut program, for any number of ranks and any shares. */
+ * so every result has the bits of the uncut program, for any number of ranks and any shares; unless the group reduces
+ * (cut_shape.reduces): then partial sums of rows are, where that saves a gather (cut_sums.h). */
 #pragma once
 #include "plan/cut_borders.h"
 #include "plan/cut_rules.h"
@@ -18,8 +19,10 @@ typedef struct cut_part {
 /* What the ranks hand over at a COLL; the k-th of every rank's program is number k. */
 typedef struct cut_coll {
     uint8_t how;         /* COLL_* */
-    ref t;               /* the result, in the whole program */
-    const cut_range *of; /* [ranks] GATHER: the columns that a rank gives; OWNER: the rows of the table that it has */
+    bool goes_on;        /* REDUCE: the result is not yet t, as more is added to it */
+    ref t;               /* what is made whole, in the whole program */
+    const cut_range *of; /* [ranks] GATHER: the columns that a rank gives; OWNER: the rows of the table that it has;
+                            REDUCE: nothing */
     int32_t offset;      /* OWNER: a token's row in the table is its id plus this */
 } cut_coll;
 

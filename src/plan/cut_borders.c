@@ -13,6 +13,7 @@ typedef struct class
 {
     ref parent;    /* itself: the first member */
     int64_t grain; /* borders are multiples of it, of the first member's width; that width: none may be */
+    int64_t wish;  /* they are rather multiples of this too */
     bool copied;   /* all ranks have all of it */
     int32_t state; /* keys or values of this state; -1: neither */
     bool ready;    /* columns are known */
@@ -51,14 +52,16 @@ static int64_t multiple(int64_t a, int64_t b, int64_t most)
     return a > most / by ? most : a * by;
 }
 
-/* Borders of t are multiples of n of its columns. */
-static void keep_together(cut_borders *b, ref t, int64_t n)
+/* Adds to *grain, of the class of t, that borders are multiples of n columns of t. */
+static void add_grain(const cut_borders *b, int64_t *grain, ref t, int64_t n)
 {
-    const ref first = first_of(b, t);
-    const int64_t width = cut_width(b->s.p, t), all = cut_width(b->s.p, first);
+    const int64_t width = cut_width(b->s.p, t), all = cut_width(b->s.p, first_of(b, t));
     if (n < 1 || n > width) n = width;
-    b->of[first].grain = multiple(b->of[first].grain, n * all / common(n * all, width), all);
+    *grain = multiple(*grain, n * all / common(n * all, width), all);
 }
+
+static void keep_together(cut_borders *b, ref t, int64_t n) { add_grain(b, &b->of[first_of(b, t)].grain, t, n); }
+static void wish_together(cut_borders *b, ref t, int64_t n) { add_grain(b, &b->of[first_of(b, t)].wish, t, n); }
 
 static void cut_alike(cut_borders *b, ref t, ref u)
 {
@@ -70,6 +73,7 @@ static void cut_alike(cut_borders *b, ref t, ref u)
     if (b->of[x].state < 0) b->of[x].state = was.state;
     keep_together(b, y, was.grain);
     keep_together(b, y, 1);
+    wish_together(b, y, was.wish);
 }
 
 /* All ranks compute t, and what it is made of up to the next matrix. */
@@ -102,6 +106,8 @@ static void join_op(cut_borders *b, const op *o)
     }
     if (r.result == CUT_ALIKE && r.heads) keep_together(b, o->out, cut_width(p, o->out) / r.heads);
     if (r.result == CUT_ROWS) keep_together(b, o->out, row_grain(p, o));
+    if (r.result == CUT_ROWS && b->s.reduces)
+        wish_together(b, o->in[0], weight_column_grain(&p->weights[p->tensors[o->in[1]].weight]));
     if (o->kind != OP_ATTN) return;
     ref *q = &b->queries[o->state];
     if (*q) cut_alike(b, *q, o->in[ATTN_Q]);
@@ -150,10 +156,10 @@ static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t step)
     return rank == s->ranks || at > n ? n : at;
 }
 
-/* Whether borders at multiples of `step` shift none by more than a twentieth of a rank's part. */
-static bool near(const cut_shape *s, int64_t n, int64_t step)
+/* Whether borders at multiples of `step` shift none by more than a rank's part divided by `parts`. */
+static bool near(const cut_shape *s, int64_t n, int64_t step, int parts)
 {
-    const double most = (double)n / s->ranks / 20;
+    const double most = (double)n / s->ranks / parts;
     for (int r = 1; r < s->ranks; r++)
         if (fabs((double)border(s, r, n, step) - ideal(s, r, n)) > most) return false;
     return true;
@@ -166,7 +172,7 @@ static cut_range cut_divide(const cut_shape *s, int rank, int64_t n, int64_t gra
     int64_t step = grain;
     for (int64_t e = even; e > 1; e = e > PANEL ? PANEL : 1) {
         const int64_t rather = multiple(grain, e, n);
-        if (rather >= n || !near(s, n, rather)) continue;
+        if (rather >= n || !near(s, n, rather, 20)) continue;
         step = rather;
         break;
     }
@@ -209,8 +215,10 @@ static void find_columns(cut_borders *b, ref first)
         cut_by_state(b, first);
         return;
     }
+    const int64_t wish = multiple(c->grain, c->wish, width);
+    const int64_t grain = wish < width && near(&b->s, width, wish, 8) ? wish : c->grain;
     for (int r = 0; r < b->s.ranks; r++)
-        b->range[first * (ref)b->s.ranks + (ref)r] = cut_divide(&b->s, r, width, c->grain, CODES);
+        b->range[first * (ref)b->s.ranks + (ref)r] = cut_divide(&b->s, r, width, grain, CODES);
 }
 
 bool cut_is_cut(const cut_borders *b, ref t) { return !b->of[first_of(b, t)].copied; }
@@ -252,7 +260,7 @@ int cut_borders_open(cut_borders **out, const cut_shape *s, err *e)
     }
     if (!b || !b->of || !b->range || !b->writer || !b->queries)
         return err_set(e, ERR_MEMORY, "out of memory for the borders of a group");
-    for (ref t = 0; t < p->n_tensor; t++) b->of[t] = (class){.parent = t, .grain = 1, .state = -1};
+    for (ref t = 0; t < p->n_tensor; t++) b->of[t] = (class){.parent = t, .grain = 1, .wish = 1, .state = -1};
     for (uint32_t i = s->op0; i < s->op1; i++) b->writer[p->ops[i].out] = i + 1;
     b->writer[0] = 0;
     make_classes(b);

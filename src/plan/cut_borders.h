@@ -2,7 +2,9 @@
  *
  * Activations that ops take column by column from one another are cut alike: they form a class. A class has borders
  * where everything allows one: between heads, at whole panels of a file, at the same share of every row. Keys and
- * values are cut by the queries that read them: ranks whose queries share a key/value head both have it. */
+ * values are cut by the queries that read them: ranks whose queries share a key/value head both have it. In a group
+ * that reduces, borders are wished for where the matrices that read a class may be cut by columns, unless that shifts
+ * one by more than an eighth of a rank's part. */
 #pragma once
 #include "plan/cut_rules.h"
 
@@ -11,6 +13,7 @@ typedef struct cut_shape {
     uint32_t op0, op1;
     int ranks;
     const double *share; /* [ranks] */
+    bool reduces;        /* partial sums may be summed over the ranks (cut_sums.h) */
 } cut_shape;
 
 typedef struct cut_borders cut_borders;

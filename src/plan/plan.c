@@ -34,7 +34,8 @@ static bool (*group_takes(const plan *l, const plan_group *g))(dtype type)
 static int cut_group(plan *l, plan_group *g, err *e)
 {
     if (g->ranks == 1) return OK;
-    g->shape = (cut_shape){.p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share};
+    g->shape = (cut_shape){
+        .p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share, .reduces = l->joins.codec};
     int rc = cut_open(&g->by_columns, &g->shape, group_takes(l, g), e);
     if (!rc) g->n_coll = cut_colls(g->by_columns, &g->colls);
     return rc;
@@ -174,7 +175,8 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->self = o->rank - 1;
     l->first = o->backends[0].be;
     l->far = o->far;
-    int rc = add_devices(l, o, e);
+    int rc = reduction_parse(&l->joins, o->reduce, o->collective, o->codec_group, e);
+    if (!rc) rc = add_devices(l, o, e);
     l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? l->n_group + 1 : 1;
     if (!rc) rc = open_ranks(l, o, e);
     if (!rc && l->n_far && l->far) rc = l->far->open(l->far->self, l, e);

@@ -4,7 +4,7 @@
  * (core/place.h), compile (the backend). Groups of devices follow one another, each with some of the layers: they are
  * cut wherever no state is between its write and its read, and a group takes over every live activation from the group
  * that wrote it. The ranks of a group divide its matrices, heads and states among them. Logits are the same bits
- * however a program is divided. */
+ * however a program is divided, unless ranks reduce: then they depend on borders and codec, and on nothing else. */
 #pragma once
 #include "core/backend.h"
 #include "core/link.h"
@@ -38,6 +38,9 @@ typedef struct plan_options {
     bool act_f32;                /* nothing is lowered to int8 */
     int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
     const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
+    const char *reduce;          /* --reduce: how ranks join; NULL: "exact" */
+    const char *collective;      /* --collective; NULL: "auto" */
+    int64_t codec_group;         /* --codec-group; 0: as usual */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
 } plan_options;
 

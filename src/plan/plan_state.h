@@ -6,6 +6,7 @@
 #include "plan/cut.h"
 #include "plan/devices.h"
 #include "plan/plan.h"
+#include "plan/reduction.h"
 
 #include <pthread.h>
 
@@ -25,7 +26,7 @@ typedef struct plan_rank {
     coll side;         /* its side of the group's collectives */
     void *coll_memory; /* coll_bytes */
     uint64_t coll_bytes;
-    float *rows; /* rows_bytes: whole rows of a COLL_OWNER on their way */
+    float *rows; /* rows_bytes: whole rows on their way: of COLL_OWNER, COLL_REDUCE */
     uint64_t rows_bytes;
 } plan_rank;
 
@@ -70,6 +71,7 @@ struct plan {
     plan_options asked;
     int max_rows[AXIS_COUNT];
     bool act_f32;
+    reduction joins;
     cache_options cache;
     plan_group *groups;    /* [n_group] */
     plan_rank *ranks;      /* [n] group by group */

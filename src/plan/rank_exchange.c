@@ -63,12 +63,12 @@ static int64_t run_from(const exchanging *x, int rank, int64_t i)
     return n - i;
 }
 
-static int64_t width_of_table(const exchanging *x) { return tensor_count(&x->r->seg.p->tensors[x->o->out]); }
+static int64_t width_of_row(const exchanging *x) { return tensor_count(&x->r->seg.p->tensors[x->o->out]); }
 
 static int put_rows(void *self, int from, const void *part, err *e)
 {
     const exchanging *x = self;
-    const int64_t width = width_of_table(x);
+    const int64_t width = width_of_row(x);
     const float *at = part;
     (void)e;
     for (int64_t i = 0; i < x->rows; i++) {
@@ -82,7 +82,7 @@ static int put_rows(void *self, int from, const void *part, err *e)
 static int get_rows(const exchanging *x, err *e)
 {
     const segment *s = &x->r->seg;
-    const int64_t width = width_of_table(x);
+    const int64_t width = width_of_row(x);
     float *to = coll_own(&x->r->side);
     int rc = OK;
     for (int64_t i = 0, n; i < x->rows && !x->idle && !rc; i += n ? n : 1) {
@@ -97,7 +97,7 @@ static int get_rows(const exchanging *x, err *e)
 static void fill_rows(const exchanging *x)
 {
     const int32_t *token = step_rows_of(x->st, x->r->seg.p->tensors[x->o->out].axis)->token;
-    const int64_t width = width_of_table(x);
+    const int64_t width = width_of_row(x);
     for (int64_t i = 0; i < x->rows; i++) {
         float *to = x->r->rows + i * width;
         if (token[i] < 0) memcpy(to, x->st->vec + ~token[i] * width, (size_t)width * sizeof *to);
@@ -105,7 +105,29 @@ static void fill_rows(const exchanging *x)
     }
 }
 
-/* ---- both */
+/* ---- reduce: sums over the ranks */
+
+/* The sum of no more than these rows, without their memory. */
+static coll_job job_of_sum(const plan_rank *r, const op *o, int64_t rows)
+{
+    const plan_group *g = group_of(r->of, r);
+    const backend *be = r->seg.be;
+    coll_job j = reduction_job(&r->of->joins, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
+    j.wire = be->wire ? be->wire() : &wire_reference;
+    j.x = r->rows;
+    return j;
+}
+
+/* The partial sums of this rank; without a part zeros, which every codec holds. */
+static int get_sums(const exchanging *x, err *e)
+{
+    const segment *s = &x->r->seg;
+    if (x->o->in[0] && !x->idle) return s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, x->r->rows, e);
+    memset(x->r->rows, 0, (size_t)(x->rows * width_of_row(x)) * sizeof *x->r->rows);
+    return OK;
+}
+
+/* ---- all */
 
 static uint64_t bytes_of(const exchanging *x, int rank)
 {
@@ -116,27 +138,37 @@ static uint64_t bytes_of(const exchanging *x, int rank)
     return (uint64_t)rows * act_move_bytes(t, tensor_count(t));
 }
 
+/* What is to be done; bytes: [ranks] of a gather's parts. */
+static coll_job job_of(exchanging *x, uint64_t *bytes)
+{
+    const uint8_t how = x->k->how;
+    if (how == COLL_REDUCE) return job_of_sum(x->r, x->o, x->rows);
+    for (int i = 0; i < x->r->side.link->ranks; i++) bytes[i] = bytes_of(x, i);
+    return (coll_job){
+        .kind = &coll_gather, .bytes = bytes, .put = how == COLL_GATHER ? put_columns : put_rows, .self = x};
+}
+
 void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
 {
+    static int (*const get[COLL_COUNT])(const exchanging *x, err *e) = {get_columns, get_rows, get_sums};
     uint64_t bytes[LINK_RANKS_MAX];
     const segment *s = &r->seg;
     exchanging x = {.r = r, .k = k, .st = st, .o = coll_op(r, number), .idle = *rc != OK};
-    const bool gather = k->how == COLL_GATHER;
-    const coll_job job = {.kind = &coll_gather, .bytes = bytes, .put = gather ? put_columns : put_rows, .self = &x};
+    const bool whole = k->how != COLL_GATHER;
     x.rows = st->n[s->p->tensors[x.o->out].axis];
     if (!x.rows) return;
-    for (int i = 0; i < r->side.link->ranks; i++) bytes[i] = bytes_of(&x, i);
+    const coll_job job = job_of(&x, bytes);
     err own = {0};
     int failed = coll_enter(&r->side, &own);
-    if (!failed) failed = gather ? get_columns(&x, &own) : get_rows(&x, &own);
+    if (!failed) failed = get[k->how](&x, &own);
     if (failed) x.idle = true; /* the others get whatever lies there; the step has failed */
-    if (!gather) fill_rows(&x);
+    if (k->how == COLL_OWNER) fill_rows(&x);
     coll_begin(&r->side, &job);
     err late = {0};
     int after = coll_run(&r->side, &late);
-    if (!gather) step_tap_columns(st, s->p, k->t, (cut_range){0, width_of_table(&x)}, x.rows, r->rows);
-    if (!failed && !after && !gather && !x.idle)
-        after = s->be->act_put(s->on, s, x.o->out, 0, width_of_table(&x), x.rows, r->rows, &late);
+    if (whole && !k->goes_on) step_tap_columns(st, s->p, k->t, (cut_range){0, width_of_row(&x)}, x.rows, r->rows);
+    if (!failed && !after && whole && !x.idle)
+        after = s->be->act_put(s->on, s, x.o->out, 0, width_of_row(&x), x.rows, r->rows, &late);
     if (*rc || !(failed || after)) return;
     *rc = failed ? failed : after;
     *e = failed ? own : late;
@@ -144,31 +176,42 @@ void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step 
 
 /* ---- opening */
 
-/* The most bytes that a rank gives at once, and bytes of whole rows of tables. */
-static bool most_bytes(const plan *l, const plan_group *g, const plan_rank *r, uint64_t *part, uint64_t *whole)
+static void grow(uint64_t *most, uint64_t n)
 {
-    bool ok = true;
-    *part = *whole = 0;
-    for (uint32_t i = 0; i < g->n_coll; i++) {
-        const tensor *t = &r->seg.p->tensors[coll_op(r, i)->out];
-        const bool owner = g->colls[i].how == COLL_OWNER;
-        const int64_t cols = owner ? tensor_count(t) : width_of(g->colls[i].of[r->index]);
-        uint64_t bytes;
-        ok = mem_mul(act_move_bytes(t, cols), (uint64_t)l->max_rows[t->axis], &bytes) && ok;
-        if (bytes > *part) *part = bytes;
-        if (owner && bytes > *whole) *whole = bytes;
+    if (n > *most) *most = n;
+}
+
+/* Memory for a collective with the most rows; false: more than there can be. */
+static bool add_memory(const plan_group *g, plan_rank *r, uint32_t i, uint64_t most_rows, uint64_t needs[])
+{
+    static const coll_kind *const sums[] = {&coll_one_shot, &coll_two_step};
+    const op *o = coll_op(r, i);
+    const tensor *t = &r->seg.p->tensors[o->out];
+    const uint8_t how = g->colls[i].how;
+    const int64_t cols = how == COLL_GATHER ? width_of(g->colls[i].of[r->index]) : tensor_count(t);
+    uint64_t bytes;
+    if (!mem_mul(act_move_bytes(t, cols), most_rows, &bytes) || bytes > INT64_MAX / 16) return false;
+    if (how != COLL_GATHER) grow(&r->rows_bytes, bytes);
+    if (how == COLL_REDUCE) {
+        coll_job j = job_of_sum(r, o, (int64_t)most_rows);
+        for (int k = 0; k < 2; k++) { /* by size it may be either */
+            j.kind = r->of->joins.kind ? r->of->joins.kind : sums[k];
+            grow(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
+        }
+        return true;
     }
-    return ok;
+    for (int k = 0; k < g->ranks; k++) needs[k] = bytes;
+    const coll_job j = {.kind = &coll_gather, .bytes = needs};
+    grow(&r->coll_bytes, coll_bytes(&j, r->index, g->ranks));
+    return true;
 }
 
 static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
 {
-    uint64_t part, *needs = mem_array((size_t)g->ranks, sizeof *needs);
-    bool ok = needs && most_bytes(l, g, r, &part, &r->rows_bytes);
-    for (int i = 0; ok && i < g->ranks; i++) needs[i] = part;
-    const coll_job largest = {.kind = &coll_gather, .bytes = needs};
-    if (ok) r->coll_bytes = coll_bytes(&largest, r->index, g->ranks);
-    mem_free(needs);
+    uint64_t needs[LINK_RANKS_MAX];
+    bool ok = true;
+    for (uint32_t i = 0; i < g->n_coll && ok; i++)
+        ok = add_memory(g, r, i, (uint64_t)l->max_rows[r->seg.p->tensors[coll_op(r, i)->out].axis], needs);
     ok = ok && (!r->coll_bytes || (r->coll_memory = mem_map(r->coll_bytes)));
     ok = ok && (!r->rows_bytes || (r->rows = mem_map(r->rows_bytes)));
     if (!ok) return err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");

@@ -1,0 +1,266 @@
+/* t_reduce.c - groups that reduce (--reduce), over every model of tests/vectors.
+ *
+ * With f32 and float activations logits and vectors are those of the uncut model but for the order of sums: within 1e-4
+ * of the largest, and greedy texts are equal. With every codec they are the same bits for any chunk, any steps
+ * in flight, in company or alone, by two_step and by one_shot. Each model takes some of the combinations, all of them
+ * with REDUCE=all or REDUCE=its name. */
+#include "vector_rig.h"
+
+#include <dirent.h>
+#include <math.h>
+
+enum { NEW_TOKENS = 6, QUERIES = 3 };
+
+typedef struct way {
+    const char *devices, *reduce, *collective, *weights;
+    int in_flight, chunk, group;
+} way;
+
+/* What an engine gives: logits or, without a head, states of layer 1; tokens with log-probabilities of queries at once.
+ */
+typedef struct transcript {
+    buf rows, tokens[QUERIES];
+    int ended;
+} transcript;
+
+typedef struct reader {
+    transcript *t;
+    buf *to;
+    int32_t width, n_score;
+} reader;
+
+static void add(buf *b, const void *bytes, size_t n)
+{
+    if (n) assert_true(buf_add(b, bytes, n));
+}
+
+static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const reader *r = ctx;
+    (void)first, (void)e;
+    add(r->to, rows, (size_t)(n * r->width) * sizeof *rows);
+    return OK;
+}
+
+static bool take_token(void *ctx, const token_event *ev)
+{
+    const reader *r = ctx;
+    add(r->to, &ev->token, sizeof ev->token);
+    add(r->to, &ev->logprob, sizeof ev->logprob);
+    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->width * sizeof *ev->pooled);
+    if (ev->scores) add(r->to, ev->scores, (size_t)r->n_score * sizeof *ev->scores);
+    if (ev->finish == FINISH_ERROR) fail_msg("a query ended with: %s", ev->error);
+    r->t->ended += ev->finish != FINISH_NONE;
+    return true;
+}
+
+typedef struct inputs {
+    int32_t ids[IDS_MAX], types[IDS_MAX], enc[IDS_MAX];
+    size_t n_ids, n_enc;
+} inputs;
+
+static void run_queries(engine *g, const inputs *x, transcript *t, bool logprobs)
+{
+    const engine_info *i = engine_describe(g);
+    const bool pooled = i->n_pooled || i->n_score;
+    reader r[QUERIES];
+    err e = {0};
+    for (int k = 0; k < QUERIES; k++) {
+        query q = {.ids = x->ids,
+                   .types = i->n_type ? x->types : NULL,
+                   .n_ids = (size_t)(k == 0   ? 20
+                                     : k == 1 ? 1
+                                              : 33),
+                   .enc_ids = x->enc,
+                   .n_enc = x->n_enc / (size_t)(k + 1),
+                   .pooled = pooled,
+                   .max_tokens = NEW_TOKENS,
+                   .ignore_eos = true,
+                   .sample = {.repetition_penalty = 1},
+                   .beams = 1,
+                   .n_logprobs = logprobs && k == 2 ? 1 : -1,
+                   .on_token = take_token,
+                   .ctx = &r[k]};
+        r[k] = (reader){t, &t->tokens[k], i->n_pooled, i->n_score};
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    }
+    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(t->ended, QUERIES);
+}
+
+/* False: the model has fewer layers than groups. */
+static bool transcribe(const char *folder, const inputs *x, const char *act, const way *w, transcript *t)
+{
+    const engine_options o = {.model = folder,
+                              .devices = w->devices,
+                              .weights = w->weights,
+                              .act = act,
+                              .reduce = w->reduce,
+                              .collective = w->collective,
+                              .codec_group = w->group,
+                              .kv = "f32",
+                              .ctx = IDS_MAX,
+                              .threads = 1,
+                              .chunk = w->chunk,
+                              .max_batch = 8,
+                              .in_flight = w->in_flight};
+    err e = {0};
+    engine *g;
+    *t = (transcript){.ended = 0};
+    int rc = engine_open(&g, &o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
+    assert_ok(rc, &e);
+    const engine_info *i = engine_describe(g);
+    reader rows = {t, &t->rows, i->n_vocab, 0};
+    err none = {0};
+    const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
+    if (engine_eval_query(g, &q, -1, take_rows, &rows, &none)) {
+        assert_non_null(strstr(none.msg, "no head"));
+        rows.width = engine_width(g, 1);
+        assert_ok(engine_eval_query(g, &q, 1, take_rows, &rows, &e), &e);
+    }
+    if (i->generates || i->n_pooled || i->n_score) run_queries(g, x, t, act == NULL);
+    engine_close(g);
+    return true;
+}
+
+static void transcript_free(transcript *t)
+{
+    buf_free(&t->rows);
+    for (int i = 0; i < QUERIES; i++) buf_free(&t->tokens[i]);
+}
+
+static int compared;
+
+/* Largest difference of two lists of floats over the largest of the first. */
+static double apart(const buf *a, const buf *b)
+{
+    const float *x = (const float *)(const void *)a->p, *y = (const float *)(const void *)b->p;
+    double most = 0, off = 0;
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n / sizeof *x; i++) {
+        most = fmax(most, fabs((double)x[i]));
+        off = fmax(off, fabs((double)x[i] - y[i]));
+    }
+    return most > 0 ? off / most : off;
+}
+
+/* f32 sums beside the uncut model, float activations. */
+static int compare_uncut(const char *folder, const inputs *x, const char *devices)
+{
+    const way plain = {.devices = "cpu", .chunk = 128}, cut = {.devices = devices, .reduce = "f32", .chunk = 128};
+    transcript want, got;
+    int wrong = 0;
+    assert_true(transcribe(folder, x, "f32", &plain, &want));
+    if (transcribe(folder, x, "f32", &cut, &got)) {
+        const double off = apart(&want.rows, &got.rows);
+        compared++;
+        wrong = !(off <= 1e-4);
+        for (int k = 0; k < QUERIES; k++) {
+            const bool numbers = want.tokens[k].n > NEW_TOKENS * 8;
+            if (numbers) wrong += !(apart(&want.tokens[k], &got.tokens[k]) <= 1e-4);
+            else
+                wrong += want.tokens[k].n != got.tokens[k].n ||
+                         (want.tokens[k].n && memcmp(want.tokens[k].p, got.tokens[k].p, want.tokens[k].n) != 0);
+        }
+        if (wrong) printf("%s on %s: %g from the uncut model, %d differences\n", folder, devices, off, wrong);
+        transcript_free(&got);
+    }
+    transcript_free(&want);
+    return wrong;
+}
+
+static bool same(const buf *a, const buf *b) { return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n)); }
+
+/* Other chunks, algorithms and companies beside the first way. */
+static int compare_ways(const char *folder, const inputs *x, const way *w, int n)
+{
+    transcript want, got;
+    int wrong = 0;
+    if (!transcribe(folder, x, NULL, &w[0], &want)) return 0;
+    for (int i = 1; i < n; i++) {
+        assert_true(transcribe(folder, x, NULL, &w[i], &got));
+        bool differs = !same(&want.rows, &got.rows);
+        for (int k = 0; k < QUERIES; k++) differs = differs || !same(&want.tokens[k], &got.tokens[k]);
+        if (differs)
+            printf("%s on %s: %s by %s in chunks of %d is not %s by %s in chunks of %d\n", folder, w[i].devices,
+                   w[i].reduce, w[i].collective, w[i].chunk, w[0].reduce, w[0].collective, w[0].chunk);
+        wrong += differs;
+        compared++;
+        transcript_free(&got);
+    }
+    transcript_free(&want);
+    return wrong;
+}
+
+static const char *const codecs[] = {"int8", "int4", "f16", "int6", "f32"};
+static const char *const places[] = {"cpu&cpu", "cpu&cpu&cpu", "cpu&cpu&cpu&cpu", "cpu*3&cpu", "cpu&cpu;cpu&cpu"};
+static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", NULL, "q8_0", NULL};
+enum { CODECS = 5, PLACES = 5, TYPES = 7 };
+
+static int compare_codec(const char *folder, const inputs *x, const char *codec, const char *devices, int turn)
+{
+    const int group = turn % 3 ? 128 : 32;
+    const char *weights = types[turn % TYPES];
+    const way w[] = {{devices, codec, "two_step", weights, 1, 128, group},
+                     {devices, codec, "one_shot", weights, 2, 7, group},
+                     {devices, codec, turn % 2 ? "two_step" : "auto", weights, 1, 1, group}};
+    return compare_ways(folder, x, w, 3);
+}
+
+static int compare_folder(const char *root, const char *name, int turn)
+{
+    char path[512], folder[400];
+    inputs x = {.n_ids = 0};
+    json *file;
+    err e = {0};
+    const char *all = getenv("REDUCE");
+    if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
+    snprintf(folder, sizeof folder, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/expect.json", folder);
+    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
+    x.n_ids = read_ids(json_get(file, "ids"), x.ids, IDS_MAX);
+    x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
+    read_ids(json_get(file, "types"), x.types, IDS_MAX);
+    json_free(file);
+    int wrong = 0;
+    for (int p = 0; p < PLACES; p++) {
+        if (all || p == turn % PLACES) wrong += compare_uncut(folder, &x, places[p]);
+        for (int c = 0; c < CODECS; c++)
+            if (all || (p == (turn + 1) % PLACES && c == turn / PLACES % CODECS))
+                wrong += compare_codec(folder, &x, codecs[c], places[p], turn);
+    }
+    return wrong;
+}
+
+static void compare_root(const char *root)
+{
+    int wrong = 0, turn = 0;
+    DIR *d = opendir(root);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
+        wrong += compare_folder(root, f->d_name, turn++);
+    }
+    closedir(d);
+    assert_int_equal(wrong, 0);
+}
+
+static void decoders(void **unused)
+{
+    (void)unused;
+    compare_root(vectors);
+    assert_true(compared > 200 || getenv("REDUCE"));
+}
+
+static void encoders(void **unused)
+{
+    (void)unused;
+    compare_root("tests/vectors/encoders");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
