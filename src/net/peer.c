@@ -199,7 +199,7 @@ static int keep_alive(peer *p, err *e)
 {
     frames *f = p->way[PEER_CONTROL].f;
     double now = clock_now(), quiet = now - frames_taken_at(f);
-    if (quiet > p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
+    if (quiet >= p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
     if (now - frames_sent_at(f) >= p->beat) frame_offer(f, &(frame_head){sizeof now, MSG_PING, 0}, &now);
     return OK;
 }
@@ -222,7 +222,8 @@ static void *read_line(void *arg)
     err e = {0};
     int rc = OK;
     while (!rc) {
-        rc = frame_take(l->f, &to, clock_now() + p->beat / 2, &e);
+        const double dead = frames_taken_at(p->way[PEER_CONTROL].f) + p->silence, look = clock_now() + p->beat / 2;
+        rc = frame_take(l->f, &to, dead < look ? dead : look, &e);
         if (rc == FRAME_NONE) rc = OK;
         if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
         if (!rc && l == &p->way[PEER_CONTROL]) rc = keep_alive(p, &e);
