@@ -70,19 +70,22 @@ bool cut_is_result(const program *p, ref t)
 }
 
 /* The block of codes in which rows of t may travel, because matrices that take these are all that read them; 0: they
- * travel as floats. */
-static int codes_of(const cut *c, ref t)
+ * travel as floats. *table: the dispatch by which they are tiled. */
+static int codes_of(const cut *c, ref t, ref *table)
 {
     const program *p = c->s->p;
     int block = 0;
-    if (cut_width(p, t) <= ACT_NARROW || p->tensors[t].axis == AXIS_EXP || cut_is_result(p, t)) return 0;
+    if (cut_width(p, t) <= ACT_NARROW || cut_is_result(p, t)) return 0;
     for (uint32_t i = c->s->op0; i < p->n_op; i++)
         for (int k = 0; k < 4; k++) {
             const op *o = &p->ops[i];
             if (o->in[k] != t) continue;
-            const panel_format *f = i < c->s->op1 && o->kind == OP_MATMUL ? lower_format(p, o, c->takes) : NULL;
-            if (!f || (block && block != f->act)) return 0;
+            const bool product = o->kind == OP_MATMUL || o->kind == OP_MATMUL_EXP;
+            const panel_format *f = i < c->s->op1 && product ? lower_format(p, o, c->takes) : NULL;
+            const ref sorted = o->kind == OP_MATMUL_EXP ? o->in[3] : 0;
+            if (!f || (block && (block != f->act || *table != sorted))) return 0;
             block = f->act;
+            *table = sorted;
         }
     for (int r = 0; r < c->s->ranks; r++)
         if (cut_columns(c->b, r, t).from % PANEL_K) return 0;
@@ -95,13 +98,14 @@ static int gather(cut *c, ref t, int16_t layer, err *e)
     if (c->has[t] == HAS_WHOLE) return OK;
     cut_coll *k = add_coll(c, COLL_GATHER, t, e);
     if (!k) return e->code;
-    const int block = codes_of(c, t);
+    ref table = 0;
+    const int block = codes_of(c, t, &table);
     for (int r = 0; r < c->s->ranks; r++) {
         ((cut_range *)k->of)[r] = cut_columns(c->b, r, t);
         op o = {.kind = OP_COLL,
                 .layer = layer,
                 .state = -1,
-                .in = {c->rank[r].part[t]},
+                .in = {c->rank[r].part[t], block ? table : 0},
                 .out = t,
                 .u.coll = {.how = COLL_GATHER, .codes = block}};
         int rc = program_op(c->rank[r].p, &o, e);
