@@ -244,7 +244,8 @@ static void plan_text(void **unused)
     assert_non_null(strstr(s, "dec.0.attn.q [tok, "));
     assert_non_null(strstr(s, " [out, 53] = "));
     assert_int_equal(call("plan --model %s --devices 'cpu&cpu'", model), 0);
-    assert_non_null(strstr(buf_cstr(&out), "\n1   cpu      0-")); /* both have all layers */
+    assert_non_null(strstr(buf_cstr(&out), "\n1   cpu        0     0-")); /* both have all layers */
+    assert_non_null(strstr(buf_cstr(&out), "\ngroup 0: 2 ranks gather "));
     assert_int_equal(call("plan --model %s --devices 'cpu&'", model), 2);
     assert_non_null(strstr(buf_cstr(&out), "an empty device"));
 }

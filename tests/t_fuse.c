@@ -214,8 +214,9 @@ static void plans_say_what_is_one(void **unused)
         program *p = random_model(&m, 3);
         plan_case c = {.devices = "cpu:1", .rows = 4, .pages = 1, .cpu.isa = form == 1 ? "c" : best->isa};
         plan *l = rig_plan(p, c);
+        err e = {0};
         buf text = {0};
-        assert_true(plan_text(l, true, &text));
+        assert_ok(plan_text(l, true, &text, &e), &e);
         bool some = form == 2 && best->fused[FUSE_NORM_QUANT];
         assert_int_equal(strstr(buf_cstr(&text), "are one: norm+quant") != NULL, some);
         assert_int_equal(strstr(buf_cstr(&text), "are one: matmul,matmul,act*mul+quant") != NULL, some);
@@ -257,8 +258,9 @@ static void every_width_is_one(void **unused)
             const backend_use backends[] = {{joined ? &cpu_backend : &alone, NULL}, {0}};
             program *p = random_model(&m, 3);
             plan *l = rig_plan(p, (plan_case){.devices = "cpu:1", .backends = backends, .rows = 64, .pages = 1});
+            err e = {0};
             buf text = {0};
-            assert_true(plan_text(l, true, &text));
+            assert_ok(plan_text(l, true, &text, &e), &e);
             const char *at = strstr(buf_cstr(&text), "arena of ");
             assert_non_null(at);
             bytes[joined] = strtoull(at + strlen("arena of "), NULL, 10);

@@ -1,10 +1,11 @@
 /* t_memory.c - what a model keeps in memory: packed weights of a GGUF file once, and no pages of the file they came
- * from; of a file that is packed already, nothing but its pages.
+ * from; of a file that is packed already, nothing but its pages. What the ranks of a group have together.
  *
  * Each model is opened in a process of its own, without huge pages. What tokenizer, buffers and cache take is the same
  * for both files: it cancels out where one is compared with the other. */
 #include "engine/evaluate.h"
 #include "app/app.h"
+#include "base/json.h"
 #include "io/ckpt.h"
 #include "rows_rig.h"
 #include "tensor/panel.h"
@@ -131,8 +132,90 @@ static void weights_are_held_once(void **unused)
     }
 }
 
+/* ---- ranks */
+
+static json *plan_of(const char *path, const char *devices)
+{
+    err e = {0};
+    engine *g;
+    const engine_options o = {.model = path, .devices = devices, .ctx = 64, .max_batch = 1};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    json *built = json_new_object(), *root;
+    buf text = {0};
+    assert_ok(engine_plan_json(g, built, &e), &e);
+    assert_true(json_print(&text, built, false));
+    assert_ok(json_parse(&root, buf_span(&text), "the plan", &e), &e);
+    buf_free(&text);
+    json_free(built);
+    engine_close(g);
+    return root;
+}
+
+static int64_t number_of(const json *rank, const char *key)
+{
+    const int64_t n = json_int(json_get(rank, key), -1);
+    assert_true(n >= 0);
+    return n;
+}
+
+/* Where run `key` of a rank ends; it begins where that of the rank before ends, or before that if ranks may share. */
+static int64_t run_after(const json *rank, const char *key, int64_t from, bool shared)
+{
+    const json *run = json_get(rank, key);
+    const int64_t a = json_int(json_at(run, 0), -1), b = json_int(json_at(run, 1), -1);
+    if (shared ? a > from : a != from) fail_msg("%s begins at %lld, not at %lld", key, (long long)a, (long long)from);
+    assert_true(b >= a);
+    return b;
+}
+
+/* Bytes of a head of keys and values in all layers of the built-in model. */
+enum { HEAD = 2 * 6 * 64 * 272 };
+
+/* The ranks of `devices` have each row of weights once, but for copies of vectors and of heads that they share. */
+static void expect_divided(const char *path, const char *devices, const json *whole, bool packed)
+{
+    static const char *const runs[] = {"heads", "kv_heads", "ffn", "vocab"};
+    json *root = plan_of(path, devices);
+    const json *all = json_at(json_get(whole, "ranks"), 0);
+    int64_t end[4] = {0}, sum = 0, kv_heads = 0;
+    for (const json *r = json_first(json_get(root, "ranks")); r; r = json_next(r)) {
+        for (int k = 0; k < 4; k++) end[k] = run_after(r, runs[k], end[k], k == 1);
+        sum += number_of(r, "weight_bytes");
+        kv_heads += end[1] - json_int(json_at(json_get(r, "kv_heads"), 0), -1);
+        assert_true(number_of(r, "kv_bytes") == number_of(r, "kv_page_bytes") * number_of(r, "pages"));
+        assert_true(number_of(r, "kv_bytes") <= number_of(all, "kv_bytes"));
+        if (packed) assert_int_equal(number_of(r, "own_bytes"), 0);
+        else assert_true(number_of(r, "own_bytes") < number_of(all, "own_bytes"));
+    }
+    for (int k = 0; k < 4; k++) assert_int_equal(end[k], run_after(all, runs[k], 0, false));
+    const double copies = (double)((kv_heads - end[1]) * HEAD),
+                 more = ((double)sum - copies) / (double)number_of(all, "weight_bytes");
+    if (more > 1.05) fail_msg("%s, %s: ranks have %.3f times the weights", path, devices, more);
+    const json *first = json_at(json_get(root, "edges"), 0);
+    assert_string_equal(json_str(json_get(first, "kind"), ""), "gather");
+    assert_true(number_of(first, "bytes_per_row") > 0 && number_of(first, "hops") == 1);
+    json_free(root);
+}
+
+static void ranks_divide_weights(void **unused)
+{
+    (void)unused;
+    const char *own = temp_path("ranks.safetensors");
+    quantize("q8_0", own);
+    const char *const models[] = {"builtin", own};
+    for (int i = 0; i < 2; i++) {
+        json *whole = plan_of(models[i], "cpu:1");
+        assert_true(json_at(json_get(whole, "edges"), 0) == NULL);
+        expect_divided(models[i], "cpu:1&cpu:1", whole, i == 1);
+        expect_divided(models[i], "cpu:1*2&cpu:1*3&cpu:1", whole, i == 1);
+        expect_divided(models[i], "cpu:1&cpu:1&cpu:1&cpu:1", whole, i == 1);
+        json_free(whole);
+    }
+    unlink(own);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_held_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_held_once), cmocka_unit_test(ranks_divide_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,8 @@ static void places(void **unused)
             }
             assert_int_equal(ops, p->n_op);
             buf text = {0};
-            assert_true(plan_text(l, true, &text));
+            err e = {0};
+            assert_ok(plan_text(l, true, &text, &e), &e);
             assert_non_null(strstr(buf_cstr(&text), "cpu:1"));
             assert_non_null(strstr(buf_cstr(&text), "segment 0 on cpu:1: ops 0-"));
             buf_free(&text);

@@ -47,7 +47,7 @@ static int measure(const engine *g, bounds *b, err *e)
     return OK;
 }
 
-static int print_text(engine *g, bool dump, err *e)
+static int print_text(const engine *g, bool dump, err *e)
 {
     const engine_info *info = engine_describe(g);
     bounds b;
@@ -70,7 +70,7 @@ static int print_json(const engine *g, err *e)
     json *root = json_new_object();
     json_add_str(root, "model", engine_describe(g)->name);
     json_add_int(root, "arithmetic", ARITHMETIC);
-    engine_plan_json(g, root);
+    if (!rc) rc = engine_plan_json(g, root, e);
     json *predicted = json_add_object(root, "predicted");
     if (!rc) json_add_num(predicted, "decode_tokens_per_s", b.decode);
     if (!rc) json_add_num(predicted, "prefill_tokens_per_s", b.prefill);
@@ -97,9 +97,14 @@ const command command_plan = {
     .prints_json = true,
     .flags = flags,
     .options_size = sizeof(plan_command_options),
-    .notes = "The predicted time comes from the read bandwidth and the multiply-adds of this moment, measured in\n"
+    .notes = "A line a device: the layers of its group, then what it has of them: attention heads, heads of keys and\n"
+             "values (kv), columns between the matrices of a feed-forward network (ffn), rows of the vocabulary.\n"
+             "Devices joined by & share the layers of a group. Bytes: weights that it reads, those of them that are\n"
+             "not used in the mapped file (own), the cache of keys and values, working memory of a step.\n"
+             "\n"
+             "The predicted time comes from the read bandwidth and the multiply-adds of this moment, measured in\n"
              "about a tenth of a second; --dump measures nothing.\n"
              "\n"
-             "  inferflow plan --model DIR --devices 'cpu:2;cpu:2' --dump\n",
+             "  inferflow plan --model DIR --devices 'cpu:1&cpu:1;cpu:2'\n",
     .run = run_plan,
 };

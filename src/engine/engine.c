@@ -303,9 +303,6 @@ const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
 
 const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g->target : g->tok; }
 
-void engine_plan_json(const engine *g, json *root) { plan_json(g->placed, root); }
+int engine_plan_text(const engine *g, bool dump, buf *out, err *e) { return plan_text(g->placed, dump, out, e); }
 
-int engine_plan_text(engine *g, bool dump, buf *out, err *e)
-{
-    return plan_text(g->placed, dump, out) ? 0 : err_set(e, ERR_MEMORY, "out of memory for the text of the plan");
-}
+int engine_plan_json(const engine *g, json *root, err *e) { return plan_json(g->placed, root, e); }

@@ -43,9 +43,9 @@ const engine_info *engine_describe(const engine *g);
 const tokenizer *engine_tokenizer(const engine *g);
 /* The tokenizer of generated text: another one only for encoder-decoders with two vocabularies. */
 const tokenizer *engine_target_tokenizer(const engine *g);
-/* `plan --dump`: the program and its segments as text. */
-int engine_plan_text(engine *g, bool dump, buf *out, err *e);
-void engine_plan_json(const engine *g, json *root); /* plan_json */
+/* What lies where: plan/plan_show.h. */
+int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
+int engine_plan_json(const engine *g, json *root, err *e);
 
 typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 

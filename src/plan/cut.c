@@ -150,6 +150,7 @@ ref cut_window(rank_program *to, ref t, weight w, err *e)
     const tensor *k = &to->p->tensors[t];
     const int64_t cols = k->rank > 1 ? k->dim[1] : 1;
     if (!w.cols) w.cols = cols;
+    if (!w.run || w.rows <= w.run) w.run = w.stride = w.rows; /* a single run */
     if (w.rows == k->dim[0] && w.cols == cols) return t;
     for (size_t i = 0; i < to->n_made; i++)
         if (to->views[i].of == t && same_window(&to->views[i].w, &w)) return to->views[i].t;

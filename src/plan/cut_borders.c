@@ -223,6 +223,8 @@ static void find_columns(cut_borders *b, ref first)
 
 bool cut_is_cut(const cut_borders *b, ref t) { return !b->of[first_of(b, t)].copied; }
 
+bool cut_one_class(const cut_borders *b, ref t, ref u) { return first_of(b, t) == first_of(b, u); }
+
 cut_range cut_columns(const cut_borders *b, int rank, ref t)
 {
     const ref first = first_of(b, t);

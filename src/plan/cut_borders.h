@@ -27,6 +27,8 @@ void cut_borders_close(cut_borders *b); /* NULL ok */
 
 /* Whether ranks may have parts of t; false: it cannot be cut, or is not worth it. */
 bool cut_is_cut(const cut_borders *b, ref t);
+/* Whether t and u are cut alike. */
+bool cut_one_class(const cut_borders *b, ref t, ref u);
 /* The columns of t that a rank has where it has a part. They cover t and ascend by rank; of keys and values, and what
  * they are made of, they may overlap. */
 cut_range cut_columns(const cut_borders *b, int rank, ref t);

@@ -64,7 +64,9 @@ static int rank_open(plan *l, plan_rank *r, const dev_options *o, err *e)
     int rc = s->p ? list_edges(l, r, e) : e->code;
     if (!rc) rc = s->be->open(&s->on, s->p, o, e);
     if (!rc) rc = place_segment(s, l->max_rows, e);
-    return rc ? rc : put_weights(s, e);
+    if (!rc) rc = put_weights(s, e);
+    if (!rc) r->own_bytes = s->be->held_bytes(s->on);
+    return rc;
 }
 
 /* Devices of one backend that leave it to the backend how much of the machine they take. */
@@ -249,7 +251,8 @@ bool plan_takes_int8(const plan *l)
     return false;
 }
 
-void plan_add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX])
+/* Adds the bytes that one page of each group takes for the states that a segment writes. */
+static void add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX])
 {
     for (uint32_t i = 0; i < p->n_state; i++)
         for (uint32_t k = 0; k < p->n_op; k++) {
@@ -280,7 +283,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         for (int j = k; j < l->n; j++) {
             const segment *other = &l->ranks[j].seg;
             if (!other->on || (j != k && !(s->be->shares_memory && other->be == s->be))) continue;
-            plan_add_pages(other->p, k_type, v_type, page);
+            add_pages(other->p, k_type, v_type, page);
             *slot += program_slot_bytes(other->p);
         }
         return true;

@@ -1,45 +1,16 @@
 /* plan_show.c - what lies on which device, as text and as JSON, and what a step reads of it. */
 #include "plan/plan_show.h"
-#include "plan/plan_state.h"
+#include "plan/plan_part.h"
 
-#include "core/kv_type.h"
+#include "base/mem.h"
+#include "core/act_move.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- what it costs */
-
-/* True when op i is the first that reads this weight. */
-static bool first_use(const program *p, uint32_t i, uint32_t w)
-{
-    for (uint32_t j = 0; j < i; j++)
-        for (int k = 0; k < 4; k++) {
-            const tensor *t = &p->tensors[p->ops[j].in[k]];
-            if (p->ops[j].in[k] && t->kind == TENSOR_WEIGHT && t->weight == w) return false;
-        }
-    return true;
-}
-
-static uint64_t weight_bytes(const weight *w)
-{
-    uint64_t n = 0, file = weight_file_bytes(w);
-    dtype type = w->vector ? DTYPE_F32 : w->want;
-    if (type == DTYPE_NONE || !dtype_bytes(type, (uint64_t)w->cols, &n)) return file;
-    return n * (uint64_t)w->rows;
-}
-
-static uint64_t segment_bytes(const segment *s)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < s->p->n_op; i++)
-        for (int k = 0; k < 4; k++) {
-            const tensor *t = &s->p->tensors[s->p->ops[i].in[k]];
-            if (s->p->ops[i].in[k] && t->kind == TENSOR_WEIGHT && first_use(s->p, i, t->weight))
-                sum += weight_bytes(&s->p->weights[t->weight]);
-        }
-    return sum;
-}
 
 /* The share of an operand that `rows` token rows use: 1 but for experts. */
 static double used_share(const program *p, const op *o, int k, int64_t rows)
@@ -57,7 +28,7 @@ uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
         for (int k = 0; k < 4 && o->kind != OP_EMBED; k++) {
             const tensor *t = &l->p->tensors[o->in[k]];
             if (!o->in[k] || t->kind != TENSOR_WEIGHT) continue;
-            sum += used_share(l->p, o, k, rows) * (double)weight_bytes(&l->p->weights[t->weight]);
+            sum += used_share(l->p, o, k, rows) * (double)plan_bytes_of(&l->p->weights[t->weight]);
             numbers += used_share(l->p, o, k, 1) * (double)tensor_count(t);
         }
     }
@@ -72,16 +43,9 @@ const char *plan_isa(const plan *l)
     return l->ranks[i].seg.on ? l->ranks[i].seg.be->isa(l->ranks[i].seg.on) : "";
 }
 
-/* Keys, values and slots of the segment's states when all are in use. */
-static uint64_t segment_kv_bytes(const plan *l, const segment *s)
-{
-    uint64_t page[GROUP_MAX] = {0}, sum = 0;
-    plan_add_pages(s->p, l->cache.k_type, l->cache.v_type, page);
-    for (int g = 0; g < GROUP_MAX; g++) sum += page[g] * (uint64_t)l->cache.n_page[g];
-    return sum + program_slot_bytes(s->p) * (uint64_t)l->cache.n_slot;
-}
-
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
+
+enum { NAME = DEVICE_NODE + 2 * DEVICE_NAME };
 
 static const char *device_name(const plan_rank *s, char *to, size_t cap)
 {
@@ -96,7 +60,7 @@ static void dump_segment(const plan *l, int i, buf *out)
     const plan_rank *st = &l->ranks[i];
     const segment *s = &st->seg;
     const program *p = s->p;
-    char name[DEVICE_NODE + 2 * DEVICE_NAME];
+    char name[NAME];
     buf_printf(out, "\nsegment %d on %s: ops 0-%u, ", i, device_name(st, name, sizeof name), p->n_op - 1);
     if (!s->n_in) buf_str(out, "tokens");
     for (uint32_t k = 0; k < s->n_in; k++) buf_printf(out, "%s%s", k ? ", " : "", p->tensors[s->in[k].t].name);
@@ -114,67 +78,221 @@ static void dump_segment(const plan *l, int i, buf *out)
     }
 }
 
-bool plan_text(const plan *l, bool dump, buf *out)
+/* Memory for activations, kernels and rows on their way to other ranks. */
+static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
+{
+    const uint64_t work = r->seg.be->held_bytes(r->seg.on) - r->own_bytes - part->kv_bytes;
+    return r->seg.act_bytes + work + r->coll_bytes + r->rows_bytes;
+}
+
+/* ---- edges */
+
+/* A rank's result of the collective that ends stretch k. */
+static tensor result_of_coll(const plan *l, const plan_group *g, uint32_t k)
+{
+    int i = 0; /* a rank that is here, if any: the others are alike */
+    while (i + 1 < g->ranks && !l->ranks[g->rank0 + i].seg.p) i++;
+    const program *lowered = l->ranks[g->rank0 + i].seg.p, *p = lowered ? lowered : cut_program(g->by_columns, i);
+    uint32_t at = 0;
+    while (p->ops[at].kind != OP_COLL || k-- > 0) at++;
+    tensor t = p->tensors[p->ops[at].out];
+    if (!lowered) t.block = (uint8_t)p->ops[at].u.coll.codes;
+    return t;
+}
+
+/* What one group hands over to another, or its ranks to each other. */
+typedef struct edge_shown {
+    int from, to; /* groups */
+    const char *tensor, *kind, *codec, *algorithm;
+    uint64_t bytes; /* of a row */
+    int hops;
+} edge_shown;
+
+static edge_shown edge_of_coll(const plan *l, int group, uint32_t k)
+{
+    const plan_group *g = &l->groups[group];
+    const tensor t = result_of_coll(l, g, k);
+    edge_shown shown = {.from = group,
+                        .to = group,
+                        .tensor = l->p->tensors[g->colls[k].t].name,
+                        .kind = "gather",
+                        .codec = wire_infos[t.block ? WIRE_Q8 : WIRE_F32].name,
+                        .algorithm = coll_gather.name,
+                        .hops = coll_gather.hops(g->ranks)};
+    for (int r = 0; r < g->ranks; r++) {
+        const cut_range *c = &g->colls[k].of[r];
+        if (g->colls[k].how == COLL_GATHER) shown.bytes += act_move_bytes(&t, c->to - c->from);
+    }
+    if (g->colls[k].how == COLL_OWNER) shown.bytes = act_move_bytes(&t, tensor_count(&t));
+    return shown;
+}
+
+static bool group_reads(const plan *l, int group, uint32_t k)
+{
+    const plan_group *g = &l->groups[group];
+    for (int i = 0; i < g->ranks; i++)
+        if (rank_reads(l, &l->ranks[g->rank0 + i], k)) return true;
+    return false;
+}
+
+/* Calls `take` with each edge. */
+static void each_edge(const plan *l, void (*take)(void *self, const edge_shown *e), void *self)
+{
+    for (int to = 0; to < l->n_group; to++) {
+        for (uint32_t k = 0; k < l->n_cross; k++) {
+            const tensor *t = &l->p->tensors[l->cross[k].t];
+            const edge_shown move = {.from = l->cross[k].from,
+                                     .to = to,
+                                     .tensor = t->name,
+                                     .kind = "move",
+                                     .codec = wire_infos[WIRE_F32].name,
+                                     .bytes = act_move_bytes(t, tensor_count(t)),
+                                     .hops = 1};
+            if (group_reads(l, to, k)) take(self, &move);
+        }
+        for (uint32_t k = 0; k < l->groups[to].n_coll; k++) {
+            const edge_shown gather = edge_of_coll(l, to, k);
+            take(self, &gather);
+        }
+    }
+}
+
+/* ---- text */
+
+enum { RUN = 32 };
+
+static const char *run_text(int64_t from, int64_t to, char text[RUN])
+{
+    if (from == to) snprintf(text, RUN, "-");
+    else snprintf(text, RUN, "%" PRId64 "-%" PRId64, from, to - 1);
+    return text;
+}
+
+static void add_line(const plan *l, int i, const plan_part *part, int wide, buf *out)
+{
+    const plan_rank *r = &l->ranks[i];
+    const plan_group *g = group_of(l, r);
+    const cut_range run[] = {
+        {g->layer0, g->layer1}, part->heads, part->kv_heads, part->ffn, part->vocab,
+    };
+    static const int width[] = {7, 7, 7, 11, 13};
+    char name[NAME], text[RUN];
+    buf_printf(out, "%-3d %-*s %5d", i, wide, device_name(r, name, sizeof name), r->group);
+    for (int k = 0; k < 5; k++) buf_printf(out, " %*s", width[k], run_text(run[k].from, run[k].to, text));
+    buf_printf(out, " %11.1f", mebi(part->weight_bytes));
+    if (r->seg.on)
+        buf_printf(out, " %8.1f %8.1f %8.1f\n", mebi(r->own_bytes), mebi(part->kv_bytes), mebi(step_bytes(r, part)));
+    else buf_printf(out, " %8s %8.1f %8s\n", "-", mebi(part->kv_bytes), "-");
+}
+
+/* Collectives of a group, summed up; an edge to another group has a line of its own. */
+typedef struct edge_lines {
+    const plan *l;
+    buf *out;
+    int gathers, codes;
+    uint64_t bytes;
+} edge_lines;
+
+static void add_edge_line(void *self, const edge_shown *e)
+{
+    edge_lines *s = self;
+    if (e->from != e->to) {
+        buf_printf(s->out, "group %d -> %d: %s, %s, %" PRIu64 " bytes a row\n", e->from, e->to, e->tensor, e->codec,
+                   e->bytes);
+        return;
+    }
+    s->gathers++;
+    s->codes += strcmp(e->codec, wire_infos[WIRE_F32].name) != 0;
+    s->bytes += e->bytes;
+    if ((uint32_t)s->gathers < s->l->groups[e->to].n_coll) return;
+    buf_printf(s->out, "group %d: %d ranks gather %d activations a step, %d as int8: %.1f KiB a row in all\n", e->to,
+               s->l->groups[e->to].ranks, s->gathers, s->codes, (double)s->bytes / 1024);
+    s->gathers = s->codes = 0;
+    s->bytes = 0;
+}
+
+int plan_text(const plan *l, bool dump, buf *out, err *e)
 {
     const program *p = l->p;
+    plan_part *parts;
+    int wide = 6, rc = plan_parts(l, &parts, e);
+    if (rc) return rc;
     if (dump) program_dump_head(p, out);
     else buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 "\n", p->n_layer, p->dim, p->vocab);
-    buf_printf(out, "%-3s %-8s %-8s %12s %12s %12s %12s  %s\n", "#", "device", "layers", "weights MiB", "own MiB",
-               "KV MiB", "step MiB", "hands over");
     for (int i = 0; i < l->n; i++) {
-        const plan_rank *s = &l->ranks[i];
-        char name[DEVICE_NODE + 2 * DEVICE_NAME], layers[32];
-        if (!s->seg.on) {
-            buf_printf(out, "%-3d %-8s %d-%d\n", i, device_name(s, name, sizeof name), group_of(l, s)->layer0,
-                       group_of(l, s)->layer1 - 1);
-            continue;
-        }
-        uint64_t kv = segment_kv_bytes(l, &s->seg), held = s->seg.be->held_bytes(s->seg.on);
-        const plan_group *g = group_of(l, s);
-        snprintf(layers, sizeof layers, "%d-%d", g->layer0, g->layer1 - 1);
-        buf_printf(out, "%-3d %-8s %-8s %12.1f %12.1f %12.1f %12.1f  ", i, device_name(s, name, sizeof name), layers,
-                   mebi(segment_bytes(&s->seg)), mebi(held - kv), mebi(kv), mebi(s->seg.act_bytes));
-        const bool last = s->group + 1 == l->n_group;
-        for (uint32_t k = 0; k < s->seg.n_out && !last; k++)
-            buf_printf(out, "%s%s", k ? ", " : "", s->seg.p->tensors[s->seg.out[k]].name);
-        buf_str(out, last || !s->seg.n_out ? "-\n" : "\n");
+        char name[NAME];
+        const int n = (int)strlen(device_name(&l->ranks[i], name, sizeof name));
+        if (n > wide) wide = n;
     }
+    buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s\n", "#", wide, "device", "group", "layers",
+               "heads", "kv", "ffn", "vocab", "weights MiB", "own MiB", "KV MiB", "step MiB");
+    for (int i = 0; i < l->n; i++) add_line(l, i, &parts[i], wide, out);
+    mem_free(parts);
+    edge_lines lines = {.l = l, .out = out};
+    each_edge(l, add_edge_line, &lines);
     for (int i = 0; i < l->n && dump; i++)
         if (l->ranks[i].seg.on) dump_segment(l, i, out);
-    return !out->bad;
+    return out->bad ? err_set(e, ERR_MEMORY, "out of memory for the text of the plan") : OK;
 }
 
-static void add_rank(const plan *l, int i, json *ranks)
+/* ---- JSON */
+
+static void add_run(json *one, const char *key, int64_t from, int64_t to)
 {
-    const plan_rank *s = &l->ranks[i];
-    uint64_t kv = segment_kv_bytes(l, &s->seg);
+    json *run = json_add_array(one, key);
+    json_add_int(run, NULL, from);
+    json_add_int(run, NULL, to);
+}
+
+static void add_rank(const plan *l, int i, const plan_part *part, json *ranks)
+{
+    const plan_rank *r = &l->ranks[i];
+    const plan_group *g = group_of(l, r);
     json *one = json_add_object(ranks, NULL);
-    char name[DEVICE_NODE + 2 * DEVICE_NAME];
-    json_add_str(one, "device", device_name(s, name, sizeof name));
-    json_add_int(one, "group", s->group);
-    json_add_int(one, "rank", s->index);
-    json_add_int(one, "ranks", group_of(l, s)->ranks);
-    json *layers = json_add_array(one, "layers");
-    json_add_int(layers, NULL, group_of(l, s)->layer0);
-    json_add_int(layers, NULL, group_of(l, s)->layer1);
-    json_add_int(one, "weight_bytes", (int64_t)segment_bytes(&s->seg));
-    json_add_int(one, "own_bytes", (int64_t)(s->seg.be->held_bytes(s->seg.on) - kv));
-    json_add_int(one, "kv_bytes", (int64_t)kv);
-    json_add_int(one, "step_bytes", (int64_t)s->seg.act_bytes);
+    char name[NAME];
+    int64_t pages = 0;
+    for (uint32_t k = 0; k < l->p->n_group; k++)
+        if (l->cache.n_page[k] > pages) pages = l->cache.n_page[k];
+    json_add_str(one, "device", device_name(r, name, sizeof name));
+    json_add_int(one, "group", r->group);
+    json_add_int(one, "rank", r->index);
+    json_add_int(one, "ranks", g->ranks);
+    add_run(one, "layers", g->layer0, g->layer1);
+    add_run(one, "heads", part->heads.from, part->heads.to);
+    add_run(one, "kv_heads", part->kv_heads.from, part->kv_heads.to);
+    add_run(one, "ffn", part->ffn.from, part->ffn.to);
+    add_run(one, "vocab", part->vocab.from, part->vocab.to);
+    json_add_int(one, "weight_bytes", (int64_t)part->weight_bytes);
+    if (r->seg.on) json_add_int(one, "own_bytes", (int64_t)r->own_bytes);
+    json_add_int(one, "kv_page_bytes", (int64_t)part->page_bytes);
+    json_add_int(one, "pages", pages);
+    json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);
+    if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
 }
 
-void plan_json(const plan *l, json *root)
+static void add_edge(void *self, const edge_shown *e)
 {
-    json *ranks = json_add_array(root, "ranks"), *edges = json_add_array(root, "edges");
-    for (int i = 0; i < l->n; i++)
-        if (l->ranks[i].seg.on) add_rank(l, i, ranks);
-    for (int i = 0; i < l->n; i++)
-        for (uint32_t k = 0; k < l->ranks[i].seg.n_in; k++) {
-            const edge *in = &l->ranks[i].seg.in[k];
-            json *one = json_add_object(edges, NULL);
-            json_add_int(one, "from", in->from);
-            json_add_int(one, "to", i);
-            json_add_str(one, "tensor", l->p->tensors[in->t].name);
-            json_add_str(one, "kind", "move");
-        }
+    json *one = json_add_object(self, NULL);
+    json_add_int(one, "from", e->from);
+    json_add_int(one, "to", e->to);
+    json_add_str(one, "tensor", e->tensor);
+    json_add_str(one, "kind", e->kind);
+    json_add_str(one, "codec", e->codec);
+    if (e->algorithm) json_add_str(one, "algorithm", e->algorithm);
+    json_add_int(one, "bytes_per_row", (int64_t)e->bytes);
+    json_add_int(one, "hops", e->hops);
+}
+
+int plan_json(const plan *l, json *root, err *e)
+{
+    plan_part *parts;
+    int rc = plan_parts(l, &parts, e);
+    if (rc) return rc;
+    json_add_str(root, "reduce", "exact");
+    json_add_str(root, "wire", wire_infos[WIRE_F32].name);
+    json *ranks = json_add_array(root, "ranks");
+    for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], ranks);
+    mem_free(parts);
+    each_edge(l, add_edge, json_add_array(root, "edges"));
+    return OK;
 }

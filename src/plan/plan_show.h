@@ -10,7 +10,8 @@
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
 const char *plan_isa(const plan *l); /* of the first device */
 
-/* Which layers and bytes land on which device; with `dump` also each segment's ops. */
-bool plan_text(const plan *l, bool dump, buf *out);
-/* The same as members "ranks" and "edges" of an object. */
-void plan_json(const plan *l, json *root);
+/* What lies on which device, a line each, and what they hand over; with `dump` also each segment's ops. */
+int plan_text(const plan *l, bool dump, buf *out, err *e);
+/* The same as members of an object. An edge is what one group hands to another ("move": from the group `from` to the
+ * group `to`), or the ranks of a group to each other ("gather"); its bytes are those of a whole row. */
+int plan_json(const plan *l, json *root, err *e);

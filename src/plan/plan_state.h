@@ -13,8 +13,9 @@
 /* A device, which has some columns of the layers of its group. */
 typedef struct plan_rank {
     segment seg;
-    int group, index; /* which of the group's ranks it is */
-    int number;       /* of the device notation, -1 none */
+    int group, index;   /* which of the group's ranks it is */
+    int number;         /* of the device notation, -1 none */
+    uint64_t own_bytes; /* of weights that it does not use in mapped files */
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
     uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock */
@@ -107,9 +108,6 @@ int find_crossings(plan *l, err *e);
 int list_given(plan *l, err *e);
 int list_edges(const plan *l, plan_rank *r, err *e);
 bool rank_reads(const plan *l, const plan_rank *r, uint32_t k); /* whether it takes crossing k */
-
-/* Adds the bytes that one page of each group takes for the states that a segment writes. */
-void plan_add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
 
 /* Whether each device has a thread: several may work at once. */
 static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_far; }
