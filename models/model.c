@@ -51,14 +51,12 @@ int model_sources(ckpt **weights, json **config, spec *s, const char *path, err 
     return file ? json_read(config, file, SPEC_BYTES_MAX, e) : OK;
 }
 
-/* The spec inside a self-contained model, or the user's over it. It may not make this program read other files. */
-static int own_spec(opened *o, const char *user, err *e)
+/* The spec inside a self-contained model, or one that came from elsewhere (`what`), or the user's over it. It may not
+ * make this program read other files. */
+static int foreign_spec(opened *o, const char *text, const char *what, const char *user, err *e)
 {
     static const char *const known[] = {"name", "arch", "doc", "code"};
-    const char *text = ckpt_own_spec(o->m.weights);
     spec_file f;
-    char what[300];
-    snprintf(what, sizeof what, "%.250s: its spec", ckpt_path(o->m.weights));
     int rc = spec_file_parse(&f, span_str(text), what, e);
     if (rc) return rc;
     for (size_t i = 0; i < f.n && !rc; i++) {
@@ -82,14 +80,19 @@ static int find_spec(opened *o, const model_options *opt, err *e)
 {
     model *m = &o->m;
     int rc = OK;
+    if (opt->spec_given) {
+        rc = model_sources(&m->weights, &o->config, NULL, opt->model_path, e);
+        return rc ? rc : foreign_spec(o, opt->spec_given, "the spec of the leader", NULL, e);
+    }
     if (opt->spec_path) rc = spec_load(&m->resolved, opt->spec_path, NULL, e);
     if (!rc) rc = model_sources(&m->weights, &o->config, m->resolved, opt->model_path, e);
     if (rc || (m->resolved && spec_find(m->resolved, "network", "block"))) return rc;
 
-    char base[64];
+    char base[64], what[300];
     spec_free(m->resolved);
     m->resolved = NULL;
-    if (ckpt_own_spec(m->weights)) return own_spec(o, opt->spec_path, e);
+    snprintf(what, sizeof what, "%.250s: its spec", ckpt_path(m->weights));
+    if (ckpt_own_spec(m->weights)) return foreign_spec(o, ckpt_own_spec(m->weights), what, opt->spec_path, e);
     if ((rc = arch_find(m->weights, o->config, base, sizeof base, e))) return rc;
     return opt->spec_path ? spec_load(&m->resolved, opt->spec_path, base, e) : spec_load_builtin(&m->resolved, base, e);
 }

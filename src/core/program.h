@@ -202,6 +202,7 @@ int program_finish(program *p, err *e);
  * lies and what its bytes are does not enter; of constants the values do, and tables of positions have as many rows as
  * the context. Called before a pass changes the program. */
 void program_identify(program *p, span spec);
+void program_identity(const program *p, span spec, uint8_t out[SHA256_BYTES]); /* the same, elsewhere */
 
 /* Marks in open[i], [n_op + 1] and cleared before, that a state is open before op i: written, and still to be read. */
 void program_open_states(const program *p, uint8_t *open);

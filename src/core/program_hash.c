@@ -91,7 +91,7 @@ static void add_state(sha256 *s, const state *t)
     for (size_t k = 0; k < sizeof f / sizeof *f; k++) add_int(s, f[k]);
 }
 
-void program_identify(program *p, span spec)
+void program_identity(const program *p, span spec, uint8_t out[SHA256_BYTES])
 {
     sha256 s;
     int64_t counts[] = {p->n_op, p->n_tensor, p->n_weight, p->n_rope, p->n_state,
@@ -108,8 +108,10 @@ void program_identify(program *p, span spec)
     for (uint32_t i = 0; i < p->n_weight; i++) add_weight(&s, &p->weights[i]);
     for (uint32_t i = 0; i < p->n_rope; i++) add_rope(&s, &p->ropes[i].params);
     for (uint32_t i = 0; i < p->n_state; i++) add_state(&s, &p->states[i]);
-    sha256_end(&s, p->hash);
+    sha256_end(&s, out);
 }
+
+void program_identify(program *p, span spec) { program_identity(p, spec, p->hash); }
 
 uint64_t program_op_hash(const program *p, uint32_t i)
 {
