@@ -67,13 +67,9 @@ SHARED = {
 TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_text importance_open_bytes
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
 tokenizer_is_special weight_column_grain""".split())
-# Of src/net, until a command lends devices.
-TESTED |= set("""address_parse boxes_admit boxes_close boxes_deliver boxes_join boxes_know boxes_lost boxes_open
-door_close door_open door_refused frame_record hello_init key_file_read key_file_write link_measure
-link_tls_close link_tls_end link_tls_open peer_bytes peer_close peer_dial peer_drop peer_hello peer_name
-peer_ping peer_rtt peer_send peer_start plan_asked plan_channel_bytes plan_channels plan_far_done
-plan_far_lost plan_node plan_program step_code_max step_limits_of step_read step_reader_close
-step_reader_open step_write step_writer_close step_writer_forget step_writer_open""".split())
+# Of src/net, what only tests use yet.
+TESTED |= set("""door_refused frame_record link_measure peer_drop peer_hello peer_rtt peer_bytes
+step_writer_forget""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float
 getopt glob inttypes iso646 immintrin langinfo limits locale malloc math net netdb netinet poll pthread sched semaphore

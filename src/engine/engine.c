@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "core/kv_type.h"
 #include "engine/backend_list.h"
+#include "net/leader.h"
 #include "text/tokenizer_open.h"
 
 #include <inttypes.h>
@@ -88,12 +89,24 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 }
 
 /* Places the program on its devices; what is left of their memory becomes pages. */
+static int open_leader(engine *g, const engine_options *o, int sequences, err *e)
+{
+    const leader_options lo = {.key_file = o->key_file,
+                               .timeout = o->peer_timeout,
+                               .weights = o->weights,
+                               .sequences = sequences,
+                               .inexact = o->exact && !strcmp(o->exact, "off")};
+    return leader_open(&g->leader, g->served, &lo, e);
+}
+
 static int open_plan(engine *g, const engine_options *o, const batch_sizes *max, cache_options *cache, err *e)
 {
     const program *p = g->prog;
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
+    int rc = o->far || !o->key_file ? OK : open_leader(g, o, max->sequences, e);
+    if (rc) return rc;
     const plan_options po = {.devices = o->devices,
                              .backends = backends,
                              .max_rows = {[AXIS_TOK] = max->rows,
@@ -103,12 +116,12 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
                                           [AXIS_SEQ] = max->sequences},
                              .inexact = o->exact && !strcmp(o->exact, "off"),
                              .act_f32 = g->served->act_f32,
-                             .far = o->far,
                              .reduce = o->reduce,
                              .collective = o->collective,
                              .codec_group = o->codec_group,
+                             .far = g->leader ? leader_far(g->leader) : o->far,
                              .in_flight = (int)o->in_flight};
-    int rc = plan_open(&g->placed, p, &po, e);
+    rc = plan_open(&g->placed, p, &po, e);
     if (rc) return rc;
     cache->k_type = cache->v_type = g->kv_type = kv_type(g, o);
     rc = count_pages(g, g->kv_type, cache, e);
@@ -285,6 +298,7 @@ void engine_close(engine *g)
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
     plan_close(g->placed);
+    leader_close(g->leader);
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);

@@ -22,7 +22,8 @@ const param engine_param_rows[] = {
         .doc = "inputs of quantized matrices: q8 rounds them to 8 bits and is fast, f32 keeps them exact"),
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
     ROW(devices, PARAM_TEXT, .words = "LIST",
-        .doc = "devices of consecutive layers: \"cpu;cpu\", with shares \"cpu*3;cpu:1*1\" (cpu:N: N threads)"),
+        .doc = "groups of devices with consecutive layers, \"cpu;cpu\"; in a group '&' divides matrices and heads, "
+               "\"cpu:1&cpu:1\" (cpu:N: N threads); shares: \"cpu*3;cpu*1\"; of a node: \"host:7071/cpu\""),
     ROW(reduce, PARAM_WORD, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
         .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of one device; "
                "else partial sums are added, coded in so many bits (int6: int4, then int8)"),
@@ -31,6 +32,10 @@ const param engine_param_rows[] = {
                "(ring, to compare, others for other batches)"),
     ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
         .doc = "elements that share a scale on the way between devices"),
+    ROW(key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+        .doc = "the key that nodes share, made by `inferflow node --new-key`"),
+    ROW(peer_timeout, PARAM_FLOAT, .otherwise = "3", .min = 0.1, .max = 3600,
+        .doc = "seconds of silence after which a node counts as dead"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
                "weights, i16 for matrices with int8 activations, else f16)"),

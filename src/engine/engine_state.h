@@ -24,6 +24,7 @@ struct engine {
     void (*drop)(model *m);
     const program *prog;     /* the model's */
     plan *placed;            /* the program on its devices */
+    struct leader *leader;   /* of those on nodes; NULL: there are none */
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
     sampler *picker;
     dtype kv_type;

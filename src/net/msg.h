@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 1 };
+enum { LEASE_BYTES_MAX = 1 << 23 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
 
@@ -20,7 +21,14 @@ enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialle
     X(PROBE, 4, MSG_BOTH, FRAME_SMALL, "bytes that nobody needs: the rate of a connection is measured by them")        \
     X(DATA, 16, MSG_BOTH, UINT32_MAX, "a message of a box, which knows its size; perhaps boxes that were released")    \
     X(TAKEN, 17, MSG_BOTH, 0, "boxes whose messages were released")                                                    \
-    X(GIVE_UP, 18, MSG_BOTH, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")
+    X(GIVE_UP, 18, MSG_BOTH, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")                            \
+    X(LEASE, 32, MSG_TO_NODE, LEASE_BYTES_MAX, "a rank of a plan is asked for: net/lease_msg.h")                       \
+    X(MEMORY, 33, MSG_TO_NODE, 64, "what do pages of these types take there, and what is left?")                       \
+    X(READY, 34, MSG_TO_NODE, 256, "so many pages and slots; steps follow when ranks have joined each other")          \
+    X(ANSWER, 35, MSG_BOTH, FRAME_SMALL, "to the last of these, or to a JOIN: done, or why not")                       \
+    X(STEP, 36, MSG_TO_NODE, UINT32_MAX, "a step: net/step_code.h; the channel is its number")                         \
+    X(DONE, 37, MSG_TO_LEADER, FRAME_SMALL, "a step is done here: an ANSWER; the channel is its number")               \
+    X(JOIN, 38, MSG_TO_NODE, 64, "this connection is between two ranks of a plan: a token")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,

@@ -20,12 +20,24 @@ static int32_t pages_of(int32_t length) { return (length + PAGE_TOKENS - 1) / PA
 
 /* ---- limits */
 
+/* Token ids are below this: an encoder's table may be larger than the vocabulary that is generated. */
+static int32_t largest_table(const program *p)
+{
+    int64_t most = p->vocab;
+    for (uint32_t i = 0; i < p->n_op; i++) {
+        const op *o = &p->ops[i];
+        if (o->kind != OP_EMBED || o->u.embed.by != EMBED_BY_TOKEN) continue;
+        if (p->tensors[o->in[0]].dim[0] > most) most = p->tensors[o->in[0]].dim[0];
+    }
+    return (int32_t)most;
+}
+
 int step_limits_of(step_limits *out, const program *p, const int max_rows[AXIS_COUNT], int sequences, int ctx,
                    const cache_options *cache, err *e)
 {
     *out = (step_limits){.sequences = sequences,
                          .ctx = ctx,
-                         .vocab = (int32_t)p->vocab,
+                         .vocab = largest_table(p),
                          .n_slot = cache->n_slot,
                          .n_used = p->n_used,
                          .dim = p->dim,

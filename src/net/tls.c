@@ -123,8 +123,8 @@ int tls_open(tls **out, int fd, bool server, const uint8_t key[KEY_BYTES], err *
     c->fd = fd;
     c->server = server;
     memcpy(c->key, key, KEY_BYTES);
-    int rc = gnutls_init(&c->session, (server ? GNUTLS_SERVER : GNUTLS_CLIENT) | GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS |
-                                          GNUTLS_NO_SIGNAL);
+    int rc = gnutls_init(&c->session, (server ? GNUTLS_SERVER : GNUTLS_CLIENT) | GNUTLS_NO_SIGNAL | GNUTLS_NONBLOCK |
+                                          GNUTLS_NO_TICKETS | GNUTLS_NO_SIGNAL);
     if (rc >= 0)
         rc = gnutls_priority_set_direct(
             c->session,

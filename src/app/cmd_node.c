@@ -1,0 +1,140 @@
+/* cmd_node.c - `inferflow node`: lends this machine's devices to commands elsewhere (src/net). */
+#include "app/app.h"
+#include "app/output_check.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/arithmetic.h"
+#include "engine/backend_list.h"
+#include "net/key_file.h"
+#include "net/node.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct node_flags {
+    const char *listen, *key_file, *new_key, *model;
+    int64_t threads, drain;
+    bool json;
+} node_flags;
+
+static const param rows[] = {
+    PARAM_ROW(node_flags, listen, PARAM_TEXT, .otherwise = "127.0.0.1:7071", .words = "H:P",
+              .doc = "address to listen at; port 0 picks one"),
+    PARAM_ROW(node_flags, key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+              .doc = "key that leaders share, mode 0600"),
+    PARAM_ROW(node_flags, new_key, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+              .doc = "writes a new key there, and ends"),
+    PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
+              .doc = "own copies of the models that leaders serve (default: the built-in model)"),
+    PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
+              .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
+    PARAM_ROW(node_flags, drain, PARAM_INT, .otherwise = "30", .max = 3600,
+              .doc = "seconds that SIGTERM leaves to leases; a second one ends the node at once"),
+    PARAM_ROW(node_flags, json, PARAM_BOOL, .doc = "the line that says where it listens as a JSON object"),
+};
+static const size_t n_rows = sizeof rows / sizeof *rows;
+static const flag_group groups[] = {{"Node", rows, &n_rows, 0}, {NULL}};
+
+enum { MODELS_MAX = 64 };
+
+static volatile sig_atomic_t stops;
+
+static void on_signal(int unused)
+{
+    (void)unused;
+    stops++;
+}
+
+static int say_ready(const node *n, const backend_use *backends, bool as_json, err *e)
+{
+    char at[TCP_NAME_MAX], id[17];
+    int rc = OK;
+    address_print(node_address(n), at);
+    snprintf(id, sizeof id, "%016" PRIx64, node_id(n));
+    if (!as_json) {
+        printf("listening on %s, node %s\n", at, id);
+    } else {
+        json *out = json_new_object();
+        json_add_str(out, "listening", at);
+        json_add_str(out, "node", id);
+        json *list = json_add_array(out, "devices");
+        for (int i = 0; backends[i].be; i++) json_add_str(list, NULL, backends[i].be->name);
+        json_add_int(out, "arithmetic", ARITHMETIC);
+        rc = app_print_json(out, e);
+        json_free(out);
+    }
+    fflush(stdout);
+    return rc;
+}
+
+/* Until a signal, and then until the last lease has ended. */
+static void lend(node *n, int64_t drain)
+{
+    const struct timespec tick = {.tv_nsec = 50000000};
+    int64_t left = drain * 20;
+    for (; !stops; nanosleep(&tick, NULL)) node_tidy(n);
+    node_drain(n);
+    for (; stops < 2 && left > 0 && node_leases(n); left--) {
+        node_tidy(n);
+        nanosleep(&tick, NULL);
+    }
+}
+
+/* The paths of a list with commas. */
+static int split_paths(char *text, const char **to)
+{
+    int n = 0;
+    for (char *save = NULL, *at = strtok_r(text, ",", &save); at && n < MODELS_MAX; at = strtok_r(NULL, ",", &save))
+        to[n++] = at;
+    return n;
+}
+
+static int run_node(const invocation *v, err *e)
+{
+    const node_flags *o = v->options;
+    const cpu_options cpu = {.threads = (int)o->threads};
+    const backend_use backends[] = {
+#define X(backend, own) {&backend, &own},
+        BACKEND_LIST(X)
+#undef X
+            {0}};
+    const char *models[MODELS_MAX];
+    node_options no = {.key_file = o->key_file, .backends = backends, .models = models};
+    node *n;
+    if (o->new_key) return key_file_write(o->new_key, e);
+    if (!o->key_file) return err_set(e, ERR_USAGE, "--key-file is missing (--new-key FILE makes a key)");
+    int rc = address_parse(&no.at, o->listen, true, e);
+    if (rc) return rc;
+    char *text = mem_str(o->model ? o->model : "");
+    if (!text) return err_set(e, ERR_MEMORY, "out of memory");
+    no.n_model = split_paths(text, models);
+    struct sigaction act = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGINT, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    rc = node_open(&n, &no, e);
+    if (!rc) {
+        rc = say_ready(n, backends, o->json, e);
+        if (!rc) lend(n, o->drain);
+        node_close(n);
+    }
+    mem_free(text);
+    return rc;
+}
+
+const command command_node = {
+    .name = "node",
+    .summary = "lends this machine's devices to commands elsewhere",
+    .flags = groups,
+    .options_size = sizeof(node_flags),
+    .run = run_node,
+    .notes = "Both sides have the same key; connections are encrypted. A leader names devices as host:port/cpu:\n"
+             "\n"
+             "  inferflow node --new-key key\n"
+             "  inferflow node --key-file key --model llama.gguf &\n"
+             "  inferflow run --key-file key --model llama.gguf --devices '127.0.0.1:7071/cpu;cpu' -p Hello\n",
+};

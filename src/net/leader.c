@@ -1,0 +1,297 @@
+/* leader.c - see leader.h. A control connection to each node for each rank that it lends; questions are asked of all
+ * nodes before the first answer is waited for. */
+#include "net/leader.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/msg.h"
+#include "net/step_code.h"
+#include "net/ways.h"
+#include "plan/drive.h"
+#include "plan/far.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A rank on a node. */
+typedef struct far_rank {
+    leader *of;
+    int rank;
+    address at;
+    peer *control;
+    bool answered;
+    buf more; /* of a good answer */
+    err why;
+    uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN];
+} far_rank;
+
+struct leader {
+    const model *m;
+    leader_options o;
+    plan_far far;
+    peer_self self;
+    plan *l;
+    int n;           /* ranks of the plan */
+    far_rank *ranks; /* [n] those here are empty */
+    ways *w;
+    step_writer *writer;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool lost, closes;
+    err why;
+};
+
+static bool is_far(const leader *d, int r) { return plan_node(d->l, r) != NULL; }
+
+/* ---- messages from nodes */
+
+static void lose(void *ctx, const err *why)
+{
+    leader *d = ctx;
+    pthread_mutex_lock(&d->lock);
+    const bool first = !d->lost && !d->closes;
+    if (!d->lost) d->why = *why;
+    d->lost = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    if (!first) return;
+    log_line(LOG_WARN, "%s", why->msg);
+    plan_far_lost(d->l, why);
+    if (d->w) ways_fail(d->w, why);
+}
+
+static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    (void)ctx, (void)p, (void)room;
+    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE) && h->bytes <= FRAME_SMALL) return OK;
+    return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
+}
+
+static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    far_rank *r = ctx;
+    leader *d = r->of;
+    err why = {0};
+    span more;
+    int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
+    (void)e;
+    if (h->kind == MSG_DONE) {
+        char text[ERR_MSG_MAX];
+        snprintf(text, sizeof text, "%.260s: %.300s", peer_name(p), why.msg);
+        plan_far_done(d->l, h->channel, rc, text);
+        return OK;
+    }
+    pthread_mutex_lock(&d->lock);
+    r->more.n = 0;
+    buf_add(&r->more, more.p, rc ? 0 : more.n);
+    r->why = why;
+    r->answered = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    return OK;
+}
+
+static void control_lost(void *ctx, peer *p, const err *why)
+{
+    (void)p;
+    lose(((far_rank *)ctx)->of, why);
+}
+
+/* ---- questions */
+
+static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
+{
+    const frame_head head = {(uint32_t)message->n, kind, 0};
+    pthread_mutex_lock(&r->of->lock);
+    r->answered = false;
+    pthread_mutex_unlock(&r->of->lock);
+    if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
+    return peer_send(r->control, PEER_CONTROL, &head, message->p, e);
+}
+
+static int await(far_rank *r, err *e)
+{
+    leader *d = r->of;
+    int rc = OK;
+    pthread_mutex_lock(&d->lock);
+    while (!r->answered && !d->lost) pthread_cond_wait(&d->changed, &d->lock);
+    if (!r->answered) rc = err_set(e, d->why.code, "%s", d->why.msg);
+    else if (r->why.code) rc = err_set(e, r->why.code, "%.280s: %.300s", peer_name(r->control), r->why.msg);
+    pthread_mutex_unlock(&d->lock);
+    return rc;
+}
+
+/* ---- leases */
+
+static int make_tokens(leader *d, err *e)
+{
+    int rc = OK;
+    for (int a = 0; a < d->n && !rc; a++)
+        for (int b = a + 1; b < d->n && !rc; b++) {
+            rc = hello_random(d->ranks[a].token[b], LEASE_TOKEN, e);
+            memcpy(d->ranks[b].token[a], d->ranks[a].token[b], LEASE_TOKEN);
+        }
+    return rc;
+}
+
+static int ask_lease(far_rank *r, span text, err *e)
+{
+    leader *d = r->of;
+    const plan_options *asked = plan_asked(d->l);
+    lease_ask a = {.rank = r->rank,
+                   .ranks = d->n,
+                   .ctx = d->m->ctx,
+                   .in_flight = plan_in_flight(d->l),
+                   .sequences = d->o.sequences,
+                   .act_f32 = asked->act_f32,
+                   .inexact = d->o.inexact,
+                   .devices = span_str(asked->devices),
+                   .weights = span_str(d->o.weights ? d->o.weights : ""),
+                   .reduce = span_str(asked->reduce ? asked->reduce : ""),
+                   .collective = span_str(asked->collective ? asked->collective : ""),
+                   .codec_group = (int32_t)asked->codec_group,
+                   .model_spec = text};
+    buf message = {0};
+    program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
+    for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
+    memcpy(a.token, r->token, sizeof a.token);
+    lease_ask_write(&message, &a);
+    int rc = message.n > LEASE_BYTES_MAX ? err_set(e, ERR_LIMIT, "the model's spec is too long for nodes")
+                                         : ask(r, MSG_LEASE, &message, e);
+    buf_free(&message);
+    return rc;
+}
+
+static int far_open(void *self, plan *l, err *e)
+{
+    leader *d = self;
+    buf text = {0};
+    d->l = l;
+    d->n = plan_segments(l);
+    d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
+    int rc = d->ranks ? make_tokens(d, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
+    if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
+    for (int i = 0; i < d->n && !rc; i++) {
+        far_rank *r = &d->ranks[i];
+        const peer_use use = {r, control_admit, control_take, control_lost};
+        if (!is_far(d, i)) continue;
+        r->of = d;
+        r->rank = i;
+        rc = address_parse(&r->at, plan_node(l, i), false, e);
+        if (!rc) rc = peer_dial(&r->control, &r->at, &d->self, &use, e);
+        if (!rc) rc = ask_lease(r, buf_span(&text), e);
+    }
+    buf_free(&text);
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = await(&d->ranks[i], e);
+    return rc;
+}
+
+static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                       uint64_t *left)
+{
+    leader *d = self;
+    lease_memory m = {.left = 0};
+    buf message = {0};
+    err ignored = {0};
+    lease_types_write(&message, k_type, v_type);
+    int rc = ask(&d->ranks[rank], MSG_MEMORY, &message, &ignored);
+    if (!rc) rc = await(&d->ranks[rank], &ignored);
+    if (!rc) rc = lease_memory_read(&m, buf_span(&d->ranks[rank].more), &ignored);
+    if (rc) m = (lease_memory){.left = 0}; /* the loss of the node is told by `ready` */
+    buf_free(&message);
+    memcpy(page, m.page, sizeof m.page);
+    *slot = m.slot;
+    *left = m.left;
+}
+
+static int open_ways(leader *d, err *e)
+{
+    bool here[LINK_RANKS_MAX];
+    const ways_use use = {d, lose};
+    for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
+    int rc = ways_open(&d->w, d->l, here, &use, e);
+    for (int a = 0; a < d->n && !rc; a++)
+        for (int b = 0; b < d->n && !rc; b++)
+            if (here[a] && !here[b]) rc = ways_dial(d->w, a, b, &d->ranks[b].at, d->ranks[b].token[a], &d->self, e);
+    return rc;
+}
+
+static int far_ready(void *self, const cache_options *cache, link_end **ends, err *e)
+{
+    leader *d = self;
+    const program *p = plan_program(d->l);
+    step_limits limits;
+    buf message = {0};
+    lease_cache_write(&message, cache);
+    int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
+    if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = ask(&d->ranks[i], MSG_READY, &message, e);
+    if (!rc) rc = open_ways(d, e);
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = await(&d->ranks[i], e);
+    for (int i = 0; i < d->n && !rc; i++) ends[i] = is_far(d, i) ? NULL : ways_end(d->w, i);
+    buf_free(&message);
+    return rc;
+}
+
+static void far_send(void *self, uint64_t number, const step *st)
+{
+    leader *d = self;
+    span bytes;
+    err e = {0};
+    int rc = step_write(d->writer, st, &bytes, &e);
+    const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
+    for (int i = 0; i < d->n && !rc; i++)
+        if (is_far(d, i)) rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
+    if (rc) lose(d, &e);
+}
+
+static void far_close(void *self)
+{
+    leader *d = self;
+    pthread_mutex_lock(&d->lock);
+    d->closes = true;
+    pthread_mutex_unlock(&d->lock);
+    for (int i = 0; d->ranks && i < d->n; i++) peer_close(d->ranks[i].control);
+    ways_close(d->w);
+    d->w = NULL;
+    step_writer_close(d->writer);
+    d->writer = NULL;
+    for (int i = 0; d->ranks && i < d->n; i++) buf_free(&d->ranks[i].more);
+    mem_free(d->ranks);
+    d->ranks = NULL;
+    d->n = 0;
+}
+
+/* ---- */
+
+int leader_open(leader **out, const model *m, const leader_options *o, err *e)
+{
+    leader *d = *out = mem_zero(1, sizeof *d);
+    if (!d) return err_set(e, ERR_MEMORY, "out of memory for a leader");
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    d->m = m;
+    d->o = *o;
+    d->far = (plan_far){
+        .self = d, .open = far_open, .memory = far_memory, .ready = far_ready, .send = far_send, .close = far_close};
+    int rc = key_file_read(d->self.key, o->key_file, e);
+    if (!rc) rc = hello_init(&d->self.me, e);
+    d->self.me.inexact = o->inexact;
+    if (o->timeout > 0) d->self.me.silence_ms = (uint32_t)(o->timeout * 1000);
+    return rc;
+}
+
+const plan_far *leader_far(const leader *d) { return &d->far; }
+
+void leader_close(leader *d)
+{
+    if (!d) return;
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->changed);
+    mem_free(d);
+}

@@ -1,0 +1,19 @@
+/* leader.h - ranks on nodes, for the process that leads a plan: plan_far (plan/plan.h) over connections. */
+#pragma once
+#include "models/model.h"
+#include "plan/plan.h"
+
+typedef struct leader leader;
+
+typedef struct leader_options {
+    const char *key_file; /* of the key that it shares with the nodes */
+    double timeout;       /* seconds of silence after which a node counts as dead */
+    const char *weights;  /* --weights; NULL: as stored */
+    int sequences;        /* of a step, at most */
+    bool inexact;
+} leader_options;
+
+/* Nothing is connected before plan_open. The model must outlive it. */
+int leader_open(leader **out, const model *m, const leader_options *o, err *e);
+const plan_far *leader_far(const leader *d);
+void leader_close(leader *d); /* after plan_close; NULL ok */

@@ -1,0 +1,370 @@
+/* lease.c - see lease.h.
+ *
+ * One thread carries out what takes long (the model, pages, connections to other ranks), one collects steps and says
+ * that they are done. Steps go to the plan from the thread that reads them, which never waits: the leader sends one
+ * only when there is a place for it. */
+#include "net/lease.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "models/model.h"
+#include "net/msg.h"
+#include "net/step_code.h"
+#include "plan/drive.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { JOIN_SECONDS = 10 };
+
+struct lease {
+    const lease_host *host;
+    peer *control;
+    lease_ask ask;                                        /* without its texts */
+    char *devices, *weights, *reduce, *collective, *text; /* text: the spec */
+    model *m;
+    plan *l;
+    ways *w;
+    step_reader *reader;
+    uint64_t step_bytes; /* of a step's message at most */
+    uint8_t *step_room;
+    pthread_t worker, collector;
+    bool works, collects;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    buf pending;           /* of a message for the worker */
+    uint16_t pending_kind; /* 0: none */
+    bool opened, ready, over;
+    uint64_t sent;
+    err why; /* it is over */
+};
+
+/* ---- the end */
+
+void lease_end(lease *l, const err *why)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool first = !l->over;
+    if (first) l->why = *why;
+    l->over = true;
+    ways *w = l->w;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    if (first && w) ways_fail(w, why);
+}
+
+static void ways_lost(void *ctx, const err *why) { lease_end(ctx, why); }
+
+bool lease_is_over(const lease *l)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&l->lock);
+    const bool over = l->over;
+    pthread_mutex_unlock((pthread_mutex_t *)&l->lock);
+    return over;
+}
+
+/* ---- what takes long */
+
+/* The model with the leader's spec, of one of the node's copies. */
+static int find_model(lease *l, err *e)
+{
+    static const char *const builtin[] = {"builtin"};
+    const char *const *paths = l->host->n_model ? l->host->models : builtin;
+    const int n = l->host->n_model ? l->host->n_model : 1;
+    err last = {0};
+    for (int i = 0; i < n; i++) {
+        const model_options o = {.spec_given = l->text,
+                                 .model_path = paths[i],
+                                 .weights = *l->weights ? l->weights : NULL,
+                                 .act = l->ask.act_f32 ? "f32" : NULL,
+                                 .ctx = l->ask.ctx};
+        err own = {0};
+        int rc = model_open(&l->m, &o, &own);
+        uint8_t identity[SHA256_BYTES];
+        if (!rc) program_identity(l->m->prog, (span){0}, identity);
+        if (!rc && !memcmp(identity, l->ask.identity, SHA256_BYTES)) return OK;
+        if (!rc) {
+            err_set(&own, ERR_NOT_FOUND, "spec, names, types or shapes of its tensors differ");
+            model_close(l->m);
+            l->m = NULL;
+        }
+        last = own;
+    }
+    return err_set(e, ERR_NOT_FOUND, "it has no copy of this model (its --model says where): %s", last.msg);
+}
+
+static int open_plan(lease *l, err *e)
+{
+    bool here[LINK_RANKS_MAX] = {false};
+    plan_options o = {.devices = l->devices,
+                      .backends = l->host->backends,
+                      .inexact = l->ask.inexact,
+                      .act_f32 = l->ask.act_f32,
+                      .reduce = *l->reduce ? l->reduce : NULL,
+                      .collective = *l->collective ? l->collective : NULL,
+                      .codec_group = l->ask.codec_group,
+                      .rank = l->ask.rank + 1,
+                      .in_flight = l->ask.in_flight};
+    const ways_use use = {l, ways_lost};
+    ways *w = NULL;
+    for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
+    here[l->ask.rank] = true;
+    int rc = find_model(l, e);
+    if (!rc) rc = plan_open(&l->l, l->m->prog, &o, e);
+    if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
+    if (!rc) rc = ways_open(&w, l->l, here, &use, e);
+    pthread_mutex_lock(&l->lock);
+    l->w = w;
+    const bool over = l->over;
+    pthread_mutex_unlock(&l->lock);
+    if (over && w) ways_fail(w, &l->why);
+    l->opened = !rc;
+    return rc;
+}
+
+static int tell_memory(lease *l, span payload, buf *out, err *e)
+{
+    dtype k_type, v_type;
+    lease_memory m = {.left = 0};
+    int rc = lease_types_read(&k_type, &v_type, payload, e);
+    if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a question about memory before the lease");
+    if (!rc && !plan_memory(l->l, 0, k_type, v_type, m.page, &m.slot, &m.left))
+        rc = err_set(e, ERR_FORMAT, "no rank is here");
+    if (!rc && !lease_memory_write(out, &m)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    return rc;
+}
+
+/* Connects to the ranks after this one; those before dial. */
+static int join_others(lease *l, err *e)
+{
+    int rc = OK;
+    for (int b = l->ask.rank + 1; b < l->ask.ranks && !rc; b++) {
+        address at;
+        if (!plan_node(l->l, b) || !*plan_node(l->l, b)) continue;
+        rc = address_parse(&at, plan_node(l->l, b), false, e);
+        if (!rc) rc = ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, e);
+    }
+    return rc ? rc : ways_wait(l->w, JOIN_SECONDS, e);
+}
+
+static void *collect_steps(void *arg)
+{
+    lease *l = arg;
+    for (uint64_t number = 0;; number++) {
+        err e = {0};
+        buf message = {0};
+        pthread_mutex_lock(&l->lock);
+        while (l->sent <= number && !l->over) pthread_cond_wait(&l->changed, &l->lock);
+        const bool none = l->sent <= number;
+        pthread_mutex_unlock(&l->lock);
+        if (none) return NULL;
+        int rc = plan_collect(l->l, &e);
+        lease_answer_write(&message, rc, e.msg, (span){0});
+        const frame_head head = {(uint32_t)message.n, MSG_DONE, number};
+        if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
+        buf_free(&message);
+    }
+}
+
+static int get_ready(lease *l, span payload, err *e)
+{
+    cache_options cache;
+    step_limits limits;
+    link_end *ends[LINK_RANKS_MAX] = {NULL};
+    int rc = lease_cache_read(&cache, payload, e);
+    if (!rc && (!l->opened || l->reader)) rc = err_set(e, ERR_FORMAT, "a request for pages out of turn");
+    if (rc) return rc;
+    rc = step_limits_of(&limits, l->m->prog, plan_asked(l->l)->max_rows, l->ask.sequences, l->m->ctx, &cache, e);
+    if (!rc) rc = step_reader_open(&l->reader, l->m->prog, &limits, l->ask.in_flight, e);
+    l->step_bytes = rc ? 0 : step_code_max(&limits);
+    if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
+    ends[l->ask.rank] = ways_end(l->w, l->ask.rank);
+    if (!rc) rc = plan_ready(l->l, &cache, ends, e);
+    if (!rc) rc = join_others(l, e);
+    if (!rc) {
+        l->collects = pthread_create(&l->collector, NULL, collect_steps, l) == 0;
+        if (!l->collects) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
+    }
+    pthread_mutex_lock(&l->lock);
+    l->ready = !rc;
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+static void carry_out(lease *l, uint16_t kind, span payload)
+{
+    err e = {0};
+    buf more = {0}, message = {0};
+    int rc = kind == MSG_LEASE    ? open_plan(l, &e)
+             : kind == MSG_MEMORY ? tell_memory(l, payload, &more, &e)
+                                  : get_ready(l, payload, &e);
+    lease_answer_write(&message, rc, e.msg, buf_span(&more));
+    const frame_head head = {(uint32_t)message.n, MSG_ANSWER, 0};
+    if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
+    else if (kind == MSG_READY)
+        log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);
+    if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
+    buf_free(&message);
+    buf_free(&more);
+}
+
+static void *work(void *arg)
+{
+    lease *l = arg;
+    buf own = {0};
+    carry_out(l, MSG_LEASE, (span){0});
+    pthread_mutex_lock(&l->lock);
+    while (!l->over) {
+        const uint16_t kind = l->pending_kind;
+        if (!kind) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        own = l->pending;
+        l->pending = (buf){0};
+        l->pending_kind = 0;
+        pthread_mutex_unlock(&l->lock);
+        carry_out(l, kind, buf_span(&own));
+        buf_free(&own);
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- messages of the leader */
+
+int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
+{
+    const bool is_step = h->kind == MSG_STEP;
+    if (!is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
+        return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
+    pthread_mutex_lock(&l->lock);
+    const bool ready = l->ready;
+    pthread_mutex_unlock(&l->lock);
+    if (is_step && (!ready || h->bytes > l->step_bytes))
+        return err_set(e, ERR_FORMAT, "a step of %u bytes: at most %" PRIu64, h->bytes, ready ? l->step_bytes : 0);
+    if (is_step && h->bytes > FRAME_SMALL) *room = l->step_room;
+    return OK;
+}
+
+static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err *e)
+{
+    const step *st;
+    if (h->channel != l->sent) return err_set(e, ERR_FORMAT, "step %" PRIu64 " out of turn", h->channel);
+    int rc = step_read(l->reader, span_of(payload, h->bytes), &st, e);
+    if (rc) return rc;
+    plan_send(l->l, st);
+    pthread_mutex_lock(&l->lock);
+    l->sent++;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return OK;
+}
+
+int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e)
+{
+    if (h->kind == MSG_STEP) return take_step(l, h, payload, e);
+    int rc = OK;
+    pthread_mutex_lock(&l->lock);
+    if (l->pending_kind) rc = err_set(e, ERR_FORMAT, "a message of kind %u out of turn", h->kind);
+    else if (!buf_add(&l->pending, payload, h->bytes)) rc = err_set(e, ERR_MEMORY, "out of memory for a message");
+    if (!rc) l->pending_kind = h->kind;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+/* ---- other ranks */
+
+/* In the same time wherever they differ. */
+static bool same_token(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t all = 0;
+    for (int i = 0; i < LEASE_TOKEN; i++) all |= a[i] ^ b[i];
+    return all == 0;
+}
+
+bool lease_knows(const lease *l, const lease_join *j)
+{
+    return j->from < l->ask.ranks && j->from != l->ask.rank && same_token(j->token, l->ask.token[j->from]);
+}
+
+int lease_join_way(lease *l, const lease_join *j, peer *p, err *e)
+{
+    pthread_mutex_lock(&l->lock);
+    ways *w = l->w;
+    pthread_mutex_unlock(&l->lock);
+    return w ? ways_accept(w, l->ask.rank, j->from, p, e) : err_set(e, ERR_FORMAT, "a rank joins before the lease");
+}
+
+int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e)
+{
+    return ways_admit(l->w, l->ask.rank, from, h, room, e);
+}
+
+int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *payload, err *e)
+{
+    return ways_take(l->w, l->ask.rank, from, h, payload, e);
+}
+
+/* ---- opening */
+
+static char *text_of(span t)
+{
+    char *s = mem_alloc(t.n + 1);
+    if (s) memcpy(s, t.p, t.n), s[t.n] = 0;
+    return s;
+}
+
+int lease_open(lease **out, const lease_host *host, peer *control, span payload, err *e)
+{
+    lease *l = *out = mem_zero(1, sizeof *l);
+    if (!l) return err_set(e, ERR_MEMORY, "out of memory for a lease");
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    l->host = host;
+    l->control = control;
+    int rc = lease_ask_read(&l->ask, payload, e);
+    if (!rc) {
+        l->devices = text_of(l->ask.devices);
+        l->weights = text_of(l->ask.weights);
+        l->reduce = text_of(l->ask.reduce);
+        l->collective = text_of(l->ask.collective);
+        l->text = text_of(l->ask.model_spec);
+        l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.model_spec = (span){0};
+        if (!l->devices || !l->weights || !l->reduce || !l->collective || !l->text)
+            rc = err_set(e, ERR_MEMORY, "out of memory for a lease");
+    }
+    if (!rc) {
+        l->works = pthread_create(&l->worker, NULL, work, l) == 0;
+        if (!l->works) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
+    }
+    if (!rc) return OK;
+    l->over = true;
+    lease_close(l);
+    *out = NULL;
+    return rc;
+}
+
+void lease_close(lease *l)
+{
+    if (!l) return;
+    if (l->works) pthread_join(l->worker, NULL);
+    if (l->collects) pthread_join(l->collector, NULL);
+    ways_close(l->w);
+    plan_close(l->l);
+    step_reader_close(l->reader);
+    model_close(l->m);
+    mem_free(l->step_room);
+    buf_free(&l->pending);
+    mem_free(l->devices);
+    mem_free(l->weights);
+    mem_free(l->reduce);
+    mem_free(l->collective);
+    mem_free(l->text);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->changed);
+    mem_free(l);
+}

@@ -1,0 +1,31 @@
+/* lease.h - on a node: one rank of a leader's plan, from LEASE (net/lease_msg.h) to the end of its connection. */
+#pragma once
+#include "core/backend.h"
+#include "net/peer.h"
+#include "net/ways.h"
+
+typedef struct lease lease;
+
+/* What the node lends, and where it finds models. */
+typedef struct lease_host {
+    const backend_use *backends;
+    const char *const *models; /* [n_model] paths of copies; none: the built-in model */
+    int n_model;
+    const peer_self *self;
+} lease_host;
+
+/* Begins with the payload of a LEASE that came by `control`, and a thread that carries it out and answers. */
+int lease_open(lease **out, const lease_host *host, peer *control, span payload, err *e);
+/* A message of the leader; does not wait. lease_admit as frame_sink. */
+int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e);
+int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e);
+/* Whether the token is that of a rank `from` of this lease's plan: then its ways take the connection over. */
+bool lease_knows(const lease *l, const lease_join *j);
+int lease_join_way(lease *l, const lease_join *j, peer *p, err *e);
+int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e);
+int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *payload, err *e);
+/* The leader or another rank is gone: work ends. From any thread, does not wait. */
+void lease_end(lease *l, const err *why);
+bool lease_is_over(const lease *l);
+/* After lease_end, when its connections were closed. Waits for its threads. */
+void lease_close(lease *l);

@@ -1,0 +1,176 @@
+/* lease_msg.c - see lease_msg.h. All numbers are little-endian; texts and lists have their length in front. */
+#include "net/lease_msg.h"
+
+#include "tensor/dtype.h"
+
+#include <string.h>
+
+enum { COUNT_MAX = 1 << 28 };
+
+static void write_text(buf *out, span t)
+{
+    buf_uint(out, t.n, 4);
+    buf_add(out, t.p, t.n);
+}
+
+static span read_text(cursor *c)
+{
+    const uint32_t n = cursor_u32(c);
+    if (n > LEASE_TEXT_MAX) c->bad = true;
+    const span t = cursor_take(c, n);
+    if (t.n && memchr(t.p, 0, t.n)) c->bad = true;
+    return t;
+}
+
+/* A count from 0 to `most`. */
+static int32_t read_count(cursor *c, uint32_t most)
+{
+    const uint32_t n = cursor_u32(c);
+    if (n > most) c->bad = true;
+    return c->bad ? 0 : (int32_t)n;
+}
+
+static int check_end(const cursor *c, const char *what, err *e)
+{
+    return c->bad || cursor_left(c) ? err_set(e, ERR_FORMAT, "its %s is malformed", what) : OK;
+}
+
+bool lease_ask_write(buf *out, const lease_ask *a)
+{
+    const int32_t numbers[] = {a->rank, a->ranks, a->ctx, a->in_flight, a->sequences, a->codec_group};
+    buf_add(out, a->identity, sizeof a->identity);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) buf_uint(out, (uint32_t)numbers[i], 4);
+    for (int i = 0; i < AXIS_COUNT; i++) buf_uint(out, (uint32_t)a->max_rows[i], 4);
+    buf_byte(out, a->act_f32);
+    buf_byte(out, a->inexact);
+    write_text(out, a->devices);
+    write_text(out, a->weights);
+    write_text(out, a->reduce);
+    write_text(out, a->collective);
+    write_text(out, a->model_spec);
+    buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
+    return !out->bad;
+}
+
+int lease_ask_read(lease_ask *a, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    *a = (lease_ask){0};
+    span hash = cursor_take(&c, SHA256_BYTES);
+    if (hash.n == SHA256_BYTES) memcpy(a->identity, hash.p, SHA256_BYTES);
+    a->rank = read_count(&c, LINK_RANKS_MAX - 1);
+    a->ranks = read_count(&c, LINK_RANKS_MAX);
+    a->ctx = read_count(&c, 1 << 24);
+    a->in_flight = read_count(&c, 64);
+    a->sequences = read_count(&c, 1 << 16);
+    a->codec_group = read_count(&c, 1 << 16);
+    for (int i = 0; i < AXIS_COUNT; i++) a->max_rows[i] = read_count(&c, COUNT_MAX);
+    a->act_f32 = cursor_u8(&c);
+    a->inexact = cursor_u8(&c);
+    a->devices = read_text(&c);
+    a->weights = read_text(&c);
+    a->reduce = read_text(&c);
+    a->collective = read_text(&c);
+    a->model_spec = read_text(&c);
+    span tokens = cursor_take(&c, (uint64_t)a->ranks * LEASE_TOKEN);
+    if (!c.bad) memcpy(a->token, tokens.p, tokens.n);
+    if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)
+        c.bad = true;
+    return check_end(&c, "request for a lease", e);
+}
+
+bool lease_types_write(buf *out, dtype k_type, dtype v_type)
+{
+    write_text(out, span_str(dtype_info[k_type].name));
+    write_text(out, span_str(dtype_info[v_type].name));
+    return !out->bad;
+}
+
+static dtype read_type(cursor *c)
+{
+    const span name = read_text(c);
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT && !c->bad; t++)
+        if (span_is(name, dtype_info[t].name)) return (dtype)t;
+    c->bad = true;
+    return DTYPE_F32;
+}
+
+int lease_types_read(dtype *k_type, dtype *v_type, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    *k_type = read_type(&c);
+    *v_type = read_type(&c);
+    return check_end(&c, "question about memory", e);
+}
+
+bool lease_memory_write(buf *out, const lease_memory *m)
+{
+    for (int g = 0; g < GROUP_MAX; g++) buf_uint(out, m->page[g], 8);
+    buf_uint(out, m->slot, 8);
+    return buf_uint(out, m->left, 8);
+}
+
+int lease_memory_read(lease_memory *m, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    for (int g = 0; g < GROUP_MAX; g++) m->page[g] = cursor_u64(&c);
+    m->slot = cursor_u64(&c);
+    m->left = cursor_u64(&c);
+    return check_end(&c, "answer about memory", e);
+}
+
+bool lease_cache_write(buf *out, const cache_options *k)
+{
+    for (int g = 0; g < GROUP_MAX; g++) buf_uint(out, (uint32_t)k->n_page[g], 4);
+    buf_uint(out, (uint32_t)k->n_slot, 4);
+    return lease_types_write(out, k->k_type, k->v_type);
+}
+
+int lease_cache_read(cache_options *k, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    *k = (cache_options){.n_slot = 0};
+    for (int g = 0; g < GROUP_MAX; g++) k->n_page[g] = read_count(&c, COUNT_MAX);
+    k->n_slot = read_count(&c, COUNT_MAX);
+    k->k_type = read_type(&c);
+    k->v_type = read_type(&c);
+    return check_end(&c, "request for pages", e);
+}
+
+bool lease_join_write(buf *out, const lease_join *j)
+{
+    buf_uint(out, (uint32_t)j->from, 4);
+    return buf_add(out, j->token, LEASE_TOKEN);
+}
+
+int lease_join_read(lease_join *j, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    j->from = read_count(&c, LINK_RANKS_MAX - 1);
+    const span token = cursor_take(&c, LEASE_TOKEN);
+    if (!c.bad) memcpy(j->token, token.p, LEASE_TOKEN);
+    return check_end(&c, "request to join", e);
+}
+
+bool lease_answer_write(buf *out, int rc, const char *why, span more)
+{
+    buf_uint(out, (uint32_t)rc, 4);
+    if (rc) buf_str(out, why);
+    else buf_add(out, more.p, more.n);
+    return !out->bad;
+}
+
+int lease_answer_read(span *more, span payload, err *e)
+{
+    cursor c = cursor_of(payload);
+    const int32_t rc = (int32_t)cursor_u32(&c);
+    char text[ERR_MSG_MAX] = "failed";
+    *more = cursor_take(&c, cursor_left(&c));
+    if (c.bad || rc > 0) return err_set(e, ERR_FORMAT, "its answer is malformed");
+    if (!rc) return OK;
+    for (size_t i = 0; i < more->n && i + 1 < sizeof text; i++) {
+        text[i] = (char)(more->p[i] < 32 || more->p[i] == 127 ? '?' : more->p[i]);
+        text[i + 1] = 0;
+    }
+    return err_set(e, rc, "%s", text);
+}

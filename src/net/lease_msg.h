@@ -1,0 +1,55 @@
+/* lease_msg.h - what a leader and a node say about a lease: one rank of a plan, on a device of the node.
+ *
+ *     leader                                     node
+ *     LEASE  spec, list of devices, rank …  ->   opens the model and its part of the plan
+ *                                           <-   ANSWER, or why not
+ *     MEMORY types of the cache             ->
+ *                                           <-   ANSWER bytes of a page of each group, of a slot, bytes left
+ *     READY  pages, slots                   ->   makes pages, dials the ranks after its own: JOIN
+ *                                           <-   ANSWER
+ *     STEP   (net/step_code.h)              ->   and data between ranks on connections of their own (net/boxes.h)
+ *                                           <-   DONE
+ *
+ * The lease ends with the control connection. */
+#pragma once
+#include "base/buf.h"
+#include "core/backend.h"
+#include "core/link.h"
+
+enum { LEASE_TOKEN = 16, LEASE_TEXT_MAX = 1 << 22 };
+
+/* What a node has to know of the plan. Texts are the reader's or the payload's memory. */
+typedef struct lease_ask {
+    uint8_t identity[SHA256_BYTES]; /* of the program (program_identity), which the node's has to equal */
+    int32_t rank, ranks, ctx, in_flight, sequences, codec_group;
+    int32_t max_rows[AXIS_COUNT];
+    bool act_f32, inexact;
+    span devices, weights, reduce, collective, model_spec; /* as the leader has them; --weights, or empty */
+    uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
+} lease_ask;
+
+typedef struct lease_memory {
+    uint64_t page[GROUP_MAX], slot, left;
+} lease_memory;
+
+typedef struct lease_join {
+    int32_t from; /* rank of who dials */
+    uint8_t token[LEASE_TOKEN];
+} lease_join;
+
+/* Readers: ERR_FORMAT when malformed or out of range. Writers: false when memory is short. */
+bool lease_ask_write(buf *out, const lease_ask *a);
+int lease_ask_read(lease_ask *a, span payload, err *e);
+bool lease_types_write(buf *out, dtype k_type, dtype v_type);
+int lease_types_read(dtype *k_type, dtype *v_type, span payload, err *e);
+bool lease_memory_write(buf *out, const lease_memory *m);
+int lease_memory_read(lease_memory *m, span payload, err *e);
+bool lease_cache_write(buf *out, const cache_options *c);
+int lease_cache_read(cache_options *c, span payload, err *e);
+bool lease_join_write(buf *out, const lease_join *j);
+int lease_join_read(lease_join *j, span payload, err *e);
+
+/* A code and, if it is not OK, why; `more` follows a good answer. */
+bool lease_answer_write(buf *out, int rc, const char *why, span more);
+/* The code; *more: what follows. Texts of others are shown, so they have to be printable. */
+int lease_answer_read(span *more, span payload, err *e);

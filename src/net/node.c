@@ -1,0 +1,249 @@
+/* node.c - see node.h. Whoever comes in is a guest: the first message says whether as a leader, who asks for a lease,
+ * or as another rank of a plan of which a rank is here. */
+#include "net/node.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/door.h"
+#include "net/lease.h"
+#include "net/msg.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GUESTS_MAX = 1024 };
+
+typedef struct guest {
+    struct guest *next;
+    node *of;
+    peer *p;
+    lease *l;  /* NULL: nothing was said yet */
+    int from;  /* rank there; -1: the leader */
+    bool gone; /* its connections were lost */
+    uint8_t *room;
+} guest;
+
+struct node {
+    node_options o;
+    peer_self self;
+    lease_host host;
+    address at;
+    door *d;
+    pthread_mutex_t lock;
+    guest *guests;
+    int n_guest;
+    bool drains;
+};
+
+/* ---- messages */
+
+static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    guest *g = ctx;
+    (void)p;
+    if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
+    if (h->kind == MSG_JOIN) return OK;
+    if (h->kind != MSG_LEASE) return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
+    if (h->bytes <= FRAME_SMALL) return OK;
+    *room = g->room = mem_alloc(h->bytes);
+    return g->room ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
+}
+
+static int begin_lease(guest *g, span payload, err *e)
+{
+    node *n = g->of;
+    lease *l;
+    pthread_mutex_lock(&n->lock);
+    const bool drains = n->drains;
+    pthread_mutex_unlock(&n->lock);
+    if (drains) return err_set(e, ERR_BUSY, "this node is about to end");
+    int rc = lease_open(&l, &n->host, g->p, payload, e);
+    pthread_mutex_lock(&n->lock);
+    if (!rc) g->l = l;
+    pthread_mutex_unlock(&n->lock);
+    return rc;
+}
+
+/* Finds the lease that the token is of. */
+static int begin_way(guest *g, span payload, err *e)
+{
+    node *n = g->of;
+    lease_join join;
+    lease *l = NULL;
+    buf message = {0};
+    int rc = lease_join_read(&join, payload, e);
+    pthread_mutex_lock(&n->lock);
+    for (guest *of = n->guests; of && !rc && !l; of = of->next)
+        if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &join)) l = of->l;
+    if (!rc && !l) rc = err_set(e, ERR_FORMAT, "a rank joins with a token of no lease");
+    if (!rc) rc = lease_join_way(l, &join, g->p, e);
+    if (!rc) {
+        g->l = l;
+        g->from = join.from;
+    }
+    pthread_mutex_unlock(&n->lock);
+    if (rc) return rc;
+    lease_answer_write(&message, OK, "", (span){0});
+    const frame_head head = {(uint32_t)message.n, MSG_ANSWER, 0};
+    if (!peer_offer(g->p, PEER_CONTROL, &head, message.p)) rc = err_set(e, ERR_IO, "it does not take an answer");
+    buf_free(&message);
+    return rc;
+}
+
+static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    guest *g = ctx;
+    (void)p;
+    if (g->l) return g->from < 0 ? lease_take(g->l, h, payload, e) : lease_way_take(g->l, g->from, h, payload, e);
+    int rc = h->kind == MSG_JOIN ? begin_way(g, span_of(payload, h->bytes), e)
+                                 : begin_lease(g, span_of(payload, h->bytes), e);
+    mem_free(g->room);
+    g->room = NULL;
+    if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);
+    return rc;
+}
+
+static void guest_lost(void *ctx, peer *p, const err *why)
+{
+    guest *g = ctx;
+    if (why->code == ERR_FORMAT) log_line(LOG_WARN, "%s: %s", peer_name(p), why->msg);
+    pthread_mutex_lock(&g->of->lock);
+    lease *l = g->l;
+    g->gone = true;
+    pthread_mutex_unlock(&g->of->lock);
+    if (l) lease_end(l, why);
+}
+
+/* ---- the door */
+
+static bool node_has_room(void *ctx)
+{
+    node *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    const bool room = n->n_guest < GUESTS_MAX;
+    pthread_mutex_unlock(&n->lock);
+    return room;
+}
+
+static void node_enter(void *ctx, peer *p)
+{
+    node *n = ctx;
+    guest *g = mem_zero(1, sizeof *g);
+    const peer_use use = {g, guest_admit, guest_take, guest_lost};
+    err e = {0};
+    if (!g) {
+        peer_close(p);
+        return;
+    }
+    *g = (guest){.of = n, .p = p, .from = -1};
+    pthread_mutex_lock(&n->lock);
+    g->next = n->guests;
+    n->guests = g;
+    n->n_guest++;
+    pthread_mutex_unlock(&n->lock);
+    if (peer_start(p, &use, &e)) {
+        log_line(LOG_ERROR, "%s", e.msg);
+        guest_lost(g, p, &e);
+    }
+}
+
+/* ---- guests that are gone */
+
+/* Takes one out of the list that is to be closed: a lease's connections go together, its leader's last. */
+static guest *take_gone(node *n, bool all)
+{
+    guest **at = &n->guests, **found = NULL;
+    pthread_mutex_lock(&n->lock);
+    for (; *at; at = &(*at)->next) {
+        const guest *g = *at;
+        const bool over = all || g->gone || (g->l && lease_is_over(g->l));
+        if (over && (!found || g->from >= 0)) found = at;
+    }
+    guest *g = found ? *found : NULL;
+    bool last = true;
+    for (const guest *other = n->guests; g && other; other = other->next)
+        last = last && (other == g || !g->l || other->l != g->l);
+    if (g && g->l && g->from < 0 && !last) g = NULL; /* its ways come first: they are not over yet */
+    if (g) {
+        *found = g->next;
+        n->n_guest--;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return g;
+}
+
+static void close_guest(guest *g)
+{
+    lease *l = g->from < 0 ? g->l : NULL;
+    if (l) lease_end(l, &(err){.code = ERR_CANCELLED, .msg = "the lease has ended"});
+    peer_close(g->p);
+    lease_close(l);
+    mem_free(g->room);
+    mem_free(g);
+}
+
+void node_tidy(node *n)
+{
+    for (guest *g; (g = take_gone(n, false));) close_guest(g);
+}
+
+int node_leases(node *n)
+{
+    int count = 0;
+    pthread_mutex_lock(&n->lock);
+    for (const guest *g = n->guests; g; g = g->next) count += g->l && g->from < 0;
+    pthread_mutex_unlock(&n->lock);
+    return count;
+}
+
+void node_drain(node *n)
+{
+    pthread_mutex_lock(&n->lock);
+    n->drains = true;
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- */
+
+const address *node_address(const node *n) { return &n->at; }
+
+uint64_t node_id(const node *n) { return n->self.me.node; }
+
+int node_open(node **out, const node_options *o, err *e)
+{
+    node *n = *out = mem_zero(1, sizeof *n);
+    if (!n) return err_set(e, ERR_MEMORY, "out of memory for a node");
+    pthread_mutex_init(&n->lock, NULL);
+    n->o = *o;
+    n->at = o->at;
+    n->host = (lease_host){.backends = o->backends, .models = o->models, .n_model = o->n_model, .self = &n->self};
+    int rc = key_file_read(n->self.key, o->key_file, e);
+    if (!rc) rc = hello_init(&n->self.me, e);
+    for (int i = 0; o->backends[i].be && !rc && n->self.me.n_device < HELLO_DEVICES; i++) {
+        hello_device *d = &n->self.me.device[n->self.me.n_device];
+        device_info info;
+        if (!o->backends[i].be->probe(0, &info) || info.why) continue;
+        snprintf(d->name, sizeof d->name, "%s", o->backends[i].be->name);
+        snprintf(d->what, sizeof d->what, "%.60s", info.name);
+        d->bytes = info.free_bytes;
+        n->self.me.n_device++;
+    }
+    const door_use use = {n, node_has_room, node_enter};
+    if (!rc) rc = door_open(&n->d, &n->at, &n->self, &use, e);
+    if (!rc) return OK;
+    node_close(n);
+    *out = NULL;
+    return rc;
+}
+
+void node_close(node *n)
+{
+    if (!n) return;
+    door_close(n->d);
+    for (guest *g = n->guests; g; g = g->next)
+        if (g->l) lease_end(g->l, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
+    for (guest *g; (g = take_gone(n, true));) close_guest(g);
+    pthread_mutex_destroy(&n->lock);
+    mem_free(n);
+}

@@ -1,0 +1,27 @@
+/* node.h - a process that lends its devices to leaders: inferflow node. */
+#pragma once
+#include "core/backend.h"
+#include "net/tcp.h"
+
+#include <stdint.h>
+
+typedef struct node node;
+
+typedef struct node_options {
+    const char *key_file;
+    address at; /* port 0 picks one */
+    const backend_use *backends;
+    const char *const *models; /* [n_model] paths of copies; none: the built-in model */
+    int n_model;
+} node_options;
+
+/* Listens; the strings and lists of o must outlive it. */
+int node_open(node **out, const node_options *o, err *e);
+const address *node_address(const node *n);
+uint64_t node_id(const node *n);
+int node_leases(node *n); /* that have not ended */
+/* Ends what leases have ended: to be called again and again, by one thread. */
+void node_tidy(node *n);
+/* No new leases from now on. */
+void node_drain(node *n);
+void node_close(node *n); /* ends all leases; NULL ok */

@@ -1,0 +1,36 @@
+/* ways.h - the connections between ranks of one plan in different processes: one for each two that hand each other
+ * something, with boxes for the channels of the plan (plan/far.h).
+ *
+ * Who has the lower rank dials, and a leader always does. A connection shows the token that the leader gave both
+ * sides, so nobody else can take a rank's place. When one connection is lost, all are: the plan cannot go on. */
+#pragma once
+#include "net/lease_msg.h"
+#include "net/peer.h"
+#include "plan/plan.h"
+
+typedef struct ways ways;
+
+typedef struct ways_use {
+    void *ctx;
+    void (*lost)(void *ctx, const err *why); /* once; from any thread */
+} ways_use;
+
+/* Makes boxes, and the link among threads, for the ranks here; here [ranks of the plan]. */
+int ways_open(ways **out, const plan *l, const bool *here, const ways_use *use, err *e);
+/* Dials the process that has rank b, for rank a, which is here; does nothing when they hand each other nothing. */
+int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
+              err *e);
+/* A process that dialled showed the token for ranks b there and a here: its messages go to the boxes from now on.
+ * ERR_FORMAT: they hand each other nothing, or it is there already. Does not wait. */
+int ways_accept(ways *w, int a, int b, peer *p, err *e);
+/* Waits until all are there. */
+int ways_wait(ways *w, double seconds, err *e);
+link_end *ways_end(const ways *w, int a); /* of a rank here */
+
+/* Messages of an accepted connection, as peer_use has them. */
+int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e);
+int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e);
+/* Ends all waiting of ranks; they fail with this. */
+void ways_fail(ways *w, const err *why);
+/* Ends the connections that were dialled. Those accepted must be closed before. No rank may work. NULL ok. */
+void ways_close(ways *w);

@@ -1,0 +1,257 @@
+/* t_node.c - models over nodes: the same bits as on the CPU alone, for layers, columns and both, on nodes of this
+ * process that are reached by real connections. What a node refuses, and what is left when somebody goes.
+ *
+ * A part of the models of tests/vectors, all of them with DEVICES=all or one with DEVICES=its name. */
+#include "base/clock.h"
+#include "cpu/cpu_backend.h"
+#include "net/key_file.h"
+#include "net/node.h"
+#include "vector_rig.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { NODES = 3 };
+
+static const char key_path[] = "build/t_node.key";
+static const cpu_options one_thread = {.threads = 1};
+static const backend_use lent[] = {{&cpu_backend, &one_thread}, {0}};
+
+typedef struct nodes {
+    node *at[NODES];
+    const char *path[1];
+    pthread_t tidier;
+    atomic_bool over;
+} nodes;
+
+static void *tidy(void *arg)
+{
+    nodes *n = arg;
+    while (!atomic_load(&n->over)) {
+        for (int i = 0; i < NODES; i++) node_tidy(n->at[i]);
+        usleep(2000);
+    }
+    return NULL;
+}
+
+static void open_nodes(nodes *n, const char *path)
+{
+    err e = {0};
+    *n = (nodes){.path = {path}};
+    for (int i = 0; i < NODES; i++) {
+        node_options o = {
+            .key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .models = n->path, .n_model = path != NULL};
+        assert_ok(node_open(&n->at[i], &o, &e), &e);
+    }
+    assert_int_equal(pthread_create(&n->tidier, NULL, tidy, n), 0);
+}
+
+static void close_nodes(nodes *n)
+{
+    atomic_store(&n->over, true);
+    pthread_join(n->tidier, NULL);
+    for (int i = 0; i < NODES; i++) node_close(n->at[i]);
+}
+
+/* "A" to "C" in a list become the nodes' addresses. */
+static const char *list_of(const nodes *n, const char *form, char *to, size_t cap)
+{
+    size_t at = 0;
+    for (; *form && at + TCP_NAME_MAX < cap; form++) {
+        if (*form >= 'A' && *form < 'A' + NODES) {
+            address_print(node_address(n->at[*form - 'A']), to + at);
+            at += strlen(to + at);
+        } else {
+            to[at++] = *form;
+        }
+    }
+    to[at] = 0;
+    return to;
+}
+
+typedef struct rows_to {
+    buf *to;
+    int32_t width;
+} rows_to;
+
+static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const rows_to *r = ctx;
+    (void)first, (void)e;
+    assert_true(buf_add(r->to, rows, (size_t)(n * r->width) * sizeof *rows));
+    return OK;
+}
+
+/* Logits of all rows; false: the model has no head, or fewer layers than groups. */
+static bool logits(const char *folder, const char *devices, const char *reduce, const int32_t *ids, size_t n,
+                   const int32_t *enc, size_t n_enc, buf *to)
+{
+    const engine_options o = {.model = folder,
+                              .devices = devices,
+                              .reduce = reduce,
+                              .threads = 1,
+                              .chunk = 7,
+                              .ctx = IDS_MAX,
+                              .key_file = strchr(devices, '/') ? key_path : NULL};
+    err e = {0};
+    engine *g;
+    int rc = engine_open(&g, &o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
+    assert_ok(rc, &e);
+    const query q = {.ids = ids, .n_ids = n, .enc_ids = enc, .n_enc = n_enc};
+    rows_to r = {to, engine_describe(g)->n_vocab};
+    rc = engine_eval_query(g, &q, -1, take_rows, &r, &e);
+    if (rc && strstr(e.msg, "no head")) rc = OK;
+    assert_ok(rc, &e);
+    engine_close(g);
+    return to->n > 0;
+}
+
+/* Devices, how their ranks join, and what gives the same bits here. */
+static const char *const forms[][3] = {{"A/cpu", NULL, "cpu"},
+                                       {"A/cpu;B/cpu", NULL, "cpu"},
+                                       {"A/cpu&B/cpu", NULL, "cpu"},
+                                       {"cpu&A/cpu", NULL, "cpu"},
+                                       {"A/cpu&B/cpu&C/cpu", "int4", "cpu&cpu&cpu"},
+                                       {"cpu&A/cpu;B/cpu&C/cpu", NULL, "cpu"},
+                                       {"A/cpu*3&B/cpu", NULL, "cpu"},
+                                       {"A/cpu&B/cpu", "f16", "cpu&cpu"}};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static int compare_folder(const char *root, const char *name, int turn)
+{
+    char folder[400], path[512], list[2000];
+    int32_t ids[IDS_MAX], enc[IDS_MAX];
+    json *file;
+    err e = {0};
+    nodes n;
+    buf want = {0}, got = {0};
+    snprintf(folder, sizeof folder, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/expect.json", folder);
+    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
+    size_t n_ids = read_ids(json_get(file, "ids"), ids, IDS_MAX), n_enc = read_ids(json_get(file, "enc"), enc, IDS_MAX);
+    json_free(file);
+    int wrong = 0;
+    const char *const *form = forms[turn % FORMS];
+    if (logits(folder, form[2], form[1], ids, n_ids, enc, n_enc, &want)) {
+        open_nodes(&n, folder);
+        const bool there = logits(folder, list_of(&n, form[0], list, sizeof list), form[1], ids, n_ids, enc, n_enc,
+                                  &got);
+        wrong = there && (want.n != got.n || memcmp(want.p, got.p, want.n));
+        if (wrong) printf("%s: other logits on %s\n", folder, form[0]);
+        close_nodes(&n);
+    }
+    buf_free(&want);
+    buf_free(&got);
+    return wrong;
+}
+
+static void models(void **unused)
+{
+    (void)unused;
+    const char *which = getenv("DEVICES");
+    int wrong = 0, turn = 0;
+    DIR *d = opendir(vectors);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)); turn++) {
+        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
+        if (which ? strcmp(which, "all") && strcmp(which, f->d_name) : turn % 8) continue;
+        wrong += compare_folder(vectors, f->d_name, turn / (which ? 1 : 8));
+    }
+    closedir(d);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- what is refused */
+
+static void refuses(const char *devices, const char *key, const char *folder, int code, const char *what)
+{
+    const engine_options o = {.model = folder, .devices = devices, .key_file = key};
+    err e = {0};
+    engine *g = NULL;
+    assert_int_equal(engine_open(&g, &o, &e), code);
+    if (!strstr(e.msg, what)) fail_msg("%s: %s", devices, e.msg);
+}
+
+static void refusals(void **unused)
+{
+    (void)unused;
+    nodes n;
+    char list[2000], other[] = "build/t_node_other.key";
+    err e = {0};
+    open_nodes(&n, NULL);
+    unlink(other);
+    assert_ok(key_file_write(other, &e), &e);
+    list_of(&n, "A/cpu", list, sizeof list);
+    refuses(list, NULL, NULL, ERR_USAGE, "need --key-file");
+    refuses(list, other, NULL, ERR_FORMAT, "the key is not accepted");
+    refuses("127.0.0.1:1/cpu", key_path, NULL, ERR_IO, "127.0.0.1:1");
+    refuses(list, key_path, "tests/vectors/models/llama", ERR_NOT_FOUND, "no copy of this model");
+    refuses(list_of(&n, "A/tpu", list, sizeof list), key_path, NULL, ERR_USAGE, "no device \"tpu\" here");
+    close_nodes(&n);
+    unlink(other);
+}
+
+/* ---- a node that goes */
+
+typedef struct heard {
+    int ended;
+    char error[ERR_MSG_MAX];
+} heard;
+
+static bool hear(void *ctx, const token_event *ev)
+{
+    heard *h = ctx;
+    h->ended += ev->finish != FINISH_NONE;
+    if (ev->finish == FINISH_ERROR) snprintf(h->error, sizeof h->error, "%s", ev->error);
+    return true;
+}
+
+static void lost_node(void **unused)
+{
+    (void)unused;
+    nodes n;
+    char list[2000];
+    err e = {0};
+    engine *g;
+    const int32_t ids[] = {5, 6, 7};
+    heard h = {.ended = 0};
+    open_nodes(&n, NULL);
+    const engine_options o = {
+        .devices = list_of(&n, "A/cpu&B/cpu;C/cpu", list, sizeof list), .threads = 1, .ctx = 256, .key_file = key_path};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    const query q = {.ids = ids,
+                     .n_ids = 3,
+                     .max_tokens = 200,
+                     .ignore_eos = true,
+                     .sample = {.top_p = 1, .repetition_penalty = 1},
+                     .on_token = hear,
+                     .ctx = &h};
+    assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    bool more = true;
+    for (int i = 0; i < 20 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(h.ended, 0);
+    atomic_store(&n.over, true);
+    pthread_join(n.tidier, NULL);
+    node_close(n.at[1]);
+    n.at[1] = NULL;
+    const double from = clock_now();
+    while (more && clock_now() < from + 20) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(h.ended, 1);
+    assert_true(clock_now() - from < 5);
+    assert_true(h.error[0]);
+    engine_close(g);
+    for (int i = 0; i < NODES; i++) node_close(n.at[i]);
+}
+
+int main(void)
+{
+    err e = {0};
+    unlink(key_path);
+    if (key_file_write(key_path, &e)) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(lost_node)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
