@@ -245,7 +245,10 @@ static void plan_text(void **unused)
     assert_non_null(strstr(s, " [out, 53] = "));
     assert_int_equal(call("plan --model %s --devices 'cpu&cpu'", model), 0);
     assert_non_null(strstr(buf_cstr(&out), "\n1   cpu        0     0-")); /* both have all layers */
-    assert_non_null(strstr(buf_cstr(&out), "\ngroup 0: 2 ranks gather "));
+    assert_non_null(strstr(buf_cstr(&out), "\ngroup 0: 2 ranks; gathers in a step: "));
+    assert_int_equal(call("plan --model %s --devices 'cpu&cpu' --reduce int4 --json", model), 0);
+    assert_non_null(strstr(buf_cstr(&out), "\"reduce\":\"int4\",\"wire\":\"f32\","));
+    assert_non_null(strstr(buf_cstr(&out), "\"kind\":\"reduce\",\"codec\":\"int4\",\"algorithm\":\"one_shot\","));
     assert_int_equal(call("plan --model %s --devices 'cpu&'", model), 2);
     assert_non_null(strstr(buf_cstr(&out), "an empty device"));
 }

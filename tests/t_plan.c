@@ -258,14 +258,41 @@ static void experts_cost_what_is_used(void **unused)
     model_close(m);
 }
 
+/* A process that has one rank of several knows what the others have. */
+static void devices_elsewhere(void **unused)
+{
+    (void)unused;
+    program *p = random_model(&small, 1);
+    const plan_options o = {.devices = "a:7071/cpu&b:7071/cpu;c:7071/cuda:1",
+                            .backends = backends,
+                            .max_rows = {[AXIS_TOK] = 3, [AXIS_OUT] = 3, [AXIS_ENC] = 3, [AXIS_SEQ] = 3},
+                            .rank = 2};
+    err e = {0};
+    plan *l;
+    assert_ok(plan_open(&l, p, &o, &e), &e);
+    buf text = {0};
+    assert_ok(plan_text(l, false, &text, &e), &e);
+    const char *s = buf_cstr(&text);
+    static const char *const lines[] = {
+        "\n0   cpu               0       -       -       -           -          0-30 ",
+        "\n2   b:7071/cpu        1     0-2     2-3     1-1       16-31             - ",
+        "\n3   c:7071/cuda:1     2     3-3     0-3     0-1        0-31             - ",
+        "\n4   cpu               3       -       -       -           -          0-30 ",
+        "\ngroup 1: 2 ranks; gathers in a step: ",
+        "\ngroup 2 -> 3: ",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(s, lines[i])) fail_msg("no line %s in\n%s", lines[i], s);
+    buf_free(&text);
+    plan_close(l);
+    program_free(p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),
-                                       cmocka_unit_test(bad_notation),
-                                       cmocka_unit_test(places),
-                                       cmocka_unit_test(shares),
-                                       cmocka_unit_test(short_of_memory),
-                                       cmocka_unit_test(held_weights),
-                                       cmocka_unit_test(experts_cost_what_is_used)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),        cmocka_unit_test(bad_notation),
+                                       cmocka_unit_test(places),          cmocka_unit_test(shares),
+                                       cmocka_unit_test(short_of_memory), cmocka_unit_test(devices_elsewhere),
+                                       cmocka_unit_test(held_weights),    cmocka_unit_test(experts_cost_what_is_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,8 @@ int plan_parts(const plan *l, plan_part **out, err *e)
     for (int i = 0; i < l->n && !rc; i++) rc = add_bytes(l, ops_of(l, &l->ranks[i]), &parts[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) {
         const plan_group *g = &l->groups[i];
-        const cut_shape s = {.p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share};
+        const cut_shape s = {
+            .p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share, .reduces = l->joins.codec};
         cut_borders *b;
         rc = cut_borders_open(&b, &s, e);
         if (!rc) set_runs(b, &s, parts + g->rank0);

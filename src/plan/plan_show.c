@@ -49,7 +49,8 @@ enum { NAME = DEVICE_NODE + 2 * DEVICE_NAME };
 
 static const char *device_name(const plan_rank *s, char *to, size_t cap)
 {
-    const int n = snprintf(to, cap, "%s%s%s", s->node, s->node[0] ? "/" : "", s->name);
+    const char *name = s->name[0] ? s->name : s->seg.be->name; /* tables and head of a leader are on its own */
+    const int n = snprintf(to, cap, "%s%s%s", s->node, s->node[0] ? "/" : "", name);
     if (s->number >= 0 && n > 0 && (size_t)n < cap) snprintf(to + n, cap - (size_t)n, ":%d", s->number);
     return to;
 }
@@ -108,22 +109,33 @@ typedef struct edge_shown {
     int hops;
 } edge_shown;
 
+/* Of a reduction: the partial sums of one rank, in a step of one row. */
+static void set_reduction(const plan *l, const plan_group *g, const tensor *t, edge_shown *to)
+{
+    const coll_job j = reduction_job(&l->joins, 1, tensor_count(t), g->ranks);
+    to->kind = "reduce";
+    to->codec = l->joins.codec->name;
+    to->algorithm = j.kind->name;
+    to->hops = j.kind->hops(g->ranks);
+    to->bytes = (uint64_t)wire_bytes(j.partial, j.group, j.cols);
+}
+
 static edge_shown edge_of_coll(const plan *l, int group, uint32_t k)
 {
     const plan_group *g = &l->groups[group];
+    const cut_coll *what = &g->colls[k];
     const tensor t = result_of_coll(l, g, k);
     edge_shown shown = {.from = group,
                         .to = group,
-                        .tensor = l->p->tensors[g->colls[k].t].name,
+                        .tensor = l->p->tensors[what->t].name,
                         .kind = "gather",
                         .codec = wire_infos[t.block ? WIRE_Q8 : WIRE_F32].name,
                         .algorithm = coll_gather.name,
                         .hops = coll_gather.hops(g->ranks)};
-    for (int r = 0; r < g->ranks; r++) {
-        const cut_range *c = &g->colls[k].of[r];
-        if (g->colls[k].how == COLL_GATHER) shown.bytes += act_move_bytes(&t, c->to - c->from);
-    }
-    if (g->colls[k].how == COLL_OWNER) shown.bytes = act_move_bytes(&t, tensor_count(&t));
+    if (what->how == COLL_OWNER) shown.bytes = act_move_bytes(&t, tensor_count(&t));
+    if (what->how == COLL_REDUCE) set_reduction(l, g, &t, &shown);
+    for (int r = 0; r < g->ranks && what->how == COLL_GATHER; r++)
+        shown.bytes += act_move_bytes(&t, what->of[r].to - what->of[r].from);
     return shown;
 }
 
@@ -151,8 +163,8 @@ static void each_edge(const plan *l, void (*take)(void *self, const edge_shown *
             if (group_reads(l, to, k)) take(self, &move);
         }
         for (uint32_t k = 0; k < l->groups[to].n_coll; k++) {
-            const edge_shown gather = edge_of_coll(l, to, k);
-            take(self, &gather);
+            const edge_shown joined = edge_of_coll(l, to, k);
+            take(self, &joined);
         }
     }
 }
@@ -185,13 +197,30 @@ static void add_line(const plan *l, int i, const plan_part *part, int wide, buf 
     else buf_printf(out, " %8s %8.1f %8s\n", "-", mebi(part->kv_bytes), "-");
 }
 
-/* Collectives of a group, summed up; an edge to another group has a line of its own. */
+/* Collectives of a group, summed up by kind; an edge to another group has a line of its own. */
 typedef struct edge_lines {
     const plan *l;
     buf *out;
-    int gathers, codes;
-    uint64_t bytes;
+    uint32_t colls; /* of a group, so far */
+    struct kind_sum {
+        int n, codes;
+        uint64_t bytes;
+    } gathers, sums;
 } edge_lines;
+
+static void end_group(edge_lines *s, int group)
+{
+    const plan_group *g = &s->l->groups[group];
+    const struct kind_sum *k = &s->gathers;
+    if (k->n)
+        buf_printf(s->out, "group %d: %d ranks; gathers in a step: %d, of them %d as int8; %.1f KiB a row in all\n",
+                   group, g->ranks, k->n, k->codes, (double)k->bytes / 1024);
+    k = &s->sums;
+    if (k->n)
+        buf_printf(s->out, "group %d: %d ranks; sums in a step: %d, in %s; %.1f KiB a row in all\n", group, g->ranks,
+                   k->n, s->l->joins.codec->name, (double)k->bytes / 1024);
+    *s = (edge_lines){.l = s->l, .out = s->out};
+}
 
 static void add_edge_line(void *self, const edge_shown *e)
 {
@@ -201,14 +230,11 @@ static void add_edge_line(void *self, const edge_shown *e)
                    e->bytes);
         return;
     }
-    s->gathers++;
-    s->codes += strcmp(e->codec, wire_infos[WIRE_F32].name) != 0;
-    s->bytes += e->bytes;
-    if ((uint32_t)s->gathers < s->l->groups[e->to].n_coll) return;
-    buf_printf(s->out, "group %d: %d ranks gather %d activations a step, %d as int8: %.1f KiB a row in all\n", e->to,
-               s->l->groups[e->to].ranks, s->gathers, s->codes, (double)s->bytes / 1024);
-    s->gathers = s->codes = 0;
-    s->bytes = 0;
+    struct kind_sum *k = strcmp(e->kind, "reduce") ? &s->gathers : &s->sums;
+    k->n++;
+    k->codes += strcmp(e->codec, wire_infos[WIRE_F32].name) != 0;
+    k->bytes += e->bytes;
+    if (++s->colls == s->l->groups[e->to].n_coll) end_group(s, e->to);
 }
 
 int plan_text(const plan *l, bool dump, buf *out, err *e)
@@ -288,7 +314,7 @@ int plan_json(const plan *l, json *root, err *e)
     plan_part *parts;
     int rc = plan_parts(l, &parts, e);
     if (rc) return rc;
-    json_add_str(root, "reduce", "exact");
+    json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
     json_add_str(root, "wire", wire_infos[WIRE_F32].name);
     json *ranks = json_add_array(root, "ranks");
     for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], ranks);

@@ -13,5 +13,6 @@ const char *plan_isa(const plan *l); /* of the first device */
 /* What lies on which device, a line each, and what they hand over; with `dump` also each segment's ops. */
 int plan_text(const plan *l, bool dump, buf *out, err *e);
 /* The same as members of an object. An edge is what one group hands to another ("move": from the group `from` to the
- * group `to`), or the ranks of a group to each other ("gather"); its bytes are those of a whole row. */
+ * group `to`), or the ranks of a group to each other ("gather", "reduce"). Its bytes are those of a whole row; of a
+ * reduction, of a rank's partial sums. */
 int plan_json(const plan *l, json *root, err *e);
