@@ -1,5 +1,5 @@
 /* cmd_bench.c - `inferflow bench`: prefill and decode speed of a model, beside what the machine could do at most.
- * (`bench allreduce` is in bench_allreduce.c.)
+ * (`bench allreduce` is in bench_allreduce.c, `bench link` in bench_link.c.)
  *
  * The bounds are measured again between repetitions, because the load of a machine changes; shares are of the best
  * of both. Prompts are pseudo-random ids, new in each repetition, so that no cache helps. Prefill ends when every
@@ -8,6 +8,7 @@
 #include "engine/cost.h"
 #include "app/app.h"
 #include "app/bench_allreduce.h"
+#include "app/bench_link.h"
 #include "app/flags.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -30,6 +31,7 @@ typedef struct bench_options {
     int64_t prompt, generate, reps;
     const char *batch, *depth; /* lists */
     allreduce_options allreduce;
+    link_options link;
 } bench_options;
 
 #define ROW(field, kind, ...) PARAM_ROW(bench_options, field, kind, __VA_ARGS__)
@@ -51,6 +53,7 @@ static const flag_group bench_flags[] = {
     MODEL_FLAGS(bench_options, model),
     {"Measurement", bench_rows, &bench_row_count, 0},
     {"bench allreduce", allreduce_rows, &allreduce_row_count, offsetof(bench_options, allreduce)},
+    {"bench link", link_rows, &link_row_count, offsetof(bench_options, link)},
     {0},
 };
 
@@ -448,6 +451,19 @@ static int run_allreduce(const invocation *v, err *e)
     return rc;
 }
 
+static int run_link(const invocation *v, err *e)
+{
+    static const char *const flags[] = {"peers", "key_file", NULL};
+    const bench_options *o = v->options;
+    json *root = json_new_object();
+    int rc = flags_allow_only(v, flags, "bench link", e);
+    if (!rc) rc = bench_link(&o->link, o->model.key_file, root, e);
+    if (!rc && v->json) rc = app_print_json(root, e);
+    else if (!rc) bench_link_print(root);
+    json_free(root);
+    return rc;
+}
+
 static int run_speed(const invocation *v, bool read, err *e)
 {
     const bench_options *o = v->options;
@@ -472,10 +488,16 @@ static int run_bench(const invocation *v, err *e)
     const bool read = strcmp(what, "read") == 0;
     int rc = OK;
     if (strcmp(what, "allreduce") == 0) return run_allreduce(v, e);
-    if (*what && !read) return err_set(e, ERR_USAGE, "bench %s: expected nothing, \"read\" or \"allreduce\"", what);
-    for (size_t i = 0; i < v->n_given && !read && !rc; i++)
-        if (param_find(allreduce_rows, allreduce_row_count, v->given[i]->key))
-            rc = err_set(e, ERR_USAGE, "--%s means nothing to bench without \"allreduce\"", v->given[i]->key);
+    if (strcmp(what, "link") == 0) return run_link(v, e);
+    if (*what && !read)
+        return err_set(e, ERR_USAGE, "bench %s: expected nothing, \"read\", \"allreduce\" or \"link\"", what);
+    for (size_t i = 0; i < v->n_given && !read && !rc; i++) {
+        const char *key = v->given[i]->key;
+        const char *of = param_find(allreduce_rows, allreduce_row_count, key) ? "allreduce"
+                         : param_find(link_rows, link_row_count, key)         ? "link"
+                                                                              : NULL;
+        if (of) rc = err_set(e, ERR_USAGE, "--%s means nothing to bench without \"%s\"", key, of);
+    }
     if (!rc && read) rc = flags_allow_only(v, read_flags, "bench read", e);
     return rc ? rc : run_speed(v, read, e);
 }
@@ -483,7 +505,7 @@ static int run_bench(const invocation *v, err *e)
 const command command_bench = {
     .name = "bench",
     .summary = "prefill and decode speed beside the machine's own bounds",
-    .operands = "[read|allreduce]",
+    .operands = "[read|allreduce|link]",
     .operand_max = 1,
     .prints_json = true,
     .flags = bench_flags,
@@ -491,6 +513,8 @@ const command command_bench = {
     .notes = "`inferflow bench read` measures the read bandwidth alone.\n"
              "`inferflow bench allreduce --devices 'cpu:1&cpu:1'` measures how the devices of a group add up their\n"
              "partial sums, or gather columns: each is a thread, and memory is the link.\n"
+             "`inferflow bench link --peers a:7071,b:7071 --key-file F` measures round trips of 8 KiB and the rate\n"
+             "of one connection, from here to each node and between the nodes.\n"
              "\n"
              "read           share of the measured memory bandwidth of all threads (of a model that fits the\n"
              "               caches: of their bandwidth)\n"

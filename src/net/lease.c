@@ -36,8 +36,8 @@ struct lease {
     buf pending;           /* of a message for the worker */
     uint16_t pending_kind; /* 0: none */
     bool opened, ready, over;
-    uint64_t sent;
-    err why; /* it is over */
+    uint64_t sent, done; /* steps: to the plan; and collected */
+    err why;             /* it is over */
 };
 
 /* ---- the end */
@@ -160,6 +160,9 @@ static void *collect_steps(void *arg)
         pthread_mutex_unlock(&l->lock);
         if (none) return NULL;
         int rc = plan_collect(l->l, &e);
+        pthread_mutex_lock(&l->lock);
+        l->done = number + 1;
+        pthread_mutex_unlock(&l->lock);
         lease_answer_write(&message, rc, e.msg, (span){0});
         const frame_head head = {(uint32_t)message.n, MSG_DONE, number};
         if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
@@ -252,7 +255,10 @@ int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err *e)
 {
     const step *st;
-    if (h->channel != l->sent) return err_set(e, ERR_FORMAT, "step %" PRIu64 " out of turn", h->channel);
+    pthread_mutex_lock(&l->lock);
+    const bool in_turn = h->channel == l->sent && l->sent < l->done + (uint64_t)l->ask.in_flight;
+    pthread_mutex_unlock(&l->lock);
+    if (!in_turn) return err_set(e, ERR_FORMAT, "step %" PRIu64 " out of turn", h->channel);
     int rc = step_read(l->reader, span_of(payload, h->bytes), &st, e);
     if (rc) return rc;
     plan_send(l->l, st);

@@ -4,6 +4,7 @@
  * that is larger than the row says ends the connection. */
 #pragma once
 #include "net/frame.h"
+#include "net/tcp.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +29,8 @@ enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialle
     X(ANSWER, 35, MSG_BOTH, FRAME_SMALL, "to the last of these, or to a JOIN: done, or why not")                       \
     X(STEP, 36, MSG_TO_NODE, UINT32_MAX, "a step: net/step_code.h; the channel is its number")                         \
     X(DONE, 37, MSG_TO_LEADER, FRAME_SMALL, "a step is done here: an ANSWER; the channel is its number")               \
-    X(JOIN, 38, MSG_TO_NODE, 64, "this connection is between two ranks of a plan: a token")
+    X(JOIN, 38, MSG_TO_NODE, 64, "this connection is between two ranks of a plan: a token")                            \
+    X(MEASURE, 39, MSG_TO_NODE, TCP_NAME_MAX, "how fast is the link to this other node? (net/on_measure.h)")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,

@@ -7,6 +7,7 @@
 #include "net/door.h"
 #include "net/lease.h"
 #include "net/msg.h"
+#include "net/on_measure.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ typedef struct guest {
     struct guest *next;
     node *of;
     peer *p;
-    lease *l;  /* NULL: nothing was said yet */
+    lease *l; /* NULL: nothing was said yet */
+    measuring *measures;
     int from;  /* rank there; -1: the leader */
     bool gone; /* its connections were lost */
     uint8_t *room;
@@ -43,7 +45,7 @@ static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, 
     guest *g = ctx;
     (void)p;
     if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
-    if (h->kind == MSG_JOIN) return OK;
+    if (h->kind == MSG_JOIN || (h->kind == MSG_MEASURE && !g->measures)) return OK;
     if (h->kind != MSG_LEASE) return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
     if (h->bytes <= FRAME_SMALL) return OK;
     *room = g->room = mem_alloc(h->bytes);
@@ -96,8 +98,10 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
     guest *g = ctx;
     (void)p;
     if (g->l) return g->from < 0 ? lease_take(g->l, h, payload, e) : lease_way_take(g->l, g->from, h, payload, e);
-    int rc = h->kind == MSG_JOIN ? begin_way(g, span_of(payload, h->bytes), e)
-                                 : begin_lease(g, span_of(payload, h->bytes), e);
+    const span said = span_of(payload, h->bytes);
+    int rc = h->kind == MSG_JOIN      ? begin_way(g, said, e)
+             : h->kind == MSG_MEASURE ? measuring_open(&g->measures, &g->of->self, g->p, said, e)
+                                      : begin_lease(g, said, e);
     mem_free(g->room);
     g->room = NULL;
     if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);
@@ -177,6 +181,7 @@ static void close_guest(guest *g)
 {
     lease *l = g->from < 0 ? g->l : NULL;
     if (l) lease_end(l, &(err){.code = ERR_CANCELLED, .msg = "the lease has ended"});
+    measuring_close(g->measures);
     peer_close(g->p);
     lease_close(l);
     mem_free(g->room);

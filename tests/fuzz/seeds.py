@@ -124,6 +124,17 @@ def net():
     put("net_step", "two", first + step(1, 0, [(70, 1, 0, 0), (3, 1, 0, 300)], (0, 1 | 1 << 31)))
     put("net_step", "gap", first + step(2, 0, [(70, 1, 0, 0)]))
 
+    def text(t):
+        return struct.pack("<I", len(t)) + t.encode()
+    ask = struct.pack("<32s6I6I2B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0)
+    ask += text("a:7071/cpu;b:7071/cpu") + text("") + text("int6") + text("ring")
+    ask += text("[model]\nbase = llama\n") + b"t" * 32
+    for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),
+                                    struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32"),
+                                    struct.pack("<I16s", 1, b"t" * 16), struct.pack("<i", -7) + b"no copy",
+                                    struct.pack("<3d", 1e-3, 2e-3, 1e9)]):
+        put("net_lease", str(kind), bytes([kind]) + message)
+
 
 def main():
     put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},

@@ -1,0 +1,73 @@
+/* bench_link.c - see bench_link.h. Each pair of nodes is measured by the first of them, on this process's request, one
+ * pair after another. */
+#include "app/bench_link.h"
+
+#include "net/link_speed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PEERS_MAX = 64 };
+
+#define ROW(field, kind, ...) PARAM_ROW(link_options, field, kind, __VA_ARGS__)
+const param link_rows[] = {
+    ROW(peers, PARAM_TEXT, .words = "HOST:PORT,...", .doc = "nodes whose links are measured"),
+};
+const size_t link_row_count = sizeof link_rows / sizeof *link_rows;
+
+static int parse_peers(const char *list, address to[PEERS_MAX], int *n, err *e)
+{
+    *n = 0;
+    if (!list || !*list) return err_set(e, ERR_USAGE, "bench link: --peers is missing: HOST:PORT,...");
+    for (const char *p = list; p;) {
+        char text[TCP_NAME_MAX];
+        const size_t length = strcspn(p, ",");
+        if (*n == PEERS_MAX) return err_set(e, ERR_USAGE, "--peers: more than %d nodes", PEERS_MAX);
+        snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : (int)sizeof text - 1, p);
+        if (address_parse(&to[(*n)++], text, false, e)) return err_wrap(e, "--peers");
+        p = p[length] ? p + length + 1 : NULL;
+    }
+    return OK;
+}
+
+static void add_link(json *list, const char *a, const char *b, const link_speed *speed)
+{
+    json *row = json_add_object(list, NULL);
+    json_add_str(row, "a", a);
+    json_add_str(row, "b", b);
+    json_add_num(row, "rtt_ms_p50", speed->rtt_p50 * 1e3);
+    json_add_num(row, "rtt_ms_p99", speed->rtt_p99 * 1e3);
+    json_add_num(row, "mbit_per_s", speed->bytes_per_s * 8e-6);
+}
+
+int bench_link(const link_options *o, const char *key_file, json *root, err *e)
+{
+    address to[PEERS_MAX];
+    peer_self self;
+    int n, rc = parse_peers(o->peers, to, &n, e);
+    if (!rc && !key_file) rc = err_set(e, ERR_USAGE, "bench link: --key-file is missing");
+    if (!rc) rc = key_file_read(self.key, key_file, e);
+    if (!rc) rc = hello_init(&self.me, e);
+    self.me.inexact = true; /* nothing is computed */
+    json *list = json_add_array(root, "links");
+    for (int a = -1; a < n && !rc; a++)
+        for (int b = a + 1; b < n && !rc; b++) {
+            char from[TCP_NAME_MAX] = "here", name[TCP_NAME_MAX];
+            link_speed speed;
+            if (a >= 0) address_print(&to[a], from);
+            address_print(&to[b], name);
+            rc = a < 0 ? link_measure_to(&speed, &to[b], &self, e)
+                       : link_measure_between(&speed, &to[a], &to[b], &self, e);
+            if (!rc) add_link(list, from, name, &speed);
+        }
+    return rc;
+}
+
+void bench_link_print(const json *root)
+{
+    printf("%-28s %-28s %10s %10s %12s\n", "from", "to", "rtt ms", "p99", "Mbit/s");
+    for (const json *r = json_first(json_get(root, "links")); r; r = json_next(r))
+        printf("%-28s %-28s %10.3f %10.3f %12.0f\n", json_str(json_get(r, "a"), ""), json_str(json_get(r, "b"), ""),
+               json_num(json_get(r, "rtt_ms_p50"), 0), json_num(json_get(r, "rtt_ms_p99"), 0),
+               json_num(json_get(r, "mbit_per_s"), 0));
+}

@@ -1,0 +1,51 @@
+/* fuzz_net_lease.c - what a leader and a node say about a lease; the first byte chooses. What is read is written again
+ * as it came. */
+#include "net/lease_msg.h"
+#include "net/on_measure.h"
+
+#include <stdlib.h>
+
+static bool same(const buf *b, span s) { return !b->bad && span_eq(buf_span(b), s); }
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static lease_ask ask;
+    if (n < 1) return 0;
+    const span s = span_of(data + 1, n - 1);
+    buf back = {0};
+    dtype k, v;
+    lease_memory memory;
+    cache_options cache;
+    lease_join join;
+    link_speed speed;
+    span more;
+    bool ok = true;
+    err e = {0};
+    switch (data[0] % 7) {
+    case 0:
+        if (!lease_ask_read(&ask, s, &e)) ok = lease_ask_write(&back, &ask) && back.n == s.n;
+        break;
+    case 1:
+        if (!lease_types_read(&k, &v, s, &e)) ok = lease_types_write(&back, k, v) && same(&back, s);
+        break;
+    case 2:
+        if (!lease_memory_read(&memory, s, &e)) ok = lease_memory_write(&back, &memory) && same(&back, s);
+        break;
+    case 3:
+        if (!lease_cache_read(&cache, s, &e)) ok = lease_cache_write(&back, &cache) && same(&back, s);
+        break;
+    case 4:
+        if (!lease_join_read(&join, s, &e)) ok = lease_join_write(&back, &join) && same(&back, s);
+        break;
+    case 5:
+        if (!lease_answer_read(&more, s, &e)) ok = lease_answer_write(&back, OK, "", more) && same(&back, s);
+        break;
+    case 6: measure_read(&speed, s, &e); break;
+    }
+    if (!ok) abort();
+    for (const char *c = e.msg; *c; c++)
+        if ((unsigned char)*c < 32) abort();
+    buf_free(&back);
+    return 0;
+}

@@ -1,0 +1,119 @@
+/* t_bench_link.c - `bench link`: every pair once, also between nodes; what cannot be measured is named. */
+#include "command.h"
+#include "cpu/cpu_backend.h"
+#include "net/key_file.h"
+#include "net/link_speed.h"
+#include "net/node.h"
+
+#include "base/json.h"
+#include "base/log.h"
+
+enum { NODES = 3 };
+
+static const backend_use lent[] = {{&cpu_backend, NULL}, {0}};
+static char key[256], at[NODES][TCP_NAME_MAX];
+static node *nodes[NODES];
+static buf out, errors;
+
+static void open_nodes(void)
+{
+    err e = {0};
+    snprintf(key, sizeof key, "%s", temp_path("link-key"));
+    unlink(key);
+    assert_ok(key_file_write(key, &e), &e);
+    for (int i = 0; i < NODES; i++) {
+        const node_options o = {.key_file = key, .at = {"127.0.0.1", 0}, .backends = lent};
+        assert_ok(node_open(&nodes[i], &o, &e), &e);
+        address_print(node_address(nodes[i]), at[i]);
+    }
+}
+
+static void close_nodes(void)
+{
+    for (int i = 0; i < NODES; i++) node_close(nodes[i]);
+    unlink(key);
+}
+
+static void every_pair_is_measured(void **unused)
+{
+    (void)unused;
+    char args[4 * TCP_NAME_MAX + 400];
+    json *j;
+    err e = {0};
+    int row = 0;
+    open_nodes();
+    snprintf(args, sizeof args, "bench link --json --key-file %s --peers %s,%s,%s", key, at[0], at[1], at[2]);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 0);
+    assert_ok(json_parse(&j, buf_span(&out), "links", &e), &e);
+    assert_int_equal(json_count(json_get(j, "links")), 6);
+    const json *r = json_first(json_get(j, "links"));
+    for (int a = -1; a < NODES; a++)
+        for (int b = a + 1; b < NODES; b++, row++, r = json_next(r)) {
+            const double p50 = json_num(json_get(r, "rtt_ms_p50"), 0), p99 = json_num(json_get(r, "rtt_ms_p99"), 0);
+            assert_string_equal(json_str(json_get(r, "a"), ""), a < 0 ? "here" : at[a]);
+            assert_string_equal(json_str(json_get(r, "b"), ""), at[b]);
+            assert_true(p50 > 0 && p50 <= p99 && p99 < 1000);
+            assert_true(json_num(json_get(r, "mbit_per_s"), 0) > 1);
+        }
+    json_free(j);
+    close_nodes();
+}
+
+static void what_cannot_be_is_named(void **unused)
+{
+    (void)unused;
+    open_nodes();
+    const struct {
+        const char *peers, *key;
+        int status;
+        const char *says;
+    } row[] = {
+        {NULL, key, 2, "--peers is missing"},
+        {at[0], NULL, 2, "--key-file is missing"},
+        {"a:b", key, 2, "--peers: \"a:b\": a port is a number"},
+        {"127.0.0.1:1", key, 1, "127.0.0.1:1: Connection refused"},
+        {at[0], "/nowhere/key", 1, "/nowhere/key: No such file"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char args[1200];
+        int n = snprintf(args, sizeof args, "bench link");
+        if (row[i].peers) n += snprintf(args + n, sizeof args - (size_t)n, " --peers %s", row[i].peers);
+        if (row[i].key) snprintf(args + n, sizeof args - (size_t)n, " --key-file %s", row[i].key);
+        assert_int_equal(command_run(NULL, args, &out, &errors), row[i].status);
+        if (!strstr(buf_cstr(&errors), row[i].says)) fail_msg("row %zu: %s", i, buf_cstr(&errors));
+    }
+    assert_int_equal(command_run(NULL, "bench --peers a:1", &out, &errors), 2);
+    assert_non_null(strstr(buf_cstr(&errors), "--peers means nothing to bench without \"link\""));
+    close_nodes();
+}
+
+/* A node that cannot reach the other one says so. */
+static void nodes_say_what_fails(void **unused)
+{
+    (void)unused;
+    link_speed speed;
+    peer_self self;
+    err e = {0};
+    open_nodes();
+    const address nowhere = {"127.0.0.1", 1};
+    assert_ok(key_file_read(self.key, key, &e), &e);
+    assert_ok(hello_init(&self.me, &e), &e);
+    assert_int_equal(link_measure_between(&speed, node_address(nodes[0]), &nowhere, &self, &e), ERR_IO);
+    assert_true(strncmp(e.msg, at[0], strlen(at[0])) == 0);
+    assert_non_null(strstr(e.msg, "127.0.0.1:1: Connection refused"));
+    e = (err){0};
+    assert_ok(link_measure_between(&speed, node_address(nodes[0]), node_address(nodes[1]), &self, &e), &e);
+    assert_true(speed.rtt_p50 > 0 && speed.bytes_per_s > 0);
+    close_nodes();
+}
+
+int main(void)
+{
+    log_set_level("error");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_is_measured),
+        cmocka_unit_test(what_cannot_be_is_named),
+        cmocka_unit_test(nodes_say_what_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

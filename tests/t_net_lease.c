@@ -1,0 +1,170 @@
+/* t_net_lease.c - messages about leases: they come back as written; every message that is cut short, longer, or beyond
+ * its limits is refused; texts of others are shown without what steers a terminal. */
+#include "net/lease_msg.h"
+#include "net/on_measure.h"
+
+#include "test.h"
+
+#include <math.h>
+
+static lease_ask ask_of_test(void)
+{
+    lease_ask a = {.rank = 1,
+                   .ranks = 3,
+                   .ctx = 4096,
+                   .in_flight = 4,
+                   .sequences = 16,
+                   .max_rows = {0, 512, 64, 0, 1024, 16},
+                   .act_f32 = true,
+                   .devices = span_str("a:7071/cpu&b:7071/cpu*3;cpu"),
+                   .weights = span_str("q4"),
+                   .reduce = span_str("int6"),
+                   .collective = span_str("ring"),
+                   .codec_group = 128,
+                   .model_spec = span_str("[model]\nbase = llama\n")};
+    memset(a.identity, 9, sizeof a.identity);
+    for (int r = 0; r < 3; r++) memset(a.token[r], 20 + r, LEASE_TOKEN);
+    return a;
+}
+
+static void asks_come_back(void **unused)
+{
+    (void)unused;
+    const lease_ask a = ask_of_test();
+    lease_ask b;
+    buf m = {0};
+    err e = {0};
+    assert_true(lease_ask_write(&m, &a));
+    assert_ok(lease_ask_read(&b, buf_span(&m), &e), &e);
+    const span *x = &a.devices;
+    span *y = &b.devices;
+    for (int i = 0; i < 5; i++) { /* texts lie one after another */
+        assert_true(span_eq(x[i], y[i]));
+        y[i] = x[i];
+    }
+    assert_memory_equal(&a, &b, sizeof a);
+    for (size_t n = 0; n < m.n; n++) {
+        err cut = {0};
+        assert_int_equal(lease_ask_read(&b, span_of(m.p, n), &cut), ERR_FORMAT);
+    }
+    buf_byte(&m, 0);
+    assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), ERR_FORMAT);
+    buf_free(&m);
+}
+
+static void impossible_asks_are_refused(void **unused)
+{
+    (void)unused;
+    for (int fault = 0; fault < 11; fault++) {
+        lease_ask a = ask_of_test(), b;
+        buf m = {0};
+        err e = {0};
+        switch (fault) {
+        case 1: a.rank = 3; break;
+        case 2: a.rank = -1; break;
+        case 3: a.ctx = 0; break;
+        case 4: a.in_flight = 0; break;
+        case 5: a.sequences = -5; break;
+        case 6: a.max_rows[AXIS_TOK] = INT32_MAX; break;
+        case 7: a.devices = span_of("a\0b", 3); break;
+        case 8: a.model_spec.n = 0; break;
+        case 9: a.in_flight = 1 << 20; break;
+        case 10: a.ctx = INT32_MAX; break;
+        }
+        assert_true(lease_ask_write(&m, &a));
+        assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), fault ? ERR_FORMAT : OK);
+        buf_free(&m);
+    }
+    lease_ask a = ask_of_test(), b;
+    buf m = {0};
+    err e = {0};
+    assert_true(lease_ask_write(&m, &a));
+    m.p[SHA256_BYTES + 4] = LINK_RANKS_MAX + 1; /* more ranks than tokens have room */
+    assert_int_equal(lease_ask_read(&b, buf_span(&m), &e), ERR_FORMAT);
+    buf_free(&m);
+}
+
+static void smaller_messages_come_back(void **unused)
+{
+    (void)unused;
+    buf m = {0};
+    err e = {0};
+    dtype k, v;
+    for (int t = DTYPE_NONE + 1; t < DTYPE_COUNT; t++) {
+        m.n = 0;
+        assert_true(lease_types_write(&m, (dtype)t, DTYPE_F16));
+        assert_ok(lease_types_read(&k, &v, buf_span(&m), &e), &e);
+        assert_int_equal(k, t);
+        assert_int_equal(v, DTYPE_F16);
+    }
+    m.n = 0;
+    lease_memory a = {{1, 2, 3, UINT64_MAX}, 5, 6}, b;
+    assert_true(lease_memory_write(&m, &a));
+    assert_ok(lease_memory_read(&b, buf_span(&m), &e), &e);
+    assert_memory_equal(&a, &b, sizeof a);
+    m.n = 0;
+    cache_options c = {.n_page = {7, 8, 9, 10}, .n_slot = 11, .k_type = DTYPE_I16, .v_type = DTYPE_Q8_B64}, d;
+    assert_true(lease_cache_write(&m, &c));
+    assert_ok(lease_cache_read(&d, buf_span(&m), &e), &e);
+    assert_memory_equal(c.n_page, d.n_page, sizeof c.n_page);
+    assert_true(d.n_slot == 11 && d.k_type == DTYPE_I16 && d.v_type == DTYPE_Q8_B64);
+    m.p[3] = 0xff; /* pages below 0 */
+    assert_int_equal(lease_cache_read(&d, buf_span(&m), &e), ERR_FORMAT);
+    m.n = 0;
+    lease_join i = {.from = 5}, j;
+    memset(i.token, 77, sizeof i.token);
+    assert_true(lease_join_write(&m, &i));
+    e = (err){0};
+    assert_ok(lease_join_read(&j, buf_span(&m), &e), &e);
+    assert_memory_equal(&i, &j, sizeof i);
+    m.p[0] = LINK_RANKS_MAX;
+    assert_int_equal(lease_join_read(&j, buf_span(&m), &e), ERR_FORMAT);
+    buf_free(&m);
+}
+
+static void answers_say_why(void **unused)
+{
+    (void)unused;
+    buf m = {0};
+    err e = {0};
+    span more;
+    assert_true(lease_answer_write(&m, OK, "", span_str("xyz")));
+    assert_ok(lease_answer_read(&more, buf_span(&m), &e), &e);
+    assert_true(span_is(more, "xyz"));
+    m.n = 0;
+    assert_true(lease_answer_write(&m, ERR_NOT_FOUND, "no\x1b[31m\ncopy", (span){0}));
+    assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_NOT_FOUND);
+    assert_string_equal(e.msg, "no?[31m?copy");
+    m.p[3] = 0; /* no error is above 0 */
+    e = (err){0};
+    assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_FORMAT);
+    m.n = 3;
+    e = (err){0};
+    assert_int_equal(lease_answer_read(&more, buf_span(&m), &e), ERR_FORMAT);
+    buf_free(&m);
+}
+
+static void measures_are_numbers(void **unused)
+{
+    (void)unused;
+    const double good[] = {1e-3, 2e-3, 1e9}, bad[] = {1e-3, NAN, 1e9}, less[] = {-1, 2, 3};
+    link_speed s;
+    err e = {0};
+    assert_ok(measure_read(&s, span_of(good, sizeof good), &e), &e);
+    assert_true(s.rtt_p50 == 1e-3 && s.rtt_p99 == 2e-3 && s.bytes_per_s == 1e9);
+    assert_int_equal(measure_read(&s, span_of(bad, sizeof bad), &e), ERR_FORMAT);
+    assert_int_equal(measure_read(&s, span_of(less, sizeof less), &e), ERR_FORMAT);
+    assert_int_equal(measure_read(&s, span_of(good, sizeof good - 1), &e), ERR_FORMAT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(asks_come_back),
+        cmocka_unit_test(impossible_asks_are_refused),
+        cmocka_unit_test(smaller_messages_come_back),
+        cmocka_unit_test(answers_say_why),
+        cmocka_unit_test(measures_are_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
