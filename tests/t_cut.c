@@ -108,9 +108,9 @@ static void ranks_agree(void **unused)
 {
     (void)unused;
     static const double even[] = {1, 1, 1, 1, 1, 1, 1};
-    for (int i = 0; i < SHAPES; i++) {
-        program *p = random_model(&shapes[i], 2);
-        const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 7, .share = even};
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        program *p = random_model(&shapes[i / 2], 2);
+        const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 7, .share = even, .reduces = i % 2};
         cut *c = cut_of(&s);
         const cut_coll *list;
         const uint32_t n = cut_colls(c, &list);
@@ -118,10 +118,35 @@ static void ranks_agree(void **unused)
         for (int r = 0; r < s.ranks; r++) {
             const program *own = cut_program(c, r);
             uint32_t k = 0;
-            for (uint32_t j = 0; j < own->n_op; j++)
-                if (own->ops[j].kind == OP_COLL) assert_int_equal(own->ops[j].out, list[k++].t);
+            for (uint32_t j = 0; j < own->n_op; j++) {
+                if (own->ops[j].kind != OP_COLL) continue;
+                assert_int_equal(own->ops[j].u.coll.how, list[k].how);
+                if (!list[k].goes_on) assert_int_equal(own->ops[j].out, list[k].t);
+                k++;
+            }
             assert_int_equal(k, n);
         }
+        cut_close(c);
+        program_free(p);
+    }
+}
+
+/* In a group that reduces there are two sums a layer, one where branches are parallel; biases change nothing. */
+static void branches_are_reduced_once(void **unused)
+{
+    (void)unused;
+    static const double even[] = {1, 1, 1};
+    for (int i = 0; i < 4; i++) {
+        model_shape of = shapes[0];
+        of.parallel = i % 2;
+        of.biases = i / 2;
+        program *p = random_model(&of, 3);
+        const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 3, .share = even, .reduces = true};
+        cut *c = cut_of(&s);
+        const cut_coll *list;
+        int sums = 0;
+        for (uint32_t k = 0, n = cut_colls(c, &list); k < n; k++) sums += list[k].how == COLL_REDUCE;
+        assert_int_equal(sums, i % 2 ? 2 : 4);
         cut_close(c);
         program_free(p);
     }
@@ -132,7 +157,7 @@ static void short_of_memory(void **unused)
     (void)unused;
     static const double even[] = {1, 1, 1};
     program *p = random_model(&shapes[2], 1);
-    const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 3, .share = even};
+    const cut_shape s = {.p = p, .op1 = p->n_op, .ranks = 3, .share = even, .reduces = true};
     int n = 1;
     for (bool fired = true; fired; n++) {
         err e = {0};
@@ -150,6 +175,6 @@ static void short_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_is_held), cmocka_unit_test(ranks_agree),
-                                       cmocka_unit_test(short_of_memory)};
+                                       cmocka_unit_test(branches_are_reduced_once), cmocka_unit_test(short_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

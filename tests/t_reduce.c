@@ -4,6 +4,7 @@
  * of the largest, and greedy texts are equal. With every codec they are the same bits for any chunk, any steps
  * in flight, in company or alone, by two_step and by one_shot. Each model takes some of the combinations, all of them
  * with REDUCE=all or REDUCE=its name. */
+#include "model_rig.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
@@ -259,8 +260,105 @@ static void encoders(void **unused)
     compare_root("tests/vectors/encoders");
 }
 
+/* ---- what a codec cannot hold */
+
+enum { LOUD = 9, QUIET = 8, CHANNEL = 3, DIM = 32, LENGTH = 20 };
+
+static const model_shape small = {.layers = 1,
+                                  .dim = DIM,
+                                  .heads = 4,
+                                  .kv_heads = 4,
+                                  .head_dim = 8,
+                                  .ffn = 48,
+                                  .vocab = 40,
+                                  .ctx = 64,
+                                  .rope_dims = 8,
+                                  .gated = true,
+                                  .type = DTYPE_F32};
+
+/* A model whose values are a million times as large where a text has token LOUD: it alone has something in a channel
+ * that they read so. */
+static model *loud_model(void)
+{
+    model *m = rig_model(&small, 5, 64);
+    float *rows = (float *)m->prog->weights[0].pieces[0].data;
+    for (int i = 0; i < small.vocab; i++) rows[i * DIM + CHANNEL] = i == LOUD ? 8 : 0;
+    for (uint32_t i = 0; i < m->prog->n_op; i++) {
+        const op *o = &m->prog->ops[i];
+        if (o->kind != OP_KV_PUT) continue;
+        const ref v = o->in[1];
+        for (uint32_t k = 0; k < i; k++) {
+            const tensor *t = &m->prog->tensors[m->prog->ops[k].in[1]];
+            float *w = (float *)m->prog->weights[t->weight].pieces[0].data;
+            if (m->prog->ops[k].out == v)
+                for (int n = 0; n < DIM; n++) w[n * DIM + CHANNEL] = 1e6f;
+        }
+    }
+    return m;
+}
+
+typedef struct ending {
+    int32_t tokens[NEW_TOKENS];
+    int n, finish;
+    char error[256];
+} ending;
+
+static bool take_ending(void *ctx, const token_event *ev)
+{
+    ending *x = ctx;
+    if (ev->token >= 0 && x->n < NEW_TOKENS) x->tokens[x->n++] = ev->token;
+    if (ev->finish) x->finish = ev->finish;
+    snprintf(x->error, sizeof x->error, "%s", ev->error ? ev->error : "");
+    return true;
+}
+
+/* A quiet text, and a loud one beside it. */
+static void run_texts(const char *reduce, ending *quiet, ending *loud)
+{
+    const engine_options o = {.devices = "cpu&cpu", .reduce = reduce, .threads = 1, .kv = "f32"};
+    int32_t ids[2][LENGTH];
+    ending *to[] = {quiet, loud};
+    err e = {0};
+    engine *g;
+    assert_ok(engine_of_model(&g, loud_model(), rig_model_drop, &o, &e), &e);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < LENGTH; i++) ids[k][i] = k && i == 4 ? LOUD : QUIET;
+        *to[k] = (ending){.n = 0};
+        const query q = {.ids = ids[k],
+                         .n_ids = LENGTH,
+                         .max_tokens = NEW_TOKENS,
+                         .ignore_eos = true,
+                         .sample = {.repetition_penalty = 1},
+                         .beams = 1,
+                         .n_logprobs = -1,
+                         .on_token = take_ending,
+                         .ctx = to[k]};
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    }
+    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+    engine_close(g);
+}
+
+static void rows_that_a_codec_cannot_hold(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"exact", "f32", "int8", "f16", "int4"};
+    static ending quiet[5], loud[5];
+    for (int i = 0; i < 5; i++) {
+        run_texts(names[i], &quiet[i], &loud[i]);
+        assert_int_equal(quiet[i].finish, FINISH_LENGTH);
+        assert_int_equal(quiet[i].n, NEW_TOKENS);
+        assert_int_equal(loud[i].finish, i < 3 ? FINISH_LENGTH : FINISH_ERROR);
+        if (i < 3) continue;
+        char want[64];
+        snprintf(want, sizeof want, "perhaps --reduce %s cannot hold a row: use --reduce f32", names[i]);
+        assert_non_null(strstr(loud[i].error, want));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders),
+                                       cmocka_unit_test(rows_that_a_codec_cannot_hold)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

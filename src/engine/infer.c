@@ -5,6 +5,24 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Ends a query that got no finite `what`. Sums over ranks may have been too large for their codec: all its numbers are
+ * NaN then. */
+static void end_not_finite(engine *g, session *s, const char *what)
+{
+    const char *codec = plan_reduces(g->placed);
+    char why[160];
+    if (!codec || !strcmp(codec, "f32"))
+        snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
+    else
+        snprintf(
+            why, sizeof why,
+            "the model computed no finite %s for this text; perhaps --reduce %s cannot hold a row: use --reduce %s",
+            what, codec, strcmp(codec, "int8") ? "f32 or int8" : "f32");
+    session_finish(g, s, FINISH_ERROR, why);
+}
 
 /* Log-probability of the prompt token after `pos`. False: the query is over. */
 static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits)
@@ -42,7 +60,7 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
     }
     int32_t id = s->greedy ? best->id : draw(g, s, logits);
     if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
-        session_finish(g, s, FINISH_ERROR, "the model computed no finite logit for this text");
+        end_not_finite(g, s, "logit");
         return;
     }
     if (session_ends_with(s, &g->info, id)) {
@@ -78,7 +96,7 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
     if (g->info.n_pooled) ev.pooled = plan_result(g->placed, ENTRY_POOL) + (int64_t)at * g->info.n_pooled;
     if (g->info.n_score) ev.scores = plan_result(g->placed, ENTRY_SCORES) + (int64_t)at * g->info.n_score;
     if (!all_finite(ev.pooled, g->info.n_pooled) || !all_finite(ev.scores, g->info.n_score)) {
-        session_finish(g, s, FINISH_ERROR, "the model computed no finite numbers for this text");
+        end_not_finite(g, s, "numbers");
         return;
     }
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);

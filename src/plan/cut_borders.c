@@ -156,12 +156,22 @@ static int64_t border(const cut_shape *s, int rank, int64_t n, int64_t step)
     return rank == s->ranks || at > n ? n : at;
 }
 
-/* Whether borders at multiples of `step` shift none by more than a rank's part divided by `parts`. */
-static bool near(const cut_shape *s, int64_t n, int64_t step, int parts)
+/* Whether borders at multiples of `step` shift none by more than a twentieth of a rank's part. */
+static bool near(const cut_shape *s, int64_t n, int64_t step)
 {
-    const double most = (double)n / s->ranks / parts;
+    const double most = (double)n / s->ranks / 20;
     for (int r = 1; r < s->ranks; r++)
         if (fabs((double)border(s, r, n, step) - ideal(s, r, n)) > most) return false;
+    return true;
+}
+
+/* Whether borders at multiples of `step` leave every rank a part, and give none an eighth more than its share. */
+static bool is_fair(const cut_shape *s, int64_t n, int64_t step)
+{
+    for (int r = 0; r < s->ranks; r++) {
+        const int64_t has = border(s, r + 1, n, step) - border(s, r, n, step);
+        if (has <= 0 || (double)has > 1.125 * (ideal(s, r + 1, n) - ideal(s, r, n))) return false;
+    }
     return true;
 }
 
@@ -172,7 +182,7 @@ static cut_range cut_divide(const cut_shape *s, int rank, int64_t n, int64_t gra
     int64_t step = grain;
     for (int64_t e = even; e > 1; e = e > PANEL ? PANEL : 1) {
         const int64_t rather = multiple(grain, e, n);
-        if (rather >= n || !near(s, n, rather, 20)) continue;
+        if (rather >= n || !near(s, n, rather)) continue;
         step = rather;
         break;
     }
@@ -216,7 +226,7 @@ static void find_columns(cut_borders *b, ref first)
         return;
     }
     const int64_t wish = multiple(c->grain, c->wish, width);
-    const int64_t grain = wish < width && near(&b->s, width, wish, 8) ? wish : c->grain;
+    const int64_t grain = wish < width && is_fair(&b->s, width, wish) ? wish : c->grain;
     for (int r = 0; r < b->s.ranks; r++)
         b->range[first * (ref)b->s.ranks + (ref)r] = cut_divide(&b->s, r, width, grain, CODES);
 }

@@ -3,8 +3,8 @@
  * Activations that ops take column by column from one another are cut alike: they form a class. A class has borders
  * where everything allows one: between heads, at whole panels of a file, at the same share of every row. Keys and
  * values are cut by the queries that read them: ranks whose queries share a key/value head both have it. In a group
- * that reduces, borders are wished for where the matrices that read a class may be cut by columns, unless that shifts
- * one by more than an eighth of a rank's part. */
+ * that reduces, borders are wished for where the matrices that read a class may be cut by columns, unless that gives a
+ * rank an eighth more than its share, or another one nothing. */
 #pragma once
 #include "plan/cut_rules.h"
 

@@ -83,7 +83,7 @@ bool cut_keeps_sum(const cut *c, const op *o)
     case OP_MUL: return sum_a && !vectors && (!act_b || c->has[b] == HAS_WHOLE);
     case OP_SCALE:
     case OP_SCATTER: return sum_a && !vectors;
-    case OP_TAKE_OUT: return sum_a;
+    case OP_TAKE_OUT: return sum_a && !cut_is_result(c->s->p, a); /* else it is made whole anyway */
     default: return false;
     }
 }

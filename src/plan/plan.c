@@ -293,6 +293,14 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
 
 int plan_groups(const plan *l) { return l->n_group; }
 
+const char *plan_reduces(const plan *l)
+{
+    bool any = false;
+    for (int i = 0; i < l->n_group; i++)
+        for (uint32_t k = 0; k < l->groups[i].n_coll; k++) any = any || l->groups[i].colls[k].how == COLL_REDUCE;
+    return any ? l->joins.codec->name : NULL;
+}
+
 int plan_segments(const plan *l) { return l->n; }
 
 const segment *plan_segment(const plan *l, int i) { return &l->ranks[i].seg; }

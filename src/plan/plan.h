@@ -62,7 +62,8 @@ int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);
-int plan_segments(const plan *l); /* devices: all ranks of the first group, then those of the next */
+const char *plan_reduces(const plan *l); /* the codec in which ranks add up their parts; NULL: they do not */
+int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
