@@ -197,13 +197,15 @@ static void refusals(void **unused)
 /* ---- a node that goes */
 
 typedef struct heard {
-    int ended;
+    int ended, n;
+    int32_t ids[256];
     char error[ERR_MSG_MAX];
 } heard;
 
 static bool hear(void *ctx, const token_event *ev)
 {
     heard *h = ctx;
+    if (ev->token >= 0 && h->n < 256) h->ids[h->n++] = ev->token;
     h->ended += ev->finish != FINISH_NONE;
     if (ev->finish == FINISH_ERROR) snprintf(h->error, sizeof h->error, "%s", ev->error);
     return true;
@@ -246,12 +248,101 @@ static void lost_node(void **unused)
     for (int i = 0; i < NODES; i++) node_close(n.at[i]);
 }
 
+/* ---- a node that comes back */
+
+enum { TEXTS = 4 };
+
+static void ask(engine *g, heard h[TEXTS])
+{
+    static const int32_t ids[] = {5, 6, 7, 8, 9};
+    err e = {0};
+    for (int i = 0; i < TEXTS; i++) {
+        const query q = {.ids = ids + i % 2,
+                         .n_ids = 3,
+                         .max_tokens = 60 + 10 * i,
+                         .ignore_eos = true,
+                         .sample = {.temperature = i % 2, .top_p = 1, .repetition_penalty = 1, .seed = 3},
+                         .beams = i == 3 ? 3 : 1,
+                         .length_penalty = 1,
+                         .n_logprobs = -1,
+                         .on_token = hear,
+                         .ctx = &h[i]};
+        h[i] = (heard){.ended = 0};
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    }
+}
+
+/* Closes node `which` after some steps, and opens it again where it was. */
+static void interrupt(nodes *n, int which, engine *g, int steps)
+{
+    const address at = *node_address(n->at[which]);
+    err e = {0};
+    bool more = true;
+    for (int i = 0; i < steps && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_true(more);
+    atomic_store(&n->over, true);
+    pthread_join(n->tidier, NULL);
+    node_close(n->at[which]);
+    n->at[which] = NULL;
+    for (int i = 0; i < 3; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    node_options o = {.key_file = key_path, .at = at, .backends = lent, .models = n->path};
+    assert_ok(node_open(&n->at[which], &o, &e), &e);
+    atomic_store(&n->over, false);
+    assert_int_equal(pthread_create(&n->tidier, NULL, tidy, n), 0);
+}
+
+static void finish(engine *g)
+{
+    err e = {0};
+    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+}
+
+static void comes_back(void **unused)
+{
+    (void)unused;
+    static const char *const lists[] = {"A/cpu;B/cpu", "A/cpu&B/cpu", "cpu&A/cpu;B/cpu"};
+    heard want[TEXTS], got[TEXTS];
+    nodes n;
+    char list[2000];
+    err e = {0};
+    engine *g;
+    assert_ok(engine_open(&g, &(engine_options){.threads = 1, .ctx = 256}, &e), &e);
+    ask(g, want);
+    finish(g);
+    engine_close(g);
+    open_nodes(&n, NULL);
+    for (int i = 0; i < 3; i++) {
+        const engine_options o = {.devices = list_of(&n, lists[i], list, sizeof list),
+                                  .threads = 1,
+                                  .ctx = 256,
+                                  .peer_wait = 10,
+                                  .key_file = key_path};
+        assert_ok(engine_open(&g, &o, &e), &e);
+        ask(g, got);
+        interrupt(&n, 0, g, 5 + 13 * i);
+        interrupt(&n, 1, g, 20);
+        finish(g);
+        engine_stats stats;
+        engine_get_stats(g, &stats);
+        assert_int_equal(stats.recoveries, 2);
+        assert_true(stats.recomputed_tokens > 0 && !stats.away);
+        engine_close(g);
+        for (int k = 0; k < TEXTS; k++) {
+            if (got[k].error[0]) fail_msg("text %d on %s: %s", k, lists[i], got[k].error);
+            assert_int_equal(got[k].ended, 1);
+            assert_int_equal(got[k].n, want[k].n);
+            assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
+        }
+    }
+    close_nodes(&n);
+}
+
 int main(void)
 {
     err e = {0};
     unlink(key_path);
     if (key_file_write(key_path, &e)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(lost_node)};
+                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

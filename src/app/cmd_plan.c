@@ -97,8 +97,8 @@ const command command_plan = {
     .prints_json = true,
     .flags = flags,
     .options_size = sizeof(plan_command_options),
-    .notes = "A line a device: the layers of its group, then what it has of them: attention heads, heads of keys and\n"
-             "values (kv), columns between the matrices of a feed-forward network (ffn), rows of the vocabulary.\n"
+    .notes = "A line a device: the layers of its group, then what it has of them: attention heads, heads of\n"
+             "keys and values (kv), columns inside a feed-forward network (ffn), rows of the vocabulary.\n"
              "Devices joined by & share the layers of a group. Bytes: weights that it reads, those of them that are\n"
              "not used in the mapped file (own), the cache of keys and values, working memory of a step.\n"
              "\n"

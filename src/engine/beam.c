@@ -88,6 +88,14 @@ void beam_free(beam_group *b)
     mem_free(b);
 }
 
+void beam_restart(beam_group *b)
+{
+    b->live = 1;
+    b->arrived = b->n_cand = b->n_done = 0;
+    memset(b->score, 0, sizeof b->score);
+    for (int i = 0; i < b->n; i++) b->member[i]->n_ids = b->member[i]->n_prompt;
+}
+
 int beam_count(const session *s) { return s->beams ? s->beams->n : 1; }
 
 session *beam_member(session *s, int i) { return s->beams ? s->beams->member[i] : s; }

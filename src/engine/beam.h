@@ -13,6 +13,8 @@
 int beam_new(session *first, const query *q, const engine *g, err *e);
 void beam_free(beam_group *b); /* the sessions but the first; NULL ok */
 
+void beam_restart(beam_group *b); /* from the prompt, to the same end; caches were dropped */
+
 int beam_count(const session *s); /* sessions of the query: 1 without a group */
 session *beam_member(session *s, int i);
 /* False: the session has nothing to compute now: it has no text of its own yet, or waits for the other beams. */

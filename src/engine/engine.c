@@ -2,6 +2,7 @@
 #include "engine/engine_state.h"
 #include "plan/plan_show.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -12,6 +13,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 /* The backends of this build, with their own options, and those that the caller adds. */
 static void list_backends(const engine_options *o, const cpu_options *cpu, backend_use list[BACKENDS_MAX])
@@ -88,32 +90,46 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
     return OK;
 }
 
-/* Places the program on its devices; what is left of their memory becomes pages. */
-static int open_leader(engine *g, const engine_options *o, int sequences, err *e)
+/* ---- the plan */
+
+static batch_sizes sizes_of(const engine *g)
 {
+    return (batch_sizes){.rows = (int)g->chunk + g->info.max_batch,
+                         .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
+                         .outs = g->info.max_batch + SCORE_ROWS,
+                         .sequences = g->info.max_batch,
+                         .ctx = g->info.ctx};
+}
+
+static int open_leader(engine *g, err *e)
+{
+    const engine_options *o = &g->asked;
     const leader_options lo = {.key_file = o->key_file,
                                .timeout = o->peer_timeout,
                                .weights = o->weights,
-                               .sequences = sequences,
+                               .sequences = g->info.max_batch,
                                .inexact = o->exact && !strcmp(o->exact, "off")};
     return leader_open(&g->leader, g->served, &lo, e);
 }
 
-static int open_plan(engine *g, const engine_options *o, const batch_sizes *max, cache_options *cache, err *e)
+/* Places the program on its devices; the first time what is left of their memory becomes pages. */
+int engine_place(engine *g, bool first, err *e)
 {
+    const engine_options *o = &g->asked;
     const program *p = g->prog;
+    const batch_sizes max = sizes_of(g);
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
-    int rc = o->far || !o->key_file ? OK : open_leader(g, o, max->sequences, e);
+    int rc = o->far || !o->key_file ? OK : open_leader(g, e);
     if (rc) return rc;
     const plan_options po = {.devices = o->devices,
                              .backends = backends,
-                             .max_rows = {[AXIS_TOK] = max->rows,
-                                          [AXIS_OUT] = max->outs,
-                                          [AXIS_ENC] = max->enc,
-                                          [AXIS_EXP] = max->rows * p->n_used,
-                                          [AXIS_SEQ] = max->sequences},
+                             .max_rows = {[AXIS_TOK] = max.rows,
+                                          [AXIS_OUT] = max.outs,
+                                          [AXIS_ENC] = max.enc,
+                                          [AXIS_EXP] = max.rows * p->n_used,
+                                          [AXIS_SEQ] = max.sequences},
                              .inexact = o->exact && !strcmp(o->exact, "off"),
                              .act_f32 = g->served->act_f32,
                              .reduce = o->reduce,
@@ -122,29 +138,63 @@ static int open_plan(engine *g, const engine_options *o, const batch_sizes *max,
                              .far = g->leader ? leader_far(g->leader) : o->far,
                              .in_flight = (int)o->in_flight};
     rc = plan_open(&g->placed, p, &po, e);
-    if (rc) return rc;
-    cache->k_type = cache->v_type = g->kv_type = kv_type(g, o);
-    rc = count_pages(g, g->kv_type, cache, e);
-    return rc ? rc : plan_ready(g->placed, cache, NULL, e);
+    if (!rc && first) {
+        g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, o);
+        rc = count_pages(g, g->kv_type, &g->cache, e);
+    }
+    return rc ? rc : plan_ready(g->placed, &g->cache, NULL, e);
+}
+
+void engine_unplace(engine *g)
+{
+    plan_close(g->placed);
+    leader_close(g->leader);
+    g->placed = NULL;
+    g->leader = NULL;
+}
+
+/* Nodes may start later than this process. */
+static int place_waiting(engine *g, err *e)
+{
+    const struct timespec tick = {.tv_nsec = 250000000};
+    const double until = clock_now() + g->asked.peer_wait;
+    bool said = false;
+    for (;;) {
+        err own = {0};
+        int rc = engine_place(g, true, &own);
+        if (rc != ERR_IO || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
+        if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
+        said = true;
+        engine_unplace(g);
+        nanosleep(&tick, NULL);
+    }
+}
+
+/* Options with texts of the engine's own: a plan may have to be made again. */
+static int keep_options(engine *g, const engine_options *o, err *e)
+{
+    const char **texts[] = {&g->asked.devices, &g->asked.weights, &g->asked.isa,        &g->asked.kv,
+                            &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file};
+    g->asked = *o;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
+            return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    return OK;
 }
 
 static int open_parts(engine *g, const engine_options *o, err *e)
 {
     const program *p = g->prog;
-    cache_options cache = {.k_type = DTYPE_NONE};
-    batch_sizes max = {.rows = (int)g->chunk + g->info.max_batch,
-                       .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
-                       .outs = g->info.max_batch + SCORE_ROWS,
-                       .sequences = g->info.max_batch,
-                       .ctx = g->info.ctx};
+    batch_sizes max = sizes_of(g);
     if (p->n_used && max.rows > INT32_MAX / p->n_used)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        max.rows, p->n_used);
-    int rc = open_plan(g, o, &max, &cache, e);
-    if (!rc && cache.n_slot) rc = pages_open(&g->slots, cache.n_slot, e);
+    int rc = keep_options(g, o, e);
+    if (!rc) rc = place_waiting(g, e);
+    if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
-        rc = pages_open(&g->pages[i], cache.n_page[i], e);
-        max.copies += cache.n_page[i];
+        rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
+        max.copies += g->cache.n_page[i];
     }
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc) rc = sampler_open(&g->picker, g->info.n_vocab, e);
@@ -297,8 +347,8 @@ void engine_close(engine *g)
     for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
-    plan_close(g->placed);
-    leader_close(g->leader);
+    engine_unplace(g);
+    arena_free(&g->texts);
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);

@@ -110,7 +110,9 @@ void engine_wake(engine *g);
 
 typedef struct engine_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
-    uint64_t encoder_runs; /* inputs that the encoder of an encoder-decoder has read */
+    uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
+    uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens in caches that were lost */
+    bool away;                              /* a node is lost, and queries wait for it */
     int running, waiting;
     double kv_usage; /* 0 … 1 */
 } engine_stats;

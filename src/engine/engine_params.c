@@ -36,6 +36,8 @@ const param engine_param_rows[] = {
         .doc = "the key that nodes share, made by `inferflow node --new-key`"),
     ROW(peer_timeout, PARAM_FLOAT, .otherwise = "3", .min = 0.1, .max = 3600,
         .doc = "seconds of silence after which a node counts as dead"),
+    ROW(peer_wait, PARAM_FLOAT, .otherwise = "30", .max = 1e6,
+        .doc = "seconds that queries wait for a node that is lost, or not there yet"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
                "weights, i16 for matrices with int8 activations, else f16)"),

@@ -33,6 +33,14 @@ struct engine {
     page_pool pages[GROUP_MAX];
     page_pool slots; /* two for each sequence, if the program has any */
     step_ring steps;
+    engine_options asked; /* with texts in `texts` */
+    arena texts;
+    cache_options cache;
+    struct {
+        bool is;
+        double since, next; /* clock_now: of the loss, of the next attempt */
+        err why;
+    } away;                /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
     int step_sequences;    /* of --step-sequences, 0: by what a step costs */
     uint64_t encoder_runs; /* inputs that the encoder has read */
 
@@ -54,6 +62,19 @@ struct engine {
 /* An engine around a model that is ready. The model is the engine's from here, also on failure; `drop` ends it. */
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
+/* ---- engine.c */
+/* Makes the plan on its devices, as `asked`; with the pages of g->cache, or, the first time, counts them. What an error
+ * leaves is closed by engine_unplace. */
+int engine_place(engine *g, bool first, err *e);
+void engine_unplace(engine *g);
+
+/* ---- recovery.c: on the engine thread */
+/* A step failed. False: a device did, its queries end. True: other processes are lost; queries wait, to be computed
+ * again from their tokens. */
+bool recovery_begin(engine *g, const err *why);
+/* While devices are away: tries to reach them now and then, ends queries that have waited too long. */
+void recovery_go_on(engine *g);
+
 /* ---- queue.c */
 int query_check_encoder(const engine *g, const query *q, err *e); /* the encoder input is there if needed, and valid */
 bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
@@ -65,6 +86,10 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
+/* The first part of that: new and cancelled ones. */
+void schedule_accept(engine *g);
+/* All caches are lost: every session goes back to the queue, in its place. Tokens that are to be computed again. */
+uint64_t schedule_requeue(engine *g);
 /* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
  * of their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is
  * not known yet are left out. */

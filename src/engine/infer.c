@@ -168,6 +168,11 @@ int engine_infer(engine *g, bool *more, err *e)
     uint64_t made = 0, fed = 0; /* generated; prompts, encoder input among them */
     int rc = OK;
     (void)e;
+    if (g->away.is) {
+        recovery_go_on(g);
+        *more = queue_has_work(g);
+        return OK;
+    }
     schedule_admit(g);
     sessions_free_gone(g);
     mem_guard("a step");
@@ -179,8 +184,8 @@ int engine_infer(engine *g, bool *more, err *e)
     err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
-    if (b && rc) fail(g, b, &why);
-    else if (b) deliver(g, b, &made, &fed);
+    if (b && rc && !recovery_begin(g, &why)) fail(g, b, &why);
+    else if (b && !rc) deliver(g, b, &made, &fed);
     sessions_free_gone(g);
     pthread_mutex_lock(&g->lock);
     g->stats.steps += any;

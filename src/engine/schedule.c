@@ -187,7 +187,7 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
 /* ---- admission */
 
 /* New sessions join the queue, paused ones leave their place, cancelled ones end. */
-static void accept_new_sessions(engine *g)
+void schedule_accept(engine *g)
 {
     session *cancelled = NULL;
     pthread_mutex_lock(&g->lock);
@@ -240,7 +240,7 @@ static bool evict_paused(engine *g)
 
 void schedule_admit(engine *g)
 {
-    accept_new_sessions(g);
+    schedule_accept(g);
     for (session *s = g->waiting, *next; s && g->n_running < g->info.max_batch; s = next) {
         next = s->next;
         pthread_mutex_lock(&g->lock);
@@ -264,6 +264,26 @@ void schedule_admit(engine *g)
         g->n_queued--;
         pthread_mutex_unlock(&g->lock);
     }
+}
+
+uint64_t schedule_requeue(engine *g)
+{
+    uint64_t tokens = 0;
+    for (session *s = g->waiting; s; s = s->next) session_drop_cache(g, s); /* paused ones */
+    while (g->running) {
+        session *s = g->running;
+        g->running = s->next;
+        g->n_running -= beam_count(s);
+        tokens += (uint64_t)s->n_past;
+        session_drop_cache(g, s);
+        if (s->beams) beam_restart(s->beams);
+        insert_by_id(&g->waiting, s);
+        pthread_mutex_lock(&g->lock);
+        g->n_queued++;
+        pthread_mutex_unlock(&g->lock);
+    }
+    g->steps.n_copy = 0;
+    return tokens;
 }
 
 /* Whether the tokens of the session must all be in one step. */

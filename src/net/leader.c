@@ -3,7 +3,6 @@
 #include "net/leader.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "net/msg.h"
 #include "net/step_code.h"
@@ -57,7 +56,6 @@ static void lose(void *ctx, const err *why)
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     if (!first) return;
-    log_line(LOG_WARN, "%s", why->msg);
     plan_far_lost(d->l, why);
     if (d->w) ways_fail(d->w, why);
 }
@@ -95,8 +93,9 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
 
 static void control_lost(void *ctx, peer *p, const err *why)
 {
-    (void)p;
-    lose(((far_rank *)ctx)->of, why);
+    err named = {0};
+    err_set(&named, why->code, "%.280s: %.300s", peer_name(p), why->msg);
+    lose(((far_rank *)ctx)->of, &named);
 }
 
 /* ---- questions */

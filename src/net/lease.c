@@ -354,11 +354,17 @@ int lease_open(lease **out, const lease_host *host, peer *control, span payload,
     return rc;
 }
 
+void lease_stop(lease *l)
+{
+    if (l->works || l->collects) peer_drop(l->control, &l->why); /* they may wait for it */
+    if (l->works) pthread_join(l->worker, NULL);
+    if (l->collects) pthread_join(l->collector, NULL);
+    l->works = l->collects = false;
+}
+
 void lease_close(lease *l)
 {
     if (!l) return;
-    if (l->works) pthread_join(l->worker, NULL);
-    if (l->collects) pthread_join(l->collector, NULL);
     ways_close(l->w);
     plan_close(l->l);
     step_reader_close(l->reader);

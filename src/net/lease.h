@@ -27,5 +27,7 @@ int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *paylo
 /* The leader or another rank is gone: work ends. From any thread, does not wait. */
 void lease_end(lease *l, const err *why);
 bool lease_is_over(const lease *l);
-/* After lease_end, when its connections were closed. Waits for its threads. */
+/* After lease_end: waits for its threads; then nothing of it uses a connection. Not from a reading thread. */
+void lease_stop(lease *l);
+/* After lease_stop, when its connections were closed. */
 void lease_close(lease *l);

@@ -179,11 +179,12 @@ static guest *take_gone(node *n, bool all)
 
 static void close_guest(guest *g)
 {
-    lease *l = g->from < 0 ? g->l : NULL;
-    if (l) lease_end(l, &(err){.code = ERR_CANCELLED, .msg = "the lease has ended"});
+    const err ended = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
+    if (g->l) lease_end(g->l, &ended);
+    if (g->l) lease_stop(g->l);
     measuring_close(g->measures);
     peer_close(g->p);
-    lease_close(l);
+    if (g->from < 0) lease_close(g->l);
     mem_free(g->room);
     mem_free(g);
 }

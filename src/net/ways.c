@@ -147,8 +147,9 @@ static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
 
 static void dialled_lost(void *ctx, peer *p, const err *why)
 {
-    (void)p;
-    ways_fail(((way *)ctx)->of, why);
+    err named = {0};
+    err_set(&named, why->code, "%.280s: %.300s", peer_name(p), why->msg);
+    ways_fail(((way *)ctx)->of, &named);
 }
 
 /* ---- connecting */

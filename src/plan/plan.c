@@ -305,6 +305,14 @@ int plan_segments(const plan *l) { return l->n; }
 
 const segment *plan_segment(const plan *l, int i) { return &l->ranks[i].seg; }
 
+bool plan_is_lost(plan *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool lost = l->lost.code != OK;
+    pthread_mutex_unlock(&l->lock);
+    return lost;
+}
+
 bool plan_sees_taps(const plan *l) { return !l->n_far || (l->far && l->far->sees_taps); }
 
 const program *plan_program(const plan *l) { return l->p; }

@@ -65,6 +65,8 @@ int plan_groups(const plan *l);
 const char *plan_reduces(const plan *l); /* the codec in which ranks add up their parts; NULL: they do not */
 int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
+/* Whether a process that has some of the ranks is lost, so that no step can go on. */
+bool plan_is_lost(plan *l);
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);

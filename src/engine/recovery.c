@@ -1,0 +1,80 @@
+/* recovery.c - when processes that have some of the devices are lost: queries wait, the plan is made anew as soon as
+ * they, or their spares, can be reached, and every text goes on from its tokens, to the same bits.
+ *
+ * A device keeps nothing of a sequence but what its tokens determine, so nothing is saved or moved. */
+#include "engine/engine_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/* Seconds between attempts; while there is nothing to do, a look at the queue. */
+#define AGAIN 0.25
+#define LOOK  0.02
+
+static void add_stats(engine *g, uint64_t recoveries, uint64_t tokens)
+{
+    pthread_mutex_lock(&g->lock);
+    g->stats.recoveries += recoveries;
+    g->stats.recomputed_tokens += tokens;
+    g->stats.away = g->away.is;
+    g->stats.running = 0;
+    g->stats.kv_usage = 0;
+    pthread_mutex_unlock(&g->lock);
+}
+
+bool recovery_begin(engine *g, const err *why)
+{
+    if (!plan_is_lost(g->placed)) return false;
+    err ignored = {0};
+    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
+    sessions_free_gone(g);
+    const uint64_t tokens = schedule_requeue(g);
+    engine_unplace(g);
+    g->away.is = true;
+    g->away.why = *why;
+    g->away.since = g->away.next = clock_now();
+    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why->msg, g->asked.peer_wait);
+    add_stats(g, 0, tokens);
+    return true;
+}
+
+/* Ends queries that have waited long enough; all of them when waiting is of no use. */
+static void end_queries(engine *g, bool all)
+{
+    const double now = clock_now();
+    char text[ERR_MSG_MAX];
+    snprintf(text, sizeof text, "%.400s (waited %.0f s)", g->away.why.msg, g->asked.peer_wait);
+    for (session *s = g->waiting, *next; s; s = next) {
+        next = s->next;
+        const double from = s->added > g->away.since ? s->added : g->away.since;
+        if (all || now - from >= g->asked.peer_wait) session_finish(g, s, FINISH_ERROR, all ? g->away.why.msg : text);
+    }
+    sessions_free_gone(g);
+}
+
+void recovery_go_on(engine *g)
+{
+    schedule_accept(g);
+    sessions_free_gone(g);
+    err e = {0};
+    if (clock_now() < g->away.next) {
+        end_queries(g, false);
+        nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
+        return;
+    }
+    int rc = engine_place(g, false, &e);
+    if (!rc) {
+        g->away.is = false;
+        log_line(LOG_WARN, "all devices are there again");
+        add_stats(g, 1, 0);
+        return;
+    }
+    engine_unplace(g);
+    const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED;
+    g->away.why = e;
+    g->away.next = clock_now() + AGAIN;
+    end_queries(g, final);
+}
