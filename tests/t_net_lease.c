@@ -21,7 +21,8 @@ static lease_ask ask_of_test(void)
                    .reduce = span_str("int6"),
                    .collective = span_str("ring"),
                    .codec_group = 128,
-                   .model_spec = span_str("[model]\nbase = llama\n")};
+                   .model_spec = span_str("[model]\nbase = llama\n"),
+                   .catalogue = span_of("tensors\0", 9)};
     memset(a.identity, 9, sizeof a.identity);
     for (int r = 0; r < 3; r++) memset(a.token[r], 20 + r, LEASE_TOKEN);
     return a;
@@ -38,7 +39,7 @@ static void asks_come_back(void **unused)
     assert_ok(lease_ask_read(&b, buf_span(&m), &e), &e);
     const span *x = &a.devices;
     span *y = &b.devices;
-    for (int i = 0; i < 5; i++) { /* texts lie one after another */
+    for (int i = 0; i < 6; i++) { /* texts lie one after another */
         assert_true(span_eq(x[i], y[i]));
         y[i] = x[i];
     }

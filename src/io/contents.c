@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { GIB = 1 << 30, SLOW_BYTES = GIB }; /* what takes so long to hash that it is said before */
+
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for the digests of tensors"); }
 
 /* The place of a tensor in its file; false: its bytes are not there as they are used. */
@@ -40,8 +42,10 @@ static int remember(contents *o, const ckpt *c, const char *cache, bool *known, 
     return OK;
 }
 
+static bool is_wanted(const bool *want, uint32_t i) { return !want || want[i]; }
+
 /* Writes the digests of each file of which one is new. */
-static void keep(const contents *o, const ckpt *c, const char *cache, const bool *known)
+static void keep(const contents *o, const ckpt *c, const char *cache, const bool *want, const bool *known)
 {
     for (uint32_t f = 0; f < ckpt_file_count(c); f++) {
         file_sums sums = {.at = mem_array(ckpt_count(c), sizeof *sums.at)};
@@ -49,7 +53,8 @@ static void keep(const contents *o, const ckpt *c, const char *cache, const bool
         file_id id;
         for (uint32_t i = 0; i < ckpt_count(c) && sums.at; i++) {
             file_sum *s = &sums.at[sums.n];
-            if (ckpt_at(c, i)->file != f || !place_of(c, ckpt_at(c, i), s)) continue;
+            if (ckpt_at(c, i)->file != f || !(known[i] || is_wanted(want, i)) || !place_of(c, ckpt_at(c, i), s))
+                continue;
             memcpy(s->digest, o->tensor[i], SHA256_BYTES);
             fresh |= !known[i];
             sums.n++;
@@ -62,15 +67,17 @@ static void keep(const contents *o, const ckpt *c, const char *cache, const bool
     }
 }
 
-static void hash_rest(contents *o, const ckpt *c, const bool *known, int threads)
+static void hash_rest(contents *o, const ckpt *c, const bool *want, const bool *known, int threads)
 {
     uint64_t total = 0, done = 0;
     (void)threads; /* without OpenMP */
-    for (uint32_t i = 0; i < ckpt_count(c); i++) total += known[i] ? 0 : ckpt_at(c, i)->bytes;
+    for (uint32_t i = 0; i < ckpt_count(c); i++)
+        if (!known[i] && is_wanted(want, i)) total += ckpt_at(c, i)->bytes;
+    if (total >= SLOW_BYTES) log_line(LOG_INFO, "%s: hashing %.1f GiB of tensors", ckpt_path(c), (double)total / GIB);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (uint32_t i = 0; i < ckpt_count(c); i++) {
         const ckpt_entry *t = ckpt_at(c, i);
-        if (known[i]) continue;
+        if (known[i] || !is_wanted(want, i)) continue;
         sha256_of(t->data, t->bytes, o->tensor[i]);
         file_release(t->data, t->bytes);
 #pragma omp critical
@@ -119,19 +126,24 @@ static int hash_all(contents *o, const ckpt *c, err *e)
     return OK;
 }
 
-int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e)
+int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int threads, err *e)
 {
     bool *known = mem_zero((size_t)ckpt_count(c) + 1, sizeof *known);
-    *out = (contents){.tensor = mem_array((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
+    *out = (contents){.tensor = mem_zero((size_t)ckpt_count(c) + 1, sizeof *out->tensor)};
     int rc = known && out->tensor ? OK : no_memory(e);
     if (!rc && cache) rc = remember(out, c, cache, known, e);
-    if (!rc) hash_rest(out, c, known, threads);
+    if (!rc) hash_rest(out, c, want, known, threads);
     if (!rc) rc = ckpt_check_torn(c, e);
-    if (!rc && cache) keep(out, c, cache, known);
-    if (!rc) rc = hash_all(out, c, e);
+    if (!rc && cache) keep(out, c, cache, want, known);
+    if (!rc && !want) rc = hash_all(out, c, e);
     mem_free(known);
     if (rc) contents_free(out);
     return rc;
+}
+
+int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e)
+{
+    return contents_hash_some(out, c, NULL, cache, threads, e);
 }
 
 void contents_free(contents *o)

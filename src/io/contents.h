@@ -9,11 +9,14 @@
 
 typedef struct contents {
     uint8_t (*tensor)[SHA256_BYTES]; /* [ckpt_count] of their bytes, as ckpt_entry.data */
-    uint8_t all[SHA256_BYTES];       /* of name, type, shape and digest of all tensors in the order of their names */
+    uint8_t all[SHA256_BYTES];       /* of name, type, shape and digest of all tensors in the order of their names;
+                                        zeros where only some tensors were wanted */
     uint64_t hashed;                 /* bytes; those of the other tensors were remembered */
 } contents;
 
 /* cache: the folder of what was hashed before, made when it is not there; NULL: none. Its faults are no errors.
  * ERR_MEMORY, ERR_IO when a file shrinks meanwhile. */
 int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, err *e);
+/* The same of the tensors i with want[i]; [ckpt_count]. */
+int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int threads, err *e);
 void contents_free(contents *o);

@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pool.h"
+#include "io/contents_cache.h"
+#include "net/catalogue.h"
 #include "net/msg.h"
 #include "net/step_code.h"
 #include "net/ways.h"
@@ -135,7 +138,20 @@ static int make_tokens(leader *d, err *e)
     return rc;
 }
 
-static int ask_lease(far_rank *r, span text, err *e)
+/* What its checkpoint holds; the first time all of it is read. */
+static int list_tensors(const leader *d, buf *out, err *e)
+{
+    char *cache = contents_cache_folder();
+    contents held;
+    int rc = contents_hash(&held, d->m->weights, cache, pool_default_threads(), e);
+    if (!rc && !catalogue_write(out, d->m->weights, &held, d->m->prog))
+        rc = err_set(e, ERR_MEMORY, "out of memory for a list of tensors");
+    if (!rc) contents_free(&held);
+    mem_free(cache);
+    return rc;
+}
+
+static int ask_lease(far_rank *r, span text, span tensors, err *e)
 {
     leader *d = r->of;
     const plan_options *asked = plan_asked(d->l);
@@ -151,14 +167,16 @@ static int ask_lease(far_rank *r, span text, err *e)
                    .reduce = span_str(asked->reduce ? asked->reduce : ""),
                    .collective = span_str(asked->collective ? asked->collective : ""),
                    .codec_group = (int32_t)asked->codec_group,
-                   .model_spec = text};
+                   .model_spec = text,
+                   .catalogue = tensors};
     buf message = {0};
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
     memcpy(a.token, r->token, sizeof a.token);
     lease_ask_write(&message, &a);
-    int rc = message.n > LEASE_BYTES_MAX ? err_set(e, ERR_LIMIT, "the model's spec is too long for nodes")
-                                         : ask(r, MSG_LEASE, &message, e);
+    int rc = message.n > LEASE_BYTES_MAX
+                 ? err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes")
+                 : ask(r, MSG_LEASE, &message, e);
     buf_free(&message);
     return rc;
 }
@@ -166,12 +184,13 @@ static int ask_lease(far_rank *r, span text, err *e)
 static int far_open(void *self, plan *l, err *e)
 {
     leader *d = self;
-    buf text = {0};
+    buf text = {0}, tensors = {0};
     d->l = l;
     d->n = plan_segments(l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
     int rc = d->ranks ? make_tokens(d, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
+    if (!rc) rc = list_tensors(d, &tensors, e);
     for (int i = 0; i < d->n && !rc; i++) {
         far_rank *r = &d->ranks[i];
         const peer_use use = {r, control_admit, control_take, control_lost};
@@ -180,9 +199,10 @@ static int far_open(void *self, plan *l, err *e)
         r->rank = i;
         rc = address_parse(&r->at, plan_node(l, i), false, e);
         if (!rc) rc = peer_dial(&r->control, &r->at, &d->self, &use, e);
-        if (!rc) rc = ask_lease(r, buf_span(&text), e);
+        if (!rc) rc = ask_lease(r, buf_span(&text), buf_span(&tensors), e);
     }
     buf_free(&text);
+    buf_free(&tensors);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = await(&d->ranks[i], e);
     return rc;

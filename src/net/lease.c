@@ -7,7 +7,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pool.h"
+#include "io/contents_cache.h"
 #include "models/model.h"
+#include "net/catalogue.h"
 #include "net/msg.h"
 #include "net/step_code.h"
 #include "plan/drive.h"
@@ -23,6 +26,8 @@ struct lease {
     peer *control;
     lease_ask ask;                                        /* without its texts */
     char *devices, *weights, *reduce, *collective, *text; /* text: the spec */
+    buf listed;                                           /* the catalogue, as it came */
+    catalogue told;
     model *m;
     plan *l;
     ways *w;
@@ -94,6 +99,16 @@ static int find_model(lease *l, err *e)
     return err_set(e, ERR_NOT_FOUND, "it has no copy of this model (its --model says where): %s", last.msg);
 }
 
+/* plan_options.before_weights. */
+static int check_weights(void *ctx, const program *p, err *e)
+{
+    const lease *l = ctx;
+    char *cache = contents_cache_folder();
+    int rc = catalogue_compare(&l->told, l->m->weights, p, cache, pool_default_threads(), e);
+    mem_free(cache);
+    return rc;
+}
+
 static int open_plan(lease *l, err *e)
 {
     bool here[LINK_RANKS_MAX] = {false};
@@ -105,12 +120,15 @@ static int open_plan(lease *l, err *e)
                       .collective = *l->collective ? l->collective : NULL,
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
-                      .in_flight = l->ask.in_flight};
+                      .in_flight = l->ask.in_flight,
+                      .before_weights = check_weights,
+                      .ctx = l};
     const ways_use use = {l, ways_lost};
     ways *w = NULL;
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
     here[l->ask.rank] = true;
-    int rc = find_model(l, e);
+    int rc = catalogue_read(&l->told, buf_span(&l->listed), e);
+    if (!rc) rc = find_model(l, e);
     if (!rc) rc = plan_open(&l->l, l->m->prog, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     if (!rc) rc = ways_open(&w, l->l, here, &use, e);
@@ -339,8 +357,10 @@ int lease_open(lease **out, const lease_host *host, peer *control, span payload,
         l->reduce = text_of(l->ask.reduce);
         l->collective = text_of(l->ask.collective);
         l->text = text_of(l->ask.model_spec);
+        buf_add(&l->listed, l->ask.catalogue.p, l->ask.catalogue.n);
         l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.model_spec = (span){0};
-        if (!l->devices || !l->weights || !l->reduce || !l->collective || !l->text)
+        l->ask.catalogue = (span){0};
+        if (l->listed.bad || !l->devices || !l->weights || !l->reduce || !l->collective || !l->text)
             rc = err_set(e, ERR_MEMORY, "out of memory for a lease");
     }
     if (!rc) {
@@ -376,6 +396,8 @@ void lease_close(lease *l)
     mem_free(l->reduce);
     mem_free(l->collective);
     mem_free(l->text);
+    catalogue_free(&l->told);
+    buf_free(&l->listed);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
     mem_free(l);

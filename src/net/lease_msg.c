@@ -48,6 +48,7 @@ bool lease_ask_write(buf *out, const lease_ask *a)
     write_text(out, a->reduce);
     write_text(out, a->collective);
     write_text(out, a->model_spec);
+    write_text(out, a->catalogue);
     buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
     return !out->bad;
 }
@@ -72,6 +73,7 @@ int lease_ask_read(lease_ask *a, span payload, err *e)
     a->reduce = read_text(&c);
     a->collective = read_text(&c);
     a->model_spec = read_text(&c);
+    a->catalogue = cursor_take(&c, cursor_u32(&c));
     span tokens = cursor_take(&c, (uint64_t)a->ranks * LEASE_TOKEN);
     if (!c.bad) memcpy(a->token, tokens.p, tokens.n);
     if (a->rank >= a->ranks || !a->ctx || !a->in_flight || !a->sequences || !a->devices.n || !a->model_spec.n)

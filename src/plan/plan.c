@@ -64,6 +64,7 @@ static int rank_open(plan *l, plan_rank *r, const dev_options *o, err *e)
     int rc = s->p ? list_edges(l, r, e) : e->code;
     if (!rc) rc = s->be->open(&s->on, s->p, o, e);
     if (!rc) rc = place_segment(s, l->max_rows, e);
+    if (!rc && l->asked.before_weights) rc = l->asked.before_weights(l->asked.ctx, s->p, e);
     if (!rc) rc = put_weights(s, e);
     if (!rc) r->own_bytes = s->be->held_bytes(s->on);
     return rc;

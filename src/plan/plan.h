@@ -42,6 +42,9 @@ typedef struct plan_options {
     const char *collective;      /* --collective; NULL: "auto" */
     int64_t codec_group;         /* --codec-group; 0: as usual */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
+    /* NULL, or called with the program of each device here before its weights are read. */
+    int (*before_weights)(void *ctx, const program *p, err *e);
+    void *ctx; /* its */
 } plan_options;
 
 /* Rows of a prompt and sequences in a step that suit all devices of the list. */

@@ -4,6 +4,7 @@
     python3 tests/fuzz/seeds.py
 """
 import json
+import math
 import os
 import struct
 
@@ -128,12 +129,19 @@ def net():
         return struct.pack("<I", len(t)) + t.encode()
     ask = struct.pack("<32s6I6I2B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0)
     ask += text("a:7071/cpu;b:7071/cpu") + text("") + text("int6") + text("ring")
-    ask += text("[model]\nbase = llama\n") + b"t" * 32
+    ask += text("[model]\nbase = llama\n") + text("tensors") + b"t" * 32
     for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),
                                     struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32"),
                                     struct.pack("<I16s", 1, b"t" * 16), struct.pack("<i", -7) + b"no copy",
                                     struct.pack("<3d", 1e-3, 2e-3, 1e9)]):
         put("net_lease", str(kind), bytes([kind]) + message)
+
+    def listed(name, kind, dims, given=b""):
+        size = given or math.prod(dims) * 4
+        return (text(name) + text(kind) + struct.pack("<BB", 0, len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) +
+                struct.pack("<Q", len(given) or size) + b"d" * 32 + struct.pack("<I", len(given)) + given)
+    put("net_catalogue", "two", text("safetensors") + b"a" * 32 + struct.pack("<I", 2) + listed("w", "f32", (16, 8)) +
+        listed("scale", "f32", (1,), b"\0\0\x80\x3f"))
 
 
 def main():
