@@ -99,8 +99,8 @@ const command command_plan = {
     .options_size = sizeof(plan_command_options),
     .notes = "A line a device: the layers of its group, then what it has of them: attention heads, heads of\n"
              "keys and values (kv), columns inside a feed-forward network (ffn), rows of the vocabulary.\n"
-             "Devices joined by & share the layers of a group. Bytes: weights that it reads, those of them that are\n"
-             "not used in the mapped file (own), the cache of keys and values, working memory of a step.\n"
+             "Devices joined by & share the layers of a group. Bytes: weights that it reads, those of them that\n"
+             "are not used in the mapped file (own), the cache of keys and values, working memory of a step.\n"
              "\n"
              "The predicted time comes from the read bandwidth and the multiply-adds of this moment, measured in\n"
              "about a tenth of a second; --dump measures nothing.\n"

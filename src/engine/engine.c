@@ -108,7 +108,9 @@ static int open_leader(engine *g, err *e)
                                .timeout = o->peer_timeout,
                                .weights = o->weights,
                                .sequences = g->info.max_batch,
-                               .inexact = o->exact && !strcmp(o->exact, "off")};
+                               .inexact = o->exact && !strcmp(o->exact, "off"),
+                               .on_lost = peers_lost,
+                               .ctx = g};
     return leader_open(&g->leader, g->served, &lo, e);
 }
 
@@ -190,7 +192,9 @@ static int open_parts(engine *g, const engine_options *o, err *e)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        max.rows, p->n_used);
     int rc = keep_options(g, o, e);
+    if (!rc) rc = peers_open(g, e);
     if (!rc) rc = place_waiting(g, e);
+    if (!rc) peers_look(g, true);
     if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
         rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
@@ -349,6 +353,7 @@ void engine_close(engine *g)
     sessions_free_gone(g);
     engine_unplace(g);
     arena_free(&g->texts);
+    mem_free(g->peers);
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);

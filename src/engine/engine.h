@@ -117,3 +117,13 @@ typedef struct engine_stats {
     double kv_usage; /* 0 … 1 */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
+
+/* A node of --devices. */
+typedef enum { ENGINE_PEER_UP, ENGINE_PEER_AWAY, ENGINE_PEER_REFUSED } engine_peer_state;
+typedef struct engine_peer {
+    char name[280], node[17], detail[300]; /* "a:7071"; 16 hex digits, or empty; why it is not up */
+    engine_peer_state state;
+    double rtt_ms; /* 0: unknown */
+} engine_peer;
+/* Fills at most `most`; from any thread. */
+int engine_peers(engine *g, engine_peer *out, int most);

@@ -57,6 +57,9 @@ struct engine {
     bool woken;
     uint64_t last_id;
     engine_stats stats;
+    engine_peer *peers; /* [n_peer] */
+    int n_peer;
+    double peers_at; /* clock_now of the last look at them; of the engine thread */
 };
 
 /* An engine around a model that is ready. The model is the engine's from here, also on failure; `drop` ends it. */
@@ -74,6 +77,12 @@ void engine_unplace(engine *g);
 bool recovery_begin(engine *g, const err *why);
 /* While devices are away: tries to reach them now and then, ends queries that have waited too long. */
 void recovery_go_on(engine *g);
+
+/* ---- peers.c */
+int peers_open(engine *g, err *e); /* the nodes that `asked.devices` names */
+void peers_lost(void *g);          /* one is lost: wakes the engine thread; from any thread */
+/* Looks at them; now and then, unless something has happened. On the engine thread. */
+void peers_look(engine *g, bool now);
 
 /* ---- queue.c */
 int query_check_encoder(const engine *g, const query *q, err *e); /* the encoder input is there if needed, and valid */

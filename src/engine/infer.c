@@ -184,9 +184,12 @@ int engine_infer(engine *g, bool *more, err *e)
     err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
-    if (b && rc && !recovery_begin(g, &why)) fail(g, b, &why);
+    const bool idle = !any && plan_is_lost(g->placed, &why);
+    if (idle) recovery_begin(g, &why);
+    else if (b && rc && !recovery_begin(g, &why)) fail(g, b, &why);
     else if (b && !rc) deliver(g, b, &made, &fed);
     sessions_free_gone(g);
+    peers_look(g, false);
     pthread_mutex_lock(&g->lock);
     g->stats.steps += any;
     g->stats.encoder_runs = g->encoder_runs;

@@ -154,7 +154,7 @@ void engine_wait(engine *g, int milliseconds)
     if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
     pthread_mutex_lock(&g->lock);
     int rc = 0;
-    while (!g->woken && !has_work(g) && rc != ETIMEDOUT)
+    while (!g->woken && !has_work(g) && !g->stats.away && rc != ETIMEDOUT)
         rc = milliseconds < 0 ? pthread_cond_wait(&g->changed, &g->lock)
                               : pthread_cond_timedwait(&g->changed, &g->lock, &until);
     g->woken = false;

@@ -27,7 +27,7 @@ static void add_stats(engine *g, uint64_t recoveries, uint64_t tokens)
 
 bool recovery_begin(engine *g, const err *why)
 {
-    if (!plan_is_lost(g->placed)) return false;
+    if (!plan_is_lost(g->placed, NULL)) return false;
     err ignored = {0};
     for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     sessions_free_gone(g);
@@ -38,6 +38,7 @@ bool recovery_begin(engine *g, const err *why)
     g->away.since = g->away.next = clock_now();
     log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why->msg, g->asked.peer_wait);
     add_stats(g, 0, tokens);
+    peers_look(g, true);
     return true;
 }
 
@@ -70,11 +71,13 @@ void recovery_go_on(engine *g)
         g->away.is = false;
         log_line(LOG_WARN, "all devices are there again");
         add_stats(g, 1, 0);
+        peers_look(g, true);
         return;
     }
     engine_unplace(g);
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED;
     g->away.why = e;
     g->away.next = clock_now() + AGAIN;
+    peers_look(g, true);
     end_queries(g, final);
 }

@@ -61,6 +61,7 @@ static void lose(void *ctx, const err *why)
     if (!first) return;
     plan_far_lost(d->l, why);
     if (d->w) ways_fail(d->w, why);
+    if (d->o.on_lost) d->o.on_lost(d->o.ctx);
 }
 
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
@@ -306,6 +307,18 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
 }
 
 const plan_far *leader_far(const leader *d) { return &d->far; }
+
+int leader_nodes(const leader *d, leader_node *out, int most)
+{
+    int n = 0;
+    for (int i = 0; i < d->n; i++) {
+        const peer *p = d->ranks[i].control;
+        bool known = false;
+        for (int k = 0; p && k < n; k++) known = known || !strcmp(out[k].name, plan_node(d->l, i));
+        if (p && !known && n < most) out[n++] = (leader_node){plan_node(d->l, i), peer_hello(p)->node, peer_rtt(p)};
+    }
+    return n;
+}
 
 void leader_close(leader *d)
 {

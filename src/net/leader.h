@@ -11,9 +11,19 @@ typedef struct leader_options {
     const char *weights;  /* --weights; NULL: as stored */
     int sequences;        /* of a step, at most */
     bool inexact;
+    void (*on_lost)(void *ctx); /* a node is lost; from any thread */
+    void *ctx;
 } leader_options;
 
 /* Nothing is connected before plan_open. The model must outlive it. */
 int leader_open(leader **out, const model *m, const leader_options *o, err *e);
 const plan_far *leader_far(const leader *d);
+/* A node as it is now. */
+typedef struct leader_node {
+    const char *name; /* "a:7071", the plan's memory */
+    uint64_t id;
+    double rtt; /* seconds; 0: unknown */
+} leader_node;
+/* Nodes of which ranks are open, each once; at most `most`. */
+int leader_nodes(const leader *d, leader_node *out, int most);
 void leader_close(leader *d); /* after plan_close; NULL ok */

@@ -306,10 +306,11 @@ int plan_segments(const plan *l) { return l->n; }
 
 const segment *plan_segment(const plan *l, int i) { return &l->ranks[i].seg; }
 
-bool plan_is_lost(plan *l)
+bool plan_is_lost(plan *l, err *why)
 {
     pthread_mutex_lock(&l->lock);
     const bool lost = l->lost.code != OK;
+    if (lost && why) *why = l->lost;
     pthread_mutex_unlock(&l->lock);
     return lost;
 }

@@ -69,7 +69,7 @@ const char *plan_reduces(const plan *l); /* the codec in which ranks add up thei
 int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
 /* Whether a process that has some of the ranks is lost, so that no step can go on. */
-bool plan_is_lost(plan *l);
+bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);

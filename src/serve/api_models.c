@@ -1,4 +1,5 @@
 /* api_models.c - GET /v1/models, GET /health and GET /props: what runs here, and whether it is ready. */
+#include "base/mem.h"
 #include "base/version.h"
 #include "serve/api_list.h"
 #include "serve/server.h"
@@ -27,6 +28,29 @@ static void handle_models(server *s, exchange *x)
     reply_json(x, 200, root);
 }
 
+enum { PEERS_MAX = 64 };
+
+/* Nodes that have some of the model; none: it is all here. */
+static void add_peers(engine *g, json *root)
+{
+    static const char *const state[] = {"up", "away", "refused"};
+    engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
+    const int n = all ? engine_peers(g, all, PEERS_MAX) : 0;
+    bool up = true;
+    for (int i = 0; i < n; i++) up = up && all[i].state == ENGINE_PEER_UP;
+    json_add_str(root, "status", up ? "ok" : "degraded");
+    json *list = n ? json_add_array(root, "peers") : NULL;
+    for (int i = 0; i < n; i++) {
+        json *one = json_add_object(list, NULL);
+        json_add_str(one, "peer", all[i].name);
+        json_add_str(one, "node", all[i].node);
+        json_add_str(one, "state", state[all[i].state]);
+        json_add_num(one, "rtt_ms", all[i].rtt_ms);
+        json_add_str(one, "detail", all[i].detail);
+    }
+    mem_free(all);
+}
+
 /* 503 while the model loads, so that whoever starts the server can wait for 200. */
 static void handle_health(server *s, exchange *x)
 {
@@ -36,7 +60,7 @@ static void handle_health(server *s, exchange *x)
         return;
     }
     json *root = json_new_object();
-    json_add_str(root, "status", "ok");
+    add_peers(atomic_load(&s->g), root);
     reply_json(x, 200, root);
 }
 

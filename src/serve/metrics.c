@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static const double bound[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
-enum { BOUNDS = sizeof bound / sizeof *bound };
+enum { BOUNDS = sizeof bound / sizeof *bound, PEERS_MAX = 64 };
 
 /* Statuses the server sends; anything else is counted under the last. */
 static const int status_known[] = {200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 503};
@@ -102,6 +102,19 @@ static void print_requests(metrics *m, buf *out)
         }
 }
 
+static void print_peers(engine *g, buf *out)
+{
+    engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
+    const int n = all && g ? engine_peers(g, all, PEERS_MAX) : 0;
+    if (n) print_head(out, "peer_up", "gauge", "Whether a node of --devices can be used");
+    for (int i = 0; i < n; i++)
+        buf_printf(out, "inferflow_peer_up{peer=\"%s\"} %d\n", all[i].name, all[i].state == ENGINE_PEER_UP);
+    if (n) print_head(out, "link_rtt_seconds", "gauge", "Round trip to a node");
+    for (int i = 0; i < n; i++)
+        buf_printf(out, "inferflow_link_rtt_seconds{peer=\"%s\"} %.9g\n", all[i].name, all[i].rtt_ms / 1e3);
+    mem_free(all);
+}
+
 bool metrics_print(metrics *m, engine *g, buf *out)
 {
     engine_stats st = {0};
@@ -112,8 +125,12 @@ bool metrics_print(metrics *m, engine *g, buf *out)
     print_value(out, "generation_tokens_total", "counter", "Tokens generated", (double)st.generated_tokens);
     print_value(out, "requests_running", "gauge", "Queries that take part in steps", st.running);
     print_value(out, "requests_waiting", "gauge", "Queries that wait for a place", st.waiting);
+    print_value(out, "recoveries_total", "counter", "Losses of nodes that were made good", (double)st.recoveries);
+    print_value(out, "recomputed_tokens_total", "counter", "Tokens that had to be computed again",
+                (double)st.recomputed_tokens);
     print_value(out, "kv_usage_ratio", "gauge", "Share of the KV cache in use", st.kv_usage);
     print_requests(m, out);
+    print_peers(g, out);
     static const char *const name[][2] = {
 #define X(id, name, help) {name, help},
         HISTOGRAM_LIST(X)

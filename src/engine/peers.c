@@ -1,0 +1,91 @@
+/* peers.c - what is known of the nodes of --devices, for those who ask from other threads. */
+#include "engine/engine_state.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "net/leader.h"
+#include "plan/devices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EVERY 0.5 /* seconds between looks */
+
+static engine_peer *find(engine *g, const char *name)
+{
+    for (int i = 0; i < g->n_peer; i++)
+        if (!strcmp(g->peers[i].name, name)) return &g->peers[i];
+    return NULL;
+}
+
+/* Nodes stand before '/', after what joins devices. */
+int peers_open(engine *g, err *e)
+{
+    g->peers = mem_zero(DEVICES_MAX, sizeof *g->peers);
+    if (!g->peers) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    for (const char *at = g->asked.devices; at && *at && g->n_peer < DEVICES_MAX;) {
+        const size_t n = strcspn(at, ";&|");
+        const char *slash = memchr(at, '/', n);
+        while (*at == ' ') at++;
+        char name[sizeof g->peers->name];
+        if (slash && slash > at && (size_t)(slash - at) < sizeof name) {
+            snprintf(name, sizeof name, "%.*s", (int)(slash - at), at);
+            if (!find(g, name)) {
+                g->peers[g->n_peer].state = ENGINE_PEER_AWAY;
+                memcpy(g->peers[g->n_peer++].name, name, sizeof name);
+            }
+        }
+        at += strcspn(at, ";&|");
+        at += *at != 0;
+    }
+    return OK;
+}
+
+static void look_up(engine *g)
+{
+    leader_node up[DEVICES_MAX];
+    const int n = g->leader ? leader_nodes(g->leader, up, DEVICES_MAX) : 0;
+    for (int i = 0; i < n; i++) {
+        engine_peer *p = find(g, up[i].name);
+        if (!p) continue;
+        p->state = ENGINE_PEER_UP;
+        p->detail[0] = 0;
+        p->rtt_ms = up[i].rtt * 1e3;
+        snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
+    }
+}
+
+/* The node that the message names is the one that is not there. */
+static void look_away(engine *g)
+{
+    for (int i = 0; i < g->n_peer; i++) {
+        engine_peer *p = &g->peers[i];
+        const size_t n = strlen(p->name);
+        if (strncmp(g->away.why.msg, p->name, n) || g->away.why.msg[n] != ':') continue;
+        p->state = g->away.why.code == ERR_IO ? ENGINE_PEER_AWAY : ENGINE_PEER_REFUSED;
+        snprintf(p->detail, sizeof p->detail, "%.290s", g->away.why.msg + n + 2);
+    }
+}
+
+void peers_look(engine *g, bool now)
+{
+    const double at = clock_now();
+    if (!g->n_peer || (!now && at - g->peers_at < EVERY)) return;
+    g->peers_at = at;
+    pthread_mutex_lock(&g->lock);
+    if (g->away.is) look_away(g);
+    else look_up(g);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void peers_lost(void *g) { engine_wake(g); }
+
+int engine_peers(engine *g, engine_peer *out, int most)
+{
+    pthread_mutex_lock(&g->lock);
+    const int n = g->n_peer < most ? g->n_peer : most;
+    if (n) memcpy(out, g->peers, (size_t)n * sizeof *out);
+    pthread_mutex_unlock(&g->lock);
+    return n;
+}
