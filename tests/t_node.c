@@ -337,6 +337,43 @@ static void comes_back(void **unused)
     close_nodes(&n);
 }
 
+/* A spare takes a lost node's place, and one that is not there yet. */
+static void spare(void **unused)
+{
+    (void)unused;
+    heard want[TEXTS], got[TEXTS];
+    nodes n;
+    char list[2000];
+    err e = {0};
+    engine *g;
+    assert_ok(engine_open(&g, &(engine_options){.threads = 1, .ctx = 256}, &e), &e);
+    ask(g, want);
+    finish(g);
+    engine_close(g);
+    open_nodes(&n, NULL);
+    const engine_options o = {.devices = list_of(&n, "127.0.0.1:1/cpu | A/cpu*2;B/cpu|C/cpu", list, sizeof list),
+                              .threads = 1,
+                              .ctx = 256,
+                              .peer_wait = 10,
+                              .key_file = key_path};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    ask(g, got);
+    bool more = true;
+    for (int i = 0; i < 10 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    atomic_store(&n.over, true);
+    pthread_join(n.tidier, NULL);
+    node_close(n.at[1]);
+    n.at[1] = NULL;
+    finish(g);
+    engine_close(g);
+    for (int k = 0; k < TEXTS; k++) {
+        if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);
+        assert_int_equal(got[k].n, want[k].n);
+        assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
+    }
+    for (int i = 0; i < NODES; i++) node_close(n.at[i]);
+}
+
 int main(void)
 {
     err e = {0};
@@ -344,6 +381,7 @@ int main(void)
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     if (key_file_write(key_path, &e)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back)};
+                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back),
+                                       cmocka_unit_test(spare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

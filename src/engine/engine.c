@@ -114,6 +114,13 @@ static int open_leader(engine *g, err *e)
     return leader_open(&g->leader, g->served, &lo, e);
 }
 
+static int choose_devices(engine *g, err *e)
+{
+    g->devices.n = 0;
+    if (!g->asked.devices || spares_apply(&g->spare, g->asked.devices, &g->devices)) return OK;
+    return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+}
+
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
 int engine_place(engine *g, bool first, err *e)
 {
@@ -123,9 +130,10 @@ int engine_place(engine *g, bool first, err *e)
     const cpu_options cpu = {.threads = g->info.threads, .isa = o->isa};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
-    int rc = o->far || !o->key_file ? OK : open_leader(g, e);
+    int rc = choose_devices(g, e);
+    if (!rc && !o->far && o->key_file) rc = open_leader(g, e);
     if (rc) return rc;
-    const plan_options po = {.devices = o->devices,
+    const plan_options po = {.devices = o->devices ? buf_cstr(&g->devices) : NULL,
                              .backends = backends,
                              .max_rows = {[AXIS_TOK] = max.rows,
                                           [AXIS_OUT] = max.outs,
@@ -164,6 +172,7 @@ static int place_waiting(engine *g, err *e)
     for (;;) {
         err own = {0};
         int rc = engine_place(g, true, &own);
+        if (rc && g->asked.devices) spares_turn(&g->spare, g->asked.devices, own.msg);
         if (rc != ERR_IO || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
         said = true;
@@ -184,15 +193,14 @@ static int keep_options(engine *g, const engine_options *o, err *e)
     return OK;
 }
 
-static int open_parts(engine *g, const engine_options *o, err *e)
+static int open_parts(engine *g, err *e)
 {
     const program *p = g->prog;
     batch_sizes max = sizes_of(g);
     if (p->n_used && max.rows > INT32_MAX / p->n_used)
         return err_set(e, ERR_LIMIT, "steps of %d rows with %d experts each are too large: give a smaller --chunk",
                        max.rows, p->n_used);
-    int rc = keep_options(g, o, e);
-    if (!rc) rc = peers_open(g, e);
+    int rc = peers_open(g, e);
     if (!rc) rc = place_waiting(g, e);
     if (!rc) peers_look(g, true);
     if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
@@ -278,10 +286,12 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     const cpu_options cpu = {0};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
-    int chunk = 0, sequences = 0, rc = plan_prefers(o->devices, backends, &chunk, &sequences, e);
+    int chunk = 0, sequences = 0, rc = keep_options(g, o, e);
+    if (!rc) rc = choose_devices(g, e);
+    if (!rc) rc = plan_prefers(o->devices ? buf_cstr(&g->devices) : NULL, backends, &chunk, &sequences, e);
     describe(g, o, chunk, sequences);
     g->step_sequences = (int)o->step_sequences;
-    if (!rc) rc = open_parts(g, o, e);
+    if (!rc) rc = open_parts(g, e);
     if (rc) {
         engine_close(g);
         return rc;
@@ -354,6 +364,7 @@ void engine_close(engine *g)
     engine_unplace(g);
     arena_free(&g->texts);
     mem_free(g->peers);
+    buf_free(&g->devices);
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/pages.h"
 #include "engine/session.h"
+#include "engine/spares.h"
 #include "engine/steps.h"
 #include "models/model.h"
 #include "plan/plan.h"
@@ -36,6 +37,8 @@ struct engine {
     engine_options asked; /* with texts in `texts` */
     arena texts;
     cache_options cache;
+    spares spare; /* which alternatives of `asked.devices` are in use */
+    buf devices;  /* the list with these */
     struct {
         bool is;
         double since, next; /* clock_now: of the loss, of the next attempt */
@@ -74,7 +77,7 @@ void engine_unplace(engine *g);
 /* ---- recovery.c: on the engine thread */
 /* A step failed. False: a device did, its queries end. True: other processes are lost; queries wait, to be computed
  * again from their tokens. */
-bool recovery_begin(engine *g, const err *why);
+bool recovery_begin(engine *g);
 /* While devices are away: tries to reach them now and then, ends queries that have waited too long. */
 void recovery_go_on(engine *g);
 

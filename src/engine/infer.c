@@ -180,14 +180,13 @@ int engine_infer(engine *g, bool *more, err *e)
         schedule_fill(g, b);
         if (!steps_send(&g->steps, g->prog, g->placed)) break;
     }
-    const bool any = steps_under_way(&g->steps) > 0;
+    bool any = steps_under_way(&g->steps) > 0;
     err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
-    const bool idle = !any && plan_is_lost(g->placed, &why);
-    if (idle) recovery_begin(g, &why);
-    else if (b && rc && !recovery_begin(g, &why)) fail(g, b, &why);
-    else if (b && !rc) deliver(g, b, &made, &fed);
+    if ((!any || rc) && recovery_begin(g)) any = false;
+    else if (b && rc) fail(g, b, &why);
+    else if (b) deliver(g, b, &made, &fed);
     sessions_free_gone(g);
     peers_look(g, false);
     pthread_mutex_lock(&g->lock);

@@ -25,18 +25,19 @@ static void add_stats(engine *g, uint64_t recoveries, uint64_t tokens)
     pthread_mutex_unlock(&g->lock);
 }
 
-bool recovery_begin(engine *g, const err *why)
+bool recovery_begin(engine *g)
 {
-    if (!plan_is_lost(g->placed, NULL)) return false;
-    err ignored = {0};
+    err ignored = {0}, why;
+    if (!plan_is_lost(g->placed, &why)) return false;
     for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     sessions_free_gone(g);
     const uint64_t tokens = schedule_requeue(g);
     engine_unplace(g);
+    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why.msg);
     g->away.is = true;
-    g->away.why = *why;
+    g->away.why = why;
     g->away.since = g->away.next = clock_now();
-    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why->msg, g->asked.peer_wait);
+    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);
     add_stats(g, 0, tokens);
     peers_look(g, true);
     return true;
@@ -75,6 +76,7 @@ void recovery_go_on(engine *g)
         return;
     }
     engine_unplace(g);
+    if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.msg)) rc = ERR_IO; /* another one may do */
     const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED;
     g->away.why = e;
     g->away.next = clock_now() + AGAIN;

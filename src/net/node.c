@@ -21,8 +21,8 @@ typedef struct guest {
     peer *p;
     lease *l; /* NULL: nothing was said yet */
     measuring *measures;
-    int from;  /* rank there; -1: the leader */
-    bool gone; /* its connections were lost */
+    int from;          /* rank there; -1: the leader */
+    bool gone, closes; /* its connections were lost; are being closed */
     uint8_t *room;
 } guest;
 
@@ -62,9 +62,15 @@ static int begin_lease(guest *g, span payload, err *e)
     if (drains) return err_set(e, ERR_BUSY, "this node is about to end");
     int rc = lease_open(&l, &n->host, g->p, payload, e);
     pthread_mutex_lock(&n->lock);
-    if (!rc) g->l = l;
+    const bool late = !rc && g->closes;
+    if (!rc && !late) g->l = l;
     pthread_mutex_unlock(&n->lock);
-    return rc;
+    if (!late) return rc;
+    err_set(e, ERR_CANCELLED, "it is gone");
+    lease_end(l, e);
+    lease_stop(l);
+    lease_close(l);
+    return e->code;
 }
 
 /* Finds the lease that the token is of. */
@@ -76,6 +82,7 @@ static int begin_way(guest *g, span payload, err *e)
     buf message = {0};
     int rc = lease_join_read(&join, payload, e);
     pthread_mutex_lock(&n->lock);
+    if (!rc && g->closes) rc = err_set(e, ERR_CANCELLED, "it is gone");
     for (guest *of = n->guests; of && !rc && !l; of = of->next)
         if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &join)) l = of->l;
     if (!rc && !l) rc = err_set(e, ERR_FORMAT, "a rank joins with a token of no lease");
@@ -171,6 +178,7 @@ static guest *take_gone(node *n, bool all)
     if (g && g->l && g->from < 0 && !last) g = NULL; /* its ways come first: they are not over yet */
     if (g) {
         *found = g->next;
+        g->closes = true;
         n->n_guest--;
     }
     pthread_mutex_unlock(&n->lock);

@@ -4,6 +4,7 @@
  *     list   = group { ";" group }          groups follow one another: each has some layers
  *     group  = device { "&" device }        its ranks divide the heads and columns of these layers
  *     device = [ node "/" ] name [ ":" number ] [ "*" share ]
+ *                                            (spares after '|' are chosen before: engine/spares.h)
  *     node   = host ":" port | "[" v6 "]:" port           another process, which lends the device
  *
  * "cpu" uses all cores of this process, "cpu:2" two threads; a device may appear more than once. A share is a positive

@@ -1,0 +1,15 @@
+/* spares.h - devices with spares in --devices: "a:7071/cpu|b:7071/cpu" is b where a cannot be reached. */
+#pragma once
+#include "base/buf.h"
+#include "plan/devices.h"
+
+/* Which of the alternatives each position of the list has: 0 the first. */
+typedef struct spares {
+    uint8_t of[DEVICES_MAX];
+} spares;
+
+/* The list with the chosen alternatives alone. False: memory is short. */
+bool spares_apply(const spares *s, const char *list, buf *out);
+/* A message that begins with the address of a node: positions that have it take their next alternative. Whether any
+ * has another one. */
+bool spares_turn(spares *s, const char *list, const char *message);
