@@ -4,7 +4,7 @@
 
 static inline const int32_t *dispatch_at(const run *r, ref t) { return (const int32_t *)(const void *)arg_at(r, t); }
 
-/* Rows of one expert: adjacent. */
+/* Rows of one expert: adjacent. Expert -1: those of experts that are not here, the last run; nobody computes them. */
 typedef struct expert_run {
     int32_t expert, row0, rows;
 } expert_run;
@@ -26,10 +26,9 @@ static inline expert_run expert_run_of(const int32_t *table, int32_t row, int64_
     return expert_run_at(table, row, rows);
 }
 
-/* The weight of an expert in a row of ROUTE that picked it. */
-static inline float route_weight(const float *route, int64_t used, int32_t expert)
+/* The row where pick i of all went, a token row's after those of the one before; -1: its expert is not here. */
+static inline int32_t dispatch_slot(const int32_t *table, int64_t i)
 {
-    int64_t k = 0;
-    while (k < used - 1 && (int32_t)route[k] != expert) k++;
-    return route[used + k];
+    const int32_t slot = table[i * DISPATCH_COLS + DISPATCH_SLOT];
+    return table[(int64_t)slot * DISPATCH_COLS + DISPATCH_EXPERT] < 0 ? -1 : slot;
 }

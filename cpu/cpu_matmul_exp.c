@@ -13,6 +13,7 @@ static void multiply_codes(const run *r, const op *o, int worker, int workers)
     cpu_share(n, 1, worker, workers, &from, &to);
     for (int32_t at = 0; at < all.rows;) {
         expert_run u = expert_run_at(table, at, all.rows);
+        if (u.expert < 0) break;
         held_weight own = held_part(w, u.expert, n);
         act_rows x = act_rows_of_run(all, u);
         for (int64_t i = from; i < to; i++)
@@ -35,6 +36,7 @@ void cpu_matmul_exp(const run *r, const op *o, int worker, int workers)
     cpu_share(n, 1, worker, workers, &from, &to);
     for (int32_t at = 0; at < rows;) {
         expert_run u = expert_run_at(table, at, rows);
+        if (u.expert < 0) break;
         held_weight own = held_part(w, u.expert, n);
         for (int64_t i = from; i < to; i++) {
             held_row(&own, i, row);

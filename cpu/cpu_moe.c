@@ -8,22 +8,29 @@
 #include <math.h>
 #include <string.h>
 
+/* Number of an expert here; of another one the number of those. */
+static int32_t place_of(const op *o, float id)
+{
+    const int32_t at = (int32_t)id - o->u.dispatch.first;
+    return at >= 0 && at < o->u.dispatch.experts ? at : o->u.dispatch.experts;
+}
+
 void cpu_dispatch(const run *r, const op *o, int worker, int workers)
 {
     const float *route = arg_at(r, o->in[0]);
-    int32_t *table = (int32_t *)(void *)arg_at(r, o->out), start[EXPERTS_MAX + 1] = {0};
+    int32_t *table = (int32_t *)(void *)arg_at(r, o->out), start[EXPERTS_MAX + 2] = {0};
     int32_t used = o->u.dispatch.used, experts = o->u.dispatch.experts;
     int64_t rows = arg_rows(r, o->in[0]);
     (void)workers;
     if (worker) return;
     for (int64_t t = 0; t < rows; t++)
-        for (int32_t k = 0; k < used; k++) start[(int32_t)route[t * 2 * used + k] + 1]++;
-    for (int32_t e = 0; e < experts; e++) start[e + 1] += start[e];
+        for (int32_t k = 0; k < used; k++) start[place_of(o, route[t * 2 * used + k]) + 1]++;
+    for (int32_t e = 0; e <= experts; e++) start[e + 1] += start[e];
     for (int64_t t = 0; t < rows; t++)
         for (int32_t k = 0; k < used; k++) {
-            int32_t expert = (int32_t)route[t * 2 * used + k], slot = start[expert]++;
+            int32_t expert = place_of(o, route[t * 2 * used + k]), slot = start[expert]++;
             table[(int64_t)slot * DISPATCH_COLS + DISPATCH_ROW] = (int32_t)t;
-            table[(int64_t)slot * DISPATCH_COLS + DISPATCH_EXPERT] = expert;
+            table[(int64_t)slot * DISPATCH_COLS + DISPATCH_EXPERT] = expert < experts ? expert : -1;
             table[(t * used + k) * DISPATCH_COLS + DISPATCH_SLOT] = slot;
         }
 }
@@ -39,7 +46,9 @@ void cpu_gather(const run *r, const op *o, int worker, int workers)
         int32_t t = table[i * DISPATCH_COLS + DISPATCH_ROW];
         memcpy(y + i * dim, x + t * dim, (size_t)dim * sizeof *y);
         if (!route) continue;
-        float w = route_weight(route + t * 2 * used, used, table[i * DISPATCH_COLS + DISPATCH_EXPERT]);
+        int64_t at = 0; /* its place among the experts of t */
+        while (at < used - 1 && table[(t * used + at) * DISPATCH_COLS + DISPATCH_SLOT] != i) at++;
+        const float w = route[t * 2 * used + used + at];
         for (int64_t k = 0; k < dim; k++) y[i * dim + k] *= w;
     }
 }
@@ -55,8 +64,8 @@ void cpu_scatter(const run *r, const op *o, int worker, int workers)
         for (int64_t i = 0; i < dim; i++) {
             float sum = 0;
             for (int64_t k = 0; k < used; k++) {
-                float v = x[table[(t * used + k) * DISPATCH_COLS + DISPATCH_SLOT] * dim + i];
-                sum = fmaf(route ? route[t * 2 * used + used + k] : 1, v, sum);
+                const int32_t slot = dispatch_slot(table, t * used + k);
+                if (slot >= 0) sum = fmaf(route ? route[t * 2 * used + used + k] : 1, x[slot * dim + i], sum);
             }
             y[t * dim + i] = sum;
         }

@@ -20,6 +20,7 @@ static lease_ask ask_of_test(void)
                    .weights = span_str("q4"),
                    .reduce = span_str("int6"),
                    .collective = span_str("ring"),
+                   .whole_experts = true,
                    .codec_group = 128,
                    .model_spec = span_str("[model]\nbase = llama\n"),
                    .catalogue = span_of("tensors\0", 9)};

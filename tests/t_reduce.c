@@ -1,9 +1,10 @@
 /* t_reduce.c - groups that reduce (--reduce), over every model of tests/vectors.
  *
  * With f32 and float activations logits and vectors are those of the uncut model but for the order of sums: within 1e-4
- * of the largest, and greedy texts are equal. With every codec they are the same bits for any chunk, any steps
- * in flight, in company or alone, by two_step and by one_shot. Each model takes some of the combinations, all of them
- * with REDUCE=all or REDUCE=its name. */
+ * of the largest, and greedy texts are equal. With every codec they are the same bits for any chunk, any steps in
+ * flight, in company or alone, by two_step and by one_shot, on the CPU and on devices that are nobody's. Each model
+ * takes some of the combinations, all of them with REDUCE=all or REDUCE=its name. */
+#include "fake/fake_backend.h"
 #include "model_rig.h"
 #include "vector_rig.h"
 
@@ -13,7 +14,7 @@
 enum { NEW_TOKENS = 6, QUERIES = 3 };
 
 typedef struct way {
-    const char *devices, *reduce, *collective, *weights;
+    const char *devices, *reduce, *collective, *weights, *experts;
     int in_flight, chunk, group;
 } way;
 
@@ -22,6 +23,7 @@ typedef struct way {
 typedef struct transcript {
     buf rows, tokens[QUERIES];
     int ended;
+    bool has_experts;
 } transcript;
 
 typedef struct reader {
@@ -92,6 +94,8 @@ static void run_queries(engine *g, const inputs *x, transcript *t, bool logprobs
 /* False: the model has fewer layers than groups. */
 static bool transcribe(const char *folder, const inputs *x, const char *act, const way *w, transcript *t)
 {
+    const fake_options fake = {.seed = 3};
+    const backend_use more[] = {{&fake_backend, &fake}, {0}};
     const engine_options o = {.model = folder,
                               .devices = w->devices,
                               .weights = w->weights,
@@ -99,12 +103,14 @@ static bool transcribe(const char *folder, const inputs *x, const char *act, con
                               .reduce = w->reduce,
                               .collective = w->collective,
                               .codec_group = w->group,
+                              .experts = w->experts,
                               .kv = "f32",
                               .ctx = IDS_MAX,
                               .threads = 1,
                               .chunk = w->chunk,
                               .max_batch = 8,
-                              .in_flight = w->in_flight};
+                              .in_flight = w->in_flight,
+                              .more_backends = more};
     err e = {0};
     engine *g;
     *t = (transcript){.ended = 0};
@@ -112,6 +118,7 @@ static bool transcribe(const char *folder, const inputs *x, const char *act, con
     if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
     assert_ok(rc, &e);
     const engine_info *i = engine_describe(g);
+    t->has_experts = g->prog->n_used > 0;
     reader rows = {t, &t->rows, i->n_vocab, 0};
     err none = {0};
     const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
@@ -146,32 +153,39 @@ static double apart(const buf *a, const buf *b)
     return most > 0 ? off / most : off;
 }
 
+static bool same(const buf *a, const buf *b) { return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n)); }
+
 /* f32 sums beside the uncut model, float activations. */
-static int compare_uncut(const char *folder, const inputs *x, const char *devices)
+static int compare_cut(const char *folder, const inputs *x, const way *w, const transcript *want)
 {
-    const way plain = {.devices = "cpu", .chunk = 128}, cut = {.devices = devices, .reduce = "f32", .chunk = 128};
-    transcript want, got;
+    transcript got;
     int wrong = 0;
-    assert_true(transcribe(folder, x, "f32", &plain, &want));
-    if (transcribe(folder, x, "f32", &cut, &got)) {
-        const double off = apart(&want.rows, &got.rows);
-        compared++;
-        wrong = !(off <= 1e-4);
-        for (int k = 0; k < QUERIES; k++) {
-            const bool numbers = want.tokens[k].n > NEW_TOKENS * 8;
-            if (numbers) wrong += !(apart(&want.tokens[k], &got.tokens[k]) <= 1e-4);
-            else
-                wrong += want.tokens[k].n != got.tokens[k].n ||
-                         (want.tokens[k].n && memcmp(want.tokens[k].p, got.tokens[k].p, want.tokens[k].n) != 0);
-        }
-        if (wrong) printf("%s on %s: %g from the uncut model, %d differences\n", folder, devices, off, wrong);
-        transcript_free(&got);
+    if (!transcribe(folder, x, "f32", w, &got)) return 0;
+    const double off = apart(&want->rows, &got.rows);
+    compared++;
+    wrong = !(off <= 1e-4);
+    for (int k = 0; k < QUERIES; k++) {
+        const buf *a = &want->tokens[k], *b = &got.tokens[k];
+        const bool numbers = a->n > NEW_TOKENS * 8; /* vectors, scores */
+        wrong += numbers ? !(apart(a, b) <= 1e-4) : !same(a, b);
     }
-    transcript_free(&want);
+    if (wrong) printf("%s on %s: %g from the uncut model, %d differences\n", folder, w->devices, off, wrong);
+    transcript_free(&got);
     return wrong;
 }
 
-static bool same(const buf *a, const buf *b) { return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n)); }
+static int compare_uncut(const char *folder, const inputs *x, const char *devices)
+{
+    const way plain = {.devices = "cpu", .chunk = 128};
+    way cut = {.devices = devices, .reduce = "f32", .chunk = 128};
+    transcript want;
+    assert_true(transcribe(folder, x, "f32", &plain, &want));
+    int wrong = compare_cut(folder, x, &cut, &want);
+    cut.experts = "whole";
+    if (want.has_experts) wrong += compare_cut(folder, x, &cut, &want);
+    transcript_free(&want);
+    return wrong;
+}
 
 /* Other chunks, algorithms and companies beside the first way. */
 static int compare_ways(const char *folder, const inputs *x, const way *w, int n)
@@ -196,16 +210,20 @@ static int compare_ways(const char *folder, const inputs *x, const way *w, int n
 
 static const char *const codecs[] = {"int8", "int4", "f16", "int6", "f32"};
 static const char *const places[] = {"cpu&cpu", "cpu&cpu&cpu", "cpu&cpu&cpu&cpu", "cpu*3&cpu", "cpu&cpu;cpu&cpu"};
+static const char *const others[] = {"fake&cpu", "cpu&fake&cpu", "fake&cpu&cpu&fake", "cpu*3&fake",
+                                     "fake&cpu;cpu&fake"};
 static const char *const types[] = {NULL, "q8_b64", NULL, "q4_b64", NULL, "q8_0", NULL};
 enum { CODECS = 5, PLACES = 5, TYPES = 7 };
 
-static int compare_codec(const char *folder, const inputs *x, const char *codec, const char *devices, int turn)
+static int compare_codec(const char *folder, const inputs *x, const char *codec, int place, int turn)
 {
+    const char *devices = places[place];
     const int group = turn % 3 ? 128 : 32;
-    const char *weights = types[turn % TYPES];
-    const way w[] = {{devices, codec, "two_step", weights, 1, 128, group},
-                     {devices, codec, "one_shot", weights, 2, 7, group},
-                     {devices, codec, turn % 2 ? "two_step" : "auto", weights, 1, 1, group}};
+    const char *weights = types[turn % TYPES], *experts = turn % 2 ? "whole" : "column";
+    const way w[] = {
+        {devices, codec, "two_step", weights, experts, 1, 128, group},
+        {devices, codec, "one_shot", weights, experts, 2, 7, group},
+        {turn % 3 ? devices : others[place], codec, turn % 4 < 2 ? "two_step" : "auto", weights, experts, 1, 1, group}};
     return compare_ways(folder, x, w, 3);
 }
 
@@ -229,7 +247,7 @@ static int compare_folder(const char *root, const char *name, int turn)
         if (all || p == turn % PLACES) wrong += compare_uncut(folder, &x, places[p]);
         for (int c = 0; c < CODECS; c++)
             if (all || (p == (turn + 1) % PLACES && c == turn / PLACES % CODECS))
-                wrong += compare_codec(folder, &x, codecs[c], places[p], turn);
+                wrong += compare_codec(folder, &x, codecs[c], p, turn);
     }
     return wrong;
 }

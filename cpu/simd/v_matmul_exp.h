@@ -17,7 +17,7 @@ static int expert_blocks(const int32_t *table, int64_t rows, int turn, expert_ru
         expert_run u = expert_run_at(table, at, rows);
         at += u.rows;
         int64_t each = matmul_block_rows(u.rows, 0), skip = turn * each;
-        if (skip >= u.rows) continue;
+        if (skip >= u.rows || u.expert < 0) continue;
         to[n++] = (expert_run){u.expert, u.row0 + (int32_t)skip, (int32_t)matmul_block_rows(u.rows, skip)};
     }
     return n;
@@ -30,7 +30,7 @@ static int expert_tiles(const int32_t *table, int64_t rows, int64_t t0, expert_r
     for (int32_t at = 0; at < rows;) {
         expert_run u = expert_run_at(table, at, rows);
         at += u.rows;
-        if (row_tiles(u.rows) > t0) to[n++] = u;
+        if (row_tiles(u.rows) > t0 && u.expert >= 0) to[n++] = u;
     }
     return n;
 }

@@ -19,8 +19,10 @@ static void v_scatter(const run *r, const op *o, int worker, int workers)
             int n = dim - i < LANES ? (int)(dim - i) : LANES;
             v16 sum = v16_zero();
             for (int64_t k = 0; k < used; k++) {
-                const float *row = x + table[(t * used + k) * DISPATCH_COLS + DISPATCH_SLOT] * dim + i;
-                sum = v16_fma(v16_all(route ? route[t * 2 * used + used + k] : 1), v16_load_part(row, n), sum);
+                const int32_t slot = dispatch_slot(table, t * used + k);
+                if (slot < 0) continue;
+                const v16 row = v16_load_part(x + slot * dim + i, n);
+                sum = v16_fma(v16_all(route ? route[t * 2 * used + used + k] : 1), row, sum);
             }
             v16_store_part(y + t * dim + i, sum, n);
         }

@@ -83,6 +83,7 @@ const op_param op_params[] = {
     FLOAT(ROUTE, route.near, " near=", .shown = is_mixer),
     INT(DISPATCH, dispatch.experts, " experts="),
     INT(DISPATCH, dispatch.used, " used="),
+    INT(DISPATCH, dispatch.first, " from expert=", SILENT(0)),
     WORD(POOL, pool.how, " ", pool_name),
     INT(JOIN, join.heads, " heads="),
     INT(COLUMNS, columns.from, " from="),
@@ -364,7 +365,8 @@ static const char *check_route(shapes t)
 static const char *check_dispatch(shapes t)
 {
     if (!moves(t, AXIS_TOK, AXIS_EXP)) return "takes token rows to expert rows";
-    if (t.o->u.dispatch.experts < 1 || t.o->u.dispatch.experts > EXPERTS_MAX) return "too many experts";
+    const int32_t experts = t.o->u.dispatch.experts, first = t.o->u.dispatch.first;
+    if (experts < 1 || experts > EXPERTS_MAX || first < 0 || first > EXPERTS_MAX - experts) return "too many experts";
     if (t.o->u.dispatch.used != t.p->n_used || !is_route(t.a, t.p->n_used)) return "needs a route";
     return tensor_count(t.out) == DISPATCH_COLS && !t.b ? NULL : "the output is a table of rows";
 }

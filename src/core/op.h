@@ -50,12 +50,14 @@ enum {
     X(ROUTE, route, 0,                                                                                                 \
       "out[r] = the `used` experts that row r of scores in0 [+ bias in1] picks, best first, then their weights")       \
     X(DISPATCH, dispatch, 0,                                                                                           \
-      "out = one row for each expert of each row of in0, sorted by expert: token row, expert; and where each went")    \
+      "out = one row for each expert of each row of in0, sorted by expert: token row, expert - first; and where each " \
+      "went; last, as expert -1, rows of experts that are not here, which nobody computes")                            \
     X(GATHER, gather, 0, "out[i] = the row of in0 that row i of dispatch in1 names [* its weight in in2]")             \
     X(MATMUL_EXP, matmul_exp, OPF_PRODUCT | OPF_FOUR,                                                                  \
       "out[i] = in0[i] * W^T [+ bias in2], W the part of weight in1 that belongs to the expert of row i by in3")       \
     X(SCATTER, scatter, 0,                                                                                             \
-      "out[r] = sum over the experts of row r, best first, of their rows of in0 by in1 [* weight in in2]")             \
+      "out[r] = sum over the experts of row r that are here, best first, of their rows of in0 by in1 [* weight in "    \
+      "in2]")                                                                                                          \
     X(POOL, pool, 0, "out[i] = first, mean or last of the rows of in0 that sequence step.pool[i] has")                 \
     X(MATMUL_HEADS, matmul_heads, OPF_PRODUCT,                                                                         \
       "out = each head of in0 times W^T, W the part of weight in1 that belongs to the head")                           \
@@ -171,7 +173,7 @@ typedef struct op {
             float factor;                /* multiplies the weights at the end */
             float near;                  /* MIXER: share of its size by which a near score is below the best */
         } route;
-        struct { int32_t experts, used; } dispatch;
+        struct { int32_t experts, used, first; } dispatch;  /* those here; of a row; experts before them */
         struct { int32_t how; } pool;                       /* POOL_* */
         struct { int32_t heads; } join;
         struct { int32_t from; } columns;

@@ -145,6 +145,7 @@ int engine_place(engine *g, bool first, err *e)
                              .reduce = o->reduce,
                              .collective = o->collective,
                              .codec_group = o->codec_group,
+                             .whole_experts = o->experts && !strcmp(o->experts, "whole"),
                              .far = g->leader ? leader_far(g->leader) : o->far,
                              .in_flight = (int)o->in_flight};
     rc = plan_open(&g->placed, p, &po, e);

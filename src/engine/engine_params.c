@@ -30,6 +30,8 @@ const param engine_param_rows[] = {
     ROW(collective, PARAM_WORD, .otherwise = "auto", .words = "auto|two_step|one_shot|ring",
         .doc = "how sums are made: in two hops, or in one with more bytes; auto: by size; both give the same results "
                "(ring, to compare, others for other batches)"),
+    ROW(experts, PARAM_WORD, .otherwise = "column", .words = "column|whole",
+        .doc = "with --reduce: each device has some columns of every expert, or some experts whole"),
     ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
         .doc = "elements that share a scale on the way between devices"),
     ROW(key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,

@@ -5,12 +5,12 @@
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
-    const char *exact;                       /* "on", "off"; NULL: on */
-    const char *key_file;                    /* shared with the nodes of `devices` */
-    double peer_timeout, peer_wait;          /* seconds; 0: 3, not at all */
-    const struct plan_far *far;              /* how nodes of --devices are reached; NULL: not at all */
-    const char *reduce, *collective;         /* of ranks: plan/plan.h */
-    const struct backend_use *more_backends; /* besides those of backend_list.h, in tests; NULL: none */
+    const char *exact;                         /* "on", "off"; NULL: on */
+    const char *key_file;                      /* shared with the nodes of `devices` */
+    double peer_timeout, peer_wait;            /* seconds; 0: 3, not at all */
+    const struct plan_far *far;                /* how nodes of --devices are reached; NULL: not at all */
+    const char *reduce, *collective, *experts; /* of ranks: plan/plan.h */
+    const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */
     int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */
 } engine_options;
 

@@ -163,6 +163,7 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
                    .sequences = d->o.sequences,
                    .act_f32 = asked->act_f32,
                    .inexact = d->o.inexact,
+                   .whole_experts = asked->whole_experts,
                    .devices = span_str(asked->devices),
                    .weights = span_str(d->o.weights ? d->o.weights : ""),
                    .reduce = span_str(asked->reduce ? asked->reduce : ""),

@@ -118,6 +118,7 @@ static int open_plan(lease *l, err *e)
                       .act_f32 = l->ask.act_f32,
                       .reduce = *l->reduce ? l->reduce : NULL,
                       .collective = *l->collective ? l->collective : NULL,
+                      .whole_experts = l->ask.whole_experts,
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
                       .in_flight = l->ask.in_flight,

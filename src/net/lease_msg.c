@@ -43,6 +43,7 @@ bool lease_ask_write(buf *out, const lease_ask *a)
     for (int i = 0; i < AXIS_COUNT; i++) buf_uint(out, (uint32_t)a->max_rows[i], 4);
     buf_byte(out, a->act_f32);
     buf_byte(out, a->inexact);
+    buf_byte(out, a->whole_experts);
     write_text(out, a->devices);
     write_text(out, a->weights);
     write_text(out, a->reduce);
@@ -68,6 +69,7 @@ int lease_ask_read(lease_ask *a, span payload, err *e)
     for (int i = 0; i < AXIS_COUNT; i++) a->max_rows[i] = read_count(&c, COUNT_MAX);
     a->act_f32 = cursor_u8(&c);
     a->inexact = cursor_u8(&c);
+    a->whole_experts = cursor_u8(&c);
     a->devices = read_text(&c);
     a->weights = read_text(&c);
     a->reduce = read_text(&c);

@@ -1,6 +1,7 @@
 /* cut.c - see cut.h. One walk over the ops: what is whole on every rank stays so while nothing is saved by cutting it,
  * so rows are gathered as late as possible, and once. */
 #include "plan/cut.h"
+#include "plan/cut_experts.h"
 #include "plan/cut_state.h"
 #include "plan/cut_sums.h"
 
@@ -306,14 +307,15 @@ static int add_op(cut *c, const op *o, err *e)
     if (cut_keeps_sum(c, o)) return cut_add_linear(c, o, e);
     for (int k = 0; k < 4 && !rc; k++)
         if (c->has[o->in[k]] == HAS_SUM) rc = cut_make_sum(c, o->in[k], o->layer, e);
-    const bool divided = is_divided(c, o, &r);
+    const bool by_experts = cut_goes_by_experts(c, o), divided = !by_experts && is_divided(c, o, &r);
     for (int k = 0; k < 4 && !rc; k++) {
         const ref t = o->in[k];
-        if (!t || c->s->p->tensors[t].kind != TENSOR_ACT) continue;
+        if (!t || c->s->p->tensors[t].kind != TENSOR_ACT || c->has[t] == HAS_EXPERTS) continue;
         const bool alike = r.in[k] == TAKE_ALIKE || r.in[k] == TAKE_STATE;
         if (!divided || !alike) rc = gather(c, t, o->layer, e);
     }
-    if (rc || is_owned(c, o, &r)) return rc ? rc : add_owned(c, o, e);
+    if (rc || by_experts) return rc ? rc : cut_add_by_experts(c, o, e);
+    if (is_owned(c, o, &r)) return add_owned(c, o, e);
     for (int k = 0; k < c->s->ranks && !rc; k++)
         rc = divided ? add_columns(c, k, o, &r, e) : program_op(c->rank[k].p, o, e);
     if (o->out && !divided) c->has[o->out] = HAS_WHOLE;

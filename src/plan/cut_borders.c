@@ -244,6 +244,8 @@ cut_range cut_columns(const cut_borders *b, int rank, ref t)
     return (cut_range){c.from * width / all, c.to * width / all};
 }
 
+cut_range cut_experts(const cut_borders *b, int rank, int64_t n) { return cut_divide(&b->s, rank, n, 1, 1); }
+
 cut_range cut_table_rows(const cut_borders *b, int rank, const op *embed)
 {
     const program *p = b->s.p;

@@ -14,6 +14,7 @@ typedef struct cut_shape {
     int ranks;
     const double *share; /* [ranks] */
     bool reduces;        /* partial sums may be summed over the ranks (cut_sums.h) */
+    bool whole_experts;  /* with it: each expert is on one rank (cut_experts.h) */
 } cut_shape;
 
 typedef struct cut_borders cut_borders;
@@ -35,5 +36,7 @@ cut_range cut_columns(const cut_borders *b, int rank, ref t);
 /* The key/value heads of a state that a rank's queries read; queries that read the state, 0: there are none. */
 cut_range cut_state_heads(const cut_borders *b, int rank, int of);
 ref cut_queries(const cut_borders *b, int of);
+/* The experts of n that a rank has where they are whole. */
+cut_range cut_experts(const cut_borders *b, int rank, int64_t n);
 /* The rows of a token table that a rank has. */
 cut_range cut_table_rows(const cut_borders *b, int rank, const op *embed);

@@ -7,6 +7,7 @@ enum {
     HAS_COLUMNS, /* each some columns */
     HAS_WHOLE,   /* all whole rows */
     HAS_SUM,     /* rows that are still to be summed over the ranks: cut_sums.h */
+    HAS_EXPERTS, /* expert rows, each those of its experts: cut_experts.h */
 };
 
 /* A window that was made of a weight or constant of the whole program. */
@@ -17,7 +18,8 @@ typedef struct made {
 
 typedef struct rank_program {
     program *p;
-    ref *part;   /* [n_tensor of the whole program] its columns of an activation, or its partial sum; 0: none */
+    ref *part;   /* [n_tensor of the whole program] its columns or expert rows of an activation, its partial sum; 0:
+                    none */
     ref *base;   /* [n_tensor] HAS_SUM: whole rows that come to the sum; 0: none */
     made *views; /* [n_made] */
     size_t n_made, cap_made;
@@ -37,6 +39,7 @@ typedef struct cut {
     rank_program *rank;     /* [ranks] */
     uint8_t *has;           /* [n_tensor] HAS_* */
     sum_vectors *vectors;   /* [n_tensor] HAS_SUM */
+    int32_t experts;        /* HAS_EXPERTS: all that there are */
     struct cut_coll *colls; /* [n_coll] */
     size_t n_coll, cap_coll;
 } cut;

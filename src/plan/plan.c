@@ -34,8 +34,13 @@ static bool (*group_takes(const plan *l, const plan_group *g))(dtype type)
 static int cut_group(plan *l, plan_group *g, err *e)
 {
     if (g->ranks == 1) return OK;
-    g->shape = (cut_shape){
-        .p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share, .reduces = l->joins.codec};
+    g->shape = (cut_shape){.p = l->p,
+                           .op0 = g->op0,
+                           .op1 = g->op1,
+                           .ranks = g->ranks,
+                           .share = g->share,
+                           .reduces = l->joins.codec,
+                           .whole_experts = l->asked.whole_experts};
     int rc = cut_open(&g->by_columns, &g->shape, group_takes(l, g), e);
     if (!rc) g->n_coll = cut_colls(g->by_columns, &g->colls);
     return rc;
@@ -179,6 +184,8 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->first = o->backends[0].be;
     l->far = o->far;
     int rc = reduction_parse(&l->joins, o->reduce, o->collective, o->codec_group, e);
+    if (!rc && o->whole_experts && !l->joins.codec)
+        rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
     l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? l->n_group + 1 : 1;
     if (!rc) rc = open_ranks(l, o, e);

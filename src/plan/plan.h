@@ -41,6 +41,7 @@ typedef struct plan_options {
     const char *reduce;          /* --reduce: how ranks join; NULL: "exact" */
     const char *collective;      /* --collective; NULL: "auto" */
     int64_t codec_group;         /* --codec-group; 0: as usual */
+    bool whole_experts;          /* --experts whole, where ranks reduce */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);

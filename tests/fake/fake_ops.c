@@ -122,6 +122,7 @@ static void multiply(fake *d, const run *r, const op *o)
     for (int64_t m = 0; m < rows && coded; m++) {
         const expert_run u = experts ? expert_run_of(experts, (int32_t)m, rows) : (expert_run){.rows = (int32_t)rows};
         const act_rows of = act_rows_of_run(all, u);
+        if (u.expert < 0) break; /* not here */
         fetch_codes(d, &of, m - u.row0);
         for (int64_t i = 0; i < n; i++) {
             const int64_t k0 = i / each * w->cols, at = u.expert * n + i;
@@ -131,7 +132,9 @@ static void multiply(fake *d, const run *r, const op *o)
     }
     for (int64_t i = 0; i < n && !coded; i++)
         for (int64_t m = 0, known = -1; m < rows; m++) {
-            const int64_t at = (experts ? experts[m * DISPATCH_COLS + DISPATCH_EXPERT] * n : 0) + i;
+            const int32_t expert = experts ? experts[m * DISPATCH_COLS + DISPATCH_EXPERT] : 0;
+            const int64_t at = expert * n + i;
+            if (expert < 0) break; /* nor the rows after it */
             if (at != known) matrix_row(d, w, known = at, d->row);
             const float s = cpu_dot(d->row, x + m * in + i / each * w->cols, w->cols);
             y[m * n + i] = bias ? s + bias[at] : s;
