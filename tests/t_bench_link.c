@@ -56,6 +56,12 @@ static void every_pair_is_measured(void **unused)
             assert_true(json_num(json_get(r, "mbit_per_s"), 0) > 1);
         }
     json_free(j);
+    snprintf(args, sizeof args, "bench link --json --key-file %s --devices '%s/cpu;cpu;%s/cpu*2&%s/cpu'", key, at[0],
+             at[1], at[0]);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 0);
+    assert_ok(json_parse(&j, buf_span(&out), "links", &e), &e);
+    assert_int_equal(json_count(json_get(j, "links")), 3);
+    json_free(j);
     close_nodes();
 }
 

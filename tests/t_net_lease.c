@@ -2,7 +2,9 @@
  * its limits is refused; texts of others are shown without what steers a terminal. */
 #include "net/lease_msg.h"
 #include "net/on_measure.h"
+#include "net/trial_msg.h"
 
+#include "comm/coll_choose.h"
 #include "test.h"
 
 #include <math.h>
@@ -159,6 +161,49 @@ static void measures_are_numbers(void **unused)
     assert_int_equal(measure_read(&s, span_of(good, sizeof good - 1), &e), ERR_FORMAT);
 }
 
+static void trials_come_back(void **unused)
+{
+    (void)unused;
+    trial_ask a = {.rank = 1, .ranks = 2, .bytes = 1 << 20, .devices = span_str("cpu&a:7071/cpu")}, b;
+    const coll_test t = {.kind = coll_named(span_str("ring")),
+                         .codec = *coll_codec_named(span_str("int6")),
+                         .rows = 3,
+                         .cols = 4096,
+                         .group = 128,
+                         .reps = 5,
+                         .seed = 9};
+    const coll_score score = {
+        .seconds = 1, .seconds_min = 0.5, .seconds_max = 2, .payload = 7, .error = 0.1, .hash = 5};
+    coll_test u;
+    coll_score x;
+    buf m = {0};
+    err e = {0};
+    memset(a.token[1], 4, LEASE_TOKEN);
+    assert_true(trial_ask_write(&m, &a));
+    assert_ok(trial_ask_read(&b, buf_span(&m), &e), &e);
+    assert_true(span_eq(a.devices, b.devices));
+    b.devices = a.devices;
+    assert_memory_equal(&a, &b, sizeof a);
+    m.p[0] = 2; /* of two ranks */
+    assert_int_equal(trial_ask_read(&b, buf_span(&m), &e), ERR_FORMAT);
+    m.p[0] = 0;
+    assert_int_equal(trial_ask_read(&b, span_of(m.p, 48), &e), ERR_FORMAT);
+    m.n = 0;
+    assert_true(trial_test_write(&m, &t));
+    assert_ok(trial_test_read(&u, buf_span(&m), &e), &e);
+    assert_memory_equal(&t, &u, sizeof t);
+    for (size_t n = 0; n < m.n; n++) assert_int_equal(trial_test_read(&u, span_of(m.p, n), &e), ERR_FORMAT);
+    m.p[12] = 0; /* no repetition */
+    assert_int_equal(trial_test_read(&u, buf_span(&m), &e), ERR_FORMAT);
+    m.n = 0;
+    assert_true(trial_score_write(&m, &score));
+    assert_ok(trial_score_read(&x, buf_span(&m), &e), &e);
+    assert_memory_equal(&score, &x, sizeof x);
+    m.p[7] = 0xff; /* a negative time */
+    assert_int_equal(trial_score_read(&x, buf_span(&m), &e), ERR_FORMAT);
+    buf_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +212,7 @@ int main(void)
         cmocka_unit_test(smaller_messages_come_back),
         cmocka_unit_test(answers_say_why),
         cmocka_unit_test(measures_are_numbers),
+        cmocka_unit_test(trials_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

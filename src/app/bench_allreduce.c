@@ -1,19 +1,14 @@
-/* bench_allreduce.c - see bench_allreduce.h. Each device of the group is a thread here; the measuring itself is
- * comm/coll_measure.h, which other links serve as well. */
+/* bench_allreduce.c - see bench_allreduce.h. Each device of the group is a thread here or a rank on a node
+ * (net/trial.h); the measuring itself is comm/coll_measure.h. */
 #include "app/bench_allreduce.h"
 
-#include "base/mem.h"
-#include "comm/coll_list.h"
-#include "comm/coll_measure.h"
-#include "comm/link_threads.h"
+#include "comm/coll_choose.h"
 #include "cpu/cpu.h"
 #include "engine/backend_list.h"
-#include "plan/devices.h"
+#include "net/trial.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { COLS = 4096, ROW_BYTES = 2 * COLS };
@@ -56,91 +51,42 @@ static int parse_bytes(span word, int64_t *n, err *e)
     return OK;
 }
 
-static int parse_codec(span word, wire_pair *codec, err *e)
+/* The test of one combination; reps 0: none, for a codec that is a pair where there is only one step. */
+static int parse_test(coll_test *t, span algorithm, span codec, span size, err *e)
 {
-    for (const wire_pair *w = wire_pairs; w->name; w++) {
-        *codec = *w;
-        if (span_is(word, w->name)) return OK;
-    }
-    return err_set(e, ERR_USAGE, "--codec %.*s: there are f32, f16, int8, int6, int4, int8s, int4s", (int)word.n,
-                   (const char *)word.p);
-}
-
-static int parse_algorithm(span word, const coll_kind **kind, err *e)
-{
-    static const coll_kind *const all[] = {COLL_LIST};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        *kind = all[i];
-        if (span_is(word, all[i]->name)) return OK;
-    }
-    return err_set(e, ERR_USAGE, "--algorithm %.*s: there are ring, two_step, one_shot, gather", (int)word.n,
-                   (const char *)word.p);
+    const wire_pair *w = coll_codec_named(codec);
+    int64_t bytes = 0;
+    t->kind = coll_named(algorithm);
+    if (!t->kind)
+        return err_set(e, ERR_USAGE, "--algorithm %.*s: there are ring, two_step, one_shot, gather", (int)algorithm.n,
+                       (const char *)algorithm.p);
+    if (!w)
+        return err_set(e, ERR_USAGE, "--codec %.*s: there are f32, f16, int8, int6, int4, int8s, int4s", (int)codec.n,
+                       (const char *)codec.p);
+    int rc = parse_bytes(size, &bytes, e);
+    if (rc) return rc;
+    t->codec = *w;
+    t->cols = bytes < ROW_BYTES ? bytes / 2 : COLS;
+    t->rows = bytes / 2 / t->cols;
+    if (!t->kind->reduces && w->partial != w->sum) t->reps = 0;
+    return OK;
 }
 
 /* ---- one row of the result */
 
-typedef struct rank_thread {
-    pthread_t thread;
-    link_end *end;
-    coll_test test;
-    void *memory;
-    uint64_t bytes;
-    coll_score score;
-    int rc;
-    err why;
-} rank_thread;
-
-static void *rank_main(void *arg)
-{
-    rank_thread *r = arg;
-    r->rc = coll_measure(r->end, 0, &r->test, r->memory, &r->score, &r->why);
-    if (r->rc) r->end->kind->give_up(r->end, r->rc, r->why.msg);
-    return NULL;
-}
-
-/* Runs the test on all ranks; their memory stays until all are done. */
-static int run_ranks(const coll_test *t, const wire_ops *const *wire, int ranks, coll_score *to, err *e)
-{
-    link_group *group = NULL;
-    rank_thread *all = mem_zero((size_t)ranks, sizeof *all);
-    int rc = all ? link_threads_open(&group, ranks, COLL_CHANNELS, e)
-                 : err_set(e, ERR_MEMORY, "out of memory for ranks");
-    int started = 0;
-    for (int r = 0; r < ranks && !rc; r++) {
-        all[r].end = link_threads_end(group, r);
-        all[r].test = *t;
-        all[r].test.wire = wire[r];
-        all[r].bytes = coll_measure_bytes(t, r, ranks);
-        all[r].memory = mem_map(all[r].bytes);
-        if (!all[r].memory) rc = err_set(e, ERR_MEMORY, "out of memory for rank %d of %d", r, ranks);
-    }
-    for (int r = 0; r < ranks && !rc; r++, started += !rc)
-        if (pthread_create(&all[r].thread, NULL, rank_main, &all[r]))
-            rc = err_set(e, ERR_IO, "cannot start a thread for rank %d of %d", r, ranks);
-    if (rc && started) all[0].end->kind->give_up(link_threads_end(group, started), rc, "it could not be started");
-    for (int r = 0; r < started; r++) pthread_join(all[r].thread, NULL);
-    for (int r = 0; r < started && !rc; r++)
-        if (all[r].rc) rc = err_set(e, all[r].rc, "%s", all[r].why.msg);
-    if (!rc) *to = all[0].score;
-    for (int r = 0; r < ranks && all; r++) mem_unmap(all[r].memory, all[r].bytes);
-    link_threads_close(group);
-    mem_free(all);
-    return rc;
-}
-
-static void report(json *rows, const coll_test *t, int64_t bytes, int ranks, const coll_score *s)
+static void report(json *rows, const coll_test *t, int ranks, const coll_score *s)
 {
     char hash[24];
     snprintf(hash, sizeof hash, "%016" PRIx64, s->hash);
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "algorithm", t->kind->name);
     json_add_str(row, "codec", t->codec.name);
-    json_add_num(row, "bytes", (double)bytes);
+    json_add_num(row, "bytes", 2.0 * (double)(t->rows * t->cols));
     json_add_num(row, "seconds", s->seconds);
     json_add_num(row, "seconds_min", s->seconds_min);
     json_add_num(row, "seconds_max", s->seconds_max);
     json_add_num(row, "payload_bytes", s->payload);
-    json_add_num(row, "socket_bytes", 0); /* threads */
+    json_add_num(row, "socket_bytes", s->sockets);
     json_add_num(row, "hops", t->kind->hops(ranks));
     json_add_num(row, "error", s->error);
     json_add_bool(row, "equal_on_all_ranks", s->equal);
@@ -149,80 +95,96 @@ static void report(json *rows, const coll_test *t, int64_t bytes, int ranks, con
 
 /* ---- the command */
 
-/* The devices of the one group, and how each codes. Returns their number. */
-static int list_ranks(const char *devices, const char *isa, const wire_ops *wire[DEVICES_MAX], err *e)
+/* The devices of the one group, and how each of this process codes. */
+static int list_ranks(const char *devices, const char *isa, trial_layout *l, const wire_ops *wire[DEVICES_MAX], err *e)
 {
 #define X(name, options) {&name, NULL},
     static const backend_use backends[] = {BACKEND_LIST(X){NULL, NULL}};
 #undef X
-    device_entry entry[DEVICES_MAX];
     const cpu_table *table = isa ? cpu_kernels_named(isa) : NULL;
     if (isa && !table) return err_set(e, ERR_USAGE, "--isa %s: this processor does not have it", isa);
-    const int n = devices_parse(devices, backends, entry, e);
-    if (n == 1 || (n > 0 && entry[n - 1].group > 0))
+    l->n = devices_parse(devices, backends, l->device, e);
+    if (l->n < 0) return l->n;
+    if (l->n == 1 || l->device[l->n - 1].group > 0)
         return err_set(e, ERR_USAGE,
                        "--devices %s: bench allreduce takes one group of several devices, as in "
                        "'cpu:1&cpu:1'",
                        devices ? devices : "auto");
-    for (int i = 0; i < n; i++) {
-        wire[i] = entry[i].be->wire ? entry[i].be->wire() : &wire_reference;
-        if (table) wire[i] = table->wire;
+    for (int i = 0; i < l->n; i++) {
+        const backend *be = l->device[i].be;
+        wire[i] = table ? table->wire : be && be->wire ? be->wire() : &wire_reference;
     }
-    return n;
+    return OK;
 }
 
-/* Measures one combination; none for a codec that is a pair where there is only one step. */
-static int measure_one(coll_test *t, span algorithm, span codec, span size, const wire_ops *const *wire, int ranks,
-                       json *rows, err *e)
+typedef struct visit {
+    int (*one)(struct visit *v, const coll_test *t, err *e);
+    trial_layout *layout;
+    trial *trial;
+    json *rows;
+} visit;
+
+/* The largest message of all tests. */
+static int note_bytes(visit *v, const coll_test *t, err *e)
 {
-    coll_score s = {0};
-    int64_t bytes = 0;
-    int rc = parse_algorithm(algorithm, &t->kind, e);
-    if (!rc) rc = parse_codec(codec, &t->codec, e);
-    if (!rc) rc = parse_bytes(size, &bytes, e);
-    if (rc) return rc;
-    if (!rows || (!t->kind->reduces && t->codec.partial != t->codec.sum)) return OK;
-    t->cols = bytes < ROW_BYTES ? bytes / 2 : COLS;
-    t->rows = bytes / 2 / t->cols;
-    rc = run_ranks(t, wire, ranks, &s, e);
-    if (!rc) report(rows, t, bytes, ranks, &s);
+    const uint64_t bytes = trial_message_bytes(t, v->layout->n);
+    (void)e;
+    if (bytes > v->layout->bytes) v->layout->bytes = bytes;
+    return OK;
+}
+
+static int measure_one(visit *v, const coll_test *t, err *e)
+{
+    coll_score s;
+    int rc = trial_run(v->trial, t, &s, e);
+    if (!rc) report(v->rows, t, v->layout->n, &s);
     return rc;
 }
 
-/* Every combination; rows NULL: only whether all lists are right. */
-static int each_one(const allreduce_options *o, coll_test *t, const wire_ops *const *wire, int ranks, json *rows,
-                    err *e)
+/* Every combination. */
+static int each_one(const allreduce_options *o, const coll_test *with, visit *v, err *e)
 {
     span size, codec, algorithm;
     int rc = OK;
     for (const char *sizes = o->bytes; next_word(&sizes, &size);)
         for (const char *codecs = o->codec; next_word(&codecs, &codec);)
-            for (const char *algorithms = o->algorithm; next_word(&algorithms, &algorithm) && !rc;)
-                rc = measure_one(t, algorithm, codec, size, wire, ranks, rows, e);
+            for (const char *algorithms = o->algorithm; next_word(&algorithms, &algorithm) && !rc;) {
+                coll_test t = *with;
+                rc = parse_test(&t, algorithm, codec, size, e);
+                if (!rc && t.reps) rc = v->one(v, &t, e);
+            }
     return rc;
 }
 
 int bench_allreduce(const allreduce_options *o, const engine_options *m, int64_t reps, json *root, err *e)
 {
-    const wire_ops *wire[DEVICES_MAX];
-    coll_test t = {.group = m->codec_group, .reps = reps, .seed = 1};
-    int rc = each_one(o, &t, NULL, 0, NULL, e);
-    const int ranks = rc ? rc : list_ranks(m->devices, m->isa, wire, e);
-    if (ranks < 0) return ranks;
-    json_add_num(root, "ranks", ranks);
-    return each_one(o, &t, wire, ranks, json_add_array(root, "rows"), e);
+    const coll_test with = {.group = m->codec_group, .reps = reps, .seed = 1};
+    trial_layout layout = {.bytes = 0};
+    trial_options to = {.devices = m->devices, .layout = &layout, .key_file = m->key_file, .timeout = m->peer_timeout};
+    visit v = {.one = note_bytes, .layout = &layout};
+    int rc = list_ranks(m->devices, m->isa, &layout, to.wire, e);
+    if (!rc) rc = each_one(o, &with, &v, e);
+    if (!rc) rc = trial_open(&v.trial, &to, e);
+    if (rc) return rc;
+    json_add_num(root, "ranks", layout.n);
+    v.rows = json_add_array(root, "rows");
+    v.one = measure_one;
+    rc = each_one(o, &with, &v, e);
+    trial_close(v.trial);
+    return rc;
 }
 
 void bench_allreduce_print(const json *root)
 {
-    printf("%d ranks\n%-9s %-6s %11s %10s %10s %10s %13s %5s %10s %6s  %s\n", (int)json_int(json_get(root, "ranks"), 0),
-           "algorithm", "codec", "bytes", "ms", "least", "most", "sent by each", "hops", "error", "equal", "hash");
+    printf("%d ranks\n%-9s %-6s %11s %10s %10s %10s %13s %13s %5s %10s %6s  %s\n",
+           (int)json_int(json_get(root, "ranks"), 0), "algorithm", "codec", "bytes", "ms", "least", "most",
+           "sent by each", "into sockets", "hops", "error", "equal", "hash");
     for (const json *r = json_first(json_get(root, "rows")); r; r = json_next(r))
-        printf("%-9s %-6s %11" PRId64 " %10.3f %10.3f %10.3f %13.0f %5d %10.2e %6s  %s\n",
+        printf("%-9s %-6s %11" PRId64 " %10.3f %10.3f %10.3f %13.0f %13.0f %5d %10.2e %6s  %s\n",
                json_str(json_get(r, "algorithm"), ""), json_str(json_get(r, "codec"), ""),
                json_int(json_get(r, "bytes"), 0), 1e3 * json_num(json_get(r, "seconds"), 0),
                1e3 * json_num(json_get(r, "seconds_min"), 0), 1e3 * json_num(json_get(r, "seconds_max"), 0),
-               json_num(json_get(r, "payload_bytes"), 0), (int)json_int(json_get(r, "hops"), 0),
-               json_num(json_get(r, "error"), 0), json_bool(json_get(r, "equal_on_all_ranks"), false) ? "yes" : "no",
-               json_str(json_get(r, "hash"), ""));
+               json_num(json_get(r, "payload_bytes"), 0), json_num(json_get(r, "socket_bytes"), 0),
+               (int)json_int(json_get(r, "hops"), 0), json_num(json_get(r, "error"), 0),
+               json_bool(json_get(r, "equal_on_all_ranks"), false) ? "yes" : "no", json_str(json_get(r, "hash"), ""));
 }

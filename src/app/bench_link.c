@@ -2,7 +2,9 @@
  * pair after another. */
 #include "app/bench_link.h"
 
+#include "engine/backend_list.h"
 #include "net/link_speed.h"
+#include "plan/devices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,6 @@ const size_t link_row_count = sizeof link_rows / sizeof *link_rows;
 static int parse_peers(const char *list, address to[PEERS_MAX], int *n, err *e)
 {
     *n = 0;
-    if (!list || !*list) return err_set(e, ERR_USAGE, "bench link: --peers is missing: HOST:PORT,...");
     for (const char *p = list; p;) {
         char text[TCP_NAME_MAX];
         const size_t length = strcspn(p, ",");
@@ -28,6 +29,24 @@ static int parse_peers(const char *list, address to[PEERS_MAX], int *n, err *e)
         p = p[length] ? p + length + 1 : NULL;
     }
     return OK;
+}
+
+/* The nodes of a list of devices, each once. */
+static int list_nodes(const char *devices, address to[PEERS_MAX], int *n, err *e)
+{
+#define X(name, options) {&name, NULL},
+    static const backend_use backends[] = {BACKEND_LIST(X){NULL, NULL}};
+#undef X
+    device_entry entry[DEVICES_MAX];
+    const int all = devices_parse(devices, backends, entry, e);
+    int rc = all < 0 ? all : OK;
+    *n = 0;
+    for (int i = 0; i < all && !rc; i++) {
+        bool known = !entry[i].node[0];
+        for (int j = 0; j < i && !known; j++) known = !strcmp(entry[i].node, entry[j].node);
+        if (!known) rc = address_parse(&to[(*n)++], entry[i].node, false, e);
+    }
+    return rc || *n ? rc : err_set(e, ERR_USAGE, "bench link: --peers is missing: HOST:PORT,...");
 }
 
 static void add_link(json *list, const char *a, const char *b, const link_speed *speed)
@@ -40,11 +59,11 @@ static void add_link(json *list, const char *a, const char *b, const link_speed 
     json_add_num(row, "mbit_per_s", speed->bytes_per_s * 8e-6);
 }
 
-int bench_link(const link_options *o, const char *key_file, json *root, err *e)
+int bench_link(const link_options *o, const char *devices, const char *key_file, json *root, err *e)
 {
     address to[PEERS_MAX];
     peer_self self;
-    int n, rc = parse_peers(o->peers, to, &n, e);
+    int n, rc = o->peers && *o->peers ? parse_peers(o->peers, to, &n, e) : list_nodes(devices, to, &n, e);
     if (!rc && !key_file) rc = err_set(e, ERR_USAGE, "bench link: --key-file is missing");
     if (!rc) rc = key_file_read(self.key, key_file, e);
     if (!rc) rc = hello_init(&self.me, e);

@@ -10,6 +10,6 @@ typedef struct link_options {
 extern const param link_rows[];
 extern const size_t link_row_count;
 
-/* Adds "links" to a JSON object. */
-int bench_link(const link_options *o, const char *key_file, json *root, err *e);
+/* Adds "links" to a JSON object. devices: whose nodes are meant without --peers. */
+int bench_link(const link_options *o, const char *devices, const char *key_file, json *root, err *e);
 void bench_link_print(const json *root);

@@ -440,7 +440,8 @@ static int bench_read(const bench_options *o, json *root, bool text, err *e)
 
 static int run_allreduce(const invocation *v, err *e)
 {
-    static const char *const flags[] = {"devices", "isa", "reps", "bytes", "codec", "algorithm", "codec_group", NULL};
+    static const char *const flags[] = {"devices",   "isa",         "reps",     "bytes",        "codec",
+                                        "algorithm", "codec_group", "key_file", "peer_timeout", NULL};
     const bench_options *o = v->options;
     json *root = json_new_object();
     int rc = flags_allow_only(v, flags, "bench allreduce", e);
@@ -453,11 +454,11 @@ static int run_allreduce(const invocation *v, err *e)
 
 static int run_link(const invocation *v, err *e)
 {
-    static const char *const flags[] = {"peers", "key_file", NULL};
+    static const char *const flags[] = {"peers", "devices", "key_file", NULL};
     const bench_options *o = v->options;
     json *root = json_new_object();
     int rc = flags_allow_only(v, flags, "bench link", e);
-    if (!rc) rc = bench_link(&o->link, o->model.key_file, root, e);
+    if (!rc) rc = bench_link(&o->link, o->model.devices, o->model.key_file, root, e);
     if (!rc && v->json) rc = app_print_json(root, e);
     else if (!rc) bench_link_print(root);
     json_free(root);
@@ -512,7 +513,8 @@ const command command_bench = {
     .options_size = sizeof(bench_options),
     .notes = "`inferflow bench read` measures the read bandwidth alone.\n"
              "`inferflow bench allreduce --devices 'cpu:1&cpu:1'` measures how the devices of a group add up their\n"
-             "partial sums, or gather columns: each is a thread, and memory is the link.\n"
+             "partial sums, or gather columns: each is a thread, and memory is the link; with --key-file F those of\n"
+             "nodes take part too, 'a:7071/cpu&b:7071/cpu'.\n"
              "`inferflow bench link --peers a:7071,b:7071 --key-file F` measures round trips of 8 KiB and the rate\n"
              "of one connection, from here to each node and between the nodes.\n"
              "\n"

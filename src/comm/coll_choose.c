@@ -3,14 +3,19 @@
 #include "comm/coll_list.h"
 #include "comm/coll_reduce.h"
 
-#include <string.h>
-
-const coll_kind *coll_reduction(const char *name)
+const coll_kind *coll_named(span name)
 {
     static const coll_kind *const all[] = {COLL_LIST};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i]->reduces && !strcmp(all[i]->name, name)) return all[i];
+        if (span_is(name, all[i]->name)) return all[i];
     return NULL;
+}
+
+const wire_pair *coll_codec_named(span name)
+{
+    const wire_pair *w = wire_pairs;
+    while (w->name && !span_is(name, w->name)) w++;
+    return w->name ? w : NULL;
 }
 
 const coll_kind *coll_choose(const coll_job *j, int ranks)

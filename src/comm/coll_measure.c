@@ -14,6 +14,7 @@
 typedef struct rank_note {
     double seconds;
     uint64_t posted, hash;
+    double sockets;
 } rank_note;
 
 typedef struct measurement {
@@ -132,13 +133,28 @@ static void judge(const measurement *m, rank_note *own, coll_score *to)
     to->hash = own->hash;
 }
 
+static uint64_t sent(const measurement *m) { return m->t->sent ? m->t->sent(m->t->of) : 0; }
+
+/* All repetitions. What notes put into sockets is measured by itself and taken off. */
+static int repeat_all(measurement *m, rank_note *own, double *seconds, err *e)
+{
+    uint64_t first = 0, last = 0;
+    int rc = OK;
+    for (int64_t i = -2; i < m->t->reps && !rc; i++) { /* first both halves of the memory are touched */
+        if (i == 0) first = sent(m);
+        rc = repeat(m, own, &seconds[i < 0 ? 0 : i], e);
+    }
+    last = sent(m);
+    for (int i = 0; i < 2 && !rc; i++) rc = exchange_notes(m, own, e);
+    own->sockets = (double)(last - first) / (double)m->t->reps - (double)(sent(m) - last);
+    return rc;
+}
+
 static int measure(measurement *m, double *seconds, coll_score *to, err *e)
 {
     const int ranks = m->ranks;
     rank_note own = {0};
-    int rc = OK;
-    for (int64_t i = -2; i < m->t->reps && !rc; i++) /* first both halves of the memory are touched */
-        rc = repeat(m, &own, &seconds[i < 0 ? 0 : i], e);
+    int rc = repeat_all(m, &own, seconds, e);
     if (rc) return rc;
     qsort(seconds, (size_t)m->t->reps, sizeof *seconds, ascending);
     to->seconds = seconds[m->t->reps / 2];
@@ -146,10 +162,11 @@ static int measure(measurement *m, double *seconds, coll_score *to, err *e)
     to->seconds_max = seconds[m->t->reps - 1];
     judge(m, &own, to);
     if ((rc = exchange_notes(m, &own, e))) return rc;
-    to->payload = 0;
+    to->payload = to->sockets = 0;
     to->equal = true;
     for (int r = 0; r < ranks; r++) {
         to->payload += (double)m->note[r].posted / ranks;
+        to->sockets += m->note[r].sockets / ranks;
         to->equal = to->equal && m->note[r].hash == to->hash;
     }
     return coll_leave(&m->side, e);

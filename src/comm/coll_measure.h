@@ -14,11 +14,14 @@ typedef struct coll_test {
     int64_t reps;
     uint64_t seed;
     const wire_ops *wire;
+    uint64_t (*sent)(const void *of); /* bytes that this rank has put into sockets; NULL: there are none */
+    const void *of;
 } coll_test;
 
 typedef struct coll_score {
     double seconds, seconds_min, seconds_max; /* of the last rank to be done; median, least and most of all times */
     double payload;                           /* bytes that a rank sent, each time; mean over ranks */
+    double sockets;                           /* the same as it left by sockets, but for what only measuring needs */
     double error;                             /* length of result - exact by that of the exact one, in f32 */
     uint64_t hash;                            /* of the result */
     bool equal;                               /* the hash is that of every rank */

@@ -289,14 +289,20 @@ int boxes_deliver(boxes *b, const frame_head *h, const uint8_t *payload, err *e)
     return OK;
 }
 
-void boxes_close(boxes *b)
+void boxes_stop(boxes *b)
 {
-    if (!b) return;
     pthread_mutex_lock(&b->lock);
     b->stop = true;
     pthread_cond_broadcast(&b->more);
     pthread_mutex_unlock(&b->lock);
     if (b->sends) pthread_join(b->sender, NULL);
+    b->sends = false;
+}
+
+void boxes_close(boxes *b)
+{
+    if (!b) return;
+    boxes_stop(b);
     pthread_cond_destroy(&b->more);
     pthread_mutex_destroy(&b->lock);
     if (b->memory) mem_unmap(b->memory, b->memory_bytes);

@@ -23,6 +23,8 @@ int boxes_join(boxes *b, peer *p, err *e);
 /* `word` moves when a message comes in boxes first … first + n - 1, or one of theirs was taken; or when the boxes fail.
  * Before boxes_join. */
 void boxes_watch(boxes *b, int first, int n, signal_word *word);
+/* Nothing is sent any more but what is under way: waits for that (peer_drop ends it). Then the peer may be closed. */
+void boxes_stop(boxes *b);
 /* After peer_close of its peer, before what was posted is freed. NULL ok. */
 void boxes_close(boxes *b);
 

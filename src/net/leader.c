@@ -233,7 +233,8 @@ static int open_ways(leader *d, err *e)
     bool here[LINK_RANKS_MAX];
     const ways_use use = {d, lose};
     for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
-    int rc = ways_open(&d->w, d->l, here, &use, e);
+    const ways_shape these = ways_of_plan(d->l);
+    int rc = ways_open(&d->w, &these, here, &use, e);
     for (int a = 0; a < d->n && !rc; a++)
         for (int b = 0; b < d->n && !rc; b++)
             if (here[a] && !here[b]) rc = ways_dial(d->w, a, b, &d->ranks[b].at, d->ranks[b].token[a], &d->self, e);

@@ -13,6 +13,7 @@
 #include "net/catalogue.h"
 #include "net/msg.h"
 #include "net/step_code.h"
+#include "net/trial_side.h"
 #include "plan/drive.h"
 
 #include <inttypes.h>
@@ -31,6 +32,9 @@ struct lease {
     model *m;
     plan *l;
     ways *w;
+    trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
+    trial_side side;
+    bool joined;
     step_reader *reader;
     uint64_t step_bytes; /* of a step's message at most */
     uint8_t *step_room;
@@ -109,9 +113,23 @@ static int check_weights(void *ctx, const program *p, err *e)
     return rc;
 }
 
-static int open_plan(lease *l, err *e)
+static int make_ways(lease *l, const ways_shape *these, err *e)
 {
     bool here[LINK_RANKS_MAX] = {false};
+    const ways_use use = {l, ways_lost};
+    ways *w = NULL;
+    here[l->ask.rank] = true;
+    int rc = ways_open(&w, these, here, &use, e);
+    pthread_mutex_lock(&l->lock);
+    l->w = w;
+    const bool over = l->over;
+    pthread_mutex_unlock(&l->lock);
+    if (over && w) ways_fail(w, &l->why);
+    return rc;
+}
+
+static int open_plan(lease *l, err *e)
+{
     plan_options o = {.devices = l->devices,
                       .backends = l->host->backends,
                       .inexact = l->ask.inexact,
@@ -124,20 +142,23 @@ static int open_plan(lease *l, err *e)
                       .in_flight = l->ask.in_flight,
                       .before_weights = check_weights,
                       .ctx = l};
-    const ways_use use = {l, ways_lost};
-    ways *w = NULL;
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
-    here[l->ask.rank] = true;
     int rc = catalogue_read(&l->told, buf_span(&l->listed), e);
     if (!rc) rc = find_model(l, e);
     if (!rc) rc = plan_open(&l->l, l->m->prog, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
-    if (!rc) rc = ways_open(&w, l->l, here, &use, e);
-    pthread_mutex_lock(&l->lock);
-    l->w = w;
-    const bool over = l->over;
-    pthread_mutex_unlock(&l->lock);
-    if (over && w) ways_fail(w, &l->why);
+    const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
+    if (!rc) rc = make_ways(l, &these, e);
+    l->opened = !rc;
+    return rc;
+}
+
+static int open_trial(lease *l, err *e)
+{
+    const ways_shape these = trial_shape(l->trial);
+    int rc = make_ways(l, &these, e);
+    l->side.w = l->w;
+    l->side.rank = l->ask.rank;
     l->opened = !rc;
     return rc;
 }
@@ -159,9 +180,10 @@ static int join_others(lease *l, err *e)
 {
     int rc = OK;
     for (int b = l->ask.rank + 1; b < l->ask.ranks && !rc; b++) {
+        const char *node = l->trial ? l->trial->device[b].node : plan_node(l->l, b);
         address at;
-        if (!plan_node(l->l, b) || !*plan_node(l->l, b)) continue;
-        rc = address_parse(&at, plan_node(l->l, b), false, e);
+        if (!node || !*node) continue;
+        rc = address_parse(&at, node, false, e);
         if (!rc) rc = ways_dial(l->w, l->ask.rank, b, &at, l->ask.token[b], l->host->self, e);
     }
     return rc ? rc : ways_wait(l->w, JOIN_SECONDS, e);
@@ -214,11 +236,28 @@ static int get_ready(lease *l, span payload, err *e)
     return rc;
 }
 
+/* One collective of a trial. */
+static int test(lease *l, span payload, buf *out, err *e)
+{
+    coll_test t;
+    coll_score s;
+    int rc = trial_test_read(&t, payload, e);
+    if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a test after one that failed");
+    if (!rc && !l->joined) rc = join_others(l, e);
+    l->joined = !rc;
+    if (!rc) rc = trial_side_run(&l->side, &t, &s, e);
+    if (!rc && !trial_score_write(out, &s)) rc = err_set(e, ERR_MEMORY, "out of memory");
+    l->opened = !rc;
+    return rc;
+}
+
 static void carry_out(lease *l, uint16_t kind, span payload)
 {
     err e = {0};
     buf more = {0}, message = {0};
     int rc = kind == MSG_LEASE    ? open_plan(l, &e)
+             : kind == MSG_TRIAL  ? open_trial(l, &e)
+             : kind == MSG_TEST   ? test(l, payload, &more, &e)
              : kind == MSG_MEMORY ? tell_memory(l, payload, &more, &e)
                                   : get_ready(l, payload, &e);
     lease_answer_write(&message, rc, e.msg, buf_span(&more));
@@ -235,7 +274,7 @@ static void *work(void *arg)
 {
     lease *l = arg;
     buf own = {0};
-    carry_out(l, MSG_LEASE, (span){0});
+    carry_out(l, l->trial ? MSG_TRIAL : MSG_LEASE, (span){0});
     pthread_mutex_lock(&l->lock);
     while (!l->over) {
         const uint16_t kind = l->pending_kind;
@@ -260,7 +299,7 @@ static void *work(void *arg)
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {
     const bool is_step = h->kind == MSG_STEP;
-    if (!is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
+    if (l->trial ? h->kind != MSG_TEST : !is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
         return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
     pthread_mutex_lock(&l->lock);
     const bool ready = l->ready;
@@ -343,7 +382,47 @@ static char *text_of(span t)
     return s;
 }
 
-int lease_open(lease **out, const lease_host *host, peer *control, span payload, err *e)
+/* What a LEASE asks for. */
+static int read_ask(lease *l, span payload, err *e)
+{
+    int rc = lease_ask_read(&l->ask, payload, e);
+    if (rc) return rc;
+    l->devices = text_of(l->ask.devices);
+    l->weights = text_of(l->ask.weights);
+    l->reduce = text_of(l->ask.reduce);
+    l->collective = text_of(l->ask.collective);
+    l->text = text_of(l->ask.model_spec);
+    buf_add(&l->listed, l->ask.catalogue.p, l->ask.catalogue.n);
+    l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.model_spec = (span){0};
+    l->ask.catalogue = (span){0};
+    return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->text
+               ? OK
+               : err_set(e, ERR_MEMORY, "out of memory for a lease");
+}
+
+/* What a TRIAL asks for. */
+static int read_trial(lease *l, span payload, err *e)
+{
+    trial_ask a;
+    l->trial = mem_zero(1, sizeof *l->trial);
+    int rc = l->trial ? trial_ask_read(&a, payload, e) : err_set(e, ERR_MEMORY, "out of memory for a trial");
+    if (rc) return rc;
+    l->devices = text_of(a.devices);
+    l->trial->bytes = a.bytes;
+    l->ask.rank = a.rank;
+    l->ask.ranks = a.ranks;
+    memcpy(l->ask.token, a.token, sizeof a.token);
+    l->trial->n = l->devices ? devices_parse(l->devices, l->host->backends, l->trial->device, e)
+                             : err_set(e, ERR_MEMORY, "out of memory for a trial");
+    if (l->trial->n < 0) return l->trial->n;
+    const device_entry *own = &l->trial->device[a.rank];
+    if (l->trial->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", l->trial->n, a.ranks);
+    if (!own->be) return err_set(e, ERR_USAGE, "there is no device \"%s\" here", own->name);
+    l->side.wire = own->be->wire ? own->be->wire() : &wire_reference;
+    return OK;
+}
+
+int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind, span payload, err *e)
 {
     lease *l = *out = mem_zero(1, sizeof *l);
     if (!l) return err_set(e, ERR_MEMORY, "out of memory for a lease");
@@ -351,19 +430,7 @@ int lease_open(lease **out, const lease_host *host, peer *control, span payload,
     pthread_cond_init(&l->changed, NULL);
     l->host = host;
     l->control = control;
-    int rc = lease_ask_read(&l->ask, payload, e);
-    if (!rc) {
-        l->devices = text_of(l->ask.devices);
-        l->weights = text_of(l->ask.weights);
-        l->reduce = text_of(l->ask.reduce);
-        l->collective = text_of(l->ask.collective);
-        l->text = text_of(l->ask.model_spec);
-        buf_add(&l->listed, l->ask.catalogue.p, l->ask.catalogue.n);
-        l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.model_spec = (span){0};
-        l->ask.catalogue = (span){0};
-        if (l->listed.bad || !l->devices || !l->weights || !l->reduce || !l->collective || !l->text)
-            rc = err_set(e, ERR_MEMORY, "out of memory for a lease");
-    }
+    int rc = kind == MSG_TRIAL ? read_trial(l, payload, e) : read_ask(l, payload, e);
     if (!rc) {
         l->works = pthread_create(&l->worker, NULL, work, l) == 0;
         if (!l->works) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
@@ -381,12 +448,16 @@ void lease_stop(lease *l)
     if (l->works) pthread_join(l->worker, NULL);
     if (l->collects) pthread_join(l->collector, NULL);
     l->works = l->collects = false;
+    if (l->w) ways_stop(l->w);
 }
 
 void lease_close(lease *l)
 {
     if (!l) return;
+    lease_stop(l);
     ways_close(l->w);
+    trial_side_close(&l->side);
+    mem_free(l->trial);
     plan_close(l->l);
     step_reader_close(l->reader);
     model_close(l->m);

@@ -1,4 +1,5 @@
-/* lease.h - on a node: one rank of a leader's plan, from LEASE (net/lease_msg.h) to the end of its connection. */
+/* lease.h - on a node: one rank of a leader's plan, from LEASE (net/lease_msg.h) to the end of its connection; or one
+ * of a trial, from TRIAL (net/trial_msg.h). */
 #pragma once
 #include "core/backend.h"
 #include "net/peer.h"
@@ -14,8 +15,9 @@ typedef struct lease_host {
     const peer_self *self;
 } lease_host;
 
-/* Begins with the payload of a LEASE that came by `control`, and a thread that carries it out and answers. */
-int lease_open(lease **out, const lease_host *host, peer *control, span payload, err *e);
+/* Begins with the payload of a LEASE or TRIAL (`kind`) that came by `control`, and a thread that carries it out and
+ * answers. */
+int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind, span payload, err *e);
 /* A message of the leader; does not wait. lease_admit as frame_sink. */
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e);
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e);
@@ -29,5 +31,5 @@ void lease_end(lease *l, const err *why);
 bool lease_is_over(const lease *l);
 /* After lease_end: waits for its threads; then nothing of it uses a connection. Not from a reading thread. */
 void lease_stop(lease *l);
-/* After lease_stop, when its connections were closed. */
+/* When its connections were closed; NULL ok. */
 void lease_close(lease *l);

@@ -46,13 +46,14 @@ static int guest_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, 
     (void)p;
     if (g->l) return g->from < 0 ? lease_admit(g->l, h, room, e) : lease_way_admit(g->l, g->from, h, room, e);
     if (h->kind == MSG_JOIN || (h->kind == MSG_MEASURE && !g->measures)) return OK;
-    if (h->kind != MSG_LEASE) return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
+    if (h->kind != MSG_LEASE && h->kind != MSG_TRIAL)
+        return err_set(e, ERR_FORMAT, "a message of kind %u comes first", h->kind);
     if (h->bytes <= FRAME_SMALL) return OK;
     *room = g->room = mem_alloc(h->bytes);
     return g->room ? OK : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
 
-static int begin_lease(guest *g, span payload, err *e)
+static int begin_lease(guest *g, uint16_t kind, span payload, err *e)
 {
     node *n = g->of;
     lease *l;
@@ -60,7 +61,7 @@ static int begin_lease(guest *g, span payload, err *e)
     const bool drains = n->drains;
     pthread_mutex_unlock(&n->lock);
     if (drains) return err_set(e, ERR_BUSY, "this node is about to end");
-    int rc = lease_open(&l, &n->host, g->p, payload, e);
+    int rc = lease_open(&l, &n->host, g->p, kind, payload, e);
     pthread_mutex_lock(&n->lock);
     const bool late = !rc && g->closes;
     if (!rc && !late) g->l = l;
@@ -108,7 +109,7 @@ static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *pa
     const span said = span_of(payload, h->bytes);
     int rc = h->kind == MSG_JOIN      ? begin_way(g, said, e)
              : h->kind == MSG_MEASURE ? measuring_open(&g->measures, &g->of->self, g->p, said, e)
-                                      : begin_lease(g, said, e);
+                                      : begin_lease(g, h->kind, said, e);
     mem_free(g->room);
     g->room = NULL;
     if (rc) log_line(LOG_WARN, "refused %s: %s", peer_name(g->p), e->msg);

@@ -18,7 +18,8 @@ typedef struct way {
     ways *of;
     int a, b; /* rank here, rank there */
     boxes *box;
-    peer *p; /* of one that was dialled */
+    peer *p;
+    bool dialled; /* by this process: then the peer is its own */
     bool joined, answered;
     int rc; /* of the answer */
     err why;
@@ -46,17 +47,24 @@ static way *find(const ways *w, int a, int b)
 
 /* ---- opening */
 
-static int open_way(ways *w, const plan *l, int a, int b, err *e)
+static uint64_t plan_bytes(const void *of, int a, int b, int channel) { return plan_channel_bytes(of, a, b, channel); }
+static const char *node_of_plan(const void *of, int rank) { return plan_node(of, rank); }
+
+ways_shape ways_of_plan(const plan *l)
 {
-    const int n = plan_channels(l);
-    uint64_t *bytes = mem_array((size_t)n, sizeof *bytes), any = 0;
+    return (ways_shape){plan_segments(l), plan_channels(l), l, plan_bytes, node_of_plan};
+}
+
+static int open_way(ways *w, const ways_shape *s, int a, int b, err *e)
+{
+    uint64_t *bytes = mem_array((size_t)s->channels, sizeof *bytes), any = 0;
     if (!bytes) return err_set(e, ERR_MEMORY, "out of memory for connections");
-    for (int c = 0; c < n; c++) any |= bytes[c] = plan_channel_bytes(l, a, b, c);
+    for (int c = 0; c < s->channels; c++) any |= bytes[c] = s->bytes(s->of, a, b, c);
     int rc = OK;
     if (any) {
         way *to = &w->all[w->n_way];
-        const char *node = plan_node(l, b);
-        rc = boxes_open(&to->box, n, bytes, node ? node : "the leader", e);
+        const char *node = s->node(s->of, b);
+        rc = boxes_open(&to->box, s->channels, bytes, node ? node : "the leader", e);
         if (!rc) w->n_way++;
         to->of = w;
         to->a = a;
@@ -66,9 +74,9 @@ static int open_way(ways *w, const plan *l, int a, int b, err *e)
     return rc;
 }
 
-int ways_open(ways **out, const plan *l, const bool *here, const ways_use *use, err *e)
+int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e)
 {
-    const int n = plan_segments(l);
+    const int n = s->ranks;
     ways *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
     pthread_mutex_init(&w->lock, NULL);
@@ -80,22 +88,30 @@ int ways_open(ways **out, const plan *l, const bool *here, const ways_use *use, 
     w->n = n;
     w->use = *use;
     w->all = mem_zero((size_t)n * (size_t)n, sizeof *w->all);
-    int rc = w->all ? link_threads_open(&w->local, n, plan_channels(l), e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = w->all ? link_threads_open(&w->local, n, s->channels, e) : err_set(e, ERR_MEMORY, "out of memory");
     for (int a = 0; a < n && !rc; a++)
         for (int b = 0; b < n && !rc; b++)
-            if (here[a] && !here[b]) rc = open_way(w, l, a, b, e);
+            if (here[a] && !here[b]) rc = open_way(w, s, a, b, e);
     for (int a = 0; a < n && !rc; a++) {
         boxes *to[LINK_RANKS_MAX] = {NULL};
         for (int b = 0; b < n; b++) {
             const way *x = find(w, a, b);
             if (x) to[b] = x->box;
         }
-        if (here[a]) rc = link_tls_open(&w->end[a], w->local, a, 0, plan_channels(l), to, e);
+        if (here[a]) rc = link_tls_open(&w->end[a], w->local, a, 0, s->channels, to, e);
     }
     return rc;
 }
 
 link_end *ways_end(const ways *w, int a) { return w->end[a] ? link_tls_end(w->end[a]) : NULL; }
+
+uint64_t ways_sent(const ways *w, int a)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].a == a && w->all[i].p) n += peer_bytes(w->all[i].p, true);
+    return n;
+}
 
 /* ---- messages */
 
@@ -188,6 +204,9 @@ int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEAS
     if (!x) return OK;
     memcpy(join.token, token, LEASE_TOKEN);
     int rc = lease_join_write(&message, &join) ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    pthread_mutex_lock(&w->lock);
+    x->dialled = true;
+    pthread_mutex_unlock(&w->lock);
     if (!rc) rc = peer_dial(&x->p, at, self, &use, e);
     if (!rc) rc = boxes_join(x->box, x->p, e);
     const frame_head head = {(uint32_t)message.n, MSG_JOIN, 0};
@@ -202,8 +221,9 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     int rc = OK;
     if (!x) return err_set(e, ERR_FORMAT, "ranks %d and %d hand each other nothing", b, a);
     pthread_mutex_lock(&w->lock);
-    if (x->joined) rc = err_set(e, ERR_FORMAT, "rank %d has joined already", b);
+    if (x->joined || x->dialled) rc = err_set(e, ERR_FORMAT, "rank %d has joined already", b);
     if (!rc) rc = boxes_join(x->box, p, e);
+    if (!rc) x->p = p;
     x->joined = x->joined || !rc;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
@@ -227,10 +247,23 @@ int ways_wait(ways *w, double seconds, err *e)
     return rc;
 }
 
+void ways_stop(ways *w)
+{
+    static const err why = {.code = ERR_CANCELLED, .msg = "the ranks have ended"};
+    for (int i = 0; i < w->n_way; i++) {
+        way *x = &w->all[i];
+        if (x->p) peer_drop(x->p, &why);
+        boxes_stop(x->box);
+        if (!x->dialled) x->p = NULL; /* its owner closes it */
+    }
+}
+
 void ways_close(ways *w)
 {
     if (!w) return;
-    for (int i = 0; i < w->n_way; i++) peer_close(w->all[i].p);
+    for (int i = 0; i < w->n_way; i++) boxes_stop(w->all[i].box);
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].dialled) peer_close(w->all[i].p);
     for (int i = 0; i < w->n_way; i++) boxes_close(w->all[i].box);
     for (int i = 0; i < w->n; i++) link_tls_close(w->end[i]);
     link_threads_close(w->local);

@@ -1,8 +1,8 @@
-/* ways.h - the connections between ranks of one plan in different processes: one for each two that hand each other
- * something, with boxes for the channels of the plan (plan/far.h).
+/* ways.h - the connections between ranks in different processes: one for each two that hand each other something, with
+ * boxes for the channels between them.
  *
  * Who has the lower rank dials, and a leader always does. A connection shows the token that the leader gave both
- * sides, so nobody else can take a rank's place. When one connection is lost, all are: the plan cannot go on. */
+ * sides, so nobody else can take a rank's place. When one connection is lost, all are: the ranks cannot go on. */
 #pragma once
 #include "net/lease_msg.h"
 #include "net/peer.h"
@@ -15,8 +15,18 @@ typedef struct ways_use {
     void (*lost)(void *ctx, const err *why); /* once; from any thread */
 } ways_use;
 
-/* Makes boxes, and the link among threads, for the ranks here; here [ranks of the plan]. */
-int ways_open(ways **out, const plan *l, const bool *here, const ways_use *use, err *e);
+/* What ranks hand each other. */
+typedef struct ways_shape {
+    int ranks, channels; /* channels: between any two */
+    const void *of;
+    uint64_t (*bytes)(const void *of, int a, int b, int channel); /* of the largest message, either way; 0: none */
+    const char *(*node)(const void *of, int rank);                /* "a:7071"; NULL: the process that leads */
+} ways_shape;
+
+ways_shape ways_of_plan(const plan *l); /* as plan/far.h says */
+
+/* Makes boxes, and the link among threads, for the ranks here; here [ranks]. The shape is used while it opens. */
+int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e);
 /* Dials the process that has rank b, for rank a, which is here; does nothing when they hand each other nothing. */
 int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
               err *e);
@@ -26,11 +36,15 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e);
 /* Waits until all are there. */
 int ways_wait(ways *w, double seconds, err *e);
 link_end *ways_end(const ways *w, int a); /* of a rank here */
+/* Bytes that connections of rank a, which is here, have put into sockets. Not after one of them was closed. */
+uint64_t ways_sent(const ways *w, int a);
 
 /* Messages of an accepted connection, as peer_use has them. */
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e);
 int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e);
 /* Ends all waiting of ranks; they fail with this. */
 void ways_fail(ways *w, const err *why);
+/* Ends all connections, and the threads that send: then those accepted may be closed. No rank may work. */
+void ways_stop(ways *w);
 /* Ends the connections that were dialled. Those accepted must be closed before. No rank may work. NULL ok. */
 void ways_close(ways *w);

@@ -1,7 +1,8 @@
-/* fuzz_net_lease.c - what a leader and a node say about a lease; the first byte chooses. What is read is written again
- * as it came. */
+/* fuzz_net_lease.c - what a leader and a node say about a lease or a trial; the first byte chooses. What is read is
+ * written again as it came. */
 #include "net/lease_msg.h"
 #include "net/on_measure.h"
+#include "net/trial_msg.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static lease_ask ask;
+    static trial_ask trial;
     if (n < 1) return 0;
     const span s = span_of(data + 1, n - 1);
     buf back = {0};
@@ -19,10 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     cache_options cache;
     lease_join join;
     link_speed speed;
+    coll_test test;
+    coll_score score;
     span more;
     bool ok = true;
     err e = {0};
-    switch (data[0] % 7) {
+    switch (data[0] % 10) {
     case 0:
         if (!lease_ask_read(&ask, s, &e)) ok = lease_ask_write(&back, &ask) && back.n == s.n;
         break;
@@ -42,6 +46,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (!lease_answer_read(&more, s, &e)) ok = lease_answer_write(&back, OK, "", more) && same(&back, s);
         break;
     case 6: measure_read(&speed, s, &e); break;
+    case 7:
+        if (!trial_ask_read(&trial, s, &e)) ok = trial_ask_write(&back, &trial) && same(&back, s);
+        break;
+    case 8:
+        if (!trial_test_read(&test, s, &e)) ok = trial_test_write(&back, &test) && same(&back, s);
+        break;
+    case 9:
+        if (!trial_score_read(&score, s, &e)) ok = trial_score_write(&back, &score) && back.n == s.n;
+        break;
     }
     if (!ok) abort();
     for (const char *c = e.msg; *c; c++)

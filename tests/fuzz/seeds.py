@@ -133,7 +133,10 @@ def net():
     for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),
                                     struct.pack("<5I", 7, 7, 0, 0, 4) + text("f32") + text("f32"),
                                     struct.pack("<I16s", 1, b"t" * 16), struct.pack("<i", -7) + b"no copy",
-                                    struct.pack("<3d", 1e-3, 2e-3, 1e9)]):
+                                    struct.pack("<3d", 1e-3, 2e-3, 1e9),
+                                    struct.pack("<2IQ", 1, 2, 4096) + b"t" * 32 + b"cpu&a:1/cpu",
+                                    struct.pack("<4IQ", 8, 4096, 128, 5, 1) + b"two_step int6",
+                                    struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1)]):
         put("net_lease", str(kind), bytes([kind]) + message)
 
     def listed(name, kind, dims, given=b""):
