@@ -290,6 +290,27 @@ static void a_lost_connection_ends_waiting(void **unused)
     close_world(&w);
 }
 
+/* A connection that is closed while much is on its way: whoever still sends does so in vain. */
+static void closing_stops_senders(void **unused)
+{
+    (void)unused;
+    static const int layout[RANKS] = {0, 1};
+    static world w;
+    for (int turn = 0; turn < 20; turn++) {
+        err e = {0};
+        open_world(&w, 2, layout);
+        link_end *l = link_tls_end(w.end[0]);
+        w.memory[0] = mem_map(MEMORY);
+        for (int c = 0; c < COLL_CHANNELS; c++)
+            assert_ok(l->kind->post(l, 1, c, w.memory[0], c % 2 ? 100 : ROWS_MAX * COLS * 4, &e), &e);
+        if (turn % 3 == 1) usleep(200);
+        peer_close(w.at[0][1].p);
+        w.at[0][1].p = NULL;
+        l->kind->post(l, 1, 1, w.memory[0], 50, &e); /* in vain, or not free */
+        close_world(&w);
+    }
+}
+
 /* What a process could send that knows the key: each ends the connection, none is written anywhere. */
 static void hostile_messages_end_the_connection(void **unused)
 {
@@ -331,9 +352,8 @@ int main(void)
 {
     log_set_level("error");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_links_bring_the_same_bytes),
-        cmocka_unit_test(a_rank_that_fails_ends_the_others),
-        cmocka_unit_test(a_lost_connection_ends_waiting),
+        cmocka_unit_test(all_links_bring_the_same_bytes),      cmocka_unit_test(a_rank_that_fails_ends_the_others),
+        cmocka_unit_test(a_lost_connection_ends_waiting),      cmocka_unit_test(closing_stops_senders),
         cmocka_unit_test(hostile_messages_end_the_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,6 +146,7 @@ static void *send_waiting(void *arg)
 int boxes_join(boxes *b, peer *p, err *e)
 {
     b->p = p;
+    peer_hold(p);
     b->sends = pthread_create(&b->sender, NULL, send_waiting, b) == 0;
     return b->sends ? OK : err_set(e, ERR_IO, "cannot start a thread");
 }
@@ -303,6 +304,7 @@ void boxes_close(boxes *b)
 {
     if (!b) return;
     boxes_stop(b);
+    if (b->p) peer_let_go(b->p);
     pthread_cond_destroy(&b->more);
     pthread_mutex_destroy(&b->lock);
     if (b->memory) mem_unmap(b->memory, b->memory_bytes);

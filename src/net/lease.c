@@ -319,11 +319,12 @@ static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err 
     if (!in_turn) return err_set(e, ERR_FORMAT, "step %" PRIu64 " out of turn", h->channel);
     int rc = step_read(l->reader, span_of(payload, h->bytes), &st, e);
     if (rc) return rc;
-    plan_send(l->l, st);
     pthread_mutex_lock(&l->lock);
-    l->sent++;
+    const bool over = l->over; /* then nobody would collect it */
+    if (!over) l->sent++;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
+    if (!over) plan_send(l->l, st);
     return OK;
 }
 

@@ -87,6 +87,7 @@ static int begin_way(guest *g, span payload, err *e)
     for (guest *of = n->guests; of && !rc && !l; of = of->next)
         if (of->l && of->from < 0 && !of->gone && lease_knows(of->l, &join)) l = of->l;
     if (!rc && !l) rc = err_set(e, ERR_FORMAT, "a rank joins with a token of no lease");
+    if (!rc && g->closes) rc = err_set(e, ERR_CANCELLED, "it is gone");
     if (!rc) rc = lease_join_way(l, &join, g->p, e);
     if (!rc) {
         g->l = l;
@@ -256,8 +257,10 @@ void node_close(node *n)
 {
     if (!n) return;
     door_close(n->d);
+    pthread_mutex_lock(&n->lock);
     for (guest *g = n->guests; g; g = g->next)
         if (g->l) lease_end(g->l, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
+    pthread_mutex_unlock(&n->lock);
     for (guest *g; (g = take_gone(n, true));) close_guest(g);
     pthread_mutex_destroy(&n->lock);
     mem_free(n);

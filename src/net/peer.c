@@ -27,7 +27,8 @@ struct peer {
     peer_use use;
     double silence, beat; /* seconds until it counts as dead; between signs of life of this side */
     _Atomic double rtt;
-    atomic_bool over; /* lost, or closed */
+    atomic_bool over;   /* lost, or closed */
+    atomic_int holders; /* and its owner, until peer_close */
     pthread_mutex_t lock;
     pthread_cond_t ponged;
     uint64_t ping, pong; /* numbers of the last of each */
@@ -135,6 +136,7 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
     p->way[PEER_BULK] = (line){.of = p, .f = bulk};
     snprintf(p->name, sizeof p->name, "%s", name);
     p->dialled = dialled;
+    atomic_store(&p->holders, 1);
     p->theirs = *theirs;
     p->silence = mine->silence_ms * 1e-3;
     p->beat = least * 1e-3 / 4;
@@ -257,6 +259,14 @@ void peer_close(peer *p)
         frames_cut(p->way[i].f);
         if (p->way[i].reads) pthread_join(p->way[i].reader, NULL);
     }
+    peer_let_go(p);
+}
+
+void peer_hold(peer *p) { atomic_fetch_add(&p->holders, 1); }
+
+void peer_let_go(peer *p)
+{
+    if (atomic_fetch_sub(&p->holders, 1) > 1) return;
     for (int i = 0; i < 2; i++) frames_close(p->way[i].f);
     pthread_cond_destroy(&p->ponged);
     pthread_mutex_destroy(&p->lock);

@@ -34,8 +34,11 @@ frame_sink peer_greeting(hello *theirs);
 /* Makes one of two connections that were greeted; takes them, also when it fails. Nothing is read before peer_start. */
 peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, const hello *mine, const hello *theirs);
 int peer_start(peer *p, const peer_use *use, err *e);
-/* Ends the connections and waits for the threads. Not from a reading thread. NULL ok. */
+/* Ends the connections and waits for the threads. Not from a reading thread. NULL ok. Who holds the peer may go on
+ * calling it, in vain, until he lets go. */
 void peer_close(peer *p);
+void peer_hold(peer *p);
+void peer_let_go(peer *p);
 
 int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e);
 /* As frame_offer. */
