@@ -85,16 +85,12 @@ static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err
 }
 
 /* Logits of all rows; false: the model has no head, or fewer layers than groups. */
-static bool logits(const char *folder, const char *devices, const char *reduce, const int32_t *ids, size_t n,
-                   const int32_t *enc, size_t n_enc, buf *to)
+static bool logits(const engine_options *asked, const int32_t *ids, size_t n, const int32_t *enc, size_t n_enc, buf *to)
 {
-    const engine_options o = {.model = folder,
-                              .devices = devices,
-                              .reduce = reduce,
-                              .threads = 1,
-                              .chunk = 7,
-                              .ctx = IDS_MAX,
-                              .key_file = strchr(devices, '/') ? key_path : NULL};
+    engine_options o = *asked;
+    o.threads = 1;
+    o.ctx = IDS_MAX;
+    o.key_file = strchr(o.devices, '/') ? key_path : NULL;
     err e = {0};
     engine *g;
     int rc = engine_open(&g, &o, &e);
@@ -135,10 +131,11 @@ static int compare_folder(const char *root, const char *name, int turn)
     json_free(file);
     int wrong = 0;
     const char *const *form = forms[turn % FORMS];
-    if (logits(folder, form[2], form[1], ids, n_ids, enc, n_enc, &want)) {
+    engine_options o = {.model = folder, .devices = form[2], .reduce = form[1], .chunk = 7};
+    if (logits(&o, ids, n_ids, enc, n_enc, &want)) {
         open_nodes(&n, folder);
-        const bool there = logits(folder, list_of(&n, form[0], list, sizeof list), form[1], ids, n_ids, enc, n_enc,
-                                  &got);
+        o.devices = list_of(&n, form[0], list, sizeof list);
+        const bool there = logits(&o, ids, n_ids, enc, n_enc, &got);
         wrong = there && (want.n != got.n || memcmp(want.p, got.p, want.n));
         if (wrong) printf("%s: other logits on %s\n", folder, form[0]);
         close_nodes(&n);
@@ -162,6 +159,36 @@ static void models(void **unused)
     }
     closedir(d);
     assert_int_equal(wrong, 0);
+}
+
+/* Rows that pass coded: where groups lie, and in which chunks, changes nothing. */
+static void wires(void **unused)
+{
+    (void)unused;
+    static const char *const codec[] = {"f16", "int8", "int4"};
+    static const char *const form[][2] = {{"cpu;A/cpu;cpu", "cpu;cpu;cpu"},
+                                          {"cpu;A/cpu&B/cpu;C/cpu;cpu", "cpu;cpu&cpu;cpu;cpu"},
+                                          {"A/cpu;B/cpu&C/cpu", "C/cpu;A/cpu&B/cpu"}};
+    int32_t ids[60];
+    nodes n;
+    for (int i = 0; i < 60; i++) ids[i] = 3 + i * 7 % 200;
+    open_nodes(&n, NULL);
+    for (int i = 0; i < 9; i++) {
+        char list[2][2000];
+        buf rows[2] = {{0}, {0}};
+        for (int k = 0; k < 2; k++) {
+            const engine_options o = {.devices = list_of(&n, form[i % 3][k], list[k], sizeof list[k]),
+                                      .wire = codec[i / 3],
+                                      .chunk = (const int[]){1, 7, 128}[(i + k) % 3],
+                                      .codec_group = i % 2 ? 32 : 0};
+            assert_true(logits(&o, ids, 60, NULL, 0, &rows[k]));
+        }
+        if (rows[0].n != rows[1].n || memcmp(rows[0].p, rows[1].p, rows[0].n))
+            fail_msg("%s: other logits on %s than on %s", codec[i / 3], form[i % 3][0], form[i % 3][1]);
+        buf_free(&rows[0]);
+        buf_free(&rows[1]);
+    }
+    close_nodes(&n);
 }
 
 /* ---- what is refused */
@@ -380,8 +407,8 @@ int main(void)
     unlink(key_path);
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     if (key_file_write(key_path, &e)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back),
-                                       cmocka_unit_test(spare)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models),     cmocka_unit_test(wires),
+                                       cmocka_unit_test(refusals),   cmocka_unit_test(lost_node),
+                                       cmocka_unit_test(comes_back), cmocka_unit_test(spare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* t_reduce.c - groups that reduce (--reduce), over every model of tests/vectors.
+/* t_reduce.c - groups that reduce (--reduce), and rows that pass between groups coded (--wire), over every model of
+ * tests/vectors.
  *
  * With f32 and float activations logits and vectors are those of the uncut model but for the order of sums: within 1e-4
  * of the largest, and greedy texts are equal. With every codec they are the same bits for any chunk, any steps in
@@ -16,6 +17,7 @@ enum { NEW_TOKENS = 6, QUERIES = 3 };
 typedef struct way {
     const char *devices, *reduce, *collective, *weights, *experts;
     int in_flight, chunk, group;
+    const char *wire;
 } way;
 
 /* What an engine gives: logits or, without a head, states of layer 1; tokens with log-probabilities of queries at once.
@@ -102,6 +104,7 @@ static bool transcribe(const char *folder, const inputs *x, const char *act, con
                               .act = act,
                               .reduce = w->reduce,
                               .collective = w->collective,
+                              .wire = w->wire,
                               .codec_group = w->group,
                               .experts = w->experts,
                               .kv = "f32",
@@ -198,8 +201,9 @@ static int compare_ways(const char *folder, const inputs *x, const way *w, int n
         bool differs = !same(&want.rows, &got.rows);
         for (int k = 0; k < QUERIES; k++) differs = differs || !same(&want.tokens[k], &got.tokens[k]);
         if (differs)
-            printf("%s on %s: %s by %s in chunks of %d is not %s by %s in chunks of %d\n", folder, w[i].devices,
-                   w[i].reduce, w[i].collective, w[i].chunk, w[0].reduce, w[0].collective, w[0].chunk);
+            printf("%s on %s: %s by %s, wire %s, in chunks of %d is not %s by %s in chunks of %d\n", folder,
+                   w[i].devices, w[i].reduce, w[i].collective, w[i].wire, w[i].chunk, w[0].reduce, w[0].collective,
+                   w[0].chunk);
         wrong += differs;
         compared++;
         transcript_free(&got);
@@ -227,8 +231,25 @@ static int compare_codec(const char *folder, const inputs *x, const char *codec,
     return compare_ways(folder, x, w, 3);
 }
 
+/* Groups that hand each other coded rows; f32 is that of one device. */
+static int compare_wire(const char *folder, const inputs *x, const char *wire, int turn)
+{
+    static const char *const lists[][2] = {
+        {"cpu;cpu", "fake;cpu"}, {"cpu;cpu&cpu", "cpu;cpu&fake"}, {"cpu&cpu*3;cpu", "fake&cpu*3;fake"}};
+    const char *const *list = lists[turn % 3], *weights = types[turn % TYPES];
+    const bool plain = !strcmp(wire, "f32");
+    const int group = turn % 2 ? 128 : 32;
+    const way w[] = {
+        {.devices = plain ? "cpu" : list[0], .weights = weights, .chunk = 128, .group = group, .wire = wire},
+        {.devices = list[0], .weights = weights, .in_flight = 2, .chunk = 7, .group = group, .wire = wire},
+        {.devices = list[1], .weights = weights, .chunk = 1, .group = group, .wire = wire}};
+    return compare_ways(folder, x, w, 3);
+}
+
 static int compare_folder(const char *root, const char *name, int turn)
 {
+    static const char *const wires[] = {"int8", "f16", "int4", "f32"};
+
     char path[512], folder[400];
     inputs x = {.n_ids = 0};
     json *file;
@@ -243,6 +264,8 @@ static int compare_folder(const char *root, const char *name, int turn)
     read_ids(json_get(file, "types"), x.types, IDS_MAX);
     json_free(file);
     int wrong = 0;
+    for (int i = 0; i < 4; i++)
+        if (all || i == turn % 4) wrong += compare_wire(folder, &x, wires[i], turn / 4);
     for (int p = 0; p < PLACES; p++) {
         if (all || p == turn % PLACES) wrong += compare_uncut(folder, &x, places[p]);
         for (int c = 0; c < CODECS; c++)
@@ -282,7 +305,7 @@ static void encoders(void **unused)
 
 enum { LOUD = 9, QUIET = 8, CHANNEL = 3, DIM = 32, LENGTH = 20 };
 
-static const model_shape small = {.layers = 1,
+static const model_shape small = {.layers = 2,
                                   .dim = DIM,
                                   .heads = 4,
                                   .kv_heads = 4,
@@ -311,6 +334,7 @@ static model *loud_model(void)
             if (m->prog->ops[k].out == v)
                 for (int n = 0; n < DIM; n++) w[n * DIM + CHANNEL] = 1e6f;
         }
+        break; /* of the first layer alone */
     }
     return m;
 }
@@ -331,9 +355,10 @@ static bool take_ending(void *ctx, const token_event *ev)
 }
 
 /* A quiet text, and a loud one beside it. */
-static void run_texts(const char *reduce, ending *quiet, ending *loud)
+static void run_texts(const char *reduce, const char *wire, ending *quiet, ending *loud)
 {
-    const engine_options o = {.devices = "cpu&cpu", .reduce = reduce, .threads = 1, .kv = "f32"};
+    const engine_options o = {
+        .devices = wire ? "cpu;cpu" : "cpu&cpu", .reduce = reduce, .wire = wire, .threads = 1, .kv = "f32"};
     int32_t ids[2][LENGTH];
     ending *to[] = {quiet, loud};
     err e = {0};
@@ -360,17 +385,19 @@ static void run_texts(const char *reduce, ending *quiet, ending *loud)
 static void rows_that_a_codec_cannot_hold(void **unused)
 {
     (void)unused;
-    static const char *const names[] = {"exact", "f32", "int8", "f16", "int4"};
-    static ending quiet[5], loud[5];
-    for (int i = 0; i < 5; i++) {
-        run_texts(names[i], &quiet[i], &loud[i]);
-        assert_int_equal(quiet[i].finish, FINISH_LENGTH);
-        assert_int_equal(quiet[i].n, NEW_TOKENS);
-        assert_int_equal(loud[i].finish, i < 3 ? FINISH_LENGTH : FINISH_ERROR);
-        if (i < 3) continue;
+    static const char *const names[][2] = {{"exact", NULL}, {"f32", NULL},  {"int8", NULL}, {NULL, "int8"},
+                                           {"f16", NULL},   {"int4", NULL}, {NULL, "f16"},  {NULL, "int4"}};
+    for (int i = 0; i < 8; i++) {
+        const char *reduce = names[i][0], *wire = names[i][1], *flag = wire ? "wire" : "reduce";
+        ending quiet, loud;
         char want[64];
-        snprintf(want, sizeof want, "perhaps --reduce %s cannot hold a row: use --reduce f32", names[i]);
-        assert_non_null(strstr(loud[i].error, want));
+        run_texts(reduce, wire, &quiet, &loud);
+        assert_int_equal(quiet.finish, FINISH_LENGTH);
+        assert_int_equal(quiet.n, NEW_TOKENS);
+        assert_int_equal(loud.finish, i < 4 ? FINISH_LENGTH : FINISH_ERROR);
+        snprintf(want, sizeof want, "perhaps --%s %s cannot hold a row: use --%s f32", flag, wire ? wire : reduce,
+                 flag);
+        if (i >= 4) assert_non_null(strstr(loud.error, want));
     }
 }
 

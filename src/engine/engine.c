@@ -144,6 +144,7 @@ int engine_place(engine *g, bool first, err *e)
                              .act_f32 = g->served->act_f32,
                              .reduce = o->reduce,
                              .collective = o->collective,
+                             .wire = o->wire,
                              .codec_group = o->codec_group,
                              .whole_experts = o->experts && !strcmp(o->experts, "whole"),
                              .far = g->leader ? leader_far(g->leader) : o->far,
@@ -186,7 +187,8 @@ static int place_waiting(engine *g, err *e)
 static int keep_options(engine *g, const engine_options *o, err *e)
 {
     const char **texts[] = {&g->asked.devices, &g->asked.weights, &g->asked.isa,        &g->asked.kv,
-                            &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file};
+                            &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
+                            &g->asked.experts, &g->asked.wire};
     g->asked = *o;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))

@@ -8,19 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ends a query that got no finite `what`. Sums over ranks may have been too large for their codec: all its numbers are
- * NaN then. */
+/* Ends a query that got no finite `what`. A row on its way between devices may have been too large for its codec: all
+ * its numbers are NaN then. */
 static void end_not_finite(engine *g, session *s, const char *what)
 {
-    const char *codec = plan_reduces(g->placed);
-    char why[160];
-    if (!codec || !strcmp(codec, "f32"))
-        snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
-    else
-        snprintf(
-            why, sizeof why,
-            "the model computed no finite %s for this text; perhaps --reduce %s cannot hold a row: use --reduce %s",
-            what, codec, strcmp(codec, "int8") ? "f32 or int8" : "f32");
+    const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
+    char why[200];
+    const int n = snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
+    if (reduce && !strcmp(reduce, "f32")) reduce = NULL;
+    if (reduce && wire)
+        snprintf(why + n, sizeof why - (size_t)n,
+                 "; perhaps --reduce %s or --wire %s cannot hold a row: use f32 for both", reduce, wire);
+    else if (reduce || wire)
+        snprintf(why + n, sizeof why - (size_t)n, "; perhaps --%s %s cannot hold a row: use --%s %s",
+                 reduce ? "reduce" : "wire", reduce ? reduce : wire, reduce ? "reduce" : "wire",
+                 strcmp(reduce ? reduce : wire, "int8") ? "f32 or int8" : "f32");
     session_finish(g, s, FINISH_ERROR, why);
 }
 

@@ -168,6 +168,7 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
                    .weights = span_str(d->o.weights ? d->o.weights : ""),
                    .reduce = span_str(asked->reduce ? asked->reduce : ""),
                    .collective = span_str(asked->collective ? asked->collective : ""),
+                   .wire = span_str(asked->wire ? asked->wire : ""),
                    .codec_group = (int32_t)asked->codec_group,
                    .model_spec = text,
                    .catalogue = tensors};

@@ -25,9 +25,9 @@ enum { JOIN_SECONDS = 10 };
 struct lease {
     const lease_host *host;
     peer *control;
-    lease_ask ask;                                        /* without its texts */
-    char *devices, *weights, *reduce, *collective, *text; /* text: the spec */
-    buf listed;                                           /* the catalogue, as it came */
+    lease_ask ask;                                               /* without its texts */
+    char *devices, *weights, *reduce, *collective, *wire, *text; /* text: the spec */
+    buf listed;                                                  /* the catalogue, as it came */
     catalogue told;
     model *m;
     plan *l;
@@ -136,6 +136,7 @@ static int open_plan(lease *l, err *e)
                       .act_f32 = l->ask.act_f32,
                       .reduce = *l->reduce ? l->reduce : NULL,
                       .collective = *l->collective ? l->collective : NULL,
+                      .wire = *l->wire ? l->wire : NULL,
                       .whole_experts = l->ask.whole_experts,
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
@@ -392,11 +393,12 @@ static int read_ask(lease *l, span payload, err *e)
     l->weights = text_of(l->ask.weights);
     l->reduce = text_of(l->ask.reduce);
     l->collective = text_of(l->ask.collective);
+    l->wire = text_of(l->ask.wire);
     l->text = text_of(l->ask.model_spec);
     buf_add(&l->listed, l->ask.catalogue.p, l->ask.catalogue.n);
-    l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.model_spec = (span){0};
+    l->ask.devices = l->ask.weights = l->ask.reduce = l->ask.collective = l->ask.wire = l->ask.model_spec = (span){0};
     l->ask.catalogue = (span){0};
-    return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->text
+    return !l->listed.bad && l->devices && l->weights && l->reduce && l->collective && l->wire && l->text
                ? OK
                : err_set(e, ERR_MEMORY, "out of memory for a lease");
 }
@@ -468,6 +470,7 @@ void lease_close(lease *l)
     mem_free(l->weights);
     mem_free(l->reduce);
     mem_free(l->collective);
+    mem_free(l->wire);
     mem_free(l->text);
     catalogue_free(&l->told);
     buf_free(&l->listed);

@@ -48,6 +48,7 @@ bool lease_ask_write(buf *out, const lease_ask *a)
     write_text(out, a->weights);
     write_text(out, a->reduce);
     write_text(out, a->collective);
+    write_text(out, a->wire);
     write_text(out, a->model_spec);
     write_text(out, a->catalogue);
     buf_add(out, a->token, (size_t)a->ranks * LEASE_TOKEN);
@@ -74,6 +75,7 @@ int lease_ask_read(lease_ask *a, span payload, err *e)
     a->weights = read_text(&c);
     a->reduce = read_text(&c);
     a->collective = read_text(&c);
+    a->wire = read_text(&c);
     a->model_spec = read_text(&c);
     a->catalogue = cursor_take(&c, cursor_u32(&c));
     span tokens = cursor_take(&c, (uint64_t)a->ranks * LEASE_TOKEN);

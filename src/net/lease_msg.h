@@ -24,8 +24,8 @@ typedef struct lease_ask {
     int32_t rank, ranks, ctx, in_flight, sequences, codec_group;
     int32_t max_rows[AXIS_COUNT];
     bool act_f32, inexact, whole_experts;
-    span devices, weights, reduce, collective, model_spec; /* as the leader has them; --weights, or empty */
-    span catalogue;                                        /* of the leader's checkpoint: net/catalogue.h */
+    span devices, weights, reduce, collective, wire, model_spec; /* as the leader has them; or empty */
+    span catalogue;                                              /* of the leader's checkpoint: net/catalogue.h */
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */
 } lease_ask;
 

@@ -25,6 +25,25 @@ static float *passed_at(const plan *l, const flight *f, uint32_t k, int64_t from
     return f->passed[k] + from * l->max_rows[l->p->tensors[l->cross[k].t].axis];
 }
 
+/* Between rows of a rank's columns and their codes, which pass. */
+static const wire_ops *coder(const plan_rank *r) { return r->seg.be->wire ? r->seg.be->wire() : &wire_reference; }
+
+static void encode_rows(const plan_rank *r, const float *rows, int64_t cols, int64_t n, void *to)
+{
+    const plan *l = r->of;
+    uint8_t *codes = to;
+    for (int64_t i = 0; i < n; i++, codes += passed_bytes(l, cols, 1))
+        coder(r)->encode(l->wire, l->joins.group, rows + i * cols, cols, codes);
+}
+
+static void decode_rows(const plan_rank *r, const void *from, int64_t cols, int64_t n, float *rows)
+{
+    const plan *l = r->of;
+    const uint8_t *codes = from;
+    for (int64_t i = 0; i < n; i++, codes += passed_bytes(l, cols, 1))
+        coder(r)->decode(l->wire, l->joins.group, codes, cols, rows + i * cols);
+}
+
 static bool takes(const plan_rank *r, ref t)
 {
     for (uint32_t i = 0; i < r->seg.n_in; i++)
@@ -44,7 +63,8 @@ static void put_part(const plan *l, plan_rank *r, const flight *f, uint32_t k, i
     err late = {0};
     int came = here ? OK : far_take(l, r, r->done, k, from, &bytes, &late);
     if (!*rc && came) *rc = came, *e = late;
-    if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, bytes, e);
+    if (!*rc && r->plain) decode_rows(r, bytes, cols, rows, r->plain);
+    if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, r->plain ? r->plain : bytes, e);
     if (!here && bytes) far_release(l, r, r->done, k, from);
 }
 
@@ -108,8 +128,10 @@ static void get_outputs(const plan *l, plan_rank *r, const flight *f, int *rc, e
         if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, r, f, k, e);
         else if (!*rc && c->entry >= 0) *rc = get_rows(l, r, f, k, 0, rows, e);
         if (!c->read_by_device) continue;
-        if (!*rc) *rc = s->be->act_get(s->on, s, part->t, 0, rows, to, e);
-        if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, to);
+        float *plain = r->plain ? r->plain : to;
+        if (!*rc) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
+        if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
+        if (!*rc && r->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, to);
         int sent = far_post(l, r, r->done, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }
@@ -210,12 +232,26 @@ static int flight_open(const plan *l, flight *f, err *e)
     return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
 }
 
+/* Where rows pass coded: memory for those of any crossing. */
+static int open_plain(const plan *l, plan_rank *r, err *e)
+{
+    for (uint32_t k = 0; k < l->n_cross && l->wire != WIRE_F32; k++) {
+        const uint64_t bytes = rows_bytes(l, l->cross[k].t);
+        if (l->cross[k].read_by_device && bytes > r->plain_bytes) r->plain_bytes = bytes;
+    }
+    if (!r->plain_bytes) return OK;
+    r->plain = mem_map(r->plain_bytes);
+    return r->plain ? OK : err_set(e, ERR_MEMORY, "out of memory for rows between devices");
+}
+
 int drive_open(plan *l, err *e)
 {
     l->flights = mem_zero((size_t)l->in_flight, sizeof *l->flights);
     int rc = l->flights ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
+    for (int i = 0; i < l->n && !rc; i++)
+        if (is_here(l, &l->ranks[i])) rc = open_plain(l, &l->ranks[i], e);
     for (int i = 0; i < l->n && !rc && drive_has_threads(l); i++) {
         plan_rank *r = &l->ranks[i];
         if (!is_here(l, r)) continue;
@@ -233,6 +269,7 @@ void drive_close(plan *l)
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; l->ranks && i < l->n; i++)
         if (l->ranks[i].has_thread) pthread_join(l->ranks[i].thread, NULL);
+    for (int i = 0; l->ranks && i < l->n; i++) mem_unmap(l->ranks[i].plain, l->ranks[i].plain_bytes);
     for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) rank_exchange_close(l, &l->groups[i]);
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];

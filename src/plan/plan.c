@@ -184,6 +184,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     l->first = o->backends[0].be;
     l->far = o->far;
     int rc = reduction_parse(&l->joins, o->reduce, o->collective, o->codec_group, e);
+    if (!rc) rc = wire_parse(&l->wire, o->wire, e);
     if (!rc && o->whole_experts && !l->joins.codec)
         rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
@@ -307,6 +308,13 @@ const char *plan_reduces(const plan *l)
     for (int i = 0; i < l->n_group; i++)
         for (uint32_t k = 0; k < l->groups[i].n_coll; k++) any = any || l->groups[i].colls[k].how == COLL_REDUCE;
     return any ? l->joins.codec->name : NULL;
+}
+
+const char *plan_wire(const plan *l)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < l->n_cross; k++) any = any || l->cross[k].read_by_device;
+    return any && l->wire != WIRE_F32 ? wire_infos[l->wire].name : NULL;
 }
 
 int plan_segments(const plan *l) { return l->n; }

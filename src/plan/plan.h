@@ -40,6 +40,7 @@ typedef struct plan_options {
     const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
     const char *reduce;          /* --reduce: how ranks join; NULL: "exact" */
     const char *collective;      /* --collective; NULL: "auto" */
+    const char *wire;            /* --wire: how rows pass between groups; NULL: "f32" */
     int64_t codec_group;         /* --codec-group; 0: as usual */
     bool whole_experts;          /* --experts whole, where ranks reduce */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
@@ -66,6 +67,7 @@ int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);
+const char *plan_wire(const plan *l);    /* the codec of what passes between groups; NULL: floats, or nothing does */
 const char *plan_reduces(const plan *l); /* the codec in which ranks add up their parts; NULL: they do not */
 int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);

@@ -83,7 +83,7 @@ static void dump_segment(const plan *l, int i, buf *out)
 static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
 {
     const uint64_t work = r->seg.be->held_bytes(r->seg.on) - r->own_bytes - part->kv_bytes;
-    return r->seg.act_bytes + work + r->coll_bytes + r->rows_bytes;
+    return r->seg.act_bytes + work + r->coll_bytes + r->rows_bytes + r->plain_bytes;
 }
 
 /* ---- edges */
@@ -147,6 +147,18 @@ static bool group_reads(const plan *l, int group, uint32_t k)
     return false;
 }
 
+/* Of a row: what all ranks that have columns of it give. */
+static uint64_t bytes_of_move(const plan *l, uint32_t k)
+{
+    const plan_group *g = &l->groups[l->cross[k].from];
+    uint64_t sum = 0;
+    for (int i = g->rank0; i < g->rank0 + g->ranks; i++) {
+        const cut_part *part = &l->ranks[i].gives[k];
+        if (part->t) sum += passed_bytes(l, part->columns.to - part->columns.from, 1);
+    }
+    return sum;
+}
+
 /* Calls `take` with each edge. */
 static void each_edge(const plan *l, void (*take)(void *self, const edge_shown *e), void *self)
 {
@@ -157,8 +169,8 @@ static void each_edge(const plan *l, void (*take)(void *self, const edge_shown *
                                      .to = to,
                                      .tensor = t->name,
                                      .kind = "move",
-                                     .codec = wire_infos[WIRE_F32].name,
-                                     .bytes = act_move_bytes(t, tensor_count(t)),
+                                     .codec = wire_infos[l->wire].name,
+                                     .bytes = bytes_of_move(l, k),
                                      .hops = 1};
             if (group_reads(l, to, k)) take(self, &move);
         }
@@ -315,7 +327,7 @@ int plan_json(const plan *l, json *root, err *e)
     int rc = plan_parts(l, &parts, e);
     if (rc) return rc;
     json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
-    json_add_str(root, "wire", wire_infos[WIRE_F32].name);
+    json_add_str(root, "wire", wire_infos[l->wire].name);
     json *ranks = json_add_array(root, "ranks");
     for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], ranks);
     mem_free(parts);

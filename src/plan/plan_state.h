@@ -29,6 +29,8 @@ typedef struct plan_rank {
     uint64_t coll_bytes;
     float *rows; /* rows_bytes: whole rows on their way: of COLL_OWNER, COLL_REDUCE */
     uint64_t rows_bytes;
+    float *plain; /* plain_bytes: rows of a crossing before they are coded, or decoded; NULL: they pass as floats */
+    uint64_t plain_bytes;
 } plan_rank;
 
 /* Devices that do the same layers together. */
@@ -52,8 +54,8 @@ typedef struct flight {
     int failed_in;
     int far; /* ranks in other processes that have not finished it; as rc */
     err why;
-    float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, from
-                       max_rows * (its first column) on; NULL: it is a result, from one rank */
+    float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, coded,
+                       from max_rows * (its first column) on; NULL: it is a result, from one rank */
     float *result[ENTRY_COUNT]; /* rows of HEAD, POOL, SCORES */
     best_logit *best;           /* [most ranks][rows of HEAD] where the step wants only these, by rank */
 } flight;
@@ -73,6 +75,7 @@ struct plan {
     int max_rows[AXIS_COUNT];
     bool act_f32;
     reduction joins;
+    wire_type wire; /* of what passes between groups */
     cache_options cache;
     plan_group *groups;    /* [n_group] */
     plan_rank *ranks;      /* [n] group by group */
@@ -95,6 +98,12 @@ struct plan {
 static inline bool is_here(const plan *l, const plan_rank *r)
 {
     return l->self < 0 ? !r->node[0] : r == &l->ranks[l->self];
+}
+
+/* Bytes of rows that pass between groups; those of one rank's columns. A codec takes no more than floats do. */
+static inline uint64_t passed_bytes(const plan *l, int64_t cols, int64_t rows)
+{
+    return (uint64_t)wire_bytes(l->wire, l->joins.group, cols) * (uint64_t)rows;
 }
 
 static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &l->groups[r->group]; }

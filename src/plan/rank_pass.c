@@ -11,7 +11,7 @@ static uint64_t part_bytes(const plan *l, const plan_rank *from, uint64_t number
     const cut_part *part = &from->gives[k];
     const flight *f = &l->flights[number % (uint64_t)l->in_flight];
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
-    return (uint64_t)(part->columns.to - part->columns.from) * (uint64_t)rows * sizeof(float);
+    return passed_bytes(l, part->columns.to - part->columns.from, rows);
 }
 
 int far_take(const plan *l, plan_rank *r, uint64_t number, uint32_t k, int from, const void **bytes, err *e)

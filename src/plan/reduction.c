@@ -21,6 +21,16 @@ int reduction_parse(reduction *to, const char *codec, const char *algorithm, int
     return OK;
 }
 
+int wire_parse(wire_type *to, const char *name, err *e)
+{
+    static const wire_type types[] = {WIRE_F32, WIRE_F16, WIRE_INT8, WIRE_INT4};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        *to = types[i];
+        if (!strcmp(name ? name : "f32", wire_infos[*to].name)) return OK;
+    }
+    return err_set(e, ERR_USAGE, "--wire %s: there are f32, f16, int8, int4", name);
+}
+
 coll_job reduction_job(const reduction *r, int64_t rows, int64_t cols, int ranks)
 {
     coll_job j = {.kind = r->kind,
