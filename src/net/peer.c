@@ -25,10 +25,10 @@ struct peer {
     bool dialled; /* by this process: it is the leader of the two */
     hello theirs;
     peer_use use;
-    double silence, beat; /* seconds until it counts as dead; between signs of life of this side */
-    _Atomic double rtt;
-    atomic_bool over;   /* lost, or closed */
-    atomic_int holders; /* and its owner, until peer_close */
+    double silence, beat;       /* seconds until it counts as dead; between signs of life of this side */
+    _Atomic double rtt, active; /* when a message of others than this file left last */
+    atomic_bool over;           /* lost, or closed */
+    atomic_int holders;         /* and its owner, until peer_close */
     pthread_mutex_t lock;
     pthread_cond_t ponged;
     uint64_t ping, pong; /* numbers of the last of each */
@@ -206,6 +206,21 @@ static int keep_alive(peer *p, err *e)
     return OK;
 }
 
+/* Where a connection is silent for longer than its retransmission timer (200 ms at least), TCP forgets how much the way
+ * takes at once, and a message of more than ten segments needs a round trip more (RFC 5681, section 4.1). So both
+ * connections are kept warm while work goes on. */
+#define WARM_EVERY 0.12
+#define WARM_FOR   5.0
+
+static bool keep_warm(line *l)
+{
+    peer *p = l->of;
+    const double now = clock_now();
+    if (now - atomic_load(&p->active) > WARM_FOR) return false;
+    if (now - frames_sent_at(l->f) >= WARM_EVERY) frame_offer(l->f, &(frame_head){0, MSG_PROBE, 0}, NULL);
+    return true;
+}
+
 void peer_drop(peer *p, const err *why)
 {
     if (atomic_exchange(&p->over, true)) return;
@@ -224,7 +239,8 @@ static void *read_line(void *arg)
     err e = {0};
     int rc = OK;
     while (!rc) {
-        const double dead = frames_taken_at(p->way[PEER_CONTROL].f) + p->silence, look = clock_now() + p->beat / 2;
+        const double dead = frames_taken_at(p->way[PEER_CONTROL].f) + p->silence;
+        const double look = clock_now() + (keep_warm(l) && p->beat > WARM_EVERY ? WARM_EVERY / 2 : p->beat / 2);
         rc = frame_take(l->f, &to, dead < look ? dead : look, &e);
         if (rc == FRAME_NONE) rc = OK;
         if (rc == FRAME_END) rc = err_set(&e, ERR_IO, "it ended the connection");
@@ -277,11 +293,13 @@ void peer_let_go(peer *p)
 
 int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e)
 {
+    atomic_store(&p->active, clock_now());
     return frame_send(p->way[way].f, h, payload, e);
 }
 
 bool peer_offer(peer *p, peer_way way, const frame_head *h, const void *payload)
 {
+    atomic_store(&p->active, clock_now());
     return frame_offer(p->way[way].f, h, payload);
 }
 
