@@ -81,7 +81,8 @@ static int find_spec(opened *o, const model_options *opt, err *e)
     model *m = &o->m;
     int rc = OK;
     if (opt->spec_given) {
-        rc = model_sources(&m->weights, &o->config, NULL, opt->model_path, e);
+        m->weights = opt->given;
+        if (!m->weights) rc = model_sources(&m->weights, &o->config, NULL, opt->model_path, e);
         return rc ? rc : foreign_spec(o, opt->spec_given, "the spec of the leader", NULL, e);
     }
     if (opt->spec_path) rc = spec_load(&m->resolved, opt->spec_path, NULL, e);
@@ -294,7 +295,10 @@ static int fill(opened *o, const model_options *opt, err *e)
 int model_open(model **out, const model_options *opt, err *e)
 {
     opened *o = mem_zero(1, sizeof *o);
-    if (!o) return short_of_memory(e);
+    if (!o) {
+        ckpt_close(opt->given);
+        return short_of_memory(e);
+    }
     int rc = find_spec(o, opt, e);
     if (!rc) rc = fill(o, opt, e);
     if (rc) {

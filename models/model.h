@@ -17,6 +17,7 @@ typedef struct spec spec; /* models/spec.h */
 typedef struct model_options {
     const char *spec_path;  /* spec file, or NULL */
     const char *spec_given; /* instead: the text of a resolved spec, of another process; it may name no files */
+    ckpt *given;            /* instead of a path: open; model_open takes it, also when it fails. NULL: none */
     const char *model_path; /* checkpoint, "builtin", or NULL: then the spec's, and with neither the built-in model */
     const char *weights;    /* type name to hold weights in, NULL = as in the file */
     weight_policy *policy;  /* instead: a type for each weight; or NULL */

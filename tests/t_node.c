@@ -215,7 +215,6 @@ static void refusals(void **unused)
     refuses(list, NULL, NULL, ERR_USAGE, "need --key-file");
     refuses(list, other, NULL, ERR_FORMAT, "the key is not accepted");
     refuses("127.0.0.1:1/cpu", key_path, NULL, ERR_IO, "127.0.0.1:1");
-    refuses(list, key_path, "tests/vectors/models/llama", ERR_NOT_FOUND, "no copy of this model");
     refuses(list_of(&n, "A/tpu", list, sizeof list), key_path, NULL, ERR_USAGE, "no device \"tpu\" here");
     close_nodes(&n);
     unlink(other);

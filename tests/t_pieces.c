@@ -1,9 +1,11 @@
-/* t_pieces.c - weights of ranks on nodes: a node's own copy is used if its tensors hold what the leader's hold. */
+/* t_pieces.c - weights of ranks on nodes: a node's own copy is used if its tensors hold what the leader's hold; a node
+ * without one fetches what its rank reads, keeps it, and gives the same bits. */
 #include "base/clock.h"
 #include "copied_model.h"
 #include "cpu/cpu_backend.h"
 #include "net/key_file.h"
 #include "net/node.h"
+#include "net/supply.h"
 #include "engine/evaluate.h"
 #include "rows_rig.h"
 
@@ -11,7 +13,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-static const char key_path[] = "build/t_pieces.key", copy_dir[] = "build/t_pieces.copy";
+static const char key_path[] = "build/t_pieces.key", copy_dir[] = "build/t_pieces.copy",
+                  cache_dir[] = "build/t_pieces.cache";
 static const cpu_options one_thread = {.threads = 1};
 static const backend_use lent[] = {{&cpu_backend, &one_thread}, {0}};
 
@@ -68,6 +71,51 @@ static int open_over(engine **g, const nodes *n, const char *path, const char *f
     return engine_open(g, &o, e);
 }
 
+typedef struct rows_to {
+    buf *to;
+    int32_t width;
+} rows_to;
+
+static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const rows_to *r = ctx;
+    (void)first, (void)e;
+    assert_true(buf_add(r->to, rows, (size_t)(n * r->width) * sizeof *rows));
+    return OK;
+}
+
+/* Logits of some ids; false: the model does not go with these devices, or has no logits. */
+static bool logits(const char *path, const char *devices, const char *weights, buf *to)
+{
+    const engine_options o = {.model = strcmp(path, "builtin") ? path : NULL,
+                              .devices = devices,
+                              .weights = weights,
+                              .threads = 1,
+                              .ctx = IDS_MAX,
+                              .key_file = strchr(devices, '/') ? key_path : NULL};
+    static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 20, 30};
+    err e = {0};
+    engine *g;
+    int rc = engine_open(&g, &o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
+    assert_ok(rc, &e);
+    const query q = {.ids = ids, .n_ids = 12, .enc_ids = ids, .n_enc = engine_describe(g)->n_enc_vocab ? 12 : 0};
+    rows_to r = {to, engine_describe(g)->n_vocab};
+    rc = engine_eval_query(g, &q, -1, take_rows, &r, &e);
+    engine_close(g);
+    return rc == OK;
+}
+
+static bool gives_same_bits(const nodes *n, const char *path, const char *form, const char *weights)
+{
+    buf want = {0}, got = {0};
+    const bool there = logits(path, "cpu", weights, &want) && logits(path, list_of(n, form), weights, &got);
+    if (there && (want.n != got.n || memcmp(want.p, got.p, want.n))) fail_msg("%s: other logits on %s", path, form);
+    buf_free(&want);
+    buf_free(&got);
+    return there;
+}
+
 /* ---- a node's own copy */
 
 static void other_contents_are_refused(void **unused)
@@ -92,12 +140,170 @@ static void other_contents_are_refused(void **unused)
     drop_folder(copy_dir);
 }
 
+/* Every family, transposed and fused matrices among them. */
+static void no_copy_is_needed(void **unused)
+{
+    (void)unused;
+    static const char *const form[] = {"A/cpu&B/cpu", "A/cpu;B/cpu", "cpu&A/cpu;B/cpu", "A/cpu*3&B/cpu"};
+    const node_options o = {.key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent};
+    int done = 0, turn = 0;
+    nodes n;
+    DIR *d = opendir("tests/vectors/models");
+    assert_non_null(d);
+    open_nodes(&n, &o);
+    for (struct dirent *f; (f = readdir(d));) {
+        char path[400];
+        if (f->d_name[0] == '.' || strchr(f->d_name, '.') == f->d_name) continue;
+        snprintf(path, sizeof path, "tests/vectors/models/%s", f->d_name);
+        if (file_is_dir(path)) done += gives_same_bits(&n, path, form[turn++ % 4], NULL);
+    }
+    closedir(d);
+    close_nodes(&n);
+    assert_true(done >= 100);
+}
+
+/* Bytes that the leader sends while a model is opened. */
+static uint64_t fetched_by(const nodes *n, const char *path, const char *form)
+{
+    const uint64_t before = supply_bytes();
+    err e = {0};
+    engine *g;
+    assert_ok(open_over(&g, n, path, form, &e), &e);
+    engine_close(g);
+    return supply_bytes() - before;
+}
+
+static uint64_t file_size(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) ? 0 : (uint64_t)st.st_size;
+}
+
+/* Cuts off, or changes, what the cache has of a model. */
+static void hurt(const char *ending, long cut, long flip)
+{
+    DIR *d = opendir(cache_dir);
+    for (const struct dirent *f; d && (f = readdir(d));) {
+        if (!str_ends(f->d_name, ending)) continue;
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", cache_dir, f->d_name);
+        if (cut) assert_int_equal(truncate(path, (long)file_size(path) - cut), 0);
+        if (!flip) continue;
+        FILE *out = fopen(path, "r+b");
+        int byte = (fseek(out, flip, SEEK_SET), fgetc(out));
+        fseek(out, flip, SEEK_SET);
+        fputc(byte ^ 1, out);
+        fclose(out);
+    }
+    if (d) closedir(d);
+}
+
+static void cache_is_kept(void **unused)
+{
+    (void)unused;
+    const node_options o = {.key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .cache = cache_dir};
+    nodes n;
+    drop_folder(cache_dir);
+    open_nodes(&n, &o);
+    const uint64_t part = fetched_by(&n, model_source, "A/cpu;cpu");
+    ckpt *c;
+    err e = {0};
+    uint64_t layer = 0;
+    assert_ok(ckpt_open(&c, model_source, &e), &e);
+    for (uint32_t i = 0; i < ckpt_count(c); i++)
+        if (strstr(ckpt_at(c, i)->name, "layers.0.")) layer += ckpt_at(c, i)->bytes;
+    ckpt_close(c);
+    assert_true(part >= layer && part <= layer + layer / 50 + 4096);
+    assert_int_equal(fetched_by(&n, model_source, "A/cpu;cpu"), 0);
+    assert_true(gives_same_bits(&n, model_source, "A/cpu;B/cpu", NULL)); /* the other layer too */
+    assert_int_equal(fetched_by(&n, model_source, "A/cpu;B/cpu"), 0);
+    hurt(".tensors", 0, 5000);
+    const uint64_t again = fetched_by(&n, model_source, "A/cpu;B/cpu");
+    assert_true(again > 0 && again <= part + 4096);
+    assert_int_equal(fetched_by(&n, model_source, "A/cpu;B/cpu"), 0);
+    assert_true(gives_same_bits(&n, model_source, "A/cpu;B/cpu", NULL));
+    close_nodes(&n);
+    drop_folder(cache_dir);
+}
+
+/* The built-in model, for nodes that have another one: of blocks of four bits, in several pieces. */
+static void packed_files_are_cut(void **unused)
+{
+    (void)unused;
+    static const char *const types[] = {"q8_0", "q4", "f16"};
+    const char *paths[] = {model_source};
+    const node_options o = {.key_file = key_path,
+                            .at = {"127.0.0.1", 0},
+                            .backends = lent,
+                            .models = paths,
+                            .n_model = 1,
+                            .cache = cache_dir};
+    nodes n;
+    drop_folder(cache_dir);
+    open_nodes(&n, &o);
+    const uint64_t layers = fetched_by(&n, "builtin", "A/cpu;cpu") + fetched_by(&n, "builtin", "cpu;B/cpu");
+    assert_true(layers > 3 << 20);
+    hurt(".journal", 3, 0); /* as after the end of a process in between */
+    const uint64_t again = fetched_by(&n, "builtin", "A/cpu;B/cpu");
+    assert_true(again > 0 && again <= 2 << 20);
+    assert_int_equal(fetched_by(&n, "builtin", "A/cpu;B/cpu"), 0);
+    assert_true(gives_same_bits(&n, "builtin", "A/cpu;B/cpu", NULL));
+    drop_folder(cache_dir);
+    const uint64_t ranks = fetched_by(&n, "builtin", "A/cpu&B/cpu");
+    if ((double)ranks > 1.02 * (double)layers + (1 << 20)) fail_msg("%f of the layers", (double)ranks / (double)layers);
+    for (int i = 0; i < 3; i++) assert_true(gives_same_bits(&n, "builtin", "A/cpu&B/cpu", types[i]));
+    close_nodes(&n);
+    drop_folder(cache_dir);
+}
+
+static void nothing_is_fetched_beside_copies(void **unused)
+{
+    (void)unused;
+    const char *paths[] = {model_source};
+    const node_options o = {
+        .key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .models = paths, .n_model = 1};
+    err e = {0};
+    engine *g = NULL;
+    nodes n;
+    open_nodes(&n, &o);
+    assert_int_equal(open_over(&g, &n, "builtin", "A/cpu", &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "no copy of this model"));
+    close_nodes(&n);
+}
+
+static uint64_t thousand(const void *ctx, uint32_t i)
+{
+    (void)ctx;
+    return 1000 + i;
+}
+
+static void hostile_asks_are_refused(void **unused)
+{
+    (void)unused;
+    static const byte_run bad[] = {{3, 0, 1},          {0, 1001, 1}, {0, 0, 1001},
+                                   {0, UINT64_MAX, 2}, {0, 1, 0},    {1, 0, UINT32_MAX}};
+    static piece_ask a, back;
+    for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
+        buf b = {0};
+        a = (piece_ask){.n = 1, .run = {i ? bad[i - 1] : (byte_run){2, 2, 1000}}};
+        assert_true(piece_ask_write(&b, &a));
+        cursor c = cursor_of(buf_span(&b));
+        assert_int_equal(piece_ask_read(&back, &c, 3, thousand, NULL, NULL), i ? ERR_FORMAT : OK);
+        buf_free(&b);
+    }
+}
+
 int main(void)
 {
     err e = {0};
     unlink(key_path);
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     if (key_file_write(key_path, &e)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(other_contents_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(other_contents_are_refused),
+                                       cmocka_unit_test(no_copy_is_needed),
+                                       cmocka_unit_test(nothing_is_fetched_beside_copies),
+                                       cmocka_unit_test(packed_files_are_cut),
+                                       cmocka_unit_test(cache_is_kept),
+                                       cmocka_unit_test(hostile_asks_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

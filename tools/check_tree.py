@@ -69,7 +69,7 @@ mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting ta
 tokenizer_is_special weight_column_grain""".split())
 # Of src/net, what only tests use yet.
 TESTED |= set("""door_refused frame_record peer_drop peer_hello peer_rtt peer_bytes
-step_writer_forget""".split())
+step_writer_forget supply_bytes""".split())
 WIDE = re.compile("^tests/vectors/|^tools/families.py$")  # data; the text of a page
 SYSTEM = set("""aio arpa assert atomic cpuid complex ctype dirent dlfcn errno execinfo fcntl features fenv float
 getopt glob inttypes iso646 immintrin langinfo limits locale malloc math net netdb netinet poll pthread sched semaphore

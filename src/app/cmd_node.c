@@ -16,7 +16,7 @@
 #include <time.h>
 
 typedef struct node_flags {
-    const char *listen, *key_file, *new_key, *model;
+    const char *listen, *key_file, *new_key, *model, *cache;
     int64_t threads, drain;
     bool json;
 } node_flags;
@@ -30,6 +30,8 @@ static const param rows[] = {
               .doc = "writes a new key there, and ends"),
     PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: the built-in model)"),
+    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR", .path = PATH_OUT,
+              .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .otherwise = "30", .max = 3600,
@@ -103,7 +105,7 @@ static int run_node(const invocation *v, err *e)
 #undef X
             {0}};
     const char *models[MODELS_MAX];
-    node_options no = {.key_file = o->key_file, .backends = backends, .models = models};
+    node_options no = {.key_file = o->key_file, .backends = backends, .models = models, .cache = o->cache};
     node *n;
     if (o->new_key) return key_file_write(o->new_key, e);
     if (!o->key_file) return err_set(e, ERR_USAGE, "--key-file is missing (--new-key FILE makes a key)");

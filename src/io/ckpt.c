@@ -430,6 +430,18 @@ int ckpt_open_bytes(ckpt **out, span bytes, const char *name, err *e)
     return rc;
 }
 
+int ckpt_begin_listed(ckpt **out, const char *path, const char *name, const char *format, err *e)
+{
+    uint32_t file;
+    ckpt *c = *out = ckpt_new(name);
+    if (!c) return no_memory(e);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(formats[i]->name, format) == 0) c->format = formats[i];
+    return c->format ? open_source(c, path, &file, e) : err_set(e, ERR_FORMAT, "unknown format \"%.40s\"", format);
+}
+
+int ckpt_finish_listed(ckpt *c, err *e) { return finish(c, e); }
+
 void ckpt_close(ckpt *c)
 {
     if (!c) return;

@@ -38,6 +38,11 @@ int ckpt_add_rewritten(ckpt *c, uint32_t file, span name, dtype type, const shap
 /* Another file of the same checkpoint (a split GGUF): a plain name in the folder of file 0. The caller lists it. */
 int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e);
 
+/* A checkpoint whose tensors somebody else listed: they lie in the file at `path`, and are called as in a format
+ * (ckpt_format). The caller adds them to file 0, and finishes or closes it; it has no files beside it. */
+int ckpt_begin_listed(ckpt **out, const char *path, const char *name, const char *format, err *e);
+int ckpt_finish_listed(ckpt *c, err *e);
+
 /* These take ownership, also when they fail. A second config or metadata object is dropped: the first file speaks. */
 void ckpt_set_config(ckpt *c, json *config);
 void ckpt_set_metadata(ckpt *c, json *metadata);

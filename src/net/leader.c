@@ -9,6 +9,7 @@
 #include "net/catalogue.h"
 #include "net/msg.h"
 #include "net/step_code.h"
+#include "net/supply.h"
 #include "net/ways.h"
 #include "plan/drive.h"
 #include "plan/far.h"
@@ -23,6 +24,7 @@ typedef struct far_rank {
     int rank;
     address at;
     peer *control;
+    supply *pieces; /* for a node without a copy */
     bool answered;
     buf more; /* of a good answer */
     err why;
@@ -67,7 +69,7 @@ static void lose(void *ctx, const err *why)
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     (void)ctx, (void)p, (void)room;
-    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE) && h->bytes <= FRAME_SMALL) return OK;
+    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET) && h->bytes <= FRAME_SMALL) return OK;
     return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
 }
 
@@ -77,8 +79,8 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     leader *d = r->of;
     err why = {0};
     span more;
+    if (h->kind == MSG_GET) return supply_take(r->pieces, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
-    (void)e;
     if (h->kind == MSG_DONE) {
         char text[ERR_MSG_MAX];
         snprintf(text, sizeof text, "%.260s: %.300s", peer_name(p), why.msg);
@@ -201,6 +203,7 @@ static int far_open(void *self, plan *l, err *e)
         r->of = d;
         r->rank = i;
         rc = address_parse(&r->at, plan_node(l, i), false, e);
+        if (!rc) rc = supply_open(&r->pieces, d->m->weights, e);
         if (!rc) rc = peer_dial(&r->control, &r->at, &d->self, &use, e);
         if (!rc) rc = ask_lease(r, buf_span(&text), buf_span(&tensors), e);
     }
@@ -279,7 +282,11 @@ static void far_close(void *self)
     pthread_mutex_lock(&d->lock);
     d->closes = true;
     pthread_mutex_unlock(&d->lock);
-    for (int i = 0; d->ranks && i < d->n; i++) peer_close(d->ranks[i].control);
+    for (int i = 0; d->ranks && i < d->n; i++) {
+        supply_stop(d->ranks[i].pieces);
+        peer_close(d->ranks[i].control);
+        supply_close(d->ranks[i].pieces);
+    }
     ways_close(d->w);
     d->w = NULL;
     step_writer_close(d->writer);

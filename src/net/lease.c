@@ -11,6 +11,7 @@
 #include "io/contents_cache.h"
 #include "models/model.h"
 #include "net/catalogue.h"
+#include "net/fetch.h"
 #include "net/msg.h"
 #include "net/step_code.h"
 #include "net/trial_side.h"
@@ -30,6 +31,9 @@ struct lease {
     buf listed;                                                  /* the catalogue, as it came */
     catalogue told;
     model *m;
+    store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
+    fetch *fetches;
+    bool differs; /* the node's own copy has other contents */
     plan *l;
     ways *w;
     trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
@@ -60,6 +64,7 @@ void lease_end(lease *l, const err *why)
     ways *w = l->w;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
+    if (first) fetch_end(l->fetches, why);
     if (first && w) ways_fail(w, why);
 }
 
@@ -75,42 +80,89 @@ bool lease_is_over(const lease *l)
 
 /* ---- what takes long */
 
-/* The model with the leader's spec, of one of the node's copies. */
+/* The model with the leader's spec, of a checkpoint that is open or of a path. ERR_NOT_FOUND: it is another one. */
+static int open_model(lease *l, ckpt *given, const char *path, err *e)
+{
+    const model_options o = {.spec_given = l->text,
+                             .given = given,
+                             .model_path = path,
+                             .weights = *l->weights ? l->weights : NULL,
+                             .act = l->ask.act_f32 ? "f32" : NULL,
+                             .ctx = l->ask.ctx};
+    uint8_t identity[SHA256_BYTES];
+    int rc = model_open(&l->m, &o, e);
+    if (rc) return rc;
+    program_identity(l->m->prog, (span){0}, identity);
+    if (!memcmp(identity, l->ask.identity, SHA256_BYTES)) return OK;
+    model_close(l->m);
+    l->m = NULL;
+    return err_set(e, ERR_NOT_FOUND, "spec, names, types or shapes of its tensors differ");
+}
+
+/* One of the node's copies. */
 static int find_model(lease *l, err *e)
 {
     static const char *const builtin[] = {"builtin"};
     const char *const *paths = l->host->n_model ? l->host->models : builtin;
     const int n = l->host->n_model ? l->host->n_model : 1;
     err last = {0};
-    for (int i = 0; i < n; i++) {
-        const model_options o = {.spec_given = l->text,
-                                 .model_path = paths[i],
-                                 .weights = *l->weights ? l->weights : NULL,
-                                 .act = l->ask.act_f32 ? "f32" : NULL,
-                                 .ctx = l->ask.ctx};
-        err own = {0};
-        int rc = model_open(&l->m, &o, &own);
-        uint8_t identity[SHA256_BYTES];
-        if (!rc) program_identity(l->m->prog, (span){0}, identity);
-        if (!rc && !memcmp(identity, l->ask.identity, SHA256_BYTES)) return OK;
-        if (!rc) {
-            err_set(&own, ERR_NOT_FOUND, "spec, names, types or shapes of its tensors differ");
-            model_close(l->m);
-            l->m = NULL;
+    for (int i = 0; i < n; i++)
+        if (open_model(l, NULL, paths[i], &last) == OK) return OK;
+    return err_set(e, ERR_NOT_FOUND, "it has no copy of this model (its --model says where, or --cache): %s", last.msg);
+}
+
+/* A model whose weights come from the leader, as its part is known. */
+static int take_model(lease *l, err *e)
+{
+    ckpt *c;
+    int rc = store_open(&l->parts, &l->told, l->host->cache, e);
+    if (!rc) rc = store_ckpt(l->parts, "the model of the leader", &c, e);
+    return rc ? rc : open_model(l, c, NULL, e);
+}
+
+static int fetch_weights(lease *l, const program *p, err *e)
+{
+    byte_runs reads = {0};
+    int rc = OK;
+    for (uint32_t i = 0; i < p->n_op && !rc; i++)
+        for (int k = 0; k < 4 && !rc; k++) {
+            const tensor *t = &p->tensors[p->ops[i].in[k]];
+            if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = weight_reads(&p->weights[t->weight], &reads, e);
         }
-        last = own;
-    }
-    return err_set(e, ERR_NOT_FOUND, "it has no copy of this model (its --model says where): %s", last.msg);
+    byte_runs_merge(&reads);
+    if (!rc) rc = store_missing(l->parts, l->m->weights, &reads, e);
+    if (!rc) rc = fetch_run(l->fetches, l->parts, &reads, e);
+    byte_runs_free(&reads);
+    return rc;
 }
 
 /* plan_options.before_weights. */
-static int check_weights(void *ctx, const program *p, err *e)
+static int have_weights(void *ctx, const program *p, err *e)
 {
-    const lease *l = ctx;
+    lease *l = ctx;
+    if (l->parts) return fetch_weights(l, p, e);
     char *cache = contents_cache_folder();
     int rc = catalogue_compare(&l->told, l->m->weights, p, cache, pool_default_threads(), e);
     mem_free(cache);
+    l->differs = rc == ERR_NOT_FOUND;
     return rc;
+}
+
+/* With the node's own copy if it has one, else with what the leader sends. */
+static int place_model(lease *l, const plan_options *o, err *e)
+{
+    const bool may_fetch = l->host->cache || !l->host->n_model;
+    int rc = find_model(l, e);
+    bool fetches = rc && may_fetch;
+    if (!rc) {
+        rc = plan_open(&l->l, l->m->prog, o, e);
+        fetches = rc && l->differs && may_fetch;
+    }
+    if (!fetches) return rc;
+    model_close(l->m);
+    l->m = NULL;
+    rc = take_model(l, e);
+    return rc ? rc : plan_open(&l->l, l->m->prog, o, e);
 }
 
 static int make_ways(lease *l, const ways_shape *these, err *e)
@@ -141,12 +193,11 @@ static int open_plan(lease *l, err *e)
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
                       .in_flight = l->ask.in_flight,
-                      .before_weights = check_weights,
+                      .before_weights = have_weights,
                       .ctx = l};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
     int rc = catalogue_read(&l->told, buf_span(&l->listed), e);
-    if (!rc) rc = find_model(l, e);
-    if (!rc) rc = plan_open(&l->l, l->m->prog, &o, e);
+    if (!rc) rc = place_model(l, &o, e);
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
     if (!rc) rc = make_ways(l, &these, e);
@@ -300,6 +351,7 @@ static void *work(void *arg)
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e)
 {
     const bool is_step = h->kind == MSG_STEP;
+    if (h->kind == MSG_PIECE) return fetch_admit(l->fetches, h, room, e);
     if (l->trial ? h->kind != MSG_TEST : !is_step && h->kind != MSG_MEMORY && h->kind != MSG_READY)
         return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
     pthread_mutex_lock(&l->lock);
@@ -331,6 +383,7 @@ static int take_step(lease *l, const frame_head *h, const uint8_t *payload, err 
 
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e)
 {
+    if (h->kind == MSG_PIECE) return fetch_take(l->fetches, h, payload, e);
     if (h->kind == MSG_STEP) return take_step(l, h, payload, e);
     int rc = OK;
     pthread_mutex_lock(&l->lock);
@@ -434,6 +487,7 @@ int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind
     l->host = host;
     l->control = control;
     int rc = kind == MSG_TRIAL ? read_trial(l, payload, e) : read_ask(l, payload, e);
+    if (!rc) rc = fetch_open(&l->fetches, control, e);
     if (!rc) {
         l->works = pthread_create(&l->worker, NULL, work, l) == 0;
         if (!l->works) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
@@ -463,7 +517,9 @@ void lease_close(lease *l)
     mem_free(l->trial);
     plan_close(l->l);
     step_reader_close(l->reader);
+    store_close(l->parts);
     model_close(l->m);
+    fetch_close(l->fetches);
     mem_free(l->step_room);
     buf_free(&l->pending);
     mem_free(l->devices);

@@ -12,6 +12,7 @@ typedef struct lease_host {
     const backend_use *backends;
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
+    const char *cache; /* folder for weights from leaders; NULL: in memory, unless there are copies */
     const peer_self *self;
 } lease_host;
 

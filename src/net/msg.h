@@ -32,7 +32,9 @@ enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialle
     X(JOIN, 38, MSG_TO_NODE, 64, "this connection is between two ranks of a plan: a token")                            \
     X(MEASURE, 39, MSG_TO_NODE, TCP_NAME_MAX, "how fast is the link to this other node? (net/on_measure.h)")           \
     X(TRIAL, 40, MSG_TO_NODE, FRAME_SMALL, "a rank is asked for that measures collectives: net/trial_msg.h")           \
-    X(TEST, 41, MSG_TO_NODE, 256, "of a trial: measure this one, with the other ranks")
+    X(TEST, 41, MSG_TO_NODE, 256, "of a trial: measure this one, with the other ranks")                                \
+    X(GET, 42, MSG_TO_LEADER, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")               \
+    X(PIECE, 43, MSG_TO_NODE, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,

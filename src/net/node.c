@@ -233,7 +233,8 @@ int node_open(node **out, const node_options *o, err *e)
     pthread_mutex_init(&n->lock, NULL);
     n->o = *o;
     n->at = o->at;
-    n->host = (lease_host){.backends = o->backends, .models = o->models, .n_model = o->n_model, .self = &n->self};
+    n->host = (lease_host){
+        .backends = o->backends, .models = o->models, .n_model = o->n_model, .cache = o->cache, .self = &n->self};
     int rc = key_file_read(n->self.key, o->key_file, e);
     if (!rc) rc = hello_init(&n->self.me, e);
     for (int i = 0; o->backends[i].be && !rc && n->self.me.n_device < HELLO_DEVICES; i++) {

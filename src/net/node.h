@@ -13,6 +13,7 @@ typedef struct node_options {
     const backend_use *backends;
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
+    const char *cache; /* folder for weights that leaders send; NULL: in memory, and only without copies */
 } node_options;
 
 /* Listens; the strings and lists of o must outlive it. */

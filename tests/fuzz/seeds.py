@@ -139,6 +139,9 @@ def net():
                                     struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1)]):
         put("net_lease", str(kind), bytes([kind]) + message)
 
+    put("net_pieces", "two", struct.pack("<IIQIIQI", 2, 0, 0, 1000, 3, 3000, 500))
+    put("net_pieces", "hostile", struct.pack("<IIQI", 1, 0, 2**64 - 1, 2))
+
     def listed(name, kind, dims, given=b""):
         size = given or math.prod(dims) * 4
         return (text(name) + text(kind) + struct.pack("<BB", 0, len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) +
