@@ -224,6 +224,7 @@ static void report(json *rows, const bench_row *r, const bench_options *o, const
     const double bytes = (double)(c->weight_bytes + c->kv_bytes), most = r->s.most;
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "test", r->test);
+    json_add_str(row, "reduce", o->model.reduce);
     json_add_num(row, "prompt", (double)o->prompt);
     json_add_num(row, "depth", (double)r->at.depth);
     json_add_num(row, "batch", (double)r->at.batch);

@@ -165,12 +165,12 @@ static bool near(const cut_shape *s, int64_t n, int64_t step)
     return true;
 }
 
-/* Whether borders at multiples of `step` leave every rank a part, and give none an eighth more than its share. */
+/* Whether borders at multiples of `step` leave every rank a part, and give none more than 1.2 times its share. */
 static bool is_fair(const cut_shape *s, int64_t n, int64_t step)
 {
     for (int r = 0; r < s->ranks; r++) {
         const int64_t has = border(s, r + 1, n, step) - border(s, r, n, step);
-        if (has <= 0 || (double)has > 1.125 * (ideal(s, r + 1, n) - ideal(s, r, n))) return false;
+        if (has <= 0 || (double)has > 1.2001 * (ideal(s, r + 1, n) - ideal(s, r, n))) return false;
     }
     return true;
 }

@@ -4,7 +4,7 @@
  * where everything allows one: between heads, at whole panels of a file, at the same share of every row. Keys and
  * values are cut by the queries that read them: ranks whose queries share a key/value head both have it. In a group
  * that reduces, borders are wished for where the matrices that read a class may be cut by columns, unless that gives a
- * rank an eighth more than its share, or another one nothing. */
+ * rank more than 1.2 times its share, or another one nothing. */
 #pragma once
 #include "plan/cut_rules.h"
 
