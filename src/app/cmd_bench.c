@@ -514,8 +514,8 @@ const command command_bench = {
     .options_size = sizeof(bench_options),
     .notes = "`inferflow bench read` measures the read bandwidth alone.\n"
              "`inferflow bench allreduce --devices 'cpu:1&cpu:1'` measures how the devices of a group add up their\n"
-             "partial sums, or gather columns: each is a thread, and memory is the link; with --key-file F those of\n"
-             "nodes take part too, 'a:7071/cpu&b:7071/cpu'.\n"
+             "partial sums, or gather columns: each is a thread, and memory is the link; with --key-file F those\n"
+             "of nodes take part too, 'a:7071/cpu&b:7071/cpu'.\n"
              "`inferflow bench link --peers a:7071,b:7071 --key-file F` measures round trips of 8 KiB and the rate\n"
              "of one connection, from here to each node and between the nodes.\n"
              "\n"
