@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { WAITING = 2 };
+enum { WAITING = 4 }; /* a node asks for two, perhaps before the sender has counted those that arrived */
 
 struct supply {
     const ckpt *c;

@@ -7,8 +7,8 @@ typedef struct supply supply;
 
 /* No thread is started before the first GET. The checkpoint must outlive it. */
 int supply_open(supply **out, const ckpt *c, err *e);
-/* A GET, from a reading thread; the answer goes by the bulk connection. ERR_FORMAT: it cannot be answered, or two are
- * waiting already. */
+/* A GET, from a reading thread; the answer goes by the bulk connection. ERR_FORMAT: it cannot be answered, or too many
+ * are waiting. */
 int supply_take(supply *s, peer *to, const frame_head *h, const uint8_t *payload, err *e);
 uint64_t supply_bytes(void);  /* that this process has sent to nodes */
 void supply_stop(supply *s);  /* before peer_close: sends nothing more; NULL ok */
