@@ -33,7 +33,6 @@ static bool (*group_takes(const plan *l, const plan_group *g))(dtype type)
 
 static int cut_group(plan *l, plan_group *g, err *e)
 {
-    if (g->ranks == 1) return OK;
     g->shape = (cut_shape){.p = l->p,
                            .op0 = g->op0,
                            .op1 = g->op1,
@@ -41,6 +40,7 @@ static int cut_group(plan *l, plan_group *g, err *e)
                            .share = g->share,
                            .reduces = l->joins.codec,
                            .whole_experts = l->asked.whole_experts};
+    if (g->ranks == 1) return OK;
     int rc = cut_open(&g->by_columns, &g->shape, group_takes(l, g), e);
     if (!rc) g->n_coll = cut_colls(g->by_columns, &g->colls);
     return rc;

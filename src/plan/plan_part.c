@@ -127,7 +127,9 @@ static void set_runs(const cut_borders *b, const cut_shape *s, plan_part *parts)
             to->heads = (cut_range){c.from * heads / width, c.to * heads / width};
             to->kv_heads = cut_state_heads(b, r, attn->state);
         }
-        if (hidden) to->ffn = cut_columns(b, r, hidden);
+        if (hidden && s->whole_experts && p->tensors[hidden].axis == AXIS_EXP)
+            to->ffn = (cut_range){0, cut_width(p, hidden)}; /* of its experts */
+        else if (hidden) to->ffn = cut_columns(b, r, hidden);
         if (head) to->vocab = cut_columns(b, r, head);
         else if (table) to->vocab = cut_table_rows(b, r, table);
     }
@@ -140,11 +142,9 @@ int plan_parts(const plan *l, plan_part **out, err *e)
     for (int i = 0; i < l->n && !rc; i++) rc = add_bytes(l, ops_of(l, &l->ranks[i]), &parts[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) {
         const plan_group *g = &l->groups[i];
-        const cut_shape s = {
-            .p = l->p, .op0 = g->op0, .op1 = g->op1, .ranks = g->ranks, .share = g->share, .reduces = l->joins.codec};
         cut_borders *b;
-        rc = cut_borders_open(&b, &s, e);
-        if (!rc) set_runs(b, &s, parts + g->rank0);
+        rc = cut_borders_open(&b, &g->shape, e);
+        if (!rc) set_runs(b, &g->shape, parts + g->rank0);
         cut_borders_close(b);
     }
     if (rc) mem_free(parts), *out = NULL;

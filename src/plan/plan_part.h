@@ -7,7 +7,8 @@ typedef struct plan_part {
     /* Equal ends: nothing of it. Of attention in the first layer that has any: query heads, and those of keys and
      * values, which ranks may share. */
     cut_range heads, kv_heads;
-    cut_range ffn;   /* columns between two matrices of a layer where no state is: of the widest such activation */
+    cut_range ffn;   /* columns between two matrices of a layer where no state is, of the widest such activation; all of
+                        them where ranks have whole experts */
     cut_range vocab; /* rows of the output head; in a group without one, of the table of tokens */
     uint64_t weight_bytes;
     uint64_t page_bytes; /* a page of every group */
