@@ -194,6 +194,11 @@ static void trials_come_back(void **unused)
     assert_ok(trial_test_read(&u, buf_span(&m), &e), &e);
     assert_memory_equal(&t, &u, sizeof t);
     for (size_t n = 0; n < m.n; n++) assert_int_equal(trial_test_read(&u, span_of(m.p, n), &e), ERR_FORMAT);
+    m.p[5] = 0;
+    m.p[6] = m.p[2] = 1; /* 65539 rows of 65536 */
+    assert_int_equal(trial_test_read(&u, buf_span(&m), &e), ERR_FORMAT);
+    m.p[6] = m.p[2] = 0;
+    m.p[5] = 16;
     m.p[12] = 0; /* no repetition */
     assert_int_equal(trial_test_read(&u, buf_span(&m), &e), ERR_FORMAT);
     m.n = 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { ROWS_MOST = 1 << 20, COLS_MOST = 1 << 16, REPS_MOST = 1000 };
+static const int64_t elements_most = (int64_t)1 << 31;
 
 static int check_end(const cursor *c, const char *what, err *e)
 {
@@ -67,7 +68,7 @@ int trial_test_read(coll_test *t, span payload, err *e)
     const wire_pair *codec = blank ? coll_codec_named(span_of(blank + 1, names.n - n - 1)) : NULL;
     t->kind = coll_named(span_of(names.p, n));
     if (codec) t->codec = *codec;
-    if (!t->kind || !codec) c.bad = true;
+    if (!t->kind || !codec || t->rows * t->cols > elements_most) c.bad = true;
     return check_end(&c, "test of a collective", e);
 }
 
