@@ -115,6 +115,6 @@ int hello_check(const hello *mine, const hello *theirs, bool i_dialled, err *e)
                        mine->arithmetic);
     if (theirs->answer == HELLO_FULL) return err_set(e, ERR_BUSY, "has no room for another leader");
     if (theirs->answer == HELLO_UNKNOWN_TOKEN)
-        return err_set(e, ERR_FORMAT, "does not know the control connection of this bulk connection");
+        return err_set(e, ERR_IO, "does not know the control connection of this bulk connection");
     return OK;
 }

@@ -14,6 +14,7 @@
 #include "plan/drive.h"
 #include "plan/far.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,8 @@ typedef struct far_rank {
     address at;
     peer *control;
     supply *pieces; /* for a node without a copy */
-    bool answered;
+    uint64_t done;  /* steps */
+    bool asked, answered;
     buf more; /* of a good answer */
     err why;
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN];
@@ -58,11 +60,12 @@ static void lose(void *ctx, const err *why)
     const bool first = !d->lost && !d->closes;
     if (!d->lost) d->why = *why;
     d->lost = true;
+    ways *w = d->w;
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     if (!first) return;
     plan_far_lost(d->l, why);
-    if (d->w) ways_fail(d->w, why);
+    if (w) ways_fail(w, why);
     if (d->o.on_lost) d->o.on_lost(d->o.ctx);
 }
 
@@ -84,17 +87,21 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     if (h->kind == MSG_DONE) {
         char text[ERR_MSG_MAX];
         snprintf(text, sizeof text, "%.260s: %.300s", peer_name(p), why.msg);
-        plan_far_done(d->l, h->channel, rc, text);
-        return OK;
+        if (h->channel == r->done++ && plan_far_done(d->l, h->channel, rc, text)) return OK;
+        return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
     }
     pthread_mutex_lock(&d->lock);
-    r->more.n = 0;
-    buf_add(&r->more, more.p, rc ? 0 : more.n);
-    r->why = why;
-    r->answered = true;
+    const bool asked = r->asked;
+    if (asked) {
+        r->more.n = 0;
+        buf_add(&r->more, more.p, rc ? 0 : more.n);
+        r->why = why;
+        r->asked = false;
+        r->answered = true;
+    }
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
-    return OK;
+    return asked ? OK : err_set(e, ERR_FORMAT, "an answer without a question");
 }
 
 static void control_lost(void *ctx, peer *p, const err *why)
@@ -111,6 +118,7 @@ static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
     const frame_head head = {(uint32_t)message->n, kind, 0};
     pthread_mutex_lock(&r->of->lock);
     r->answered = false;
+    r->asked = true;
     pthread_mutex_unlock(&r->of->lock);
     if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
     return peer_send(r->control, PEER_CONTROL, &head, message->p, e);
@@ -149,7 +157,7 @@ static int list_tensors(const leader *d, buf *out, err *e)
     int rc = contents_hash(&held, d->m->weights, cache, pool_default_threads(), e);
     if (!rc && !catalogue_write(out, d->m->weights, &held, d->m->prog))
         rc = err_set(e, ERR_MEMORY, "out of memory for a list of tensors");
-    if (!rc) contents_free(&held);
+    contents_free(&held);
     mem_free(cache);
     return rc;
 }
@@ -236,9 +244,15 @@ static int open_ways(leader *d, err *e)
 {
     bool here[LINK_RANKS_MAX];
     const ways_use use = {d, lose};
+    ways *w;
     for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
     const ways_shape these = ways_of_plan(d->l);
-    int rc = ways_open(&d->w, &these, here, &use, e);
+    int rc = ways_open(&w, &these, here, &use, e);
+    pthread_mutex_lock(&d->lock);
+    d->w = w;
+    const bool lost = d->lost;
+    pthread_mutex_unlock(&d->lock);
+    if (lost && w) ways_fail(w, &d->why);
     for (int a = 0; a < d->n && !rc; a++)
         for (int b = 0; b < d->n && !rc; b++)
             if (here[a] && !here[b]) rc = ways_dial(d->w, a, b, &d->ranks[b].at, d->ranks[b].token[a], &d->self, e);

@@ -13,6 +13,7 @@ enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 1 };
 enum { LEASE_BYTES_MAX = 1 << 23 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
+enum { MSG_IN_ORDER = 4 };                                 /* by the control connection alone */
 
 /* X(name, number, direction, bytes at most, what it says) */
 #define MSG_LIST(X)                                                                                                    \
@@ -23,16 +24,20 @@ enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialle
     X(DATA, 16, MSG_BOTH, UINT32_MAX, "a message of a box, which knows its size; perhaps boxes that were released")    \
     X(TAKEN, 17, MSG_BOTH, 0, "boxes whose messages were released")                                                    \
     X(GIVE_UP, 18, MSG_BOTH, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")                            \
-    X(LEASE, 32, MSG_TO_NODE, LEASE_BYTES_MAX, "a rank of a plan is asked for: net/lease_msg.h")                       \
-    X(MEMORY, 33, MSG_TO_NODE, 64, "what do pages of these types take there, and what is left?")                       \
-    X(READY, 34, MSG_TO_NODE, 256, "so many pages and slots; steps follow when ranks have joined each other")          \
-    X(ANSWER, 35, MSG_BOTH, FRAME_SMALL, "to the last of these, or to a JOIN: done, or why not")                       \
-    X(STEP, 36, MSG_TO_NODE, UINT32_MAX, "a step: net/step_code.h; the channel is its number")                         \
-    X(DONE, 37, MSG_TO_LEADER, FRAME_SMALL, "a step is done here: an ANSWER; the channel is its number")               \
-    X(JOIN, 38, MSG_TO_NODE, 64, "this connection is between two ranks of a plan: a token")                            \
-    X(MEASURE, 39, MSG_TO_NODE, TCP_NAME_MAX, "how fast is the link to this other node? (net/on_measure.h)")           \
-    X(TRIAL, 40, MSG_TO_NODE, FRAME_SMALL, "a rank is asked for that measures collectives: net/trial_msg.h")           \
-    X(TEST, 41, MSG_TO_NODE, 256, "of a trial: measure this one, with the other ranks")                                \
+    X(LEASE, 32, MSG_TO_NODE | MSG_IN_ORDER, LEASE_BYTES_MAX, "a rank of a plan is asked for: net/lease_msg.h")        \
+    X(MEMORY, 33, MSG_TO_NODE | MSG_IN_ORDER, 64, "what do pages of these types take there, and what is left?")        \
+    X(READY, 34, MSG_TO_NODE | MSG_IN_ORDER, 256,                                                                      \
+      "so many pages and slots; steps follow when ranks have joined each other")                                       \
+    X(ANSWER, 35, MSG_BOTH | MSG_IN_ORDER, FRAME_SMALL, "to the last of these, or to a JOIN: done, or why not")        \
+    X(STEP, 36, MSG_TO_NODE | MSG_IN_ORDER, UINT32_MAX, "a step: net/step_code.h; the channel is its number")          \
+    X(DONE, 37, MSG_TO_LEADER | MSG_IN_ORDER, FRAME_SMALL,                                                             \
+      "a step is done here: an ANSWER; the channel is its number")                                                     \
+    X(JOIN, 38, MSG_TO_NODE | MSG_IN_ORDER, 64, "this connection is between two ranks of a plan: a token")             \
+    X(MEASURE, 39, MSG_TO_NODE | MSG_IN_ORDER, TCP_NAME_MAX,                                                           \
+      "how fast is the link to this other node? (net/on_measure.h)")                                                   \
+    X(TRIAL, 40, MSG_TO_NODE | MSG_IN_ORDER, FRAME_SMALL,                                                              \
+      "a rank is asked for that measures collectives: net/trial_msg.h")                                                \
+    X(TEST, 41, MSG_TO_NODE | MSG_IN_ORDER, 256, "of a trial: measure this one, with the other ranks")                 \
     X(GET, 42, MSG_TO_LEADER, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")               \
     X(PIECE, 43, MSG_TO_NODE, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
 

@@ -97,7 +97,7 @@ static int begin_way(guest *g, span payload, err *e)
     if (rc) return rc;
     lease_answer_write(&message, OK, "", (span){0});
     const frame_head head = {(uint32_t)message.n, MSG_ANSWER, 0};
-    if (!peer_offer(g->p, PEER_CONTROL, &head, message.p)) rc = err_set(e, ERR_IO, "it does not take an answer");
+    rc = peer_send(g->p, PEER_CONTROL, &head, message.p, e);
     buf_free(&message);
     return rc;
 }

@@ -87,7 +87,7 @@ static int open_line(frames **out, const address *to, const uint8_t *key, const 
     rc = peer_greet(f, mine, e);
     if (!rc) rc = frame_take(f, &sink, until, e);
     if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.0f s", GREET_SECONDS);
-    if (rc == FRAME_END) rc = err_set(e, ERR_FORMAT, "it ended the connection instead of a hello");
+    if (rc == FRAME_END) rc = err_set(e, ERR_IO, "it ended the connection instead of a hello");
     if (!rc) rc = hello_check(mine, theirs, true, e);
     if (rc) frames_close(f);
     else *out = f;
@@ -114,7 +114,7 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
         *out = peer_join(control, bulk, name, true, &self->me, &theirs);
         if (!*out) rc = err_set(&local, ERR_MEMORY, "out of memory");
     }
-    if (!rc && theirs.node != again.node) rc = err_set(&local, ERR_FORMAT, "two processes answer there");
+    if (!rc && theirs.node != again.node) rc = err_set(&local, ERR_IO, "two processes answer there");
     if (!rc) rc = peer_start(*out, use, &local);
     if (!rc) return OK;
     peer_close(*out);
@@ -154,10 +154,13 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
 
 static int admit_message(void *ctx, const frame_head *h, uint8_t **room, err *e)
 {
-    peer *p = ((line *)ctx)->of;
+    const line *l = ctx;
+    peer *p = l->of;
     const msg_row *row = msg_find(h->kind);
     if (!row || h->kind == MSG_HELLO || !(row->direction & (p->dialled ? MSG_TO_LEADER : MSG_TO_NODE)))
         return err_set(e, ERR_FORMAT, "a message of kind %u, which has no place here", h->kind);
+    if (row->direction & MSG_IN_ORDER && l == &p->way[PEER_BULK])
+        return err_set(e, ERR_FORMAT, "a %s on the bulk connection", row->name);
     if (h->bytes > row->bytes_max)
         return err_set(e, ERR_FORMAT, "a %s of %u bytes: at most %u", row->name, h->bytes, row->bytes_max);
     if (h->kind <= MSG_PROBE) return OK;

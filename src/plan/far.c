@@ -38,10 +38,11 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel)
 
 /* ---- what other processes tell */
 
-void plan_far_done(plan *l, uint64_t number, int rc, const char *why)
+bool plan_far_done(plan *l, uint64_t number, int rc, const char *why)
 {
     pthread_mutex_lock(&l->lock);
-    if (number >= l->collected && number < l->sent) {
+    const bool known = number >= l->collected && number < l->sent;
+    if (known) {
         flight *f = &l->flights[number % (uint64_t)l->in_flight];
         f->far--;
         if (rc && !f->rc) {
@@ -51,6 +52,7 @@ void plan_far_done(plan *l, uint64_t number, int rc, const char *why)
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
+    return known;
 }
 
 void plan_far_lost(plan *l, const err *why)
