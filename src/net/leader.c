@@ -113,6 +113,14 @@ static void control_lost(void *ctx, peer *p, const err *why)
 
 /* ---- questions */
 
+/* Names the node if it fails: spares are taken by that. */
+static int send_to(const far_rank *r, const frame_head *h, const void *payload, err *e)
+{
+    err own = {0};
+    int rc = peer_send(r->control, PEER_CONTROL, h, payload, &own);
+    return rc ? err_set(e, rc, "%.280s: %.300s", peer_name(r->control), own.msg) : OK;
+}
+
 static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
 {
     const frame_head head = {(uint32_t)message->n, kind, 0};
@@ -121,7 +129,7 @@ static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
     r->asked = true;
     pthread_mutex_unlock(&r->of->lock);
     if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
-    return peer_send(r->control, PEER_CONTROL, &head, message->p, e);
+    return send_to(r, &head, message->p, e);
 }
 
 static int await(far_rank *r, err *e)
@@ -286,7 +294,7 @@ static void far_send(void *self, uint64_t number, const step *st)
     int rc = step_write(d->writer, st, &bytes, &e);
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
+        if (is_far(d, i)) rc = send_to(&d->ranks[i], &head, bytes.p, &e);
     if (rc) lose(d, &e);
 }
 

@@ -151,6 +151,7 @@ static int failure(int rc, err *e)
 {
     switch (rc) {
     case GNUTLS_E_PREMATURE_TERMINATION:
+    case GNUTLS_E_INVALID_SESSION: /* a call failed before */
     case GNUTLS_E_PULL_ERROR:
     case GNUTLS_E_PUSH_ERROR: return err_set(e, ERR_IO, "the connection ended");
     case GNUTLS_E_MEMORY_ERROR: return err_set(e, ERR_MEMORY, "out of memory");
