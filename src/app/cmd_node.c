@@ -29,7 +29,7 @@ static const param rows[] = {
     PARAM_ROW(node_flags, new_key, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
               .doc = "writes a new key there, and ends"),
     PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
-              .doc = "own copies of the models that leaders serve (default: the built-in model)"),
+              .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
     PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR", .path = PATH_OUT,
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
