@@ -30,7 +30,7 @@ static const param rows[] = {
               .doc = "writes a new key there, and ends"),
     PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
-    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR", .path = PATH_OUT,
+    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR",
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
