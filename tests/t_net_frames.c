@@ -2,6 +2,8 @@
  * differ, foreign bytes and records out of order are refused. */
 #include "net_rig.h"
 
+#include <unistd.h>
+
 static void both_ends_agree_on_a_key(void **unused)
 {
     (void)unused;
@@ -145,13 +147,15 @@ static void small_frames_pass_large_ones(void **unused)
     frames *f[2];
     err e = {0};
     open_both(f);
-    sender large[2] = {{f[0], 8 << 20, 1, 1, 0, 0}, {f[0], 3 << 20, 2, 1, 0, 0}};
+    /* larger than what sockets hold: they are under way as long as nobody reads */
+    sender large[2] = {{f[0], 32 << 20, 1, 1, 0, 0}, {f[0], 24 << 20, 2, 1, 0, 0}};
     sender small[2] = {{f[0], 100, 1000, SMALL, 0, 0}, {f[0], FRAME_SMALL, 5000, SMALL, 0, 0}};
-    rig_sink got = {.most = 8 << 20};
+    rig_sink got = {.most = 32 << 20};
     for (int i = 0; i < 2; i++) pthread_create(&large[i].thread, NULL, send_all, &large[i]);
     frame_sink sink = rig_sink_of(&got);
     for (int i = 0; i < 50; i++) assert_ok(frame_take(f[1], &sink, clock_now() + 10, &e), &e);
     for (int i = 0; i < 2; i++) pthread_create(&small[i].thread, NULL, send_all, &small[i]);
+    usleep(100000); /* until they wait for their turn */
     assert_ok(receive(f[1], &got, 2 * SMALL + 2, &e), &e);
     for (int i = 0; i < 2; i++) pthread_join(large[i].thread, NULL), pthread_join(small[i].thread, NULL);
     assert_int_equal(got.large, 2);
