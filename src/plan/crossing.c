@@ -56,7 +56,8 @@ static cut_part given(const plan *l, const plan_rank *r, uint32_t k)
     return g->by_columns ? cut_gives(g->by_columns, r->index, t) : (cut_part){t, {0, tensor_count(&l->p->tensors[t])}};
 }
 
-bool rank_reads(const plan *l, const plan_rank *r, uint32_t k)
+/* Whether an op of the rank reads a crossing of a group before. */
+static bool reads(const plan *l, const plan_rank *r, uint32_t k)
 {
     const plan_group *g = group_of(l, r);
     const program *p = g->by_columns ? cut_program(g->by_columns, r->index) : l->p;
@@ -68,13 +69,17 @@ bool rank_reads(const plan *l, const plan_rank *r, uint32_t k)
     return false;
 }
 
-int list_given(plan *l, err *e)
+int list_parts(plan *l, err *e)
 {
     for (int i = 0; i < l->n; i++) {
         plan_rank *r = &l->ranks[i];
         r->gives = mem_array((size_t)l->n_cross + 1, sizeof *r->gives);
-        if (!r->gives) return err_set(e, ERR_MEMORY, "out of memory for the plan");
-        for (uint32_t k = 0; k < l->n_cross; k++) r->gives[k] = given(l, r, k);
+        r->takes = mem_array((size_t)l->n_cross + 1, sizeof *r->takes);
+        if (!r->gives || !r->takes) return err_set(e, ERR_MEMORY, "out of memory for the plan");
+        for (uint32_t k = 0; k < l->n_cross; k++) {
+            r->gives[k] = given(l, r, k);
+            r->takes[k] = reads(l, r, k);
+        }
     }
     return OK;
 }
@@ -88,7 +93,7 @@ int list_edges(const plan *l, plan_rank *r, err *e)
     if (!s->in || !s->out) return err_set(e, ERR_MEMORY, "out of memory for the plan");
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
-        if (rank_reads(l, r, k)) s->in[s->n_in++] = (edge){c->t, c->from};
+        if (r->takes[k]) s->in[s->n_in++] = (edge){c->t, c->from};
         if (r->gives[k].t) s->out[s->n_out++] = r->gives[k].t;
     }
     return OK;

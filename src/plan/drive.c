@@ -44,13 +44,6 @@ static void decode_rows(const plan_rank *r, const void *from, int64_t cols, int6
         coder(r)->decode(l->wire, l->joins.group, codes, cols, rows + i * cols);
 }
 
-static bool takes(const plan_rank *r, ref t)
-{
-    for (uint32_t i = 0; i < r->seg.n_in; i++)
-        if (r->seg.in[i].t == t) return true;
-    return false;
-}
-
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
 static void put_part(const plan *l, plan_rank *r, const flight *f, uint32_t k, int from, int *rc, err *e)
 {
@@ -74,7 +67,7 @@ static int put_inputs(const plan *l, plan_rank *r, const flight *f, err *e)
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const plan_group *from = &l->groups[c->from];
-        if (!f->st->n[l->p->tensors[c->t].axis] || !takes(r, c->t)) continue;
+        if (!f->st->n[l->p->tensors[c->t].axis] || !r->takes[k]) continue;
         for (int i = from->rank0; i < from->rank0 + from->ranks; i++)
             if (l->ranks[i].gives[k].t) put_part(l, r, f, k, i, &rc, e);
     }

@@ -14,7 +14,7 @@ static uint64_t most_bytes(const plan *l, ref t, int64_t cols)
 static uint64_t crossing_bytes(const plan *l, const plan_rank *a, const plan_rank *b, uint32_t k)
 {
     const cut_part *part = &a->gives[k];
-    if (!part->t || !rank_reads(l, b, k)) return 0;
+    if (!part->t || !b->takes[k]) return 0;
     return passed_bytes(l, part->columns.to - part->columns.from, l->max_rows[l->p->tensors[l->cross[k].t].axis]);
 }
 

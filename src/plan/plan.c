@@ -94,7 +94,7 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
     int rc = divide_layers(l, e);
     for (int i = 0; i < l->n_group && !rc; i++) rc = cut_group(l, &l->groups[i], e);
     if (!rc) rc = find_crossings(l, e);
-    if (!rc) rc = list_given(l, e);
+    if (!rc) rc = list_parts(l, e);
     for (int i = 0; i < l->n && !rc; i++) {
         plan_rank *r = &l->ranks[i];
         if (!is_here(l, r)) continue;
@@ -227,6 +227,7 @@ void plan_close(plan *l)
         if (s->on) s->be->close(s->on);
         program_free(s->p);
         mem_free(l->ranks[i].gives);
+        mem_free(l->ranks[i].takes);
     }
     for (int i = 0; l->groups && i < l->n_group; i++) cut_close(l->groups[i].by_columns);
     pthread_mutex_destroy(&l->lock);

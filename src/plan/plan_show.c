@@ -143,7 +143,7 @@ static bool group_reads(const plan *l, int group, uint32_t k)
 {
     const plan_group *g = &l->groups[group];
     for (int i = 0; i < g->ranks; i++)
-        if (rank_reads(l, &l->ranks[g->rank0 + i], k)) return true;
+        if (l->ranks[g->rank0 + i].takes[k]) return true;
     return false;
 }
 

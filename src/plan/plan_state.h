@@ -18,6 +18,7 @@ typedef struct plan_rank {
     uint64_t own_bytes; /* of weights that it does not use in mapped files */
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
+    bool *takes;     /* [n_cross] whether it reads them, written by a group before */
     uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock */
     pthread_t thread;
     bool has_thread;
@@ -111,12 +112,11 @@ static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &
 /* layer_cut.c: op0, op1 of each group. */
 int divide_layers(plan *l, err *e);
 
-/* crossing.c: finds what crosses; what each rank gives; segment.in and segment.out. */
+/* crossing.c: finds what crosses; what each rank gives and takes; segment.in and segment.out. */
 int group_at(const plan *l, uint32_t op_index); /* the group that an op belongs to */
 int find_crossings(plan *l, err *e);
-int list_given(plan *l, err *e);
+int list_parts(plan *l, err *e);
 int list_edges(const plan *l, plan_rank *r, err *e);
-bool rank_reads(const plan *l, const plan_rank *r, uint32_t k); /* whether it takes crossing k */
 
 /* Whether each device has a thread: several may work at once. */
 static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_far; }

@@ -35,7 +35,7 @@ void far_release(const plan *l, plan_rank *r, uint64_t number, uint32_t k, int f
 /* Whether rank r sends crossing k to rank i. */
 static bool sends(const plan *l, const plan_rank *r, int i, uint32_t k)
 {
-    return r->gives[k].t && !is_here(l, &l->ranks[i]) && rank_reads(l, &l->ranks[i], k);
+    return r->gives[k].t && !is_here(l, &l->ranks[i]) && l->ranks[i].takes[k];
 }
 
 int far_enter(const plan *l, plan_rank *r, uint64_t number, err *e)
