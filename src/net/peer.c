@@ -27,6 +27,7 @@ struct peer {
     peer_use use;
     double silence, beat;       /* seconds until it counts as dead; between signs of life of this side */
     _Atomic double rtt, active; /* when a message of others than this file left last */
+    atomic_ullong signs;        /* bytes that signs of life put into sockets */
     atomic_bool over;           /* lost, or closed */
     atomic_int holders;         /* and its owner, until peer_close */
     pthread_mutex_t lock;
@@ -178,13 +179,21 @@ static void note_pong(peer *p, const frame_head *h)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* A message that the clock asks for, or the other side's clock. */
+static void send_sign(line *l, const frame_head *h, const void *payload)
+{
+    const unsigned long long n = TLS_AROUND + FRAME_HEAD + h->bytes;
+    atomic_fetch_add(&l->of->signs, n);
+    if (!frame_offer(l->f, h, payload)) atomic_fetch_sub(&l->of->signs, n);
+}
+
 static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
 {
     line *l = ctx;
     peer *p = l->of;
     switch (h->kind) {
     case MSG_PROBE: return OK;
-    case MSG_PING: frame_offer(l->f, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload); return OK;
+    case MSG_PING: send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload); return OK;
     case MSG_PONG:
         if (h->channel) {
             note_pong(p, h);
@@ -202,10 +211,10 @@ static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, 
 /* Says something where nothing was said for a while; notices a silence of the other side. */
 static int keep_alive(peer *p, err *e)
 {
-    frames *f = p->way[PEER_CONTROL].f;
-    double now = clock_now(), quiet = now - frames_taken_at(f);
+    line *l = &p->way[PEER_CONTROL];
+    double now = clock_now(), quiet = now - frames_taken_at(l->f);
     if (quiet >= p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
-    if (now - frames_sent_at(f) >= p->beat) frame_offer(f, &(frame_head){sizeof now, MSG_PING, 0}, &now);
+    if (now - frames_sent_at(l->f) >= p->beat) send_sign(l, &(frame_head){sizeof now, MSG_PING, 0}, &now);
     return OK;
 }
 
@@ -220,7 +229,7 @@ static bool keep_warm(line *l)
     peer *p = l->of;
     const double now = clock_now();
     if (now - atomic_load(&p->active) > WARM_FOR) return false;
-    if (now - frames_sent_at(l->f) >= WARM_EVERY) frame_offer(l->f, &(frame_head){0, MSG_PROBE, 0}, NULL);
+    if (now - frames_sent_at(l->f) >= WARM_EVERY) send_sign(l, &(frame_head){0, MSG_PROBE, 0}, NULL);
     return true;
 }
 
@@ -330,12 +339,9 @@ const char *peer_name(const peer *p) { return p->name; }
 const hello *peer_hello(const peer *p) { return &p->theirs; }
 double peer_rtt(const peer *p) { return atomic_load(&p->rtt); }
 
-uint64_t peer_bytes(const peer *p, bool out)
+uint64_t peer_sent(const peer *p)
 {
     uint64_t n = 0;
-    for (int i = 0; i < 2; i++) {
-        const tls *c = frames_tls(p->way[i].f);
-        n += out ? tls_bytes_out(c) : tls_bytes_in(c);
-    }
-    return n;
+    for (int i = 0; i < 2; i++) n += tls_bytes_out(frames_tls(p->way[i].f));
+    return n - atomic_load(&p->signs);
 }

@@ -49,7 +49,7 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e);
 /* Ends the connections; `lost` is called with this message. From any thread. */
 void peer_drop(peer *p, const err *why);
 
-const char *peer_name(const peer *p);         /* the address, as it was given or came in */
-const hello *peer_hello(const peer *p);       /* what it says of itself */
-double peer_rtt(const peer *p);               /* seconds, of the last PING; 0: unknown yet */
-uint64_t peer_bytes(const peer *p, bool out); /* that left or entered the sockets */
+const char *peer_name(const peer *p);   /* the address, as it was given or came in */
+const hello *peer_hello(const peer *p); /* what it says of itself */
+double peer_rtt(const peer *p);         /* seconds, of the last PING; 0: unknown yet */
+uint64_t peer_sent(const peer *p);      /* bytes that left by its sockets, but for signs of life */

@@ -31,7 +31,7 @@ struct tls {
     size_t in_at, in_n;
     int fd;
     bool server;
-    atomic_ullong bytes_in, bytes_out;
+    atomic_ullong bytes_out;
 };
 
 static bool has_aes(void)
@@ -45,19 +45,12 @@ static bool has_aes(void)
 #endif
 }
 
-static ssize_t receive(tls *c, void *p, size_t n)
-{
-    ssize_t got = recv(c->fd, p, n, MSG_DONTWAIT);
-    if (got > 0) atomic_fetch_add_explicit(&c->bytes_in, (unsigned long long)got, memory_order_relaxed);
-    return got;
-}
-
 static ssize_t pull(gnutls_transport_ptr_t arg, void *p, size_t n)
 {
     tls *c = arg;
-    if (!c->in) return receive(c, p, n);
+    if (!c->in) return recv(c->fd, p, n, MSG_DONTWAIT);
     if (c->in_at == c->in_n) {
-        ssize_t got = receive(c, c->in, IN_BYTES);
+        ssize_t got = recv(c->fd, c->in, IN_BYTES, MSG_DONTWAIT);
         if (got <= 0) return got;
         c->in_at = 0;
         c->in_n = (size_t)got;
@@ -71,8 +64,9 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *p, size_t n)
 static ssize_t push(gnutls_transport_ptr_t arg, const void *p, size_t n)
 {
     tls *c = arg;
+    atomic_fetch_add_explicit(&c->bytes_out, n, memory_order_relaxed); /* before the other side can have them */
     ssize_t sent = send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) atomic_fetch_add_explicit(&c->bytes_out, (unsigned long long)sent, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&c->bytes_out, n - (sent > 0 ? (size_t)sent : 0), memory_order_relaxed);
     return sent;
 }
 
@@ -231,5 +225,4 @@ void tls_close(tls *c)
 }
 
 int tls_socket(const tls *c) { return c->fd; }
-uint64_t tls_bytes_in(const tls *c) { return atomic_load(&c->bytes_in); }
 uint64_t tls_bytes_out(const tls *c) { return atomic_load(&c->bytes_out); }

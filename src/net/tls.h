@@ -11,6 +11,7 @@
 #include "net/key_file.h"
 
 enum { TLS_RECORD = 16384 };                /* bytes of a record at most */
+enum { TLS_AROUND = 22 };                   /* bytes that a record has more on its way: head, kind and tag */
 enum { TLS_WAIT_READ = 1, TLS_WAIT_WRITE }; /* not done: call again when the socket can be read, written */
 
 typedef struct tls tls;
@@ -31,6 +32,5 @@ void tls_cut(tls *c);
 void tls_close(tls *c); /* NULL ok */
 
 int tls_socket(const tls *c);
-/* Bytes that entered and left the socket so far. */
-uint64_t tls_bytes_in(const tls *c);
+/* Bytes that left by the socket so far; those just being sent count. */
 uint64_t tls_bytes_out(const tls *c);

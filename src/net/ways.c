@@ -109,7 +109,7 @@ uint64_t ways_sent(const ways *w, int a)
 {
     uint64_t n = 0;
     for (int i = 0; i < w->n_way; i++)
-        if (w->all[i].a == a && w->all[i].p) n += peer_bytes(w->all[i].p, true);
+        if (w->all[i].a == a && w->all[i].p) n += peer_sent(w->all[i].p);
     return n;
 }
 

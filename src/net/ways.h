@@ -36,7 +36,8 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e);
 /* Waits until all are there. */
 int ways_wait(ways *w, double seconds, err *e);
 link_end *ways_end(const ways *w, int a); /* of a rank here */
-/* Bytes that connections of rank a, which is here, have put into sockets. Not after one of them was closed. */
+/* Bytes that connections of rank a, which is here, have put into sockets, but for signs of life. Not after one of them
+ * was closed. */
 uint64_t ways_sent(const ways *w, int a);
 
 /* Messages of an accepted connection, as peer_use has them. */
