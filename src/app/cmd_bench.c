@@ -214,14 +214,14 @@ typedef struct bench_row {
     const char *test;
     bench_case at;
     series s;
-    engine_cost per_token;
+    step_cost per_token;
 } bench_row;
 
 /* Shares are of the best rates that the machine had during the measurement. */
 static void report(json *rows, const bench_row *r, const bench_options *o, const bounds *b)
 {
-    const engine_cost *c = &r->per_token;
-    const double bytes = (double)(c->weight_bytes + c->kv_bytes), most = r->s.most;
+    const step_cost *c = &r->per_token;
+    const double bytes = c->weight_bytes + c->kv_bytes, most = r->s.most;
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "test", r->test);
     json_add_str(row, "reduce", o->model.reduce);
@@ -295,16 +295,16 @@ static int measure(engine *g, cpu_probe *probe, const bench_options *o, const be
     }
     if (!rc && o->prompt) {
         int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK, steps = (o->prompt + chunk - 1) / chunk;
-        engine_cost c = engine_cost_of(g, o->prompt, 1, before);
-        c.weight_bytes = c.weight_bytes * (uint64_t)steps / (uint64_t)o->prompt;
-        c.kv_bytes /= (uint64_t)o->prompt;
+        step_cost c = engine_cost_of(g, o->prompt, 1, before);
+        c.weight_bytes *= (double)steps / (double)o->prompt;
+        c.kv_bytes /= (double)o->prompt;
         c.flops /= (double)o->prompt;
         c.int8_ops /= (double)o->prompt;
         rows[(*n)++] = (bench_row){"prefill", *at, summarise(prefill, o->reps), c};
     }
     if (!rc && o->generate) {
-        engine_cost c = engine_cost_of(g, 1, 1, during);
-        c.weight_bytes = engine_cost_of(g, at->batch, at->batch, during).weight_bytes / (uint64_t)at->batch;
+        step_cost c = engine_cost_of(g, 1, 1, during);
+        c.weight_bytes = engine_cost_of(g, at->batch, at->batch, during).weight_bytes / at->batch;
         rows[(*n)++] = (bench_row){"decode", *at, summarise(decode, o->reps), c};
     }
     mem_free(prefill);
@@ -402,7 +402,7 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
     json_add_num(root, "threads", info->threads);
     json *rows = json_add_array(root, "rows");
-    rc = cpu_probe_open(&probe, info->threads, info->isa, engine_cost_of(g, 1, 1, 1).weight_bytes, e);
+    rc = cpu_probe_open(&probe, info->threads, info->isa, (uint64_t)engine_cost_of(g, 1, 1, 1).weight_bytes, e);
     if (!rc) rc = logits_hash(g, hash, e);
     if (!rc) rc = measure_all(g, probe, o, cases, n_case, rows, &b, e);
     struct rusage use;

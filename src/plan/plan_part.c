@@ -3,16 +3,9 @@
 
 #include "base/mem.h"
 #include "core/kv_type.h"
+#include "plan/step_cost.h"
 
 /* ---- bytes */
-
-uint64_t plan_bytes_of(const weight *w)
-{
-    uint64_t n = 0, file = weight_file_bytes(w);
-    dtype type = w->vector ? DTYPE_F32 : w->want;
-    if (type == DTYPE_NONE || !dtype_bytes(type, (uint64_t)w->cols, &n)) return file;
-    return n * (uint64_t)w->rows;
-}
 
 /* The ops of a device. */
 typedef struct own_ops {
@@ -33,7 +26,7 @@ static void add_weights(own_ops own, const op *o, bool *counted, plan_part *to)
         const tensor *t = &own.p->tensors[o->in[k]];
         if (!o->in[k] || t->kind != TENSOR_WEIGHT || counted[t->weight]) continue;
         counted[t->weight] = true;
-        to->weight_bytes += plan_bytes_of(&own.p->weights[t->weight]);
+        to->weight_bytes += weight_read_bytes(&own.p->weights[t->weight]);
     }
 }
 

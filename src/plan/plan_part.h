@@ -17,6 +17,3 @@ typedef struct plan_part {
 
 /* *out: [plan_segments], for mem_free. */
 int plan_parts(const plan *l, plan_part **out, err *e);
-
-/* Bytes of a weight as a device reads it. */
-uint64_t plan_bytes_of(const weight *w);

@@ -1,37 +1,19 @@
 /* plan_show.c - what lies on which device, as text and as JSON, and what a step reads of it. */
 #include "plan/plan_show.h"
 #include "plan/plan_part.h"
+#include "plan/step_cost.h"
 
 #include "base/mem.h"
 #include "core/act_move.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what it costs */
-
-/* The share of an operand that `rows` token rows use: 1 but for experts. */
-static double used_share(const program *p, const op *o, int k, int64_t rows)
-{
-    if (o->kind != OP_MATMUL_EXP) return 1;
-    int32_t parts = p->weights[p->tensors[o->in[1]].weight].parts;
-    return k == 1 || k == 2 ? 1 - pow(1 - (double)p->n_used / parts, (double)rows) : 1;
-}
-
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count)
 {
-    double sum = 0, numbers = 0;
-    for (uint32_t i = 0; i < l->p->n_op; i++) {
-        const op *o = &l->p->ops[i];
-        for (int k = 0; k < 4 && o->kind != OP_EMBED; k++) {
-            const tensor *t = &l->p->tensors[o->in[k]];
-            if (!o->in[k] || t->kind != TENSOR_WEIGHT) continue;
-            sum += used_share(l->p, o, k, rows) * (double)plan_bytes_of(&l->p->weights[t->weight]);
-            numbers += used_share(l->p, o, k, 1) * (double)tensor_count(t);
-        }
-    }
+    double numbers = 0;
+    const double sum = step_cost_weights(l->p, 0, l->p->n_op, (double)rows, &numbers);
     if (count) *count = (uint64_t)(numbers + 0.5);
     return (uint64_t)(sum + 0.5);
 }

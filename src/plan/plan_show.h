@@ -4,9 +4,8 @@
 #include "base/json.h"
 #include "plan/plan.h"
 
-/* Bytes of weights that a step of `rows` token rows reads (without rows of embedding tables), and the weights that
- * multiply one row (count, NULL ok). Experts: the expected number touched, assuming rows pick uniformly and
- * independently. */
+/* Bytes of weights that a step of `rows` token rows reads, on all devices (step_cost_weights), and the weights that
+ * multiply one row (count, NULL ok). */
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
 const char *plan_isa(const plan *l); /* of the first device */
 
