@@ -13,6 +13,7 @@ typedef struct plan_case {
     dtype kv;        /* DTYPE_NONE: f32 */
     bool inexact;
     int in_flight;
+    pace as;
 } plan_case;
 
 /* plan_open and plan_ready. */
@@ -22,7 +23,8 @@ static inline int rig_plan_open(plan **l, const program *p, const plan_case *c, 
     plan_options o = {.devices = c->devices,
                       .backends = c->backends ? c->backends : cpu,
                       .inexact = c->inexact,
-                      .in_flight = c->in_flight};
+                      .in_flight = c->in_flight,
+                      .as = c->as};
     cache_options cache = {.k_type = c->kv ? c->kv : DTYPE_F32};
     cache.v_type = cache.k_type;
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = c->rows;

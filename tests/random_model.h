@@ -311,6 +311,8 @@ typedef struct trace_options {
     int threads, batch, chunk; /* sequences in one step; rows of one sequence in one step */
     dtype kv;
     bool inexact, twice; /* twice: each step is done a second time */
+    pace as;
+    double *busy; /* NULL, or the seconds that each device has computed */
 } trace_options;
 
 /* What an encoder reads for sequence s: 1 + 5 s mod 29 tokens, in the step that begins the sequence. `who`, `begins`:
@@ -353,7 +355,8 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                                       .rows = TRACE_ROWS,
                                       .pages = pages * TRACE_SEQS,
                                       .kv = t->kv,
-                                      .inexact = t->inexact});
+                                      .inexact = t->inexact,
+                                      .as = t->as});
     for (int s0 = 0; s0 < n_seq; s0 += t->batch) {
         int done[TRACE_SEQS] = {0}, n = n_seq - s0 < t->batch ? n_seq - s0 : t->batch;
         for (int turn = 0, left = n; left; turn++) {
@@ -404,5 +407,6 @@ __attribute__((unused)) static void trace(program *p, const trace_options *t, in
                        (size_t)(first[i + 1] - from[i]) * (size_t)p->vocab * sizeof *got);
         }
     }
+    for (int i = 0; t->busy && i < plan_segments(l); i++) t->busy[i] = plan_busy(l, i);
     plan_close(l);
 }

@@ -40,7 +40,7 @@ static void *site_thread(void *arg)
         pthread_mutex_unlock(&of->lock);
         if (over) return NULL;
         int rc = plan_collect(s->l, &e);
-        plan_far_done(of->leader, number, rc, e.msg);
+        plan_far_done(of->leader, (int)(s - of->at), number, 0, rc, e.msg);
     }
 }
 

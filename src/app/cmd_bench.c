@@ -9,6 +9,7 @@
 #include "app/app.h"
 #include "app/bench_allreduce.h"
 #include "app/bench_link.h"
+#include "app/busy.h"
 #include "app/flags.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -75,8 +76,9 @@ static bool on_token(void *ctx, const token_event *ev)
 }
 
 typedef struct sample_times {
-    double prefill, decode; /* seconds */
-    int64_t decoded;        /* tokens */
+    double prefill, decode;           /* seconds */
+    double prefill_rest, decode_rest; /* busy_rest */
+    int64_t decoded;                  /* tokens */
 } sample_times;
 
 /* One setting of batch and depth. */
@@ -114,7 +116,8 @@ static uint64_t prompt_tokens(engine *g)
     return now.prompt_tokens;
 }
 
-static int repetition(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, sample_times *t, err *e)
+static int repetition(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, busy_marks *m,
+                      sample_times *t, err *e)
 {
     progress p = {0};
     uint64_t ids[4096];
@@ -127,15 +130,19 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
         uint64_t start = prompt_tokens(g);
         while (!rc && more && prompt_tokens(g) < start + (uint64_t)c->depth) rc = engine_infer(g, &more, e);
         double t0 = clock_now();
+        busy_mark(m, g);
         while (!rc && p.first <= i && more) rc = engine_infer(g, &more, e);
         t->prefill += clock_now() - t0;
+        t->prefill_rest = busy_rest(m, g, clock_now() - t0);
         if (i + 1 < batch) engine_pause(g, ids[i], true);
     }
     for (int i = 0; i < batch && !rc; i++) engine_pause(g, ids[i], false);
     int64_t before = p.made;
     double t1 = clock_now();
+    busy_mark(m, g);
     while (!rc && more && p.made - before < o->generate * batch) rc = engine_infer(g, &more, e);
     t->decode = clock_now() - t1;
+    t->decode_rest = busy_rest(m, g, t->decode);
     t->decoded = p.made - before;
     for (int i = 0; i < batch && !rc; i++) engine_cancel(g, ids[i]);
     while (!rc && more) rc = engine_infer(g, &more, e);
@@ -193,6 +200,15 @@ typedef struct bounds {
     double read, flops, int8;
 } bounds;
 
+/* What is measured, and beside what. */
+typedef struct bench_run {
+    engine *g;
+    const bench_options *o;
+    cpu_probe *probe;
+    bounds best;
+    busy_marks marks;
+} bench_run;
+
 typedef struct series {
     double median, least, most;
 } series;
@@ -214,17 +230,24 @@ typedef struct bench_row {
     const char *test;
     bench_case at;
     series s;
+    double rest; /* busy_rest, of the last repetition */
     step_cost per_token;
 } bench_row;
 
 /* Shares are of the best rates that the machine had during the measurement. */
-static void report(json *rows, const bench_row *r, const bench_options *o, const bounds *b)
+static void report(json *rows, const bench_row *r, const bench_run *x)
 {
+    const bench_options *o = x->o;
+    const bounds *b = &x->best;
     const step_cost *c = &r->per_token;
     const double bytes = c->weight_bytes + c->kv_bytes, most = r->s.most;
     json *row = json_add_object(rows, NULL);
     json_add_str(row, "test", r->test);
+    json_add_str(row, "layout", engine_describe(x->g)->devices);
     json_add_str(row, "reduce", o->model.reduce);
+    json_add_str(row, "wire", o->model.wire);
+    if (busy_as(&x->marks)) json_add_str(row, "as", busy_as(&x->marks));
+    json_add_num(row, "communication_share", r->rest);
     json_add_num(row, "prompt", (double)o->prompt);
     json_add_num(row, "depth", (double)r->at.depth);
     json_add_num(row, "batch", (double)r->at.batch);
@@ -278,18 +301,19 @@ static int parse_list(const char *flag, const char *text, int least, int most, i
 /* ---- the command */
 
 /* Adds one or two rows. */
-static int measure(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, bench_row *rows,
-                   size_t *n, bounds *b, err *e)
+static int measure(bench_run *x, const bench_case *at, bench_row *rows, size_t *n, err *e)
 {
+    engine *g = x->g;
+    const bench_options *o = x->o;
     double *prefill = mem_array((size_t)o->reps, sizeof *prefill), *decode = mem_array((size_t)o->reps, sizeof *decode);
     int rc = prefill && decode ? 0 : err_set(e, ERR_MEMORY, "out of memory for results");
     int64_t before = at->depth + at->prompt, during = before + 1 + o->generate / 2; /* on average while decoding */
+    sample_times t = {0};
     for (int64_t i = 0; i < o->reps && !rc; i++) {
-        sample_times t;
-        b->read = cpu_probe_read(probe);
-        b->flops = cpu_probe_float(probe);
-        b->int8 = cpu_probe_integer(probe);
-        rc = repetition(g, o, at, (uint64_t)(at->batch * 1000 + i), &t, e);
+        x->best.read = cpu_probe_read(x->probe);
+        x->best.flops = cpu_probe_float(x->probe);
+        x->best.int8 = cpu_probe_integer(x->probe);
+        rc = repetition(g, o, at, (uint64_t)(at->batch * 1000 + i), &x->marks, &t, e);
         prefill[i] = (double)(at->prompt * at->batch) / t.prefill;
         decode[i] = t.decode > 0 ? (double)t.decoded / t.decode : 0;
     }
@@ -300,12 +324,12 @@ static int measure(engine *g, cpu_probe *probe, const bench_options *o, const be
         c.kv_bytes /= (double)o->prompt;
         c.flops /= (double)o->prompt;
         c.int8_ops /= (double)o->prompt;
-        rows[(*n)++] = (bench_row){"prefill", *at, summarise(prefill, o->reps), c};
+        rows[(*n)++] = (bench_row){"prefill", *at, summarise(prefill, o->reps), t.prefill_rest, c};
     }
     if (!rc && o->generate) {
         step_cost c = engine_cost_of(g, 1, 1, during);
         c.weight_bytes = engine_cost_of(g, at->batch, at->batch, during).weight_bytes / at->batch;
-        rows[(*n)++] = (bench_row){"decode", *at, summarise(decode, o->reps), c};
+        rows[(*n)++] = (bench_row){"decode", *at, summarise(decode, o->reps), t.decode_rest, c};
     }
     mem_free(prefill);
     mem_free(decode);
@@ -367,14 +391,13 @@ static int only_prompts(bench_options *o, const bench_grid *grid, err *e)
     return OK;
 }
 
-static int measure_all(engine *g, cpu_probe *probe, const bench_options *o, const bench_case *at, int n_case, json *out,
-                       bounds *b, err *e)
+static int measure_all(bench_run *x, const bench_case *at, int n_case, json *out, err *e)
 {
     bench_row rows[2 * LIST_MAX * LIST_MAX];
     size_t n = 0;
     int rc = OK;
-    for (int i = 0; i < n_case && !rc; i++) rc = measure(g, probe, o, &at[i], rows, &n, b, e);
-    for (size_t i = 0; i < n && !rc; i++) report(out, &rows[i], o, b);
+    for (int i = 0; i < n_case && !rc; i++) rc = measure(x, &at[i], rows, &n, e);
+    for (size_t i = 0; i < n && !rc; i++) report(out, &rows[i], x);
     return rc;
 }
 
@@ -385,8 +408,7 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     int64_t most;
     int n_case = 0;
     engine *g = NULL;
-    cpu_probe *probe = NULL;
-    bounds b = {0};
+    bench_run x = {.o = o};
     char hash[NAME] = "";
     int rc = open_engine(&g, o, grid, 0, e);
     if (!rc && engine_describe(g)->n_enc_vocab)
@@ -402,19 +424,23 @@ static int bench_model(const bench_options *asked, const bench_grid *grid, json 
     json_add_str(root, "model", info->name && *info->name ? info->name : info->path);
     json_add_num(root, "threads", info->threads);
     json *rows = json_add_array(root, "rows");
-    rc = cpu_probe_open(&probe, info->threads, info->isa, (uint64_t)engine_cost_of(g, 1, 1, 1).weight_bytes, e);
+    x.g = g;
+    rc = cpu_probe_open(&x.probe, info->threads, info->isa, (uint64_t)engine_cost_of(g, 1, 1, 1).weight_bytes, e);
     if (!rc) rc = logits_hash(g, hash, e);
-    if (!rc) rc = measure_all(g, probe, o, cases, n_case, rows, &b, e);
+    if (!rc) rc = busy_open(&x.marks, g, e);
+    if (!rc) rc = measure_all(&x, cases, n_case, rows, e);
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
-    json_add_num(root, "read_gb_per_s", b.read * 1e-9);
-    json_add_num(root, "float_peak_gflops", b.flops * 1e-9);
-    json_add_num(root, "int8_peak_tops", b.int8 * 1e-12);
+    json_add_num(root, "read_gb_per_s", x.best.read * 1e-9);
+    json_add_num(root, "float_peak_gflops", x.best.flops * 1e-9);
+    json_add_num(root, "int8_peak_tops", x.best.int8 * 1e-12);
     json_add_str(root, "cpu_model", cpu_model());
     json_add_str(root, "isa", info->isa);
-    json_add_num(root, "peak_rss_bytes", (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(probe)); /* not ours */
+    json_add_num(root, "peak_rss_bytes",
+                 (double)use.ru_maxrss * 1024 - (double)cpu_probe_bytes(x.probe)); /* not ours */
     json_add_str(root, "logits_hash", hash);
-    cpu_probe_close(probe);
+    cpu_probe_close(x.probe);
+    busy_close(&x.marks);
     engine_close(g);
     return rc;
 }

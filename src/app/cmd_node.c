@@ -16,7 +16,7 @@
 #include <time.h>
 
 typedef struct node_flags {
-    const char *listen, *key_file, *new_key, *model, *cache;
+    const char *listen, *key_file, *new_key, *model, *cache, *as;
     int64_t threads, drain;
     bool json;
 } node_flags;
@@ -34,6 +34,8 @@ static const param rows[] = {
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
+    PARAM_ROW(node_flags, as, PARAM_TEXT, .words = "GB/s,GOP/s",
+              .doc = "takes as long as a machine that reads and computes so much, sleeping: many on one for trials"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .otherwise = "30", .max = 3600,
               .doc = "seconds that SIGTERM leaves to leases; a second one ends the node at once"),
     PARAM_ROW(node_flags, json, PARAM_BOOL, .doc = "the line that says where it listens as a JSON object"),
@@ -51,14 +53,14 @@ static void on_signal(int unused)
     stops++;
 }
 
-static int say_ready(const node *n, const backend_use *backends, bool as_json, err *e)
+static int say_ready(const node *n, const backend_use *backends, const char *as, bool as_json, err *e)
 {
     char at[TCP_NAME_MAX], id[17];
     int rc = OK;
     address_print(node_address(n), at);
     snprintf(id, sizeof id, "%016" PRIx64, node_id(n));
     if (!as_json) {
-        printf("listening on %s, node %s\n", at, id);
+        printf("listening on %s, node %s%s%s\n", at, id, as ? ", as " : "", as ? as : "");
     } else {
         json *out = json_new_object();
         json_add_str(out, "listening", at);
@@ -66,6 +68,7 @@ static int say_ready(const node *n, const backend_use *backends, bool as_json, e
         json *list = json_add_array(out, "devices");
         for (int i = 0; backends[i].be; i++) json_add_str(list, NULL, backends[i].be->name);
         json_add_int(out, "arithmetic", ARITHMETIC);
+        if (as) json_add_str(out, "as", as);
         rc = app_print_json(out, e);
         json_free(out);
     }
@@ -105,7 +108,7 @@ static int run_node(const invocation *v, err *e)
 #undef X
             {0}};
     const char *models[MODELS_MAX];
-    node_options no = {.key_file = o->key_file, .backends = backends, .models = models, .cache = o->cache};
+    node_options no = {.key_file = o->key_file, .backends = backends, .models = models, .cache = o->cache, .as = o->as};
     node *n;
     if (o->new_key) return key_file_write(o->new_key, e);
     if (!o->key_file) return err_set(e, ERR_USAGE, "--key-file is missing (--new-key FILE makes a key)");
@@ -120,7 +123,7 @@ static int run_node(const invocation *v, err *e)
     signal(SIGPIPE, SIG_IGN);
     rc = node_open(&n, &no, e);
     if (!rc) {
-        rc = say_ready(n, backends, o->json, e);
+        rc = say_ready(n, backends, o->as, o->json, e);
         if (!rc) lend(n, o->drain);
         node_close(n);
     }

@@ -1,5 +1,6 @@
 /* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
 #include "app/app.h"
+#include "app/busy.h"
 #include "app/ids.h"
 #include "app/line_edit.h"
 #include "app/tokenizer_choice.h"
@@ -157,7 +158,11 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
     else json_add_int(root, "seed", sample->seed);
     if (g->made.n > 1 && o->beams == 1)
         json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
-    int rc = app_print_json(root, e);
+    busy_marks devices;
+    int rc = busy_open(&devices, eng, e);
+    if (!rc && busy_as(&devices)) json_add_str(root, "as", busy_as(&devices));
+    busy_close(&devices);
+    if (!rc) rc = app_print_json(root, e);
     json_free(root);
     return rc;
 }

@@ -117,8 +117,12 @@ static int open_leader(engine *g, err *e)
 static int choose_devices(engine *g, err *e)
 {
     g->devices.n = 0;
-    if (!g->asked.devices || spares_apply(&g->spare, g->asked.devices, &g->devices)) return OK;
-    return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+    g->info.devices = "cpu";
+    if (!g->asked.devices) return OK;
+    if (!spares_apply(&g->spare, g->asked.devices, &g->devices))
+        return err_set(e, ERR_MEMORY, "out of memory for the list of devices");
+    g->info.devices = buf_cstr(&g->devices);
+    return OK;
 }
 
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
@@ -387,5 +391,18 @@ const tokenizer *engine_tokenizer(const engine *g) { return g->tok; }
 const tokenizer *engine_target_tokenizer(const engine *g) { return g->target ? g->target : g->tok; }
 
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e) { return plan_text(g->placed, dump, out, e); }
+
+int engine_devices(const engine *g, engine_device *out, int most)
+{
+    const int all = g->placed ? plan_segments(g->placed) : 0, n = all < most ? all : most;
+    for (int i = 0; i < n; i++) {
+        out[i] = (engine_device){
+            .group = plan_group_of(g->placed, i), .busy = plan_busy(g->placed, i), .as = plan_as(g->placed, i)};
+        plan_device_name(g->placed, i, out[i].name);
+    }
+    return n;
+}
+
+double engine_busy(const engine *g, int i) { return plan_busy(g->placed, i); }
 
 int engine_plan_json(const engine *g, json *root, err *e) { return plan_json(g->placed, root, e); }

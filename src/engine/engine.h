@@ -37,6 +37,7 @@ typedef struct engine_info {
     uint64_t weight_bytes; /* read per token: all weights except the embedding table, of experts the used ones */
     uint64_t weight_count; /* numbers in them: two operations each per token */
     const char *isa;
+    const char *devices; /* that --devices, spares and `auto` have come to; until they change */
 } engine_info;
 const engine_info *engine_describe(const engine *g);
 /* NULL when the model carries none and none was given. */
@@ -122,8 +123,20 @@ void engine_get_stats(engine *g, engine_stats *out);
 typedef enum { ENGINE_PEER_UP, ENGINE_PEER_AWAY, ENGINE_PEER_REFUSED } engine_peer_state;
 typedef struct engine_peer {
     char name[280], node[17], detail[300]; /* "a:7071"; 16 hex digits, or empty; why it is not up */
+    char as[64]; /* GB/s,GOP/s of the machine that it pretends to be (node --as); "": it does not */
     engine_peer_state state;
     double rtt_ms; /* 0: unknown */
 } engine_peer;
 /* Fills at most `most`; from any thread. */
 int engine_peers(engine *g, engine_peer *out, int most);
+
+/* A device of the plan. */
+typedef struct engine_device {
+    char name[320]; /* "a:7071/cpu" */
+    int group;
+    double busy;    /* seconds that it has computed so far */
+    const char *as; /* as engine_peer.as; NULL: it does not pretend */
+} engine_device;
+/* Fills at most `most`; on the engine thread. What it names lives until the next step. */
+int engine_devices(const engine *g, engine_device *out, int most);
+double engine_busy(const engine *g, int i); /* engine_device.busy of device i now */

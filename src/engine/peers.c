@@ -2,6 +2,7 @@
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "net/leader.h"
 #include "plan/devices.h"
@@ -52,6 +53,10 @@ static void look_up(engine *g)
         p->state = ENGINE_PEER_UP;
         p->detail[0] = 0;
         p->rtt_ms = up[i].rtt * 1e3;
+        if (*up[i].as && !p->as[0])
+            log_line(LOG_WARN, "%s pretends to be a machine of %s GB/s,GOP/s (node --as): times are not this one's",
+                     p->name, up[i].as);
+        snprintf(p->as, sizeof p->as, "%s", up[i].as);
         snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
     }
 }

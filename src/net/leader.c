@@ -87,7 +87,8 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     if (h->kind == MSG_DONE) {
         char text[ERR_MSG_MAX];
         snprintf(text, sizeof text, "%.260s: %.300s", peer_name(p), why.msg);
-        if (h->channel == r->done++ && plan_far_done(d->l, h->channel, rc, text)) return OK;
+        if (h->channel == r->done++ && plan_far_done(d->l, r->rank, h->channel, lease_seconds_read(more), rc, text))
+            return OK;
         return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
     }
     pthread_mutex_lock(&d->lock);
@@ -298,6 +299,12 @@ static void far_send(void *self, uint64_t number, const step *st)
     if (rc) lose(d, &e);
 }
 
+static const char *far_as(void *self, int rank)
+{
+    const peer *p = ((leader *)self)->ranks[rank].control;
+    return p && peer_hello(p)->as[0] ? peer_hello(p)->as : NULL;
+}
+
 static void far_close(void *self)
 {
     leader *d = self;
@@ -329,8 +336,13 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
     pthread_cond_init(&d->changed, NULL);
     d->m = m;
     d->o = *o;
-    d->far = (plan_far){
-        .self = d, .open = far_open, .memory = far_memory, .ready = far_ready, .send = far_send, .close = far_close};
+    d->far = (plan_far){.self = d,
+                        .open = far_open,
+                        .memory = far_memory,
+                        .ready = far_ready,
+                        .send = far_send,
+                        .close = far_close,
+                        .as = far_as};
     int rc = key_file_read(d->self.key, o->key_file, e);
     if (!rc) rc = hello_init(&d->self.me, e);
     d->self.me.inexact = o->inexact;
@@ -347,7 +359,8 @@ int leader_nodes(const leader *d, leader_node *out, int most)
         const peer *p = d->ranks[i].control;
         bool known = false;
         for (int k = 0; p && k < n; k++) known = known || !strcmp(out[k].name, plan_node(d->l, i));
-        if (p && !known && n < most) out[n++] = (leader_node){plan_node(d->l, i), peer_hello(p)->node, peer_rtt(p)};
+        if (p && !known && n < most)
+            out[n++] = (leader_node){plan_node(d->l, i), peer_hello(p)->node, peer_rtt(p), peer_hello(p)->as};
     }
     return n;
 }

@@ -22,7 +22,8 @@ const plan_far *leader_far(const leader *d);
 typedef struct leader_node {
     const char *name; /* "a:7071", the plan's memory */
     uint64_t id;
-    double rtt; /* seconds; 0: unknown */
+    double rtt;     /* seconds; 0: unknown */
+    const char *as; /* how fast it pretends to be, "2,500" (plan/pace.h); "": it does not */
 } leader_node;
 /* Nodes of which ranks are open, each once; at most `most`. */
 int leader_nodes(const leader *d, leader_node *out, int most);

@@ -192,6 +192,7 @@ static int open_plan(lease *l, err *e)
                       .whole_experts = l->ask.whole_experts,
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
+                      .as = l->host->as,
                       .in_flight = l->ask.in_flight,
                       .before_weights = have_weights,
                       .ctx = l};
@@ -244,9 +245,10 @@ static int join_others(lease *l, err *e)
 static void *collect_steps(void *arg)
 {
     lease *l = arg;
+    double busy = 0;
     for (uint64_t number = 0;; number++) {
         err e = {0};
-        buf message = {0};
+        buf message = {0}, more = {0};
         pthread_mutex_lock(&l->lock);
         while (l->sent <= number && !l->over) pthread_cond_wait(&l->changed, &l->lock);
         const bool none = l->sent <= number;
@@ -256,10 +258,14 @@ static void *collect_steps(void *arg)
         pthread_mutex_lock(&l->lock);
         l->done = number + 1;
         pthread_mutex_unlock(&l->lock);
-        lease_answer_write(&message, rc, e.msg, (span){0});
+        const double before = busy;
+        busy = plan_busy(l->l, l->ask.rank);
+        lease_seconds_write(&more, busy - before);
+        lease_answer_write(&message, rc, e.msg, buf_span(&more));
         const frame_head head = {(uint32_t)message.n, MSG_DONE, number};
         if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
         buf_free(&message);
+        buf_free(&more);
     }
 }
 

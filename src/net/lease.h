@@ -4,6 +4,7 @@
 #include "core/backend.h"
 #include "net/peer.h"
 #include "net/ways.h"
+#include "plan/pace.h"
 
 typedef struct lease lease;
 
@@ -14,6 +15,7 @@ typedef struct lease_host {
     int n_model;
     const char *cache; /* folder for weights from leaders; NULL: in memory, unless there are copies */
     const peer_self *self;
+    pace as; /* node --as */
 } lease_host;
 
 /* Begins with the payload of a LEASE or TRIAL (`kind`) that came by `control`, and a thread that carries it out and

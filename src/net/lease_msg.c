@@ -158,6 +158,15 @@ int lease_join_read(lease_join *j, span payload, err *e)
     return check_end(&c, "request to join", e);
 }
 
+bool lease_seconds_write(buf *out, double seconds) { return buf_uint(out, (uint64_t)(seconds * 1e9), 8); }
+
+double lease_seconds_read(span more)
+{
+    cursor c = cursor_of(more);
+    const double seconds = 1e-9 * (double)cursor_u64(&c);
+    return c.bad ? 0 : seconds;
+}
+
 bool lease_answer_write(buf *out, int rc, const char *why, span more)
 {
     buf_uint(out, (uint32_t)rc, 4);

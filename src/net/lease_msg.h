@@ -50,6 +50,10 @@ int lease_cache_read(cache_options *c, span payload, err *e);
 bool lease_join_write(buf *out, const lease_join *j);
 int lease_join_read(lease_join *j, span payload, err *e);
 
+/* What follows in a good DONE: the seconds that its rank has computed. 0: malformed. */
+bool lease_seconds_write(buf *out, double seconds);
+double lease_seconds_read(span more);
+
 /* A code and, if it is not OK, why; `more` follows a good answer. */
 bool lease_answer_write(buf *out, int rc, const char *why, span more);
 /* The code; *more: what follows. Texts of others are shown, so they have to be printable. */

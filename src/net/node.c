@@ -235,8 +235,10 @@ int node_open(node **out, const node_options *o, err *e)
     n->at = o->at;
     n->host = (lease_host){
         .backends = o->backends, .models = o->models, .n_model = o->n_model, .cache = o->cache, .self = &n->self};
-    int rc = key_file_read(n->self.key, o->key_file, e);
+    int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
+    if (!rc) rc = key_file_read(n->self.key, o->key_file, e);
     if (!rc) rc = hello_init(&n->self.me, e);
+    if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     for (int i = 0; o->backends[i].be && !rc && n->self.me.n_device < HELLO_DEVICES; i++) {
         hello_device *d = &n->self.me.device[n->self.me.n_device];
         device_info info;

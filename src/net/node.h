@@ -14,6 +14,7 @@ typedef struct node_options {
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
     const char *cache; /* folder for weights that leaders send; NULL: in memory, and only without copies */
+    const char *as;    /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;
 
 /* Listens; the strings and lists of o must outlive it. */

@@ -11,6 +11,7 @@
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -130,13 +131,23 @@ static void get_outputs(const plan *l, plan_rank *r, const flight *f, int *rc, e
     }
 }
 
-static int run_stretches(plan_rank *r, const step *st, int rc, err *e)
+/* Adds the seconds that it took to *busy. */
+static int run_stretch(plan_rank *r, const step *st, uint32_t i, double *busy, err *e)
 {
     const segment *s = &r->seg;
+    const double start = clock_now();
+    int rc = s->be->start(s->on, s, i, st, e);
+    if (!rc) rc = s->be->wait(s->on, e);
+    if (!rc) pace_keep(&r->of->asked.as, s, i, st, &r->of->cache, start, &r->late);
+    *busy += clock_now() - start;
+    return rc;
+}
+
+static int run_stretches(plan_rank *r, const step *st, double *busy, int rc, err *e)
+{
     const plan_group *g = group_of(r->of, r);
-    for (uint32_t i = 0; i < s->n_stretch; i++) {
-        if (!rc) rc = s->be->start(s->on, s, i, st, e);
-        if (!rc) rc = s->be->wait(s->on, e);
+    for (uint32_t i = 0; i < r->seg.n_stretch; i++) {
+        if (!rc) rc = run_stretch(r, st, i, busy, e);
         if (i < g->n_coll) rank_exchange(r, &g->colls[i], i, st, &rc, e);
     }
     return rc;
@@ -147,13 +158,14 @@ static void run_rank(plan_rank *r, flight *f)
     plan *l = r->of;
     step own = *f->st;
     err e = {0};
+    double busy = 0;
     if (r->index) own.n_tap = 0; /* the first rank shows activations */
     int rc = put_inputs(l, r, f, &e);
-    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, rc, &e);
+    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, &busy, rc, &e);
     get_outputs(l, r, f, &rc, &e);
-    if (!rc) return;
     pthread_mutex_lock(&l->lock);
-    if (!f->rc) {
+    r->busy += busy;
+    if (rc && !f->rc) {
         f->why = e;
         f->rc = rc;
         f->failed_in = r->group;

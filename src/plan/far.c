@@ -38,13 +38,14 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel)
 
 /* ---- what other processes tell */
 
-bool plan_far_done(plan *l, uint64_t number, int rc, const char *why)
+bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why)
 {
     pthread_mutex_lock(&l->lock);
     const bool known = number >= l->collected && number < l->sent;
     if (known) {
         flight *f = &l->flights[number % (uint64_t)l->in_flight];
         f->far--;
+        l->ranks[rank].busy += busy;
         if (rc && !f->rc) {
             f->failed_in = -1;
             f->rc = err_set(&f->why, rc, "%s", why);

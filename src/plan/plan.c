@@ -303,6 +303,8 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
 
 int plan_groups(const plan *l) { return l->n_group; }
 
+int plan_group_of(const plan *l, int i) { return l->ranks[i].group; }
+
 const char *plan_reduces(const plan *l)
 {
     bool any = false;
@@ -329,6 +331,20 @@ bool plan_is_lost(plan *l, err *why)
     if (lost && why) *why = l->lost;
     pthread_mutex_unlock(&l->lock);
     return lost;
+}
+
+double plan_busy(plan *l, int i)
+{
+    pthread_mutex_lock(&l->lock);
+    const double busy = l->ranks[i].busy;
+    pthread_mutex_unlock(&l->lock);
+    return busy;
+}
+
+const char *plan_as(const plan *l, int i)
+{
+    const bool may = !is_here(l, &l->ranks[i]) && l->far && l->far->as;
+    return may ? l->far->as(l->far->self, i) : NULL;
 }
 
 bool plan_sees_taps(const plan *l) { return !l->n_far || (l->far && l->far->sees_taps); }

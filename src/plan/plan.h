@@ -8,6 +8,7 @@
 #pragma once
 #include "core/backend.h"
 #include "core/link.h"
+#include "plan/pace.h"
 
 #include <stdbool.h>
 
@@ -28,6 +29,8 @@ typedef struct plan_far {
     /* Step `number` is theirs too, until each has told plan_far_done. Does not wait. */
     void (*send)(void *self, uint64_t number, const step *st);
     void (*close)(void *self); /* also after `open` or `ready` failed */
+    /* How fast the node of a rank pretends to be, "2,500" (pace.h); NULL: it does not. The member may be NULL. */
+    const char *(*as)(void *self, int rank);
 } plan_far;
 
 typedef struct plan_options {
@@ -43,6 +46,7 @@ typedef struct plan_options {
     const char *wire;            /* --wire: how rows pass between groups; NULL: "f32" */
     int64_t codec_group;         /* --codec-group; 0: as usual */
     bool whole_experts;          /* --experts whole, where ranks reduce */
+    pace as;                     /* how fast devices here pretend to be */
     int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);
@@ -67,12 +71,17 @@ int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);
+int plan_group_of(const plan *l, int i); /* of device i */
 const char *plan_wire(const plan *l);    /* the codec of what passes between groups; NULL: floats, or nothing does */
 const char *plan_reduces(const plan *l); /* the codec in which ranks add up their parts; NULL: they do not */
 int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
 /* Whether a process that has some of the ranks is lost, so that no step can go on. */
 bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
+/* Seconds that device i has computed in the steps collected so far, exchanging rows not counted. */
+double plan_busy(plan *l, int i);
+/* How fast the node of device i pretends to be (plan_far.as); NULL: it does not. */
+const char *plan_as(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);

@@ -27,13 +27,13 @@ const char *plan_isa(const plan *l)
 
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
-enum { NAME = DEVICE_NODE + 2 * DEVICE_NAME };
-
-static const char *device_name(const plan_rank *s, char *to, size_t cap)
+const char *plan_device_name(const plan *l, int i, char to[PLAN_DEVICE_NAME])
 {
-    const char *name = s->name[0] ? s->name : s->seg.be->name; /* tables and head of a leader are on its own */
-    const int n = snprintf(to, cap, "%s%s%s", s->node, s->node[0] ? "/" : "", name);
-    if (s->number >= 0 && n > 0 && (size_t)n < cap) snprintf(to + n, cap - (size_t)n, ":%d", s->number);
+    const plan_rank *r = &l->ranks[i];
+    const char *name = r->name[0] ? r->name : r->seg.be->name; /* tables and head of a leader are on its own */
+    const int n = snprintf(to, PLAN_DEVICE_NAME, "%s%s%s", r->node, r->node[0] ? "/" : "", name);
+    if (r->number >= 0 && n > 0 && n < PLAN_DEVICE_NAME)
+        snprintf(to + n, (size_t)(PLAN_DEVICE_NAME - n), ":%d", r->number);
     return to;
 }
 
@@ -43,8 +43,8 @@ static void dump_segment(const plan *l, int i, buf *out)
     const plan_rank *st = &l->ranks[i];
     const segment *s = &st->seg;
     const program *p = s->p;
-    char name[NAME];
-    buf_printf(out, "\nsegment %d on %s: ops 0-%u, ", i, device_name(st, name, sizeof name), p->n_op - 1);
+    char name[PLAN_DEVICE_NAME];
+    buf_printf(out, "\nsegment %d on %s: ops 0-%u, ", i, plan_device_name(l, i, name), p->n_op - 1);
     if (!s->n_in) buf_str(out, "tokens");
     for (uint32_t k = 0; k < s->n_in; k++) buf_printf(out, "%s%s", k ? ", " : "", p->tensors[s->in[k].t].name);
     buf_str(out, " -> ");
@@ -182,8 +182,8 @@ static void add_line(const plan *l, int i, const plan_part *part, int wide, buf 
         {g->layer0, g->layer1}, part->heads, part->kv_heads, part->ffn, part->vocab,
     };
     static const int width[] = {7, 7, 7, 11, 13};
-    char name[NAME], text[RUN];
-    buf_printf(out, "%-3d %-*s %5d", i, wide, device_name(r, name, sizeof name), r->group);
+    char name[PLAN_DEVICE_NAME], text[RUN];
+    buf_printf(out, "%-3d %-*s %5d", i, wide, plan_device_name(l, i, name), r->group);
     for (int k = 0; k < 5; k++) buf_printf(out, " %*s", width[k], run_text(run[k].from, run[k].to, text));
     buf_printf(out, " %11.1f", mebi(part->weight_bytes));
     if (r->seg.on)
@@ -240,8 +240,8 @@ int plan_text(const plan *l, bool dump, buf *out, err *e)
     if (dump) program_dump_head(p, out);
     else buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 "\n", p->n_layer, p->dim, p->vocab);
     for (int i = 0; i < l->n; i++) {
-        char name[NAME];
-        const int n = (int)strlen(device_name(&l->ranks[i], name, sizeof name));
+        char name[PLAN_DEVICE_NAME];
+        const int n = (int)strlen(plan_device_name(l, i, name));
         if (n > wide) wide = n;
     }
     buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s\n", "#", wide, "device", "group", "layers",
@@ -269,11 +269,11 @@ static void add_rank(const plan *l, int i, const plan_part *part, json *ranks)
     const plan_rank *r = &l->ranks[i];
     const plan_group *g = group_of(l, r);
     json *one = json_add_object(ranks, NULL);
-    char name[NAME];
+    char name[PLAN_DEVICE_NAME];
     int64_t pages = 0;
     for (uint32_t k = 0; k < l->p->n_group; k++)
         if (l->cache.n_page[k] > pages) pages = l->cache.n_page[k];
-    json_add_str(one, "device", device_name(r, name, sizeof name));
+    json_add_str(one, "device", plan_device_name(l, i, name));
     json_add_int(one, "group", r->group);
     json_add_int(one, "rank", r->index);
     json_add_int(one, "ranks", g->ranks);
@@ -288,6 +288,7 @@ static void add_rank(const plan *l, int i, const plan_part *part, json *ranks)
     json_add_int(one, "pages", pages);
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);
     if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
+    if (plan_as(l, i)) json_add_str(one, "as", plan_as(l, i));
 }
 
 static void add_edge(void *self, const edge_shown *e)

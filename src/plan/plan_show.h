@@ -9,6 +9,10 @@
 uint64_t plan_weight_bytes(const plan *l, int64_t rows, uint64_t *count);
 const char *plan_isa(const plan *l); /* of the first device */
 
+/* "a:7071/cpu:2" */
+enum { PLAN_DEVICE_NAME = 320 };
+const char *plan_device_name(const plan *l, int i, char to[PLAN_DEVICE_NAME]);
+
 /* What lies on which device, a line each, and what they hand over; with `dump` also each segment's ops. */
 int plan_text(const plan *l, bool dump, buf *out, err *e);
 /* The same as members of an object. An edge is what one group hands to another ("move": from the group `from` to the

@@ -19,7 +19,9 @@ typedef struct plan_rank {
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
     bool *takes;     /* [n_cross] whether it reads them, written by a group before */
-    uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock */
+    uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock, as is `busy` */
+    double busy;     /* seconds that it has computed */
+    double late;     /* pace_keep */
     pthread_t thread;
     bool has_thread;
     struct plan *of;

@@ -21,6 +21,18 @@ static double used_share(const program *p, const op *o, int k, double rows)
     return 1 - pow(1 - (double)p->n_used / parts, rows);
 }
 
+/* Whether one of the few ops before multiplied by the same weight: narrow rows are multiplied twice, as codes and as
+ * what is left of them (core/lower_int8.h), and the second time it is in the cache. */
+static bool read_before(const program *p, uint32_t op0, uint32_t i, uint32_t which)
+{
+    enum { FEW = 4 };
+    for (uint32_t k = i > op0 + FEW ? i - FEW : op0; k < i; k++) {
+        const tensor *t = &p->tensors[p->ops[k].in[1]];
+        if (op_is(&p->ops[k], OPF_MATRIX) && t->weight == which) return true;
+    }
+    return false;
+}
+
 double step_cost_weights(const program *p, uint32_t op0, uint32_t op1, double rows, double *numbers)
 {
     double sum = 0;
@@ -28,7 +40,7 @@ double step_cost_weights(const program *p, uint32_t op0, uint32_t op1, double ro
         const op *o = &p->ops[i];
         for (int k = 0; k < 4 && o->kind != OP_EMBED; k++) {
             const tensor *t = &p->tensors[o->in[k]];
-            if (!o->in[k] || t->kind != TENSOR_WEIGHT) continue;
+            if (!o->in[k] || t->kind != TENSOR_WEIGHT || (k == 1 && read_before(p, op0, i, t->weight))) continue;
             sum += used_share(p, o, k, rows) * (double)weight_read_bytes(&p->weights[t->weight]);
             if (numbers) *numbers += used_share(p, o, k, 1) * (double)tensor_count(t);
         }

@@ -47,6 +47,7 @@ static void add_peers(engine *g, json *root)
         json_add_str(one, "state", state[all[i].state]);
         json_add_num(one, "rtt_ms", all[i].rtt_ms);
         json_add_str(one, "detail", all[i].detail);
+        if (all[i].as[0]) json_add_str(one, "as", all[i].as);
     }
     mem_free(all);
 }
