@@ -9,6 +9,8 @@
 #include "base/log.h"
 
 enum { NODES = 3 };
+#define SLOW "0.05,5" /* of the second node; it has at least a third of 2 MB of the built-in model's layers */
+enum { SLOW_TOKENS = 75 };
 
 static const backend_use lent[] = {{&cpu_backend, NULL}, {0}};
 static char key[256], at[NODES][TCP_NAME_MAX];
@@ -22,7 +24,7 @@ static void open_nodes(void)
     unlink(key);
     assert_ok(key_file_write(key, &e), &e);
     for (int i = 0; i < NODES; i++) {
-        const node_options o = {.key_file = key, .at = {"127.0.0.1", 0}, .backends = lent};
+        const node_options o = {.key_file = key, .at = {"127.0.0.1", 0}, .backends = lent, .as = i == 1 ? SLOW : NULL};
         assert_ok(node_open(&nodes[i], &o, &e), &e);
         address_print(node_address(nodes[i]), at[i]);
     }
@@ -62,6 +64,39 @@ static void every_pair_is_measured(void **unused)
     assert_ok(json_parse(&j, buf_span(&out), "links", &e), &e);
     assert_int_equal(json_count(json_get(j, "links")), 3);
     json_free(j);
+    close_nodes();
+}
+
+/* `plan` measures the links that are used, tries a short text, and says which node pretends to be another machine. */
+static void plan_tells_links_and_times(void **unused)
+{
+    (void)unused;
+    char args[4 * TCP_NAME_MAX + 400];
+    json *j;
+    err e = {0};
+    open_nodes();
+    snprintf(args, sizeof args, "plan --json -p 100 --key-file %s --devices '%s/cpu;%s/cpu&%s/cpu'", key, at[0], at[1],
+             at[2]);
+    if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
+    assert_ok(json_parse(&j, buf_span(&out), "plan", &e), &e);
+    const json *ranks = json_get(j, "ranks"); /* tables, three, the head */
+    assert_int_equal(json_count(ranks), 5);
+    for (int i = 0; i < 5; i++) {
+        const char *as = json_str(json_get(json_at(ranks, i), "as"), "");
+        assert_string_equal(as, i == 2 ? SLOW : "");
+        assert_true(json_num(json_get(json_at(ranks, i), "tokens_per_s"), 0) > 0);
+    }
+    assert_int_equal(json_count(json_get(j, "links")), 6); /* here to all, 0 to both, 1 to 2 */
+    const double tokens = json_num(json_path(j, "predicted.decode_tokens_per_s"), 0);
+    assert_true(tokens > 0 && tokens < json_num(json_get(json_at(ranks, 2), "tokens_per_s"), 0));
+    assert_true(json_num(json_get(json_at(ranks, 2), "tokens_per_s"), 0) < SLOW_TOKENS);
+    assert_true(json_num(json_path(j, "predicted.ttft_s"), 0) > 0 &&
+                json_int(json_path(j, "predicted.prompt"), 0) == 100);
+    json_free(j);
+    snprintf(args, sizeof args, "run --json -p Once -n 2 --key-file %s --devices '%s/cpu'", key, at[1]);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 0);
+    assert_non_null(strstr(buf_cstr(&out), "\"as\":\"" SLOW "\""));
+    assert_non_null(strstr(buf_cstr(&errors), "pretends to be a machine of " SLOW));
     close_nodes();
 }
 
@@ -118,6 +153,7 @@ int main(void)
     log_set_level("error");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_is_measured),
+        cmocka_unit_test(plan_tells_links_and_times),
         cmocka_unit_test(what_cannot_be_is_named),
         cmocka_unit_test(nodes_say_what_fails),
     };

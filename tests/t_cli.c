@@ -238,6 +238,9 @@ static void numbers_come_as_json(void **state)
     assert_true(json_int(json_get(last, "weight_bytes"), 0) > 1000);
     assert_string_equal(json_str(json_get(json_at(json_get(j, "edges"), 0), "kind"), ""), "move");
     assert_true(json_num(json_path(j, "predicted.decode_tokens_per_s"), 0) > 0);
+    assert_true(json_num(json_path(j, "predicted.ttft_s"), 0) > 0 &&
+                json_int(json_path(j, "predicted.prompt"), 0) == 512);
+    assert_true(json_num(json_get(last, "tokens_per_s"), 0) > 0 && json_count(json_get(j, "links")) == 0);
     json_free(j);
 }
 

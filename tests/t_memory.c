@@ -142,7 +142,7 @@ static json *plan_of(const char *path, const char *devices)
     assert_ok(engine_open(&g, &o, &e), &e);
     json *built = json_new_object(), *root;
     buf text = {0};
-    assert_ok(engine_plan_json(g, built, &e), &e);
+    assert_ok(engine_plan_json(g, NULL, built, &e), &e);
     assert_true(json_print(&text, built, false));
     assert_ok(json_parse(&root, buf_span(&text), "the plan", &e), &e);
     buf_free(&text);

@@ -9,7 +9,7 @@
 #include "app/app.h"
 #include "app/bench_allreduce.h"
 #include "app/bench_link.h"
-#include "app/busy.h"
+#include "engine/busy.h"
 #include "app/flags.h"
 #include "base/clock.h"
 #include "base/mem.h"

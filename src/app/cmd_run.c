@@ -1,6 +1,6 @@
 /* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
 #include "app/app.h"
-#include "app/busy.h"
+#include "engine/busy.h"
 #include "app/ids.h"
 #include "app/line_edit.h"
 #include "app/tokenizer_choice.h"

@@ -405,4 +405,7 @@ int engine_devices(const engine *g, engine_device *out, int most)
 
 double engine_busy(const engine *g, int i) { return plan_busy(g->placed, i); }
 
-int engine_plan_json(const engine *g, json *root, err *e) { return plan_json(g->placed, root, e); }
+int engine_plan_json(const engine *g, const double *seconds, json *root, err *e)
+{
+    return plan_json(g->placed, seconds, root, e);
+}

@@ -46,7 +46,7 @@ const tokenizer *engine_tokenizer(const engine *g);
 const tokenizer *engine_target_tokenizer(const engine *g);
 /* What lies where: plan/plan_show.h. */
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
-int engine_plan_json(const engine *g, json *root, err *e);
+int engine_plan_json(const engine *g, const double *seconds, json *root, err *e);
 
 typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 

@@ -264,7 +264,7 @@ static void add_run(json *one, const char *key, int64_t from, int64_t to)
     json_add_int(run, NULL, to);
 }
 
-static void add_rank(const plan *l, int i, const plan_part *part, json *ranks)
+static void add_rank(const plan *l, int i, const plan_part *part, double seconds, json *ranks)
 {
     const plan_rank *r = &l->ranks[i];
     const plan_group *g = group_of(l, r);
@@ -288,6 +288,7 @@ static void add_rank(const plan *l, int i, const plan_part *part, json *ranks)
     json_add_int(one, "pages", pages);
     json_add_int(one, "kv_bytes", (int64_t)part->kv_bytes);
     if (r->seg.on) json_add_int(one, "step_bytes", (int64_t)step_bytes(r, part));
+    if (seconds > 0) json_add_num(one, "tokens_per_s", 1 / seconds);
     if (plan_as(l, i)) json_add_str(one, "as", plan_as(l, i));
 }
 
@@ -304,7 +305,7 @@ static void add_edge(void *self, const edge_shown *e)
     json_add_int(one, "hops", e->hops);
 }
 
-int plan_json(const plan *l, json *root, err *e)
+int plan_json(const plan *l, const double *seconds, json *root, err *e)
 {
     plan_part *parts;
     int rc = plan_parts(l, &parts, e);
@@ -312,7 +313,7 @@ int plan_json(const plan *l, json *root, err *e)
     json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
     json_add_str(root, "wire", wire_infos[l->wire].name);
     json *ranks = json_add_array(root, "ranks");
-    for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], ranks);
+    for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);
     mem_free(parts);
     each_edge(l, add_edge, json_add_array(root, "edges"));
     return OK;

@@ -92,7 +92,7 @@ def net():
     """What a connection between processes carries: hellos, and records by their heads."""
     def name(text):
         return bytes([len(text)]) + text.encode()
-    hello = struct.pack("<IHHQIBBBI16sB", 0x4c464e49, 1, 1, 0x123456789abcdef0, 1, 0, 1, 0, 3000, b"t" * 16, 2)
+    hello = struct.pack("<IHHQIBBBI16sBB", 0x4c464e49, 1, 1, 0x123456789abcdef0, 1, 0, 1, 0, 3000, b"t" * 16, 0, 2)
     devices = b"".join(name(n) + name(w) + struct.pack("<QI", 1 << 33, 8) for n, w in (("cpu", "x"), ("cuda:0", "y")))
     put("net_hello", "two", hello + devices)
     put("net_hello", "future", struct.pack("<IHH", 0x4c464e49, 7, 9) + b"whatever")

@@ -11,6 +11,8 @@ typedef struct busy_marks {
 int busy_open(busy_marks *m, const engine *g, err *e); /* now */
 void busy_close(busy_marks *m);
 void busy_mark(busy_marks *m, const engine *g); /* now */
+/* Seconds that device i has computed since. */
+double busy_of(const busy_marks *m, const engine *g, int i);
 /* The part of the `seconds` since then that computing does not explain. Ranks of a group compute at once: the one that
  * took longest counts. Groups compute one after another; where they were at work at once, the one that took longest
  * counts. */

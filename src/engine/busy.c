@@ -1,5 +1,5 @@
 /* busy.c - see busy.h. */
-#include "app/busy.h"
+#include "engine/busy.h"
 
 #include "base/mem.h"
 
@@ -21,7 +21,7 @@ void busy_close(busy_marks *m)
 
 void busy_mark(busy_marks *m, const engine *g) { m->n = engine_devices(g, m->of, MOST); }
 
-static double busy_of(const busy_marks *m, const engine *g, int i) { return engine_busy(g, i) - m->of[i].busy; }
+double busy_of(const busy_marks *m, const engine *g, int i) { return engine_busy(g, i) - m->of[i].busy; }
 
 double busy_rest(const busy_marks *m, const engine *g, double seconds)
 {
