@@ -1,4 +1,5 @@
-/* t_bench_link.c - `bench link`: every pair once, also between nodes; what cannot be measured is named. */
+/* t_bench_link.c - `bench link`: every pair once, also between nodes; `plan` over nodes; the choice of --peers; what
+ * cannot be measured is named. */
 #include "command.h"
 #include "cpu/cpu_backend.h"
 #include "net/key_file.h"
@@ -100,6 +101,33 @@ static void plan_tells_links_and_times(void **unused)
     close_nodes();
 }
 
+/* --peers: some layout of this process and the nodes that are there, which computes the same. */
+static void peers_are_chosen_from(void **unused)
+{
+    (void)unused;
+    char args[4 * TCP_NAME_MAX + 400];
+    buf alone = {0};
+    open_nodes();
+    assert_int_equal(command_run(NULL, "run --output ids -p Once -n 5 --temperature 0", &alone, &errors), 0);
+    snprintf(args, sizeof args,
+             "run --output ids -p Once -n 5 --temperature 0 --log-level info --key-file %s --peers %s,127.0.0.1:1,%s",
+             key, at[0], at[1]);
+    if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
+    assert_string_equal(buf_cstr(&out), buf_cstr(&alone));
+    assert_non_null(strstr(buf_cstr(&errors), "warn: 127.0.0.1:1: Connection refused: left out"));
+    int tried = 0;
+    for (const char *line = buf_cstr(&errors); (line = strstr(line, "ms a token computed")); line++) tried++;
+    assert_int_equal(tried, 3);
+    snprintf(args, sizeof args, "run -p Once --key-file %s --peers %s --devices cpu", key, at[0]);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 2);
+    assert_non_null(strstr(buf_cstr(&errors), "--devices names others"));
+    snprintf(args, sizeof args, "run -p Once --peers %s", at[0]);
+    assert_int_equal(command_run(NULL, args, &out, &errors), 2);
+    assert_non_null(strstr(buf_cstr(&errors), "--peers: nodes need --key-file"));
+    buf_free(&alone);
+    close_nodes();
+}
+
 static void what_cannot_be_is_named(void **unused)
 {
     (void)unused;
@@ -123,8 +151,6 @@ static void what_cannot_be_is_named(void **unused)
         assert_int_equal(command_run(NULL, args, &out, &errors), row[i].status);
         if (!strstr(buf_cstr(&errors), row[i].says)) fail_msg("row %zu: %s", i, buf_cstr(&errors));
     }
-    assert_int_equal(command_run(NULL, "bench --peers a:1", &out, &errors), 2);
-    assert_non_null(strstr(buf_cstr(&errors), "--peers means nothing to bench without \"link\""));
     close_nodes();
 }
 
@@ -152,9 +178,8 @@ int main(void)
 {
     log_set_level("error");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pair_is_measured),
-        cmocka_unit_test(plan_tells_links_and_times),
-        cmocka_unit_test(what_cannot_be_is_named),
+        cmocka_unit_test(every_pair_is_measured), cmocka_unit_test(plan_tells_links_and_times),
+        cmocka_unit_test(peers_are_chosen_from),  cmocka_unit_test(what_cannot_be_is_named),
         cmocka_unit_test(nodes_say_what_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

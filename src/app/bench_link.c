@@ -11,26 +11,6 @@
 
 enum { PEERS_MAX = 64 };
 
-#define ROW(field, kind, ...) PARAM_ROW(link_options, field, kind, __VA_ARGS__)
-const param link_rows[] = {
-    ROW(peers, PARAM_TEXT, .words = "HOST:PORT,...", .doc = "nodes whose links are measured"),
-};
-const size_t link_row_count = sizeof link_rows / sizeof *link_rows;
-
-static int parse_peers(const char *list, address to[PEERS_MAX], int *n, err *e)
-{
-    *n = 0;
-    for (const char *p = list; p;) {
-        char text[TCP_NAME_MAX];
-        const size_t length = strcspn(p, ",");
-        if (*n == PEERS_MAX) return err_set(e, ERR_USAGE, "--peers: more than %d nodes", PEERS_MAX);
-        snprintf(text, sizeof text, "%.*s", length < sizeof text ? (int)length : (int)sizeof text - 1, p);
-        if (address_parse(&to[(*n)++], text, false, e)) return err_wrap(e, "--peers");
-        p = p[length] ? p + length + 1 : NULL;
-    }
-    return OK;
-}
-
 /* The nodes of a list of devices, each once. */
 static int list_nodes(const char *devices, address to[PEERS_MAX], int *n, err *e)
 {
@@ -59,11 +39,11 @@ static void add_link(json *list, const char *a, const char *b, const link_speed 
     json_add_num(row, "mbit_per_s", speed->bytes_per_s * 8e-6);
 }
 
-int bench_link(const link_options *o, const char *devices, const char *key_file, json *root, err *e)
+int bench_link(const char *peers, const char *devices, const char *key_file, json *root, err *e)
 {
     address to[PEERS_MAX];
     peer_self self;
-    int n, rc = o->peers && *o->peers ? parse_peers(o->peers, to, &n, e) : list_nodes(devices, to, &n, e);
+    int n, rc = peers && *peers ? address_list(to, PEERS_MAX, &n, peers, "--peers", e) : list_nodes(devices, to, &n, e);
     if (!rc && !key_file) rc = err_set(e, ERR_USAGE, "bench link: --key-file is missing");
     if (!rc) rc = key_file_read(self.key, key_file, e);
     if (!rc) rc = hello_init(&self.me, e);

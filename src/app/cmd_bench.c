@@ -32,7 +32,6 @@ typedef struct bench_options {
     int64_t prompt, generate, reps;
     const char *batch, *depth; /* lists */
     allreduce_options allreduce;
-    link_options link;
 } bench_options;
 
 #define ROW(field, kind, ...) PARAM_ROW(bench_options, field, kind, __VA_ARGS__)
@@ -54,7 +53,6 @@ static const flag_group bench_flags[] = {
     MODEL_FLAGS(bench_options, model),
     {"Measurement", bench_rows, &bench_row_count, 0},
     {"bench allreduce", allreduce_rows, &allreduce_row_count, offsetof(bench_options, allreduce)},
-    {"bench link", link_rows, &link_row_count, offsetof(bench_options, link)},
     {0},
 };
 
@@ -485,7 +483,7 @@ static int run_link(const invocation *v, err *e)
     const bench_options *o = v->options;
     json *root = json_new_object();
     int rc = flags_allow_only(v, flags, "bench link", e);
-    if (!rc) rc = bench_link(&o->link, o->model.devices, o->model.key_file, root, e);
+    if (!rc) rc = bench_link(o->model.peers, o->model.devices, o->model.key_file, root, e);
     if (!rc && v->json) rc = app_print_json(root, e);
     else if (!rc) bench_link_print(root);
     json_free(root);
@@ -521,10 +519,8 @@ static int run_bench(const invocation *v, err *e)
         return err_set(e, ERR_USAGE, "bench %s: expected nothing, \"read\", \"allreduce\" or \"link\"", what);
     for (size_t i = 0; i < v->n_given && !read && !rc; i++) {
         const char *key = v->given[i]->key;
-        const char *of = param_find(allreduce_rows, allreduce_row_count, key) ? "allreduce"
-                         : param_find(link_rows, link_row_count, key)         ? "link"
-                                                                              : NULL;
-        if (of) rc = err_set(e, ERR_USAGE, "--%s means nothing to bench without \"%s\"", key, of);
+        if (param_find(allreduce_rows, allreduce_row_count, key))
+            rc = err_set(e, ERR_USAGE, "--%s means nothing to bench without \"allreduce\"", key);
     }
     if (!rc && read) rc = flags_allow_only(v, read_flags, "bench read", e);
     return rc ? rc : run_speed(v, read, e);

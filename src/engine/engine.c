@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "core/kv_type.h"
+#include "engine/auto_devices.h"
 #include "engine/backend_list.h"
 #include "net/leader.h"
 #include "text/tokenizer_open.h"
@@ -333,6 +334,17 @@ static int open_target(tokenizer **out, const model *m, const engine_options *o,
     return rc && rc != ERR_NOT_FOUND ? err_set(e, rc, "%s", none.msg) : OK;
 }
 
+/* The devices of --peers that make a token fastest. */
+static int choose_peers(engine_options *o, buf *chosen, model *m, err *e)
+{
+    if (o->devices && strcmp(o->devices, "auto"))
+        return err_set(e, ERR_USAGE, "--peers: nodes for --devices auto; --devices names others: give one of both");
+    int rc = auto_devices(chosen, m, o, e);
+    if (!rc && chosen->bad) rc = err_set(e, ERR_MEMORY, "out of memory for a list of devices");
+    o->devices = rc ? NULL : buf_cstr(chosen);
+    return rc;
+}
+
 int engine_open(engine **out, const engine_options *o, err *e)
 {
     model *m = NULL;
@@ -347,10 +359,14 @@ int engine_open(engine **out, const engine_options *o, err *e)
                         .normalize = o->normalize};
     int rc = model_open(&m, &mo, e);
     if (rc) return rc;
-    rc = open_tokenizer(&t, m, o, e);
+    engine_options own = *o;
+    buf chosen = {0};
+    if (o->peers) rc = choose_peers(&own, &chosen, m, e);
+    if (!rc) rc = open_tokenizer(&t, m, o, e);
     if (!rc) rc = open_target(&target, m, o, e);
     if (rc) model_close(m);
-    else rc = engine_of_model(out, m, model_close, o, e);
+    else rc = engine_of_model(out, m, model_close, &own, e);
+    buf_free(&chosen);
     if (rc) {
         tokenizer_close(t);
         tokenizer_close(target);
@@ -396,8 +412,10 @@ int engine_devices(const engine *g, engine_device *out, int most)
 {
     const int all = g->placed ? plan_segments(g->placed) : 0, n = all < most ? all : most;
     for (int i = 0; i < n; i++) {
-        out[i] = (engine_device){
-            .group = plan_group_of(g->placed, i), .busy = plan_busy(g->placed, i), .as = plan_as(g->placed, i)};
+        out[i] = (engine_device){.group = plan_group_of(g->placed, i),
+                                 .layers = plan_layers_of(g->placed, i),
+                                 .busy = plan_busy(g->placed, i),
+                                 .as = plan_as(g->placed, i)};
         plan_device_name(g->placed, i, out[i].name);
     }
     return n;

@@ -132,10 +132,10 @@ int engine_peers(engine *g, engine_peer *out, int most);
 
 /* A device of the plan. */
 typedef struct engine_device {
-    char name[320]; /* "a:7071/cpu" */
-    int group;
-    double busy;    /* seconds that it has computed so far */
-    const char *as; /* as engine_peer.as; NULL: it does not pretend */
+    char name[320];    /* "a:7071/cpu" */
+    int group, layers; /* layers: of its group */
+    double busy;       /* seconds that it has computed so far */
+    const char *as;    /* as engine_peer.as; NULL: it does not pretend */
 } engine_device;
 /* Fills at most `most`; on the engine thread. What it names lives until the next step. */
 int engine_devices(const engine *g, engine_device *out, int most);

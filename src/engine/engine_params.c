@@ -24,6 +24,9 @@ const param engine_param_rows[] = {
     ROW(devices, PARAM_TEXT, .words = "LIST",
         .doc = "groups of devices with consecutive layers, \"cpu;cpu\"; in a group '&' divides matrices and heads, "
                "\"cpu:1&cpu:1\" (cpu:N: N threads); shares: \"cpu*3;cpu*1\"; of a node: \"host:7071/cpu\""),
+    ROW(peers, PARAM_TEXT, .words = "HOST:PORT,...",
+        .doc =
+            "nodes that may take part: without --devices, or with \"auto\", those that make a token fastest are used"),
     ROW(reduce, PARAM_WORD, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
         .doc = "how devices joined by & join their parts: exact: rows are gathered, the same results as of one device; "
                "else partial sums are added, coded in so many bits (int6: int4, then int8)"),

@@ -5,6 +5,7 @@
 typedef struct engine_options {
     const char *pooling, *normalize; /* of embeddings: "cls", "mean", "last"; "on", "off"; NULL: as the model says */
     const char *spec, *model, *tokenizer, *pre, *devices, *weights, *act, *kv, *isa;
+    const char *peers;                         /* nodes that `devices` "auto" may use; NULL: none */
     const char *exact;                         /* "on", "off"; NULL: on */
     const char *key_file;                      /* shared with the nodes of `devices` */
     double peer_timeout, peer_wait;            /* seconds; 0: 3, not at all */

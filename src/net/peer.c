@@ -124,6 +124,22 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     return err_set(e, rc, "%s%s%s", named ? "" : name, named ? "" : ": ", local.msg);
 }
 
+static int admit_nothing(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
+{
+    (void)ctx, (void)p, (void)room;
+    return err_set(e, ERR_FORMAT, "a message of kind %u where none was asked for", h->kind);
+}
+
+int peer_look(hello *out, const address *to, const peer_self *self, err *e)
+{
+    const peer_use use = {.admit = admit_nothing};
+    peer *p;
+    int rc = peer_dial(&p, to, self, &use, e);
+    if (!rc) *out = p->theirs;
+    peer_close(p);
+    return rc;
+}
+
 peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, const hello *mine, const hello *theirs)
 {
     peer *p = mem_zero(1, sizeof *p);

@@ -28,6 +28,8 @@ typedef struct peer_use {
 /* Connects to a process that listens. ERR_IO: it cannot be reached now; ERR_BUSY: it has no room; ERR_FORMAT: it will
  * never do. Messages begin with the address. */
 int peer_dial(peer **out, const address *to, const peer_self *self, const peer_use *use, err *e);
+/* What the process at `to` says of itself. */
+int peer_look(hello *out, const address *to, const peer_self *self, err *e);
 /* The first frame each way: sends a hello (that takes no waiting); what receives one into *theirs by frame_take. */
 int peer_greet(frames *f, const hello *mine, err *e);
 frame_sink peer_greeting(hello *theirs);

@@ -42,6 +42,20 @@ int address_parse(address *out, const char *text, bool any_port, err *e)
     return OK;
 }
 
+int address_list(address *out, int most, int *n, const char *text, const char *flag, err *e)
+{
+    *n = 0;
+    for (const char *at = text; at;) {
+        char one[TCP_NAME_MAX];
+        const size_t length = strcspn(at, ",");
+        if (*n == most) return err_set(e, ERR_USAGE, "%s: more than %d nodes", flag, most);
+        snprintf(one, sizeof one, "%.*s", length < sizeof one ? (int)length : (int)sizeof one - 1, at);
+        if (address_parse(&out[(*n)++], one, false, e)) return err_wrap(e, "%s", flag);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return OK;
+}
+
 void address_print(const address *a, char text[TCP_NAME_MAX])
 {
     bool v6 = strchr(a->host, ':') != NULL;

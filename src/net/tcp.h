@@ -14,6 +14,8 @@ typedef struct address {
 
 /* ERR_USAGE quotes the text and says what is missing. Port 0 is taken only where `any_port` says so. */
 int address_parse(address *out, const char *text, bool any_port, err *e);
+/* Addresses with commas between; their number in *n, at most `most`. `flag` names the list in messages. */
+int address_list(address *out, int most, int *n, const char *text, const char *flag, err *e);
 /* As address_parse takes it. */
 void address_print(const address *a, char text[TCP_NAME_MAX]);
 

@@ -305,6 +305,12 @@ int plan_groups(const plan *l) { return l->n_group; }
 
 int plan_group_of(const plan *l, int i) { return l->ranks[i].group; }
 
+int plan_layers_of(const plan *l, int i)
+{
+    const plan_group *g = group_of(l, &l->ranks[i]);
+    return g->layer1 - g->layer0;
+}
+
 const char *plan_reduces(const plan *l)
 {
     bool any = false;

@@ -71,10 +71,11 @@ int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);
-int plan_group_of(const plan *l, int i); /* of device i */
-const char *plan_wire(const plan *l);    /* the codec of what passes between groups; NULL: floats, or nothing does */
-const char *plan_reduces(const plan *l); /* the codec in which ranks add up their parts; NULL: they do not */
-int plan_segments(const plan *l);        /* devices: all ranks of the first group, then those of the next */
+int plan_group_of(const plan *l, int i);  /* of device i */
+int plan_layers_of(const plan *l, int i); /* of its group */
+const char *plan_wire(const plan *l);     /* the codec of what passes between groups; NULL: floats, or nothing does */
+const char *plan_reduces(const plan *l);  /* the codec in which ranks add up their parts; NULL: they do not */
+int plan_segments(const plan *l);         /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
 /* Whether a process that has some of the ranks is lost, so that no step can go on. */
 bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
