@@ -5,6 +5,7 @@
  * without one letters that depend on seed, choice and position, for ever. The vector of a text counts its ids by id mod
  * 8, of unit length; its score is how many letters 'a' are in the second of two texts, minus 1. */
 #pragma once
+#include "base/cond.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { FAKE_QUERIES = 512, FAKE_VOCAB = 259, FAKE_POOLED = 8, FAKE_SCORES = 3 };
@@ -68,7 +68,7 @@ int engine_open(engine **out, const engine_options *o, err *e)
     if (fake.fail_open) return err_set(e, fake.fail_open, "fake.bin: no such model");
     engine *g = *out = mem_zero(1, sizeof *g);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->work, NULL);
+    cond_open(&g->work);
     g->info = (engine_info){.name = "fake",
                             .arch = "FakeForCausalLM",
                             .format = "none",
@@ -290,16 +290,9 @@ int engine_infer(engine *g, bool *more, err *e)
 
 void engine_wait(engine *g, int milliseconds)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += milliseconds / 1000;
-    t.tv_nsec += milliseconds % 1000 * 1000000L;
-    if (t.tv_nsec >= 1000000000L) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000L;
-    }
+    const double until = clock_now() + milliseconds * 1e-3;
     pthread_mutex_lock(&g->lock);
-    while (!g->woken && pthread_cond_timedwait(&g->work, &g->lock, &t) == 0) continue;
+    while (!g->woken && cond_wait(&g->work, &g->lock, until)) continue;
     g->woken = false;
     pthread_mutex_unlock(&g->lock);
 }

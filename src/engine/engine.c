@@ -2,7 +2,7 @@
 #include "engine/engine_state.h"
 #include "plan/plan_show.h"
 
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -282,11 +282,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
         drop(m);
         return err_set(e, ERR_MEMORY, "out of memory for the engine");
     }
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_open(&g->changed);
     pthread_mutex_init(&g->lock, NULL);
     g->served = m;
     g->prog = m->prog;

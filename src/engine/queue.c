@@ -2,13 +2,11 @@
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
 
 int query_check_encoder(const engine *g, const query *q, err *e)
 {
@@ -147,16 +145,10 @@ bool queue_has_work(engine *g)
 
 void engine_wait(engine *g, int milliseconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += milliseconds / 1000;
-    until.tv_nsec += milliseconds % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    const double until = milliseconds < 0 ? INFINITY : clock_now() + milliseconds * 1e-3;
+    bool in_time = true;
     pthread_mutex_lock(&g->lock);
-    int rc = 0;
-    while (!g->woken && !has_work(g) && !g->stats.away && rc != ETIMEDOUT)
-        rc = milliseconds < 0 ? pthread_cond_wait(&g->changed, &g->lock)
-                              : pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    while (!g->woken && !has_work(g) && !g->stats.away && in_time) in_time = cond_wait(&g->changed, &g->lock, until);
     g->woken = false;
     pthread_mutex_unlock(&g->lock);
 }

@@ -1,7 +1,7 @@
 /* peer.c - see peer.h. */
 #include "net/peer.h"
 
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/mem.h"
 #include "net/msg.h"
 
@@ -158,11 +158,7 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
     p->silence = mine->silence_ms * 1e-3;
     p->beat = least * 1e-3 / 4;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->ponged, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_open(&p->ponged);
     for (int i = 0; i < 2; i++) tcp_limit(tls_socket(frames_tls(p->way[i].f)), p->silence);
     return p;
 }
@@ -339,13 +335,13 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
     frame_head h = {bytes, MSG_PING, ++p->ping};
     pthread_mutex_unlock(&p->lock);
     double sent = clock_now(), until = sent + p->silence;
-    struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
-    int rc = frame_send(p->way[way].f, &h, zeros, e), late = 0;
+    int rc = frame_send(p->way[way].f, &h, zeros, e);
+    bool in_time = true;
     pthread_mutex_lock(&p->lock);
-    while (!rc && p->pong != h.channel && !atomic_load(&p->over) && !late)
-        late = pthread_cond_timedwait(&p->ponged, &p->lock, &t);
+    while (!rc && p->pong != h.channel && !atomic_load(&p->over) && in_time)
+        in_time = cond_wait(&p->ponged, &p->lock, until);
     if (!rc && p->pong != h.channel)
-        rc = err_set(e, ERR_IO, "%s: %s", p->name, late ? "a PING got no reply" : "the connection ended");
+        rc = err_set(e, ERR_IO, "%s: %s", p->name, in_time ? "the connection ended" : "a PING got no reply");
     *seconds = p->pong_at - sent;
     pthread_mutex_unlock(&p->lock);
     return rc;

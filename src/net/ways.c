@@ -1,14 +1,13 @@
 /* ways.c - see ways.h. */
 #include "net/ways.h"
 
-#include "base/clock.h"
+#include "base/cond.h"
 #include "base/mem.h"
 #include "comm/link_threads.h"
 #include "net/link_tls.h"
 #include "net/msg.h"
 #include "plan/far.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -80,11 +79,7 @@ int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use 
     ways *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_open(&w->changed);
     w->n = n;
     w->use = *use;
     w->all = mem_zero((size_t)n * (size_t)n, sizeof *w->all);
@@ -170,20 +165,13 @@ static void dialled_lost(void *ctx, peer *p, const err *why)
 
 /* ---- connecting */
 
-/* Waits on `changed`; false: it is too late. */
-static bool wait_until(ways *w, double until)
-{
-    struct timespec at = {.tv_sec = (time_t)until, .tv_nsec = (long)((until - (double)(time_t)until) * 1e9)};
-    return pthread_cond_timedwait(&w->changed, &w->lock, &at) != ETIMEDOUT;
-}
-
 static int wait_answer(way *x, err *e)
 {
     ways *w = x->of;
     const double until = clock_now() + ANSWER_SECONDS;
     bool in_time = true;
     pthread_mutex_lock(&w->lock);
-    while (!x->answered && !w->lost && in_time) in_time = wait_until(w, until);
+    while (!x->answered && !w->lost && in_time) in_time = cond_wait(&w->changed, &w->lock, until);
     int rc = x->answered ? x->rc : w->lost ? w->why.code : ERR_IO;
     if (rc)
         err_set(e, rc, "%s: %s", peer_name(x->p),
@@ -235,7 +223,7 @@ int ways_wait(ways *w, double seconds, err *e)
     const double until = clock_now() + seconds;
     int rc = OK, missing = -1;
     pthread_mutex_lock(&w->lock);
-    for (bool in_time = true;; in_time = wait_until(w, until)) {
+    for (bool in_time = true;; in_time = cond_wait(&w->changed, &w->lock, until)) {
         missing = -1;
         for (int i = 0; i < w->n_way; i++)
             if (!w->all[i].joined) missing = w->all[i].b;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "serve/server.h"
 
+#include "base/clock.h"
 #include "serve/exchange.h"
 
 #include <string.h>
@@ -134,8 +135,7 @@ bool server_stop(server *s, double seconds)
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
         double until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + seconds;
-        t.tv_sec = (time_t)until;
-        t.tv_nsec = (long)((until - (double)t.tv_sec) * 1e9);
+        t = clock_timespec(until);
         if (pthread_timedjoin_np(s->thread, NULL, &t)) return false;
         s->has_thread = false;
     }
