@@ -16,7 +16,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A rank on a node. */
@@ -84,10 +83,9 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     span more;
     if (h->kind == MSG_GET) return supply_take(r->pieces, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
+    err_wrap(&why, "%s", peer_name(p));
     if (h->kind == MSG_DONE) {
-        char text[ERR_MSG_MAX];
-        snprintf(text, sizeof text, "%.260s: %.300s", peer_name(p), why.msg);
-        if (h->channel == r->done++ && plan_far_done(d->l, r->rank, h->channel, lease_seconds_read(more), rc, text))
+        if (h->channel == r->done++ && plan_far_done(d->l, r->rank, h->channel, lease_seconds_read(more), rc, why.msg))
             return OK;
         return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
     }
@@ -107,8 +105,8 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
 
 static void control_lost(void *ctx, peer *p, const err *why)
 {
-    err named = {0};
-    err_set(&named, why->code, "%.280s: %.300s", peer_name(p), why->msg);
+    err named = *why;
+    err_wrap(&named, "%s", peer_name(p));
     lose(((far_rank *)ctx)->of, &named);
 }
 
@@ -117,9 +115,9 @@ static void control_lost(void *ctx, peer *p, const err *why)
 /* Names the node if it fails: spares are taken by that. */
 static int send_to(const far_rank *r, const frame_head *h, const void *payload, err *e)
 {
-    err own = {0};
-    int rc = peer_send(r->control, PEER_CONTROL, h, payload, &own);
-    return rc ? err_set(e, rc, "%.280s: %.300s", peer_name(r->control), own.msg) : OK;
+    int rc = peer_send(r->control, PEER_CONTROL, h, payload, e);
+    if (rc) err_wrap(e, "%s", peer_name(r->control));
+    return rc;
 }
 
 static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
@@ -140,7 +138,7 @@ static int await(far_rank *r, err *e)
     pthread_mutex_lock(&d->lock);
     while (!r->answered && !d->lost) pthread_cond_wait(&d->changed, &d->lock);
     if (!r->answered) rc = err_set(e, d->why.code, "%s", d->why.msg);
-    else if (r->why.code) rc = err_set(e, r->why.code, "%.280s: %.300s", peer_name(r->control), r->why.msg);
+    else if (r->why.code) rc = err_set(e, r->why.code, "%s", r->why.msg);
     pthread_mutex_unlock(&d->lock);
     return rc;
 }

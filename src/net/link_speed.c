@@ -127,7 +127,10 @@ int link_measure_between(link_speed *out, const address *a, const address *b, co
     rc = peer_send(p, PEER_CONTROL, &(frame_head){(uint32_t)strlen(name), MSG_MEASURE, 0}, name, e);
     pthread_mutex_lock(&got.lock);
     while (!rc && !got.there) pthread_cond_wait(&got.changed, &got.lock);
-    if (!rc && got.why.code) rc = err_set(e, got.why.code, "%.260s: %.300s", peer_name(p), got.why.msg);
+    if (!rc && got.why.code) {
+        rc = err_set(e, got.why.code, "%s", got.why.msg);
+        err_wrap(e, "%s", peer_name(p));
+    }
     pthread_mutex_unlock(&got.lock);
     peer_close(p);
     return rc;

@@ -55,8 +55,8 @@ static void lose(void *ctx, const err *why)
 
 static void control_lost(void *ctx, peer *p, const err *why)
 {
-    err named = {0};
-    err_set(&named, why->code, "%.280s: %.300s", peer_name(p), why->msg);
+    err named = *why;
+    err_wrap(&named, "%s", peer_name(p));
     lose(((trial_rank *)ctx)->of, &named);
 }
 
@@ -71,11 +71,12 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
 {
     trial_rank *r = ctx;
     span more;
-    (void)p, (void)e;
+    (void)e;
     pthread_mutex_lock(&r->of->lock);
     r->why = (err){0};
     r->more.n = 0;
     if (!lease_answer_read(&more, span_of(payload, h->bytes), &r->why)) buf_add(&r->more, more.p, more.n);
+    err_wrap(&r->why, "%s", peer_name(p));
     r->answered = true;
     pthread_cond_broadcast(&r->of->changed);
     pthread_mutex_unlock(&r->of->lock);
@@ -98,7 +99,7 @@ static int await(trial_rank *r, err *e)
     pthread_mutex_lock(&t->lock);
     while (!r->answered && !t->lost) pthread_cond_wait(&t->changed, &t->lock);
     if (!r->answered) rc = err_set(e, t->why.code, "%s", t->why.msg);
-    else if (r->why.code) rc = err_set(e, r->why.code, "%.280s: %.300s", peer_name(r->control), r->why.msg);
+    else if (r->why.code) rc = err_set(e, r->why.code, "%s", r->why.msg);
     pthread_mutex_unlock(&t->lock);
     return rc;
 }

@@ -158,8 +158,8 @@ static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
 
 static void dialled_lost(void *ctx, peer *p, const err *why)
 {
-    err named = {0};
-    err_set(&named, why->code, "%.280s: %.300s", peer_name(p), why->msg);
+    err named = *why;
+    err_wrap(&named, "%s", peer_name(p));
     ways_fail(((way *)ctx)->of, &named);
 }
 
