@@ -1,5 +1,4 @@
-/* leader.c - see leader.h. A control connection to each node for each rank that it lends; questions are asked of all
- * nodes before the first answer is waited for. */
+/* leader.c - see leader.h. A control connection to each node for each rank that it lends. */
 #include "net/leader.h"
 
 #include "base/clock.h"
@@ -8,6 +7,7 @@
 #include "io/contents_cache.h"
 #include "net/catalogue.h"
 #include "net/msg.h"
+#include "net/question.h"
 #include "net/step_code.h"
 #include "net/supply.h"
 #include "net/ways.h"
@@ -15,21 +15,17 @@
 #include "plan/far.h"
 
 #include <inttypes.h>
-#include <pthread.h>
+#include <math.h>
 #include <string.h>
 
 /* A rank on a node. */
 typedef struct far_rank {
     leader *of;
     int rank;
-    address at;
     peer *control;
     supply *pieces; /* for a node without a copy */
     uint64_t done;  /* steps */
-    bool asked, answered;
-    buf more; /* of a good answer */
-    err why;
-    uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN];
+    question q;
 } far_rank;
 
 struct leader {
@@ -40,33 +36,31 @@ struct leader {
     plan *l;
     int n;           /* ranks of the plan */
     far_rank *ranks; /* [n] those here are empty */
+    ways_nodes nodes;
     ways *w;
     step_writer *writer;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool lost, closes;
-    err why;
+    asking asks;
+    bool closes;
 };
 
 static bool is_far(const leader *d, int r) { return plan_node(d->l, r) != NULL; }
 
 /* ---- messages from nodes */
 
-static void lose(void *ctx, const err *why)
+static void on_lost(void *ctx, const err *why)
 {
     leader *d = ctx;
-    pthread_mutex_lock(&d->lock);
-    const bool first = !d->lost && !d->closes;
-    if (!d->lost) d->why = *why;
-    d->lost = true;
+    pthread_mutex_lock(&d->asks.lock);
+    const bool closes = d->closes;
     ways *w = d->w;
-    pthread_cond_broadcast(&d->changed);
-    pthread_mutex_unlock(&d->lock);
-    if (!first) return;
+    pthread_mutex_unlock(&d->asks.lock);
+    if (closes) return;
     plan_far_lost(d->l, why);
     if (w) ways_fail(w, why);
     if (d->o.on_lost) d->o.on_lost(d->o.ctx);
 }
+
+static void ways_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)->asks, why); }
 
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
@@ -78,83 +72,20 @@ static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room
 static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     far_rank *r = ctx;
-    leader *d = r->of;
     err why = {0};
     span more;
     if (h->kind == MSG_GET) return supply_take(r->pieces, p, h, payload, e);
+    if (h->kind == MSG_ANSWER) return question_take(&r->q, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
     err_wrap(&why, "%s", peer_name(p));
-    if (h->kind == MSG_DONE) {
-        if (h->channel == r->done++ && plan_far_done(d->l, r->rank, h->channel, lease_seconds_read(more), rc, why.msg))
-            return OK;
-        return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
-    }
-    pthread_mutex_lock(&d->lock);
-    const bool asked = r->asked;
-    if (asked) {
-        r->more.n = 0;
-        buf_add(&r->more, more.p, rc ? 0 : more.n);
-        r->why = why;
-        r->asked = false;
-        r->answered = true;
-    }
-    pthread_cond_broadcast(&d->changed);
-    pthread_mutex_unlock(&d->lock);
-    return asked ? OK : err_set(e, ERR_FORMAT, "an answer without a question");
+    const double took = lease_seconds_read(more);
+    if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;
+    return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
 
-static void control_lost(void *ctx, peer *p, const err *why)
-{
-    err named = *why;
-    err_wrap(&named, "%s", peer_name(p));
-    lose(((far_rank *)ctx)->of, &named);
-}
-
-/* ---- questions */
-
-/* Names the node if it fails: spares are taken by that. */
-static int send_to(const far_rank *r, const frame_head *h, const void *payload, err *e)
-{
-    int rc = peer_send(r->control, PEER_CONTROL, h, payload, e);
-    if (rc) err_wrap(e, "%s", peer_name(r->control));
-    return rc;
-}
-
-static int ask(far_rank *r, uint16_t kind, const buf *message, err *e)
-{
-    const frame_head head = {(uint32_t)message->n, kind, 0};
-    pthread_mutex_lock(&r->of->lock);
-    r->answered = false;
-    r->asked = true;
-    pthread_mutex_unlock(&r->of->lock);
-    if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
-    return send_to(r, &head, message->p, e);
-}
-
-static int await(far_rank *r, err *e)
-{
-    leader *d = r->of;
-    int rc = OK;
-    pthread_mutex_lock(&d->lock);
-    while (!r->answered && !d->lost) pthread_cond_wait(&d->changed, &d->lock);
-    if (!r->answered) rc = err_set(e, d->why.code, "%s", d->why.msg);
-    else if (r->why.code) rc = err_set(e, r->why.code, "%s", r->why.msg);
-    pthread_mutex_unlock(&d->lock);
-    return rc;
-}
+static void control_lost(void *ctx, peer *p, const err *why) { question_lost(&((far_rank *)ctx)->q, p, why); }
 
 /* ---- leases */
-
-static int make_tokens(leader *d, err *e)
-{
-    int rc = OK;
-    for (int a = 0; a < d->n && !rc; a++)
-        for (int b = a + 1; b < d->n && !rc; b++) {
-            rc = hello_random(d->ranks[a].token[b], LEASE_TOKEN, e);
-            memcpy(d->ranks[b].token[a], d->ranks[a].token[b], LEASE_TOKEN);
-        }
-    return rc;
-}
 
 /* What its checkpoint holds; the first time all of it is read. */
 static int list_tensors(const leader *d, buf *out, err *e)
@@ -192,11 +123,11 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
     buf message = {0};
     program_identity(d->m->prog, (span){0}, a.identity); /* the spec is sent */
     for (int i = 0; i < AXIS_COUNT; i++) a.max_rows[i] = asked->max_rows[i];
-    memcpy(a.token, r->token, sizeof a.token);
+    memcpy(a.token, d->nodes.token[r->rank], sizeof a.token);
     lease_ask_write(&message, &a);
     int rc = message.n > LEASE_BYTES_MAX
                  ? err_set(e, ERR_LIMIT, "spec and list of tensors of the model are too long for nodes")
-                 : ask(r, MSG_LEASE, &message, e);
+                 : question_ask(&r->q, r->control, MSG_LEASE, &message, e);
     buf_free(&message);
     return rc;
 }
@@ -208,7 +139,7 @@ static int far_open(void *self, plan *l, err *e)
     d->l = l;
     d->n = plan_segments(l);
     d->ranks = mem_zero((size_t)d->n, sizeof *d->ranks);
-    int rc = d->ranks ? make_tokens(d, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
+    int rc = d->ranks ? ways_make_tokens(&d->nodes, d->n, e) : err_set(e, ERR_MEMORY, "out of memory for leases");
     if (!rc) rc = model_own_spec_text(d->m, NULL, &text, e);
     if (!rc) rc = list_tensors(d, &tensors, e);
     for (int i = 0; i < d->n && !rc; i++) {
@@ -217,29 +148,30 @@ static int far_open(void *self, plan *l, err *e)
         if (!is_far(d, i)) continue;
         r->of = d;
         r->rank = i;
-        rc = address_parse(&r->at, plan_node(l, i), false, e);
+        r->q.of = &d->asks;
+        rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
         if (!rc) rc = supply_open(&r->pieces, d->m->weights, e);
-        if (!rc) rc = peer_dial(&r->control, &r->at, &d->self, &use, e);
+        if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
         if (!rc) rc = ask_lease(r, buf_span(&text), buf_span(&tensors), e);
     }
     buf_free(&text);
     buf_free(&tensors);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = await(&d->ranks[i], e);
+        if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     return rc;
 }
 
 static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
                        uint64_t *left)
 {
-    leader *d = self;
+    far_rank *r = &((leader *)self)->ranks[rank];
     lease_memory m = {.left = 0};
     buf message = {0};
     err ignored = {0};
     lease_types_write(&message, k_type, v_type);
-    int rc = ask(&d->ranks[rank], MSG_MEMORY, &message, &ignored);
-    if (!rc) rc = await(&d->ranks[rank], &ignored);
-    if (!rc) rc = lease_memory_read(&m, buf_span(&d->ranks[rank].more), &ignored);
+    int rc = question_ask(&r->q, r->control, MSG_MEMORY, &message, &ignored);
+    if (!rc) rc = question_await(&r->q, INFINITY, &ignored);
+    if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
     if (rc) m = (lease_memory){.left = 0}; /* the loss of the node is told by `ready` */
     buf_free(&message);
     memcpy(page, m.page, sizeof m.page);
@@ -250,20 +182,17 @@ static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_
 static int open_ways(leader *d, err *e)
 {
     bool here[LINK_RANKS_MAX];
-    const ways_use use = {d, lose};
+    const ways_use use = {d, ways_lost};
     ways *w;
     for (int i = 0; i < d->n; i++) here[i] = !is_far(d, i);
     const ways_shape these = ways_of_plan(d->l);
     int rc = ways_open(&w, &these, here, &use, e);
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&d->asks.lock);
     d->w = w;
-    const bool lost = d->lost;
-    pthread_mutex_unlock(&d->lock);
-    if (lost && w) ways_fail(w, &d->why);
-    for (int a = 0; a < d->n && !rc; a++)
-        for (int b = 0; b < d->n && !rc; b++)
-            if (here[a] && !here[b]) rc = ways_dial(d->w, a, b, &d->ranks[b].at, d->ranks[b].token[a], &d->self, e);
-    return rc;
+    const bool lost = d->asks.lost;
+    pthread_mutex_unlock(&d->asks.lock);
+    if (lost && w) ways_fail(w, &d->asks.why);
+    return rc ? rc : ways_dial_all(w, &d->nodes, &d->self, e);
 }
 
 static int far_ready(void *self, const cache_options *cache, link_end **ends, err *e)
@@ -276,10 +205,10 @@ static int far_ready(void *self, const cache_options *cache, link_end **ends, er
     int rc = step_limits_of(&limits, p, plan_asked(d->l)->max_rows, d->o.sequences, d->m->ctx, cache, e);
     if (!rc) rc = step_writer_open(&d->writer, p, &limits, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = ask(&d->ranks[i], MSG_READY, &message, e);
+        if (is_far(d, i)) rc = question_ask(&d->ranks[i].q, d->ranks[i].control, MSG_READY, &message, e);
     if (!rc) rc = open_ways(d, e);
     for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = await(&d->ranks[i], e);
+        if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
     for (int i = 0; i < d->n && !rc; i++) ends[i] = is_far(d, i) ? NULL : ways_end(d->w, i);
     buf_free(&message);
     return rc;
@@ -292,9 +221,12 @@ static void far_send(void *self, uint64_t number, const step *st)
     err e = {0};
     int rc = step_write(d->writer, st, &bytes, &e);
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
-    for (int i = 0; i < d->n && !rc; i++)
-        if (is_far(d, i)) rc = send_to(&d->ranks[i], &head, bytes.p, &e);
-    if (rc) lose(d, &e);
+    for (int i = 0; i < d->n && !rc; i++) {
+        if (!is_far(d, i)) continue;
+        rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
+        if (rc) err_wrap(&e, "%s", peer_name(d->ranks[i].control));
+    }
+    if (rc) asking_lose(&d->asks, &e);
 }
 
 static const char *far_as(void *self, int rank)
@@ -306,9 +238,9 @@ static const char *far_as(void *self, int rank)
 static void far_close(void *self)
 {
     leader *d = self;
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&d->asks.lock);
     d->closes = true;
-    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->asks.lock);
     for (int i = 0; d->ranks && i < d->n; i++) {
         supply_stop(d->ranks[i].pieces);
         peer_close(d->ranks[i].control);
@@ -318,7 +250,7 @@ static void far_close(void *self)
     d->w = NULL;
     step_writer_close(d->writer);
     d->writer = NULL;
-    for (int i = 0; d->ranks && i < d->n; i++) buf_free(&d->ranks[i].more);
+    for (int i = 0; d->ranks && i < d->n; i++) buf_free(&d->ranks[i].q.more);
     mem_free(d->ranks);
     d->ranks = NULL;
     d->n = 0;
@@ -330,8 +262,7 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
 {
     leader *d = *out = mem_zero(1, sizeof *d);
     if (!d) return err_set(e, ERR_MEMORY, "out of memory for a leader");
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->changed, NULL);
+    asking_open(&d->asks, on_lost, d);
     d->m = m;
     d->o = *o;
     d->far = (plan_far){.self = d,
@@ -366,7 +297,6 @@ int leader_nodes(const leader *d, leader_node *out, int most)
 void leader_close(leader *d)
 {
     if (!d) return;
-    pthread_mutex_destroy(&d->lock);
-    pthread_cond_destroy(&d->changed);
+    asking_close(&d->asks);
     mem_free(d);
 }

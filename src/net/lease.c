@@ -13,6 +13,7 @@
 #include "net/catalogue.h"
 #include "net/fetch.h"
 #include "net/msg.h"
+#include "net/question.h"
 #include "net/step_code.h"
 #include "net/trial_side.h"
 #include "plan/drive.h"
@@ -248,7 +249,7 @@ static void *collect_steps(void *arg)
     double busy = 0;
     for (uint64_t number = 0;; number++) {
         err e = {0};
-        buf message = {0}, more = {0};
+        buf more = {0};
         pthread_mutex_lock(&l->lock);
         while (l->sent <= number && !l->over) pthread_cond_wait(&l->changed, &l->lock);
         const bool none = l->sent <= number;
@@ -261,10 +262,7 @@ static void *collect_steps(void *arg)
         const double before = busy;
         busy = plan_busy(l->l, l->ask.rank);
         lease_seconds_write(&more, busy - before);
-        lease_answer_write(&message, rc, e.msg, buf_span(&more));
-        const frame_head head = {(uint32_t)message.n, MSG_DONE, number};
-        if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
-        buf_free(&message);
+        if (answer_send(l->control, MSG_DONE, number, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
         buf_free(&more);
     }
 }
@@ -312,19 +310,16 @@ static int test(lease *l, span payload, buf *out, err *e)
 static void carry_out(lease *l, uint16_t kind, span payload)
 {
     err e = {0};
-    buf more = {0}, message = {0};
+    buf more = {0};
     int rc = kind == MSG_LEASE    ? open_plan(l, &e)
              : kind == MSG_TRIAL  ? open_trial(l, &e)
              : kind == MSG_TEST   ? test(l, payload, &more, &e)
              : kind == MSG_MEMORY ? tell_memory(l, payload, &more, &e)
                                   : get_ready(l, payload, &e);
-    lease_answer_write(&message, rc, e.msg, buf_span(&more));
-    const frame_head head = {(uint32_t)message.n, MSG_ANSWER, 0};
     if (rc) log_line(LOG_WARN, "%s: %s", peer_name(l->control), e.msg);
     else if (kind == MSG_READY)
         log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);
-    if (peer_send(l->control, PEER_CONTROL, &head, message.p, &e)) lease_end(l, &e);
-    buf_free(&message);
+    if (answer_send(l->control, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
     buf_free(&more);
 }
 

@@ -2,13 +2,12 @@
 #include "net/link_speed.h"
 
 #include "base/clock.h"
-#include "net/lease_msg.h"
 #include "net/msg.h"
 #include "net/on_measure.h"
+#include "net/question.h"
 
-#include <pthread.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PING_BYTES = 8192, PINGS_MIN = 5, PINGS_MAX = 2000, WARM = 5 };
 static const double LINK_SECONDS = 0.5;
@@ -61,14 +60,6 @@ static int measure(link_speed *out, peer *p, double seconds, err *e)
 
 /* ---- on connections of its own */
 
-typedef struct answer {
-    link_speed *speed;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool there;
-    err why;
-} answer;
-
 static int admit_answer(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     (void)p;
@@ -77,36 +68,9 @@ static int admit_answer(void *ctx, peer *p, const frame_head *h, uint8_t **room,
     return err_set(e, ERR_FORMAT, "a message of kind %u on a connection that measures", h->kind);
 }
 
-static void set_answer(answer *a, const err *why)
-{
-    pthread_mutex_lock(&a->lock);
-    if (!a->there) a->why = *why;
-    a->there = true;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->lock);
-}
-
-static int take_answer(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
-{
-    answer *a = ctx;
-    err why = {0};
-    span more;
-    (void)p;
-    (void)e;
-    if (lease_answer_read(&more, span_of(payload, h->bytes), &why) == OK) measure_read(a->speed, more, &why);
-    set_answer(a, &why);
-    return OK;
-}
-
-static void lose_answer(void *ctx, peer *p, const err *why)
-{
-    (void)p;
-    if (ctx) set_answer(ctx, why);
-}
-
 int link_measure_to(link_speed *out, const address *to, const peer_self *self, err *e)
 {
-    const peer_use use = {NULL, admit_answer, take_answer, lose_answer};
+    const peer_use use = {.admit = admit_answer};
     peer *p;
     int rc = peer_dial(&p, to, self, &use, e);
     if (rc) return rc;
@@ -117,21 +81,22 @@ int link_measure_to(link_speed *out, const address *to, const peer_self *self, e
 
 int link_measure_between(link_speed *out, const address *a, const address *b, const peer_self *self, err *e)
 {
-    answer got = {.speed = out, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    const peer_use use = {&got, admit_answer, take_answer, lose_answer};
+    asking asks;
+    question q = {.of = &asks};
+    const peer_use use = {&q, admit_answer, question_take, question_lost};
     char name[TCP_NAME_MAX];
+    buf message = {0};
     peer *p;
-    int rc = peer_dial(&p, a, self, &use, e);
-    if (rc) return rc;
+    asking_open(&asks, NULL, NULL);
     address_print(b, name);
-    rc = peer_send(p, PEER_CONTROL, &(frame_head){(uint32_t)strlen(name), MSG_MEASURE, 0}, name, e);
-    pthread_mutex_lock(&got.lock);
-    while (!rc && !got.there) pthread_cond_wait(&got.changed, &got.lock);
-    if (!rc && got.why.code) {
-        rc = err_set(e, got.why.code, "%s", got.why.msg);
-        err_wrap(e, "%s", peer_name(p));
-    }
-    pthread_mutex_unlock(&got.lock);
+    buf_str(&message, name);
+    int rc = peer_dial(&p, a, self, &use, e);
+    if (!rc) rc = question_ask(&q, p, MSG_MEASURE, &message, e);
+    if (!rc) rc = question_await(&q, INFINITY, e);
+    if (!rc && (rc = measure_read(out, buf_span(&q.more), e))) err_wrap(e, "%s", peer_name(p));
     peer_close(p);
+    asking_close(&asks);
+    buf_free(&message);
+    buf_free(&q.more);
     return rc;
 }

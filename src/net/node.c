@@ -8,6 +8,7 @@
 #include "net/lease.h"
 #include "net/msg.h"
 #include "net/on_measure.h"
+#include "net/question.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -80,7 +81,6 @@ static int begin_way(guest *g, span payload, err *e)
     node *n = g->of;
     lease_join join;
     lease *l = NULL;
-    buf message = {0};
     int rc = lease_join_read(&join, payload, e);
     pthread_mutex_lock(&n->lock);
     if (!rc && g->closes) rc = err_set(e, ERR_CANCELLED, "it is gone");
@@ -93,12 +93,7 @@ static int begin_way(guest *g, span payload, err *e)
         g->from = join.from;
     }
     pthread_mutex_unlock(&n->lock);
-    if (rc) return rc;
-    lease_answer_write(&message, OK, "", (span){0});
-    const frame_head head = {(uint32_t)message.n, MSG_ANSWER, 0};
-    rc = peer_send(g->p, PEER_CONTROL, &head, message.p, e);
-    buf_free(&message);
-    return rc;
+    return rc ? rc : answer_send(g->p, MSG_ANSWER, 0, OK, "", (span){0}, e);
 }
 
 static int guest_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)

@@ -2,8 +2,8 @@
 #include "net/on_measure.h"
 
 #include "base/mem.h"
-#include "net/lease_msg.h"
 #include "net/msg.h"
+#include "net/question.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void *measure_and_answer(void *arg)
 {
     measuring *m = arg;
     link_speed speed = {0};
-    buf more = {0}, message = {0};
+    buf more = {0};
     err e = {0};
     int rc = link_measure_to(&speed, &m->to, m->self, &e);
     const double numbers[] = {speed.rtt_p50, speed.rtt_p99, speed.bytes_per_s};
@@ -28,9 +28,7 @@ static void *measure_and_answer(void *arg)
         memcpy(&bits, &numbers[i], sizeof bits);
         buf_uint(&more, bits, 8);
     }
-    if (lease_answer_write(&message, rc, e.msg, buf_span(&more)))
-        peer_send(m->by, PEER_CONTROL, &(frame_head){(uint32_t)message.n, MSG_ANSWER, 0}, message.p, NULL);
-    buf_free(&message);
+    answer_send(m->by, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), NULL);
     buf_free(&more);
     return NULL;
 }

@@ -6,9 +6,9 @@
 #include "comm/link_threads.h"
 #include "net/link_tls.h"
 #include "net/msg.h"
+#include "net/question.h"
 #include "plan/far.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum { ANSWER_SECONDS = 10 };
@@ -19,9 +19,8 @@ typedef struct way {
     boxes *box;
     peer *p;
     bool dialled; /* by this process: then the peer is its own */
-    bool joined, answered;
-    int rc; /* of the answer */
-    err why;
+    bool joined;
+    question q; /* JOIN */
 } way;
 
 struct ways {
@@ -31,10 +30,7 @@ struct ways {
     link_group *local;
     link_tls *end[LINK_RANKS_MAX];
     ways_use use;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool lost;
-    err why;
+    asking asks;
 };
 
 static way *find(const ways *w, int a, int b)
@@ -43,6 +39,17 @@ static way *find(const ways *w, int a, int b)
         if (w->all[i].a == a && w->all[i].b == b) return &w->all[i];
     return NULL;
 }
+
+/* ---- the end */
+
+static void on_lost(void *ctx, const err *why)
+{
+    const ways *w = ctx;
+    for (int i = 0; i < w->n_way; i++) boxes_lost(w->all[i].box, why);
+    w->use.lost(w->use.ctx, why);
+}
+
+void ways_fail(ways *w, const err *why) { asking_lose(&w->asks, why); }
 
 /* ---- opening */
 
@@ -66,6 +73,7 @@ static int open_way(ways *w, const ways_shape *s, int a, int b, err *e)
         rc = boxes_open(&to->box, s->channels, bytes, node ? node : "the leader", e);
         if (!rc) w->n_way++;
         to->of = w;
+        to->q.of = &w->asks;
         to->a = a;
         to->b = b;
     }
@@ -78,8 +86,7 @@ int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use 
     const int n = s->ranks;
     ways *w = *out = mem_zero(1, sizeof *w);
     if (!w) return err_set(e, ERR_MEMORY, "out of memory for connections");
-    pthread_mutex_init(&w->lock, NULL);
-    cond_open(&w->changed);
+    asking_open(&w->asks, on_lost, w);
     w->n = n;
     w->use = *use;
     w->all = mem_zero((size_t)n * (size_t)n, sizeof *w->all);
@@ -110,18 +117,6 @@ uint64_t ways_sent(const ways *w, int a)
 
 /* ---- messages */
 
-void ways_fail(ways *w, const err *why)
-{
-    pthread_mutex_lock(&w->lock);
-    const bool first = !w->lost;
-    if (first) w->why = *why;
-    w->lost = true;
-    pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < w->n_way && first; i++) boxes_lost(w->all[i].box, why);
-    if (first) w->use.lost(w->use.ctx, why);
-}
-
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)
 {
     const way *x = find(w, a, b);
@@ -145,43 +140,12 @@ static int dialled_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room
 static int dialled_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     way *x = ctx;
-    span more;
-    (void)p;
-    if (h->kind != MSG_ANSWER) return ways_take(x->of, x->a, x->b, h, payload, e);
-    pthread_mutex_lock(&x->of->lock);
-    x->rc = lease_answer_read(&more, span_of(payload, h->bytes), &x->why);
-    x->answered = true;
-    pthread_cond_broadcast(&x->of->changed);
-    pthread_mutex_unlock(&x->of->lock);
-    return OK;
+    return h->kind == MSG_ANSWER ? question_take(&x->q, p, h, payload, e) : ways_take(x->of, x->a, x->b, h, payload, e);
 }
 
-static void dialled_lost(void *ctx, peer *p, const err *why)
-{
-    err named = *why;
-    err_wrap(&named, "%s", peer_name(p));
-    ways_fail(((way *)ctx)->of, &named);
-}
+static void dialled_lost(void *ctx, peer *p, const err *why) { question_lost(&((way *)ctx)->q, p, why); }
 
 /* ---- connecting */
-
-static int wait_answer(way *x, err *e)
-{
-    ways *w = x->of;
-    const double until = clock_now() + ANSWER_SECONDS;
-    bool in_time = true;
-    pthread_mutex_lock(&w->lock);
-    while (!x->answered && !w->lost && in_time) in_time = cond_wait(&w->changed, &w->lock, until);
-    int rc = x->answered ? x->rc : w->lost ? w->why.code : ERR_IO;
-    if (rc)
-        err_set(e, rc, "%s: %s", peer_name(x->p),
-                x->answered ? x->why.msg
-                : w->lost   ? w->why.msg
-                            : "no answer to a rank that joins");
-    else x->joined = true;
-    pthread_mutex_unlock(&w->lock);
-    return rc;
-}
 
 int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self, err *e)
 {
@@ -191,16 +155,40 @@ int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEAS
     buf message = {0};
     if (!x) return OK;
     memcpy(join.token, token, LEASE_TOKEN);
-    int rc = lease_join_write(&message, &join) ? OK : err_set(e, ERR_MEMORY, "out of memory");
-    pthread_mutex_lock(&w->lock);
+    lease_join_write(&message, &join);
+    pthread_mutex_lock(&w->asks.lock);
     x->dialled = true;
-    pthread_mutex_unlock(&w->lock);
-    if (!rc) rc = peer_dial(&x->p, at, self, &use, e);
+    pthread_mutex_unlock(&w->asks.lock);
+    int rc = peer_dial(&x->p, at, self, &use, e);
     if (!rc) rc = boxes_join(x->box, x->p, e);
-    const frame_head head = {(uint32_t)message.n, MSG_JOIN, 0};
-    if (!rc) rc = peer_send(x->p, PEER_CONTROL, &head, message.p, e);
+    if (!rc) rc = question_ask(&x->q, x->p, MSG_JOIN, &message, e);
+    if (!rc) rc = question_await(&x->q, ANSWER_SECONDS, e);
     buf_free(&message);
-    return rc ? rc : wait_answer(x, e);
+    pthread_mutex_lock(&w->asks.lock);
+    x->joined = !rc;
+    pthread_mutex_unlock(&w->asks.lock);
+    return rc;
+}
+
+int ways_make_tokens(ways_nodes *n, int ranks, err *e)
+{
+    int rc = OK;
+    for (int a = 0; a < ranks && !rc; a++)
+        for (int b = a + 1; b < ranks && !rc; b++) {
+            rc = hello_random(n->token[a][b], LEASE_TOKEN, e);
+            memcpy(n->token[b][a], n->token[a][b], LEASE_TOKEN);
+        }
+    return rc;
+}
+
+int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < w->n_way && !rc; i++) {
+        const int a = w->all[i].a, b = w->all[i].b;
+        rc = ways_dial(w, a, b, &n->at[b], n->token[a][b], self, e);
+    }
+    return rc;
 }
 
 int ways_accept(ways *w, int a, int b, peer *p, err *e)
@@ -208,30 +196,31 @@ int ways_accept(ways *w, int a, int b, peer *p, err *e)
     way *x = find(w, a, b);
     int rc = OK;
     if (!x) return err_set(e, ERR_FORMAT, "ranks %d and %d hand each other nothing", b, a);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->asks.lock);
     if (x->joined || x->dialled) rc = err_set(e, ERR_FORMAT, "rank %d has joined already", b);
     if (!rc) rc = boxes_join(x->box, p, e);
     if (!rc) x->p = p;
     x->joined = x->joined || !rc;
-    pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->lock);
+    pthread_cond_broadcast(&w->asks.changed);
+    pthread_mutex_unlock(&w->asks.lock);
     return rc;
 }
 
 int ways_wait(ways *w, double seconds, err *e)
 {
     const double until = clock_now() + seconds;
+    asking *s = &w->asks;
     int rc = OK, missing = -1;
-    pthread_mutex_lock(&w->lock);
-    for (bool in_time = true;; in_time = cond_wait(&w->changed, &w->lock, until)) {
+    pthread_mutex_lock(&s->lock);
+    for (bool in_time = true;; in_time = cond_wait(&s->changed, &s->lock, until)) {
         missing = -1;
         for (int i = 0; i < w->n_way; i++)
             if (!w->all[i].joined) missing = w->all[i].b;
-        if (missing < 0 || w->lost || !in_time) break;
+        if (missing < 0 || s->lost || !in_time) break;
     }
-    if (w->lost) rc = err_set(e, w->why.code, "%s", w->why.msg);
+    if (s->lost) rc = err_set(e, s->why.code, "%s", s->why.msg);
     else if (missing >= 0) rc = err_set(e, ERR_IO, "rank %d did not connect within %.0f seconds", missing, seconds);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
@@ -252,11 +241,13 @@ void ways_close(ways *w)
     for (int i = 0; i < w->n_way; i++) boxes_stop(w->all[i].box);
     for (int i = 0; i < w->n_way; i++)
         if (w->all[i].dialled) peer_close(w->all[i].p);
-    for (int i = 0; i < w->n_way; i++) boxes_close(w->all[i].box);
+    for (int i = 0; i < w->n_way; i++) {
+        boxes_close(w->all[i].box);
+        buf_free(&w->all[i].q.more);
+    }
     for (int i = 0; i < w->n; i++) link_tls_close(w->end[i]);
     link_threads_close(w->local);
-    pthread_mutex_destroy(&w->lock);
-    pthread_cond_destroy(&w->changed);
+    asking_close(&w->asks);
     mem_free(w->all);
     mem_free(w);
 }

@@ -25,11 +25,20 @@ typedef struct ways_shape {
 
 ways_shape ways_of_plan(const plan *l); /* as plan/far.h says */
 
+/* What a leader knows of ranks: where those on nodes are, and what a connection between two shows, in either order. */
+typedef struct ways_nodes {
+    address at[LINK_RANKS_MAX];
+    uint8_t token[LINK_RANKS_MAX][LINK_RANKS_MAX][LEASE_TOKEN];
+} ways_nodes;
+
 /* Makes boxes, and the link among threads, for the ranks here; here [ranks]. The shape is used while it opens. */
 int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use *use, err *e);
 /* Dials the process that has rank b, for rank a, which is here; does nothing when they hand each other nothing. */
 int ways_dial(ways *w, int a, int b, const address *at, const uint8_t token[LEASE_TOKEN], const peer_self *self,
               err *e);
+int ways_make_tokens(ways_nodes *n, int ranks, err *e);
+/* ways_dial from every rank here, of a leader. */
+int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e);
 /* A process that dialled showed the token for ranks b there and a here: its messages go to the boxes from now on.
  * ERR_FORMAT: they hand each other nothing, or it is there already. Does not wait. */
 int ways_accept(ways *w, int a, int b, peer *p, err *e);

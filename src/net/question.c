@@ -1,0 +1,94 @@
+/* question.c - see question.h. */
+#include "net/question.h"
+
+#include "base/cond.h"
+#include "net/msg.h"
+
+void asking_open(asking *a, void (*on_lost)(void *ctx, const err *why), void *ctx)
+{
+    *a = (asking){.on_lost = on_lost, .ctx = ctx};
+    pthread_mutex_init(&a->lock, NULL);
+    cond_open(&a->changed);
+}
+
+void asking_close(asking *a)
+{
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->changed);
+}
+
+void asking_lose(asking *a, const err *why)
+{
+    pthread_mutex_lock(&a->lock);
+    const bool first = !a->lost;
+    if (first) a->why = *why;
+    a->lost = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (first && a->on_lost) a->on_lost(a->ctx, why);
+}
+
+int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e)
+{
+    const frame_head head = {(uint32_t)message->n, kind, 0};
+    if (message->bad) return err_set(e, ERR_MEMORY, "out of memory for a message");
+    pthread_mutex_lock(&q->of->lock);
+    q->to = to;
+    q->asked = true;
+    pthread_mutex_unlock(&q->of->lock);
+    int rc = peer_send(to, PEER_CONTROL, &head, message->p, e);
+    if (rc) err_wrap(e, "%s", peer_name(to));
+    return rc;
+}
+
+int question_await(question *q, double seconds, err *e)
+{
+    asking *a = q->of;
+    const double until = clock_now() + seconds;
+    int rc = OK;
+    bool in_time = true;
+    pthread_mutex_lock(&a->lock);
+    while (q->asked && !a->lost && in_time) in_time = cond_wait(&a->changed, &a->lock, until);
+    if (q->asked && !a->lost) rc = err_set(e, ERR_IO, "%s: no answer within %.0f s", peer_name(q->to), seconds);
+    else if (q->asked) rc = err_set(e, a->why.code, "%s", a->why.msg);
+    else if (q->why.code) rc = err_set(e, q->why.code, "%s", q->why.msg);
+    pthread_mutex_unlock(&a->lock);
+    return rc;
+}
+
+int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    question *q = ctx;
+    span more;
+    err why = {0};
+    if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) err_wrap(&why, "%s", peer_name(p));
+    pthread_mutex_lock(&q->of->lock);
+    const bool asked = q->asked;
+    if (asked) {
+        q->more.n = 0;
+        buf_add(&q->more, more.p, why.code ? 0 : more.n);
+        q->why = why;
+        q->asked = false;
+    }
+    pthread_cond_broadcast(&q->of->changed);
+    pthread_mutex_unlock(&q->of->lock);
+    return asked ? OK : err_set(e, ERR_FORMAT, "an answer without a question");
+}
+
+void question_lost(void *ctx, peer *p, const err *why)
+{
+    err named = *why;
+    err_wrap(&named, "%s", peer_name(p));
+    asking_lose(((question *)ctx)->of, &named);
+}
+
+int answer_send(peer *to, uint16_t kind, uint64_t channel, int rc, const char *why, span more, err *e)
+{
+    buf message = {0};
+    const bool written = lease_answer_write(&message, rc, why, more);
+    const frame_head head = {(uint32_t)message.n, kind, channel};
+    int sent = written ? peer_send(to, PEER_CONTROL, &head, message.p, e)
+                       : err_set(e, ERR_MEMORY, "out of memory for an answer");
+    buf_free(&message);
+    return sent;
+}

@@ -1,0 +1,42 @@
+/* question.h - questions to other processes and their answers (net/lease_msg.h). Several are asked before the first
+ * answer is waited for; when one process is lost, so are all answers. */
+#pragma once
+#include "net/lease_msg.h"
+#include "net/peer.h"
+
+#include <pthread.h>
+
+/* Whoever asks. */
+typedef struct asking {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool lost;
+    err why;
+    void (*on_lost)(void *ctx, const err *why);
+    void *ctx;
+} asking;
+
+/* What one process is asked, one thing at a time. */
+typedef struct question {
+    asking *of;
+    peer *to;
+    bool asked; /* not answered yet */
+    buf more;   /* of a good answer */
+    err why;    /* of another one */
+} question;
+
+void asking_open(asking *a, void (*on_lost)(void *ctx, const err *why), void *ctx); /* once; from any thread; NULL ok */
+void asking_close(asking *a);
+/* Ends all waiting with this message. */
+void asking_lose(asking *a, const err *why);
+
+/* Messages name the process ("a:7071: …"): spares are taken by that. */
+int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e);
+/* Waits for the answer, which is in q->more if it is good; ERR_IO after so many seconds (INFINITY: never). */
+int question_await(question *q, double seconds, err *e);
+/* As peer_use has them; ctx: a question. An ANSWER comes: ERR_FORMAT when nothing was asked. The process is lost. */
+int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
+void question_lost(void *ctx, peer *p, const err *why);
+
+/* Of whoever was asked, as lease_answer_write. */
+int answer_send(peer *to, uint16_t kind, uint64_t channel, int rc, const char *why, span more, err *e);
