@@ -2,6 +2,7 @@
  * fails or is lost ends the others' waiting; hostile messages end the connection. */
 #include "net_rig.h"
 
+#include "base/fnv.h"
 #include "comm/coll_list.h"
 #include "net/link_tls.h"
 
@@ -126,14 +127,6 @@ static void close_world(world *w)
 
 /* ---- what ranks do: gathers and sums in turn, of sizes that change and are sometimes 0 */
 
-static uint64_t digest_of(const void *p, uint64_t n)
-{
-    const uint8_t *b = p;
-    uint64_t h = 0xcbf29ce484222325u;
-    for (uint64_t i = 0; i < n; i++) h = (h ^ b[i]) * 0x100000001b3u;
-    return h;
-}
-
 typedef struct parts {
     const uint64_t *bytes;
     uint64_t digest;
@@ -143,7 +136,7 @@ static int add_part(void *self, int rank, const void *part, err *e)
 {
     parts *p = self;
     (void)e;
-    p->digest += digest_of(part, p->bytes[rank]) * (uint64_t)(2 * rank + 1);
+    p->digest += fnv_add(FNV_START, part, p->bytes[rank]) * (uint64_t)(2 * rank + 1);
     return OK;
 }
 
@@ -185,7 +178,8 @@ static int do_round(world *w, int rank, coll *c, int round, err *e)
         coll_begin(c, &job);
         rc = coll_run(c, e);
     }
-    w->digest[rank][round] = job.kind->reduces ? digest_of(x, (uint64_t)(job.rows * job.cols) * sizeof *x) : p.digest;
+    w->digest[rank][round] = job.kind->reduces ? fnv_add(FNV_START, x, (uint64_t)(job.rows * job.cols) * sizeof *x)
+                                               : p.digest;
     mem_free(x);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "engine/evaluate.h"
 #include "rows_rig.h"
 
+#include "base/fnv.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "io/write_safetensors.h"
@@ -29,8 +30,7 @@ typedef struct file {
 /* A number that follows from where it belongs, not from where it lies. */
 static float number(const char *role, int layer, int expert, int row, int col)
 {
-    uint64_t x = 14695981039346656037u;
-    for (const char *c = role; *c; c++) x = (x ^ (uint64_t)*c) * 1099511628211u;
+    uint64_t x = fnv_add(FNV_START, role, strlen(role));
     x ^= ((((uint64_t)layer * 64 + (uint64_t)expert) * 4096 + (uint64_t)row) * 4096 + (uint64_t)col) *
          0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

@@ -12,6 +12,7 @@
 #include "engine/busy.h"
 #include "app/flags.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cpu/cpu.h"
@@ -150,18 +151,13 @@ static int repetition(engine *g, const bench_options *o, const bench_case *c, ui
 /* ---- hash of the logits (of an encoder: the vector) of a fixed prompt: the same for every instruction set, chunk
  * and threads */
 
-static void hash_floats(uint64_t *h, const float *x, int64_t n)
-{
-    const uint8_t *bytes = (const uint8_t *)x;
-    for (int64_t i = 0; i < n * 4; i++) *h = (*h ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
-}
-
 static int hash_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
 {
     (void)first;
     (void)e;
+    uint64_t *h = ((void **)ctx)[0];
     const engine *g = ((void **)ctx)[1];
-    hash_floats(((void **)ctx)[0], rows, n * engine_describe(g)->n_vocab);
+    *h = fnv_add(*h, rows, (size_t)(n * engine_describe(g)->n_vocab) * sizeof *rows);
     return 0;
 }
 
@@ -174,7 +170,7 @@ static int hash_pooled(engine *g, const int32_t *ids, size_t n, uint64_t *h, err
     embedding_job job = {
         .ids = ids, .n = n, .vector = i->n_pooled ? x : NULL, .scores = i->n_score ? x + i->n_pooled : NULL};
     int rc = embedding_run(g, &job, 1, NULL, NULL, e);
-    if (!rc) hash_floats(h, x, (int64_t)all);
+    if (!rc) *h = fnv_add(*h, x, all * sizeof *x);
     mem_free(x);
     return rc;
 }
@@ -182,7 +178,7 @@ static int hash_pooled(engine *g, const int32_t *ids, size_t n, uint64_t *h, err
 static int logits_hash(engine *g, char out[NAME], err *e)
 {
     int32_t ids[HASH_IDS];
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = FNV_START;
     for (int i = 0; i < HASH_IDS; i++)
         ids[i] = (int32_t)(rng_bits(1, 2, (uint64_t)i) % (uint64_t)engine_describe(g)->n_vocab);
     size_t n = engine_describe(g)->ctx < HASH_IDS ? (size_t)engine_describe(g)->ctx : HASH_IDS;

@@ -3,6 +3,7 @@
 #include "comm/coll_list.h"
 
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -119,11 +120,9 @@ static int ascending(const void *a, const void *b)
 /* Error and hash of the last result. */
 static void judge(const measurement *m, rank_note *own, coll_score *to)
 {
-    const uint8_t *bytes = (const uint8_t *)m->x;
     const int64_t n = m->t->rows * m->t->cols;
     double squares = 0, errors = 0;
-    own->hash = 0xcbf29ce484222325u;
-    for (int64_t i = 0; i < 4 * n; i++) own->hash = (own->hash ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
+    own->hash = fnv_add(FNV_START, m->x, (size_t)n * sizeof *m->x);
     for (int64_t i = 0; i < n; i++) {
         const double want = exact(m, i), is = m->x[i] - want;
         squares += want * want;
