@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "engine/engine_state.h"
+#include "engine/evaluate.h"
 
 #include "test.h"
 
@@ -46,6 +47,25 @@ static inline int keep_rows(void *ctx, const float *rows, int64_t first, int64_t
     return OK;
 }
 
+typedef struct rows_to {
+    buf *to;
+    int32_t width;
+} rows_to;
+
+/* One after the other, as bytes. */
+static inline int add_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
+{
+    const rows_to *r = ctx;
+    (void)first, (void)e;
+    assert_true(buf_add(r->to, rows, (size_t)(n * r->width) * sizeof *rows));
+    return OK;
+}
+
+static inline bool same_bytes(const buf *a, const buf *b)
+{
+    return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
+}
+
 static inline bool same_bits(const table *a, const table *b)
 {
     return a->width == b->width && a->rows == b->rows &&
@@ -80,6 +100,25 @@ static inline engine *open_model(engine_options o)
     o.ctx = IDS_MAX; /* dynamic NTK has fewer positions of its own */
     assert_ok(engine_open(&g, &o, &e), &e);
     return g;
+}
+
+/* Adds the logits of all rows; an encoder's input is left out where there is no encoder. False: the model has no head,
+ * or fewer layers than groups. */
+static inline bool add_logits(engine_options o, query q, buf *to)
+{
+    err e = {0};
+    engine *g;
+    o.threads = 1;
+    o.ctx = IDS_MAX;
+    int rc = engine_open(&g, &o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
+    assert_ok(rc, &e);
+    rows_to r = {to, engine_describe(g)->n_vocab};
+    if (!engine_describe(g)->n_enc_vocab) q.n_enc = 0;
+    rc = engine_eval_query(g, &q, -1, add_rows, &r, &e);
+    if (rc && !strstr(e.msg, "no head")) assert_ok(rc, &e);
+    engine_close(g);
+    return rc == OK;
 }
 
 /* Opens the spec that `spec show` prints for the folder. */

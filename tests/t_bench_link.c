@@ -1,51 +1,35 @@
 /* t_bench_link.c - `bench link`: every pair once, also between nodes; `plan` over nodes; the choice of --peers; what
  * cannot be measured is named. */
 #include "command.h"
-#include "cpu/cpu_backend.h"
-#include "net/key_file.h"
 #include "net/link_speed.h"
-#include "net/node.h"
+#include "node_rig.h"
 
 #include "base/json.h"
 #include "base/log.h"
 
-enum { NODES = 3 };
 #define SLOW "0.05,5" /* of the second node; it has at least a third of 2 MB of the built-in model's layers */
 enum { SLOW_TOKENS = 75 };
 
-static const backend_use lent[] = {{&cpu_backend, NULL}, {0}};
-static char key[256], at[NODES][TCP_NAME_MAX];
-static node *nodes[NODES];
+static nodes ns;
 static buf out, errors;
 
 static void open_nodes(void)
 {
-    err e = {0};
-    snprintf(key, sizeof key, "%s", temp_path("link-key"));
-    unlink(key);
-    assert_ok(key_file_write(key, &e), &e);
-    for (int i = 0; i < NODES; i++) {
-        const node_options o = {.key_file = key, .at = {"127.0.0.1", 0}, .backends = lent, .as = i == 1 ? SLOW : NULL};
-        assert_ok(node_open(&nodes[i], &o, &e), &e);
-        address_print(node_address(nodes[i]), at[i]);
-    }
-}
-
-static void close_nodes(void)
-{
-    for (int i = 0; i < NODES; i++) node_close(nodes[i]);
-    unlink(key);
+    nodes_open(&ns, NULL, NULL);
+    nodes_drop(&ns, 1);
+    ns.o.as = SLOW;
+    nodes_return(&ns, 1);
 }
 
 static void every_pair_is_measured(void **unused)
 {
     (void)unused;
-    char args[4 * TCP_NAME_MAX + 400];
+    char args[3000];
     json *j;
     err e = {0};
     int row = 0;
     open_nodes();
-    snprintf(args, sizeof args, "bench link --json --key-file %s --peers %s,%s,%s", key, at[0], at[1], at[2]);
+    snprintf(args, sizeof args, "bench link --json --key-file %s --peers %s", ns.key, list_of(&ns, "A,B,C"));
     assert_int_equal(command_run(NULL, args, &out, &errors), 0);
     assert_ok(json_parse(&j, buf_span(&out), "links", &e), &e);
     assert_int_equal(json_count(json_get(j, "links")), 6);
@@ -53,31 +37,31 @@ static void every_pair_is_measured(void **unused)
     for (int a = -1; a < NODES; a++)
         for (int b = a + 1; b < NODES; b++, row++, r = json_next(r)) {
             const double p50 = json_num(json_get(r, "rtt_ms_p50"), 0), p99 = json_num(json_get(r, "rtt_ms_p99"), 0);
-            assert_string_equal(json_str(json_get(r, "a"), ""), a < 0 ? "here" : at[a]);
-            assert_string_equal(json_str(json_get(r, "b"), ""), at[b]);
+            assert_string_equal(json_str(json_get(r, "a"), ""), a < 0 ? "here" : ns.name[a]);
+            assert_string_equal(json_str(json_get(r, "b"), ""), ns.name[b]);
             assert_true(p50 > 0 && p50 <= p99 && p99 < 1000);
             assert_true(json_num(json_get(r, "mbit_per_s"), 0) > 1);
         }
     json_free(j);
-    snprintf(args, sizeof args, "bench link --json --key-file %s --devices '%s/cpu;cpu;%s/cpu*2&%s/cpu'", key, at[0],
-             at[1], at[0]);
+    snprintf(args, sizeof args, "bench link --json --key-file %s --devices '%s'", ns.key,
+             list_of(&ns, "A/cpu;cpu;B/cpu*2&A/cpu"));
     assert_int_equal(command_run(NULL, args, &out, &errors), 0);
     assert_ok(json_parse(&j, buf_span(&out), "links", &e), &e);
     assert_int_equal(json_count(json_get(j, "links")), 3);
     json_free(j);
-    close_nodes();
+    nodes_close(&ns);
 }
 
 /* `plan` measures the links that are used, tries a short text, and says which node pretends to be another machine. */
 static void plan_tells_links_and_times(void **unused)
 {
     (void)unused;
-    char args[4 * TCP_NAME_MAX + 400];
+    char args[3000];
     json *j;
     err e = {0};
     open_nodes();
-    snprintf(args, sizeof args, "plan --json -p 100 --key-file %s --devices '%s/cpu;%s/cpu&%s/cpu'", key, at[0], at[1],
-             at[2]);
+    snprintf(args, sizeof args, "plan --json -p 100 --key-file %s --devices '%s'", ns.key,
+             list_of(&ns, "A/cpu;B/cpu&C/cpu"));
     if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
     assert_ok(json_parse(&j, buf_span(&out), "plan", &e), &e);
     const json *ranks = json_get(j, "ranks"); /* tables, three, the head */
@@ -94,11 +78,11 @@ static void plan_tells_links_and_times(void **unused)
     assert_true(json_num(json_path(j, "predicted.ttft_s"), 0) > 0 &&
                 json_int(json_path(j, "predicted.prompt"), 0) == 100);
     json_free(j);
-    snprintf(args, sizeof args, "run --json -p Once -n 2 --key-file %s --devices '%s/cpu'", key, at[1]);
+    snprintf(args, sizeof args, "run --json -p Once -n 2 --key-file %s --devices '%s/cpu'", ns.key, ns.name[1]);
     assert_int_equal(command_run(NULL, args, &out, &errors), 0);
     assert_non_null(strstr(buf_cstr(&out), "\"as\":\"" SLOW "\""));
     assert_non_null(strstr(buf_cstr(&errors), "pretends to be a machine of " SLOW));
-    close_nodes();
+    nodes_close(&ns);
 }
 
 /* --peers: some layout of this process and the nodes that are there, which computes the same. */
@@ -110,22 +94,22 @@ static void peers_are_chosen_from(void **unused)
     open_nodes();
     assert_int_equal(command_run(NULL, "run --output ids -p Once -n 5 --temperature 0", &alone, &errors), 0);
     snprintf(args, sizeof args,
-             "run --output ids -p Once -n 5 --temperature 0 --log-level info --key-file %s --peers %s,127.0.0.1:1,%s",
-             key, at[0], at[1]);
+             "run --output ids -p Once -n 5 --temperature 0 --log-level info --key-file %s --peers %s", ns.key,
+             list_of(&ns, "A,127.0.0.1:1,B"));
     if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
     assert_string_equal(buf_cstr(&out), buf_cstr(&alone));
     assert_non_null(strstr(buf_cstr(&errors), "warn: 127.0.0.1:1: Connection refused: left out"));
     int tried = 0;
     for (const char *line = buf_cstr(&errors); (line = strstr(line, "ms a token computed")); line++) tried++;
     assert_int_equal(tried, 3);
-    snprintf(args, sizeof args, "run -p Once --key-file %s --peers %s --devices cpu", key, at[0]);
+    snprintf(args, sizeof args, "run -p Once --key-file %s --peers %s --devices cpu", ns.key, ns.name[0]);
     assert_int_equal(command_run(NULL, args, &out, &errors), 2);
     assert_non_null(strstr(buf_cstr(&errors), "--devices names others"));
-    snprintf(args, sizeof args, "run -p Once --peers %s", at[0]);
+    snprintf(args, sizeof args, "run -p Once --peers %s", ns.name[0]);
     assert_int_equal(command_run(NULL, args, &out, &errors), 2);
     assert_non_null(strstr(buf_cstr(&errors), "--peers: nodes need --key-file"));
     buf_free(&alone);
-    close_nodes();
+    nodes_close(&ns);
 }
 
 static void what_cannot_be_is_named(void **unused)
@@ -137,11 +121,11 @@ static void what_cannot_be_is_named(void **unused)
         int status;
         const char *says;
     } row[] = {
-        {NULL, key, 2, "--peers is missing"},
-        {at[0], NULL, 2, "--key-file is missing"},
-        {"a:b", key, 2, "--peers: \"a:b\": a port is a number"},
-        {"127.0.0.1:1", key, 1, "127.0.0.1:1: Connection refused"},
-        {at[0], "/nowhere/key", 1, "/nowhere/key: No such file"},
+        {NULL, ns.key, 2, "--peers is missing"},
+        {ns.name[0], NULL, 2, "--key-file is missing"},
+        {"a:b", ns.key, 2, "--peers: \"a:b\": a port is a number"},
+        {"127.0.0.1:1", ns.key, 1, "127.0.0.1:1: Connection refused"},
+        {ns.name[0], "/nowhere/key", 1, "/nowhere/key: No such file"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char args[1200];
@@ -151,7 +135,7 @@ static void what_cannot_be_is_named(void **unused)
         assert_int_equal(command_run(NULL, args, &out, &errors), row[i].status);
         if (!strstr(buf_cstr(&errors), row[i].says)) fail_msg("row %zu: %s", i, buf_cstr(&errors));
     }
-    close_nodes();
+    nodes_close(&ns);
 }
 
 /* A node that cannot reach the other one says so. */
@@ -163,15 +147,15 @@ static void nodes_say_what_fails(void **unused)
     err e = {0};
     open_nodes();
     const address nowhere = {"127.0.0.1", 1};
-    assert_ok(key_file_read(self.key, key, &e), &e);
+    assert_ok(key_file_read(self.key, ns.key, &e), &e);
     assert_ok(hello_init(&self.me, &e), &e);
-    assert_int_equal(link_measure_between(&speed, node_address(nodes[0]), &nowhere, &self, &e), ERR_IO);
-    assert_true(strncmp(e.msg, at[0], strlen(at[0])) == 0);
+    assert_int_equal(link_measure_between(&speed, node_address(ns.at[0]), &nowhere, &self, &e), ERR_IO);
+    assert_true(strncmp(e.msg, ns.name[0], strlen(ns.name[0])) == 0);
     assert_non_null(strstr(e.msg, "127.0.0.1:1: Connection refused"));
     e = (err){0};
-    assert_ok(link_measure_between(&speed, node_address(nodes[0]), node_address(nodes[1]), &self, &e), &e);
+    assert_ok(link_measure_between(&speed, node_address(ns.at[0]), node_address(ns.at[1]), &self, &e), &e);
     assert_true(speed.rtt_p50 > 0 && speed.bytes_per_s > 0);
-    close_nodes();
+    nodes_close(&ns);
 }
 
 int main(void)

@@ -3,107 +3,10 @@
  *
  * A part of the models of tests/vectors, all of them with DEVICES=all or one with DEVICES=its name. */
 #include "base/clock.h"
-#include "cpu/cpu_backend.h"
-#include "net/key_file.h"
-#include "net/node.h"
+#include "node_rig.h"
 #include "vector_rig.h"
 
 #include <dirent.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-enum { NODES = 3 };
-
-static const char key_path[] = "build/t_node.key";
-static const cpu_options one_thread = {.threads = 1};
-static const backend_use lent[] = {{&cpu_backend, &one_thread}, {0}};
-
-typedef struct nodes {
-    node *at[NODES];
-    const char *path[1];
-    pthread_t tidier;
-    atomic_bool over;
-} nodes;
-
-static void *tidy(void *arg)
-{
-    nodes *n = arg;
-    while (!atomic_load(&n->over)) {
-        for (int i = 0; i < NODES; i++) node_tidy(n->at[i]);
-        usleep(2000);
-    }
-    return NULL;
-}
-
-static void open_nodes(nodes *n, const char *path)
-{
-    err e = {0};
-    *n = (nodes){.path = {path}};
-    for (int i = 0; i < NODES; i++) {
-        node_options o = {
-            .key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .models = n->path, .n_model = path != NULL};
-        assert_ok(node_open(&n->at[i], &o, &e), &e);
-    }
-    assert_int_equal(pthread_create(&n->tidier, NULL, tidy, n), 0);
-}
-
-static void close_nodes(nodes *n)
-{
-    atomic_store(&n->over, true);
-    pthread_join(n->tidier, NULL);
-    for (int i = 0; i < NODES; i++) node_close(n->at[i]);
-}
-
-/* "A" to "C" in a list become the nodes' addresses. */
-static const char *list_of(const nodes *n, const char *form, char *to, size_t cap)
-{
-    size_t at = 0;
-    for (; *form && at + TCP_NAME_MAX < cap; form++) {
-        if (*form >= 'A' && *form < 'A' + NODES) {
-            address_print(node_address(n->at[*form - 'A']), to + at);
-            at += strlen(to + at);
-        } else {
-            to[at++] = *form;
-        }
-    }
-    to[at] = 0;
-    return to;
-}
-
-typedef struct rows_to {
-    buf *to;
-    int32_t width;
-} rows_to;
-
-static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
-{
-    const rows_to *r = ctx;
-    (void)first, (void)e;
-    assert_true(buf_add(r->to, rows, (size_t)(n * r->width) * sizeof *rows));
-    return OK;
-}
-
-/* Logits of all rows; false: the model has no head, or fewer layers than groups. */
-static bool logits(const engine_options *asked, const int32_t *ids, size_t n, const int32_t *enc, size_t n_enc, buf *to)
-{
-    engine_options o = *asked;
-    o.threads = 1;
-    o.ctx = IDS_MAX;
-    o.key_file = strchr(o.devices, '/') ? key_path : NULL;
-    err e = {0};
-    engine *g;
-    int rc = engine_open(&g, &o, &e);
-    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
-    assert_ok(rc, &e);
-    const query q = {.ids = ids, .n_ids = n, .enc_ids = enc, .n_enc = n_enc};
-    rows_to r = {to, engine_describe(g)->n_vocab};
-    rc = engine_eval_query(g, &q, -1, take_rows, &r, &e);
-    if (rc && strstr(e.msg, "no head")) rc = OK;
-    assert_ok(rc, &e);
-    engine_close(g);
-    return to->n > 0;
-}
 
 /* Devices, how their ranks join, and what gives the same bits here. */
 static const char *const forms[][3] = {{"A/cpu", NULL, "cpu"},
@@ -118,7 +21,7 @@ enum { FORMS = sizeof forms / sizeof *forms };
 
 static int compare_folder(const char *root, const char *name, int turn)
 {
-    char folder[400], path[512], list[2000];
+    char folder[400], path[512];
     int32_t ids[IDS_MAX], enc[IDS_MAX];
     json *file;
     err e = {0};
@@ -132,13 +35,14 @@ static int compare_folder(const char *root, const char *name, int turn)
     int wrong = 0;
     const char *const *form = forms[turn % FORMS];
     engine_options o = {.model = folder, .devices = form[2], .reduce = form[1], .chunk = 7};
-    if (logits(&o, ids, n_ids, enc, n_enc, &want)) {
-        open_nodes(&n, folder);
-        o.devices = list_of(&n, form[0], list, sizeof list);
-        const bool there = logits(&o, ids, n_ids, enc, n_enc, &got);
-        wrong = there && (want.n != got.n || memcmp(want.p, got.p, want.n));
+    const query q = {.ids = ids, .n_ids = n_ids, .enc_ids = enc, .n_enc = n_enc};
+    if (add_logits(o, q, &want)) {
+        nodes_open(&n, folder, NULL);
+        o.devices = list_of(&n, form[0]);
+        o.key_file = n.key;
+        wrong = add_logits(o, q, &got) && !same_bytes(&want, &got);
         if (wrong) printf("%s: other logits on %s\n", folder, form[0]);
-        close_nodes(&n);
+        nodes_close(&n);
     }
     buf_free(&want);
     buf_free(&got);
@@ -172,23 +76,23 @@ static void wires(void **unused)
     int32_t ids[60];
     nodes n;
     for (int i = 0; i < 60; i++) ids[i] = 3 + i * 7 % 200;
-    open_nodes(&n, NULL);
+    nodes_open(&n, NULL, NULL);
     for (int i = 0; i < 9; i++) {
-        char list[2][2000];
         buf rows[2] = {{0}, {0}};
         for (int k = 0; k < 2; k++) {
-            const engine_options o = {.devices = list_of(&n, form[i % 3][k], list[k], sizeof list[k]),
+            const engine_options o = {.devices = list_of(&n, form[i % 3][k]),
+                                      .key_file = n.key,
                                       .wire = codec[i / 3],
                                       .chunk = (const int[]){1, 7, 128}[(i + k) % 3],
                                       .codec_group = i % 2 ? 32 : 0};
-            assert_true(logits(&o, ids, 60, NULL, 0, &rows[k]));
+            assert_true(add_logits(o, (query){.ids = ids, .n_ids = 60}, &rows[k]));
         }
-        if (rows[0].n != rows[1].n || memcmp(rows[0].p, rows[1].p, rows[0].n))
+        if (!same_bytes(&rows[0], &rows[1]))
             fail_msg("%s: other logits on %s than on %s", codec[i / 3], form[i % 3][0], form[i % 3][1]);
         buf_free(&rows[0]);
         buf_free(&rows[1]);
     }
-    close_nodes(&n);
+    nodes_close(&n);
 }
 
 /* ---- what is refused */
@@ -206,17 +110,16 @@ static void refusals(void **unused)
 {
     (void)unused;
     nodes n;
-    char list[2000], other[] = "build/t_node_other.key";
+    const char *other = temp_path("other-key");
     err e = {0};
-    open_nodes(&n, NULL);
+    nodes_open(&n, NULL, NULL);
     unlink(other);
     assert_ok(key_file_write(other, &e), &e);
-    list_of(&n, "A/cpu", list, sizeof list);
-    refuses(list, NULL, NULL, ERR_USAGE, "need --key-file");
-    refuses(list, other, NULL, ERR_FORMAT, "the key is not accepted");
-    refuses("127.0.0.1:1/cpu", key_path, NULL, ERR_IO, "127.0.0.1:1");
-    refuses(list_of(&n, "A/tpu", list, sizeof list), key_path, NULL, ERR_USAGE, "no device \"tpu\" here");
-    close_nodes(&n);
+    refuses(list_of(&n, "A/cpu"), NULL, NULL, ERR_USAGE, "need --key-file");
+    refuses(list_of(&n, "A/cpu"), other, NULL, ERR_FORMAT, "the key is not accepted");
+    refuses("127.0.0.1:1/cpu", n.key, NULL, ERR_IO, "127.0.0.1:1");
+    refuses(list_of(&n, "A/tpu"), n.key, NULL, ERR_USAGE, "no device \"tpu\" here");
+    nodes_close(&n);
     unlink(other);
 }
 
@@ -241,14 +144,12 @@ static void lost_node(void **unused)
 {
     (void)unused;
     nodes n;
-    char list[2000];
     err e = {0};
     engine *g;
     const int32_t ids[] = {5, 6, 7};
     heard h = {.ended = 0};
-    open_nodes(&n, NULL);
-    const engine_options o = {
-        .devices = list_of(&n, "A/cpu&B/cpu;C/cpu", list, sizeof list), .threads = 1, .ctx = 256, .key_file = key_path};
+    nodes_open(&n, NULL, NULL);
+    const engine_options o = {.devices = list_of(&n, "A/cpu&B/cpu;C/cpu"), .threads = 1, .ctx = 256, .key_file = n.key};
     assert_ok(engine_open(&g, &o, &e), &e);
     const query q = {.ids = ids,
                      .n_ids = 3,
@@ -261,17 +162,14 @@ static void lost_node(void **unused)
     bool more = true;
     for (int i = 0; i < 20 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
     assert_int_equal(h.ended, 0);
-    atomic_store(&n.over, true);
-    pthread_join(n.tidier, NULL);
-    node_close(n.at[1]);
-    n.at[1] = NULL;
+    nodes_drop(&n, 1);
     const double from = clock_now();
     while (more && clock_now() < from + 20) assert_ok(engine_infer(g, &more, &e), &e);
     assert_int_equal(h.ended, 1);
     assert_true(clock_now() - from < 5);
     assert_true(h.error[0]);
     engine_close(g);
-    for (int i = 0; i < NODES; i++) node_close(n.at[i]);
+    nodes_close(&n);
 }
 
 /* ---- a node that comes back */
@@ -301,20 +199,13 @@ static void ask(engine *g, heard h[TEXTS])
 /* Closes node `which` after some steps, and opens it again where it was. */
 static void interrupt(nodes *n, int which, engine *g, int steps)
 {
-    const address at = *node_address(n->at[which]);
     err e = {0};
     bool more = true;
     for (int i = 0; i < steps && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
     assert_true(more);
-    atomic_store(&n->over, true);
-    pthread_join(n->tidier, NULL);
-    node_close(n->at[which]);
-    n->at[which] = NULL;
+    nodes_drop(n, which);
     for (int i = 0; i < 3; i++) assert_ok(engine_infer(g, &more, &e), &e);
-    node_options o = {.key_file = key_path, .at = at, .backends = lent, .models = n->path};
-    assert_ok(node_open(&n->at[which], &o, &e), &e);
-    atomic_store(&n->over, false);
-    assert_int_equal(pthread_create(&n->tidier, NULL, tidy, n), 0);
+    nodes_return(n, which);
 }
 
 static void finish(engine *g)
@@ -329,20 +220,16 @@ static void comes_back(void **unused)
     static const char *const lists[] = {"A/cpu;B/cpu", "A/cpu&B/cpu", "cpu&A/cpu;B/cpu"};
     heard want[TEXTS], got[TEXTS];
     nodes n;
-    char list[2000];
     err e = {0};
     engine *g;
     assert_ok(engine_open(&g, &(engine_options){.threads = 1, .ctx = 256}, &e), &e);
     ask(g, want);
     finish(g);
     engine_close(g);
-    open_nodes(&n, NULL);
+    nodes_open(&n, NULL, NULL);
     for (int i = 0; i < 3; i++) {
-        const engine_options o = {.devices = list_of(&n, lists[i], list, sizeof list),
-                                  .threads = 1,
-                                  .ctx = 256,
-                                  .peer_wait = 10,
-                                  .key_file = key_path};
+        const engine_options o = {
+            .devices = list_of(&n, lists[i]), .threads = 1, .ctx = 256, .peer_wait = 10, .key_file = n.key};
         assert_ok(engine_open(&g, &o, &e), &e);
         ask(g, got);
         interrupt(&n, 0, g, 5 + 13 * i);
@@ -360,7 +247,7 @@ static void comes_back(void **unused)
             assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
         }
     }
-    close_nodes(&n);
+    nodes_close(&n);
 }
 
 /* A spare takes a lost node's place, and one that is not there yet. */
@@ -369,27 +256,23 @@ static void spare(void **unused)
     (void)unused;
     heard want[TEXTS], got[TEXTS];
     nodes n;
-    char list[2000];
     err e = {0};
     engine *g;
     assert_ok(engine_open(&g, &(engine_options){.threads = 1, .ctx = 256}, &e), &e);
     ask(g, want);
     finish(g);
     engine_close(g);
-    open_nodes(&n, NULL);
-    const engine_options o = {.devices = list_of(&n, "127.0.0.1:1/cpu | A/cpu*2;B/cpu|C/cpu", list, sizeof list),
+    nodes_open(&n, NULL, NULL);
+    const engine_options o = {.devices = list_of(&n, "127.0.0.1:1/cpu | A/cpu*2;B/cpu|C/cpu"),
                               .threads = 1,
                               .ctx = 256,
                               .peer_wait = 10,
-                              .key_file = key_path};
+                              .key_file = n.key};
     assert_ok(engine_open(&g, &o, &e), &e);
     ask(g, got);
     bool more = true;
     for (int i = 0; i < 10 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
-    atomic_store(&n.over, true);
-    pthread_join(n.tidier, NULL);
-    node_close(n.at[1]);
-    n.at[1] = NULL;
+    nodes_drop(&n, 1);
     finish(g);
     engine_close(g);
     for (int k = 0; k < TEXTS; k++) {
@@ -397,15 +280,12 @@ static void spare(void **unused)
         assert_int_equal(got[k].n, want[k].n);
         assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
     }
-    for (int i = 0; i < NODES; i++) node_close(n.at[i]);
+    nodes_close(&n);
 }
 
 int main(void)
 {
-    err e = {0};
-    unlink(key_path);
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    if (key_file_write(key_path, &e)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(models),     cmocka_unit_test(wires),
                                        cmocka_unit_test(refusals),   cmocka_unit_test(lost_node),
                                        cmocka_unit_test(comes_back), cmocka_unit_test(spare)};

@@ -1,116 +1,31 @@
 /* t_pieces.c - weights of ranks on nodes: a node's own copy is used if its tensors hold what the leader's hold; a node
  * without one fetches what its rank reads, keeps it, and gives the same bits. */
-#include "base/clock.h"
 #include "copied_model.h"
-#include "cpu/cpu_backend.h"
-#include "net/key_file.h"
-#include "net/node.h"
 #include "net/supply.h"
-#include "engine/evaluate.h"
+#include "node_rig.h"
 #include "rows_rig.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-static const char key_path[] = "build/t_pieces.key", copy_dir[] = "build/t_pieces.copy",
-                  cache_dir[] = "build/t_pieces.cache";
-static const cpu_options one_thread = {.threads = 1};
-static const backend_use lent[] = {{&cpu_backend, &one_thread}, {0}};
-
-/* Up to two nodes in this process. */
-typedef struct nodes {
-    node *at[2];
-    pthread_t tidier;
-    atomic_bool over;
-} nodes;
-
-static void *tidy(void *arg)
-{
-    nodes *n = arg;
-    while (!atomic_load(&n->over)) {
-        for (int i = 0; i < 2; i++) node_tidy(n->at[i]);
-        usleep(2000);
-    }
-    return NULL;
-}
-
-static void open_nodes(nodes *n, const node_options *o)
-{
-    err e = {0};
-    *n = (nodes){.over = false};
-    for (int i = 0; i < 2; i++) assert_ok(node_open(&n->at[i], o, &e), &e);
-    assert_int_equal(pthread_create(&n->tidier, NULL, tidy, n), 0);
-}
-
-static void close_nodes(nodes *n)
-{
-    atomic_store(&n->over, true);
-    pthread_join(n->tidier, NULL);
-    for (int i = 0; i < 2; i++) node_close(n->at[i]);
-}
-
-/* "A" and "B" in a list become the nodes' addresses. */
-static const char *list_of(const nodes *n, const char *form)
-{
-    static char to[2000];
-    size_t at = 0;
-    for (; *form; form++) {
-        if (*form == 'A' || *form == 'B')
-            address_print(node_address(n->at[*form - 'A']), to + at), at += strlen(to + at);
-        else to[at++] = *form;
-    }
-    to[at] = 0;
-    return to;
-}
+static const char copy_dir[] = "build/t_pieces.copy", cache_dir[] = "build/t_pieces.cache";
 
 static int open_over(engine **g, const nodes *n, const char *path, const char *form, err *e)
 {
     const engine_options o = {
-        .model = path, .devices = list_of(n, form), .threads = 1, .ctx = IDS_MAX, .key_file = key_path};
+        .model = path, .devices = list_of(n, form), .threads = 1, .ctx = IDS_MAX, .key_file = n->key};
     return engine_open(g, &o, e);
 }
 
-typedef struct rows_to {
-    buf *to;
-    int32_t width;
-} rows_to;
-
-static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
-{
-    const rows_to *r = ctx;
-    (void)first, (void)e;
-    assert_true(buf_add(r->to, rows, (size_t)(n * r->width) * sizeof *rows));
-    return OK;
-}
-
-/* Logits of some ids; false: the model does not go with these devices, or has no logits. */
-static bool logits(const char *path, const char *devices, const char *weights, buf *to)
-{
-    const engine_options o = {.model = strcmp(path, "builtin") ? path : NULL,
-                              .devices = devices,
-                              .weights = weights,
-                              .threads = 1,
-                              .ctx = IDS_MAX,
-                              .key_file = strchr(devices, '/') ? key_path : NULL};
-    static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 20, 30};
-    err e = {0};
-    engine *g;
-    int rc = engine_open(&g, &o, &e);
-    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
-    assert_ok(rc, &e);
-    const query q = {.ids = ids, .n_ids = 12, .enc_ids = ids, .n_enc = engine_describe(g)->n_enc_vocab ? 12 : 0};
-    rows_to r = {to, engine_describe(g)->n_vocab};
-    rc = engine_eval_query(g, &q, -1, take_rows, &r, &e);
-    engine_close(g);
-    return rc == OK;
-}
-
+/* False: the model does not go with these devices, or has no logits. */
 static bool gives_same_bits(const nodes *n, const char *path, const char *form, const char *weights)
 {
+    static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 20, 30};
+    const query q = {.ids = ids, .n_ids = 12, .enc_ids = ids, .n_enc = 12};
+    engine_options o = {.model = strcmp(path, "builtin") ? path : NULL, .devices = "cpu", .weights = weights};
     buf want = {0}, got = {0};
-    const bool there = logits(path, "cpu", weights, &want) && logits(path, list_of(n, form), weights, &got);
-    if (there && (want.n != got.n || memcmp(want.p, got.p, want.n))) fail_msg("%s: other logits on %s", path, form);
+    bool there = add_logits(o, q, &want);
+    o.devices = list_of(n, form);
+    o.key_file = n->key;
+    there = there && add_logits(o, q, &got);
+    if (there && !same_bytes(&want, &got)) fail_msg("%s: other logits on %s", path, form);
     buf_free(&want);
     buf_free(&got);
     return there;
@@ -122,21 +37,18 @@ static void other_contents_are_refused(void **unused)
 {
     (void)unused;
     static const char changed[] = "model.layers.1.mlp.up_proj.weight";
-    const char *paths[] = {copy_dir};
-    const node_options o = {
-        .key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .models = paths, .n_model = 1};
     err e = {0};
     engine *g = NULL;
     nodes n;
     drop_folder(copy_dir);
     write_model(copy_dir, &(layout){.shards = 2, .other_byte = changed});
-    open_nodes(&n, &o);
+    nodes_open(&n, copy_dir, NULL);
     assert_ok(open_over(&g, &n, model_source, "A/cpu;cpu", &e), &e); /* layer 0 is there */
     engine_close(g);
     assert_int_equal(open_over(&g, &n, model_source, "cpu;B/cpu", &e), ERR_NOT_FOUND);
     assert_non_null(strstr(e.msg, "127.0.0.1:"));
     assert_non_null(strstr(e.msg, "has other contents of tensor 'model.layers.1.mlp.up_proj.weight'"));
-    close_nodes(&n);
+    nodes_close(&n);
     drop_folder(copy_dir);
 }
 
@@ -145,12 +57,11 @@ static void no_copy_is_needed(void **unused)
 {
     (void)unused;
     static const char *const form[] = {"A/cpu&B/cpu", "A/cpu;B/cpu", "cpu&A/cpu;B/cpu", "A/cpu*3&B/cpu"};
-    const node_options o = {.key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent};
     int done = 0, turn = 0;
     nodes n;
     DIR *d = opendir("tests/vectors/models");
     assert_non_null(d);
-    open_nodes(&n, &o);
+    nodes_open(&n, NULL, NULL);
     for (struct dirent *f; (f = readdir(d));) {
         char path[400];
         if (f->d_name[0] == '.' || strchr(f->d_name, '.') == f->d_name) continue;
@@ -158,7 +69,7 @@ static void no_copy_is_needed(void **unused)
         if (file_is_dir(path)) done += gives_same_bits(&n, path, form[turn++ % 4], NULL);
     }
     closedir(d);
-    close_nodes(&n);
+    nodes_close(&n);
     assert_true(done >= 100);
 }
 
@@ -201,10 +112,9 @@ static void hurt(const char *ending, long cut, long flip)
 static void cache_is_kept(void **unused)
 {
     (void)unused;
-    const node_options o = {.key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .cache = cache_dir};
     nodes n;
     drop_folder(cache_dir);
-    open_nodes(&n, &o);
+    nodes_open(&n, NULL, cache_dir);
     const uint64_t part = fetched_by(&n, model_source, "A/cpu;cpu");
     ckpt *c;
     err e = {0};
@@ -222,7 +132,7 @@ static void cache_is_kept(void **unused)
     assert_true(again > 0 && again <= part + 4096);
     assert_int_equal(fetched_by(&n, model_source, "A/cpu;B/cpu"), 0);
     assert_true(gives_same_bits(&n, model_source, "A/cpu;B/cpu", NULL));
-    close_nodes(&n);
+    nodes_close(&n);
     drop_folder(cache_dir);
 }
 
@@ -231,16 +141,9 @@ static void packed_files_are_cut(void **unused)
 {
     (void)unused;
     static const char *const types[] = {"q8_0", "q4", "f16"};
-    const char *paths[] = {model_source};
-    const node_options o = {.key_file = key_path,
-                            .at = {"127.0.0.1", 0},
-                            .backends = lent,
-                            .models = paths,
-                            .n_model = 1,
-                            .cache = cache_dir};
     nodes n;
     drop_folder(cache_dir);
-    open_nodes(&n, &o);
+    nodes_open(&n, model_source, cache_dir);
     const uint64_t layers = fetched_by(&n, "builtin", "A/cpu;cpu") + fetched_by(&n, "builtin", "cpu;B/cpu");
     assert_true(layers > 3 << 20);
     hurt(".journal", 3, 0); /* as after the end of a process in between */
@@ -252,23 +155,20 @@ static void packed_files_are_cut(void **unused)
     const uint64_t ranks = fetched_by(&n, "builtin", "A/cpu&B/cpu");
     if ((double)ranks > 1.02 * (double)layers + (1 << 20)) fail_msg("%f of the layers", (double)ranks / (double)layers);
     for (int i = 0; i < 3; i++) assert_true(gives_same_bits(&n, "builtin", "A/cpu&B/cpu", types[i]));
-    close_nodes(&n);
+    nodes_close(&n);
     drop_folder(cache_dir);
 }
 
 static void nothing_is_fetched_beside_copies(void **unused)
 {
     (void)unused;
-    const char *paths[] = {model_source};
-    const node_options o = {
-        .key_file = key_path, .at = {"127.0.0.1", 0}, .backends = lent, .models = paths, .n_model = 1};
     err e = {0};
     engine *g = NULL;
     nodes n;
-    open_nodes(&n, &o);
+    nodes_open(&n, model_source, NULL);
     assert_int_equal(open_over(&g, &n, "builtin", "A/cpu", &e), ERR_NOT_FOUND);
     assert_non_null(strstr(e.msg, "no copy of this model"));
-    close_nodes(&n);
+    nodes_close(&n);
 }
 
 static uint64_t thousand(const void *ctx, uint32_t i)
@@ -295,10 +195,7 @@ static void hostile_asks_are_refused(void **unused)
 
 int main(void)
 {
-    err e = {0};
-    unlink(key_path);
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    if (key_file_write(key_path, &e)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(other_contents_are_refused),
                                        cmocka_unit_test(no_copy_is_needed),
                                        cmocka_unit_test(nothing_is_fetched_beside_copies),
