@@ -8,6 +8,7 @@
 
 #include "test.h"
 
+#include <dirent.h>
 #include <math.h>
 
 enum { IDS_MAX = 96 };
@@ -20,6 +21,23 @@ static inline size_t read_ids(const json *list, int32_t *to, size_t cap)
         to[n++] = (int32_t)json_int(j, -1);
     }
     return n;
+}
+
+/* How many models are in a folder of them, none of which has faults. */
+static inline int check_models(const char *root, int (*faults)(const char *folder, const char *name, int turn))
+{
+    int wrong = 0, turn = 0;
+    char folder[400];
+    DIR *d = opendir(root);
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d));) {
+        if (strchr(f->d_name, '.')) continue;
+        snprintf(folder, sizeof folder, "%s/%s", root, f->d_name);
+        wrong += faults(folder, f->d_name, turn++);
+    }
+    closedir(d);
+    assert_int_equal(wrong, 0);
+    return turn;
 }
 
 /* A matrix that grows by rows. */
@@ -102,23 +120,39 @@ static inline engine *open_model(engine_options o)
     return g;
 }
 
-/* Adds the logits of all rows; an encoder's input is left out where there is no encoder. False: the model has no head,
- * or fewer layers than groups. */
-static inline bool add_logits(engine_options o, query q, buf *to)
+/* NULL: the model has fewer layers than the devices have groups. */
+static inline engine *open_cut(const engine_options *o)
 {
     err e = {0};
     engine *g;
+    int rc = engine_open(&g, o, &e);
+    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return NULL;
+    assert_ok(rc, &e);
+    return g;
+}
+
+/* Adds the logits of all rows; false: the model has no head. */
+static inline bool add_logits(engine *g, const query *q, buf *to)
+{
+    rows_to r = {to, engine_describe(g)->n_vocab};
+    err e = {0};
+    int rc = engine_eval_query(g, q, -1, add_rows, &r, &e);
+    if (rc && !strstr(e.msg, "no head")) assert_ok(rc, &e);
+    return rc == OK;
+}
+
+/* Of an engine that is opened for it; an encoder's input is left out where there is no encoder. False: the model does
+ * not go with the devices, or has no head. */
+static inline bool add_logits_over(engine_options o, query q, buf *to)
+{
     o.threads = 1;
     o.ctx = IDS_MAX;
-    int rc = engine_open(&g, &o, &e);
-    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
-    assert_ok(rc, &e);
-    rows_to r = {to, engine_describe(g)->n_vocab};
+    engine *g = open_cut(&o);
+    if (!g) return false;
     if (!engine_describe(g)->n_enc_vocab) q.n_enc = 0;
-    rc = engine_eval_query(g, &q, -1, add_rows, &r, &e);
-    if (rc && !strstr(e.msg, "no head")) assert_ok(rc, &e);
+    bool has = add_logits(g, &q, to);
     engine_close(g);
-    return rc == OK;
+    return has;
 }
 
 /* Opens the spec that `spec show` prints for the folder. */

@@ -9,9 +9,8 @@
 #include "cpu/cpu_backend.h"
 #include "fake/fake_backend.h"
 #include "sites.h"
-#include "vector_rig.h"
+#include "transcript_rig.h"
 
-#include <dirent.h>
 #include <malloc.h>
 
 enum { NEW_TOKENS = 9 };
@@ -21,31 +20,6 @@ typedef struct way {
     int in_flight, chunk;
 } way;
 
-/* All that an engine gives, as bytes. */
-typedef struct transcript {
-    buf of[5]; /* rows; queries */
-    int ended;
-} transcript;
-
-typedef struct reader {
-    transcript *t;
-    buf *to;
-    int32_t width, n_score; /* of rows or vectors; of scores */
-} reader;
-
-static void add(buf *b, const void *bytes, size_t n)
-{
-    if (n) assert_true(buf_add(b, bytes, n));
-}
-
-static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
-{
-    const reader *r = ctx;
-    (void)first, (void)e;
-    add(r->to, rows, (size_t)(n * r->width) * sizeof *rows);
-    return OK;
-}
-
 static bool take_token(void *ctx, const token_event *ev)
 {
     const reader *r = ctx;
@@ -54,51 +28,24 @@ static bool take_token(void *ctx, const token_event *ev)
     add(r->to, &ev->score, sizeof ev->score);
     add(r->to, &ev->finish, sizeof ev->finish);
     for (int32_t i = 0; i < ev->n_top; i++) add(r->to, &ev->top[i].id, sizeof ev->top[i].id);
-    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->width * sizeof *ev->pooled);
-    if (ev->scores) add(r->to, ev->scores, (size_t)r->n_score * sizeof *ev->scores);
-    if (ev->finish == FINISH_ERROR) fail_msg("a query ended with: %s", ev->error);
-    r->t->ended += ev->finish != FINISH_NONE;
-    return true;
+    return add_vectors(r, ev);
 }
 
-/* The inputs of a model's test. */
-typedef struct inputs {
-    int32_t ids[IDS_MAX], types[IDS_MAX], enc[IDS_MAX];
-    size_t n_ids, n_enc;
-} inputs;
-
-static void run_queries(engine *g, const inputs *x, transcript *t)
+static void run_all(engine *g, const inputs *x, transcript *t)
 {
     const engine_info *i = engine_describe(g);
     const bool pooled = i->n_pooled || i->n_score;
-    reader r[5];
-    err e = {0};
-    int asked = 0;
-    for (int k = 1; k < 5; k++) {
-        query q = {.ids = x->ids,
-                   .types = i->n_type ? x->types : NULL,
-                   .n_ids = (size_t)(k == 1   ? 20
-                                     : k == 2 ? 1
-                                     : k == 3 ? 33
-                                              : 5),
-                   .enc_ids = x->enc,
-                   .n_enc = x->n_enc / (size_t)k,
-                   .pooled = pooled,
-                   .max_tokens = NEW_TOKENS,
-                   .ignore_eos = true,
-                   .sample = {.temperature = k == 2 ? 0.9 : 0, .top_p = 0.9, .repetition_penalty = 1, .seed = 7},
-                   .beams = k == 4 && !pooled ? 3 : 1,
-                   .length_penalty = 1,
-                   .n_logprobs = k == 3 ? 2 : -1,
-                   .prompt_logprobs = k == 3 && !pooled,
-                   .on_token = take_token,
-                   .ctx = &r[k]};
-        r[k] = (reader){t, &t->of[k], i->n_pooled, i->n_score};
-        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
-        asked++;
-    }
-    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
-    assert_int_equal(t->ended, asked);
+    query q[QUERIES_MAX];
+    for (int k = 0; k < QUERIES_MAX; k++)
+        q[k] = (query){.pooled = pooled,
+                       .max_tokens = NEW_TOKENS,
+                       .sample = {.temperature = k == 1 ? 0.9 : 0, .top_p = 0.9, .repetition_penalty = 1, .seed = 7},
+                       .beams = k == 3 && !pooled ? 3 : 1,
+                       .length_penalty = 1,
+                       .n_logprobs = k == 2 ? 2 : -1,
+                       .prompt_logprobs = k == 2 && !pooled,
+                       .on_token = take_token};
+    run_queries(g, x, q, QUERIES_MAX, t);
     engine_stats s;
     engine_get_stats(g, &s);
     assert_true(s.kv_usage == 0);
@@ -126,26 +73,17 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
                               .far = &far,
                               .more_backends = more};
     err e = {0};
-    engine *g;
+    engine *g = open_cut(&o);
+    if (!g) return false;
     *t = (transcript){.ended = 0};
-    int rc = engine_open(&g, &o, &e);
-    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
-    assert_ok(rc, &e);
     const engine_info *i = engine_describe(g);
-    reader rows = {t, &t->of[0], i->n_vocab, 0};
-    err none = {0};
-    const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
-    if (engine_eval_query(g, &q, -1, take_rows, &rows, &none)) assert_non_null(strstr(none.msg, "no head"));
-    rows.width = engine_width(g, 1);
-    assert_ok(engine_eval_query(g, &q, 1, take_rows, &rows, &e), &e); /* by a tap */
-    if (i->generates || i->n_pooled || i->n_score) run_queries(g, x, t);
+    const query q = inputs_query(x);
+    rows_to states = {&t->of[0], engine_width(g, 1)};
+    add_logits(g, &q, &t->of[0]);
+    assert_ok(engine_eval_query(g, &q, 1, add_rows, &states, &e), &e); /* by a tap */
+    if (i->generates || i->n_pooled || i->n_score) run_all(g, x, t);
     engine_close(g);
     return true;
-}
-
-static void transcript_free(transcript *t)
-{
-    for (int i = 0; i < 5; i++) buf_free(&t->of[i]);
 }
 
 static const char *const kinds[] = {"f32", "f16", "i16", "q8", "q4"};
@@ -190,7 +128,7 @@ static int compare(const char *folder, const inputs *x, const char *kv, const ch
         if (!transcribe(folder, x, kv, weights, w, &got)) continue;
         compared++;
         for (int k = 0; k < 5; k++)
-            if (want.of[k].n != got.of[k].n || (want.of[k].n && memcmp(want.of[k].p, got.of[k].p, want.of[k].n))) {
+            if (!same_bytes(&want.of[k], &got.of[k])) {
                 printf("%s, cache %s, weights %s: %s %d differ on %s with %d in flight, chunk %d\n", folder, kv,
                        weights ? weights : "as stored", k ? "tokens of query" : "rows", k, w->devices, w->in_flight,
                        w->chunk);
@@ -218,22 +156,12 @@ static int compare_all(const char *folder, const inputs *x)
     return wrong;
 }
 
-static int compare_folder(const char *root, const char *name, int turn)
+static int compare_folder(const char *folder, const char *name, int turn)
 {
-    char path[512], folder[400];
-    inputs x = {.n_ids = 0};
-    json *file;
-    err e = {0};
     way chosen[3];
     const char *all = getenv("DEVICES");
     if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
-    snprintf(folder, sizeof folder, "%s/%s", root, name);
-    snprintf(path, sizeof path, "%s/expect.json", folder);
-    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
-    x.n_ids = read_ids(json_get(file, "ids"), x.ids, IDS_MAX);
-    x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
-    read_ids(json_get(file, "types"), x.types, IDS_MAX);
-    json_free(file);
+    const inputs x = inputs_read(folder);
     const char *only = getenv("WAY");
     if (only) return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &(way){only, 1, 7}, 1);
     if (all) return compare_all(folder, &x);
@@ -241,30 +169,17 @@ static int compare_folder(const char *root, const char *name, int turn)
     return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], chosen, 3);
 }
 
-static void compare_root(const char *root)
-{
-    int wrong = 0, turn = 0;
-    DIR *d = opendir(root);
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d));) {
-        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
-        wrong += compare_folder(root, f->d_name, turn++);
-    }
-    closedir(d);
-    assert_int_equal(wrong, 0);
-}
-
 static void decoders(void **unused)
 {
     (void)unused;
-    compare_root(vectors);
+    check_models(vectors, compare_folder);
     assert_true(compared > 200 || getenv("DEVICES") || getenv("WAY"));
 }
 
 static void encoders(void **unused)
 {
     (void)unused;
-    compare_root("tests/vectors/encoders");
+    check_models("tests/vectors/encoders", compare_folder);
 }
 
 int main(void)

@@ -6,8 +6,6 @@
 #include "node_rig.h"
 #include "vector_rig.h"
 
-#include <dirent.h>
-
 /* Devices, how their ranks join, and what gives the same bits here. */
 static const char *const forms[][3] = {{"A/cpu", NULL, "cpu"},
                                        {"A/cpu;B/cpu", NULL, "cpu"},
@@ -19,28 +17,20 @@ static const char *const forms[][3] = {{"A/cpu", NULL, "cpu"},
                                        {"A/cpu&B/cpu", "f16", "cpu&cpu"}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
-static int compare_folder(const char *root, const char *name, int turn)
+static int compare_folder(const char *folder, const char *name, int turn)
 {
-    char folder[400], path[512];
-    int32_t ids[IDS_MAX], enc[IDS_MAX];
-    json *file;
-    err e = {0};
+    const char *which = getenv("DEVICES"), *const *form = forms[(which ? turn : turn / 8) % FORMS];
+    int wrong = 0;
     nodes n;
     buf want = {0}, got = {0};
-    snprintf(folder, sizeof folder, "%s/%s", root, name);
-    snprintf(path, sizeof path, "%s/expect.json", folder);
-    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
-    size_t n_ids = read_ids(json_get(file, "ids"), ids, IDS_MAX), n_enc = read_ids(json_get(file, "enc"), enc, IDS_MAX);
-    json_free(file);
-    int wrong = 0;
-    const char *const *form = forms[turn % FORMS];
+    if (which ? strcmp(which, "all") && strcmp(which, name) : turn % 8) return 0;
+    const inputs x = inputs_read(folder);
     engine_options o = {.model = folder, .devices = form[2], .reduce = form[1], .chunk = 7};
-    const query q = {.ids = ids, .n_ids = n_ids, .enc_ids = enc, .n_enc = n_enc};
-    if (add_logits(o, q, &want)) {
+    if (add_logits_over(o, inputs_query(&x), &want)) {
         nodes_open(&n, folder, NULL);
         o.devices = list_of(&n, form[0]);
         o.key_file = n.key;
-        wrong = add_logits(o, q, &got) && !same_bytes(&want, &got);
+        wrong = add_logits_over(o, inputs_query(&x), &got) && !same_bytes(&want, &got);
         if (wrong) printf("%s: other logits on %s\n", folder, form[0]);
         nodes_close(&n);
     }
@@ -52,17 +42,7 @@ static int compare_folder(const char *root, const char *name, int turn)
 static void models(void **unused)
 {
     (void)unused;
-    const char *which = getenv("DEVICES");
-    int wrong = 0, turn = 0;
-    DIR *d = opendir(vectors);
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d)); turn++) {
-        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
-        if (which ? strcmp(which, "all") && strcmp(which, f->d_name) : turn % 8) continue;
-        wrong += compare_folder(vectors, f->d_name, turn / (which ? 1 : 8));
-    }
-    closedir(d);
-    assert_int_equal(wrong, 0);
+    check_models(vectors, compare_folder);
 }
 
 /* Rows that pass coded: where groups lie, and in which chunks, changes nothing. */
@@ -85,7 +65,7 @@ static void wires(void **unused)
                                       .wire = codec[i / 3],
                                       .chunk = (const int[]){1, 7, 128}[(i + k) % 3],
                                       .codec_group = i % 2 ? 32 : 0};
-            assert_true(add_logits(o, (query){.ids = ids, .n_ids = 60}, &rows[k]));
+            assert_true(add_logits_over(o, (query){.ids = ids, .n_ids = 60}, &rows[k]));
         }
         if (!same_bytes(&rows[0], &rows[1]))
             fail_msg("%s: other logits on %s than on %s", codec[i / 3], form[i % 3][0], form[i % 3][1]);

@@ -21,10 +21,10 @@ static bool gives_same_bits(const nodes *n, const char *path, const char *form, 
     const query q = {.ids = ids, .n_ids = 12, .enc_ids = ids, .n_enc = 12};
     engine_options o = {.model = strcmp(path, "builtin") ? path : NULL, .devices = "cpu", .weights = weights};
     buf want = {0}, got = {0};
-    bool there = add_logits(o, q, &want);
+    bool there = add_logits_over(o, q, &want);
     o.devices = list_of(n, form);
     o.key_file = n->key;
-    there = there && add_logits(o, q, &got);
+    there = there && add_logits_over(o, q, &got);
     if (there && !same_bytes(&want, &got)) fail_msg("%s: other logits on %s", path, form);
     buf_free(&want);
     buf_free(&got);

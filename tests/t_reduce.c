@@ -7,9 +7,8 @@
  * takes some of the combinations, all of them with REDUCE=all or REDUCE=its name. */
 #include "fake/fake_backend.h"
 #include "model_rig.h"
-#include "vector_rig.h"
+#include "transcript_rig.h"
 
-#include <dirent.h>
 #include <math.h>
 
 enum { NEW_TOKENS = 6, QUERIES = 3 };
@@ -20,80 +19,29 @@ typedef struct way {
     const char *wire;
 } way;
 
-/* What an engine gives: logits or, without a head, states of layer 1; tokens with log-probabilities of queries at once.
- */
-typedef struct transcript {
-    buf rows, tokens[QUERIES];
-    int ended;
-    bool has_experts;
-} transcript;
-
-typedef struct reader {
-    transcript *t;
-    buf *to;
-    int32_t width, n_score;
-} reader;
-
-static void add(buf *b, const void *bytes, size_t n)
-{
-    if (n) assert_true(buf_add(b, bytes, n));
-}
-
-static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)
-{
-    const reader *r = ctx;
-    (void)first, (void)e;
-    add(r->to, rows, (size_t)(n * r->width) * sizeof *rows);
-    return OK;
-}
-
 static bool take_token(void *ctx, const token_event *ev)
 {
     const reader *r = ctx;
     add(r->to, &ev->token, sizeof ev->token);
     add(r->to, &ev->logprob, sizeof ev->logprob);
-    if (ev->pooled) add(r->to, ev->pooled, (size_t)r->width * sizeof *ev->pooled);
-    if (ev->scores) add(r->to, ev->scores, (size_t)r->n_score * sizeof *ev->scores);
-    if (ev->finish == FINISH_ERROR) fail_msg("a query ended with: %s", ev->error);
-    r->t->ended += ev->finish != FINISH_NONE;
-    return true;
+    return add_vectors(r, ev);
 }
 
-typedef struct inputs {
-    int32_t ids[IDS_MAX], types[IDS_MAX], enc[IDS_MAX];
-    size_t n_ids, n_enc;
-} inputs;
-
-static void run_queries(engine *g, const inputs *x, transcript *t, bool logprobs)
+static void run_all(engine *g, const inputs *x, transcript *t, bool logprobs)
 {
     const engine_info *i = engine_describe(g);
-    const bool pooled = i->n_pooled || i->n_score;
-    reader r[QUERIES];
-    err e = {0};
-    for (int k = 0; k < QUERIES; k++) {
-        query q = {.ids = x->ids,
-                   .types = i->n_type ? x->types : NULL,
-                   .n_ids = (size_t)(k == 0   ? 20
-                                     : k == 1 ? 1
-                                              : 33),
-                   .enc_ids = x->enc,
-                   .n_enc = x->n_enc / (size_t)(k + 1),
-                   .pooled = pooled,
-                   .max_tokens = NEW_TOKENS,
-                   .ignore_eos = true,
-                   .sample = {.repetition_penalty = 1},
-                   .beams = 1,
-                   .n_logprobs = logprobs && k == 2 ? 1 : -1,
-                   .on_token = take_token,
-                   .ctx = &r[k]};
-        r[k] = (reader){t, &t->tokens[k], i->n_pooled, i->n_score};
-        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
-    }
-    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
-    assert_int_equal(t->ended, QUERIES);
+    query q[QUERIES];
+    for (int k = 0; k < QUERIES; k++)
+        q[k] = (query){.pooled = i->n_pooled || i->n_score,
+                       .max_tokens = NEW_TOKENS,
+                       .sample = {.repetition_penalty = 1},
+                       .beams = 1,
+                       .n_logprobs = logprobs && k == 2 ? 1 : -1,
+                       .on_token = take_token};
+    run_queries(g, x, q, QUERIES, t);
 }
 
-/* False: the model has fewer layers than groups. */
+/* Rows: logits or, without a head, states of layer 1. False: the model has fewer layers than groups. */
 static bool transcribe(const char *folder, const inputs *x, const char *act, const way *w, transcript *t)
 {
     const fake_options fake = {.seed = 3};
@@ -115,30 +63,16 @@ static bool transcribe(const char *folder, const inputs *x, const char *act, con
                               .in_flight = w->in_flight,
                               .more_backends = more};
     err e = {0};
-    engine *g;
-    *t = (transcript){.ended = 0};
-    int rc = engine_open(&g, &o, &e);
-    if (rc == ERR_USAGE && strstr(e.msg, "layers")) return false;
-    assert_ok(rc, &e);
+    engine *g = open_cut(&o);
+    if (!g) return false;
+    *t = (transcript){.has_experts = g->prog->n_used > 0};
     const engine_info *i = engine_describe(g);
-    t->has_experts = g->prog->n_used > 0;
-    reader rows = {t, &t->rows, i->n_vocab, 0};
-    err none = {0};
-    const query q = {.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
-    if (engine_eval_query(g, &q, -1, take_rows, &rows, &none)) {
-        assert_non_null(strstr(none.msg, "no head"));
-        rows.width = engine_width(g, 1);
-        assert_ok(engine_eval_query(g, &q, 1, take_rows, &rows, &e), &e);
-    }
-    if (i->generates || i->n_pooled || i->n_score) run_queries(g, x, t, act == NULL);
+    const query q = inputs_query(x);
+    rows_to states = {&t->of[0], engine_width(g, 1)};
+    if (!add_logits(g, &q, &t->of[0])) assert_ok(engine_eval_query(g, &q, 1, add_rows, &states, &e), &e);
+    if (i->generates || i->n_pooled || i->n_score) run_all(g, x, t, act == NULL);
     engine_close(g);
     return true;
-}
-
-static void transcript_free(transcript *t)
-{
-    buf_free(&t->rows);
-    for (int i = 0; i < QUERIES; i++) buf_free(&t->tokens[i]);
 }
 
 static int compared;
@@ -156,21 +90,19 @@ static double apart(const buf *a, const buf *b)
     return most > 0 ? off / most : off;
 }
 
-static bool same(const buf *a, const buf *b) { return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n)); }
-
 /* f32 sums beside the uncut model, float activations. */
 static int compare_cut(const char *folder, const inputs *x, const way *w, const transcript *want)
 {
     transcript got;
     int wrong = 0;
     if (!transcribe(folder, x, "f32", w, &got)) return 0;
-    const double off = apart(&want->rows, &got.rows);
+    const double off = apart(&want->of[0], &got.of[0]);
     compared++;
     wrong = !(off <= 1e-4);
-    for (int k = 0; k < QUERIES; k++) {
-        const buf *a = &want->tokens[k], *b = &got.tokens[k];
+    for (int k = 1; k <= QUERIES; k++) {
+        const buf *a = &want->of[k], *b = &got.of[k];
         const bool numbers = a->n > NEW_TOKENS * 8; /* vectors, scores */
-        wrong += numbers ? !(apart(a, b) <= 1e-4) : !same(a, b);
+        wrong += numbers ? !(apart(a, b) <= 1e-4) : !same_bytes(a, b);
     }
     if (wrong) printf("%s on %s: %g from the uncut model, %d differences\n", folder, w->devices, off, wrong);
     transcript_free(&got);
@@ -198,8 +130,8 @@ static int compare_ways(const char *folder, const inputs *x, const way *w, int n
     if (!transcribe(folder, x, NULL, &w[0], &want)) return 0;
     for (int i = 1; i < n; i++) {
         assert_true(transcribe(folder, x, NULL, &w[i], &got));
-        bool differs = !same(&want.rows, &got.rows);
-        for (int k = 0; k < QUERIES; k++) differs = differs || !same(&want.tokens[k], &got.tokens[k]);
+        bool differs = false;
+        for (int k = 0; k <= QUERIES; k++) differs = differs || !same_bytes(&want.of[k], &got.of[k]);
         if (differs)
             printf("%s on %s: %s by %s, wire %s, in chunks of %d is not %s by %s in chunks of %d\n", folder,
                    w[i].devices, w[i].reduce, w[i].collective, w[i].wire, w[i].chunk, w[0].reduce, w[0].collective,
@@ -246,23 +178,12 @@ static int compare_wire(const char *folder, const inputs *x, const char *wire, i
     return compare_ways(folder, x, w, 3);
 }
 
-static int compare_folder(const char *root, const char *name, int turn)
+static int compare_folder(const char *folder, const char *name, int turn)
 {
     static const char *const wires[] = {"int8", "f16", "int4", "f32"};
-
-    char path[512], folder[400];
-    inputs x = {.n_ids = 0};
-    json *file;
-    err e = {0};
     const char *all = getenv("REDUCE");
     if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
-    snprintf(folder, sizeof folder, "%s/%s", root, name);
-    snprintf(path, sizeof path, "%s/expect.json", folder);
-    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
-    x.n_ids = read_ids(json_get(file, "ids"), x.ids, IDS_MAX);
-    x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
-    read_ids(json_get(file, "types"), x.types, IDS_MAX);
-    json_free(file);
+    const inputs x = inputs_read(folder);
     int wrong = 0;
     for (int i = 0; i < 4; i++)
         if (all || i == turn % 4) wrong += compare_wire(folder, &x, wires[i], turn / 4);
@@ -275,30 +196,17 @@ static int compare_folder(const char *root, const char *name, int turn)
     return wrong;
 }
 
-static void compare_root(const char *root)
-{
-    int wrong = 0, turn = 0;
-    DIR *d = opendir(root);
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d));) {
-        if (f->d_name[0] == '.' || strchr(f->d_name, '.')) continue;
-        wrong += compare_folder(root, f->d_name, turn++);
-    }
-    closedir(d);
-    assert_int_equal(wrong, 0);
-}
-
 static void decoders(void **unused)
 {
     (void)unused;
-    compare_root(vectors);
+    check_models(vectors, compare_folder);
     assert_true(compared > 200 || getenv("REDUCE"));
 }
 
 static void encoders(void **unused)
 {
     (void)unused;
-    compare_root("tests/vectors/encoders");
+    check_models("tests/vectors/encoders", compare_folder);
 }
 
 /* ---- what a codec cannot hold */

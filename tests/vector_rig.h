@@ -42,3 +42,29 @@ static inline table logits_of(engine *g, const expected *x)
     engine_close(g);
     return t;
 }
+
+typedef struct inputs {
+    int32_t ids[IDS_MAX], types[IDS_MAX], enc[IDS_MAX];
+    size_t n_ids, n_enc;
+} inputs;
+
+static inline inputs inputs_read(const char *folder)
+{
+    inputs x = {.n_ids = 0};
+    char path[512];
+    json *file;
+    err e = {0};
+    snprintf(path, sizeof path, "%s/expect.json", folder);
+    assert_ok(json_read(&file, path, 1 << 20, &e), &e);
+    x.n_ids = read_ids(json_get(file, "ids"), x.ids, IDS_MAX);
+    x.n_enc = read_ids(json_get(file, "enc"), x.enc, IDS_MAX);
+    read_ids(json_get(file, "types"), x.types, IDS_MAX);
+    json_free(file);
+    return x;
+}
+
+/* All of the text. */
+static inline query inputs_query(const inputs *x)
+{
+    return (query){.ids = x->ids, .n_ids = x->n_ids, .enc_ids = x->enc, .n_enc = x->n_enc};
+}
