@@ -153,13 +153,14 @@ static int have_weights(void *ctx, const program *p, err *e)
 static int place_model(lease *l, const plan_options *o, err *e)
 {
     const bool may_fetch = l->host->cache || !l->host->n_model;
-    int rc = find_model(l, e);
+    err own = {0};
+    int rc = find_model(l, &own);
     bool fetches = rc && may_fetch;
     if (!rc) {
-        rc = plan_open(&l->l, l->m->prog, o, e);
+        rc = plan_open(&l->l, l->m->prog, o, &own);
         fetches = rc && l->differs && may_fetch;
     }
-    if (!fetches) return rc;
+    if (!fetches) return rc ? err_set(e, rc, "%s", own.msg) : OK;
     model_close(l->m);
     l->m = NULL;
     rc = take_model(l, e);
@@ -489,15 +490,20 @@ int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind
     l->control = control;
     int rc = kind == MSG_TRIAL ? read_trial(l, payload, e) : read_ask(l, payload, e);
     if (!rc) rc = fetch_open(&l->fetches, control, e);
-    if (!rc) {
-        l->works = pthread_create(&l->worker, NULL, work, l) == 0;
-        if (!l->works) rc = err_set(e, ERR_MEMORY, "a thread could not be started");
-    }
     if (!rc) return OK;
     l->over = true;
     lease_close(l);
     *out = NULL;
     return rc;
+}
+
+int lease_begin(lease *l, err *e)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->over) l->works = pthread_create(&l->worker, NULL, work, l) == 0;
+    const bool begun = l->works || l->over;
+    pthread_mutex_unlock(&l->lock);
+    return begun ? OK : err_set(e, ERR_MEMORY, "a thread could not be started");
 }
 
 void lease_stop(lease *l)

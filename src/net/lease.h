@@ -18,9 +18,10 @@ typedef struct lease_host {
     pace as; /* node --as */
 } lease_host;
 
-/* Begins with the payload of a LEASE or TRIAL (`kind`) that came by `control`, and a thread that carries it out and
- * answers. */
+/* Made of the payload of a LEASE or TRIAL (`kind`) that came by `control`. */
 int lease_open(lease **out, const lease_host *host, peer *control, uint16_t kind, span payload, err *e);
+/* Starts a thread that carries it out and answers, perhaps asks first: messages may come from now on. */
+int lease_begin(lease *l, err *e);
 /* A message of the leader; does not wait. lease_admit as frame_sink. */
 int lease_admit(lease *l, const frame_head *h, uint8_t **room, err *e);
 int lease_take(lease *l, const frame_head *h, const uint8_t *payload, err *e);

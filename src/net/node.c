@@ -67,12 +67,9 @@ static int begin_lease(guest *g, uint16_t kind, span payload, err *e)
     const bool late = !rc && g->closes;
     if (!rc && !late) g->l = l;
     pthread_mutex_unlock(&n->lock);
-    if (!late) return rc;
-    err_set(e, ERR_CANCELLED, "it is gone");
-    lease_end(l, e);
-    lease_stop(l);
+    if (!late) return rc ? rc : lease_begin(l, e);
     lease_close(l);
-    return e->code;
+    return err_set(e, ERR_CANCELLED, "it is gone");
 }
 
 /* Finds the lease that the token is of. */
