@@ -89,7 +89,7 @@ static void plan_tells_links_and_times(void **unused)
 static void peers_are_chosen_from(void **unused)
 {
     (void)unused;
-    char args[4 * TCP_NAME_MAX + 400];
+    char args[3000];
     buf alone = {0};
     open_nodes();
     assert_int_equal(command_run(NULL, "run --output ids -p Once -n 5 --temperature 0", &alone, &errors), 0);

@@ -24,13 +24,13 @@ typedef struct coll_kind {
     bool reduces; /* else it gathers */
     /* Bytes that one half needs for a job. */
     uint64_t (*bytes)(const coll_job *j, int rank, int ranks);
-    /* Messages that follow each other: what is paid in delays of the link. */
+    /* The messages that a rank waits for one after another: a collective takes so many one-way delays of the link. */
     int (*hops)(int ranks);
     /* Goes on from c->step; COLL_DONE, COLL_WAITS or an error. */
     int (*advance)(coll *c, err *e);
 } coll_kind;
 
-/* What is to be done; stays as it is until that is done. */
+/* One collective of one step. The caller keeps the struct unchanged until coll_advance has said COLL_DONE. */
 struct coll_job {
     const coll_kind *kind;
     /* gather: every rank's part to all. The own part is written to coll_own before coll_begin; `put` gets each part,

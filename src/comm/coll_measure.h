@@ -1,12 +1,12 @@
-/* coll_measure.h - how long a collective takes over a link, what it sends, and what it does to numbers.
+/* coll_measure.h - measures a collective: its time over a link, the bytes that it sends, and the error of its result.
  *
- * Every rank calls this with the same test; ranks may be threads or machines, because they agree on when to begin, and
- * tell each other their times, over the link itself. */
+ * Every rank calls coll_measure with the same test. Ranks may be threads or machines: over the link itself they agree
+ * on when to begin, and tell each other their times. */
 #pragma once
 #include "comm/coll.h"
 
-/* What is measured, on data that follow from the seed: a tensor of rows * cols floats on every rank, to be summed; or
- * one of which every rank has some columns, to be gathered (in codec.sum). */
+/* A test. Each rank makes its data from the seed: to sum, a tensor of rows * cols floats; to gather, its columns of one
+ * such tensor, which travel in codec.sum. */
 typedef struct coll_test {
     const coll_kind *kind;
     wire_pair codec;
