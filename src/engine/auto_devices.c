@@ -128,10 +128,14 @@ static int measure_layers(choice *c, engine *g, err *e)
     if (rc) return rc;
     rc = busy_open(&marks, g, e);
     if (!rc) rc = run_together(g, t->n_device + 1, &x, e);
+    const int front = marks.n - t->n_device - 1; /* tables may be a group of their own; the head is one */
     for (int i = 0; i < t->n_device && !rc; i++) {
-        const double layers = marks.of[i].layers;
-        t->device[i].layer = f.busy[i] / layers;
-        t->device[i].crowded = busy_of(&marks, g, i) / layers / (double)(x.tokens ? x.tokens : 1);
+        const engine_device *d = &marks.of[front + i];
+        int ranks = 0;
+        for (int k = 0; k < marks.n; k++) ranks += marks.of[k].group == d->group;
+        const double layers = (double)d->layers / ranks;
+        t->device[i].layer = f.busy[front + i] / layers;
+        t->device[i].crowded = busy_of(&marks, g, front + i) / layers / (double)(x.tokens ? x.tokens : 1);
     }
     c->waits = f.communicates;
     t->layer_bytes = layer_bytes(g->prog, g->kv_type, t->layers, g->info.ctx);
@@ -140,12 +144,16 @@ static int measure_layers(choice *c, engine *g, err *e)
     return rc;
 }
 
-/* All devices, equal shares. */
+/* All devices, equal shares. Where there are more than layers, some are ranks of a group. */
 static void list_all(const choice *c, buf *out)
 {
     const layout_task *t = &c->task;
+    const int n = t->n_device, groups = n < t->layers ? n : t->layers;
     out->n = 0;
-    for (int i = 0; i < t->n_device; i++) buf_printf(out, "%s%s", i ? ";" : "", t->device[i].name);
+    for (int i = 0; i < n; i++) {
+        const bool joins = i && i * groups / n == (i - 1) * groups / n;
+        buf_printf(out, "%s%s", joins ? "&" : i ? ";" : "", t->device[i].name);
+    }
 }
 
 static int open_with(engine **g, choice *c, buf *list, err *e)
@@ -310,7 +318,6 @@ int auto_devices(buf *out, model *m, const engine_options *o, err *e)
                          : err_set(e, ERR_USAGE, "--peers: nodes need --key-file");
     if (!rc) rc = hello_init(&c->self.me, e);
     if (!rc) rc = find_peers(c, o->peers, e);
-    while (c->task.n_device > 1 && c->task.n_device > c->task.layers) c->task.n_device--;
     if (!rc && c->task.n_device > 1) rc = open_all(&g, c, e);
     if (!rc && c->task.n_device > 1) rc = measure_layers(c, g, e);
     engine_close(g);
