@@ -359,6 +359,7 @@ static void faults(void **unused)
     run_with_faults(NULL, "fake", 1);
     run_with_faults(NULL, "cpu;fake", 3);
     run_with_faults(NULL, "fake;fake", 4);
+    run_with_faults(NULL, "cpu&fake", 2);
 }
 
 static void faults_with_slots(void **unused)

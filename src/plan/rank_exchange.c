@@ -22,7 +22,25 @@ typedef struct exchanging {
     const op *o;
     int64_t rows;
     bool idle; /* the device has failed */
+    int rc;    /* in this collective, which goes on: others wait for its bytes */
+    err why;
 } exchanging;
+
+static void fail(exchanging *x, int rc, const err *why)
+{
+    if (!rc || x->rc) return;
+    x->rc = rc;
+    x->why = *why;
+    x->idle = true;
+}
+
+/* Columns c of the result. */
+static void put_in(exchanging *x, cut_range c, const void *from)
+{
+    const segment *s = &x->r->seg;
+    err e = {0};
+    if (!x->idle) fail(x, s->be->act_put(s->on, s, x->o->out, c.from, c.to - c.from, x->rows, from, &e), &e);
+}
 
 static int64_t width_of(cut_range c) { return c.to - c.from; }
 
@@ -32,11 +50,13 @@ static const op *coll_op(const plan_rank *r, uint32_t number) { return &r->seg.p
 
 static int put_columns(void *self, int from, const void *part, err *e)
 {
-    const exchanging *x = self;
-    const segment *s = &x->r->seg;
+    exchanging *x = self;
+    const program *p = x->r->seg.p;
     const cut_range c = x->k->of[from];
-    if (!s->p->tensors[x->o->out].block) step_tap_columns(x->st, s->p, x->k->t, c, x->rows, part);
-    return x->idle ? OK : s->be->act_put(s->on, s, x->o->out, c.from, width_of(c), x->rows, part, e);
+    (void)e;
+    if (!p->tensors[x->o->out].block) step_tap_columns(x->st, p, x->k->t, c, x->rows, part);
+    put_in(x, c, part);
+    return OK;
 }
 
 static int get_columns(const exchanging *x, err *e)
@@ -158,20 +178,17 @@ void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step 
     x.rows = st->n[s->p->tensors[x.o->out].axis];
     if (!x.rows) return;
     const coll_job job = job_of(&x, bytes);
-    err own = {0};
-    int failed = coll_enter(&r->side, &own);
-    if (!failed) failed = get[k->how](&x, &own);
-    if (failed) x.idle = true; /* the others get whatever lies there; the step has failed */
+    err own = {0}, lost = {0};
+    fail(&x, coll_enter(&r->side, &own), &own);
+    if (!x.rc) fail(&x, get[k->how](&x, &own), &own); /* else the others get whatever lies there */
     if (k->how == COLL_OWNER) fill_rows(&x);
     coll_begin(&r->side, &job);
-    err late = {0};
-    int after = coll_run(&r->side, &late);
+    fail(&x, coll_run(&r->side, &lost), &lost);
     if (whole && !k->goes_on) step_tap_columns(st, s->p, k->t, (cut_range){0, width_of_row(&x)}, x.rows, r->rows);
-    if (!failed && !after && whole && !x.idle)
-        after = s->be->act_put(s->on, s, x.o->out, 0, width_of_row(&x), x.rows, r->rows, &late);
-    if (*rc || !(failed || after)) return;
-    *rc = failed ? failed : after;
-    *e = failed ? own : late;
+    if (whole) put_in(&x, (cut_range){0, width_of_row(&x)}, r->rows);
+    if (*rc || !x.rc) return;
+    *rc = x.rc;
+    *e = x.why;
 }
 
 /* ---- opening */
