@@ -41,7 +41,7 @@ struct boxes {
     uint16_t *untold; /* [n] ring: boxes of which one message was released and the other side does not know */
     pthread_t sender;
     bool sends;
-    pthread_mutex_t lock; /* of the queue and of `why` */
+    pthread_mutex_t lock; /* of both rings, of box.untold and of `why` */
     pthread_cond_t more;
     bool stop;
     int first, n_waiting;
@@ -151,7 +151,7 @@ int boxes_join(boxes *b, peer *p, err *e)
     return b->sends ? OK : err_set(e, ERR_IO, "cannot start a thread");
 }
 
-/* Up to two releases that the other side does not know of, for the channel of a frame. */
+/* Up to two releases that the other side does not know of, for the channel of a frame; under the lock. */
 static uint64_t tell(boxes *b)
 {
     uint64_t channel = 0;
@@ -173,7 +173,9 @@ int boxes_post(boxes *b, int i, const void *bytes, uint64_t n, err *e)
                        (unsigned long long)x->bytes);
     if (atomic_load(&b->failed)) return OK; /* boxes_check says why */
     uint64_t place = x->posted++ % 2 ? PLACE : 0;
+    pthread_mutex_lock(&b->lock);
     x->head = (frame_head){(uint32_t)n, MSG_DATA, (uint64_t)i | place | tell(b)};
+    pthread_mutex_unlock(&b->lock);
     x->from = bytes;
     atomic_fetch_add(&x->unreleased, 1);
     atomic_store(&x->unsent, true);
@@ -219,16 +221,21 @@ void boxes_release(boxes *b, int i)
 {
     box *x = &b->all[i];
     atomic_store_explicit(&x->in[x->taken++ % 2], EMPTY, memory_order_release);
-    if (!x->untold) { /* the next message will say it; the box has another place yet */
+    pthread_mutex_lock(&b->lock);
+    const bool waits = !x->untold; /* the next message will say it; the box has another place yet */
+    if (waits) {
         x->untold = true;
         b->untold[(b->first_untold + b->n_untold++) % b->n] = (uint16_t)i;
-        return;
     }
+    pthread_mutex_unlock(&b->lock);
+    if (waits) return;
     frame_head h = {0, MSG_TAKEN, (uint64_t)(i + 1) << TOLD};
     do {
         if (!peer_offer(b->p, PEER_CONTROL, &h, NULL) && !atomic_load(&b->failed))
             peer_send(b->p, PEER_CONTROL, &h, NULL, NULL);
+        pthread_mutex_lock(&b->lock);
         h.channel = tell(b);
+        pthread_mutex_unlock(&b->lock);
     } while (h.channel);
 }
 

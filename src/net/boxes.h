@@ -6,8 +6,8 @@
  * message with no place or too large ends the connection.
  *
  * Small messages leave on the posting thread if the connection takes them at once; a thread of the boxes sends the
- * others. After opening nothing is allocated. One thread at a time posts, takes and releases; readers of the peer
- * deliver. */
+ * others. After opening nothing is allocated. Of a box one thread at a time posts, takes and releases; readers of the
+ * peer deliver. */
 #pragma once
 #include "base/signal_word.h"
 #include "net/peer.h"
