@@ -6,7 +6,8 @@
  * page that it reads or writes. Every device has a kernel for every op: compile names the op that it lacks.
  *
  * A segment's ops fall into stretches: a COLL ends one. Nobody has a kernel for it: the driver takes its part out of
- * the device, moves it between ranks, and puts the result in before the next stretch.
+ * the device, moves it between ranks, and puts the result in before the next stretch. A program may be compiled for
+ * several segments, each with an arena of its own, which have steps at one time: their stretches come in any order.
  *
  * Order of calls: open, weight_put for every weight, weights_end, cache_open, compile; then for each step act_put of
  * the segment's inputs, for each stretch start and wait, and after all but the last act_get and act_put of the COLL
@@ -92,7 +93,7 @@ struct backend {
     void (*close)(dev *d);
     int (*weight_put)(dev *d, uint32_t weight, err *e); /* of the program; the second time there is nothing to do */
     int (*weights_end)(dev *d, err *e);                 /* all have been put: they are converted, packed, uploaded */
-    uint64_t (*budget)(const dev *d); /* bytes left for pages and slots: less what compile and steps will take */
+    uint64_t (*budget)(const dev *d); /* bytes left for pages and slots: less what one compile and steps will take */
     int (*cache_open)(dev *d, const cache_options *o, err *e);
     int (*compile)(dev *d, segment *s, err *e); /* after place_segment; takes memory for the arena too */
     void (*discard)(dev *d, segment *s);        /* undoes compile; also after it failed */

@@ -123,7 +123,7 @@ static int fake_weights_end(dev *of, err *e)
 static int fake_cache_open(dev *of, const cache_options *o, err *e)
 {
     fake *d = fake_of(of);
-    uint64_t most = 0, copies = 0;
+    uint64_t most = 0;
     int rc = call(d, FAKE_cache_open, e);
     d->pages = *o;
     d->view.cache = *o;
@@ -153,9 +153,7 @@ static int fake_cache_open(dev *of, const cache_options *o, err *e)
         d->has_slots = true;
     }
     d->tiles = memory_take(d, 1, most);
-    for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)o->n_page[g];
-    d->copies = memory_take(d, copies, sizeof *d->copies);
-    return rc || (d->tiles && d->copies) ? rc : out_of_memory(e);
+    return rc || d->tiles ? rc : out_of_memory(e);
 }
 
 static void check_page(const fake *d, int group, int32_t page)
@@ -242,7 +240,7 @@ static void check_step(const fake *d, const step *st)
 static void rows_send(fake *d, const step *st, step_rows *to, bool enc)
 {
     const step_rows *from = enc ? &st->enc : &st->tok;
-    int32_t **at = d->rows + (enc ? 6 : 0), n = st->n[enc ? AXIS_ENC : AXIS_TOK];
+    int32_t **at = d->at->rows + (enc ? 6 : 0), n = st->n[enc ? AXIS_ENC : AXIS_TOK];
     to->token = send(d, at[0], from->token, n);
     to->type = from->type ? send(d, at[1], from->type, n) : NULL;
     to->pos = send(d, at[2], from->pos, n);
@@ -255,12 +253,12 @@ static void rows_send(fake *d, const step *st, step_rows *to, bool enc)
 static int tables_send(fake *d, const step *st, err *e)
 {
     const int64_t cap = st->page_cap, each = GROUP_MAX * cap;
-    if (cap > d->page_cap) {
-        d->table = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->table);
-        d->known = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->known);
-        if (!d->table || !d->known) return out_of_memory(e);
-        for (int64_t i = 0; i < d->most_seq * each; i++) d->known[i] = -1;
-        d->page_cap = st->page_cap;
+    if (cap > d->at->page_cap) {
+        d->at->table = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->table);
+        d->at->known = memory_take(d, (uint64_t)(d->most_seq * each), sizeof *d->at->known);
+        if (!d->at->table || !d->at->known) return out_of_memory(e);
+        for (int64_t i = 0; i < d->most_seq * each; i++) d->at->known[i] = -1;
+        d->at->page_cap = st->page_cap;
     }
     for (uint32_t g = 0; g < d->p->n_group; g++)
         for (int32_t i = 0; i < st->n_seq; i++) {
@@ -268,15 +266,15 @@ static int tables_send(fake *d, const step *st, err *e)
             CHECK(len <= cap * PAGE_TOKENS, "%d positions of sequence %d", len, i);
             for (int32_t k = 0; k * PAGE_TOKENS < len; k++) {
                 const int32_t page = step_page(st, (int)g, i, k);
-                int32_t *known = &d->known[i * GROUP_MAX * d->page_cap + (int32_t)g * d->page_cap + k];
+                int32_t *known = &d->at->known[i * GROUP_MAX * d->at->page_cap + (int32_t)g * d->at->page_cap + k];
                 if (page >= 0) check_page(d, (int)g, page);
                 if (*known != page) COUNT(d, steps, 2 * sizeof *known); /* which, and what */
                 *known = page;
-                d->table[((int64_t)g * st->n_seq + i) * cap + k] = page;
+                d->at->table[((int64_t)g * st->n_seq + i) * cap + k] = page;
             }
         }
-    d->st.page = d->table;
-    d->st.page_cap = st->page_cap;
+    d->at->st.page = d->at->table;
+    d->at->st.page_cap = st->page_cap;
     return OK;
 }
 
@@ -308,33 +306,33 @@ static void vectors_send(fake *d, const step *st)
 {
     const int64_t dim = d->p->dim;
     int32_t n = 0;
-    d->st.vec = d->vec;
-    if (!d->vec) return; /* no embeddings in this segment */
+    d->at->st.vec = d->at->vec;
+    if (!d->at->vec) return; /* no embeddings in this segment */
     for (int32_t i = 0; i < st->n[AXIS_TOK]; i++) {
         if (st->tok.token[i] >= 0) continue;
-        memcpy(d->vec + n * dim, st->vec + ~(int64_t)st->tok.token[i] * dim, (size_t)dim * sizeof *d->vec);
-        COUNT(d, puts, (uint64_t)dim * sizeof *d->vec);
-        d->rows[0][i] = ~n++;
+        memcpy(d->at->vec + n * dim, st->vec + ~(int64_t)st->tok.token[i] * dim, (size_t)dim * sizeof *d->at->vec);
+        COUNT(d, puts, (uint64_t)dim * sizeof *d->at->vec);
+        d->at->rows[0][i] = ~n++;
     }
 }
 
 static int step_send(fake *d, const step *st, err *e)
 {
-    d->st = (step){.n_seq = st->n_seq, .n_copy = st->n_copy, .taps = st->taps, .n_tap = st->n_tap};
-    memcpy(d->st.n, st->n, sizeof st->n);
+    d->at->st = (step){.n_seq = st->n_seq, .n_copy = st->n_copy, .taps = st->taps, .n_tap = st->n_tap};
+    memcpy(d->at->st.n, st->n, sizeof st->n);
     COUNT(d, steps, sizeof st->n + 3 * sizeof st->n_seq);
-    rows_send(d, st, &d->st.tok, false);
-    rows_send(d, st, &d->st.enc, true);
-    d->st.out = send(d, d->out, st->out, st->n[AXIS_OUT]);
-    d->st.pool = send(d, d->pool, st->pool, st->n[AXIS_SEQ]);
-    d->st.seq_rope = send(d, d->rope_of, st->seq_rope, (int64_t)d->p->n_rope * st->n_seq);
+    rows_send(d, st, &d->at->st.tok, false);
+    rows_send(d, st, &d->at->st.enc, true);
+    d->at->st.out = send(d, d->at->out, st->out, st->n[AXIS_OUT]);
+    d->at->st.pool = send(d, d->at->pool, st->pool, st->n[AXIS_SEQ]);
+    d->at->st.seq_rope = send(d, d->at->rope_of, st->seq_rope, (int64_t)d->p->n_rope * st->n_seq);
     if (d->has_slots) {
-        d->st.slot_read = send(d, d->rows[12], st->slot_read, st->n_seq);
-        d->st.slot_write = send(d, d->rows[13], st->slot_write, st->n_seq);
+        d->at->st.slot_read = send(d, d->at->rows[12], st->slot_read, st->n_seq);
+        d->at->st.slot_write = send(d, d->at->rows[13], st->slot_write, st->n_seq);
     }
-    d->st.copies = d->copies;
-    if (st->n_copy) memcpy(d->copies, st->copies, (size_t)st->n_copy * sizeof *d->copies);
-    COUNT(d, steps, (uint64_t)st->n_copy * sizeof *d->copies);
+    d->at->st.copies = d->at->copies;
+    if (st->n_copy) memcpy(d->at->copies, st->copies, (size_t)st->n_copy * sizeof *d->at->copies);
+    COUNT(d, steps, (uint64_t)st->n_copy * sizeof *d->at->copies);
     vectors_send(d, st);
     int rc = tables_send(d, st, e);
     return rc ? rc : ropes_send(d, st, e);
@@ -347,6 +345,7 @@ static int fake_compile(dev *of, segment *s, err *e)
     fake *d = fake_of(of);
     const program *p = s->p;
     const int *most = d->given.max_rows;
+    uint64_t copies = 0;
     int rc = call(d, FAKE_compile, e);
     CHECK(p == d->p, "a segment of another program");
     for (uint32_t i = 0; i < p->n_op && !rc; i++) {
@@ -355,23 +354,26 @@ static int fake_compile(dev *of, segment *s, err *e)
         if (lacks) rc = err_set(e, ERR_USAGE, "the fake device has no kernel for %s", op_info[kind].name);
     }
     if (rc) return rc;
-    d->seen = *p;
-    d->seen.tensors = mem_array(p->n_tensor, sizeof *p->tensors);
-    if (!d->seen.tensors) return err_set(e, ERR_MEMORY, "out of memory for a segment");
-    memcpy(d->seen.tensors, p->tensors, p->n_tensor * sizeof *p->tensors);
-    d->part = *s;
-    d->part.p = &d->seen;
-    d->part.on = &d->view;
+    placed *at = s->compiled = mem_zero(1, sizeof *at);
+    if (at) at->seen = *p;
+    if (at) at->seen.tensors = mem_array(p->n_tensor, sizeof *p->tensors);
+    if (!at || !at->seen.tensors) return err_set(e, ERR_MEMORY, "out of memory for a segment");
+    memcpy(at->seen.tensors, p->tensors, p->n_tensor * sizeof *p->tensors);
+    at->part = *s;
+    at->part.p = &at->seen;
+    at->part.on = &d->view;
     d->most_seq = most[AXIS_TOK] + most[AXIS_ENC];
-    bool ok = (d->act = memory_take(d, 1, s->act_bytes + ALIGN));
+    for (int g = 0; g < GROUP_MAX; g++) copies += (uint64_t)d->pages.n_page[g];
+    bool ok = (at->act = memory_take(d, 1, s->act_bytes + ALIGN));
     for (int i = 0; i < 14 && ok; i++)
-        ok = (d->rows[i] = memory_take(d, (uint64_t)d->most_seq + 1, sizeof *d->rows[i]));
-    ok = ok && (d->rope_of = memory_take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *d->rope_of));
-    ok = ok && (d->out = memory_take(d, (uint64_t)most[AXIS_OUT], sizeof *d->out));
-    ok = ok && (d->pool = memory_take(d, (uint64_t)most[AXIS_SEQ], sizeof *d->pool));
+        ok = (at->rows[i] = memory_take(d, (uint64_t)d->most_seq + 1, sizeof *at->rows[i]));
+    ok = ok && (at->rope_of = memory_take(d, (uint64_t)d->most_seq * (p->n_rope + 1), sizeof *at->rope_of));
+    ok = ok && (at->out = memory_take(d, (uint64_t)most[AXIS_OUT], sizeof *at->out));
+    ok = ok && (at->pool = memory_take(d, (uint64_t)most[AXIS_SEQ], sizeof *at->pool));
+    ok = ok && (at->copies = memory_take(d, copies, sizeof *at->copies));
     for (uint32_t i = 0; i < p->n_op && ok; i++)
-        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN && !d->vec)
-            ok = (d->vec = memory_take(d, (uint64_t)most[AXIS_TOK], (uint64_t)p->dim * sizeof *d->vec));
+        if (p->ops[i].kind == OP_EMBED && p->ops[i].u.embed.by == EMBED_BY_TOKEN && !at->vec)
+            ok = (at->vec = memory_take(d, (uint64_t)most[AXIS_TOK], (uint64_t)p->dim * sizeof *at->vec));
     memory_open(d, true);
     for (uint32_t i = 1; i < p->n_tensor && ok; i++) {
         const uint64_t n = (uint64_t)tensor_count(&p->tensors[i]);
@@ -379,20 +381,20 @@ static int fake_compile(dev *of, segment *s, err *e)
         if (p->tensors[i].kind != TENSOR_CONST) continue;
         ok = (to = memory_take(d, n, sizeof *to));
         if (ok) memcpy(to, p->tensors[i].data, n * sizeof *to);
-        d->seen.tensors[i].data = to;
+        at->seen.tensors[i].data = to;
         COUNT(d, weights, n * sizeof *to);
     }
-    if (ok) memset(d->act + s->act_bytes, CANARY, ALIGN);
+    if (ok) memset(at->act + s->act_bytes, CANARY, ALIGN);
     memory_open(d, false);
-    s->compiled = d;
     return ok ? OK : out_of_memory(e);
 }
 
 static void fake_discard(dev *of, segment *s)
 {
-    fake *d = fake_of(of);
-    mem_free(d->seen.tensors);
-    d->seen.tensors = NULL;
+    (void)of;
+    placed *at = s->compiled;
+    if (at) mem_free(at->seen.tensors);
+    mem_free(at);
     s->compiled = NULL;
 }
 
@@ -409,7 +411,7 @@ static void *work(void *of)
             nanosleep(&t, NULL);
         }
         memory_open(d, true);
-        run_stretch(d, d->stretch);
+        run_stretch(d, d->at->stretch);
         memory_open(d, false);
         pthread_mutex_lock(&d->lock);
         d->working = false;
@@ -419,20 +421,31 @@ static void *work(void *of)
     return NULL;
 }
 
+/* Whether the segment was compiled for this device. */
+static bool is_own(const fake *d, const segment *s)
+{
+    const placed *at = s->compiled;
+    return at && at->part.on == &d->view;
+}
+
 static int fake_start(dev *of, const segment *s, uint32_t stretch, const step *st, err *e)
 {
     fake *d = fake_of(of);
     int rc = call(d, FAKE_start, e);
-    CHECK(s->compiled == d && !d->working, "start of a step while another one is at work");
-    CHECK(stretch == 0 || (stretch == d->stretch + 1 && stretch < s->n_stretch && st == d->now), "stretch %u", stretch);
+    placed *at = s->compiled;
+    CHECK(is_own(d, s) && !d->working, "start of a step while another one is at work");
+    CHECK(stretch == 0 || (stretch == at->stretch + 1 && stretch < s->n_stretch && st == at->now), "stretch %u",
+          stretch);
     if (rc) return rc;
     check_step(d, st);
+    if (d->at != at && stretch) COUNT(d, returns, 1);
+    d->at = at;
     memory_open(d, true);
     if (stretch == 0) rc = step_send(d, st, e);
     memory_open(d, false);
     if (rc) return rc;
-    d->now = st;
-    d->stretch = stretch;
+    at->now = st;
+    at->stretch = stretch;
     pthread_mutex_lock(&d->lock);
     d->working = true;
     pthread_cond_broadcast(&d->changed);
@@ -452,10 +465,10 @@ static int fake_wait(dev *of, err *e)
 /* ---- rows in and out */
 
 /* Whether t is the operand, or the result, of a COLL that ends the stretch before. */
-static bool is_moved(const fake *d, const segment *s, ref t, bool result)
+static bool is_moved(const segment *s, ref t, bool result)
 {
-    const uint32_t at = s->compiled ? s->ends[d->stretch] : s->p->n_op;
-    return at < s->p->n_op && (result ? s->p->ops[at].out : s->p->ops[at].in[0]) == t;
+    const uint32_t i = s->ends[((const placed *)s->compiled)->stretch];
+    return i < s->p->n_op && (result ? s->p->ops[i].out : s->p->ops[i].in[0]) == t;
 }
 
 static void check_rows_of(const fake *d, const tensor *a, int64_t row0, int64_t rows)
@@ -468,14 +481,14 @@ static void check_out(const fake *d, const segment *s, ref t)
 {
     uint32_t i = 0;
     while (i < s->n_out && s->out[i] != t) i++;
-    CHECK(s->compiled == d && !d->working && (i < s->n_out || is_moved(d, s, t, false)), "%s is no output",
+    CHECK(is_own(d, s) && !d->working && (i < s->n_out || is_moved(s, t, false)), "%s is no output",
           s->p->tensors[t].name);
 }
 
 /* Codes: blocks as they are, all rows of the step. */
-static void check_codes(const fake *d, const tensor *a, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+static void check_codes(const placed *at, const tensor *a, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
-    CHECK(row0 == 0 && rows == d->st.n[a->axis], "codes of some rows of %s", a->name);
+    CHECK(row0 == 0 && rows == at->st.n[a->axis], "codes of some rows of %s", a->name);
     CHECK(col0 % a->block == 0 && (cols % a->block == 0 || col0 + cols == tensor_count(a)), "parts of blocks of %s",
           a->name);
 }
@@ -485,16 +498,17 @@ static int fake_act_put(dev *of, const segment *s, ref t, int64_t col0, int64_t 
 {
     fake *d = fake_of(of);
     const tensor *a = &d->p->tensors[t];
+    placed *at = s->compiled;
     uint32_t i = 0;
     int rc = call(d, FAKE_act_put, e);
     while (i < s->n_in && s->in[i].t != t) i++;
-    CHECK(s->compiled == d && !d->working && (i < s->n_in || is_moved(d, s, t, true)), "%s is no input", a->name);
+    CHECK(is_own(d, s) && !d->working && (i < s->n_in || is_moved(s, t, true)), "%s is no input", a->name);
     CHECK(col0 >= 0 && cols > 0 && col0 + cols <= tensor_count(a), "columns of %s", a->name);
-    if (a->block) check_codes(d, a, 0, rows, col0, cols);
+    if (a->block) check_codes(at, a, 0, rows, col0, cols);
     check_rows_of(d, a, 0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    act_move_in(d->p, d->act, t, col0, cols, rows, from);
+    act_move_in(d->p, at->act, t, col0, cols, rows, from);
     memory_open(d, false);
     COUNT(d, puts, (uint64_t)rows * act_move_bytes(a, cols));
     return OK;
@@ -504,13 +518,14 @@ static int fake_act_get(dev *of, const segment *s, ref t, int64_t row0, int64_t 
 {
     fake *d = fake_of(of);
     const tensor *a = &d->p->tensors[t];
+    const placed *at = s->compiled;
     int rc = call(d, FAKE_act_get, e);
     check_out(d, s, t);
-    if (a->block) check_codes(d, a, row0, rows, 0, tensor_count(a));
+    if (a->block) check_codes(at, a, row0, rows, 0, tensor_count(a));
     check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    act_move_out(d->p, d->act, t, row0, rows, to);
+    act_move_out(d->p, at->act, t, row0, rows, to);
     memory_open(d, false);
     COUNT(d, gets, (uint64_t)rows * act_move_bytes(a, tensor_count(a)));
     return OK;
@@ -526,7 +541,8 @@ static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    for (int64_t i = 0; i < rows; i++) to[i] = logits_best((float *)(void *)(d->act + a->off) + (row0 + i) * n, n);
+    for (int64_t i = 0; i < rows; i++)
+        to[i] = logits_best((float *)(void *)(((placed *)s->compiled)->act + a->off) + (row0 + i) * n, n);
     memory_open(d, false);
     COUNT(d, gets, (uint64_t)rows * sizeof *to);
     return OK;

@@ -25,6 +25,7 @@ typedef struct fake_log {
     atomic_ullong calls[FAKE_COUNT], all; /* all: the sum */
     /* Bytes to the devices, and from them: weights, constants and tables; steps; rows; pages. */
     atomic_ullong weights, steps, puts, gets, pages;
+    atomic_ullong returns;      /* to a step, after a stretch of another one */
     unsigned long long fail_at; /* call number fail_at of all, from 1, fails; 0: none */
     bool lost;                  /* and every later call on the same device, too */
 } fake_log;

@@ -326,8 +326,8 @@ static void convolve(fake *d, const run *r, const op *o)
 
 static void show_taps(const fake *d, const run *r, ref done)
 {
-    for (int32_t i = 0; i < d->st.n_tap; i++) {
-        const tap *t = &d->st.taps[i];
+    for (int32_t i = 0; i < d->at->st.n_tap; i++) {
+        const tap *t = &d->at->st.taps[i];
         if (t->what != done || !done) continue;
         const int64_t n = arg_rows(r, done), each = arg_dim(r, done);
         if (t->to) memcpy(t->to, arg_at(r, done), (size_t)(n * each) * sizeof *t->to);
@@ -337,9 +337,9 @@ static void show_taps(const fake *d, const run *r, ref done)
 
 void run_stretch(fake *d, uint32_t stretch)
 {
-    const run r = {.seg = &d->part, .st = &d->st, .act = d->act};
-    const uint32_t begin = stretch_begin(&d->part, stretch), end = d->part.ends[stretch];
-    for (int32_t i = 0; i < d->st.n_copy && stretch == 0; i++) copy_page(d, &d->st.copies[i]);
+    const run r = {.seg = &d->at->part, .st = &d->at->st, .act = d->at->act};
+    const uint32_t begin = stretch_begin(&d->at->part, stretch), end = d->at->part.ends[stretch];
+    for (int32_t i = 0; i < d->at->st.n_copy && stretch == 0; i++) copy_page(d, &d->at->st.copies[i]);
     if (stretch) show_taps(d, &r, d->p->ops[begin - 1].out);
     for (uint32_t i = begin; i < end; i++) {
         const op *o = &d->p->ops[i];
@@ -354,5 +354,5 @@ void run_stretch(fake *d, uint32_t stretch)
         show_taps(d, &r, o->out);
     }
     for (uint64_t i = 0; i < ALIGN; i++)
-        CHECK(d->act[d->part.act_bytes + i] == CANARY, "a step wrote beyond its activations");
+        CHECK(d->at->act[d->at->part.act_bytes + i] == CANARY, "a step wrote beyond its activations");
 }

@@ -48,6 +48,20 @@ typedef struct rope_table {
     uint64_t floats;
 } rope_table;
 
+/* A segment as it was compiled, and its step. */
+typedef struct placed {
+    program seen; /* p with constants in the device's memory */
+    segment part;
+    uint8_t *act;
+    step st;          /* in the device's memory */
+    uint32_t stretch; /* the next one, or the one at work */
+    const step *now;  /* the step that was sent */
+    int32_t *rows[14], *rope_of, *out, *pool, *table, *known;
+    page_copy *copies;
+    float *vec;
+    int32_t page_cap;
+} placed;
+
 typedef struct fake {
     const program *p;
     fake_options o;
@@ -66,17 +80,8 @@ typedef struct fake {
     uint8_t *tiles;    /* of one state, in the CPU's order */
 
     struct dev view; /* what references of the CPU see: vectors, working memory, tiles of one op */
-    program seen;    /* p with constants in this memory */
-    segment part;
-    uint8_t *act;
-
-    step st;          /* in this memory */
-    uint32_t stretch; /* the next one, or the one at work */
-    const step *now;  /* the step that was sent */
-    int32_t *rows[14], *rope_of, *out, *pool, *table, *known;
-    page_copy *copies;
-    float *vec;
-    int32_t page_cap, most_seq;
+    placed *at;      /* the segment at work, or the last one */
+    int32_t most_seq;
 
     pthread_t thread;
     pthread_mutex_t lock;
