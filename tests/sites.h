@@ -20,7 +20,7 @@ typedef struct sites {
     const backend_use *backends;
     plan *leader;
     site at[DEVICES_MAX];
-    link_group *link;
+    link_group *link[PLAN_LANES];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t sent;
@@ -67,16 +67,18 @@ static void sites_memory(void *self, int rank, dtype k_type, dtype v_type, uint6
     assert_true(plan_memory(((sites *)self)->at[rank].l, 0, k_type, v_type, page, slot, left));
 }
 
-static int sites_ready(void *self, const cache_options *cache, link_end **ends, err *e)
+static int sites_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     sites *s = self;
     const int n = plan_segments(s->leader);
-    link_end *all[DEVICES_MAX];
-    int rc = link_threads_open(&s->link, n, plan_channels(s->leader), e);
-    for (int i = 0; i < n && !rc; i++) ends[i] = all[i] = link_threads_end(s->link, i);
+    int rc = OK;
+    for (int k = 0; k < plan_lanes(s->leader) && !rc; k++) {
+        rc = link_threads_open(&s->link[k], n, plan_channels(s->leader), e);
+        for (int i = 0; i < n && !rc; i++) ends[i][k] = link_threads_end(s->link[k], i);
+    }
     for (int i = 0; i < n && !rc; i++)
         if (s->at[i].l) {
-            rc = plan_ready(s->at[i].l, cache, all, e);
+            rc = plan_ready(s->at[i].l, cache, ends, e);
             s->at[i].has_thread = !rc && pthread_create(&s->at[i].thread, NULL, site_thread, &s->at[i]) == 0;
         }
     return rc;
@@ -106,8 +108,8 @@ static void sites_close(void *self)
         plan_close(s->at[i].l);
         s->at[i] = (site){0};
     }
-    link_threads_close(s->link);
-    s->link = NULL;
+    for (int k = 0; k < PLAN_LANES; k++) link_threads_close(s->link[k]);
+    memset(s->link, 0, sizeof s->link);
 }
 
 /* Into memory of the caller, for one plan. */

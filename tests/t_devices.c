@@ -112,7 +112,11 @@ static const way ways[] = {{"fake", 1, 7},
                            {"a:1/cpu;cpu;b:1/cpu", 4, 128},
                            {"a:1/cpu&b:1/cpu", 2, 7},
                            {"cpu&a:1/fake&cpu;b:1/cpu", 3, 7},
-                           {"a:1/cpu&a:1/cpu;a:1/cpu&cpu", 1, 1}};
+                           {"a:1/cpu&a:1/cpu;a:1/cpu&cpu", 1, 1},
+                           {"cpu&cpu", 2, 7},
+                           {"cpu&cpu;fake&cpu", 3, 7},
+                           {"a:1/cpu&b:1/fake&c:1/cpu", 4, 1},
+                           {"cpu&a:1/cpu", 3, 7}};
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
 
 static int compared;

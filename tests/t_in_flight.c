@@ -248,11 +248,13 @@ static void run_schedule(engine *g, uint64_t seed, bool apart)
 
 static void run_schedules(const char *folder, const char *devices, uint64_t seed, int n)
 {
-    const fake_options fake = {.delay = 80, .seed = (uint32_t)seed};
+    fake_log log = {0};
+    const fake_options fake = {.log = &log, .delay = 80, .seed = (uint32_t)seed};
     make_queries(folder, folder ? 50 : CTX - TOKENS - 1, TOKENS - 1);
     engine *g = engine_made(folder, devices, IN_FLIGHT, &fake);
     for (int i = 0; i < n; i++) run_schedule(g, seed + (uint64_t)i, i % 2);
     engine_close(g);
+    assert_true((log.returns > 0) == (strchr(devices, '&') != NULL));
 }
 
 static void schedules_of_windows(void **unused)
@@ -272,6 +274,16 @@ static void schedules_of_encoders(void **unused)
 {
     (void)unused;
     run_schedules("tests/vectors/models/t5", "cpu;fake", 4000, 40);
+}
+
+/* Ranks of a group: while rows of a step pass between them, a device works on the next one. */
+static void schedules_of_ranks(void **unused)
+{
+    (void)unused;
+    run_schedules(NULL, "fake&fake", 5000, 40);
+    run_schedules(NULL, "fake&fake;cpu&fake", 6000, 20);
+    run_schedules("tests/vectors/models/lfm2", "fake&fake", 7000, 20);
+    run_schedules("tests/vectors/models/t5", "fake&fake", 8000, 20);
 }
 
 /* An engine that is closed while steps are under way ends its queries. */
@@ -445,13 +457,11 @@ static void faults_of_evaluation(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_windows),
-                                       cmocka_unit_test(schedules_of_slots),
-                                       cmocka_unit_test(schedules_of_encoders),
-                                       cmocka_unit_test(closed_at_work),
-                                       cmocka_unit_test(faults),
-                                       cmocka_unit_test(faults_with_slots),
-                                       cmocka_unit_test(copies_in_a_step_of_others),
-                                       cmocka_unit_test(faults_of_evaluation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_of_windows),  cmocka_unit_test(schedules_of_slots),
+        cmocka_unit_test(schedules_of_encoders), cmocka_unit_test(schedules_of_ranks),
+        cmocka_unit_test(closed_at_work),        cmocka_unit_test(faults),
+        cmocka_unit_test(faults_with_slots),     cmocka_unit_test(copies_in_a_step_of_others),
+        cmocka_unit_test(faults_of_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,8 @@ const param engine_param_rows[] = {
     ROW(max_batch, PARAM_INT, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once (default: chosen for the machine)"),
     ROW(in_flight, PARAM_INT, .max = 64,
-        .doc = "steps under way at once: each device works on another (default: devices plus one; of one device 1)"),
+        .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
+               "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
     ROW(step_sequences, PARAM_INT, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
 };

@@ -195,7 +195,7 @@ static int open_ways(leader *d, err *e)
     return rc ? rc : ways_dial_all(w, &d->nodes, &d->self, e);
 }
 
-static int far_ready(void *self, const cache_options *cache, link_end **ends, err *e)
+static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     leader *d = self;
     const program *p = plan_program(d->l);
@@ -209,7 +209,8 @@ static int far_ready(void *self, const cache_options *cache, link_end **ends, er
     if (!rc) rc = open_ways(d, e);
     for (int i = 0; i < d->n && !rc; i++)
         if (is_far(d, i)) rc = question_await(&d->ranks[i].q, INFINITY, e);
-    for (int i = 0; i < d->n && !rc; i++) ends[i] = is_far(d, i) ? NULL : ways_end(d->w, i);
+    for (int i = 0; i < d->n && !rc; i++)
+        for (int k = 0; k < plan_lanes(d->l); k++) ends[i][k] = is_far(d, i) ? NULL : ways_end(d->w, i, k);
     buf_free(&message);
     return rc;
 }

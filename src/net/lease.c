@@ -17,6 +17,7 @@
 #include "net/step_code.h"
 #include "net/trial_side.h"
 #include "plan/drive.h"
+#include "plan/far.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -272,7 +273,7 @@ static int get_ready(lease *l, span payload, err *e)
 {
     cache_options cache;
     step_limits limits;
-    link_end *ends[LINK_RANKS_MAX] = {NULL};
+    link_end *ends[LINK_RANKS_MAX][PLAN_LANES] = {{NULL}};
     int rc = lease_cache_read(&cache, payload, e);
     if (!rc && (!l->opened || l->reader)) rc = err_set(e, ERR_FORMAT, "a request for pages out of turn");
     if (rc) return rc;
@@ -280,7 +281,7 @@ static int get_ready(lease *l, span payload, err *e)
     if (!rc) rc = step_reader_open(&l->reader, l->m->prog, &limits, l->ask.in_flight, e);
     l->step_bytes = rc ? 0 : step_code_max(&limits);
     if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
-    ends[l->ask.rank] = ways_end(l->w, l->ask.rank);
+    for (int k = 0; k < plan_lanes(l->l); k++) ends[l->ask.rank][k] = ways_end(l->w, l->ask.rank, k);
     if (!rc) rc = plan_ready(l->l, &cache, ends, e);
     if (!rc) rc = join_others(l, e);
     if (!rc) {

@@ -129,7 +129,7 @@ static int run_here(trial *t, const coll_test *test, err *e)
         started[i] = pthread_create(&t->ranks[i].thread, NULL, rank_main, &t->ranks[i]) == 0;
         if (!started[i]) {
             rc = err_set(e, ERR_IO, "cannot start a thread for rank %d of %d", i, t->n);
-            link_end *end = ways_end(t->w, i);
+            link_end *end = ways_end(t->w, i, 0);
             end->kind->give_up(end, rc, "it could not be started");
         }
     }

@@ -17,7 +17,7 @@ static const char *layout_node(const void *of, int rank)
 
 ways_shape trial_shape(const trial_layout *l)
 {
-    return (ways_shape){l->n, COLL_CHANNELS, l, layout_bytes, layout_node};
+    return (ways_shape){l->n, 1, COLL_CHANNELS, l, layout_bytes, layout_node};
 }
 
 /* What is posted lies in a half of a rank's memory. */
@@ -39,7 +39,7 @@ static uint64_t side_sent(const void *of)
 
 int trial_side_run(trial_side *s, const coll_test *t, coll_score *to, err *e)
 {
-    link_end *l = ways_end(s->w, s->rank);
+    link_end *l = ways_end(s->w, s->rank, 0);
     coll_test own = *t;
     own.wire = s->wire;
     own.sent = side_sent;

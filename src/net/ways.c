@@ -27,8 +27,9 @@ struct ways {
     int n;
     way *all; /* [n_way] */
     int n_way, cap;
-    link_group *local;
-    link_tls *end[LINK_RANKS_MAX];
+    int lanes;
+    link_group *local[PLAN_LANES];
+    link_tls *end[LINK_RANKS_MAX][PLAN_LANES];
     ways_use use;
     asking asks;
 };
@@ -58,19 +59,20 @@ static const char *node_of_plan(const void *of, int rank) { return plan_node(of,
 
 ways_shape ways_of_plan(const plan *l)
 {
-    return (ways_shape){plan_segments(l), plan_channels(l), l, plan_bytes, node_of_plan};
+    return (ways_shape){plan_segments(l), plan_lanes(l), plan_channels(l), l, plan_bytes, node_of_plan};
 }
 
 static int open_way(ways *w, const ways_shape *s, int a, int b, err *e)
 {
-    uint64_t *bytes = mem_array((size_t)s->channels, sizeof *bytes), any = 0;
+    const int n = s->lanes * s->channels;
+    uint64_t *bytes = mem_array((size_t)n, sizeof *bytes), any = 0;
     if (!bytes) return err_set(e, ERR_MEMORY, "out of memory for connections");
-    for (int c = 0; c < s->channels; c++) any |= bytes[c] = s->bytes(s->of, a, b, c);
+    for (int c = 0; c < n; c++) any |= bytes[c] = s->bytes(s->of, a, b, c % s->channels);
     int rc = OK;
     if (any) {
         way *to = &w->all[w->n_way];
         const char *node = s->node(s->of, b);
-        rc = boxes_open(&to->box, s->channels, bytes, node ? node : "the leader", e);
+        rc = boxes_open(&to->box, n, bytes, node ? node : "the leader", e);
         if (!rc) w->n_way++;
         to->of = w;
         to->q.of = &w->asks;
@@ -90,7 +92,9 @@ int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use 
     w->n = n;
     w->use = *use;
     w->all = mem_zero((size_t)n * (size_t)n, sizeof *w->all);
-    int rc = w->all ? link_threads_open(&w->local, n, s->channels, e) : err_set(e, ERR_MEMORY, "out of memory");
+    int rc = w->all ? OK : err_set(e, ERR_MEMORY, "out of memory");
+    w->lanes = s->lanes;
+    for (int k = 0; k < w->lanes && !rc; k++) rc = link_threads_open(&w->local[k], n, s->channels, e);
     for (int a = 0; a < n && !rc; a++)
         for (int b = 0; b < n && !rc; b++)
             if (here[a] && !here[b]) rc = open_way(w, s, a, b, e);
@@ -100,12 +104,13 @@ int ways_open(ways **out, const ways_shape *s, const bool *here, const ways_use 
             const way *x = find(w, a, b);
             if (x) to[b] = x->box;
         }
-        if (here[a]) rc = link_tls_open(&w->end[a], w->local, a, 0, s->channels, to, e);
+        for (int k = 0; k < w->lanes && here[a] && !rc; k++)
+            rc = link_tls_open(&w->end[a][k], w->local[k], a, k * s->channels, s->channels, to, e);
     }
     return rc;
 }
 
-link_end *ways_end(const ways *w, int a) { return w->end[a] ? link_tls_end(w->end[a]) : NULL; }
+link_end *ways_end(const ways *w, int a, int lane) { return w->end[a][lane] ? link_tls_end(w->end[a][lane]) : NULL; }
 
 uint64_t ways_sent(const ways *w, int a)
 {
@@ -245,8 +250,10 @@ void ways_close(ways *w)
         boxes_close(w->all[i].box);
         buf_free(&w->all[i].q.more);
     }
-    for (int i = 0; i < w->n; i++) link_tls_close(w->end[i]);
-    link_threads_close(w->local);
+    for (int k = 0; k < PLAN_LANES; k++) {
+        for (int i = 0; i < w->n; i++) link_tls_close(w->end[i][k]);
+        link_threads_close(w->local[k]);
+    }
     asking_close(&w->asks);
     mem_free(w->all);
     mem_free(w);

@@ -17,7 +17,7 @@ typedef struct ways_use {
 
 /* What ranks hand each other. */
 typedef struct ways_shape {
-    int ranks, channels; /* channels: between any two */
+    int ranks, lanes, channels; /* channels: of a lane, between any two */
     const void *of;
     uint64_t (*bytes)(const void *of, int a, int b, int channel); /* of the largest message, either way; 0: none */
     const char *(*node)(const void *of, int rank);                /* "a:7071"; NULL: the process that leads */
@@ -44,7 +44,7 @@ int ways_dial_all(ways *w, const ways_nodes *n, const peer_self *self, err *e);
 int ways_accept(ways *w, int a, int b, peer *p, err *e);
 /* Waits until all are there. */
 int ways_wait(ways *w, double seconds, err *e);
-link_end *ways_end(const ways *w, int a); /* of a rank here */
+link_end *ways_end(const ways *w, int a, int lane); /* of a rank here */
 /* Bytes that connections of rank a, which is here, have put into sockets, but for signs of life. Not after one of them
  * was closed. */
 uint64_t ways_sent(const ways *w, int a);

@@ -3,13 +3,15 @@
  * Groups of devices form a line. With one step under way at most, and no group of several, the caller's thread walks it
  * along the line. Else each device has a thread, which takes steps in the order in which they were sent, as soon as the
  * group before has done its part: at any moment every group may work, each on another step. The ranks of a group work
- * on the same step, stretch by stretch, and exchange rows in between. What a step writes for others is copied into
- * memory of that step, so a device's arena is free for the next one.
+ * on the same step, stretch by stretch, and exchange rows in between; each has two threads with a lane, and while one
+ * exchanges rows, the other computes the step after (turns.h). What a step writes for others is copied into memory of
+ * that step, so an arena is free for the next one.
  *
  * A step that failed on one device is passed along without work, with its error. No thread allocates. */
 #include "plan/drive.h"
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
+#include "plan/turns.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -46,40 +48,42 @@ static void decode_rows(const plan_rank *r, const void *from, int64_t cols, int6
 }
 
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
-static void put_part(const plan *l, plan_rank *r, const flight *f, uint32_t k, int from, int *rc, err *e)
+static void put_part(const plan *l, rank_lane *a, const flight *f, uint32_t k, int from, int *rc, err *e)
 {
-    const segment *s = &r->seg;
+    const segment *s = &a->seg;
     const plan_rank *giver = &l->ranks[from];
     const int64_t col0 = giver->gives[k].columns.from, cols = giver->gives[k].columns.to - col0;
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
     const bool here = is_here(l, giver);
     const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
     err late = {0};
-    int came = here ? OK : far_take(l, r, r->done, k, from, &bytes, &late);
+    int came = here ? OK : far_take(a, k, from, &bytes, &late);
     if (!*rc && came) *rc = came, *e = late;
-    if (!*rc && r->plain) decode_rows(r, bytes, cols, rows, r->plain);
-    if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, r->plain ? r->plain : bytes, e);
-    if (!here && bytes) far_release(l, r, r->done, k, from);
+    if (!*rc && a->plain) decode_rows(a->of, bytes, cols, rows, a->plain);
+    turn_take_for_rows(a);
+    if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, a->plain ? a->plain : bytes, e);
+    turn_give(a, a->reached);
+    if (!here && bytes) far_release(a, k, from);
 }
 
-static int put_inputs(const plan *l, plan_rank *r, const flight *f, err *e)
+static int put_inputs(const plan *l, rank_lane *a, const flight *f, err *e)
 {
     int rc = OK;
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const plan_group *from = &l->groups[c->from];
-        if (!f->st->n[l->p->tensors[c->t].axis] || !r->takes[k]) continue;
+        if (!f->st->n[l->p->tensors[c->t].axis] || !a->of->takes[k]) continue;
         for (int i = from->rank0; i < from->rank0 + from->ranks; i++)
-            if (l->ranks[i].gives[k].t) put_part(l, r, f, k, i, &rc, e);
+            if (l->ranks[i].gives[k].t) put_part(l, a, f, k, i, &rc, e);
     }
     return rc;
 }
 
 /* Rows row0 … row0 + rows - 1 of a result for the caller: those of a rank's columns. */
-static int get_rows(const plan *l, const plan_rank *r, const flight *f, uint32_t k, int64_t row0, int64_t rows, err *e)
+static int get_rows(const plan *l, const rank_lane *a, const flight *f, uint32_t k, int64_t row0, int64_t rows, err *e)
 {
-    const segment *s = &r->seg;
-    const cut_part *part = &r->gives[k];
+    const segment *s = &a->seg;
+    const cut_part *part = &a->of->gives[k];
     const int64_t width = tensor_count(&l->p->tensors[l->cross[k].t]), cols = part->columns.to - part->columns.from;
     float *to = f->result[l->cross[k].entry] + row0 * width;
     if (cols == width) return s->be->act_get(s->on, s, part->t, row0, rows, to, e);
@@ -91,78 +95,87 @@ static int get_rows(const plan *l, const plan_rank *r, const flight *f, uint32_t
 }
 
 /* Rows of the head's result: of runs of rows that are wanted whole, the rows; of others, their best. */
-static int get_logits(const plan *l, const plan_rank *r, const flight *f, uint32_t k, err *e)
+static int get_logits(const plan *l, const rank_lane *a, const flight *f, uint32_t k, err *e)
 {
     const step *st = f->st;
-    const segment *s = &r->seg;
+    const segment *s = &a->seg;
+    const plan_rank *r = a->of;
     best_logit *best = f->best + (int64_t)r->index * l->max_rows[AXIS_OUT];
     int rc = OK;
     for (int32_t i = 0, next; i < st->n[AXIS_OUT] && !rc; i = next) {
         const bool only = st->best_only && st->best_only[i];
         for (next = i + 1; next < st->n[AXIS_OUT] && (st->best_only && st->best_only[next]) == only;) next++;
         rc = only ? s->be->pick(s->on, s, r->gives[k].t, i, next - i, best + i, e)
-                  : get_rows(l, r, f, k, i, next - i, e);
+                  : get_rows(l, a, f, k, i, next - i, e);
         for (int32_t n = i; n < next && only; n++) best[n].id += (int32_t)r->gives[k].columns.from;
     }
     return rc;
 }
 
 /* *rc: the device has failed; then others still get bytes, so that they need not wait. */
-static void get_outputs(const plan *l, plan_rank *r, const flight *f, int *rc, err *e)
+static void get_outputs(const plan *l, rank_lane *a, const flight *f, int *rc, err *e)
 {
-    const segment *s = &r->seg;
+    const segment *s = &a->seg;
+    const plan_rank *r = a->of;
     err late = {0};
-    if (!*rc) *rc = far_enter(l, r, r->done, e);
+    if (!*rc) *rc = far_enter(a, e);
     for (uint32_t k = 0; k < l->n_cross; k++) {
         const crossing *c = &l->cross[k];
         const cut_part *part = &r->gives[k];
         const int64_t rows = f->st->n[l->p->tensors[c->t].axis];
         if (!part->t || !rows) continue;
         float *to = c->read_by_device || c->divided ? passed_at(l, f, k, part->columns.from) : NULL;
-        if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, r, f, k, e);
-        else if (!*rc && c->entry >= 0) *rc = get_rows(l, r, f, k, 0, rows, e);
+        float *plain = a->plain ? a->plain : to;
+        turn_take_for_rows(a);
+        if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, a, f, k, e);
+        else if (!*rc && c->entry >= 0) *rc = get_rows(l, a, f, k, 0, rows, e);
+        if (!*rc && c->read_by_device) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
+        turn_give(a, a->reached);
         if (!c->read_by_device) continue;
-        float *plain = r->plain ? r->plain : to;
-        if (!*rc) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
-        if (!*rc && r->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, to);
-        int sent = far_post(l, r, r->done, k, to, &late);
+        if (!*rc && a->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, to);
+        int sent = far_post(a, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }
 }
 
 /* Adds the seconds that it took to *busy. */
-static int run_stretch(plan_rank *r, const step *st, uint32_t i, double *busy, err *e)
+static int run_stretch(rank_lane *a, const step *st, uint32_t i, double *busy, err *e)
 {
-    const segment *s = &r->seg;
+    const segment *s = &a->seg;
+    const plan *l = a->of->of;
     const double start = clock_now();
     int rc = s->be->start(s->on, s, i, st, e);
     if (!rc) rc = s->be->wait(s->on, e);
-    if (!rc) pace_keep(&r->of->asked.as, s, i, st, &r->of->cache, start, &r->late);
+    if (!rc) pace_keep(&l->asked.as, s, i, st, &l->cache, start, &a->of->late);
     *busy += clock_now() - start;
     return rc;
 }
 
-static int run_stretches(plan_rank *r, const step *st, double *busy, int rc, err *e)
+static int run_stretches(rank_lane *a, const step *st, double *busy, int rc, err *e)
 {
-    const plan_group *g = group_of(r->of, r);
-    for (uint32_t i = 0; i < r->seg.n_stretch; i++) {
-        if (!rc) rc = run_stretch(r, st, i, busy, e);
-        if (i < g->n_coll) rank_exchange(r, &g->colls[i], i, st, &rc, e);
+    const plan_group *g = group_of(a->of->of, a->of);
+    for (uint32_t i = 0; i < a->seg.n_stretch; i++) {
+        if (i < g->n_coll) rank_exchange_enter(a, &rc, e);
+        turn_take(a, i, st);
+        if (!rc) rc = run_stretch(a, st, i, busy, e);
+        if (i < g->n_coll) rank_exchange(a, &g->colls[i], i, st, &rc, e);
+        else turn_give(a, i + 1);
     }
     return rc;
 }
 
-static void run_rank(plan_rank *r, flight *f)
+static void run_step(rank_lane *a, flight *f)
 {
+    plan_rank *r = a->of;
     plan *l = r->of;
     step own = *f->st;
     err e = {0};
     double busy = 0;
     if (r->index) own.n_tap = 0; /* the first rank shows activations */
-    int rc = put_inputs(l, r, f, &e);
-    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(r, &own, &busy, rc, &e);
-    get_outputs(l, r, f, &rc, &e);
+    int rc = put_inputs(l, a, f, &e);
+    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(a, &own, &busy, rc, &e);
+    get_outputs(l, a, f, &rc, &e);
     pthread_mutex_lock(&l->lock);
     r->busy += busy;
     if (rc && !f->rc) {
@@ -175,12 +188,12 @@ static void run_rank(plan_rank *r, flight *f)
 
 /* ---- threads */
 
-/* Whether step `done` was sent, and all ranks here that come before group `g` have done it; under the lock. */
-static bool is_there(const plan *l, int g, uint64_t done)
+/* Whether a step was sent, and all ranks here that come before group `g` have done it; under the lock. */
+static bool is_there(const plan *l, int g, uint64_t number)
 {
     for (int i = 0; i < l->n && l->ranks[i].group < g; i++)
-        if (is_here(l, &l->ranks[i]) && l->ranks[i].done <= done) return false;
-    return l->sent > done;
+        if (is_here(l, &l->ranks[i]) && lane_of(&l->ranks[i], number)->next <= number) return false;
+    return l->sent > number;
 }
 
 /* Whether nothing more is to be waited for; under the lock. */
@@ -189,22 +202,25 @@ static bool is_over(const plan *l, uint64_t number)
     return is_there(l, l->n_group, number) && (flight_of(l, number)->far == 0 || l->lost.code);
 }
 
-static void *drive_device(void *arg)
+static void *drive_lane(void *arg)
 {
-    plan_rank *r = arg;
+    rank_lane *a = arg;
+    plan_rank *r = a->of;
     plan *l = r->of;
     mem_guard("a step");
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        while (!is_there(l, r->group, r->done) && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
-        if (!is_there(l, r->group, r->done)) break;
-        flight *f = flight_of(l, r->done);
+        while (!is_there(l, r->group, a->next) && !l->stopping) pthread_cond_wait(&l->changed, &l->lock);
+        if (!is_there(l, r->group, a->next)) break;
+        flight *f = flight_of(l, a->next);
         const bool failed = f->rc != OK && f->failed_in != r->group && !l->n_far;
         pthread_mutex_unlock(&l->lock);
-        if (!failed) run_rank(r, f);
+        if (!failed) run_step(a, f);
         pthread_mutex_lock(&l->lock);
-        r->done++;
+        a->next += (uint64_t)r->n_lane;
+        a->reached = 0;
         pthread_cond_broadcast(&l->changed);
+        pthread_cond_broadcast(&r->turn);
     }
     pthread_mutex_unlock(&l->lock);
     mem_unguard();
@@ -244,9 +260,21 @@ static int open_plain(const plan *l, plan_rank *r, err *e)
         const uint64_t bytes = rows_bytes(l, l->cross[k].t);
         if (l->cross[k].read_by_device && bytes > r->plain_bytes) r->plain_bytes = bytes;
     }
-    if (!r->plain_bytes) return OK;
-    r->plain = mem_map(r->plain_bytes);
-    return r->plain ? OK : err_set(e, ERR_MEMORY, "out of memory for rows between devices");
+    bool ok = true;
+    for (int i = 0; i < r->n_lane && r->plain_bytes; i++)
+        ok = (r->lane[i].plain = mem_map(r->plain_bytes)) != NULL && ok;
+    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for rows between devices");
+}
+
+static int start_lanes(plan_rank *r, err *e)
+{
+    for (int i = 0; i < r->n_lane; i++) {
+        rank_lane *a = &r->lane[i];
+        a->has_thread = pthread_create(&a->thread, NULL, drive_lane, a) == 0;
+        if (!a->has_thread)
+            return err_set(e, ERR_MEMORY, "a thread for device %d could not be started", (int)(r - r->of->ranks));
+    }
+    return OK;
 }
 
 int drive_open(plan *l, err *e)
@@ -256,13 +284,12 @@ int drive_open(plan *l, err *e)
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
     for (int i = 0; i < l->n && !rc; i++)
-        if (is_here(l, &l->ranks[i])) rc = open_plain(l, &l->ranks[i], e);
-    for (int i = 0; i < l->n && !rc && drive_has_threads(l); i++) {
-        plan_rank *r = &l->ranks[i];
-        if (!is_here(l, r)) continue;
-        r->has_thread = pthread_create(&r->thread, NULL, drive_device, r) == 0;
-        if (!r->has_thread) rc = err_set(e, ERR_MEMORY, "a thread for device %d could not be started", i);
-    }
+        if (is_here(l, &l->ranks[i])) {
+            rc = open_plain(l, &l->ranks[i], e);
+            if (!rc) rc = turns_open(&l->ranks[i], e);
+        }
+    for (int i = 0; i < l->n && !rc && drive_has_threads(l); i++)
+        if (is_here(l, &l->ranks[i])) rc = start_lanes(&l->ranks[i], e);
     return rc;
 }
 
@@ -273,8 +300,13 @@ void drive_close(plan *l)
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; l->ranks && i < l->n; i++)
-        if (l->ranks[i].has_thread) pthread_join(l->ranks[i].thread, NULL);
-    for (int i = 0; l->ranks && i < l->n; i++) mem_unmap(l->ranks[i].plain, l->ranks[i].plain_bytes);
+        for (int k = 0; k < PLAN_LANES; k++)
+            if (l->ranks[i].lane[k].has_thread) pthread_join(l->ranks[i].lane[k].thread, NULL);
+    for (int i = 0; l->ranks && i < l->n; i++) {
+        plan_rank *r = &l->ranks[i];
+        for (int k = 0; k < PLAN_LANES; k++) mem_unmap(r->lane[k].plain, r->plain_bytes);
+        turns_close(r);
+    }
     for (int i = 0; l->groups && l->ranks && i < l->n_group; i++) rank_exchange_close(l, &l->groups[i]);
     for (int i = 0; l->flights && i < l->in_flight; i++) {
         flight *f = &l->flights[i];
@@ -324,7 +356,7 @@ int plan_collect(plan *l, err *e)
         l->collected++;
         pthread_mutex_unlock(&l->lock);
     } else {
-        for (int i = 0; i < l->n && !f->rc; i++) run_rank(&l->ranks[i], f);
+        for (int i = 0; i < l->n && !f->rc; i++) run_step(&l->ranks[i].lane[0], f);
         l->collected++;
     }
     if (!f->rc) join_best(l, f);

@@ -3,7 +3,8 @@
 
 #include "plan/rank_pass.h"
 
-int plan_channels(const plan *l) { return COLL_CHANNELS + l->in_flight * (int)l->n_cross; }
+int plan_lanes(const plan *l) { return l->lanes; }
+int plan_channels(const plan *l) { return COLL_CHANNELS + steps_of_lane(l) * (int)l->n_cross; }
 
 static uint64_t most_bytes(const plan *l, ref t, int64_t cols)
 {

@@ -3,7 +3,9 @@
 #pragma once
 #include "plan/plan.h"
 
-/* Channels between any two ranks, and the largest message, either way, on one; 0: they never use it. */
+/* Lanes, of which each has channels and ends of its own; channels of a lane between any two ranks, and the largest
+ * message, either way, on one; 0: they never use it. */
+int plan_lanes(const plan *l);
 int plan_channels(const plan *l);
 uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
 /* A rank in another process has finished a step, for which it has computed `busy` seconds; rc and why: it failed there.

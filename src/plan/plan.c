@@ -132,6 +132,14 @@ static int add_ends(device_entry *d, int n, const backend *be, bool *front, bool
     return n;
 }
 
+/* How many steps each rank may have begun. */
+static void add_lanes(plan *l, const plan_options *o)
+{
+    l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? l->n_group + 1 : 1;
+    l->lanes = l->in_flight > 1 && l->n > l->n_group ? PLAN_LANES : 1;
+    for (int i = 0; i < l->n; i++) l->ranks[i].n_lane = group_of(l, &l->ranks[i])->ranks > 1 ? l->lanes : 1;
+}
+
 /* Groups and ranks of the notation. */
 static int add_devices(plan *l, const plan_options *o, err *e)
 {
@@ -160,6 +168,8 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         memcpy(r->node, d[i].node, sizeof r->node);
         memcpy(r->name, d[i].name, sizeof r->name);
         r->seg.be = d[i].be;
+        for (int k = 0; k < PLAN_LANES; k++) r->lane[k] = (rank_lane){.of = r, .next = (uint64_t)k};
+        pthread_cond_init(&r->turn, NULL);
         l->n_far += !is_here(l, r);
         if (!is_here(l, r) && !o->far && l->self < 0)
             return err_set(e, ERR_USAGE, "--devices: \"%s\": devices of other processes need --key-file", r->node);
@@ -188,7 +198,7 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     if (!rc && o->whole_experts && !l->joins.codec)
         rc = err_set(e, ERR_USAGE, "--experts whole: only where ranks add up their parts: give --reduce f32 or int8");
     if (!rc) rc = add_devices(l, o, e);
-    l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? l->n_group + 1 : 1;
+    if (!rc) add_lanes(l, o);
     if (!rc) rc = open_ranks(l, o, e);
     if (!rc && l->n_far && l->far) rc = l->far->open(l->far->self, l, e);
     if (rc) plan_close(l);
@@ -196,23 +206,32 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     return rc;
 }
 
-int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *e)
+/* Pages of a device, and arenas of its lanes. */
+static int rank_ready(plan_rank *r, const cache_options *cache, err *e)
+{
+    const segment *s = &r->seg;
+    int rc = s->be->cache_open(s->on, cache, e);
+    for (int i = 0; i < r->n_lane && !rc; i++) {
+        r->lane[i].seg = *s;
+        rc = s->be->compile(s->on, &r->lane[i].seg, e);
+    }
+    r->seg.compiled = r->lane[0].seg.compiled;
+    return rc;
+}
+
+int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e)
 {
     int rc = OK;
-    link_end *made[DEVICES_MAX] = {NULL};
+    link_end *made[DEVICES_MAX][PLAN_LANES] = {{NULL}};
     if (l->n_far && l->far) {
         rc = l->far->ready(l->far->self, cache, made, e);
         ends = made;
     }
-    for (int i = 0; ends && i < l->n; i++) l->ranks[i].end = ends[i];
+    for (int i = 0; ends && i < l->n; i++) memcpy(l->ranks[i].end, ends[i], sizeof ends[i]);
     l->cache = *cache;
     for (uint32_t i = 0; i < l->p->n_rope && !rc; i++) rc = rope_fill(&l->p->ropes[i], e);
-    for (int i = 0; i < l->n && !rc; i++) {
-        segment *s = &l->ranks[i].seg;
-        if (!s->on) continue;
-        rc = s->be->cache_open(s->on, cache, e);
-        if (!rc) rc = s->be->compile(s->on, s, e);
-    }
+    for (int i = 0; i < l->n && !rc; i++)
+        if (l->ranks[i].seg.on) rc = rank_ready(&l->ranks[i], cache, e);
     return rc ? rc : drive_open(l, e);
 }
 
@@ -223,11 +242,15 @@ void plan_close(plan *l)
     if (l->n_far && l->far) l->far->close(l->far->self);
     for (int i = 0; l->ranks && i < l->n; i++) {
         segment *s = &l->ranks[i].seg;
-        if (s->on) s->be->discard(s->on, s);
+        for (int k = 0; k < PLAN_LANES; k++) {
+            segment *own = &l->ranks[i].lane[k].seg;
+            if (own->on) own->be->discard(own->on, own);
+        }
         if (s->on) s->be->close(s->on);
         program_free(s->p);
         mem_free(l->ranks[i].gives);
         mem_free(l->ranks[i].takes);
+        pthread_cond_destroy(&l->ranks[i].turn);
     }
     for (int i = 0; l->groups && i < l->n_group; i++) cut_close(l->groups[i].by_columns);
     pthread_mutex_destroy(&l->lock);
@@ -289,13 +312,16 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         }
         memset(page, 0, GROUP_MAX * sizeof *page);
         *slot = 0;
-        *left = s->be->budget(s->on);
+        uint64_t more = 0; /* arenas, which the backend does not know of */
         for (int j = k; j < l->n; j++) {
             const segment *other = &l->ranks[j].seg;
             if (!other->on || (j != k && !(s->be->shares_memory && other->be == s->be))) continue;
             add_pages(other->p, k_type, v_type, page);
             *slot += program_slot_bytes(other->p);
+            more += (uint64_t)(l->ranks[j].n_lane - 1) * other->act_bytes;
         }
+        const uint64_t free = s->be->budget(s->on);
+        *left = free > more ? free - more : 0;
         return true;
     }
     return false;

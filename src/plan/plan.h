@@ -14,6 +14,9 @@
 
 typedef struct plan plan;
 
+/* Steps that a device may have begun at once; each has ends of links of its own (far.h). */
+enum { PLAN_LANES = 2 };
+
 /* The ranks that other processes have, as the process that leads reaches them: by src/net. Every process makes the same
  * plan, of the same program, list of devices and options, and opens only its own ranks. */
 typedef struct plan_far {
@@ -24,8 +27,8 @@ typedef struct plan_far {
     /* As plan_memory, of one of them. */
     void (*memory)(void *self, int rank, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
                    uint64_t *left);
-    /* They take steps from now on. ends[r], of ranks here: its end of the link between all ranks of the plan. */
-    int (*ready)(void *self, const cache_options *cache, link_end **ends, err *e);
+    /* They take steps from now on. ends[r][lane], of ranks here: its end of the link between all ranks of the plan. */
+    int (*ready)(void *self, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
     /* Step `number` is theirs too, until each has told plan_far_done. Does not wait. */
     void (*send)(void *self, uint64_t number, const step *st);
     void (*close)(void *self); /* also after `open` or `ready` failed */
@@ -47,7 +50,7 @@ typedef struct plan_options {
     int64_t codec_group;         /* --codec-group; 0: as usual */
     bool whole_experts;          /* --experts whole, where ranks reduce */
     pace as;                     /* how fast devices here pretend to be */
-    int in_flight;               /* steps under way at most; 0: as many as devices, plus one; of one device 1 */
+    int in_flight;               /* steps under way at most; 0: as many as groups, plus one; of one group 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);
     void *ctx; /* its */
@@ -67,7 +70,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
                  uint64_t *left);
 /* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
  * none: as plan_far.ready. */
-int plan_ready(plan *l, const cache_options *cache, link_end *const *ends, err *e);
+int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
 int plan_groups(const plan *l);

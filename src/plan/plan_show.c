@@ -65,7 +65,7 @@ static void dump_segment(const plan *l, int i, buf *out)
 static uint64_t step_bytes(const plan_rank *r, const plan_part *part)
 {
     const uint64_t work = r->seg.be->held_bytes(r->seg.on) - r->own_bytes - part->kv_bytes;
-    return r->seg.act_bytes + work + r->coll_bytes + r->rows_bytes + r->plain_bytes;
+    return work + (uint64_t)r->n_lane * (r->seg.act_bytes + r->coll_bytes + r->rows_bytes + r->plain_bytes);
 }
 
 /* ---- edges */

@@ -10,30 +10,41 @@
 
 #include <pthread.h>
 
+/* A place for a step on a device: where a group has several ranks, and several steps may be under way, each rank has
+ * two, so that its device computes one step while rows of the other pass between ranks (turns.h). */
+typedef struct rank_lane {
+    struct plan_rank *of;
+    segment seg;      /* as that of the rank, with an arena of its own */
+    uint64_t next;    /* step; those before it are done, failed ones too; under the driver's lock */
+    uint32_t reached; /* stretches of it that are over; under the driver's lock */
+    pthread_t thread;
+    bool has_thread;
+    link_part part;    /* of the rank's end, the ranks of the group */
+    coll side;         /* its side of the group's collectives */
+    void *coll_memory; /* coll_bytes of the rank, as below */
+    float *rows;       /* rows_bytes: whole rows on their way: of COLL_OWNER, COLL_REDUCE */
+    float *plain; /* plain_bytes: rows of a crossing before they are coded, or decoded; NULL: they pass as floats */
+} rank_lane;
+
 /* A device, which has some columns of the layers of its group. */
 typedef struct plan_rank {
-    segment seg;
+    segment seg;        /* compiled: that of the first lane */
     int group, index;   /* which of the group's ranks it is */
     int number;         /* of the device notation, -1 none */
     uint64_t own_bytes; /* of weights that it does not use in mapped files */
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
     bool *takes;     /* [n_cross] whether it reads them, written by a group before */
-    uint64_t done;   /* steps that it has finished, failed ones too; under the driver's lock, as is `busy` */
-    double busy;     /* seconds that it has computed */
-    double late;     /* pace_keep */
-    pthread_t thread;
-    bool has_thread;
+    double busy;     /* seconds that it has computed; under the driver's lock */
+    double late;     /* pace_keep; of whoever has the turn */
     struct plan *of;
-    link_end *end;     /* to all ranks of the plan, where some are in other processes; else NULL */
-    link_part part;    /* of it, the ranks of the group */
-    coll side;         /* its side of the group's collectives */
-    void *coll_memory; /* coll_bytes */
-    uint64_t coll_bytes;
-    float *rows; /* rows_bytes: whole rows on their way: of COLL_OWNER, COLL_REDUCE */
-    uint64_t rows_bytes;
-    float *plain; /* plain_bytes: rows of a crossing before they are coded, or decoded; NULL: they pass as floats */
-    uint64_t plain_bytes;
+    link_end *end[PLAN_LANES];  /* to all ranks of the plan, where some are in other processes; else NULL */
+    rank_lane lane[PLAN_LANES]; /* [n_lane] step k is in lane[k % n_lane] */
+    int n_lane;
+    uint64_t coll_bytes, rows_bytes, plain_bytes; /* of a lane */
+    uint32_t *after;                              /* [seg.n_stretch] of several lanes: turns.h */
+    bool taken;                                   /* a lane has the turn; under the driver's lock */
+    pthread_cond_t turn;                          /* `taken` or a lane's progress has changed */
 } plan_rank;
 
 /* Devices that do the same layers together. */
@@ -46,8 +57,8 @@ typedef struct plan_group {
     cut *by_columns;       /* NULL: one rank, which has all */
     const cut_coll *colls; /* [n_coll] */
     uint32_t n_coll;
-    link_group *link; /* NULL: one rank, or some are in other processes */
-    bool is_end;      /* what is before or after the layers: tables, head */
+    link_group *link[PLAN_LANES]; /* NULL: one rank, or some are in other processes */
+    bool is_end;                  /* what is before or after the layers: tables, head */
 } plan_group;
 
 /* A step under way, and where its rows are kept between devices and for the caller. */
@@ -89,8 +100,8 @@ struct plan {
     const backend *first; /* the preferred one */
     crossing *cross;
     uint32_t n_cross;
-    flight *flights; /* [in_flight] step k is in flights[k % in_flight] */
-    int in_flight;
+    flight *flights;          /* [in_flight] step k is in flights[k % in_flight] */
+    int in_flight, lanes;     /* lanes: of a rank of several in a group; others have one */
     uint64_t sent, collected; /* steps; `sent` under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -110,6 +121,11 @@ static inline uint64_t passed_bytes(const plan *l, int64_t cols, int64_t rows)
 }
 
 static inline plan_group *group_of(const plan *l, const plan_rank *r) { return &l->groups[r->group]; }
+
+static inline const rank_lane *lane_of(const plan_rank *r, uint64_t number)
+{
+    return &r->lane[number % (uint64_t)r->n_lane];
+}
 
 /* layer_cut.c: op0, op1 of each group. */
 int divide_layers(plan *l, err *e);

@@ -2,6 +2,8 @@
  * others straight from there, where the link is of threads. */
 #include "plan/rank_exchange.h"
 
+#include "plan/turns.h"
+
 #include "base/mem.h"
 #include "core/act_move.h"
 
@@ -16,7 +18,7 @@ void step_tap_columns(const step *st, const program *p, ref t, cut_range c, int6
 }
 
 typedef struct exchanging {
-    plan_rank *r;
+    rank_lane *a;
     const cut_coll *k;
     const step *st;
     const op *o;
@@ -34,24 +36,28 @@ static void fail(exchanging *x, int rc, const err *why)
     x->idle = true;
 }
 
-/* Columns c of the result. */
-static void put_in(exchanging *x, cut_range c, const void *from)
-{
-    const segment *s = &x->r->seg;
-    err e = {0};
-    if (!x->idle) fail(x, s->be->act_put(s->on, s, x->o->out, c.from, c.to - c.from, x->rows, from, &e), &e);
-}
-
 static int64_t width_of(cut_range c) { return c.to - c.from; }
 
 static const op *coll_op(const plan_rank *r, uint32_t number) { return &r->seg.p->ops[r->seg.ends[number]]; }
+
+/* Columns c of the result, when it is the lane's turn. */
+static void put_in(exchanging *x, cut_range c, const void *from)
+{
+    const segment *s = &x->a->seg;
+    err e = {0};
+    if (x->idle) return;
+    turn_take_for_rows(x->a);
+    int rc = s->be->act_put(s->on, s, x->o->out, c.from, width_of(c), x->rows, from, &e);
+    turn_give(x->a, x->a->reached);
+    fail(x, rc, &e);
+}
 
 /* ---- gather: columns */
 
 static int put_columns(void *self, int from, const void *part, err *e)
 {
     exchanging *x = self;
-    const program *p = x->r->seg.p;
+    const program *p = x->a->seg.p;
     const cut_range c = x->k->of[from];
     (void)e;
     if (!p->tensors[x->o->out].block) step_tap_columns(x->st, p, x->k->t, c, x->rows, part);
@@ -61,16 +67,16 @@ static int put_columns(void *self, int from, const void *part, err *e)
 
 static int get_columns(const exchanging *x, err *e)
 {
-    const segment *s = &x->r->seg;
+    const segment *s = &x->a->seg;
     const bool none = x->idle || !x->o->in[0] || !x->rows;
-    return none ? OK : s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, coll_own(&x->r->side), e);
+    return none ? OK : s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, coll_own(&x->a->side), e);
 }
 
 /* ---- owner: rows of a table, each from the rank that has it */
 
 static bool owns(const exchanging *x, int rank, int64_t i)
 {
-    const int32_t token = step_rows_of(x->st, x->r->seg.p->tensors[x->o->out].axis)->token[i];
+    const int32_t token = step_rows_of(x->st, x->a->seg.p->tensors[x->o->out].axis)->token[i];
     const int64_t row = (int64_t)token + x->k->offset;
     return token >= 0 && row >= x->k->of[rank].from && row < x->k->of[rank].to;
 }
@@ -83,7 +89,7 @@ static int64_t run_from(const exchanging *x, int rank, int64_t i)
     return n - i;
 }
 
-static int64_t width_of_row(const exchanging *x) { return tensor_count(&x->r->seg.p->tensors[x->o->out]); }
+static int64_t width_of_row(const exchanging *x) { return tensor_count(&x->a->seg.p->tensors[x->o->out]); }
 
 static int put_rows(void *self, int from, const void *part, err *e)
 {
@@ -93,7 +99,7 @@ static int put_rows(void *self, int from, const void *part, err *e)
     (void)e;
     for (int64_t i = 0; i < x->rows; i++) {
         if (!owns(x, from, i)) continue;
-        memcpy(x->r->rows + i * width, at, (size_t)width * sizeof *at);
+        memcpy(x->a->rows + i * width, at, (size_t)width * sizeof *at);
         at += width;
     }
     return OK;
@@ -101,12 +107,12 @@ static int put_rows(void *self, int from, const void *part, err *e)
 
 static int get_rows(const exchanging *x, err *e)
 {
-    const segment *s = &x->r->seg;
+    const segment *s = &x->a->seg;
     const int64_t width = width_of_row(x);
-    float *to = coll_own(&x->r->side);
+    float *to = coll_own(&x->a->side);
     int rc = OK;
     for (int64_t i = 0, n; i < x->rows && !x->idle && !rc; i += n ? n : 1) {
-        n = run_from(x, x->r->index, i);
+        n = run_from(x, x->a->of->index, i);
         if (n) rc = s->be->act_get(s->on, s, x->o->in[0], i, n, to, e);
         to += n * width;
     }
@@ -116,10 +122,10 @@ static int get_rows(const exchanging *x, err *e)
 /* Rows that no table has: given as they are, or zeros. */
 static void fill_rows(const exchanging *x)
 {
-    const int32_t *token = step_rows_of(x->st, x->r->seg.p->tensors[x->o->out].axis)->token;
+    const int32_t *token = step_rows_of(x->st, x->a->seg.p->tensors[x->o->out].axis)->token;
     const int64_t width = width_of_row(x);
     for (int64_t i = 0; i < x->rows; i++) {
-        float *to = x->r->rows + i * width;
+        float *to = x->a->rows + i * width;
         if (token[i] < 0) memcpy(to, x->st->vec + ~token[i] * width, (size_t)width * sizeof *to);
         else memset(to, 0, (size_t)width * sizeof *to);
     }
@@ -134,16 +140,15 @@ static coll_job job_of_sum(const plan_rank *r, const op *o, int64_t rows)
     const backend *be = r->seg.be;
     coll_job j = reduction_job(&r->of->joins, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
     j.wire = be->wire ? be->wire() : &wire_reference;
-    j.x = r->rows;
     return j;
 }
 
 /* The partial sums of this rank; without a part zeros, which every codec holds. */
 static int get_sums(const exchanging *x, err *e)
 {
-    const segment *s = &x->r->seg;
-    if (x->o->in[0] && !x->idle) return s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, x->r->rows, e);
-    memset(x->r->rows, 0, (size_t)(x->rows * width_of_row(x)) * sizeof *x->r->rows);
+    const segment *s = &x->a->seg;
+    if (x->o->in[0] && !x->idle) return s->be->act_get(s->on, s, x->o->in[0], 0, x->rows, x->a->rows, e);
+    memset(x->a->rows, 0, (size_t)(x->rows * width_of_row(x)) * sizeof *x->a->rows);
     return OK;
 }
 
@@ -151,7 +156,7 @@ static int get_sums(const exchanging *x, err *e)
 
 static uint64_t bytes_of(const exchanging *x, int rank)
 {
-    const tensor *t = &x->r->seg.p->tensors[x->o->out];
+    const tensor *t = &x->a->seg.p->tensors[x->o->out];
     int64_t rows = 0;
     if (x->k->how == COLL_GATHER) return (uint64_t)x->rows * act_move_bytes(t, width_of(x->k->of[rank]));
     for (int64_t i = 0; i < x->rows; i++) rows += owns(x, rank, i);
@@ -162,30 +167,49 @@ static uint64_t bytes_of(const exchanging *x, int rank)
 static coll_job job_of(exchanging *x, uint64_t *bytes)
 {
     const uint8_t how = x->k->how;
-    if (how == COLL_REDUCE) return job_of_sum(x->r, x->o, x->rows);
-    for (int i = 0; i < x->r->side.link->ranks; i++) bytes[i] = bytes_of(x, i);
+    if (how == COLL_REDUCE) {
+        coll_job j = job_of_sum(x->a->of, x->o, x->rows);
+        j.x = x->a->rows;
+        return j;
+    }
+    for (int i = 0; i < x->a->side.link->ranks; i++) bytes[i] = bytes_of(x, i);
     return (coll_job){
         .kind = &coll_gather, .bytes = bytes, .put = how == COLL_GATHER ? put_columns : put_rows, .self = x};
 }
 
-void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
+void rank_exchange_enter(rank_lane *a, int *rc, err *e)
+{
+    err own = {0};
+    int blocked = coll_enter(&a->side, &own);
+    if (blocked && !*rc) *rc = blocked, *e = own;
+}
+
+/* Takes rows out of the device and gives the turn away. After a failure the others get whatever lies there. */
+static void take_out(exchanging *x, uint32_t number)
 {
     static int (*const get[COLL_COUNT])(const exchanging *x, err *e) = {get_columns, get_rows, get_sums};
+    err e = {0};
+    fail(x, x->rows ? get[x->k->how](x, &e) : OK, &e);
+    turn_give(x->a, number + 1);
+}
+
+void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
+{
     uint64_t bytes[LINK_RANKS_MAX];
-    const segment *s = &r->seg;
-    exchanging x = {.r = r, .k = k, .st = st, .o = coll_op(r, number), .idle = *rc != OK};
+    const program *p = a->seg.p;
+    exchanging x = {.a = a, .k = k, .st = st, .o = coll_op(a->of, number), .idle = *rc != OK};
     const bool whole = k->how != COLL_GATHER;
-    x.rows = st->n[s->p->tensors[x.o->out].axis];
+    x.rows = st->n[p->tensors[x.o->out].axis];
+    take_out(&x, number);
     if (!x.rows) return;
     const coll_job job = job_of(&x, bytes);
-    err own = {0}, lost = {0};
-    fail(&x, coll_enter(&r->side, &own), &own);
-    if (!x.rc) fail(&x, get[k->how](&x, &own), &own); /* else the others get whatever lies there */
     if (k->how == COLL_OWNER) fill_rows(&x);
-    coll_begin(&r->side, &job);
-    fail(&x, coll_run(&r->side, &lost), &lost);
-    if (whole && !k->goes_on) step_tap_columns(st, s->p, k->t, (cut_range){0, width_of_row(&x)}, x.rows, r->rows);
-    if (whole) put_in(&x, (cut_range){0, width_of_row(&x)}, r->rows);
+    coll_begin(&a->side, &job);
+    err lost = {0};
+    fail(&x, coll_run(&a->side, &lost), &lost);
+    const cut_range all = {0, width_of_row(&x)};
+    if (whole && !k->goes_on) step_tap_columns(st, p, k->t, all, x.rows, a->rows);
+    if (whole) put_in(&x, all, a->rows);
     if (*rc || !x.rc) return;
     *rc = x.rc;
     *e = x.why;
@@ -229,13 +253,15 @@ static int open_side(const plan *l, const plan_group *g, plan_rank *r, err *e)
     bool ok = true;
     for (uint32_t i = 0; i < g->n_coll && ok; i++)
         ok = add_memory(g, r, i, (uint64_t)l->max_rows[r->seg.p->tensors[coll_op(r, i)->out].axis], needs);
-    ok = ok && (!r->coll_bytes || (r->coll_memory = mem_map(r->coll_bytes)));
-    ok = ok && (!r->rows_bytes || (r->rows = mem_map(r->rows_bytes)));
-    if (!ok) return err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");
-    if (r->end) link_part_open(&r->part, r->end, g->rank0, g->ranks);
-    link_end *end = r->end ? &r->part.base : link_threads_end(g->link, r->index);
-    coll_open(&r->side, end, 0, r->coll_memory, r->coll_bytes);
-    return OK;
+    for (int i = 0; i < r->n_lane && ok; i++) {
+        rank_lane *a = &r->lane[i];
+        ok = !r->coll_bytes || (a->coll_memory = mem_map(r->coll_bytes));
+        ok = ok && (!r->rows_bytes || (a->rows = mem_map(r->rows_bytes)));
+        if (r->end[i]) link_part_open(&a->part, r->end[i], g->rank0, g->ranks);
+        link_end *end = r->end[i] ? &a->part.base : link_threads_end(g->link[i], r->index);
+        coll_open(&a->side, end, 0, a->coll_memory, r->coll_bytes);
+    }
+    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for what ranks hand over");
 }
 
 int rank_exchange_open(plan *l, plan_group *g, err *e)
@@ -244,8 +270,9 @@ int rank_exchange_open(plan *l, plan_group *g, err *e)
     bool all_here = true;
     if (!g->by_columns) return OK;
     for (int i = 0; i < g->ranks; i++)
-        all_here = all_here && !l->ranks[g->rank0 + i].end && is_here(l, &l->ranks[g->rank0 + i]);
-    if (all_here) rc = link_threads_open(&g->link, g->ranks, COLL_CHANNELS, e);
+        all_here = all_here && !l->ranks[g->rank0 + i].end[0] && is_here(l, &l->ranks[g->rank0 + i]);
+    for (int i = 0; i < l->lanes && !rc && all_here; i++)
+        rc = link_threads_open(&g->link[i], g->ranks, COLL_CHANNELS, e);
     for (int i = 0; i < g->ranks && !rc; i++)
         if (is_here(l, &l->ranks[g->rank0 + i])) rc = open_side(l, g, &l->ranks[g->rank0 + i], e);
     return rc;
@@ -255,8 +282,10 @@ void rank_exchange_close(plan *l, plan_group *g)
 {
     for (int i = 0; i < g->ranks; i++) {
         plan_rank *r = &l->ranks[g->rank0 + i];
-        mem_unmap(r->coll_memory, r->coll_bytes);
-        mem_unmap(r->rows, r->rows_bytes);
+        for (int k = 0; k < PLAN_LANES; k++) {
+            mem_unmap(r->lane[k].coll_memory, r->coll_bytes);
+            mem_unmap(r->lane[k].rows, r->rows_bytes);
+        }
     }
-    link_threads_close(g->link);
+    for (int k = 0; k < PLAN_LANES; k++) link_threads_close(g->link[k]);
 }

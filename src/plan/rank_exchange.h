@@ -6,10 +6,12 @@
 int rank_exchange_open(plan *l, plan_group *g, err *e);
 void rank_exchange_close(plan *l, plan_group *g);
 
-/* Collective `number` of the step, after the stretch of that number. When *rc is set on entry, the rank's device has
- * failed: it still gives bytes, so that the others, which need not know yet, do not wait. Sets *rc and e when something
- * fails here. */
-void rank_exchange(plan_rank *r, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e);
+/* Waits until rows of the next collective have a place. Before the lane takes the turn for the stretch. */
+void rank_exchange_enter(rank_lane *a, int *rc, err *e);
+/* Collective `number` of the step, after the stretch of that number: takes rows out of the device, then gives the turn
+ * away. When *rc is set on entry, the rank's device has failed: it still gives bytes, so that the others, which need
+ * not know yet, do not wait. Both set *rc and e when something fails here. */
+void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e);
 
 /* Shows columns c of an activation of the whole program, [rows, their number], to the taps of a step that have memory
  * for its rows: of what ranks have in parts nobody else can. */
