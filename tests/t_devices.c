@@ -5,7 +5,7 @@
  * What is compared with one step after the other on the CPU: logits and hidden states of all rows, texts drawn for
  * three queries at once with log-probabilities, a beam search, vectors and scores. Each model takes some of the
  * combinations, all of them with DEVICES=all (make test-devices) or DEVICES=the model's name; WAY=LIST: each model on
- * these devices. */
+ * these devices, ENDS=away: with tables and head on nodes. */
 #include "cpu/cpu_backend.h"
 #include "fake/fake_backend.h"
 #include "sites.h"
@@ -18,6 +18,7 @@ enum { NEW_TOKENS = 9 };
 typedef struct way {
     const char *devices;
     int in_flight, chunk;
+    const char *ends; /* --ends; NULL: home */
 } way;
 
 static bool take_token(void *ctx, const token_event *ev)
@@ -70,6 +71,7 @@ static bool transcribe(const char *folder, const inputs *x, const char *kv, cons
                               .chunk = w->chunk,
                               .max_batch = 8,
                               .in_flight = w->in_flight,
+                              .ends = w->ends,
                               .far = &far,
                               .more_backends = more};
     err e = {0};
@@ -116,7 +118,14 @@ static const way ways[] = {{"fake", 1, 7},
                            {"cpu&cpu", 2, 7},
                            {"cpu&cpu;fake&cpu", 3, 7},
                            {"a:1/cpu&b:1/fake&c:1/cpu", 4, 1},
-                           {"cpu&a:1/cpu", 3, 7}};
+                           {"cpu&a:1/cpu", 3, 7},
+                           {"a:1/cpu", 1, 7, "away"},
+                           {"cpu;a:1/fake", 3, 1, "away"},
+                           {"a:1/cpu;b:1/cpu", 4, 128, "away"},
+                           {"a:1/fake;cpu", 2, 7, "away"},
+                           {"a:1/cpu&b:1/cpu", 2, 7, "away"},
+                           {"cpu&a:1/fake&cpu;b:1/cpu", 3, 7, "away"},
+                           {"a:1/cpu;cpu&b:1/cpu*2&b:1/fake", 3, 128, "away"}};
 enum { KINDS = sizeof kinds / sizeof *kinds, TYPES = sizeof types / sizeof *types, WAYS = sizeof ways / sizeof *ways };
 
 static int compared;
@@ -131,11 +140,12 @@ static int compare(const char *folder, const inputs *x, const char *kv, const ch
     for (; n--; w++) {
         if (!transcribe(folder, x, kv, weights, w, &got)) continue;
         compared++;
+        const char *ends = w->ends ? w->ends : "home";
         for (int k = 0; k < 5; k++)
             if (!same_bytes(&want.of[k], &got.of[k])) {
-                printf("%s, cache %s, weights %s: %s %d differ on %s with %d in flight, chunk %d\n", folder, kv,
-                       weights ? weights : "as stored", k ? "tokens of query" : "rows", k, w->devices, w->in_flight,
-                       w->chunk);
+                printf("%s, cache %s, weights %s: %s %d differ on %s, ends %s, with %d in flight, chunk %d\n", folder,
+                       kv, weights ? weights : "as stored", k ? "tokens of query" : "rows", k, w->devices, ends,
+                       w->in_flight, w->chunk);
                 wrong++;
             }
         transcript_free(&got);
@@ -153,7 +163,7 @@ static int compare_all(const char *folder, const inputs *x)
     way all[108];
     int wrong = 0, n = 0;
     for (int d = 0; d < 12; d++)
-        for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3]};
+        for (int i = 0; i < 9; i++) all[n++] = (way){devices[d], in_flight[i / 3], chunk[i % 3], NULL};
     for (int k = 0; k < KINDS; k++) wrong += compare(folder, x, kinds[k], NULL, all, n);
     for (int t = 0; t < TYPES; t++)
         if (types[t]) wrong += compare(folder, x, "i16", types[t], all, n);
@@ -167,7 +177,9 @@ static int compare_folder(const char *folder, const char *name, int turn)
     if (all && strcmp(all, "all") && strcmp(all, name)) return 0;
     const inputs x = inputs_read(folder);
     const char *only = getenv("WAY");
-    if (only) return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &(way){only, 1, 7}, 1);
+    if (only)
+        return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], &(way){only, 1, 7, getenv("ENDS")},
+                       1);
     if (all) return compare_all(folder, &x);
     for (int i = 0; i < 3; i++) chosen[i] = ways[(turn + 4 * i) % WAYS];
     return compare(folder, &x, kinds[turn % KINDS], types[turn / KINDS % TYPES], chosen, 3);

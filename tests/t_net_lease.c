@@ -24,6 +24,7 @@ static lease_ask ask_of_test(void)
                    .collective = span_str("ring"),
                    .wire = span_str("int8"),
                    .whole_experts = true,
+                   .ends_away = true,
                    .codec_group = 128,
                    .model_spec = span_str("[model]\nbase = llama\n"),
                    .catalogue = span_of("tensors\0", 9)};

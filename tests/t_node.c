@@ -6,15 +6,16 @@
 #include "node_rig.h"
 #include "vector_rig.h"
 
-/* Devices, how their ranks join, and what gives the same bits here. */
-static const char *const forms[][3] = {{"A/cpu", NULL, "cpu"},
-                                       {"A/cpu;B/cpu", NULL, "cpu"},
-                                       {"A/cpu&B/cpu", NULL, "cpu"},
-                                       {"cpu&A/cpu", NULL, "cpu"},
-                                       {"A/cpu&B/cpu&C/cpu", "int4", "cpu&cpu&cpu"},
-                                       {"cpu&A/cpu;B/cpu&C/cpu", NULL, "cpu"},
-                                       {"A/cpu*3&B/cpu", NULL, "cpu"},
-                                       {"A/cpu&B/cpu", "f16", "cpu&cpu"}};
+/* Devices, how their ranks join, what gives the same bits here, and where tables and head lie. */
+static const char *const forms[][4] = {{"A/cpu", NULL, "cpu", "away"},
+                                       {"A/cpu;B/cpu", NULL, "cpu", "home"},
+                                       {"A/cpu&B/cpu", NULL, "cpu", "away"},
+                                       {"cpu&A/cpu", NULL, "cpu", NULL},
+                                       {"A/cpu&B/cpu&C/cpu", "int4", "cpu&cpu&cpu", NULL},
+                                       {"cpu&A/cpu;B/cpu&C/cpu", NULL, "cpu", "away"},
+                                       {"A/cpu*3&B/cpu", NULL, "cpu", NULL},
+                                       {"A/cpu&B/cpu", "f16", "cpu&cpu", "away"},
+                                       {"A/cpu;B/cpu&cpu", NULL, "cpu", "away"}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 static int compare_folder(const char *folder, const char *name, int turn)
@@ -30,8 +31,9 @@ static int compare_folder(const char *folder, const char *name, int turn)
         nodes_open(&n, folder, NULL);
         o.devices = list_of(&n, form[0]);
         o.key_file = n.key;
+        o.ends = form[3];
         wrong = add_logits_over(o, inputs_query(&x), &got) && !same_bytes(&want, &got);
-        if (wrong) printf("%s: other logits on %s\n", folder, form[0]);
+        if (wrong) printf("%s: other logits on %s, ends %s\n", folder, form[0], form[3] ? form[3] : "as usual");
         nodes_close(&n);
     }
     buf_free(&want);
@@ -52,23 +54,25 @@ static void wires(void **unused)
     static const char *const codec[] = {"f16", "int8", "int4"};
     static const char *const form[][2] = {{"cpu;A/cpu;cpu", "cpu;cpu;cpu"},
                                           {"cpu;A/cpu&B/cpu;C/cpu;cpu", "cpu;cpu&cpu;cpu;cpu"},
-                                          {"A/cpu;B/cpu&C/cpu", "C/cpu;A/cpu&B/cpu"}};
+                                          {"A/cpu;B/cpu&C/cpu", "C/cpu;A/cpu&B/cpu"},
+                                          {"A/cpu;B/cpu&C/cpu", "cpu;cpu&cpu"}}; /* ends away */
     int32_t ids[60];
     nodes n;
     for (int i = 0; i < 60; i++) ids[i] = 3 + i * 7 % 200;
     nodes_open(&n, NULL, NULL);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         buf rows[2] = {{0}, {0}};
         for (int k = 0; k < 2; k++) {
-            const engine_options o = {.devices = list_of(&n, form[i % 3][k]),
+            const engine_options o = {.devices = list_of(&n, form[i % 4][k]),
                                       .key_file = n.key,
-                                      .wire = codec[i / 3],
+                                      .ends = i % 4 == 3 ? "away" : NULL,
+                                      .wire = codec[i / 4],
                                       .chunk = (const int[]){1, 7, 128}[(i + k) % 3],
                                       .codec_group = i % 2 ? 32 : 0};
             assert_true(add_logits_over(o, (query){.ids = ids, .n_ids = 60}, &rows[k]));
         }
         if (!same_bytes(&rows[0], &rows[1]))
-            fail_msg("%s: other logits on %s than on %s", codec[i / 3], form[i % 3][0], form[i % 3][1]);
+            fail_msg("%s: other logits on %s than on %s", codec[i / 4], form[i % 4][0], form[i % 4][1]);
         buf_free(&rows[0]);
         buf_free(&rows[1]);
     }
@@ -197,7 +201,7 @@ static void finish(engine *g)
 static void comes_back(void **unused)
 {
     (void)unused;
-    static const char *const lists[] = {"A/cpu;B/cpu", "A/cpu&B/cpu", "cpu&A/cpu;B/cpu"};
+    static const char *const lists[] = {"A/cpu;B/cpu", "A/cpu&B/cpu", "cpu&A/cpu;B/cpu", "A/cpu;B/cpu"};
     heard want[TEXTS], got[TEXTS];
     nodes n;
     err e = {0};
@@ -207,12 +211,16 @@ static void comes_back(void **unused)
     finish(g);
     engine_close(g);
     nodes_open(&n, NULL, NULL);
-    for (int i = 0; i < 3; i++) {
-        const engine_options o = {
-            .devices = list_of(&n, lists[i]), .threads = 1, .ctx = 256, .peer_wait = 10, .key_file = n.key};
+    for (int i = 0; i < 4; i++) {
+        const engine_options o = {.devices = list_of(&n, lists[i]),
+                                  .ends = i == 3 ? "away" : "home",
+                                  .threads = 1,
+                                  .ctx = 256,
+                                  .peer_wait = 10,
+                                  .key_file = n.key};
         assert_ok(engine_open(&g, &o, &e), &e);
         ask(g, got);
-        interrupt(&n, 0, g, 5 + 13 * i);
+        interrupt(&n, 0, g, 5 + 13 * (i % 3));
         interrupt(&n, 1, g, 20);
         finish(g);
         engine_stats stats;

@@ -288,11 +288,44 @@ static void devices_elsewhere(void **unused)
     program_free(p);
 }
 
+/* Of a plan whose ends are on nodes: nothing of the model is at the leader, and results go there. */
+static void ends_away(void **unused)
+{
+    (void)unused;
+    program *p = random_model(&small, 1);
+    const plan_options o = {.devices = "a:7071/cpu&b:7071/cpu;c:7071/cpu",
+                            .backends = backends,
+                            .max_rows = {[AXIS_TOK] = 3, [AXIS_OUT] = 3, [AXIS_ENC] = 3, [AXIS_SEQ] = 3},
+                            .ends_away = true,
+                            .wire = "int8",
+                            .rank = 3};
+    err e = {0};
+    plan *l;
+    assert_ok(plan_open(&l, p, &o, &e), &e);
+    assert_int_equal(plan_segment(l, 2)->p->ops[plan_segment(l, 2)->p->n_op - 1].out, p->entries[ENTRY_HEAD].out);
+    buf text = {0};
+    assert_ok(plan_text(l, false, &text, &e), &e);
+    const char *s = buf_cstr(&text);
+    static const char *const lines[] = {
+        "\n0   a:7071/cpu     0     0-2     0-1     0-0        0-15          0-30 ",
+        "\n1   b:7071/cpu     0     0-2     2-3     1-1       16-31          0-30 ",
+        "\n2   c:7071/cpu     1     3-3     0-3     0-1        0-31          0-30 ",
+        "\ngroup 0 -> 1: t, int8, 30 bytes a row\n",
+        "\ngroup 1 -> leader: t, f32, 124 bytes a row\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(s, lines[i])) fail_msg("no line %s in\n%s", lines[i], s);
+    assert_null(strstr(s, "\n3 "));
+    buf_free(&text);
+    plan_close(l);
+    program_free(p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),        cmocka_unit_test(bad_notation),
-                                       cmocka_unit_test(places),          cmocka_unit_test(shares),
-                                       cmocka_unit_test(short_of_memory), cmocka_unit_test(devices_elsewhere),
-                                       cmocka_unit_test(held_weights),    cmocka_unit_test(experts_cost_what_is_used)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(notation),  cmocka_unit_test(bad_notation),    cmocka_unit_test(places),
+        cmocka_unit_test(shares),    cmocka_unit_test(short_of_memory), cmocka_unit_test(devices_elsewhere),
+        cmocka_unit_test(ends_away), cmocka_unit_test(held_weights),    cmocka_unit_test(experts_cost_what_is_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

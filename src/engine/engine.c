@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "core/kv_type.h"
+#include "cpu/cpu.h"
 #include "engine/auto_devices.h"
 #include "engine/backend_list.h"
 #include "net/leader.h"
@@ -152,6 +153,7 @@ int engine_place(engine *g, bool first, err *e)
                              .wire = o->wire,
                              .codec_group = o->codec_group,
                              .whole_experts = o->experts && !strcmp(o->experts, "whole"),
+                             .ends_away = o->ends && !strcmp(o->ends, "away"),
                              .far = g->leader ? leader_far(g->leader) : o->far,
                              .in_flight = (int)o->in_flight};
     rc = plan_open(&g->placed, p, &po, e);
@@ -193,7 +195,7 @@ static int keep_options(engine *g, const engine_options *o, err *e)
 {
     const char **texts[] = {&g->asked.devices, &g->asked.weights, &g->asked.isa,        &g->asked.kv,
                             &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
-                            &g->asked.experts, &g->asked.wire};
+                            &g->asked.experts, &g->asked.wire,    &g->asked.ends};
     g->asked = *o;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
@@ -302,6 +304,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     }
     g->info.weight_bytes = plan_weight_bytes(g->placed, 1, &g->info.weight_count);
     g->info.isa = plan_isa(g->placed);
+    if (!*g->info.isa) g->info.isa = cpu_kernels(cpu_features(), false)->isa; /* all devices are on nodes */
     *out = g;
     return 0;
 }

@@ -37,6 +37,9 @@ const param engine_param_rows[] = {
         .doc = "with --reduce: each device has some columns of every expert, or some experts whole"),
     ROW(wire, PARAM_WORD, .otherwise = "f32", .words = "f32|f16|int8|int4",
         .doc = "how rows pass from one group of devices to the next: f32 keeps them exactly"),
+    ROW(ends, PARAM_WORD, .otherwise = "home", .words = "home|away",
+        .doc = "embedding and output head stay with the leader, or lie with the first and last group, when these are "
+               "on nodes"),
     ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
         .doc = "elements that share a scale on the way between devices"),
     ROW(key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,

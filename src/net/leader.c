@@ -112,6 +112,7 @@ static int ask_lease(far_rank *r, span text, span tensors, err *e)
                    .act_f32 = asked->act_f32,
                    .inexact = d->o.inexact,
                    .whole_experts = asked->whole_experts,
+                   .ends_away = asked->ends_away,
                    .devices = span_str(asked->devices),
                    .weights = span_str(d->o.weights ? d->o.weights : ""),
                    .reduce = span_str(asked->reduce ? asked->reduce : ""),

@@ -193,6 +193,7 @@ static int open_plan(lease *l, err *e)
                       .collective = *l->collective ? l->collective : NULL,
                       .wire = *l->wire ? l->wire : NULL,
                       .whole_experts = l->ask.whole_experts,
+                      .ends_away = l->ask.ends_away,
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
                       .as = l->host->as,

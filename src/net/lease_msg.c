@@ -44,6 +44,7 @@ bool lease_ask_write(buf *out, const lease_ask *a)
     buf_byte(out, a->act_f32);
     buf_byte(out, a->inexact);
     buf_byte(out, a->whole_experts);
+    buf_byte(out, a->ends_away);
     write_text(out, a->devices);
     write_text(out, a->weights);
     write_text(out, a->reduce);
@@ -71,6 +72,7 @@ int lease_ask_read(lease_ask *a, span payload, err *e)
     a->act_f32 = cursor_u8(&c);
     a->inexact = cursor_u8(&c);
     a->whole_experts = cursor_u8(&c);
+    a->ends_away = cursor_u8(&c);
     a->devices = read_text(&c);
     a->weights = read_text(&c);
     a->reduce = read_text(&c);

@@ -23,7 +23,7 @@ typedef struct lease_ask {
     uint8_t identity[SHA256_BYTES]; /* of the program (program_identity), which the node's has to equal */
     int32_t rank, ranks, ctx, in_flight, sequences, codec_group;
     int32_t max_rows[AXIS_COUNT];
-    bool act_f32, inexact, whole_experts;
+    bool act_f32, inexact, whole_experts, ends_away;
     span devices, weights, reduce, collective, wire, model_spec; /* as the leader has them; or empty */
     span catalogue;                                              /* of the leader's checkpoint: net/catalogue.h */
     uint8_t token[LINK_RANKS_MAX][LEASE_TOKEN]; /* [ranks] that a connection between it and this rank has to show */

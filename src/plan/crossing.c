@@ -56,6 +56,14 @@ static cut_part given(const plan *l, const plan_rank *r, uint32_t k)
     return g->by_columns ? cut_gives(g->by_columns, r->index, t) : (cut_part){t, {0, tensor_count(&l->p->tensors[t])}};
 }
 
+/* Whether some rank of a group is on a node. */
+static bool is_on_nodes(const plan *l, const plan_group *g)
+{
+    bool any = false;
+    for (int i = g->rank0; i < g->rank0 + g->ranks; i++) any = any || l->ranks[i].node[0];
+    return any;
+}
+
 /* Whether an op of the rank reads a crossing of a group before. */
 static bool reads(const plan *l, const plan_rank *r, uint32_t k)
 {
@@ -78,7 +86,8 @@ int list_parts(plan *l, err *e)
         if (!r->gives || !r->takes) return err_set(e, ERR_MEMORY, "out of memory for the plan");
         for (uint32_t k = 0; k < l->n_cross; k++) {
             r->gives[k] = given(l, r, k);
-            r->takes[k] = reads(l, r, k);
+            r->takes[k] = i == l->results_to ? l->cross[k].entry >= 0 && is_on_nodes(l, &l->groups[l->cross[k].from])
+                                             : reads(l, r, k);
         }
     }
     return OK;

@@ -11,6 +11,7 @@
 #include "plan/drive.h"
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
+#include "plan/results.h"
 #include "plan/turns.h"
 
 #include "base/clock.h"
@@ -57,7 +58,7 @@ static void put_part(const plan *l, rank_lane *a, const flight *f, uint32_t k, i
     const bool here = is_here(l, giver);
     const void *bytes = here ? passed_at(l, f, k, col0) : NULL;
     err late = {0};
-    int came = here ? OK : far_take(a, k, from, &bytes, &late);
+    int came = here ? OK : far_take(a, k, from, passed_bytes(l, cols, rows), &bytes, &late);
     if (!*rc && came) *rc = came, *e = late;
     if (!*rc && a->plain) decode_rows(a->of, bytes, cols, rows, a->plain);
     turn_take_for_rows(a);
@@ -127,14 +128,16 @@ static void get_outputs(const plan *l, rank_lane *a, const flight *f, int *rc, e
         float *to = c->read_by_device || c->divided ? passed_at(l, f, k, part->columns.from) : NULL;
         float *plain = a->plain ? a->plain : to;
         turn_take_for_rows(a);
-        if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, a, f, k, e);
+        if (l->self >= 0) results_write(a, f, k, rc, e);
+        else if (!*rc && c->entry == ENTRY_HEAD) *rc = get_logits(l, a, f, k, e);
         else if (!*rc && c->entry >= 0) *rc = get_rows(l, a, f, k, 0, rows, e);
         if (!*rc && c->read_by_device) *rc = s->be->act_get(s->on, s, part->t, 0, rows, plain, e);
         turn_give(a, a->reached);
+        if (l->self >= 0) results_send(a, f, k, rc, e);
         if (!c->read_by_device) continue;
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
         if (!*rc && a->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, to);
-        int sent = far_post(a, k, to, &late);
+        int sent = far_post_readers(a, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }
 }
@@ -165,17 +168,25 @@ static int run_stretches(rank_lane *a, const step *st, double *busy, int rc, err
     return rc;
 }
 
-static void run_step(rank_lane *a, flight *f)
+static int run_segment(rank_lane *a, const flight *f, double *busy, err *e)
 {
     plan_rank *r = a->of;
     plan *l = r->of;
     step own = *f->st;
+    if (r->index) own.n_tap = 0; /* the first rank shows activations */
+    int rc = put_inputs(l, a, f, e);
+    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(a, &own, busy, rc, e);
+    get_outputs(l, a, f, &rc, e);
+    return rc;
+}
+
+static void run_step(rank_lane *a, flight *f)
+{
+    plan_rank *r = a->of;
+    plan *l = r->of;
     err e = {0};
     double busy = 0;
-    if (r->index) own.n_tap = 0; /* the first rank shows activations */
-    int rc = put_inputs(l, a, f, &e);
-    if (!rc || r->seg.n_stretch > 1) rc = run_stretches(a, &own, &busy, rc, &e);
-    get_outputs(l, a, f, &rc, &e);
+    const int rc = r - l->ranks == l->results_to ? results_take(a, f, &e) : run_segment(a, f, &busy, &e);
     pthread_mutex_lock(&l->lock);
     r->busy += busy;
     if (rc && !f->rc) {
@@ -250,7 +261,7 @@ static int flight_open(const plan *l, flight *f, err *e)
         if (l->cross[k].read_by_device || l->cross[k].divided) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
         if (l->p->entries[i].out && l->self < 0) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
-    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for steps under way");
+    return ok ? results_open(l, f, e) : err_set(e, ERR_MEMORY, "out of memory for steps under way");
 }
 
 /* Where rows pass coded: memory for those of any crossing. */
@@ -284,7 +295,7 @@ int drive_open(plan *l, err *e)
     for (int i = 0; i < l->in_flight && !rc; i++) rc = flight_open(l, &l->flights[i], e);
     for (int i = 0; i < l->n_group && !rc; i++) rc = rank_exchange_open(l, &l->groups[i], e);
     for (int i = 0; i < l->n && !rc; i++)
-        if (is_here(l, &l->ranks[i])) {
+        if (is_here(l, &l->ranks[i]) && i != l->results_to) {
             rc = open_plain(l, &l->ranks[i], e);
             if (!rc) rc = turns_open(&l->ranks[i], e);
         }
@@ -312,6 +323,7 @@ void drive_close(plan *l)
         flight *f = &l->flights[i];
         for (uint32_t k = 0; f->passed && k < l->n_cross; k++) mem_unmap(f->passed[k], rows_bytes(l, l->cross[k].t));
         for (int k = 0; k < ENTRY_COUNT; k++) mem_unmap(f->result[k], rows_bytes(l, l->p->entries[k].out));
+        results_close(l, f);
         mem_free(f->passed);
         mem_free(f->best);
     }
@@ -338,7 +350,7 @@ void plan_send(plan *l, const step *st)
 /* Of rows of which only the best logit is wanted: the best of all ranks, of equals the first. */
 static void join_best(const plan *l, flight *f)
 {
-    const plan_group *last = &l->groups[l->n_group - 1];
+    const plan_group *last = &l->groups[plan_groups(l) - 1];
     for (int r = 1; r < last->ranks; r++) {
         const best_logit *of = f->best + (int64_t)r * l->max_rows[AXIS_OUT];
         for (int32_t i = 0; i < f->st->n[AXIS_OUT]; i++)

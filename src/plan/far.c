@@ -2,6 +2,7 @@
 #include "plan/far.h"
 
 #include "plan/rank_pass.h"
+#include "plan/results.h"
 
 int plan_lanes(const plan *l) { return l->lanes; }
 int plan_channels(const plan *l) { return COLL_CHANNELS + steps_of_lane(l) * (int)l->n_cross; }
@@ -16,6 +17,7 @@ static uint64_t crossing_bytes(const plan *l, const plan_rank *a, const plan_ran
 {
     const cut_part *part = &a->gives[k];
     if (!part->t || !b->takes[k]) return 0;
+    if (b - l->ranks == l->results_to) return result_bytes_max(l, a, k);
     return passed_bytes(l, part->columns.to - part->columns.from, l->max_rows[l->p->tensors[l->cross[k].t].axis]);
 }
 

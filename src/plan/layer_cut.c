@@ -1,5 +1,6 @@
 /* layer_cut.c - gives each group of devices a run of layers, in proportion to its weight. Where the outer groups are of
- * other processes, what comes before and after the layers (tables, head) is a group of this process. */
+ * other processes, what comes before and after the layers (tables, head) is a group of this process; if it is theirs,
+ * the last group is one that has nothing and takes results. */
 #include "plan/plan_state.h"
 
 #include "base/mem.h"
@@ -23,13 +24,16 @@ static uint32_t layers_end(const program *p)
 
 static bool has_back(const plan *l) { return l->n_group > 1 && l->groups[l->n_group - 1].is_end; }
 
+/* The first op of the group after the layers. */
+static uint32_t back_start(const plan *l) { return l->results_to < 0 ? layers_end(l->p) : l->p->n_op; }
+
 /* What comes before the first layer, and after the last. */
 static void set_ends(plan *l)
 {
     plan_group *front = &l->groups[0], *back = &l->groups[l->n_group - 1];
     if (front->is_end) front->op1 = layer_start(l->p, 0);
     if (!has_back(l)) return;
-    back->op0 = layers_end(l->p);
+    back->op0 = back_start(l);
     back->op1 = l->p->n_op;
     back->layer0 = back->layer1 = back[-1].layer1;
 }
@@ -59,7 +63,7 @@ static int divide(plan *l, const uint8_t *open, err *e)
         if (end > most || i == n - 1) end = most;
         while (i < n - 1 && end < most && open[layer_start(p, end)]) end++;
         g->op0 = i ? groups[i - 1].op1 : first ? layer_start(p, 0) : 0;
-        g->op1 = i < n - 1 ? layer_start(p, end) : has_back(l) ? layers_end(p) : p->n_op;
+        g->op1 = i < n - 1 ? layer_start(p, end) : has_back(l) ? back_start(l) : p->n_op;
         if (i < n - 1 && open[g->op1])
             return err_set(e, ERR_USAGE,
                            "--devices: this model cannot be divided before layer %d: later layers read keys and values "

@@ -97,7 +97,7 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
     if (!rc) rc = list_parts(l, e);
     for (int i = 0; i < l->n && !rc; i++) {
         plan_rank *r = &l->ranks[i];
-        if (!is_here(l, r)) continue;
+        if (!is_here(l, r) || i == l->results_to) continue;
         dev_options own = {.number = r->number,
                            .sharers = drive_has_threads(l) ? sharers_of(l, r->seg.be) : 1,
                            .inexact = o->inexact,
@@ -108,12 +108,13 @@ static int open_ranks(plan *l, const plan_options *o, err *e)
     return rc;
 }
 
-/* Where the outer groups are of other processes, tables and head stay with the leader: groups of their own. */
-static int add_ends(device_entry *d, int n, const backend *be, bool *front, bool *back, err *e)
+/* Where the outer groups are of other processes, tables and head stay with the leader: groups of their own. If they
+ * are to be away, the leader has a last group without a device, which takes the results. */
+static int add_ends(device_entry *d, int n, const backend *be, bool away, bool *front, bool *back, err *e)
 {
-    const device_entry home = {.be = be, .number = -1, .share = 1};
+    const device_entry home = {.be = away ? NULL : be, .number = -1, .share = 1};
     for (int i = 0; i < n; i++) {
-        *front = *front || (d[i].group == 0 && d[i].node[0]);
+        *front = *front || (d[i].group == 0 && d[i].node[0] && !away);
         *back = *back || (d[i].group == d[n - 1].group && d[i].node[0]);
     }
     if (n + *front + *back > DEVICES_MAX)
@@ -135,7 +136,7 @@ static int add_ends(device_entry *d, int n, const backend *be, bool *front, bool
 /* How many steps each rank may have begun. */
 static void add_lanes(plan *l, const plan_options *o)
 {
-    l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? l->n_group + 1 : 1;
+    l->in_flight = o->in_flight > 0 ? o->in_flight : l->n_group > 1 ? plan_groups(l) + 1 : 1;
     l->lanes = l->in_flight > 1 && l->n > l->n_group ? PLAN_LANES : 1;
     for (int i = 0; i < l->n; i++) l->ranks[i].n_lane = group_of(l, &l->ranks[i])->ranks > 1 ? l->lanes : 1;
 }
@@ -146,7 +147,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     device_entry d[DEVICES_MAX];
     bool front = false, back = false;
     int n = devices_parse(o->devices, o->backends, d, e);
-    if (n > 0) n = add_ends(d, n, o->backends[0].be, &front, &back, e);
+    if (n > 0) n = add_ends(d, n, o->backends[0].be, o->ends_away, &front, &back, e);
     if (n < 0) return n;
     l->n = n;
     l->n_group = d[n - 1].group + 1;
@@ -156,6 +157,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
     if (!l->groups || !l->ranks || !l->shares) return err_set(e, ERR_MEMORY, "out of memory for the plan");
     l->groups[0].is_end = front;
     l->groups[l->n_group - 1].is_end = back;
+    l->results_to = back && o->ends_away ? n - 1 : -1;
     for (int i = 0; i < n; i++) {
         plan_group *g = &l->groups[d[i].group];
         plan_rank *r = &l->ranks[i];
@@ -173,7 +175,7 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         l->n_far += !is_here(l, r);
         if (!is_here(l, r) && !o->far && l->self < 0)
             return err_set(e, ERR_USAGE, "--devices: \"%s\": devices of other processes need --key-file", r->node);
-        if (is_here(l, r) && !r->seg.be)
+        if (is_here(l, r) && !r->seg.be && i != l->results_to)
             return err_set(e, ERR_USAGE, "--devices: there is no device \"%s\" here", r->name);
     }
     return OK;
@@ -305,7 +307,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         bool known = false;
         for (int j = 0; j < n_shared && s->on; j++) known = known || shared[j] == s->be;
         if (s->on && s->be->shares_memory && !known) shared[n_shared++] = s->be;
-        if (known || (!s->on && !l->far) || i-- > 0) continue;
+        if (known || k == l->results_to || (!s->on && !l->far) || i-- > 0) continue;
         if (!s->on) {
             l->far->memory(l->far->self, k, k_type, v_type, page, slot, left);
             return true;
@@ -327,7 +329,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
     return false;
 }
 
-int plan_groups(const plan *l) { return l->n_group; }
+int plan_groups(const plan *l) { return l->n_group - (l->results_to >= 0); }
 
 int plan_group_of(const plan *l, int i) { return l->ranks[i].group; }
 

@@ -50,6 +50,7 @@ typedef struct plan_options {
     int64_t codec_group;         /* --codec-group; 0: as usual */
     bool whole_experts;          /* --experts whole, where ranks reduce */
     pace as;                     /* how fast devices here pretend to be */
+    bool ends_away;              /* --ends away: tables and head lie with the outer groups, on nodes too */
     int in_flight;               /* steps under way at most; 0: as many as groups, plus one; of one group 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);
@@ -73,7 +74,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
-int plan_groups(const plan *l);
+int plan_groups(const plan *l);           /* that have something of the program */
 int plan_group_of(const plan *l, int i);  /* of device i */
 int plan_layers_of(const plan *l, int i); /* of its group */
 const char *plan_wire(const plan *l);     /* the codec of what passes between groups; NULL: floats, or nothing does */

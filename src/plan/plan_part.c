@@ -133,7 +133,7 @@ int plan_parts(const plan *l, plan_part **out, err *e)
     plan_part *parts = *out = mem_zero((size_t)l->n, sizeof *parts);
     int rc = parts ? OK : err_set(e, ERR_MEMORY, "out of memory for what devices have");
     for (int i = 0; i < l->n && !rc; i++) rc = add_bytes(l, ops_of(l, &l->ranks[i]), &parts[i], e);
-    for (int i = 0; i < l->n_group && !rc; i++) {
+    for (int i = 0; i < plan_groups(l) && !rc; i++) {
         const plan_group *g = &l->groups[i];
         cut_borders *b;
         rc = cut_borders_open(&b, &g->shape, e);

@@ -25,6 +25,9 @@ const char *plan_isa(const plan *l)
     return l->ranks[i].seg.on ? l->ranks[i].seg.be->isa(l->ranks[i].seg.on) : "";
 }
 
+/* The rank that takes results of nodes has none. */
+static int devices_of(const plan *l) { return l->results_to < 0 ? l->n : l->results_to; }
+
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
 const char *plan_device_name(const plan *l, int i, char to[PLAN_DEVICE_NAME])
@@ -85,7 +88,7 @@ static tensor result_of_coll(const plan *l, const plan_group *g, uint32_t k)
 
 /* What one group hands over to another, or its ranks to each other. */
 typedef struct edge_shown {
-    int from, to; /* groups */
+    int from, to; /* groups; to -1: the leader */
     const char *tensor, *kind, *codec, *algorithm;
     uint64_t bytes; /* of a row */
     int hops;
@@ -129,14 +132,16 @@ static bool group_reads(const plan *l, int group, uint32_t k)
     return false;
 }
 
-/* Of a row: what all ranks that have columns of it give. */
-static uint64_t bytes_of_move(const plan *l, uint32_t k)
+/* Of a row: what all ranks that have columns of it give; of a result, all that are on nodes, as floats. */
+static uint64_t bytes_of_move(const plan *l, uint32_t k, bool result)
 {
     const plan_group *g = &l->groups[l->cross[k].from];
     uint64_t sum = 0;
     for (int i = g->rank0; i < g->rank0 + g->ranks; i++) {
         const cut_part *part = &l->ranks[i].gives[k];
-        if (part->t) sum += passed_bytes(l, part->columns.to - part->columns.from, 1);
+        const int64_t cols = part->columns.to - part->columns.from;
+        if (!part->t || (result && !l->ranks[i].node[0])) continue;
+        sum += result ? (uint64_t)cols * sizeof(float) : passed_bytes(l, cols, 1);
     }
     return sum;
 }
@@ -147,12 +152,13 @@ static void each_edge(const plan *l, void (*take)(void *self, const edge_shown *
     for (int to = 0; to < l->n_group; to++) {
         for (uint32_t k = 0; k < l->n_cross; k++) {
             const tensor *t = &l->p->tensors[l->cross[k].t];
+            const bool result = to == plan_groups(l);
             const edge_shown move = {.from = l->cross[k].from,
-                                     .to = to,
+                                     .to = result ? -1 : to,
                                      .tensor = t->name,
-                                     .kind = "move",
-                                     .codec = wire_infos[l->wire].name,
-                                     .bytes = bytes_of_move(l, k),
+                                     .kind = result ? "result" : "move",
+                                     .codec = wire_infos[result ? WIRE_F32 : l->wire].name,
+                                     .bytes = bytes_of_move(l, k, result),
                                      .hops = 1};
             if (group_reads(l, to, k)) take(self, &move);
         }
@@ -220,8 +226,10 @@ static void add_edge_line(void *self, const edge_shown *e)
 {
     edge_lines *s = self;
     if (e->from != e->to) {
-        buf_printf(s->out, "group %d -> %d: %s, %s, %" PRIu64 " bytes a row\n", e->from, e->to, e->tensor, e->codec,
-                   e->bytes);
+        buf_printf(s->out, "group %d -> ", e->from);
+        if (e->to < 0) buf_str(s->out, "leader");
+        else buf_printf(s->out, "%d", e->to);
+        buf_printf(s->out, ": %s, %s, %" PRIu64 " bytes a row\n", e->tensor, e->codec, e->bytes);
         return;
     }
     struct kind_sum *k = strcmp(e->kind, "reduce") ? &s->gathers : &s->sums;
@@ -239,14 +247,14 @@ int plan_text(const plan *l, bool dump, buf *out, err *e)
     if (rc) return rc;
     if (dump) program_dump_head(p, out);
     else buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 "\n", p->n_layer, p->dim, p->vocab);
-    for (int i = 0; i < l->n; i++) {
+    for (int i = 0; i < devices_of(l); i++) {
         char name[PLAN_DEVICE_NAME];
         const int n = (int)strlen(plan_device_name(l, i, name));
         if (n > wide) wide = n;
     }
     buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s\n", "#", wide, "device", "group", "layers",
                "heads", "kv", "ffn", "vocab", "weights MiB", "own MiB", "KV MiB", "step MiB");
-    for (int i = 0; i < l->n; i++) add_line(l, i, &parts[i], wide, out);
+    for (int i = 0; i < devices_of(l); i++) add_line(l, i, &parts[i], wide, out);
     mem_free(parts);
     edge_lines lines = {.l = l, .out = out};
     each_edge(l, add_edge_line, &lines);
@@ -313,7 +321,7 @@ int plan_json(const plan *l, const double *seconds, json *root, err *e)
     json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
     json_add_str(root, "wire", wire_infos[l->wire].name);
     json *ranks = json_add_array(root, "ranks");
-    for (int i = 0; i < l->n; i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);
+    for (int i = 0; i < devices_of(l); i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);
     mem_free(parts);
     each_edge(l, add_edge, json_add_array(root, "edges"));
     return OK;

@@ -16,7 +16,7 @@ const char *plan_device_name(const plan *l, int i, char to[PLAN_DEVICE_NAME]);
 /* What lies on which device, a line each, and what they hand over; with `dump` also each segment's ops. */
 int plan_text(const plan *l, bool dump, buf *out, err *e);
 /* The same as members of an object. An edge is what one group hands to another ("move": from the group `from` to the
- * group `to`), or the ranks of a group to each other ("gather", "reduce"). Its bytes are those of a whole row; of a
- * reduction, of a rank's partial sums. seconds: [plan_segments] that each device computes for a token; NULL: not
- * known. */
+ * group `to`) or to the leader ("result": to -1), or the ranks of a group to each other ("gather", "reduce"). Its
+ * bytes are those of a whole row; of a reduction, of a rank's partial sums. seconds: [plan_segments] that each device
+ * computes for a token; NULL: not known. */
 int plan_json(const plan *l, const double *seconds, json *root, err *e);

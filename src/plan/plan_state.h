@@ -34,7 +34,7 @@ typedef struct plan_rank {
     uint64_t own_bytes; /* of weights that it does not use in mapped files */
     char node[DEVICE_NODE], name[DEVICE_NAME];
     cut_part *gives; /* [n_cross] what it has of activations that cross */
-    bool *takes;     /* [n_cross] whether it reads them, written by a group before */
+    bool *takes;     /* [n_cross] whether it reads them, written by a group before; or takes them as results */
     double busy;     /* seconds that it has computed; under the driver's lock */
     double late;     /* pace_keep; of whoever has the turn */
     struct plan *of;
@@ -72,6 +72,7 @@ typedef struct flight {
                        from max_rows * (its first column) on; NULL: it is a result, from one rank */
     float *result[ENTRY_COUNT]; /* rows of HEAD, POOL, SCORES */
     best_logit *best;           /* [most ranks][rows of HEAD] where the step wants only these, by rank */
+    void *sent[ENTRY_COUNT];    /* on a node: the message with its part of a result; NULL: it sends none */
 } flight;
 
 /* An activation that one group writes and others read, or the caller. */
@@ -96,6 +97,7 @@ struct plan {
     double *shares;        /* [n] */
     int n_group, n, n_far; /* n_far: of the ranks, in other processes */
     int self;              /* rank that this process has; -1: it leads, and has those without a node */
+    int results_to;        /* the leader's rank that takes results of nodes: the last, without a device; -1: none */
     const plan_far *far;
     const backend *first; /* the preferred one */
     crossing *cross;

@@ -11,18 +11,17 @@ static int channel_of(const rank_lane *a, uint32_t k)
     return COLL_CHANNELS + (int)turn * (int)l->n_cross + (int)k;
 }
 
-static uint64_t part_bytes(const rank_lane *a, const plan_rank *from, uint32_t k)
+static uint64_t part_bytes(const rank_lane *a, uint32_t k)
 {
     const plan *l = a->of->of;
-    const cut_part *part = &from->gives[k];
+    const cut_part *part = &a->of->gives[k];
     const flight *f = &l->flights[a->next % (uint64_t)l->in_flight];
     const int64_t rows = f->st->n[l->p->tensors[l->cross[k].t].axis];
     return passed_bytes(l, part->columns.to - part->columns.from, rows);
 }
 
-int far_take(const rank_lane *a, uint32_t k, int from, const void **bytes, err *e)
+int far_take(const rank_lane *a, uint32_t k, int from, uint64_t n, const void **bytes, err *e)
 {
-    const uint64_t n = part_bytes(a, &a->of->of->ranks[from], k);
     link_end *end = end_of(a);
     int rc = OK;
     *bytes = NULL;
@@ -59,12 +58,18 @@ int far_enter(const rank_lane *a, err *e)
     return rc;
 }
 
-int far_post(const rank_lane *a, uint32_t k, const void *bytes, err *e)
+int far_post(const rank_lane *a, int to, uint32_t k, const void *bytes, uint64_t n, err *e)
 {
-    const uint64_t n = part_bytes(a, a->of, k);
     link_end *end = end_of(a);
+    return n ? end->kind->post(end, to, channel_of(a, k), bytes, n, e) : OK;
+}
+
+int far_post_readers(const rank_lane *a, uint32_t k, const void *bytes, err *e)
+{
+    const plan *l = a->of->of;
+    const uint64_t n = part_bytes(a, k);
     int rc = OK;
-    for (int i = 0; i < a->of->of->n && n && !rc && end; i++)
-        if (sends(a->of, i, k)) rc = end->kind->post(end, i, channel_of(a, k), bytes, n, e);
+    for (int i = 0; i < l->n && !rc && end_of(a); i++)
+        if (i != l->results_to && sends(a->of, i, k)) rc = far_post(a, i, k, bytes, n, e);
     return rc;
 }

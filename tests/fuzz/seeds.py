@@ -127,7 +127,7 @@ def net():
 
     def text(t):
         return struct.pack("<I", len(t)) + t.encode()
-    ask = struct.pack("<32s6I6I3B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0, 0)
+    ask = struct.pack("<32s6I6I4B", b"h" * 32, 1, 2, 4096, 2, 8, 128, 0, 512, 8, 0, 512, 8, 0, 0, 0, 1)
     ask += text("a:7071/cpu;b:7071/cpu") + text("") + text("int6") + text("ring") + text("int8")
     ask += text("[model]\nbase = llama\n") + text("tensors") + b"t" * 32
     for kind, message in enumerate([ask, text("f16") + text("i16"), struct.pack("<6Q", 1, 2, 3, 4, 5, 6),

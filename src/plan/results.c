@@ -1,0 +1,139 @@
+/* results.c - see results.h. */
+#include "plan/results.h"
+#include "plan/rank_pass.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+static int64_t columns_of(const plan_rank *r, uint32_t k) { return r->gives[k].columns.to - r->gives[k].columns.from; }
+
+static bool only_best(const plan *l, uint32_t k, const step *st, int32_t row)
+{
+    return l->cross[k].entry == ENTRY_HEAD && st->best_only && st->best_only[row];
+}
+
+static uint64_t row_bytes(const plan_rank *from, uint32_t k, bool only)
+{
+    return only ? sizeof(best_logit) : (uint64_t)columns_of(from, k) * sizeof(float);
+}
+
+static int32_t rows_in(const plan *l, uint32_t k, const step *st) { return st->n[l->p->tensors[l->cross[k].t].axis]; }
+
+static uint64_t result_bytes(const plan *l, const plan_rank *from, uint32_t k, const step *st)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0; i < rows_in(l, k, st); i++) n += row_bytes(from, k, only_best(l, k, st, i));
+    return n;
+}
+
+uint64_t result_bytes_max(const plan *l, const plan_rank *from, uint32_t k)
+{
+    const uint64_t whole = row_bytes(from, k, false), best = row_bytes(from, k, true);
+    return (whole > best ? whole : best) * (uint64_t)l->max_rows[l->p->tensors[l->cross[k].t].axis];
+}
+
+/* Whether the rank on this node sends crossing k to the leader. */
+static bool is_sent(const plan *l, uint32_t k)
+{
+    return l->self >= 0 && l->results_to >= 0 && l->ranks[l->results_to].takes[k] && l->ranks[l->self].gives[k].t;
+}
+
+int results_open(const plan *l, flight *f, err *e)
+{
+    for (uint32_t k = 0; k < l->n_cross; k++) {
+        if (!is_sent(l, k)) continue;
+        f->sent[l->cross[k].entry] = mem_map(result_bytes_max(l, &l->ranks[l->self], k));
+        if (!f->sent[l->cross[k].entry]) return err_set(e, ERR_MEMORY, "out of memory for results");
+    }
+    return OK;
+}
+
+void results_close(const plan *l, flight *f)
+{
+    for (uint32_t k = 0; k < l->n_cross; k++)
+        if (l->cross[k].entry >= 0 && f->sent[l->cross[k].entry])
+            mem_unmap(f->sent[l->cross[k].entry], result_bytes_max(l, &l->ranks[l->self], k));
+}
+
+/* Runs of rows that are wanted alike. */
+static int write_message(const rank_lane *a, const step *st, uint32_t k, uint8_t *to, err *e)
+{
+    const plan_rank *r = a->of;
+    const plan *l = r->of;
+    const segment *s = &a->seg;
+    const cut_part *part = &r->gives[k];
+    const int32_t rows = rows_in(l, k, st);
+    int rc = OK;
+    for (int32_t i = 0, next; i < rows && !rc; i = next) {
+        const bool only = only_best(l, k, st, i);
+        for (next = i + 1; next < rows && only_best(l, k, st, next) == only;) next++;
+        best_logit *best = (best_logit *)(void *)to;
+        rc = only ? s->be->pick(s->on, s, part->t, i, next - i, best, e)
+                  : s->be->act_get(s->on, s, part->t, i, next - i, to, e);
+        for (int32_t n = 0; n < next - i && only; n++) best[n].id += (int32_t)part->columns.from;
+        to += (uint64_t)(next - i) * row_bytes(r, k, only);
+    }
+    return rc;
+}
+
+void results_write(const rank_lane *a, const flight *f, uint32_t k, int *rc, err *e)
+{
+    const plan *l = a->of->of;
+    if (!*rc && is_sent(l, k)) *rc = write_message(a, f->st, k, f->sent[l->cross[k].entry], e);
+}
+
+void results_send(const rank_lane *a, const flight *f, uint32_t k, int *rc, err *e)
+{
+    const plan *l = a->of->of;
+    err late = {0};
+    if (!is_sent(l, k)) return;
+    const uint64_t n = result_bytes(l, a->of, k, f->st);
+    const int failed = far_post(a, l->results_to, k, f->sent[l->cross[k].entry], n, &late);
+    if (failed && !*rc) *rc = failed, *e = late;
+}
+
+/* One message, in the order of rows. */
+static int read_message(const plan *l, const flight *f, uint32_t k, int from, const uint8_t *at, err *e)
+{
+    const plan_rank *giver = &l->ranks[from];
+    const cut_range c = giver->gives[k].columns;
+    const int64_t width = tensor_count(&l->p->tensors[l->cross[k].t]);
+    float *rows = f->result[l->cross[k].entry];
+    best_logit *best = f->best + (int64_t)giver->index * l->max_rows[AXIS_OUT];
+    for (int32_t i = 0; i < rows_in(l, k, f->st); i++) {
+        const bool only = only_best(l, k, f->st, i);
+        const uint64_t n = row_bytes(giver, k, only);
+        if (only) memcpy(&best[i], at, n);
+        else memcpy(rows + i * width + c.from, at, n);
+        if (only && (best[i].id < c.from || best[i].id >= c.to))
+            return err_set(e, ERR_FORMAT, "rank %d says that token %d is the best of its own, %lld to %lld", from,
+                           best[i].id, (long long)c.from, (long long)c.to - 1);
+        at += n;
+    }
+    return OK;
+}
+
+/* Of one rank. After *rc is set, its message is still taken. */
+static void take_message(const rank_lane *a, const flight *f, uint32_t k, int from, int *rc, err *e)
+{
+    const plan *l = a->of->of;
+    const void *bytes;
+    err late = {0};
+    const int came = far_take(a, k, from, result_bytes(l, &l->ranks[from], k, f->st), &bytes, &late);
+    if (came && !*rc) *rc = came, *e = late;
+    if (bytes && !*rc) *rc = read_message(l, f, k, from, bytes, e);
+    if (bytes) far_release(a, k, from);
+}
+
+int results_take(const rank_lane *a, const flight *f, err *e)
+{
+    const plan *l = a->of->of;
+    int rc = OK;
+    for (uint32_t k = 0; k < l->n_cross; k++) {
+        const plan_group *g = &l->groups[l->cross[k].from];
+        for (int i = g->rank0; i < g->rank0 + g->ranks && a->of->takes[k]; i++)
+            if (l->ranks[i].gives[k].t && !is_here(l, &l->ranks[i])) take_message(a, f, k, i, &rc, e);
+    }
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* results.h - results of ranks on nodes, on their way to the process that leads: where the last group is on nodes and
+ * has the head (--ends away). The leader then has one more rank, without a device, which takes them.
+ *
+ * A message is what one rank has of the rows of one result in one step: its columns, as floats that no codec touches,
+ * or of rows of which only the best logit is wanted, the best of these columns. */
+#pragma once
+#include "plan/plan_state.h"
+
+/* What rank `from` sends of crossing k at most. */
+uint64_t result_bytes_max(const plan *l, const plan_rank *from, uint32_t k);
+
+/* Memory for messages of the rank on this node, until they are taken. */
+int results_open(const plan *l, flight *f, err *e);
+void results_close(const plan *l, flight *f);
+/* On a node, with the turn of the device: takes what the rank has of crossing k out of it. */
+void results_write(const rank_lane *a, const flight *f, uint32_t k, int *rc, err *e);
+/* Sends it; after *rc is set, whatever lies there. */
+void results_send(const rank_lane *a, const flight *f, uint32_t k, int *rc, err *e);
+/* At the leader: waits for all results of the step on nodes, and puts them where the caller looks. */
+int results_take(const rank_lane *a, const flight *f, err *e);
