@@ -83,6 +83,15 @@ static inline void nodes_return(nodes *n, int which)
     nodes_go_on(n);
 }
 
+/* Opens all anew, where they were, with what `o` says now. */
+static inline void nodes_again(nodes *n)
+{
+    for (int i = 0; i < NODES; i++) {
+        nodes_drop(n, i);
+        nodes_return(n, i);
+    }
+}
+
 static inline void nodes_close(nodes *n)
 {
     nodes_hold(n);

@@ -107,6 +107,27 @@ static void refusals(void **unused)
     unlink(other);
 }
 
+/* What a node lends, by name. */
+static void lends_some(void **unused)
+{
+    (void)unused;
+    nodes n;
+    err e = {0};
+    engine *g;
+    nodes_open(&n, NULL, NULL);
+    n.o.devices = "cpu:1, cpu:2";
+    nodes_again(&n);
+    const hello *says = node_says(n.at[0]);
+    assert_int_equal(says->n_device, 2);
+    assert_string_equal(says->device[1].name, "cpu:2");
+    refuses(list_of(&n, "A/cpu"), n.key, NULL, ERR_USAGE, " lends cpu:1, cpu:2, not cpu");
+    refuses(list_of(&n, "A/cpu:1;B/cpu:3"), n.key, NULL, ERR_USAGE, ", not cpu:3");
+    const engine_options fits = {.devices = list_of(&n, "A/cpu:2&B/cpu:1"), .key_file = n.key};
+    assert_ok(engine_open(&g, &fits, &e), &e);
+    engine_close(g);
+    nodes_close(&n);
+}
+
 /* ---- a node that goes */
 
 typedef struct heard {
@@ -274,8 +295,9 @@ static void spare(void **unused)
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models),     cmocka_unit_test(wires),
-                                       cmocka_unit_test(refusals),   cmocka_unit_test(lost_node),
-                                       cmocka_unit_test(comes_back), cmocka_unit_test(spare)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models),    cmocka_unit_test(wires),
+                                       cmocka_unit_test(refusals),  cmocka_unit_test(lends_some),
+                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back),
+                                       cmocka_unit_test(spare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

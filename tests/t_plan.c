@@ -62,6 +62,40 @@ static void bad_notation(void **unused)
     assert_non_null(strstr(e.msg, "available: cpu, cpu:N"));
 }
 
+static void lent_devices(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *lent, *asked, *why; /* NULL: it is lent */
+    } cases[] = {
+        {NULL, "a:1/cpu:3", NULL},
+        {"cpu:1", "a:1/cpu:1", NULL},
+        {"cpu:1", "a:1/cpu", "lends cpu:1, not cpu"},
+        {"cpu", "a:1/cpu:2", "lends cpu, not cpu:2"},
+        {"cpu, cpu:2", "a:1/cpu:2", NULL},
+        {"cpu,cpu:2", "a:1/cpu", NULL},
+        {"cpu,cpu:2", "a:1/tpu:1", "lends cpu, cpu:2, not tpu:1"},
+        {NULL, "a:1/tpu", "there is no device \"tpu\" here"},
+    };
+    static const char *const bad[][2] = {
+        {"", "empty"},      {"cpu,", "empty"},         {"cpu;cpu", "no device"}, {"cpu&cpu", "no device"},
+        {"gpu", "\"gpu\""}, {"a:1/cpu", "only names"}, {"cpu*2", "only names"},  {"cpu:x", "number"},
+    };
+    device_entry d[DEVICES_MAX];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        err e = {0};
+        assert_int_equal(devices_parse(cases[i].asked, backends, d, &e), 1);
+        int rc = devices_check_lent(cases[i].lent, backends, d, &e);
+        assert_int_equal(rc, cases[i].why ? ERR_USAGE : OK);
+        if (cases[i].why) assert_string_equal(e.msg, cases[i].why);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err e = {0};
+        assert_int_equal(devices_lent(bad[i][0], backends, d, &e), ERR_USAGE);
+        if (!strstr(e.msg, bad[i][1])) fail_msg("%s: %s", bad[i][0], e.msg);
+    }
+}
+
 /* No op writes over a tensor that a later op reads, but for the operand that dies with it; everything is inside the
  * arena. */
 static void check_places(const segment *s, int rows)
@@ -323,9 +357,15 @@ static void ends_away(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(notation),  cmocka_unit_test(bad_notation),    cmocka_unit_test(places),
-        cmocka_unit_test(shares),    cmocka_unit_test(short_of_memory), cmocka_unit_test(devices_elsewhere),
-        cmocka_unit_test(ends_away), cmocka_unit_test(held_weights),    cmocka_unit_test(experts_cost_what_is_used)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(notation),
+                                       cmocka_unit_test(bad_notation),
+                                       cmocka_unit_test(lent_devices),
+                                       cmocka_unit_test(places),
+                                       cmocka_unit_test(shares),
+                                       cmocka_unit_test(short_of_memory),
+                                       cmocka_unit_test(devices_elsewhere),
+                                       cmocka_unit_test(ends_away),
+                                       cmocka_unit_test(held_weights),
+                                       cmocka_unit_test(experts_cost_what_is_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 #include <time.h>
 
 typedef struct node_flags {
-    const char *listen, *key_file, *new_key, *model, *cache, *as;
+    const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
     int64_t threads, drain;
     bool json;
 } node_flags;
@@ -32,6 +32,8 @@ static const param rows[] = {
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
     PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR",
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
+    PARAM_ROW(node_flags, devices, PARAM_TEXT, .words = "LIST",
+              .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(node_flags, as, PARAM_TEXT, .words = "GB/s,GOP/s",
@@ -53,12 +55,13 @@ static void on_signal(int unused)
     stops++;
 }
 
-static int say_ready(const node *n, const backend_use *backends, const char *as, bool as_json, err *e)
+static int say_ready(const node *n, const char *as, bool as_json, err *e)
 {
     char at[TCP_NAME_MAX], id[17];
+    const hello *says = node_says(n);
     int rc = OK;
     address_print(node_address(n), at);
-    snprintf(id, sizeof id, "%016" PRIx64, node_id(n));
+    snprintf(id, sizeof id, "%016" PRIx64, says->node);
     if (!as_json) {
         printf("listening on %s, node %s%s%s\n", at, id, as ? ", as " : "", as ? as : "");
     } else {
@@ -66,7 +69,7 @@ static int say_ready(const node *n, const backend_use *backends, const char *as,
         json_add_str(out, "listening", at);
         json_add_str(out, "node", id);
         json *list = json_add_array(out, "devices");
-        for (int i = 0; backends[i].be; i++) json_add_str(list, NULL, backends[i].be->name);
+        for (uint32_t i = 0; i < says->n_device; i++) json_add_str(list, NULL, says->device[i].name);
         json_add_int(out, "arithmetic", ARITHMETIC);
         if (as) json_add_str(out, "as", as);
         rc = app_print_json(out, e);
@@ -108,7 +111,12 @@ static int run_node(const invocation *v, err *e)
 #undef X
             {0}};
     const char *models[MODELS_MAX];
-    node_options no = {.key_file = o->key_file, .backends = backends, .models = models, .cache = o->cache, .as = o->as};
+    node_options no = {.key_file = o->key_file,
+                       .backends = backends,
+                       .models = models,
+                       .cache = o->cache,
+                       .devices = o->devices,
+                       .as = o->as};
     node *n;
     if (o->new_key) return key_file_write(o->new_key, e);
     if (!o->key_file) return err_set(e, ERR_USAGE, "--key-file is missing (--new-key FILE makes a key)");
@@ -123,7 +131,7 @@ static int run_node(const invocation *v, err *e)
     signal(SIGPIPE, SIG_IGN);
     rc = node_open(&n, &no, e);
     if (!rc) {
-        rc = say_ready(n, backends, o->as, o->json, e);
+        rc = say_ready(n, o->as, o->json, e);
         if (!rc) lend(n, o->drain);
         node_close(n);
     }

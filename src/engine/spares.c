@@ -56,7 +56,8 @@ bool spares_turn(spares *s, const char *list, const char *message)
         const span one = alternative(all, s->of[i] % n);
         const uint8_t *slash = memchr(one.p, '/', one.n);
         const size_t node = slash ? (size_t)(slash - one.p) : 0;
-        if (node && n > 1 && !strncmp(message, (const char *)one.p, node) && message[node] == ':') {
+        if (node && n > 1 && !strncmp(message, (const char *)one.p, node) &&
+            (message[node] == ':' || message[node] == ' ')) {
             s->of[i] = (uint8_t)((s->of[i] + 1) % n);
             any = true;
         }

@@ -10,6 +10,6 @@ typedef struct spares {
 
 /* The list with the chosen alternatives alone. False: memory is short. */
 bool spares_apply(const spares *s, const char *list, buf *out);
-/* A message that begins with the address of a node: positions that have it take their next alternative. Whether any
- * has another one. */
+/* A message that begins with the address of a node, and ':' or a blank: positions that have it take their next
+ * alternative. Whether any has another one. */
 bool spares_turn(spares *s, const char *list, const char *message);

@@ -197,6 +197,7 @@ static int open_plan(lease *l, err *e)
                       .codec_group = l->ask.codec_group,
                       .rank = l->ask.rank + 1,
                       .as = l->host->as,
+                      .lends = l->host->devices,
                       .in_flight = l->ask.in_flight,
                       .before_weights = have_weights,
                       .ctx = l};
@@ -477,7 +478,8 @@ static int read_trial(lease *l, span payload, err *e)
     if (l->trial->n < 0) return l->trial->n;
     const device_entry *own = &l->trial->device[a.rank];
     if (l->trial->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", l->trial->n, a.ranks);
-    if (!own->be) return err_set(e, ERR_USAGE, "there is no device \"%s\" here", own->name);
+    int missing = devices_check_lent(l->host->devices, l->host->backends, own, e);
+    if (missing) return missing;
     l->side.wire = own->be->wire ? own->be->wire() : &wire_reference;
     return OK;
 }

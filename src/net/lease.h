@@ -11,6 +11,7 @@ typedef struct lease lease;
 /* What the node lends, and where it finds models. */
 typedef struct lease_host {
     const backend_use *backends;
+    const char *devices;       /* which it lends (plan/devices.h); NULL: all */
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
     const char *cache; /* folder for weights from leaders; NULL: in memory, unless there are copies */

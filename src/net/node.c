@@ -9,6 +9,7 @@
 #include "net/msg.h"
 #include "net/on_measure.h"
 #include "net/question.h"
+#include "plan/devices.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -215,7 +216,29 @@ void node_drain(node *n)
 
 const address *node_address(const node *n) { return &n->at; }
 
-uint64_t node_id(const node *n) { return n->self.me.node; }
+const hello *node_says(const node *n) { return &n->self.me; }
+
+/* Adds a device of a backend to what the node says of itself, if there is one. */
+static void add_device(node *n, const backend *be, int number)
+{
+    hello *me = &n->self.me;
+    device_info info;
+    if (me->n_device == HELLO_DEVICES || !be->probe(0, &info) || info.why) return;
+    hello_device *d = &me->device[me->n_device++];
+    if (number < 0) snprintf(d->name, sizeof d->name, "%s", be->name);
+    else snprintf(d->name, sizeof d->name, "%s:%d", be->name, number);
+    snprintf(d->what, sizeof d->what, "%.60s", info.name);
+    d->bytes = info.free_bytes;
+}
+
+static int list_devices(node *n, err *e)
+{
+    device_entry lent[DEVICES_MAX];
+    const int count = n->o.devices ? devices_lent(n->o.devices, n->o.backends, lent, e) : 0;
+    for (int i = 0; i < count; i++) add_device(n, lent[i].be, lent[i].number);
+    for (int i = 0; !n->o.devices && n->o.backends[i].be; i++) add_device(n, n->o.backends[i].be, -1);
+    return count < 0 ? count : OK;
+}
 
 int node_open(node **out, const node_options *o, err *e)
 {
@@ -224,21 +247,17 @@ int node_open(node **out, const node_options *o, err *e)
     pthread_mutex_init(&n->lock, NULL);
     n->o = *o;
     n->at = o->at;
-    n->host = (lease_host){
-        .backends = o->backends, .models = o->models, .n_model = o->n_model, .cache = o->cache, .self = &n->self};
+    n->host = (lease_host){.backends = o->backends,
+                           .devices = o->devices,
+                           .models = o->models,
+                           .n_model = o->n_model,
+                           .cache = o->cache,
+                           .self = &n->self};
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
     if (!rc) rc = key_file_read(n->self.key, o->key_file, e);
     if (!rc) rc = hello_init(&n->self.me, e);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
-    for (int i = 0; o->backends[i].be && !rc && n->self.me.n_device < HELLO_DEVICES; i++) {
-        hello_device *d = &n->self.me.device[n->self.me.n_device];
-        device_info info;
-        if (!o->backends[i].be->probe(0, &info) || info.why) continue;
-        snprintf(d->name, sizeof d->name, "%s", o->backends[i].be->name);
-        snprintf(d->what, sizeof d->what, "%.60s", info.name);
-        d->bytes = info.free_bytes;
-        n->self.me.n_device++;
-    }
+    if (!rc) rc = list_devices(n, e);
     const door_use use = {n, node_has_room, node_enter};
     if (!rc) rc = door_open(&n->d, &n->at, &n->self, &use, e);
     if (!rc) return OK;

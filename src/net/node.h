@@ -1,6 +1,7 @@
 /* node.h - a process that lends its devices to leaders: inferflow node. */
 #pragma once
 #include "core/backend.h"
+#include "net/hello.h"
 #include "net/tcp.h"
 
 #include <stdint.h>
@@ -13,15 +14,16 @@ typedef struct node_options {
     const backend_use *backends;
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
-    const char *cache; /* folder for weights that leaders send; NULL: in memory, and only without copies */
-    const char *as;    /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
+    const char *devices; /* that it lends, "cpu:1,cpu" (plan/devices.h); NULL: all backends, with any number */
+    const char *cache;   /* folder for weights that leaders send; NULL: in memory, and only without copies */
+    const char *as;      /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;
 
 /* Listens; the strings and lists of o must outlive it. */
 int node_open(node **out, const node_options *o, err *e);
 const address *node_address(const node *n);
-uint64_t node_id(const node *n);
-int node_leases(node *n); /* that have not ended */
+const hello *node_says(const node *n); /* of itself: its number, what it lends */
+int node_leases(node *n);              /* that have not ended */
 /* Ends what leases have ended: to be called again and again, by one thread. */
 void node_tidy(node *n);
 /* No new leases from now on. */

@@ -4,6 +4,8 @@
 #include "base/cond.h"
 #include "net/msg.h"
 
+#include <string.h>
+
 void asking_open(asking *a, void (*on_lost)(void *ctx, const err *why), void *ctx)
 {
     *a = (asking){.on_lost = on_lost, .ctx = ctx};
@@ -56,12 +58,20 @@ int question_await(question *q, double seconds, err *e)
     return rc;
 }
 
+/* What a node says of itself, "lends …", is one sentence with its name. */
+static void name_answer(err *why, const peer *p)
+{
+    const err own = *why;
+    if (strncmp(own.msg, "lends ", 6)) err_wrap(why, "%s", peer_name(p));
+    else *why = (err){0}, err_set(why, own.code, "%.280s %.300s", peer_name(p), own.msg);
+}
+
 int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     question *q = ctx;
     span more;
     err why = {0};
-    if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) err_wrap(&why, "%s", peer_name(p));
+    if (lease_answer_read(&more, span_of(payload, h->bytes), &why)) name_answer(&why, p);
     pthread_mutex_lock(&q->of->lock);
     const bool asked = q->asked;
     if (asked) {

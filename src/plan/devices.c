@@ -94,20 +94,69 @@ static int parse_device(span part, const char *list, const backend_use *backends
 
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t'; }
 
+/* The text up to one of these characters, without blanks around it. */
+static span next_device(const char **at, const char *ends)
+{
+    span part = span_of(*at, strcspn(*at, ends));
+    *at += part.n;
+    while (part.n && is_space(part.p[0])) part.p++, part.n--;
+    while (part.n && is_space(part.p[part.n - 1])) part.n--;
+    return part;
+}
+
 int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)
 {
     const char *list = text && *text ? text : "auto", *at = list;
     int group = 0;
     for (int n = 0;; n++) {
         if (n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
-        span part = span_of(at, strcspn(at, ";&"));
-        at += part.n;
-        while (part.n && is_space(part.p[0])) part.p++, part.n--;
-        while (part.n && is_space(part.p[part.n - 1])) part.n--;
+        const span part = next_device(&at, ";&");
         int rc = parse_device(part, list, backends, &out[n], e);
         if (rc) return rc;
         out[n].group = group;
         if (!*at) return n + 1;
         group += *at++ == ';';
     }
+}
+
+int devices_lent(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e)
+{
+    const char *at = text;
+    for (int n = 0;; at++) {
+        if (n == DEVICES_MAX) return err_set(e, ERR_USAGE, "--devices: more than %d devices", DEVICES_MAX);
+        const span part = next_device(&at, ",");
+        int rc = parse_device(part, text, backends, &out[n], e);
+        if (rc) return rc;
+        if (out[n].node[0] || memchr(part.p, '*', part.n))
+            return err_set(e, ERR_USAGE, "--devices: \"%.*s\": a node lends devices by only names and numbers",
+                           (int)part.n, (const char *)part.p);
+        n++;
+        if (!*at) return n;
+    }
+}
+
+static void add_name(buf *to, const device_entry *d)
+{
+    buf_str(to, d->name);
+    if (d->number >= 0) buf_printf(to, ":%d", d->number);
+}
+
+int devices_check_lent(const char *lent, const backend_use *backends, const device_entry *d, err *e)
+{
+    device_entry of[DEVICES_MAX];
+    buf text = {0};
+    if (!lent) return d->be ? OK : err_set(e, ERR_USAGE, "there is no device \"%s\" here", d->name);
+    const int n = devices_lent(lent, backends, of, e);
+    if (n < 0) return n;
+    for (int i = 0; i < n; i++)
+        if (of[i].be == d->be && of[i].number == d->number) return OK;
+    for (int i = 0; i < n; i++) {
+        if (i) buf_str(&text, ", ");
+        add_name(&text, &of[i]);
+    }
+    buf_str(&text, ", not ");
+    add_name(&text, d);
+    int rc = err_set(e, ERR_USAGE, "lends %s", text.bad ? "other devices" : buf_cstr(&text));
+    buf_free(&text);
+    return rc;
 }

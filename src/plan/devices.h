@@ -29,3 +29,8 @@ typedef struct device_entry {
 /* Parses `text` (NULL: "auto") against the list of backends. Returns the number of devices, group by group, or a
  * negative code with a message that quotes the offending part and names what is available. */
 int devices_parse(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);
+
+/* Devices that a node lends, "cpu:1,cpu": names and numbers alone. As devices_parse. */
+int devices_lent(const char *text, const backend_use *backends, device_entry out[DEVICES_MAX], err *e);
+/* Whether a node that lends these has device d; NULL: it lends all of its backends, with any number. ERR_USAGE. */
+int devices_check_lent(const char *lent, const backend_use *backends, const device_entry *d, err *e);

@@ -175,8 +175,8 @@ static int add_devices(plan *l, const plan_options *o, err *e)
         l->n_far += !is_here(l, r);
         if (!is_here(l, r) && !o->far && l->self < 0)
             return err_set(e, ERR_USAGE, "--devices: \"%s\": devices of other processes need --key-file", r->node);
-        if (is_here(l, r) && !r->seg.be && i != l->results_to)
-            return err_set(e, ERR_USAGE, "--devices: there is no device \"%s\" here", r->name);
+        const int rc = i == l->self ? devices_check_lent(o->lends, o->backends, &d[i], e) : OK;
+        if (rc) return rc;
     }
     return OK;
 }

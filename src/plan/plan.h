@@ -43,6 +43,7 @@ typedef struct plan_options {
     bool inexact;                /* dev_options */
     bool act_f32;                /* nothing is lowered to int8 */
     int rank;                    /* r + 1: rank r is here; 0: this process leads, and has those without a node */
+    const char *lends;           /* with `rank`: which devices this process lends (devices.h); NULL: all */
     const plan_far *far;         /* NULL: no device may have a node, or this process has one rank */
     const char *reduce;          /* --reduce: how ranks join; NULL: "exact" */
     const char *collective;      /* --collective; NULL: "auto" */
