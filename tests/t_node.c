@@ -128,6 +128,66 @@ static void lends_some(void **unused)
     nodes_close(&n);
 }
 
+/* ---- a node that lends little */
+
+static void refuses_little(const nodes *n, const char *form, int64_t ctx, const char *weights, const char *what)
+{
+    const engine_options o = {.devices = list_of(n, form), .ctx = ctx, .weights = weights, .key_file = n->key};
+    const char *name = n->name[0];
+    err e = {0};
+    engine *g = NULL;
+    assert_int_equal(engine_open(&g, &o, &e), ERR_MEMORY);
+    if (strncmp(e.msg, name, strlen(name)) || strncmp(e.msg + strlen(name), what, strlen(what))) fail_msg("%s", e.msg);
+}
+
+/* Bytes of pages on the node: of device 1 of the list. */
+static int64_t page_bytes(engine *g)
+{
+    err e = {0};
+    buf text = {0};
+    json *built = json_new_object(), *root;
+    assert_ok(engine_plan_json(g, NULL, built, &e), &e);
+    assert_true(json_print(&text, built, false));
+    assert_ok(json_parse(&root, buf_span(&text), "plan", &e), &e);
+    const int64_t n = json_int(json_get(json_at(json_get(root, "ranks"), 1), "kv_bytes"), 0);
+    json_free(root);
+    json_free(built);
+    buf_free(&text);
+    return n;
+}
+
+static void lends_little(void **unused)
+{
+    (void)unused;
+    const uint64_t mib = 1 << 20;
+    nodes n;
+    err e = {0};
+    engine *g, *other;
+    nodes_open(&n, NULL, NULL);
+    n.o.memory = 40 * mib;
+    nodes_again(&n);
+    assert_true(node_says(n.at[0])->device[0].bytes == 40 * mib);
+    const engine_options fits = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .key_file = n.key};
+    for (int i = 0; i < 3; i++) { /* what a lease took is given back */
+        assert_ok(engine_open(&g, &fits, &e), &e);
+        assert_true(page_bytes(g) > (int64_t)(2 * mib) && page_bytes(g) < (int64_t)(20 * mib));
+        assert_ok(engine_open(&other, &fits, &e), &e); /* beside it: fewer pages */
+        assert_true(page_bytes(other) < page_bytes(g));
+        engine_close(other);
+        engine_close(g);
+    }
+    const engine_options twice = {.devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .key_file = n.key};
+    assert_ok(engine_open(&g, &twice, &e), &e); /* three ranks share it */
+    engine_close(g);
+    n.o.memory = 24 * mib;
+    nodes_again(&n);
+    refuses_little(&n, "A/cpu", 8192, NULL, " lends 24.0 MiB, its part needs 3");
+    n.o.memory = mib;
+    nodes_again(&n);
+    refuses_little(&n, "A/cpu", 256, "f32", " lends 1.0 MiB, its part needs 1");
+    nodes_close(&n);
+}
+
 /* ---- a node that goes */
 
 typedef struct heard {
@@ -295,9 +355,9 @@ static void spare(void **unused)
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models),    cmocka_unit_test(wires),
-                                       cmocka_unit_test(refusals),  cmocka_unit_test(lends_some),
-                                       cmocka_unit_test(lost_node), cmocka_unit_test(comes_back),
-                                       cmocka_unit_test(spare)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models),       cmocka_unit_test(wires),
+                                       cmocka_unit_test(refusals),     cmocka_unit_test(lends_some),
+                                       cmocka_unit_test(lends_little), cmocka_unit_test(lost_node),
+                                       cmocka_unit_test(comes_back),   cmocka_unit_test(spare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

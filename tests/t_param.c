@@ -4,7 +4,7 @@
 #include "base/param.h"
 
 typedef struct options {
-    int64_t top_k;
+    int64_t top_k, memory;
     double top_p;
     bool exact;
     const char *file, *kv;
@@ -53,6 +53,35 @@ static void as_json(void **state)
                         "{\"top_k\":9223372036854775807,\"top_p\":0.9,\"exact\":true,\"file\":null,\"kv\":\"f16\"}");
     json_free(j);
     buf_free(&b);
+}
+
+static void bytes(void **state)
+{
+    (void)state;
+    static const param row[] = {{"memory", PARAM_BYTES, offsetof(options, memory), NULL, 1, 1e15, "BYTES", "so many"}};
+    static const struct {
+        const char *text;
+        int64_t n; /* 0: refused */
+    } cases[] = {{"1", 1},
+                 {"8K", 8192},
+                 {"3M", 3 << 20},
+                 {"8G", (int64_t)8 << 30},
+                 {"", 0},
+                 {"K", 0},
+                 {"0", 0},
+                 {"8k", 0},
+                 {"8KB", 0},
+                 {"-1", 0},
+                 {"1.5G", 0},
+                 {"9999999G", 0},
+                 {"99999999999999999999", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        options o;
+        err e = {0};
+        param_defaults(row, 1, &o);
+        assert_int_equal(param_set(row, &o, cases[i].text, "--memory", &e), cases[i].n ? OK : ERR_USAGE);
+        assert_int_equal(o.memory, cases[i].n);
+    }
 }
 
 static void refusals(void **state)
@@ -109,8 +138,12 @@ static void help_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_and_values), cmocka_unit_test(as_json),    cmocka_unit_test(refusals),
-        cmocka_unit_test(nearest_key),         cmocka_unit_test(help_lines),
+        cmocka_unit_test(defaults_and_values),
+        cmocka_unit_test(as_json),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(nearest_key),
+        cmocka_unit_test(help_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

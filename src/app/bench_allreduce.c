@@ -38,13 +38,8 @@ static bool next_word(const char **list, span *word)
 
 static int parse_bytes(span word, int64_t *n, err *e)
 {
-    static const char units[] = "KMG";
-    int64_t v = 0;
-    size_t i = 0;
-    for (; i < word.n && word.p[i] >= '0' && word.p[i] <= '9' && v <= bytes_max; i++) v = 10 * v + word.p[i] - '0';
-    const char *unit = i > 0 && i + 1 == word.n ? memchr(units, word.p[i], 3) : NULL;
-    if (unit) v = v <= bytes_max ? v << 10 * (unit - units + 1) : v;
-    if (i == 0 || (i < word.n && !unit) || v < 2 || v > bytes_max || v % (v < ROW_BYTES ? 2 : ROW_BYTES))
+    int64_t v;
+    if (!param_bytes(word, &v) || v < 2 || v > bytes_max || v % (v < ROW_BYTES ? 2 : ROW_BYTES))
         return err_set(e, ERR_USAGE, "--bytes %.*s: expected an even number below 8K, or a multiple of 8K up to 4G",
                        (int)word.n, (const char *)word.p);
     *n = v;

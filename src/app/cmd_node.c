@@ -17,7 +17,7 @@
 
 typedef struct node_flags {
     const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
-    int64_t threads, drain;
+    int64_t memory, threads, drain;
     bool json;
 } node_flags;
 
@@ -34,6 +34,9 @@ static const param rows[] = {
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, devices, PARAM_TEXT, .words = "LIST",
               .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
+    PARAM_ROW(node_flags, memory, PARAM_BYTES, .min = 1, .max = 1e15, .words = "BYTES",
+              .doc = "lends at most so much for weights that are not mapped, pages and buffers; K, M, G: KiB, MiB, GiB "
+                     "(default: what is free)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(node_flags, as, PARAM_TEXT, .words = "GB/s,GOP/s",
@@ -116,6 +119,7 @@ static int run_node(const invocation *v, err *e)
                        .models = models,
                        .cache = o->cache,
                        .devices = o->devices,
+                       .memory = (uint64_t)o->memory,
                        .as = o->as};
     node *n;
     if (o->new_key) return key_file_write(o->new_key, e);

@@ -47,6 +47,31 @@ static int set_int(const param *row, void *field, const char *text, const char *
     return OK;
 }
 
+bool param_bytes(span text, int64_t *out)
+{
+    static const char units[] = "KMG";
+    size_t i = 0;
+    int64_t v = 0;
+    for (; i < text.n && text.p[i] >= '0' && text.p[i] <= '9'; i++) {
+        if (v > (INT64_MAX - 9) / 10) return false;
+        v = 10 * v + text.p[i] - '0';
+    }
+    const char *unit = i > 0 && i + 1 == text.n ? memchr(units, text.p[i], 3) : NULL;
+    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    *out = v << shift;
+    return i > 0 && (i == text.n || unit) && v <= INT64_MAX >> shift;
+}
+
+static int set_bytes(const param *row, void *field, const char *text, const char *where, err *e)
+{
+    int64_t v;
+    if (!param_bytes(span_str(text), &v))
+        return err_set(e, ERR_USAGE, "%s: '%s' is not a number of bytes, as 4096, 512M or 8G", where, text);
+    if (!in_range(row, (double)v)) return out_of_range(row, text, where, e);
+    *(int64_t *)field = v;
+    return OK;
+}
+
 static int set_float(const param *row, void *field, const char *text, const char *where, err *e)
 {
     char *end;
@@ -90,6 +115,7 @@ int param_set(const param *row, void *into, const char *text, const char *where,
     switch (row->type) {
     case PARAM_INT: return set_int(row, field, text, where, e);
     case PARAM_FLOAT: return set_float(row, field, text, where, e);
+    case PARAM_BYTES: return set_bytes(row, field, text, where, e);
     case PARAM_BOOL: return set_bool(field, text, where, e);
     case PARAM_TEXT: *(const char **)field = text; return OK;
     case PARAM_WORD: return set_word(row, field, text, where, e);
@@ -104,6 +130,7 @@ int param_set_number(const param *row, void *into, double value, const char *whe
     snprintf(text, sizeof text, "%.15g", value);
     switch (row->type) {
     case PARAM_INT:
+    case PARAM_BYTES:
         if (!(value >= -9007199254740992.0 && value <= 9007199254740992.0) || value != floor(value))
             return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number", where, text);
         if (!in_range(row, value)) return out_of_range(row, text, where, e);
@@ -127,7 +154,8 @@ void param_defaults(const param *rows, size_t n, void *into)
     for (size_t i = 0; i < n; i++) {
         void *field = (char *)into + rows[i].offset;
         switch (rows[i].type) {
-        case PARAM_INT: *(int64_t *)field = 0; break;
+        case PARAM_INT:
+        case PARAM_BYTES: *(int64_t *)field = 0; break;
         case PARAM_FLOAT: *(double *)field = 0; break;
         case PARAM_BOOL: *(bool *)field = false; break;
         case PARAM_TEXT:
@@ -143,7 +171,8 @@ void param_json(const param *rows, size_t n, const void *from, json *object)
         const void *field = (const char *)from + rows[i].offset;
         const char *text = NULL;
         switch (rows[i].type) {
-        case PARAM_INT: json_add_int(object, rows[i].key, *(const int64_t *)field); break;
+        case PARAM_INT:
+        case PARAM_BYTES: json_add_int(object, rows[i].key, *(const int64_t *)field); break;
         case PARAM_FLOAT: json_add_num(object, rows[i].key, *(const double *)field); break;
         case PARAM_BOOL: json_add_bool(object, rows[i].key, *(const bool *)field); break;
         case PARAM_TEXT:

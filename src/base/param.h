@@ -11,6 +11,7 @@
 typedef enum {
     PARAM_INT,   /* int64_t, min … max */
     PARAM_FLOAT, /* double, min … max */
+    PARAM_BYTES, /* int64_t, min … max; text: K, M, G after the number: KiB, MiB, GiB */
     PARAM_BOOL,  /* bool; text: true/false/on/off/1/0/yes/no; a flag without value is true */
     PARAM_TEXT,  /* const char * (the caller's memory; NULL = not given) */
     PARAM_WORD   /* const char *, one of `words` separated by '|' */
@@ -31,7 +32,7 @@ typedef struct param {
     param_type type;
     size_t offset;         /* of the field in the struct the table describes */
     const char *otherwise; /* default as text; NULL: NULL / 0 / false */
-    double min, max;       /* PARAM_INT, PARAM_FLOAT: inclusive; both 0 = unbounded */
+    double min, max;       /* PARAM_INT, PARAM_FLOAT, PARAM_BYTES: inclusive; both 0 = unbounded */
     const char *words;     /* PARAM_WORD: "f32|f16|bf16"; others: what the help shows as value ("FILE", "N"), NULL ok */
     const char *doc;
     const char *alias; /* another name for the same key, or NULL; one letter = a short flag */
@@ -50,6 +51,8 @@ const param *param_find(const param *rows, size_t n, const char *key);
 /* Sets one field from text. `where` names the place for messages ("--top-p", "mistral.ini:12: rope_theta"). */
 int param_set(const param *row, void *into, const char *text, const char *where, err *e);
 int param_set_number(const param *row, void *into, double value, const char *where, err *e);
+/* "4096", "8K", "1G"; false: it is none, or beyond int64_t. */
+bool param_bytes(span text, int64_t *out);
 /* Whether "a|b|c" has the word; NULL has none. */
 bool param_words_have(const char *words, span word);
 /* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least

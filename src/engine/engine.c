@@ -83,7 +83,7 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
             if (m == 0 || fit[i] < cache->n_page[i]) cache->n_page[i] = fit[i];
             need += (double)fit[i] * (double)bytes[i];
         }
-        if (need > (double)there)
+        if (need > (double)there && !plan_memory_node(g->placed, m)) /* a node says it of itself */
             return err_set(e, ERR_LIMIT,
                            "--ctx %d: a cache for that many tokens takes %.0f bytes, of which %" PRIu64
                            " are free: give a smaller --ctx, or --kv q8 or q4",

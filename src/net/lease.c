@@ -35,7 +35,8 @@ struct lease {
     model *m;
     store *parts; /* of the leader's checkpoint, where the model is made of it; else NULL */
     fetch *fetches;
-    bool differs; /* the node's own copy has other contents */
+    bool differs;           /* the node's own copy has other contents */
+    uint64_t loan, fetched; /* bytes that it takes of the node's memory, of them weights from the leader */
     plan *l;
     ways *w;
     trial_layout *trial; /* NULL: a plan; else ranks that only measure collectives, and this one's side */
@@ -122,6 +123,13 @@ static int take_model(lease *l, err *e)
     return rc ? rc : open_model(l, c, NULL, e);
 }
 
+/* plan_options.may_take. */
+static int may_take(void *ctx, uint64_t bytes, err *e)
+{
+    lease *l = ctx;
+    return loan_take(l->host->memory, &l->loan, l->fetched + bytes, e);
+}
+
 static int fetch_weights(lease *l, const program *p, err *e)
 {
     byte_runs reads = {0};
@@ -132,6 +140,8 @@ static int fetch_weights(lease *l, const program *p, err *e)
             if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = weight_reads(&p->weights[t->weight], &reads, e);
         }
     byte_runs_merge(&reads);
+    if (!l->host->cache) l->fetched = byte_runs_bytes(&reads);
+    if (!rc) rc = may_take(l, 0, e);
     if (!rc) rc = store_missing(l->parts, l->m->weights, &reads, e);
     if (!rc) rc = fetch_run(l->fetches, l->parts, &reads, e);
     byte_runs_free(&reads);
@@ -183,6 +193,12 @@ static int make_ways(lease *l, const ways_shape *these, err *e)
     return rc;
 }
 
+/* What this lease takes without pages, or with them after plan_ready. */
+static uint64_t taken_bytes(const lease *l)
+{
+    return l->fetched + plan_taken_bytes(l->l) + l->step_bytes * (uint64_t)(l->ask.in_flight + 1);
+}
+
 static int open_plan(lease *l, err *e)
 {
     plan_options o = {.devices = l->devices,
@@ -200,6 +216,7 @@ static int open_plan(lease *l, err *e)
                       .lends = l->host->devices,
                       .in_flight = l->ask.in_flight,
                       .before_weights = have_weights,
+                      .may_take = may_take,
                       .ctx = l};
     for (int i = 0; i < AXIS_COUNT; i++) o.max_rows[i] = l->ask.max_rows[i];
     int rc = catalogue_read(&l->told, buf_span(&l->listed), e);
@@ -207,6 +224,7 @@ static int open_plan(lease *l, err *e)
     if (!rc && plan_segments(l->l) != l->ask.ranks) rc = err_set(e, ERR_FORMAT, "another number of ranks");
     const ways_shape these = rc ? (ways_shape){0} : ways_of_plan(l->l);
     if (!rc) rc = make_ways(l, &these, e);
+    if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
     l->opened = !rc;
     return rc;
 }
@@ -221,14 +239,37 @@ static int open_trial(lease *l, err *e)
     return rc;
 }
 
+/* As plan_memory, within what the node lends. */
+static int look_at_memory(const lease *l, dtype k_type, dtype v_type, lease_memory *m, err *e)
+{
+    if (!plan_memory(l->l, 0, k_type, v_type, m->page, &m->slot, &m->left))
+        return err_set(e, ERR_FORMAT, "no rank is here");
+    const uint64_t left = loan_left(l->host->memory), more = taken_bytes(l) - l->loan; /* for steps */
+    if (left < m->left + more) m->left = left > more ? left - more : 0;
+    return OK;
+}
+
+/* Whether so many pages and slots fit. */
+static int check_pages(const lease *l, const cache_options *cache, err *e)
+{
+    lease_memory m = {.left = 0};
+    uint64_t needs = 0;
+    int rc = look_at_memory(l, cache->k_type, cache->v_type, &m, e);
+    if (rc) return rc;
+    for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
+    needs += (uint64_t)cache->n_slot * m.slot;
+    const uint64_t has = taken_bytes(l);
+    return needs <= m.left ? OK : loan_refuse(has + m.left, has + needs, e);
+}
+
 static int tell_memory(lease *l, span payload, buf *out, err *e)
 {
     dtype k_type, v_type;
     lease_memory m = {.left = 0};
     int rc = lease_types_read(&k_type, &v_type, payload, e);
     if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a question about memory before the lease");
-    if (!rc && !plan_memory(l->l, 0, k_type, v_type, m.page, &m.slot, &m.left))
-        rc = err_set(e, ERR_FORMAT, "no rank is here");
+    if (!rc) rc = look_at_memory(l, k_type, v_type, &m, e);
+    if (!rc) m.left /= (uint64_t)plan_sharers(l->l);
     if (!rc && !lease_memory_write(out, &m)) rc = err_set(e, ERR_MEMORY, "out of memory");
     return rc;
 }
@@ -284,7 +325,9 @@ static int get_ready(lease *l, span payload, err *e)
     l->step_bytes = rc ? 0 : step_code_max(&limits);
     if (!rc && !(l->step_room = mem_alloc(l->step_bytes))) rc = err_set(e, ERR_MEMORY, "out of memory for steps");
     for (int k = 0; k < plan_lanes(l->l); k++) ends[l->ask.rank][k] = ways_end(l->w, l->ask.rank, k);
+    if (!rc) rc = check_pages(l, &cache, e);
     if (!rc) rc = plan_ready(l->l, &cache, ends, e);
+    if (!rc) rc = loan_take(l->host->memory, &l->loan, taken_bytes(l), e);
     if (!rc) rc = join_others(l, e);
     if (!rc) {
         l->collects = pthread_create(&l->collector, NULL, collect_steps, l) == 0;
@@ -531,6 +574,7 @@ void lease_close(lease *l)
     store_close(l->parts);
     model_close(l->m);
     fetch_close(l->fetches);
+    loan_return(l->host->memory, &l->loan);
     mem_free(l->step_room);
     buf_free(&l->pending);
     mem_free(l->devices);

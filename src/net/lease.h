@@ -2,6 +2,7 @@
  * of a trial, from TRIAL (net/trial_msg.h). */
 #pragma once
 #include "core/backend.h"
+#include "net/loan.h"
 #include "net/peer.h"
 #include "net/ways.h"
 #include "plan/pace.h"
@@ -16,7 +17,8 @@ typedef struct lease_host {
     int n_model;
     const char *cache; /* folder for weights from leaders; NULL: in memory, unless there are copies */
     const peer_self *self;
-    pace as; /* node --as */
+    loans *memory; /* of the node */
+    pace as;       /* node --as */
 } lease_host;
 
 /* Made of the payload of a LEASE or TRIAL (`kind`) that came by `control`. */

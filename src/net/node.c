@@ -32,6 +32,7 @@ struct node {
     node_options o;
     peer_self self;
     lease_host host;
+    loans memory;
     address at;
     door *d;
     pthread_mutex_t lock;
@@ -228,7 +229,7 @@ static void add_device(node *n, const backend *be, int number)
     if (number < 0) snprintf(d->name, sizeof d->name, "%s", be->name);
     else snprintf(d->name, sizeof d->name, "%s:%d", be->name, number);
     snprintf(d->what, sizeof d->what, "%.60s", info.name);
-    d->bytes = info.free_bytes;
+    d->bytes = n->o.memory && n->o.memory < info.free_bytes ? n->o.memory : info.free_bytes;
 }
 
 static int list_devices(node *n, err *e)
@@ -245,6 +246,7 @@ int node_open(node **out, const node_options *o, err *e)
     node *n = *out = mem_zero(1, sizeof *n);
     if (!n) return err_set(e, ERR_MEMORY, "out of memory for a node");
     pthread_mutex_init(&n->lock, NULL);
+    pthread_mutex_init(&n->memory.lock, NULL);
     n->o = *o;
     n->at = o->at;
     n->host = (lease_host){.backends = o->backends,
@@ -252,7 +254,9 @@ int node_open(node **out, const node_options *o, err *e)
                            .models = o->models,
                            .n_model = o->n_model,
                            .cache = o->cache,
-                           .self = &n->self};
+                           .self = &n->self,
+                           .memory = &n->memory};
+    n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
     if (!rc) rc = key_file_read(n->self.key, o->key_file, e);
     if (!rc) rc = hello_init(&n->self.me, e);
@@ -276,5 +280,6 @@ void node_close(node *n)
     pthread_mutex_unlock(&n->lock);
     for (guest *g; (g = take_gone(n, true));) close_guest(g);
     pthread_mutex_destroy(&n->lock);
+    pthread_mutex_destroy(&n->memory.lock);
     mem_free(n);
 }

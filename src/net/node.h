@@ -15,6 +15,7 @@ typedef struct node_options {
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
     const char *devices; /* that it lends, "cpu:1,cpu" (plan/devices.h); NULL: all backends, with any number */
+    uint64_t memory;     /* bytes that it lends, in all; 0: what the machine has */
     const char *cache;   /* folder for weights that leaders send; NULL: in memory, and only without copies */
     const char *as;      /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;

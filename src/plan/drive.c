@@ -253,12 +253,27 @@ static void *rows_of(const plan *l, ref t)
     return bytes ? mem_map(bytes) : NULL;
 }
 
+/* Whether rows of a crossing lie in memory of the step. */
+static bool is_kept(const crossing *c) { return c->read_by_device || c->divided; }
+
+uint64_t drive_bytes(const plan *l)
+{
+    uint64_t sum = results_bytes(l), plain = 0;
+    for (uint32_t k = 0; k < l->n_cross; k++) {
+        const uint64_t rows = rows_bytes(l, l->cross[k].t);
+        if (is_kept(&l->cross[k])) sum += rows;
+        if (l->wire != WIRE_F32 && rows > plain) plain = rows;
+    }
+    for (int i = ENTRY_HEAD; i < ENTRY_COUNT && l->self < 0; i++) sum += rows_bytes(l, l->p->entries[i].out);
+    return sum * (uint64_t)l->in_flight + plain * (uint64_t)l->lanes;
+}
+
 static int flight_open(const plan *l, flight *f, err *e)
 {
     bool ok = (f->passed = mem_zero((size_t)l->n_cross + 1, sizeof *f->passed)) != NULL;
     ok = (f->best = mem_zero((size_t)l->max_rows[AXIS_OUT] * (size_t)l->n + 1, sizeof *f->best)) && ok;
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
-        if (l->cross[k].read_by_device || l->cross[k].divided) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
+        if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
     for (int i = ENTRY_HEAD; i < ENTRY_COUNT && ok; i++)
         if (l->p->entries[i].out && l->self < 0) ok = (f->result[i] = rows_of(l, l->p->entries[i].out)) != NULL;
     return ok ? results_open(l, f, e) : err_set(e, ERR_MEMORY, "out of memory for steps under way");

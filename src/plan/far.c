@@ -39,6 +39,19 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel)
     return most;
 }
 
+/* On each channel two messages at most. */
+uint64_t bytes_to_rank(const plan *l, int to)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < l->n; i++) {
+        if (is_here(l, &l->ranks[i])) continue;
+        for (uint32_t k = 0; k < l->n_cross; k++)
+            sum += 2 * (uint64_t)l->in_flight * crossing_bytes(l, &l->ranks[i], &l->ranks[to], k);
+        for (int channel = 0; channel < COLL_CHANNELS; channel++) sum += 2 * plan_channel_bytes(l, i, to, channel);
+    }
+    return sum;
+}
+
 /* ---- what other processes tell */
 
 bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why)

@@ -57,7 +57,7 @@ static int put_weights(segment *s, err *e)
             const tensor *t = &p->tensors[p->ops[i].in[k]];
             if (p->ops[i].in[k] && t->kind == TENSOR_WEIGHT) rc = s->be->weight_put(s->on, t->weight, e);
         }
-    return rc ? rc : s->be->weights_end(s->on, e);
+    return rc;
 }
 
 static int rank_open(plan *l, plan_rank *r, const dev_options *o, err *e)
@@ -71,6 +71,8 @@ static int rank_open(plan *l, plan_rank *r, const dev_options *o, err *e)
     if (!rc) rc = place_segment(s, l->max_rows, e);
     if (!rc && l->asked.before_weights) rc = l->asked.before_weights(l->asked.ctx, s->p, e);
     if (!rc) rc = put_weights(s, e);
+    if (!rc && l->asked.may_take) rc = l->asked.may_take(l->asked.ctx, s->be->held_bytes(s->on) + s->act_bytes, e);
+    if (!rc) rc = s->be->weights_end(s->on, e);
     if (!rc) r->own_bytes = s->be->held_bytes(s->on);
     return rc;
 }
@@ -297,8 +299,8 @@ static void add_pages(const program *p, dtype k_type, dtype v_type, uint64_t pag
         }
 }
 
-bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
-                 uint64_t *left)
+/* The first device of memory number i; NULL: there are no more. */
+static const plan_rank *first_in_memory(const plan *l, int i)
 {
     const backend *shared[DEVICES_MAX];
     int n_shared = 0;
@@ -308,25 +310,48 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
         for (int j = 0; j < n_shared && s->on; j++) known = known || shared[j] == s->be;
         if (s->on && s->be->shares_memory && !known) shared[n_shared++] = s->be;
         if (known || k == l->results_to || (!s->on && !l->far) || i-- > 0) continue;
-        if (!s->on) {
-            l->far->memory(l->far->self, k, k_type, v_type, page, slot, left);
-            return true;
-        }
-        memset(page, 0, GROUP_MAX * sizeof *page);
-        *slot = 0;
-        uint64_t more = 0; /* arenas, which the backend does not know of */
-        for (int j = k; j < l->n; j++) {
-            const segment *other = &l->ranks[j].seg;
-            if (!other->on || (j != k && !(s->be->shares_memory && other->be == s->be))) continue;
-            add_pages(other->p, k_type, v_type, page);
-            *slot += program_slot_bytes(other->p);
-            more += (uint64_t)(l->ranks[j].n_lane - 1) * other->act_bytes;
-        }
-        const uint64_t free = s->be->budget(s->on);
-        *left = free > more ? free - more : 0;
+        return &l->ranks[k];
+    }
+    return NULL;
+}
+
+bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
+                 uint64_t *left)
+{
+    const plan_rank *first = first_in_memory(l, i);
+    if (!first) return false;
+    const segment *s = &first->seg;
+    if (!s->on) {
+        l->far->memory(l->far->self, (int)(first - l->ranks), k_type, v_type, page, slot, left);
         return true;
     }
-    return false;
+    memset(page, 0, GROUP_MAX * sizeof *page);
+    *slot = 0;
+    uint64_t more = 0; /* arenas, which the backend does not know of */
+    for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
+        const segment *other = &r->seg;
+        if (!other->on || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
+        add_pages(other->p, k_type, v_type, page);
+        *slot += program_slot_bytes(other->p);
+        more += (uint64_t)(r->n_lane - 1) * other->act_bytes;
+    }
+    const uint64_t free = s->be->budget(s->on);
+    *left = free > more ? free - more : 0;
+    return true;
+}
+
+const char *plan_memory_node(const plan *l, int i) { return plan_node(l, (int)(first_in_memory(l, i) - l->ranks)); }
+
+uint64_t plan_taken_bytes(const plan *l)
+{
+    uint64_t sum = drive_bytes(l);
+    for (int i = 0; i < l->n; i++) {
+        const plan_rank *r = &l->ranks[i];
+        const uint64_t lane = r->seg.act_bytes + r->coll_bytes + r->rows_bytes;
+        if (r->seg.on) sum += r->seg.be->held_bytes(r->seg.on) + (uint64_t)r->n_lane * lane;
+        if (is_here(l, r)) sum += bytes_to_rank(l, i);
+    }
+    return sum;
 }
 
 int plan_groups(const plan *l) { return l->n_group - (l->results_to >= 0); }
@@ -386,5 +411,12 @@ bool plan_sees_taps(const plan *l) { return !l->n_far || (l->far && l->far->sees
 const program *plan_program(const plan *l) { return l->p; }
 
 const plan_options *plan_asked(const plan *l) { return &l->asked; }
+
+int plan_sharers(const plan *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) n += !strcmp(l->ranks[i].node, l->ranks[l->self].node);
+    return n;
+}
 
 const char *plan_node(const plan *l, int i) { return is_here(l, &l->ranks[i]) ? NULL : l->ranks[i].node; }

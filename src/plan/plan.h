@@ -55,7 +55,10 @@ typedef struct plan_options {
     int in_flight;               /* steps under way at most; 0: as many as groups, plus one; of one group 1 */
     /* NULL, or called with the program of each device here before its weights are read. */
     int (*before_weights)(void *ctx, const program *p, err *e);
-    void *ctx; /* its */
+    /* NULL, or called before memory of the devices here is filled: weights that they do not use in mapped files, and
+     * activations. */
+    int (*may_take)(void *ctx, uint64_t bytes, err *e);
+    void *ctx; /* theirs */
 } plan_options;
 
 /* Rows of a prompt and sequences in a step that suit all devices of the list. */
@@ -70,6 +73,11 @@ bool plan_takes_int8(const plan *l);
  * is left for all. False: there are no more. */
 bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX], uint64_t *slot,
                  uint64_t *left);
+/* The node that has it; NULL: it is here. */
+const char *plan_memory_node(const plan *l, int i);
+/* Bytes that the devices here take beside mapped files: weights, pages, activations, rows of steps under way and on
+ * their way here. Before plan_ready: without pages. */
+uint64_t plan_taken_bytes(const plan *l);
 /* Makes pages and compiles; then steps can be sent. ends: of the ranks here, where others are elsewhere and `far` gives
  * none: as plan_far.ready. */
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
@@ -96,3 +104,5 @@ const plan_options *plan_asked(const plan *l); /* what it was opened with */
 /* ---- for processes that share a plan */
 /* The node that has device i, "a:7071"; NULL: it is here. */
 const char *plan_node(const plan *l, int i);
+/* Ranks on the same node as the one here, with it. */
+int plan_sharers(const plan *l);

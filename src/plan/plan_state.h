@@ -138,8 +138,12 @@ int find_crossings(plan *l, err *e);
 int list_parts(plan *l, err *e);
 int list_edges(const plan *l, plan_rank *r, err *e);
 
+/* far.c: the most that ranks elsewhere have sent to rank `to` before it takes it. */
+uint64_t bytes_to_rank(const plan *l, int to);
+
 /* Whether each device has a thread: several may work at once. */
 static inline bool drive_has_threads(const plan *l) { return l->in_flight > 1 || l->n > l->n_group || l->n_far; }
+uint64_t drive_bytes(const plan *l); /* of memory for steps in flight */
 /* Takes memory for the steps in flight, and starts the threads. */
 int drive_open(plan *l, err *e);
 /* Ends the threads, when the steps sent are over. Also after drive_open failed, or was not called. */

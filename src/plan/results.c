@@ -49,6 +49,14 @@ int results_open(const plan *l, flight *f, err *e)
     return OK;
 }
 
+uint64_t results_bytes(const plan *l)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < l->n_cross; k++)
+        if (is_sent(l, k)) sum += result_bytes_max(l, &l->ranks[l->self], k);
+    return sum;
+}
+
 void results_close(const plan *l, flight *f)
 {
     for (uint32_t k = 0; k < l->n_cross; k++)

@@ -11,6 +11,7 @@ uint64_t result_bytes_max(const plan *l, const plan_rank *from, uint32_t k);
 
 /* Memory for messages of the rank on this node, until they are taken. */
 int results_open(const plan *l, flight *f, err *e);
+uint64_t results_bytes(const plan *l); /* of it */
 void results_close(const plan *l, flight *f);
 /* On a node, with the turn of the device: takes what the rank has of crossing k out of it. */
 void results_write(const rank_lane *a, const flight *f, uint32_t k, int *rc, err *e);

@@ -1,0 +1,39 @@
+/* loan.c - see loan.h. */
+#include "net/loan.h"
+
+int loan_refuse(uint64_t lends, uint64_t needs, err *e)
+{
+    const bool large = lends >> 30 != 0;
+    const double unit = large ? 0x1p30 : 0x1p20;
+    return err_set(e, ERR_MEMORY, "lends %.1f %s, its part needs %.1f", (double)lends / unit, large ? "GiB" : "MiB",
+                   (double)needs / unit);
+}
+
+int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e)
+{
+    pthread_mutex_lock(&of->lock);
+    const uint64_t others = of->taken - *held, free = of->most > others ? of->most - others : 0;
+    const bool fits = !of->most || needs <= free;
+    if (fits) {
+        of->taken = others + needs;
+        *held = needs;
+    }
+    pthread_mutex_unlock(&of->lock);
+    return fits ? OK : loan_refuse(free, needs, e);
+}
+
+uint64_t loan_left(loans *of)
+{
+    pthread_mutex_lock(&of->lock);
+    const uint64_t left = !of->most ? UINT64_MAX : of->most > of->taken ? of->most - of->taken : 0;
+    pthread_mutex_unlock(&of->lock);
+    return left;
+}
+
+void loan_return(loans *of, uint64_t *held)
+{
+    pthread_mutex_lock(&of->lock);
+    of->taken -= *held;
+    *held = 0;
+    pthread_mutex_unlock(&of->lock);
+}
