@@ -143,7 +143,7 @@ static void nodes_say_what_fails(void **unused)
 {
     (void)unused;
     link_speed speed;
-    peer_self self;
+    peer_self self = {.patience = 0};
     err e = {0};
     open_nodes();
     const address nowhere = {"127.0.0.1", 1};

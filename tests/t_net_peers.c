@@ -330,7 +330,7 @@ static void peers_find_each_other(void **unused)
 {
     (void)unused;
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self;
+    peer_self self = {.patience = 0};
     err e = {0};
     open_house(&h, 3000);
     self_of_test(&self, 3000);
@@ -368,7 +368,7 @@ static void nobody_is_named(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self;
+    peer_self self = {.patience = 0};
     peer *p;
     err e = {0};
     char name[TCP_NAME_MAX];
@@ -453,7 +453,7 @@ static void foreign_bulk_connections_are_refused(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self;
+    peer_self self = {.patience = 0};
     hello mine, reply, again;
     int rc;
     open_house(&h, 60000);
@@ -498,7 +498,7 @@ static void wrong_messages_end_the_connection(void **unused)
     static const frame_head later[] = {{20, MSG_HELLO, 0}, {0, 0, 0}, {9, 77, 0}, {UINT32_MAX, MSG_PING, 1}};
     static uint8_t record[TLS_RECORD];
     house h;
-    peer_self self;
+    peer_self self = {.patience = 0};
     err e = {0};
     open_house(&h, 3000);
     self_of_test(&self, 3000);
@@ -565,7 +565,7 @@ static void replayed_handshakes_are_refused(void **unused)
     (void)unused;
     static tape t;
     house h;
-    peer_self self;
+    peer_self self = {.patience = 0};
     hello mine, reply;
     int client[2], rc;
     tls *c;
@@ -618,7 +618,7 @@ static void floods_do_not_keep_others_out(void **unused)
     enum { FLOOD = 10000, OPEN = 400 };
     static int fd[OPEN];
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self;
+    peer_self self = {.patience = 0};
     err e = {0};
     peer *p;
     open_house(&h, 20000);
@@ -685,7 +685,7 @@ static void silence_is_noticed(void **unused)
 {
     (void)unused;
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self;
+    peer_self self = {.patience = 0};
     hello mine, theirs, bulk_reply;
     int rc;
     err e = {0};
@@ -721,7 +721,7 @@ static void links_are_measured(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self;
+    peer_self self = {.patience = 0};
     link_speed speed = {0};
     err e = {0};
     open_house(&h, 3000);

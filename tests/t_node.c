@@ -319,6 +319,35 @@ static void comes_back(void **unused)
     nodes_close(&n);
 }
 
+/* Where a node was, somebody takes connections and says nothing: the wait is not longer for that. */
+static void waits_no_longer(void **unused)
+{
+    (void)unused;
+    nodes n;
+    err e = {0};
+    engine *g = NULL;
+    heard h[TEXTS];
+    nodes_open(&n, NULL, NULL);
+    engine_options o = {.devices = list_of(&n, "A/cpu"), .threads = 1, .ctx = 256, .peer_wait = 1.5, .key_file = n.key};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    address silent = *node_address(n.at[0]);
+    nodes_drop(&n, 0);
+    const int fd = tcp_listen(&silent, &e);
+    assert_true(fd >= 0);
+    ask(g, h);
+    double from = clock_now();
+    finish(g);
+    const double lost = clock_now() - from;
+    engine_close(g);
+    from = clock_now();
+    assert_int_equal(engine_open(&g, &o, &e), ERR_IO);
+    const double absent = clock_now() - from;
+    for (int i = 0; i < TEXTS; i++) assert_true(h[i].ended == 1 && h[i].error[0]);
+    if (lost > 3.5 || absent > 3.5) fail_msg("%.1f s after a loss, %.1f s at first", lost, absent);
+    close(fd);
+    nodes_close(&n);
+}
+
 /* A spare takes a lost node's place, and one that is not there yet. */
 static void spare(void **unused)
 {
@@ -355,9 +384,9 @@ static void spare(void **unused)
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models),       cmocka_unit_test(wires),
-                                       cmocka_unit_test(refusals),     cmocka_unit_test(lends_some),
-                                       cmocka_unit_test(lends_little), cmocka_unit_test(lost_node),
-                                       cmocka_unit_test(comes_back),   cmocka_unit_test(spare)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models),     cmocka_unit_test(wires),           cmocka_unit_test(refusals),
+        cmocka_unit_test(lends_some), cmocka_unit_test(lends_little),    cmocka_unit_test(lost_node),
+        cmocka_unit_test(comes_back), cmocka_unit_test(waits_no_longer), cmocka_unit_test(spare)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void add_link(json *list, const char *a, const char *b, const link_speed 
 int bench_link(const char *peers, const char *devices, const char *key_file, json *root, err *e)
 {
     address to[PEERS_MAX];
-    peer_self self;
+    peer_self self = {.patience = 0};
     int n, rc = peers && *peers ? address_list(to, PEERS_MAX, &n, peers, "--peers", e) : list_nodes(devices, to, &n, e);
     if (!rc && !key_file) rc = err_set(e, ERR_USAGE, "bench link: --key-file is missing");
     if (!rc) rc = key_file_read(self.key, key_file, e);

@@ -45,7 +45,7 @@ int plan_links(const engine *g, const char *key_file, json *root, err *e)
     json *list = json_add_array(root, "links");
     engine_device *all = mem_array(DEVICES_MAX, sizeof *all);
     const int n = all ? engine_devices(g, all, DEVICES_MAX) : 0;
-    peer_self self;
+    peer_self self = {.patience = 0};
     int rc = all ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of links");
     if (!rc && key_file) rc = key_file_read(self.key, key_file, e);
     if (!rc) rc = hello_init(&self.me, e);

@@ -103,11 +103,12 @@ static batch_sizes sizes_of(const engine *g)
                          .ctx = g->info.ctx};
 }
 
-static int open_leader(engine *g, err *e)
+static int open_leader(engine *g, double patience, err *e)
 {
     const engine_options *o = &g->asked;
     const leader_options lo = {.key_file = o->key_file,
                                .timeout = o->peer_timeout,
+                               .patience = patience,
                                .weights = o->weights,
                                .sequences = g->info.max_batch,
                                .inexact = o->exact && !strcmp(o->exact, "off"),
@@ -128,7 +129,7 @@ static int choose_devices(engine *g, err *e)
 }
 
 /* Places the program on its devices; the first time what is left of their memory becomes pages. */
-int engine_place(engine *g, bool first, err *e)
+int engine_place(engine *g, bool first, double patience, err *e)
 {
     const engine_options *o = &g->asked;
     const program *p = g->prog;
@@ -137,7 +138,7 @@ int engine_place(engine *g, bool first, err *e)
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
     int rc = choose_devices(g, e);
-    if (!rc && !o->far && o->key_file) rc = open_leader(g, e);
+    if (!rc && !o->far && o->key_file) rc = open_leader(g, patience, e);
     if (rc) return rc;
     const plan_options po = {.devices = o->devices ? buf_cstr(&g->devices) : NULL,
                              .backends = backends,
@@ -180,7 +181,7 @@ static int place_waiting(engine *g, err *e)
     bool said = false;
     for (;;) {
         err own = {0};
-        int rc = engine_place(g, true, &own);
+        int rc = engine_place(g, true, engine_patience(until - clock_now()), &own);
         if (rc && g->asked.devices) spares_turn(&g->spare, g->asked.devices, own.msg);
         if (rc != ERR_IO || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);

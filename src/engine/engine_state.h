@@ -69,9 +69,11 @@ struct engine {
 int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine_options *o, err *e);
 
 /* ---- engine.c */
-/* Makes the plan on its devices, as `asked`; with the pages of g->cache, or, the first time, counts them. What an error
- * leaves is closed by engine_unplace. */
-int engine_place(engine *g, bool first, err *e);
+/* Makes the plan on its devices, as `asked`; with the pages of g->cache, or, the first time, counts them. patience: the
+ * seconds that a node has to answer a connection. What an error leaves is closed by engine_unplace. */
+int engine_place(engine *g, bool first, double patience, err *e);
+/* Of so many seconds that are left to wait: a second at least. */
+static inline double engine_patience(double left) { return left > 1 ? left : 1; }
 void engine_unplace(engine *g);
 
 /* ---- recovery.c: on the engine thread */

@@ -43,6 +43,21 @@ bool recovery_begin(engine *g)
     return true;
 }
 
+/* When a query has waited long enough. */
+static double wait_end(const engine *g, const session *s)
+{
+    return (s->added > g->away.since ? s->added : g->away.since) + g->asked.peer_wait;
+}
+
+/* Seconds until the first query has waited long enough. */
+static double least_wait(const engine *g)
+{
+    double end = clock_now() + g->asked.peer_wait;
+    for (const session *s = g->waiting; s; s = s->next)
+        if (wait_end(g, s) < end) end = wait_end(g, s);
+    return end - clock_now();
+}
+
 /* Ends queries that have waited long enough; all of them when waiting is of no use. */
 static void end_queries(engine *g, bool all)
 {
@@ -51,8 +66,7 @@ static void end_queries(engine *g, bool all)
     snprintf(text, sizeof text, "%.400s (waited %.0f s)", g->away.why.msg, g->asked.peer_wait);
     for (session *s = g->waiting, *next; s; s = next) {
         next = s->next;
-        const double from = s->added > g->away.since ? s->added : g->away.since;
-        if (all || now - from >= g->asked.peer_wait) session_finish(g, s, FINISH_ERROR, all ? g->away.why.msg : text);
+        if (all || now >= wait_end(g, s)) session_finish(g, s, FINISH_ERROR, all ? g->away.why.msg : text);
     }
     sessions_free_gone(g);
 }
@@ -67,7 +81,7 @@ void recovery_go_on(engine *g)
         nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
         return;
     }
-    int rc = engine_place(g, false, &e);
+    int rc = engine_place(g, false, engine_patience(least_wait(g)), &e);
     if (!rc) {
         g->away.is = false;
         log_line(LOG_WARN, "all devices are there again");

@@ -8,6 +8,7 @@ typedef struct leader leader;
 typedef struct leader_options {
     const char *key_file; /* of the key that it shares with the nodes */
     double timeout;       /* seconds of silence after which a node counts as dead */
+    double patience;      /* peer_self.patience */
     const char *weights;  /* --weights; NULL: as stored */
     int sequences;        /* of a step, at most */
     bool inexact;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double GREET_SECONDS = 5; /* for everything until both sides have said hello */
+static const double GREET_SECONDS = 5; /* for everything until both sides have said hello, at most */
 
 typedef struct line {
     peer *of;
@@ -66,19 +66,20 @@ int peer_greet(frames *f, const hello *mine, err *e)
 }
 
 /* One connection up to the hello of the other side. */
-static int open_line(frames **out, const address *to, const uint8_t *key, const hello *mine, hello *theirs, err *e)
+static int open_line(frames **out, const address *to, const peer_self *self, const hello *mine, hello *theirs, err *e)
 {
-    double until = clock_now() + GREET_SECONDS;
+    const double seconds = self->patience > 0 && self->patience < GREET_SECONDS ? self->patience : GREET_SECONDS;
+    const double until = clock_now() + seconds;
     frame_sink sink = peer_greeting(theirs);
     tls *c;
     *out = NULL;
-    int fd = tcp_dial(to, GREET_SECONDS, e);
+    int fd = tcp_dial(to, seconds, e);
     if (fd < 0) return e ? e->code : ERR_IO;
-    int rc = tls_open(&c, fd, false, key, e);
+    int rc = tls_open(&c, fd, false, self->key, e);
     if (rc) return rc;
     while ((rc = tls_shake(c, e)) > 0)
         if (!tcp_wait(tls_socket(c), rc == TLS_WAIT_WRITE, until))
-            err_set(e, ERR_IO, "no reply within %.0f s", GREET_SECONDS), tls_cut(c);
+            err_set(e, ERR_IO, "no reply within %.1f s", seconds), tls_cut(c);
     if (rc) {
         tls_close(c);
         return rc;
@@ -87,7 +88,7 @@ static int open_line(frames **out, const address *to, const uint8_t *key, const 
     if (!f) return err_set(e, ERR_MEMORY, "out of memory");
     rc = peer_greet(f, mine, e);
     if (!rc) rc = frame_take(f, &sink, until, e);
-    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.0f s", GREET_SECONDS);
+    if (rc == FRAME_NONE) rc = err_set(e, ERR_IO, "no hello within %.1f s", seconds);
     if (rc == FRAME_END) rc = err_set(e, ERR_IO, "it ended the connection instead of a hello");
     if (!rc) rc = hello_check(mine, theirs, true, e);
     if (rc) frames_close(f);
@@ -104,11 +105,11 @@ int peer_dial(peer **out, const address *to, const peer_self *self, const peer_u
     *out = NULL;
     address_print(to, name);
     mine.role = HELLO_CONTROL;
-    int rc = open_line(&control, to, self->key, &mine, &theirs, &local);
+    int rc = open_line(&control, to, self, &mine, &theirs, &local);
     if (!rc) {
         mine.role = HELLO_BULK;
         memcpy(mine.token, theirs.token, HELLO_TOKEN);
-        rc = open_line(&bulk, to, self->key, &mine, &again, &local);
+        rc = open_line(&bulk, to, self, &mine, &again, &local);
         if (rc) frames_close(control);
     }
     if (!rc) {

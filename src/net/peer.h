@@ -14,7 +14,8 @@ typedef enum { PEER_CONTROL, PEER_BULK } peer_way;
 /* Who this process is to others. */
 typedef struct peer_self {
     uint8_t key[KEY_BYTES];
-    hello me; /* role, answer and token are set by connection */
+    hello me;        /* role, answer and token are set by connection */
+    double patience; /* seconds that it dials, until both sides have said hello: at most 5; 0: 5 */
 } peer_self;
 
 /* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
