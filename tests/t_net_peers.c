@@ -290,6 +290,7 @@ static void on_enter(void *ctx, peer *p)
 static void self_of_test(peer_self *s, uint32_t silence_ms)
 {
     err e = {0};
+    *s = (peer_self){.patience = 0};
     memcpy(s->key, rig_key, KEY_BYTES);
     assert_ok(hello_init(&s->me, &e), &e);
     s->me.silence_ms = silence_ms;
@@ -330,7 +331,7 @@ static void peers_find_each_other(void **unused)
 {
     (void)unused;
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self = {.patience = 0};
+    peer_self self;
     err e = {0};
     open_house(&h, 3000);
     self_of_test(&self, 3000);
@@ -368,7 +369,7 @@ static void nobody_is_named(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self = {.patience = 0};
+    peer_self self;
     peer *p;
     err e = {0};
     char name[TCP_NAME_MAX];
@@ -453,7 +454,7 @@ static void foreign_bulk_connections_are_refused(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self = {.patience = 0};
+    peer_self self;
     hello mine, reply, again;
     int rc;
     open_house(&h, 60000);
@@ -498,7 +499,7 @@ static void wrong_messages_end_the_connection(void **unused)
     static const frame_head later[] = {{20, MSG_HELLO, 0}, {0, 0, 0}, {9, 77, 0}, {UINT32_MAX, MSG_PING, 1}};
     static uint8_t record[TLS_RECORD];
     house h;
-    peer_self self = {.patience = 0};
+    peer_self self;
     err e = {0};
     open_house(&h, 3000);
     self_of_test(&self, 3000);
@@ -565,7 +566,7 @@ static void replayed_handshakes_are_refused(void **unused)
     (void)unused;
     static tape t;
     house h;
-    peer_self self = {.patience = 0};
+    peer_self self;
     hello mine, reply;
     int client[2], rc;
     tls *c;
@@ -618,7 +619,7 @@ static void floods_do_not_keep_others_out(void **unused)
     enum { FLOOD = 10000, OPEN = 400 };
     static int fd[OPEN];
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self = {.patience = 0};
+    peer_self self;
     err e = {0};
     peer *p;
     open_house(&h, 20000);
@@ -685,7 +686,7 @@ static void silence_is_noticed(void **unused)
 {
     (void)unused;
     house h, client = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    peer_self self = {.patience = 0};
+    peer_self self;
     hello mine, theirs, bulk_reply;
     int rc;
     err e = {0};
@@ -721,7 +722,7 @@ static void links_are_measured(void **unused)
 {
     (void)unused;
     house h;
-    peer_self self = {.patience = 0};
+    peer_self self;
     link_speed speed = {0};
     err e = {0};
     open_house(&h, 3000);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double IN_TIME = 0.98; /* of the silence allowed: so that it is told, and waiting ended, when it is over */
 static const double GREET_SECONDS = 5; /* for everything until both sides have said hello, at most */
 
 typedef struct line {
@@ -156,7 +157,7 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
     p->dialled = dialled;
     atomic_store(&p->holders, 1);
     p->theirs = *theirs;
-    p->silence = mine->silence_ms * 1e-3;
+    p->silence = mine->silence_ms * 1e-3 * IN_TIME;
     p->beat = least * 1e-3 / 4;
     pthread_mutex_init(&p->lock, NULL);
     cond_open(&p->ponged);
