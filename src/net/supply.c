@@ -1,6 +1,7 @@
 /* supply.c - see supply.h. */
 #include "net/supply.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "net/msg.h"
 
@@ -37,6 +38,17 @@ int supply_open(supply **out, const ckpt *c, err *e)
     return OK;
 }
 
+/* What was sent leaves memory: the leader may read little of these tensors itself. */
+static void release(const ckpt *c, const piece_ask *a)
+{
+    for (uint32_t i = 0, next; i < a->n; i = next) {
+        const byte_run *first = &a->run[i];
+        for (next = i + 1; next < a->n && a->run[next].entry == first->entry;) next++;
+        const uint64_t end = a->run[next - 1].at + a->run[next - 1].n;
+        if (end > first->at) file_release(ckpt_at(c, first->entry)->data + first->at, end - first->at);
+    }
+}
+
 static int send_piece(supply *s, const piece_ask *a, uint64_t channel)
 {
     err e = {0};
@@ -44,6 +56,7 @@ static int send_piece(supply *s, const piece_ask *a, uint64_t channel)
     for (uint32_t i = 0; i < a->n; to += a->run[i++].n)
         memcpy(to, ckpt_at(s->c, a->run[i].entry)->data + a->run[i].at, a->run[i].n);
     int rc = ckpt_check_torn(s->c, &e);
+    release(s->c, a);
     sha256_of(s->room + SHA256_BYTES, a->bytes, s->room);
     const frame_head head = {SHA256_BYTES + a->bytes, MSG_PIECE, channel};
     if (!rc) rc = peer_send(s->to, PEER_BULK, &head, s->room, &e);
