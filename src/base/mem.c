@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static atomic_long fail_countdown; /* 0 = off */
 static atomic_bool fail_fired;
@@ -113,6 +116,13 @@ static uint64_t group_leaves(char *group, const char *limit, const char *usage, 
         slash = strrchr(group, '/');
         if (!slash) return least;
     }
+}
+
+void mem_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 uint64_t mem_available(void)

@@ -25,6 +25,9 @@ void mem_free(void *p);
 void *mem_map(size_t n);
 void mem_unmap(void *p, size_t n);
 
+/* Gives the system what has been freed: a process whose work has ended keeps it else, by as many threads as it had. */
+void mem_trim(void);
+
 /* Bytes that this process could still take without harm: free memory of the machine, and what control groups leave. */
 uint64_t mem_available(void);
 

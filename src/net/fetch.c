@@ -28,7 +28,7 @@ struct fetch {
 int fetch_open(fetch **out, peer *leader, err *e)
 {
     fetch *f = *out = mem_zero(1, sizeof *f);
-    if (f) f->slot = mem_zero(AHEAD, sizeof *f->slot);
+    if (f) f->slot = mem_map(AHEAD * sizeof *f->slot); /* nothing of it exists before a piece is asked for */
     if (!f || !f->slot) {
         mem_free(f);
         *out = NULL;
@@ -153,6 +153,6 @@ void fetch_close(fetch *f)
     if (!f) return;
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
-    mem_free(f->slot);
+    mem_unmap(f->slot, AHEAD * sizeof *f->slot);
     mem_free(f);
 }

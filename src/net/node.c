@@ -183,13 +183,15 @@ static guest *take_gone(node *n, bool all)
 static void close_guest(guest *g)
 {
     const err ended = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
+    const bool leads = g->l && g->from < 0;
     if (g->l) lease_end(g->l, &ended);
     if (g->l) lease_stop(g->l);
     measuring_close(g->measures);
     peer_close(g->p);
-    if (g->from < 0) lease_close(g->l);
+    if (leads) lease_close(g->l);
     mem_free(g->room);
     mem_free(g);
+    if (leads) mem_trim();
 }
 
 void node_tidy(node *n)
