@@ -34,6 +34,7 @@ struct peer {
     pthread_mutex_t lock;
     pthread_cond_t ponged;
     uint64_t ping, pong; /* numbers of the last of each */
+    double asked_at;     /* when a PING that measures left last; of the thread that reads control */
     double pong_at;
 };
 
@@ -159,6 +160,7 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
     p->theirs = *theirs;
     p->silence = mine->silence_ms * 1e-3 * IN_TIME;
     p->beat = least * 1e-3 / 4;
+    p->asked_at = clock_now();
     pthread_mutex_init(&p->lock, NULL);
     cond_open(&p->ponged);
     for (int i = 0; i < 2; i++) tcp_limit(tls_socket(frames_tls(p->way[i].f)), p->silence);
@@ -222,13 +224,17 @@ static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, 
     }
 }
 
-/* Says something where nothing was said for a while; notices a silence of the other side. */
+/* Says something where nothing was said for a while, and now and then to learn how long the way is, for the PINGs of
+ * the other side and what answers them may leave no such while; notices a silence of the other side. */
 static int keep_alive(peer *p, err *e)
 {
     line *l = &p->way[PEER_CONTROL];
     double now = clock_now(), quiet = now - frames_taken_at(l->f);
     if (quiet >= p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
-    if (now - frames_sent_at(l->f) >= p->beat) send_sign(l, &(frame_head){sizeof now, MSG_PING, 0}, &now);
+    if (now - frames_sent_at(l->f) >= p->beat || now - p->asked_at >= p->silence) {
+        send_sign(l, &(frame_head){sizeof now, MSG_PING, 0}, &now);
+        p->asked_at = now;
+    }
     return OK;
 }
 

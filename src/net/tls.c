@@ -212,6 +212,16 @@ void tls_bye(tls *c) { gnutls_bye(c->session, GNUTLS_SHUT_WR); }
 
 void tls_cut(tls *c) { shutdown(c->fd, SHUT_RDWR); }
 
+/* Bytes that nobody read would make the kernel reset the connection at its close, and the other side might lose what it
+ * was told last: why it is refused. */
+static void drop_unread(int fd)
+{
+    enum { MOST = 16 };
+    char unread[4096];
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < MOST && recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0; i++) continue;
+}
+
 void tls_close(tls *c)
 {
     if (!c) return;
@@ -219,6 +229,7 @@ void tls_close(tls *c)
     if (c->session) gnutls_deinit(c->session);
     if (c->as_client) gnutls_psk_free_client_credentials(c->as_client);
     if (c->as_server) gnutls_psk_free_server_credentials(c->as_server);
+    drop_unread(c->fd);
     close(c->fd);
     mem_free(c->in);
     mem_free(c);
