@@ -78,6 +78,15 @@ static void plan_tells_links_and_times(void **unused)
     assert_true(json_num(json_path(j, "predicted.ttft_s"), 0) > 0 &&
                 json_int(json_path(j, "predicted.prompt"), 0) == 100);
     json_free(j);
+    static const char *const away[] = {"plan -p 100", "bench -p 40 -n 4 --reps 1"}; /* no device is here */
+    for (int i = 0; i < 2; i++) {
+        snprintf(args, sizeof args, "%s --json --ends away --key-file %s --devices '%s'", away[i], ns.key,
+                 list_of(&ns, "A/cpu;B/cpu"));
+        if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
+        assert_ok(json_parse(&j, buf_span(&out), "without devices", &e), &e);
+        assert_int_equal(json_count(json_get(j, i ? "rows" : "ranks")), 2);
+        json_free(j);
+    }
     snprintf(args, sizeof args, "run --json -p Once -n 2 --key-file %s --devices '%s/cpu'", ns.key, ns.name[1]);
     assert_int_equal(command_run(NULL, args, &out, &errors), 0);
     assert_non_null(strstr(buf_cstr(&out), "\"as\":\"" SLOW "\""));

@@ -128,7 +128,7 @@ static int measure_layers(choice *c, engine *g, err *e)
     if (rc) return rc;
     rc = busy_open(&marks, g, e);
     if (!rc) rc = run_together(g, t->n_device + 1, &x, e);
-    const int front = marks.n - t->n_device - 1; /* tables may be a group of their own; the head is one */
+    const int front = marks.n > t->n_device + 1; /* tables are a group of their own; so is the head, at the end */
     for (int i = 0; i < t->n_device && !rc; i++) {
         const engine_device *d = &marks.of[front + i];
         int ranks = 0;

@@ -410,7 +410,7 @@ int engine_plan_text(const engine *g, bool dump, buf *out, err *e) { return plan
 
 int engine_devices(const engine *g, engine_device *out, int most)
 {
-    const int all = g->placed ? plan_segments(g->placed) : 0, n = all < most ? all : most;
+    const int all = g->placed ? plan_devices(g->placed) : 0, n = all < most ? all : most;
     for (int i = 0; i < n; i++) {
         out[i] = (engine_device){.group = plan_group_of(g->placed, i),
                                  .layers = plan_layers_of(g->placed, i),

@@ -354,6 +354,8 @@ uint64_t plan_taken_bytes(const plan *l)
     return sum;
 }
 
+int plan_devices(const plan *l) { return l->results_to < 0 ? l->n : l->results_to; }
+
 int plan_groups(const plan *l) { return l->n_group - (l->results_to >= 0); }
 
 int plan_group_of(const plan *l, int i) { return l->ranks[i].group; }

@@ -83,6 +83,7 @@ uint64_t plan_taken_bytes(const plan *l);
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
+int plan_devices(const plan *l);          /* without the rank that only takes results */
 int plan_groups(const plan *l);           /* that have something of the program */
 int plan_group_of(const plan *l, int i);  /* of device i */
 int plan_layers_of(const plan *l, int i); /* of its group */

@@ -25,9 +25,6 @@ const char *plan_isa(const plan *l)
     return l->ranks[i].seg.on ? l->ranks[i].seg.be->isa(l->ranks[i].seg.on) : "";
 }
 
-/* The rank that takes results of nodes has none. */
-static int devices_of(const plan *l) { return l->results_to < 0 ? l->n : l->results_to; }
-
 static double mebi(uint64_t n) { return (double)n / (1 << 20); }
 
 const char *plan_device_name(const plan *l, int i, char to[PLAN_DEVICE_NAME])
@@ -247,14 +244,14 @@ int plan_text(const plan *l, bool dump, buf *out, err *e)
     if (rc) return rc;
     if (dump) program_dump_head(p, out);
     else buf_printf(out, "%d layers, dim %" PRId64 ", vocab %" PRId64 "\n", p->n_layer, p->dim, p->vocab);
-    for (int i = 0; i < devices_of(l); i++) {
+    for (int i = 0; i < plan_devices(l); i++) {
         char name[PLAN_DEVICE_NAME];
         const int n = (int)strlen(plan_device_name(l, i, name));
         if (n > wide) wide = n;
     }
     buf_printf(out, "%-3s %-*s %5s %7s %7s %7s %11s %13s %11s %8s %8s %8s\n", "#", wide, "device", "group", "layers",
                "heads", "kv", "ffn", "vocab", "weights MiB", "own MiB", "KV MiB", "step MiB");
-    for (int i = 0; i < devices_of(l); i++) add_line(l, i, &parts[i], wide, out);
+    for (int i = 0; i < plan_devices(l); i++) add_line(l, i, &parts[i], wide, out);
     mem_free(parts);
     edge_lines lines = {.l = l, .out = out};
     each_edge(l, add_edge_line, &lines);
@@ -321,7 +318,7 @@ int plan_json(const plan *l, const double *seconds, json *root, err *e)
     json_add_str(root, "reduce", l->joins.codec ? l->joins.codec->name : "exact");
     json_add_str(root, "wire", wire_infos[l->wire].name);
     json *ranks = json_add_array(root, "ranks");
-    for (int i = 0; i < devices_of(l); i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);
+    for (int i = 0; i < plan_devices(l); i++) add_rank(l, i, &parts[i], seconds ? seconds[i] : 0, ranks);
     mem_free(parts);
     each_edge(l, add_edge, json_add_array(root, "edges"));
     return OK;

@@ -13,8 +13,8 @@ options, key = nodes_of(RANKS, path)
 
 
 def seconds(reduce, rate, in_flight=1):
-    words = ["-m", path, "--devices", devices(RANKS, "&"), "-p", PROMPT, "-n", 0, "--reps", 3, "--chunk", 128,
-             "--reduce", reduce, "--in-flight", in_flight]
+    words = ["-m", path, "--devices", devices(RANKS, "&"), "--ends", "away", "-p", PROMPT, "-n", 0, "--reps", 3,
+             "--chunk", 128, "--reduce", reduce, "--in-flight", in_flight]
     return PROMPT / bench(words, key, rate=rate, **options)["prefill", 1]
 
 
