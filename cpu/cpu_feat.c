@@ -2,6 +2,7 @@
  * 7, XGETBV, brand string. Arm: the auxiliary vector, and the identification register as Linux shows it. */
 #include "cpu/cpu.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -15,7 +16,7 @@ static uint64_t saved_state(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-unsigned cpu_features(void)
+static unsigned find_features(void)
 {
     unsigned a, b, c, d, b7, c7;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return 0;
@@ -58,7 +59,7 @@ const char *cpu_model(void)
 /* Bits of AT_HWCAP (Linux, arch/arm64/include/uapi/asm/hwcap.h). */
 enum { HAS_ASIMD = 1 << 1, HAS_CPUID = 1 << 11, HAS_ASIMDDP = 1 << 20 };
 
-unsigned cpu_features(void)
+static unsigned find_features(void)
 {
     unsigned long has = getauxval(AT_HWCAP);
     return (has & HAS_ASIMD ? CPU_NEON : 0) | (has & HAS_ASIMDDP ? CPU_DOTPROD : 0);
@@ -77,7 +78,16 @@ const char *cpu_model(void)
 
 #else
 
-unsigned cpu_features(void) { return 0; }
+static unsigned find_features(void) { return 0; }
 const char *cpu_model(void) { return "unknown"; }
 
 #endif
+
+unsigned cpu_features(void)
+{
+    enum { FOUND = 1 << 30 };
+    static atomic_uint found;
+    unsigned f = atomic_load_explicit(&found, memory_order_relaxed);
+    if (!f) atomic_store_explicit(&found, f = find_features() | FOUND, memory_order_relaxed);
+    return f & ~(unsigned)FOUND;
+}
