@@ -37,7 +37,7 @@ enum {
     CPU_DOTPROD = 16,   /* NEON's multiplier of bytes in groups of four */
     CPU_AVX512BF16 = 32 /* dot products of bfloat16 on 512 bits */
 };
-/* Allowed by the processor and the operating system. Found once: inside a virtual machine CPUID takes 20 us and more. */
+/* Allowed by the processor and the operating system. Found once: in a virtual machine CPUID takes 20 us and more. */
 unsigned cpu_features(void);
 const char *cpu_model(void); /* "AMD EPYC 9R14", static; "unknown" */
 

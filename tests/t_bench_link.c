@@ -71,7 +71,9 @@ static void plan_tells_links_and_times(void **unused)
         assert_string_equal(as, i == 2 ? SLOW : "");
         assert_true(json_num(json_get(json_at(ranks, i), "tokens_per_s"), 0) > 0);
     }
-    assert_int_equal(json_count(json_get(j, "links")), 6); /* here to all, 0 to both, 1 to 2 */
+    const json *edges = json_get(j, "edges"), *back = json_at(edges, json_count(edges) - 1);
+    assert_string_equal(json_str(json_get(back, "tensor"), ""), "dec.out"); /* only wanted rows come back */
+    assert_int_equal(json_count(json_get(j, "links")), 6);                  /* here to all, 0 to both, 1 to 2 */
     const double tokens = json_num(json_path(j, "predicted.decode_tokens_per_s"), 0);
     assert_true(tokens > 0 && tokens < json_num(json_get(json_at(ranks, 2), "tokens_per_s"), 0));
     assert_true(json_num(json_get(json_at(ranks, 2), "tokens_per_s"), 0) < SLOW_TOKENS);

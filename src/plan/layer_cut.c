@@ -24,8 +24,14 @@ static uint32_t layers_end(const program *p)
 
 static bool has_back(const plan *l) { return l->n_group > 1 && l->groups[l->n_group - 1].is_end; }
 
-/* The first op of the group after the layers. */
-static uint32_t back_start(const plan *l) { return l->results_to < 0 ? layers_end(l->p) : l->p->n_op; }
+/* The first op of the group after the layers: those before it leave only the rows that are wanted. */
+static uint32_t back_start(const plan *l)
+{
+    const program *p = l->p;
+    uint32_t i = l->results_to < 0 ? layers_end(p) : p->n_op;
+    while (i < p->n_op && p->ops[i].kind == OP_TAKE_OUT) i++;
+    return i;
+}
 
 /* What comes before the first layer, and after the last. */
 static void set_ends(plan *l)

@@ -5,10 +5,10 @@ links: what int4 gains, and what steps in flight hide.
 c is the share of communication in f16: 1 - time without a limit / time with it. int4 sends 1 / 3.82 of f16's bytes."""
 from netlab import bench, devices, finish, judge, model, need, nodes_of
 
-PROMPT, DIM, LAYERS, RANKS = 512, 2048, 4, 4
+PROMPT, DIM, LAYERS, RANKS = 512, 2048, 8, 4
 need("node")
 need("bench", "--reduce", "--in-flight")
-path = model("ttft", layers=LAYERS, dim=DIM, heads=32, kv_heads=4, ffn=5632, vocab=2000)
+path = model("ttft8", layers=LAYERS, dim=DIM, heads=32, kv_heads=4, ffn=5632, vocab=2000)
 options, key = nodes_of(RANKS, path)
 
 
