@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 enum { TOKENS_MIN = 4, TOKENS_MAX = 512, PROMPTS_MAX = 9 };
-static const double TOKEN_SECONDS = 0.4, PROMPT_SECONDS = 1.5;
+static const double TOKEN_SECONDS = 0.4, PROMPT_SECONDS = 1.5, AGAIN_SECONDS = 4;
 
 /* One text. */
 typedef struct attempt {
@@ -112,11 +112,12 @@ static int try_prompts(attempt *a, int64_t prompt, double *first, err *e)
 {
     double took[PROMPTS_MAX];
     int n = 0, rc = try_prompt(a, prompt, first, e);
-    if (rc || *first > PROMPT_SECONDS) return rc;
+    if (rc || *first > AGAIN_SECONDS) return rc;
+    const int least = *first > PROMPT_SECONDS ? 1 : 3;
     const double until = clock_now() + PROMPT_SECONDS / 3;
-    while (!rc && n < PROMPTS_MAX && (n < 2 || clock_now() < until)) rc = try_prompt(a, prompt, &took[n++], e);
+    while (!rc && n < PROMPTS_MAX && (n < least || clock_now() < until)) rc = try_prompt(a, prompt, &took[n++], e);
     qsort(took, (size_t)n, sizeof *took, ascending);
-    *first = took[n / 2];
+    *first = took[(n - 1) / 2];
     return rc;
 }
 
