@@ -42,11 +42,10 @@ static void add_link(json *list, const char *a, const char *b, const link_speed 
 int bench_link(const char *peers, const char *devices, const char *key_file, json *root, err *e)
 {
     address to[PEERS_MAX];
-    peer_self self = {.patience = 0};
+    peer_self self;
     int n, rc = peers && *peers ? address_list(to, PEERS_MAX, &n, peers, "--peers", e) : list_nodes(devices, to, &n, e);
     if (!rc && !key_file) rc = err_set(e, ERR_USAGE, "bench link: --key-file is missing");
-    if (!rc) rc = key_file_read(self.key, key_file, e);
-    if (!rc) rc = hello_init(&self.me, e);
+    if (!rc) rc = peer_self_open(&self, key_file, e);
     self.me.inexact = true; /* nothing is computed */
     json *list = json_add_array(root, "links");
     for (int a = -1; a < n && !rc; a++)
@@ -55,8 +54,7 @@ int bench_link(const char *peers, const char *devices, const char *key_file, jso
             link_speed speed;
             if (a >= 0) address_print(&to[a], from);
             address_print(&to[b], name);
-            rc = a < 0 ? link_measure_to(&speed, &to[b], &self, e)
-                       : link_measure_between(&speed, &to[a], &to[b], &self, e);
+            rc = link_measure(&speed, a < 0 ? NULL : &to[a], &to[b], &self, e);
             if (!rc) add_link(list, from, name, &speed);
         }
     return rc;

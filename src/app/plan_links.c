@@ -30,7 +30,7 @@ static int add_link(json *list, const char *a, const char *b, const peer_self *s
     link_speed speed;
     int rc = address_parse(&to, b, false, e);
     if (!rc && *a) rc = address_parse(&from, a, false, e);
-    if (!rc) rc = *a ? link_measure_between(&speed, &from, &to, self, e) : link_measure_to(&speed, &to, self, e);
+    if (!rc) rc = link_measure(&speed, *a ? &from : NULL, &to, self, e);
     if (rc) return rc;
     json *row = json_add_object(list, NULL);
     json_add_str(row, "a", *a ? a : "here");
@@ -45,10 +45,9 @@ int plan_links(const engine *g, const char *key_file, json *root, err *e)
     json *list = json_add_array(root, "links");
     engine_device *all = mem_array(DEVICES_MAX, sizeof *all);
     const int n = all ? engine_devices(g, all, DEVICES_MAX) : 0;
-    peer_self self = {.patience = 0};
+    peer_self self;
     int rc = all ? OK : err_set(e, ERR_MEMORY, "out of memory for a list of links");
-    if (!rc && key_file) rc = key_file_read(self.key, key_file, e);
-    if (!rc) rc = hello_init(&self.me, e);
+    if (!rc && key_file) rc = peer_self_open(&self, key_file, e);
     self.me.inexact = true; /* nothing is computed */
     for (int i = 0; i < n && key_file; i++)
         for (int j = i + 1; j < n && !rc && all[j].group - all[i].group < 2; j++) {

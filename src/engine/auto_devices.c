@@ -205,8 +205,7 @@ static void *measure_pair(void *arg)
     pair *x = arg;
     const choice *c = x->c;
     const address *b = &c->peer[x->b - 1].at;
-    x->rc = x->a ? link_measure_between(&x->speed, &c->peer[x->a - 1].at, b, &c->self, &x->why)
-                 : link_measure_to(&x->speed, b, &c->self, &x->why);
+    x->rc = link_measure(&x->speed, x->a ? &c->peer[x->a - 1].at : NULL, b, &c->self, &x->why);
     return NULL;
 }
 
@@ -314,9 +313,8 @@ int auto_devices(buf *out, model *m, const engine_options *o, err *e)
     c->o.peers = NULL;
     c->o.step_sequences = 1; /* every device works on another text, where there are several */
     c->task.layers = m->prog->n_layer + m->prog->n_enc;
-    int rc = o->key_file ? key_file_read(c->self.key, o->key_file, e)
+    int rc = o->key_file ? peer_self_open(&c->self, o->key_file, e)
                          : err_set(e, ERR_USAGE, "--peers: nodes need --key-file");
-    if (!rc) rc = hello_init(&c->self.me, e);
     if (!rc) rc = find_peers(c, o->peers, e);
     if (!rc && c->task.n_device > 1) rc = open_all(&g, c, e);
     if (!rc && c->task.n_device > 1) rc = measure_layers(c, g, e);

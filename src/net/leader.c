@@ -274,8 +274,7 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
                         .send = far_send,
                         .close = far_close,
                         .as = far_as};
-    int rc = key_file_read(d->self.key, o->key_file, e);
-    if (!rc) rc = hello_init(&d->self.me, e);
+    int rc = peer_self_open(&d->self, o->key_file, e);
     d->self.me.inexact = o->inexact;
     d->self.patience = o->patience;
     if (o->timeout > 0) d->self.me.silence_ms = (uint32_t)(o->timeout * 1000);

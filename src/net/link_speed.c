@@ -68,7 +68,7 @@ static int admit_answer(void *ctx, peer *p, const frame_head *h, uint8_t **room,
     return err_set(e, ERR_FORMAT, "a message of kind %u on a connection that measures", h->kind);
 }
 
-int link_measure_to(link_speed *out, const address *to, const peer_self *self, err *e)
+static int measure_to(link_speed *out, const address *to, const peer_self *self, err *e)
 {
     const peer_use use = {.admit = admit_answer};
     peer *p;
@@ -79,7 +79,7 @@ int link_measure_to(link_speed *out, const address *to, const peer_self *self, e
     return rc;
 }
 
-int link_measure_between(link_speed *out, const address *a, const address *b, const peer_self *self, err *e)
+static int measure_between(link_speed *out, const address *a, const address *b, const peer_self *self, err *e)
 {
     asking asks;
     question q = {.of = &asks};
@@ -99,4 +99,9 @@ int link_measure_between(link_speed *out, const address *a, const address *b, co
     buf_free(&message);
     buf_free(&q.more);
     return rc;
+}
+
+int link_measure(link_speed *out, const address *from, const address *to, const peer_self *self, err *e)
+{
+    return from ? measure_between(out, from, to, self, e) : measure_to(out, to, self, e);
 }

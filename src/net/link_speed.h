@@ -7,7 +7,6 @@ typedef struct link_speed {
     double bytes_per_s;      /* payload, one way */
 } link_speed;
 
-/* Connects, and measures for about half a second. */
-int link_measure_to(link_speed *out, const address *to, const peer_self *self, err *e);
-/* Lets node `a` measure to node `b` (on_measure.h). */
-int link_measure_between(link_speed *out, const address *a, const address *b, const peer_self *self, err *e);
+/* The link from one node to another, which the first measures (on_measure.h); from NULL: from here. Takes about half a
+ * second. */
+int link_measure(link_speed *out, const address *from, const address *to, const peer_self *self, err *e);

@@ -260,8 +260,7 @@ int node_open(node **out, const node_options *o, err *e)
                            .memory = &n->memory};
     n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
-    if (!rc) rc = key_file_read(n->self.key, o->key_file, e);
-    if (!rc) rc = hello_init(&n->self.me, e);
+    if (!rc) rc = peer_self_open(&n->self, o->key_file, e);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     if (!rc) rc = list_devices(n, e);
     const door_use use = {n, node_has_room, node_enter};

@@ -21,7 +21,7 @@ static void *measure_and_answer(void *arg)
     link_speed speed = {0};
     buf more = {0};
     err e = {0};
-    int rc = link_measure_to(&speed, &m->to, m->self, &e);
+    int rc = link_measure(&speed, NULL, &m->to, m->self, &e);
     const double numbers[] = {speed.rtt_p50, speed.rtt_p99, speed.bytes_per_s};
     for (int i = 0; i < 3; i++) {
         uint64_t bits;

@@ -1,5 +1,5 @@
 /* on_measure.h - MEASURE: a leader asks a node how fast it talks to another one. The reply is an ANSWER with what
- * link_measure_to says, as three floats of 64 bits. */
+ * link_measure says, as three floats of 64 bits. */
 #pragma once
 #include "net/link_speed.h"
 

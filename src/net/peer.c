@@ -40,6 +40,13 @@ struct peer {
 
 /* ---- hello */
 
+int peer_self_open(peer_self *s, const char *key_file, err *e)
+{
+    *s = (peer_self){.patience = 0};
+    int rc = key_file_read(s->key, key_file, e);
+    return rc ? rc : hello_init(&s->me, e);
+}
+
 static int admit_hello(void *ctx, const frame_head *h, uint8_t **room, err *e)
 {
     (void)ctx;

@@ -18,6 +18,9 @@ typedef struct peer_self {
     double patience; /* seconds that it dials, until both sides have said hello: at most 5; 0: 5 */
 } peer_self;
 
+/* With the key of a file; me as hello_init leaves it. */
+int peer_self_open(peer_self *s, const char *key_file, err *e);
+
 /* What to do with messages other than those of hello and pulse. Called by reading threads, which must not wait. */
 typedef struct peer_use {
     void *ctx;

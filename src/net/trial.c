@@ -67,9 +67,8 @@ static int ask_rank(trial_rank *r, err *e)
 
 static int connect_nodes(trial *t, err *e)
 {
-    int rc = t->o->key_file ? key_file_read(t->self.key, t->o->key_file, e)
+    int rc = t->o->key_file ? peer_self_open(&t->self, t->o->key_file, e)
                             : err_set(e, ERR_USAGE, "--devices: nodes need --key-file");
-    if (!rc) rc = hello_init(&t->self.me, e);
     t->self.me.inexact = true; /* codecs give the same bits everywhere; results are compared */
     if (t->o->timeout > 0) t->self.me.silence_ms = (uint32_t)(t->o->timeout * 1000);
     if (!rc) rc = ways_make_tokens(&t->nodes, t->n, e);
