@@ -50,6 +50,8 @@ static void greedy_takes_lowest_id_of_a_tie(void **state)
     assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5, .banned = ban, .n_banned = 1}), 3);
     const logit_bias bias[1] = {{0, 5}};
     assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5, .bias = bias, .n_bias = 1}), 0);
+    const uint64_t mask = 1u << 1 | 1u << 3 | 1u << 4;
+    assert_int_equal(sampler_pick(s, &p, &(sample_input){.logits = l, .n_vocab = 5, .allowed = &mask}), 3);
     sampler_close(s);
 }
 

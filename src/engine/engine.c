@@ -220,7 +220,8 @@ static int open_parts(engine *g, err *e)
         max.copies += g->cache.n_page[i];
     }
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
-    if (!rc) rc = sampler_open(&g->picker, g->info.n_vocab, e);
+    if (!rc) rc = draws_open(&g->draw, g->info.n_vocab, g->info.max_batch, g->info.threads, e);
+    if (!rc) g->picker = draws_sampler(g->draw);
     if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
     return rc;
 }
@@ -391,7 +392,7 @@ void engine_close(engine *g)
     steps_close(&g->steps);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);
-    sampler_close(g->picker);
+    draws_close(g->draw);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);
     g->drop(g->served);

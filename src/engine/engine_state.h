@@ -4,6 +4,7 @@
  * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
 #pragma once
 #include "engine/batch.h"
+#include "engine/draws.h"
 #include "engine/engine.h"
 #include "engine/pages.h"
 #include "engine/session.h"
@@ -27,7 +28,8 @@ struct engine {
     plan *placed;            /* the program on its devices */
     struct leader *leader;   /* of those on nodes; NULL: there are none */
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
-    sampler *picker;
+    draws *draw;
+    sampler *picker; /* of `draw`, for the engine thread */
     dtype kv_type;
     engine_info info;
     int64_t chunk;

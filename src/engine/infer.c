@@ -36,31 +36,14 @@ static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
 
-static int32_t draw(engine *g, const session *s, const float *logits)
-{
-    int64_t made = s->n_ids - s->n_prompt;
-    bool hold = made < s->q.min_tokens;
-    sample_input in = {.logits = logits,
-                       .n_vocab = g->info.n_vocab,
-                       .prompt = s->ids,
-                       .n_prompt = s->n_prompt,
-                       .generated = s->ids + s->n_prompt,
-                       .n_generated = made,
-                       .bias = s->q.bias,
-                       .n_bias = s->q.n_bias,
-                       .banned = g->info.eos,
-                       .n_banned = hold ? g->info.n_eos : 0};
-    return sampler_pick(g->picker, &s->q.sample, &in);
-}
-
-/* Draws and delivers the next token from the row of the last one; a greedy session has only the best of it. */
+/* Delivers the token that was drawn from the row of the last one; a greedy session has only the best of it. */
 static void generate(engine *g, session *s, const float *logits, const best_logit *best, uint64_t *made)
 {
     if (s->room == 0) {
         session_finish(g, s, FINISH_LENGTH, NULL);
         return;
     }
-    int32_t id = s->greedy ? best->id : draw(g, s, logits);
+    int32_t id = s->greedy ? best->id : s->drawn;
     if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
         end_not_finite(g, s, "logit");
         return;
@@ -72,7 +55,7 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
     int64_t index = s->n_ids - s->n_prompt;
     token_event ev = {.query_id = s->id, .token = id, .index = index, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
-        ev.logprob = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
+        ev.logprob = s->drawn_logprob;
         ev.top = s->top;
         ev.n_top = s->q.n_logprobs;
     }
@@ -129,6 +112,7 @@ static void deliver(engine *g, const batch *b, uint64_t *made, uint64_t *fed)
 {
     const step *st = &b->st;
     *fed += (uint64_t)st->n[AXIS_ENC];
+    draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
         const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];

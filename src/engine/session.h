@@ -34,6 +34,8 @@ struct session {
     bool want_all;  /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
+    int32_t drawn;       /* by the step that is being delivered: the next token */
+    float drawn_logprob; /* its log-probability, where the query wants it; `top` goes with it */
 
     bool admitted;               /* holds reservations and rope variants */
     int64_t n_page[GROUP_MAX];   /* length of the page tables: of the tokens, or of the encoder input */

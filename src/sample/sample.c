@@ -58,7 +58,7 @@ void sampler_close(sampler *s)
     mem_free(s);
 }
 
-/* Bias counts after the penalties, and what is banned stays banned. */
+/* Bias counts after the penalties; what is banned or not allowed stays so. */
 static void adjust(sampler *s, const sample_params *p, const sample_input *in)
 {
     const sample_logits l = {s->logit, s->n_vocab, s->count, in};
@@ -70,6 +70,8 @@ static void adjust(sampler *s, const sample_params *p, const sample_input *in)
         if (sample_in_vocab(&l, in->bias[i].id)) s->logit[in->bias[i].id] += in->bias[i].bias;
     for (int32_t i = 0; i < in->n_banned; i++)
         if (sample_in_vocab(&l, in->banned[i])) s->logit[in->banned[i]] = -INFINITY;
+    for (int32_t i = 0; in->allowed && i < s->n_vocab; i++)
+        if (!(in->allowed[i / 64] >> i % 64 & 1)) s->logit[i] = -INFINITY;
 }
 
 bool sampler_is_argmax(const sample_params *p)

@@ -1,8 +1,8 @@
 /* sample.h - logits to a token: penalties, bias, temperature, filters, one draw.
  *
  * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same
- * request gives the same tokens whatever else the engine does. The order is the field's: penalties and bias on the
- * logits; the likeliest token when the temperature is 0; else temperature, top-k, top-p, min-p, the draw. */
+ * request gives the same tokens whatever else the engine does. The order is the field's: penalties, bias and mask on
+ * the logits; the likeliest token when the temperature is 0; else temperature, top-k, top-p, min-p, the draw. */
 #pragma once
 #include "base/err.h"
 #include "base/param.h"
@@ -48,6 +48,7 @@ typedef struct sample_input {
     int32_t n_bias;
     const int32_t *banned; /* ids that must not be drawn now (EOS before min_tokens) */
     int32_t n_banned;
+    const uint64_t *allowed; /* [(n_vocab + 63) / 64] a bit an id: those that may be drawn; NULL: all */
 } sample_input;
 
 /* Whether sampler_pick is the best logit, of equals the first, when there is no bias and nothing is banned. */

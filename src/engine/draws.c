@@ -1,0 +1,91 @@
+/* draws.c - see draws.h. */
+#include "engine/draws.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+#include <stdatomic.h>
+
+enum { DRAW_WORKERS_MAX = 16 }; /* each has working memory of the size of a few rows of logits */
+
+typedef struct draw_task {
+    session *s;
+    const float *logits;
+} draw_task;
+
+struct draws {
+    pool *team;
+    int workers;
+    sampler *own[DRAW_WORKERS_MAX];
+    draw_task *task; /* [sequences] */
+    int n_task;
+    atomic_int next; /* task that no worker has taken */
+    const engine_info *info;
+};
+
+int draws_open(draws **out, int32_t n_vocab, int sequences, int threads, err *e)
+{
+    draws *d = *out = mem_zero(1, sizeof *d);
+    if (!d || !(d->task = mem_array((size_t)sequences, sizeof *d->task)))
+        return err_set(e, ERR_MEMORY, "out of memory for drawing tokens");
+    d->workers = threads < sequences ? threads : sequences;
+    if (d->workers > DRAW_WORKERS_MAX) d->workers = DRAW_WORKERS_MAX;
+    int rc = OK;
+    for (int i = 0; i < d->workers && !rc; i++) rc = sampler_open(&d->own[i], n_vocab, e);
+    return rc ? rc : pool_open(&d->team, d->workers, e);
+}
+
+void draws_close(draws *d)
+{
+    if (!d) return;
+    pool_close(d->team);
+    for (int i = 0; i < d->workers; i++) sampler_close(d->own[i]);
+    mem_free(d->task);
+    mem_free(d);
+}
+
+sampler *draws_sampler(const draws *d) { return d->own[0]; }
+
+static void draw(sampler *own, const engine_info *info, session *s, const float *logits)
+{
+    const int64_t made = s->n_ids - s->n_prompt;
+    const bool hold = made < s->q.min_tokens;
+    const sample_input in = {.logits = logits,
+                             .n_vocab = info->n_vocab,
+                             .prompt = s->ids,
+                             .n_prompt = s->n_prompt,
+                             .generated = s->ids + s->n_prompt,
+                             .n_generated = made,
+                             .bias = s->q.bias,
+                             .n_bias = s->q.n_bias,
+                             .banned = info->eos,
+                             .n_banned = hold ? info->n_eos : 0};
+    s->drawn = sampler_pick(own, &s->q.sample, &in);
+    if (s->q.n_logprobs >= 0)
+        s->drawn_logprob = sampler_logprobs(own, logits, info->n_vocab, s->drawn, s->top, s->q.n_logprobs);
+}
+
+static void work(void *arg, int worker, int workers)
+{
+    draws *d = arg;
+    (void)workers;
+    for (int i; (i = atomic_fetch_add(&d->next, 1)) < d->n_task;)
+        draw(d->own[worker], d->info, d->task[i].s, d->task[i].logits);
+}
+
+void draws_run(draws *d, const engine_info *info, const batch *b, const float *logits)
+{
+    const step *st = &b->st;
+    d->n_task = 0;
+    d->info = info;
+    for (int32_t k = 0, i = 0; k < st->n_seq; k++)
+        for (; i < st->n[AXIS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
+            session *s = b->who[k];
+            const int64_t pos = s->n_past + st->out[i] - st->tok.seq_row[k];
+            if (pos + 1 < s->n_prompt || s->beams || s->gone || s->greedy || s->room == 0) continue;
+            d->task[d->n_task++] = (draw_task){s, logits + (int64_t)i * info->n_vocab};
+        }
+    atomic_store(&d->next, 0);
+    if (d->n_task > 1) pool_run(d->team, work, d);
+    else work(d, 0, 1);
+}
