@@ -106,8 +106,7 @@ static int list_ranks(const char *devices, const char *isa, trial_layout *l, con
                        "'cpu:1&cpu:1'",
                        devices ? devices : "auto");
     for (int i = 0; i < l->n; i++) {
-        const backend *be = l->device[i].be;
-        wire[i] = table ? table->wire : be && be->wire ? be->wire() : &wire_reference;
+        wire[i] = table ? table->wire : backend_wire(l->device[i].be);
     }
     return OK;
 }

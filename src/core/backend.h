@@ -122,6 +122,9 @@ struct backend {
     uint64_t (*held_bytes)(const dev *d); /* memory taken for weights and pages, without mapped files */
 };
 
+/* Its codecs; be NULL: a backend that only a node has. */
+static inline const wire_ops *backend_wire(const backend *be) { return be && be->wire ? be->wire() : &wire_reference; }
+
 /* An entry of a list of backends. */
 typedef struct backend_use {
     const backend *be; /* NULL: the end of the list */

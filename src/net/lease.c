@@ -523,7 +523,7 @@ static int read_trial(lease *l, span payload, err *e)
     if (l->trial->n != a.ranks) return err_set(e, ERR_FORMAT, "%d devices for %d ranks", l->trial->n, a.ranks);
     int missing = devices_check_lent(l->host->devices, l->host->backends, own, e);
     if (missing) return missing;
-    l->side.wire = own->be->wire ? own->be->wire() : &wire_reference;
+    l->side.wire = backend_wire(own->be);
     return OK;
 }
 

@@ -30,22 +30,20 @@ static float *passed_at(const plan *l, const flight *f, uint32_t k, int64_t from
 }
 
 /* Between rows of a rank's columns and their codes, which pass. */
-static const wire_ops *coder(const plan_rank *r) { return r->seg.be->wire ? r->seg.be->wire() : &wire_reference; }
-
-static void encode_rows(const plan_rank *r, const float *rows, int64_t cols, int64_t n, void *to)
+static void encode_rows(const plan_rank *r, const float *rows, int64_t cols, int64_t n, uint8_t *to)
 {
     const plan *l = r->of;
-    uint8_t *codes = to;
-    for (int64_t i = 0; i < n; i++, codes += passed_bytes(l, cols, 1))
-        coder(r)->encode(l->wire, l->joins.group, rows + i * cols, cols, codes);
+    const wire_ops *w = backend_wire(r->seg.be);
+    const uint64_t bytes = passed_bytes(l, cols, 1);
+    for (int64_t i = 0; i < n; i++, to += bytes) w->encode(l->wire, l->joins.group, rows + i * cols, cols, to);
 }
 
-static void decode_rows(const plan_rank *r, const void *from, int64_t cols, int64_t n, float *rows)
+static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, int64_t n, float *rows)
 {
     const plan *l = r->of;
-    const uint8_t *codes = from;
-    for (int64_t i = 0; i < n; i++, codes += passed_bytes(l, cols, 1))
-        coder(r)->decode(l->wire, l->joins.group, codes, cols, rows + i * cols);
+    const wire_ops *w = backend_wire(r->seg.be);
+    const uint64_t bytes = passed_bytes(l, cols, 1);
+    for (int64_t i = 0; i < n; i++, from += bytes) w->decode(l->wire, l->joins.group, from, cols, rows + i * cols);
 }
 
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */

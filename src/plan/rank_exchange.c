@@ -139,7 +139,7 @@ static coll_job job_of_sum(const plan_rank *r, const op *o, int64_t rows)
     const plan_group *g = group_of(r->of, r);
     const backend *be = r->seg.be;
     coll_job j = reduction_job(&r->of->joins, rows, tensor_count(&r->seg.p->tensors[o->out]), g->ranks);
-    j.wire = be->wire ? be->wire() : &wire_reference;
+    j.wire = backend_wire(be);
     return j;
 }
 
