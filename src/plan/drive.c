@@ -96,17 +96,12 @@ static int get_rows(const plan *l, const rank_lane *a, const flight *f, uint32_t
 /* Rows of the head's result: of runs of rows that are wanted whole, the rows; of others, their best. */
 static int get_logits(const plan *l, const rank_lane *a, const flight *f, uint32_t k, err *e)
 {
-    const step *st = f->st;
-    const segment *s = &a->seg;
     const plan_rank *r = a->of;
     best_logit *best = f->best + (int64_t)r->index * l->max_rows[AXIS_OUT];
     int rc = OK;
-    for (int32_t i = 0, next; i < st->n[AXIS_OUT] && !rc; i = next) {
-        const bool only = st->best_only && st->best_only[i];
-        for (next = i + 1; next < st->n[AXIS_OUT] && (st->best_only && st->best_only[next]) == only;) next++;
-        rc = only ? s->be->pick(s->on, s, r->gives[k].t, i, next - i, best + i, e)
-                  : get_rows(l, a, f, k, i, next - i, e);
-        for (int32_t n = i; n < next && only; n++) best[n].id += (int32_t)r->gives[k].columns.from;
+    for (int32_t i = 0, n; i < f->st->n[AXIS_OUT] && !rc; i += n) {
+        n = results_alike(l, k, f->st, i);
+        rc = results_best_only(l, k, f->st, i) ? results_pick(a, k, i, n, best + i, e) : get_rows(l, a, f, k, i, n, e);
     }
     return rc;
 }
@@ -134,7 +129,7 @@ static void get_outputs(const plan *l, rank_lane *a, const flight *f, int *rc, e
         if (l->self >= 0) results_send(a, f, k, rc, e);
         if (!c->read_by_device) continue;
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
-        if (!*rc && a->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, to);
+        if (!*rc && a->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, (uint8_t *)to);
         int sent = far_post_readers(a, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }

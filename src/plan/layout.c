@@ -100,7 +100,7 @@ static double token_seconds(const layout_task *t, const draft *d)
     return sum;
 }
 
-/* Shares of layers are counts; those of ranks per mille. */
+/* The share of a rank: its part of the group times the group's layers. */
 static void write_draft(buf *out, const layout_task *t, const draft *d)
 {
     for (int i = 0; i < d->n; i++) {

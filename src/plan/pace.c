@@ -23,7 +23,7 @@ int pace_parse(pace *out, const char *text, err *e)
 
 static void sleep_until(double until)
 {
-    struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
+    const struct timespec t = clock_timespec(until);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
 }
 

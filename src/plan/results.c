@@ -8,7 +8,7 @@
 
 static int64_t columns_of(const plan_rank *r, uint32_t k) { return r->gives[k].columns.to - r->gives[k].columns.from; }
 
-static bool only_best(const plan *l, uint32_t k, const step *st, int32_t row)
+bool results_best_only(const plan *l, uint32_t k, const step *st, int32_t row)
 {
     return l->cross[k].entry == ENTRY_HEAD && st->best_only && st->best_only[row];
 }
@@ -23,7 +23,7 @@ static int32_t rows_in(const plan *l, uint32_t k, const step *st) { return st->n
 static uint64_t result_bytes(const plan *l, const plan_rank *from, uint32_t k, const step *st)
 {
     uint64_t n = 0;
-    for (int32_t i = 0; i < rows_in(l, k, st); i++) n += row_bytes(from, k, only_best(l, k, st, i));
+    for (int32_t i = 0; i < rows_in(l, k, st); i++) n += row_bytes(from, k, results_best_only(l, k, st, i));
     return n;
 }
 
@@ -64,23 +64,36 @@ void results_close(const plan *l, flight *f)
             mem_unmap(f->sent[l->cross[k].entry], result_bytes_max(l, &l->ranks[l->self], k));
 }
 
-/* Runs of rows that are wanted alike. */
+int32_t results_alike(const plan *l, uint32_t k, const step *st, int32_t row)
+{
+    const int32_t rows = rows_in(l, k, st);
+    const bool only = results_best_only(l, k, st, row);
+    int32_t next = row + 1;
+    while (next < rows && results_best_only(l, k, st, next) == only) next++;
+    return next - row;
+}
+
+int results_pick(const rank_lane *a, uint32_t k, int32_t row, int32_t n, best_logit *out, err *e)
+{
+    const segment *s = &a->seg;
+    const cut_part *part = &a->of->gives[k];
+    const int rc = s->be->pick(s->on, s, part->t, row, n, out, e);
+    for (int32_t i = 0; i < n && !rc; i++) out[i].id += (int32_t)part->columns.from;
+    return rc;
+}
+
 static int write_message(const rank_lane *a, const step *st, uint32_t k, uint8_t *to, err *e)
 {
     const plan_rank *r = a->of;
-    const plan *l = r->of;
     const segment *s = &a->seg;
-    const cut_part *part = &r->gives[k];
-    const int32_t rows = rows_in(l, k, st);
+    const int32_t rows = rows_in(r->of, k, st);
     int rc = OK;
-    for (int32_t i = 0, next; i < rows && !rc; i = next) {
-        const bool only = only_best(l, k, st, i);
-        for (next = i + 1; next < rows && only_best(l, k, st, next) == only;) next++;
-        best_logit *best = (best_logit *)(void *)to;
-        rc = only ? s->be->pick(s->on, s, part->t, i, next - i, best, e)
-                  : s->be->act_get(s->on, s, part->t, i, next - i, to, e);
-        for (int32_t n = 0; n < next - i && only; n++) best[n].id += (int32_t)part->columns.from;
-        to += (uint64_t)(next - i) * row_bytes(r, k, only);
+    for (int32_t i = 0, n; i < rows && !rc; i += n) {
+        const bool only = results_best_only(r->of, k, st, i);
+        n = results_alike(r->of, k, st, i);
+        rc = only ? results_pick(a, k, i, n, (best_logit *)(void *)to, e)
+                  : s->be->act_get(s->on, s, r->gives[k].t, i, n, to, e);
+        to += (uint64_t)n * row_bytes(r, k, only);
     }
     return rc;
 }
@@ -110,7 +123,7 @@ static int read_message(const plan *l, const flight *f, uint32_t k, int from, co
     float *rows = f->result[l->cross[k].entry];
     best_logit *best = f->best + (int64_t)giver->index * l->max_rows[AXIS_OUT];
     for (int32_t i = 0; i < rows_in(l, k, f->st); i++) {
-        const bool only = only_best(l, k, f->st, i);
+        const bool only = results_best_only(l, k, f->st, i);
         const uint64_t n = row_bytes(giver, k, only);
         if (only) memcpy(&best[i], at, n);
         else memcpy(rows + i * width + c.from, at, n);

@@ -6,6 +6,13 @@
 #pragma once
 #include "plan/plan_state.h"
 
+/* Whether only the best logit of a row of crossing k is wanted. */
+bool results_best_only(const plan *l, uint32_t k, const step *st, int32_t row);
+/* Number of rows of crossing k, from `row` on, that are wanted alike: whole, or their best only. */
+int32_t results_alike(const plan *l, uint32_t k, const step *st, int32_t row);
+/* The best of the rank's columns of n rows, with ids of the whole vocabulary. */
+int results_pick(const rank_lane *a, uint32_t k, int32_t row, int32_t n, best_logit *out, err *e);
+
 /* What rank `from` sends of crossing k at most. */
 uint64_t result_bytes_max(const plan *l, const plan_rank *from, uint32_t k);
 
