@@ -5,11 +5,9 @@
  * of both. Prompts are pseudo-random ids, new in each repetition, so that no cache helps. Prefill ends when every
  * sequence has its first token (of an encoder: its vector or scores); decode is the n steps after it, all sequences
  * together. At a depth, each sequence first gets that many tokens, untimed. */
-#include "engine/cost.h"
 #include "app/app.h"
 #include "app/bench_allreduce.h"
 #include "app/bench_link.h"
-#include "engine/busy.h"
 #include "app/flags.h"
 #include "base/clock.h"
 #include "base/fnv.h"
@@ -17,6 +15,8 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_probe.h"
+#include "engine/busy.h"
+#include "engine/cost.h"
 #include "engine/embedding.h"
 #include "engine/evaluate.h"
 
@@ -194,7 +194,7 @@ typedef struct bounds {
     double read, flops, int8;
 } bounds;
 
-/* What is measured, and beside what. */
+/* A measurement: the engine, its options, the bounds of the machine. */
 typedef struct bench_run {
     engine *g;
     const bench_options *o;

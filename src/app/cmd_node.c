@@ -36,7 +36,7 @@ static const param rows[] = {
               .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
     PARAM_ROW(node_flags, memory, PARAM_BYTES, .min = 1, .max = 1e15, .words = "BYTES",
               .doc = "lends at most so much for weights that are not mapped, pages and buffers; K, M, G: KiB, MiB, GiB "
-                     "(default: what is free)"),
+                     "(default: all free memory)"),
     PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(node_flags, as, PARAM_TEXT, .words = "GB/s,GOP/s",

@@ -30,12 +30,14 @@ static const size_t n_rows = sizeof rows / sizeof *rows;
 static const flag_group flags[] = {
     {"Plan", rows, &n_rows, offsetof(plan_command_options, own)}, MODEL_FLAGS(plan_command_options, model), {0}};
 
+/* Seconds of a token, where the model generates; else of the text. */
+static double whole(const forecast *f) { return f->token > 0 ? f->token : f->first; }
+
 /* What computes or carries longest. */
 static void name_bound(const forecast *f, const engine *g, buf *to)
 {
-    const double all = f->token > 0 ? f->token : f->first;
     engine_device *d = mem_array(DEVICES_MAX, sizeof *d);
-    if (f->communicates > all / 2) buf_str(to, "communication");
+    if (f->communicates > whole(f) / 2) buf_str(to, "communication");
     else if (d && engine_devices(g, d, DEVICES_MAX) > f->slowest) buf_str(to, d[f->slowest].name);
     mem_free(d);
 }
@@ -50,10 +52,9 @@ static void print_links(const json *root)
 
 static void print_forecast(const forecast *f, const char *limit)
 {
-    const double all = f->token > 0 ? f->token : f->first;
     printf("prompt of %" PRId64 " tokens: %.3f s, %.0f tokens/s\n", f->prompt, f->first, (double)f->prompt / f->first);
     if (f->token > 0) printf("then a token: %.2f ms, %.1f tokens/s\n", 1e3 * f->token, 1 / f->token);
-    printf("bound by %s; communication %.0f %% of the time\n", limit, 100 * f->communicates / all);
+    printf("bound by %s; communication %.0f %% of the time\n", limit, 100 * f->communicates / whole(f));
 }
 
 static int print_text(engine *g, const plan_command_options *o, err *e)
@@ -78,14 +79,13 @@ static int print_text(engine *g, const plan_command_options *o, err *e)
 
 static void add_forecast(const forecast *f, const engine *g, json *to)
 {
-    const double all = f->token > 0 ? f->token : f->first;
     buf limit = {0};
     name_bound(f, g, &limit);
     if (f->token > 0) json_add_num(to, "decode_tokens_per_s", 1 / f->token);
     json_add_num(to, "prefill_tokens_per_s", (double)f->prompt / f->first);
     json_add_num(to, "ttft_s", f->first);
     json_add_int(to, "prompt", f->prompt);
-    json_add_num(to, "communication_share", f->communicates / all);
+    json_add_num(to, "communication_share", f->communicates / whole(f));
     json_add_str(to, "bound", buf_cstr(&limit));
     buf_free(&limit);
 }

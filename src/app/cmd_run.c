@@ -1,6 +1,5 @@
 /* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
 #include "app/app.h"
-#include "engine/busy.h"
 #include "app/ids.h"
 #include "app/line_edit.h"
 #include "app/tokenizer_choice.h"
@@ -8,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/busy.h"
 #include "engine/decoder_prompt.h"
 
 #include <errno.h>

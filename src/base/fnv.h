@@ -5,7 +5,7 @@
 
 #define FNV_START UINT64_C(0xcbf29ce484222325)
 
-/* h: FNV_START, or that of what comes before. */
+/* h: FNV_START, or the hash of the bytes before. */
 static inline uint64_t fnv_add(uint64_t h, const void *bytes, size_t n)
 {
     const uint8_t *p = (const uint8_t *)bytes;

@@ -108,7 +108,7 @@ static bool add_elements(byte_runs *to, const piece *c, int64_t from, int64_t n)
     return byte_runs_add(to, c->entry, first * t->bytes, (last + 1 - first) * t->bytes);
 }
 
-/* Source rows row … row + m - 1, of which columns col0 … col0 + cols - 1 are taken. */
+/* Columns col0 … col0 + cols - 1 of m source rows, from `row` on. */
 static bool add_rows(byte_runs *to, const piece *c, int64_t row, int64_t m, int64_t col0, int64_t cols)
 {
     const int64_t all = c->src_cols;

@@ -24,5 +24,5 @@ bool byte_runs_minus(byte_runs *to, const byte_runs *a, const byte_runs *b);
 bool byte_runs_meet(const byte_runs *r, const byte_run *with);
 void byte_runs_free(byte_runs *r);
 
-/* Appends what is read to make w. ERR_MEMORY. */
+/* Appends the bytes that weight_fill reads for w. ERR_MEMORY. */
 int weight_reads(const weight *w, byte_runs *to, err *e);

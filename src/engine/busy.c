@@ -2,12 +2,11 @@
 #include "engine/busy.h"
 
 #include "base/mem.h"
-
-enum { MOST = 64 };
+#include "plan/devices.h"
 
 int busy_open(busy_marks *m, const engine *g, err *e)
 {
-    *m = (busy_marks){.of = mem_array(MOST, sizeof *m->of)};
+    *m = (busy_marks){.of = mem_array(DEVICES_MAX, sizeof *m->of)};
     if (!m->of) return err_set(e, ERR_MEMORY, "out of memory for times of devices");
     busy_mark(m, g);
     return OK;
@@ -19,7 +18,7 @@ void busy_close(busy_marks *m)
     *m = (busy_marks){0};
 }
 
-void busy_mark(busy_marks *m, const engine *g) { m->n = engine_devices(g, m->of, MOST); }
+void busy_mark(busy_marks *m, const engine *g) { m->n = engine_devices(g, m->of, DEVICES_MAX); }
 
 double busy_of(const busy_marks *m, const engine *g, int i) { return engine_busy(g, i) - m->of[i].busy; }
 

@@ -137,6 +137,6 @@ typedef struct engine_device {
     double busy;       /* seconds that it has computed so far */
     const char *as;    /* as engine_peer.as; NULL: it does not pretend */
 } engine_device;
-/* Fills at most `most`; on the engine thread. What it names lives until the next step. */
+/* Fills at most `most` and returns their number; on the engine thread. `as` lives until the next step. */
 int engine_devices(const engine *g, engine_device *out, int most);
 double engine_busy(const engine *g, int i); /* engine_device.busy of device i now */

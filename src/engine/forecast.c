@@ -78,7 +78,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the chunks after the second cost, as many times what it did: later rows see more. */
+/* The cost of all chunks after the first, in units of the second chunk's: later rows see more keys. */
 static double chunks_after(const engine *g, int64_t prompt)
 {
     const int64_t chunk = g->chunk;
