@@ -426,3 +426,8 @@ const char *tokenizer_chat_template(const tokenizer *t)
     (void)t;
     return NULL;
 }
+int32_t tokenizer_role(const tokenizer *t, token_role role)
+{
+    (void)t;
+    return role == TOKEN_BOS ? 0 : role == TOKEN_EOS ? 1 : -1;
+}

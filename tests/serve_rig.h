@@ -66,6 +66,9 @@ static int call(const char *method, const char *path, const char *body)
                   .origin = last.origin,
                   .host = last.host,
                   .authorization = last.authorization,
+                  .api_key = last.api_key,
+                  .wanted_headers = last.wanted_headers,
+                  .client_id = last.client_id,
                   .content_length = body ? (int64_t)strlen(body) : -1,
                   .body = body ? span_str(body) : (span){0}};
     if (exchange_admit(&srv, &x)) exchange_handle(&srv, &x);
@@ -88,6 +91,7 @@ static int call(const char *method, const char *path, const char *body)
     last = (exchange){0};
     last.n_header = x.n_header;
     memcpy(last.header, x.header, sizeof x.header);
+    memcpy(last.id, x.id, sizeof x.id);
     return status;
 }
 

@@ -550,8 +550,9 @@ static int ask(const child *c, const char *method, const char *path, const char 
     int fd = connect_to(c);
     if (fd < 0) return -1;
     char text[4096];
-    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-             method, path, strlen(body), body);
+    snprintf(text, sizeof text,
+             "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method, path,
+             strlen(body), body);
     put(fd, text);
     return fd;
 }
@@ -637,7 +638,7 @@ static void streams_outlive_the_first_signal(void **state)
     child half = serve(""); /* a body that never ends is no stream */
     assert_true(wait_ready(&half));
     int fd = connect_to(&half);
-    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"pro");
+    put(fd, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"pro");
     usleep(200000);
     kill(half.pid, SIGTERM);
     assert_int_equal(wait_exit(half.pid, 3), 0);

@@ -5,6 +5,13 @@
 #include "base/file.h"
 #include "serve/fields.h"
 
+static const char *header_of(const char *name)
+{
+    for (int i = 0; i < last.n_header; i++)
+        if (strcmp(last.header[i].name, name) == 0) return last.header[i].value;
+    return NULL;
+}
+
 static void every_route_is_found_and_documented(void **state)
 {
     (void)state;
@@ -20,11 +27,16 @@ static void every_route_is_found_and_documented(void **state)
         if (!strstr(buf_cstr(&readme), text)) fail_msg("the README does not name %s", text);
         expect_error(405, call(strcmp(r->method, "GET") == 0 ? "POST" : "GET", r->path, NULL), NULL,
                      "method_not_allowed");
-        assert_string_equal(last.header[0].name, "Allow");
-        assert_memory_equal(last.header[0].value, r->method, strlen(r->method));
+        assert_memory_equal(header_of("Allow"), r->method, strlen(r->method));
         expect_error(405, call("DELETE", r->path, NULL), NULL, "method_not_allowed");
         snprintf(text, sizeof text, "%sx", r->path);
-        expect_error(404, call(r->method, text, NULL), NULL, "not_found");
+        expect_error(404, call(r->method, text, NULL), NULL,
+                     strcmp(r->path, "/v1/models/{id}") == 0 ? "model_not_found" : "not_found");
+        for (size_t k = 0; k < 3; k++) { /* its other paths */
+            const char *other = k < 2 ? r->also[k] : strncmp(r->path, "/v1/", 4) == 0 ? r->path + 3 : NULL;
+            x = (exchange){.method = r->method, .path = other, .content_length = -1};
+            assert_true(!other || (exchange_admit(&srv, &x) && x.endpoint == r));
+        }
         if (strcmp(r->method, "POST") == 0) expect_error(400, call("POST", r->path, "{\"no_field\":1}"), NULL, NULL);
     }
     buf_free(&readme);
@@ -76,7 +88,7 @@ static void heads_are_judged(void **state)
     (void)state;
     expect_error(404, call("GET", "/nothing", NULL), NULL, "not_found");
     expect_error(405, call("GET", "/v1/completions", NULL), NULL, "method_not_allowed");
-    assert_string_equal(last.header[0].name, "Allow");
+    assert_non_null(header_of("Allow"));
     expect_error(405, call("DELETE", "/health", NULL), NULL, "method_not_allowed");
     assert_int_equal(call("HEAD", "/health", NULL), 200);
     assert_int_equal(call("GET", "http://some.host/health", NULL), 200);
@@ -106,13 +118,6 @@ static void heads_are_judged(void **state)
     atomic_store(&srv.draining, false);
 }
 
-static const char *header_of(const char *name)
-{
-    for (int i = 0; i < last.n_header; i++)
-        if (strcmp(last.header[i].name, name) == 0) return last.header[i].value;
-    return NULL;
-}
-
 static void pages_from_elsewhere(void **state)
 {
     (void)state;
@@ -126,6 +131,10 @@ static void pages_from_elsewhere(void **state)
         assert_string_equal(header_of("Access-Control-Allow-Origin"), good[i]);
         assert_non_null(strstr(header_of("Access-Control-Allow-Headers"), "authorization"));
         assert_non_null(strstr(header_of("Access-Control-Allow-Headers"), "content-type"));
+        const char *wanted = "authorization,content-type,x-stainless-os,x-stainless-retry-count";
+        last = (exchange){.origin = good[i], .wanted_headers = wanted};
+        assert_int_equal(call("OPTIONS", "/v1/completions", NULL), 204);
+        assert_string_equal(header_of("Access-Control-Allow-Headers"), wanted);
         last = (exchange){.origin = good[i]};
         assert_int_equal(post(""), 200);
         assert_string_equal(header_of("Access-Control-Allow-Origin"), good[i]);
@@ -134,6 +143,7 @@ static void pages_from_elsewhere(void **state)
         last = (exchange){.origin = bad[i]};
         assert_int_equal(call("OPTIONS", "/v1/completions", NULL), 403);
         assert_null(header_of("Access-Control-Allow-Origin"));
+        assert_null(header_of("Access-Control-Allow-Headers"));
         last = (exchange){.origin = bad[i], .host = "evil.example"};
         assert_int_equal(post(""), 403);
         last = (exchange){.origin = bad[i]};
@@ -150,6 +160,67 @@ static void pages_from_elsewhere(void **state)
     last = (exchange){.origin = "http://evil.example", .host = "box:8080"};
     assert_int_equal(post(""), 403);
     srv.loopback = true;
+}
+
+/* Names that others may give to 127.0.0.1. */
+static void foreign_hosts(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "127.0.0.1", ""};
+    static const char *const foreign[] = {"evil.example", "evil.example:8080", "localhost.evil.example",
+                                          "127.0.0.1.nip.io", "localhosts"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        last = (exchange){.host = own[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    }
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        last = (exchange){.host = foreign[i]};
+        expect_error(403, call("GET", "/v1/models", NULL), NULL, "host_not_allowed");
+        last = (exchange){.host = foreign[i]};
+        expect_error(403, call("GET", "/nothing", NULL), NULL, "host_not_allowed");
+        last = (exchange){.host = foreign[i]};
+        assert_int_equal(call("OPTIONS", "/v1/models", NULL), 403);
+        last = (exchange){.host = foreign[i]};
+        assert_int_equal(call("GET", "/health", NULL), 200);
+        last = (exchange){.host = foreign[i]};
+        assert_int_equal(call("GET", "/ping", NULL), 200);
+    }
+    assert_int_equal(call("GET", "http://evil.example/v1/models", NULL), 403);
+    assert_int_equal(call("GET", "http://localhost:8080/v1/models", NULL), 200);
+    opt.cors_origin = "https://a.example, http://evil.example:8080";
+    last = (exchange){.host = "evil.example"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    last = (exchange){.host = "b.evil.example"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 403);
+    opt.cors_origin = "*";
+    last = (exchange){.host = "b.evil.example"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    opt.cors_origin = NULL;
+    srv.loopback = false;
+    last = (exchange){.host = "box.example"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    srv.loopback = true;
+}
+
+static void requests_have_ids(void **state)
+{
+    (void)state;
+    char made[EXCHANGE_ID + 1];
+    static const char *const bad[] = {NULL, "", "two words", "\x01", "\xc3\xa9"};
+    last = (exchange){.client_id = "abc-123"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    assert_string_equal(last.id, "abc-123");
+    last = (exchange){.client_id = "abc-123"};
+    assert_int_equal(call("GET", "/nothing", NULL), 404);
+    assert_string_equal(last.id, "abc-123");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memcpy(made, last.id, sizeof made);
+        last = (exchange){.client_id = bad[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 200);
+        assert_non_null(header_of("X-Request-Id"));
+        assert_memory_equal(last.id, "req-", 4);
+        assert_string_not_equal(last.id, made);
+    }
 }
 
 static void keys_are_asked_for(void **state)
@@ -184,6 +255,10 @@ static void keys_are_asked_for(void **state)
     assert_int_equal(call("OPTIONS", "/v1/models", NULL), 204);
     last = (exchange){.authorization = "Bearer first-key"};
     assert_int_equal(post(""), 200);
+    last = (exchange){.api_key = "first-key"};
+    assert_int_equal(post(""), 200);
+    last = (exchange){.api_key = "third"};
+    assert_int_equal(post(""), 401);
     last = (exchange){.authorization = "bearer second"};
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
     keys_free(&srv.keys);
@@ -207,14 +282,29 @@ static void tokenize_and_back(void **state)
     assert_string_equal(
         reply, "{\"tokens\":[{\"id\":0,\"piece\":\"<s>\"},{\"id\":198,\"piece\":[195]},{\"id\":172,\"piece\":[169]}]}");
     assert_int_equal(call("POST", "/detokenize", "{\"tokens\":[100,2,198,172]}"), 200);
-    assert_string_equal(reply, "{\"content\":\"a<|x|>\xc3\xa9\"}");
+    assert_string_equal(reply, "{\"content\":\"a<|x|>\xc3\xa9\",\"prompt\":\"a<|x|>\xc3\xa9\"}");
+    assert_int_equal(call("POST", "/tokenize", "{\"prompt\":\"ab\",\"model\":\"fake\"}"), 200);
+    assert_string_equal(reply, "{\"count\":3,\"max_model_len\":128,\"tokens\":[0,100,101],\"token_strs\":null}");
+    assert_int_equal(call("POST", "/tokenize",
+                          "{\"prompt\":\"<|x|>\",\"parse_special\":true,\"add_special_tokens\":false,"
+                          "\"return_token_strs\":true}"),
+                     200);
+    expect_part("\"tokens\":[2],\"token_strs\":[\"<|x|>\"]}");
+    expect_error(404, call("POST", "/tokenize", "{\"prompt\":\"ab\",\"model\":\"b\"}"), "model", "model_not_found");
+    assert_int_equal(call("GET", "/tokenizer_info", NULL), 200);
+    expect_part("\"vocab_size\":259");
     assert_int_equal(call("POST", "/detokenize", "{\"tokens\":[]}"), 200);
     expect_error(400, call("POST", "/tokenize", "{}"), "content", NULL);
     expect_error(400, call("POST", "/tokenize", "{\"content\":5}"), "content", NULL);
     expect_error(400, call("POST", "/tokenize", "{\"content\":\"a\",\"prompt\":\"b\"}"), "prompt", NULL);
     expect_error(400, call("POST", "/detokenize", "{}"), "tokens", NULL);
     expect_error(400, call("POST", "/detokenize", "{\"tokens\":[1,\"2\"]}"), "tokens", NULL);
-    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[259]}"), "tokens", NULL);
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[5,259]}"), "tokens", NULL);
+    expect_part("259 is no token id (0 to 258)");
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[-7]}"), "tokens", NULL);
+    expect_part("-7 is no token id");
+    expect_error(400, call("POST", "/detokenize", "{\"tokens\":[1e15]}"), "tokens", NULL);
+    expect_part("1000000000000000 is no token id");
     fake.no_tokenizer = true;
     expect_error(400, call("POST", "/tokenize", "{\"content\":\"a\"}"), NULL, "no_tokenizer");
     expect_error(400, call("POST", "/detokenize", "{\"tokens\":[5]}"), NULL, "no_tokenizer");
@@ -230,9 +320,19 @@ static void what_runs_here(void **state)
     assert_string_equal(reply, "{\"status\":\"ok\"}");
     assert_int_equal(call("GET", "/props", NULL), 200);
     expect_part("\"total_slots\":16");
-    opt.alias = "mine";
+    assert_int_equal(call("GET", "/v1/models/fake", NULL), 200);
+    expect_part("{\"id\":\"fake\",\"object\":\"model\",\"created\":");
+    expect_part("\"max_model_len\":128");
+    expect_error(404, call("GET", "/v1/models/other", NULL), "model", "model_not_found");
+    expect_error(404, call("GET", "/v1/models/", NULL), NULL, "not_found");
+    assert_int_equal(call("GET", "/version", NULL), 200);
+    expect_part("{\"version\":\"0.1.0\"");
+    opt.alias = "an/org 1";
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
-    expect_part("\"id\":\"mine\"");
+    expect_part("\"id\":\"an/org 1\"");
+    assert_int_equal(call("GET", "/models/an%2Forg%201", NULL), 200);
+    assert_int_equal(call("GET", "/v1/models/an/org%201", NULL), 200);
+    opt.alias = "mine";
     assert_int_equal(post("\"model\":\"mine\""), 200);
     opt.alias = NULL;
     assert_int_equal(call("GET", "/metrics", NULL), 200);
@@ -362,6 +462,8 @@ int main(void)
         cmocka_unit_test(every_field_is_read_by_its_row),
         cmocka_unit_test(heads_are_judged),
         cmocka_unit_test(pages_from_elsewhere),
+        cmocka_unit_test(foreign_hosts),
+        cmocka_unit_test(requests_have_ids),
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(tokenize_and_back),
         cmocka_unit_test(what_runs_here),

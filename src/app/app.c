@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
-#include "core/arithmetic.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -114,7 +113,7 @@ int app_main(int argc, char **argv)
         if (cmd) rc = run_command(cmd, 1, help, &e);
         else if (!rc) print_overview(stdout);
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
-        printf("inferflow %s, arithmetic %d\n", inferflow_version, ARITHMETIC);
+        printf("inferflow %s\n", inferflow_version);
     } else {
         const command *cmd = find_command(word, &e);
         rc = cmd ? run_command(cmd, argc - 2, argv + 2, &e) : e.code;

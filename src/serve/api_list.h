@@ -6,12 +6,15 @@
     X(health)                                                                                                          \
     X(metrics)                                                                                                         \
     X(models)                                                                                                          \
+    X(model)                                                                                                           \
     X(completions)                                                                                                     \
     X(embeddings)                                                                                                      \
     X(rerank)                                                                                                          \
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \
-    X(props)
+    X(tokenizer_info)                                                                                                  \
+    X(props)                                                                                                           \
+    X(version)
 
 #define X(name) extern const route route_##name;
 ROUTE_LIST(X)

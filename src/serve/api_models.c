@@ -1,8 +1,28 @@
-/* api_models.c - GET /v1/models, GET /health and GET /props: what runs here, and whether it is ready. */
+/* api_models.c - GET /v1/models, /v1/models/{id}, /health, /props and /version: what runs here, and whether it is
+ * ready. */
 #include "base/mem.h"
 #include "base/version.h"
 #include "serve/api_list.h"
 #include "serve/server.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+static void add_model(const server *s, const engine_info *info, json *m)
+{
+    json_add_str(m, "id", server_model_name(s));
+    json_add_str(m, "object", "model");
+    json_add_int(m, "created", (int64_t)s->created);
+    json_add_str(m, "owned_by", "inferflow");
+    json_add_int(m, "max_model_len", info->ctx);
+    json *meta = json_add_object(m, "meta");
+    json_add_str(meta, "architecture", info->arch);
+    json_add_str(meta, "format", info->format);
+    json_add_int(meta, "n_vocab", info->n_vocab);
+    json_add_int(meta, "n_embd", info->dim);
+    json_add_int(meta, "n_layer", info->n_layer);
+    json_add_int(meta, "n_ctx", info->ctx);
+}
 
 static void handle_models(server *s, exchange *x)
 {
@@ -10,21 +30,38 @@ static void handle_models(server *s, exchange *x)
     json_add_str(root, "object", "list");
     json *list = json_add_array(root, "data");
     engine *g = atomic_load(&s->g);
-    if (g) {
-        const engine_info *info = engine_describe(g);
-        json *m = json_add_object(list, NULL);
-        json_add_str(m, "id", server_model_name(s));
-        json_add_str(m, "object", "model");
-        json_add_int(m, "created", (int64_t)s->created);
-        json_add_str(m, "owned_by", "inferflow");
-        json *meta = json_add_object(m, "meta");
-        json_add_str(meta, "architecture", info->arch);
-        json_add_str(meta, "format", info->format);
-        json_add_int(meta, "n_vocab", info->n_vocab);
-        json_add_int(meta, "n_embd", info->dim);
-        json_add_int(meta, "n_layer", info->n_layer);
-        json_add_int(meta, "n_ctx", info->ctx);
+    if (g) add_model(s, engine_describe(g), json_add_object(list, NULL));
+    reply_json(x, 200, root);
+}
+
+/* "%2F" → "/", as clients write the id of a model in a path. */
+static void unescape(char *to, size_t size, const char *from)
+{
+    size_t n = 0;
+    for (unsigned byte; *from && n + 1 < size; from++) {
+        bool coded = from[0] == '%' && isxdigit((unsigned char)from[1]) && isxdigit((unsigned char)from[2]);
+        to[n++] = coded && sscanf(from + 1, "%2x", &byte) == 1 ? (char)byte : *from;
+        if (coded) from += 2;
     }
+    to[n] = 0;
+}
+
+static void handle_model(server *s, exchange *x)
+{
+    char id[1024];
+    unescape(id, sizeof id, x->tail);
+    if (!exchange_check_model(s, x, id)) return;
+    json *root = json_new_object();
+    add_model(s, engine_describe(s->g), root);
+    reply_json(x, 200, root);
+}
+
+static void handle_version(server *s, exchange *x)
+{
+    (void)s;
+    json *root = json_new_object();
+    json_add_str(root, "version", INFERFLOW_RELEASE);
+    json_add_str(root, "build_info", inferflow_version);
     reply_json(x, 200, root);
 }
 
@@ -83,5 +120,8 @@ static void handle_props(server *s, exchange *x)
 }
 
 const route route_models = {.method = "GET", .path = "/v1/models", .handle = handle_models};
-const route route_health = {.method = "GET", .path = "/health", .open_to_all = true, .handle = handle_health};
+const route route_model = {.method = "GET", .path = "/v1/models/{id}", .needs_engine = true, .handle = handle_model};
+const route route_health = {
+    .method = "GET", .path = "/health", .also = {"/v1/health", "/ping"}, .open_to_all = true, .handle = handle_health};
 const route route_props = {.method = "GET", .path = "/props", .needs_engine = true, .handle = handle_props};
+const route route_version = {.method = "GET", .path = "/version", .handle = handle_version};

@@ -1,4 +1,4 @@
-/* api_tokenize.c - POST /tokenize and POST /detokenize. */
+/* api_tokenize.c - POST /tokenize, POST /detokenize and GET /tokenizer_info. */
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "serve/api_list.h"
@@ -7,25 +7,32 @@
 
 #include <string.h>
 
+/* Two forms: llama.cpp's with `content`, vLLM's with `prompt`. */
 typedef struct tokenize_fields {
-    const char *content;
-    bool add_special, parse_special, with_pieces;
+    const char *model, *content, *prompt;
+    bool add_special, add_special_tokens, parse_special, with_pieces, return_token_strs;
 } tokenize_fields;
 
 #define AT(member) .offset = offsetof(tokenize_fields, member)
 static const field tokenize_rows[] = {
+    {.name = "model", .type = FIELD_TEXT, AT(model)},
     {.name = "content", .type = FIELD_TEXT, AT(content)},
+    {.name = "prompt", .type = FIELD_TEXT, AT(prompt)},
     {.name = "add_special", .type = FIELD_BOOL, AT(add_special)},
+    {.name = "add_special_tokens", .type = FIELD_BOOL, AT(add_special_tokens)},
     {.name = "parse_special", .type = FIELD_BOOL, AT(parse_special)},
     {.name = "with_pieces", .type = FIELD_BOOL, AT(with_pieces)},
+    {.name = "return_token_strs", .type = FIELD_BOOL, AT(return_token_strs)},
     {NULL},
 };
 
 typedef struct detokenize_fields {
+    const char *model;
     const json *tokens;
 } detokenize_fields;
 
 static const field detokenize_rows[] = {
+    {.name = "model", .type = FIELD_TEXT, .offset = offsetof(detokenize_fields, model)},
     {.name = "tokens", .type = FIELD_NODE, .offset = offsetof(detokenize_fields, tokens)},
     {NULL},
 };
@@ -57,27 +64,54 @@ static void add_piece(json *list, const tokenizer *t, int32_t id)
     buf_free(&raw);
 }
 
+static void reply_content(exchange *x, const tokenizer *t, const token_list *ids, bool pieces)
+{
+    json *root = json_new_object();
+    json *list = json_add_array(root, "tokens");
+    for (size_t i = 0; i < ids->n; i++) {
+        if (pieces) add_piece(list, t, ids->id[i]);
+        else json_add_int(list, NULL, ids->id[i]);
+    }
+    reply_json(x, 200, root);
+}
+
+static void reply_prompt(server *s, exchange *x, const tokenizer *t, const token_list *ids, bool pieces)
+{
+    buf *out = &x->out;
+    x->status = 200;
+    x->content_type = "application/json";
+    buf_printf(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", ids->n, engine_describe(s->g)->ctx);
+    for (size_t i = 0; i < ids->n; i++) buf_printf(out, "%s%d", i ? "," : "", ids->id[i]);
+    buf_str(out, pieces ? "],\"token_strs\":[" : "],\"token_strs\":null}");
+    for (size_t i = 0; i < ids->n && pieces; i++) {
+        if (i) buf_byte(out, ',');
+        json_quote(out, tokenizer_piece(t, ids->id[i]));
+    }
+    if (pieces) buf_str(out, "]}");
+}
+
 static void handle_tokenize(server *s, exchange *x)
 {
-    tokenize_fields f = {0};
+    tokenize_fields f = {.add_special_tokens = true};
     token_list ids = {0};
     err e = {0};
     const tokenizer *t = tokenizer_of(s, x);
     json *body = t ? body_read(s, x, &f) : NULL;
+    const char *text = f.content ? f.content : f.prompt;
+    int flags = ((f.content ? f.add_special : f.add_special_tokens) ? TOKENIZE_SPECIAL : 0) |
+                (f.parse_special ? TOKENIZE_PARSE : 0);
     if (!body) return;
-    int flags = (f.add_special ? TOKENIZE_SPECIAL : 0) | (f.parse_special ? TOKENIZE_PARSE : 0);
-    if (!f.content) {
+    if (!exchange_check_model(s, x, f.model)) {
+    } else if (!text) {
         reply_error(x, 400, "content", "missing_field", "content is missing");
-    } else if (tokenizer_encode(t, span_str(f.content), flags, &ids, &e)) {
-        reply_err(x, "content", &e);
+    } else if (f.content && f.prompt) {
+        reply_error(x, 400, "prompt", "invalid_value", "content and prompt: one of them");
+    } else if (tokenizer_encode(t, span_str(text), flags, &ids, &e)) {
+        reply_err(x, f.content ? "content" : "prompt", &e);
+    } else if (f.content) {
+        reply_content(x, t, &ids, f.with_pieces);
     } else {
-        json *root = json_new_object();
-        json *list = json_add_array(root, "tokens");
-        for (size_t i = 0; i < ids.n; i++) {
-            if (f.with_pieces) add_piece(list, t, ids.id[i]);
-            else json_add_int(list, NULL, ids.id[i]);
-        }
-        reply_json(x, 200, root);
+        reply_prompt(s, x, t, &ids, f.return_token_strs);
     }
     mem_free(ids.id);
     json_free(body);
@@ -89,8 +123,9 @@ static bool collect_ids(exchange *x, const json *array, int64_t size, token_list
     out->id = mem_array(json_count(array), sizeof *out->id);
     for (const json *m = json_first(array); m; m = json_next(m)) {
         int64_t id = json_int(m, -1);
+        if (json_type(m) != JSON_NUMBER) return field_wrong_type(x, "tokens", "an array of token ids", m);
         if (id < 0 || id >= size) {
-            reply_error(x, 400, "tokens", "invalid_value", "tokens: element %zu is no token id (0 to %lld)", out->n,
+            reply_error(x, 400, "tokens", "invalid_value", "tokens: %.16g is no token id (0 to %lld)", json_num(m, 0),
                         (long long)size - 1);
             return false;
         }
@@ -108,13 +143,15 @@ static void handle_detokenize(server *s, exchange *x)
     err e = {0};
     const tokenizer *t = tokenizer_of(s, x);
     json *body = t ? body_read(s, x, &f) : NULL;
-    if (body && collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
+    if (body && exchange_check_model(s, x, f.model) && collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
         if (tokenizer_decode(t, ids.id, ids.n, 0, &text, &e)) {
             reply_err(x, "tokens", &e);
         } else {
             x->status = 200;
             x->content_type = "application/json";
             buf_str(&x->out, "{\"content\":");
+            json_quote(&x->out, buf_span(&text));
+            buf_str(&x->out, ",\"prompt\":"); /* as vLLM calls it */
             json_quote(&x->out, buf_span(&text));
             buf_byte(&x->out, '}');
         }
@@ -124,6 +161,35 @@ static void handle_detokenize(server *s, exchange *x)
     json_free(body);
 }
 
+static void add_role(json *root, const char *key, const tokenizer *t, token_role role)
+{
+    int32_t id = tokenizer_role(t, role);
+    buf piece = {0};
+    span text = tokenizer_piece(t, id);
+    buf_add(&piece, text.p, text.n);
+    if (id < 0 || !utf8_is_valid(text)) json_add_null(root, key);
+    else json_add_str(root, key, buf_cstr(&piece));
+    buf_free(&piece);
+}
+
+static void handle_tokenizer_info(server *s, exchange *x)
+{
+    static const char *const name[TOKEN_ROLE_COUNT] = {"bos_token", "eos_token", "unk_token",  "pad_token",
+                                                       "sep_token", "cls_token", "mask_token", "eot_token"};
+    const tokenizer *t = tokenizer_of(s, x);
+    if (!t) return;
+    json *root = json_new_object();
+    json_add_str(root, "tokenizer_class", tokenizer_kind(t));
+    json_add_int(root, "vocab_size", tokenizer_size(t));
+    json_add_int(root, "model_max_length", engine_describe(s->g)->ctx);
+    for (int i = 0; i < TOKEN_ROLE_COUNT; i++) add_role(root, name[i], t, (token_role)i);
+    if (tokenizer_chat_template(t)) json_add_str(root, "chat_template", tokenizer_chat_template(t));
+    else json_add_null(root, "chat_template");
+    reply_json(x, 200, root);
+}
+
+const route route_tokenizer_info = {
+    .method = "GET", .path = "/tokenizer_info", .needs_engine = true, .handle = handle_tokenizer_info};
 const route route_tokenize = {
     .method = "POST", .path = "/tokenize", .needs_engine = true, .fields = tokenize_rows, .handle = handle_tokenize};
 const route route_detokenize = {.method = "POST",

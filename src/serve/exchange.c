@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #define X(name) &route_##name,
 const route *const route_all[] = {ROUTE_LIST(X)};
@@ -100,14 +101,16 @@ static const char *origin_authority(const char *origin)
     return NULL;
 }
 
+/* "name" or "name:port". */
+static bool is_name(const char *authority, const char *name)
+{
+    size_t n = strlen(name);
+    return strncasecmp(authority, name, n) == 0 && (authority[n] == 0 || authority[n] == ':');
+}
+
 static bool is_local_name(const char *authority)
 {
-    static const char *const name[] = {"localhost", "127.0.0.1", "[::1]"};
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        size_t n = strlen(name[i]);
-        if (strncasecmp(authority, name[i], n) == 0 && (authority[n] == 0 || authority[n] == ':')) return true;
-    }
-    return false;
+    return is_name(authority, "localhost") || is_name(authority, "127.0.0.1") || is_name(authority, "[::1]");
 }
 
 static bool is_listed_origin(const char *list, const char *origin)
@@ -131,20 +134,60 @@ static bool is_allowed_origin(const server *s, const exchange *x)
     return is_local_name(authority) || (!s->loopback && x->host && strcasecmp(authority, x->host) == 0);
 }
 
-static bool has_key(const server *s, const exchange *x)
+/* "https://box:8443" in --cors-origin makes "box" a name of the server. */
+static bool is_listed_name(const char *list, const char *host)
 {
-    if (!s->keys.n) return true;
-    if (!x->authorization || strncasecmp(x->authorization, "bearer ", 7) != 0) return false;
-    return keys_match(&s->keys, x->authorization + 7 + strspn(x->authorization + 7, " "));
+    for (const char *p = list; p && *p; p = strchr(p, ',')) {
+        p += strspn(p, ", ");
+        size_t n = strcspn(p, ","), scheme = strncmp(p, "https://", 8) == 0 ? 8 : 7;
+        if (n == 1 && *p == '*') return true;
+        if (n <= scheme) continue;
+        size_t name = strcspn(p + scheme, ":,"), own = strcspn(host, ":");
+        if (name == own && strncasecmp(p + scheme, host, own) == 0) return true;
+    }
+    return false;
 }
 
-/* "http://host/path" and "/path?query" → "/path"; the listener has cut the query already. */
-static const char *path_of(const char *target)
+/* A name that somebody else's DNS may give to 127.0.0.1, so that their pages reach a loopback listener. Numbers are no
+ * names. */
+static bool is_foreign_host(const server *s, const char *host)
 {
-    const char *authority = origin_authority(target);
-    if (!authority) return target;
-    const char *slash = strchr(authority, '/');
-    return slash ? slash : "/";
+    if (!s->loopback || !host || *host == '[' || !host[strspn(host, "0123456789.:")]) return false;
+    return !is_local_name(host) && !is_name(host, s->o->host) && !is_listed_name(s->o->cors_origin, host);
+}
+
+static bool has_key(const server *s, const exchange *x)
+{
+    const char *bearer = x->authorization;
+    if (!s->keys.n) return true;
+    if (bearer && strncasecmp(bearer, "bearer ", 7) == 0)
+        return keys_match(&s->keys, bearer + 7 + strspn(bearer + 7, " "));
+    return x->api_key && keys_match(&s->keys, x->api_key);
+}
+
+/* The client's id where it is a plain word, else a new one; every reply carries it. */
+static void name_request(server *s, exchange *x)
+{
+    const char *own = x->client_id;
+    size_t n = own ? strlen(own) : 0;
+    bool plain = n > 0 && n <= EXCHANGE_ID;
+    for (size_t i = 0; i < n && plain; i++) plain = own[i] > ' ' && own[i] < 127;
+    uint64_t random;
+    if (plain) memcpy(x->id, own, n + 1);
+    else if (getrandom(&random, sizeof random, 0) != sizeof random) random = atomic_fetch_add(&s->serial, 1);
+    if (!plain) snprintf(x->id, sizeof x->id, "req-%016llx", (unsigned long long)random);
+    exchange_add_header(x, "X-Request-Id", x->id);
+}
+
+/* "http://host/path" → "/path", and its host; "/path" → that of Host. The listener has cut the query already. */
+static const char *split_target(exchange *x, char host[256])
+{
+    const char *authority = origin_authority(x->path);
+    if (!authority) return x->host;
+    size_t n = strcspn(authority, "/");
+    snprintf(host, 256, "%.*s", n < 256 ? (int)n : 255, authority);
+    x->path = authority[n] ? authority + n : "/";
+    return host;
 }
 
 static void admit_options(exchange *x, bool cors)
@@ -153,26 +196,49 @@ static void admit_options(exchange *x, bool cors)
     exchange_add_header(x, "Allow", "GET, HEAD, POST, OPTIONS");
     if (!cors) return;
     exchange_add_header(x, "Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
-    exchange_add_header(x, "Access-Control-Allow-Headers", "authorization, content-type");
+    exchange_add_header(x, "Access-Control-Allow-Headers",
+                        x->wanted_headers && *x->wanted_headers ? x->wanted_headers : "authorization, content-type");
     exchange_add_header(x, "Access-Control-Max-Age", "86400");
 }
 
-static void find_route(exchange *x)
+static bool is_path(const char *pattern, const char *path, const char **tail)
 {
-    const char *method = strcmp(x->method, "HEAD") == 0 ? "GET" : x->method, *other = NULL;
+    const char *hole = strstr(pattern, "{id}");
+    size_t n = hole ? (size_t)(hole - pattern) : strlen(pattern);
+    if (strncmp(pattern, path, n) != 0 || (hole != NULL) != (path[n] != 0)) return false;
+    *tail = path + n;
+    return true;
+}
+
+static bool is_path_of(const route *r, const char *path, const char **tail)
+{
+    bool is = is_path(r->path, path, tail) || (!strncmp(r->path, "/v1/", 4) && is_path(r->path + 3, path, tail));
+    for (size_t i = 0; i < sizeof r->also / sizeof *r->also && !is; i++)
+        is = r->also[i] && is_path(r->also[i], path, tail);
+    return is;
+}
+
+/* NULL: none; *other is the method of a route with this path, or NULL. */
+static const route *find_route(exchange *x, const char **other)
+{
+    const char *method = strcmp(x->method, "HEAD") == 0 ? "GET" : x->method;
+    *other = NULL;
     for (int i = 0; i < route_count; i++) {
-        if (strcmp(route_all[i]->path, x->path) != 0) continue;
-        if (strcmp(route_all[i]->method, method) == 0) {
-            x->endpoint = route_all[i];
-            return;
-        }
-        other = route_all[i]->method;
+        if (!is_path_of(route_all[i], x->path, &x->tail)) continue;
+        if (strcmp(route_all[i]->method, method) == 0) return route_all[i];
+        *other = route_all[i]->method;
     }
+    return NULL;
+}
+
+static void refuse_route(exchange *x, const char *other)
+{
     if (!other) {
         reply_error(x, 404, NULL, "not_found", "no such endpoint: %.100s", x->path);
         return;
     }
-    reply_error(x, 405, NULL, "method_not_allowed", "%.40s is not possible for %s; use %s", x->method, x->path, other);
+    reply_error(x, 405, NULL, "method_not_allowed", "%.40s is not possible for %.100s; use %s", x->method, x->path,
+                other);
     exchange_add_header(x, "Allow", strcmp(other, "GET") == 0 ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
 }
 
@@ -184,10 +250,23 @@ void exchange_refuse_size(const server *s, exchange *x, int64_t bytes)
 
 bool exchange_admit(server *s, exchange *x)
 {
+    char of_target[256];
+    const char *other, *host;
     x->began = clock_now();
-    x->path = path_of(x->path);
+    name_request(s, x);
+    if (x->misframed) {
+        reply_error(x, 400, NULL, "bad_framing", "%s", x->misframed);
+        return false;
+    }
+    host = split_target(x, of_target);
+    x->endpoint = find_route(x, &other);
     bool is_options = strcmp(x->method, "OPTIONS") == 0,
          is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
+    if (x->endpoint != &route_health && is_foreign_host(s, host)) {
+        reply_error(x, 403, NULL, "host_not_allowed",
+                    "%.100s is no name of this server: use localhost (or name its origin in --cors-origin)", host);
+        return false;
+    }
     bool cors = x->origin && is_allowed_origin(s, x);
     if (cors) {
         exchange_add_header(x, "Access-Control-Allow-Origin", x->origin);
@@ -206,14 +285,15 @@ bool exchange_admit(server *s, exchange *x)
         admit_options(x, cors);
         return false;
     }
-    find_route(x);
     if (!(x->endpoint && x->endpoint->open_to_all) && !has_key(s, x)) {
-        x->n_header = cors ? 2 : 0;
         reply_error(x, 401, NULL, "invalid_api_key", "a valid key is needed: Authorization: Bearer KEY");
         exchange_add_header(x, "WWW-Authenticate", "Bearer");
         return false;
     }
-    if (!x->endpoint) return false;
+    if (!x->endpoint) {
+        refuse_route(x, other);
+        return false;
+    }
     if (!is_get && x->content_encoding && strcasecmp(x->content_encoding, "identity") != 0) {
         reply_error(x, 415, NULL, "unsupported_encoding", "Content-Encoding: %.40s: send the body as it is",
                     x->content_encoding);

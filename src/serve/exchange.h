@@ -16,13 +16,16 @@ typedef struct server server;
 typedef struct route route;
 typedef struct field field; /* fields.h */
 
-enum { EXCHANGE_HEADERS = 8 };
+enum { EXCHANGE_HEADERS = 12, EXCHANGE_ID = 128 };
 
 typedef struct exchange {
     /* request; strings belong to the listener, NULL = absent */
     const char *method, *path;
-    const char *authorization, *origin, *host, *content_encoding;
-    int64_t content_length; /* -1: not declared */
+    const char *authorization, *api_key, *origin, *host, *content_encoding;
+    const char *wanted_headers; /* Access-Control-Request-Headers */
+    const char *client_id;      /* X-Request-Id */
+    const char *misframed;      /* why its head cannot be trusted; NULL: it can */
+    int64_t content_length;     /* -1: not declared */
     span body;
     /* reply */
     int status; /* 0: not decided yet */
@@ -30,20 +33,23 @@ typedef struct exchange {
     buf out;
     stream *later; /* the consumer's reference is the listener's */
     struct {
-        const char *name, *value; /* value: a literal, or in `origin` */
+        const char *name, *value; /* value: a literal, a string of the request, or `id` */
     } header[EXCHANGE_HEADERS];
     int n_header;
     /* set on the way */
     const route *endpoint;
-    double began; /* clock_now of the head */
+    const char *tail;         /* what stands for {id} in the endpoint's path */
+    char id[EXCHANGE_ID + 1]; /* of the request: the client's, or a new one */
+    double began;             /* clock_now of the head */
 } exchange;
 
-/* An endpoint: one const struct in api_<x>.c plus one line in api_list.h. */
+/* An endpoint: one const struct in api_<x>.c plus one line in api_list.h. "/v1/x" answers at "/x" too; "{id}" ends a
+ * path and stands for any text. */
 struct route {
-    const char *method, *path;
-    bool open_to_all;    /* no key asked for */
-    bool needs_engine;   /* 503 until the model is loaded */
-    const field *fields; /* of its JSON body, closed by a row without a name; NULL: it takes none */
+    const char *method, *path, *also[2]; /* also: other paths, NULL: none */
+    bool open_to_all;                    /* no key asked for */
+    bool needs_engine;                   /* 503 until the model is loaded */
+    const field *fields;                 /* of its JSON body, closed by a row without a name; NULL: it takes none */
     void (*handle)(server *s, exchange *x);
 };
 extern const route *const route_all[]; /* ROUTE_LIST of api_list.h */

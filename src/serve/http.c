@@ -1,11 +1,13 @@
 /* http.c - see http.h. The only file that includes microhttpd.h (0.9.75).
  *
- * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it): -
- * framing: two Content-Length, Content-Length with Transfer-Encoding, other codings are refused (request smuggling); -
- * replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost; - clients that
- * leave, heads that never end: watch.c; - a refusal sent before the body was read must survive the bytes still on their
- * way: the socket lingers; - a daemon must not be stopped while a connection sleeps: streams are left first. Some heads
- * it answers itself, in HTML: too long (431, 414), or broken, as a Content-Length that is no number (400). */
+ * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it):
+ * - framing: two Content-Length, Content-Length with Transfer-Encoding, other codings, blanks before a colon and
+ *   control bytes are refused (request smuggling);
+ * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
+ * - clients that leave, heads that never end: watch.c;
+ * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
+ * - a daemon must not be stopped while a connection sleeps: streams are left first.
+ * Some heads it answers itself in HTML: too long (431, 414), or broken, as a Content-Length that is no number (400). */
 #define _GNU_SOURCE
 #include "serve/http.h"
 
@@ -17,6 +19,7 @@
 #include "serve/watch.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -31,7 +34,7 @@
 
 enum {
     BACKLOG = 1024,
-    POOL_BYTES = 32 << 10, /* per connection: also the largest head */
+    POOL_BYTES = 36 << 10, /* per connection: also the largest head. Above 32 KiB pools are mapped, and leave nothing */
     CHUNK = 16 << 10,      /* of a live reply */
     DRAIN_BYTES = 1 << 20, /* a refused body up to this size is read before the refusal, which keeps the connection */
     DRAIN_CHUNKED = 64 << 20, /* a chunked body that grew too large is read up to here for the sake of a 413 */
@@ -68,17 +71,43 @@ static const char *request_header(struct MHD_Connection *c, const char *name)
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+/* What belongs to a connection, not to one of its requests. */
+typedef struct client {
+    bool linger;  /* a refusal was sent before the body was read */
+    bool clipped; /* the target of the request has control bytes */
+} client;
+
+static client *client_of(struct MHD_Connection *c)
+{
+    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
 typedef struct framing {
     int lengths, codings, hosts;
-    bool strange;
+    bool strange, dirty; /* a length or coding that is none; names with blanks, control bytes */
     int64_t length;
 } framing;
+
+static bool is_word(const char *s)
+{
+    const char *p = s;
+    while (isalnum((unsigned char)*p) || (*p && strchr("!#$%&'*+-.^_`|~", *p))) p++;
+    return p > s && !*p;
+}
+
+static bool is_clean(const char *s)
+{
+    for (; *s; s++)
+        if ((*s > 0 && *s < ' ' && *s != '\t') || *s == 127) return false;
+    return true;
+}
 
 static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     (void)kind;
     framing *f = ctx;
     if (!value) value = "";
+    f->dirty |= !is_word(name) || !is_clean(value);
     if (strcasecmp(name, "content-length") == 0) {
         f->lengths++;
         size_t digits = strspn(value, "0123456789");
@@ -93,9 +122,41 @@ static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-static bool is_framed_well(const framing *f)
+/* Before 1.0 the library cuts names and values at a NUL byte, which two servers in a row may read differently. The head
+ * lies in its buffer with 0 in place of CR, of LF, and of each line's first colon: any other 0 is the client's. */
+static bool is_uncut(struct MHD_Connection *conn, const char *method, const char *url, const char *version)
 {
-    return !f->strange && f->lengths <= 1 && f->codings <= 1 && f->hosts <= 1 && !(f->lengths && f->codings);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (MHD_VERSION >= 0x01000000 || !info) return true;
+    const char *end = method + info->header_size, *line = version + strlen(version);
+    if (url != method + strlen(method) + 1 || line + 2 > end || line[1]) return false;
+    for (line += 2; line < end && *line;) {
+        const char *colon = memchr(line, 0, (size_t)(end - line)),
+                   *stop = colon && colon + 1 < end ? memchr(colon + 1, 0, (size_t)(end - colon - 1)) : NULL;
+        if (!stop || stop + 2 > end || stop[1]) return false;
+        line = stop + 2;
+    }
+    return end - line == 2 && !line[0] && !line[1];
+}
+
+/* The target of a request, when its first line was read: what follows it must be the version. */
+static void *look_at_target(void *ctx, const char *target, struct MHD_Connection *conn)
+{
+    (void)ctx;
+    client *who = client_of(conn);
+    const unsigned char *p = (const unsigned char *)target;
+    while (*p > ' ' && *p != 127) p++;
+    if (who) who->clipped = *p || (MHD_VERSION < 0x01000000 && memcmp(p + 1, "HTTP/", 5) != 0);
+    return NULL;
+}
+
+/* NULL: nothing is wrong with it. */
+static const char *misframing(const framing *f, bool uncut)
+{
+    if (f->dirty || !uncut) return "the head has a blank before a colon, a control byte or a line without CR";
+    if (f->strange || f->lengths > 1 || f->codings > 1 || f->hosts > 1 || (f->lengths && f->codings))
+        return "the length of the body is not clear: Content-Length and Transfer-Encoding";
+    return NULL;
 }
 
 static void suspend_call(void *ctx) { MHD_suspend_connection(((call *)ctx)->conn); }
@@ -162,7 +223,7 @@ static void end_receiving(call *c)
 
 /* The head is complete: everything that can be refused without the body. */
 static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const char *url, const char *method,
-                                  void **slot)
+                                  const char *version, void **slot)
 {
     call *c = mem_zero(1, sizeof *c);
     if (!c) return MHD_NO;
@@ -175,22 +236,23 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     watch_body(h->w, c->fd);
     framing f = {0};
     MHD_get_connection_values(conn, MHD_HEADER_KIND, count_header, &f);
+    const client *who = client_of(conn);
     exchange *x = &c->x;
+    x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped);
     x->method = method;
     x->path = url;
     x->authorization = request_header(conn, "Authorization");
+    x->api_key = request_header(conn, "X-Api-Key");
     x->origin = request_header(conn, "Origin");
     x->host = request_header(conn, "Host");
     x->content_encoding = request_header(conn, "Content-Encoding");
+    x->wanted_headers = request_header(conn, "Access-Control-Request-Headers");
+    x->client_id = request_header(conn, "X-Request-Id");
     x->content_length = f.lengths ? f.length : -1;
-    if (!is_framed_well(&f)) {
-        x->began = clock_now();
-        reply_error(x, 400, NULL, "bad_framing",
-                    "the length of the body is not clear: Content-Length and Transfer-Encoding");
-        c->refused = c->unread = true;
-    } else if (!exchange_admit(h->srv, x)) {
+    if (!exchange_admit(h->srv, x)) {
         c->refused = true;
-        c->unread = f.codings > 0 || f.length > DRAIN_BYTES || (f.length > 0 && request_header(conn, "Expect"));
+        c->unread = x->misframed || f.codings > 0 || f.length > DRAIN_BYTES ||
+                    (f.length > 0 && request_header(conn, "Expect"));
     }
     if (c->unread) end_receiving(c);
     return c->unread ? send_whole(c, x->status, x->content_type, &x->out) : MHD_YES;
@@ -219,10 +281,9 @@ static enum MHD_Result take_body(call *c, const char *data, size_t *n)
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *conn, const char *url, const char *method,
                                   const char *version, const char *data, size_t *n, void **slot)
 {
-    (void)version;
     http *h = ctx;
     call *c = *slot;
-    if (!c) return begin_call(h, conn, url, method, slot);
+    if (!c) return begin_call(h, conn, url, method, version, slot);
     if (*n) return take_body(c, data, n);
     if (c->queued) return MHD_YES;
     end_receiving(c);
@@ -254,8 +315,8 @@ static void on_completed(void *ctx, struct MHD_Connection *conn, void **slot, en
     exchange_finish(h->srv, &c->x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? c->status : 499);
     if (c->body.n) atomic_fetch_sub(&h->body_bytes, (long long)c->body.n);
     buf_free(&c->body);
-    bool *linger = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (linger && c->unread) *linger = true;
+    client *who = client_of(c->conn);
+    if (who && c->unread) who->linger = true;
     atomic_fetch_sub(c->receiving ? &h->receiving : &h->active, 1);
     mem_free(c);
 }
@@ -265,12 +326,12 @@ static void on_connection(void *ctx, struct MHD_Connection *conn, void **slot, e
     http *h = ctx;
     int fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        *slot = mem_zero(1, sizeof(bool));
+        *slot = mem_zero(1, sizeof(client));
         watch_add(h->w, fd);
     } else {
-        bool *linger = *slot;
-        watch_remove(h->w, fd, linger && *linger);
-        mem_free(linger);
+        client *who = *slot;
+        watch_remove(h->w, fd, who && who->linger);
+        mem_free(who);
         *slot = NULL;
     }
 }
@@ -369,9 +430,10 @@ static int start_daemon(http *h, err *e)
     h->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
         h->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-        MHD_OPTION_CONNECTION_LIMIT, room, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SEND_SECONDS,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_target, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT, room,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls,
+        MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (h->daemon) return OK;
     return err_set(e, h->cert.n ? ERR_USAGE : ERR_IO, "cannot start the HTTP threads%s",
                    h->cert.n ? " (are certificate and key right?)" : "");

@@ -23,6 +23,7 @@ typedef struct peer {
     peer_state state;
     uint32_t generation; /* of the descriptor's number: late events of an older connection do not match */
     double deadline;
+    double hung_up;    /* clock_now of the end of what the client sends; 0: it may send more */
     uint64_t received; /* PEER_IDLE: bytes the kernel had counted when the reply was sent */
     stream *pending;   /* with a reference */
 } peer;
@@ -34,11 +35,13 @@ struct watch {
     int top; /* highest descriptor in use, plus one */
     int epoll, wake;
     double head_seconds;
-    bool ending;
+    bool ending, worked; /* worked: a request has ended since memory was given back */
+    int calm;            /* ticks without a request at work */
     pthread_t thread;
 };
 
-enum { TICK_MS = 500, EVENTS = 64 };
+enum { TICK_MS = 500, EVENTS = 64, CALM_TICKS = 3 };
+static const double HUNG_SECONDS = 0.8; /* what a client sent before it hung up is read in this time */
 
 static uint64_t bytes_received(int fd)
 {
@@ -74,7 +77,12 @@ void watch_add(watch *w, int fd)
 {
     pthread_mutex_lock(&w->lock);
     peer *p = peer_at(w, fd);
-    if (p) *p = (peer){PEER_HEAD, p->generation + 1, clock_now() + w->head_seconds, 0, NULL};
+    if (p) {
+        *p = (peer){.state = PEER_HEAD, .generation = p->generation + 1, .deadline = clock_now() + w->head_seconds};
+        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET | EPOLLONESHOT,
+                                 .data.u64 = (uint64_t)p->generation << 32 | (uint32_t)fd};
+        epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
+    }
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -83,20 +91,22 @@ static void set_state(watch *w, int fd, peer_state state, double seconds, stream
     pthread_mutex_lock(&w->lock);
     peer *p = peer_at(w, fd);
     stream *old = NULL;
+    bool gone = false;
     if (p && p->state != PEER_NONE) {
         old = take_pending(p);
         p->state = state;
         p->deadline = clock_now() + seconds;
         if (state == PEER_IDLE) p->received = bytes_received(fd);
-        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET | EPOLLONESHOT,
-                                 .data.u64 = (uint64_t)p->generation << 32 | (uint32_t)fd};
-        if (old) epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
-        if (pending && epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev) == 0) {
+        if (state == PEER_NONE) epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
+        if (pending) {
             stream_keep(pending);
             p->pending = pending;
+            gone = p->hung_up > 0;
         }
+        w->worked |= state == PEER_IDLE || state == PEER_NONE;
     }
     pthread_mutex_unlock(&w->lock);
+    if (gone) stream_leave(pending);
     stream_drop(old);
 }
 
@@ -112,7 +122,9 @@ void watch_remove(watch *w, int fd, bool linger)
     shutdown(fd, SHUT_WR);
     pthread_mutex_lock(&w->lock);
     peer *p = peer_at(w, copy);
-    if (p) *p = (peer){PEER_LINGER, p->generation + 1, clock_now() + WATCH_LINGER_SECONDS, 0, NULL};
+    if (p)
+        *p = (peer){
+            .state = PEER_LINGER, .generation = p->generation + 1, .deadline = clock_now() + WATCH_LINGER_SECONDS};
     pthread_mutex_unlock(&w->lock);
     if (!p) close(copy);
 }
@@ -142,13 +154,16 @@ static void ping(stream *s, double now) { stream_ping(s, now, WATCH_PING_SECONDS
 
 void watch_leave_all(watch *w) { for_each_pending(w, leave, 0); }
 
-/* The client of an event closed its side: tell its stream. */
+/* The client of an event closed its side: its stream is told. The library overlooks an end that comes with data. */
 static void on_hangup(watch *w, uint64_t data)
 {
     int fd = (int)(uint32_t)data;
     stream *s = NULL;
     pthread_mutex_lock(&w->lock);
-    if (fd < w->top && w->peers[fd].generation == data >> 32) s = w->peers[fd].pending;
+    if (fd < w->top && w->peers[fd].generation == data >> 32) {
+        w->peers[fd].hung_up = clock_now();
+        s = w->peers[fd].pending;
+    }
     if (s) stream_keep(s);
     pthread_mutex_unlock(&w->lock);
     if (s) stream_leave(s);
@@ -170,6 +185,7 @@ static bool drain(int fd)
 static void check_peer(watch *w, int fd, double now)
 {
     peer *p = &w->peers[fd];
+    const bool hung = p->hung_up > 0 && now > p->hung_up + HUNG_SECONDS;
     switch (p->state) {
     case PEER_IDLE:
         if (bytes_received(fd) != p->received) { /* the next head has begun */
@@ -180,7 +196,7 @@ static void check_peer(watch *w, int fd, double now)
         /* fall through */
     case PEER_HEAD:
     case PEER_BODY:
-        if (now > p->deadline) shutdown(fd, SHUT_RDWR);
+        if (hung || now > p->deadline) shutdown(fd, SHUT_RDWR);
         break;
     case PEER_LINGER:
         if (drain(fd) && now < p->deadline) break;
@@ -188,8 +204,19 @@ static void check_peer(watch *w, int fd, double now)
         close(fd);
         break;
     case PEER_REPLY:
+        if (hung && p->pending) shutdown(fd, SHUT_RDWR);
+        break;
     case PEER_NONE: break;
     }
+}
+
+/* Gives memory back once nothing has been at work for a while. */
+static bool is_calm(watch *w, bool busy)
+{
+    w->calm = busy ? 0 : w->calm + 1;
+    bool due = w->worked && w->calm >= CALM_TICKS;
+    if (due) w->worked = false;
+    return due;
 }
 
 static void *run_watch(void *arg)
@@ -203,11 +230,16 @@ static void *run_watch(void *arg)
             if (ev[i].data.u64 != UINT64_MAX) on_hangup(w, ev[i].data.u64);
         double now = clock_now();
         pthread_mutex_lock(&w->lock);
-        bool ending = w->ending, due = now >= next;
-        for (int fd = 0; due && fd < w->top; fd++) check_peer(w, fd, now);
+        bool ending = w->ending, due = now >= next, busy = false;
+        for (int fd = 0; due && fd < w->top; fd++) {
+            check_peer(w, fd, now);
+            busy |= w->peers[fd].state == PEER_BODY || w->peers[fd].state == PEER_REPLY;
+        }
+        bool calm = due && is_calm(w, busy);
         pthread_mutex_unlock(&w->lock);
         if (ending) return NULL;
         if (!due) continue;
+        if (calm) mem_trim();
         for_each_pending(w, ping, now);
         next = now + TICK_MS * 1e-3;
     }

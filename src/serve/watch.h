@@ -1,9 +1,10 @@
 /* watch.h - sees what the HTTP library does not: clients that leave while nothing is sent, heads and bodies that never
  * end.
  *
- * One thread with its own epoll set. A connection whose reply is pending is watched for EPOLLRDHUP; deadlines are
- * looked at twice a second and enforced by shutdown(2), which the listener's own threads then notice. A client that
- * closes its sending half counts as gone, as in other inference servers. */
+ * One thread with its own epoll set, which sees EPOLLRDHUP of every connection; deadlines are looked at twice a second
+ * and enforced by shutdown(2), which the listener's own threads then notice. A client that closes its sending half
+ * counts as gone, as in other inference servers: of what it had sent whole, only text to generate is not answered. When
+ * all is calm, freed memory goes back to the system. */
 #pragma once
 #include "base/err.h"
 #include "serve/stream.h"
