@@ -224,6 +224,27 @@ static void fake_pool(fake_query *f)
     fake_say(f, ev);
 }
 
+static bool fake_ends(const fake_query *f, int32_t token)
+{
+    for (int32_t i = 0; i < f->q.n_stop_ids; i++)
+        if (f->q.stop_ids[i] == token) return true;
+    return token == 1;
+}
+
+/* A beam search: the texts are `fake.text`, each with its number behind it. */
+static bool fake_search(fake_query *f)
+{
+    for (int32_t k = 0; k < f->q.n_best; k++) {
+        char text[80];
+        snprintf(text, sizeof text, "%s%d", fake.text, k);
+        bool live = true;
+        for (int i = 0; text[i] && live; i++)
+            live = fake_say(f, (token_event){.token = 3 + (uint8_t)text[i], .index = i, .beam = k});
+        if (live) fake_say(f, (token_event){.token = -1, .finish = FINISH_STOP, .beam = k});
+    }
+    return false;
+}
+
 /* One token of one query; false: it has ended. */
 static bool fake_advance(engine *g, fake_query *f)
 {
@@ -247,16 +268,19 @@ static bool fake_advance(engine *g, fake_query *f)
             if (!fake_say(f, ev)) return false;
         }
     f->started = true;
+    if (f->q.beams > 1) return fake_search(f);
     ev.index = f->done;
     ev.token = fake_next(f);
-    ev.logprob = -1.5f;
+    ev.logprob = -1.5f + 0.25f * (float)f->q.sample.choice;
     int64_t room = g->info.ctx - (int64_t)f->q.n_ids, most = f->q.max_tokens < room ? f->q.max_tokens : room;
     if (fake.fail_at && f->done == fake.fail_at) {
         ev = (token_event){.token = -1, .finish = FINISH_ERROR, .error = "the device is on fire"};
     } else if (most == 0) {
         ev.token = -1;
         ev.finish = FINISH_LENGTH;
-    } else if (ev.token == 1) {
+    } else if (fake_ends(f, ev.token)) {
+        ev.ends = true;
+        ev.end_token = ev.token;
         ev.token = -1;
         ev.finish = FINISH_STOP;
     } else if (++f->done == most) {
@@ -324,6 +348,9 @@ int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, 
         if ((flags & TOKENIZE_PARSE) && text.n - i >= 5 && memcmp(text.p + i, "<|x|>", 5) == 0) {
             out->id[out->n++] = 2;
             i += 4;
+        } else if ((flags & TOKENIZE_PARSE) && text.n - i >= 3 && memcmp(text.p + i, "<s>", 3) == 0) {
+            out->id[out->n++] = 0;
+            i += 2;
         } else {
             out->id[out->n++] = 3 + text.p[i];
         }

@@ -69,7 +69,9 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
         {"\"repetition_penalty\":1.1,\"repeat_penalty\":1.1", "repetition_penalty"},
         {"\"stop\":5", "stop"},
         {"\"stop\":\"\"", "stop"},
-        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop"},
+        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\","
+         "\"q\"]",
+         "stop"},
         {"\"stop\":[\"a\",null]", "stop"},
         {"\"logit_bias\":[1]", "logit_bias"},
         {"\"logit_bias\":{\"a\":1}", "logit_bias"},
@@ -78,7 +80,21 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
         {"\"logit_bias\":{\"99999999999999999999\":1}", "logit_bias"},
         {"\"logit_bias\":{\"5\":101}", "logit_bias"},
         {"\"logit_bias\":{\"5\":\"1\"}", "logit_bias"},
-        {"\"best_of\":2", "best_of"},
+        {"\"best_of\":2,\"n\":3", "best_of"},
+        {"\"best_of\":2,\"stream\":true", "best_of"},
+        {"\"best_of\":129", "best_of"},
+        {"\"stop_token_ids\":5", "stop_token_ids"},
+        {"\"stop_token_ids\":[259]", "stop_token_ids"},
+        {"\"allowed_token_ids\":[]", "allowed_token_ids"},
+        {"\"allowed_token_ids\":[-1]", "allowed_token_ids"},
+        {"\"allowed_token_ids\":[\"a\"]", "allowed_token_ids"},
+        {"\"bad_words\":\"a\"", "bad_words"},
+        {"\"bad_words\":[\"\"]", "bad_words"},
+        {"\"bad_words\":[5]", "bad_words"},
+        {"\"return_token_ids\":1", "return_token_ids"},
+        {"\"add_special_tokens\":\"no\"", "add_special_tokens"},
+        {"\"parse_special\":0", "parse_special"},
+        {"\"include_stop_str_in_output\":1", "include_stop_str_in_output"},
         {"\"suffix\":\"x\"", "suffix"},
         {"\"model\":5", "model"},
         {"\"foo\":1", "foo"},
@@ -172,8 +188,14 @@ static void prompts_of_every_form(void **state)
     assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"\"}"), 200); /* begins from BOS */
     expect_part("\"prompt_tokens\":1");
     assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":[[],[5]]}"), 200);
-    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"<|x|>\"}"), 200); /* special text is text */
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"<|x|>\"}"), 200); /* special text counts */
+    expect_part("\"prompt_tokens\":2");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"<|x|>\",\"parse_special\":false}"), 200);
     expect_part("\"prompt_tokens\":6");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"ab\",\"add_special_tokens\":false}"), 200);
+    expect_part("\"prompt_tokens\":2");
+    assert_int_equal(call("POST", "/v1/completions", "{\"prompt\":\"<s>ab\"}"), 200); /* has its BOS */
+    expect_part("\"prompt_tokens\":3");
     /* beyond the context, with both numbers */
     char body[400], text[160];
     memset(text, 'a', sizeof text);
@@ -240,7 +262,7 @@ static void stop_strings(void **state)
 
     const char *stop[] = {"abcdef", "cd"};
     size_t cut;
-    assert_true(stop_find(stop, 2, "xxabcdef", 0, 0, 8, &cut)); /* "cd" is complete first, in pieces or whole */
+    assert_true(stop_find(stop, 2, "xxabcdef", 0, 0, 8, false, &cut)); /* "cd" is complete first, in pieces or whole */
     assert_int_equal(cut, 4);
     assert_int_equal(stop_certain(stop, 2, "xxabc", 0, 5), 2);
     assert_int_equal(stop_certain(stop, 2, "xxabc", 4, 5), 4);
@@ -334,12 +356,12 @@ static void logprobs_of_tokens(void **state)
     assert_int_equal(post("\"logprobs\":2,\"echo\":true"), 200);
     json *j = parsed();
     const json *l = json_get(json_at(json_get(j, "choices"), 0), "logprobs");
-    static const char *const tokens[] = {"<s>", "a", "b", "h", "bytes:\\xc3", "bytes:\\xa9", "y"};
-    static const int offset[] = {0, 0, 1, 2, 3, 3, 4};
-    assert_int_equal(json_count(json_get(l, "tokens")), 7);
-    assert_int_equal(json_count(json_get(l, "token_logprobs")), 7);
-    assert_int_equal(json_count(json_get(l, "top_logprobs")), 7);
-    for (size_t i = 0; i < 7; i++) {
+    static const char *const tokens[] = {"<s>", "a", "b", "h", "bytes:\\xc3", "bytes:\\xa9", "y", "</s>"};
+    static const int offset[] = {0, 0, 1, 2, 3, 3, 4, 5};
+    assert_int_equal(json_count(json_get(l, "tokens")), 8);
+    assert_int_equal(json_count(json_get(l, "token_logprobs")), 8);
+    assert_int_equal(json_count(json_get(l, "top_logprobs")), 8);
+    for (size_t i = 0; i < 8; i++) {
         assert_string_equal(json_str(json_at(json_get(l, "tokens"), i), ""), tokens[i]);
         assert_int_equal(json_int(json_at(json_get(l, "text_offset"), i), -1), offset[i]);
     }
@@ -471,11 +493,13 @@ static void beams(void **state)
         {"\"beams\":65", "beams"},
         {"\"beams\":17", "beams"},
         {"\"beams\":2,\"stream\":true", "stream"},
-        {"\"beams\":2,\"n\":2", "n"},
+        {"\"beams\":2,\"n\":3", "n"},
+        {"\"beams\":2,\"best_of\":2", "best_of"},
+        {"\"beams\":2,\"bad_words\":[\"a\"]", "bad_words"},
+        {"\"beams\":2,\"allowed_token_ids\":[5]", "allowed_token_ids"},
         {"\"beams\":2,\"logprobs\":0", "logprobs"},
         {"\"beams\":2,\"prompt_logprobs\":1", "prompt_logprobs"},
         {"\"beams\":2,\"logit_bias\":{\"5\":1}", "logit_bias"},
-        {"\"beams\":2,\"stop\":\"a\"", "stop"},
         {"\"early_stopping\":1", "early_stopping"},
         {"\"early_stopping\":\"yes\"", "early_stopping"},
         {"\"length_penalty\":\"long\"", "length_penalty"},
@@ -496,6 +520,69 @@ static void beams(void **state)
         assert_true(fake.last.beams == good[i].beams && fake.last.early_stopping == good[i].stop);
         assert_true(fake.last.length_penalty == (i == 2 ? -2 : 1));
     }
+    fake.text = "abcd"; /* several texts; each ends by itself */
+    assert_int_equal(post("\"beams\":3,\"n\":2,\"stop\":\"d1\""), 200);
+    json *j = parsed();
+    assert_int_equal(json_count(json_get(j, "choices")), 2);
+    assert_string_equal(json_str(json_get(json_at(json_get(j, "choices"), 0), "text"), ""), "abcd0");
+    assert_string_equal(json_str(json_get(json_at(json_get(j, "choices"), 1), "text"), ""), "abc");
+    json_free(j);
+    expect_part("\"completion_tokens\":10");
+}
+
+static void the_best_of_several(void **state)
+{
+    (void)state;
+    fake.text = NULL;
+    assert_int_equal(post("\"n\":3,\"max_tokens\":4,\"seed\":3"), 200);
+    json *all = parsed();
+    assert_int_equal(post("\"n\":2,\"best_of\":3,\"max_tokens\":4,\"seed\":3"), 200);
+    json *best = parsed();
+    assert_int_equal(json_count(json_get(best, "choices")), 2);
+    for (size_t i = 0; i < 2; i++) { /* the made engine says that later choices are likelier */
+        const json *c = json_at(json_get(best, "choices"), i);
+        assert_int_equal(json_int(json_get(c, "index"), -1), (int)i);
+        assert_int_equal(json_type(json_get(c, "logprobs")), JSON_NULL);
+        assert_string_equal(json_str(json_get(c, "text"), ""),
+                            json_str(json_get(json_at(json_get(all, "choices"), 2 - i), "text"), "?"));
+    }
+    expect_part("\"completion_tokens\":12");
+    json_free(all);
+    json_free(best);
+}
+
+static void ends_and_ids(void **state)
+{
+    (void)state;
+    fake.text = "hey";
+    /* the end is the last of the lists where the prompt is shown, also of an answer without a token */
+    assert_int_equal(post("\"logprobs\":1,\"echo\":true"), 200);
+    expect_part("\"tokens\":[\"<s>\",\"a\",\"b\",\"h\",\"e\",\"y\",\"</s>\"]");
+    expect_part("\"text_offset\":[0,0,1,2,3,4,5]");
+    expect_part("\"completion_tokens\":3");
+    assert_int_equal(post("\"logprobs\":1"), 200);
+    expect_part("\"tokens\":[\"h\",\"e\",\"y\"]");
+    fake.text = "";
+    assert_int_equal(post("\"logprobs\":1,\"echo\":true,\"max_tokens\":1"), 200);
+    expect_part("\"tokens\":[\"<s>\",\"a\",\"b\",\"</s>\"],\"token_logprobs\":[null,-0.5,-1,-1.5]");
+    fake.text = "hello";
+    assert_int_equal(post("\"stop_token_ids\":[111]"), 200);
+    expect_part("\"text\":\"he\"");
+    expect_part("\"finish_reason\":\"stop\"");
+    assert_int_equal(post("\"stop_token_ids\":[111],\"include_stop_str_in_output\":true"), 200);
+    expect_part("\"text\":\"hel\"");
+    assert_int_equal(post("\"stop\":\"el\",\"include_stop_str_in_output\":true"), 200);
+    expect_part("\"text\":\"hel\"");
+    assert_int_equal(post("\"return_token_ids\":true,\"max_tokens\":2,\"n\":2"), 200);
+    expect_part("\"finish_reason\":\"length\",\"prompt_token_ids\":[0,100,101],\"token_ids\":[107,104]},"
+                "{\"index\":1,");
+    expect_part("\"finish_reason\":\"length\",\"token_ids\":[107,104]}]");
+    assert_int_equal(post("\"return_token_ids\":true,\"max_tokens\":2,\"stream\":true"), 200);
+    expect_part("\"prompt_token_ids\":[0,100,101],\"token_ids\":[107]}");
+    expect_part("\"token_ids\":[104]}");
+    assert_int_equal(post("\"allowed_token_ids\":[0,64,70],\"bad_words\":[\" ab\",\"c\"]"), 200);
+    assert_int_equal(fake.last.n_allowed, 5);
+    assert_int_equal(fake.last.n_bad, 5); /* the blank is a token of its own */
 }
 
 int main(void)
@@ -514,6 +601,8 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(encoder_input_and_decoder_prompt),
         cmocka_unit_test(beams),
+        cmocka_unit_test(the_best_of_several),
+        cmocka_unit_test(ends_and_ids),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

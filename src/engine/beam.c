@@ -183,28 +183,30 @@ static bool may_improve(const beam_group *b, const query *q, double best, int64_
     return best / pow(length, q->length_penalty) > b->done[b->n - 1].score;
 }
 
-/* Delivers the best text; the query ends. */
+/* Delivers the k-th best text, or, where so many have not ended, an empty one. False: the query is to end. */
+static bool deliver_text(const session *s, int k, uint64_t *made)
+{
+    static const finished none = {.why = FINISH_LENGTH};
+    const finished *f = k < s->beams->n_done ? &s->beams->done[k] : &none;
+    token_event ev = {.query_id = s->id, .queue_seconds = s->waited, .score = (float)f->score, .beam = k};
+    for (; ev.index < f->n; ev.index++) {
+        ev.token = f->ids[ev.index];
+        ev.finish = ev.index + 1 == f->n && f->why == FINISH_LENGTH ? FINISH_LENGTH : FINISH_NONE;
+        ++*made;
+        if (s->q.on_token && !s->q.on_token(s->q.ctx, &ev) && !ev.finish) return false;
+    }
+    if (ev.finish) return true;
+    ev.token = -1;
+    ev.finish = f->why;
+    if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+    return true;
+}
+
+/* Delivers the best texts; the query ends. */
 static void deliver(engine *g, session *s, uint64_t *made)
 {
-    const finished *f = &s->beams->done[0];
-    bool go_on = true;
-    for (int64_t i = 0; i < f->n && go_on; i++) {
-        bool last = i + 1 == f->n && f->why == FINISH_LENGTH;
-        token_event ev = {.query_id = s->id,
-                          .token = f->ids[i],
-                          .index = i,
-                          .queue_seconds = s->waited,
-                          .score = (float)f->score,
-                          .finish = last ? FINISH_LENGTH : FINISH_NONE};
-        ++*made;
-        go_on = (!s->q.on_token || s->q.on_token(s->q.ctx, &ev)) && !last;
-    }
-    if (!go_on) {
-        session_end(g, s);
-        return;
-    }
-    token_event ev = {.query_id = s->id, .token = -1, .index = f->n, .finish = FINISH_STOP, .score = (float)f->score};
-    if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+    const int n = s->q.n_best > 1 ? s->q.n_best : 1;
+    for (int k = 0; k < n && deliver_text(s, k, made); k++) continue;
     session_end(g, s);
 }
 

@@ -49,7 +49,6 @@ sampler *draws_sampler(const draws *d) { return d->own[0]; }
 static void draw(sampler *own, const engine_info *info, session *s, const float *logits)
 {
     const int64_t made = s->n_ids - s->n_prompt;
-    const bool hold = made < s->q.min_tokens;
     const sample_input in = {.logits = logits,
                              .n_vocab = info->n_vocab,
                              .prompt = s->ids,
@@ -58,8 +57,9 @@ static void draw(sampler *own, const engine_info *info, session *s, const float 
                              .n_generated = made,
                              .bias = s->q.bias,
                              .n_bias = s->q.n_bias,
-                             .banned = info->eos,
-                             .n_banned = hold ? info->n_eos : 0};
+                             .banned = s->banned,
+                             .n_banned = session_list_banned(s, info),
+                             .allowed = s->q.allowed};
     s->drawn = sampler_pick(own, &s->q.sample, &in);
     if (s->q.n_logprobs >= 0)
         s->drawn_logprob = sampler_logprobs(own, logits, info->n_vocab, s->drawn, s->top, s->q.n_logprobs);

@@ -20,11 +20,12 @@ typedef struct engine engine;
 int engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g); /* NULL ok; queries that run end with FINISH_CANCELLED */
 
+enum { EOS_MAX = 16 };
 typedef struct engine_info {
     const char *name, *arch, *format, *path;
     int32_t n_vocab, dim, n_layer;
     int ctx, max_batch, threads;
-    int32_t bos, eos[16];
+    int32_t bos, eos[EOS_MAX];
     int n_eos;
     int32_t n_enc_vocab;       /* ids that the encoder of an encoder-decoder knows; 0: the model has none */
     int32_t start[4], n_start; /* the decoder's start unless the caller gives another: start and forced ids */
@@ -55,6 +56,9 @@ typedef struct token_event {
     int32_t token; /* -1 with finish reasons that carry no token (EOS is not delivered) */
     int64_t index; /* 0 = first generated token; prompt_logprobs: position - n_ids (negative) */
     float logprob; /* raw distribution; only when asked for */
+    bool ends;     /* FINISH_STOP: end_token closed the text and is no part of it; logprob and top are its own */
+    int32_t end_token;
+    int32_t beam; /* which of the best texts of a beam search, 0: the best; each of them ends with a finish reason */
     const top_logprob *top;
     int32_t n_top;
     finish_reason finish;         /* FINISH_NONE: more will come */
@@ -80,8 +84,15 @@ typedef struct query {
     int64_t max_tokens; /* 0: only the prompt is evaluated (prompt_logprobs); generation stops at the context anyway */
     int64_t min_tokens;
     bool ignore_eos;
+    const int32_t *stop_ids; /* copied: they end the text as EOS does, whatever ignore_eos says */
+    int32_t n_stop_ids;
+    const uint64_t *allowed; /* [n_allowed] copied; a bit an id: those that may be drawn */
+    int32_t n_allowed;       /* (n_vocab + 63) / 64; 0: all */
+    const int32_t *bad;      /* [n_bad] copied: sequences that must not come up, each as its length, then its ids */
+    int32_t n_bad;
     sample_params sample;
-    int32_t beams; /* > 1: beam search: the best text comes at the end, without `sample`, `bias` and logprobs */
+    int32_t beams;  /* > 1: beam search: its texts come at the end, without what limits and describes single draws */
+    int32_t n_best; /* texts of a beam search that are delivered, the best first; 0: one */
     double length_penalty;
     beam_stop early_stopping;
     const logit_bias *bias; /* copied */

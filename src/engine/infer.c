@@ -48,16 +48,21 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
         end_not_finite(g, s, "logit");
         return;
     }
-    if (session_ends_with(s, &g->info, id)) {
-        session_finish(g, s, FINISH_STOP, NULL);
-        return;
-    }
     int64_t index = s->n_ids - s->n_prompt;
     token_event ev = {.query_id = s->id, .token = id, .index = index, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
         ev.logprob = s->drawn_logprob;
         ev.top = s->top;
         ev.n_top = s->q.n_logprobs;
+    }
+    if (session_ends_with(s, &g->info, id)) {
+        ev.ends = true;
+        ev.end_token = id;
+        ev.token = -1;
+        ev.finish = FINISH_STOP;
+        if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
+        session_end(g, s);
+        return;
     }
     s->ids[s->n_ids++] = id;
     ++*made;

@@ -36,9 +36,28 @@ static int check_beams(const engine *g, const query *q, err *e)
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
                        length);
-    if (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || !isfinite(q->length_penalty))
-        return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias");
+    if (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || q->n_allowed || q->n_bad ||
+        !isfinite(q->length_penalty))
+        return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias or mask");
+    if (q->n_best < 0 || q->n_best > q->beams)
+        return err_set(e, ERR_USAGE, "%d texts of %d beams", q->n_best, q->beams);
     return 0;
+}
+
+/* Lists of ids: each is in the vocabulary, `bad` holds whole sequences. */
+static int check_lists(const engine *g, const query *q, err *e)
+{
+    const int32_t n_vocab = g->info.n_vocab;
+    if (q->n_stop_ids < 0 || q->n_bad < 0 || (q->n_allowed && q->n_allowed != (n_vocab + 63) / 64))
+        return err_set(e, ERR_USAGE, "lists of ids of a query have the wrong length");
+    for (int32_t i = 0; i < q->n_stop_ids; i++)
+        if (q->stop_ids[i] < 0 || q->stop_ids[i] >= n_vocab)
+            return err_set(e, ERR_USAGE, "stop token id %d is outside the vocabulary of %d", q->stop_ids[i], n_vocab);
+    for (int32_t i = 0, left; i < q->n_bad; i += q->bad[i] + 1) {
+        left = q->n_bad - i - 1;
+        if (q->bad[i] < 1 || q->bad[i] > left) return err_set(e, ERR_USAGE, "a bad sequence of %d ids", q->bad[i]);
+    }
+    return OK;
 }
 
 static int check_query(const engine *g, const query *q, err *e)
@@ -66,7 +85,7 @@ static int check_query(const engine *g, const query *q, err *e)
         if (q->bias[i].id < 0 || q->bias[i].id >= g->info.n_vocab)
             return err_set(e, ERR_USAGE, "bias for token id %d, which is outside the vocabulary of %d", q->bias[i].id,
                            g->info.n_vocab);
-    if (q->beams > 1 && (rc = check_beams(g, q, e))) return rc;
+    if ((rc = check_lists(g, q, e)) || (q->beams > 1 && (rc = check_beams(g, q, e)))) return rc;
     if (q->max_tokens < 0 || q->n_bias < 0 || q->n_logprobs < -1 || q->n_logprobs > g->info.n_vocab)
         return err_set(e, ERR_USAGE, "max_tokens, bias or logprobs of a query out of range");
     return 0;
@@ -78,7 +97,8 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     int rc = check_query(g, q, e);
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
-    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && q->n_logprobs < 0 && q->min_tokens < 1;
+    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&
+                q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     pthread_mutex_lock(&g->lock);
     if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);

@@ -5,6 +5,15 @@
 
 #include <string.h>
 
+/* A copy of an array of a query, NULL where it is empty; *ok turns false where there is no memory. */
+static void *copy(const void *from, int32_t n, size_t each, bool *ok)
+{
+    void *own = n > 0 && *ok ? mem_array((size_t)n, each) : NULL;
+    if (own) memcpy(own, from, (size_t)n * each);
+    else if (n > 0) *ok = false;
+    return own;
+}
+
 int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e)
 {
     *out = NULL;
@@ -34,13 +43,13 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
         ok = s->page[g] != NULL;
         if (ok) memset(s->page[g], 0xff, (size_t)s->n_page[g] * sizeof *s->page[g]);
     }
-    if (ok && q->n_bias > 0) {
-        logit_bias *bias = mem_array((size_t)q->n_bias, sizeof *bias);
-        ok = bias != NULL;
-        if (ok) memcpy(bias, q->bias, (size_t)q->n_bias * sizeof *bias);
-        s->q.bias = bias;
-    } else {
-        s->q.bias = NULL;
+    s->q.bias = copy(q->bias, q->n_bias, sizeof *q->bias, &ok);
+    s->q.stop_ids = copy(q->stop_ids, q->n_stop_ids, sizeof *q->stop_ids, &ok);
+    s->q.allowed = copy(q->allowed, q->n_allowed, sizeof *q->allowed, &ok);
+    s->q.bad = copy(q->bad, q->n_bad, sizeof *q->bad, &ok);
+    if (ok && (q->n_bad || q->min_tokens > 0)) {
+        s->banned = mem_array(EOS_MAX + (size_t)q->n_stop_ids + (size_t)q->n_bad, sizeof *s->banned);
+        ok = s->banned != NULL;
     }
     if (ok && q->n_logprobs > 0) {
         s->top = mem_array((size_t)q->n_logprobs, sizeof *s->top);
@@ -63,6 +72,10 @@ void session_free(session *s)
     mem_free(s->types);
     mem_free(s->enc_ids);
     mem_free((void *)s->q.bias);
+    mem_free((void *)s->q.stop_ids);
+    mem_free((void *)s->q.allowed);
+    mem_free((void *)s->q.bad);
+    mem_free(s->banned);
     mem_free(s->top);
     mem_free(s->variant);
     for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
@@ -73,5 +86,23 @@ bool session_ends_with(const session *s, const engine_info *i, int32_t id)
 {
     for (int k = 0; k < i->n_eos && !s->q.ignore_eos; k++)
         if (i->eos[k] == id) return true;
+    for (int32_t k = 0; k < s->q.n_stop_ids; k++)
+        if (s->q.stop_ids[k] == id) return true;
     return false;
+}
+
+int32_t session_list_banned(const session *s, const engine_info *i)
+{
+    const int64_t made = s->n_ids - s->n_prompt;
+    int32_t n = 0;
+    if (made < s->q.min_tokens) {
+        for (int k = 0; k < i->n_eos; k++) s->banned[n++] = i->eos[k];
+        for (int32_t k = 0; k < s->q.n_stop_ids; k++) s->banned[n++] = s->q.stop_ids[k];
+    }
+    for (int32_t k = 0; k < s->q.n_bad; k += s->q.bad[k] + 1) {
+        const int32_t *word = s->q.bad + k + 1, before = s->q.bad[k] - 1;
+        if (before <= made && !memcmp(s->ids + s->n_ids - before, word, (size_t)before * sizeof *word))
+            s->banned[n++] = word[before];
+    }
+    return n;
 }

@@ -27,11 +27,12 @@ struct session {
     int64_t n_prompt, n_ids, room;  /* room: tokens that may be generated in all */
     int64_t n_sent; /* tokens that are in the cache, or will be by a step under way; n_past: by steps collected */
     int64_t n_past;
-    int in_flight;  /* steps under way with rows of it */
-    bool greedy;    /* the next token is the best logit, and nothing else of the row is wanted */
-    bool gone;      /* it has ended, and waits for its steps */
-    int64_t scored; /* prompt positions whose log-probability was delivered */
-    bool want_all;  /* evaluation: rows want_from … want_to - 1 are wanted */
+    int in_flight;   /* steps under way with rows of it */
+    int32_t *banned; /* memory for session_list_banned */
+    bool greedy;     /* the next token is the best logit, and nothing else of the row is wanted */
+    bool gone;       /* it has ended, and waits for its steps */
+    int64_t scored;  /* prompt positions whose log-probability was delivered */
+    bool want_all;   /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
     int32_t drawn;       /* by the step that is being delivered: the next token */
@@ -53,4 +54,6 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 static inline int32_t session_next_slot(const session *s) { return s->slot[s->slot_now == s->slot[0]]; }
 /* Whether the token ends its text. */
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);
+/* Fills s->banned with the ids that must not come next: ends before min_tokens, the last of a bad sequence. */
+int32_t session_list_banned(const session *s, const engine_info *i);
 void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */

@@ -20,6 +20,7 @@ static void free_job(void *ctx)
         buf_free(&c->text);
         mem_free(c->prompt_tokens.p);
         mem_free(c->tokens.p);
+        mem_free(c->made.id);
         mem_free(c->top);
     }
     mem_free(j->choices);
@@ -160,11 +161,25 @@ static bool take_token(choice *c, const token_event *ev)
     if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
     j->first_token_seen = true;
     c->last_token = now;
+    c->logprob_sum += (double)ev->logprob;
+    if (j->req.returns_ids && !token_list_add(&c->made, ev->token)) return false;
     if (j->req.logprobs >= 0) {
         if (!add_record(c, &c->tokens, ev->token, ev->logprob, c->text.n)) return false;
         if (!add_top(c, &c->tokens.p[c->tokens.n - 1], ev)) return false;
     }
     return !c->text_maker || detok_next(c->text_maker, ev->token, &c->text, NULL) == OK;
+}
+
+/* The token that closed the text. Where the prompt is shown it is listed: the score of an answer includes its end. */
+static bool take_end(choice *c, const token_event *ev)
+{
+    const request *r = &c->owner->req;
+    if (!c->n_generated) c->logprob_sum = (double)ev->logprob;
+    if (r->echo && r->logprobs >= 0 &&
+        (!add_record(c, &c->tokens, ev->end_token, ev->logprob, c->text.n) ||
+         !add_top(c, &c->tokens.p[c->tokens.n - 1], ev)))
+        return false;
+    return !r->shows_stop || !c->text_maker || detok_next(c->text_maker, ev->end_token, &c->text, NULL) == OK;
 }
 
 /* Looks for stop strings in what is new since `seen`; true: the choice has ended with its text cut. */
@@ -173,7 +188,8 @@ static bool stops_here(choice *c, size_t seen)
     const request *r = &c->owner->req;
     size_t cut;
     if (!r->n_stop || c->n_generated < r->min_tokens) return false;
-    if (!stop_find(r->stop, r->n_stop, (const char *)c->text.p, c->echo, seen, c->text.n, &cut)) return false;
+    if (!stop_find(r->stop, r->n_stop, (const char *)c->text.p, c->echo, seen, c->text.n, r->shows_stop, &cut))
+        return false;
     cut_text(c, cut);
     return true;
 }
@@ -192,6 +208,7 @@ static bool on_event(void *ctx, const token_event *ev)
         return false;
     }
     if (ev->token >= 0) good = ev->index < 0 ? take_prompt_token(c, ev) : take_token(c, ev);
+    if (ev->ends) good = good && take_end(c, ev);
     if (ev->finish == FINISH_STOP || ev->finish == FINISH_LENGTH)
         good = good && (!c->text_maker || detok_finish(c->text_maker, &c->text, NULL) == OK);
     if (!good || c->text.bad || ev->finish == FINISH_ERROR) {
@@ -215,6 +232,22 @@ static bool on_event(void *ctx, const token_event *ev)
     send_chunk(c, certain);
     hold_when_full(c, ev->query_id);
     return true;
+}
+
+/* Handles an event of a beam search: its texts are the choices of a prompt, one after the other. */
+static bool on_beam_event(void *ctx, const token_event *ev)
+{
+    choice *first = ctx;
+    const int64_t n = first->owner->req.n;
+    bool live = false, all = ev->finish == FINISH_ERROR || ev->finish == FINISH_CANCELLED;
+    stream *out = first->owner->out;
+    stream_keep(out); /* the job lives until this returns */
+    for (int64_t i = 0; i < n; i++) {
+        if ((all || i == ev->beam) && !first[i].finish) on_event(&first[i], ev);
+        live |= !first[i].finish;
+    }
+    stream_drop(out);
+    return live;
 }
 
 /* Feeds the prompt to the detokenizer, and makes its text and the records of its tokens. */
@@ -272,13 +305,13 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
         *out = NULL;
         return rc;
     }
-    size_t n = j->req.n_prompts * (size_t)j->req.n;
+    size_t n = j->req.n_prompts * (size_t)j->req.drawn;
     j->choices = mem_zero(n, sizeof *j->choices);
     if (!j->choices) return err_set(e, ERR_MEMORY, "out of memory");
     j->n_choices = n;
     atomic_store(&j->pending, n + 1);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = prepare_choice(j, &j->choices[i], (int)i, &j->req.prompts[i / (size_t)j->req.n], e);
+        rc = prepare_choice(j, &j->choices[i], (int)i, &j->req.prompts[i / (size_t)j->req.drawn], e);
     return rc;
 }
 
@@ -287,6 +320,8 @@ static int add_choice(job *j, choice *c, err *e)
 {
     const request *r = &j->req;
     int64_t k = r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs;
+    if (r->beams > 1 && c->index % r->n) return OK;      /* of the search of the prompt's first */
+    if (r->best_of > 1 && r->beams == 1 && k < 0) k = 0; /* the best are found by them */
     query q = {.ids = c->from->ids.id,
                .n_ids = c->from->ids.n,
                .enc_ids = c->from->enc.id,
@@ -294,26 +329,34 @@ static int add_choice(job *j, choice *c, err *e)
                .max_tokens = r->max_tokens,
                .min_tokens = r->min_tokens,
                .ignore_eos = r->ignore_eos,
+               .stop_ids = r->stop_ids.id,
+               .n_stop_ids = (int32_t)r->stop_ids.n,
+               .allowed = r->allowed,
+               .n_allowed = r->n_allowed,
+               .bad = r->bad.id,
+               .n_bad = (int32_t)r->bad.n,
                .sample = r->sample,
                .beams = (int32_t)r->beams,
+               .n_best = r->beams > 1 ? (int32_t)r->n : 0,
                .length_penalty = r->length_penalty,
                .early_stopping = r->early_stopping,
                .bias = r->bias,
                .n_bias = r->n_bias,
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
-               .on_token = on_event,
+               .on_token = r->beams > 1 ? on_beam_event : on_event,
                .ctx = c};
-    q.sample.choice = c->index % r->n;
+    const int64_t texts = r->beams > 1 ? r->n : 1;
+    q.sample.choice = c->index % r->drawn;
     int rc = ERR_CANCELLED;
     pthread_mutex_lock(&j->lock);
     if (!j->gone) {
-        stream_keep(j->out); /* the query's */
+        for (int64_t i = 0; i < texts; i++) stream_keep(j->out); /* the query's: each text drops one */
         rc = engine_add_query(j->srv->g, &q, &c->query_id, e);
         c->accepted = rc == OK;
     }
     pthread_mutex_unlock(&j->lock);
-    if (rc) stream_drop(j->out);
+    for (int64_t i = 0; rc && i < texts; i++) stream_drop(j->out);
     return rc;
 }
 

@@ -36,6 +36,10 @@ typedef struct choice {
     size_t sent, sent_chars; /* bytes of the text in earlier chunks; characters, with those of a hidden prompt */
     record_list prompt_tokens, tokens; /* kept only when asked for */
     size_t prompt_tokens_sent, tokens_sent;
+    token_list made; /* ids, kept only when asked for */
+    size_t made_sent;
+    bool begun;         /* a part of it was written */
+    double logprob_sum; /* of what was generated */
     top_logprob *top;
     size_t n_top, cap_top;
     int64_t n_generated, cached;

@@ -146,9 +146,25 @@ static void write_head(buf *out, const job *j)
     buf_printf(out, ",\"system_fingerprint\":\"inferflow-%s\",\"choices\":[", inferflow_version);
 }
 
-static void write_choice(buf *out, const job *j, choice *c, size_t upto, bool whole)
+static void write_ids(buf *out, const char *name, const int32_t *id, size_t n)
 {
-    buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+    buf_printf(out, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) buf_printf(out, "%s%d", i ? "," : "", id[i]);
+    buf_byte(out, ']');
+}
+
+/* The ids since the last part; before the first, those of the prompt, once for all of its choices. */
+static void write_new_ids(buf *out, const job *j, choice *c, int index)
+{
+    if (!c->begun && index % j->req.n == 0) write_ids(out, "prompt_token_ids", c->from->ids.id, c->from->ids.n);
+    write_ids(out, "token_ids", c->made.id + c->made_sent, c->made.n - c->made_sent);
+    c->made_sent = c->made.n;
+}
+
+/* index: in the reply. */
+static void write_choice(buf *out, const job *j, choice *c, int index, size_t upto, bool whole)
+{
+    buf_printf(out, "{\"index\":%d,\"text\":", index);
     json_quote(out, upto > c->sent ? span_of(c->text.p + c->sent, upto - c->sent) : span_str(""));
     buf_str(out, ",\"logprobs\":");
     if (j->req.logprobs < 0) {
@@ -170,6 +186,8 @@ static void write_choice(buf *out, const job *j, choice *c, size_t upto, bool wh
         buf_str(out, ",\"prompt_logprobs\":");
         write_prompt_logprobs(out, j, c);
     }
+    if (j->req.returns_ids) write_new_ids(out, j, c, index);
+    c->begun = true;
     buf_byte(out, '}');
 }
 
@@ -178,7 +196,7 @@ static void write_usage(buf *out, const job *j)
     int64_t given = 0, generated = 0, cached = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
         generated += j->choices[i].n_generated;
-        if (i % (size_t)j->req.n) continue; /* the choices of a prompt share it */
+        if (i % (size_t)j->req.drawn) continue; /* the choices of a prompt share it */
         given += (int64_t)(j->choices[i].from->enc.n + j->choices[i].from->ids.n);
         cached += j->choices[i].cached;
     }
@@ -192,7 +210,7 @@ void chunk_write(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: ");
     write_head(out, j);
-    write_choice(out, j, c, upto, c->finish != FINISH_NONE);
+    write_choice(out, j, c, c->index, upto, c->finish != FINISH_NONE);
     buf_str(out, j->req.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
@@ -205,13 +223,30 @@ void chunk_usage(buf *out, const job *j)
     buf_str(out, "}\n\n");
 }
 
+static double mean_logprob(const choice *c) { return c->logprob_sum / (double)(c->n_generated ? c->n_generated : 1); }
+
+/* The choices of one prompt that come back; with best_of those of highest mean log-probability, best first. */
+static void write_prompt_choices(buf *out, job *j, size_t which)
+{
+    const int n = (int)j->req.n, drawn = (int)j->req.drawn;
+    const bool sorts = j->req.best_of > 1 && j->req.beams == 1;
+    choice *all = &j->choices[which * (size_t)drawn];
+    bool used[REQUEST_CHOICES_MAX] = {false};
+    for (int i = 0; i < n; i++) {
+        int best = i;
+        for (int k = 0; k < drawn && sorts; k++)
+            if (!used[k] && (used[best] || mean_logprob(&all[k]) > mean_logprob(&all[best]))) best = k;
+        used[best] = true;
+        const int index = (int)which * n + i;
+        if (index) buf_byte(out, ',');
+        write_choice(out, j, &all[best], index, all[best].text.n, true);
+    }
+}
+
 void completion_write(buf *out, job *j)
 {
     write_head(out, j);
-    for (size_t i = 0; i < j->n_choices; i++) {
-        if (i) buf_byte(out, ',');
-        write_choice(out, j, &j->choices[i], j->choices[i].text.n, true);
-    }
+    for (size_t i = 0; i < j->req.n_prompts; i++) write_prompt_choices(out, j, i);
     buf_str(out, "],");
     write_usage(out, j);
     buf_byte(out, '}');

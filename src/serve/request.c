@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -34,6 +35,13 @@ const field request_fields[] = {
     {.name = "stop", .type = FIELD_NODE, AT(stop_node)},
     {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
     {.name = "ignore_eos", .type = FIELD_BOOL, AT(ignore_eos)},
+    {.name = "stop_token_ids", .type = FIELD_NODE, AT(stop_ids_node)},
+    {.name = "include_stop_str_in_output", .type = FIELD_BOOL, AT(shows_stop)},
+    {.name = "allowed_token_ids", .type = FIELD_NODE, AT(allowed_node)},
+    {.name = "bad_words", .type = FIELD_NODE, AT(bad_node)},
+    {.name = "return_token_ids", .type = FIELD_BOOL, AT(returns_ids)},
+    {.name = "add_special_tokens", .type = FIELD_BOOL, AT(adds_special)},
+    {.name = "parse_special", .type = FIELD_BOOL, AT(parses_special)},
     {.name = "logit_bias", .type = FIELD_NODE, AT(bias_node)},
     SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
@@ -131,8 +139,12 @@ static bool check_together(exchange *x, const request *r)
         reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
         return false;
     }
-    if (r->best_of && r->best_of != r->n) {
-        reply_error(x, 400, "best_of", "unsupported", "best_of: only best_of equal to n is possible");
+    if (r->best_of && r->best_of < r->n) {
+        reply_error(x, 400, "best_of", "out_of_range", "best_of: at least n, which is %" PRId64, r->n);
+        return false;
+    }
+    if (r->best_of > 1 && r->streams) {
+        reply_error(x, 400, "best_of", "unsupported", "best_of: not with stream; the best is known at the end");
         return false;
     }
     if (r->suffix && *r->suffix) {
@@ -159,15 +171,18 @@ static bool read_beams(server *s, exchange *x, request *r)
     if (r->beams == 1) return true;
     int most = engine_describe(s->g)->max_batch;
     const char *at = r->streams                ? "stream"
-                     : r->n > 1                ? "n"
+                     : r->best_of > 1          ? "best_of"
                      : r->logprobs >= 0        ? "logprobs"
                      : r->prompt_logprobs >= 0 ? "prompt_logprobs"
                      : r->n_bias               ? "logit_bias"
-                     : r->n_stop               ? "stop"
+                     : r->n_allowed            ? "allowed_token_ids"
+                     : r->bad.n                ? "bad_words"
                                                : NULL;
-    if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give one whole text", at);
+    if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give whole texts", at);
     else if (r->beams > most)
         reply_error(x, 400, at = "beams", "out_of_range", "beams: at most %d sequences run at once here", most);
+    else if (r->n > r->beams)
+        reply_error(x, 400, at = "n", "out_of_range", "n: at most beams, which is %" PRId64, r->beams);
     return !at;
 }
 
@@ -189,7 +204,96 @@ static bool read_ids(exchange *x, const char *name, const json *array, token_lis
     return true;
 }
 
-static bool read_text(server *s, exchange *x, const json *v, prompt *p)
+/* A list of ids; field `name` is absent or an array. */
+static bool read_id_list(exchange *x, const char *name, const json *v, token_list *out, int32_t n_vocab)
+{
+    if (json_type(v) == JSON_NULL) return true;
+    if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, name, "an array of token ids", v);
+    return read_ids(x, name, v, out, n_vocab);
+}
+
+static bool read_stop_ids(exchange *x, request *r, int32_t n_vocab)
+{
+    if (json_count(r->stop_ids_node) > REQUEST_WORDS_MAX) {
+        reply_error(x, 400, "stop_token_ids", "invalid_value", "stop_token_ids: at most %d", REQUEST_WORDS_MAX);
+        return false;
+    }
+    return read_id_list(x, "stop_token_ids", r->stop_ids_node, &r->stop_ids, n_vocab);
+}
+
+static bool read_allowed(exchange *x, request *r, int32_t n_vocab)
+{
+    token_list ids = {0};
+    bool good = read_id_list(x, "allowed_token_ids", r->allowed_node, &ids, n_vocab);
+    if (good && json_type(r->allowed_node) == JSON_ARRAY) {
+        const size_t words = ((size_t)n_vocab + 63) / 64;
+        r->allowed = mem_zero(words, sizeof *r->allowed);
+        good = r->allowed ? true : out_of_memory(x);
+        for (size_t i = 0; good && i < ids.n; i++) r->allowed[ids.id[i] / 64] |= (uint64_t)1 << ids.id[i] % 64;
+        r->n_allowed = (int32_t)words;
+        if (good && !ids.n) {
+            reply_error(x, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: at least one id");
+            good = false;
+        }
+    }
+    mem_free(ids.id);
+    return good;
+}
+
+/* The ids of a word, alone or behind a blank; appended to r->bad. *n: how many. */
+static bool add_bad_word(server *s, exchange *x, request *r, const char *text, size_t *n)
+{
+    const size_t at = r->bad.n;
+    err e = {0};
+    int rc = token_list_add(&r->bad, 0) ? OK : err_set(&e, ERR_MEMORY, "out of memory");
+    if (!rc) rc = tokenizer_encode(engine_target_tokenizer(s->g), span_str(text), 0, &r->bad, &e);
+    if (rc) {
+        reply_err(x, "bad_words", &e);
+        return false;
+    }
+    *n = r->bad.n - at - 1;
+    r->bad.id[at] = (int32_t)*n;
+    if (!*n) r->bad.n = at;
+    return true;
+}
+
+/* A word must not come at the beginning of a text nor behind a blank. Where the blank is a token of its own, the word
+ * alone says it already (as vLLM has it). */
+static bool read_bad_word(server *s, exchange *x, request *r, const json *v)
+{
+    char text[REQUEST_STOP_BYTES + 2] = " ";
+    const char *word = json_str(v, NULL);
+    if (!word) return field_wrong_type(x, "bad_words", "an array of strings", v);
+    while (*word == ' ') word++;
+    if (!*word || strlen(word) > REQUEST_STOP_BYTES) {
+        reply_error(x, 400, "bad_words", "invalid_value", "bad_words: a word has 1 to %d bytes", REQUEST_STOP_BYTES);
+        return false;
+    }
+    size_t plain, spaced, at = r->bad.n;
+    memcpy(text + 1, word, strlen(word) + 1);
+    if (!add_bad_word(s, x, r, word, &plain)) return false;
+    const size_t second = r->bad.n;
+    if (!add_bad_word(s, x, r, text, &spaced)) return false;
+    if (plain && (spaced != plain || r->bad.id[at + 1] == r->bad.id[second + 1])) r->bad.n = second;
+    return true;
+}
+
+static bool read_bad_words(server *s, exchange *x, request *r)
+{
+    const json *v = r->bad_node;
+    if (json_type(v) == JSON_NULL) return true;
+    if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "bad_words", "an array of strings", v);
+    if (!engine_tokenizer(s->g) || json_count(v) > REQUEST_WORDS_MAX) {
+        reply_error(x, 400, "bad_words", "invalid_value", "bad_words: at most %d, and not without a tokenizer",
+                    REQUEST_WORDS_MAX);
+        return false;
+    }
+    for (const json *m = json_first(v); m; m = json_next(m))
+        if (!read_bad_word(s, x, r, m)) return false;
+    return true;
+}
+
+static bool read_text(server *s, exchange *x, const request *r, const json *v, prompt *p)
 {
     const tokenizer *t = engine_tokenizer(s->g);
     const char *text = json_str(v, "");
@@ -200,10 +304,14 @@ static bool read_text(server *s, exchange *x, const json *v, prompt *p)
     }
     p->text = mem_str(text);
     if (!p->text) return out_of_memory(x);
-    if (tokenizer_encode(t, span_str(text), TOKENIZE_SPECIAL, &p->ids, &e)) {
+    const int flags = (r->adds_special ? TOKENIZE_SPECIAL : 0) | (r->parses_special ? TOKENIZE_PARSE : 0);
+    if (tokenizer_encode(t, span_str(text), flags, &p->ids, &e)) {
         reply_err(x, "prompt", &e);
         return false;
     }
+    const int32_t bos = engine_describe(s->g)->bos; /* the text may have its own */
+    if (flags & TOKENIZE_SPECIAL && p->ids.n > 1 && bos >= 0 && p->ids.id[0] == bos && p->ids.id[1] == bos)
+        memmove(p->ids.id, p->ids.id + 1, --p->ids.n * sizeof *p->ids.id);
     return true;
 }
 
@@ -250,7 +358,7 @@ static bool read_prompt(server *s, exchange *x, const request *r, const json *v,
 {
     const engine_info *info = engine_describe(s->g);
     bool encoder = info->n_enc_vocab > 0;
-    bool good = json_type(v) == JSON_STRING ? read_text(s, x, v, p)
+    bool good = json_type(v) == JSON_STRING ? read_text(s, x, r, v, p)
                 : json_type(v) == JSON_ARRAY
                     ? read_ids(x, "prompt", v, &p->ids, encoder ? info->n_enc_vocab : info->n_vocab)
                     : field_wrong_type(x, "prompt", "a string or an array of token ids", v);
@@ -272,7 +380,7 @@ static bool read_prompts(server *s, exchange *x, request *r)
     }
     bool many = json_type(v) == JSON_ARRAY && json_type(json_first(v)) != JSON_NUMBER;
     size_t n = many ? json_count(v) : 1;
-    if (n == 0 || n > REQUEST_PROMPTS_MAX || n * (size_t)r->n > REQUEST_PROMPTS_MAX) {
+    if (n == 0 || n > REQUEST_PROMPTS_MAX || n * (size_t)r->drawn > REQUEST_PROMPTS_MAX) {
         reply_error(x, 400, "prompt", "invalid_value", "prompt: an array of 1 to %d prompts, times n",
                     REQUEST_PROMPTS_MAX);
         return false;
@@ -295,12 +403,18 @@ bool request_read(server *s, exchange *x, request *r)
                    .max_tokens = 16,
                    .logprobs = -1,
                    .prompt_logprobs = -1,
+                   .adds_special = true,
+                   .parses_special = true,
                    .sample = s->o->sample};
     r->body = body_read(s, x, r);
     if (!r->body || !exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
         !check_together(x, r))
         return false;
-    if (!read_bias(x, r, engine_describe(s->g)->n_vocab) || !read_beams(s, x, r)) return false;
+    const int32_t n_vocab = engine_describe(s->g)->n_vocab;
+    r->drawn = r->best_of ? r->best_of : r->n;
+    if (!read_bias(x, r, n_vocab) || !read_stop_ids(x, r, n_vocab) || !read_allowed(x, r, n_vocab) ||
+        !read_bad_words(s, x, r) || !read_beams(s, x, r))
+        return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     return read_prompts(s, x, r);
 }
@@ -314,6 +428,9 @@ void request_free(request *r)
     }
     mem_free(r->prompts);
     mem_free(r->bias);
+    mem_free(r->stop_ids.id);
+    mem_free(r->bad.id);
+    mem_free(r->allowed);
     json_free(r->body);
     *r = (request){0};
 }

@@ -7,10 +7,11 @@
 enum {
     REQUEST_PROMPTS_MAX = 2048, /* prompts times n */
     REQUEST_CHOICES_MAX = 128,  /* n */
-    REQUEST_STOPS_MAX = 4,
+    REQUEST_STOPS_MAX = 16,
     REQUEST_STOP_BYTES = 1024,
     REQUEST_LOGPROBS_MAX = 20,
-    REQUEST_BIAS_MAX = 1024
+    REQUEST_BIAS_MAX = 1024,
+    REQUEST_WORDS_MAX = 1024 /* bad words; ids that end the text */
 };
 
 typedef struct prompt {
@@ -24,14 +25,17 @@ typedef struct request {
     /* plain fields */
     const char *model, *suffix;
     const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options, *early_node;
+    const json *allowed_node, *stop_ids_node, *bad_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
-    bool echo, streams, ignore_eos;
+    bool echo, streams, ignore_eos, shows_stop, returns_ids;
+    bool adds_special, parses_special; /* of prompts that are texts */
     sample_params sample;
     int64_t beams; /* 1: no beam search */
     double length_penalty;
     /* made from them */
     bool include_usage;
+    int64_t drawn; /* choices of a prompt that are made, of which n come back */
     beam_stop early_stopping;
     prompt *prompts;
     size_t n_prompts;
@@ -39,6 +43,10 @@ typedef struct request {
     int n_stop;
     logit_bias *bias;
     int32_t n_bias;
+    token_list stop_ids;
+    token_list bad;    /* query.bad */
+    uint64_t *allowed; /* query.allowed */
+    int32_t n_allowed;
 } request;
 
 extern const field request_fields[];

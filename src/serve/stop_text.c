@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-bool stop_find(const char *const *stop, int n_stop, const char *text, size_t from, size_t seen, size_t n, size_t *cut)
+bool stop_find(const char *const *stop, int n_stop, const char *text, size_t from, size_t seen, size_t n, bool after,
+               size_t *cut)
 {
     for (size_t end = seen > from ? seen : from; end <= n; end++) {
         bool found = false;
@@ -13,6 +14,7 @@ bool stop_find(const char *const *stop, int n_stop, const char *text, size_t fro
             if (!found || end - len < *cut) *cut = end - len;
             found = true;
         }
+        if (found && after) *cut = end;
         if (found) return true;
     }
     return false;

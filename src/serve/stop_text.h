@@ -7,8 +7,9 @@
 #include <stddef.h>
 
 /* Looks for the strings in text[from … n), where everything before `seen` was looked at already. True: *cut is where
- * the first complete match starts (of several that end at the same byte, the longest). */
-bool stop_find(const char *const *stop, int n_stop, const char *text, size_t from, size_t seen, size_t n, size_t *cut);
+ * the first complete match starts (of several that end at the same byte, the longest); after: where it ends. */
+bool stop_find(const char *const *stop, int n_stop, const char *text, size_t from, size_t seen, size_t n, bool after,
+               size_t *cut);
 
 /* How many bytes of text[from … n) can be shown now: the rest is the beginning of a stop string. */
 size_t stop_certain(const char *const *stop, int n_stop, const char *text, size_t from, size_t n);
