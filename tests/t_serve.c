@@ -82,7 +82,38 @@ static void every_field_is_read_by_its_row(void **state)
     }
 }
 
-/* The texts of a stream's chunks joined; checks framing on the way. */
+/* What clients send with every request and nobody here reads; null is nothing. */
+static void fields_without_effect(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"user",
+                                         "metadata",
+                                         "store",
+                                         "service_tier",
+                                         "safety_identifier",
+                                         "verbosity",
+                                         "prediction",
+                                         "prompt_cache_key",
+                                         "prompt_cache_retention",
+                                         "modalities",
+                                         "prompt_cache_options",
+                                         "parallel_tool_calls"};
+    char text[200];
+    fake.text = "hello";
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        snprintf(text, sizeof text, "\"%s\":%s", fields[i], strcmp(fields[i], "modalities") ? "\"x\"" : "[ \"text\" ]");
+        assert_int_equal(post(text), 200);
+        snprintf(text, sizeof text, "\"%s\":null", fields[i]);
+        assert_int_equal(post(text), 200);
+    }
+    assert_int_equal(post("\"stop\":null,\"stream\":null,\"n\":null,\"logit_bias\":null,\"stream_options\":null"), 200);
+    expect_error(400, post("\"modalities\":[\"text\",\"audio\"]"), "modalities", "unsupported");
+    expect_error(400, post("\"documents\":[]"), "documents", "unknown_field");
+    expect_part("is a field of /v1/rerank, not of /v1/completions");
+    expect_error(400, post("\"stream\":true,\"stream_options\":{\"documents\":1}"), "documents", "unknown_field");
+    fake.text = NULL;
+}
+
 static void heads_are_judged(void **state)
 {
     (void)state;
@@ -460,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_is_found_and_documented),
         cmocka_unit_test(every_field_is_read_by_its_row),
+        cmocka_unit_test(fields_without_effect),
         cmocka_unit_test(heads_are_judged),
         cmocka_unit_test(pages_from_elsewhere),
         cmocka_unit_test(foreign_hosts),

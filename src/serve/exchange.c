@@ -72,7 +72,11 @@ void reply_error(exchange *x, int status, const char *at, const char *code, cons
 void reply_err(exchange *x, const char *at, const err *e)
 {
     int status = err_http(e->code);
-    reply_error(x, status, at, e->code == ERR_BUSY ? "queue_full" : NULL, "%s", e->msg);
+    reply_error(x, status, at,
+                e->code == ERR_BUSY ? "queue_full"
+                : status == 400     ? "invalid_value"
+                                    : NULL,
+                "%s", e->msg);
     if (status == 429) exchange_add_header(x, "Retry-After", "1");
 }
 

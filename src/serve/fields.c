@@ -49,6 +49,15 @@ static bool read_number(exchange *x, const field *f, const json *v, void *to)
     return true;
 }
 
+static bool read_only_value(exchange *x, const field *f, const json *v)
+{
+    buf text = {0};
+    bool is = json_print(&text, v, false) && strcmp(buf_cstr(&text), f->only) == 0;
+    buf_free(&text);
+    if (!is) reply_error(x, 400, f->name, "unsupported", "%s: only %s is possible", f->name, f->only);
+    return is;
+}
+
 static bool read_field(exchange *x, const field *f, const json *v, void *into)
 {
     char *to = (char *)into + f->offset;
@@ -65,14 +74,30 @@ static bool read_field(exchange *x, const field *f, const json *v, void *into)
         *(const char **)to = json_str(v, NULL);
         return true;
     case FIELD_NODE: *(const json **)to = v; return true;
+    case FIELD_ONLY: return read_only_value(x, f, v);
     case FIELD_IGNORE: break;
     }
     return true;
 }
 
+static const field *find_field(const field *rows, const char *name)
+{
+    for (const field *f = rows; f && f->name; f++)
+        if (strcmp(f->name, name) == 0 || (f->alias && strcmp(f->alias, name) == 0)) return f;
+    return NULL;
+}
+
+/* The path of an endpoint that has the field, or NULL. */
+static const char *elsewhere(const char *name)
+{
+    for (int i = 0; i < route_count; i++)
+        if (find_field(route_all[i]->fields, name)) return route_all[i]->path;
+    return NULL;
+}
+
 static bool unknown_field(exchange *x, const field *rows, bool lenient, const char *name)
 {
-    const char *near = NULL;
+    const char *near = NULL, *path = x->endpoint && rows == x->endpoint->fields ? elsewhere(name) : NULL;
     int best = 3;
     for (const field *f = rows; f->name; f++) {
         int d = edit_distance(f->name, name);
@@ -87,16 +112,13 @@ static bool unknown_field(exchange *x, const field *rows, bool lenient, const ch
     }
     char shown[84];
     snprintf(shown, sizeof shown, "%.80s", name);
-    if (near) reply_error(x, 400, shown, "unknown_field", "unknown field \"%s\"; did you mean \"%s\"?", shown, near);
+    if (path)
+        reply_error(x, 400, shown, "unknown_field", "\"%s\" is a field of %s, not of %s", shown, path,
+                    x->endpoint->path);
+    else if (near)
+        reply_error(x, 400, shown, "unknown_field", "unknown field \"%s\"; did you mean \"%s\"?", shown, near);
     else reply_error(x, 400, shown, "unknown_field", "unknown field \"%s\"", shown);
     return false;
-}
-
-static const field *find_field(const field *rows, const char *name)
-{
-    for (const field *f = rows; f->name; f++)
-        if (strcmp(f->name, name) == 0 || (f->alias && strcmp(f->alias, name) == 0)) return f;
-    return NULL;
 }
 
 bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into)

@@ -46,11 +46,8 @@ const field request_fields[] = {
     SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
     {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
-    {.name = "user", .type = FIELD_IGNORE},
-    {.name = "metadata", .type = FIELD_IGNORE},
-    {.name = "store", .type = FIELD_IGNORE},
-    {.name = "service_tier", .type = FIELD_IGNORE},
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
+    FIELDS_WITHOUT_EFFECT,
     {NULL},
 };
 
