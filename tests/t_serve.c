@@ -370,6 +370,9 @@ static void what_runs_here(void **state)
     static const char *const name[] = {"inferflow_prompt_tokens_total ",
                                        "inferflow_prompt_tokens_cached_total ",
                                        "inferflow_generation_tokens_total ",
+                                       "inferflow_prefix_cache_queries_total ",
+                                       "inferflow_prefix_cache_hits_total ",
+                                       "inferflow_kv_pages{state=\"cached\"} ",
                                        "inferflow_requests_total{endpoint=\"/v1/models\",status=\"200\"}",
                                        "inferflow_requests_total{endpoint=\"other\",status=\"404\"}",
                                        "inferflow_requests_running ",
@@ -380,6 +383,26 @@ static void what_runs_here(void **state)
                                        "inferflow_queue_seconds_sum",
                                        "inferflow_request_duration_seconds_bucket{le=\"0.001\"}"};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) expect_part(name[i]);
+}
+
+/* Prompts are shared by requests of one key with the same cache_salt; without keys by all with the same salt. */
+static void salts_tell_clients_apart(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL, "Bearer k", "Bearer l", "Bearer k"}, *const texts[] = {NULL, "", "a", "k"};
+    char *key[] = {"k", "l"};
+    uint8_t salt[2][16][SALT_BYTES];
+    for (int asked = 0; asked < 2; asked++) {
+        srv.keys = (key_list){.key = key, .n = asked ? 2 : 0};
+        for (int i = 0; i < 16; i++)
+            exchange_salt(&srv, &(exchange){.authorization = keys[i / 4]}, texts[i % 4], salt[asked][i]);
+        for (int i = 0; i < 16; i++)
+            for (int k = 0; k < 16; k++) {
+                const bool one_client = !asked || i / 4 == k / 4 || (i / 4) % 2 + (k / 4) % 2 == 2;
+                assert_int_equal(!memcmp(salt[asked][i], salt[asked][k], SALT_BYTES), one_client && i % 4 == k % 4);
+            }
+    }
+    srv.keys = (key_list){0};
 }
 
 static void a_slow_reader_pauses_its_own_query(void **state)
@@ -499,6 +522,7 @@ int main(void)
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(tokenize_and_back),
         cmocka_unit_test(what_runs_here),
+        cmocka_unit_test(salts_tell_clients_apart),
         cmocka_unit_test(a_slow_reader_pauses_its_own_query),
         cmocka_unit_test(loading_and_failing),
         cmocka_unit_test(stopping_ends_streams),

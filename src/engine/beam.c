@@ -105,43 +105,6 @@ bool beam_ready(const session *s)
     return !s->beams || (s->n_sent < s->n_ids && (s == s->beams->member[0] || s->beams->live > 1));
 }
 
-/* ---- pages */
-
-/* The first position where the cached tokens of two sessions differ. */
-static int64_t parting(const session *a, const session *b)
-{
-    int64_t i = 0;
-    while (i < a->n_past && i < b->n_past && a->ids[i] == b->ids[i]) i++;
-    return i;
-}
-
-/* `to` goes on with the text of `from`. */
-static void take_over(engine *g, session *to, const session *from)
-{
-    const program *p = g->prog;
-    int64_t same = parting(to, from);
-    for (uint32_t i = 0; i < p->n_group; i++) {
-        if (p->group_axis[i] == AXIS_ENC) {
-            memcpy(to->page[i], from->page[i], (size_t)from->n_page[i] * sizeof *to->page[i]);
-            continue;
-        }
-        for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
-            int32_t *page = &to->page[i][k];
-            if (from->page[i][k] < 0 && *page >= 0) session_give_page(g, i, page);
-            if (from->page[i][k] < 0) continue;
-            bool fresh = *page < 0;
-            if (fresh) *page = pages_take(&g->pages[i]);
-            if (!fresh && (k + 1) * PAGE_TOKENS <= same) continue;
-            steps_copy_page(&g->steps, (int)i, from->page[i][k], *page);
-        }
-        to->first[i] = from->first[i];
-    }
-    memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
-    to->n_ids = from->n_ids;
-    to->n_sent = to->n_past = from->n_past;
-    to->slot_now = from->slot_now; /* read in the next step, which writes another */
-}
-
 /* ---- one step of the search */
 
 /* Keeps the best `keep` of all candidates, best first; of equals the first. */
@@ -188,7 +151,8 @@ static bool deliver_text(const session *s, int k, uint64_t *made)
 {
     static const finished none = {.why = FINISH_LENGTH};
     const finished *f = k < s->beams->n_done ? &s->beams->done[k] : &none;
-    token_event ev = {.query_id = s->id, .queue_seconds = s->waited, .score = (float)f->score, .beam = k};
+    token_event ev = {
+        .query_id = s->id, .cached_tokens = s->cached, .queue_seconds = s->waited, .score = (float)f->score, .beam = k};
     for (; ev.index < f->n; ev.index++) {
         ev.token = f->ids[ev.index];
         ev.finish = ev.index + 1 == f->n && f->why == FINISH_LENGTH ? FINISH_LENGTH : FINISH_NONE;
@@ -225,7 +189,10 @@ static void place(engine *g, beam_group *b, const candidate *next)
         while (taken[spare]) spare++;
         taken[spare] = true;
         slot[i] = spare;
-        take_over(g, b->member[spare], b->member[next[i].member]);
+        session *to = b->member[spare];
+        const session *from = b->member[next[i].member];
+        session_copy_text(g, to, from);
+        to->slot_now = from->slot_now; /* read in the next step, which writes another */
     }
     for (int i = 0; i < b->n; i++) {
         session *s = b->member[slot[i]];

@@ -3,9 +3,9 @@
  * search ends is decided as in generate of transformers 5, so that answers agree.
  *
  * A query with n beams is n sessions that step together: its own, which is in the engine's lists and reads prompt and
- * encoder input, and n - 1 others that exist only here. When a beam dies, its session takes over another's text. Where
- * two texts agree, their keys and values are equal to the bit, so only pages from the first different token on are
- * copied. Encoder pages belong to the first session; the others read them. */
+ * encoder input, and n - 1 others that exist only here. When a beam dies, its session takes over another's text: the
+ * two share its full pages, and the last one, which both go on to fill, is copied. Encoder pages belong to the first
+ * session; the others read them. */
 #pragma once
 #include "engine/engine_state.h"
 

@@ -219,6 +219,7 @@ static int open_parts(engine *g, err *e)
         rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
         max.copies += g->cache.n_page[i];
     }
+    if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc) rc = draws_open(&g->draw, g->info.n_vocab, g->info.max_batch, g->info.threads, e);
     if (!rc) g->picker = draws_sampler(g->draw);
@@ -390,6 +391,7 @@ void engine_close(engine *g)
     mem_free(g->peers);
     buf_free(&g->devices);
     steps_close(&g->steps);
+    tree_close(&g->names);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);
     draws_close(g->draw);

@@ -72,7 +72,7 @@ typedef struct token_event {
 /* A beam search ends when as many texts as beams have ended; but with BETTER not while a running text scores better
  * than the worst of them, with NEVER not while one still could at its longest. */
 typedef enum { BEAM_STOP_FIRST, BEAM_STOP_BETTER, BEAM_STOP_NEVER } beam_stop;
-enum { BEAMS_MAX = 64 };
+enum { BEAMS_MAX = 64, SALT_BYTES = 32 };
 
 typedef struct query {
     const int32_t *ids;   /* prompt, copied; at least one id. Of an encoder-decoder: the start of the decoder's text */
@@ -99,6 +99,9 @@ typedef struct query {
     int32_t n_bias;
     int32_t n_logprobs; /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
+    const uint8_t
+        *salt;  /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
+    bool apart; /* it shares nothing: for measurements */
     bool (*on_token)(void *ctx, const token_event *ev); /* false: stop now (stop string found) with FINISH_STOP */
     void *ctx;
 } query;
@@ -121,12 +124,16 @@ void engine_wait(engine *g, int milliseconds);
 void engine_wake(engine *g);
 
 typedef struct engine_stats {
-    uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
+    /* Of prompts that were read: all tokens, and those that needed no computation; the same of the prompts for which
+     * shared pages were looked up. */
+    uint64_t prompt_tokens, cached_tokens, sought_tokens, found_tokens;
+    uint64_t generated_tokens, steps;
     uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
-    uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens in caches that were lost */
+    uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
     bool away;                              /* a node is lost, and queries wait for it */
     int running, waiting;
-    double kv_usage; /* 0 … 1 */
+    double kv_usage;                            /* of pages that queries hold, 0 … 1 */
+    int64_t pages_used, pages_kept, pages_free; /* kept: nobody holds them, but they can be found again */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
 

@@ -6,7 +6,7 @@
 #include "engine/batch.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
-#include "engine/pages.h"
+#include "engine/page_tree.h"
 #include "engine/session.h"
 #include "engine/spares.h"
 #include "engine/steps.h"
@@ -34,6 +34,7 @@ struct engine {
     engine_info info;
     int64_t chunk;
     page_pool pages[GROUP_MAX];
+    page_tree names; /* of pages of the text; without slots only, for they are not shared */
     page_pool slots; /* two for each sequence, if the program has any */
     step_ring steps;
     engine_options asked; /* with texts in `texts` */
@@ -45,9 +46,8 @@ struct engine {
         bool is;
         double since, next; /* clock_now: of the loss, of the next attempt */
         err why;
-    } away;                /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
-    int step_sequences;    /* of --step-sequences, 0: by what a step costs */
-    uint64_t encoder_runs; /* inputs that the encoder has read */
+    } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
+    int step_sequences; /* of --step-sequences, 0: by what a step costs */
 
     /* of the engine thread: sessions in order of id */
     session *waiting, *running;
@@ -99,13 +99,26 @@ bool queue_has_work(engine *g); /* a session could take part in a step, or has t
 /* Runs a sequence as engine_eval does, with taps. */
 int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 
+/* ---- share.c: on the engine thread */
+/* An admitted session gets a name of the tree, if it may share at all. */
+void session_join_names(engine *g, session *s);
+void session_leave_names(engine *g, session *s);
+void session_give_claims(engine *g, session *s); /* what it was about to fill others may */
+/* Before a session computes: it goes on after the pages of its text that are there, and claims those that it will fill.
+ * False: another session is about to fill the next one, and this one waits. */
+bool session_follow(engine *g, session *s);
+/* Names the pages that have become full. */
+void session_name_pages(engine *g, session *s);
+/* `to`, another beam, goes on with the text of `from`: they share full pages, and `to` gets a copy of the last one. */
+void session_copy_text(engine *g, session *to, const session *from);
+
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
 void schedule_admit(engine *g);
 /* The first part of that: new and cancelled ones. */
 void schedule_accept(engine *g);
-/* All caches are lost: every session goes back to the queue, in its place. Tokens that are to be computed again. */
-uint64_t schedule_requeue(engine *g);
+/* All caches are lost: every session goes back to the queue, in its place. */
+void schedule_requeue(engine *g);
 /* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
  * of their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is
  * not known yet are left out. */
@@ -114,9 +127,10 @@ void schedule_fill(engine *g, batch *to);
 int session_admit(engine *g, session *s, err *e);
 void session_pages(engine *g, session *s, int64_t to);            /* pages for positions below `to` */
 void session_give_page(engine *g, uint32_t group, int32_t *page); /* *page becomes -1 */
-/* n more tokens are in the cache; pages that fell out of a window are given back. */
+/* n more tokens are in the cache: full pages get names, pages that fell out of a window are given back. */
 void session_advance(engine *g, session *s, int64_t n);
-void session_drop_cache(engine *g, session *s); /* gives pages, reservations and variants back */
+void session_leave_windows(engine *g, session *s); /* the latter */
+void session_drop_cache(engine *g, session *s);    /* gives pages, reservations and variants back */
 /* Takes the session out of all lists; it is freed when no step with rows of it is under way. */
 void session_end(engine *g, session *s);
 void sessions_free_gone(engine *g);

@@ -80,6 +80,7 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     if (!rc) rc = query_check_encoder(g, q, e);
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
+    s->shares = false;
     s->want_all = layer < 0 || g->prog->tensors[g->prog->hidden[layer]].axis == AXIS_OUT;
     if (layer >= 0) {
         tapped = mem_array((size_t)g->chunk * (size_t)engine_width(g, layer), sizeof *tapped);
@@ -107,6 +108,7 @@ int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32
     int rc = check_ids(g, ids, n, e);
     if (!rc) rc = session_new(&s, &q, g->prog, g->info.ctx, e);
     if (rc) return rc;
+    s->shares = false;
     s->want_all = g->prog->entries[ENTRY_HEAD].out != 0;
     rc = session_admit(g, s, e);
     if (!rc) rc = run_chunks(g, s, taps, n_tap, NULL, ignore_rows, NULL, e);

@@ -50,6 +50,7 @@ static int run(attempt *a, int64_t prompt, int tokens, double *first, err *e)
                .ignore_eos = true,
                .pooled = !info->generates,
                .n_logprobs = -1,
+               .apart = true,
                .on_token = on_token,
                .ctx = a};
     if (info->n_enc_vocab) {

@@ -49,7 +49,8 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
         return;
     }
     int64_t index = s->n_ids - s->n_prompt;
-    token_event ev = {.query_id = s->id, .token = id, .index = index, .queue_seconds = s->waited};
+    token_event ev = {
+        .query_id = s->id, .token = id, .index = index, .cached_tokens = s->cached, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
         ev.logprob = s->drawn_logprob;
         ev.top = s->top;
@@ -112,22 +113,42 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
     }
 }
 
+/* What a step of a session was for: `before` to `to` are its positions. */
+static void count_rows(engine_stats *did, const session *s, int64_t before, int64_t to)
+{
+    const int64_t again = (to < s->n_done ? to : s->n_done) - before;
+    if (again > 0) did->recomputed_tokens += (uint64_t)again;
+    if (s->n_done >= s->n_prompt || to < s->n_prompt) return;
+    const uint64_t n = (uint64_t)s->n_prompt + s->q.n_enc;
+    did->prompt_tokens += n;
+    did->cached_tokens += (uint64_t)s->cached;
+    if (s->name < 0 || s->q.prompt_logprobs) return;
+    did->sought_tokens += n;
+    did->found_tokens += (uint64_t)s->cached;
+}
+
 /* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
-static void deliver(engine *g, const batch *b, uint64_t *made, uint64_t *fed)
+static void deliver(engine *g, const batch *b, engine_stats *did)
 {
     const step *st = &b->st;
-    *fed += (uint64_t)st->n[AXIS_ENC];
     draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
     for (int32_t k = 0, i = 0, pooled = 0; k < st->n_seq; k++) {
         session *s = b->who[k];
         const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
-        g->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
-        if (before < s->n_prompt) *fed += (uint64_t)((to < s->n_prompt ? to : s->n_prompt) - before);
+        did->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
+        count_rows(did, s, before, to);
         session_advance(g, s, to - before);
         if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
         pooled += s->q.pooled;
-        deliver_rows(g, st, k, s, before, &i, made);
+        deliver_rows(g, st, k, s, before, &i, &did->generated_tokens);
     }
+}
+
+/* A step with rows or page copies of the session failed: what its pages hold is not known. */
+static void end_failed(engine *g, session *s, const err *why)
+{
+    for (int i = 0; i < beam_count(s); i++) session_leave_names(g, beam_member(s, i));
+    if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
 }
 
 /* A device failed: queries with rows in the step end, each with the device's message. So do beams if pages were to be
@@ -136,27 +157,42 @@ static void fail(engine *g, const batch *b, const err *why)
 {
     for (session *s = g->running, *next; s && b->st.n_copy; s = next) {
         next = s->next;
-        if (s->beams) session_finish(g, s, FINISH_ERROR, why->msg);
+        if (s->beams) end_failed(g, s, why);
     }
-    for (int32_t k = 0; k < b->st.n_seq; k++) {
-        session *s = beam_member(b->who[k], 0);
-        if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
-    }
+    for (int32_t k = 0; k < b->st.n_seq; k++) end_failed(g, beam_member(b->who[k], 0), why);
 }
 
-static double kv_usage(const engine *g)
+/* Adds what a step did, and tells how things are. */
+static void add_stats(engine *g, const engine_stats *did)
 {
-    int64_t used = 0, total = 0;
+    int64_t used = 0, kept = 0, free = 0;
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        used += g->pages[i].total - g->pages[i].n_free;
-        total += g->pages[i].total;
+        const page_pool *p = &g->pages[i];
+        used += p->total - p->n_free - p->n_kept;
+        kept += p->n_kept;
+        free += p->n_free;
     }
-    return total ? (double)used / (double)total : 0;
+    pthread_mutex_lock(&g->lock);
+    engine_stats *st = &g->stats;
+    st->steps += did->steps;
+    st->encoder_runs += did->encoder_runs;
+    st->prompt_tokens += did->prompt_tokens;
+    st->cached_tokens += did->cached_tokens;
+    st->sought_tokens += did->sought_tokens;
+    st->found_tokens += did->found_tokens;
+    st->generated_tokens += did->generated_tokens;
+    st->recomputed_tokens += did->recomputed_tokens;
+    st->running = g->n_running;
+    st->pages_used = used;
+    st->pages_kept = kept;
+    st->pages_free = free;
+    st->kv_usage = used ? (double)used / (double)(used + kept + free) : 0;
+    pthread_mutex_unlock(&g->lock);
 }
 
 int engine_infer(engine *g, bool *more, err *e)
 {
-    uint64_t made = 0, fed = 0; /* generated; prompts, encoder input among them */
+    engine_stats did = {0};
     int rc = OK;
     (void)e;
     if (g->away.is) {
@@ -177,17 +213,11 @@ int engine_infer(engine *g, bool *more, err *e)
     mem_unguard();
     if ((!any || rc) && recovery_begin(g)) any = false;
     else if (b && rc) fail(g, b, &why);
-    else if (b) deliver(g, b, &made, &fed);
+    else if (b) deliver(g, b, &did);
     sessions_free_gone(g);
     peers_look(g, false);
-    pthread_mutex_lock(&g->lock);
-    g->stats.steps += any;
-    g->stats.encoder_runs = g->encoder_runs;
-    g->stats.prompt_tokens += fed;
-    g->stats.generated_tokens += made;
-    g->stats.running = g->n_running;
-    g->stats.kv_usage = kv_usage(g);
-    pthread_mutex_unlock(&g->lock);
+    did.steps = any;
+    add_stats(g, &did);
     *more = steps_under_way(&g->steps) > 0 || queue_has_work(g);
     return OK;
 }

@@ -5,15 +5,27 @@
 
 int pages_open(page_pool *p, int32_t total, err *e)
 {
-    *p = (page_pool){.free_pages = mem_array((size_t)total, sizeof *p->free_pages), .n_free = total, .total = total};
-    if (!p->free_pages) return err_set(e, ERR_MEMORY, "out of memory for %d KV pages", total);
-    for (int32_t i = 0; i < total; i++) p->free_pages[i] = total - 1 - i;
-    return 0;
+    *p = (page_pool){.free_pages = mem_array((size_t)total, sizeof *p->free_pages),
+                     .use = mem_array((size_t)total, sizeof *p->use),
+                     .n_free = total,
+                     .total = total,
+                     .oldest = -1,
+                     .newest = -1};
+    if (!p->free_pages || !p->use) {
+        pages_close(p);
+        return err_set(e, ERR_MEMORY, "out of memory for %d KV pages", total);
+    }
+    for (int32_t i = 0; i < total; i++) {
+        p->free_pages[i] = total - 1 - i;
+        p->use[i] = (page_use){0, -1, -1, -1};
+    }
+    return OK;
 }
 
 void pages_close(page_pool *p)
 {
     mem_free(p->free_pages);
+    mem_free(p->use);
     *p = (page_pool){0};
 }
 
@@ -26,9 +38,47 @@ bool pages_reserve(page_pool *p, int32_t n)
 
 void pages_unreserve(page_pool *p, int32_t n) { p->reserved -= n; }
 
-int32_t pages_take(page_pool *p) { return p->free_pages[--p->n_free]; }
+int32_t pages_take(page_pool *p)
+{
+    const int32_t page = p->free_pages[--p->n_free];
+    p->use[page].holders = 1;
+    return page;
+}
 
-void pages_give(page_pool *p, int32_t page) { p->free_pages[p->n_free++] = page; }
+static void unlink_kept(page_pool *p, int32_t page)
+{
+    const page_use *u = &p->use[page];
+    *(u->older < 0 ? &p->oldest : &p->use[u->older].newer) = u->newer;
+    *(u->newer < 0 ? &p->newest : &p->use[u->newer].older) = u->older;
+    p->n_kept--;
+}
+
+void pages_hold(page_pool *p, int32_t page)
+{
+    if (p->use[page].holders++ == 0) unlink_kept(p, page);
+}
+
+void pages_give(page_pool *p, int32_t page)
+{
+    page_use *u = &p->use[page];
+    if (--u->holders) return;
+    if (u->name < 0) {
+        p->free_pages[p->n_free++] = page;
+        return;
+    }
+    u->older = p->newest;
+    u->newer = -1;
+    *(p->newest < 0 ? &p->oldest : &p->use[p->newest].newer) = page;
+    p->newest = page;
+    p->n_kept++;
+}
+
+void pages_drop(page_pool *p)
+{
+    const int32_t page = p->oldest;
+    unlink_kept(p, page);
+    p->free_pages[p->n_free++] = page;
+}
 
 int32_t pages_needed(int64_t length, int32_t window, int64_t chunk)
 {

@@ -1,7 +1,11 @@
 /* pages.h - who holds which page of the KV cache.
  *
- * A page is 64 positions of every state of a group (states with the same attention window). A sequence is admitted only
- * when the maximum of pages that it can hold at once is reserved, so a step always finds a page and evicts nobody. */
+ * A page is 64 positions of every state of a group (states with the same attention window). It may have several
+ * holders. One that nobody holds is free or, where it has a name (page_tree.h), kept: until it is needed for something
+ * else it can be found again. Of kept pages the one that was given back first goes first.
+ *
+ * A sequence is admitted only when the maximum of pages that it can hold at once is reserved, so a step always finds a
+ * page and evicts nobody. Slots are counted in the same way; they have one holder and no name. */
 #pragma once
 #include "base/err.h"
 #include "core/program.h"
@@ -9,17 +13,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef struct page_use {
+    int32_t holders, name; /* name: in the tree; -1: none */
+    int32_t older, newer;  /* among kept pages; -1: none */
+} page_use;
+
 typedef struct page_pool {
     int32_t *free_pages; /* stack: the page freed last is given out first, it may still be in cache */
-    int32_t n_free, total, reserved;
+    page_use *use;       /* [total] */
+    int32_t n_free, n_kept, total, reserved;
+    int32_t oldest, newest; /* of the kept; -1: none */
 } page_pool;
 
 int pages_open(page_pool *p, int32_t total, err *e);
 void pages_close(page_pool *p);
 bool pages_reserve(page_pool *p, int32_t n); /* false: not now */
 void pages_unreserve(page_pool *p, int32_t n);
-int32_t pages_take(page_pool *p); /* within a reservation: always there */
-void pages_give(page_pool *p, int32_t page);
+int32_t pages_take(page_pool *p); /* a free page, for one holder; there must be one */
+void pages_hold(page_pool *p, int32_t page);
+void pages_give(page_pool *p, int32_t page); /* one holder less */
+/* The oldest of the kept becomes free; there must be one. The caller has taken its name away. */
+void pages_drop(page_pool *p);
 
 /* The maximum of pages that a sequence of `length` positions holds at once, in chunks of at most `chunk` rows. */
 int32_t pages_needed(int64_t length, int32_t window, int64_t chunk);

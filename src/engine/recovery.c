@@ -14,11 +14,10 @@
 #define AGAIN 0.25
 #define LOOK  0.02
 
-static void add_stats(engine *g, uint64_t recoveries, uint64_t tokens)
+static void add_stats(engine *g, uint64_t recoveries)
 {
     pthread_mutex_lock(&g->lock);
     g->stats.recoveries += recoveries;
-    g->stats.recomputed_tokens += tokens;
     g->stats.away = g->away.is;
     g->stats.running = 0;
     g->stats.kv_usage = 0;
@@ -31,14 +30,14 @@ bool recovery_begin(engine *g)
     if (!plan_is_lost(g->placed, &why)) return false;
     for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     sessions_free_gone(g);
-    const uint64_t tokens = schedule_requeue(g);
+    schedule_requeue(g);
     engine_unplace(g);
     if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why.msg);
     g->away.is = true;
     g->away.why = why;
     g->away.since = g->away.next = clock_now();
     log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);
-    add_stats(g, 0, tokens);
+    add_stats(g, 0);
     peers_look(g, true);
     return true;
 }
@@ -85,7 +84,7 @@ void recovery_go_on(engine *g)
     if (!rc) {
         g->away.is = false;
         log_line(LOG_WARN, "all devices are there again");
-        add_stats(g, 1, 0);
+        add_stats(g, 1);
         peers_look(g, true);
         return;
     }

@@ -56,6 +56,7 @@ static int admit_one(engine *g, session *s, err *e)
         session_drop_cache(g, s);
         return rc;
     }
+    session_join_names(g, s);
     return 0;
 }
 
@@ -73,7 +74,7 @@ void session_pages(engine *g, session *s, int64_t to)
         bool enc = g->prog->group_axis[i] == AXIS_ENC;
         if (enc && s->encoded) continue;
         for (int64_t k = enc ? 0 : s->n_sent / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
-            if (s->page[i][k] < 0) s->page[i][k] = pages_take(&g->pages[i]);
+            if (s->page[i][k] < 0) s->page[i][k] = tree_take(&g->names, (int)i);
     }
 }
 
@@ -87,12 +88,19 @@ void session_give_page(engine *g, uint32_t group, int32_t *page)
 void session_advance(engine *g, session *s, int64_t n)
 {
     s->n_past += n;
+    if (s->n_done < s->n_past) s->n_done = s->n_past;
+    session_name_pages(g, s);
+    session_leave_windows(g, s);
+}
+
+void session_leave_windows(engine *g, session *s)
+{
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
         if (g->prog->group_axis[i] == AXIS_ENC) continue;
         int32_t window = g->prog->group_window[i];
         int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
         for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++)
-            session_give_page(g, i, &s->page[i][s->first[i]]);
+            if (s->page[i][s->first[i]] >= 0) session_give_page(g, i, &s->page[i][s->first[i]]);
     }
 }
 
@@ -100,9 +108,10 @@ static void drop_one(engine *g, session *s)
 {
     const program *p = g->prog;
     if (!s->admitted) return;
+    session_leave_names(g, s);
     for (uint32_t i = 0; i < p->n_group; i++) {
         bool own = !s->borrows || p->group_axis[i] != AXIS_ENC;
-        for (int64_t k = 0; k < s->n_page[i]; k++) {
+        for (int64_t k = s->n_page[i]; k-- > 0;) { /* of those that are kept the last goes first */
             if (own && s->page[i][k] >= 0) session_give_page(g, i, &s->page[i][k]);
             s->page[i][k] = -1;
         }
@@ -180,6 +189,7 @@ void sessions_free_gone(engine *g)
 void session_finish(engine *g, session *s, finish_reason why, const char *error)
 {
     token_event ev = {.query_id = s->id, .token = -1, .index = s->n_ids - s->n_prompt, .finish = why, .error = error};
+    ev.cached_tokens = s->cached;
     if (s->q.on_token) s->q.on_token(s->q.ctx, &ev);
     session_end(g, s);
 }
@@ -201,6 +211,7 @@ void schedule_accept(engine *g)
         if (!s->paused || s->cancelled) continue;
         unlink_from(&g->running, s);
         g->n_running -= beam_count(s);
+        session_give_claims(g, s);
         insert_by_id(&g->waiting, s);
         g->n_queued++;
     }
@@ -266,15 +277,13 @@ void schedule_admit(engine *g)
     }
 }
 
-uint64_t schedule_requeue(engine *g)
+void schedule_requeue(engine *g)
 {
-    uint64_t tokens = 0;
     for (session *s = g->waiting; s; s = s->next) session_drop_cache(g, s); /* paused ones */
     while (g->running) {
         session *s = g->running;
         g->running = s->next;
         g->n_running -= beam_count(s);
-        tokens += (uint64_t)s->n_past;
         session_drop_cache(g, s);
         if (s->beams) beam_restart(s->beams);
         insert_by_id(&g->waiting, s);
@@ -283,7 +292,7 @@ uint64_t schedule_requeue(engine *g)
         pthread_mutex_unlock(&g->lock);
     }
     g->steps.n_copy = 0;
-    return tokens;
+    tree_clear(&g->names);
 }
 
 /* Whether the tokens of the session must all be in one step. */
@@ -323,6 +332,8 @@ void schedule_fill(engine *g, batch *to)
                 bool whole = undivided(g, s);
                 if (rest < 1 || !beam_ready(s) || (rest > 1 || whole) != prompts) continue;
                 if (!prompts && to->st.n_seq >= most) continue;
+                if (prompts && !session_follow(g, s)) continue;
+                rest = s->n_ids - s->n_sent;
                 if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
                 int n = batch_add(to, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
                 if (n > 0) session_pages(g, s, s->n_sent + n);

@@ -38,6 +38,13 @@ struct session {
     int32_t drawn;       /* by the step that is being delivered: the next token */
     float drawn_logprob; /* its log-probability, where the query wants it; `top` goes with it */
 
+    uint8_t salt[SALT_BYTES];
+    bool shares;            /* its full pages get names; false: it neither gives nor takes pages */
+    int32_t name;           /* of its last page that has one, or their root (page_tree.h); -1: none */
+    int64_t n_named;        /* pages up to there */
+    int32_t claim;          /* the last name that its next steps will fill; -1: none */
+    int64_t n_done, cached; /* positions that were in the cache at some time; of the prompt, those found there */
+
     bool admitted;               /* holds reservations and rope variants */
     int64_t n_page[GROUP_MAX];   /* length of the page tables: of the tokens, or of the encoder input */
     int32_t *page[GROUP_MAX];    /* [n_page] physical page, -1 none */

@@ -344,6 +344,7 @@ static int add_choice(job *j, choice *c, err *e)
                .n_bias = r->n_bias,
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
+               .salt = r->salt,
                .on_token = r->beams > 1 ? on_beam_event : on_event,
                .ctx = c};
     const int64_t texts = r->beams > 1 ? r->n : 1;

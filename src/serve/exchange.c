@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "serve/api_list.h"
 #include "serve/server.h"
 
@@ -152,6 +153,26 @@ static bool is_listed_name(const char *list, const char *host)
     return false;
 }
 
+/* The key that the client shows; NULL: none. */
+static const char *key_of(const exchange *x)
+{
+    const char *bearer = x->authorization;
+    if (!bearer || strncasecmp(bearer, "bearer ", 7) != 0) return x->api_key;
+    return bearer + 7 + strspn(bearer + 7, " ");
+}
+
+void exchange_salt(const server *s, const exchange *x, const char *text, uint8_t salt[SALT_BYTES])
+{
+    const char *key = s->keys.n ? key_of(x) : NULL;
+    memset(salt, 0, SALT_BYTES);
+    if (!key && !text) return;
+    sha256 sum;
+    sha256_init(&sum);
+    sha256_add(&sum, key ? key : "", key ? strlen(key) + 1 : 1); /* with the NUL: no other pair reads the same */
+    if (text) sha256_add(&sum, text, strlen(text) + 1);
+    sha256_end(&sum, salt);
+}
+
 /* A name that somebody else's DNS may give to 127.0.0.1, so that their pages reach a loopback listener. Numbers are no
  * names. */
 static bool is_foreign_host(const server *s, const char *host)
@@ -162,11 +183,8 @@ static bool is_foreign_host(const server *s, const char *host)
 
 static bool has_key(const server *s, const exchange *x)
 {
-    const char *bearer = x->authorization;
-    if (!s->keys.n) return true;
-    if (bearer && strncasecmp(bearer, "bearer ", 7) == 0)
-        return keys_match(&s->keys, bearer + 7 + strspn(bearer + 7, " "));
-    return x->api_key && keys_match(&s->keys, x->api_key);
+    const char *key = key_of(x);
+    return !s->keys.n || (key && keys_match(&s->keys, key));
 }
 
 /* The client's id where it is a plain word, else a new one; every reply carries it. */

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/span.h"
+#include "engine/engine.h"
 #include "serve/stream.h"
 
 #include <stdbool.h>
@@ -67,6 +68,10 @@ void exchange_add_header(exchange *x, const char *name, const char *value);
 
 /* False: the `model` of a request (NULL ok) is not the one that is served; the reply is in x. */
 bool exchange_check_model(const server *s, exchange *x, const char *model);
+
+/* Tells apart whose prompts may share what was computed: by key, where keys are asked for, and by a text of the request
+ * (NULL: none). */
+void exchange_salt(const server *s, const exchange *x, const char *text, uint8_t salt[SALT_BYTES]);
 
 /* A complete reply. The JSON value is freed. */
 void reply_json(exchange *x, int status, json *j);

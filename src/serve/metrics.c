@@ -119,9 +119,13 @@ bool metrics_print(metrics *m, engine *g, buf *out)
 {
     engine_stats st = {0};
     if (g) engine_get_stats(g, &st);
-    print_value(out, "prompt_tokens_total", "counter", "Prompt tokens of accepted queries", (double)st.prompt_tokens);
+    print_value(out, "prompt_tokens_total", "counter", "Prompt tokens that were read", (double)st.prompt_tokens);
     print_value(out, "prompt_tokens_cached_total", "counter", "Prompt tokens that needed no computation",
                 (double)st.cached_tokens);
+    print_value(out, "prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache",
+                (double)st.sought_tokens);
+    print_value(out, "prefix_cache_hits_total", "counter", "Prompt tokens that were found there",
+                (double)st.found_tokens);
     print_value(out, "generation_tokens_total", "counter", "Tokens generated", (double)st.generated_tokens);
     print_value(out, "requests_running", "gauge", "Queries that take part in steps", st.running);
     print_value(out, "requests_waiting", "gauge", "Queries that wait for a place", st.waiting);
@@ -129,6 +133,10 @@ bool metrics_print(metrics *m, engine *g, buf *out)
     print_value(out, "recomputed_tokens_total", "counter", "Tokens that had to be computed again",
                 (double)st.recomputed_tokens);
     print_value(out, "kv_usage_ratio", "gauge", "Share of the KV cache in use", st.kv_usage);
+    print_head(out, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
+    buf_printf(out, "inferflow_kv_pages{state=\"used\"} %lld\n", (long long)st.pages_used);
+    buf_printf(out, "inferflow_kv_pages{state=\"cached\"} %lld\n", (long long)st.pages_kept);
+    buf_printf(out, "inferflow_kv_pages{state=\"free\"} %lld\n", (long long)st.pages_free);
     print_requests(m, out);
     print_peers(g, out);
     static const char *const name[][2] = {

@@ -46,6 +46,7 @@ const field request_fields[] = {
     SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
     {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
+    {.name = "cache_salt", .type = FIELD_TEXT, AT(cache_salt)},
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
     FIELDS_WITHOUT_EFFECT,
     {NULL},
@@ -413,6 +414,7 @@ bool request_read(server *s, exchange *x, request *r)
         !read_bad_words(s, x, r) || !read_beams(s, x, r))
         return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
+    exchange_salt(s, x, r->cache_salt, r->salt);
     return read_prompts(s, x, r);
 }
 

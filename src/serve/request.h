@@ -23,7 +23,7 @@ typedef struct prompt {
 typedef struct request {
     json *body; /* strings below point into it */
     /* plain fields */
-    const char *model, *suffix;
+    const char *model, *suffix, *cache_salt;
     const json *prompt_node, *decoder_node, *stop_node, *bias_node, *stream_options, *early_node;
     const json *allowed_node, *stop_ids_node, *bad_node;
     int64_t n, best_of, max_tokens, min_tokens;
@@ -34,6 +34,7 @@ typedef struct request {
     int64_t beams; /* 1: no beam search */
     double length_penalty;
     /* made from them */
+    uint8_t salt[SALT_BYTES];
     bool include_usage;
     int64_t drawn; /* choices of a prompt that are made, of which n come back */
     beam_stop early_stopping;

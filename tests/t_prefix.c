@@ -1,0 +1,331 @@
+/* t_prefix.c - texts that begin alike share pages: what each query gives is what it gives alone in a fresh engine, and
+ * what it is said to have found is what was not computed; one after another, at once, when the one that computes
+ * leaves, under windows, on several devices with several steps under way, when pages run short. */
+#include "engine/engine_state.h"
+#include "fake/fake_backend.h"
+#include "model_rig.h"
+
+#include "base/rng.h"
+
+enum { CTX = 400, VOCAB = 61, TOKENS = 40, QUERIES = 12, COMMON = 200 };
+
+static const model_shape shape_of_each = {.layers = 3,
+                                          .dim = 32,
+                                          .heads = 4,
+                                          .kv_heads = 2,
+                                          .head_dim = 10,
+                                          .ffn = 40,
+                                          .vocab = VOCAB,
+                                          .ctx = CTX,
+                                          .window = 70,
+                                          .rope_dims = 10,
+                                          .gated = true,
+                                          .type = DTYPE_F32};
+
+static const fake_options fake_of_each = {.delay = 20};
+static const backend_use more_backends[] = {{&fake_backend, &fake_of_each}, {0}};
+
+static engine *open_engine(engine_options o, bool by_length)
+{
+    err e = {0};
+    engine *g;
+    model *m = rig_model(&shape_of_each, 7, CTX);
+    if (by_length)
+        m->prog->ropes[0].params = (rope_params){
+            .scaling = ROPE_DYNAMIC, .dims = 10, .theta = 500, .factor = 2, .max_positions = 50, .truncate = true};
+    o.threads = 1;
+    o.kv = "f32";
+    o.more_backends = more_backends;
+    assert_ok(engine_of_model(&g, m, rig_model_drop, &o, &e), &e);
+    return g;
+}
+
+typedef struct text {
+    int32_t ids[CTX], token[TOKENS];
+    query q;
+    uint64_t id;
+    int n, ends;
+    int64_t cached;
+    finish_reason finish;
+} text;
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    text *t = ctx;
+    assert_int_equal(t->ends, 0);
+    if (ev->index >= 0) t->cached = ev->cached_tokens;
+    if (ev->token >= 0 && ev->index >= 0) t->token[t->n++] = ev->token;
+    t->ends = ev->finish != FINISH_NONE;
+    t->finish = ev->finish;
+    return true;
+}
+
+/* Text k: `common` ids that all have, then its own. */
+static void make_text(text *t, int k, int common, int n, int most)
+{
+    *t = (text){.n = 0};
+    for (int i = 0; i < n; i++)
+        t->ids[i] = (int32_t)(rng_bits(3, i < common ? 0 : (uint64_t)k + 1, (uint64_t)i) % VOCAB);
+    t->q = (query){.ids = t->ids,
+                   .n_ids = (size_t)n,
+                   .max_tokens = most,
+                   .ignore_eos = true,
+                   .sample = {.temperature = k % 2 ? 0.9 : 0, .top_p = 0.9, .repetition_penalty = 1.1, .seed = k},
+                   .n_logprobs = -1,
+                   .on_token = on_token,
+                   .ctx = t};
+}
+
+static void add(engine *g, text *t)
+{
+    err e = {0};
+    assert_ok(engine_add_query(g, &t->q, &t->id, &e), &e);
+}
+
+static void run_all(engine *g)
+{
+    err e = {0};
+    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+}
+
+static void same(const text *a, const text *b)
+{
+    assert_int_equal(b->ends, 1);
+    assert_int_equal(a->finish, b->finish);
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->token, b->token, sizeof a->token);
+}
+
+/* What each text is in an engine that knows nothing else. */
+static void run_alone(text *t, bool by_length)
+{
+    engine *g = open_engine((engine_options){0}, by_length);
+    add(g, t);
+    run_all(g);
+    assert_int_equal(t->cached, 0);
+    engine_close(g);
+}
+
+static void all_given_back(engine *g)
+{
+    engine_stats st;
+    engine_get_stats(g, &st);
+    assert_true(st.kv_usage == 0 && st.pages_used == 0);
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        assert_int_equal(g->pages[i].n_free + g->pages[i].n_kept, g->pages[i].total);
+        assert_int_equal(g->pages[i].reserved, 0);
+    }
+    for (int32_t i = 0; i < g->names.n; i++) assert_null(g->names.name[i].filler);
+    tree_clear(&g->names);
+    int unused = 0;
+    for (int32_t i = g->names.free; i >= 0; i = g->names.name[i].next) unused++;
+    assert_int_equal(unused, g->names.n);
+}
+
+static const struct {
+    const char *devices;
+    int in_flight, chunk, max_batch;
+} ways[] = {{NULL, 0, 0, 16},
+            {NULL, 0, 24, 3},
+            {"cpu:1;cpu:1", 0, 100, 16},
+            {"cpu:1&cpu:1", 2, 64, 16},
+            {"cpu&fake;fake", 4, 50, 16},
+            {"fake;fake", 5, 7, 5}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* max_batch 0: that of the way. */
+static engine *open_way(int i, bool by_length, int max_batch)
+{
+    return open_engine((engine_options){.devices = ways[i].devices,
+                                        .in_flight = ways[i].in_flight,
+                                        .chunk = ways[i].chunk,
+                                        .max_batch = max_batch ? max_batch : ways[i].max_batch},
+                       by_length);
+}
+
+/* Texts one after another, then again, and all at once: the same tokens; every page that was there is found. There are
+ * pages for all. */
+static void equal_texts(void **unused)
+{
+    (void)unused;
+    static text alone[QUERIES], got[QUERIES];
+    for (int by_length = 0; by_length < 2; by_length++) {
+        for (int k = 0; k < QUERIES; k++) {
+            make_text(&alone[k], k, COMMON, COMMON + 3 + 13 * k, k % 3 ? 20 : TOKENS);
+            run_alone(&alone[k], by_length);
+        }
+        for (int w = 0; w < WAYS; w++) {
+            engine *g = open_way(w, by_length, 32);
+            engine_stats st;
+            for (int turn = 0; turn < 3; turn++)
+                for (int k = 0; k < QUERIES; k++) {
+                    got[k] = alone[k];
+                    got[k].n = got[k].ends = 0;
+                    got[k].q.ctx = &got[k];
+                    got[k].q.ids = got[k].ids;
+                    add(g, &got[k]);
+                    if (turn < 2) run_all(g);
+                    if (turn == 2 && k < QUERIES - 1) continue;
+                    run_all(g);
+                    for (int i = turn < 2 ? k : 0; i <= k; i++) {
+                        const int64_t whole = ((int64_t)got[i].q.n_ids - 1) / PAGE_TOKENS * PAGE_TOKENS;
+                        same(&alone[i], &got[i]);
+                        if (by_length) assert_int_equal(got[i].cached, turn ? whole : 0);
+                        else assert_int_equal(got[i].cached, turn ? whole : i ? COMMON / PAGE_TOKENS * PAGE_TOKENS : 0);
+                    }
+                }
+            engine_get_stats(g, &st);
+            uint64_t all = 0, cached = 0;
+            for (int k = 0; k < QUERIES; k++) {
+                const uint64_t n = alone[k].q.n_ids, whole = (n - 1) / PAGE_TOKENS * PAGE_TOKENS;
+                all += 3 * n;
+                cached += 2 * whole + (by_length || !k ? 0 : COMMON / PAGE_TOKENS * PAGE_TOKENS);
+            }
+            assert_int_equal(st.prompt_tokens, all);
+            assert_int_equal(st.cached_tokens, cached);
+            assert_true(st.sought_tokens == all && st.found_tokens == cached && st.recomputed_tokens == 0);
+            all_given_back(g);
+            engine_close(g);
+        }
+    }
+}
+
+/* All at once, from nothing: the first computes what is common, the others wait for its pages. */
+static void at_once(void **unused)
+{
+    (void)unused;
+    static text alone[QUERIES], got[QUERIES];
+    for (int k = 0; k < QUERIES; k++) {
+        make_text(&alone[k], k, COMMON, COMMON + 32, 20);
+        run_alone(&alone[k], false);
+    }
+    for (int w = 0; w < WAYS; w++)
+        for (int leaves = 0; leaves < 2; leaves++) {
+            engine *g = open_way(w, false, 0);
+            err e = {0};
+            bool more;
+            int64_t cached = 0;
+            for (int k = 0; k < QUERIES; k++) {
+                make_text(&got[k], k, COMMON, COMMON + 32, 20);
+                add(g, &got[k]);
+            }
+            if (leaves) { /* when it has begun */
+                for (int i = 0; i < 2; i++) assert_ok(engine_infer(g, &more, &e), &e);
+                if (w == 1) engine_pause(g, got[0].id, true);
+                else engine_cancel(g, got[0].id);
+                run_all(g);
+                engine_pause(g, got[0].id, false);
+            }
+            run_all(g);
+            for (int k = 0; k < QUERIES; k++) {
+                if (got[k].finish == FINISH_CANCELLED) continue;
+                same(&alone[k], &got[k]);
+                cached += got[k].cached;
+            }
+            if (!leaves) assert_int_equal(cached, (QUERIES - 1) * (COMMON / PAGE_TOKENS * PAGE_TOKENS));
+            all_given_back(g);
+            engine_close(g);
+        }
+}
+
+/* Salts keep texts apart, queries that score their prompt compute it, and those for measurements share nothing. */
+static void kept_apart(void **unused)
+{
+    (void)unused;
+    static const uint8_t salts[2][SALT_BYTES] = {{1}, {[SALT_BYTES - 1] = 2}};
+    static text t;
+    engine *g = open_engine((engine_options){0}, false);
+    const int64_t whole = 192;
+    for (int turn = 0; turn < 2; turn++)
+        for (int k = 0; k < 3; k++) {
+            make_text(&t, 0, COMMON, COMMON, 5);
+            t.q.salt = k ? salts[k - 1] : NULL;
+            add(g, &t);
+            run_all(g);
+            assert_int_equal(t.cached, turn ? whole : 0);
+        }
+    engine_stats st;
+    engine_get_stats(g, &st);
+    make_text(&t, 0, COMMON, COMMON, 5);
+    t.q.prompt_logprobs = true;
+    t.q.n_logprobs = 0;
+    add(g, &t);
+    run_all(g);
+    assert_true(t.n == 5 && t.cached == 0);
+    make_text(&t, 0, COMMON, COMMON, 5);
+    t.q.apart = true;
+    add(g, &t);
+    run_all(g);
+    assert_true(t.n == 5 && t.cached == 0);
+    engine_stats now;
+    engine_get_stats(g, &now);
+    assert_true(now.sought_tokens == st.sought_tokens && now.prompt_tokens == st.prompt_tokens + 2 * COMMON);
+    make_text(&t, 0, COMMON, COMMON, 5);
+    add(g, &t);
+    run_all(g);
+    assert_int_equal(t.cached, whole);
+    all_given_back(g);
+    engine_close(g);
+}
+
+/* A long text goes on: what it has generated is found too, by the pages of the window and all the others. */
+static void goes_on(void **unused)
+{
+    (void)unused;
+    static text first, next, alone;
+    engine *g = open_engine((engine_options){0}, false);
+    make_text(&first, 1, 0, 300, TOKENS);
+    add(g, &first);
+    run_all(g);
+    make_text(&next, 1, 0, 300, TOKENS);
+    memcpy(next.ids + 300, first.token, sizeof first.token);
+    next.q.n_ids = 300 + TOKENS;
+    alone = next;
+    alone.q.ids = alone.ids;
+    alone.q.ctx = &alone;
+    add(g, &next);
+    run_all(g);
+    assert_int_equal(next.cached, 320);
+    run_alone(&alone, false);
+    same(&alone, &next);
+    all_given_back(g);
+    engine_close(g);
+}
+
+/* Pages for two texts: those that are kept make room, and no text is changed. */
+static void short_of_pages(void **unused)
+{
+    (void)unused;
+    static text alone[QUERIES], got[3 * QUERIES];
+    for (int k = 0; k < QUERIES; k++) {
+        make_text(&alone[k], k, 70 * (k % 3), 100 + 20 * (k % 7), TOKENS);
+        run_alone(&alone[k], false);
+    }
+    for (int w = 0; w < WAYS; w++) {
+        engine *g = open_way(w, false, 0);
+        for (uint32_t i = 0; i < g->prog->n_group; i++) {
+            const int32_t n = pages_needed(CTX, g->prog->group_window[i], g->chunk * g->steps.in_flight) + 2;
+            g->pages[i].total = g->pages[i].n_free = n;
+        }
+        g->names.cap = 24; /* names are short too */
+        for (int k = 0; k < 3 * QUERIES; k++) {
+            const int of = (int)(rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES);
+            make_text(&got[k], of, 70 * (of % 3), 100 + 20 * (of % 7), TOKENS);
+            got[k].q.sample = alone[of].q.sample;
+            add(g, &got[k]);
+            if (k % 5 == 4) run_all(g);
+        }
+        run_all(g);
+        for (int k = 0; k < 3 * QUERIES; k++) same(&alone[rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES], &got[k]);
+        all_given_back(g);
+        engine_close(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_texts), cmocka_unit_test(at_once),
+                                       cmocka_unit_test(kept_apart), cmocka_unit_test(goes_on),
+                                       cmocka_unit_test(short_of_pages)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
