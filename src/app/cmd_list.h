@@ -6,6 +6,7 @@
 #define COMMAND_LIST(X)                                                                                                \
     X(run)                                                                                                             \
     X(serve)                                                                                                           \
+    X(replay)                                                                                                          \
     X(node)                                                                                                            \
     X(spec)                                                                                                            \
     X(tokenize)                                                                                                        \

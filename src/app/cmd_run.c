@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/ids.h"
 #include "app/line_edit.h"
+#include "app/receipt_file.h"
 #include "app/tokenizer_choice.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -25,7 +26,7 @@ typedef struct run_options {
     bool echo, ignore_eos;
     int64_t beams;
     double length_penalty;
-    const char *early_stopping;
+    const char *early_stopping, *receipt;
     engine_options model;
     sample_params sample;
 } run_options;
@@ -54,6 +55,8 @@ static const param own_rows[] = {
         .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
                "impossible"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
+    ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+        .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
 };
@@ -206,7 +209,10 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
     double began = clock_now();
-    int rc = feed_prompt(eng, &g, prompt, o->echo, e);
+    fingerprint here;
+    int rc = o->receipt ? engine_fingerprint(eng, &here, e) : OK;
+    if (!rc && o->receipt) rc = receipt_check_query(&here, &q, e);
+    if (!rc) rc = feed_prompt(eng, &g, prompt, o->echo, e);
     print_text(&g);
     if (!rc) rc = engine_add_query(eng, &q, &id, e);
     if (!rc) rc = steps_until_done(eng, &g, e);
@@ -214,6 +220,12 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     print_text(&g);
     if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
     if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, o, &q.sample, e);
+    if (!rc && o->receipt)
+        rc = receipt_file_write(o->receipt, eng, &here, &q, &g.made,
+                                g.finish == FINISH_LENGTH ? RECEIPT_LENGTH
+                                : interrupted             ? RECEIPT_STOP_TEXT
+                                                          : RECEIPT_END_TOKEN,
+                                e);
     if (!rc && g.made.n > 1)
         log_line(LOG_DEBUG, "%zu prompt tokens, first token after %.1f ms, then %.1f tokens/s", prompt->n,
                  (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));
@@ -294,6 +306,7 @@ static int run_run(const invocation *v, err *e)
     if (o->decoder_prompt && o->decoder_ids)
         return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
     bool chat = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
+    if (chat && o->receipt) return err_set(e, ERR_USAGE, "run: --receipt needs -p, -f or --ids: it is of one text");
     engine *eng;
     token_list prompt = {0};
     int rc = engine_open(&eng, &o->model, e);

@@ -89,3 +89,5 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
     if (d->n_task > 1) pool_run(d->team, work, d);
     else work(d, 0, 1);
 }
+
+void draws_one(draws *d, const engine_info *info, session *s, const float *logits) { draw(d->own[0], info, s, logits); }

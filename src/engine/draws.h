@@ -14,3 +14,5 @@ sampler *draws_sampler(const draws *d); /* working memory, for the engine thread
 /* Draws for every session of a step whose last token has a row of logits [n_vocab] among `logits`, and is not greedy:
  * session.drawn and drawn_logprob, session.top. */
 void draws_run(draws *d, const engine_info *info, const batch *b, const float *logits);
+/* The same of one session, whose last token has this row, by the caller. */
+void draws_one(draws *d, const engine_info *info, session *s, const float *logits);

@@ -6,6 +6,7 @@
 #include "engine/batch.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
+#include "engine/evaluate.h"
 #include "engine/page_tree.h"
 #include "engine/session.h"
 #include "engine/spares.h"
@@ -92,10 +93,13 @@ void peers_lost(void *g);          /* one is lost: wakes the engine thread; from
 void peers_look(engine *g, bool now);
 
 /* ---- queue.c */
+int query_check(const engine *g, const query *q, err *e);         /* as engine_add_query */
 int query_check_encoder(const engine *g, const query *q, err *e); /* the encoder input is there if needed, and valid */
 bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
 
 /* ---- evaluate.c */
+/* The logits of the rows of a session that is not queued, from row `from` on. */
+int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, void *ctx, err *e);
 /* Runs a sequence as engine_eval does, with taps. */
 int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 

@@ -33,9 +33,11 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         int failed;
         const batch *b = steps_collect(&g->steps, g->placed, &failed, rc ? NULL : e);
         const int64_t n = b->st.n[AXIS_TOK];
-        int64_t first = again ? s->want_from : s->n_past, rows = again ? s->want_to - s->want_from : n;
+        const bool all = values && !again; /* a tap of token rows shows those that are not wanted too */
+        const int64_t first = all || s->want_from < s->n_past ? s->n_past : s->want_from;
+        const int64_t rows = all ? n : b->st.n[AXIS_OUT];
         if (!rc) rc = failed;
-        if (!rc) rc = on_rows(ctx, values ? values : plan_result(g->placed, ENTRY_HEAD), first, rows, e);
+        if (!rc && rows) rc = on_rows(ctx, values ? values : plan_result(g->placed, ENTRY_HEAD), first, rows, e);
         session_advance(g, s, n);
         if (s->want_to == s->n_ids || rc) continue;
         s->n_past = s->n_sent = 0;
@@ -45,9 +47,15 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
     return rc;
 }
 
+static int check_idle(const engine *g, err *e)
+{
+    return g->running || g->waiting || g->inbox ? err_set(e, ERR_BUSY, "queries are running") : OK;
+}
+
 static int check_ids(const engine *g, const int32_t *ids, size_t n, err *e)
 {
-    if (g->running || g->waiting || g->inbox) return err_set(e, ERR_BUSY, "queries are running");
+    int rc = check_idle(g, e);
+    if (rc) return rc;
     if (n < 1 || (int64_t)n > g->info.ctx)
         return err_set(e, ERR_LIMIT, "%zu tokens, the context holds %d (--ctx makes it larger)", n, g->info.ctx);
     for (size_t i = 0; i < n; i++)
@@ -92,6 +100,17 @@ int engine_eval_query(engine *g, const query *q, int layer, rows_fn on_rows, voi
     session_drop_cache(g, s);
     session_free(s);
     mem_free(tapped);
+    return rc;
+}
+
+int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, void *ctx, err *e)
+{
+    int rc = check_idle(g, e);
+    s->want_all = true;
+    s->want_from = from;
+    if (!rc) rc = session_admit(g, s, e);
+    if (!rc) rc = run_chunks(g, s, NULL, 0, NULL, on_rows, ctx, e);
+    session_drop_cache(g, s);
     return rc;
 }
 

@@ -60,7 +60,7 @@ static int check_lists(const engine *g, const query *q, err *e)
     return OK;
 }
 
-static int check_query(const engine *g, const query *q, err *e)
+int query_check(const engine *g, const query *q, err *e)
 {
     int64_t n = (int64_t)q->n_ids, ctx = g->info.ctx;
     int rc = query_check_encoder(g, q, e);
@@ -94,7 +94,7 @@ static int check_query(const engine *g, const query *q, err *e)
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
     session *s;
-    int rc = check_query(g, q, e);
+    int rc = query_check(g, q, e);
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&

@@ -1,0 +1,157 @@
+/* cmd_replay.c - `inferflow replay`: draws the texts of receipts again (engine/receipt.h), and says whether every token
+ * is what the model writes. */
+#include "app/app.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "engine/receipt.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+typedef struct replay_options {
+    engine_options model;
+} replay_options;
+
+static const flag_group groups[] = {MODEL_FLAGS(replay_options, model), {NULL}};
+
+static const size_t FILE_MAX = (size_t)1 << 30;
+
+/* A file of receipts while they are checked. */
+typedef struct checking {
+    engine *g;
+    const char *path;
+    fingerprint here;
+    json *results; /* NULL: text */
+    int64_t n, wrong;
+} checking;
+
+/* `520 " the" (0.31)`; -1: the end. */
+static void add_token(buf *out, const engine *g, int32_t id, float logprob)
+{
+    const tokenizer *t = engine_target_tokenizer(g);
+    buf text = {0};
+    if (id < 0) {
+        buf_str(out, "no token");
+        return;
+    }
+    buf_printf(out, "%d", id);
+    if (t) {
+        buf_byte(out, ' ');
+        json_quote(out, tokenizer_bytes(t, id, &text) ? buf_span(&text) : tokenizer_piece(t, id));
+    }
+    buf_free(&text);
+    buf_printf(out, " (probability %.4g)", exp((double)logprob));
+}
+
+static void tell_difference(const checking *c, const replay *r, buf *out)
+{
+    buf_printf(out, "token %" PRId64 " is ", r->at);
+    add_token(out, c->g, r->given, r->given_logprob);
+    buf_str(out, r->drawn < 0 ? ", but no logit was finite" : ", but drawn was ");
+    if (r->drawn >= 0) add_token(out, c->g, r->drawn, r->drawn_logprob);
+}
+
+static void add_result(json *list, const receipt *r, const replay *found)
+{
+    json *to = json_add_object(list, NULL);
+    json_add_int(to, "tokens", (int64_t)r->ids.n);
+    json_add_bool(to, "equal", found->at < 0);
+    if (found->at < 0) return;
+    json_add_int(to, "position", found->at);
+    json_add_int(to, "given", found->given);
+    json_add_int(to, "drawn", found->drawn);
+    if (found->given >= 0) json_add_num(to, "given_logprob", (double)found->given_logprob);
+    if (found->drawn >= 0) json_add_num(to, "drawn_logprob", (double)found->drawn_logprob);
+}
+
+/* One receipt, which is at `line` of a file of several; 0: the file is it. */
+static int check_one(checking *c, span text, int line, err *e)
+{
+    char where[300];
+    json *from = NULL;
+    receipt r = {0};
+    replay found;
+    buf said = {0};
+    snprintf(where, sizeof where, line ? "%.280s:%d" : "%.280s", c->path, line);
+    int rc = json_parse(&from, text, where, e);
+    if (!rc && (rc = receipt_read(&r, from, &c->here, engine_describe(c->g)->n_vocab, e))) err_wrap(e, "%s", where);
+    if (!rc && (rc = receipt_check(c->g, &r, &found, e))) err_wrap(e, "%s", where);
+    if (!rc) {
+        c->n++;
+        if (found.at >= 0) {
+            tell_difference(c, &found, &said);
+            if (!c->wrong++) err_set(e, ERR_FORMAT, "%s: %s", where, buf_cstr(&said));
+        }
+        if (c->results) add_result(c->results, &r, &found);
+        else if (found.at < 0 && line) printf("line %d: %zu tokens, all equal\n", line, r.ids.n);
+        else if (found.at < 0) printf("%zu tokens, all equal\n", r.ids.n);
+        else if (line) printf("line %d: %s\n", line, buf_cstr(&said));
+    }
+    buf_free(&said);
+    receipt_free(&r);
+    json_free(from);
+    return rc;
+}
+
+static bool is_blank(span s)
+{
+    size_t i = 0;
+    while (i < s.n && (s.p[i] == ' ' || s.p[i] == '\t' || s.p[i] == '\r' || s.p[i] == '\n')) i++;
+    return i == s.n;
+}
+
+/* The whole file is one receipt, or each line is. */
+static int check_file(checking *c, span text, err *e)
+{
+    json *whole = NULL;
+    int rc = OK, line = 0;
+    if (json_parse(&whole, text, c->path, &(err){0}) == OK) {
+        json_free(whole);
+        return check_one(c, text, 0, e);
+    }
+    for (size_t at = 0, next; at < text.n && !rc; at = next) {
+        for (next = at; next < text.n && text.p[next] != '\n';) next++;
+        const span one = span_of(text.p + at, next - at);
+        next++;
+        line++;
+        if (!is_blank(one)) rc = check_one(c, one, line, e);
+    }
+    return rc ? rc : c->n ? OK : err_set(e, ERR_FORMAT, "%s: there is no receipt in it", c->path);
+}
+
+static int run_replay(const invocation *v, err *e)
+{
+    const replay_options *o = v->options;
+    checking c = {.path = v->operand[0]};
+    json *root = v->json ? json_new_object() : NULL;
+    buf text = {0};
+    int rc = file_read(&text, c.path, FILE_MAX, e);
+    if (!rc) rc = engine_open(&c.g, &o->model, e);
+    if (!rc) rc = engine_fingerprint(c.g, &c.here, e);
+    c.results = json_add_array(root, "receipts");
+    if (!rc) rc = check_file(&c, buf_span(&text), e);
+    if (!rc && root) rc = app_print_json(root, e);
+    json_free(root);
+    buf_free(&text);
+    engine_close(c.g);
+    return rc ? rc : c.wrong ? ERR_FORMAT : OK;
+}
+
+const command command_replay = {
+    .name = "replay",
+    .summary = "check that a model, seed and parameters give just this text",
+    .operands = "FILE",
+    .operand_min = 1,
+    .operand_max = 1,
+    .prints_json = true,
+    .flags = groups,
+    .options_size = sizeof(replay_options),
+    .run = run_replay,
+    .notes = "FILE is a receipt, from `run --receipt FILE`, or JSON lines of receipts. All logits are computed\n"
+             "in one pass and each token is drawn again, on any processor. Status 1: a token differs, or the\n"
+             "model or its arithmetic does.\n"
+             "\n"
+             "  inferflow run -p \"Once upon a time\" --seed 1 --receipt story.json\n"
+             "  inferflow replay story.json\n",
+};

@@ -1,0 +1,72 @@
+/* fingerprint.c - see fingerprint.h. */
+#include "engine/fingerprint.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "core/arithmetic.h"
+#include "engine/engine_state.h"
+#include "io/contents.h"
+#include "io/contents_cache.h"
+#include "plan/devices.h"
+
+#include <stdio.h>
+
+/* Who adds what with whom, where that changes bits: groups, ranks and their shares. Which machine has them does not. */
+static int add_division(const engine *g, buf *out, err *e)
+{
+    const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
+    if (!reduce && !wire) return OK;
+    device_entry *device = mem_array(DEVICES_MAX, sizeof *device);
+    if (!device) return err_set(e, ERR_MEMORY, "out of memory for a list of devices");
+    const plan_options *asked = plan_asked(g->placed);
+    const int n = devices_parse(asked->devices, asked->backends, device, e);
+    buf_printf(out, "reduce %s wire %s group %lld experts %d ends %d\n", reduce ? reduce : "-", wire ? wire : "-",
+               (long long)asked->codec_group, asked->whole_experts, asked->ends_away);
+    for (int i = 0; i < n; i++) buf_printf(out, "%d %.17g\n", device[i].group, device[i].share);
+    mem_free(device);
+    return n < 0 ? n : OK;
+}
+
+static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
+{
+    const plan_options *asked = plan_asked(g->placed);
+    uint8_t digest[SHA256_BYTES];
+    buf text = {0};
+    buf_printf(&text, "arithmetic %d cache %s %s act %s\n", ARITHMETIC, dtype_info[g->cache.k_type].name,
+               dtype_info[g->cache.v_type].name, asked->act_f32 ? "f32" : "q8");
+    if (asked->inexact) buf_printf(&text, "kernels %s\n", g->info.isa ? g->info.isa : "-");
+    int rc = add_division(g, &text, e);
+    if (!rc && text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a fingerprint");
+    if (!rc) sha256_of(text.p, text.n, digest);
+    if (!rc) sha256_hex(digest, (sizeof out->arithmetic - 1) / 2, out->arithmetic);
+    buf_free(&text);
+    return rc;
+}
+
+static int digest_model(const engine *g, fingerprint *out, err *e)
+{
+    char *cache = contents_cache_folder();
+    uint8_t identity[SHA256_BYTES], digest[SHA256_BYTES];
+    contents held;
+    int rc = contents_hash(&held, g->served->weights, cache, pool_default_threads(), e);
+    if (!rc) {
+        sha256 s;
+        program_identity(g->prog, (span){0}, identity);
+        sha256_init(&s);
+        sha256_add(&s, identity, sizeof identity);
+        sha256_add(&s, held.all, sizeof held.all);
+        sha256_end(&s, digest);
+        sha256_hex(digest, (sizeof out->model - 1) / 2, out->model);
+    }
+    contents_free(&held);
+    mem_free(cache);
+    return rc;
+}
+
+int engine_fingerprint(const engine *g, fingerprint *out, err *e)
+{
+    snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
+    out->exact = !plan_asked(g->placed)->inexact;
+    int rc = digest_arithmetic(g, out, e);
+    return rc ? rc : digest_model(g, out, e);
+}

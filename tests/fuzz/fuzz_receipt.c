@@ -1,0 +1,13 @@
+/* fuzz_receipt.c - receipts of texts (engine/receipt.h), of the model and arithmetic that the seeds name. */
+#include "engine/receipt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const fingerprint here = {.model = "aa", .kv = "i16", .arithmetic = "bb", .exact = true};
+    json *from;
+    receipt r;
+    if (json_parse(&from, span_of(data, n), "receipt", &(err){0})) return 0;
+    if (receipt_read(&r, from, &here, 61, &(err){0}) == OK) receipt_free(&r);
+    json_free(from);
+    return 0;
+}
