@@ -27,9 +27,11 @@ class Server:
             if self.process.poll() is not None:
                 sys.exit("kills: the server ended")
             time.sleep(0.1)
-        start = time.monotonic()
-        self.reference = self.complete()
-        self.seconds = time.monotonic() - start
+        self.seconds = 60.0
+        for _ in range(3):  # the least: on busy cores one may take twice as long, and a node be killed after its end
+            start = time.monotonic()
+            self.reference = self.complete()
+            self.seconds = min(self.seconds, time.monotonic() - start)
 
     def get(self, path, body=None):
         data = json.dumps(body).encode() if body else None
