@@ -81,13 +81,13 @@ static int call(const char *method, const char *path, const char *body)
         while (!stream_ready(x.later, &status, &type, &live)) wait_awake();
         for (ssize_t got; (got = stream_read(x.later, reply + n, sizeof reply - 1 - n)) >= 0; n += (size_t)got)
             if (!got) wait_awake();
-        stream_drop(x.later);
     } else {
         n = x.out.n;
         memcpy(reply, x.out.p ? (char *)x.out.p : "", n);
     }
     reply[n] = 0;
     exchange_finish(&srv, &x, status);
+    stream_drop(x.later);
     last = (exchange){0};
     last.n_header = x.n_header;
     memcpy(last.header, x.header, sizeof x.header);

@@ -614,6 +614,53 @@ static void serve_answers_and_ends(void **state)
     close(c.fd);
 }
 
+/* The status of GET /v1/models with a key. */
+static int status_with(const child *c, const char *key)
+{
+    char head[200];
+    int fd = connect_to(c), status = 0;
+    snprintf(head, sizeof head, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", key);
+    put(fd, head);
+    if (read_until(fd, "\r\n\r\n")) status = atoi(buf_cstr(&out) + strlen("HTTP/1.1 "));
+    close(fd);
+    return status;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void hang_up_reads_keys_again(void **state)
+{
+    (void)state;
+    char flags[400];
+    const char *path = temp_path("keys");
+    write_text(path, "first\n");
+    snprintf(flags, sizeof flags, "--api-key-file %s", path);
+    child c = serve(flags);
+    assert_true(wait_ready(&c));
+    assert_int_equal(status_with(&c, "first"), 200);
+    assert_int_equal(status_with(&c, "second"), 401);
+    write_text(path, "second\n");
+    assert_int_equal(status_with(&c, "second"), 401);
+    kill(c.pid, SIGHUP);
+    for (double end = clock_now() + PATIENCE; clock_now() < end && status_with(&c, "second") != 200; usleep(10000)) {}
+    assert_int_equal(status_with(&c, "second"), 200);
+    assert_int_equal(status_with(&c, "first"), 401);
+    write_text(path, "# none\n"); /* a mistake changes nothing */
+    kill(c.pid, SIGHUP);
+    usleep(200000);
+    assert_int_equal(status_with(&c, "second"), 200);
+    unlink(path);
+    kill(c.pid, SIGTERM);
+    assert_int_equal(wait_exit(c.pid, 3), 0);
+    close(c.fd);
+}
+
 static void streams_outlive_the_first_signal(void **state)
 {
     (void)state;
@@ -667,6 +714,7 @@ int main(void)
         cmocka_unit_test(run_on_a_terminal),
         cmocka_unit_test(bars_leave_results_alone),
         cmocka_unit_test(serve_answers_and_ends),
+        cmocka_unit_test(hang_up_reads_keys_again),
         cmocka_unit_test(streams_outlive_the_first_signal),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,10 @@
 #include "tests/serve_rig.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "serve/fields.h"
+
+#include <fcntl.h>
 
 static const char *header_of(const char *name)
 {
@@ -300,6 +303,58 @@ static void keys_are_asked_for(void **state)
     unlink(path);
 }
 
+/* What one request writes to standard error. */
+static const char *logged(const char *method, const char *path, const char *body)
+{
+    static char text[4096];
+    const char *file = temp_path("log");
+    int old = dup(STDERR_FILENO), fd = open(file, O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(old >= 0 && fd >= 0);
+    dup2(fd, STDERR_FILENO);
+    call(method, path, body);
+    dup2(old, STDERR_FILENO);
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    close(old);
+    close(fd);
+    unlink(file);
+    return text;
+}
+
+static void each_request_is_a_line(void **state)
+{
+    (void)state;
+    const char *body = "{\"prompt\":\"a secret\",\"max_tokens\":5}";
+    fake.text = "answer";
+    last = (exchange){.client_id = "id-7", .authorization = "Bearer sk-key"};
+    const char *line = logged("POST", "/v1/completions", body);
+    assert_memory_equal(line, "id-7 POST /v1/completions 200 9 + 5 tokens 0.", 45);
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+    assert_true(!strstr(line, "secret") && !strstr(line, "sk-key") && !strstr(line, "answ"));
+    log_set_json(true);
+    last = (exchange){.client_id = "id-\"8"};
+    line = logged("POST", "/v1/completions", body);
+    json *j;
+    err e = {0};
+    assert_ok(json_parse(&j, span_of(line, strlen(line) - 1), "log", &e), &e);
+    assert_string_equal(json_str(json_get(j, "id"), ""), "id-\"8");
+    assert_string_equal(json_str(json_get(j, "path"), ""), "/v1/completions");
+    assert_int_equal(json_int(json_get(j, "status"), 0), 200);
+    assert_int_equal(json_int(json_get(j, "prompt_tokens"), 0), 9);
+    assert_int_equal(json_int(json_get(j, "generated_tokens"), 0), 5);
+    assert_int_equal(strlen(json_str(json_get(j, "time"), "")), strlen("2026-11-23T16:34:35.963Z"));
+    json_free(j);
+    opt.lenient = true; /* other lines too */
+    line = logged("POST", "/tokenize", "{\"content\":\"a\",\"a\\\\\\\"b\":1}");
+    assert_ok(json_parse(&j, span_of(line, strcspn(line, "\n")), "log", &e), &e);
+    assert_string_equal(json_str(json_get(j, "message"), ""), "/tokenize: field \"a\\\"b\" ignored");
+    json_free(j);
+    opt.lenient = false;
+    log_set_json(false);
+    assert_memory_equal(logged("GET", "/no\n/such", NULL), "req-", 4);
+    fake.text = NULL;
+}
+
 static void tokenize_and_back(void **state)
 {
     (void)state;
@@ -435,8 +490,8 @@ static void a_slow_reader_pauses_its_own_query(void **state)
     assert_true(fake.resumed >= 1);
     assert_true(stream_is_full(s));
     stream_leave(s); /* the client goes: the query ends */
-    stream_drop(s);
     exchange_finish(&srv, &x, 499);
+    stream_drop(s);
     for (int i = 0; i < 500; i++) {
         engine_get_stats(srv.g, &now);
         if (now.running == 0) break;
@@ -501,8 +556,8 @@ static void stopping_ends_streams(void **state)
     reply[n] = 0;
     expect_part("shutting down");
     expect_part("data: [DONE]");
-    stream_drop(x.later);
     exchange_finish(&srv, &x, 200);
+    stream_drop(x.later);
     server_close(&srv);
     fake.delay_us = 0;
     start_server();
@@ -520,6 +575,7 @@ int main(void)
         cmocka_unit_test(foreign_hosts),
         cmocka_unit_test(requests_have_ids),
         cmocka_unit_test(keys_are_asked_for),
+        cmocka_unit_test(each_request_is_a_line),
         cmocka_unit_test(tokenize_and_back),
         cmocka_unit_test(what_runs_here),
         cmocka_unit_test(salts_tell_clients_apart),

@@ -1,6 +1,8 @@
 /* log.c - see log.h. */
 #include "base/log.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 static const char *const words[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = LOG_INFO, bar_width; /* of a bar that has not ended */
+static atomic_bool as_json;
 
 int log_set_level(const char *word)
 {
@@ -31,22 +34,78 @@ static void write_all(const char *p, size_t n)
     }
 }
 
+void log_set_json(bool on) { atomic_store(&as_json, on); }
+
+/* The head of a JSON line, up to its first own member. */
+static int json_head(char *to, size_t size, log_level level)
+{
+    struct timespec now;
+    struct tm utc;
+    char when[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &utc);
+    return snprintf(to, size, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",", when, now.tv_nsec / 1000000, words[level]);
+}
+
+/* Names from files and requests must not steer a terminal or forge a line. */
+static size_t clean(char *line)
+{
+    size_t n = strlen(line);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
+    return n;
+}
+
+/* A cleaned text as a JSON string, without allocation: steps log too. */
+static size_t quote(char *to, const char *text)
+{
+    bool valid = utf8_is_valid(span_str(text));
+    size_t n = 0;
+    to[n++] = '"';
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') to[n++] = '\\';
+        to[n++] = *text < 0 && !valid ? '?' : *text;
+    }
+    to[n++] = '"';
+    return n;
+}
+
 void log_line(log_level level, const char *fmt, ...)
 {
     if ((int)level > atomic_load(&threshold)) return;
-    char line[2048];
-    int head = level == LOG_INFO ? 0 : snprintf(line, sizeof line, "%s: ", words[level]);
+    char text[2048], line[2 * sizeof text + 128];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(line + head, sizeof line - (size_t)head - 1, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (n < 0) return;
-    size_t len = strlen(line);
-    for (size_t i = 0; i < len; i++) /* names from files and requests must not steer a terminal or forge a line */
-        if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
-    line[len] = '\n';
+    clean(text);
+    size_t at;
+    if (atomic_load(&as_json)) {
+        at = (size_t)json_head(line, sizeof line, level);
+        at += (size_t)sprintf(line + at, "\"message\":");
+        at += quote(line + at, text);
+        line[at++] = '}';
+    } else {
+        at = (size_t)snprintf(line, sizeof line, "%s%s%s", level == LOG_INFO ? "" : words[level],
+                              level == LOG_INFO ? "" : ": ", text);
+    }
+    line[at++] = '\n';
     log_progress_end();
-    write_all(line, len + 1);
+    write_all(line, at);
+}
+
+void log_event(log_level level, const char *text, const char *members)
+{
+    if (!atomic_load(&as_json)) {
+        log_line(level, "%s", text);
+        return;
+    }
+    if ((int)level > atomic_load(&threshold)) return;
+    char line[4096];
+    int n = json_head(line, sizeof line, level), more = snprintf(line + n, sizeof line - (size_t)n, "%s}\n", members);
+    if (more > 0 && (size_t)(n + more) < sizeof line) write_all(line, (size_t)(n + more));
 }
 
 void log_progress(const char *what, unsigned long long done, unsigned long long total)

@@ -1,10 +1,16 @@
 /* log.h - one line per event on standard error, one write(2) per line. Levels: error warn info debug; default info. */
 #pragma once
+#include <stdbool.h>
+
 typedef enum { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 
 /* "error", "warn", "info", "debug"; returns 0, or -1 for an unknown word. */
 int log_set_level(const char *word);
 void log_line(log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* From here on every line is a JSON object: {"time", "level", "message"}. */
+void log_set_json(bool on);
+/* An event of several values: `text` as a line, or in JSON the members `"a":1,"b":2` instead of "message". */
+void log_event(log_level level, const char *text, const char *members);
 
 /* Progress of long work: a bar on standard error, only when it is a terminal. done = total ends the line. */
 void log_progress(const char *what, unsigned long long done, unsigned long long total);

@@ -157,6 +157,7 @@ static bool take_token(choice *c, const token_event *ev)
     job *j = c->owner;
     double now = clock_now();
     c->n_generated++;
+    stream_count(j->out, 0, 1);
     if (c->last_token > 0) metrics_observe(j->srv->counts, HISTOGRAM_INTER_TOKEN, now - c->last_token);
     if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
     j->first_token_seen = true;
@@ -371,6 +372,8 @@ void completion_start(server *s, exchange *x, request *r)
     for (size_t i = 0; i < (rc ? 0 : j->n_choices) && !rc; i++) rc = add_choice(j, &j->choices[i], &e);
     if (!rc) {
         x->later = j->out;
+        for (size_t i = 0; i < j->req.n_prompts; i++)
+            stream_count(j->out, (int64_t)(j->req.prompts[i].enc.n + j->req.prompts[i].ids.n), 0);
         end_reply(j); /* takes back the one that kept the reply open while queries were added */
         return;
     }

@@ -181,10 +181,13 @@ static bool is_foreign_host(const server *s, const char *host)
     return !is_local_name(host) && !is_name(host, s->o->host) && !is_listed_name(s->o->cors_origin, host);
 }
 
-static bool has_key(const server *s, const exchange *x)
+static bool has_key(server *s, const exchange *x)
 {
     const char *key = key_of(x);
-    return !s->keys.n || (key && keys_match(&s->keys, key));
+    pthread_rwlock_rdlock(&s->keys_lock);
+    bool has = !s->keys.n || (key && keys_match(&s->keys, key));
+    pthread_rwlock_unlock(&s->keys_lock);
+    return has;
 }
 
 /* The client's id where it is a plain word, else a new one; every reply carries it. */
@@ -341,11 +344,33 @@ void exchange_handle(server *s, exchange *x)
     if (x->status && x->out.bad) reply_error(x, 500, NULL, NULL, "out of memory");
 }
 
+/* One line a request, without its text and its key. */
+static void log_request(const exchange *x, int status, double seconds)
+{
+    int64_t prompt = 0, generated = 0;
+    buf text = {0}, members = {0};
+    if (x->later) stream_counts(x->later, &prompt, &generated);
+    buf_printf(&text, "%s %.16s %.200s %d", x->id, x->method, x->path, status);
+    if (x->later) buf_printf(&text, " %lld + %lld tokens", (long long)prompt, (long long)generated);
+    buf_printf(&text, " %.3f s", seconds);
+    buf_str(&members, "\"id\":");
+    json_quote(&members, span_str(x->id));
+    buf_printf(&members, ",\"method\":");
+    json_quote(&members, span_of(x->method, strnlen(x->method, 16)));
+    buf_str(&members, ",\"path\":");
+    json_quote(&members, span_of(x->path, strnlen(x->path, 200)));
+    buf_printf(&members, ",\"status\":%d,\"prompt_tokens\":%lld,\"generated_tokens\":%lld,\"seconds\":%.6f", status,
+               (long long)prompt, (long long)generated, seconds);
+    if (!text.bad && !members.bad) log_event(LOG_INFO, buf_cstr(&text), buf_cstr(&members));
+    buf_free(&text);
+    buf_free(&members);
+}
+
 void exchange_finish(server *s, exchange *x, int status)
 {
     double seconds = clock_now() - x->began;
     metrics_request(s->counts, x->endpoint ? route_index(x->endpoint) : -1, status);
     metrics_observe(s->counts, HISTOGRAM_DURATION, seconds);
-    log_line(LOG_DEBUG, "%.16s %.200s %d %.1f ms", x->method, x->path, status, seconds * 1e3);
+    log_request(x, status, seconds);
     buf_free(&x->out);
 }

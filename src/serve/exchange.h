@@ -61,7 +61,8 @@ bool exchange_admit(server *s, exchange *x);
 void exchange_handle(server *s, exchange *x);
 /* 413 for a body of at least `bytes`. */
 void exchange_refuse_size(const server *s, exchange *x, int64_t bytes);
-/* After the reply was sent or given up: metrics and the debug log. `status`: the one that was sent. Frees x->out. */
+/* After the reply was sent or given up, and before its stream is dropped: metrics and the log. `status`: the one that
+ * was sent. Frees x->out. */
 void exchange_finish(server *s, exchange *x, int status);
 
 void exchange_add_header(exchange *x, const char *name, const char *value);

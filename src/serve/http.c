@@ -21,6 +21,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -40,15 +41,15 @@ enum {
     DRAIN_CHUNKED = 64 << 20, /* a chunked body that grew too large is read up to here for the sake of a 413 */
     BODIES_BYTES = 512 << 20, /* all bodies being received together */
     SEND_SECONDS = 600,       /* a client that reads nothing */
-    CONNECTIONS_MAX = 16384
+    CONNECTIONS_MAX = 16384,
+    OLD_MAX = 4
 };
 
 struct http {
     server *srv;
-    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *daemon, *old[OLD_MAX]; /* old: of earlier certificates */
     watch *w;
     int port, listen_fd;
-    buf cert, key;
     atomic_int receiving, active; /* requests whose body comes; requests at work */
     atomic_llong body_bytes;
     bool quiesced;
@@ -308,11 +309,9 @@ static void on_completed(void *ctx, struct MHD_Connection *conn, void **slot, en
     if (!c) return;
     *slot = NULL;
     watch_idle(h->w, c->fd);
-    if (c->x.later) {
-        stream_leave(c->x.later); /* nothing happens when it had ended */
-        stream_drop(c->x.later);
-    }
+    if (c->x.later) stream_leave(c->x.later); /* nothing happens when it had ended */
     exchange_finish(h->srv, &c->x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? c->status : 499);
+    stream_drop(c->x.later);
     if (c->body.n) atomic_fetch_sub(&h->body_bytes, (long long)c->body.n);
     buf_free(&c->body);
     client *who = client_of(c->conn);
@@ -403,40 +402,88 @@ static unsigned raise_descriptors(void)
     return room < CONNECTIONS_MAX ? (unsigned)room : CONNECTIONS_MAX;
 }
 
-static int read_tls(http *h, err *e)
+static int read_tls(const serve_options *o, buf *cert, buf *key, err *e)
 {
-    const serve_options *o = h->srv->o;
     if (!o->tls_cert && !o->tls_key) return OK;
     if (!o->tls_cert || !o->tls_key) return err_set(e, ERR_USAGE, "--tls-cert and --tls-key belong together");
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return err_set(e, ERR_USAGE, "--tls-cert: the installed libmicrohttpd has no TLS");
-    int rc = file_read(&h->cert, o->tls_cert, 1 << 20, e);
-    return rc ? rc : file_read(&h->key, o->tls_key, 1 << 20, e);
+    int rc = file_read(cert, o->tls_cert, 1 << 20, e);
+    return rc ? rc : file_read(key, o->tls_key, 1 << 20, e);
 }
 
-static int start_daemon(http *h, err *e)
+/* Threads around the listening socket; with TLS where cert is not empty. */
+static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
              room = raise_descriptors();
     unsigned threads = (unsigned)h->srv->o->http_threads;
-    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, buf_cstr(&h->cert)},
-                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, buf_cstr(&h->key)},
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, buf_cstr(cert)},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, buf_cstr(key)},
                                    {MHD_OPTION_END, 0, NULL}};
-    if (h->cert.n) flags |= MHD_USE_TLS;
+    if (cert->n) flags |= MHD_USE_TLS;
     else tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     struct MHD_OptionItem pool[] = {{MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL}, {MHD_OPTION_END, 0, NULL}};
     if (threads < 2) pool[0] = pool[1];
     if (room < threads * 4) room = threads * 4;
-    h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
-        h->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_target, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT, room,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls,
-        MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
-    if (h->daemon) return OK;
-    return err_set(e, h->cert.n ? ERR_USAGE : ERR_IO, "cannot start the HTTP threads%s",
-                   h->cert.n ? " (are certificate and key right?)" : "");
+    int fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 0); /* the daemon's own, which a failure closes */
+    if (fd < 0) return NULL;
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
+                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
+                            NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_target, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT, room, MHD_OPTION_CONNECTION_TIMEOUT,
+                            (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls,
+                            MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+}
+
+static int start_daemon(http *h, struct MHD_Daemon **out, err *e)
+{
+    buf cert = {0}, key = {0};
+    int rc = read_tls(h->srv->o, &cert, &key, e);
+    *out = rc ? NULL : run_daemon(h, &cert, &key);
+    if (!rc && !*out)
+        rc = err_set(e, cert.n ? ERR_USAGE : ERR_IO, "cannot start the HTTP threads%s",
+                     cert.n ? " (are certificate and key right?)" : "");
+    buf_free(&cert);
+    buf_free(&key);
+    return rc;
+}
+
+static void stop_listening(struct MHD_Daemon *d)
+{
+    MHD_socket fd = MHD_quiesce_daemon(d);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+}
+
+/* Daemons of earlier certificates end with their last connection. */
+static int find_old_place(http *h)
+{
+    int place = -1;
+    for (int i = 0; i < OLD_MAX; i++) {
+        const union MHD_DaemonInfo *n = h->old[i] ? MHD_get_daemon_info(h->old[i], MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+                                                  : NULL;
+        if (h->old[i] && n && n->num_connections == 0) {
+            MHD_stop_daemon(h->old[i]);
+            h->old[i] = NULL;
+        }
+        if (!h->old[i]) place = i;
+    }
+    return place;
+}
+
+/* The library reads a certificate once; so a second daemon takes over the listening socket. */
+int http_reload(http *h, err *e)
+{
+    struct MHD_Daemon *now;
+    if (!h->srv->o->tls_cert || h->quiesced) return OK;
+    int place = find_old_place(h), rc = place < 0 ? ERR_BUSY : start_daemon(h, &now, e);
+    if (place < 0) return err_set(e, rc, "connections with %d earlier certificates are open; try again later", OLD_MAX);
+    if (rc) return rc;
+    stop_listening(h->daemon);
+    h->old[place] = h->daemon;
+    h->daemon = now;
+    return OK;
 }
 
 int http_open(http **out, server *s, err *e)
@@ -445,10 +492,9 @@ int http_open(http **out, server *s, err *e)
     if (!h) return err_set(e, ERR_MEMORY, "out of memory");
     h->srv = s;
     h->listen_fd = -1;
-    int rc = read_tls(h, e);
-    if (!rc) rc = watch_open(&h->w, (double)s->o->head_timeout, e);
+    int rc = watch_open(&h->w, (double)s->o->head_timeout, e);
     if (!rc) rc = bind_socket(h, e);
-    if (!rc) rc = start_daemon(h, e);
+    if (!rc) rc = start_daemon(h, &h->daemon, e);
     if (rc) {
         http_close(h);
         *out = NULL;
@@ -464,8 +510,8 @@ void http_quiesce(http *h)
 {
     if (h->quiesced || !h->daemon) return;
     h->quiesced = true;
-    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
-    if (fd != MHD_INVALID_SOCKET) close(fd);
+    stop_listening(h->daemon);
+    close(h->listen_fd);
     h->listen_fd = -1;
 }
 
@@ -479,11 +525,11 @@ void http_close(http *h)
             usleep(10000);
             watch_leave_all(h->w);
         }
+        for (int i = 0; i < OLD_MAX; i++)
+            if (h->old[i]) MHD_stop_daemon(h->old[i]);
         MHD_stop_daemon(h->daemon);
     }
     if (h->listen_fd >= 0) close(h->listen_fd);
     watch_close(h->w);
-    buf_free(&h->cert);
-    buf_free(&h->key);
     mem_free(h);
 }

@@ -139,6 +139,7 @@ void pooled_job_start(pooled_job *j, exchange *x)
         return;
     }
     x->later = j->out;
+    for (size_t i = 0; i < j->n; i++) stream_count(j->out, (int64_t)j->in[i].ids.n, 0);
     stream_keep(j->out); /* the engine's, until the reply ends */
     pthread_mutex_lock(&j->lock);
     feed(j);

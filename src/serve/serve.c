@@ -27,6 +27,7 @@ static int inbox_open(inbox *in, err *e)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts: all inherit it */
     in->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -48,15 +49,21 @@ static void report_state(void *ctx)
     (void)n; /* a full counter is a report already */
 }
 
-/* Waits; true when a signal came. */
-static bool inbox_wait(inbox *in, int milliseconds)
+/* Waits; the signal that came, 0: none. */
+static int inbox_wait(inbox *in, int milliseconds)
 {
     struct pollfd p[2] = {{in->signals, POLLIN, 0}, {in->states, POLLIN, 0}};
     uint64_t count;
     struct signalfd_siginfo info;
     poll(p, 2, milliseconds);
     while (read(in->states, &count, sizeof count) > 0) continue;
-    return read(in->signals, &info, sizeof info) > 0;
+    return read(in->signals, &info, sizeof info) > 0 ? (int)info.ssi_signo : 0;
+}
+
+static bool inbox_asks_to_end(inbox *in, int milliseconds)
+{
+    int signal = inbox_wait(in, milliseconds);
+    return signal && signal != SIGHUP;
 }
 
 static void announce(const server *s, const http *h)
@@ -77,10 +84,20 @@ static void drain(server *s, http *h, inbox *in)
         log_line(LOG_INFO, "stopping: %d requests may finish within %lld s", http_active(h), (long long)s->o->drain);
     while (((http_active(h) && clock_now() < until) || (http_receiving(h) && clock_now() < bodies_until)) &&
            atomic_load(&s->state) == SERVER_READY)
-        if (inbox_wait(in, 20)) _exit(0);
+        if (inbox_asks_to_end(in, 20)) _exit(0);
     if (!server_stop(s, STOP_SECONDS)) _exit(0); /* a long step or a load: nothing is lost by ending here */
     for (int i = 0; i < 25 && http_active(h); i++)
-        if (inbox_wait(in, 20)) _exit(0); /* clients read the end of streams that were cut */
+        if (inbox_asks_to_end(in, 20)) _exit(0); /* clients read the end of streams that were cut */
+}
+
+/* SIGHUP: what administrators change while the server runs. */
+static void reload(server *s, http *h)
+{
+    err e = {0};
+    int rc = server_reload(s, &e);
+    if (!rc) rc = http_reload(h, &e);
+    if (rc) log_line(LOG_ERROR, "SIGHUP: %s; what was read before stays", e.msg);
+    else log_line(LOG_INFO, "SIGHUP: keys and certificate were read again");
 }
 
 static int wait_for_end(server *s, http *h, inbox *in, err *e)
@@ -88,13 +105,15 @@ static int wait_for_end(server *s, http *h, inbox *in, err *e)
     double began = clock_now();
     bool told = false;
     for (;;) {
-        bool signalled = inbox_wait(in, -1);
+        int signal = inbox_wait(in, -1);
         if (atomic_load(&s->state) == SERVER_FAILED) {
             *e = s->load_error;
             drain(s, h, in);
             return e->code;
         }
-        if (signalled) {
+        if (signal == SIGHUP) {
+            reload(s, h);
+        } else if (signal) {
             drain(s, h, in);
             return OK;
         }
@@ -112,11 +131,14 @@ int serve_run(const serve_options *o, const engine_options *model, err *e)
     server s;
     http *h = NULL;
     inbox in = {-1, -1};
+    log_set_json(o->log_format && strcmp(o->log_format, "json") == 0);
     int rc = server_open(&s, o, e);
     if (!rc) rc = inbox_open(&in, e);
     if (!rc) rc = http_open(&h, &s, e);
     if (!rc) {
         announce(&s, h);
+        if (!s.loopback && !s.keys.n)
+            log_line(LOG_WARN, "whoever reaches %s may use this server: --api-key-file asks for a key", o->host);
         rc = server_start(&s, model, report_state, &in, e);
     }
     if (!rc) rc = wait_for_end(&s, h, &in, e);

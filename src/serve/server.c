@@ -32,6 +32,8 @@ const param serve_param_rows[] = {
         .doc = "a connection whose request head takes longer is closed"),
     ROW(http_threads, PARAM_INT, .otherwise = "4", .min = 1, .max = 64,
         .doc = "threads that read requests and send replies"),
+    ROW(log_format, PARAM_WORD, .otherwise = "text", .words = "text|json",
+        .doc = "of standard error, where each request is a line"),
     ROW(lenient, PARAM_BOOL, .doc = "ignore and log unknown request fields instead of refusing them"),
 };
 const size_t serve_param_count = sizeof serve_param_rows / sizeof *serve_param_rows;
@@ -54,6 +56,7 @@ static int check_origins(const char *list, err *e)
 int server_open(server *s, const serve_options *o, err *e)
 {
     *s = (server){.o = o, .created = time(NULL)};
+    pthread_rwlock_init(&s->keys_lock, NULL);
     if (o->alias && !*o->alias) return err_set(e, ERR_USAGE, "--alias: the name is empty");
     int rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
@@ -64,9 +67,24 @@ int server_open(server *s, const serve_options *o, err *e)
     return keys_read(&s->keys, o->api_key_file, e);
 }
 
+int server_reload(server *s, err *e)
+{
+    key_list now;
+    if (!s->o->api_key_file) return OK;
+    int rc = keys_read(&now, s->o->api_key_file, e);
+    if (rc) return rc;
+    pthread_rwlock_wrlock(&s->keys_lock);
+    key_list old = s->keys;
+    s->keys = now;
+    pthread_rwlock_unlock(&s->keys_lock);
+    keys_free(&old);
+    return OK;
+}
+
 void server_close(server *s)
 {
     keys_free(&s->keys);
+    pthread_rwlock_destroy(&s->keys_lock);
     metrics_close(s->counts);
     s->counts = NULL;
 }

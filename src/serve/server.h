@@ -17,7 +17,7 @@
 typedef struct serve_options {
     const char *host;
     int64_t port, max_body, max_queue, drain, head_timeout, http_threads;
-    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key;
+    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format;
     bool lenient;
     sample_params sample; /* of requests that do not say */
 } serve_options;
@@ -30,6 +30,7 @@ typedef enum { SERVER_LOADING, SERVER_READY, SERVER_FAILED } server_state;
 typedef struct server {
     const serve_options *o;
     key_list keys; /* empty: no key is asked for */
+    pthread_rwlock_t keys_lock;
     metrics *counts;
     time_t created;
     bool loopback; /* listens on loopback only: names other than localhost in Host and Origin are suspicious */
@@ -56,6 +57,8 @@ int server_start(server *s, const engine_options *model, void (*on_state)(void *
  * thread is still busy after `seconds` (loading, or in a long step) and all is left as it is. */
 bool server_stop(server *s, double seconds);
 void server_close(server *s);
+/* Reads the keys again; the old ones stay where that fails. */
+int server_reload(server *s, err *e);
 
 /* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do. */
 int server_check_queue(const server *s, size_t n, err *e);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct stream {
@@ -18,6 +19,7 @@ struct stream {
     int status;
     const char *content_type;
     double last_write;
+    atomic_int_fast64_t prompt, generated; /* tokens */
     bool live, started, ended, full, gone, asleep, failed;
 };
 
@@ -110,6 +112,18 @@ bool stream_is_full(stream *s)
     bool yes = s->full && !s->gone;
     pthread_mutex_unlock(&s->lock);
     return yes;
+}
+
+void stream_count(stream *s, int64_t prompt, int64_t generated)
+{
+    atomic_fetch_add_explicit(&s->prompt, prompt, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->generated, generated, memory_order_relaxed);
+}
+
+void stream_counts(stream *s, int64_t *prompt, int64_t *generated)
+{
+    *prompt = atomic_load_explicit(&s->prompt, memory_order_relaxed);
+    *generated = atomic_load_explicit(&s->generated, memory_order_relaxed);
 }
 
 bool stream_is_gone(stream *s)

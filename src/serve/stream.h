@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 typedef struct stream stream;
@@ -46,6 +47,8 @@ bool stream_is_started(stream *s);
 bool stream_write(stream *s, const void *p, size_t n); /* false: the consumer is gone, or memory is short */
 void stream_end(stream *s);
 bool stream_is_full(stream *s);
+/* Adds to the tokens of its request: what the log tells. */
+void stream_count(stream *s, int64_t prompt, int64_t generated);
 bool stream_is_gone(stream *s);
 
 /* Consumer. */
@@ -55,6 +58,7 @@ bool stream_ready(stream *s, int *status, const char **content_type, bool *live)
 /* Bytes taken; 0: suspended; -1: the end. */
 ssize_t stream_read(stream *s, void *p, size_t max);
 size_t stream_waiting(stream *s); /* bytes that can be read now */
-void stream_leave(stream *s);     /* the consumer is going: wakes it if it sleeps, tells the owner once */
+void stream_counts(stream *s, int64_t *prompt, int64_t *generated);
+void stream_leave(stream *s); /* the consumer is going: wakes it if it sleeps, tells the owner once */
 /* Keeps an idle live stream open through proxies: appends an SSE comment when nothing was written for `seconds`. */
 void stream_ping(stream *s, double now, double seconds);
