@@ -1,0 +1,196 @@
+/* grammar.c - see grammar.h. A mask is a walk over the vocabulary's trie beside the automaton: a byte that leads
+ * nowhere takes its whole subtree away. Where a state lets characters pass without distinction, as within a string,
+ * subtrees of such characters are allowed at once; counted strings, whose every position is another state, are cheap by
+ * that. Masks of long walks are kept. */
+#include "sample/grammar.h"
+
+#include "base/mem.h"
+#include "sample/grammar_run.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    MASK_BYTES = 2 << 20, /* of masks that are kept */
+    MASK_WORTH = 64,      /* nodes of a walk whose mask is kept */
+    PASS_WORTH = 4        /* nodes of a subtree that is looked at as a whole */
+};
+
+struct grammar {
+    _Atomic int references;
+    const token_trie *t;
+    grammar_nodes nodes;
+    pthread_mutex_t lock; /* of what follows */
+    grammar_run run;
+    uint32_t n_mask, next_mask;
+    uint64_t *mask;    /* [n_mask * n_word] */
+    uint32_t *mask_of; /* [n_mask] the state; STATE_UNKNOWN: none */
+    uint32_t mask_epoch;
+};
+
+int grammar_open(grammar **out, grammar_builder *b, uint32_t root, const token_trie *t)
+{
+    grammar *g = *out = b->e->code ? NULL : mem_zero(1, sizeof *g);
+    if (!g) err_set(b->e, ERR_MEMORY, "out of memory for a grammar");
+    int rc = b->e->code;
+    if (g) {
+        g->references = 1;
+        g->t = t;
+        pthread_mutex_init(&g->lock, NULL);
+        rc = grammar_nodes_make(&g->nodes, b, root);
+        if (!rc) rc = grammar_run_open(&g->run, &g->nodes, b->e);
+    }
+    if (!rc) {
+        g->n_mask = (uint32_t)(MASK_BYTES / (t->n_word * sizeof *g->mask));
+        if (g->n_mask < 4) g->n_mask = 4;
+        if (g->n_mask > 256) g->n_mask = 256;
+        g->mask = mem_array(g->n_mask, t->n_word * sizeof *g->mask);
+        g->mask_of = mem_zero(g->n_mask, sizeof *g->mask_of);
+        if (!g->mask || !g->mask_of) rc = err_set(b->e, ERR_MEMORY, "out of memory for the masks of a grammar");
+    }
+    if (rc && g) {
+        grammar_drop(g);
+        *out = NULL;
+    }
+    grammar_builder_close(b);
+    return rc;
+}
+
+grammar *grammar_keep(grammar *g)
+{
+    if (g) atomic_fetch_add(&g->references, 1);
+    return g;
+}
+
+void grammar_drop(grammar *g)
+{
+    if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
+    grammar_run_close(&g->run);
+    grammar_nodes_free(&g->nodes);
+    pthread_mutex_destroy(&g->lock);
+    mem_free(g->mask);
+    mem_free(g->mask_of);
+    mem_free(g);
+}
+
+size_t grammar_mask_words(const grammar *g) { return g->t->n_word; }
+
+static int too_ambiguous(err *e)
+{
+    return err_set(e, ERR_LIMIT, "the grammar is too ambiguous: too many of its rules may have made the text so far");
+}
+
+/* Under the lock, as what follows. */
+static int follow(grammar *g, grammar_place *at, const int32_t *ids, int64_t n, err *e)
+{
+    const token_trie *t = g->t;
+    if (at->epoch != g->run.epoch || !at->state || at->n > n)
+        *at = (grammar_place){.epoch = g->run.epoch, .state = STATE_START};
+    for (; at->n < n; at->n++) {
+        const int32_t id = ids[at->n];
+        const bool known = id >= 0 && id < t->n_vocab && t->start[id + 1] > t->start[id];
+        uint32_t to = known ? at->state : STATE_DEAD;
+        for (uint32_t i = known ? t->start[id] : 0; known && i < t->start[id + 1] && to > STATE_DEAD; i++) {
+            const uint32_t from = to;
+            to = grammar_run_go(&g->run, from, t->bytes[i]);
+            if (to) continue;
+            to = grammar_run_flush(&g->run, from);
+            if (to) to = grammar_run_go(&g->run, to, t->bytes[i]);
+        }
+        if (to == STATE_DEAD) return err_set(e, ERR_FORMAT, "the text has left its grammar");
+        if (to == STATE_UNKNOWN) return too_ambiguous(e);
+        at->state = to;
+        at->epoch = g->run.epoch;
+    }
+    return OK;
+}
+
+/* ---- masks */
+
+/* Whether all tokens below a node may follow the state: 1, 0, or negative where the tables are full. */
+static int passes(grammar_run *r, uint32_t state, const trie_node *x)
+{
+    if (x->below >> BUCKET_INVALID & 1) return 0;
+    for (int left = x->height; left > 0; left--) {
+        const grammar_pass *p = grammar_run_pass(r, state);
+        if (!p) return -1;
+        if (x->below & ~p->buckets) return 0;
+        if (p->to == state) return 1;
+        state = p->to;
+    }
+    return 1;
+}
+
+/* Sets the tokens that may follow the state; the nodes looked at, or negative where the tables are full. */
+static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
+{
+    const token_trie *t = g->t;
+    grammar_run *r = &g->run;
+    uint32_t at[TRIE_TOKEN_BYTES + 1] = {state};
+    int64_t looked = 0;
+    memset(allowed, 0, t->n_word * sizeof *allowed);
+    for (uint32_t i = 1, next; i < t->n_node; i = next, looked++) {
+        const trie_node *x = &t->node[i];
+        const uint32_t to = grammar_run_go(r, at[x->depth - 1], x->byte);
+        if (to == STATE_UNKNOWN) return -1;
+        next = x->skip;
+        if (to == STATE_DEAD) continue;
+        at[x->depth] = to;
+        const int all = x->skip - i > PASS_WORTH ? passes(r, to, x) : 0;
+        if (all < 0) return -1;
+        if (!all) next = i + 1;
+        for (uint32_t k = x->first; k < t->node[next].first; k++)
+            allowed[t->id[k] >> 6] |= UINT64_C(1) << (t->id[k] & 63);
+    }
+    return looked;
+}
+
+/* The mask of a state, perhaps a kept one. False: the grammar is too ambiguous. */
+static bool fill(grammar *g, uint32_t state, uint64_t *allowed)
+{
+    const size_t n = g->t->n_word;
+    if (g->mask_epoch != g->run.epoch) memset(g->mask_of, 0, g->n_mask * sizeof *g->mask_of);
+    g->mask_epoch = g->run.epoch;
+    for (uint32_t k = 0; k < g->n_mask; k++)
+        if (g->mask_of[k] == state) {
+            memcpy(allowed, g->mask + k * n, n * sizeof *allowed);
+            return true;
+        }
+    int64_t looked = walk(g, state, allowed);
+    if (looked < 0) {
+        state = grammar_run_flush(&g->run, state);
+        return state && walk(g, state, allowed) >= 0;
+    }
+    if (looked < MASK_WORTH) return true;
+    g->mask_of[g->next_mask] = state;
+    memcpy(g->mask + g->next_mask * n, allowed, n * sizeof *allowed);
+    g->next_mask = (g->next_mask + 1) % g->n_mask;
+    return true;
+}
+
+static int make_mask(grammar *g, uint32_t state, bool may_end, uint64_t *allowed, grammar_next *next, err *e)
+{
+    const token_trie *t = g->t;
+    uint64_t any = 0;
+    if (!fill(g, state, allowed)) return too_ambiguous(e);
+    for (size_t i = 0; i < t->n_word; i++) any |= allowed[i];
+    next->over = next->complete && !any;
+    if (!next->complete && !any)
+        return err_set(e, ERR_FORMAT, "no token of the model's vocabulary goes on with the grammar here");
+    for (int i = 0; i < t->n_end && next->complete && may_end; i++)
+        allowed[t->ends[i] >> 6] |= UINT64_C(1) << (t->ends[i] & 63);
+    return OK;
+}
+
+int grammar_follow(grammar *g, grammar_place *at, const int32_t *ids, int64_t n, bool may_end, uint64_t *allowed,
+                   grammar_next *next, err *e)
+{
+    pthread_mutex_lock(&g->lock);
+    int rc = follow(g, at, ids, n, e);
+    if (rc) *at = (grammar_place){0};
+    else *next = (grammar_next){grammar_run_complete(&g->run, at->state), grammar_run_over(&g->run, at->state)};
+    if (!rc && allowed && !next->over) rc = make_mask(g, at->state, may_end, allowed, next, e);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}

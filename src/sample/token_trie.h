@@ -1,0 +1,51 @@
+/* token_trie.h - the bytes of all tokens of a vocabulary as a trie, in the order of a walk: a node's subtree follows
+ * it, and so do the tokens in it. Masks of grammars are made from it (grammar_mask.c).
+ *
+ * A special token, which is no text, stands in it as 0xff, its name, 0xff: bytes that no text has, so that only a
+ * grammar which names the token allows it. Tokens that end a text, and those without bytes, are not in it. */
+#pragma once
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum { TRIE_MARK = 0xff };
+
+/* Bytes by which whole subtrees are compared with what a state of a grammar lets pass: one bit each of the letters;
+ * of digits, blank, quote, backslash, … together. */
+enum { BUCKET_INVALID = 62, BUCKET_BEYOND_ASCII = 63 };
+int trie_bucket(uint8_t byte); /* of ASCII */
+
+typedef struct trie_node {
+    uint32_t skip;  /* the node after its subtree */
+    uint32_t first; /* its tokens and those below it: id[first] … id[node[skip].first - 1] */
+    uint8_t byte, depth;
+    uint8_t height; /* of the subtree, in bytes; 255: as many or more */
+    uint64_t below; /* buckets of the bytes below it, if it is where a character ends; else BUCKET_INVALID is set */
+} trie_node;
+
+typedef struct token_trie {
+    trie_node *node; /* [n_node + 1] node 0 is the root; the last is there for `first` only */
+    uint32_t n_node;
+    int32_t *id; /* tokens in the order of their bytes */
+    int32_t n_vocab;
+    size_t n_word;   /* of a mask: (n_vocab + 63) / 64 */
+    uint8_t *bytes;  /* of all tokens */
+    uint32_t *start; /* [n_vocab + 1] where those of an id begin; none: it is not in the trie */
+    int32_t ends[16];
+    int n_end; /* tokens that end a text */
+} token_trie;
+
+typedef struct trie_source {
+    int32_t n_vocab;
+    const int32_t *ends; /* at most 16 */
+    int n_end;
+    /* Appends the bytes of a token, as above; none: it is never allowed. */
+    void (*bytes)(void *ctx, int32_t id, buf *out);
+    void *ctx;
+} trie_source;
+
+enum { TRIE_TOKEN_BYTES = 254 }; /* longer tokens are never allowed */
+
+int token_trie_open(token_trie **out, const trie_source *from, err *e);
+void token_trie_close(token_trie *t); /* NULL ok */
