@@ -384,6 +384,21 @@ span tokenizer_piece(const tokenizer *t, int32_t id)
     return span_str(id == 0 ? "<s>" : id == 1 ? "</s>" : id == 2 ? "<|x|>" : "");
 }
 
+static void fake_bytes(void *ctx, int32_t id, buf *out) { tokenizer_bytes(ctx, id, out); }
+
+const token_trie *engine_token_trie(engine *g, err *e)
+{
+    static token_trie *trie;
+    if (fake.no_tokenizer) {
+        err_set(e, ERR_USAGE, "this model has no tokenizer");
+        return NULL;
+    }
+    if (!trie)
+        token_trie_open(&trie,
+                        &(trie_source){.n_vocab = FAKE_VOCAB, .ends = g->info.eos, .n_end = 1, .bytes = fake_bytes}, e);
+    return trie;
+}
+
 struct detok {
     buf held;
     int flags;

@@ -49,6 +49,11 @@ sampler *draws_sampler(const draws *d) { return d->own[0]; }
 static void draw(sampler *own, const engine_info *info, session *s, const float *logits)
 {
     const int64_t made = s->n_ids - s->n_prompt;
+    const uint64_t *allowed = s->q.allowed;
+    if (s->rule && !(allowed = constraint_allowed(s->rule, s))) {
+        s->drawn = -1;
+        return;
+    }
     const sample_input in = {.logits = logits,
                              .n_vocab = info->n_vocab,
                              .prompt = s->ids,
@@ -59,8 +64,9 @@ static void draw(sampler *own, const engine_info *info, session *s, const float 
                              .n_bias = s->q.n_bias,
                              .banned = s->banned,
                              .n_banned = session_list_banned(s, info),
-                             .allowed = s->q.allowed};
+                             .allowed = allowed};
     s->drawn = sampler_pick(own, &s->q.sample, &in);
+    if (s->rule && s->drawn >= 0 && !constraint_allows(s->rule, s->drawn)) s->drawn = -1; /* none has a finite logit */
     if (s->q.n_logprobs >= 0)
         s->drawn_logprob = sampler_logprobs(own, logits, info->n_vocab, s->drawn, s->top, s->q.n_logprobs);
 }

@@ -289,6 +289,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     }
     cond_open(&g->changed);
     pthread_mutex_init(&g->lock, NULL);
+    pthread_mutex_init(&g->trie_lock, NULL);
     g->served = m;
     g->prog = m->prog;
     g->drop = drop;
@@ -395,10 +396,12 @@ void engine_close(engine *g)
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);
     draws_close(g->draw);
+    token_trie_close(g->trie);
     tokenizer_close(g->tok);
     tokenizer_close(g->target);
     g->drop(g->served);
     pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->trie_lock);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }

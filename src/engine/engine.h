@@ -8,6 +8,7 @@
  * called from any thread. Callbacks run on the engine thread without a lock of the engine: they may call these too. */
 #pragma once
 #include "engine/engine_params.h"
+#include "sample/grammar.h"
 #include "sample/sample.h"
 #include "text/tokenizer.h"
 
@@ -45,6 +46,9 @@ const engine_info *engine_describe(const engine *g);
 const tokenizer *engine_tokenizer(const engine *g);
 /* The tokenizer of generated text: another one only for encoder-decoders with two vocabularies. */
 const tokenizer *engine_target_tokenizer(const engine *g);
+/* The bytes of generated tokens, for grammars; made by the first call, from any thread. It lives as long as the engine.
+ * NULL: there is no tokenizer (ERR_USAGE), or no memory. */
+const token_trie *engine_token_trie(engine *g, err *e);
 /* What lies where: plan/plan_show.h. */
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
 int engine_plan_json(const engine *g, const double *seconds, json *root, err *e);
@@ -97,7 +101,8 @@ typedef struct query {
     beam_stop early_stopping;
     const logit_bias *bias; /* copied */
     int32_t n_bias;
-    int32_t n_logprobs; /* -1 none; k: logprob of each token and the k best */
+    grammar *constraint; /* the text follows it, and ends with FINISH_STOP where nothing may follow; kept. NULL: none */
+    int32_t n_logprobs;  /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
     const uint8_t
         *salt;  /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */

@@ -25,9 +25,11 @@ enum {
 struct engine {
     model *served;
     void (*drop)(model *m);
-    const program *prog;     /* the model's */
-    plan *placed;            /* the program on its devices */
-    struct leader *leader;   /* of those on nodes; NULL: there are none */
+    const program *prog;   /* the model's */
+    plan *placed;          /* the program on its devices */
+    struct leader *leader; /* of those on nodes; NULL: there are none */
+    token_trie *trie;      /* NULL: nobody has asked for it yet */
+    pthread_mutex_t trie_lock;
     tokenizer *tok, *target; /* target: of what an encoder-decoder writes, NULL: tok too */
     draws *draw;
     sampler *picker; /* of `draw`, for the engine thread */

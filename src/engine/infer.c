@@ -44,6 +44,11 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
         return;
     }
     int32_t id = s->greedy ? best->id : s->drawn;
+    if (s->rule && id < 0 && constraint_ended(s->rule)) {
+        const char *why = constraint_error(s->rule);
+        session_finish(g, s, why ? FINISH_ERROR : FINISH_STOP, why);
+        return;
+    }
     if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
         end_not_finite(g, s, "logit");
         return;
@@ -69,6 +74,10 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
     ++*made;
     bool over = index + 1 == s->room;
     ev.finish = over ? FINISH_LENGTH : FINISH_NONE;
+    if (s->rule && constraint_is_over(s->rule, s->ids + s->n_prompt, index + 1)) {
+        ev.finish = FINISH_STOP;
+        over = true;
+    }
     bool go_on = !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
     if (over || !go_on) session_end(g, s);
 }

@@ -36,7 +36,7 @@ static int check_beams(const engine *g, const query *q, err *e)
     if (q->beams > most)
         return err_set(e, ERR_USAGE, "%d beams: at most %" PRId64 " of %" PRId64 " tokens run at once", q->beams, most,
                        length);
-    if (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || q->n_allowed || q->n_bad ||
+    if (q->n_logprobs >= 0 || q->prompt_logprobs || q->n_bias || q->n_allowed || q->n_bad || q->constraint ||
         !isfinite(q->length_penalty))
         return err_set(e, ERR_USAGE, "beam search gives no log-probabilities of tokens and takes no bias or mask");
     if (q->n_best < 0 || q->n_best > q->beams)
@@ -98,7 +98,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
     if (rc) return rc;
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&
-                q->n_logprobs < 0 && q->min_tokens < 1;
+                !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     pthread_mutex_lock(&g->lock);
     if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);

@@ -25,6 +25,7 @@ static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 int receipt_check_query(const fingerprint *f, const query *q, err *e)
 {
     if (q->beams > 1) return err_set(e, ERR_USAGE, "receipt: the tokens of a beam search are not drawn");
+    if (q->constraint) return err_set(e, ERR_USAGE, "receipt: not of a text that follows a grammar");
     return f->exact ? OK : err_set(e, ERR_USAGE, "receipt: with --exact off another processor gives other logits");
 }
 

@@ -58,6 +58,8 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
         s->top = mem_array((size_t)q->n_logprobs, sizeof *s->top);
         ok = s->top != NULL;
     }
+    s->q.constraint = NULL;
+    if (ok && q->constraint) ok = constraint_open(&s->rule, q->constraint, NULL) == OK;
     if (!ok) {
         session_free(s);
         return err_set(e, ERR_MEMORY, "out of memory for a query of %lld tokens", (long long)n);
@@ -80,6 +82,7 @@ void session_free(session *s)
     mem_free((void *)s->q.bad);
     mem_free(s->banned);
     mem_free(s->top);
+    constraint_close(s->rule);
     mem_free(s->variant);
     for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
     mem_free(s);

@@ -5,6 +5,7 @@
  * pages. Everything a session needs is allocated when the query is added, by the thread that adds it. */
 #pragma once
 #include "core/program.h"
+#include "engine/constraint.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -35,6 +36,7 @@ struct session {
     bool want_all;   /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
+    constraint *rule;    /* of a query with a grammar; else NULL */
     int32_t drawn;       /* by the step that is being delivered: the next token */
     float drawn_logprob; /* its log-probability, where the query wants it; `top` goes with it */
 

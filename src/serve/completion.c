@@ -343,6 +343,7 @@ static int add_choice(job *j, choice *c, err *e)
                .early_stopping = r->early_stopping,
                .bias = r->bias,
                .n_bias = r->n_bias,
+               .constraint = r->form,
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
                .salt = r->salt,

@@ -47,6 +47,7 @@ const field request_fields[] = {
     NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
     {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
     {.name = "cache_salt", .type = FIELD_TEXT, AT(cache_salt)},
+    TEXT_RULE_FIELDS(request),
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
     FIELDS_WITHOUT_EFFECT,
     {NULL},
@@ -175,6 +176,7 @@ static bool read_beams(server *s, exchange *x, request *r)
                      : r->n_bias               ? "logit_bias"
                      : r->n_allowed            ? "allowed_token_ids"
                      : r->bad.n                ? "bad_words"
+                     : r->form                 ? "grammar"
                                                : NULL;
     if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give whole texts", at);
     else if (r->beams > most)
@@ -411,7 +413,7 @@ bool request_read(server *s, exchange *x, request *r)
     const int32_t n_vocab = engine_describe(s->g)->n_vocab;
     r->drawn = r->best_of ? r->best_of : r->n;
     if (!read_bias(x, r, n_vocab) || !read_stop_ids(x, r, n_vocab) || !read_allowed(x, r, n_vocab) ||
-        !read_bad_words(s, x, r) || !read_beams(s, x, r))
+        !read_bad_words(s, x, r) || !text_rules_read(s, x, &r->rules, &r->form) || !read_beams(s, x, r))
         return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
@@ -430,6 +432,7 @@ void request_free(request *r)
     mem_free(r->stop_ids.id);
     mem_free(r->bad.id);
     mem_free(r->allowed);
+    grammar_drop(r->form);
     json_free(r->body);
     *r = (request){0};
 }

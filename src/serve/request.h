@@ -3,6 +3,7 @@
 #include "sample/sample.h"
 #include "serve/fields.h"
 #include "serve/server.h"
+#include "serve/text_rules.h"
 
 enum {
     REQUEST_PROMPTS_MAX = 2048, /* prompts times n */
@@ -33,6 +34,7 @@ typedef struct request {
     sample_params sample;
     int64_t beams; /* 1: no beam search */
     double length_penalty;
+    text_rules rules;
     /* made from them */
     uint8_t salt[SALT_BYTES];
     bool include_usage;
@@ -48,6 +50,7 @@ typedef struct request {
     token_list bad;    /* query.bad */
     uint64_t *allowed; /* query.allowed */
     int32_t n_allowed;
+    grammar *form; /* of the text; NULL: any */
 } request;
 
 extern const field request_fields[];

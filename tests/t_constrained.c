@@ -1,0 +1,182 @@
+/* t_constrained.c - texts of the built-in model under grammars: always whole or cut by max_tokens, the same whatever
+ * else the engine does, ended by `stop` where nothing may follow. */
+#include "tests/grammar_rig.h"
+
+#include "engine/engine.h"
+#include "sample/gbnf.h"
+
+static engine *g;
+
+typedef struct answer {
+    token_list ids;
+    finish_reason finish;
+    bool ended;
+    char error[200];
+} answer;
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    answer *a = ctx;
+    if (ev->token >= 0) assert_true(token_list_add(&a->ids, ev->token));
+    a->finish = ev->finish;
+    a->ended = ev->finish != FINISH_NONE;
+    if (ev->error) snprintf(a->error, sizeof a->error, "%s", ev->error);
+    return !a->ended;
+}
+
+static void ask(grammar *form, int64_t seed, int64_t max_tokens, int64_t min_tokens, answer *a)
+{
+    err e = {0};
+    token_list prompt = {0};
+    *a = (answer){0};
+    query q = {.max_tokens = max_tokens,
+               .min_tokens = min_tokens,
+               .n_logprobs = -1,
+               .beams = 1,
+               .on_token = on_token,
+               .ctx = a};
+    param_defaults(sample_param_rows, sample_param_count, &q.sample);
+    q.sample.temperature = seed < 0 ? 0 : 1.2;
+    q.sample.seed = seed;
+    q.constraint = form;
+    assert_ok(tokenizer_encode(engine_tokenizer(g), span_str("Once upon"), TOKENIZE_SPECIAL, &prompt, &e), &e);
+    q.ids = prompt.id;
+    q.n_ids = prompt.n;
+    assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+    token_list_free(&prompt);
+}
+
+static void run(void)
+{
+    bool more = true;
+    err e = {0};
+    while (more) assert_ok(engine_infer(g, &more, &e), &e);
+}
+
+static void text_of(const answer *a, buf *out)
+{
+    for (size_t i = 0; i < a->ids.n; i++) assert_true(tokenizer_bytes(engine_tokenizer(g), a->ids.id[i], out));
+}
+
+static grammar *gbnf(const char *text)
+{
+    grammar *form;
+    err e = {0};
+    const token_trie *t = engine_token_trie(g, &e);
+    assert_ok(e.code, &e);
+    assert_ok(gbnf_compile(&form, span_str(text), t, &e), &e);
+    return form;
+}
+
+static void texts_are_whole_or_cut(void **state)
+{
+    (void)state;
+    enum { SEEDS = 20 };
+    grammar *form = gbnf(
+        "root ::= \" (\" name (\", \" name){0,3} \")\"\nname ::= [A-Z] [a-z]{2,9} | [0-9]+ \"\xc3\xa9\"");
+    err e = {0};
+    grammar *judge; /* the same over single bytes */
+    assert_ok(
+        gbnf_compile(
+            &judge,
+            span_str("root ::= \" (\" name (\", \" name){0,3} \")\"\nname ::= [A-Z] [a-z]{2,9} | [0-9]+ \"\xc3\xa9\""),
+            rig_trie(), &e),
+        &e);
+    answer a[SEEDS], alone;
+    int whole = 0;
+    for (int i = 0; i < SEEDS; i++) ask(form, i, 24, 0, &a[i]);
+    run();
+    for (int i = 0; i < SEEDS; i++) {
+        buf text = {0};
+        text_of(&a[i], &text);
+        assert_true(a[i].ended && a[i].finish == (a[i].ids.n < 24 ? FINISH_STOP : a[i].finish));
+        assert_int_equal(rig_match(judge, buf_span(&text)), a[i].finish == FINISH_STOP ? RIG_WHOLE : RIG_PART);
+        whole += a[i].finish == FINISH_STOP;
+        ask(form, i, 24, 0, &alone);
+        run();
+        assert_int_equal(alone.ids.n, a[i].ids.n);
+        assert_memory_equal(alone.ids.id, a[i].ids.id, alone.ids.n * sizeof *alone.ids.id);
+        token_list_free(&alone.ids);
+        token_list_free(&a[i].ids);
+        buf_free(&text);
+    }
+    assert_true(whole > 5);
+    grammar_drop(judge);
+    grammar_drop(form);
+}
+
+static void check_end(const char *grammar_text, int64_t max, int64_t min, finish_reason finish, const char *expected)
+{
+    answer a;
+    buf text = {0};
+    grammar *form = gbnf(grammar_text);
+    ask(form, -1, max, min, &a);
+    run();
+    text_of(&a, &text);
+    assert_int_equal(a.finish, finish);
+    assert_string_equal(buf_cstr(&text), expected);
+    token_list_free(&a.ids);
+    buf_free(&text);
+    grammar_drop(form);
+}
+
+static void ends_are_told_apart(void **state)
+{
+    (void)state;
+    check_end("root ::= \"\"", 5, 0, FINISH_STOP, "");
+    check_end("root ::= \" the cat\"", 50, 0, FINISH_STOP, " the cat");
+    check_end("root ::= \" the cat\"", 50, 40, FINISH_STOP, " the cat"); /* nothing else may follow */
+    check_end("root ::= \"aaaa\"{1000}", 1, 0, FINISH_LENGTH, "a");
+}
+
+/* A vocabulary that cannot spell a text ends it with an error, not with another text. */
+static void nothing_is_drawn_beside_the_grammar(void **state)
+{
+    (void)state;
+    answer a;
+    grammar *form = gbnf("root ::= \"\\x01\\x02\" [\\U0010fff0-\\U0010ffff]");
+    ask(form, 1, 20, 0, &a);
+    run();
+    if (a.finish == FINISH_ERROR) assert_non_null(strstr(a.error, "no token of the model's vocabulary"));
+    else assert_int_equal(a.finish, FINISH_STOP);
+    token_list_free(&a.ids);
+    grammar_drop(form);
+}
+
+static void beams_are_refused(void **state)
+{
+    (void)state;
+    err e = {0};
+    int32_t id = 1;
+    grammar *form = gbnf("root ::= \"a\"");
+    query q = {.ids = &id, .n_ids = 1, .max_tokens = 4, .n_logprobs = -1, .beams = 2, .constraint = form};
+    param_defaults(sample_param_rows, sample_param_count, &q.sample);
+    assert_int_equal(engine_add_query(g, &q, NULL, &e), ERR_USAGE);
+    grammar_drop(form);
+}
+
+static int open_engine(void **state)
+{
+    (void)state;
+    err e = {0};
+    assert_ok(engine_open(&g, &(engine_options){.model = "builtin"}, &e), &e);
+    return 0;
+}
+
+static int close_engine(void **state)
+{
+    (void)state;
+    engine_close(g);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_whole_or_cut),
+        cmocka_unit_test(ends_are_told_apart),
+        cmocka_unit_test(nothing_is_drawn_beside_the_grammar),
+        cmocka_unit_test(beams_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
