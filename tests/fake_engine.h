@@ -337,6 +337,20 @@ void engine_get_stats(engine *g, engine_stats *out)
     pthread_mutex_unlock(&g->lock);
 }
 
+int engine_slots(engine *g, engine_slot *out, int most)
+{
+    int n = 0;
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < FAKE_QUERIES && n < most; i++)
+        if (g->all[i])
+            out[n++] = (engine_slot){.id = g->all[i]->id,
+                                     .state = g->all[i]->held ? ENGINE_SLOT_PAUSED : ENGINE_SLOT_RUNNING,
+                                     .prompt_tokens = (int64_t)g->all[i]->q.n_ids,
+                                     .generated = g->all[i]->done};
+    pthread_mutex_unlock(&g->lock);
+    return n;
+}
+
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e)
 {
     (void)t;

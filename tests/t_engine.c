@@ -451,11 +451,44 @@ static void *add_many(void *arg)
         assert_ok(engine_add_query(g, &q, &id, &e), &e);
         engine_pause(g, id, true);
         engine_stats st;
+        engine_slot slots[8];
         engine_get_stats(g, &st);
+        int n = engine_slots(g, slots, 8);
+        assert_true(n <= 8 && (n == 0 || slots[0].prompt_tokens == 3));
         engine_pause(g, id, false);
         if (i % 4 == 0) engine_cancel(g, id);
     }
     return NULL;
+}
+
+static void slots_tell_how_far_queries_are(void **unused)
+{
+    (void)unused;
+    static result r[3];
+    engine *g = open_engine(&(engine_options){.threads = 1, .max_batch = 1});
+    engine_slot slots[4];
+    uint64_t id[2];
+    err e = {0};
+    bool more;
+    for (int i = 0; i < 2; i++) {
+        query q = make_query(i, 10 + i, 20, &r[i]);
+        assert_ok(engine_add_query(g, &q, &id[i], &e), &e);
+    }
+    assert_int_equal(engine_slots(g, slots, 1), 1);
+    assert_int_equal(engine_slots(g, slots, 4), 2);
+    assert_true(slots[0].id == id[1] && slots[0].state == ENGINE_SLOT_WAITING && slots[0].prompt_tokens == 11);
+    for (int i = 0; i < 5; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(engine_slots(g, slots, 4), 2);
+    assert_true(slots[1].id == id[0] && slots[1].state == ENGINE_SLOT_RUNNING && slots[0].state == ENGINE_SLOT_WAITING);
+    assert_int_equal(slots[1].generated, r[0].n);
+    assert_int_equal(slots[1].past, 10 + r[0].n - 1);
+    engine_pause(g, id[0], true);
+    assert_int_equal(engine_slots(g, slots, 4), 2);
+    assert_int_equal(slots[1].state, ENGINE_SLOT_PAUSED);
+    engine_pause(g, id[0], false);
+    run_all(g);
+    assert_int_equal(engine_slots(g, slots, 4), 0);
+    engine_close(g);
 }
 
 static void threads(void **unused)
@@ -482,10 +515,16 @@ static void threads(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(together),      cmocka_unit_test(pauses),          cmocka_unit_test(ends),
-        cmocka_unit_test(refused),       cmocka_unit_test(evaluation),      cmocka_unit_test(perplexity),
-        cmocka_unit_test(one_bad_query), cmocka_unit_test(short_of_memory), cmocka_unit_test(steps_allocate_nothing),
-        cmocka_unit_test(threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(together),
+                                       cmocka_unit_test(pauses),
+                                       cmocka_unit_test(ends),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(evaluation),
+                                       cmocka_unit_test(perplexity),
+                                       cmocka_unit_test(one_bad_query),
+                                       cmocka_unit_test(short_of_memory),
+                                       cmocka_unit_test(steps_allocate_nothing),
+                                       cmocka_unit_test(slots_tell_how_far_queries_are),
+                                       cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

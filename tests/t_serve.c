@@ -436,8 +436,37 @@ static void what_runs_here(void **state)
                                        "inferflow_time_to_first_token_seconds_bucket{le=\"+Inf\"}",
                                        "inferflow_inter_token_seconds_count",
                                        "inferflow_queue_seconds_sum",
-                                       "inferflow_request_duration_seconds_bucket{le=\"0.001\"}"};
+                                       "inferflow_request_duration_seconds_bucket{le=\"0.001\"}",
+                                       "inferflow_step_seconds_count ",
+                                       "inferflow_steps_in_flight ",
+                                       "inferflow_finished_total{reason=\"length\"} "};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) expect_part(name[i]);
+    assert_null(strstr(reply, "vllm"));
+    opt.metrics_as = "vllm";
+    opt.alias = "a \"b\"";
+    assert_int_equal(call("GET", "/metrics", NULL), 200);
+    static const char *const vllm[] = {"num_requests_running",
+                                       "num_requests_waiting",
+                                       "kv_cache_usage_perc",
+                                       "prefix_cache_queries_total",
+                                       "prefix_cache_hits_total",
+                                       "prompt_tokens_total",
+                                       "generation_tokens_total",
+                                       "time_to_first_token_seconds_count",
+                                       "inter_token_latency_seconds_sum",
+                                       "e2e_request_latency_seconds_count",
+                                       "request_queue_time_seconds_sum"};
+    for (size_t i = 0; i < sizeof vllm / sizeof *vllm; i++) {
+        char line[100];
+        snprintf(line, sizeof line, "\nvllm:%s{model_name=\"a \\\"b\\\"\"} ", vllm[i]);
+        expect_part(line);
+    }
+    expect_part("\nvllm:request_success_total{finished_reason=\"stop\",model_name=\"a \\\"b\\\"\"} ");
+    expect_part("\nvllm:time_to_first_token_seconds_bucket{le=\"0.001\",model_name=\"a \\\"b\\\"\"} ");
+    expect_part("\ninferflow_prompt_tokens_total ");
+    opt.metrics_as = opt.alias = NULL;
+    assert_int_equal(call("GET", "/slots", NULL), 200);
+    assert_string_equal(reply, "[]");
 }
 
 /* Prompts are shared by requests of one key with the same cache_salt; without keys by all with the same salt. */
@@ -478,6 +507,8 @@ static void a_slow_reader_pauses_its_own_query(void **state)
     for (int i = 0; i < 500 && !stream_is_full(s); i++) usleep(10000);
     assert_true(stream_is_full(s));
     usleep(50000);
+    assert_int_equal(call("GET", "/slots", NULL), 200);
+    expect_part("\"state\":\"paused\",\"prompt_tokens\":2,");
     size_t held = stream_waiting(s);
     assert_true(held >= STREAM_FULL && held < STREAM_FULL + 4096);
     assert_int_equal(fake.paused, 1);

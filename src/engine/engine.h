@@ -135,12 +135,25 @@ typedef struct engine_stats {
     uint64_t generated_tokens, steps;
     uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
     uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
+    int in_flight;                          /* steps under way */
     bool away;                              /* a node is lost, and queries wait for it */
     int running, waiting;
     double kv_usage;                            /* of pages that queries hold, 0 … 1 */
     int64_t pages_used, pages_kept, pages_free; /* kept: nobody holds them, but they can be found again */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
+
+/* A query that has not ended. */
+typedef enum { ENGINE_SLOT_WAITING, ENGINE_SLOT_RUNNING, ENGINE_SLOT_PAUSED } engine_slot_state;
+typedef struct engine_slot {
+    uint64_t id;
+    engine_slot_state state;
+    int64_t prompt_tokens, cached_tokens; /* cached: of the prompt, those that needed no computation */
+    int64_t past, generated;              /* past: tokens in the cache */
+    double seconds;                       /* since engine_add_query */
+} engine_slot;
+/* Fills at most `most`, newest first; from any thread. */
+int engine_slots(engine *g, engine_slot *out, int most);
 
 /* A node of --devices. */
 typedef enum { ENGINE_PEER_UP, ENGINE_PEER_AWAY, ENGINE_PEER_REFUSED } engine_peer_state;

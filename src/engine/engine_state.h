@@ -65,6 +65,7 @@ struct engine {
     bool woken;
     uint64_t last_id;
     engine_stats stats;
+    uint64_t noted;     /* times that slots_note was called */
     engine_peer *peers; /* [n_peer] */
     int n_peer;
     double peers_at; /* clock_now of the last look at them; of the engine thread */
@@ -117,6 +118,10 @@ bool session_follow(engine *g, session *s);
 void session_name_pages(engine *g, session *s);
 /* `to`, another beam, goes on with the text of `from`: they share full pages, and `to` gets a copy of the last one. */
 void session_copy_text(engine *g, session *to, const session *from);
+
+/* ---- slots.c */
+/* Notes how far the running sessions are, for engine_slots. On the engine thread, under the lock. */
+void slots_note(engine *g);
 
 /* ---- schedule.c: on the engine thread */
 /* Takes new sessions in, ends cancelled ones, admits from the queue in order. */

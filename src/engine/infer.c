@@ -192,6 +192,8 @@ static void add_stats(engine *g, const engine_stats *did)
     st->generated_tokens += did->generated_tokens;
     st->recomputed_tokens += did->recomputed_tokens;
     st->running = g->n_running;
+    st->in_flight = steps_under_way(&g->steps);
+    slots_note(g);
     st->pages_used = used;
     st->pages_kept = kept;
     st->pages_free = free;

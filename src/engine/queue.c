@@ -110,6 +110,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     }
     s->id = ++g->last_id;
     s->added = clock_now();
+    s->seen = (engine_slot){.id = s->id, .prompt_tokens = s->n_prompt};
     s->next = g->inbox;
     g->inbox = s;
     s->all_next = g->all;

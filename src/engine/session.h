@@ -18,7 +18,9 @@ struct session {
     session *all_next; /* every live session, under the engine's lock */
     uint64_t id;
     bool cancelled, paused; /* written by any thread, under the engine's lock */
-    double added, waited;   /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
+    engine_slot seen;       /* as of step `seen_at`, under the engine's lock: slots.c */
+    uint64_t seen_at;
+    double added, waited; /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
 
     query q;                        /* ids, enc_ids and bias point to copies */
     int32_t *ids, *types, *enc_ids; /* types: NULL: all 0 */

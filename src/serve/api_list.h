@@ -14,6 +14,7 @@
     X(detokenize)                                                                                                      \
     X(tokenizer_info)                                                                                                  \
     X(props)                                                                                                           \
+    X(slots)                                                                                                           \
     X(version)
 
 #define X(name) extern const route route_##name;

@@ -2,11 +2,14 @@
 #include "serve/api_list.h"
 #include "serve/server.h"
 
+#include <string.h>
+
 static void handle_metrics(server *s, exchange *x)
 {
     x->status = 200;
     x->content_type = "text/plain; version=0.0.4; charset=utf-8";
-    metrics_print(s->counts, atomic_load(&s->g), &x->out);
+    const bool vllm = s->o->metrics_as && strcmp(s->o->metrics_as, "vllm") == 0;
+    metrics_print(s->counts, atomic_load(&s->g), vllm ? server_model_name(s) : NULL, &x->out);
 }
 
 const route route_metrics = {.method = "GET", .path = "/metrics", .handle = handle_metrics};

@@ -130,6 +130,7 @@ static void end_choice(choice *c, finish_reason why)
 {
     job *j = c->owner;
     c->finish = why;
+    metrics_finished(j->srv->counts, why);
     if (why == FINISH_CANCELLED && !j->failed && !stream_is_gone(j->out)) fail_job(j, "the server is shutting down");
     send_chunk(c, c->text.n);
     end_reply(j);

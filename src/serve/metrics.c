@@ -1,6 +1,7 @@
 /* metrics.c - see metrics.h. */
 #include "serve/metrics.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,7 @@ static const double bound[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 enum { BOUNDS = sizeof bound / sizeof *bound, PEERS_MAX = 64 };
 
 /* Statuses the server sends; anything else is counted under the last. */
-static const int status_known[] = {200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 503};
+static const int status_known[] = {200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 499, 500, 503};
 enum { STATUSES = sizeof status_known / sizeof *status_known };
 
 typedef struct histogram {
@@ -23,6 +24,7 @@ struct metrics {
     int n_endpoints;
     histogram h[HISTOGRAM_COUNT];
     atomic_uint_fast64_t *requests; /* [n_endpoints + 1][STATUSES + 1] */
+    atomic_uint_fast64_t finished[FINISH_ERROR + 1];
 };
 
 metrics *metrics_open(int n_endpoints)
@@ -56,6 +58,11 @@ void metrics_observe(metrics *m, histogram_id id, double seconds)
     if (seconds > 0) atomic_fetch_add_explicit(&h->nanoseconds, (uint64_t)(seconds * 1e9), memory_order_relaxed);
 }
 
+void metrics_finished(metrics *m, finish_reason why)
+{
+    atomic_fetch_add_explicit(&m->finished[why], 1, memory_order_relaxed);
+}
+
 void metrics_request(metrics *m, int endpoint, int status)
 {
     int row = endpoint < 0 || endpoint >= m->n_endpoints ? m->n_endpoints : endpoint, i = 0;
@@ -63,87 +70,138 @@ void metrics_request(metrics *m, int endpoint, int status)
     atomic_fetch_add_explicit(&m->requests[row * (STATUSES + 1) + i], 1, memory_order_relaxed);
 }
 
-static void print_head(buf *out, const char *name, const char *type, const char *help)
+/* Where a metric is printed: under which prefix, with which label besides. */
+typedef struct scope {
+    buf *out;
+    const char *prefix;
+    const char *label; /* "model_name=\"…\"", or empty */
+} scope;
+
+static void print_head(const scope *to, const char *name, const char *type, const char *help)
 {
-    buf_printf(out, "# HELP inferflow_%s %s\n# TYPE inferflow_%s %s\n", name, help, name, type);
+    buf_printf(to->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", to->prefix, name, help, to->prefix, name, type);
 }
 
-static void print_value(buf *out, const char *name, const char *type, const char *help, double value)
+/* label: "le=\"1\"", or empty. */
+static void print_value(const scope *to, const char *name, const char *label, double value)
 {
-    print_head(out, name, type, help);
-    buf_printf(out, "inferflow_%s %.17g\n", name, value);
+    const bool own = *to->label, more = *label;
+    buf_printf(to->out, "%s%s%s%s%s%s%s %.17g\n", to->prefix, name, own || more ? "{" : "", label,
+               own && more ? "," : "", to->label, own || more ? "}" : "", value);
 }
 
-static void print_histogram(buf *out, histogram *h, const char *name, const char *help)
+static void print_histogram(const scope *to, histogram *h, const char *name, const char *help)
 {
-    print_head(out, name, "histogram", help);
+    char line[100], label[40];
     uint64_t sum = 0;
+    print_head(to, name, "histogram", help);
+    snprintf(line, sizeof line, "%s_bucket", name);
     for (int i = 0; i <= BOUNDS; i++) {
         sum += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
-        if (i < BOUNDS)
-            buf_printf(out, "inferflow_%s_bucket{le=\"%g\"} %llu\n", name, bound[i], (unsigned long long)sum);
-        else buf_printf(out, "inferflow_%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)sum);
+        if (i < BOUNDS) snprintf(label, sizeof label, "le=\"%g\"", bound[i]);
+        else snprintf(label, sizeof label, "le=\"+Inf\"");
+        print_value(to, line, label, (double)sum);
     }
-    buf_printf(out, "inferflow_%s_sum %.9f\ninferflow_%s_count %llu\n", name, (double)h->nanoseconds * 1e-9, name,
-               (unsigned long long)sum);
+    snprintf(line, sizeof line, "%s_sum", name);
+    print_value(to, line, "", (double)h->nanoseconds * 1e-9);
+    snprintf(line, sizeof line, "%s_count", name);
+    print_value(to, line, "", (double)sum);
 }
 
-static void print_requests(metrics *m, buf *out)
+/* Choices that ended, by why: vLLM's names of reasons. */
+static void print_finished(metrics *m, const scope *to, const char *name, const char *key, const char *help)
 {
-    print_head(out, "requests_total", "counter", "Requests answered, by endpoint and status");
+    static const char *const reason[] = {
+        [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CANCELLED] = "abort", [FINISH_ERROR] = "error"};
+    print_head(to, name, "counter", help);
+    for (int i = FINISH_STOP; i <= FINISH_ERROR; i++) {
+        char label[60];
+        snprintf(label, sizeof label, "%s=\"%s\"", key, reason[i]);
+        print_value(to, name, label, (double)atomic_load_explicit(&m->finished[i], memory_order_relaxed));
+    }
+}
+
+static void print_requests(metrics *m, const scope *to)
+{
+    print_head(to, "requests_total", "counter", "Requests answered, by endpoint and status");
     for (int r = 0; r <= m->n_endpoints; r++)
         for (int i = 0; i <= STATUSES; i++) {
             uint64_t n = atomic_load_explicit(&m->requests[r * (STATUSES + 1) + i], memory_order_relaxed);
             if (!n) continue;
             char status[16] = "other";
             if (i < STATUSES) snprintf(status, sizeof status, "%d", status_known[i]);
-            buf_printf(out, "inferflow_requests_total{endpoint=\"%s\",status=\"%s\"} %llu\n",
+            buf_printf(to->out, "inferflow_requests_total{endpoint=\"%s\",status=\"%s\"} %llu\n",
                        r < m->n_endpoints ? m->endpoint[r] : "other", status, (unsigned long long)n);
         }
 }
 
-static void print_peers(engine *g, buf *out)
+static void print_peers(engine *g, const scope *to)
 {
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
     const int n = all && g ? engine_peers(g, all, PEERS_MAX) : 0;
-    if (n) print_head(out, "peer_up", "gauge", "Whether a node of --devices can be used");
+    if (n) print_head(to, "peer_up", "gauge", "Whether a node of --devices can be used");
     for (int i = 0; i < n; i++)
-        buf_printf(out, "inferflow_peer_up{peer=\"%s\"} %d\n", all[i].name, all[i].state == ENGINE_PEER_UP);
-    if (n) print_head(out, "link_rtt_seconds", "gauge", "Round trip to a node");
+        buf_printf(to->out, "inferflow_peer_up{peer=\"%s\"} %d\n", all[i].name, all[i].state == ENGINE_PEER_UP);
+    if (n) print_head(to, "link_rtt_seconds", "gauge", "Round trip to a node");
     for (int i = 0; i < n; i++)
-        buf_printf(out, "inferflow_link_rtt_seconds{peer=\"%s\"} %.9g\n", all[i].name, all[i].rtt_ms / 1e3);
+        buf_printf(to->out, "inferflow_link_rtt_seconds{peer=\"%s\"} %.9g\n", all[i].name, all[i].rtt_ms / 1e3);
     mem_free(all);
 }
 
-bool metrics_print(metrics *m, engine *g, buf *out)
+typedef struct metric_row {
+    const char *type, *name, *help, *vllm;
+    double value;
+} metric_row;
+
+/* What both vocabularies have. */
+static void print_common(metrics *m, const engine_stats *stats, const scope *to, bool vllm)
 {
-    engine_stats st = {0};
-    if (g) engine_get_stats(g, &st);
-    print_value(out, "prompt_tokens_total", "counter", "Prompt tokens that were read", (double)st.prompt_tokens);
-    print_value(out, "prompt_tokens_cached_total", "counter", "Prompt tokens that needed no computation",
-                (double)st.cached_tokens);
-    print_value(out, "prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache",
-                (double)st.sought_tokens);
-    print_value(out, "prefix_cache_hits_total", "counter", "Prompt tokens that were found there",
-                (double)st.found_tokens);
-    print_value(out, "generation_tokens_total", "counter", "Tokens generated", (double)st.generated_tokens);
-    print_value(out, "requests_running", "gauge", "Queries that take part in steps", st.running);
-    print_value(out, "requests_waiting", "gauge", "Queries that wait for a place", st.waiting);
-    print_value(out, "recoveries_total", "counter", "Losses of nodes that were made good", (double)st.recoveries);
-    print_value(out, "recomputed_tokens_total", "counter", "Tokens that had to be computed again",
-                (double)st.recomputed_tokens);
-    print_value(out, "kv_usage_ratio", "gauge", "Share of the KV cache in use", st.kv_usage);
-    print_head(out, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
-    buf_printf(out, "inferflow_kv_pages{state=\"used\"} %lld\n", (long long)st.pages_used);
-    buf_printf(out, "inferflow_kv_pages{state=\"cached\"} %lld\n", (long long)st.pages_kept);
-    buf_printf(out, "inferflow_kv_pages{state=\"free\"} %lld\n", (long long)st.pages_free);
-    print_requests(m, out);
-    print_peers(g, out);
-    static const char *const name[][2] = {
-#define X(id, name, help) {name, help},
+    const engine_stats st = *stats;
+    const metric_row rows[] = {
+#define X(type, name, value, help, other) {#type, name, help, other, (double)(value)},
+        METRIC_LIST(X)
+#undef X
+    };
+    static const char *const name[][3] = {
+#define X(id, name, help, other) {name, help, other},
         HISTOGRAM_LIST(X)
 #undef X
     };
-    for (int i = 0; i < HISTOGRAM_COUNT; i++) print_histogram(out, &m->h[i], name[i][0], name[i][1]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *called = vllm ? rows[i].vllm : rows[i].name;
+        if (!called) continue;
+        print_head(to, called, rows[i].type, rows[i].help);
+        print_value(to, called, "", rows[i].value);
+    }
+    for (int i = 0; i < HISTOGRAM_COUNT; i++)
+        if (!vllm || name[i][2]) print_histogram(to, &m->h[i], vllm ? name[i][2] : name[i][0], name[i][1]);
+}
+
+static void print_vllm(metrics *m, const engine_stats *st, const char *model, buf *out)
+{
+    buf label = {0};
+    buf_str(&label, "model_name=");
+    json_quote(&label, span_str(model)); /* labels escape what JSON escapes */
+    const scope to = {out, "vllm:", buf_cstr(&label)};
+    print_common(m, st, &to, true);
+    print_finished(m, &to, "request_success_total", "finished_reason", "Choices that have ended, by reason");
+    out->bad |= label.bad;
+    buf_free(&label);
+}
+
+bool metrics_print(metrics *m, engine *g, const char *vllm, buf *out)
+{
+    engine_stats st = {0};
+    const scope to = {out, "inferflow_", ""};
+    if (g) engine_get_stats(g, &st);
+    print_common(m, &st, &to, false);
+    print_head(&to, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
+    print_value(&to, "kv_pages", "state=\"used\"", (double)st.pages_used);
+    print_value(&to, "kv_pages", "state=\"cached\"", (double)st.pages_kept);
+    print_value(&to, "kv_pages", "state=\"free\"", (double)st.pages_free);
+    print_finished(m, &to, "finished_total", "reason", "Choices that have ended, by reason");
+    print_requests(m, &to);
+    print_peers(g, &to);
+    if (vllm) print_vllm(m, &st, vllm, out);
     return !out->bad;
 }

@@ -34,6 +34,7 @@ const param serve_param_rows[] = {
         .doc = "threads that read requests and send replies"),
     ROW(log_format, PARAM_WORD, .otherwise = "text", .words = "text|json",
         .doc = "of standard error, where each request is a line"),
+    ROW(metrics_as, PARAM_WORD, .words = "vllm", .doc = "print the names of another server's metrics besides"),
     ROW(lenient, PARAM_BOOL, .doc = "ignore and log unknown request fields instead of refusing them"),
 };
 const size_t serve_param_count = sizeof serve_param_rows / sizeof *serve_param_rows;
@@ -126,7 +127,9 @@ static void *run_engine(void *arg)
     set_state(s, SERVER_READY);
     while (!rc && !atomic_load(&s->halt)) {
         bool more;
+        double began = clock_now();
         rc = engine_infer(g, &more, &s->load_error);
+        if (more) metrics_observe(s->counts, HISTOGRAM_STEP, clock_now() - began);
         if (!rc && !more) engine_wait(g, IDLE_MS);
     }
     if (rc) set_state(s, SERVER_FAILED);
