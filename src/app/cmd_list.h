@@ -11,6 +11,7 @@
     X(spec)                                                                                                            \
     X(tokenize)                                                                                                        \
     X(detokenize)                                                                                                      \
+    X(template)                                                                                                        \
     X(embed)                                                                                                           \
     X(fill_mask)                                                                                                       \
     X(eval)                                                                                                            \

@@ -114,6 +114,21 @@ int uc_lower(uint32_t c, uint32_t out[2])
     return 1;
 }
 
+uint32_t uc_upper(uint32_t c)
+{
+    if (c < 128) return c >= 'a' && c <= 'z' ? c - 32 : c;
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c);
+}
+
+bool uc_is_letter(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+}
+
+bool uc_is_upper(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+bool uc_is_lower(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+
 /* A place where a segment may begin: nothing before this character combines with it or is reordered past it. */
 static bool starts_segment(uint32_t c)
 {

@@ -19,6 +19,12 @@ bool uc_bert_control(uint32_t c);     /* Cc but tab and line ends, Cf, Co */
 /* Full lower case without context: writes 1 to 2 characters, returns how many. */
 int uc_lower(uint32_t c, uint32_t out[2]);
 
+/* Simple upper case. */
+uint32_t uc_upper(uint32_t c);
+bool uc_is_letter(uint32_t c); /* L* */
+bool uc_is_upper(uint32_t c);  /* Lu */
+bool uc_is_lower(uint32_t c);  /* Ll */
+
 typedef enum { UC_NFC, UC_NFD, UC_NFKC, UC_NFKD } uc_form;
 /* Appends a normalization form of s (valid UTF-8); false: out of memory. */
 bool uc_normalize(uc_form form, span s, buf *out);

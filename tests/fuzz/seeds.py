@@ -150,7 +150,22 @@ def net():
         listed("scale", "f32", (1,), b"\0\0\x80\x3f"))
 
 
+def templates():
+    """A template, and behind a byte 0xff its context."""
+    put("jinja", "chat", b"""{%- set ns = namespace(n=0) -%}
+{% for m in messages if m.role != 'x' %}<|{{ m['role'] }}|>{{ m.content | trim }}{% if not loop.last %}
+{% endif %}{% set ns.n = ns.n + 1 %}{% else %}{{ raise_exception('none') }}{% endfor %}
+\xff{"messages":[{"role":"user","content":" hi "},{"role":"x","content":[]}]}""")
+    put("jinja", "macro", b"""{% macro f(a, b=2) %}{{ a }}{{ caller() if caller }}{{ varargs }}{% endmacro %}
+{% call f(1) %}{{ t | tojson(indent=2) }}{% endcall %}{{ '%s %5.2f' % ('a', 1.5) }}{{ '{:>5}'.format(s[::-1]) }}
+{{ l|sort|map('string')|join(', ') }}\xff{"t":{"a":[1,2.0,null]},"s":"<s>\\u00e9","l":[2,1]}""")
+    put("jinja", "tags", b"""{% raw %}{{{% endraw %}{# c -#} {%- if a is defined and b|d(1) > 0 or not c in [1] -%}
+ x {%+ else %}{% filter upper %}y{% endfilter %}{% endif %}{% with a = 1 %}{{ a ~ 'b' 'c' }}{% endwith %}
+{{ dict(a=1)|items|list }}""")
+
+
 def main():
+    templates()
     put("safetensors", "two", safetensors({"__metadata__": {"a": "b"},
                                            "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                                            "y": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]}},
