@@ -64,8 +64,8 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices lint format fuzz bench \
-  bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices test-page lint format \
+  fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -143,6 +143,11 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 	$(MAKE) check BUILD=build/ubsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=undefined -fno-sanitize-recover=all'
 tsan: ## the tests under ThreadSanitizer
 	$(MAKE) check BUILD=build/tsan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=thread' OPENMP=0
+# Debian's selenium is for Debian's Python.
+PAGE_PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import selenium' 2>/dev/null && break; done; \
+  echo $$p)
+test-page: all ## the web page in Chromium (Debian: chromium, chromium-driver, python3-selenium)
+	$(PAGE_PYTHON) tests/page/page_test.py $(BUILD)/inferflow
 test-devices: $(BUILD)/tests/t_devices ## every test model on all combinations of devices, chunks, caches (an hour)
 	DEVICES=all TEST_TIMEOUT=14400 tools/run_tests.sh $(BUILD) $<
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop

@@ -591,6 +591,11 @@ static void ends_and_ids(void **state)
     assert_int_equal(post("\"return_token_ids\":true,\"max_tokens\":2,\"stream\":true"), 200);
     expect_part("\"prompt_token_ids\":[0,100,101],\"token_ids\":[107]}");
     expect_part("\"token_ids\":[104]}");
+    assert_int_equal(post("\"return_token_ids\":true,\"max_tokens\":1,\"logprobs\":2"), 200);
+    expect_part("\"top_tokens\":[[{\"id\":100,\"token\":\"a\",\"bytes\":[97],\"logprob\":-0.25},"
+                "{\"id\":101,\"token\":\"b\",\"bytes\":[98],\"logprob\":-0.5}]]}");
+    assert_int_equal(post("\"max_tokens\":1,\"logprobs\":2"), 200);
+    assert_null(strstr(reply, "top_tokens"));
     assert_int_equal(post("\"allowed_token_ids\":[0,64,70],\"bad_words\":[\" ab\",\"c\"]"), 200);
     assert_int_equal(fake.last.n_allowed, 5);
     assert_int_equal(fake.last.n_bad, 5); /* the blank is a token of its own */

@@ -3,6 +3,7 @@
 #include "serve/exchange.h"
 
 #define ROUTE_LIST(X)                                                                                                  \
+    X(page)                                                                                                            \
     X(health)                                                                                                          \
     X(metrics)                                                                                                         \
     X(models)                                                                                                          \

@@ -81,12 +81,36 @@ static record_range rest_of(const record_list *l, size_t from)
     return from < l->n ? (record_range){l->p + from, l->n - from} : (record_range){NULL, 0};
 }
 
-/* The four parallel arrays over the tokens of both ranges. */
+/* [{"id", "token", "bytes", "logprob"}, …]: the k best, two that look alike too. bytes: null where it is no text. */
+static void write_rivals(buf *out, const job *j, const choice *c, const token_record *t)
+{
+    const tokenizer *text = engine_target_tokenizer(j->srv->g);
+    const int32_t k = t->n_top < j->req.logprobs ? t->n_top : (int32_t)j->req.logprobs;
+    buf_byte(out, '[');
+    for (int32_t i = 0; i < k; i++) {
+        const top_logprob *e = &c->top[t->first_top + (size_t)i];
+        buf raw = {0};
+        const bool is_text = text && tokenizer_bytes(text, e->id, &raw);
+        buf_printf(out, "%s{\"id\":%d,\"token\":", i ? "," : "", e->id);
+        write_piece(out, j, e->id);
+        buf_str(out, is_text ? ",\"bytes\":[" : ",\"bytes\":null");
+        for (size_t n = 0; n < raw.n && is_text; n++) buf_printf(out, "%s%d", n ? "," : "", raw.p[n]);
+        buf_str(out, is_text ? "],\"logprob\":" : ",\"logprob\":");
+        write_logprob(out, e->logprob);
+        buf_byte(out, '}');
+        out->bad |= raw.bad;
+        buf_free(&raw);
+    }
+    buf_byte(out, ']');
+}
+
+/* The four parallel arrays over the tokens of both ranges; with ids, the rivals of each besides. */
 static void write_logprobs(buf *out, const job *j, const choice *c, const record_range part[2])
 {
     static const char *const key[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
-                                      "],\"text_offset\":["};
-    for (int column = 0; column < 4; column++) {
+                                      "],\"text_offset\":[", "],\"top_tokens\":["};
+    const int columns = j->req.returns_ids && j->req.logprobs > 0 ? 5 : 4;
+    for (int column = 0; column < columns; column++) {
         buf_str(out, key[column]);
         size_t at = c->sent, chars = c->sent_chars;
         bool comma = false;
@@ -98,6 +122,7 @@ static void write_logprobs(buf *out, const job *j, const choice *c, const record
                 if (column == 0) write_piece(out, j, t->id);
                 else if (column == 1) write_logprob(out, t->logprob);
                 else if (column == 2) write_top(out, j, c, t, j->req.logprobs);
+                else if (column == 4) write_rivals(out, j, c, t);
                 else {
                     for (; at < t->offset && at < c->text.n; at++) chars += (c->text.p[at] & 0xc0) != 0x80;
                     buf_printf(out, "%zu", chars);
