@@ -42,17 +42,17 @@ static inline void nodes_hold(nodes *n)
 }
 
 /* With a copy of a model (NULL: none), and a folder for weights from leaders (NULL: in memory). */
-static inline void nodes_open(nodes *n, const char *model, const char *cache)
+static inline void nodes_open(nodes *n, const char *path, const char *cache)
 {
     static const cpu_options one_thread = {.threads = 1};
     static const backend_use lent[] = {{&cpu_backend, &one_thread}, {0}};
     err e = {0};
-    *n = (nodes){.model = model};
+    *n = (nodes){.model = path};
     n->o = (node_options){.key_file = n->key,
                           .at = {"127.0.0.1", 0},
                           .backends = lent,
                           .models = &n->model,
-                          .n_model = model != NULL,
+                          .n_model = path != NULL,
                           .cache = cache};
     snprintf(n->key, sizeof n->key, "%s", temp_path("node-key"));
     unlink(n->key);

@@ -3,6 +3,7 @@
  *
  * A part of the models of tests/vectors, all of them with DEVICES=all or one with DEVICES=its name. */
 #include "base/clock.h"
+#include "engine/engine_state.h"
 #include "node_rig.h"
 #include "vector_rig.h"
 
@@ -348,6 +349,19 @@ static void waits_no_longer(void **unused)
     nodes_close(&n);
 }
 
+/* Nodes in use are up; these two, of four, are not in use, and that is no fault. */
+static void check_peers(engine *g, int unused_0, int unused_1)
+{
+    engine_peer p[4];
+    peers_look(g, true);
+    assert_int_equal(engine_peers(g, p, 4), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(p[i].unused, i == unused_0 || i == unused_1);
+        assert_true(p[i].unused || p[i].state == ENGINE_PEER_UP);
+        assert_true(!p[i].unused || p[i].detail[0]);
+    }
+}
+
 /* A spare takes a lost node's place, and one that is not there yet. */
 static void spare(void **unused)
 {
@@ -368,10 +382,12 @@ static void spare(void **unused)
                               .key_file = n.key};
     assert_ok(engine_open(&g, &o, &e), &e);
     ask(g, got);
+    check_peers(g, 0, 3);
     bool more = true;
     for (int i = 0; i < 10 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
     nodes_drop(&n, 1);
     finish(g);
+    check_peers(g, 0, 2);
     engine_close(g);
     for (int k = 0; k < TEXTS; k++) {
         if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);

@@ -161,6 +161,7 @@ typedef struct engine_peer {
     char name[280], node[17], detail[300]; /* "a:7071"; 16 hex digits, or empty; why it is not up */
     char as[64]; /* GB/s,GOP/s of the machine that it pretends to be (node --as); "": it does not */
     engine_peer_state state;
+    bool unused;   /* a spare whose turn it is not, or a node that a spare stands for */
     double rtt_ms; /* 0: unknown */
 } engine_peer;
 /* Fills at most `most`; from any thread. */

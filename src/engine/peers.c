@@ -47,10 +47,12 @@ static void look_up(engine *g)
 {
     leader_node up[DEVICES_MAX];
     const int n = g->leader ? leader_nodes(g->leader, up, DEVICES_MAX) : 0;
+    for (int i = 0; i < g->n_peer; i++) g->peers[i].unused = true;
     for (int i = 0; i < n; i++) {
         engine_peer *p = find(g, up[i].name);
         if (!p) continue;
         p->state = ENGINE_PEER_UP;
+        p->unused = false;
         p->detail[0] = 0;
         p->rtt_ms = up[i].rtt * 1e3;
         if (*up[i].as && !p->as[0])
@@ -59,6 +61,8 @@ static void look_up(engine *g)
         snprintf(p->as, sizeof p->as, "%s", up[i].as);
         snprintf(p->node, sizeof p->node, "%016" PRIx64, up[i].id);
     }
+    for (engine_peer *p = g->peers; p < g->peers + g->n_peer; p++)
+        if (p->unused && !p->detail[0]) snprintf(p->detail, sizeof p->detail, "a spare, not in use");
 }
 
 /* The node that the message names is the one that is not there. */

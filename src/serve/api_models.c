@@ -74,7 +74,7 @@ static void add_peers(engine *g, json *root)
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
     const int n = all ? engine_peers(g, all, PEERS_MAX) : 0;
     bool up = true;
-    for (int i = 0; i < n; i++) up = up && all[i].state == ENGINE_PEER_UP;
+    for (int i = 0; i < n; i++) up = up && (all[i].unused || all[i].state == ENGINE_PEER_UP);
     json_add_str(root, "status", up ? "ok" : "degraded");
     json *list = n ? json_add_array(root, "peers") : NULL;
     for (int i = 0; i < n; i++) {

@@ -23,9 +23,10 @@ class Server:
     def __init__(self, key, layout, *words):
         flags = ["--port", "8080", "--devices", layout, "--key-file", key, *words]
         self.process = subprocess.Popen([BINARY, "serve", *flags])
+        until = time.monotonic() + 60
         while self.health().get("status") != "ok":
-            if self.process.poll() is not None:
-                sys.exit("kills: the server ended")
+            if self.process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"kills: the server ended, or is not ready: {self.health()}")
             time.sleep(0.1)
         self.seconds = 60.0
         for _ in range(3):  # the least: on busy cores one may take twice as long, and a node be killed after its end
