@@ -81,7 +81,7 @@ static bool wanted(const session *s, int64_t pos)
     if (s->want_all) return pos >= s->want_from && pos < s->want_to;
     if (s->q.pooled) return false;
     bool scores = s->q.prompt_logprobs && pos + 1 < s->n_prompt && pos + 1 > s->scored;
-    return scores || pos == s->n_ids - 1;
+    return scores || pos >= s->n_ids - 1;
 }
 
 /* The encoder rows of a session that takes part in the step: all of its input, or none where the encoder has run. */
@@ -104,11 +104,11 @@ int batch_add(batch *b, session *s, int rows, int keep)
     step *st = &b->st;
     int32_t at = st->n[AXIS_TOK], n = 0;
     if (!s->encoded && (int64_t)s->q.n_enc > b->enc_max - st->n[AXIS_ENC]) return 0;
-    while (n < rows && at + n < b->rows_max && s->n_sent + n < s->n_ids) {
+    while (n < rows && at + n < b->rows_max && s->n_sent + n < s->n_ids + s->n_draft) {
         int64_t pos = s->n_sent + n;
         if (wanted(s, pos)) {
             if (st->n[AXIS_OUT] >= b->out_max - (pos == s->n_ids - 1 ? 0 : keep)) break;
-            b->best_only[st->n[AXIS_OUT]] = s->greedy && pos == s->n_ids - 1;
+            b->best_only[st->n[AXIS_OUT]] = s->greedy && pos >= s->n_ids - 1;
             b->out[st->n[AXIS_OUT]++] = at + n;
         }
         b->token[at + n] = s->ids[pos];

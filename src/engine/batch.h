@@ -19,10 +19,10 @@ int batch_open(batch *b, const program *p, const struct batch_sizes *max, err *e
 void batch_close(batch *b);
 
 void batch_clear(batch *b);
-/* Adds up to `rows` rows of a session: the tokens after those that were sent. A row's result is wanted when it is the
- * last token, when the session wants all, or when it scores a prompt token; rows stop at `out_max - keep` wanted rows.
- * The first rows of a session bring all rows of its encoder input; if these do not fit, none are added. Returns their
- * number. */
+/* Adds up to `rows` rows of a session: the tokens after those that were sent, then its guesses. A row's result is
+ * wanted when it is the last token or a guess, when the session wants all, or when it scores a prompt token; rows stop
+ * at `out_max - keep` wanted rows. The first rows of a session bring all rows of its encoder input; if these do not
+ * fit, none are added. Returns their number. */
 int batch_add(batch *b, session *s, int rows, int keep);
 /* Makes the step from what was added, with these page copies before it. */
 const step *batch_finish(batch *b, const program *p, const page_copy *copies, int32_t n_copy);

@@ -46,14 +46,13 @@ void draws_close(draws *d)
 
 sampler *draws_sampler(const draws *d) { return d->own[0]; }
 
-static void draw(sampler *own, const engine_info *info, session *s, const float *logits)
+/* The token after the session's own and its first `k` guesses, from the row of the last of these. */
+static int32_t draw(sampler *own, const engine_info *info, session *s, int k, const float *logits)
 {
     const int64_t made = s->n_ids - s->n_prompt;
     const uint64_t *allowed = s->q.allowed;
-    if (s->rule && !(allowed = constraint_allowed(s->rule, s))) {
-        s->drawn = -1;
-        return;
-    }
+    top_logprob *top = s->top ? s->top + (int64_t)k * s->q.n_logprobs : NULL;
+    if (s->rule && !(allowed = constraint_allowed(s->rule, s))) return -1;
     const sample_input in = {.logits = logits,
                              .n_vocab = info->n_vocab,
                              .prompt = s->ids,
@@ -65,10 +64,24 @@ static void draw(sampler *own, const engine_info *info, session *s, const float 
                              .banned = s->banned,
                              .n_banned = session_list_banned(s, info),
                              .allowed = allowed};
-    s->drawn = sampler_pick(own, &s->q.sample, &in);
-    if (s->rule && s->drawn >= 0 && !constraint_allows(s->rule, s->drawn)) s->drawn = -1; /* none has a finite logit */
+    int32_t id = sampler_pick(own, &s->q.sample, &in);
+    if (s->rule && id >= 0 && !constraint_allows(s->rule, id)) id = -1; /* none has a finite logit */
     if (s->q.n_logprobs >= 0)
-        s->drawn_logprob = sampler_logprobs(own, logits, info->n_vocab, s->drawn, s->top, s->q.n_logprobs);
+        s->drawn_logprob[k] = sampler_logprobs(own, logits, info->n_vocab, id, top, s->q.n_logprobs);
+    return id;
+}
+
+/* Draws as long as guesses hold; rows: of the last token and the guesses. */
+static void draw_rows(sampler *own, const engine_info *info, session *s, const float *rows)
+{
+    const int64_t n_ids = s->n_ids;
+    bool holds = true;
+    for (int k = 0; k <= s->n_draft && holds; k++) {
+        s->n_ids = n_ids + k; /* the draw sees the guesses before it as tokens */
+        s->drawn[k] = draw(own, info, s, k, rows + (int64_t)k * info->n_vocab);
+        holds = k < s->n_draft && s->drawn[k] == s->ids[n_ids + k];
+    }
+    s->n_ids = n_ids;
 }
 
 static void work(void *arg, int worker, int workers)
@@ -76,7 +89,7 @@ static void work(void *arg, int worker, int workers)
     draws *d = arg;
     (void)workers;
     for (int i; (i = atomic_fetch_add(&d->next, 1)) < d->n_task;)
-        draw(d->own[worker], d->info, d->task[i].s, d->task[i].logits);
+        draw_rows(d->own[worker], d->info, d->task[i].s, d->task[i].logits);
 }
 
 void draws_run(draws *d, const engine_info *info, const batch *b, const float *logits)
@@ -88,7 +101,7 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
         for (; i < st->n[AXIS_OUT] && st->out[i] < st->tok.seq_row[k + 1]; i++) {
             session *s = b->who[k];
             const int64_t pos = s->n_past + st->out[i] - st->tok.seq_row[k];
-            if (pos + 1 < s->n_prompt || s->beams || s->gone || s->greedy || s->room == 0) continue;
+            if (pos + 1 != s->n_ids || s->beams || s->gone || s->greedy || s->room == 0) continue;
             d->task[d->n_task++] = (draw_task){s, logits + (int64_t)i * info->n_vocab};
         }
     atomic_store(&d->next, 0);
@@ -96,4 +109,8 @@ void draws_run(draws *d, const engine_info *info, const batch *b, const float *l
     else work(d, 0, 1);
 }
 
-void draws_one(draws *d, const engine_info *info, session *s, const float *logits) { draw(d->own[0], info, s, logits); }
+void draws_one(draws *d, const engine_info *info, session *s, const float *logits)
+{
+    s->n_draft = 0;
+    draw_rows(d->own[0], info, s, logits);
+}

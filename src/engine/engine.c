@@ -196,7 +196,7 @@ static int keep_options(engine *g, const engine_options *o, err *e)
 {
     const char **texts[] = {&g->asked.devices, &g->asked.weights, &g->asked.isa,        &g->asked.kv,
                             &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
-                            &g->asked.experts, &g->asked.wire,    &g->asked.ends};
+                            &g->asked.experts, &g->asked.wire,    &g->asked.ends,       &g->asked.draft};
     g->asked = *o;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
@@ -221,6 +221,7 @@ static int open_parts(engine *g, err *e)
     }
     if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
+    if (!rc) rc = draft_open(&g->guesses, g->asked.draft, g->asked.draft_max, e);
     if (!rc) rc = draws_open(&g->draw, g->info.n_vocab, g->info.max_batch, g->info.threads, e);
     if (!rc) g->picker = draws_sampler(g->draw);
     if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);

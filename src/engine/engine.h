@@ -133,6 +133,7 @@ typedef struct engine_stats {
      * shared pages were looked up. */
     uint64_t prompt_tokens, cached_tokens, sought_tokens, found_tokens;
     uint64_t generated_tokens, steps;
+    uint64_t draft_tokens, draft_accepted;  /* guesses of --draft; those that held */
     uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
     uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
     int in_flight;                          /* steps under way */

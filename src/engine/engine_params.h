@@ -12,6 +12,8 @@ typedef struct engine_options {
     const struct plan_far *far;                /* how nodes of --devices are reached; NULL: not at all */
     const char *reduce, *collective, *experts; /* of ranks: plan/plan.h */
     const char *wire;                          /* between groups: likewise */
+    const char *draft;                         /* where guesses come from (draft.h); NULL: there are none */
+    int64_t draft_max;                         /* guesses of a sequence in a step */
     const char *ends;                          /* "home", "away": likewise; NULL: home */
     const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */
     int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */

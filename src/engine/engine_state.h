@@ -4,6 +4,7 @@
  * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
 #pragma once
 #include "engine/batch.h"
+#include "engine/draft.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
@@ -40,6 +41,8 @@ struct engine {
     page_tree names; /* of pages of the text; without slots only, for they are not shared */
     page_pool slots; /* two for each sequence, if the program has any */
     step_ring steps;
+    draft guesses;
+    double step_began;    /* clock_now of the first step under way, or when the one before was collected */
     engine_options asked; /* with texts in `texts` */
     arena texts;
     cache_options cache;

@@ -2,6 +2,7 @@
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -36,14 +37,14 @@ static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits
     return !s->q.on_token || s->q.on_token(s->q.ctx, &ev);
 }
 
-/* Delivers the token that was drawn from the row of the last one; a greedy session has only the best of it. */
-static void generate(engine *g, session *s, const float *logits, const best_logit *best, uint64_t *made)
+/* Delivers the k-th token that the step has drawn, from this row; a greedy session has only the best of it. */
+static void generate(engine *g, session *s, int k, const float *logits, const best_logit *best, uint64_t *made)
 {
     if (s->room == 0) {
         session_finish(g, s, FINISH_LENGTH, NULL);
         return;
     }
-    int32_t id = s->greedy ? best->id : s->drawn;
+    int32_t id = s->greedy ? best->id : s->drawn[k];
     if (s->rule && id < 0 && constraint_ended(s->rule)) {
         const char *why = constraint_error(s->rule);
         session_finish(g, s, why ? FINISH_ERROR : FINISH_STOP, why);
@@ -57,8 +58,8 @@ static void generate(engine *g, session *s, const float *logits, const best_logi
     token_event ev = {
         .query_id = s->id, .token = id, .index = index, .cached_tokens = s->cached, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
-        ev.logprob = s->drawn_logprob;
-        ev.top = s->top;
+        ev.logprob = s->drawn_logprob[k];
+        ev.top = s->top + (int64_t)k * s->q.n_logprobs;
         ev.n_top = s->q.n_logprobs;
     }
     if (session_ends_with(s, &g->info, id)) {
@@ -108,6 +109,8 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
 {
     const float *logits = plan_result(g->placed, ENTRY_HEAD);
     const best_logit *best = plan_best(g->placed);
+    const int64_t n_ids = s->n_ids;
+    bool holds = true; /* the guess that the row is of, and those before it */
     for (; *i < st->n[AXIS_OUT] && st->out[*i] < st->tok.seq_row[k + 1]; ++*i) {
         const int64_t pos = before + st->out[*i] - st->tok.seq_row[k];
         const float *row = logits + (int64_t)*i * g->info.n_vocab;
@@ -116,8 +119,10 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
             if (!score_prompt(g, s, pos, row)) session_end(g, s);
         } else if (s->beams) {
             beam_take(g, s, row, made);
-        } else {
-            generate(g, s, row, best + *i, made);
+        } else if (holds) {
+            const int32_t guess = pos + 1 < n_ids + s->n_draft ? s->ids[pos + 1] : -1;
+            generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
+            holds = s->ids[pos + 1] == guess;
         }
     }
 }
@@ -136,6 +141,22 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
     did->found_tokens += (uint64_t)s->cached;
 }
 
+/* Delivers the rows of a session with guesses. What is in the cache counts as far as they held. */
+static void deliver_guesses(engine *g, const step *st, int32_t k, session *s, int32_t *i, engine_stats *did)
+{
+    const int64_t n_ids = s->n_ids;
+    const int made = s->n_draft;
+    deliver_rows(g, st, k, s, s->n_past, i, &did->generated_tokens);
+    const int came = (int)(s->n_ids - n_ids), held = came > 0 ? came - 1 : 0;
+    did->draft_tokens += (uint64_t)made;
+    did->draft_accepted += (uint64_t)held;
+    if (!s->gone) draft_learn(s, held);
+    if (g->slots.total && held < made) s->slot_now = session_next_slot(s); /* the state before this step */
+    else session_advance(g, s, held + 1);
+    s->n_sent = s->n_past;
+    s->n_draft = 0;
+}
+
 /* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
 static void deliver(engine *g, const batch *b, engine_stats *did)
 {
@@ -145,6 +166,10 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         session *s = b->who[k];
         const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
         did->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
+        if (s->n_draft) {
+            deliver_guesses(g, st, k, s, &i, did);
+            continue;
+        }
         count_rows(did, s, before, to);
         session_advance(g, s, to - before);
         if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
@@ -190,6 +215,8 @@ static void add_stats(engine *g, const engine_stats *did)
     st->sought_tokens += did->sought_tokens;
     st->found_tokens += did->found_tokens;
     st->generated_tokens += did->generated_tokens;
+    st->draft_tokens += did->draft_tokens;
+    st->draft_accepted += did->draft_accepted;
     st->recomputed_tokens += did->recomputed_tokens;
     st->running = g->n_running;
     st->in_flight = steps_under_way(&g->steps);
@@ -199,6 +226,14 @@ static void add_stats(engine *g, const engine_stats *did)
     st->pages_free = free;
     st->kv_usage = used ? (double)used / (double)(used + kept + free) : 0;
     pthread_mutex_unlock(&g->lock);
+}
+
+/* How long a step took; in one that only generates every row has a result. */
+static void time_step(engine *g, const batch *b)
+{
+    const double now = clock_now();
+    if (b->st.n[AXIS_TOK] == b->st.n[AXIS_OUT]) draft_timed(&g->guesses, b->st.n[AXIS_TOK], now - g->step_began);
+    g->step_began = now;
 }
 
 int engine_infer(engine *g, bool *more, err *e)
@@ -214,6 +249,7 @@ int engine_infer(engine *g, bool *more, err *e)
     schedule_admit(g);
     sessions_free_gone(g);
     mem_guard("a step");
+    if (!steps_under_way(&g->steps)) g->step_began = clock_now();
     for (batch *b; (b = steps_next(&g->steps));) {
         schedule_fill(g, b);
         if (!steps_send(&g->steps, g->prog, g->placed)) break;
@@ -222,6 +258,7 @@ int engine_infer(engine *g, bool *more, err *e)
     err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
+    if (b) time_step(g, b);
     if ((!any || rc) && recovery_begin(g)) any = false;
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);

@@ -22,13 +22,13 @@ static void draw_again(replaying *r, int64_t pos, bool last, const float *logits
     s->n_ids = pos + 1;
     draws_one(r->g->draw, &r->g->info, s, logits);
     s->n_ids = n_ids;
-    const bool ends = s->drawn >= 0 && session_ends_with(s, &r->g->info, s->drawn);
-    if (last ? ends : s->drawn == given && !ends) return;
+    const bool ends = s->drawn[0] >= 0 && session_ends_with(s, &r->g->info, s->drawn[0]);
+    if (last ? ends : s->drawn[0] == given && !ends) return;
     sampler *own = draws_sampler(r->g->draw);
     const int32_t n_vocab = r->g->info.n_vocab;
-    *r->out = (replay){.at = pos + 1 - s->n_prompt, .given = given, .drawn = s->drawn};
+    *r->out = (replay){.at = pos + 1 - s->n_prompt, .given = given, .drawn = s->drawn[0]};
     r->out->given_logprob = given < 0 ? NAN : sampler_logprobs(own, logits, n_vocab, given, NULL, 0);
-    r->out->drawn_logprob = s->drawn < 0 ? NAN : sampler_logprobs(own, logits, n_vocab, s->drawn, NULL, 0);
+    r->out->drawn_logprob = s->drawn[0] < 0 ? NAN : sampler_logprobs(own, logits, n_vocab, s->drawn[0], NULL, 0);
 }
 
 static int take_rows(void *ctx, const float *rows, int64_t first, int64_t n, err *e)

@@ -318,11 +318,28 @@ static int step_sequences(engine *g)
     return (ready + parts - 1) / parts;
 }
 
+/* Whether the session has one token left, and so gets one from the next step. */
+static bool generates(const engine *g, const session *s) { return s->n_ids - s->n_sent == 1 && !undivided(g, s); }
+
+/* Guesses for the sessions that generate; together at most half of a chunk. */
+static void guess(engine *g)
+{
+    int ready = 0;
+    for (const session *s = g->running; s && g->guesses.from; s = s->next) ready += generates(g, s);
+    int64_t left = g->chunk / 2;
+    for (session *s = g->running; s && ready; s = s->next) {
+        if (s->beams || !generates(g, s)) continue;
+        draft_guess(&g->guesses, s, ready - 1, left > DRAFT_MAX ? DRAFT_MAX : (int)left);
+        left -= s->n_draft;
+    }
+}
+
 void schedule_fill(engine *g, batch *to)
 {
     int64_t left = g->chunk, free_rows = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
     int most = step_sequences(g);
+    guess(g);
     for (int prompts = 0; prompts < 2; prompts++) {
         if (prompts && to->st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *of = g->running; of; of = of->next)
@@ -335,8 +352,9 @@ void schedule_fill(engine *g, batch *to)
                 if (prompts && !session_follow(g, s)) continue;
                 rest = s->n_ids - s->n_sent;
                 if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
-                int n = batch_add(to, s, (int)(prompts && !whole && rest > left ? left : rest), --apart);
+                int n = batch_add(to, s, (int)(prompts && !whole && rest > left ? left : rest + s->n_draft), --apart);
                 if (n > 0) session_pages(g, s, s->n_sent + n);
+                if (!prompts) s->n_draft = n > 1 ? n - 1 : 0, left -= s->n_draft;
                 if (prompts) left -= n, free_rows -= n;
             }
     }

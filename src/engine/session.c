@@ -55,7 +55,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
         ok = s->banned != NULL;
     }
     if (ok && q->n_logprobs > 0) {
-        s->top = mem_array((size_t)q->n_logprobs, sizeof *s->top);
+        s->top = mem_array((size_t)q->n_logprobs * (DRAFT_MAX + 1), sizeof *s->top);
         ok = s->top != NULL;
     }
     s->q.constraint = NULL;

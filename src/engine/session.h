@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { DRAFT_MAX = 16 };
+
 typedef struct session session;
 typedef struct beam_group beam_group; /* beam.h */
 struct session {
@@ -38,9 +40,15 @@ struct session {
     bool want_all;   /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
-    constraint *rule;    /* of a query with a grammar; else NULL */
-    int32_t drawn;       /* by the step that is being delivered: the next token */
-    float drawn_logprob; /* its log-probability, where the query wants it; `top` goes with it */
+    constraint *rule; /* of a query with a grammar; else NULL */
+    /* What the step that is being delivered has drawn: the next token and, while guesses hold, those after. Their
+     * log-probabilities, where the query wants them; the n_logprobs of `top` at n_logprobs * i go with drawn[i]. */
+    int32_t drawn[DRAFT_MAX + 1];
+    float drawn_logprob[DRAFT_MAX + 1];
+    int n_draft;  /* guesses of the next step: ids[n_ids], … (draft.h) */
+    bool drafted; /* some were made before; of these `holds` is the share that held lately */
+    float holds;
+    int wait_draft; /* steps until the next are made */
 
     uint8_t salt[SALT_BYTES];
     bool shares;            /* its full pages get names; false: it neither gives nor takes pages */
