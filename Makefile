@@ -217,10 +217,21 @@ $(BUILD)/netlab/%: tools/netlab/%.c
 	$(Q)cc -std=gnu11 -O2 -Wall -Wextra -Wshadow -o $@ $<
 
 PREFIX ?= /usr/local
-INSTALLED = $(DESTDIR)$(PREFIX)/bin/inferflow $(DESTDIR)$(PREFIX)/share/licenses/inferflow/LICENSE
-install: all ## copy the executable to PREFIX/bin (default /usr/local/bin) and the licence to PREFIX/share
+SHARE  = $(DESTDIR)$(PREFIX)/share
+# What prints manual page and completion: another one where the executable is for another machine.
+PRINTS = $(BUILD)/inferflow
+PAGES  = $(SHARE)/man/man1/inferflow.1 $(SHARE)/bash-completion/completions/inferflow \
+  $(SHARE)/zsh/site-functions/_inferflow $(SHARE)/fish/vendor_completions.d/inferflow.fish
+INSTALLED = $(DESTDIR)$(PREFIX)/bin/inferflow $(PAGES) $(SHARE)/licenses/inferflow/LICENSE
+install: all ## copy the executable, its manual page and completion to PREFIX (default /usr/local)
 	install -D -m 755 $(BUILD)/inferflow $(firstword $(INSTALLED))
 	install -D -m 644 LICENSE $(lastword $(INSTALLED))
+	@mkdir -p $(dir $(PAGES))
+	$(PRINTS) man >$(word 1,$(PAGES))
+	$(PRINTS) completion bash >$(word 2,$(PAGES))
+	$(PRINTS) completion zsh >$(word 3,$(PAGES))
+	$(PRINTS) completion fish >$(word 4,$(PAGES))
+	@chmod 644 $(PAGES)
 install-strip: install ## the same without debugging symbols
 	strip $(firstword $(INSTALLED))
 uninstall: ## remove what install copied

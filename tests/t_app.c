@@ -4,6 +4,7 @@
 #include "app/cmd_list.h"
 #include "app/flags.h"
 #include "app/ids.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 typedef struct inner {
@@ -194,6 +195,62 @@ static void help_fits_the_screen_and_names_aliases(void **state)
     }
 }
 
+/* A key as it is printed: with '-' for '_', in the manual page "\-". */
+static const char *printed(const char *key, bool manual)
+{
+    static char text[200];
+    size_t at = 0;
+    for (; *key && at < 190; key++) {
+        const bool dash = *key == '_' || *key == '-';
+        if (manual && dash) text[at++] = '\\';
+        text[at++] = dash ? '-' : *key;
+    }
+    text[at] = 0;
+    return text;
+}
+
+/* Every command and flag is in the manual page and in the completion of each shell. */
+static void pages_name_every_flag(void **state)
+{
+    (void)state;
+    char *calls[][4] = {
+        {"inferflow", "man"},
+        {"inferflow", "completion", "bash"},
+        {"inferflow", "completion", "zsh"},
+        {"inferflow", "completion", "fish"},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        buf text = {0};
+        const char *path = temp_path("page");
+        int old = dup(STDOUT_FILENO);
+        fflush(stdout);
+        assert_non_null(freopen(path, "w", stdout));
+        int rc = app_main(i ? 3 : 2, calls[i]);
+        fflush(stdout);
+        dup2(old, STDOUT_FILENO);
+        close(old);
+        assert_int_equal(rc, 0);
+        err e = {0};
+        assert_ok(file_read(&text, path, 1 << 22, &e), &e);
+        unlink(path);
+        for (const command *const *c = command_all; *c; c++) {
+            const char *title;
+            size_t n;
+            const param *rows;
+            const char *name = printed((*c)->name, i == 0);
+            if (!strstr(buf_cstr(&text), name)) fail_msg("%s: no %s", calls[i][i ? 2 : 1], name);
+            for (size_t g = 0; (rows = flags_rows(*c, g, &n, &title)); g++)
+                for (size_t k = 0; k < n; k++) {
+                    const char *flag = printed(rows[k].key, i == 0);
+                    if (!strstr(buf_cstr(&text), flag)) fail_msg("%s: no --%s", calls[i][i ? 2 : 1], flag);
+                }
+        }
+        buf_free(&text);
+    }
+    char *unknown[] = {"inferflow", "completion", "tcsh"};
+    assert_int_equal(app_main(3, unknown), 2);
+}
+
 static void every_command_is_complete(void **state)
 {
     (void)state;
@@ -287,13 +344,10 @@ static void exit_statuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flags_of_every_shape),
-        cmocka_unit_test(wrong_flags_are_named),
-        cmocka_unit_test(help_lists_every_row),
-        cmocka_unit_test(help_fits_the_screen_and_names_aliases),
-        cmocka_unit_test(every_command_is_complete),
-        cmocka_unit_test(ids_in_every_spelling),
-        cmocka_unit_test(exit_statuses),
+        cmocka_unit_test(flags_of_every_shape),  cmocka_unit_test(wrong_flags_are_named),
+        cmocka_unit_test(help_lists_every_row),  cmocka_unit_test(help_fits_the_screen_and_names_aliases),
+        cmocka_unit_test(pages_name_every_flag), cmocka_unit_test(every_command_is_complete),
+        cmocka_unit_test(ids_in_every_spelling), cmocka_unit_test(exit_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const command *const commands[] = {
+const command *const command_all[] = {
 #define X(name) &command_##name,
     COMMAND_LIST(X)
 #undef X
-};
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+        NULL};
 
 static int fail(const err *e)
 {
@@ -46,7 +45,7 @@ static void print_overview(FILE *to)
     buf b = {0};
     buf_str(&b,
             "inferflow: serve transformer models from spec files\n\nusage: inferflow COMMAND [flags]\n\ncommands:\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++) buf_printf(&b, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    for (const command *const *c = command_all; *c; c++) buf_printf(&b, "  %-12s %s\n", (*c)->name, (*c)->summary);
     buf_str(
         &b,
         "\n`inferflow COMMAND --help` lists the flags of a command; `inferflow -V` prints the version.\n"
@@ -58,12 +57,12 @@ static const command *find_command(const char *name, err *e)
 {
     const command *near = NULL;
     int best = 3;
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        int d = edit_distance(commands[i]->name, name);
-        if (d == 0) return commands[i];
+    for (const command *const *c = command_all; *c; c++) {
+        int d = edit_distance((*c)->name, name);
+        if (d == 0) return *c;
         if (d < best) {
             best = d;
-            near = commands[i];
+            near = *c;
         }
     }
     if (near) err_set(e, ERR_USAGE, "unknown command \"%.40s\"; did you mean %s?", name, near->name);

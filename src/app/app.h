@@ -34,6 +34,8 @@ typedef struct command {
     int (*run)(const invocation *v, err *e); /* ERR_USAGE ends in exit status 2, other errors in 1 */
 } command;
 
+extern const command *const command_all[]; /* COMMAND_LIST of cmd_list.h, closed by NULL */
+
 enum { GIVEN_MAX = 64 };
 
 /* One call of a command, flags parsed. */

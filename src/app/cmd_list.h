@@ -19,7 +19,9 @@
     X(plan)                                                                                                            \
     X(quantize)                                                                                                        \
     X(export)                                                                                                          \
-    X(info)
+    X(info)                                                                                                            \
+    X(man)                                                                                                             \
+    X(completion)
 
 #define X(name) extern const command command_##name;
 COMMAND_LIST(X)

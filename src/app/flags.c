@@ -19,8 +19,7 @@ static const size_t common_count = sizeof common_rows / sizeof *common_rows;
 /* --json is the last common row, so that commands without it can leave it out. */
 static size_t common_rows_of(const command *cmd) { return cmd->prints_json ? common_count : common_count - 1; }
 
-/* The groups of a command with the common rows as the last one. */
-static const param *group_rows(const command *cmd, size_t g, size_t *n, const char **title)
+const param *flags_rows(const command *cmd, size_t g, size_t *n, const char **title)
 {
     const flag_group *own = cmd->flags;
     size_t i = 0;
@@ -43,7 +42,7 @@ static const param *find_row(const invocation *v, common_flags *common, const ch
     size_t n;
     const char *title;
     const param *rows;
-    for (size_t g = 0; (rows = group_rows(v->cmd, g, &n, &title)); g++) {
+    for (size_t g = 0; (rows = flags_rows(v->cmd, g, &n, &title)); g++) {
         const param *row = param_find(rows, n, key);
         bool one_letter = row && row->alias && strcmp(row->alias, key) == 0 && !row->alias[1];
         if (!row || (one_letter != short_only)) continue;
@@ -73,7 +72,7 @@ static int unknown_flag(invocation *v, common_flags *common, const char *flag, c
     const char *title, *best = NULL;
     const param *rows;
     int best_distance = 99;
-    for (size_t g = 0; (rows = group_rows(v->cmd, g, &n, &title)); g++) {
+    for (size_t g = 0; (rows = flags_rows(v->cmd, g, &n, &title)); g++) {
         const char *near = param_nearest(rows, n, key);
         int d = near ? edit_distance(near, key) : 99;
         if (d < best_distance) {
@@ -224,7 +223,7 @@ bool flags_help(const command *cmd, buf *out)
     size_t n;
     const char *title;
     const param *rows;
-    for (size_t g = 0; (rows = group_rows(cmd, g, &n, &title)); g++) {
+    for (size_t g = 0; (rows = flags_rows(cmd, g, &n, &title)); g++) {
         buf_printf(out, "\n%s:\n", title);
         param_help(rows, n, out);
     }

@@ -24,5 +24,7 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
  * use it. */
 int flags_allow_only(const invocation *v, const char *const *keys, const char *what, err *e);
 
+/* The rows of group g (0, 1, …) of a command, its own and then those of every command; NULL: it has no such group. */
+const param *flags_rows(const command *cmd, size_t g, size_t *n, const char **title);
 /* `inferflow <command> --help`. */
 bool flags_help(const command *cmd, buf *out);

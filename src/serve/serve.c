@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/http.h"
+#include "serve/supervisor.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -77,6 +78,7 @@ static void announce(const server *s, const http *h)
 /* Streams get their time; a second signal ends the process at once. */
 static void drain(server *s, http *h, inbox *in)
 {
+    supervisor_tell("STOPPING=1");
     atomic_store(&s->draining, true);
     http_quiesce(h);
     double now = clock_now(), until = now + (double)s->o->drain, bodies_until = now + BODY_SECONDS;
@@ -104,8 +106,10 @@ static int wait_for_end(server *s, http *h, inbox *in, err *e)
 {
     double began = clock_now();
     bool told = false;
+    const int interval = supervisor_interval();
     for (;;) {
-        int signal = inbox_wait(in, -1);
+        int signal = inbox_wait(in, interval);
+        if (interval > 0 && server_is_alive(s)) supervisor_tell("WATCHDOG=1");
         if (atomic_load(&s->state) == SERVER_FAILED) {
             *e = s->load_error;
             drain(s, h, in);
@@ -121,6 +125,7 @@ static int wait_for_end(server *s, http *h, inbox *in, err *e)
             const engine_info *info = engine_describe(s->g);
             log_line(LOG_INFO, "%s ready after %.2f s: context %d, up to %d sequences at once, %d threads",
                      server_model_name(s), clock_now() - began, info->ctx, info->max_batch, info->threads);
+            supervisor_tell("READY=1");
             told = true;
         }
     }

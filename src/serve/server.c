@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { IDLE_MS = 500 }; /* longest sleep of an idle engine thread */
+enum { IDLE_MS = 500 };                 /* longest sleep of an idle engine thread */
+static const double STUCK_SECONDS = 60; /* longer than any step */
 
 #define ROW(field, kind, ...) PARAM_ROW(serve_options, field, kind, __VA_ARGS__)
 
@@ -107,6 +108,11 @@ int server_check_queue(const server *s, size_t n, err *e)
     return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
 }
 
+bool server_is_alive(const server *s)
+{
+    return atomic_load(&s->state) == SERVER_LOADING || clock_now() - atomic_load(&s->turned) < STUCK_SECONDS;
+}
+
 static void set_state(server *s, server_state state)
 {
     atomic_store(&s->state, (int)state);
@@ -124,10 +130,12 @@ static void *run_engine(void *arg)
         return NULL;
     }
     atomic_store(&s->g, g);
+    atomic_store(&s->turned, clock_now());
     set_state(s, SERVER_READY);
     while (!rc && !atomic_load(&s->halt)) {
         bool more;
         double began = clock_now();
+        atomic_store(&s->turned, began);
         rc = engine_infer(g, &more, &s->load_error);
         if (more) metrics_observe(s->counts, HISTOGRAM_STEP, clock_now() - began);
         if (!rc && !more) engine_wait(g, IDLE_MS);

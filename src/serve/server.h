@@ -39,6 +39,7 @@ typedef struct server {
     atomic_int state;            /* server_state */
     atomic_bool draining;        /* new requests are refused */
     atomic_bool halt;            /* the engine thread ends after its step */
+    _Atomic double turned;       /* clock_now when the engine thread last came round */
     atomic_uint_fast64_t serial; /* of request ids */
     pthread_t thread;
     bool has_thread;
@@ -62,5 +63,7 @@ int server_reload(server *s, err *e);
 
 /* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do. */
 int server_check_queue(const server *s, size_t n, err *e);
+/* Whether the engine thread has come round its loop within the last minute, or still loads the model. */
+bool server_is_alive(const server *s);
 /* The name under which the model is served: --alias, else the model's own. */
 const char *server_model_name(const server *s);
