@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "core/backend.h"
 #include "core/fuse.h"
+#include "core/vocab_scan.h"
 #include "cpu/cpu_fuse.h"
 #include "tensor/wire.h"
 
@@ -59,6 +60,7 @@ typedef struct cpu_table {
     kernel fused[FUSE_COUNT]; /* called with the first op of the run; NULL: op by op */
     cpu_probes probe;
     const wire_ops *wire;
+    const scan_ops *scan;
 } cpu_table;
 /* The best table that `flags` allow; inexact: tables with `inexact` too. */
 const cpu_table *cpu_kernels(unsigned flags, bool inexact);

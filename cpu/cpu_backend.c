@@ -480,8 +480,9 @@ static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t ro
 
 static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
 {
-    (void)d, (void)e;
-    for (int64_t i = 0; i < rows; i++) to[i] = logits_best(act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
+    (void)e;
+    for (int64_t i = 0; i < rows; i++)
+        to[i] = d->table->scan->best(act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
     return OK;
 }
 

@@ -18,6 +18,7 @@ const cpu_table cpu_table_c = {
         },
     .probe = {cpu_probe_read_c, cpu_probe_multiply_c, NULL},
     .wire = &wire_reference,
+    .scan = &scan_reference,
 };
 
 enum { SHARED_MAX = 16 << 20 }; /* floats; a step that needs more is not divided into ranges */

@@ -14,6 +14,7 @@
 #include "cpu/simd/v_norm.h"
 #include "cpu/simd/v_probe.h"
 #include "cpu/simd/v_rope.h"
+#include "cpu/simd/v_scan.h"
 #include "cpu/simd/v_wire.h"
 
 #define V_OPS                                                                                                          \
@@ -30,5 +31,5 @@
 #define V_TABLE(name, flags)                                                                                           \
     {                                                                                                                  \
         .isa = name, .needs = flags, .inexact = V_INEXACT, .op = {V_OPS}, .fused = {CPU_FUSE_LIST(V_FUSED)},           \
-        .probe = {probe_read, probe_multiply, probe_multiply_int8}, .wire = &v_wire,                                   \
+        .probe = {probe_read, probe_multiply, probe_multiply_int8}, .wire = &v_wire, .scan = &v_scan,                  \
     }
