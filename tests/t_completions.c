@@ -94,6 +94,11 @@ static void fields_of_wrong_type_or_range_are_refused(void **state)
         {"\"best_of\":2,\"n\":3", "best_of"},
         {"\"best_of\":2,\"stream\":true", "best_of"},
         {"\"best_of\":129", "best_of"},
+        {"\"strategy\":\"beam\"", "strategy"},
+        {"\"strategy\":5", "strategy"},
+        {"\"typical_p\":1.5", "typical_p"},
+        {"\"mirostat\":3", "mirostat"},
+        {"\"fsd_n\":0", "fsd_n"},
         {"\"stop_token_ids\":5", "stop_token_ids"},
         {"\"stop_token_ids\":[259]", "stop_token_ids"},
         {"\"allowed_token_ids\":[]", "allowed_token_ids"},
@@ -128,6 +133,7 @@ static void sampling_fields_have_the_ranges_of_their_flags(void **state)
     fake.text = "ok";
     for (size_t i = 0; i < sample_param_count; i++) {
         const param *p = &sample_param_rows[i];
+        if (p->type == PARAM_TEXT) continue;
         bool bounded = p->min != 0 || p->max != 0;
         const double value[] = {p->min, p->max, p->min - 1, p->max + 1};
         for (int k = 0; k < 4; k++) {
@@ -142,6 +148,20 @@ static void sampling_fields_have_the_ranges_of_their_flags(void **state)
             else if (status != 200) fail_msg("%s gives %d: %s", body, status, reply);
         }
     }
+}
+
+/* A strategy is other defaults: fields override it, before or behind it, and nothing else is left of others. */
+static void a_strategy_under_fields(void **state)
+{
+    (void)state;
+    fake.text = "ok";
+    assert_int_equal(post("\"top_p\":0.7,\"strategy\":\"sample.top_p\",\"temp\":0.4"), 200);
+    const sample_params *p = &fake.last.sample;
+    assert_true(p->top_p == 0.7 && p->top_k == 8 && p->temperature == 0.4);
+    opt.sample.top_k = 50;
+    assert_int_equal(post("\"strategy\":\"random_fsd\",\"fsd_steps\":3"), 200);
+    assert_true(p->top_k == 0 && p->fsd_k == 6 && p->fsd_steps == 3 && p->fsd_alpha == 0.5);
+    opt.sample.top_k = 0;
 }
 
 static void fields_without_effect_are_accepted(void **state)
@@ -607,6 +627,7 @@ int main(void)
         cmocka_unit_test(a_reply_has_the_shape_of_the_api),
         cmocka_unit_test(fields_of_wrong_type_or_range_are_refused),
         cmocka_unit_test(sampling_fields_have_the_ranges_of_their_flags),
+        cmocka_unit_test(a_strategy_under_fields),
         cmocka_unit_test(fields_without_effect_are_accepted),
         cmocka_unit_test(prompts_of_every_form),
         cmocka_unit_test(choices_are_prompt_major_and_independent),

@@ -19,7 +19,7 @@ static unsigned drawn(const sample_params *base, const float *logits, int32_t n,
 {
     err e = {0};
     sampler *s;
-    assert_ok(sampler_open(&s, n, &e), &e);
+    assert_ok(sampler_open(&s, n, &scan_reference, &e), &e);
     unsigned mask = 0;
     for (int i = 0; i < n; i++) hits[i] = 0;
     for (int i = 0; i < 2000; i++) {
@@ -41,7 +41,7 @@ static void greedy_takes_lowest_id_of_a_tie(void **state)
     (void)state;
     err e = {0};
     sampler *s;
-    assert_ok(sampler_open(&s, 5, &e), &e);
+    assert_ok(sampler_open(&s, 5, &scan_reference, &e), &e);
     sample_params p = defaults();
     p.temperature = 0;
     const float l[5] = {1, NAN, 3, 3, -INFINITY};
@@ -95,7 +95,7 @@ static void penalties_change_the_winner(void **state)
     (void)state;
     err e = {0};
     sampler *s;
-    assert_ok(sampler_open(&s, 3, &e), &e);
+    assert_ok(sampler_open(&s, 3, &scan_reference, &e), &e);
     sample_params p = defaults();
     p.temperature = 0;
     const float l[3] = {4, 3, -1};
@@ -119,34 +119,23 @@ static void penalties_change_the_winner(void **state)
     sampler_close(s);
 }
 
-/* With the defaults every step of the list is off; each has one of the two functions, and leaves its counts at zero. */
+/* With the defaults every step of the list is off; each does one of three things. */
 static void every_step_rests_with_the_defaults(void **state)
 {
     (void)state;
-    const int32_t seen[3] = {1, 2, 1};
-    const sample_input in = {.prompt = seen, .n_prompt = 3, .generated = seen, .n_generated = 3};
     const sample_params off = defaults();
     sample_params on = off;
-    on.top_k = 2;
-    on.top_p = on.presence_penalty = 0.5;
+    on.top_k = on.mirostat = on.fsd_k = 2;
+    on.top_p = on.presence_penalty = on.typical_p = on.tfs_z = 0.5;
     on.min_p = 0.6;
     on.repetition_penalty = 2;
     for (int i = 0; i < sample_step_count; i++) {
         const sample_step *t = sample_steps[i];
-        assert_true(!t->adjust != !t->cut);
-        int32_t heap[4];
-        uint32_t count[4] = {0};
-        float l[4];
-        memcpy(l, quarters, sizeof l);
-        candidates c = {l, heap, 4, -1, l[0], 1, 0, 4, INFINITY, 0};
-        if (t->adjust) t->adjust(&(sample_logits){l, 4, count, &in}, &off);
-        else assert_false(t->cut(&c, &off));
-        assert_memory_equal(l, quarters, sizeof l);
-        assert_true(c.begin == 0 && c.end == 4 && c.mass_max == INFINITY && c.weight_min == 0);
-        if (t->adjust) t->adjust(&(sample_logits){l, 4, count, &in}, &on);
-        else if (t->cut(&c, &on)) assert_true(candidates_mass(&c) < 1.9);
-        for (int k = 0; k < 4; k++) assert_int_equal(count[k], 0);
+        assert_int_equal(!!t->adjust + !!t->cut + !!t->draw, 1);
+        assert_false(t->is_on(&off));
+        assert_true(t->is_on(&on));
     }
+    assert_true(sample_steps[sample_step_count - 1]->draw && !sample_steps[0]->draw);
 }
 
 static void logprobs_are_of_the_raw_distribution(void **state)
@@ -154,7 +143,7 @@ static void logprobs_are_of_the_raw_distribution(void **state)
     (void)state;
     err e = {0};
     sampler *s;
-    assert_ok(sampler_open(&s, 4, &e), &e);
+    assert_ok(sampler_open(&s, 4, &scan_reference, &e), &e);
     top_logprob best[3];
     float lp = sampler_logprobs(s, quarters, 4, 1, best, 3);
     assert_true(fabsf(lp - logf(0.25f)) < 1e-6f);

@@ -206,6 +206,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                                                                            : BEAM_STOP_BETTER,
                .on_token = on_token,
                .ctx = &g};
+    q.sample.strategy = NULL; /* it has done its work */
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
     double began = clock_now();

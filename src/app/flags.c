@@ -174,11 +174,13 @@ static int take_words(invocation *v, common_flags *common, int argc, char **argv
  * them. */
 static int take_flags_again(invocation *v, int argc, char **words, const char *model, spec *over, err *e)
 {
+    const char *strategy = settings_strategy(v);
     invocation again = *v;
     common_flags ignored;
     set_defaults(v);
     if (model) settings_of_model(model, v);
     int rc = over ? settings_apply(over, v, e) : OK;
+    if (!rc && strategy) rc = settings_of_strategy(v, strategy, e);
     return rc ? rc : take_words(&again, &ignored, argc, words, e);
 }
 
@@ -194,7 +196,8 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     int rc = take_words(v, common, argc, argv, e);
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
     const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
-    if (!rc && (model || (over && *over))) rc = take_flags_again(v, argc, words, model, *over, e);
+    if (!rc && !common->help && (model || settings_strategy(v) || (over && *over)))
+        rc = take_flags_again(v, argc, words, model, over ? *over : NULL, e);
     mem_free(words);
     if (rc) return rc;
     v->json = common->json;

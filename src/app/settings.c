@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "models/model.h"
-#include "sample/sample.h"
+#include "sample/strategy.h"
 #include "serve/server.h"
 #include "models/spec/spec_load.h"
 
@@ -71,6 +71,31 @@ void settings_of_model(const char *path, const invocation *v)
     ckpt_close(c);
 }
 
+const char *settings_strategy(const invocation *v)
+{
+    const sample_params *p = options_of(v, sample_param_rows);
+    return p ? p->strategy : NULL;
+}
+
+int settings_of_strategy(const invocation *v, const char *name, err *e)
+{
+    sample_params *p = options_of(v, sample_param_rows);
+    p->strategy = name;
+    return strategy_apply(p, "--strategy", e);
+}
+
+/* [generate]; its keys override what its strategy says, wherever they stand. */
+static int apply_generate(spec *s, sample_params *p, err *e)
+{
+    int rc = spec_settings(s, "generate", sample_param_rows, sample_param_count, p, e);
+    if (rc || !p->strategy) return rc;
+    rc = strategy_apply(p, "[generate] strategy", e);
+    const char *name = p->strategy;
+    if (!rc) rc = spec_settings(s, "generate", sample_param_rows, sample_param_count, p, e);
+    p->strategy = name;
+    return rc;
+}
+
 /* Refuses keys of [runtime] that have a place in another section. */
 static int check_place(const spec *s, err *e)
 {
@@ -90,7 +115,9 @@ int settings_apply(spec *s, const invocation *v, err *e)
     int rc = check_place(s, e);
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++) {
         const char *section = section_of(g);
-        if (section) rc = spec_settings(s, section, g->rows, *g->n, (char *)v->options + g->offset, e);
+        void *to = (char *)v->options + g->offset;
+        if (section && g->rows == sample_param_rows) rc = apply_generate(s, to, e);
+        else if (section) rc = spec_settings(s, section, g->rows, *g->n, to, e);
     }
     return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }
@@ -99,10 +126,10 @@ int settings_check(spec *s, err *e)
 {
     engine_options run;
     serve_options serve;
-    sample_params sample;
+    sample_params sample = {0};
     int rc = mistake_noted(s->noted, check_place(s, e), e);
     if (!rc) rc = spec_settings(s, "runtime", engine_param_rows, engine_param_count, &run, e);
     if (!rc) rc = spec_settings(s, "serve", serve_param_rows, serve_param_count, &serve, e);
-    if (!rc) rc = spec_settings(s, "generate", sample_param_rows, sample_param_count, &sample, e);
+    if (!rc) rc = apply_generate(s, &sample, e);
     return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }

@@ -13,6 +13,10 @@ const char *settings_sampled_model(spec *over, const invocation *v);
  * false is temperature 0; temperature, top_k, top_p and min_p count where do_sample is true, repetition_penalty always.
  * Values out of range are ignored with a warning. */
 void settings_of_model(const char *path, const invocation *v);
+/* The strategy of the sampling options; NULL: none, or the command does not sample. */
+const char *settings_strategy(const invocation *v);
+/* Sets sampling options as the strategy says; flags come after it. ERR_USAGE: there is no such strategy. */
+int settings_of_strategy(const invocation *v, const char *name, err *e);
 /* Sets the options of every flag group that a section of the spec speaks for. */
 int settings_apply(spec *s, const invocation *v, err *e);
 /* Whether the keys of the three sections are known and their values in range (`spec check`). */

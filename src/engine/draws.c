@@ -23,7 +23,7 @@ struct draws {
     const engine_info *info;
 };
 
-int draws_open(draws **out, int32_t n_vocab, int sequences, int threads, err *e)
+int draws_open(draws **out, int32_t n_vocab, const scan_ops *scan, int sequences, int threads, err *e)
 {
     draws *d = *out = mem_zero(1, sizeof *d);
     if (!d || !(d->task = mem_array((size_t)sequences, sizeof *d->task)))
@@ -31,7 +31,7 @@ int draws_open(draws **out, int32_t n_vocab, int sequences, int threads, err *e)
     d->workers = threads < sequences ? threads : sequences;
     if (d->workers > DRAW_WORKERS_MAX) d->workers = DRAW_WORKERS_MAX;
     int rc = OK;
-    for (int i = 0; i < d->workers && !rc; i++) rc = sampler_open(&d->own[i], n_vocab, e);
+    for (int i = 0; i < d->workers && !rc; i++) rc = sampler_open(&d->own[i], n_vocab, scan, e);
     return rc ? rc : pool_open(&d->team, d->workers, e);
 }
 
@@ -63,7 +63,9 @@ static int32_t draw(sampler *own, const engine_info *info, session *s, int k, co
                              .n_bias = s->q.n_bias,
                              .banned = s->banned,
                              .n_banned = session_list_banned(s, info),
-                             .allowed = allowed};
+                             .allowed = allowed,
+                             .state = s->states && made ? s->states + made : NULL,
+                             .next = s->states ? s->states + made + 1 : NULL};
     int32_t id = sampler_pick(own, &s->q.sample, &in);
     if (s->rule && id >= 0 && !constraint_allows(s->rule, id)) id = -1; /* none has a finite logit */
     if (s->q.n_logprobs >= 0)

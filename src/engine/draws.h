@@ -7,7 +7,7 @@
 typedef struct draws draws;
 
 /* For steps of at most `sequences`, on at most so many threads, the caller's among them. */
-int draws_open(draws **out, int32_t n_vocab, int sequences, int threads, err *e);
+int draws_open(draws **out, int32_t n_vocab, const scan_ops *scan, int sequences, int threads, err *e);
 void draws_close(draws *d);             /* NULL ok */
 sampler *draws_sampler(const draws *d); /* working memory, for the engine thread between calls of draws_run */
 

@@ -222,7 +222,9 @@ static int open_parts(engine *g, err *e)
     if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc) rc = draft_open(&g->guesses, g->asked.draft, g->asked.draft_max, e);
-    if (!rc) rc = draws_open(&g->draw, g->info.n_vocab, g->info.max_batch, g->info.threads, e);
+    if (!rc)
+        rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->info.max_batch,
+                        g->info.threads, e);
     if (!rc) g->picker = draws_sampler(g->draw);
     if (!rc && g->served->weights) rc = ckpt_check_torn(g->served->weights, e);
     return rc;

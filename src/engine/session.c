@@ -54,6 +54,10 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
         s->banned = mem_array(EOS_MAX + (size_t)q->n_stop_ids + (size_t)q->n_bad, sizeof *s->banned);
         ok = s->banned != NULL;
     }
+    if (ok && sampler_has_state(&q->sample)) {
+        s->states = mem_array((size_t)s->room + 2, sizeof *s->states);
+        ok = s->states != NULL;
+    }
     if (ok && q->n_logprobs > 0) {
         s->top = mem_array((size_t)q->n_logprobs * (DRAFT_MAX + 1), sizeof *s->top);
         ok = s->top != NULL;
@@ -83,6 +87,7 @@ void session_free(session *s)
     mem_free(s->banned);
     mem_free(s->top);
     constraint_close(s->rule);
+    mem_free(s->states);
     mem_free(s->variant);
     for (int g = 0; g < GROUP_MAX; g++) mem_free(s->page[g]);
     mem_free(s);

@@ -40,7 +40,8 @@ struct session {
     bool want_all;   /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
-    constraint *rule; /* of a query with a grammar; else NULL */
+    sample_state *states; /* [room + 2] before each generated token, guesses too; NULL: its samplers have none */
+    constraint *rule;     /* of a query with a grammar; else NULL */
     /* What the step that is being delivered has drawn: the next token and, while guesses hold, those after. Their
      * log-probabilities, where the query wants them; the n_logprobs of `top` at n_logprobs * i go with drawn[i]. */
     int32_t drawn[DRAFT_MAX + 1];

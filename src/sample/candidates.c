@@ -1,85 +1,188 @@
 /* candidates.c - see candidates.h. */
 #include "sample/candidates.h"
 
-#include "base/fmath.h"
-
+#include <float.h>
 #include <math.h>
+#include <stddef.h>
 
-static bool before(const float *l, int32_t a, int32_t b) { return l[a] > l[b] || (l[a] == l[b] && a < b); }
+enum { FEW = 256 }; /* tokens that are sorted */
 
-static void sift_down(int32_t *heap, int32_t n, int32_t i, const float *l)
+/* Where a cut lies: all keys above `key` are kept, and of those that equal it ids up to last_id. */
+typedef struct cut_place {
+    float key;
+    int32_t last_id;
+    bool ties; /* some that equal it are not kept */
+} cut_place;
+
+/* What is enough. */
+typedef struct cut_goal {
+    bool counts; /* so many tokens; else so much mass */
+    double enough;
+} cut_goal;
+
+void candidates_weigh(candidates *c, float best, double temperature)
 {
-    int32_t id = heap[i];
-    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(l, heap[child + 1], heap[child])) child++;
-        if (!before(l, heap[child], id)) break;
-        heap[i] = heap[child];
+    const double scale = 1 / temperature;
+    c->mass = c->scan->weigh(c->at.key, c->n, best, (float)(scale < 1e30 ? scale : 1e30), c->at.weight, c->sums);
+}
+
+/* Greatest key first, of equal ones the lowest id (Shell's sort). */
+static void sort_columns(scan_columns *c, int64_t n)
+{
+    int64_t gap = 1;
+    while (gap < n / 3) gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (int64_t i = gap; i < n; i++) {
+            const float key = c->key[i], weight = c->weight[i];
+            const int32_t id = c->id[i];
+            int64_t k = i;
+            for (; k >= gap; k -= gap) {
+                const float other = c->key[k - gap];
+                if (other > key || (other == key && c->id[k - gap] < id)) break;
+                c->key[k] = other;
+                c->weight[k] = c->weight[k - gap];
+                c->id[k] = c->id[k - gap];
+            }
+            c->key[k] = key;
+            c->weight[k] = weight;
+            c->id[k] = id;
+        }
+}
+
+/* The columns in which a cut lies: those from `low` on and below `high`. */
+typedef struct cut_range {
+    scan_columns at;
+    int64_t n;
+    float low, high;
+    double above; /* what there is from `high` on, in tokens or mass */
+} cut_range;
+
+/* Eight levels inside the range, falling; without a lower end ever farther below the greatest key. False: there is
+ * nothing between its ends. */
+static bool choose_levels(const cut_range *r, float top, float *reach, float level[SCAN_LEVELS])
+{
+    if (r->low == -INFINITY) {
+        for (int k = 0; k < SCAN_LEVELS; k++, *reach *= 2) level[k] = top - *reach;
+        return level[SCAN_LEVELS - 1] > -1e30f;
     }
-    heap[i] = id;
+    const float high = fminf(r->high, nextafterf(top, INFINITY));
+    const float least = nextafterf(r->low, INFINITY), most = nextafterf(high, -INFINITY);
+    for (int k = 0; k < SCAN_LEVELS; k++)
+        level[k] = fmaxf(fminf(high - (high - r->low) / (SCAN_LEVELS + 1) * (float)(k + 1), most), least);
+    return least <= most;
 }
 
-/* The id of the i-th best token of the vocabulary. */
-static int32_t candidate_at(candidates *c, int32_t i)
+/* Narrows the range until few are left in it, or all keys there are equal. False: all are needed. */
+static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range *r)
 {
-    if (c->n_sorted < 0) {
-        for (int32_t k = 0; k < c->n_vocab; k++) c->heap[k] = k;
-        for (int32_t k = c->n_vocab / 2; k-- > 0;) sift_down(c->heap, c->n_vocab, k, c->logit);
-        c->n_sorted = 0;
+    const float top = c->scan->best(by, c->n).value;
+    float level[SCAN_LEVELS], reach = 0.25f;
+    *r = (cut_range){.at = {(float *)by, c->at.weight, c->at.id}, .n = c->n, .low = -INFINITY, .high = INFINITY};
+    while (r->low == -INFINITY || r->n > FEW) {
+        if (!choose_levels(r, top, &reach, level)) return r->low > -INFINITY;
+        double mass[SCAN_LEVELS], got[SCAN_LEVELS];
+        int64_t count[SCAN_LEVELS];
+        c->scan->above(r->at.key, r->at.weight, r->n, level, mass, count);
+        int k = 0;
+        for (; k < SCAN_LEVELS; k++) {
+            got[k] = r->above + (g->counts ? (double)count[k] : mass[k]);
+            if (got[k] >= g->enough) break;
+        }
+        if (k == SCAN_LEVELS && r->low == -INFINITY) continue;
+        if (k < SCAN_LEVELS) r->low = level[k];
+        if (k > 0) {
+            r->high = level[k - 1];
+            r->above = got[k - 1];
+        }
+        r->n = c->scan->keep(r->at.key, r->n, r->low, r->high, &r->at, &c->spare);
+        r->at = c->spare;
     }
-    while (c->n_sorted <= i) { /* the best of what is left of the heap moves to its end */
-        int32_t last = c->n_vocab - ++c->n_sorted, best = c->heap[0];
-        c->heap[0] = c->heap[last];
-        sift_down(c->heap, last, 0, c->logit);
-        c->heap[last] = best;
+    return true;
+}
+
+/* Sorts what is left in the range, and finds the place. */
+static cut_place place_of(const cut_goal *g, cut_range *r)
+{
+    double got = r->above;
+    if (r->n <= FEW) sort_columns(&r->at, r->n);              /* else all keys are equal */
+    if (!r->n) return (cut_place){r->high, INT32_MAX, false}; /* sums of parts round in another way than their sum */
+    int64_t i = 0;
+    for (; i < r->n; i++)
+        if ((got += g->counts ? 1 : (double)r->at.weight[i]) >= g->enough) break;
+    if (i == r->n) i--;
+    return (cut_place){r->at.key[i], r->at.id[i], i + 1 < r->n && r->at.key[i + 1] == r->at.key[i]};
+}
+
+static void keep_from(candidates *c, const float *by, float low)
+{
+    c->n = c->scan->keep(by, c->n, low, INFINITY, &c->at, &c->own);
+    c->at = c->own;
+    c->mass = c->scan->sum(c->at.weight, NULL, c->n, c->sums);
+}
+
+static void keep_goal(candidates *c, float *by, const cut_goal *g)
+{
+    cut_range r;
+    if (!narrow(c, by, g, &r)) return;
+    const cut_place p = place_of(g, &r);
+    for (int64_t i = 0; p.ties && i < c->n; i++)
+        if (by[i] == p.key && c->at.id[i] > p.last_id) by[i] = -INFINITY;
+    keep_from(c, by, p.key);
+}
+
+void candidates_keep_best(candidates *c, int64_t k)
+{
+    const cut_goal g = {true, (double)k};
+    if (k < c->n) keep_goal(c, c->at.key, &g);
+}
+
+void candidates_keep_mass(candidates *c, float *by, double mass)
+{
+    const cut_goal g = {false, mass};
+    keep_goal(c, by, &g);
+}
+
+void candidates_keep_weight(candidates *c, double least)
+{
+    const float best = c->scan->best(c->at.weight, c->n).value;
+    if (least > (double)best) candidates_keep_best(c, 1);
+    else keep_from(c, c->at.weight, (float)least);
+}
+
+int32_t candidates_list(candidates *c, int32_t k)
+{
+    const cut_goal g = {true, (double)k};
+    cut_place p = {-FLT_MAX, 0, false};
+    cut_range r;
+    if (k < c->n && narrow(c, c->at.key, &g, &r)) p = place_of(&g, &r);
+    const int64_t n = c->scan->keep(c->at.key, c->n, p.key, INFINITY, &c->at, &c->spare);
+    int64_t held = p.ties ? 0 : n;
+    for (int64_t i = 0; i < n && p.ties; i++) {
+        if (c->spare.key[i] == p.key && c->spare.id[i] > p.last_id) continue;
+        c->spare.key[held] = c->spare.key[i];
+        c->spare.weight[held] = c->spare.weight[i];
+        c->spare.id[held++] = c->spare.id[i];
     }
-    return c->heap[c->n_vocab - 1 - i];
+    sort_columns(&c->spare, held);
+    return (int32_t)held;
 }
 
-/* The probability of a token, by id, relative to that of the best. */
-static double candidate_weight(const candidates *c, int32_t id)
+int64_t candidates_draw(const candidates *c, double u)
 {
-    return fm_exp((float)(((double)c->logit[id] - c->best) / c->temperature));
-}
-
-/* Tokens of no weight are not drawn. */
-static double settle(candidates *c)
-{
-    double sum = 0, w;
-    int32_t i = c->begin;
-    for (; i < c->end && (i == c->begin || sum < c->mass_max); i++, sum += w) {
-        w = candidate_weight(c, candidate_at(c, i));
-        if (i > c->begin && (w == 0 || w < c->weight_min)) break;
+    const double goal = u * c->mass;
+    double before = 0, sum = 0;
+    int64_t begin = 0, last = 0; /* of the block where it lies, or, by rounding, of the last one with any weight */
+    for (int64_t b = 0; b < c->n && sum <= goal; b += SCAN_BLOCK) {
+        const double block = (double)c->sums[b / SCAN_BLOCK];
+        if (!(block > 0)) continue;
+        begin = b;
+        before = sum;
+        sum += block;
     }
-    c->end = i;
-    c->mass_max = INFINITY;
-    c->weight_min = 0;
-    return sum;
-}
-
-double candidates_mass(candidates *c)
-{
-    if (c->end - c->begin < c->n_vocab || c->mass_max < INFINITY || c->weight_min > 0) return settle(c);
-    double mass = 0;
-    for (int32_t i = 0; i < c->n_vocab; i++) mass += candidate_weight(c, i);
-    return mass;
-}
-
-int32_t candidates_draw(candidates *c, double u)
-{
-    double sum = settle(c), at = 0;
-    for (int32_t i = c->begin; i < c->end; i++)
-        if ((at += candidate_weight(c, candidate_at(c, i))) > u * sum) return candidate_at(c, i);
-    return candidate_at(c, c->begin);
-}
-
-int32_t candidates_draw_by_id(candidates *c, double u)
-{
-    double total = candidates_mass(c), sum = 0;
-    int32_t best = 0;
-    for (int32_t i = 0; i < c->n_vocab; i++) {
-        double w = candidate_weight(c, i);
-        if (w > 0 && (sum += w) > u * total) return i;
-        if (c->logit[i] > c->logit[best]) best = i;
+    for (int64_t i = begin; i < c->n && i < begin + SCAN_BLOCK; i++) {
+        if (!(c->at.weight[i] > 0)) continue;
+        last = i;
+        if ((before += (double)c->at.weight[i]) > goal) break;
     }
-    return best;
+    return last;
 }

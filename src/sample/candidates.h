@@ -1,27 +1,38 @@
-/* candidates.h - the tokens among which a draw is made: a range of the vocabulary ordered by logit, then by lower id,
- * so that every cut has one answer.
+/* candidates.h - the tokens among which a draw is made, and cuts of them.
  *
- * They are sorted only as far as somebody asks: a heap built in O(V) gives the best first. Probabilities use our own
- * exp, so the same logits give the same token on every machine. */
+ * They are columns in order of id: nothing is sorted. A cut looks for the value of a key down to which the best, taken
+ * together, are enough (so many, or of so much mass): eight levels a pass over the column narrow the range in which it
+ * lies until a few hundred tokens are left in it; these alone are sorted. Of equal keys the lowest ids come first, so
+ * every cut has one answer. What is cut off leaves the columns. */
 #pragma once
+#include "core/vocab_scan.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 typedef struct candidates {
-    const float *logit;        /* [n_vocab] */
-    int32_t *heap;             /* [n_vocab] ids: a heap, then the n_sorted that were taken from it, best last */
-    int32_t n_vocab, n_sorted; /* n_sorted -1: there is no heap yet */
-    float best;                /* the highest logit */
-    double temperature;
-    /* those that are left: the begin-th best to the one before the end-th; of these no more once their weights sum to
-     * mass_max (INFINITY: no bound), nor those of less weight than weight_min (0: no bound); always the first */
-    int32_t begin, end;
-    double mass_max, weight_min;
+    const scan_ops *scan;
+    /* [n] those that are left: logit minus the best one, over the temperature; its exponential; id */
+    scan_columns at;
+    int64_t n;
+    double mass; /* of their weights */
+    float *sums; /* of blocks of them */
+    /* working memory [scan_room(n_vocab)]: where `at` goes on after the first cut; others */
+    scan_columns own, spare;
+    float *by;
+    int32_t n_vocab;
 } candidates;
 
-/* The sum of the weights of those that are left. The bounds become an `end`, so that a step can look at them. */
-double candidates_mass(candidates *c);
+/* Those of finite logits [n_vocab], which become c->at.key; `best` is the greatest of them. All ids: ids. */
+void candidates_weigh(candidates *c, float best, double temperature);
 
-/* The token at u, 0 <= u < 1, of the mass: of those that are left, best first; of the whole vocabulary, by id. */
-int32_t candidates_draw(candidates *c, double u);
-int32_t candidates_draw_by_id(candidates *c, double u);
+void candidates_keep_best(candidates *c, int64_t k); /* the k of greatest key */
+/* The fewest, of greatest `by` [n] first, whose weights sum to `mass`, one at least. `by` may be at.key; it changes. */
+void candidates_keep_mass(candidates *c, float *by, double mass);
+/* Those of at least this weight; where there is none, the best one. */
+void candidates_keep_weight(candidates *c, double least);
+
+/* Copies the k best of any weight to c->spare, best first; returns how many there are. */
+int32_t candidates_list(candidates *c, int32_t k);
+
+/* The place of the token at u, 0 <= u < 1, of the mass, in order of id. */
+int64_t candidates_draw(const candidates *c, double u);

@@ -4,15 +4,17 @@
 #include "base/fmath.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "core/best_logit.h"
 
+#include <float.h>
 #include <math.h>
 
 struct sampler {
     int32_t n_vocab;
-    float *logit;    /* [n_vocab] adjusted */
-    int32_t *heap;   /* [n_vocab] of candidates */
-    uint32_t *count; /* [n_vocab] zero between steps */
+    const scan_ops *scan;
+    scan_columns own, spare; /* [scan_room(n_vocab)] of candidates, as all below */
+    float *by, *sums;
+    int32_t *ids;    /* 0, 1, 2, … */
+    uint32_t *count; /* zero between steps */
 };
 
 #define X(kind, name, otherwise, low, high, shown, doc, alias)                                                         \
@@ -29,22 +31,27 @@ const sample_step *const sample_steps[] = {SAMPLER_LIST(X)};
 #undef X
 const int sample_step_count = sizeof sample_steps / sizeof *sample_steps;
 
-int sampler_open(sampler **out, int32_t n_vocab, err *e)
+int sampler_open(sampler **out, int32_t n_vocab, const scan_ops *scan, err *e)
 {
     *out = NULL;
     if (n_vocab <= 0) return err_set(e, ERR_SPEC, "a vocabulary of %d tokens cannot be sampled from", n_vocab);
     sampler *s = mem_zero(1, sizeof *s);
-    size_t n = (size_t)n_vocab;
+    const size_t n = (size_t)scan_room(n_vocab);
+    bool ok = s != NULL;
     if (s) {
+        void **columns[] = {(void **)&s->own.key,   (void **)&s->own.weight,   (void **)&s->own.id,
+                            (void **)&s->spare.key, (void **)&s->spare.weight, (void **)&s->spare.id,
+                            (void **)&s->by,        (void **)&s->sums,         (void **)&s->ids,
+                            (void **)&s->count};
         s->n_vocab = n_vocab;
-        s->logit = mem_array(n, sizeof *s->logit);
-        s->heap = mem_array(n, sizeof *s->heap);
-        s->count = mem_zero(n, sizeof *s->count);
+        s->scan = scan;
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) ok = (*columns[i] = mem_zero(n, 4)) && ok;
     }
-    if (!s || !s->logit || !s->heap || !s->count) {
+    if (!ok) {
         sampler_close(s);
         return err_set(e, ERR_MEMORY, "out of memory for sampling from %d tokens", n_vocab);
     }
+    for (int32_t i = 0; i < n_vocab; i++) s->ids[i] = i;
     *out = s;
     return OK;
 }
@@ -52,73 +59,108 @@ int sampler_open(sampler **out, int32_t n_vocab, err *e)
 void sampler_close(sampler *s)
 {
     if (!s) return;
-    mem_free(s->logit);
-    mem_free(s->heap);
+    mem_free(s->own.key);
+    mem_free(s->own.weight);
+    mem_free(s->own.id);
+    mem_free(s->spare.key);
+    mem_free(s->spare.weight);
+    mem_free(s->spare.id);
+    mem_free(s->by);
+    mem_free(s->sums);
+    mem_free(s->ids);
     mem_free(s->count);
     mem_free(s);
 }
 
-/* Bias counts after the penalties; what is banned or not allowed stays so. */
-static void adjust(sampler *s, const sample_params *p, const sample_input *in)
+/* All tokens, with the logits as keys. */
+static candidates all_of(sampler *s, const float *logits, int32_t n)
 {
-    const sample_logits l = {s->logit, s->n_vocab, s->count, in};
-    for (int32_t i = 0; i < s->n_vocab; i++)
-        s->logit[i] = i < in->n_vocab && !isnan(in->logits[i]) ? in->logits[i] : -INFINITY;
+    s->scan->take(logits, n, s->own.key);
+    return (candidates){.scan = s->scan,
+                        .at = {s->own.key, s->own.weight, s->ids},
+                        .n = n,
+                        .sums = s->sums,
+                        .own = s->own,
+                        .spare = s->spare,
+                        .by = s->by,
+                        .n_vocab = n};
+}
+
+static void apply_mask(float *logit, const uint64_t *allowed, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += 64) {
+        const uint64_t word = allowed[i / 64];
+        for (int32_t k = i; word != UINT64_MAX && k < n && k < i + 64; k++)
+            logit[k] = word >> k % 64 & 1 ? logit[k] : -INFINITY;
+    }
+}
+
+/* Bias counts after the penalties; what is banned or not allowed stays so. */
+static void adjust(sampler *s, float *logit, const sample_params *p, const sample_input *in)
+{
+    const sample_logits l = {logit, in->n_vocab, s->count, in};
     for (int k = 0; k < sample_step_count; k++)
-        if (sample_steps[k]->adjust && sample_steps[k]->adjusts(p)) sample_steps[k]->adjust(&l, p);
+        if (sample_steps[k]->adjust && sample_steps[k]->is_on(p)) sample_steps[k]->adjust(&l, p);
     for (int32_t i = 0; i < in->n_bias; i++)
-        if (sample_in_vocab(&l, in->bias[i].id)) s->logit[in->bias[i].id] += in->bias[i].bias;
+        if (sample_in_vocab(&l, in->bias[i].id)) logit[in->bias[i].id] += in->bias[i].bias;
     for (int32_t i = 0; i < in->n_banned; i++)
-        if (sample_in_vocab(&l, in->banned[i])) s->logit[in->banned[i]] = -INFINITY;
-    for (int32_t i = 0; in->allowed && i < s->n_vocab; i++)
-        if (!(in->allowed[i / 64] >> i % 64 & 1)) s->logit[i] = -INFINITY;
+        if (sample_in_vocab(&l, in->banned[i])) logit[in->banned[i]] = -INFINITY;
+    if (in->allowed) apply_mask(logit, in->allowed, in->n_vocab);
 }
 
 bool sampler_is_argmax(const sample_params *p)
 {
     bool adjusts = false;
     for (int k = 0; k < sample_step_count; k++)
-        adjusts = adjusts || (sample_steps[k]->adjust && sample_steps[k]->adjusts(p));
+        adjusts = adjusts || (sample_steps[k]->adjust && sample_steps[k]->is_on(p));
     return p->temperature <= 0 && !adjusts;
+}
+
+bool sampler_has_state(const sample_params *p) { return p->mirostat > 0 && p->temperature > 0; }
+
+/* Another random number of the same position. */
+static double coin_of(const sample_params *p, uint64_t position)
+{
+    return rng_uniform((uint64_t)p->seed, ~(uint64_t)p->choice, position);
 }
 
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 {
-    adjust(s, p, in);
-    const best_logit top = logits_best(s->logit, s->n_vocab);
-    if (p->temperature <= 0 || !isfinite(top.value)) return top.id;
-    double u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, (uint64_t)(in->n_prompt + in->n_generated));
-    candidates c = {.logit = s->logit,
-                    .heap = s->heap,
-                    .n_vocab = s->n_vocab,
-                    .n_sorted = -1,
-                    .best = top.value,
-                    .temperature = p->temperature,
-                    .end = s->n_vocab,
-                    .mass_max = INFINITY};
-    bool is_cut = false;
-    for (int k = 0; k < sample_step_count; k++)
-        if (sample_steps[k]->cut && sample_steps[k]->cut(&c, p)) is_cut = true;
-    return is_cut ? candidates_draw(&c, u) : candidates_draw_by_id(&c, u);
+    candidates c = all_of(s, in->logits, in->n_vocab);
+    adjust(s, c.at.key, p, in);
+    const best_logit top = s->scan->best(c.at.key, c.n);
+    if (top.value == -INFINITY) return -1;
+    if (p->temperature <= 0 || top.value == INFINITY) return top.id;
+    const uint64_t position = (uint64_t)(in->n_prompt + in->n_generated);
+    const sample_chance x = {.p = p,
+                             .in = in,
+                             .u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, position),
+                             .coin = coin_of(p, position),
+                             .count = s->count};
+    candidates_weigh(&c, top.value, p->temperature);
+    for (int k = 0; k < sample_step_count; k++) {
+        const sample_step *step = sample_steps[k];
+        if (step->adjust || !step->is_on(p)) continue;
+        if (step->cut) {
+            step->cut(&c, p);
+            continue;
+        }
+        const int64_t at = step->draw(&c, &x); /* which may cut */
+        return c.at.id[at];
+    }
+    return c.at.id[candidates_draw(&c, x.u)];
 }
 
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n)
 {
     if (n_vocab > s->n_vocab) n_vocab = s->n_vocab;
-    float top = -INFINITY;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (logits[i] > top) top = logits[i];
-    double sum = 0;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (!isnan(logits[i])) sum += fm_exp(logits[i] - top);
-    float norm = (float)((double)top + log(sum));
-    int32_t held = 0;
-    for (int32_t i = 0; i < n_vocab && n > 0; i++) {
-        float v = isnan(logits[i]) ? -INFINITY : logits[i] - norm;
-        if (held == n && v <= best[held - 1].logprob) continue;
-        int32_t at = held < n ? held++ : n - 1;
-        for (; at > 0 && best[at - 1].logprob < v; at--) best[at] = best[at - 1];
-        best[at] = (top_logprob){i, v};
-    }
+    candidates c = all_of(s, logits, n_vocab);
+    const best_logit top = s->scan->best(c.at.key, c.n);
+    candidates_weigh(&c, isfinite(top.value) ? top.value : 0, 1);
+    const float norm = (float)((double)top.value + log(c.mass));
+    const int32_t held = n > 0 ? candidates_list(&c, n) : 0;
+    for (int32_t i = 0; i < held; i++) best[i] = (top_logprob){s->spare.id[i], logits[s->spare.id[i]] - norm};
+    for (int32_t i = 0, k = held; i < n_vocab && k < n; i++) /* there are too few that are finite */
+        if (!(c.at.key[i] >= -FLT_MAX)) best[k++] = (top_logprob){i, -INFINITY};
     return id >= 0 && id < n_vocab ? logits[id] - norm : -INFINITY;
 }

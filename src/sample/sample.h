@@ -1,11 +1,17 @@
 /* sample.h - logits to a token: penalties, bias, temperature, filters, one draw.
  *
  * Deterministic: the random number is a function of (seed, choice, position) and ties take the lowest id, so the same
- * request gives the same tokens whatever else the engine does. The order is the field's: penalties, bias and mask on
- * the logits; the likeliest token when the temperature is 0; else temperature, top-k, top-p, min-p, the draw. */
+ * request gives the same tokens whatever else the engine does. The order is: penalties, bias and mask on the
+ * logits; the likeliest token when the temperature is 0; else temperature, then the cuts of sampler_list.h and a draw.
+ *
+ * At 151 936 tokens, on one thread with AVX-512 (EPYC, 2 MiB of second-level cache for two cores): temperature alone
+ * 0.08 ms, with top-k 0.21, top-p 0.2 to 0.38, min-p 0.1, typical 0.2 to 0.36, mirostat 0.1 to 0.3, FSD 0.2, all of
+ * them one after the other 0.2 to 0.5; 20 log-probabilities 0.2. Tail-free sorts what has any weight: 0.26 where few
+ * tokens have, 1.1 where all do. With AVX2 a third more. */
 #pragma once
 #include "base/err.h"
 #include "base/param.h"
+#include "core/vocab_scan.h"
 #include "sample/sampler_list.h"
 
 #include <stdint.h>
@@ -13,11 +19,17 @@
 typedef struct sample_params {
 #define SAMPLE_INT         int64_t
 #define SAMPLE_FLOAT       double
+#define SAMPLE_TEXT        const char *
 #define X(kind, name, ...) SAMPLE_##kind name;
     SAMPLE_PARAM_LIST(X)
 #undef X
     int64_t choice; /* k of the k-th choice of a request */
 } sample_params;
+
+/* What a sampler remembers of a text besides its ids, before a position: at most 64 bytes. */
+typedef struct sample_state {
+    float mu; /* smp_mirostat.c */
+} sample_state;
 
 extern const param sample_param_rows[]; /* "temperature" (alias "temp"), "top_k", … */
 extern const size_t sample_param_count;
@@ -34,7 +46,7 @@ typedef struct top_logprob {
 
 /* Working memory for one vocabulary, reused by every call: no allocation in the token loop. */
 typedef struct sampler sampler;
-int sampler_open(sampler **out, int32_t n_vocab, err *e);
+int sampler_open(sampler **out, int32_t n_vocab, const scan_ops *scan, err *e);
 void sampler_close(sampler *s);
 
 typedef struct sample_input {
@@ -48,12 +60,16 @@ typedef struct sample_input {
     int32_t n_bias;
     const int32_t *banned; /* ids that must not be drawn now (EOS before min_tokens) */
     int32_t n_banned;
-    const uint64_t *allowed; /* [(n_vocab + 63) / 64] a bit an id: those that may be drawn; NULL: all */
+    const uint64_t *allowed;   /* [(n_vocab + 63) / 64] a bit an id: those that may be drawn; NULL: all */
+    const sample_state *state; /* before this position; NULL: of a text that begins */
+    sample_state *next;        /* where that after it goes; NULL ok */
 } sample_input;
 
 /* Whether sampler_pick is the best logit, of equals the first, when there is no bias and nothing is banned. */
 bool sampler_is_argmax(const sample_params *p);
-/* The next token. NaN logits never win. */
+/* Whether what it draws depends on a sample_state. */
+bool sampler_has_state(const sample_params *p);
+/* The next token; -1: none is left. NaN logits never win. */
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
 
 /* Returns the log-probability of `id` in the raw distribution, before penalties, bias and temperature; fills the n

@@ -1,5 +1,5 @@
-/* sample_step.h - one step on the way from logits to a token, as a row: it adjusts logits, or it cuts candidates.
- * Candidates are there only when the temperature is not 0; the draw follows. */
+/* sample_step.h - one step on the way from logits to a token, as a row: it adjusts logits, cuts candidates, or draws.
+ * Candidates are there only when the temperature is not 0. */
 #pragma once
 #include "sample/candidates.h"
 #include "sample/sample.h"
@@ -13,12 +13,21 @@ typedef struct sample_logits {
 
 static inline bool sample_in_vocab(const sample_logits *l, int32_t id) { return id >= 0 && id < l->n_vocab; }
 
-/* One of the two; with the default parameters a step does nothing. */
+/* What a draw depends on, besides the candidates. */
+typedef struct sample_chance {
+    const sample_params *p;
+    const sample_input *in;
+    double u, coin;  /* two random numbers of the position, 0 <= … < 1 */
+    uint32_t *count; /* as sample_logits.count */
+} sample_chance;
+
+/* Either adjust, cut or draw; with the default parameters a step does nothing. */
 typedef struct sample_step {
-    bool (*adjusts)(const sample_params *p); /* false: it is off */
+    bool (*is_on)(const sample_params *p);
     void (*adjust)(const sample_logits *l, const sample_params *p);
-    /* Narrows the range or the bounds; at least one candidate is left. False: it is off. */
-    bool (*cut)(candidates *c, const sample_params *p);
+    void (*cut)(candidates *c, const sample_params *p); /* at least one is left */
+    /* The place of the token. The first step that is on and draws does so; without one candidates_draw does. */
+    int64_t (*draw)(candidates *c, const sample_chance *x);
 } sample_step;
 
 extern const sample_step *const sample_steps[]; /* in the order of SAMPLER_LIST */

@@ -1,7 +1,7 @@
 /* smp_occurrence.c - OpenAI's presence and frequency penalties, over generated tokens. */
 #include "sample/sample_step.h"
 
-static bool adjusts(const sample_params *p) { return p->presence_penalty != 0 || p->frequency_penalty != 0; }
+static bool is_on(const sample_params *p) { return p->presence_penalty != 0 || p->frequency_penalty != 0; }
 
 static void adjust(const sample_logits *l, const sample_params *p)
 {
@@ -16,4 +16,4 @@ static void adjust(const sample_logits *l, const sample_params *p)
     }
 }
 
-const sample_step smp_occurrence = {.adjusts = adjusts, .adjust = adjust};
+const sample_step smp_occurrence = {.is_on = is_on, .adjust = adjust};

@@ -17,7 +17,7 @@ static void forget(const sample_logits *l, const int32_t *ids, int64_t n)
         if (sample_in_vocab(l, ids[i])) l->count[ids[i]] = 0;
 }
 
-static bool adjusts(const sample_params *p) { return p->repetition_penalty != 1; }
+static bool is_on(const sample_params *p) { return p->repetition_penalty != 1; }
 
 static void adjust(const sample_logits *l, const sample_params *p)
 {
@@ -27,4 +27,4 @@ static void adjust(const sample_logits *l, const sample_params *p)
     forget(l, l->in->generated, l->in->n_generated);
 }
 
-const sample_step smp_repetition = {.adjusts = adjusts, .adjust = adjust};
+const sample_step smp_repetition = {.is_on = is_on, .adjust = adjust};

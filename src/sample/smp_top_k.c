@@ -1,11 +1,8 @@
 /* smp_top_k.c - the k likeliest tokens (Fan, Lewis, Dauphin 2018, arXiv 1805.04833). */
 #include "sample/sample_step.h"
 
-static bool cut(candidates *c, const sample_params *p)
-{
-    if (p->top_k <= 0 || p->top_k >= c->n_vocab) return false;
-    if (c->end - c->begin > p->top_k) c->end = c->begin + (int32_t)p->top_k;
-    return true;
-}
+static bool is_on(const sample_params *p) { return p->top_k > 0; }
 
-const sample_step smp_top_k = {.cut = cut};
+static void cut(candidates *c, const sample_params *p) { candidates_keep_best(c, p->top_k); }
+
+const sample_step smp_top_k = {.is_on = is_on, .cut = cut};

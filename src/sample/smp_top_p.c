@@ -2,11 +2,8 @@
  * probabilities sum to p, of the mass that is left. */
 #include "sample/sample_step.h"
 
-static bool cut(candidates *c, const sample_params *p)
-{
-    if (p->top_p >= 1) return false;
-    c->mass_max = p->top_p * candidates_mass(c);
-    return true;
-}
+static bool is_on(const sample_params *p) { return p->top_p < 1; }
 
-const sample_step smp_top_p = {.cut = cut};
+static void cut(candidates *c, const sample_params *p) { candidates_keep_mass(c, c->at.key, p->top_p * c->mass); }
+
+const sample_step smp_top_p = {.is_on = is_on, .cut = cut};

@@ -1,6 +1,7 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
 #include "engine/decoder_prompt.h"
 #include "serve/request.h"
+#include "sample/strategy.h"
 
 #include "base/mem.h"
 
@@ -257,8 +258,8 @@ static bool add_bad_word(server *s, exchange *x, request *r, const char *text, s
     return true;
 }
 
-/* A word must not come at the beginning of a text nor behind a blank. Where the blank is a token of its own, the word
- * alone says it already (as vLLM has it). */
+/* A word must not come at the beginning of a text nor behind a blank. Where the ids behind a blank end in those of the
+ * word alone, these say it already. */
 static bool read_bad_word(server *s, exchange *x, request *r, const json *v)
 {
     char text[REQUEST_STOP_BYTES + 2] = " ";
@@ -274,7 +275,8 @@ static bool read_bad_word(server *s, exchange *x, request *r, const json *v)
     if (!add_bad_word(s, x, r, word, &plain)) return false;
     const size_t second = r->bad.n;
     if (!add_bad_word(s, x, r, text, &spaced)) return false;
-    if (plain && (spaced != plain || r->bad.id[at + 1] == r->bad.id[second + 1])) r->bad.n = second;
+    const int32_t *same = r->bad.id + r->bad.n - plain;
+    if (plain && spaced >= plain && !memcmp(same, r->bad.id + at + 1, plain * sizeof *same)) r->bad.n = second;
     return true;
 }
 
@@ -395,6 +397,20 @@ static bool read_prompts(server *s, exchange *x, request *r)
     return true;
 }
 
+/* Fields override what the strategy says, wherever they stand. */
+static bool read_strategy(const server *s, exchange *x, request *r)
+{
+    err e = {0};
+    if (!json_str(json_get(r->body, "strategy"), NULL)) return true;
+    if (strategy_apply(&r->sample, "strategy", &e)) {
+        reply_error(x, 400, "strategy", "invalid_value", "%s", e.msg);
+        return false;
+    }
+    const bool good = fields_read(x, x->endpoint->fields, s->o->lenient, r->body, r);
+    r->sample.strategy = NULL; /* it has done its work */
+    return good;
+}
+
 bool request_read(server *s, exchange *x, request *r)
 {
     *r = (request){.n = 1,
@@ -415,6 +431,7 @@ bool request_read(server *s, exchange *x, request *r)
     if (!read_bias(x, r, n_vocab) || !read_stop_ids(x, r, n_vocab) || !read_allowed(x, r, n_vocab) ||
         !read_bad_words(s, x, r) || !text_rules_read(s, x, &r->rules, &r->form) || !read_beams(s, x, r))
         return false;
+    if (!read_strategy(s, x, r)) return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
     return read_prompts(s, x, r);
