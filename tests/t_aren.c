@@ -175,7 +175,7 @@ static void translate(engine *g, const json *cases, const alphabet *source, cons
                    .enc_ids = enc,
                    .n_enc = (size_t)ids_of(source, json_get(c, "src"), enc),
                    .max_tokens = WORD_MAX,
-                   .sample = {.top_p = 1, .repetition_penalty = 1},
+                   .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                    .beams = beams,
                    .length_penalty = 1,
                    .early_stopping = BEAM_STOP_BETTER,

@@ -167,7 +167,7 @@ static void beside_others(void **unused)
         engine *g = open_engine(c, ways[at % 3]);
         query q = query_of(&s, &plain);
         q.beams = 0;
-        q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+        q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1};
         assert_ok(engine_add_query(g, &q, NULL, &e), &e);
         for (int k = 0; k < COPIES; k++) {
             q = query_of(&s, &got[k]);

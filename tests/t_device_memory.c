@@ -226,7 +226,7 @@ static void bytes_of_a_step(void **unused)
                              .n_ids = 20,
                              .max_tokens = 80,
                              .ignore_eos = true,
-                             .sample = {.top_p = 1, .repetition_penalty = 1},
+                             .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                              .n_logprobs = -1,
                              .on_token = count_ends,
                              .ctx = &ended};

@@ -63,7 +63,13 @@ static query make_query(const engine *g, int k, answer *a)
                    .max_tokens = makes[k],
                    .ignore_eos = true,
                    .n_logprobs = 0,
-                   .sample = {.temperature = k % 2 ? 0.9 : 0, .top_p = 0.95, .repetition_penalty = 1.1, .seed = k},
+                   .sample = {.temperature = k % 2 ? 0.9 : 0,
+                              .top_p = 0.95,
+                              .repetition_penalty = 1.1,
+                              .typical_p = 1,
+                              .tfs_z = 1,
+                              .fsd_n = 1,
+                              .seed = k},
                    .on_token = on_token,
                    .ctx = a};
 }

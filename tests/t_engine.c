@@ -85,7 +85,13 @@ static query make_query(int k, int n, int max_tokens, result *r)
                .ignore_eos = true,
                .on_token = on_token,
                .ctx = r};
-    q.sample = (sample_params){.temperature = k % 2 ? 0.9 : 0, .top_p = 0.95, .repetition_penalty = 1.1, .seed = k};
+    q.sample = (sample_params){.temperature = k % 2 ? 0.9 : 0,
+                               .top_p = 0.95,
+                               .repetition_penalty = 1.1,
+                               .typical_p = 1,
+                               .tfs_z = 1,
+                               .fsd_n = 1,
+                               .seed = k};
     return q;
 }
 

@@ -36,7 +36,7 @@ static bool greedy_agrees(const char *folder, const expected *x)
                .n_enc = x->n_enc,
                .max_tokens = GREEDY,
                .ignore_eos = true,
-               .sample = {.top_p = 1, .repetition_penalty = 1},
+               .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                .n_logprobs = -1,
                .on_token = on_token,
                .ctx = &out};

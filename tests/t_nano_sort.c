@@ -250,7 +250,7 @@ static void it_sorts(void **unused)
     for (int w = 0; w < WORDS; w++) {
         for (int i = 0, rest = w; i < LETTERS_OF_A_WORD; i++, rest /= 3) word[w][i] = rest % 3;
         query q = {.ids = word[w], .n_ids = LETTERS_OF_A_WORD, .max_tokens = LETTERS_OF_A_WORD - 1, .n_logprobs = -1};
-        q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+        q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1};
         q.ignore_eos = true;
         q.on_token = on_token;
         q.ctx = sorted[w];

@@ -221,7 +221,7 @@ static void lost_node(void **unused)
                      .n_ids = 3,
                      .max_tokens = 200,
                      .ignore_eos = true,
-                     .sample = {.top_p = 1, .repetition_penalty = 1},
+                     .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                      .on_token = hear,
                      .ctx = &h};
     assert_ok(engine_add_query(g, &q, NULL, &e), &e);
@@ -251,7 +251,13 @@ static void ask(engine *g, heard h[TEXTS])
                          .n_ids = 3,
                          .max_tokens = 60 + 10 * i,
                          .ignore_eos = true,
-                         .sample = {.temperature = i % 2, .top_p = 1, .repetition_penalty = 1, .seed = 3},
+                         .sample = {.temperature = i % 2,
+                                    .top_p = 1,
+                                    .repetition_penalty = 1,
+                                    .typical_p = 1,
+                                    .tfs_z = 1,
+                                    .fsd_n = 1,
+                                    .seed = 3},
                          .beams = i == 3 ? 3 : 1,
                          .length_penalty = 1,
                          .n_logprobs = -1,

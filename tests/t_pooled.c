@@ -135,7 +135,7 @@ static void beside_generation(void **unused)
         t.pooled = false;
         t.max_tokens = 20;
         t.ignore_eos = true;
-        t.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+        t.sample = (sample_params){.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1};
         t.on_token = keep_token;
         t.ctx = ids[pass];
         assert_ok(engine_add_query(g, &t, NULL, &e), &e);

@@ -34,7 +34,7 @@ static void run_all(engine *g, const inputs *x, transcript *t, bool logprobs)
     for (int k = 0; k < QUERIES; k++)
         q[k] = (query){.pooled = i->n_pooled || i->n_score,
                        .max_tokens = NEW_TOKENS,
-                       .sample = {.repetition_penalty = 1},
+                       .sample = {.repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                        .beams = 1,
                        .n_logprobs = logprobs && k == 2 ? 1 : -1,
                        .on_token = take_token};
@@ -279,7 +279,7 @@ static void run_texts(const char *reduce, const char *wire, ending *quiet, endin
                          .n_ids = LENGTH,
                          .max_tokens = NEW_TOKENS,
                          .ignore_eos = true,
-                         .sample = {.repetition_penalty = 1},
+                         .sample = {.repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
                          .beams = 1,
                          .n_logprobs = -1,
                          .on_token = take_ending,

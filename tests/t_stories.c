@@ -35,7 +35,7 @@ static void tell_file(const char *path, const char *vocab)
     int32_t bos = 1;
     assert_ok(engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab}, &e), &e);
     query q = {.ids = &bos, .n_ids = 1, .max_tokens = TOKENS, .n_logprobs = -1, .on_token = on_token, .ctx = &s};
-    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1};
     assert_ok(engine_add_query(g, &q, NULL, &e), &e);
     while (more) assert_ok(engine_infer(g, &more, &e), &e);
     assert_ok(tokenizer_decode(engine_tokenizer(g), s.id, (size_t)s.n, DETOKENIZE_SKIP_SPECIAL, &text, &e), &e);
@@ -77,7 +77,7 @@ static void predict(const char *path, const char *vocab, const char *kv, story *
     int32_t bos = 1;
     assert_ok(engine_open(&g, &(engine_options){.model = path, .tokenizer = vocab, .kv = kv}, &e), &e);
     query q = {.ids = &bos, .n_ids = 1, .max_tokens = TOKENS, .n_logprobs = -1, .on_token = on_token, .ctx = s};
-    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1};
+    q.sample = (sample_params){.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1};
     if (s->n == 0) {
         assert_ok(engine_add_query(g, &q, NULL, &e), &e);
         while (more) assert_ok(engine_infer(g, &more, &e), &e);
