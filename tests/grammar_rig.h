@@ -6,9 +6,10 @@
 #include "sample/grammar.h"
 
 enum { RIG_END = 256 };
-static const char *const rig_words[] = {
-    "",         "ab",       "abc", "true",  "null", "\":", "{\"",  "\",\"", "\"}", "  ", "12", "0.5",     "\xc3",
-    "\xa9\xc3", "\xe2\x82", "ha",  "hello", "\n  ", "\\n", "name", "\\u0",  "}}",  "]]", "[[", "aaaaaaaa"};
+static const char *const rig_words[] = {"",         "ab",  "abc",   "true",     "null",        "\":",  "{\"",
+                                        "\",\"",    "\"}", "  ",    "12",       "0.5",         "\xc3", "\xa9\xc3",
+                                        "\xe2\x82", "ha",  "hello", "\n  ",     "\\n",         "name", "\\u0",
+                                        "}}",       "]]",  "[[",    "aaaaaaaa", "\xff[C]\xff", "<c>"};
 enum { RIG_WORDS = sizeof rig_words / sizeof *rig_words, RIG_VOCAB = RIG_END + 1 + RIG_WORDS };
 
 static inline void rig_bytes(void *ctx, int32_t id, buf *out)

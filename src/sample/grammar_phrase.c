@@ -84,6 +84,8 @@ static phrase *make(grammar_builder *b, phrase_kind kind)
     return x;
 }
 
+phrase *phrase_never(grammar_builder *b) { return make(b, PHRASE_NEVER); }
+
 phrase *phrase_text(grammar_builder *b, span text)
 {
     phrase *x = make(b, PHRASE_TEXT);
@@ -93,14 +95,14 @@ phrase *phrase_text(grammar_builder *b, span text)
 
 phrase *phrase_string(grammar_builder *b, const char *text) { return phrase_text(b, span_str(text)); }
 
-static phrase *phrase_set(grammar_builder *b, byte_set set)
+phrase *phrase_set(grammar_builder *b, byte_set set)
 {
     phrase *x = make(b, PHRASE_SET);
     if (x) x->set = set;
     return x;
 }
 
-static phrase *phrase_range(grammar_builder *b, unsigned from, unsigned to)
+phrase *phrase_range(grammar_builder *b, unsigned from, unsigned to)
 {
     byte_set s = {0};
     byte_set_add(&s, from, to);
@@ -139,6 +141,16 @@ phrase *phrase_add(grammar_builder *b, phrase *list, phrase *x)
     }
     list->item[list->n++] = x;
     return list;
+}
+
+phrase *phrase_both(grammar_builder *b, phrase *x, phrase *y)
+{
+    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_SEQUENCE), x), y);
+}
+
+phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y)
+{
+    return phrase_add(b, phrase_add(b, phrase_list(b, PHRASE_CHOICE), x), y);
 }
 
 /* ---- characters */

@@ -69,13 +69,18 @@ bool grammar_builder_good(grammar_builder *b, size_t more);
 uint32_t grammar_rule_named(grammar_builder *b, span name);
 uint32_t grammar_rule_new(grammar_builder *b, span name, phrase *body); /* one that cannot be named elsewhere */
 
+phrase *phrase_never(grammar_builder *b);
 phrase *phrase_text(grammar_builder *b, span text); /* copied */
 phrase *phrase_string(grammar_builder *b, const char *text);
+phrase *phrase_set(grammar_builder *b, byte_set set);
+phrase *phrase_range(grammar_builder *b, unsigned from, unsigned to); /* one byte */
 phrase *phrase_rule(grammar_builder *b, uint32_t rule);
 phrase *phrase_repeat(grammar_builder *b, phrase *x, int64_t min, int64_t max);
 /* A sequence or choice of none so far; phrase_add returns the list. */
 phrase *phrase_list(grammar_builder *b, phrase_kind kind);
 phrase *phrase_add(grammar_builder *b, phrase *list, phrase *x);
+phrase *phrase_both(grammar_builder *b, phrase *x, phrase *y);   /* x, then y */
+phrase *phrase_either(grammar_builder *b, phrase *x, phrase *y); /* x or y */
 
 /* Characters: sets of code points as ranges. */
 typedef struct char_range {

@@ -139,6 +139,18 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
     return rc;
 }
 
+bool token_trie_has(const token_trie *t, span bytes)
+{
+    uint32_t at = 0;
+    for (size_t i = 0; i < bytes.n; i++) {
+        uint32_t child = at + 1;
+        while (child < t->node[at].skip && t->node[child].byte != bytes.p[i]) child = t->node[child].skip;
+        if (child >= t->node[at].skip) return false;
+        at = child;
+    }
+    return bytes.n && t->node[at + 1].first > t->node[at].first;
+}
+
 void token_trie_close(token_trie *t)
 {
     if (!t) return;

@@ -48,4 +48,5 @@ typedef struct trie_source {
 enum { TRIE_TOKEN_BYTES = 254 }; /* longer tokens are never allowed */
 
 int token_trie_open(token_trie **out, const trie_source *from, err *e);
-void token_trie_close(token_trie *t); /* NULL ok */
+bool token_trie_has(const token_trie *t, span bytes); /* whether a token has these bytes */
+void token_trie_close(token_trie *t);                 /* NULL ok */

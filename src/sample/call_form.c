@@ -1,0 +1,134 @@
+/* call_form.c - see call_form.h. Free text before a trigger is the automaton of Knuth, Morris and Pratt (1977): a rule
+ * for each beginning of the trigger that the text may end with. */
+#include "sample/call_form.h"
+
+#include "sample/json_schema.h"
+
+#include <string.h>
+
+enum { TRIGGER_BYTES_MAX = 200 };
+
+/* How much of the trigger the text ends with after a byte, where it ended with `have` bytes of it. */
+static size_t after_byte(span trigger, size_t have, uint8_t byte)
+{
+    for (size_t n = have + 1; n > 0; n--) /* the longest beginning that trigger[0 … have) and the byte end with */
+        if (trigger.p[n - 1] == byte && memcmp(trigger.p, trigger.p + have + 1 - n, n - 1) == 0) return n;
+    return 0;
+}
+
+/* Any bytes up to the first `trigger`, it too, then `then`; or, unless required, bytes without it to the end. */
+static phrase *until(grammar_builder *b, span trigger, phrase *then, bool required)
+{
+    uint32_t rule[TRIGGER_BYTES_MAX];
+    if (trigger.n > TRIGGER_BYTES_MAX) err_set(b->e, ERR_LIMIT, "a trigger of more than %d bytes", TRIGGER_BYTES_MAX);
+    for (size_t i = 0; i < trigger.n && grammar_builder_good(b, 0); i++)
+        rule[i] = grammar_rule_new(b, span_str("text before a call"), NULL);
+    for (size_t i = 0; i < trigger.n && grammar_builder_good(b, 0); i++) {
+        phrase *any = phrase_list(b, PHRASE_CHOICE);
+        byte_set to[TRIGGER_BYTES_MAX + 1];
+        memset(to, 0, sizeof to);
+        for (unsigned byte = 0; byte < 256; byte++) {
+            byte_set *s = &to[after_byte(trigger, i, (uint8_t)byte)];
+            byte_set_add(s, byte, byte);
+        }
+        for (size_t k = 0; k <= i + 1; k++) {
+            if (!(to[k].bit[0] | to[k].bit[1] | to[k].bit[2] | to[k].bit[3])) continue;
+            phrase *next = k == trigger.n ? then : phrase_rule(b, rule[k]);
+            phrase_add(b, any, phrase_both(b, phrase_set(b, to[k]), next));
+        }
+        if (!required) phrase_add(b, any, phrase_string(b, ""));
+        if (!b->e->code) b->rule[rule[i]].body = any;
+    }
+    return b->e->code ? NULL : phrase_rule(b, rule[0]);
+}
+
+/* A literal as bytes of tokens: names of special tokens that the vocabulary has stand between marks. It lies in the
+ * builder's arena. */
+static span spell(grammar_builder *b, const token_trie *t, const char *literal, const char *special)
+{
+    buf out = {0};
+    for (const char *p = literal; *p;) {
+        size_t longest = 0;
+        for (const char *name = special ? special : ""; *name;) {
+            const size_t n = strcspn(name, " ");
+            buf marked = {0};
+            buf_byte(&marked, TRIE_MARK);
+            buf_add(&marked, name, n);
+            buf_byte(&marked, TRIE_MARK);
+            if (n > longest && !strncmp(p, name, n) && token_trie_has(t, buf_span(&marked))) longest = n;
+            buf_free(&marked);
+            name += n + strspn(name + n, " ");
+        }
+        if (longest) buf_byte(&out, TRIE_MARK);
+        buf_add(&out, p, longest ? longest : 1);
+        if (longest) buf_byte(&out, TRIE_MARK);
+        p += longest ? longest : 1;
+    }
+    phrase *kept = phrase_text(b, buf_span(&out));
+    if (out.bad) err_set(b->e, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    buf_free(&out);
+    return kept ? kept->text : (span){0};
+}
+
+/* What is left of a literal behind the trigger that it begins with. */
+static phrase *behind(grammar_builder *b, span literal, span trigger)
+{
+    if (literal.n >= trigger.n && (!trigger.n || memcmp(literal.p, trigger.p, trigger.n) == 0))
+        return phrase_text(b, span_of(literal.p + trigger.n, literal.n - trigger.n));
+    err_set(b->e, ERR_USAGE, "a tool call does not begin with its trigger");
+    return NULL;
+}
+
+/* The literals of call_forms as bytes of tokens. */
+typedef struct spelled {
+    span open, between, close, trigger, *before, *after;
+    phrase **arguments;
+} spelled;
+
+/* One call of any tool; skipped: a trigger that was read already, or nothing. */
+static phrase *one_call(grammar_builder *b, const spelled *s, size_t n, span skipped)
+{
+    phrase *any = phrase_list(b, PHRASE_CHOICE);
+    for (size_t i = 0; i < n && !b->e->code; i++) {
+        phrase *rest = phrase_both(b, s->arguments[i], phrase_text(b, s->after[i]));
+        phrase_add(b, any, phrase_both(b, behind(b, s->before[i], skipped), rest));
+    }
+    return any;
+}
+
+static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_trie *t)
+{
+    static const span none = {(const uint8_t *)"", 0};
+    spelled s = {.open = spell(b, t, f->open, f->special),
+                 .between = spell(b, t, f->between, f->special),
+                 .close = spell(b, t, f->close, f->special),
+                 .trigger = spell(b, t, f->trigger ? f->trigger : "", f->special),
+                 .before = arena_array(&b->mem, f->n + 1, sizeof *s.before),
+                 .after = arena_array(&b->mem, f->n + 1, sizeof *s.after),
+                 .arguments = arena_array(&b->mem, f->n + 1, sizeof *s.arguments)};
+    if (!s.before || !s.after || !s.arguments)
+        err_set(b->e, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    for (size_t i = 0; i < f->n && !b->e->code; i++) {
+        s.before[i] = spell(b, t, f->form[i].before, f->special);
+        s.after[i] = spell(b, t, f->form[i].after, f->special);
+        s.arguments[i] = json_schema_phrase(b, f->form[i].schema);
+    }
+    if (b->e->code) return NULL;
+    phrase *open = s.open.n ? behind(b, s.open, s.trigger) : phrase_string(b, "");
+    phrase *first = one_call(b, &s, f->n, s.open.n ? none : s.trigger);
+    phrase *next = phrase_both(b, phrase_text(b, s.between), one_call(b, &s, f->n, none));
+    phrase *calls = phrase_both(b, first, phrase_repeat(b, next, 0, f->several ? -1 : 0));
+    phrase *all = phrase_both(b, open, phrase_both(b, calls, phrase_text(b, s.close)));
+    return s.trigger.n ? until(b, s.trigger, all, f->required) : all;
+}
+
+int call_form_compile(grammar **out, const call_forms *f, const token_trie *t, err *e)
+{
+    err own = {0};
+    grammar_builder b;
+    *out = NULL;
+    grammar_builder_open(&b, &own);
+    phrase *all = all_calls(&b, f, t);
+    grammar_open(out, &b, grammar_rule_new(&b, span_str("tool calls"), all), t);
+    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+}

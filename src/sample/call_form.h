@@ -1,0 +1,29 @@
+/* call_form.h - the form of tool calls within a text: literal text, an object that satisfies a schema, literal text;
+ * one call or several. Perhaps only from a trigger on: what stands before it is free.
+ *
+ * Literals and triggers are plain text; names of special tokens in them mean these tokens where the vocabulary has
+ * them. */
+#pragma once
+#include "base/json.h"
+#include "sample/grammar.h"
+
+/* A tool as it is called. */
+typedef struct call_form {
+    const char *before, *after; /* around the arguments */
+    const json *schema;         /* of the arguments; NULL: any object */
+} call_form;
+
+typedef struct call_forms {
+    const call_form *form; /* [n] */
+    size_t n;
+    const char *open, *between, *close; /* before the first call, between two, after the last */
+    bool several;                       /* more than one call may come */
+    /* Where the beginning of the first call is: `open` or every `before` begins with it. Text that does not contain it
+     * may come first. NULL: the first call comes at once. */
+    const char *trigger;
+    bool required;       /* with a trigger: the text cannot end without a call */
+    const char *special; /* names of special tokens, separated by blanks; NULL: none */
+} call_forms;
+
+/* Errors as json_schema_compile, with the path in the tool's schema. */
+int call_form_compile(grammar **out, const call_forms *f, const token_trie *t, err *e);
