@@ -3,6 +3,7 @@
 #include "app/ids.h"
 #include "app/line_edit.h"
 #include "app/receipt_file.h"
+#include "app/text_form.h"
 #include "app/tokenizer_choice.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -27,6 +28,8 @@ typedef struct run_options {
     int64_t beams;
     double length_penalty;
     const char *early_stopping, *receipt;
+    const char *grammar, *json_schema;
+    struct grammar *form; /* of these files; NULL: any text */
     engine_options model;
     sample_params sample;
 } run_options;
@@ -54,6 +57,9 @@ static const param own_rows[] = {
     ROW(early_stopping, PARAM_WORD, .otherwise = "off", .words = "off|on|never",
         .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
                "impossible"),
+    ROW(grammar, PARAM_TEXT, .words = "FILE", .path = PATH_FILE, .doc = "the text follows this grammar (GBNF)"),
+    ROW(json_schema, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+        .doc = "the text is JSON that satisfies this schema"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
@@ -198,6 +204,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                .min_tokens = o->min_tokens,
                .ignore_eos = o->ignore_eos,
                .sample = o->sample,
+               .constraint = o->form,
                .n_logprobs = -1,
                .beams = (int32_t)o->beams,
                .length_penalty = o->length_penalty,
@@ -316,11 +323,13 @@ static int run_run(const invocation *v, err *e)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");
     if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
         rc = tokenizer_missing(eng, ", or --ids with --output ids", e);
+    if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
     if (!rc && chat) rc = talk(eng, o, e);
     if (!rc && !chat) rc = read_prompt(eng, o, &prompt, e);
     if (!rc && !chat) rc = continue_read(eng, o, &prompt, e);
     if (!rc && !chat && isatty(STDOUT_FILENO)) putchar('\n');
     mem_free(prompt.id);
+    grammar_drop(o->form);
     engine_close(eng);
     return rc;
 }
