@@ -41,6 +41,7 @@ struct engine {
 /* What tests may change before a request. */
 static struct {
     const char *text;
+    const char *chat_template;
     int ctx;
     int max_batch;
     atomic_int delay_us; /* per step */
@@ -373,6 +374,18 @@ int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, 
 }
 
 /* <s> a [</s> b] with types; cut at the end. */
+int tokenizer_encode_marked(const tokenizer *t, span text, const uint8_t *user, token_list *out, err *e)
+{
+    for (size_t i = 0; i < text.n;) {
+        size_t end = i;
+        while (end < text.n && user[end] == user[i]) end++;
+        int rc = tokenizer_encode(t, span_of(text.p + i, end - i), user[i] ? 0 : TOKENIZE_PARSE, out, e);
+        if (rc) return rc;
+        i = end;
+    }
+    return OK;
+}
+
 int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags, token_list *out, token_list *types,
                            err *e)
 {
@@ -467,6 +480,11 @@ int tokenizer_decode(const tokenizer *t, const int32_t *id, size_t n, int flags,
     return rc;
 }
 
+bool tokenizer_is_special(const tokenizer *t, int32_t id)
+{
+    (void)t;
+    return id < 3;
+}
 uint32_t tokenizer_size(const tokenizer *t)
 {
     (void)t;
@@ -480,7 +498,7 @@ const char *tokenizer_kind(const tokenizer *t)
 const char *tokenizer_chat_template(const tokenizer *t)
 {
     (void)t;
-    return NULL;
+    return fake.chat_template;
 }
 int32_t tokenizer_role(const tokenizer *t, token_role role)
 {

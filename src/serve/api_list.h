@@ -9,6 +9,8 @@
     X(models)                                                                                                          \
     X(model)                                                                                                           \
     X(completions)                                                                                                     \
+    X(chat)                                                                                                            \
+    X(apply_template)                                                                                                  \
     X(embeddings)                                                                                                      \
     X(rerank)                                                                                                          \
     X(tokenize)                                                                                                        \

@@ -112,7 +112,7 @@ static void handle_props(server *s, exchange *x)
     json_add_int(root, "total_slots", info->max_batch);
     json_add_int(root, "n_ctx", info->ctx);
     json_add_str(root, "tokenizer", t ? tokenizer_kind(t) : "none");
-    json_add_str(root, "chat_template", t && tokenizer_chat_template(t) ? tokenizer_chat_template(t) : "");
+    json_add_str(root, "chat_template", s->chat ? (const char *)chat_template_source(s->chat).p : "");
     json_add_str(root, "build_info", inferflow_version);
     json *defaults = json_add_object(root, "default_generation_settings");
     param_json(sample_param_rows, sample_param_count, &s->o->sample, defaults);

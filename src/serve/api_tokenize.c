@@ -2,15 +2,16 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "serve/api_list.h"
-#include "serve/fields.h"
-#include "serve/server.h"
+#include "serve/chat_request.h"
 
 #include <string.h>
 
-/* Two forms: llama.cpp's with `content`, vLLM's with `prompt`. */
+/* Two forms: llama.cpp's with `content`, vLLM's with `prompt` or `messages`. */
 typedef struct tokenize_fields {
     const char *model, *content, *prompt;
-    bool add_special, add_special_tokens, parse_special, with_pieces, return_token_strs;
+    bool add_special, parse_special, with_pieces, return_token_strs;
+    const json *add_special_tokens; /* its default differs */
+    request chat;
 } tokenize_fields;
 
 #define AT(member) .offset = offsetof(tokenize_fields, member)
@@ -19,10 +20,15 @@ static const field tokenize_rows[] = {
     {.name = "content", .type = FIELD_TEXT, AT(content)},
     {.name = "prompt", .type = FIELD_TEXT, AT(prompt)},
     {.name = "add_special", .type = FIELD_BOOL, AT(add_special)},
-    {.name = "add_special_tokens", .type = FIELD_BOOL, AT(add_special_tokens)},
+    {.name = "add_special_tokens", .type = FIELD_NODE, AT(add_special_tokens)},
     {.name = "parse_special", .type = FIELD_BOOL, AT(parse_special)},
     {.name = "with_pieces", .type = FIELD_BOOL, AT(with_pieces)},
     {.name = "return_token_strs", .type = FIELD_BOOL, AT(return_token_strs)},
+    {.name = "messages", .type = FIELD_NODE, AT(chat.messages_node)},
+    {.name = "tools", .type = FIELD_NODE, AT(chat.tools_node)},
+    {.name = "chat_template_kwargs", .type = FIELD_NODE, AT(chat.template_node)},
+    {.name = "add_generation_prompt", .type = FIELD_BOOL, AT(chat.generation_prompt)},
+    {.name = "continue_final_message", .type = FIELD_BOOL, AT(chat.continues_final)},
     {NULL},
 };
 
@@ -90,28 +96,48 @@ static void reply_prompt(server *s, exchange *x, const tokenizer *t, const token
     if (pieces) buf_str(out, "]}");
 }
 
+/* The ids of a text, or of what the template makes of messages. False: the reply is in x. */
+static bool encode(server *s, exchange *x, const tokenizer *t, const tokenize_fields *f, token_list *ids)
+{
+    err e = {0};
+    const char *text = f->content ? f->content : f->prompt;
+    const json *special = f->add_special_tokens;
+    if (special && json_type(special) != JSON_BOOL)
+        return field_wrong_type(x, "add_special_tokens", "true or false", special);
+    const bool adds = f->content ? f->add_special : json_bool(special, !f->chat.messages_node);
+    int flags = (adds ? TOKENIZE_SPECIAL : 0) | (f->parse_special ? TOKENIZE_PARSE : 0);
+    if (!!f->content + !!f->prompt + !!f->chat.messages_node > 1) {
+        reply_error(x, 400, "prompt", "invalid_value", "content, prompt and messages: one of them");
+        return false;
+    }
+    if (f->chat.messages_node) {
+        jinja_output out = {0};
+        const bool begun = !adds || !tokenizer_encode(t, span_of("", 0), TOKENIZE_SPECIAL, ids, &e);
+        const bool good = begun && chat_prompt_make(s, x, &f->chat, &out, ids);
+        jinja_output_free(&out);
+        if (!begun) reply_err(x, "messages", &e);
+        return good;
+    }
+    if (!text) {
+        reply_error(x, 400, "content", "missing_field", "content is missing");
+        return false;
+    }
+    if (!tokenizer_encode(t, span_str(text), flags, ids, &e)) return true;
+    reply_err(x, f->content ? "content" : "prompt", &e);
+    return false;
+}
+
 static void handle_tokenize(server *s, exchange *x)
 {
-    tokenize_fields f = {.add_special_tokens = true};
+    tokenize_fields f = {.chat = {.generation_prompt = true}};
     token_list ids = {0};
-    err e = {0};
     const tokenizer *t = tokenizer_of(s, x);
     json *body = t ? body_read(s, x, &f) : NULL;
-    const char *text = f.content ? f.content : f.prompt;
-    int flags = ((f.content ? f.add_special : f.add_special_tokens) ? TOKENIZE_SPECIAL : 0) |
-                (f.parse_special ? TOKENIZE_PARSE : 0);
     if (!body) return;
-    if (!exchange_check_model(s, x, f.model)) {
-    } else if (!text) {
-        reply_error(x, 400, "content", "missing_field", "content is missing");
-    } else if (f.content && f.prompt) {
-        reply_error(x, 400, "prompt", "invalid_value", "content and prompt: one of them");
-    } else if (tokenizer_encode(t, span_str(text), flags, &ids, &e)) {
-        reply_err(x, f.content ? "content" : "prompt", &e);
-    } else if (f.content) {
-        reply_content(x, t, &ids, f.with_pieces);
-    } else {
-        reply_prompt(s, x, t, &ids, f.return_token_strs);
+    f.chat.body = body;
+    if (exchange_check_model(s, x, f.model) && encode(s, x, t, &f, &ids)) {
+        if (f.content) reply_content(x, t, &ids, f.with_pieces);
+        else reply_prompt(s, x, t, &ids, f.return_token_strs);
     }
     mem_free(ids.id);
     json_free(body);

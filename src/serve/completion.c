@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "serve/chat_json.h"
+#include "serve/chat_request.h"
 #include "serve/stop_text.h"
 
 #include <math.h>
@@ -21,6 +23,8 @@ static void free_job(void *ctx)
         mem_free(c->prompt_tokens.p);
         mem_free(c->tokens.p);
         mem_free(c->made.id);
+        call_parser_close(c->chat.parser);
+        chat_message_free(&c->chat.message);
         mem_free(c->top);
     }
     mem_free(j->choices);
@@ -116,12 +120,15 @@ static void end_reply(job *j)
 static void send_chunk(choice *c, size_t upto)
 {
     job *j = c->owner;
+    if (j->req.chat && !j->failed && (j->req.streams || c->finish) && !chat_take(j, c, upto))
+        fail_job(j, "out of memory");
     if (!j->req.streams || j->failed) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;
     if (upto == c->sent && !tokens_wait && !c->finish) return;
     j->scratch.n = 0;
-    chunk_write(&j->scratch, j, c, upto);
+    if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
+    else chunk_write(&j->scratch, j, c, upto);
     if (j->scratch.bad) fail_job(j, "out of memory");
     else stream_write(j->out, j->scratch.p, j->scratch.n);
 }
@@ -153,6 +160,14 @@ static bool take_prompt_token(choice *c, const token_event *ev)
     return add_top(c, t, ev);
 }
 
+/* Special tokens give no text, but marks of calls and reasoning have to be seen. */
+static bool take_mark(const job *j, choice *c, int32_t id)
+{
+    const tokenizer *t = engine_target_tokenizer(j->srv->g);
+    const span piece = t && tokenizer_is_special(t, id) ? tokenizer_piece(t, id) : (span){0};
+    return !piece.n || !call_parser_wants(&j->req.chat->parse, piece) || buf_add(&c->text, piece.p, piece.n);
+}
+
 static bool take_token(choice *c, const token_event *ev)
 {
     job *j = c->owner;
@@ -169,7 +184,8 @@ static bool take_token(choice *c, const token_event *ev)
         if (!add_record(c, &c->tokens, ev->token, ev->logprob, c->text.n)) return false;
         if (!add_top(c, &c->tokens.p[c->tokens.n - 1], ev)) return false;
     }
-    return !c->text_maker || detok_next(c->text_maker, ev->token, &c->text, NULL) == OK;
+    if (c->text_maker && detok_next(c->text_maker, ev->token, &c->text, NULL)) return false;
+    return !j->req.chat || take_mark(j, c, ev->token);
 }
 
 /* The token that closed the text. Where the prompt is shown it is listed: the score of an answer includes its end. */
@@ -300,7 +316,8 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     j->created = time(NULL);
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof random, 0) < 0) random[0] = atomic_fetch_add(&s->serial, 1);
-    snprintf(j->id, sizeof j->id, "cmpl-%016llx%08x", (unsigned long long)random[0], (unsigned)random[1]);
+    snprintf(j->id, sizeof j->id, "%s-%016llx%08x", j->req.chat ? "chatcmpl" : "cmpl", (unsigned long long)random[0],
+             (unsigned)random[1]);
     int rc = stream_open(&j->out, &(stream_owner){j, resume_job, cancel_job, free_job}, e);
     if (rc) {
         free_job(j);

@@ -7,6 +7,7 @@
 #pragma once
 #include "serve/request.h"
 #include "serve/stream.h"
+#include "text/call_parser.h"
 
 /* One token with its log-probabilities. */
 typedef struct token_record {
@@ -23,6 +24,14 @@ typedef struct record_list {
 } record_list;
 
 typedef struct job job;
+
+/* What a chat makes of a choice's text. */
+typedef struct chat_part {
+    call_parser *parser; /* NULL: nothing was read yet */
+    chat_message message;
+    size_t taken;                                    /* bytes of the text that the parser has */
+    size_t content_sent, reasoning_sent, calls_sent; /* of the message, in earlier chunks */
+} chat_part;
 
 typedef struct choice {
     job *owner;
@@ -45,6 +54,7 @@ typedef struct choice {
     int64_t n_generated, cached;
     double last_token;
     finish_reason finish;
+    chat_part chat;
 } choice;
 
 struct job {

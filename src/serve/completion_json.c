@@ -2,6 +2,7 @@
  * add up to the reply. Text is written by hand into one buffer: a chunk costs about a microsecond and no allocation. */
 #include "serve/completion_json.h"
 
+#include "serve/chat_json.h"
 #include "base/utf8.h"
 #include "base/version.h"
 
@@ -29,7 +30,7 @@ static void write_piece(buf *out, const job *j, int32_t id)
     buf_free(&shown);
 }
 
-static void write_logprob(buf *out, float v)
+void reply_logprob_write(buf *out, float v)
 {
     if (isnan(v)) buf_str(out, "null");
     else buf_printf(out, "%.8g", v < -9999.0f ? -9999.0 : v > 0 ? 0.0 : (double)v); /* JSON has no infinity */
@@ -65,7 +66,7 @@ static void write_top(buf *out, const job *j, const choice *c, const token_recor
             continue;
         }
         buf_byte(out, ':');
-        write_logprob(out, e->logprob);
+        reply_logprob_write(out, e->logprob);
         n++;
     }
     buf_byte(out, '}');
@@ -96,7 +97,7 @@ static void write_rivals(buf *out, const job *j, const choice *c, const token_re
         buf_str(out, is_text ? ",\"bytes\":[" : ",\"bytes\":null");
         for (size_t n = 0; n < raw.n && is_text; n++) buf_printf(out, "%s%d", n ? "," : "", raw.p[n]);
         buf_str(out, is_text ? "],\"logprob\":" : ",\"logprob\":");
-        write_logprob(out, e->logprob);
+        reply_logprob_write(out, e->logprob);
         buf_byte(out, '}');
         out->bad |= raw.bad;
         buf_free(&raw);
@@ -120,7 +121,7 @@ static void write_logprobs(buf *out, const job *j, const choice *c, const record
                 if (comma) buf_byte(out, ',');
                 comma = true;
                 if (column == 0) write_piece(out, j, t->id);
-                else if (column == 1) write_logprob(out, t->logprob);
+                else if (column == 1) reply_logprob_write(out, t->logprob);
                 else if (column == 2) write_top(out, j, c, t, j->req.logprobs);
                 else if (column == 4) write_rivals(out, j, c, t);
                 else {
@@ -152,7 +153,7 @@ static void write_prompt_logprobs(buf *out, const job *j, const choice *c)
             const top_logprob *e = k < best ? &c->top[t->first_top + (size_t)k] : &own;
             has_own |= e->id == t->id;
             buf_printf(out, "%s\"%d\":{\"logprob\":", k ? "," : "", e->id);
-            write_logprob(out, e->logprob);
+            reply_logprob_write(out, e->logprob);
             if (k < best) buf_printf(out, ",\"rank\":%d", k + 1);
             buf_str(out, ",\"decoded_token\":");
             write_piece(out, j, e->id);
@@ -163,9 +164,12 @@ static void write_prompt_logprobs(buf *out, const job *j, const choice *c)
     buf_byte(out, ']');
 }
 
-static void write_head(buf *out, const job *j)
+void reply_head_write(buf *out, const job *j)
 {
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%lld,\"model\":", j->id,
+    const char *object = !j->req.chat     ? "text_completion"
+                         : j->req.streams ? "chat.completion.chunk"
+                                          : "chat.completion";
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", j->id, object,
                (long long)j->created);
     json_quote(out, span_str(server_model_name(j->srv)));
     buf_printf(out, ",\"system_fingerprint\":\"inferflow-%s\",\"choices\":[", inferflow_version);
@@ -184,6 +188,16 @@ static void write_new_ids(buf *out, const job *j, choice *c, int index)
     if (!c->begun && index % j->req.n == 0) write_ids(out, "prompt_token_ids", c->from->ids.id, c->from->ids.n);
     write_ids(out, "token_ids", c->made.id + c->made_sent, c->made.n - c->made_sent);
     c->made_sent = c->made.n;
+}
+
+void reply_extras_write(buf *out, const job *j, choice *c, int index, bool whole)
+{
+    if (whole && j->req.prompt_logprobs >= 0) {
+        buf_str(out, ",\"prompt_logprobs\":");
+        write_prompt_logprobs(out, j, c);
+    }
+    if (j->req.returns_ids) write_new_ids(out, j, c, index);
+    c->begun = true;
 }
 
 /* index: in the reply. */
@@ -207,12 +221,7 @@ static void write_choice(buf *out, const job *j, choice *c, int index, size_t up
                c->finish == FINISH_STOP     ? "\"stop\""
                : c->finish == FINISH_LENGTH ? "\"length\""
                                             : "null");
-    if (whole && j->req.prompt_logprobs >= 0) {
-        buf_str(out, ",\"prompt_logprobs\":");
-        write_prompt_logprobs(out, j, c);
-    }
-    if (j->req.returns_ids) write_new_ids(out, j, c, index);
-    c->begun = true;
+    reply_extras_write(out, j, c, index, whole);
     buf_byte(out, '}');
 }
 
@@ -234,7 +243,7 @@ static void write_usage(buf *out, const job *j)
 void chunk_write(buf *out, job *j, choice *c, size_t upto)
 {
     buf_str(out, "data: ");
-    write_head(out, j);
+    reply_head_write(out, j);
     write_choice(out, j, c, c->index, upto, c->finish != FINISH_NONE);
     buf_str(out, j->req.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
@@ -242,7 +251,7 @@ void chunk_write(buf *out, job *j, choice *c, size_t upto)
 void chunk_usage(buf *out, const job *j)
 {
     buf_str(out, "data: ");
-    write_head(out, j);
+    reply_head_write(out, j);
     buf_str(out, "],");
     write_usage(out, j);
     buf_str(out, "}\n\n");
@@ -264,13 +273,14 @@ static void write_prompt_choices(buf *out, job *j, size_t which)
         used[best] = true;
         const int index = (int)which * n + i;
         if (index) buf_byte(out, ',');
-        write_choice(out, j, &all[best], index, all[best].text.n, true);
+        if (j->req.chat) chat_choice_write(out, j, &all[best], index);
+        else write_choice(out, j, &all[best], index, all[best].text.n, true);
     }
 }
 
 void completion_write(buf *out, job *j)
 {
-    write_head(out, j);
+    reply_head_write(out, j);
     for (size_t i = 0; i < j->req.n_prompts; i++) write_prompt_choices(out, j, i);
     buf_str(out, "],");
     write_usage(out, j);

@@ -6,5 +6,10 @@
  * that is left when the choice has ended. */
 void chunk_write(buf *out, job *j, choice *c, size_t upto);
 void chunk_usage(buf *out, const job *j);
+/* Parts that replies to chats have too: up to the choices; a log-probability; members of a choice behind the usual ones
+ * (whole: it is the choice's only or last part; index: in the reply). */
+void reply_head_write(buf *out, const job *j);
+void reply_logprob_write(buf *out, float v);
+void reply_extras_write(buf *out, const job *j, choice *c, int index, bool whole);
 /* The whole reply. */
 void completion_write(buf *out, job *j);

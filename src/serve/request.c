@@ -1,5 +1,6 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
 #include "engine/decoder_prompt.h"
+#include "serve/chat_request.h"
 #include "serve/request.h"
 #include "sample/strategy.h"
 
@@ -11,46 +12,18 @@
 #include <sys/random.h>
 
 #define AT(member) .offset = offsetof(request, member)
-#define NUMBER(key, kind, member, low, high)                                                                           \
-    {                                                                                                                  \
-        .name = key, .type = kind, AT(member), .min = low, .max = high                                                 \
-    }
-
-/* A parameter of the samplers; it ends in a comma. */
-#define SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other)                                               \
-    {.name = #key, .alias = other, .type = FIELD_##kind, AT(sample.key), .min = low, .max = high},
 
 const field request_fields[] = {
-    {.name = "model", .type = FIELD_TEXT, AT(model)},
+    REQUEST_FIELDS,
     {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
     {.name = "decoder_prompt", .type = FIELD_NODE, AT(decoder_node)},
-    NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),
-    NUMBER("best_of", FIELD_INT, best_of, 1, REQUEST_CHOICES_MAX),
-    NUMBER("max_tokens", FIELD_INT, max_tokens, 0, 1 << 30),
-    NUMBER("min_tokens", FIELD_INT, min_tokens, 0, 1 << 30),
-    NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
-    NUMBER("prompt_logprobs", FIELD_INT, prompt_logprobs, 0, REQUEST_LOGPROBS_MAX),
+    REQUEST_NUMBER("max_tokens", FIELD_INT, max_tokens, 0, 1 << 30),
+    REQUEST_NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
     {.name = "echo", .type = FIELD_BOOL, AT(echo)},
-    {.name = "stream", .type = FIELD_BOOL, AT(streams)},
-    {.name = "stream_options", .type = FIELD_NODE, AT(stream_options)},
-    {.name = "stop", .type = FIELD_NODE, AT(stop_node)},
     {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
-    {.name = "ignore_eos", .type = FIELD_BOOL, AT(ignore_eos)},
-    {.name = "stop_token_ids", .type = FIELD_NODE, AT(stop_ids_node)},
-    {.name = "include_stop_str_in_output", .type = FIELD_BOOL, AT(shows_stop)},
-    {.name = "allowed_token_ids", .type = FIELD_NODE, AT(allowed_node)},
-    {.name = "bad_words", .type = FIELD_NODE, AT(bad_node)},
-    {.name = "return_token_ids", .type = FIELD_BOOL, AT(returns_ids)},
     {.name = "add_special_tokens", .type = FIELD_BOOL, AT(adds_special)},
     {.name = "parse_special", .type = FIELD_BOOL, AT(parses_special)},
-    {.name = "logit_bias", .type = FIELD_NODE, AT(bias_node)},
-    SAMPLE_PARAM_LIST(SAMPLE_FIELD) NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),
-    NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),
-    {.name = "early_stopping", .type = FIELD_NODE, AT(early_node)},
-    {.name = "cache_salt", .type = FIELD_TEXT, AT(cache_salt)},
-    TEXT_RULE_FIELDS(request),
     {.name = "parallel_tool_calls", .type = FIELD_IGNORE},
-    FIELDS_WITHOUT_EFFECT,
     {NULL},
 };
 
@@ -135,6 +108,10 @@ static bool read_stream_options(exchange *x, request *r)
 /* Rules between fields. */
 static bool check_together(exchange *x, const request *r)
 {
+    if (r->chat && r->max_tokens == 0) {
+        reply_error(x, 400, "max_tokens", "out_of_range", "max_tokens: at least 1");
+        return false;
+    }
     if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0) {
         reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
         return false;
@@ -317,8 +294,7 @@ static bool read_text(server *s, exchange *x, const request *r, const json *v, p
     return true;
 }
 
-/* Starts an empty prompt from BOS; a prompt beyond the context is refused with both numbers. */
-static bool check_length(server *s, exchange *x, prompt *p)
+bool request_check_length(server *s, exchange *x, prompt *p)
 {
     const engine_info *info = engine_describe(s->g);
     if (p->ids.n == 0 && info->bos >= 0 && !info->n_enc_vocab) {
@@ -369,7 +345,7 @@ static bool read_prompt(server *s, exchange *x, const request *r, const json *v,
                     "decoder_prompt: this model has no encoder, prompt is all it takes");
         return false;
     }
-    return good && check_length(s, x, p) && (!encoder || read_decoder_prompt(s, x, r->decoder_node, p));
+    return good && request_check_length(s, x, p) && (!encoder || read_decoder_prompt(s, x, r->decoder_node, p));
 }
 
 /* A string, ids, or an array of either. */
@@ -413,16 +389,20 @@ static bool read_strategy(const server *s, exchange *x, request *r)
 
 bool request_read(server *s, exchange *x, request *r)
 {
+    const bool chat = x->endpoint->fields == chat_fields;
     *r = (request){.n = 1,
                    .beams = 1,
                    .length_penalty = 1,
-                   .max_tokens = 16,
+                   .max_tokens = chat ? INT32_MAX : 16,
+                   .generation_prompt = true,
+                   .parallel_calls = true,
                    .logprobs = -1,
                    .prompt_logprobs = -1,
                    .adds_special = true,
                    .parses_special = true,
                    .sample = s->o->sample};
     r->body = body_read(s, x, r);
+    if (chat && r->body && !(r->chat = chat_job_new(s, x, r))) return false;
     if (!r->body || !exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
         !check_together(x, r))
         return false;
@@ -434,7 +414,7 @@ bool request_read(server *s, exchange *x, request *r)
     if (!read_strategy(s, x, r)) return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
-    return read_prompts(s, x, r);
+    return chat ? chat_prompt_read(s, x, r) : read_prompts(s, x, r);
 }
 
 void request_free(request *r)
@@ -450,6 +430,7 @@ void request_free(request *r)
     mem_free(r->bad.id);
     mem_free(r->allowed);
     grammar_drop(r->form);
+    chat_job_free(r->chat);
     json_free(r->body);
     *r = (request){0};
 }

@@ -35,6 +35,11 @@ typedef struct request {
     int64_t beams; /* 1: no beam search */
     double length_penalty;
     text_rules rules;
+    /* of chat */
+    const json *messages_node, *tools_node, *tool_choice_node, *template_node;
+    const char *reasoning_effort;
+    bool logprobs_asked, generation_prompt, continues_final, parallel_calls;
+    int64_t top_logprobs;
     /* made from them */
     uint8_t salt[SALT_BYTES];
     bool include_usage;
@@ -50,11 +55,49 @@ typedef struct request {
     token_list bad;    /* query.bad */
     uint64_t *allowed; /* query.allowed */
     int32_t n_allowed;
-    grammar *form; /* of the text; NULL: any */
+    grammar *form;         /* of the text; NULL: any */
+    struct chat_job *chat; /* NULL: no chat */
 } request;
+
+/* Fields of all requests for text: rows of a table of this struct. */
+#define REQUEST_NUMBER(key, kind, member, low, high)                                                                   \
+    {                                                                                                                  \
+        .name = key, .type = kind, .offset = offsetof(request, member), .min = low, .max = high                        \
+    }
+#define REQUEST_FIELD(key, kind, member)                                                                               \
+    {                                                                                                                  \
+        .name = key, .type = kind, .offset = offsetof(request, member)                                                 \
+    }
+/* A parameter of the samplers; it ends in a comma. */
+#define REQUEST_SAMPLE_FIELD(kind, key, otherwise, low, high, shown, doc, other)                                       \
+    {.name = #key,                                                                                                     \
+     .alias = other,                                                                                                   \
+     .type = FIELD_##kind,                                                                                             \
+     .offset = offsetof(request, sample.key),                                                                          \
+     .min = low,                                                                                                       \
+     .max = high},
+#define REQUEST_FIELDS                                                                                                 \
+    REQUEST_FIELD("model", FIELD_TEXT, model), REQUEST_NUMBER("n", FIELD_INT, n, 1, REQUEST_CHOICES_MAX),              \
+        REQUEST_NUMBER("best_of", FIELD_INT, best_of, 1, REQUEST_CHOICES_MAX),                                         \
+        REQUEST_NUMBER("min_tokens", FIELD_INT, min_tokens, 0, 1 << 30),                                               \
+        REQUEST_NUMBER("prompt_logprobs", FIELD_INT, prompt_logprobs, 0, REQUEST_LOGPROBS_MAX),                        \
+        REQUEST_FIELD("stream", FIELD_BOOL, streams), REQUEST_FIELD("stream_options", FIELD_NODE, stream_options),     \
+        REQUEST_FIELD("stop", FIELD_NODE, stop_node), REQUEST_FIELD("ignore_eos", FIELD_BOOL, ignore_eos),             \
+        REQUEST_FIELD("stop_token_ids", FIELD_NODE, stop_ids_node),                                                    \
+        REQUEST_FIELD("include_stop_str_in_output", FIELD_BOOL, shows_stop),                                           \
+        REQUEST_FIELD("allowed_token_ids", FIELD_NODE, allowed_node),                                                  \
+        REQUEST_FIELD("bad_words", FIELD_NODE, bad_node), REQUEST_FIELD("return_token_ids", FIELD_BOOL, returns_ids),  \
+        REQUEST_FIELD("logit_bias", FIELD_NODE, bias_node),                                                            \
+        SAMPLE_PARAM_LIST(REQUEST_SAMPLE_FIELD) REQUEST_NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),               \
+        REQUEST_NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),                                      \
+        REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \
+        TEXT_RULE_FIELDS(request), FIELDS_WITHOUT_EFFECT
 
 extern const field request_fields[];
 
-/* Reads the body of POST /v1/completions and tokenizes its prompts. False: the reply is in x. Always request_free. */
+/* Reads the body of POST /v1/completions or /v1/chat/completions and tokenizes its prompts. False: the reply is in x.
+ * Always request_free. */
 bool request_read(server *s, exchange *x, request *r);
+/* Starts an empty prompt from BOS; one beyond the context is refused with both numbers. False: the reply is in x. */
+bool request_check_length(server *s, exchange *x, prompt *p);
 void request_free(request *r);

@@ -3,11 +3,16 @@
 #include "serve/server.h"
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "serve/exchange.h"
 
 #include <string.h>
 
-enum { IDLE_MS = 500 };                 /* longest sleep of an idle engine thread */
+enum {
+    IDLE_MS = 500, /* longest sleep of an idle engine thread */
+    CHAT_TEMPLATE_MAX = 4 << 20
+};
 static const double STUCK_SECONDS = 60; /* longer than any step */
 
 #define ROW(field, kind, ...) PARAM_ROW(serve_options, field, kind, __VA_ARGS__)
@@ -33,6 +38,8 @@ const param serve_param_rows[] = {
         .doc = "a connection whose request head takes longer is closed"),
     ROW(http_threads, PARAM_INT, .otherwise = "4", .min = 1, .max = 64,
         .doc = "threads that read requests and send replies"),
+    ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+        .doc = "chat template in Jinja (default: the model's own)"),
     ROW(log_format, PARAM_WORD, .otherwise = "text", .words = "text|json",
         .doc = "of standard error, where each request is a line"),
     ROW(metrics_as, PARAM_WORD, .words = "vllm", .doc = "print the names of another server's metrics besides"),
@@ -88,6 +95,8 @@ void server_close(server *s)
     keys_free(&s->keys);
     pthread_rwlock_destroy(&s->keys_lock);
     metrics_close(s->counts);
+    chat_template_close(s->chat);
+    s->chat = NULL;
     s->counts = NULL;
 }
 
@@ -119,6 +128,24 @@ static void set_state(server *s, server_state state)
     if (s->on_state) s->on_state(s->on_state_ctx);
 }
 
+/* The template of --chat-template, else the model's. A failure of the model's own concerns chats alone. */
+static int open_chat(server *s, engine *g)
+{
+    const tokenizer *t = engine_tokenizer(g);
+    const char *own = t ? tokenizer_chat_template(t) : NULL, *file = s->o->chat_template;
+    buf text = {0};
+    if (!file && !own) {
+        err_set(&s->chat_why, ERR_USAGE, "this model has no chat template; --chat-template FILE gives one");
+        return OK;
+    }
+    int rc = file ? file_read(&text, file, CHAT_TEMPLATE_MAX, &s->chat_why) : OK;
+    if (!rc) rc = chat_template_open(&s->chat, file ? buf_span(&text) : span_str(own), t, &s->chat_why);
+    buf_free(&text);
+    if (rc) err_wrap(&s->chat_why, "%s", file ? file : "chat");
+    if (rc && !file) log_line(LOG_WARN, "%s: chats are refused", s->chat_why.msg);
+    return file ? rc : OK;
+}
+
 /* Opens the model, then steps for ever: the only thread that calls engine_infer. */
 static void *run_engine(void *arg)
 {
@@ -126,6 +153,13 @@ static void *run_engine(void *arg)
     engine *g = NULL;
     int rc = engine_open(&g, s->model, &s->load_error);
     if (rc) {
+        set_state(s, SERVER_FAILED);
+        return NULL;
+    }
+    rc = open_chat(s, g);
+    if (rc) {
+        s->load_error = s->chat_why;
+        engine_close(g);
         set_state(s, SERVER_FAILED);
         return NULL;
     }

@@ -5,6 +5,7 @@
 #pragma once
 #include "engine/engine.h"
 #include "sample/sample.h"
+#include "text/chat_template.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
 
@@ -17,7 +18,7 @@
 typedef struct serve_options {
     const char *host;
     int64_t port, max_body, max_queue, drain, head_timeout, http_threads;
-    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as;
+    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as, *chat_template;
     bool lenient;
     sample_params sample; /* of requests that do not say */
 } serve_options;
@@ -35,6 +36,8 @@ typedef struct server {
     time_t created;
     bool loopback; /* listens on loopback only: names other than localhost in Host and Origin are suspicious */
 
+    chat_template *chat; /* set before g; NULL: none, and chat_why says why */
+    err chat_why;
     _Atomic(engine *) g;         /* NULL while loading */
     atomic_int state;            /* server_state */
     atomic_bool draining;        /* new requests are refused */

@@ -11,6 +11,7 @@ int added_put(added_set *s, added_token t, err *e)
     if (!mem_grow(&p, &s->cap, s->n + 1, sizeof *s->v)) return err_set(e, ERR_MEMORY, "out of memory for added tokens");
     s->v = p;
     s->v[s->n] = t;
+    s->has_special |= t.special;
     return trie_put(&s->texts, t.text, (int32_t)s->n++, e);
 }
 
@@ -56,6 +57,22 @@ static size_t spaces_after(span s, size_t at)
     return at;
 }
 
+/* Whether a special token at [at, at + n) counts where it was found. Where marked text has lengthened it, *n becomes
+ * the length of the longest one in the text before. */
+static bool counts(const added_walk *w, size_t at, size_t *n, int32_t *i)
+{
+    if (!w->parse) return false;
+    if (!w->user) return true;
+    size_t own = 0, shorter;
+    while (own < *n && !w->user[at + own]) own++;
+    if (own == *n) return true;
+    int32_t k = own ? trie_longest(&w->set->texts, span_of(w->text.p + at, own), &shorter) : -1;
+    if (k < 0) return false;
+    *n = shorter;
+    *i = k;
+    return true;
+}
+
 const added_token *added_next(added_walk *w, size_t *start, size_t *stop)
 {
     if (!w->set->n) return NULL;
@@ -71,10 +88,11 @@ const added_token *added_next(added_walk *w, size_t *start, size_t *stop)
             w->at++;
             continue;
         }
+        bool use = !w->set->v[i].special || counts(w, w->at, &n, &i);
         const added_token *t = &w->set->v[i];
         *start = w->at;
         *stop = w->at += n;
-        if (t->special && !w->parse) continue;
+        if (!use) continue;
         if (t->single_word && (word_before(s, *start) || word_after(s, *stop))) continue;
         if (t->lstrip) {
             *start = spaces_before(s, *start);

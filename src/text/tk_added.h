@@ -19,7 +19,8 @@ typedef struct added_token {
 typedef struct added_set {
     added_token *v; /* {0} is a valid empty set */
     size_t n, cap;
-    trie texts; /* -> index */
+    trie texts;       /* -> index */
+    bool has_special; /* some are */
 } added_set;
 
 int added_put(added_set *s, added_token t, err *e);
@@ -28,9 +29,10 @@ void added_free(added_set *s);
 typedef struct added_walk {
     const added_set *set;
     span text;
-    bool parse;  /* special tokens count; else they are skipped whole, with whatever lies inside them */
-    size_t at;   /* where to look next */
-    size_t done; /* end of the last token */
+    bool parse;          /* special tokens count; else they are skipped whole, with whatever lies inside them */
+    size_t at;           /* where to look next */
+    size_t done;         /* end of the last token */
+    const uint8_t *user; /* [text.n]: special tokens with a byte that is marked here do not count; NULL: none is */
 } added_walk;
 
 /* The next token: text [w->done, *start) lies before it, the token ends at *stop; the caller then sets w->done = *stop.

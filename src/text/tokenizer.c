@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEEP_WORK_BYTES = 8 << 20 }; /* buffers larger than this are released after use */
+enum {
+    KEEP_WORK_BYTES = 8 << 20, /* buffers larger than this are released after use */
+    MARK_WORK_MAX = 64 << 20   /* bytes that are normalized to find where marks go */
+};
 
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory in the tokenizer"); }
 
@@ -16,6 +19,8 @@ static void work_free(tokenizer_work *w)
 {
     if (!w) return;
     buf_free(&w->clean);
+    buf_free(&w->marks);
+    norm_work_free(&w->prefix);
     norm_work_free(&w->norm);
     pretok_work_free(&w->pre);
     regex_work_free(w->rx);
@@ -82,8 +87,10 @@ static void work_give(const tokenizer *shared, tokenizer_work *w)
 {
     tokenizer *t = (tokenizer *)shared;
     buf_trim(&w->clean);
+    buf_trim(&w->marks);
     for (int i = 0; i < 2; i++) {
         buf_trim(&w->norm.text[i]);
+        buf_trim(&w->prefix.text[i]);
         buf_trim(&w->pre.text[i]);
         if (w->text[i].cap * sizeof(int32_t) > KEEP_WORK_BYTES) token_list_free(&w->text[i]);
         if (w->pre.list[i].cap * sizeof(text_piece) > KEEP_WORK_BYTES) {
@@ -147,12 +154,43 @@ static int encode_plain(const tokenizer *t, tokenizer_work *w, span text, bool f
     return rc;
 }
 
+/* Text of two origins: special tokens count only where no byte of them is marked. */
+typedef struct origin {
+    bool parse;          /* special tokens count at all */
+    const uint8_t *user; /* a byte for each of the text; NULL: no byte is marked */
+} origin;
+
+/* Carries marks over to the normalized text, into w->marks: a boundary lies where the text before it ends when it is
+ * normalized alone. False: it does not lie anywhere, or there are too many. */
+static bool mark_normalized(const tokenizer *t, tokenizer_work *w, span text, bool first, span norm,
+                            const uint8_t *user)
+{
+    size_t from = 0, work = 0;
+    w->marks.n = 0;
+    for (size_t i = 1; i <= text.n; i++) {
+        if (i < text.n && user[i] == user[i - 1]) continue;
+        span part = norm;
+        bool moved;
+        work += i;
+        if (work > MARK_WORK_MAX && i < text.n) return false;
+        if (i < text.n && normalizer_run(&t->norm, &w->prefix, w->rx, span_of(text.p, i), first, &part, &moved, NULL))
+            return false;
+        if (part.n < from || part.n > norm.n || (part.n && memcmp(part.p, norm.p, part.n) != 0)) return false;
+        const bool own_space = user[i - 1] && part.n >= from + 3 && memcmp(norm.p + part.n - 3, "\xe2\x96\x81", 3) == 0;
+        for (size_t k = from; k < part.n; k++) /* a space may belong to the token behind it */
+            buf_byte(&w->marks, user[i - 1] && !(own_space && k + 3 >= part.n));
+        from = part.n;
+    }
+    return !w->marks.bad && w->marks.n == norm.n;
+}
+
 /* A stretch of the input between tokens that match as they are. */
-static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool first, bool parse, token_list *out,
+static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool first, origin from, token_list *out,
                           err *e)
 {
     span norm;
-    bool moved;
+    bool moved, parse = from.parse;
+    const bool begins = first;
     if (t->language_codes && span_starts(text, ">>")) { /* Marian: a leading >>code<< is one token */
         const uint8_t *end = memmem(text.p, text.n, "<<", 2);
         size_t n = end ? (size_t)(end + 2 - text.p) : 0;
@@ -163,7 +201,9 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
     int rc = text.n ? normalizer_run(&t->norm, &w->norm, w->rx, text, first, &norm, &moved, e) : OK;
     if (rc || !text.n) return rc;
     first = first && !moved;
-    added_walk walk = {&t->normalized, norm, parse, 0, 0};
+    const bool marked = parse && from.user && t->normalized.has_special && memchr(from.user, 1, text.n);
+    if (marked && !mark_normalized(t, w, text, begins, norm, from.user)) parse = false;
+    added_walk walk = {.set = &t->normalized, .text = norm, .parse = parse, .user = marked ? w->marks.p : NULL};
     size_t start, stop;
     for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
         if (start > walk.done)
@@ -174,7 +214,9 @@ static int encode_stretch(const tokenizer *t, tokenizer_work *w, span text, bool
     return encode_plain(t, w, span_of(norm.p + walk.done, norm.n - walk.done), first && !walk.done, out, e);
 }
 
-static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool parse, token_list *out, err *e)
+static origin origin_at(origin from, size_t at) { return (origin){from.parse, from.user ? from.user + at : NULL}; }
+
+static int encode_text(const tokenizer *t, tokenizer_work *w, span text, origin from, token_list *out, err *e)
 {
     if (text.n > (size_t)1 << 30) return err_set(e, ERR_LIMIT, "text of %zu bytes: at most 1 GiB at once", text.n);
     if (!utf8_is_valid(text)) {
@@ -186,16 +228,18 @@ static int encode_text(const tokenizer *t, tokenizer_work *w, span text, bool pa
         if (w->clean.bad) return no_memory(e);
         text = buf_span(&w->clean);
     }
-    added_walk walk = {&t->raw, text, parse, 0, 0};
+    added_walk walk = {.set = &t->raw, .text = text, .parse = from.parse, .user = from.user};
     size_t start, stop;
     int rc = OK;
     for (const added_token *a; !rc && (a = added_next(&walk, &start, &stop)); walk.done = stop) {
         if (start > walk.done)
-            rc = encode_stretch(t, w, span_of(text.p + walk.done, start - walk.done), !walk.done, parse, out, e);
+            rc = encode_stretch(t, w, span_of(text.p + walk.done, start - walk.done), !walk.done,
+                                origin_at(from, walk.done), out, e);
         if (!rc && stop > start && !token_list_add(out, a->id)) rc = no_memory(e);
     }
     if (rc || walk.done >= text.n) return rc;
-    return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, parse, out, e);
+    return encode_stretch(t, w, span_of(text.p + walk.done, text.n - walk.done), !walk.done, origin_at(from, walk.done),
+                          out, e);
 }
 
 /* How many ids of each text stay within `room` together: the longer text shrinks until both are equally long. */
@@ -244,7 +288,7 @@ int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags,
     tokenizer_work *w = work_take(t, e);
     if (!w) return ERR_MEMORY;
     size_t start = out->n, start_types = types ? types->n : 0;
-    bool parse = flags & TOKENIZE_PARSE;
+    const origin parse = {flags & TOKENIZE_PARSE, NULL};
     w->text[0].n = w->text[1].n = 0;
     int rc = encode_text(t, w, in->a, parse, &w->text[0], e);
     if (!rc && in->b) rc = encode_text(t, w, *in->b, parse, &w->text[1], e);
@@ -258,6 +302,18 @@ int tokenizer_encode_input(const tokenizer *t, const token_input *in, int flags,
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e)
 {
     return tokenizer_encode_input(t, &(token_input){.a = text}, flags, out, NULL, e);
+}
+
+int tokenizer_encode_marked(const tokenizer *t, span text, const uint8_t *user, token_list *out, err *e)
+{
+    if (!utf8_is_valid(text)) return err_set(e, ERR_FORMAT, "the text is not valid UTF-8");
+    tokenizer_work *w = work_take(t, e);
+    if (!w) return ERR_MEMORY;
+    const size_t start = out->n;
+    int rc = encode_text(t, w, text, (origin){true, user}, out, e);
+    if (rc) out->n = start;
+    work_give(t, w);
+    return rc;
 }
 
 struct detok {

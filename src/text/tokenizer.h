@@ -24,6 +24,10 @@ enum {
 /* Appends the ids of `text` to *out. */
 int tokenizer_encode(const tokenizer *t, span text, int flags, token_list *out, err *e);
 
+/* Appends the ids of a text of two origins, in one pass over the whole: words may cross from one to the other, special
+ * tokens count only where no byte of them is marked by a 1 in user[text.n]. No special tokens are added. */
+int tokenizer_encode_marked(const tokenizer *t, span text, const uint8_t *user, token_list *out, err *e);
+
 /* The input of an encoder network: one text, or two (classification, re-ranking). */
 typedef struct token_input {
     span a;

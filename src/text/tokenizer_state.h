@@ -65,6 +65,8 @@ struct tokenizer {
 struct tokenizer_work {
     tokenizer_work *next;
     buf clean;
+    buf marks;        /* of a normalized text */
+    norm_work prefix; /* of the texts before its marks */
     norm_work norm;
     pretok_work pre;
     regex_work *rx;

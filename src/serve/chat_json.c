@@ -1,0 +1,160 @@
+/* chat_json.c - see chat_json.h. */
+#include "serve/chat_json.h"
+
+#include "base/mem.h"
+#include "serve/chat_request.h"
+#include "serve/completion_json.h"
+
+#include <math.h>
+#include <string.h>
+
+bool chat_take(job *j, choice *c, size_t upto)
+{
+    chat_part *p = &c->chat;
+    if (!p->parser && call_parser_open(&p->parser, &j->req.chat->parse, NULL)) return false;
+    if (upto < p->taken) upto = p->taken;
+    const span more = span_of(c->text.p + p->taken, upto - p->taken);
+    p->taken = upto;
+    return !call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL);
+}
+
+static const char *finish_word(const choice *c)
+{
+    if (c->finish == FINISH_NONE) return "null";
+    if (c->finish == FINISH_LENGTH) return "\"length\"";
+    return c->chat.message.n_calls ? "\"tool_calls\"" : "\"stop\"";
+}
+
+/* {"token", "logprob", "bytes": what a token is. */
+static void write_token(buf *out, const job *j, int32_t id, float logprob)
+{
+    const tokenizer *t = engine_target_tokenizer(j->srv->g);
+    buf raw = {0};
+    if (!tokenizer_bytes(t, id, &raw)) {
+        const span piece = tokenizer_piece(t, id);
+        raw.n = 0;
+        buf_add(&raw, piece.p, piece.n);
+    }
+    buf_str(out, "{\"token\":");
+    json_quote(out, buf_span(&raw));
+    buf_str(out, ",\"logprob\":");
+    reply_logprob_write(out, logprob);
+    buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < raw.n; i++) buf_printf(out, "%s%d", i ? "," : "", raw.p[i]);
+    buf_byte(out, ']');
+    if (raw.bad) out->bad = true;
+    buf_free(&raw);
+}
+
+static void write_logprobs(buf *out, const job *j, choice *c, size_t upto)
+{
+    if (j->req.logprobs < 0) {
+        buf_str(out, "null");
+        return;
+    }
+    buf_str(out, "{\"content\":[");
+    for (bool first = true; c->tokens_sent < c->tokens.n; c->tokens_sent++, first = false) {
+        const token_record *t = &c->tokens.p[c->tokens_sent];
+        if (!c->finish && t->offset >= upto) break;
+        if (!first) buf_byte(out, ',');
+        write_token(out, j, t->id, t->logprob);
+        buf_str(out, ",\"top_logprobs\":[");
+        for (int32_t k = 0; k < t->n_top && k < j->req.top_logprobs; k++) {
+            const top_logprob *best = &c->top[t->first_top + (size_t)k];
+            if (k) buf_byte(out, ',');
+            write_token(out, j, best->id, best->logprob);
+            buf_byte(out, '}');
+        }
+        buf_str(out, "]}");
+    }
+    buf_str(out, "],\"refusal\":null}");
+}
+
+static void write_call(buf *out, const tool_call *t, int index)
+{
+    buf_byte(out, '{');
+    if (index >= 0) buf_printf(out, "\"index\":%d,", index);
+    buf_printf(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", t->id);
+    json_quote(out, buf_span(&t->name));
+    buf_str(out, ",\"arguments\":");
+    json_quote(out, buf_span(&t->arguments));
+    buf_str(out, "}}");
+}
+
+void chat_choice_write(buf *out, const job *j, choice *c, int index)
+{
+    const chat_message *m = &c->chat.message;
+    buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", index);
+    if (m->n_calls && !m->content.n) buf_str(out, "null");
+    else json_quote(out, buf_span(&m->content));
+    if (m->reasoning.n) {
+        buf_str(out, ",\"reasoning_content\":");
+        json_quote(out, buf_span(&m->reasoning));
+    }
+    for (size_t i = 0; i < m->n_calls; i++) {
+        buf_str(out, i ? "," : ",\"tool_calls\":[");
+        write_call(out, &m->calls[i], -1);
+    }
+    if (m->n_calls) buf_byte(out, ']');
+    buf_str(out, ",\"refusal\":null},\"logprobs\":");
+    write_logprobs(out, j, c, c->text.n);
+    buf_printf(out, ",\"finish_reason\":%s", finish_word(c));
+    reply_extras_write(out, j, c, index, true);
+    buf_byte(out, '}');
+}
+
+/* Members of a delta. */
+static void write_delta(buf *out, choice *c)
+{
+    chat_part *p = &c->chat;
+    const chat_message *m = &p->message;
+    bool comma = false;
+    if (!c->begun) {
+        buf_str(out, "\"role\":\"assistant\",\"content\":");
+        json_quote(out, span_of(m->content.p, m->content.n));
+        p->content_sent = m->content.n;
+        comma = true;
+    } else if (m->content.n > p->content_sent) {
+        buf_str(out, "\"content\":");
+        json_quote(out, span_of(m->content.p + p->content_sent, m->content.n - p->content_sent));
+        p->content_sent = m->content.n;
+        comma = true;
+    }
+    if (m->reasoning.n > p->reasoning_sent) {
+        buf_str(out, comma ? ",\"reasoning_content\":" : "\"reasoning_content\":");
+        json_quote(out, span_of(m->reasoning.p + p->reasoning_sent, m->reasoning.n - p->reasoning_sent));
+        p->reasoning_sent = m->reasoning.n;
+        comma = true;
+    }
+    for (bool first = true; p->calls_sent < m->n_calls; p->calls_sent++, first = false) {
+        buf_str(out, !first ? "," : comma ? ",\"tool_calls\":[" : "\"tool_calls\":[");
+        write_call(out, &m->calls[p->calls_sent], (int)p->calls_sent);
+        if (p->calls_sent + 1 == m->n_calls) buf_byte(out, ']');
+    }
+}
+
+static void write_chunk(buf *out, job *j, choice *c, size_t upto, bool last)
+{
+    buf_str(out, "data: ");
+    reply_head_write(out, j);
+    buf_printf(out, "{\"index\":%d,\"delta\":{", c->index);
+    if (!last) write_delta(out, c);
+    buf_str(out, "},\"logprobs\":");
+    if (last) buf_str(out, "null");
+    else write_logprobs(out, j, c, upto);
+    buf_printf(out, ",\"finish_reason\":%s", last ? finish_word(c) : "null");
+    reply_extras_write(out, j, c, c->index, last);
+    buf_str(out, j->req.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+}
+
+void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
+{
+    const chat_part *p = &c->chat;
+    const bool tokens = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
+                        (c->finish || c->tokens.p[c->tokens_sent].offset < upto);
+    if (!c->begun || p->message.content.n > p->content_sent || p->message.reasoning.n > p->reasoning_sent ||
+        p->message.n_calls > p->calls_sent || tokens)
+        write_chunk(out, j, c, upto, false);
+    if (c->finish) write_chunk(out, j, c, upto, true);
+    c->sent = upto;
+}

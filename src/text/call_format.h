@@ -1,0 +1,34 @@
+/* call_format.h - how models write tool calls and reasoning into their text: formats as rows. */
+#pragma once
+#include "base/span.h"
+
+typedef enum {
+    CALL_OBJECT,  /* {"name": …, "arguments": {…}} */
+    CALL_LIST,    /* [{…}, …] */
+    CALL_NAMED,   /* name, separator, {…} */
+    CALL_TAGS,    /* <function=name><parameter=key>value</parameter>…</function> */
+    CALL_PAIRS,   /* name<arg_key>key</arg_key><arg_value>value</arg_value>… */
+    CALL_CHANNELS /* messages with channels and recipients: harmony */
+} call_body;
+
+typedef struct call_format {
+    const char *name;
+    const char *in_template[2]; /* texts by which a template shows that its model writes this; NULL: none */
+    call_body body;
+    const char *open, *close; /* around a call; close NULL: it ends where its JSON does */
+    const char *separator;    /* CALL_NAMED */
+    const char *drop[4];      /* markers around all calls, or around content: no part of any text; NULL: none */
+    bool bare;                /* a text that begins with an object is a call, too */
+    const char *special;      /* special tokens that the parser has to see, separated by blanks; NULL: none */
+} call_format;
+
+extern const call_format call_formats[];                   /* closed by a row without a name */
+const call_format *call_format_of_template(span template); /* NULL: it shows none */
+/* A format for models whose template knows no tools, and for texts that are bound to be a call. */
+const call_format *call_format_plain(void);
+
+/* Marks around reasoning. */
+typedef struct reasoning_marks {
+    const char *open, *close;
+} reasoning_marks;
+const reasoning_marks *reasoning_of_template(span template); /* NULL: none */

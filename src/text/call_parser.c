@@ -1,0 +1,310 @@
+/* call_parser.c - see call_parser.h: what is not yet certain waits in a buffer; a state tells what the text is in. */
+#define _GNU_SOURCE
+#include "text/call_parser.h"
+
+#include "base/mem.h"
+#include "text/call_body.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+typedef enum { IN_CONTENT, IN_REASONING, IN_CALL, IN_HEADER } parser_state;
+
+enum { MARKS_MAX = 8 };
+
+struct call_parser {
+    call_parser_options o;
+    parser_state state;
+    buf in;        /* fed, not used up */
+    size_t at;     /* ... from here on */
+    bool begun;    /* content or reasoning of this state has something other than blanks */
+    bool said;     /* so has the content as a whole */
+    buf recipient; /* CALL_CHANNELS: what a message's head says */
+};
+
+void chat_message_free(chat_message *m)
+{
+    buf_free(&m->reasoning);
+    buf_free(&m->content);
+    for (size_t i = 0; i < m->n_calls; i++) {
+        buf_free(&m->calls[i].name);
+        buf_free(&m->calls[i].arguments);
+    }
+    mem_free(m->calls);
+    *m = (chat_message){0};
+}
+
+int call_parser_open(call_parser **out, const call_parser_options *o, err *e)
+{
+    call_parser *p = *out = mem_zero(1, sizeof *p);
+    if (!p) return err_set(e, ERR_MEMORY, "out of memory");
+    p->o = *o;
+    const bool channels = o->format && o->format->body == CALL_CHANNELS;
+    p->state = o->thinking ? IN_REASONING : channels ? IN_HEADER : IN_CONTENT;
+    return OK;
+}
+
+void call_parser_close(call_parser *p)
+{
+    if (!p) return;
+    buf_free(&p->in);
+    buf_free(&p->recipient);
+    mem_free(p);
+}
+
+bool call_parser_wants(const call_parser_options *o, span special)
+{
+    const char *list = o->format ? o->format->special : NULL;
+    if (o->reasoning && (span_is(special, o->reasoning->open) || span_is(special, o->reasoning->close))) return true;
+    while (list && *list) {
+        const size_t n = strcspn(list, " ");
+        if (special.n == n && memcmp(special.p, list, n) == 0) return true;
+        list += n + (list[n] == ' ');
+    }
+    return false;
+}
+
+static span rest(const call_parser *p) { return span_of(p->in.p + p->at, p->in.n - p->at); }
+
+static bool is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+/* The first of the marks in s: its index, with where it lies in *at; -1: none, and *at is where one may begin. */
+static int find_mark(span s, const char *const *mark, int n, size_t *at)
+{
+    for (*at = 0; *at < s.n; ++*at) {
+        bool may = false;
+        for (int i = 0; i < n; i++) {
+            const size_t len = strlen(mark[i]), left = s.n - *at;
+            if (memcmp(s.p + *at, mark[i], len < left ? len : left) != 0) continue;
+            if (len <= left) return i;
+            may = true;
+        }
+        if (may) return -1;
+    }
+    return -1;
+}
+
+/* Appends to content or reasoning. Blanks at the beginning go; those at the end wait, unless `final`. Returns how many
+ * bytes were used. */
+static size_t put_text(call_parser *p, buf *to, span s)
+{
+    size_t from = 0, end = s.n;
+    const bool trims = p->state == IN_REASONING || p->o.reasoning || p->o.format;
+    while (trims && !p->begun && from < s.n && is_blank(s.p[from])) from++;
+    while (trims && end > from && is_blank(s.p[end - 1])) end--;
+    if (end > from) p->begun = true;
+    if (end > from && p->state == IN_CONTENT) p->said = true;
+    buf_add(to, s.p + from, end - from);
+    return end > from ? end : from;
+}
+
+static tool_call *new_call(chat_message *m)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint8_t random[24] = {0};
+    void *v = m->calls;
+    if (!mem_grow(&v, &m->cap_calls, m->n_calls + 1, sizeof *m->calls)) return NULL;
+    m->calls = v;
+    tool_call *c = &m->calls[m->n_calls];
+    *c = (tool_call){0};
+    if (getrandom(random, sizeof random, 0) < 0) random[0] = (uint8_t)m->n_calls;
+    int n = snprintf(c->id, sizeof c->id, "call_");
+    for (size_t i = 0; i < sizeof random; i++) c->id[n++] = letters[random[i] % (sizeof letters - 1)];
+    m->n_calls++;
+    return c;
+}
+
+/* Adds the calls of a body; false: it has none. */
+static bool add_calls(call_parser *p, span body, chat_message *to)
+{
+    span name, arguments;
+    call_body_walk walk = {.format = p->o.format, .tools = p->o.tools, .body = body};
+    size_t n = 0;
+    bool good = true;
+    while ((good = call_body_next(&walk, &name, &arguments)) && name.n) {
+        n++;
+        if (p->o.one_call && to->n_calls) continue;
+        tool_call *c = new_call(to);
+        if (!c || !buf_add(&c->name, name.p, name.n) || !buf_add(&c->arguments, arguments.p, arguments.n))
+            to->content.bad = true;
+        if (!c) break;
+    }
+    buf_free(&walk.text);
+    return good && n;
+}
+
+/* The end of a call in s, which begins behind its opening; *skip: bytes of the closing mark. -1: not yet. */
+static ptrdiff_t call_end(const call_format *f, span s, size_t *skip)
+{
+    *skip = 0;
+    if (f->close) {
+        const uint8_t *end = memmem(s.p, s.n, f->close, strlen(f->close));
+        *skip = strlen(f->close);
+        return end ? end - s.p : -1;
+    }
+    size_t from = 0;
+    if (f->body == CALL_NAMED) {
+        const uint8_t *sep = memmem(s.p, s.n, f->separator, strlen(f->separator));
+        if (!sep) return -1;
+        from = (size_t)(sep - s.p) + strlen(f->separator);
+    }
+    while (from < s.n && is_blank(s.p[from])) from++;
+    const size_t n = call_json_length(span_of(s.p + from, s.n - from));
+    return n ? (ptrdiff_t)(from + n) : -1;
+}
+
+/* A text that begins like an object, where the format allows calls without marks. False: wait for more. */
+static bool take_bare(call_parser *p, bool last, chat_message *to)
+{
+    span s = rest(p);
+    size_t from = 0;
+    while (from < s.n && (is_blank(s.p[from]) || (to->n_calls && (s.p[from] == ';' || s.p[from] == ',')))) from++;
+    if (from == s.n || s.p[from] != '{') {
+        if (from == s.n && !last) return false;
+        p->begun = true; /* it is text after all */
+        return true;
+    }
+    const size_t n = call_json_length(span_of(s.p + from, s.n - from));
+    if (!n && !last) return false;
+    if (n && add_calls(p, span_of(s.p + from, n), to)) p->at += from + n;
+    else p->begun = true;
+    return true;
+}
+
+/* One step in content; false: more text is needed. */
+static bool step_content(call_parser *p, bool last, chat_message *to)
+{
+    const char *mark[MARKS_MAX];
+    int n = 0, first_drop, of_call = -1, of_reasoning = -1;
+    const call_format *f = p->o.format;
+    if (p->o.whole || (f && f->bare && !p->begun && !p->said)) {
+        if (!take_bare(p, last, to)) return false;
+        if (p->at == p->in.n) return false;
+        if (!p->begun) return true;
+    }
+    if (f && f->open) mark[of_call = n++] = f->open;
+    if (p->o.reasoning) mark[of_reasoning = n++] = p->o.reasoning->open;
+    first_drop = n;
+    for (int i = 0; f && i < 4 && f->drop[i]; i++) mark[n++] = f->drop[i];
+    size_t at;
+    const int found = find_mark(rest(p), mark, n, &at);
+    if (found < 0 && last) at = rest(p).n;
+    const size_t used = put_text(p, &to->content, span_of(rest(p).p, at));
+    if (found < 0) {
+        p->at += used;
+        return false;
+    }
+    p->at += at + strlen(mark[found]);
+    if (found >= first_drop) return true;
+    p->state = found == of_call ? IN_CALL : IN_REASONING;
+    if (found == of_reasoning) p->begun = false;
+    return true;
+}
+
+static bool step_reasoning(call_parser *p, bool last, chat_message *to)
+{
+    const char *mark[1] = {p->o.reasoning->close};
+    size_t at;
+    const int found = find_mark(rest(p), mark, 1, &at);
+    if (found < 0 && last) at = rest(p).n;
+    const size_t used = put_text(p, &to->reasoning, span_of(rest(p).p, at));
+    if (found < 0) {
+        p->at += used;
+        return false;
+    }
+    p->at += at + strlen(mark[0]);
+    p->state = IN_CONTENT;
+    p->begun = false;
+    return true;
+}
+
+static bool step_call(call_parser *p, bool last, chat_message *to)
+{
+    size_t skip;
+    const call_format *f = p->o.format;
+    span s = rest(p);
+    ptrdiff_t end = call_end(f, s, &skip);
+    if (end < 0 && !last) return false;
+    if (end < 0) { /* cut off, or closed by the end of the text */
+        end = (ptrdiff_t)s.n;
+        skip = 0;
+    }
+    if (!add_calls(p, span_of(s.p, (size_t)end), to)) { /* as it was written */
+        buf_str(&to->content, f->open);
+        buf_add(&to->content, s.p, (size_t)end + skip);
+    }
+    p->at += (size_t)end + skip;
+    p->state = IN_CONTENT;
+    p->begun = p->begun && !f->bare;
+    return true;
+}
+
+/* CALL_CHANNELS: "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" before <|message|>. */
+static bool step_header(call_parser *p, bool last)
+{
+    static const char *const mark[] = {"<|message|>"};
+    size_t at;
+    if (find_mark(rest(p), mark, 1, &at) < 0) {
+        if (last) p->at = p->in.n;
+        return false;
+    }
+    p->recipient.n = 0;
+    buf_add(&p->recipient, rest(p).p, at);
+    p->at += at + strlen(mark[0]);
+    const char *head = buf_cstr(&p->recipient);
+    p->state = strstr(head, "to=functions.") && p->o.format ? IN_CALL
+               : strstr(head, "analysis")                   ? IN_REASONING
+                                                            : IN_CONTENT;
+    p->begun = false;
+    return true;
+}
+
+static void add_channel_call(call_parser *p, span arguments, chat_message *to)
+{
+    const char *name = strstr(buf_cstr(&p->recipient), "to=functions.") + strlen("to=functions.");
+    if (p->o.one_call && to->n_calls) return;
+    tool_call *c = new_call(to);
+    if (!c || !buf_add(&c->name, name, strcspn(name, " <\n")) || !buf_add(&c->arguments, arguments.p, arguments.n))
+        to->content.bad = true;
+}
+
+static bool step_channel(call_parser *p, bool last, chat_message *to)
+{
+    static const char *const mark[] = {"<|end|>", "<|call|>", "<|start|>", "<|channel|>", "<|return|>"};
+    size_t at, used;
+    const int found = find_mark(rest(p), mark, 5, &at);
+    if (found < 0 && last) at = rest(p).n;
+    if (p->state == IN_CALL) {
+        if (found < 0 && !last) return false;
+        add_channel_call(p, span_of(rest(p).p, at), to);
+        used = at;
+    } else {
+        used = put_text(p, p->state == IN_REASONING ? &to->reasoning : &to->content, span_of(rest(p).p, at));
+    }
+    p->at += found < 0 ? used : at + strlen(mark[found]);
+    if (found >= 0) p->state = IN_HEADER;
+    return found >= 0;
+}
+
+int call_parser_feed(call_parser *p, span text, bool last, chat_message *to, err *e)
+{
+    if (p->at) {
+        memmove(p->in.p, p->in.p + p->at, p->in.n - p->at);
+        p->in.n -= p->at;
+        p->at = 0;
+    }
+    buf_add(&p->in, text.p, text.n);
+    const bool channels = p->o.format && p->o.format->body == CALL_CHANNELS;
+    bool more = p->in.n > 0;
+    while (more && p->at < p->in.n) {
+        switch (p->state) {
+        case IN_HEADER: more = step_header(p, last); break;
+        case IN_CALL: more = channels ? step_channel(p, last, to) : step_call(p, last, to); break;
+        case IN_REASONING: more = channels ? step_channel(p, last, to) : step_reasoning(p, last, to); break;
+        case IN_CONTENT: more = channels ? step_channel(p, last, to) : step_content(p, last, to); break;
+        }
+    }
+    const bool bad = p->in.bad || p->recipient.bad || to->content.bad || to->reasoning.bad;
+    return bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+}

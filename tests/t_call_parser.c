@@ -1,0 +1,184 @@
+/* t_call_parser.c - tool calls and reasoning out of texts, in every format of call_format.c: whole and byte by byte. */
+#include "test.h"
+
+#include "text/call_parser.h"
+
+static const char tools_text[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+    "\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"}}}}}]";
+
+/* A message as text: (reasoning)content{name arguments}… */
+static void show(const chat_message *m, buf *out)
+{
+    if (m->reasoning.n) buf_printf(out, "(%.*s)", (int)m->reasoning.n, m->reasoning.p);
+    buf_add(out, m->content.p, m->content.n);
+    for (size_t i = 0; i < m->n_calls; i++) {
+        assert_memory_equal(m->calls[i].id, "call_", 5);
+        buf_printf(out, "{%.*s %.*s}", (int)m->calls[i].name.n, m->calls[i].name.p, (int)m->calls[i].arguments.n,
+                   m->calls[i].arguments.p);
+    }
+}
+
+static void parse(const call_parser_options *o, const char *text, size_t step, buf *out)
+{
+    call_parser *p;
+    chat_message m = {0};
+    err e = {0};
+    const size_t n = strlen(text);
+    assert_ok(call_parser_open(&p, o, &e), &e);
+    for (size_t i = 0; i < n; i += step)
+        assert_ok(call_parser_feed(p, span_of(text + i, step < n - i ? step : n - i), false, &m, &e), &e);
+    assert_ok(call_parser_feed(p, span_of("", 0), true, &m, &e), &e);
+    show(&m, out);
+    call_parser_close(p);
+    chat_message_free(&m);
+}
+
+/* The format, the text, what it comes to. */
+static const char *const cases[][3] = {
+    {"hermes", "Hello, world. ", "Hello, world."},
+    {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1.0}}\n</tool_call>", "{f {\"n\": 1.0}}"},
+    {"hermes",
+     "Let me see.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>",
+     "Let me see.{f {}}{g {}}"},
+    {"hermes", "<think>\nhm <tool_call> not\n</think>\n\nok", "(hm <tool_call> not)ok"},
+    {"hermes", "a < b <tool", "a < b <tool"},
+    {"hermes", "<tool_call>nothing</tool_call>", "<tool_call>nothing</tool_call>"},
+    {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</b>\"}}", "{f {\"s\":\"</b>\"}}"},
+    {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":", "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":"},
+    {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"n\\\":1}\"}</tool_call>", "{f {\"n\":1}}"},
+    {"llama3", "{\"name\": \"f\", \"parameters\": {\"n\": 2}}", "{f {\"n\": 2}}"},
+    {"llama3", "<|python_tag|>{\"name\": \"f\", \"parameters\": {\"n\": 2}}; {\"name\": \"g\", \"parameters\": {}}",
+     "{f {\"n\": 2}}{g {}}"},
+    {"llama3", "{\"answer\": 42}", "{\"answer\": 42}"},
+    {"llama3", "The set {1, 2}", "The set {1, 2}"},
+    {"mistral-old",
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 1}, \"id\": \"123456789\"}, {\"name\": \"g\"}]",
+     "{f {\"n\": 1}}{g {}}"},
+    {"mistral", "[TOOL_CALLS]f[ARGS]{\"s\": \"}\"}[TOOL_CALLS]g[CALL_ID]1[ARGS]{}", "{f {\"s\": \"}\"}}{g {}}"},
+    {"qwen3-coder",
+     "ok\n<tool_call>\n<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n</function>\n</"
+     "tool_call>",
+     "ok{f {\"s\": \"12\", \"n\": 12}}"},
+    {"glm",
+     "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a\nb</arg_value>\n<arg_key>o</arg_key>\n<arg_value>{\"k\": "
+     "[1]}</arg_value>\n"
+     "</tool_call>",
+     "{f {\"s\": \"a\\nb\", \"o\": {\"k\": [1]}}}"},
+    {"deepseek",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": 1}\n```<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     "{f {\"n\": 1}}"},
+    {"deepseek",
+     "x<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "x{f {\"n\": 1}}"},
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"n\": "
+     "1}<|tool_call_end|>"
+     "<|tool_calls_section_end|>",
+     "{f {\"n\": 1}}"},
+    {"command-r", "Action: ```json\n[\n  {\"tool_name\": \"f\", \"parameters\": {\"n\": 1}}\n]```", "{f {\"n\": 1}}"},
+    {"command-r7b",
+     "<|START_ACTION|>[\n{\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"n\": 1}}\n]<|END_ACTION|>",
+     "{f {\"n\": 1}}"},
+    {"command-r7b", "<|START_RESPONSE|>hi<|END_RESPONSE|>", "hi"},
+    {"granite", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 1}}]", "{f {\"n\": 1}}"},
+    {"harmony",
+     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json"
+     "<|message|>{\"n\":1}<|call|>",
+     "(Hm.){f {\"n\":1}}"},
+    {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+     "(Hm.)Hello."},
+};
+
+static void every_format_whole_and_byte_by_byte(void **state)
+{
+    (void)state;
+    static const reasoning_marks think = {"<think>", "</think>"};
+    json *tools;
+    err e = {0};
+    assert_ok(json_parse(&tools, span_str(tools_text), "tools", &e), &e);
+    for (const call_format *f = call_formats; f->name; f++) {
+        bool tried = false;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            if (strcmp(cases[i][0], f->name) != 0) continue;
+            const call_parser_options o = {.format = f, .reasoning = &think, .tools = tools};
+            for (size_t step = 1; step < 300; step = step < 8 ? step + 1 : step * 3) {
+                buf out = {0};
+                parse(&o, cases[i][1], step, &out);
+                if (strcmp(buf_cstr(&out), cases[i][2]) != 0)
+                    fail_msg("%s by %zu: %s\n gives %s\n not   %s", f->name, step, cases[i][1], buf_cstr(&out),
+                             cases[i][2]);
+                buf_free(&out);
+            }
+            tried = true;
+        }
+        if (!tried) fail_msg("no case for %s", f->name);
+    }
+    json_free(tools);
+}
+
+static void options(void **state)
+{
+    (void)state;
+    static const reasoning_marks think = {"<think>", "</think>"};
+    buf out = {0};
+    parse(&(call_parser_options){.reasoning = &think, .thinking = true}, "so\n</think>\n ok <tool_call>", 3, &out);
+    assert_string_equal(buf_cstr(&out), "(so)ok <tool_call>");
+    out.n = 0;
+    parse(&(call_parser_options){0}, "  as it is \n", 3, &out);
+    assert_string_equal(buf_cstr(&out), "  as it is \n");
+    out.n = 0;
+    parse(&(call_parser_options){.format = call_format_plain(), .whole = true},
+          "{\"name\":\"f\",\"arguments\":{\"s\":\"<tool_call>\"}}", 3, &out);
+    assert_string_equal(buf_cstr(&out), "{f {\"s\":\"<tool_call>\"}}");
+    buf_free(&out);
+}
+
+static void formats_are_found_in_templates(void **state)
+{
+    (void)state;
+    static const char *const of[][2] = {
+        {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
+        {"Qwen3-Coder", "qwen3-coder"},
+        {"GLM-4.6", "glm"},
+        {"Kimi-K2-Instruct", "kimi"},
+        {"deepseek-ai-DeepSeek-V3.1", "deepseek"},
+        {"llama-cpp-deepseek-r1", "deepseek"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral-old"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral"},
+        {"openai-gpt-oss-120b", "harmony"},
+        {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "command-r"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command-r7b"},
+        {"ibm-granite-granite-3.3-2B-Instruct", "granite"},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "chat/llama.cpp-templates/%s.jinja", of[i][0]);
+        const char *path = shared_path(name);
+        if (!path) {
+            skip_msg("no shared data: templates of models");
+            return;
+        }
+        FILE *f = fopen(path, "rb");
+        static char text[1 << 16];
+        const size_t n = fread(text, 1, sizeof text, f);
+        fclose(f);
+        const call_format *found = call_format_of_template(span_of(text, n));
+        if (!found || strcmp(found->name, of[i][1]) != 0)
+            fail_msg("%s: %s, not %s", of[i][0], found ? found->name : "none", of[i][1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_whole_and_byte_by_byte),
+        cmocka_unit_test(options),
+        cmocka_unit_test(formats_are_found_in_templates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+/* t_chat.c - POST /v1/chat/completions and /apply-template without sockets: messages put right, fields, refusals,
+ * streams, log-probabilities, tool calls, reasoning. */
+#include "tests/serve_rig.h"
+
+static const char chat_source[] =
+    "{{ bos_token }}{% for m in messages %}<|x|>{{ m.role }}:{{ m.content }}"
+    "{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}{{ c.function.arguments|tojson }}</tool_call>{% endfor "
+    "%}"
+    "{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{{ '\n' }}{% endfor %}"
+    "{% if tools %}[{{ tools|map(attribute='function')|map(attribute='name')|join(',') }}]{% endif %}"
+    "{% if add_generation_prompt %}assistant:{% if think %}<think>\n{% endif %}{% endif %}{# </think> #}";
+
+static char body[1 << 16];
+
+/* A chat whose user says "hi", with more fields. */
+static int chat(const char *fields)
+{
+    snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]%s%s}", *fields ? "," : "",
+             fields);
+    return call("POST", "/v1/chat/completions", body);
+}
+
+static int chat_of(const char *messages, const char *fields)
+{
+    snprintf(body, sizeof body, "{\"messages\":%s%s%s}", messages, *fields ? "," : "", fields);
+    return call("POST", "/v1/chat/completions", body);
+}
+
+/* What the template makes of messages. */
+static void expect_prompt(const char *messages, const char *fields, const char *prompt)
+{
+    snprintf(body, sizeof body, "{\"messages\":%s%s%s}", messages, *fields ? "," : "", fields);
+    if (call("POST", "/apply-template", body) != 200) fail_msg("%s", reply);
+    json *j = parsed();
+    assert_string_equal(json_str(json_get(j, "prompt"), ""), prompt);
+    json_free(j);
+}
+
+static void a_reply_has_the_shape_of_the_api(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    assert_int_equal(chat(""), 200);
+    expect_part("\"object\":\"chat.completion\"");
+    expect_part("\"id\":\"chatcmpl-");
+    expect_part(
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"hello\",\"refusal\":null},\"logprobs\":null,"
+        "\"finish_reason\":\"stop\"}");
+    expect_part("\"usage\":{\"prompt_tokens\":");
+    assert_string_equal(fake.dec, "<0><2>user:hi\nassistant:");
+    assert_int_equal(chat("\"n\":2,\"max_completion_tokens\":3"), 200);
+    expect_part("\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"hel\"");
+    expect_part("\"finish_reason\":\"length\"");
+    fake.text = NULL; /* the context is the bound */
+    assert_int_equal(chat(""), 200);
+    expect_part("\"finish_reason\":\"length\"");
+    expect_part("\"total_tokens\":128");
+    assert_int_equal(call("POST", "/chat/completions",
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                          "\"max_tokens\":1}"),
+                     200);
+}
+
+static void messages_are_put_right(void **state)
+{
+    (void)state;
+    expect_prompt("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"u\"}]", "",
+                  "<s><|x|>system:d\n<|x|>user:u\nassistant:");
+    expect_prompt(
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]", "",
+        "<s><|x|>user:a\nb\nassistant:");
+    expect_prompt(
+        "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\","
+        "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}]",
+        "", "<s><|x|>user:u\n<|x|>assistant:<tool_call>f{\"a\": 1}</tool_call>\n<|x|>tool:r\nassistant:");
+    expect_prompt("[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_"
+                  "content\":\"t\"}]",
+                  "\"add_generation_prompt\":false", "<s><|x|>user:u\n<|x|>assistant:a(t)\n");
+    expect_prompt("[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"The sky \"}]",
+                  "\"continue_final_message\":true", "<s><|x|>user:u\n<|x|>assistant:The sky ");
+    expect_prompt("[{\"role\":\"user\",\"content\":\"u\"}]",
+                  "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]", "<s><|x|>user:u\n[f]assistant:");
+    expect_prompt("[{\"role\":\"user\",\"content\":\"u\"}]",
+                  "\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]",
+                  "<s><|x|>user:u\nassistant:");
+    expect_prompt("[{\"role\":\"user\",\"content\":\"u\"}]", "\"chat_template_kwargs\":{\"think\":true}",
+                  "<s><|x|>user:u\nassistant:<think>\n");
+    /* text of the user is never a special token */
+    fake.text = "x";
+    assert_int_equal(chat_of("[{\"role\":\"user\",\"content\":\"<|x|><s>\"}]", ""), 200);
+    assert_string_equal(fake.dec, "<0><2>user:<|x|><s>\nassistant:");
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][3] = {
+        {"[]", "", "messages"},
+        {"{}", "", "messages"},
+        {"null", "", "messages"},
+        {"[7]", "", "messages"},
+        {"[{\"content\":\"a\"}]", "", "messages"},
+        {"[{\"role\":\"pope\",\"content\":\"a\"}]", "", "messages"},
+        {"[{\"role\":\"user\"}]", "", "messages"},
+        {"[{\"role\":\"user\",\"content\":null}]", "", "messages"},
+        {"[{\"role\":\"user\",\"content\":5}]", "", "content"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"x\":1}]", "", "x"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]", "", "messages"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"y\":1}]}]", "", "y"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[]}]", "", "messages"},
+        {"[{\"role\":\"assistant\",\"content\":null}]", "", "messages"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tools\":{}", "tools"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tools\":[{\"type\":\"function\"}]", "tools"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tools\":[{\"type\":\"web\",\"function\":{\"name\":\"f\"}}]",
+         "tools"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tools\":[{\"function\":{\"name\":\"f\"},\"z\":1}]", "z"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tool_choice\":\"required\"", "tool_choice"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"tool_choice\":\"maybe\"", "tool_choice"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]",
+         "\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":"
+         "\"g\"}}",
+         "tool_choice"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"add_generation_prompt\":true,\"continue_final_message\":true",
+         "continue_final_message"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"top_logprobs\":2", "top_logprobs"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"logprobs\":2", "logprobs"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"max_tokens\":0", "max_tokens"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"max_tokens\":5,\"max_completion_tokens\":5",
+         "max_completion_tokens"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"prompt\":\"a\"", "prompt"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"echo\":true", "echo"},
+        {"[{\"role\":\"user\",\"content\":\"a\"}]", "\"chat_template_kwargs\":3", "chat_template_kwargs"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int status = chat_of(bad[i][0], bad[i][1]);
+        if (status != 400) printf("%s %s\n", bad[i][0], bad[i][1]);
+        expect_error(400, status, bad[i][2], NULL);
+    }
+    expect_error(400, call("POST", "/v1/chat/completions", "{}"), "messages", "missing_field");
+    static char longest[400];
+    memset(longest, 'a', sizeof longest - 1);
+    snprintf(body, sizeof body, "[{\"role\":\"user\",\"content\":\"%s\"}]", longest);
+    char messages[500];
+    memcpy(messages, body, sizeof messages);
+    expect_error(400, chat_of(messages, ""), "prompt", "context_length_exceeded");
+}
+
+/* The texts of a member of all deltas, joined. */
+static void join_deltas(buf *out, const char *member)
+{
+    for (char *p = reply; (p = strstr(p, "data: {")); p++) {
+        json *j = NULL;
+        err e = {0};
+        assert_ok(json_parse(&j, span_of(p + 6, strcspn(p + 6, "\n")), "chunk", &e), &e);
+        const json *delta = json_get(json_first(json_get(j, "choices")), "delta");
+        buf_str(out, json_str(json_get(delta, member), ""));
+        json_free(j);
+    }
+}
+
+static void streams_add_up(void **state)
+{
+    (void)state;
+    buf text = {0};
+    fake.text = "hello";
+    assert_int_equal(chat("\"stream\":true,\"stream_options\":{\"include_usage\":true}"), 200);
+    assert_memory_equal(strstr(reply, "\"delta\":"), "\"delta\":{\"role\":\"assistant\",\"content\":\"h\"}", 42);
+    expect_part("\"object\":\"chat.completion.chunk\"");
+    expect_part("\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":null}");
+    expect_part("\"choices\":[],\"usage\":{\"prompt_tokens\":");
+    expect_part("data: [DONE]\n\n");
+    join_deltas(&text, "content");
+    assert_string_equal(buf_cstr(&text), "hello");
+    text.n = 0;
+    fake.text = "<think>\nab\n</think>\n\ncd";
+    assert_int_equal(chat("\"stream\":true"), 200);
+    join_deltas(&text, "content");
+    join_deltas(&text, "reasoning_content");
+    assert_string_equal(buf_cstr(&text), "cdab");
+    buf_free(&text);
+}
+
+static void logprobs_have_the_form_of_chats(void **state)
+{
+    (void)state;
+    fake.text = "a\xc3\xa9";
+    assert_int_equal(chat("\"logprobs\":true,\"top_logprobs\":2"), 200);
+    expect_part("\"logprobs\":{\"content\":[{\"token\":\"a\",\"logprob\":");
+    expect_part("\"bytes\":[97],\"top_logprobs\":[{\"token\":");
+    expect_part("{\"token\":\"\xef\xbf\xbd\",\"logprob\":");
+    expect_part("\"bytes\":[195]");
+    expect_part("\"refusal\":null}");
+    assert_int_equal(chat("\"logprobs\":true"), 200);
+    expect_part("\"top_logprobs\":[]");
+    assert_int_equal(chat("\"logprobs\":true,\"stream\":true"), 200);
+    expect_part("\"bytes\":[169]");
+}
+
+#define TOOL "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}]"
+
+static void calls_of_tools(void **state)
+{
+    (void)state;
+    fake.text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1.0}}\n</tool_call>";
+    assert_int_equal(chat(TOOL ",\"max_tokens\":99"), 200);
+    expect_part("\"content\":null,\"tool_calls\":[{\"id\":\"call_");
+    expect_part("\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1.0}\"}}]");
+    expect_part("\"finish_reason\":\"tool_calls\"");
+    assert_int_equal(chat(TOOL ",\"stream\":true"), 200);
+    expect_part("\"tool_calls\":[{\"index\":0,\"id\":\"call_");
+    expect_part("\"finish_reason\":\"tool_calls\"");
+    assert_int_equal(chat(TOOL ",\"tool_choice\":\"none\""), 200);
+    expect_part("\"content\":\"<tool_call>");
+    expect_part("\"finish_reason\":\"stop\"");
+    fake.text = "x <tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"f\"}</tool_call>";
+    assert_int_equal(chat(TOOL ",\"parallel_tool_calls\":false"), 200);
+    expect_part("\"content\":\"x\",\"tool_calls\":[{");
+    assert_null(strstr(strstr(reply, "call_") + 5, "call_"));
+}
+
+static void prompts_are_tokenized(void **state)
+{
+    (void)state;
+    assert_int_equal(call("POST", "/tokenize",
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"<s>\"}],"
+                          "\"add_generation_prompt\":false,\"return_token_strs\":true}"),
+                     200);
+    expect_part("\"tokens\":[0,2,120,118,104,117,61,63,118,65,13]");
+    expect_part("\"count\":11");
+    expect_error(400, call("POST", "/tokenize", "{\"messages\":[],\"prompt\":\"a\"}"), NULL, "invalid_value");
+    expect_error(400, call("POST", "/tokenize", "{\"messages\":[]}"), "messages", NULL);
+    assert_int_equal(call("GET", "/props", NULL), 200);
+    expect_part("\"chat_template\":\"{{ bos_token }}");
+}
+
+static void without_a_template_there_is_no_chat(void **state)
+{
+    (void)state;
+    stop_server();
+    fake.chat_template = NULL;
+    start_server();
+    expect_error(400, chat(""), NULL, "unsupported");
+    expect_part("--chat-template");
+    stop_server();
+    fake.chat_template = "{% if %}";
+    start_server();
+    expect_error(400, chat(""), NULL, "unsupported");
+    stop_server();
+    fake.chat_template = chat_source;
+    start_server();
+}
+
+static int with_template(void **state)
+{
+    fake.chat_template = chat_source;
+    return setup(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_has_the_shape_of_the_api),
+        cmocka_unit_test(messages_are_put_right),
+        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(streams_add_up),
+        cmocka_unit_test(logprobs_have_the_form_of_chats),
+        cmocka_unit_test(calls_of_tools),
+        cmocka_unit_test(prompts_are_tokenized),
+        cmocka_unit_test(without_a_template_there_is_no_chat),
+    };
+    return cmocka_run_group_tests(tests, with_template, teardown);
+}
