@@ -245,9 +245,67 @@ static void cancelled_refused_and_stopped(void **unused)
     json_free(file);
 }
 
+/* The texts of a search, as they come. */
+typedef struct answers {
+    answer of[4];
+    int32_t last; /* that ends a text; -1: none */
+} answers;
+
+static bool on_texts(void *ctx, const token_event *ev)
+{
+    answers *a = ctx;
+    assert_true(ev->beam >= 0 && ev->beam < 4);
+    return on_token(&a->of[ev->beam], ev) || ev->finish;
+}
+
+static bool ends_in_last(void *ctx, const int32_t *ids, int64_t n)
+{
+    assert_true(n > 0);
+    return ids[n - 1] == ((answers *)ctx)->last;
+}
+
+/* A token that ends texts, and a rule that says so of texts with it, end the same texts; the rule leaves it in them. */
+static void several_texts_that_a_rule_ends(void **unused)
+{
+    (void)unused;
+    json *file = read_cases();
+    for (const json *c = json_first(file); c; c = json_next(c)) {
+        search s = read_search(c);
+        if (s.n_want < 4 || json_int(json_get(c, "beams"), 0) < 3) continue;
+        const int32_t stop = s.want[s.n_want / 2];
+        answers by_id = {.last = -1}, by_rule = {.last = stop};
+        err e = {0};
+        engine *g = open_engine(c, (engine_options){.threads = 1, .max_batch = 12});
+        answer unused_answer;
+        query q = query_of(&s, &unused_answer);
+        q.n_best = 3;
+        q.on_token = on_texts;
+        q.ctx = &by_id;
+        q.stop_ids = &stop;
+        q.n_stop_ids = 1;
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+        q.ctx = &by_rule;
+        q.n_stop_ids = 0;
+        q.is_whole = ends_in_last;
+        assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+        run_all(g);
+        for (int k = 0; k < 3; k++) {
+            const answer *a = &by_id.of[k], *b = &by_rule.of[k];
+            assert_true(a->ends == 1 && b->ends == 1 && a->score == b->score && a->finish == b->finish);
+            const bool has = b->n == a->n + 1 && b->ids[a->n] == stop;
+            assert_true(has || b->n == a->n);
+            assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+            assert_true(k == 0 || a->score <= by_id.of[k - 1].score);
+        }
+        engine_close(g);
+    }
+    json_free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(best_texts), cmocka_unit_test(beside_others),
-                                       cmocka_unit_test(cancelled_refused_and_stopped)};
+                                       cmocka_unit_test(cancelled_refused_and_stopped),
+                                       cmocka_unit_test(several_texts_that_a_rule_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

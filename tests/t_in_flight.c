@@ -106,6 +106,8 @@ static void make_queries(const char *folder, int longest, int most)
                        .sample = {.temperature = k % 3 == 1 ? 0.8 : 0,
                                   .top_p = 0.9,
                                   .repetition_penalty = k % 5 ? 1 : 1.1,
+                                  .typical_p = 1,
+                                  .tfs_z = 1,
                                   .seed = k},
                        .beams = k % 7 == 6 ? 3 : 1,
                        .length_penalty = 1,

@@ -12,7 +12,8 @@ typedef struct candidate {
     int member;
     int32_t id;
     double score; /* sum of log-probabilities */
-    bool ends;
+    bool ends;    /* by a token that is no part of it */
+    bool whole;   /* with its last token */
 } candidate;
 
 typedef struct finished {
@@ -58,7 +59,8 @@ static bool open_arrays(beam_group *b, int64_t room)
 
 int beam_new(session *first, const query *q, const engine *g, err *e)
 {
-    const int ends = q->ignore_eos ? 0 : g->info.n_eos;
+    const int ids = q->n_stop_ids < EOS_MAX ? q->n_stop_ids : EOS_MAX;
+    const int ends = (q->ignore_eos ? 0 : g->info.n_eos) + ids + (q->is_whole ? 2 : 0);
     beam_group *b = first->beams = mem_zero(1, sizeof *b);
     if (!b) return err_set(e, ERR_MEMORY, "out of memory for a query");
     b->n = q->beams;
@@ -132,7 +134,7 @@ static void add_finished(beam_group *b, const candidate *c, double penalty, fini
     f.n = made;
     f.why = why;
     memcpy(f.ids, s->ids + s->n_prompt, (size_t)made * sizeof *f.ids);
-    if (why == FINISH_LENGTH) f.ids[f.n++] = c->id;
+    if (!c->ends) f.ids[f.n++] = c->id;
     b->done[at] = f;
 }
 
@@ -202,6 +204,14 @@ static void place(engine *g, beam_group *b, const candidate *next)
     b->live = b->n;
 }
 
+static bool is_whole(const beam_group *b, const candidate *c, const query *q)
+{
+    session *s = b->member[c->member];
+    if (c->ends || !q->is_whole) return false;
+    s->ids[s->n_ids] = c->id; /* there is room: the text is not at its longest */
+    return q->is_whole(q->ctx, s->ids + s->n_prompt, s->n_ids - s->n_prompt + 1);
+}
+
 /* All logits are there. */
 static void advance(engine *g, session *first, uint64_t *made)
 {
@@ -212,10 +222,12 @@ static void advance(engine *g, session *first, uint64_t *made)
     candidate next[BEAMS_MAX];
     int n_next = 0;
     sort_candidates(b);
-    for (int i = 0; i < b->n_cand; i++) {
-        const candidate *c = &b->cand[i];
-        if (!c->ends && !last && n_next < b->n) next[n_next++] = *c;
-        if ((c->ends || last) && i < b->n) add_finished(b, c, q->length_penalty, c->ends ? FINISH_STOP : FINISH_LENGTH);
+    for (int i = 0; i < b->n_cand && (i < b->n || n_next < b->n); i++) {
+        candidate *c = &b->cand[i];
+        c->whole = is_whole(b, c, q);
+        const bool stops = c->ends || c->whole;
+        if (!stops && !last && n_next < b->n) next[n_next++] = *c;
+        if ((stops || last) && i < b->n) add_finished(b, c, q->length_penalty, stops ? FINISH_STOP : FINISH_LENGTH);
     }
     bool go_on = !last && n_next == b->n && may_improve(b, q, next[0].score, length, first->room);
     b->n_cand = b->arrived = 0;

@@ -95,7 +95,9 @@ typedef struct query {
     const int32_t *bad;      /* [n_bad] copied: sequences that must not come up, each as its length, then its ids */
     int32_t n_bad;
     sample_params sample;
-    int32_t beams;  /* > 1: beam search: its texts come at the end, without what limits and describes single draws */
+    int32_t beams; /* > 1: beam search: its texts come at the end, without what limits and describes single draws */
+    /* Of a beam search: whether a text of these generated ids has come to its end; NULL: none has. Engine thread. */
+    bool (*is_whole)(void *ctx, const int32_t *ids, int64_t n);
     int32_t n_best; /* texts of a beam search that are delivered, the best first; 0: one */
     double length_penalty;
     beam_stop early_stopping;

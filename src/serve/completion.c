@@ -268,6 +268,22 @@ static bool on_beam_event(void *ctx, const token_event *ev)
     return live;
 }
 
+/* Whether a text of a beam search has a stop string. */
+static bool is_whole_text(void *ctx, const int32_t *ids, int64_t n)
+{
+    const choice *c = ctx;
+    const request *r = &c->owner->req;
+    const tokenizer *t = engine_target_tokenizer(c->owner->srv->g);
+    buf text = {0};
+    size_t cut;
+    if (!t || n < r->min_tokens) return false;
+    const int flags = DETOKENIZE_SKIP_SPECIAL | DETOKENIZE_CONTINUE;
+    const bool made = tokenizer_decode(t, ids, (size_t)n, flags, &text, NULL) == OK && !text.bad;
+    const bool found = made && stop_find(r->stop, r->n_stop, (const char *)text.p, 0, 0, text.n, false, &cut);
+    buf_free(&text);
+    return found;
+}
+
 /* Feeds the prompt to the detokenizer, and makes its text and the records of its tokens. */
 static int prepare_choice(job *j, choice *c, int index, const prompt *p, err *e)
 {
@@ -357,6 +373,7 @@ static int add_choice(job *j, choice *c, err *e)
                .sample = r->sample,
                .beams = (int32_t)r->beams,
                .n_best = r->beams > 1 ? (int32_t)r->n : 0,
+               .is_whole = r->beams > 1 && r->n_stop ? is_whole_text : NULL,
                .length_penalty = r->length_penalty,
                .early_stopping = r->early_stopping,
                .bias = r->bias,
