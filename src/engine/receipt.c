@@ -140,7 +140,7 @@ static int read_param(receipt *r, const json *m, err *e)
     void *into = row ? (void *)&r->q.sample : (void *)&r->q;
     if (!row) row = param_find(own_rows, own_count, json_key(m));
     if (!row) return err_set(e, ERR_FORMAT, "params: \"%.60s\" is not known to this version", json_key(m));
-    if (json_type(m) == JSON_NULL) return OK;
+    if (json_type(m) == JSON_NULL || row->type == PARAM_TEXT) return OK; /* a strategy: its parameters are all there */
     buf text = {0};
     err why = {0};
     int64_t whole;
