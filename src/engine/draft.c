@@ -1,22 +1,38 @@
 /* draft.c - see draft.h. */
-#include "engine/draft.h"
+#include "engine/draft_model.h"
+#include "engine/engine_state.h"
 
-#include <math.h>
+#include "base/clock.h"
+#include "base/mem.h"
+
 #include <string.h>
 
 /* Weight of the step before in the fit; steps that the first guess at a row's cost counts for. */
 static const double FORGET = 0.98, PRIOR = 2, PRIOR_ROW = 0.1;
 static const float LEARN = 0.15f,
-                   HOPE = 0.7f; /* weight of a new guess in what is known of a session; before the first */
-enum { TRY_AGAIN = 24 };        /* steps without guesses, where they did not hold */
+                   HOPE = 0.7f;          /* weight of a new guess in what is known of a session; before the first */
+enum { WAIT_MIN = 16, WAIT_MAX = 1024 }; /* steps without guesses, where they are not worth their time */
 
-int draft_open(draft *d, const char *text, int64_t most, err *e)
+int draft_open(draft *d, engine *g, err *e)
 {
+    const char *text = g->asked.draft;
+    const int64_t most = g->asked.draft_max;
     *d = (draft){.most = most > 0 && most < DRAFT_MAX ? (int)most : DRAFT_MAX};
-    if (!text) return OK;
-    if (strcmp(text, draft_ngram.name)) return err_set(e, ERR_USAGE, "--draft %s: \"ngram\" is expected", text);
-    d->from = &draft_ngram;
-    return OK;
+    d->who = mem_array((size_t)g->info.max_batch, sizeof *d->who);
+    if (!d->who) return err_set(e, ERR_MEMORY, "out of memory for guesses");
+    if (text && !strcmp(text, draft_ngram.name)) d->from = &draft_ngram;
+    if (!text || d->from) return OK;
+    engine *small;
+    int rc = draft_model_open(&small, g, e);
+    if (!rc) d->from = &draft_model, d->self = small;
+    return rc;
+}
+
+void draft_close(draft *d)
+{
+    if (d->from && d->from->close) d->from->close(d->self);
+    mem_free(d->who);
+    *d = (draft){0};
 }
 
 static void add_point(draft *d, double count, double rows, double seconds)
@@ -39,33 +55,61 @@ void draft_timed(draft *d, int rows, double seconds)
     add_point(d, 1, rows, seconds);
 }
 
+static double row_seconds(const draft *d)
+{
+    const double spread = d->n * d->xx - d->x * d->x;
+    return spread > 0 ? (d->n * d->xy - d->x * d->y) / spread : 0;
+}
+
+static double step_seconds(const draft *d, int rows)
+{
+    return d->n > 0 ? (d->y + row_seconds(d) * (d->n * rows - d->x)) / d->n : 0;
+}
+
 /* The part of a step's time that one more row adds. */
 static double row_share(const draft *d, int rows)
 {
-    const double spread = d->n * d->xx - d->x * d->x;
-    if (d->n == 0 || spread <= 1e-9 * d->n * d->xx) return PRIOR_ROW / (1 + PRIOR_ROW * rows);
-    const double row = (d->n * d->xy - d->x * d->y) / spread, all = (d->y + row * (d->n * rows - d->x)) / d->n;
-    const double share = all > 0 ? row / all : 1;
-    return share > 0.005 ? share : 0.005;
+    const double all = step_seconds(d, rows), share = all > 0 ? row_seconds(d) / all : 1;
+    return d->n == 0 ? PRIOR_ROW / (1 + PRIOR_ROW * rows) : share > 0.005 ? share : 0.005;
 }
 
-void draft_guess(const draft *d, session *s, int others, int most)
+/* How many guesses of a session are worth their time in a step of `rows` rows, of which each gives a token. */
+static int count_worth(const draft *d, session *s, int rows, int most)
 {
     const int64_t room = s->room - (s->n_ids - s->n_prompt) - 1;
-    s->n_draft = 0;
-    if (!d->from || s->wait_draft-- > 0) return;
-    s->wait_draft = 0;
+    const double all = step_seconds(d, rows), share = row_share(d, rows) + (all > 0 ? d->each / rows / all : 0);
+    const double worth = rows * share, hold = s->drafted ? s->holds : HOPE; /* a row is to give as many as others do */
+    int n = 0;
+    if (s->wait_draft > 0) {
+        s->wait_draft--;
+        return 0;
+    }
     if (most > d->most) most = d->most;
     if (most > room) most = (int)room;
-    /* A step gives one token for each sequence; a row is worth its time when it is as likely to give one more. */
-    const double rows = 1 + others, worth = rows * row_share(d, (int)rows), hold = s->drafted ? s->holds : HOPE;
-    int n = 0;
     for (double p = hold; n < most && p >= worth; p *= hold) n++;
-    if (!n && s->drafted && most > 0) { /* things may change */
-        n = 1;
-        s->wait_draft = TRY_AGAIN;
+    if (n) s->patience = 0;
+    if (n || most < 1) return n;
+    s->patience = s->patience ? 2 * s->patience : WAIT_MIN; /* things may change */
+    if (s->patience > WAIT_MAX) s->patience = WAIT_MAX;
+    s->wait_draft = s->patience;
+    return 1;
+}
+
+void draft_guess(draft *d, session **who, int n, int64_t room)
+{
+    int m = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        session *s = who[i];
+        s->n_draft = count_worth(d, s, n, room < DRAFT_MAX ? (int)room : DRAFT_MAX);
+        room -= s->n_draft;
+        if (s->n_draft > most) most = s->n_draft;
+        if (s->n_draft) who[m++] = s;
     }
-    if (n > 0) s->n_draft = d->from->guess(s->ids, s->n_ids, s->ids + s->n_ids, n);
+    if (!m) return;
+    const double began = clock_now();
+    d->from->guess(d->self, who, m);
+    const double each = (clock_now() - began) / most;
+    d->each += d->each > 0 ? LEARN * (each - d->each) : each;
 }
 
 void draft_learn(session *s, int held)

@@ -8,31 +8,38 @@
 #pragma once
 #include "engine/session.h"
 
+struct engine;
+
 /* Where guesses come from. */
 typedef struct draft_source {
-    const char *name; /* as --draft says it */
-    /* Guesses of what follows n_ids ids, at most n; returns their number. */
-    int (*guess)(const int32_t *ids, int64_t n_ids, int32_t *to, int n);
+    const char *name;
+    /* For n sessions, each with s->n_draft, how many it wants: writes guesses after its ids, and n_draft, how many. */
+    void (*guess)(void *self, session **who, int n);
+    void (*close)(void *self); /* NULL: there is nothing to close */
 } draft_source;
 
 extern const draft_source draft_ngram;
 
 typedef struct draft {
     const draft_source *from; /* NULL: nothing is guessed */
-    int most;                 /* guesses of a sequence in a step */
+    void *self;
+    session **who; /* [max_batch] for draft_guess */
+    int most;      /* guesses of a sequence in a step */
     /* The time of a step that generates, by its rows, is about step + row * rows: running sums of a least squares fit,
      * in which older steps count less. */
     double n, x, y, xx, xy;
+    double each; /* seconds of one guess, for all sessions together */
 } draft;
 
-/* text: --draft, NULL: no guesses. ERR_USAGE. */
-int draft_open(draft *d, const char *text, int64_t most, err *e);
+/* As g's options say; the engine g is open. ERR_USAGE: another vocabulary than g's; errors of opening a model. */
+int draft_open(draft *d, struct engine *g, err *e);
+void draft_close(draft *d); /* no session has a twin any more */
 
+/* ---- on the engine thread */
 /* A step of so many rows, all of them of sequences that generate, took so long. */
 void draft_timed(draft *d, int rows, double seconds);
-
-/* Guesses of a session that has one token left, in s->ids after its own: at most `most`, fewer as they cost more than
- * they are worth beside `others`, sequences that generate in the same step. Sets s->n_draft. */
-void draft_guess(const draft *d, session *s, int others, int most);
+/* Guesses for those of n sessions, each with one token left, for which they are worth their time: sets s->n_draft. All
+ * together at most `room`. */
+void draft_guess(draft *d, session **who, int n, int64_t room);
 /* What came of the guesses of a step: `held` of them. */
 void draft_learn(session *s, int held);

@@ -12,18 +12,25 @@ static int same_before(const int32_t *ids, int64_t n, int64_t i)
     return k;
 }
 
-static int guess(const int32_t *ids, int64_t n_ids, int32_t *to, int n)
+static void guess_one(session *s)
 {
+    const int32_t *ids = s->ids;
+    int32_t *to = s->ids + s->n_ids;
     int64_t after = 0;
     int longest = NGRAM_MIN - 1;
-    const int64_t stop = n_ids > LOOK_BACK ? n_ids - LOOK_BACK : 0;
-    for (int64_t i = n_ids - 1; i > stop && longest < NGRAM_MAX; i--) { /* of equals the latest */
-        const int same = same_before(ids, n_ids, i);
+    const int64_t stop = s->n_ids > LOOK_BACK ? s->n_ids - LOOK_BACK : 0;
+    for (int64_t i = s->n_ids - 1; i > stop && longest < NGRAM_MAX; i--) { /* of equals the latest */
+        const int same = same_before(ids, s->n_ids, i);
         if (same > longest) longest = same, after = i;
     }
-    if (!after) return 0;
-    for (int k = 0; k < n; k++) to[k] = after + k < n_ids ? ids[after + k] : to[after + k - n_ids];
-    return n;
+    if (!after) s->n_draft = 0;
+    for (int k = 0; k < s->n_draft; k++) to[k] = ids[after + k]; /* guesses too, where the text is a loop */
 }
 
-const draft_source draft_ngram = {"ngram", guess};
+static void guess(void *self, session **who, int n)
+{
+    (void)self;
+    for (int i = 0; i < n; i++) guess_one(who[i]);
+}
+
+const draft_source draft_ngram = {"ngram", guess, NULL};

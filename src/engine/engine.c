@@ -221,7 +221,6 @@ static int open_parts(engine *g, err *e)
     }
     if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
-    if (!rc) rc = draft_open(&g->guesses, g->asked.draft, g->asked.draft_max, e);
     if (!rc)
         rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->info.max_batch,
                         g->info.threads, e);
@@ -380,7 +379,9 @@ int engine_open(engine **out, const engine_options *o, err *e)
     }
     (*out)->tok = t;
     (*out)->target = target;
-    return OK;
+    rc = draft_open(&(*out)->guesses, *out, e);
+    if (rc) engine_close(*out), *out = NULL;
+    return rc;
 }
 
 void engine_close(engine *g)
@@ -390,6 +391,7 @@ void engine_close(engine *g)
     for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
+    draft_close(&g->guesses);
     engine_unplace(g);
     arena_free(&g->texts);
     mem_free(g->peers);

@@ -68,10 +68,10 @@ const param engine_param_rows[] = {
                "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
     ROW(step_sequences, PARAM_INT, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
-    ROW(draft, PARAM_TEXT, .words = "ngram",
-        .doc = "guess next tokens and check several in one step, which changes no text: ngram looks for what followed "
-               "the last tokens where they stood before"),
-    ROW(draft_max, PARAM_INT, .otherwise = "8", .min = 1, .max = DRAFT_MAX,
+    ROW(draft, PARAM_TEXT, .words = "PATH|ngram", .path = PATH_MODEL,
+        .doc = "guess next tokens and check several in one step, which changes no text: by a small model of the same "
+               "vocabulary; ngram: by what followed the last tokens where they stood before"),
+    ROW(draft_max, PARAM_INT, .otherwise = "16", .min = 1, .max = DRAFT_MAX,
         .doc = "guesses of a sequence in a step; fewer are made where they rarely hold or cost time"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;

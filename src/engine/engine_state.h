@@ -133,6 +133,8 @@ void schedule_admit(engine *g);
 void schedule_accept(engine *g);
 /* All caches are lost: every session goes back to the queue, in its place. */
 void schedule_requeue(engine *g);
+/* Guesses for the sessions that generate, together at most half of a chunk. */
+void schedule_guess(engine *g);
 /* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
  * of their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is
  * not known yet are left out. */

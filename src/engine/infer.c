@@ -228,6 +228,20 @@ static void add_stats(engine *g, const engine_stats *did)
     pthread_mutex_unlock(&g->lock);
 }
 
+/* Fills a step and sends it. False: there is nothing to do, or as many are under way as may be. */
+static bool send_step(engine *g)
+{
+    batch *b = steps_next(&g->steps);
+    if (!b) return false;
+    schedule_guess(g);
+    if (!steps_under_way(&g->steps)) g->step_began = clock_now();
+    mem_guard("a step");
+    schedule_fill(g, b);
+    const bool sent = steps_send(&g->steps, g->prog, g->placed);
+    mem_unguard();
+    return sent;
+}
+
 /* How long a step took; in one that only generates every row has a result. */
 static void time_step(engine *g, const batch *b)
 {
@@ -248,12 +262,8 @@ int engine_infer(engine *g, bool *more, err *e)
     }
     schedule_admit(g);
     sessions_free_gone(g);
+    for (bool sent = true; sent;) sent = send_step(g);
     mem_guard("a step");
-    if (!steps_under_way(&g->steps)) g->step_began = clock_now();
-    for (batch *b; (b = steps_next(&g->steps));) {
-        schedule_fill(g, b);
-        if (!steps_send(&g->steps, g->prog, g->placed)) break;
-    }
     bool any = steps_under_way(&g->steps) > 0;
     err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;

@@ -1,5 +1,6 @@
 /* queue.c - the engine as other threads see it: adds, cancels and pauses queries, waits, counts. */
 #include "engine/beam.h"
+#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 
 #include "base/cond.h"
@@ -100,6 +101,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
+    if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, e);
     pthread_mutex_lock(&g->lock);
     if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
     if (rc) {

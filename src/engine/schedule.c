@@ -5,6 +5,7 @@
  * and their pages when another session needs them. Their tokens stay; the cache is recomputed later, to the same bits.
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
+#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -181,6 +182,7 @@ void sessions_free_gone(engine *g)
         }
         *at = s->next;
         session_drop_cache(g, s);
+        draft_twin_drop(g->guesses.self, s);
         beam_free(s->beams);
         session_free(s);
     }
@@ -321,17 +323,12 @@ static int step_sequences(engine *g)
 /* Whether the session has one token left, and so gets one from the next step. */
 static bool generates(const engine *g, const session *s) { return s->n_ids - s->n_sent == 1 && !undivided(g, s); }
 
-/* Guesses for the sessions that generate; together at most half of a chunk. */
-static void guess(engine *g)
+void schedule_guess(engine *g)
 {
-    int ready = 0;
-    for (const session *s = g->running; s && g->guesses.from; s = s->next) ready += generates(g, s);
-    int64_t left = g->chunk / 2;
-    for (session *s = g->running; s && ready; s = s->next) {
-        if (s->beams || !generates(g, s)) continue;
-        draft_guess(&g->guesses, s, ready - 1, left > DRAFT_MAX ? DRAFT_MAX : (int)left);
-        left -= s->n_draft;
-    }
+    int n = 0;
+    for (session *s = g->running; s && g->guesses.from; s = s->next)
+        if (!s->beams && generates(g, s)) g->guesses.who[n++] = s;
+    if (n) draft_guess(&g->guesses, g->guesses.who, n, g->chunk / 2);
 }
 
 void schedule_fill(engine *g, batch *to)
@@ -339,7 +336,6 @@ void schedule_fill(engine *g, batch *to)
     int64_t left = g->chunk, free_rows = g->chunk;
     int apart = g->n_running; /* sessions that are not in the step yet */
     int most = step_sequences(g);
-    guess(g);
     for (int prompts = 0; prompts < 2; prompts++) {
         if (prompts && to->st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
         for (session *of = g->running; of; of = of->next)

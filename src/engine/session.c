@@ -77,6 +77,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
 void session_free(session *s)
 {
     if (!s) return;
+    session_free(s->twin);
     mem_free(s->ids);
     mem_free(s->types);
     mem_free(s->enc_ids);

@@ -49,7 +49,10 @@ struct session {
     int n_draft;  /* guesses of the next step: ids[n_ids], … (draft.h) */
     bool drafted; /* some were made before; of these `holds` is the share that held lately */
     float holds;
-    int wait_draft; /* steps until the next are made */
+    int wait_draft; /* steps until the next are made; `patience`: as set last, 0: they were worth their time */
+    int patience;
+    session *twin;  /* its text for the model that guesses (draft_model.c); NULL: none */
+    int64_t agreed; /* of a twin: tokens that are the session's */
 
     uint8_t salt[SALT_BYTES];
     bool shares;            /* its full pages get names; false: it neither gives nor takes pages */

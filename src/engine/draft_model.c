@@ -1,0 +1,135 @@
+/* draft_model.c - see draft_model.h. */
+#include "engine/draft_model.h"
+#include "engine/engine_state.h"
+
+#include "base/mem.h"
+#include "text/tokenizer_equal.h"
+
+#include <string.h>
+
+/* Models without tokenizers may have the same one. */
+static bool same_vocabulary(const engine *a, const engine *b)
+{
+    if (!a->tok && !b->tok) return a->info.n_vocab == b->info.n_vocab;
+    return a->tok && b->tok && tokenizer_equal(a->tok, b->tok, true);
+}
+
+int draft_model_open(engine **out, const engine *g, err *e)
+{
+    const engine_options *o = &g->asked;
+    const engine_options small = {.model = o->draft,
+                                  .act = o->act,
+                                  .exact = o->exact,
+                                  .isa = o->isa,
+                                  .threads = o->threads,
+                                  .ctx = g->info.ctx,
+                                  .max_batch = g->info.max_batch};
+    int rc = engine_open(out, &small, e);
+    if (rc) return err_wrap(e, "--draft %s", o->draft);
+    const engine *d = *out;
+    const char *wrong = NULL;
+    if (!d->info.generates || d->info.n_enc_vocab || g->info.n_enc_vocab)
+        wrong = "only decoders can guess, for decoders";
+    else if (d->slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
+    else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
+    if (!wrong) return OK;
+    rc = err_set(e, ERR_USAGE, "--draft %s: %s", o->draft, wrong);
+    engine_close(*out);
+    *out = NULL;
+    return rc;
+}
+
+int draft_twin(engine *small, session *s, err *e)
+{
+    query q = s->q;
+    if (q.pooled || s->beams || (int64_t)q.n_ids >= small->info.ctx) return OK;
+    q.n_logprobs = -1;
+    q.prompt_logprobs = false;
+    q.on_token = NULL;
+    q.max_tokens = s->room;
+    q.apart = true;
+    int rc = session_new(&s->twin, &q, small->prog, small->info.ctx, e);
+    if (!rc) s->twin->greedy = s->greedy;
+    return rc;
+}
+
+void draft_twin_drop(engine *small, session *s)
+{
+    if (s->twin) session_drop_cache(small, s->twin);
+}
+
+/* The twin gets the session's text; what it has read of another one counts no more. False: it cannot guess now. */
+static bool follow(engine *g, session *s)
+{
+    session *t = s->twin;
+    if (!t || s->n_ids + s->n_draft > t->n_prompt + t->room) return false;
+    if (!t->admitted && session_admit(g, t, &(err){0})) return false;
+    int64_t same = t->agreed < t->n_past ? t->agreed : t->n_past;
+    while (same < t->n_past && same < s->n_ids && t->ids[same] == s->ids[same]) same++;
+    memcpy(t->ids + same, s->ids + same, (size_t)(s->n_ids - same) * sizeof *t->ids);
+    t->n_past = t->n_sent = same < s->n_ids ? same : s->n_ids - 1;
+    t->n_ids = t->agreed = s->n_ids;
+    session_leave_windows(g, t);
+    return true;
+}
+
+/* Adds what the twin has not read yet, at most a chunk. */
+static void add_rows(engine *g, batch *b, session *t, int64_t *left)
+{
+    const int64_t rest = t->n_ids - t->n_sent, rows = rest < *left ? rest : *left;
+    const int n = rows > 0 ? batch_add(b, t, (int)rows, 0) : 0;
+    if (n > 0) session_pages(g, t, t->n_sent + n);
+    *left -= n;
+}
+
+/* Takes what a step has drawn; a twin that has read all of its text makes a guess. */
+static void take_guesses(engine *g, const batch *b)
+{
+    const best_logit *best = plan_best(g->placed);
+    draws_run(g->draw, &g->info, b, plan_result(g->placed, ENTRY_HEAD));
+    for (int32_t k = 0, i = 0; k < b->st.n_seq; k++) {
+        session *t = b->who[k];
+        t->n_past = t->n_sent;
+        if (t->n_past < t->n_ids) continue;
+        const int32_t id = t->greedy ? best[i].id : t->drawn[0];
+        i++;
+        if (id >= 0 && !session_ends_with(t, &g->info, id)) t->ids[t->n_ids++] = id;
+    }
+}
+
+static bool guess_once(engine *g, session **who, int n)
+{
+    batch *b = steps_next(&g->steps);
+    int64_t left = g->chunk;
+    int rc;
+    for (int i = 0; i < n; i++) {
+        session *s = who[i], *t = s->twin;
+        if (s->n_draft && t->n_ids > t->n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
+    }
+    if (!steps_send(&g->steps, g->prog, g->placed)) return false;
+    const batch *done = steps_collect(&g->steps, g->placed, &rc, &(err){0});
+    if (!rc) take_guesses(g, done);
+    for (int i = 0; rc && i < done->st.n_seq; i++) session_drop_cache(g, done->who[i]);
+    return !rc;
+}
+
+static void guess(void *self, session **who, int n)
+{
+    engine *g = self;
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        if (!follow(g, who[i])) who[i]->n_draft = 0;
+        if (who[i]->n_draft > most) most = who[i]->n_draft;
+    }
+    for (int k = 0; k < most && guess_once(g, who, n); k++) {} /* where there is much to read, the guesses come later */
+    for (int i = 0; i < n; i++) {
+        session *s = who[i];
+        const int made = s->n_draft ? (int)(s->twin->n_ids - s->n_ids) : 0;
+        memcpy(s->ids + s->n_ids, made ? s->twin->ids + s->n_ids : s->ids, (size_t)made * sizeof *s->ids);
+        s->n_draft = made;
+    }
+}
+
+static void close_small(void *self) { engine_close(self); }
+
+const draft_source draft_model = {"model", guess, close_small};
