@@ -213,6 +213,17 @@ static void calls_of_tools(void **state)
     assert_int_equal(chat(TOOL ",\"tool_choice\":\"none\""), 200);
     expect_part("\"content\":\"<tool_call>");
     expect_part("\"finish_reason\":\"stop\"");
+    /* bound calls: the grammar is compiled, whatever the fake engine then says */
+    fake.text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    assert_int_equal(chat(TOOL ",\"tool_choice\":\"required\""), 200);
+    assert_non_null(fake.last.constraint);
+    expect_part("\"finish_reason\":\"tool_calls\"");
+    assert_int_equal(chat(TOOL ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), 200);
+    assert_non_null(fake.last.constraint);
+    expect_error(400, chat(TOOL ",\"tool_choice\":\"required\",\"response_format\":{\"type\":\"json_object\"}"),
+                 "tool_choice", NULL);
+    expect_error(400, chat("\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"strange\"}}}]"),
+                 "tools", NULL);
     fake.text = "x <tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"f\"}</tool_call>";
     assert_int_equal(chat(TOOL ",\"parallel_tool_calls\":false"), 200);
     expect_part("\"content\":\"x\",\"tool_calls\":[{");

@@ -2,6 +2,7 @@
 #include "serve/chat_request.h"
 
 #include "base/mem.h"
+#include "sample/call_form.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -280,6 +281,69 @@ static tool_use read_tool_choice(exchange *x, const request *r, const char **nam
     return TOOLS_WRONG;
 }
 
+/* ---- calls that are bound to be right ---- */
+
+/* A literal of call_writing with the tool's name. NULL: out of memory. */
+static char *with_name(const char *pattern, const char *name)
+{
+    buf b = {0};
+    for (const char *p = pattern; *p; p++) {
+        if (*p == '@') buf_str(&b, name);
+        else buf_byte(&b, (uint8_t)*p);
+    }
+    char *text = mem_str(buf_cstr(&b));
+    buf_free(&b);
+    return text;
+}
+
+/* Makes r->form of the declared tools, or of one of them: what the text must be (required), or what it must be once it
+ * begins a call. */
+static bool bind_calls(server *s, exchange *x, request *r, const call_format *f, tool_use use, const char *named)
+{
+    const call_writing *w = &f->writing;
+    const size_t n = json_count(r->tools_node);
+    err e = {0};
+    const token_trie *t = engine_token_trie(s->g, &e);
+    call_form *form = t ? mem_zero(n, sizeof *form) : NULL;
+    call_forms all = {.form = form,
+                      .open = w->open ? w->open : "",
+                      .between = w->between ? w->between : "",
+                      .close = w->close ? w->close : "",
+                      .several = r->parallel_calls && use != TOOLS_NAMED,
+                      .trigger = use == TOOLS_AUTO || r->chat->parse.thinking ? w->trigger : NULL,
+                      .required = use != TOOLS_AUTO,
+                      .special = f->special};
+    if (!form) err_set(&e, ERR_MEMORY, "out of memory");
+    for (const json *tool = json_first(r->tools_node); tool && form; tool = json_next(tool)) {
+        const char *name = json_str(json_path(tool, "function.name"), "");
+        if (named && strcmp(name, named) != 0) continue;
+        char *before = with_name(w->before, name);
+        if (!before) err_set(&e, ERR_MEMORY, "out of memory");
+        form[all.n++] = (call_form){before, w->after ? w->after : "", json_path(tool, "function.parameters")};
+    }
+    if (!e.code) call_form_compile(&r->form, &all, t, &e);
+    for (size_t i = 0; i < all.n; i++) mem_free((char *)form[i].before);
+    mem_free(form);
+    if (!e.code) return true;
+    if (e.code == ERR_MEMORY) reply_err(x, NULL, &e);
+    else reply_error(x, 400, "tools", "invalid_value", "tools: %s", e.msg);
+    return false;
+}
+
+/* How calls of this text are read, and how they are bound. */
+static bool read_calls(server *s, exchange *x, request *r, tool_use use, const char *named)
+{
+    const call_format *own = chat_template_calls(s->chat);
+    const bool bound = use == TOOLS_REQUIRED || use == TOOLS_NAMED;
+    const call_format *f = bound && !own->writing.before ? call_format_plain() : own;
+    r->chat->parse.format = use == TOOLS_NONE && own->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
+    if (use == TOOLS_NONE || !f->writing.before) return true;
+    if (r->form && !bound) return true; /* the text has another form already */
+    if (r->form) return refuse(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
+    if (r->beams > 1) return refuse(x, "tools", "unsupported", "not with beams");
+    return bind_calls(s, x, r, f, use, named);
+}
+
 /* ---- the prompt ---- */
 
 static bool check_template(server *s, exchange *x, const request *r)
@@ -334,8 +398,6 @@ bool chat_prompt_read(server *s, exchange *x, request *r)
     if (!check_template(s, x, r) || !check_messages(s, x, r) || !check_tools(s, x, r)) return false;
     const tool_use use = read_tool_choice(x, r, &name);
     if (use == TOOLS_WRONG) return false;
-    if (use == TOOLS_REQUIRED || use == TOOLS_NAMED)
-        return refuse(x, "tool_choice", "unsupported", "this version cannot bind a text to be a call");
     r->prompts = mem_zero(1, sizeof *r->prompts);
     if (!r->prompts) {
         reply_error(x, 500, NULL, NULL, "out of memory");
@@ -345,15 +407,12 @@ bool chat_prompt_read(server *s, exchange *x, request *r)
     bool good = apply(s, x, r, use != TOOLS_NONE, &text, &r->prompts->ids);
     if (good) {
         r->chat->parse = (call_parser_options){
-            .format = use == TOOLS_NONE ? NULL : chat_template_calls(s->chat),
             .reasoning = chat_template_reasoning(s->chat),
             .thinking = !r->continues_final && chat_template_thinks(s->chat, buf_span(&text.text)),
             .one_call = !r->parallel_calls,
             .tools = r->tools_node,
         };
-        const call_format *f = chat_template_calls(s->chat); /* its marks are in every text */
-        if (f && f->body == CALL_CHANNELS) r->chat->parse.format = f;
-        good = request_check_length(s, x, r->prompts);
+        good = read_calls(s, x, r, use, name) && request_check_length(s, x, r->prompts);
     }
     jinja_output_free(&text);
     return good;

@@ -11,6 +11,13 @@ typedef enum {
     CALL_CHANNELS /* messages with channels and recipients: harmony */
 } call_body;
 
+/* How calls are written where they are bound to be right; @ stands for the tool's name, and arguments between `before`
+ * and `after` are JSON. */
+typedef struct call_writing {
+    const char *open, *before, *after, *between, *close; /* NULL: nothing; before NULL: calls cannot be bound */
+    const char *trigger;                                 /* what only calls begin with */
+} call_writing;
+
 typedef struct call_format {
     const char *name;
     const char *in_template[2]; /* texts by which a template shows that its model writes this; NULL: none */
@@ -20,6 +27,7 @@ typedef struct call_format {
     const char *drop[4];      /* markers around all calls, or around content: no part of any text; NULL: none */
     bool bare;                /* a text that begins with an object is a call, too */
     const char *special;      /* special tokens that the parser has to see, separated by blanks; NULL: none */
+    call_writing writing;
 } call_format;
 
 extern const call_format call_formats[];                   /* closed by a row without a name */

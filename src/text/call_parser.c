@@ -178,7 +178,7 @@ static bool step_content(call_parser *p, bool last, chat_message *to)
     const char *mark[MARKS_MAX];
     int n = 0, first_drop, of_call = -1, of_reasoning = -1;
     const call_format *f = p->o.format;
-    if (p->o.whole || (f && f->bare && !p->begun && !p->said)) {
+    if (f && f->bare && !p->begun && !p->said) {
         if (!take_bare(p, last, to)) return false;
         if (p->at == p->in.n) return false;
         if (!p->begun) return true;
@@ -230,7 +230,8 @@ static bool step_call(call_parser *p, bool last, chat_message *to)
         end = (ptrdiff_t)s.n;
         skip = 0;
     }
-    if (!add_calls(p, span_of(s.p, (size_t)end), to)) { /* as it was written */
+    const bool cut = last && (size_t)end == s.n && to->n_calls; /* behind whole calls, a part of one says nothing */
+    if (!add_calls(p, span_of(s.p, (size_t)end), to) && !cut) { /* as it was written */
         buf_str(&to->content, f->open);
         buf_add(&to->content, s.p, (size_t)end + skip);
     }

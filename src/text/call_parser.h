@@ -27,7 +27,6 @@ typedef struct call_parser_options {
     const reasoning_marks *reasoning; /* NULL: neither is reasoning */
     bool thinking;                    /* the prompt has opened the reasoning */
     bool one_call;                    /* later calls are left out */
-    bool whole;                       /* the text is bound to be one call of call_format_plain, without its marks */
     const json *tools;                /* declared, as in a request: types of arguments that are written as text */
 } call_parser_options;
 /* `tools` must outlive the parser. */
