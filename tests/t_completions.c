@@ -621,6 +621,18 @@ static void ends_and_ids(void **state)
     expect_part("\"text\":\"hel\"");
     assert_int_equal(post("\"stop\":\"el\",\"include_stop_str_in_output\":true"), 200);
     expect_part("\"text\":\"hel\"");
+    assert_int_equal(post("\"receipt\":true,\"max_tokens\":2,\"n\":2,\"seed\":5,\"stop_token_ids\":[9]"), 200);
+    expect_part("\"system_fingerprint\":\"aa-bb\"");
+    expect_part(
+        "\"finish_reason\":\"length\",\"receipt\":{\"version\":1,\"model\":\"aa\",\"arithmetic\":\"bb\",\"kv\":\"f32\","
+        "\"prompt_ids\":[0,100,101],\"ids\":[107,104],\"params\":{\"temperature\":1,");
+    expect_part(
+        "\"seed\":5,\"max_tokens\":2,\"min_tokens\":0,\"ignore_eos\":false,\"choice\":1,\"stop_token_ids\":[9]}");
+    assert_int_equal(post("\"receipt\":true,\"max_tokens\":2,\"stream\":true"), 200);
+    expect_part("\"ids\":[107,104]");
+    expect_part("\"finish_reason\":null}]}");
+    assert_int_equal(post("\"receipt\":true,\"beams\":2"), 400);
+    expect_error(400, 400, "receipt", "unsupported");
     assert_int_equal(post("\"return_token_ids\":true,\"max_tokens\":2,\"n\":2"), 200);
     expect_part("\"finish_reason\":\"length\",\"prompt_token_ids\":[0,100,101],\"token_ids\":[107,104]},"
                 "{\"index\":1,");

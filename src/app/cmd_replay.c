@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/receipt.h"
+#include "engine/replay.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -76,7 +77,7 @@ static int check_one(checking *c, span text, int line, err *e)
     snprintf(where, sizeof where, line ? "%.280s:%d" : "%.280s", c->path, line);
     int rc = json_parse(&from, text, where, e);
     if (!rc && (rc = receipt_read(&r, from, &c->here, engine_describe(c->g)->n_vocab, e))) err_wrap(e, "%s", where);
-    if (!rc && (rc = receipt_check(c->g, &r, &found, e))) err_wrap(e, "%s", where);
+    if (!rc && (rc = engine_replay(c->g, &r.q, r.ids.id, r.ids.n, r.ended, &found, e))) err_wrap(e, "%s", where);
     if (!rc) {
         c->n++;
         if (found.at >= 0) {

@@ -26,6 +26,7 @@ int receipt_check_query(const fingerprint *f, const query *q, err *e)
 {
     if (q->beams > 1) return err_set(e, ERR_USAGE, "receipt: the tokens of a beam search are not drawn");
     if (q->constraint) return err_set(e, ERR_USAGE, "receipt: not of a text that follows a grammar");
+    if (q->constraint) return err_set(e, ERR_USAGE, "receipt: of a text that follows a grammar there is none");
     return f->exact ? OK : err_set(e, ERR_USAGE, "receipt: with --exact off another processor gives other logits");
 }
 
@@ -213,9 +214,4 @@ void receipt_free(receipt *r)
     mem_free(r->bias);
     mem_free(r->allowed);
     *r = (receipt){0};
-}
-
-int receipt_check(engine *g, const receipt *r, replay *out, err *e)
-{
-    return engine_replay(g, &r->q, r->ids.id, r->ids.n, r->ended, out, e);
 }

@@ -7,7 +7,6 @@
 #pragma once
 #include "base/json.h"
 #include "engine/fingerprint.h"
-#include "engine/replay.h"
 #include "text/token_list.h"
 
 typedef struct receipt {
@@ -30,5 +29,3 @@ void receipt_write(json *to, const engine *g, const fingerprint *f, const query 
 /* n_vocab: of the model. ERR_FORMAT: malformed, of another model or arithmetic than f; the message says which. */
 int receipt_read(receipt *out, const json *from, const fingerprint *f, int32_t n_vocab, err *e);
 void receipt_free(receipt *r);
-/* Draws it again. Not while queries run. */
-int receipt_check(engine *g, const receipt *r, replay *out, err *e);

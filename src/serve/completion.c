@@ -179,7 +179,7 @@ static bool take_token(choice *c, const token_event *ev)
     j->first_token_seen = true;
     c->last_token = now;
     c->logprob_sum += (double)ev->logprob;
-    if (j->req.returns_ids && !token_list_add(&c->made, ev->token)) return false;
+    if ((j->req.returns_ids || j->req.receipt) && !token_list_add(&c->made, ev->token)) return false;
     if (j->req.logprobs >= 0) {
         if (!add_record(c, &c->tokens, ev->token, ev->logprob, c->text.n)) return false;
         if (!add_top(c, &c->tokens.p[c->tokens.n - 1], ev)) return false;
@@ -227,6 +227,7 @@ static bool on_event(void *ctx, const token_event *ev)
     }
     if (ev->token >= 0) good = ev->index < 0 ? take_prompt_token(c, ev) : take_token(c, ev);
     if (ev->ends) good = good && take_end(c, ev);
+    c->end_token = ev->ends;
     if (ev->finish == FINISH_STOP || ev->finish == FINISH_LENGTH)
         good = good && (!c->text_maker || detok_finish(c->text_maker, &c->text, NULL) == OK);
     if (!good || c->text.bad || ev->finish == FINISH_ERROR) {
@@ -350,12 +351,10 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     return rc;
 }
 
-/* One query; the engine may call back before this returns. */
-static int add_choice(job *j, choice *c, err *e)
+query completion_query(const choice *c)
 {
-    const request *r = &j->req;
+    const request *r = &c->owner->req;
     int64_t k = r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs;
-    if (r->beams > 1 && c->index % r->n) return OK;      /* of the search of the prompt's first */
     if (r->best_of > 1 && r->beams == 1 && k < 0) k = 0; /* the best are found by them */
     query q = {.ids = c->from->ids.id,
                .n_ids = c->from->ids.n,
@@ -383,9 +382,18 @@ static int add_choice(job *j, choice *c, err *e)
                .prompt_logprobs = c->prompt_tokens.n > 0,
                .salt = r->salt,
                .on_token = r->beams > 1 ? on_beam_event : on_event,
-               .ctx = c};
-    const int64_t texts = r->beams > 1 ? r->n : 1;
+               .ctx = (void *)c};
     q.sample.choice = c->index % r->drawn;
+    return q;
+}
+
+/* One query; the engine may call back before this returns. */
+static int add_choice(job *j, choice *c, err *e)
+{
+    const request *r = &j->req;
+    if (r->beams > 1 && c->index % r->n) return OK; /* of the search of the prompt's first */
+    const query q = completion_query(c);
+    const int64_t texts = r->beams > 1 ? r->n : 1;
     int rc = ERR_CANCELLED;
     pthread_mutex_lock(&j->lock);
     if (!j->gone) {

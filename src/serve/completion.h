@@ -54,6 +54,7 @@ typedef struct choice {
     int64_t n_generated, cached;
     double last_token;
     finish_reason finish;
+    bool end_token; /* FINISH_STOP by one */
     chat_part chat;
 } choice;
 
@@ -76,3 +77,5 @@ struct job {
 
 /* Takes the request over (it is freed with the job) and adds its queries; x->later or an error reply is set. */
 void completion_start(server *s, exchange *x, request *r);
+/* What the engine is asked for a choice; what it points to is the job's. */
+query completion_query(const choice *c);

@@ -4,7 +4,7 @@
 
 #include "serve/chat_json.h"
 #include "base/utf8.h"
-#include "base/version.h"
+#include "engine/receipt.h"
 
 #include <math.h>
 #include <string.h>
@@ -172,7 +172,7 @@ void reply_head_write(buf *out, const job *j)
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", j->id, object,
                (long long)j->created);
     json_quote(out, span_str(server_model_name(j->srv)));
-    buf_printf(out, ",\"system_fingerprint\":\"inferflow-%s\",\"choices\":[", inferflow_version);
+    buf_printf(out, ",\"system_fingerprint\":\"%s-%s\",\"choices\":[", j->srv->here.model, j->srv->here.arithmetic);
 }
 
 static void write_ids(buf *out, const char *name, const int32_t *id, size_t n)
@@ -190,6 +190,19 @@ static void write_new_ids(buf *out, const job *j, choice *c, int index)
     c->made_sent = c->made.n;
 }
 
+static void write_receipt(buf *out, const job *j, const choice *c)
+{
+    const query q = completion_query(c);
+    json *to = json_new_object();
+    receipt_write(to, j->srv->g, &j->srv->here, &q, c->made.id, c->made.n,
+                  c->finish == FINISH_LENGTH ? RECEIPT_LENGTH
+                  : c->end_token             ? RECEIPT_END_TOKEN
+                                             : RECEIPT_STOP_TEXT);
+    buf_str(out, ",\"receipt\":");
+    if (!json_print(out, to, false)) out->bad = true;
+    json_free(to);
+}
+
 void reply_extras_write(buf *out, const job *j, choice *c, int index, bool whole)
 {
     if (whole && j->req.prompt_logprobs >= 0) {
@@ -197,6 +210,7 @@ void reply_extras_write(buf *out, const job *j, choice *c, int index, bool whole
         write_prompt_logprobs(out, j, c);
     }
     if (j->req.returns_ids) write_new_ids(out, j, c, index);
+    if (j->req.receipt && whole) write_receipt(out, j, c);
     c->begun = true;
 }
 

@@ -1,5 +1,6 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
 #include "engine/decoder_prompt.h"
+#include "engine/receipt.h"
 #include "serve/chat_request.h"
 #include "serve/request.h"
 #include "sample/strategy.h"
@@ -387,6 +388,15 @@ static bool read_strategy(const server *s, exchange *x, request *r)
     return good;
 }
 
+static bool check_receipt(const server *s, exchange *x, const request *r)
+{
+    const query q = {.beams = (int32_t)r->beams, .constraint = r->form};
+    err e = {0};
+    if (!r->receipt || receipt_check_query(&s->here, &q, &e) == OK) return true;
+    reply_error(x, 400, "receipt", "unsupported", "%s", e.msg);
+    return false;
+}
+
 bool request_read(server *s, exchange *x, request *r)
 {
     const bool chat = x->endpoint->fields == chat_fields;
@@ -411,7 +421,7 @@ bool request_read(server *s, exchange *x, request *r)
     if (!read_bias(x, r, n_vocab) || !read_stop_ids(x, r, n_vocab) || !read_allowed(x, r, n_vocab) ||
         !read_bad_words(s, x, r) || !text_rules_read(s, x, &r->rules, &r->form) || !read_beams(s, x, r))
         return false;
-    if (!read_strategy(s, x, r)) return false;
+    if (!read_strategy(s, x, r) || !check_receipt(s, x, r)) return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
     return chat ? chat_prompt_read(s, x, r) : read_prompts(s, x, r);

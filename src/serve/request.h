@@ -29,7 +29,7 @@ typedef struct request {
     const json *allowed_node, *stop_ids_node, *bad_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
-    bool echo, streams, ignore_eos, shows_stop, returns_ids;
+    bool echo, streams, ignore_eos, shows_stop, returns_ids, receipt;
     bool adds_special, parses_special; /* of prompts that are texts */
     sample_params sample;
     int64_t beams; /* 1: no beam search */
@@ -87,7 +87,7 @@ typedef struct request {
         REQUEST_FIELD("include_stop_str_in_output", FIELD_BOOL, shows_stop),                                           \
         REQUEST_FIELD("allowed_token_ids", FIELD_NODE, allowed_node),                                                  \
         REQUEST_FIELD("bad_words", FIELD_NODE, bad_node), REQUEST_FIELD("return_token_ids", FIELD_BOOL, returns_ids),  \
-        REQUEST_FIELD("logit_bias", FIELD_NODE, bias_node),                                                            \
+        REQUEST_FIELD("receipt", FIELD_BOOL, receipt), REQUEST_FIELD("logit_bias", FIELD_NODE, bias_node),             \
         SAMPLE_PARAM_LIST(REQUEST_SAMPLE_FIELD) REQUEST_NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),               \
         REQUEST_NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),                                      \
         REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \

@@ -4,6 +4,7 @@
  * watch thread sees clients leave. They meet in the engine's own queue and in streams. */
 #pragma once
 #include "engine/engine.h"
+#include "engine/fingerprint.h"
 #include "sample/sample.h"
 #include "text/chat_template.h"
 #include "serve/keys.h"
@@ -38,6 +39,7 @@ typedef struct server {
 
     chat_template *chat; /* set before g; NULL: none, and chat_why says why */
     err chat_why;
+    fingerprint here;            /* of the model; before `g` is set */
     _Atomic(engine *) g;         /* NULL while loading */
     atomic_int state;            /* server_state */
     atomic_bool draining;        /* new requests are refused */
