@@ -149,7 +149,7 @@ static void plain_requests(void **state)
     put(fd, "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(get(fd, "\r\n\r\n", 2));
     expect_status("200");
-    put(fd, "BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    put(fd, "BREW /coffee HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(get(fd, "}}", 2));
     expect_status("404");
     put(fd, "BREW /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
