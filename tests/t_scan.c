@@ -70,6 +70,9 @@ static void compare(const scan_ops *a, const scan_ops *b, int n, uint64_t seed)
     a->distance(x.key, n, -2.5f, x.by);
     b->distance(y.key, n, -2.5f, y.by);
     assert_memory_equal(x.by, y.by, sizeof x.by);
+    a->bends(x.weight, n > 2 ? n - 2 : 1, x.by);
+    b->bends(y.weight, n > 2 ? n - 2 : 1, y.by);
+    assert_memory_equal(x.by, y.by, sizeof x.by);
     float level[SCAN_LEVELS];
     double mass[2][SCAN_LEVELS];
     int64_t count[2][SCAN_LEVELS];

@@ -169,11 +169,21 @@ static int64_t v_scan_keep(const float *by, int64_t n, float low, float high, co
     return held;
 }
 
+static void v_scan_bends(const float *x, int64_t n, float *to)
+{
+    const int64_t whole = n / SCAN_LANES * SCAN_LANES;
+    for (int64_t i = 0; i < whole; i += SCAN_LANES) {
+        const v16 a = v16_load(x + i), b = v16_load(x + i + 1), c = v16_load(x + i + 2);
+        v16_store(to + i, v16_abs(v16_sub(v16_sub(a, b), v16_sub(b, c))));
+    }
+    scan_reference.bends(x + whole, n - whole, to + whole);
+}
+
 static void v_scan_distance(const float *key, int64_t n, float from, float *to)
 {
     const v16 f = v16_all(from);
     for (int64_t i = 0; i < n; i += SCAN_LANES) v16_store(to + i, v16_neg(v16_abs(v16_sub(v16_load(key + i), f))));
 }
 
-static const scan_ops v_scan = {v_scan_best,  v_scan_take, v_scan_weigh,   v_scan_sum,
-                                v_scan_above, v_scan_keep, v_scan_distance};
+static const scan_ops v_scan = {v_scan_best,  v_scan_take, v_scan_weigh, v_scan_sum,
+                                v_scan_above, v_scan_keep, v_scan_bends, v_scan_distance};

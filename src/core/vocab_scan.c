@@ -85,10 +85,16 @@ static int64_t keep(const float *by, int64_t n, float low, float high, const sca
     return held;
 }
 
+static void bends(const float *x, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = fabsf((x[i] - x[i + 1]) - (x[i + 1] - x[i + 2]));
+    for (; n % SCAN_LANES; n++) to[n] = 0;
+}
+
 static void distance(const float *key, int64_t n, float from, float *to)
 {
     for (int64_t i = 0; i < n; i++) to[i] = -fabsf(key[i] - from);
     for (; n % SCAN_LANES; n++) to[n] = -INFINITY;
 }
 
-const scan_ops scan_reference = {best, take, weigh, sum, above, keep, distance};
+const scan_ops scan_reference = {best, take, weigh, sum, above, keep, bends, distance};

@@ -34,6 +34,8 @@ typedef struct scan_ops {
     /* Copies the columns where low <= by < high, in order; returns how many. `to` may be `from`. */
     int64_t (*keep)(const float *by, int64_t n, float low, float high, const scan_columns *from,
                     const scan_columns *to);
+    /* to = |(x[i] - x[i+1]) - (x[i+1] - x[i+2])| for i < n; there are n + 2 values. */
+    void (*bends)(const float *x, int64_t n, float *to);
     /* to = -|key - from|. */
     void (*distance)(const float *key, int64_t n, float from, float *to);
 } scan_ops;

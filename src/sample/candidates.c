@@ -49,12 +49,12 @@ static void sort_columns(scan_columns *c, int64_t n)
         }
 }
 
-/* The columns in which a cut lies: those from `low` on and below `high`. */
+/* Where a cut lies: at a key from `low` on and below `high`. */
 typedef struct cut_range {
-    scan_columns at;
-    int64_t n;
+    scan_columns at;          /* with those in the range, and perhaps others */
+    int64_t n, n_low, n_high; /* of the columns: all, from `low` on, from `high` on */
     float low, high;
-    double above; /* what there is from `high` on, in tokens or mass */
+    double above, gone; /* what there is, in tokens or mass: from `high` on; of that, what is not in the columns */
 } cut_range;
 
 /* Eight levels inside the range, falling; without a lower end ever farther below the greatest key. False: there is
@@ -72,38 +72,52 @@ static bool choose_levels(const cut_range *r, float top, float *reach, float lev
     return least <= most;
 }
 
+/* Leaves only those in the range in the columns. */
+static void gather(candidates *c, cut_range *r)
+{
+    r->n = c->scan->keep(r->at.key, r->n, r->low, r->high, &r->at, &c->spare);
+    r->at = c->spare;
+    r->n_low = r->n;
+    r->n_high = 0;
+    r->gone = r->above;
+}
+
 /* Narrows the range until few are left in it, or all keys there are equal. False: all are needed. */
 static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range *r)
 {
     const float top = c->scan->best(by, c->n).value;
     float level[SCAN_LEVELS], reach = 0.25f;
     *r = (cut_range){.at = {(float *)by, c->at.weight, c->at.id}, .n = c->n, .low = -INFINITY, .high = INFINITY};
-    while (r->low == -INFINITY || r->n > FEW) {
+    while (r->low == -INFINITY || r->n_low - r->n_high > FEW) {
         if (!choose_levels(r, top, &reach, level)) return r->low > -INFINITY;
         double mass[SCAN_LEVELS], got[SCAN_LEVELS];
         int64_t count[SCAN_LEVELS];
         c->scan->above(r->at.key, r->at.weight, r->n, level, mass, count);
         int k = 0;
         for (; k < SCAN_LEVELS; k++) {
-            got[k] = r->above + (g->counts ? (double)count[k] : mass[k]);
+            got[k] = r->gone + (g->counts ? (double)count[k] : mass[k]);
             if (got[k] >= g->enough) break;
         }
         if (k == SCAN_LEVELS && r->low == -INFINITY) continue;
-        if (k < SCAN_LEVELS) r->low = level[k];
+        if (k < SCAN_LEVELS) {
+            r->low = level[k];
+            r->n_low = count[k];
+        }
         if (k > 0) {
             r->high = level[k - 1];
             r->above = got[k - 1];
+            r->n_high = count[k - 1];
         }
-        r->n = c->scan->keep(r->at.key, r->n, r->low, r->high, &r->at, &c->spare);
-        r->at = c->spare;
+        if (r->n_low - r->n_high <= r->n / 4) gather(c, r); /* else another look at all costs less */
     }
     return true;
 }
 
 /* Sorts what is left in the range, and finds the place. */
-static cut_place place_of(const cut_goal *g, cut_range *r)
+static cut_place place_of(candidates *c, const cut_goal *g, cut_range *r)
 {
     double got = r->above;
+    gather(c, r);
     if (r->n <= FEW) sort_columns(&r->at, r->n);              /* else all keys are equal */
     if (!r->n) return (cut_place){r->high, INT32_MAX, false}; /* sums of parts round in another way than their sum */
     int64_t i = 0;
@@ -124,7 +138,7 @@ static void keep_goal(candidates *c, float *by, const cut_goal *g)
 {
     cut_range r;
     if (!narrow(c, by, g, &r)) return;
-    const cut_place p = place_of(g, &r);
+    const cut_place p = place_of(c, g, &r);
     for (int64_t i = 0; p.ties && i < c->n; i++)
         if (by[i] == p.key && c->at.id[i] > p.last_id) by[i] = -INFINITY;
     keep_from(c, by, p.key);
@@ -154,7 +168,7 @@ int32_t candidates_list(candidates *c, int32_t k)
     const cut_goal g = {true, (double)k};
     cut_place p = {-FLT_MAX, 0, false};
     cut_range r;
-    if (k < c->n && narrow(c, c->at.key, &g, &r)) p = place_of(&g, &r);
+    if (k < c->n && narrow(c, c->at.key, &g, &r)) p = place_of(c, &g, &r);
     const int64_t n = c->scan->keep(c->at.key, c->n, p.key, INFINITY, &c->at, &c->spare);
     int64_t held = p.ties ? 0 : n;
     for (int64_t i = 0; i < n && p.ties; i++) {
