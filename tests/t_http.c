@@ -306,6 +306,34 @@ static void those_who_hang_up_are_forgotten(void **state)
     close(one);
 }
 
+/* Streams whose clients leave are forgotten too while others only keep their connection. */
+static void streams_that_are_left_are_forgotten(void **state)
+{
+    (void)state;
+    enum { IDLE = 40, STREAMS = 20 };
+    int idle[IDLE], fd[STREAMS];
+    fake.text = NULL;
+    fake.delay_us = 2000;
+    for (int i = 0; i < IDLE; i++) {
+        idle[i] = dial();
+        put(idle[i], "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_true(get(idle[i], "ok", 2));
+    }
+    int before = count_descriptors();
+    for (int i = 0; i < STREAMS; i++) {
+        fd[i] = dial();
+        put(fd[i], post_text("{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":1000000}"));
+        assert_true(get(fd[i], "data: {", 2));
+    }
+    for (int i = 0; i < STREAMS; i++) close(fd[i]);
+    double end = clock_now() + 2 * test_slowness();
+    while (count_descriptors() > before && clock_now() < end) usleep(20000);
+    assert_true(count_descriptors() <= before);
+    for (int i = 0; i < IDLE; i++) close(idle[i]);
+    fake.delay_us = 0;
+    assert_true(wait_active(0, 2));
+}
+
 static long resident_bytes(void)
 {
     long size, resident = 0;
@@ -615,6 +643,7 @@ int main(void)
         cmocka_unit_test(framing_is_strict),
         cmocka_unit_test(nul_bytes_are_refused),
         cmocka_unit_test(those_who_hang_up_are_forgotten),
+        cmocka_unit_test(streams_that_are_left_are_forgotten),
         cmocka_unit_test(memory_comes_back),
         cmocka_unit_test(large_heads_and_bodies),
         cmocka_unit_test(pipelined_requests),

@@ -169,7 +169,9 @@ static ssize_t read_live(void *ctx, uint64_t at, char *to, size_t max)
     call *c = ctx;
     ssize_t n = stream_read(c->x.later, to, max);
     if (n >= 0) return n;
-    return stream_is_gone(c->x.later) ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+    /* END_WITH_ERROR would leave the connection closed but not freed until its thread has something else to do. */
+    if (stream_is_gone(c->x.later)) shutdown(c->fd, SHUT_RDWR);
+    return MHD_CONTENT_READER_END_OF_STREAM;
 }
 
 static enum MHD_Result queue_response(call *c, struct MHD_Response *r, int status, const char *content_type)
