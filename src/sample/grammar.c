@@ -13,8 +13,7 @@
 
 enum {
     MASK_BYTES = 2 << 20, /* of masks that are kept */
-    MASK_WORTH = 64,      /* nodes of a walk whose mask is kept */
-    PASS_WORTH = 4        /* nodes of a subtree that is looked at as a whole */
+    MASK_WORTH = 64       /* nodes of a walk whose mask is kept */
 };
 
 struct grammar {
@@ -26,6 +25,7 @@ struct grammar {
     uint32_t n_mask, next_mask;
     uint64_t *mask;    /* [n_mask * n_word] */
     uint32_t *mask_of; /* [n_mask] the state; STATE_UNKNOWN: none */
+    uint8_t *mark;     /* [64 * n_word] of tokens, for a walk: zero before and after */
     uint32_t mask_epoch;
 };
 
@@ -47,7 +47,9 @@ int grammar_open(grammar **out, grammar_builder *b, uint32_t root, const token_t
         if (g->n_mask > 256) g->n_mask = 256;
         g->mask = mem_array(g->n_mask, t->n_word * sizeof *g->mask);
         g->mask_of = mem_zero(g->n_mask, sizeof *g->mask_of);
-        if (!g->mask || !g->mask_of) rc = err_set(b->e, ERR_MEMORY, "out of memory for the masks of a grammar");
+        g->mark = mem_zero(t->n_word, 64);
+        if (!g->mask || !g->mask_of || !g->mark)
+            rc = err_set(b->e, ERR_MEMORY, "out of memory for the masks of a grammar");
     }
     if (rc && g) {
         grammar_drop(g);
@@ -71,6 +73,7 @@ void grammar_drop(grammar *g)
     pthread_mutex_destroy(&g->lock);
     mem_free(g->mask);
     mem_free(g->mask_of);
+    mem_free(g->mark);
     mem_free(g);
 }
 
@@ -108,18 +111,34 @@ static int follow(grammar *g, grammar_place *at, const int32_t *ids, int64_t n, 
 
 /* ---- masks */
 
-/* Whether all tokens below a node may follow the state: 1, 0, or negative where the tables are full. */
+/* Whether all tokens through a node may follow the state before it: 1, 0, or negative where the tables are full. */
 static int passes(grammar_run *r, uint32_t state, const trie_node *x)
 {
-    if (x->below >> BUCKET_INVALID & 1) return 0;
+    if (x->buckets >> BUCKET_INVALID & 1) return 0;
     for (int left = x->height; left > 0; left--) {
         const grammar_pass *p = grammar_run_pass(r, state);
         if (!p) return -1;
-        if (x->below & ~p->buckets) return 0;
+        if (x->buckets & ~p->buckets) return 0;
         if (p->to == state) return 1;
         state = p->to;
     }
     return 1;
+}
+
+static void allow(const token_trie *t, uint32_t from, uint32_t to, uint64_t *allowed)
+{
+    for (uint32_t k = from; k < to; k++) allowed[t->id[k] >> 6] |= UINT64_C(1) << (t->id[k] & 63);
+}
+
+/* Adds the marks of many tokens, which are bytes 0 and 1 because these are set faster, and takes them away. */
+static void allow_marked(const token_trie *t, uint8_t *mark, uint64_t *allowed)
+{
+    for (size_t i = 0; i < 8 * t->n_word; i++) {
+        uint64_t eight;
+        memcpy(&eight, mark + 8 * i, 8);
+        allowed[i / 8] |= (eight * UINT64_C(0x0102040810204080) >> 56) << 8 * (i % 8);
+    }
+    memset(mark, 0, 64 * t->n_word);
 }
 
 /* Sets the tokens that may follow the state; the nodes looked at, or negative where the tables are full. */
@@ -127,23 +146,35 @@ static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
 {
     const token_trie *t = g->t;
     grammar_run *r = &g->run;
-    uint32_t at[TRIE_TOKEN_BYTES + 1] = {state};
-    int64_t looked = 0;
+    struct {
+        uint32_t next, end, state; /* children to look at, of a node where the grammar is in this state */
+    } at[TRIE_TOKEN_BYTES + 1];
+    int64_t looked = 0, marked = 0;
+    int depth = 0;
     memset(allowed, 0, t->n_word * sizeof *allowed);
-    for (uint32_t i = 1, next; i < t->n_node; i = next, looked++) {
-        const trie_node *x = &t->node[i];
-        const uint32_t to = grammar_run_go(r, at[x->depth - 1], x->byte);
-        if (to == STATE_UNKNOWN) return -1;
-        next = x->skip;
+    at[0].next = t->node[0].child;
+    at[0].end = at[0].next + t->node[0].n_child;
+    at[0].state = state;
+    while (depth >= 0) {
+        if (at[depth].next == at[depth].end) {
+            depth--;
+            continue;
+        }
+        const trie_node *x = &t->node[at[depth].next++];
+        const int all = passes(r, at[depth].state, x);
+        uint32_t to = STATE_DEAD;
+        if (all < 0 || (!all && !(to = grammar_run_go(r, at[depth].state, x->byte)))) break;
+        looked++;
+        for (uint32_t k = x->first; all && k < x->last; k++, marked++) g->mark[t->id[k]] = 1;
         if (to == STATE_DEAD) continue;
-        at[x->depth] = to;
-        const int all = x->skip - i > PASS_WORTH ? passes(r, to, x) : 0;
-        if (all < 0) return -1;
-        if (!all) next = i + 1;
-        for (uint32_t k = x->first; k < t->node[next].first; k++)
-            allowed[t->id[k] >> 6] |= UINT64_C(1) << (t->id[k] & 63);
+        allow(t, x->first, trie_own_end(t, x), allowed);
+        depth++;
+        at[depth].next = x->child;
+        at[depth].end = x->child + x->n_child;
+        at[depth].state = to;
     }
-    return looked;
+    if (marked) allow_marked(t, g->mark, allowed);
+    return depth < 0 ? looked : -1;
 }
 
 /* The mask of a state, perhaps a kept one. False: the grammar is too ambiguous. */

@@ -92,12 +92,24 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* By insertion while there are few, as is common. */
+static void sort_numbers(uint32_t *p, uint32_t n)
+{
+    if (n > 32) qsort(p, n, sizeof *p, by_number);
+    for (uint32_t i = 1; i < n && n <= 32; i++) {
+        const uint32_t one = p[i];
+        uint32_t k = i;
+        for (; k > 0 && p[k - 1] > one; k--) p[k] = p[k - 1];
+        p[k] = one;
+    }
+}
+
 /* The state that has the cells found. */
 static uint32_t end_state(grammar_run *r)
 {
     uint32_t n = r->n_found, i;
     if (!n) return STATE_DEAD;
-    if (n > 1) qsort(r->found, n, sizeof *r->found, by_number);
+    sort_numbers(r->found, n);
     uint64_t h = n;
     for (i = 0; i < n; i++) h = (h ^ r->found[i]) * UINT64_C(0x100000001b3);
     for (i = mix(h) & (2 * RUN_STATES - 1); r->state_slot[i]; i = (i + 1) & (2 * RUN_STATES - 1)) {
@@ -111,19 +123,38 @@ static uint32_t end_state(grammar_run *r)
     return r->state_slot[i] = r->n_state++;
 }
 
-uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
+/* The state that the cells of a state lead to which read the byte. */
+static uint32_t leave(grammar_run *r, const grammar_state *s, uint8_t byte)
 {
-    const grammar_state s = r->state[state];
     bool ok = true;
     begin_state(r);
-    for (uint32_t i = 0; i < s.n && ok; i++) {
-        const uint32_t at = r->member[s.first + i];
+    for (uint32_t i = 0; i < s->n && ok; i++) {
+        const uint32_t at = r->member[s->first + i];
         const grammar_node *x = &r->g->node[r->cell[at].node];
         if (at != CELL_DONE && byte_set_has(&r->g->set[x->arg], byte)) ok = close_over(r, x->next, r->cell[at].below);
     }
-    const uint32_t to = ok ? end_state(r) : STATE_UNKNOWN;
-    r->go[(size_t)state * (size_t)r->g->n_class + r->g->class[byte]] = to;
-    return to;
+    return ok ? end_state(r) : STATE_UNKNOWN;
+}
+
+uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
+{
+    const grammar_state s = r->state[state];
+    uint32_t *go = &r->go[(size_t)state * (size_t)r->g->n_class + r->g->class[byte]], k = 0;
+    uint64_t cells = 0;
+    if (s.n > 64) return *go = leave(r, &s, byte);
+    for (uint32_t i = 0; i < s.n; i++) {
+        const uint32_t at = r->member[s.first + i];
+        const bool reads = at != CELL_DONE && byte_set_has(&r->g->set[r->g->node[r->cell[at].node].arg], byte);
+        cells |= (uint64_t)reads << i;
+    }
+    if (!cells) return *go = STATE_DEAD;
+    if (r->left != state) r->n_way = 0;
+    r->left = state;
+    while (k < r->n_way && r->way[k].cells != cells) k++;
+    if (k < r->n_way) return *go = r->way[k].to;
+    *go = leave(r, &s, byte);
+    if (*go && r->n_way < RUN_WAYS) r->way[r->n_way++] = (struct grammar_way){cells, *go};
+    return *go;
 }
 
 /* ---- life */
@@ -137,6 +168,7 @@ static void forget(grammar_run *r)
     r->n_cell = CELL_DONE + 1;
     r->n_state = STATE_START;
     r->n_member = 0;
+    r->left = STATE_UNKNOWN;
     r->epoch++;
     begin_state(r);
     if (close_over(r, r->g->root, CELL_DONE)) end_state(r);

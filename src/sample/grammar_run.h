@@ -12,8 +12,9 @@ enum {
     RUN_STATES = 1 << 13,
     RUN_MEMBERS = 1 << 18,
     RUN_CONFIGS = 1 << 14, /* of one state */
-    STATE_UNKNOWN = 0,     /* also: the tables are full */
-    STATE_DEAD = 1,        /* no text goes on like this */
+    RUN_WAYS = 8,
+    STATE_UNKNOWN = 0, /* also: the tables are full */
+    STATE_DEAD = 1,    /* no text goes on like this */
     STATE_START = 2,
     CELL_DONE = 0 /* nothing is left to read: the text may end */
 };
@@ -47,9 +48,16 @@ typedef struct grammar_run {
     uint32_t *go;       /* [RUN_STATES * n_class] the state after a byte */
     grammar_pass *pass; /* [RUN_STATES] */
     uint32_t stamp, n_visit, n_todo, n_found;
-    visit *seen;           /* [2 * RUN_CONFIGS] of the state that is being made */
-    visit *todo;           /* [RUN_CONFIGS] */
-    uint32_t *found;       /* [RUN_CONFIGS] */
+    visit *seen;     /* [2 * RUN_CONFIGS] of the state that is being made */
+    visit *todo;     /* [RUN_CONFIGS] */
+    uint32_t *found; /* [RUN_CONFIGS] */
+    /* Of the state that was left last: which of its cells read a byte, a bit each, and where that leads; most bytes do
+     * as others do. */
+    uint32_t left, n_way;
+    struct grammar_way {
+        uint64_t cells;
+        uint32_t to;
+    } way[RUN_WAYS];
     grammar_cell *old;     /* [RUN_CELLS] of grammar_run_flush, as those that follow */
     uint32_t *kept, *path; /* [RUN_CONFIGS], [RUN_CELLS] */
 } grammar_run;

@@ -72,41 +72,72 @@ static int by_bytes(const void *a, const void *b)
     return x->text.n != y->text.n ? (x->text.n < y->text.n ? -1 : 1) : x->id - y->id;
 }
 
+/* Nodes in the order of a walk; skip: the node after the subtree. */
+typedef struct walk_order {
+    trie_node *node;
+    uint32_t *skip, *order; /* order: walk_order.node by place in the trie */
+    uint32_t n;
+} walk_order;
+
 /* Makes the nodes from sorted tokens: those of a token are the ones on the path that the last token had not. */
-static int make_nodes(token_trie *t, const token *sorted, size_t n, err *e)
+static void walk_tokens(walk_order *w, token_trie *t, const token *sorted, size_t n)
 {
     uint32_t path[TRIE_TOKEN_BYTES + 1] = {0}; /* nodes on the way to the last token */
-    size_t cap = 1, depth = 0;
-    for (size_t i = 0; i < n; i++) cap += sorted[i].text.n;
-    t->node = mem_zero(cap + 1, sizeof *t->node);
-    t->id = mem_array(n + 1, sizeof *t->id);
-    if (!t->node || !t->id) return err_set(e, ERR_MEMORY, "out of memory for the trie of a vocabulary");
-    t->n_node = 1;
+    size_t depth = 0;
+    w->n = 1;
     for (size_t i = 0; i < n; i++) {
         const span s = sorted[i].text;
         size_t same = 0;
         while (i && same < s.n && same < sorted[i - 1].text.n && s.p[same] == sorted[i - 1].text.p[same]) same++;
-        for (; depth > same; depth--) t->node[path[depth]].skip = t->n_node;
+        for (; depth > same; depth--) w->skip[path[depth]] = w->n;
         for (; depth < s.n; depth++) {
-            path[depth + 1] = t->n_node;
-            t->node[t->n_node++] = (trie_node){.first = (uint32_t)i, .byte = s.p[depth], .depth = (uint8_t)(depth + 1)};
+            path[depth + 1] = w->n;
+            w->node[w->n++] = (trie_node){.first = (uint32_t)i, .byte = s.p[depth]};
         }
-        for (size_t d = 0; d <= s.n; d++) {
-            trie_node *x = &t->node[path[d]];
+        for (size_t d = 0; d < s.n; d++) {
+            trie_node *x = &w->node[path[d + 1]];
             const span rest = span_of(s.p + d, s.n - d);
-            /* a node within a character: what follows its first bytes cannot be valid */
-            const bool within = !utf8_is_valid(span_of(s.p, d));
             if (rest.n > x->height) x->height = (uint8_t)rest.n;
-            x->below |= within ? UINT64_C(1) << BUCKET_INVALID : rest.n ? buckets_of(rest) : 0;
+            x->buckets |= utf8_is_valid(span_of(s.p, d)) ? buckets_of(rest) : UINT64_C(1) << BUCKET_INVALID;
+            x->last = (uint32_t)i + 1;
         }
         t->id[i] = sorted[i].id;
     }
-    for (; depth > 0; depth--) t->node[path[depth]].skip = t->n_node;
-    t->node[0].skip = t->n_node;
-    t->node[t->n_node].first = (uint32_t)n;
-    void *less = mem_resize(t->node, t->n_node + 1, sizeof *t->node);
-    if (less) t->node = less;
-    return OK;
+    for (; depth > 0; depth--) w->skip[path[depth]] = w->n;
+    w->skip[0] = w->n;
+    w->node[0].last = (uint32_t)n;
+}
+
+/* Lays the nodes out level by level. */
+static void lay_out(token_trie *t, const walk_order *w)
+{
+    uint32_t n = 1;
+    w->order[0] = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t at = w->order[k];
+        t->node[k] = w->node[at];
+        t->node[k].child = n;
+        for (uint32_t c = at + 1; c < w->skip[at]; c = w->skip[c]) w->order[n++] = c;
+        t->node[k].n_child = (uint16_t)(n - t->node[k].child);
+    }
+    t->n_node = n;
+}
+
+static int make_nodes(token_trie *t, const token *sorted, size_t n, err *e)
+{
+    size_t cap = 1;
+    for (size_t i = 0; i < n; i++) cap += sorted[i].text.n;
+    walk_order w = {.node = mem_zero(cap, sizeof *w.node),
+                    .skip = mem_array(cap, sizeof *w.skip),
+                    .order = mem_array(cap, sizeof *w.order)};
+    bool ok = w.node && w.skip && w.order && (t->id = mem_array(n + 1, sizeof *t->id));
+    if (ok) walk_tokens(&w, t, sorted, n);
+    ok = ok && (t->node = mem_array(w.n, sizeof *t->node));
+    if (ok) lay_out(t, &w);
+    mem_free(w.node);
+    mem_free(w.skip);
+    mem_free(w.order);
+    return ok ? OK : err_set(e, ERR_MEMORY, "out of memory for the trie of a vocabulary");
 }
 
 int token_trie_open(token_trie **out, const trie_source *from, err *e)
@@ -141,14 +172,14 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
 
 bool token_trie_has(const token_trie *t, span bytes)
 {
-    uint32_t at = 0;
+    const trie_node *x = &t->node[0];
     for (size_t i = 0; i < bytes.n; i++) {
-        uint32_t child = at + 1;
-        while (child < t->node[at].skip && t->node[child].byte != bytes.p[i]) child = t->node[child].skip;
-        if (child >= t->node[at].skip) return false;
-        at = child;
+        uint32_t k = 0;
+        while (k < x->n_child && t->node[x->child + k].byte != bytes.p[i]) k++;
+        if (k == x->n_child) return false;
+        x = &t->node[x->child + k];
     }
-    return bytes.n && t->node[at + 1].first > t->node[at].first;
+    return bytes.n && trie_own_end(t, x) > x->first;
 }
 
 void token_trie_close(token_trie *t)

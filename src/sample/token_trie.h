@@ -1,5 +1,7 @@
-/* token_trie.h - the bytes of all tokens of a vocabulary as a trie, in the order of a walk: a node's subtree follows
- * it, and so do the tokens in it. Masks of grammars are made from it (grammar_mask.c).
+/* token_trie.h - the bytes of all tokens of a vocabulary as a trie. Masks of grammars are made from it (grammar.c).
+ *
+ * Children of a node lie side by side, level by level: a walk that turns away from most nodes reads few lines of
+ * memory. The tokens of a subtree lie side by side too, in the order of their bytes.
  *
  * A special token, which is no text, stands in it as 0xff, its name, 0xff: bytes that no text has, so that only a
  * grammar which names the token allows it. Tokens that end a text, and those without bytes, are not in it. */
@@ -17,15 +19,16 @@ enum { BUCKET_INVALID = 62, BUCKET_BEYOND_ASCII = 63 };
 int trie_bucket(uint8_t byte); /* of ASCII */
 
 typedef struct trie_node {
-    uint32_t skip;  /* the node after its subtree */
-    uint32_t first; /* its tokens and those below it: id[first] … id[node[skip].first - 1] */
-    uint8_t byte, depth;
-    uint8_t height; /* of the subtree, in bytes; 255: as many or more */
-    uint64_t below; /* buckets of the bytes below it, if it is where a character ends; else BUCKET_INVALID is set */
+    uint32_t child;       /* the first of its children */
+    uint32_t first, last; /* the tokens of its subtree: id[first] … id[last - 1] */
+    uint16_t n_child;
+    uint8_t byte;
+    uint8_t height;   /* bytes of its longest token from its own on */
+    uint64_t buckets; /* of the bytes from its own on, if a character begins with it; else BUCKET_INVALID is set */
 } trie_node;
 
 typedef struct token_trie {
-    trie_node *node; /* [n_node + 1] node 0 is the root; the last is there for `first` only */
+    trie_node *node; /* [n_node] node 0 is the root */
     uint32_t n_node;
     int32_t *id; /* tokens in the order of their bytes */
     int32_t n_vocab;
@@ -35,6 +38,12 @@ typedef struct token_trie {
     int32_t ends[16];
     int n_end; /* tokens that end a text */
 } token_trie;
+
+/* The token that ends at the node has the ids from `first` to this one. */
+static inline uint32_t trie_own_end(const token_trie *t, const trie_node *x)
+{
+    return x->n_child ? t->node[x->child].first : x->last;
+}
 
 typedef struct trie_source {
     int32_t n_vocab;
