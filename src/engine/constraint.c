@@ -6,7 +6,7 @@
 
 struct constraint {
     grammar *g;
-    grammar_place at;
+    grammar_place at, delivered;
     grammar_next next;
     err why;
     uint64_t allowed[]; /* [(n_vocab + 63) / 64] */
@@ -26,13 +26,15 @@ void constraint_close(constraint *c)
     mem_free(c);
 }
 
-const uint64_t *constraint_allowed(constraint *c, const session *s)
+const uint64_t *constraint_allowed(constraint *c, const session *s, int32_t *why)
 {
     const query *q = &s->q;
     const int64_t made = s->n_ids - s->n_prompt;
     const bool late = made >= q->min_tokens;
+    *why = CONSTRAINT_FAILED;
     if (grammar_follow(c->g, &c->at, s->ids + s->n_prompt, made, late && !q->ignore_eos, c->allowed, &c->next, &c->why))
         return NULL;
+    if (c->next.over) *why = CONSTRAINT_OVER;
     if (c->next.over) return NULL;
     for (int32_t k = 0; k < q->n_stop_ids; k++) {
         uint64_t *word = &c->allowed[q->stop_ids[k] >> 6], bit = UINT64_C(1) << (q->stop_ids[k] & 63);
@@ -43,20 +45,19 @@ const uint64_t *constraint_allowed(constraint *c, const session *s)
         if (q->n_allowed) c->allowed[i] &= q->allowed[i];
         any |= c->allowed[i];
     }
-    if (!any && c->next.complete) c->next.over = true;
+    if (!any && c->next.complete) *why = CONSTRAINT_OVER;
     else if (!any) err_set(&c->why, ERR_USAGE, "of the tokens that may be drawn none goes on with the grammar");
     return any ? c->allowed : NULL;
 }
 
 bool constraint_allows(const constraint *c, int32_t id) { return c->allowed[id >> 6] >> (id & 63) & 1; }
 
-bool constraint_ended(const constraint *c) { return c->next.over || c->why.code; }
-
-const char *constraint_error(const constraint *c) { return c->why.code ? c->why.msg : NULL; }
+const char *constraint_error(const constraint *c) { return c->why.msg; }
 
 bool constraint_is_over(constraint *c, const int32_t *ids, int64_t n)
 {
-    return !grammar_follow(c->g, &c->at, ids, n, false, NULL, &c->next, &c->why) && c->next.over;
+    grammar_next next;
+    return !grammar_follow(c->g, &c->delivered, ids, n, false, NULL, &next, &c->why) && next.over;
 }
 
 /* Special tokens are marked, so that only grammars that name them allow them. */

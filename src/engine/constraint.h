@@ -11,13 +11,14 @@ struct session;
 int constraint_open(constraint **out, grammar *g, err *e); /* keeps the grammar */
 void constraint_close(constraint *c);                      /* NULL ok */
 
+/* What is drawn instead of a token: the text is over, or there is an error (constraint_error). */
+enum { CONSTRAINT_OVER = -2, CONSTRAINT_FAILED = -3 };
+
 /* The tokens that may follow what the session has generated, a bit each, of those that its query allows; NULL: none,
- * see constraint_ended. Those that end a text are among them where it is complete, and may end. */
-const uint64_t *constraint_allowed(constraint *c, const struct session *s);
+ * and *why is one of the above. Those that end a text are among them where it is complete, and may end. */
+const uint64_t *constraint_allowed(constraint *c, const struct session *s, int32_t *why);
 /* Whether the id is among the tokens of the last call of constraint_allowed. */
 bool constraint_allows(const constraint *c, int32_t id);
-/* Whether constraint_allowed gave NULL: the text is over, or there is an error. */
-bool constraint_ended(const constraint *c);
-const char *constraint_error(const constraint *c); /* its message; NULL: there is none */
-/* Whether nothing may follow the n ids. */
+const char *constraint_error(const constraint *c);
+/* Whether nothing may follow the n ids: those that were delivered, while draws may be ahead of them. */
 bool constraint_is_over(constraint *c, const int32_t *ids, int64_t n);

@@ -52,7 +52,8 @@ static int32_t draw(sampler *own, const engine_info *info, session *s, int k, co
     const int64_t made = s->n_ids - s->n_prompt;
     const uint64_t *allowed = s->q.allowed;
     top_logprob *top = s->top ? s->top + (int64_t)k * s->q.n_logprobs : NULL;
-    if (s->rule && !(allowed = constraint_allowed(s->rule, s))) return -1;
+    int32_t id;
+    if (s->rule && !(allowed = constraint_allowed(s->rule, s, &id))) return id;
     const sample_input in = {.logits = logits,
                              .n_vocab = info->n_vocab,
                              .prompt = s->ids,
@@ -66,7 +67,7 @@ static int32_t draw(sampler *own, const engine_info *info, session *s, int k, co
                              .allowed = allowed,
                              .state = s->states && made ? s->states + made : NULL,
                              .next = s->states ? s->states + made + 1 : NULL};
-    int32_t id = sampler_pick(own, &s->q.sample, &in);
+    id = sampler_pick(own, &s->q.sample, &in);
     if (s->rule && id >= 0 && !constraint_allows(s->rule, id)) id = -1; /* none has a finite logit */
     if (s->q.n_logprobs >= 0)
         s->drawn_logprob[k] = sampler_logprobs(own, logits, info->n_vocab, id, top, s->q.n_logprobs);

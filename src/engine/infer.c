@@ -45,9 +45,9 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         return;
     }
     int32_t id = s->greedy ? best->id : s->drawn[k];
-    if (s->rule && id < 0 && constraint_ended(s->rule)) {
-        const char *why = constraint_error(s->rule);
-        session_finish(g, s, why ? FINISH_ERROR : FINISH_STOP, why);
+    if (id == CONSTRAINT_OVER || id == CONSTRAINT_FAILED) {
+        const bool over = id == CONSTRAINT_OVER;
+        session_finish(g, s, over ? FINISH_STOP : FINISH_ERROR, over ? NULL : constraint_error(s->rule));
         return;
     }
     if (id < 0 || !isfinite(s->greedy ? best->value : logits[id])) {
