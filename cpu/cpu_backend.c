@@ -168,12 +168,23 @@ static int slots_open(dev *d, err *e)
     return OK;
 }
 
+/* Writes to all memory of pages, unless it is much: then it is taken as it is used. */
+static void touch_pages(dev *d)
+{
+    enum { MOST = 256 << 20, STEP = 4096 };
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < d->p->n_state; i++) all += d->kv[i].own_bytes;
+    for (uint32_t i = 0; i < d->p->n_state && all <= MOST; i++)
+        for (uint64_t at = 0; at < d->kv[i].own_bytes; at += STEP) ((volatile uint8_t *)d->kv[i].own)[at] = 0;
+}
+
 static int cpu_cache_open(dev *d, const cache_options *o, err *e)
 {
     int rc = cpu_work_open(&d->work, d->p, d->max_rows, o, d->threads, e);
     d->cache = *o;
     for (int g = 0; g < GROUP_MAX && !rc; g++) rc = kv_open(d, g, e);
     if (!rc) rc = slots_open(d, e);
+    if (!rc && o->touch) touch_pages(d);
     return rc;
 }
 
@@ -509,7 +520,7 @@ const backend cpu_backend = {
     .name = "cpu",
     .shares_memory = true,
     .chunk = 128,
-    .sequences = 16,
+    .sequences = 256,
     .fuse = fuse_rows,
     .n_fuse = FUSE_COUNT,
     .fits = cpu_fits,

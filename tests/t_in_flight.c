@@ -224,7 +224,8 @@ static void check_ends(const schedule *s)
     assert_true(stats.kv_usage == 0);
     assert_int_equal(stats.running, 0);
     assert_int_equal(s->g->slots.n_free, s->g->slots.total);
-    for (int i = 0; i < GROUP_MAX; i++) assert_int_equal(s->g->pages[i].reserved, 0);
+    for (int i = 0; i < GROUP_MAX; i++)
+        assert_int_equal(s->g->pages[i].n_free + s->g->pages[i].n_kept, s->g->pages[i].total);
 }
 
 static void run_schedule(engine *g, uint64_t seed, bool apart)
@@ -248,15 +249,35 @@ static void run_schedule(engine *g, uint64_t seed, bool apart)
     check_ends(&s);
 }
 
-static void run_schedules(const char *folder, const char *devices, uint64_t seed, int n)
+/* pages: of each group; 0: as many as six texts need. */
+static void run_schedules_on(const char *folder, const char *devices, uint64_t seed, int n, int pages)
 {
     fake_log log = {0};
     const fake_options fake = {.log = &log, .delay = 80, .seed = (uint32_t)seed};
     make_queries(folder, folder ? 50 : CTX - TOKENS - 1, TOKENS - 1);
     engine *g = engine_made(folder, devices, IN_FLIGHT, &fake);
+    for (uint32_t i = 0; i < g->prog->n_group && pages; i++) {
+        assert_true(pages < g->pages[i].total);
+        g->pages[i].total = g->pages[i].n_free = pages;
+    }
     for (int i = 0; i < n; i++) run_schedule(g, seed + (uint64_t)i, i % 2);
     engine_close(g);
     assert_true((log.returns > 0) == (strchr(devices, '&') != NULL));
+}
+
+static void run_schedules(const char *folder, const char *devices, uint64_t seed, int n)
+{
+    run_schedules_on(folder, devices, seed, n, 0);
+}
+
+/* Beams of the longest text need twelve. */
+static void schedules_short_of_pages(void **unused)
+{
+    (void)unused;
+    run_schedules_on(NULL, "cpu;fake", 9000, 40, 13);
+    run_schedules_on(NULL, "fake&fake", 9500, 20, 13);
+    run_schedules_on("tests/vectors/models/lfm2", "fake;cpu", 9700, 20, 6);
+    run_schedules_on("tests/vectors/models/t5", "cpu;fake", 9800, 20, 6);
 }
 
 static void schedules_of_windows(void **unused)
@@ -459,11 +480,15 @@ static void faults_of_evaluation(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_of_windows),  cmocka_unit_test(schedules_of_slots),
-        cmocka_unit_test(schedules_of_encoders), cmocka_unit_test(schedules_of_ranks),
-        cmocka_unit_test(closed_at_work),        cmocka_unit_test(faults),
-        cmocka_unit_test(faults_with_slots),     cmocka_unit_test(copies_in_a_step_of_others),
-        cmocka_unit_test(faults_of_evaluation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_windows),
+                                       cmocka_unit_test(schedules_short_of_pages),
+                                       cmocka_unit_test(schedules_of_slots),
+                                       cmocka_unit_test(schedules_of_encoders),
+                                       cmocka_unit_test(schedules_of_ranks),
+                                       cmocka_unit_test(closed_at_work),
+                                       cmocka_unit_test(faults),
+                                       cmocka_unit_test(faults_with_slots),
+                                       cmocka_unit_test(copies_in_a_step_of_others),
+                                       cmocka_unit_test(faults_of_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void lends_little(void **unused)
     n.o.memory = 40 * mib;
     nodes_again(&n);
     assert_true(node_says(n.at[0])->device[0].bytes == 40 * mib);
-    const engine_options fits = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .key_file = n.key};
+    const engine_options fits = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .max_batch = 16, .key_file = n.key};
     for (int i = 0; i < 3; i++) { /* what a lease took is given back */
         assert_ok(engine_open(&g, &fits, &e), &e);
         assert_true(page_bytes(g) > (int64_t)(2 * mib) && page_bytes(g) < (int64_t)(20 * mib));
@@ -177,7 +177,8 @@ static void lends_little(void **unused)
         engine_close(other);
         engine_close(g);
     }
-    const engine_options twice = {.devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .key_file = n.key};
+    const engine_options twice = {
+        .devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .max_batch = 16, .key_file = n.key};
     assert_ok(engine_open(&g, &twice, &e), &e); /* three ranks share it */
     engine_close(g);
     n.o.memory = 24 * mib;

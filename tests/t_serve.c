@@ -475,10 +475,9 @@ static void salts_tell_clients_apart(void **state)
 {
     (void)state;
     static const char *const keys[] = {NULL, "Bearer k", "Bearer l", "Bearer k"}, *const texts[] = {NULL, "", "a", "k"};
-    char *key[] = {"k", "l"};
     uint8_t salt[2][16][SALT_BYTES];
     for (int asked = 0; asked < 2; asked++) {
-        srv.keys = (key_list){.key = key, .n = asked ? 2 : 0};
+        opt.api_key_file = asked ? "keys" : NULL;
         for (int i = 0; i < 16; i++)
             exchange_salt(&srv, &(exchange){.authorization = keys[i / 4]}, texts[i % 4], salt[asked][i]);
         for (int i = 0; i < 16; i++)
@@ -487,7 +486,12 @@ static void salts_tell_clients_apart(void **state)
                 assert_int_equal(!memcmp(salt[asked][i], salt[asked][k], SALT_BYTES), one_client && i % 4 == k % 4);
             }
     }
-    srv.keys = (key_list){0};
+    exchange one = {.authorization = "Bearer k", .address = 1}, other = {.authorization = "Bearer l", .address = 2};
+    assert_true(exchange_owner(&srv, &one) != exchange_owner(&srv, &other));
+    one.address = 2;
+    assert_true(exchange_owner(&srv, &one) != exchange_owner(&srv, &other));
+    opt.api_key_file = NULL;
+    assert_true(exchange_owner(&srv, &one) == exchange_owner(&srv, &other));
 }
 
 /* The page is one file, and its policy names its own style and script only. */

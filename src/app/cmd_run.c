@@ -317,7 +317,9 @@ static int run_run(const invocation *v, err *e)
     if (chat && o->receipt) return err_set(e, ERR_USAGE, "run: --receipt needs -p, -f or --ids: it is of one text");
     engine *eng;
     token_list prompt = {0};
-    int rc = engine_open(&eng, &o->model, e);
+    engine_options model = o->model;
+    if (!model.max_batch) model.max_batch = o->beams; /* nothing else runs */
+    int rc = engine_open(&eng, &model, e);
     if (rc) return rc;
     if ((o->decoder_prompt || o->decoder_ids) && !engine_describe(eng)->n_enc_vocab)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");

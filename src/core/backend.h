@@ -68,6 +68,7 @@ typedef struct cache_options {
     int n_page[GROUP_MAX]; /* KV pages per group */
     int n_slot;            /* slots for states of fixed size */
     dtype k_type, v_type;  /* kv_type.h */
+    bool touch;            /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
 } cache_options;
 
 typedef struct device_info {

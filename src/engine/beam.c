@@ -90,13 +90,7 @@ void beam_free(beam_group *b)
     mem_free(b);
 }
 
-void beam_restart(beam_group *b)
-{
-    b->live = 1;
-    b->arrived = b->n_cand = b->n_done = 0;
-    memset(b->score, 0, sizeof b->score);
-    for (int i = 0; i < b->n; i++) b->member[i]->n_ids = b->member[i]->n_prompt;
-}
+void beam_set_back(beam_group *b) { b->arrived = b->n_cand = 0; }
 
 int beam_count(const session *s) { return s->beams ? s->beams->n : 1; }
 
@@ -104,7 +98,8 @@ session *beam_member(session *s, int i) { return s->beams ? s->beams->member[i] 
 
 bool beam_ready(const session *s)
 {
-    return !s->beams || (s->n_sent < s->n_ids && (s == s->beams->member[0] || s->beams->live > 1));
+    const session *first = s->beams ? s->beams->member[0] : s;
+    return s == first || (s->n_sent < s->n_ids && s->beams->live > 1 && first->encoded);
 }
 
 /* ---- one step of the search */
@@ -191,10 +186,7 @@ static void place(engine *g, beam_group *b, const candidate *next)
         while (taken[spare]) spare++;
         taken[spare] = true;
         slot[i] = spare;
-        session *to = b->member[spare];
-        const session *from = b->member[next[i].member];
-        session_copy_text(g, to, from);
-        to->slot_now = from->slot_now; /* read in the next step, which writes another */
+        session_copy_text(g, b->member[spare], b->member[next[i].member]);
     }
     for (int i = 0; i < b->n; i++) {
         session *s = b->member[slot[i]];

@@ -13,7 +13,7 @@
 int beam_new(session *first, const query *q, const engine *g, err *e);
 void beam_free(beam_group *b); /* the sessions but the first; NULL ok */
 
-void beam_restart(beam_group *b); /* from the prompt, to the same end; caches were dropped */
+void beam_set_back(beam_group *b); /* caches were dropped: all logits of this step of the search are to come again */
 
 int beam_count(const session *s); /* sessions of the query: 1 without a group */
 session *beam_member(session *s, int i);

@@ -23,7 +23,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
                                   .isa = o->isa,
                                   .threads = o->threads,
                                   .ctx = g->info.ctx,
-                                  .max_batch = g->info.max_batch};
+                                  .max_batch = o->max_batch};
     int rc = engine_open(out, &small, e);
     if (rc) return err_wrap(e, "--draft %s", o->draft);
     const engine *d = *out;
@@ -77,9 +77,8 @@ static bool follow(engine *g, session *s)
 static void add_rows(engine *g, batch *b, session *t, int64_t *left)
 {
     const int64_t rest = t->n_ids - t->n_sent, rows = rest < *left ? rest : *left;
-    const int n = rows > 0 ? batch_add(b, t, (int)rows, 0) : 0;
-    if (n > 0) session_pages(g, t, t->n_sent + n);
-    *left -= n;
+    const int64_t fit = rows > 0 ? session_take_pages(g, t, t->n_sent + rows) - t->n_sent : 0;
+    if (fit > 0) *left -= batch_add(b, t, (int)fit, 0);
 }
 
 /* Takes what a step has drawn; a twin that has read all of its text makes a guess. */

@@ -64,6 +64,19 @@ static int count_slots(const engine *g, uint64_t bytes, uint64_t budget)
     return bytes ? 2 * (n ? (int)n : 1) : 0;
 }
 
+/* What pages may take of so many bytes. Where nobody said how many sequences run at once: no more than sixteen of full
+ * length need, unless that is little. */
+static uint64_t limit_pages(const engine *g, const uint64_t bytes[GROUP_MAX], uint64_t budget)
+{
+    enum { FULL = 16, LITTLE = 256 << 20 };
+    double need = 0;
+    for (uint32_t i = 0; i < g->prog->n_group; i++)
+        need += (double)bytes[i] * FULL *
+                pages_needed(g->info.ctx, g->prog->group_window[i], g->chunk * plan_in_flight(g->placed));
+    if (need < LITTLE) need = LITTLE;
+    return g->asked.max_batch || need > (double)budget ? budget : (uint64_t)need;
+}
+
 /* Slots, and pages of each group: as many as the device with the least memory for them can hold. Refuses a context
  * that does not fit, before a page is touched. */
 static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
@@ -74,7 +87,8 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
     for (uint32_t i = 0; i < p->n_rope; i++) tables += 4.0 * p->ropes[i].params.dims * p->ropes[i].ctx;
     for (int m = 0; plan_memory(g->placed, m, kv, kv, bytes, &slot, &there); m++) {
         const int n_slot = count_slots(g, slot, there / 2);
-        const uint64_t slots = (uint64_t)n_slot * slot, budget = there / 2 > slots ? there / 2 - slots : 0;
+        const uint64_t slots = (uint64_t)n_slot * slot;
+        const uint64_t budget = limit_pages(g, bytes, there / 2 > slots ? there / 2 - slots : 0);
         double need = (m ? 0 : tables) + (double)slots;
         if (slot && (!cache->n_slot || n_slot < cache->n_slot)) cache->n_slot = n_slot;
         int32_t fit[GROUP_MAX] = {0};
@@ -96,9 +110,10 @@ static int count_pages(engine *g, dtype kv, cache_options *cache, err *e)
 
 static batch_sizes sizes_of(const engine *g)
 {
+    const int outs = g->info.max_batch + SCORE_ROWS / 4;
     return (batch_sizes){.rows = (int)g->chunk + g->info.max_batch,
                          .enc = g->info.n_enc_vocab ? g->info.ctx : 0, /* an encoder reads its input at once */
-                         .outs = g->info.max_batch + SCORE_ROWS,
+                         .outs = outs > SCORE_ROWS ? outs : SCORE_ROWS,
                          .sequences = g->info.max_batch,
                          .ctx = g->info.ctx};
 }
@@ -160,6 +175,7 @@ int engine_place(engine *g, bool first, double patience, err *e)
     rc = plan_open(&g->placed, p, &po, e);
     if (!rc && first) {
         g->cache.k_type = g->cache.v_type = g->kv_type = kv_type(g, o);
+        g->cache.touch = o->touch;
         rc = count_pages(g, g->kv_type, &g->cache, e);
     }
     return rc ? rc : plan_ready(g->placed, &g->cache, NULL, e);
@@ -173,6 +189,8 @@ void engine_unplace(engine *g)
     g->leader = NULL;
 }
 
+enum { SEQUENCES_LEAST = 16 }; /* where nobody said how many run at once, and memory is short */
+
 /* Nodes may start later than this process. */
 static int place_waiting(engine *g, err *e)
 {
@@ -182,6 +200,11 @@ static int place_waiting(engine *g, err *e)
     for (;;) {
         err own = {0};
         int rc = engine_place(g, true, engine_patience(until - clock_now()), &own);
+        if (rc == ERR_MEMORY && g->asked.key_file && !g->asked.max_batch && g->info.max_batch > SEQUENCES_LEAST) {
+            g->info.max_batch /= 4; /* a node lends too little for so many */
+            engine_unplace(g);
+            continue;
+        }
         if (rc && g->asked.devices) spares_turn(&g->spare, g->asked.devices, own.msg);
         if (rc != ERR_IO || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
@@ -213,6 +236,7 @@ static int open_parts(engine *g, err *e)
                        max.rows, p->n_used);
     int rc = peers_open(g, e);
     if (!rc) rc = place_waiting(g, e);
+    max = sizes_of(g);
     if (!rc) peers_look(g, true);
     if (!rc && g->cache.n_slot) rc = pages_open(&g->slots, g->cache.n_slot, e);
     for (uint32_t i = 0; i < p->n_group && !rc; i++) {
@@ -220,6 +244,8 @@ static int open_parts(engine *g, err *e)
         max.copies += g->cache.n_page[i];
     }
     if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
+    g->ready = mem_array((size_t)max.sequences, sizeof *g->ready);
+    if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);
     if (!rc)
         rc = draws_open(&g->draw, g->info.n_vocab, cpu_kernels(cpu_features(), false)->scan, g->info.max_batch,
@@ -295,6 +321,7 @@ int engine_of_model(engine **out, model *m, void (*drop)(model *m), const engine
     g->served = m;
     g->prog = m->prog;
     g->drop = drop;
+    g->used_room = 1;
     const cpu_options cpu = {0};
     backend_use backends[BACKENDS_MAX];
     list_backends(o, &cpu, backends);
@@ -398,6 +425,7 @@ void engine_close(engine *g)
     buf_free(&g->devices);
     steps_close(&g->steps);
     tree_close(&g->names);
+    mem_free(g->ready);
     for (int i = 0; i < GROUP_MAX; i++) pages_close(&g->pages[i]);
     pages_close(&g->slots);
     draws_close(g->draw);

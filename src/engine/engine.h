@@ -107,8 +107,10 @@ typedef struct query {
     int32_t n_logprobs;  /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
     const uint8_t
-        *salt;  /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
-    bool apart; /* it shares nothing: for measurements */
+        *salt;        /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
+    bool apart;       /* it shares nothing: for measurements */
+    int64_t priority; /* lower ones go first */
+    uint64_t owner, request; /* equal numbers: of one client, of one request; these take turns */
     bool (*on_token)(void *ctx, const token_event *ev); /* false: stop now (stop string found) with FINISH_STOP */
     void *ctx;
 } query;
@@ -137,6 +139,7 @@ typedef struct engine_stats {
     uint64_t generated_tokens, steps;
     uint64_t draft_tokens, draft_accepted;  /* guesses of --draft; those that held */
     uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
+    uint64_t preemptions;                   /* caches that were given up for others */
     uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
     int in_flight;                          /* steps under way */
     bool away;                              /* a node is lost, and queries wait for it */
@@ -153,7 +156,8 @@ typedef struct engine_slot {
     engine_slot_state state;
     int64_t prompt_tokens, cached_tokens; /* cached: of the prompt, those that needed no computation */
     int64_t past, generated;              /* past: tokens in the cache */
-    double seconds;                       /* since engine_add_query */
+    int64_t priority;
+    double seconds; /* since engine_add_query */
 } engine_slot;
 /* Fills at most `most`, newest first; from any thread. */
 int engine_slots(engine *g, engine_slot *out, int most);

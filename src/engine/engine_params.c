@@ -62,7 +62,7 @@ const param engine_param_rows[] = {
         .doc = "compute threads (default: the cores this process may use)"),
     ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
     ROW(max_batch, PARAM_INT, .max = 4096, .alias = "slots",
-        .doc = "sequences that run at once (default: chosen for the machine)"),
+        .doc = "sequences that run at once (default: 256, as memory allows)"),
     ROW(in_flight, PARAM_INT, .max = 64,
         .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
                "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),

@@ -18,10 +18,17 @@
 #include <pthread.h>
 
 enum {
-    QUEUE_MAX = 1024, /* queries that wait */
-    SCORE_ROWS = 256, /* rows of a step with results, besides one of each sequence */
-    MIXED_ROWS = 128  /* prompt rows of a step in which others generate */
+    QUEUE_MAX = 1024, /* queries that wait, unless engine_options says another number */
+    SCORE_ROWS = 256, /* rows of a step with results, at least */
+    MIXED_ROWS = 128, /* prompt rows of a step in which others generate */
+    TURN_COUNTS =
+        1024 /* of turns: owners and requests are counted by number modulo this; when two meet, turns are less fair */
 };
+
+/* Sequences that run, of each owner and of each request. */
+typedef struct turns {
+    uint16_t owner[TURN_COUNTS], request[TURN_COUNTS];
+} turns;
 
 struct engine {
     model *served;
@@ -55,10 +62,15 @@ struct engine {
     } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
     int step_sequences; /* of --step-sequences, 0: by what a step costs */
 
-    /* of the engine thread: sessions in order of id */
+    /* of the engine thread: sessions in order (session_is_before) */
     session *waiting, *running;
     session *leaving; /* those that have ended, until no step with rows of theirs is under way */
     int n_running;
+    session **ready;      /* [max_batch] those that could have rows in the step that is being filled */
+    uint64_t fill;        /* steps filled so far */
+    double used_room;     /* of the tokens that texts may have, those that they have in the end: a moving mean */
+    uint64_t preemptions; /* engine_stats */
+    turns turn;
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -126,29 +138,40 @@ void session_copy_text(engine *g, session *to, const session *from);
 /* Notes how far the running sessions are, for engine_slots. On the engine thread, under the lock. */
 void slots_note(engine *g);
 
-/* ---- schedule.c: on the engine thread */
-/* Takes new sessions in, ends cancelled ones, admits from the queue in order. */
-void schedule_admit(engine *g);
-/* The first part of that: new and cancelled ones. */
-void schedule_accept(engine *g);
-/* All caches are lost: every session goes back to the queue, in its place. */
-void schedule_requeue(engine *g);
-/* Guesses for the sessions that generate, together at most half of a chunk. */
-void schedule_guess(engine *g);
-/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts by age, at most `chunk`
- * of their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is
- * not known yet are left out. */
-void schedule_fill(engine *g, batch *to);
-/* Reserves all a session will need. 0; ERR_BUSY: not now; another code: never. */
+/* ---- session_pages.c: on the engine thread */
+/* Takes slots, rope tables and pages of the encoder input. 0; ERR_BUSY: not now; another code: never. */
 int session_admit(engine *g, session *s, err *e);
-void session_pages(engine *g, session *s, int64_t to);            /* pages for positions below `to` */
+/* Takes pages for positions below `to`; returns the position up to which there are some, at least n_sent. */
+int64_t session_take_pages(engine *g, session *s, int64_t to);
 void session_give_page(engine *g, uint32_t group, int32_t *page); /* *page becomes -1 */
+/* Page `to` becomes a copy of `from` before the next step. */
+void session_copy_page(engine *g, uint32_t group, int32_t from, int32_t to);
 /* n more tokens are in the cache: full pages get names, pages that fell out of a window are given back. */
 void session_advance(engine *g, session *s, int64_t n);
 void session_leave_windows(engine *g, session *s); /* the latter */
-void session_drop_cache(engine *g, session *s);    /* gives pages, reservations and variants back */
+void session_start_again(engine *g, session *s);   /* nothing of its text is in the cache */
+void session_drop_cache(engine *g, session *s);    /* gives all back; no step with rows of it is under way */
+
+/* ---- schedule.c: on the engine thread */
+/* Takes new sessions in, ends cancelled ones, gives places. */
+void schedule_admit(engine *g);
+/* The first part of that: new and cancelled ones. */
+void schedule_accept(engine *g);
+/* Pages are needed for a session that runs: another one gives its own up, or, where all others go before it, this one
+ * does. True: there are more pages now. False: it has to wait. */
+bool schedule_make_room(engine *g, session *s);
+/* All caches are lost: every session goes back to the queue, in its place. */
+void schedule_requeue(engine *g);
 /* Takes the session out of all lists; it is freed when no step with rows of it is under way. */
 void session_end(engine *g, session *s);
 void sessions_free_gone(engine *g);
 /* Delivers an event that ends the query, then session_end. */
 void session_finish(engine *g, session *s, finish_reason why, const char *error);
+
+/* ---- fill.c: on the engine thread */
+/* Guesses for the sessions that generate, together at most half of a chunk. */
+void schedule_guess(engine *g);
+/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts, at most `chunk` of
+ * their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is not
+ * known yet are left out. */
+void schedule_fill(engine *g, batch *to);

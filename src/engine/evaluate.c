@@ -11,8 +11,8 @@ static bool send_chunk(engine *g, session *s, const tap *taps, int32_t n_tap)
 {
     batch *b = steps_next(&g->steps);
     if (!b || s->n_sent == s->n_ids || (n_tap && steps_under_way(&g->steps))) return false;
-    int n = batch_add(b, s, (int)(s->n_ids - s->n_sent < g->chunk ? s->n_ids - s->n_sent : g->chunk), 0);
-    session_pages(g, s, s->n_sent + n);
+    const int64_t rest = s->n_ids - s->n_sent, rows = rest < g->chunk ? rest : g->chunk;
+    batch_add(b, s, (int)(session_take_pages(g, s, s->n_sent + rows) - s->n_sent), 0);
     b->st.taps = taps;
     b->st.n_tap = n_tap;
     return steps_send(&g->steps, g->prog, g->placed);

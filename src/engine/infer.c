@@ -58,6 +58,8 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
     token_event ev = {
         .query_id = s->id, .token = id, .index = index, .cached_tokens = s->cached, .queue_seconds = s->waited};
     if (s->q.n_logprobs >= 0) {
+        if (s->q.prompt_logprobs && index == 0) /* what scored the prompt has used `top` since it was drawn */
+            s->drawn_logprob[0] = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.logprob = s->drawn_logprob[k];
         ev.top = s->top + (int64_t)k * s->q.n_logprobs;
         ev.n_top = s->q.n_logprobs;
@@ -132,7 +134,7 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
 {
     const int64_t again = (to < s->n_done ? to : s->n_done) - before;
     if (again > 0) did->recomputed_tokens += (uint64_t)again;
-    if (s->n_done >= s->n_prompt || to < s->n_prompt) return;
+    if (s->n_done >= s->n_prompt || to < s->n_prompt || s->sibling) return;
     const uint64_t n = (uint64_t)s->n_prompt + s->q.n_enc;
     did->prompt_tokens += n;
     did->cached_tokens += (uint64_t)s->cached;
@@ -185,14 +187,28 @@ static void end_failed(engine *g, session *s, const err *why)
     if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
 }
 
-/* A device failed: queries with rows in the step end, each with the device's message. So do beams if pages were to be
- * copied, for they may be theirs. */
+/* Whether a page that the step was to copy is the session's, or of one of its beams. */
+static bool has_copy(session *s, const batch *b)
+{
+    for (int32_t c = 0; c < b->st.n_copy; c++)
+        for (int i = 0; i < beam_count(s); i++) {
+            const session *m = beam_member(s, i);
+            const page_copy *copy = &b->copies[c];
+            for (int64_t k = 0; k < m->n_page[copy->group]; k++)
+                if (m->page[copy->group][k] == copy->to) return true;
+        }
+    return false;
+}
+
+/* A device failed: queries with rows in the step, or with pages that were to be copied, end with its message. */
 static void fail(engine *g, const batch *b, const err *why)
 {
-    for (session *s = g->running, *next; s && b->st.n_copy; s = next) {
-        next = s->next;
-        if (s->beams) end_failed(g, s, why);
-    }
+    session *const lists[] = {g->running, g->waiting};
+    for (int i = 0; i < 2; i++)
+        for (session *s = lists[i], *next; s; s = next) {
+            next = s->next;
+            if (has_copy(s, b)) end_failed(g, s, why);
+        }
     for (int32_t k = 0; k < b->st.n_seq; k++) end_failed(g, beam_member(b->who[k], 0), why);
 }
 
@@ -218,6 +234,7 @@ static void add_stats(engine *g, const engine_stats *did)
     st->draft_tokens += did->draft_tokens;
     st->draft_accepted += did->draft_accepted;
     st->recomputed_tokens += did->recomputed_tokens;
+    st->preemptions = g->preemptions;
     st->running = g->n_running;
     st->in_flight = steps_under_way(&g->steps);
     slots_note(g);
@@ -238,6 +255,7 @@ static bool send_step(engine *g)
     mem_guard("a step");
     schedule_fill(g, b);
     const bool sent = steps_send(&g->steps, g->prog, g->placed);
+    for (int32_t i = 0; sent && i < b->st.n_copy; i++) pages_give(&g->pages[b->copies[i].group], b->copies[i].from);
     mem_unguard();
     return sent;
 }

@@ -29,15 +29,6 @@ void pages_close(page_pool *p)
     *p = (page_pool){0};
 }
 
-bool pages_reserve(page_pool *p, int32_t n)
-{
-    if (n > p->total - p->reserved) return false;
-    p->reserved += n;
-    return true;
-}
-
-void pages_unreserve(page_pool *p, int32_t n) { p->reserved -= n; }
-
 int32_t pages_take(page_pool *p)
 {
     const int32_t page = p->free_pages[--p->n_free];

@@ -4,8 +4,8 @@
  * holders. One that nobody holds is free or, where it has a name (page_tree.h), kept: until it is needed for something
  * else it can be found again. Of kept pages the one that was given back first goes first.
  *
- * A sequence is admitted only when the maximum of pages that it can hold at once is reserved, so a step always finds a
- * page and evicts nobody. Slots are counted in the same way; they have one holder and no name. */
+ * Nothing is reserved: a sequence takes pages as it grows, and where there is none another one gives its own up
+ * (schedule.c). Slots are counted in the same way; they have one holder and no name. */
 #pragma once
 #include "base/err.h"
 #include "core/program.h"
@@ -21,14 +21,12 @@ typedef struct page_use {
 typedef struct page_pool {
     int32_t *free_pages; /* stack: the page freed last is given out first, it may still be in cache */
     page_use *use;       /* [total] */
-    int32_t n_free, n_kept, total, reserved;
+    int32_t n_free, n_kept, total;
     int32_t oldest, newest; /* of the kept; -1: none */
 } page_pool;
 
 int pages_open(page_pool *p, int32_t total, err *e);
 void pages_close(page_pool *p);
-bool pages_reserve(page_pool *p, int32_t n); /* false: not now */
-void pages_unreserve(page_pool *p, int32_t n);
 int32_t pages_take(page_pool *p); /* a free page, for one holder; there must be one */
 void pages_hold(page_pool *p, int32_t page);
 void pages_give(page_pool *p, int32_t page); /* one holder less */

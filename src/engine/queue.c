@@ -103,7 +103,8 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, e);
     pthread_mutex_lock(&g->lock);
-    if (!rc && g->n_queued >= QUEUE_MAX) rc = err_set(e, ERR_BUSY, "%d queries are waiting already", QUEUE_MAX);
+    const int64_t most = g->asked.max_queue ? g->asked.max_queue : QUEUE_MAX;
+    if (!rc && g->n_queued >= most) rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);
     if (rc) {
         pthread_mutex_unlock(&g->lock);
         beam_free(s->beams);
@@ -112,7 +113,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     }
     s->id = ++g->last_id;
     s->added = clock_now();
-    s->seen = (engine_slot){.id = s->id, .prompt_tokens = s->n_prompt};
+    s->seen = (engine_slot){.id = s->id, .prompt_tokens = s->n_prompt, .priority = q->priority};
     s->next = g->inbox;
     g->inbox = s;
     s->all_next = g->all;

@@ -1,8 +1,12 @@
-/* schedule.c - who takes part in the next step.
+/* schedule.c - which sessions have a place, and who gives its own up.
  *
- * First come, first served. A session is admitted when one of max_batch places is free and all the pages it may ever
- * hold can be reserved, so nothing admitted is ever evicted, except paused sessions: they give up their place at once,
- * and their pages when another session needs them. Their tokens stay; the cache is recomputed later, to the same bits.
+ * Order is by priority, then by age; of those that wait, by priority, then whose owner has the fewest places, then
+ * whose request has, then by age. Where all places are taken, one whose owner or request has fewer by two than
+ * another's takes the place of the last one of that. Nothing is reserved: a session gets a place when pages are there
+ * for what it, and those before it, will probably hold. When pages run out all the same, the last in order gives its
+ * own up. Its tokens stay, and are computed again later, to the same bits. Those that wait and still have a cache
+ * (readers that are slow, those whose place was taken) give it up first.
+ *
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
 #include "engine/draft_model.h"
@@ -11,132 +15,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* ---- pages of a session */
-
-static bool take_slots(engine *g, session *s)
-{
-    if (!g->slots.total) return true;
-    if (!pages_reserve(&g->slots, 2)) return false;
-    for (int i = 0; i < 2; i++) s->slot[i] = pages_take(&g->slots);
-    s->slot_now = s->slot[0];
-    return true;
-}
-
-static void give_slots(engine *g, const session *s)
-{
-    if (!g->slots.total) return;
-    for (int i = 0; i < 2; i++) pages_give(&g->slots, s->slot[i]);
-    pages_unreserve(&g->slots, 2);
-}
-
-/* The reservation of one session, without its beams. */
-static int admit_one(engine *g, session *s, err *e)
-{
-    const program *p = g->prog;
-    if (s->admitted) return 0;
-    if (!take_slots(g, s)) return ERR_BUSY;
-    for (uint32_t i = 0; i < p->n_group; i++) {
-        if (s->borrows && p->group_axis[i] == AXIS_ENC) continue;
-        int32_t n = p->group_axis[i] == AXIS_ENC
-                        ? pages_needed((int64_t)s->q.n_enc, 0, 0)
-                        : pages_needed(s->n_prompt + s->room, p->group_window[i], g->chunk * g->steps.in_flight);
-        if (pages_reserve(&g->pages[i], n)) {
-            s->reserved[i] = n;
-            continue;
-        }
-        while (i-- > 0) pages_unreserve(&g->pages[i], s->reserved[i]);
-        give_slots(g, s);
-        return ERR_BUSY;
-    }
-    s->admitted = true;
-    for (uint32_t r = 0; r < p->n_rope; r++) s->variant[r] = -1;
-    for (uint32_t r = 0; r < p->n_rope; r++) {
-        s->variant[r] = rope_admit(&p->ropes[r], (int)(s->n_prompt + s->room), e);
-        if (s->variant[r] >= 0) continue;
-        int rc = s->variant[r];
-        session_drop_cache(g, s);
-        return rc;
-    }
-    session_join_names(g, s);
-    return 0;
-}
-
-int session_admit(engine *g, session *s, err *e)
-{
-    int rc = OK;
-    for (int i = 0; i < beam_count(s) && !rc; i++) rc = admit_one(g, beam_member(s, i), e);
-    if (rc) session_drop_cache(g, s);
-    return rc;
-}
-
-void session_pages(engine *g, session *s, int64_t to)
-{
-    for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        bool enc = g->prog->group_axis[i] == AXIS_ENC;
-        if (enc && s->encoded) continue;
-        for (int64_t k = enc ? 0 : s->n_sent / PAGE_TOKENS; k * PAGE_TOKENS < (enc ? (int64_t)s->q.n_enc : to); k++)
-            if (s->page[i][k] < 0) s->page[i][k] = tree_take(&g->names, (int)i);
-    }
-}
-
-void session_give_page(engine *g, uint32_t group, int32_t *page)
-{
-    steps_forget_page(&g->steps, (int)group, *page);
-    pages_give(&g->pages[group], *page);
-    *page = -1;
-}
-
-void session_advance(engine *g, session *s, int64_t n)
-{
-    s->n_past += n;
-    if (s->n_done < s->n_past) s->n_done = s->n_past;
-    session_name_pages(g, s);
-    session_leave_windows(g, s);
-}
-
-void session_leave_windows(engine *g, session *s)
-{
-    for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        if (g->prog->group_axis[i] == AXIS_ENC) continue;
-        int32_t window = g->prog->group_window[i];
-        int64_t seen = s->n_past - window + 1; /* first key that the next token sees */
-        for (; window && (s->first[i] + 1) * PAGE_TOKENS <= seen; s->first[i]++)
-            if (s->page[i][s->first[i]] >= 0) session_give_page(g, i, &s->page[i][s->first[i]]);
-    }
-}
-
-static void drop_one(engine *g, session *s)
-{
-    const program *p = g->prog;
-    if (!s->admitted) return;
-    session_leave_names(g, s);
-    for (uint32_t i = 0; i < p->n_group; i++) {
-        bool own = !s->borrows || p->group_axis[i] != AXIS_ENC;
-        for (int64_t k = s->n_page[i]; k-- > 0;) { /* of those that are kept the last goes first */
-            if (own && s->page[i][k] >= 0) session_give_page(g, i, &s->page[i][k]);
-            s->page[i][k] = -1;
-        }
-        s->first[i] = 0;
-        pages_unreserve(&g->pages[i], s->reserved[i]);
-        s->reserved[i] = 0;
-    }
-    give_slots(g, s);
-    for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
-    s->n_past = s->n_sent = 0;
-    s->encoded = s->borrows || s->q.n_enc == 0;
-    s->admitted = false;
-}
-
-void session_drop_cache(engine *g, session *s)
-{
-    for (int i = beam_count(s) - 1; i >= 0; i--) drop_one(g, beam_member(s, i));
-}
+#include <math.h>
 
 /* ---- lists */
 
-static void insert_by_id(session **list, session *s)
+static void insert_in_order(session **list, session *s)
 {
-    while (*list && (*list)->id < s->id) list = &(*list)->next;
+    while (*list && session_is_before(*list, s)) list = &(*list)->next;
     s->next = *list;
     *list = s;
 }
@@ -149,10 +34,52 @@ static bool unlink_from(session **list, const session *s)
     return true;
 }
 
+static void count_turn(engine *g, const session *s, int n)
+{
+    g->n_running += n;
+    g->turn.owner[s->q.owner % TURN_COUNTS] += (uint16_t)n;
+    g->turn.request[s->q.request % TURN_COUNTS] += (uint16_t)n;
+}
+
+static void take_place(engine *g, session *s)
+{
+    unlink_from(&g->waiting, s);
+    insert_in_order(&g->running, s);
+    count_turn(g, s, beam_count(s));
+    s->placed = true;
+}
+
+/* The session leaves its place, and keeps what it holds until others need it. */
+static void leave_place(engine *g, session *s)
+{
+    unlink_from(&g->running, s);
+    count_turn(g, s, -beam_count(s));
+    s->placed = false;
+    for (int i = 0; i < beam_count(s); i++) session_give_claims(g, beam_member(s, i));
+    insert_in_order(&g->waiting, s);
+}
+
+static void count_queued(engine *g, int n)
+{
+    pthread_mutex_lock(&g->lock);
+    g->n_queued += n;
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* How much of its room a text has used. */
+static void learn_room(engine *g, const session *s)
+{
+    const int64_t made = s->n_ids - s->n_prompt;
+    if (s->room && made) g->used_room += ((double)made / (double)s->room - g->used_room) / 16;
+}
+
 void session_end(engine *g, session *s)
 {
-    bool was_running = unlink_from(&g->running, s), was_waiting = !was_running && unlink_from(&g->waiting, s);
-    if (was_running) g->n_running -= beam_count(s);
+    if (s->placed) count_turn(g, s, -beam_count(s));
+    bool was_waiting = !s->placed && unlink_from(&g->waiting, s);
+    if (s->placed) unlink_from(&g->running, s);
+    s->placed = false;
+    learn_room(g, s);
     pthread_mutex_lock(&g->lock);
     g->n_queued -= was_waiting;
     session **at = &g->all;
@@ -196,8 +123,6 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
     session_end(g, s);
 }
 
-/* ---- admission */
-
 /* New sessions join the queue, paused ones leave their place, cancelled ones end. */
 void schedule_accept(engine *g)
 {
@@ -205,16 +130,13 @@ void schedule_accept(engine *g)
     pthread_mutex_lock(&g->lock);
     for (session *s = g->inbox, *next; s; s = next) {
         next = s->next;
-        insert_by_id(&g->waiting, s);
+        insert_in_order(&g->waiting, s);
     }
     g->inbox = NULL;
     for (session *s = g->running, *next; s; s = next) {
         next = s->next;
         if (!s->paused || s->cancelled) continue;
-        unlink_from(&g->running, s);
-        g->n_running -= beam_count(s);
-        session_give_claims(g, s);
-        insert_by_id(&g->waiting, s);
+        leave_place(g, s);
         g->n_queued++;
     }
     for (session **list = &g->waiting; list; list = list == &g->waiting ? &g->running : NULL)
@@ -225,8 +147,9 @@ void schedule_accept(engine *g)
                 continue;
             }
             *at = s->next;
-            if (list == &g->running) g->n_running -= beam_count(s);
+            if (s->placed) count_turn(g, s, -beam_count(s));
             else g->n_queued--;
+            s->placed = false;
             s->next = cancelled;
             cancelled = s;
         }
@@ -238,120 +161,147 @@ void schedule_accept(engine *g)
     }
 }
 
-/* Takes the cache of the youngest paused session; false when none has one. */
-static bool evict_paused(engine *g)
+/* ---- pages that run out */
+
+static void give_up_cache(engine *g, session *s)
 {
-    session *young = NULL;
-    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < beam_count(s); i++)
+        if (beam_member(s, i)->n_past) {
+            g->preemptions++;
+            break;
+        }
+    session_drop_cache(g, s);
+}
+
+/* Takes the cache of the last of those that wait and have one; false: nobody's can be taken now. */
+static bool evict_waiting(engine *g)
+{
+    session *last = NULL;
     for (session *s = g->waiting; s; s = s->next)
-        if (s->admitted && s->paused && !s->in_flight && !s->beams) young = s; /* beams would have to start again */
+        if (s->admitted && !in_flight(s)) last = s;
+    if (last) give_up_cache(g, last);
+    return last != NULL;
+}
+
+bool schedule_make_room(engine *g, session *s)
+{
+    session *last = NULL;
+    if (evict_waiting(g)) return true;
+    for (session *w = g->waiting; w; w = w->next)
+        if (w->yields) return false; /* pages come when its steps are done */
+    for (session *r = g->running; r; r = r->next)
+        if (r->filled != g->fill) last = r; /* others have rows in this step already */
+    if (!last || session_is_before(last, s)) return false;
+    leave_place(g, last);
+    count_queued(g, 1);
+    last->yields = in_flight(last) > 0;
+    if (last->yields) return false;
+    give_up_cache(g, last);
+    return last != s;
+}
+
+void schedule_requeue(engine *g)
+{
+    for (session *s = g->waiting; s; s = s->next) session_drop_cache(g, s);
+    while (g->running) {
+        session *s = g->running;
+        leave_place(g, s);
+        session_drop_cache(g, s);
+        count_queued(g, 1);
+    }
+    tree_clear(&g->names);
+}
+
+/* ---- places */
+
+/* Positions that a session will probably have in the end. */
+static int64_t expected(const engine *g, const session *s)
+{
+    const int64_t made = s->n_ids - s->n_prompt;
+    int64_t more = (int64_t)ceil(1.1 * g->used_room * (double)s->room);
+    if (more < made + PAGE_TOKENS) more = made + PAGE_TOKENS;
+    return s->n_prompt + (more < s->room ? more : s->room);
+}
+
+/* Whether there are pages for a session, besides those that others will take who go before it. */
+static bool has_room(engine *g, session *s)
+{
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        const int32_t window = g->prog->group_window[i];
+        const int64_t rows = g->chunk * g->steps.in_flight;
+        int64_t there = g->pages[i].n_free + g->pages[i].n_kept;
+        if (g->prog->group_axis[i] == AXIS_ENC) continue;
+        for (session *list = g->running; list; list = list == g->running ? g->waiting : NULL)
+            for (session *r = list; r; r = r->next)
+                for (int k = 0; r->admitted && k < beam_count(r); k++) {
+                    const session *m = beam_member(r, k);
+                    const int64_t held = (m->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - m->first[i];
+                    const int64_t most = pages_needed(expected(g, m), window, rows);
+                    if (!r->placed || r->q.priority > s->q.priority) there += held;
+                    else if (most > held) there -= most - held;
+                }
+        if (pages_needed(expected(g, s), window, rows) * beam_count(s) > there) return false;
+    }
+    return true;
+}
+
+/* Of two that wait, or of two that run: whether a's turn is before b's. */
+static bool has_turn(const engine *g, const session *a, const session *b)
+{
+    const turns *t = &g->turn;
+    const int owner = t->owner[a->q.owner % TURN_COUNTS] - t->owner[b->q.owner % TURN_COUNTS];
+    const int request = t->request[a->q.request % TURN_COUNTS] - t->request[b->q.request % TURN_COUNTS];
+    if (a->q.priority != b->q.priority) return a->q.priority < b->q.priority;
+    return owner ? owner < 0 : request ? request < 0 : session_is_before(a, b);
+}
+
+static session *next_waiting(engine *g)
+{
+    session *best = NULL;
+    pthread_mutex_lock(&g->lock); /* of `paused` */
+    for (session *s = g->waiting; s; s = s->next)
+        if (!s->paused && !s->yields && (!best || has_turn(g, s, best))) best = s;
     pthread_mutex_unlock(&g->lock);
-    if (!young) return false;
-    session_drop_cache(g, young);
+    return best;
+}
+
+/* Where all places are taken: whether there are enough now for s, because others have left theirs. */
+static bool make_places(engine *g, const session *s)
+{
+    const turns *t = &g->turn;
+    while (g->n_running + beam_count(s) > g->info.max_batch) {
+        session *last = NULL;
+        for (session *r = g->running; r; r = r->next)
+            if (!last || has_turn(g, last, r)) last = r;
+        if (!last || last->q.priority < s->q.priority) return false;
+        const bool same = last->q.owner == s->q.owner;
+        const int more = same ? t->request[last->q.request % TURN_COUNTS] - t->request[s->q.request % TURN_COUNTS]
+                              : t->owner[last->q.owner % TURN_COUNTS] - t->owner[s->q.owner % TURN_COUNTS];
+        if (last->q.priority == s->q.priority && more < 2) return false;
+        leave_place(g, last);
+        count_queued(g, 1);
+    }
     return true;
 }
 
 void schedule_admit(engine *g)
 {
     schedule_accept(g);
-    for (session *s = g->waiting, *next; s && g->n_running < g->info.max_batch; s = next) {
-        next = s->next;
-        pthread_mutex_lock(&g->lock);
-        bool paused = s->paused;
-        pthread_mutex_unlock(&g->lock);
-        if (paused) continue;
-        if (g->n_running + beam_count(s) > g->info.max_batch) return;
+    for (session *s = g->waiting; s; s = s->next)
+        if (s->yields && !in_flight(s)) give_up_cache(g, s);
+    for (session *s; (s = next_waiting(g));) {
         err e = {0};
         int rc;
-        while ((rc = session_admit(g, s, &e)) == ERR_BUSY && evict_paused(g)) {}
-        if (rc == ERR_BUSY) return; /* nobody overtakes */
+        if (!s->admitted && g->n_running && !has_room(g, s)) return; /* nobody overtakes */
+        if (!make_places(g, s)) return;
+        while ((rc = session_admit(g, s, &e)) == ERR_BUSY && evict_waiting(g)) {}
+        if (rc == ERR_BUSY) return;
         if (rc) {
             session_finish(g, s, FINISH_ERROR, e.msg);
             continue;
         }
-        unlink_from(&g->waiting, s);
-        insert_by_id(&g->running, s);
-        g->n_running += beam_count(s);
+        take_place(g, s);
         if (!(s->waited > 0)) s->waited = clock_now() - s->added;
-        pthread_mutex_lock(&g->lock);
-        g->n_queued--;
-        pthread_mutex_unlock(&g->lock);
-    }
-}
-
-void schedule_requeue(engine *g)
-{
-    for (session *s = g->waiting; s; s = s->next) session_drop_cache(g, s); /* paused ones */
-    while (g->running) {
-        session *s = g->running;
-        g->running = s->next;
-        g->n_running -= beam_count(s);
-        session_drop_cache(g, s);
-        if (s->beams) beam_restart(s->beams);
-        insert_by_id(&g->waiting, s);
-        pthread_mutex_lock(&g->lock);
-        g->n_queued++;
-        pthread_mutex_unlock(&g->lock);
-    }
-    g->steps.n_copy = 0;
-    tree_clear(&g->names);
-}
-
-/* Whether the tokens of the session must all be in one step. */
-static bool undivided(const engine *g, const session *s) { return g->prog->needs_whole_sequence || s->q.pooled; }
-
-/* A step of fewer sequences takes about as long: it is bound by reading weights. */
-enum { WORTH = 8 };
-
-/* Sequences that generate in one step. Where stages are under way at once, they are divided among as many steps, unless
- * these would become so small that they take as long as all at once. */
-static int step_sequences(engine *g)
-{
-    const int stages = plan_groups(g->placed), steps = g->steps.in_flight < stages ? g->steps.in_flight : stages;
-    int ready = 0, parts;
-    if (g->step_sequences || steps < 2) return g->step_sequences ? g->step_sequences : INT32_MAX;
-    for (session *of = g->running; of; of = of->next)
-        for (int i = 0; i < beam_count(of); i++) {
-            const session *s = beam_member(of, i);
-            ready += s->n_ids - s->n_past == 1;
-        }
-    parts = ready / WORTH;
-    parts = parts < 1 ? 1 : parts > steps ? steps : parts;
-    return (ready + parts - 1) / parts;
-}
-
-/* Whether the session has one token left, and so gets one from the next step. */
-static bool generates(const engine *g, const session *s) { return s->n_ids - s->n_sent == 1 && !undivided(g, s); }
-
-void schedule_guess(engine *g)
-{
-    int n = 0;
-    for (session *s = g->running; s && g->guesses.from; s = s->next)
-        if (!s->beams && generates(g, s)) g->guesses.who[n++] = s;
-    if (n) draft_guess(&g->guesses, g->guesses.who, n, g->chunk / 2);
-}
-
-void schedule_fill(engine *g, batch *to)
-{
-    int64_t left = g->chunk, free_rows = g->chunk;
-    int apart = g->n_running; /* sessions that are not in the step yet */
-    int most = step_sequences(g);
-    for (int prompts = 0; prompts < 2; prompts++) {
-        if (prompts && to->st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
-        for (session *of = g->running; of; of = of->next)
-            for (int i = 0; i < beam_count(of); i++) {
-                session *s = beam_member(of, i);
-                int64_t rest = s->n_ids - s->n_sent;
-                bool whole = undivided(g, s);
-                if (rest < 1 || !beam_ready(s) || (rest > 1 || whole) != prompts) continue;
-                if (!prompts && to->st.n_seq >= most) continue;
-                if (prompts && !session_follow(g, s)) continue;
-                rest = s->n_ids - s->n_sent;
-                if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
-                int n = batch_add(to, s, (int)(prompts && !whole && rest > left ? left : rest + s->n_draft), --apart);
-                if (n > 0) session_pages(g, s, s->n_sent + n);
-                if (!prompts) s->n_draft = n > 1 ? n - 1 : 0, left -= s->n_draft;
-                if (prompts) left -= n, free_rows -= n;
-            }
+        count_queued(g, -1);
     }
 }

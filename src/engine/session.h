@@ -16,7 +16,7 @@ enum { DRAFT_MAX = 16 };
 typedef struct session session;
 typedef struct beam_group beam_group; /* beam.h */
 struct session {
-    session *next;     /* in the list it is in (inbox, waiting, running) */
+    session *next;     /* in the list it is in (inbox, waiting, running, leaving) */
     session *all_next; /* every live session, under the engine's lock */
     uint64_t id;
     bool cancelled, paused; /* written by any thread, under the engine's lock */
@@ -61,18 +61,27 @@ struct session {
     int32_t claim;          /* the last name that its next steps will fill; -1: none */
     int64_t n_done, cached; /* positions that were in the cache at some time; of the prompt, those found there */
 
-    bool admitted;               /* holds reservations and rope variants */
-    int64_t n_page[GROUP_MAX];   /* length of the page tables: of the tokens, or of the encoder input */
-    int32_t *page[GROUP_MAX];    /* [n_page] physical page, -1 none */
-    int64_t first[GROUP_MAX];    /* pages before this one fell out of the window and were given back */
-    int32_t reserved[GROUP_MAX]; /* pages set aside for this session */
-    int32_t *variant;            /* [n_rope] */
-    int32_t slot[2];             /* its own */
+    bool placed;               /* it runs: it, or the first of its beams, is in the engine's list */
+    bool yields;               /* its place was taken: when its steps are done it gives its cache up */
+    uint64_t filled;           /* the last step that was filled with rows of it, or of its beams */
+    session *leader;           /* computes the prompt for it; NULL: nobody does */
+    bool sibling;              /* its prompt is counted as another's */
+    bool admitted;             /* holds slots, rope variants and encoder pages */
+    int64_t n_page[GROUP_MAX]; /* length of the page tables: of the tokens, or of the encoder input */
+    int32_t *page[GROUP_MAX];  /* [n_page] physical page, -1 none */
+    int64_t first[GROUP_MAX];  /* pages before this one fell out of the window and were given back */
+    int32_t *variant;          /* [n_rope] */
+    int32_t slot[2];           /* its own */
     int32_t slot_now; /* where its state is when all that was sent is done: one of them, or of the beam it follows */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
 int session_new(session **out, const query *q, const program *p, int64_t ctx, err *e);
+/* Whether it goes before another: by priority, then by age. */
+static inline bool session_is_before(const session *s, const session *other)
+{
+    return s->q.priority != other->q.priority ? s->q.priority < other->q.priority : s->id < other->id;
+}
 /* The slot that its next step writes. */
 static inline int32_t session_next_slot(const session *s) { return s->slot[s->slot_now == s->slot[0]]; }
 /* Whether the token ends its text. */

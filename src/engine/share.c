@@ -146,6 +146,7 @@ void session_name_pages(engine *g, session *s)
 void session_copy_text(engine *g, session *to, const session *from)
 {
     const program *p = g->prog;
+    bool whole = true; /* there is a page for every copy */
     session_leave_names(g, to);
     if (from->name >= 0) {
         tree_hold(&g->names, from->name);
@@ -153,27 +154,24 @@ void session_copy_text(engine *g, session *to, const session *from)
         to->n_named = from->n_named;
     }
     for (uint32_t i = 0; i < p->n_group; i++) {
-        if (p->group_axis[i] == AXIS_ENC) {
-            memcpy(to->page[i], from->page[i], (size_t)from->n_page[i] * sizeof *to->page[i]);
-            continue;
-        }
+        if (p->group_axis[i] == AXIS_ENC) continue;
         for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
             int32_t *page = &to->page[i][k], of = from->page[i][k];
             const bool full = (k + 1) * PAGE_TOKENS <= from->n_past;
             if (*page == of) continue;
             if (*page >= 0 && (full || of < 0)) session_give_page(g, i, page);
             if (of < 0) continue;
-            if (full) {
-                pages_hold(&g->pages[i], *page = of);
-            } else {
-                if (*page < 0) *page = tree_take(&g->names, (int)i);
-                steps_copy_page(&g->steps, (int)i, of, *page);
-            }
+            if (full) pages_hold(&g->pages[i], *page = of);
+            else if (*page >= 0 || (*page = tree_take(&g->names, (int)i)) >= 0) session_copy_page(g, i, of, *page);
+            else whole = false;
         }
         to->first[i] = from->first[i];
     }
     memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
     to->n_ids = from->n_ids;
     to->n_sent = to->n_past = from->n_past;
+    to->slot_now = from->slot_now; /* read in the next step, which writes another */
+    to->encoded = true;
     if (to->n_done < to->n_past) to->n_done = to->n_past;
+    if (!whole) session_start_again(g, to);
 }

@@ -59,12 +59,16 @@ batch *steps_collect(step_ring *r, plan *from, int *rc, err *e)
 
 void steps_copy_page(step_ring *r, int group, int32_t from, int32_t to)
 {
-    steps_forget_page(r, group, to);
     r->copies[r->n_copy++] = (page_copy){group, from, to};
 }
 
-void steps_forget_page(step_ring *r, int group, int32_t page)
+int32_t steps_forget_page(step_ring *r, int group, int32_t page)
 {
-    for (int32_t i = 0; i < r->n_copy; i++)
-        if (r->copies[i].group == group && r->copies[i].to == page) r->copies[i--] = r->copies[--r->n_copy];
+    for (int32_t i = 0; i < r->n_copy; i++) {
+        const page_copy c = r->copies[i];
+        if (c.group != group || c.to != page) continue;
+        r->copies[i] = r->copies[--r->n_copy];
+        return c.from;
+    }
+    return -1;
 }

@@ -35,5 +35,5 @@ batch *steps_collect(step_ring *r, plan *from, int *rc, err *e);
 
 /* Page `to` of a group becomes a copy of `from` before the next step. */
 void steps_copy_page(step_ring *r, int group, int32_t from, int32_t to);
-/* Nothing is copied to this page: it was given back. */
-void steps_forget_page(step_ring *r, int group, int32_t page);
+/* Nothing is copied to this page: it was given back. Returns the page that would have been copied; -1: none. */
+int32_t steps_forget_page(step_ring *r, int group, int32_t page);

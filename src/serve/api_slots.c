@@ -17,10 +17,10 @@ static void handle_slots(server *s, exchange *x)
     for (int i = 0; i < n; i++)
         buf_printf(&x->out,
                    "%s{\"id\":%llu,\"state\":\"%s\",\"prompt_tokens\":%lld,\"cached_tokens\":%lld,\"past\":%lld,"
-                   "\"generated\":%lld,\"priority\":0,\"seconds\":%.3f}",
+                   "\"generated\":%lld,\"priority\":%lld,\"seconds\":%.3f}",
                    i ? "," : "", (unsigned long long)all[i].id, state[all[i].state], (long long)all[i].prompt_tokens,
                    (long long)all[i].cached_tokens, (long long)all[i].past, (long long)all[i].generated,
-                   all[i].seconds);
+                   (long long)all[i].priority, all[i].seconds);
     buf_byte(&x->out, ']');
     mem_free(all);
 }

@@ -381,6 +381,9 @@ query completion_query(const choice *c)
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
                .salt = r->salt,
+               .priority = r->priority,
+               .owner = r->owner,
+               .request = (uint64_t)(uintptr_t)c->owner,
                .on_token = r->beams > 1 ? on_beam_event : on_event,
                .ctx = (void *)c};
     q.sample.choice = c->index % r->drawn;

@@ -163,7 +163,7 @@ static const char *key_of(const exchange *x)
 
 void exchange_salt(const server *s, const exchange *x, const char *text, uint8_t salt[SALT_BYTES])
 {
-    const char *key = s->keys.n ? key_of(x) : NULL;
+    const char *key = s->o->api_key_file ? key_of(x) : NULL;
     memset(salt, 0, SALT_BYTES);
     if (!key && !text) return;
     sha256 sum;
@@ -171,6 +171,16 @@ void exchange_salt(const server *s, const exchange *x, const char *text, uint8_t
     sha256_add(&sum, key ? key : "", key ? strlen(key) + 1 : 1); /* with the NUL: no other pair reads the same */
     if (text) sha256_add(&sum, text, strlen(text) + 1);
     sha256_end(&sum, salt);
+}
+
+uint64_t exchange_owner(const server *s, const exchange *x)
+{
+    uint8_t salt[SALT_BYTES];
+    uint64_t owner = x->address;
+    if (!s->o->api_key_file) return owner;
+    exchange_salt(s, x, NULL, salt);
+    memcpy(&owner, salt, sizeof owner);
+    return owner;
 }
 
 /* A name that somebody else's DNS may give to 127.0.0.1, so that their pages reach a loopback listener. Numbers are no

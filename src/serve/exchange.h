@@ -27,6 +27,7 @@ typedef struct exchange {
     const char *client_id;      /* X-Request-Id */
     const char *misframed;      /* why its head cannot be trusted; NULL: it can */
     int64_t content_length;     /* -1: not declared */
+    uint64_t address;           /* another number for each address of a client */
     span body;
     /* reply */
     int status; /* 0: not decided yet */
@@ -73,6 +74,8 @@ bool exchange_check_model(const server *s, exchange *x, const char *model);
 /* Tells apart whose prompts may share what was computed: by key, where keys are asked for, and by a text of the request
  * (NULL: none). */
 void exchange_salt(const server *s, const exchange *x, const char *text, uint8_t salt[SALT_BYTES]);
+/* A number for who takes turns with others: whoever has a key, or, where none is asked for, an address. */
+uint64_t exchange_owner(const server *s, const exchange *x);
 
 /* A complete reply. The JSON value is freed. */
 void reply_json(exchange *x, int status, json *j);

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "serve/exchange.h"
 #include "serve/watch.h"
 
@@ -224,6 +225,16 @@ static void end_receiving(call *c)
     atomic_fetch_sub(&c->h->receiving, 1);
 }
 
+/* A number of the client's address, without its port. */
+static uint64_t address_of(struct MHD_Connection *conn)
+{
+    const struct sockaddr *a = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    uint64_t part[2] = {0};
+    if (a->sa_family == AF_INET) memcpy(part, &((const struct sockaddr_in *)a)->sin_addr, sizeof(struct in_addr));
+    if (a->sa_family == AF_INET6) memcpy(part, &((const struct sockaddr_in6 *)a)->sin6_addr, sizeof part);
+    return rng_mix(rng_mix(part[0]) ^ part[1]);
+}
+
 /* The head is complete: everything that can be refused without the body. */
 static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const char *url, const char *method,
                                   const char *version, void **slot)
@@ -242,6 +253,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     const client *who = client_of(conn);
     exchange *x = &c->x;
     x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped);
+    x->address = address_of(conn);
     x->method = method;
     x->path = url;
     x->authorization = request_header(conn, "Authorization");

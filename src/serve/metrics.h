@@ -15,6 +15,8 @@
     X(counter, "prefix_cache_hits_total", st.found_tokens, "Prompt tokens that were found there",                      \
       "prefix_cache_hits_total")                                                                                       \
     X(counter, "generation_tokens_total", st.generated_tokens, "Tokens generated", "generation_tokens_total")          \
+    X(counter, "preemptions_total", st.preemptions, "Caches that were given up because pages ran out",                 \
+      "num_preemptions_total")                                                                                         \
     X(counter, "recoveries_total", st.recoveries, "Losses of nodes that were made good", NULL)                         \
     X(counter, "recomputed_tokens_total", st.recomputed_tokens, "Tokens that had to be computed again", NULL)          \
     X(gauge, "requests_running", st.running, "Queries that take part in steps", "num_requests_running")                \

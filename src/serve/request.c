@@ -424,6 +424,7 @@ bool request_read(server *s, exchange *x, request *r)
     if (!read_strategy(s, x, r) || !check_receipt(s, x, r)) return false;
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
+    r->owner = exchange_owner(s, x);
     return chat ? chat_prompt_read(s, x, r) : read_prompts(s, x, r);
 }
 

@@ -34,6 +34,7 @@ typedef struct request {
     sample_params sample;
     int64_t beams; /* 1: no beam search */
     double length_penalty;
+    int64_t priority;
     text_rules rules;
     /* of chat */
     const json *messages_node, *tools_node, *tool_choice_node, *template_node;
@@ -42,6 +43,7 @@ typedef struct request {
     int64_t top_logprobs;
     /* made from them */
     uint8_t salt[SALT_BYTES];
+    uint64_t owner; /* exchange_owner */
     bool include_usage;
     int64_t drawn; /* choices of a prompt that are made, of which n come back */
     beam_stop early_stopping;
@@ -91,7 +93,8 @@ typedef struct request {
         SAMPLE_PARAM_LIST(REQUEST_SAMPLE_FIELD) REQUEST_NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),               \
         REQUEST_NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),                                      \
         REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \
-        TEXT_RULE_FIELDS(request), FIELDS_WITHOUT_EFFECT
+        REQUEST_NUMBER("priority", FIELD_INT, priority, -(1 << 30), 1 << 30), TEXT_RULE_FIELDS(request),               \
+        FIELDS_WITHOUT_EFFECT
 
 extern const field request_fields[];
 

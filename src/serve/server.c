@@ -151,7 +151,10 @@ static void *run_engine(void *arg)
 {
     server *s = arg;
     engine *g = NULL;
-    int rc = engine_open(&g, s->model, &s->load_error);
+    engine_options o = *s->model;
+    o.max_queue = s->o->max_queue;
+    o.touch = true;
+    int rc = engine_open(&g, &o, &s->load_error);
     if (!rc && (rc = engine_fingerprint(g, &s->here, &s->load_error))) engine_close(g);
     if (rc) {
         set_state(s, SERVER_FAILED);
