@@ -70,7 +70,7 @@ class Page:
         self.d.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': [
             {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}]})
         self.d.get(url)
-        self.allowed = ['chat/completions - Failed to load resource: the server responded with a status of 404']
+        self.allowed = []  # console messages that are meant
 
     def js(self, code, *args):
         return self.d.execute_script(code, *args)
@@ -167,6 +167,7 @@ def test_a_reply(p, server):
 
 def test_stop_and_regenerate(p, server):
     p.setting('Max tokens', '1800')
+    p.js("settings.fields.min_tokens = '1700'")
     p.say('It was a dark night', wait=False)
     until(lambda: len(p.all('.token')) > 5)
     p.button('Stop').click()
@@ -174,6 +175,7 @@ def test_stop_and_regenerate(p, server):
     n = len(p.all('.token'))
     assert 5 < n < 1700, n
     until(lambda: json.loads(server.get('/slots')[1]) == [], 3)
+    p.js("settings.fields.min_tokens = ''")
     p.setting('Max tokens', '10')
     p.button('Regenerate').click()
     p.idle()
@@ -238,6 +240,16 @@ def test_microscope(p, server):
     assert '2/2' in p.one('article.assistant').text
     p.button('Previous branch').click()
     assert p.js('return talk.nodes[path().at(-1)].ids') == ids
+
+
+def test_without_a_template(p, server):
+    p.js('chat = false')
+    p.setting('Max tokens', '30')
+    p.say('The captain looked at ☃ and')
+    p.say(', then')
+    for node in p.js('return path().map(i => talk.nodes[i]).filter(n => n.role === "assistant")'):
+        assert ''.join(t[0] for t in node['tokens']) == node['text'] and len(node['tokens']) == len(node['ids']) == 30
+    assert p.all('.token')
 
 
 def test_history(p, server):
