@@ -650,6 +650,40 @@ static void ends_and_ids(void **state)
     assert_int_equal(fake.last.n_bad, 5); /* the blank is a token of its own */
 }
 
+/* The reply of llama.cpp's own endpoint, whole and streamed. */
+static void native_form(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":\"ab\"}"), 200);
+    expect_part(
+        "{\"content\":\"hello\",\"tokens\":[107,104,111,111,114],\"index\":0,\"stop\":true,\"stop_type\":\"eos\","
+        "\"stopping_word\":\"\",\"tokens_predicted\":5,\"tokens_evaluated\":3,\"tokens_cached\":0,"
+        "\"truncated\":false,\"model\":\"fake\",\"prompt\":\"ab\",\"timings\":{\"cache_n\":0,\"prompt_n\":3,");
+    expect_part("\"generation_settings\":{\"temperature\":1,");
+    json_free(parsed());
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":\"ab\",\"n_predict\":2,\"n_probs\":1}"), 200);
+    expect_part("\"completion_probabilities\":[{\"id\":107,\"token\":\"h\",\"bytes\":[104],\"logprob\":-1.5,"
+                "\"top_logprobs\":[{\"id\":100,\"token\":\"a\",\"bytes\":[97],\"logprob\":-0.25}]},{\"id\":104,");
+    expect_part("\"stop_type\":\"limit\"");
+    json_free(parsed());
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":\"ab\",\"n_predict\":-1,\"stop\":[\"x\",\"lo\"]}"), 200);
+    expect_part("{\"content\":\"hel\",");
+    expect_part("\"stop_type\":\"word\",\"stopping_word\":\"lo\"");
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":[\"a\",[100]],\"n_predict\":1}"), 200);
+    expect_part("[{\"content\":\"h\",");
+    expect_part("},{\"content\":\"h\",\"tokens\":[107],\"index\":1,");
+    json_free(parsed());
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":\"ab\",\"stream\":true}"), 200);
+    expect_part("data: {\"content\":\"h\",\"tokens\":[107],\"index\":0,\"stop\":false,");
+    expect_part("\"stop\":true,\"stop_type\":\"eos\"");
+    assert_null(strstr(reply, "[DONE]"));
+    expect_error(400, call("POST", "/completion", "{\"prompt\":\"a\",\"echo\":true}"), "echo", "unknown_field");
+    expect_error(400, call("POST", "/completion", "{\"prompt\":\"a\",\"n_predict\":-2}"), "n_predict", "out_of_range");
+    expect_error(400, call("POST", "/completion", "{}"), "prompt", "missing_field");
+    fake.text = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -669,6 +703,7 @@ int main(void)
         cmocka_unit_test(beams),
         cmocka_unit_test(the_best_of_several),
         cmocka_unit_test(ends_and_ids),
+        cmocka_unit_test(native_form),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

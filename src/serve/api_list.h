@@ -11,6 +11,7 @@
     X(completions)                                                                                                     \
     X(chat)                                                                                                            \
     X(apply_template)                                                                                                  \
+    X(native)                                                                                                          \
     X(embeddings)                                                                                                      \
     X(rerank)                                                                                                          \
     X(tokenize)                                                                                                        \

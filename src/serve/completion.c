@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "serve/chat_json.h"
 #include "serve/chat_request.h"
+#include "serve/native_json.h"
 #include "serve/stop_text.h"
 
 #include <math.h>
@@ -107,10 +108,10 @@ static void end_reply(job *j)
     if (j->failed) error_text(&j->scratch, 500, NULL, NULL, j->error);
     if (live) {
         if (j->failed) buf_str(&j->scratch, "\n\n");
-        else if (j->req.include_usage) chunk_usage(&j->scratch, j);
-        buf_str(&j->scratch, "data: [DONE]\n\n");
+        else if (j->req.include_usage && !j->req.native) chunk_usage(&j->scratch, j);
+        if (!j->req.native) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else {
-        if (!j->failed) completion_write(&j->scratch, j);
+        if (!j->failed) (j->req.native ? native_write : completion_write)(&j->scratch, j);
         stream_start(j->out, j->failed || j->scratch.bad ? 500 : 200, "application/json", false);
     }
     stream_write(j->out, j->scratch.p, j->scratch.n);
@@ -128,6 +129,7 @@ static void send_chunk(choice *c, size_t upto)
     if (upto == c->sent && !tokens_wait && !c->finish) return;
     j->scratch.n = 0;
     if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
+    else if (j->req.native) native_chunk_write(&j->scratch, j, c, upto);
     else chunk_write(&j->scratch, j, c, upto);
     if (j->scratch.bad) fail_job(j, "out of memory");
     else stream_write(j->out, j->scratch.p, j->scratch.n);
@@ -178,6 +180,7 @@ static bool take_token(choice *c, const token_event *ev)
     if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
     j->first_token_seen = true;
     c->last_token = now;
+    if (c->n_generated == 1) c->first_token = now;
     c->logprob_sum += (double)ev->logprob;
     if ((j->req.returns_ids || j->req.receipt) && !token_list_add(&c->made, ev->token)) return false;
     if (j->req.logprobs >= 0) {
@@ -208,6 +211,10 @@ static bool stops_here(choice *c, size_t seen)
     if (!r->n_stop || c->n_generated < r->min_tokens) return false;
     if (!stop_find(r->stop, r->n_stop, (const char *)c->text.p, c->echo, seen, c->text.n, r->shows_stop, &cut))
         return false;
+    for (int i = 0; i < r->n_stop && !c->stop_word; i++) {
+        const size_t n = strlen(r->stop[i]), at = r->shows_stop ? cut - n : cut;
+        if (n <= c->text.n && at <= c->text.n - n && !memcmp(c->text.p + at, r->stop[i], n)) c->stop_word = r->stop[i];
+    }
     cut_text(c, cut);
     return true;
 }

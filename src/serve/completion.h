@@ -52,7 +52,8 @@ typedef struct choice {
     top_logprob *top;
     size_t n_top, cap_top;
     int64_t n_generated, cached;
-    double last_token;
+    double first_token, last_token;
+    const char *stop_word; /* that ended the text, or NULL */
     finish_reason finish;
     bool end_token; /* FINISH_STOP by one */
     chat_part chat;

@@ -399,11 +399,13 @@ static bool check_receipt(const server *s, exchange *x, const request *r)
 
 bool request_read(server *s, exchange *x, request *r)
 {
-    const bool chat = x->endpoint->fields == chat_fields;
+    const bool chat = x->endpoint->fields == chat_fields, native = x->endpoint->fields == native_fields;
     *r = (request){.n = 1,
                    .beams = 1,
                    .length_penalty = 1,
-                   .max_tokens = chat ? INT32_MAX : 16,
+                   .max_tokens = chat || native ? INT32_MAX : 16,
+                   .native = native,
+                   .returns_ids = native,
                    .generation_prompt = true,
                    .parallel_calls = true,
                    .logprobs = -1,
@@ -412,6 +414,8 @@ bool request_read(server *s, exchange *x, request *r)
                    .parses_special = true,
                    .sample = s->o->sample};
     r->body = body_read(s, x, r);
+    if (native && r->max_tokens < 0) r->max_tokens = INT32_MAX;
+    if (native && r->logprobs == 0) r->logprobs = -1;
     if (chat && r->body && !(r->chat = chat_job_new(s, x, r))) return false;
     if (!r->body || !exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
         !check_together(x, r))

@@ -29,6 +29,7 @@ typedef struct request {
     const json *allowed_node, *stop_ids_node, *bad_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
+    bool native;                       /* the reply has llama.cpp's form */
     bool echo, streams, ignore_eos, shows_stop, returns_ids, receipt;
     bool adds_special, parses_special; /* of prompts that are texts */
     sample_params sample;
@@ -97,6 +98,7 @@ typedef struct request {
         FIELDS_WITHOUT_EFFECT
 
 extern const field request_fields[];
+extern const field native_fields[]; /* of POST /completion */
 
 /* Reads the body of POST /v1/completions or /v1/chat/completions and tokenizes its prompts. False: the reply is in x.
  * Always request_free. */
