@@ -1,6 +1,8 @@
 /* cmd_run.c - `inferflow run`: continues a text, on this thread, token by token. */
 #include "app/app.h"
+#include "app/conversation.h"
 #include "app/ids.h"
+#include "app/interrupt.h"
 #include "app/line_edit.h"
 #include "app/receipt_file.h"
 #include "app/text_form.h"
@@ -13,13 +15,12 @@
 #include "engine/decoder_prompt.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { PROMPT_BYTES_MAX = 64 << 20 };
+enum { PROMPT_BYTES_MAX = 64 << 20, TEMPLATE_BYTES_MAX = 4 << 20 };
 
 typedef struct run_options {
     const char *prompt, *file, *ids, *decoder_prompt, *decoder_ids, *output;
@@ -29,6 +30,8 @@ typedef struct run_options {
     double length_penalty;
     const char *early_stopping, *receipt;
     const char *grammar, *json_schema;
+    const char *system, *chat, *chat_template;
+    bool parse_special;
     struct grammar *form; /* of these files; NULL: any text */
     engine_options model;
     sample_params sample;
@@ -60,6 +63,12 @@ static const param own_rows[] = {
     ROW(grammar, PARAM_TEXT, .words = "FILE", .path = PATH_FILE, .doc = "the text follows this grammar (GBNF)"),
     ROW(json_schema, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
         .doc = "the text is JSON that satisfies this schema"),
+    ROW(chat, PARAM_WORD, .otherwise = "auto", .words = "auto|on|off",
+        .doc = "apply the model's chat template: on a terminal (auto), always, never"),
+    ROW(system, PARAM_TEXT, .words = "TEXT", .doc = "chat: what the model is told before the conversation"),
+    ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+        .doc = "chat template in Jinja (default: the model's own)"),
+    ROW(parse_special, PARAM_BOOL, .doc = "special-token text in prompts counts as the tokens"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
@@ -89,14 +98,6 @@ typedef struct generation {
     float score;        /* of the best beam */
     double first, last; /* clock_now of the first and last token */
 } generation;
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int sig)
-{
-    (void)sig;
-    interrupted = 1;
-}
 
 static void print_text(generation *g)
 {
@@ -136,12 +137,13 @@ static bool on_token(void *ctx, const token_event *ev)
     return g->finish == FINISH_NONE;
 }
 
-static int steps_until_done(engine *eng, generation *g, err *e)
+static int steps_until_done(engine *eng, generation *g, uint64_t id, err *e)
 {
     bool more = true;
     while (!g->finish) {
         int rc = engine_infer(eng, &more, e);
         if (rc) return rc;
+        if (interrupted) engine_cancel(eng, id); /* in a prompt too */
         if (!more && !g->finish) return err_set(e, ERR_IO, "the engine ended without a word");
     }
     if (g->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", g->error);
@@ -223,7 +225,7 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     if (!rc) rc = feed_prompt(eng, &g, prompt, o->echo, e);
     print_text(&g);
     if (!rc) rc = engine_add_query(eng, &q, &id, e);
-    if (!rc) rc = steps_until_done(eng, &g, e);
+    if (!rc) rc = steps_until_done(eng, &g, id, e);
     if (!rc && g.text_maker) rc = detok_finish(g.text_maker, &g.text, e);
     print_text(&g);
     if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
@@ -244,11 +246,11 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
 }
 
 /* Text to ids; an empty prompt begins with the model's first token. */
-static int encode_prompt(const engine *eng, span text, token_list *out, err *e)
+static int encode_prompt(const engine *eng, const run_options *o, span text, token_list *out, err *e)
 {
     const tokenizer *t = engine_tokenizer(eng);
     if (!t) return tokenizer_missing(eng, ", or --ids with --output ids", e);
-    int rc = tokenizer_encode(t, text, TOKENIZE_SPECIAL, out, e);
+    int rc = tokenizer_encode(t, text, TOKENIZE_SPECIAL | (o->parse_special ? TOKENIZE_PARSE : 0), out, e);
     if (rc || out->n) return rc;
     char first[16];
     if (engine_describe(eng)->bos < 0)
@@ -257,13 +259,44 @@ static int encode_prompt(const engine *eng, span text, token_list *out, err *e)
     return ids_parse_text(out, span_str(first), "bos", e);
 }
 
-static int read_prompt(const engine *eng, const run_options *o, token_list *out, err *e)
+/* Whether the template is applied: asked for, or on a terminal where there is one. */
+static bool chats(const run_options *o, const engine *eng, bool terminal)
+{
+    const tokenizer *t = engine_tokenizer(eng);
+    const bool has = t && !engine_describe(eng)->n_enc_vocab && (o->chat_template || tokenizer_chat_template(t));
+    if (strcmp(o->chat, "auto") != 0) return strcmp(o->chat, "on") == 0;
+    return has && (terminal || o->system || o->chat_template);
+}
+
+static int open_template(chat_template **out, const run_options *o, const engine *eng, err *e)
+{
+    const tokenizer *t = engine_tokenizer(eng);
+    const char *own = t ? tokenizer_chat_template(t) : NULL;
+    buf text = {0};
+    if (!t) return tokenizer_missing(eng, "", e);
+    if (!o->chat_template && !own)
+        return err_set(e, ERR_USAGE, "this model has no chat template; --chat-template FILE gives one");
+    int rc = o->chat_template ? file_read(&text, o->chat_template, TEMPLATE_BYTES_MAX, e) : OK;
+    if (!rc) rc = chat_template_open(out, o->chat_template ? buf_span(&text) : span_str(own), t, e);
+    if (rc && o->chat_template) err_wrap(e, "%s", o->chat_template);
+    buf_free(&text);
+    return rc;
+}
+
+static conversation_options conversation_of(run_options *o)
+{
+    return (conversation_options){o->system, o->max_tokens, o->parse_special, &o->sample, o->form};
+}
+
+/* chat: NULL: the text is continued. */
+static int read_prompt(const engine *eng, run_options *o, const chat_template *chat, token_list *out, err *e)
 {
     if (o->ids) return ids_parse(out, o->ids, e);
-    if (o->prompt) return encode_prompt(eng, span_str(o->prompt), out, e);
     buf b = {0};
-    int rc = file_read(&b, o->file ? o->file : "-", PROMPT_BYTES_MAX, e);
-    if (!rc) rc = encode_prompt(eng, buf_span(&b), out, e);
+    const conversation_options told = conversation_of(o);
+    int rc = o->prompt ? OK : file_read(&b, o->file ? o->file : "-", PROMPT_BYTES_MAX, e);
+    if (!rc && chat) rc = conversation_prompt(eng, chat, &told, o->prompt ? o->prompt : buf_cstr(&b), out, e);
+    else if (!rc) rc = encode_prompt(eng, o, o->prompt ? span_str(o->prompt) : buf_span(&b), out, e);
     buf_free(&b);
     return rc;
 }
@@ -284,15 +317,14 @@ static int continue_read(engine *eng, const run_options *o, const token_list *re
  * program. */
 static int talk(engine *eng, const run_options *o, err *e)
 {
-    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}; /* output must not fail by it */
-    sigaction(SIGINT, &sa, NULL);
+    interrupt_watch();
     fprintf(stderr, "%s: type the beginning of a text; Ctrl-C stops it, Ctrl-D ends\n", engine_describe(eng)->name);
     int rc = OK;
     char *line;
     while (!rc && (line = line_read("> "))) {
         token_list prompt = {0};
         interrupted = 0;
-        if (*line) rc = encode_prompt(eng, span_str(line), &prompt, e);
+        if (*line) rc = encode_prompt(eng, o, span_str(line), &prompt, e);
         if (*line && !rc) rc = continue_read(eng, o, &prompt, e);
         if (*line) putchar('\n');
         if (rc == ERR_LIMIT) { /* a line that is too long is no reason to leave */
@@ -303,7 +335,15 @@ static int talk(engine *eng, const run_options *o, err *e)
         mem_free(prompt.id);
         line_free(line);
     }
+    line_close();
     return rc;
+}
+
+static bool is_given(const invocation *v, const char *key)
+{
+    for (size_t i = 0; i < v->n_given; i++)
+        if (strcmp(v->given[i]->key, key) == 0) return true;
+    return false;
 }
 
 static int run_run(const invocation *v, err *e)
@@ -313,9 +353,10 @@ static int run_run(const invocation *v, err *e)
     if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
     if (o->decoder_prompt && o->decoder_ids)
         return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
-    bool chat = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
-    if (chat && o->receipt) return err_set(e, ERR_USAGE, "run: --receipt needs -p, -f or --ids: it is of one text");
+    const bool talks = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
+    if (talks && o->receipt) return err_set(e, ERR_USAGE, "run: --receipt needs -p, -f or --ids: it is of one text");
     engine *eng;
+    chat_template *chat = NULL;
     token_list prompt = {0};
     engine_options model = o->model;
     if (!model.max_batch) model.max_batch = o->beams; /* nothing else runs */
@@ -326,11 +367,15 @@ static int run_run(const invocation *v, err *e)
     if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
         rc = tokenizer_missing(eng, ", or --ids with --output ids", e);
     if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
-    if (!rc && chat) rc = talk(eng, o, e);
-    if (!rc && !chat) rc = read_prompt(eng, o, &prompt, e);
-    if (!rc && !chat) rc = continue_read(eng, o, &prompt, e);
-    if (!rc && !chat && isatty(STDOUT_FILENO)) putchar('\n');
+    if (!rc && chats(o, eng, talks)) rc = open_template(&chat, o, eng, e);
+    if (talks && chat && !is_given(v, "max_tokens")) o->max_tokens = -1; /* an answer ends by itself */
+    const conversation_options told = conversation_of(o);
+    if (!rc && talks) rc = chat ? conversation_run(eng, chat, &told, e) : talk(eng, o, e);
+    if (!rc && !talks) rc = read_prompt(eng, o, chat, &prompt, e);
+    if (!rc && !talks) rc = continue_read(eng, o, &prompt, e);
+    if (!rc && !talks && isatty(STDOUT_FILENO)) putchar('\n');
     mem_free(prompt.id);
+    chat_template_close(chat);
     grammar_drop(o->form);
     engine_close(eng);
     return rc;
@@ -343,8 +388,9 @@ const command command_run = {
     .flags = groups,
     .options_size = sizeof(run_options),
     .run = run_run,
-    .notes = "Without -p, -f and --ids the text comes from standard input; on a terminal, line by line. Each line\n"
-             "is continued by itself: this version applies no chat template.\n"
+    .notes = "Without -p, -f and --ids the text comes from standard input; on a terminal it is a conversation\n"
+             "through the model's chat template, which --system and --chat on apply to -p, -f and standard\n"
+             "input too.\n"
              "\n"
              "  inferflow run -p \"Once upon a time\" -n 100 --temp 0.8 --seed 1\n"
              "  inferflow run --model ./Qwen2.5-0.5B --temp 0 < question.txt\n",

@@ -1,18 +1,121 @@
-/* line_edit.c - see line_edit.h. The only file that includes libedit. */
+/* line_edit.c - see line_edit.h. The only file that includes libedit.
+ *
+ * Terminals put marks around pasted text when they are asked to (bracketed paste): what lies between them goes into the
+ * line as it is, with its line ends. */
 #define _GNU_SOURCE
 #include "app/line_edit.h"
 
+#include "base/mem.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef HAVE_EDIT
-#include <editline/readline.h>
+#include <errno.h>
+#include <histedit.h>
+#include <locale.h>
+#include <sys/stat.h>
+#include <wchar.h>
+
+enum { HISTORY_LINES = 1000, PASTE_MAX = 1 << 20, PATH_BYTES = 1024 };
+
+static EditLine *editor;
+static History *past;
+static const char *shown_prompt = "";
+static char history_path[PATH_BYTES];
+
+static char *give_prompt(EditLine *el)
+{
+    (void)el;
+    return (char *)shown_prompt;
+}
+
+/* Called behind the mark of a paste: takes everything up to its end. */
+static unsigned char take_paste(EditLine *el, int ch)
+{
+    static const wchar_t end[] = L"\033[201~";
+    const size_t n_end = sizeof end / sizeof *end - 1;
+    wchar_t *text = NULL, c;
+    size_t n = 0, cap = 0;
+    (void)ch;
+    while (n < PASTE_MAX && el_wgetc(el, &c) == 1) {
+        void *p = text;
+        if (!mem_grow(&p, &cap, n + 2, sizeof *text)) break;
+        text = p;
+        text[n++] = c == L'\r' ? L'\n' : c;
+        if (n >= n_end && wmemcmp(text + n - n_end, end, n_end) == 0) {
+            n -= n_end;
+            break;
+        }
+    }
+    if (text) {
+        text[n] = 0;
+        el_winsertstr(el, text);
+    }
+    mem_free(text);
+    return CC_REFRESH;
+}
+
+/* ~/.local/state/inferflow/history, or what XDG_STATE_HOME says; folders are made. */
+static void find_history(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char folder[PATH_BYTES - 16];
+    int n = state && *state ? snprintf(folder, sizeof folder, "%s/inferflow", state)
+                            : snprintf(folder, sizeof folder, "%s/.local/state/inferflow", home ? home : "");
+    if (n < 0 || (size_t)n >= sizeof folder || (!home && !state)) return;
+    for (char *p = folder + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(folder, 0700);
+        *p = '/';
+    }
+    if (mkdir(folder, 0700) == 0 || errno == EEXIST) snprintf(history_path, sizeof history_path, "%s/history", folder);
+}
+
+static void open_editor(void)
+{
+    HistEvent ev;
+    setlocale(LC_CTYPE, ""); /* letters beyond ASCII; numbers keep their point */
+    editor = el_init("inferflow", stdin, stdout, stderr);
+    past = history_init();
+    if (!editor || !past) return;
+    history(past, &ev, H_SETSIZE, HISTORY_LINES);
+    history(past, &ev, H_SETUNIQUE, 1);
+    find_history();
+    if (*history_path) history(past, &ev, H_LOAD, history_path);
+    el_set(editor, EL_PROMPT, give_prompt);
+    el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_HIST, history, past);
+    el_set(editor, EL_ADDFN, "paste", "takes a paste", take_paste);
+    el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
+}
 
 char *line_read(const char *prompt)
 {
-    char *line = readline(prompt);
-    if (line && *line) add_history(line);
-    return line;
+    int n = 0;
+    HistEvent ev;
+    if (!editor) open_editor();
+    if (!editor || !past) return NULL;
+    shown_prompt = prompt;
+    fputs("\033[?2004h", stdout); /* pastes with marks */
+    fflush(stdout);
+    const char *line = el_gets(editor, &n);
+    fputs("\033[?2004l", stdout);
+    fflush(stdout);
+    if (!line || n <= 0) return NULL;
+    if (*line != '\n') history(past, &ev, H_ENTER, line);
+    return mem_strn(line, (size_t)n - (line[n - 1] == '\n'));
+}
+
+void line_close(void)
+{
+    HistEvent ev;
+    if (past && *history_path) history(past, &ev, H_SAVE, history_path);
+    if (past) history_end(past);
+    if (editor) el_end(editor);
+    past = NULL;
+    editor = NULL;
 }
 
 #else
@@ -24,14 +127,13 @@ char *line_read(const char *prompt)
     fputs(prompt, stdout);
     fflush(stdout);
     ssize_t n = getline(&line, &cap, stdin);
-    if (n < 0) {
-        free(line);
-        return NULL;
-    }
-    if (n && line[n - 1] == '\n') line[n - 1] = 0;
-    return line;
+    char *out = n < 0 ? NULL : mem_strn(line, (size_t)n - (n && line[n - 1] == '\n'));
+    free(line);
+    return out;
 }
+
+void line_close(void) {}
 
 #endif
 
-void line_free(char *line) { free(line); }
+void line_free(char *line) { mem_free(line); }

@@ -1,5 +1,8 @@
-/* line_edit.h - one line from a terminal, with history and cursor keys where libedit was found at build time. */
+/* line_edit.h - lines from a terminal; with cursor keys, history and pastes as one line where libedit was found at
+ * build time. History lives in a file under the XDG state folder. */
 #pragma once
-/* The line without its newline, to be freed with line_free; NULL at the end of input. */
+/* The line without its newline, to be freed with line_free; NULL at the end of input. Line ends within a paste stay. */
 char *line_read(const char *prompt);
 void line_free(char *line);
+/* Saves the history; after the last line. */
+void line_close(void);

@@ -1,0 +1,419 @@
+/* conversation.c - see conversation.h. The messages are kept as the JSON that templates take; /save writes it. */
+#include "app/conversation.h"
+
+#include "app/interrupt.h"
+#include "app/line_edit.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "text/call_parser.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { SAVED_BYTES_MAX = 64 << 20 };
+static const double PATIENCE = 1; /* seconds from which reading a prompt shows a bar */
+
+typedef struct conversation {
+    engine *eng;
+    const chat_template *chat;
+    conversation_options o;
+    json *messages; /* {"messages": [...]}, without the system message */
+    char *system;   /* NULL: none */
+    bool colours, ends;
+} conversation;
+
+/* One answer on its way. */
+typedef struct answer {
+    conversation *c;
+    detok *maker;
+    call_parser *parser;
+    chat_message message;
+    buf text; /* not given to the parser yet */
+    size_t shown_reasoning, shown_content;
+    int64_t tokens;
+    double first, last;
+    finish_reason finish;
+    char error[ERR_MSG_MAX];
+    bool out_of_memory;
+} answer;
+
+static const char *style(const conversation *c, const char *code) { return c->colours ? code : ""; }
+
+/* ---- an answer ---- */
+
+static void show(answer *a)
+{
+    const chat_message *m = &a->message;
+    const conversation *c = a->c;
+    if (m->reasoning.n > a->shown_reasoning) {
+        printf("%s%.*s%s", style(c, "\033[2m"), (int)(m->reasoning.n - a->shown_reasoning),
+               m->reasoning.p + a->shown_reasoning, style(c, "\033[0m"));
+        a->shown_reasoning = m->reasoning.n;
+    }
+    if (m->content.n > a->shown_content) {
+        if (!a->shown_content && m->reasoning.n) fputs("\n\n", stdout);
+        fwrite(m->content.p + a->shown_content, 1, m->content.n - a->shown_content, stdout);
+        a->shown_content = m->content.n;
+    }
+    fflush(stdout);
+}
+
+static bool on_token(void *ctx, const token_event *ev)
+{
+    answer *a = ctx;
+    const tokenizer *t = engine_target_tokenizer(a->c->eng);
+    if (ev->token >= 0) {
+        a->last = clock_now();
+        if (!a->tokens++) {
+            a->first = a->last;
+            log_progress_end();
+        }
+        if (detok_next(a->maker, ev->token, &a->text, NULL)) a->out_of_memory = true;
+        const reasoning_marks *marks = chat_template_reasoning(a->c->chat);
+        const span piece = tokenizer_is_special(t, ev->token) ? tokenizer_piece(t, ev->token) : (span){0};
+        const call_parser_options o = {.reasoning = marks, .format = NULL};
+        if (piece.n && call_parser_wants(&o, piece)) buf_add(&a->text, piece.p, piece.n);
+    }
+    if (ev->finish == FINISH_ERROR)
+        snprintf(a->error, sizeof a->error, "%s", ev->error ? ev->error : "the engine failed");
+    if (ev->finish && detok_finish(a->maker, &a->text, NULL)) a->out_of_memory = true;
+    if (call_parser_feed(a->parser, buf_span(&a->text), ev->finish != FINISH_NONE, &a->message, NULL))
+        a->out_of_memory = true;
+    a->text.n = 0;
+    show(a);
+    a->finish = ev->finish ? ev->finish : a->out_of_memory ? FINISH_STOP : FINISH_NONE;
+    return a->finish == FINISH_NONE;
+}
+
+/* Runs steps until the answer has ended. Ctrl-C ends it after the step under way. */
+static int run_steps(answer *a, uint64_t id, double began, err *e)
+{
+    engine *eng = a->c->eng;
+    bool more = true, told = false;
+    while (!a->finish) {
+        int rc = engine_infer(eng, &more, e);
+        if (rc) return rc;
+        if (!more && !a->finish) return err_set(e, ERR_IO, "the engine ended without a word");
+        if (interrupted && !told) engine_cancel(eng, id);
+        told = interrupted;
+        engine_slot slot;
+        if (!a->tokens && !a->finish && clock_now() - began > PATIENCE && engine_slots(eng, &slot, 1) == 1)
+            log_progress("reading", (unsigned long long)slot.past, (unsigned long long)slot.prompt_tokens + 1);
+    }
+    log_progress_end();
+    if (a->finish == FINISH_ERROR) return err_set(e, ERR_IO, "%s", a->error);
+    return a->out_of_memory ? err_set(e, ERR_MEMORY, "out of memory") : OK;
+}
+
+static void tell_speed(const answer *a, size_t n_prompt, double began)
+{
+    const conversation *c = a->c;
+    const double reading = a->tokens ? a->first - began : clock_now() - began, writing = a->last - a->first;
+    printf("\n%s[%zu prompt tokens at %.1f tokens/s, %lld answer tokens at %.1f tokens/s%s%s]%s\n", style(c, "\033[2m"),
+           n_prompt, reading > 0 ? (double)n_prompt / reading : 0, (long long)a->tokens,
+           writing > 0 ? (double)(a->tokens - 1) / writing : 0, interrupted ? ", stopped" : "",
+           a->finish == FINISH_LENGTH ? ", cut at the limit" : "", style(c, "\033[0m"));
+    fflush(stdout);
+}
+
+static int write_answer(answer *a, const token_list *prompt, bool thinking, err *e)
+{
+    conversation *c = a->c;
+    const call_parser_options parse = {.reasoning = chat_template_reasoning(c->chat), .thinking = thinking};
+    query q = {.ids = prompt->id,
+               .n_ids = prompt->n,
+               .max_tokens = c->o.max_tokens < 0 ? INT32_MAX : c->o.max_tokens,
+               .sample = *c->o.sample,
+               .constraint = c->o.form,
+               .n_logprobs = -1,
+               .beams = 1,
+               .on_token = on_token,
+               .ctx = a};
+    if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
+    uint64_t id;
+    const double began = clock_now();
+    int rc = detok_open(&a->maker, engine_target_tokenizer(c->eng), DETOKENIZE_SKIP_SPECIAL, e);
+    if (!rc) rc = call_parser_open(&a->parser, &parse, e);
+    for (size_t i = 0; i < prompt->n && !rc; i++) {
+        rc = detok_next(a->maker, prompt->id[i], &a->text, e); /* the text after it may depend on it */
+        a->text.n = 0;
+    }
+    if (!rc) rc = engine_add_query(c->eng, &q, &id, e);
+    if (!rc) rc = run_steps(a, id, began, e);
+    if (!rc) tell_speed(a, prompt->n, began);
+    detok_close(a->maker);
+    call_parser_close(a->parser);
+    buf_free(&a->text);
+    return rc;
+}
+
+/* ---- the prompt ---- */
+
+static json *message_new(json *list, const char *role, const char *text)
+{
+    json *m = json_add_object(list, NULL);
+    json_add_str(m, "role", role);
+    json_add_str(m, "content", text);
+    return m;
+}
+
+/* The ids of the conversation; *thinking: the template has opened the reasoning. */
+static int make_prompt(const engine *eng, const chat_template *chat, const conversation_options *o, const char *system,
+                       const json *messages, bool *thinking, token_list *out, err *e)
+{
+    json *root = json_new_object(), *list = json_add_array(root, "messages");
+    jinja_output text = {0};
+    if (system) message_new(list, "system", system);
+    for (const json *m = json_first(messages); m; m = json_next(m)) json_add_copy(list, NULL, m);
+    int rc = chat_template_apply(
+        chat, &(chat_input){.messages = list, .add_generation_prompt = true, .now = time(NULL)}, &text, e);
+    const tokenizer *t = engine_tokenizer(eng);
+    if (!rc && o->parse_special) rc = tokenizer_encode(t, buf_span(&text.text), TOKENIZE_PARSE, out, e);
+    else if (!rc) rc = tokenizer_encode_marked(t, buf_span(&text.text), text.user.p, out, e);
+    *thinking = !rc && chat_template_thinks(chat, buf_span(&text.text));
+    if (!rc && !out->n) rc = err_set(e, ERR_USAGE, "the chat template gives an empty prompt");
+    jinja_output_free(&text);
+    json_free(root);
+    return rc;
+}
+
+int conversation_prompt(const engine *eng, const chat_template *chat, const conversation_options *o, const char *text,
+                        token_list *out, err *e)
+{
+    json *root = json_new_object(), *list = json_add_array(root, "messages");
+    bool thinking;
+    message_new(list, "user", text);
+    int rc = make_prompt(eng, chat, o, o->system, list, &thinking, out, e);
+    json_free(root);
+    return rc;
+}
+
+/* The messages but the last `n`. */
+static void forget_last(conversation *c, size_t n)
+{
+    json *root = json_new_object(), *list = json_add_array(root, "messages");
+    const json *old = json_get(c->messages, "messages");
+    size_t keep = json_count(old) - n;
+    for (const json *m = json_first(old); m && keep; m = json_next(m), keep--) json_add_copy(list, NULL, m);
+    json_free(c->messages);
+    c->messages = root;
+}
+
+static void forget_all(conversation *c)
+{
+    json_free(c->messages);
+    c->messages = json_new_object();
+    json_add_array(c->messages, "messages");
+}
+
+static int answer_line(conversation *c, const char *text, err *e)
+{
+    json *list = (json *)json_get(c->messages, "messages");
+    token_list prompt = {0};
+    answer a = {.c = c};
+    bool thinking;
+    interrupted = 0;
+    message_new(list, "user", text);
+    int rc = make_prompt(c->eng, c->chat, &c->o, c->system, list, &thinking, &prompt, e);
+    if (!rc) rc = write_answer(&a, &prompt, thinking, e);
+    if (rc || !a.tokens) {
+        forget_last(c, 1);
+    } else {
+        json *m = message_new(list, "assistant", buf_cstr(&a.message.content));
+        if (a.message.reasoning.n) json_add_str(m, "reasoning_content", buf_cstr(&a.message.reasoning));
+    }
+    chat_message_free(&a.message);
+    mem_free(prompt.id);
+    return rc;
+}
+
+/* ---- commands ---- */
+
+static int do_bye(conversation *c, const char *rest, err *e)
+{
+    (void)rest, (void)e;
+    c->ends = true;
+    return OK;
+}
+
+static int do_clear(conversation *c, const char *rest, err *e)
+{
+    (void)rest, (void)e;
+    forget_all(c);
+    return OK;
+}
+
+static int do_system(conversation *c, const char *rest, err *e)
+{
+    (void)e;
+    if (!*rest) {
+        printf("%s\n", c->system ? c->system : "(none)");
+        return OK;
+    }
+    mem_free(c->system);
+    c->system = mem_str(rest);
+    return OK;
+}
+
+static int do_set(conversation *c, const char *rest, err *e)
+{
+    char key[64];
+    const size_t n = strcspn(rest, " =");
+    const char *value = rest + n + strspn(rest + n, " =");
+    if (!n) {
+        json *root = json_new_object();
+        param_json(sample_param_rows, sample_param_count, c->o.sample, root);
+        json_add_int(root, "max_tokens", c->o.max_tokens);
+        buf text = {0};
+        json_print(&text, root, false);
+        printf("%s\n", buf_cstr(&text));
+        buf_free(&text);
+        json_free(root);
+        return OK;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)(n < 60 ? n : 60), rest);
+    static const param length = {
+        .key = "max_tokens", .type = PARAM_INT, .offset = 0, .min = -1, .max = 1 << 30, .doc = "tokens of an answer"};
+    if (param_find(&length, 1, key)) return param_set(&length, &c->o.max_tokens, value, "/set max_tokens", e);
+    const param *row = param_find(sample_param_rows, sample_param_count, key);
+    if (!row) return err_set(e, ERR_USAGE, "/set: unknown parameter \"%s\"", key);
+    if (row->type == PARAM_TEXT || row->type == PARAM_WORD)
+        return err_set(e, ERR_USAGE, "/set: %s is set when the program starts", key);
+    return param_set(row, c->o.sample, value, key, e);
+}
+
+static int do_save(conversation *c, const char *rest, err *e)
+{
+    if (!*rest) return err_set(e, ERR_USAGE, "/save: a file name is missing");
+    json *root = json_copy(c->messages);
+    buf text = {0};
+    if (c->system) json_add_str(root, "system", c->system);
+    bool ok = root && json_print(&text, root, true) && buf_byte(&text, '\n');
+    json_free(root);
+    FILE *f = ok ? fopen(rest, "w") : NULL;
+    ok = f && fwrite(text.p, 1, text.n, f) == text.n;
+    if (f && fclose(f)) ok = false;
+    buf_free(&text);
+    return ok ? OK : err_set(e, ERR_IO, "/save: cannot write %s", rest);
+}
+
+static int do_load(conversation *c, const char *rest, err *e)
+{
+    json *root;
+    if (!*rest) return err_set(e, ERR_USAGE, "/load: a file name is missing");
+    int rc = json_read(&root, rest, SAVED_BYTES_MAX, e);
+    if (rc) return rc;
+    bool good = json_type(json_get(root, "messages")) == JSON_ARRAY;
+    for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
+        good = good && json_str(json_get(m, "role"), NULL) && json_str(json_get(m, "content"), NULL);
+    if (!good) {
+        json_free(root);
+        return err_set(e, ERR_FORMAT, "%s: no conversation", rest);
+    }
+    const char *system = json_str(json_get(root, "system"), NULL);
+    forget_all(c);
+    for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
+        json_add_copy((json *)json_get(c->messages, "messages"), NULL, m);
+    if (system) {
+        mem_free(c->system);
+        c->system = mem_str(system);
+    }
+    json_free(root);
+    return OK;
+}
+
+static int do_help(conversation *c, const char *rest, err *e);
+
+static const struct {
+    const char *name, *doc;
+    int (*run)(conversation *c, const char *rest, err *e);
+} commands[] = {
+    {"/help", "this list", do_help},
+    {"/bye", "ends the program, as Ctrl-D does", do_bye},
+    {"/clear", "forgets the conversation", do_clear},
+    {"/system", "TEXT: what the model is told before the conversation; without TEXT: shows it", do_system},
+    {"/set", "NAME VALUE: a sampling parameter, or max_tokens; without NAME: shows them", do_set},
+    {"/save", "FILE: writes the conversation", do_save},
+    {"/load", "FILE: goes on with a conversation", do_load},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static int do_help(conversation *c, const char *rest, err *e)
+{
+    (void)c, (void)rest, (void)e;
+    for (int i = 0; i < N_COMMANDS; i++) printf("%-8s %s\n", commands[i].name, commands[i].doc);
+    printf("A \\ at the end of a line, or \"\"\" around several, makes them one message. Ctrl-C stops an answer.\n");
+    return OK;
+}
+
+static int run_command(conversation *c, const char *line, err *e)
+{
+    const size_t n = strcspn(line, " ");
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0)
+            return commands[i].run(c, line + n + strspn(line + n, " "), e);
+    return err_set(e, ERR_USAGE, "unknown command %.*s; /help lists them", (int)(n < 60 ? n : 60), line);
+}
+
+/* ---- input ---- */
+
+/* One input: a line, or lines joined by a trailing backslash or between """. False: the end. */
+static bool read_input(buf *out)
+{
+    bool quoted = false;
+    out->n = 0;
+    for (const char *prompt = ">>> ";; prompt = "... ") {
+        char *line = line_read(prompt);
+        if (!line) return out->n > 0;
+        size_t n = strlen(line);
+        const char *from = line;
+        bool more = false;
+        if (!quoted && !out->n && strncmp(line, "\"\"\"", 3) == 0) {
+            quoted = true;
+            from += 3;
+            n -= 3;
+        }
+        if (quoted && n >= 3 && strcmp(from + n - 3, "\"\"\"") == 0) {
+            quoted = false;
+            n -= 3;
+        } else if (!quoted && n && from[n - 1] == '\\') {
+            more = true;
+            n--;
+        }
+        buf_add(out, from, n);
+        if ((quoted && (from == line || n)) || more) buf_byte(out, '\n'); /* nothing for a """ alone */
+        line_free(line);
+        if (!quoted && !more) return true;
+    }
+}
+
+int conversation_run(engine *eng, const chat_template *chat, const conversation_options *o, err *e)
+{
+    conversation c = {.eng = eng, .chat = chat, .o = *o, .system = mem_str(o->system)};
+    const char *plain = getenv("NO_COLOR");
+    buf input = {0};
+    c.colours = isatty(STDOUT_FILENO) && !(plain && *plain);
+    forget_all(&c);
+    interrupt_watch();
+    fprintf(stderr, "%s: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n", engine_describe(eng)->name);
+    int rc = OK;
+    while (!rc && !c.ends && read_input(&input)) {
+        const char *text = buf_cstr(&input);
+        if (!*text) continue;
+        rc = *text == '/' ? run_command(&c, text, e) : answer_line(&c, text, e);
+        if (!rc || rc == ERR_MEMORY) continue;
+        log_line(LOG_ERROR, "%s%s", e->msg, rc == ERR_LIMIT ? "; /clear forgets the conversation" : "");
+        *e = (err){0};
+        rc = OK;
+    }
+    line_close();
+    buf_free(&input);
+    json_free(c.messages);
+    mem_free(c.system);
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* conversation.h - `run` on a terminal: a conversation through the model's chat template. */
+#pragma once
+#include "engine/engine.h"
+#include "text/chat_template.h"
+
+typedef struct conversation_options {
+    const char *system;    /* NULL: none */
+    int64_t max_tokens;    /* of an answer; -1: up to the context */
+    bool parse_special;    /* special-token text of the user counts */
+    sample_params *sample; /* changed by /set */
+    struct grammar *form;  /* of answers; NULL: any */
+} conversation_options;
+
+/* Reads lines and answers them until the end of input or /bye. */
+int conversation_run(engine *eng, const chat_template *chat, const conversation_options *o, err *e);
+/* The ids of a prompt with one message of the user. */
+int conversation_prompt(const engine *eng, const chat_template *chat, const conversation_options *o, const char *text,
+                        token_list *out, err *e);
