@@ -58,8 +58,7 @@ static void compare(const scan_ops *a, const scan_ops *b, int n, uint64_t seed)
     const best_logit p = a->best(row, n), q = b->best(row, n);
     assert_true(p.id == q.id && p.value == q.value);
     if (!isfinite(p.value)) return;
-    a->take(row, n, x.key);
-    b->take(row, n, y.key);
+    assert_true(a->take(row, n, x.key) == p.value && b->take(row, n, y.key) == p.value);
     const float scale = (float)(0.2 + 3 * rng_uniform(seed, 2, 0));
     double one = a->weigh(x.key, n, p.value, scale, x.weight, x.sums),
            other = b->weigh(y.key, n, p.value, scale, y.weight, y.sums);
@@ -84,6 +83,14 @@ static void compare(const scan_ops *a, const scan_ops *b, int n, uint64_t seed)
     assert_memory_equal(count[0], count[1], sizeof count[0]);
     for (int i = 0; i < n; i++) x.id[i] = y.id[i] = i;
     const scan_columns ca = {x.key, x.weight, x.id}, cb = {y.key, y.weight, y.id};
+    static columns left;
+    memcpy(&left, &x, sizeof left);
+    one = a->erase(x.key, n, level[2], x.key, x.weight, x.sums);
+    assert_true(one == b->erase(y.key, n, level[2], y.key, y.weight, y.sums));
+    assert_memory_equal(x.key, y.key, (size_t)n * sizeof(float));
+    assert_memory_equal(x.weight, y.weight, (size_t)n * sizeof(float));
+    memcpy(&x, &left, sizeof left);
+    memcpy(&y, &left, sizeof left);
     memcpy(x.by, x.key, sizeof x.by);
     const float low = seed % 5 ? level[(n + 1) % SCAN_LEVELS] : -INFINITY, high = seed % 2 ? INFINITY : 0;
     const int64_t held = a->keep(x.by, n, low, high, &ca, &ca), same = b->keep(y.key, n, low, high, &cb, &cb);

@@ -29,6 +29,14 @@ INLINE int64_t scan_end(int64_t begin, int64_t n)
     return n - begin < SCAN_BLOCK ? (n + SCAN_LANES - 1) / SCAN_LANES * SCAN_LANES : begin + SCAN_BLOCK;
 }
 
+INLINE float v16_most(v16 a)
+{
+    float all[SCAN_LANES], most = -INFINITY;
+    v16_store(all, a);
+    for (int k = 0; k < SCAN_LANES; k++) most = fm_max(all[k], most);
+    return most;
+}
+
 /* The greatest of whole vectors up to n, four chains. */
 static float scan_max(const float *x, int64_t n)
 {
@@ -38,10 +46,7 @@ static float scan_max(const float *x, int64_t n)
     for (; i + 4 * SCAN_LANES <= n; i += 4 * SCAN_LANES)
         UNROLLED (k, 4) m[k] = v16_max(v16_load(x + i + k * SCAN_LANES), m[k]);
     for (; i < n; i += SCAN_LANES) m[0] = v16_max(v16_load(x + i), m[0]);
-    float all[SCAN_LANES], most = -INFINITY;
-    v16_store(all, v16_max(v16_max(m[0], m[1]), v16_max(m[2], m[3])));
-    for (int k = 0; k < SCAN_LANES; k++) most = fm_max(all[k], most);
-    return most;
+    return v16_most(v16_max(v16_max(m[0], m[1]), v16_max(m[2], m[3])));
 }
 
 static best_logit v_scan_best(const float *x, int64_t n)
@@ -63,14 +68,41 @@ static best_logit v_scan_best(const float *x, int64_t n)
     return best;
 }
 
-static void v_scan_take(const float *from, int64_t n, float *to)
+static float v_scan_take(const float *from, int64_t n, float *to)
 {
     const v16 none = v16_all(-INFINITY);
+    v16 most = none;
     int64_t i = 0;
-    for (; i + SCAN_LANES <= n; i += SCAN_LANES) v16_store(to + i, v16_max(v16_load(from + i), none));
-    if (i < n)
-        v16_store(to + i,
-                  v16_pick(m16_range(0, (int)(n - i)), v16_max(v16_load_part(from + i, (int)(n - i)), none), none));
+    for (; i + SCAN_LANES <= n; i += SCAN_LANES) {
+        const v16 x = v16_max(v16_load(from + i), none);
+        v16_store(to + i, x);
+        most = v16_max(x, most);
+    }
+    if (i < n) {
+        const int rest = (int)(n - i);
+        const v16 x = v16_pick(m16_range(0, rest), v16_max(v16_load_part(from + i, rest), none), none);
+        v16_store(to + i, x);
+        most = v16_max(x, most);
+    }
+    return v16_most(most);
+}
+
+static double v_scan_erase(const float *by, int64_t n, float low, float *key, float *w, float *sums)
+{
+    const v16 l = v16_all(low), none = v16_all(-INFINITY);
+    double total = 0;
+    for (int64_t b = 0; b < n; b += SCAN_BLOCK) {
+        v16 lane = v16_zero();
+        for (int64_t i = b; i < scan_end(b, n); i += SCAN_LANES) {
+            const m16 goes = v16_less(v16_load(by + i), l);
+            const v16 left = v16_pick(goes, v16_zero(), v16_load(w + i));
+            v16_store(key + i, v16_pick(goes, none, v16_load(key + i)));
+            v16_store(w + i, left);
+            lane = v16_add(lane, left);
+        }
+        total += (double)(sums[b / SCAN_BLOCK] = v16_fold(lane));
+    }
+    return total;
 }
 
 static double v_scan_weigh(float *key, int64_t n, float top, float scale, float *w, float *sums)
@@ -185,5 +217,5 @@ static void v_scan_distance(const float *key, int64_t n, float from, float *to)
     for (int64_t i = 0; i < n; i += SCAN_LANES) v16_store(to + i, v16_neg(v16_abs(v16_sub(v16_load(key + i), f))));
 }
 
-static const scan_ops v_scan = {v_scan_best,  v_scan_take, v_scan_weigh, v_scan_sum,
-                                v_scan_above, v_scan_keep, v_scan_bends, v_scan_distance};
+static const scan_ops v_scan = {v_scan_best,  v_scan_take, v_scan_weigh, v_scan_sum,     v_scan_above,
+                                v_scan_erase, v_scan_keep, v_scan_bends, v_scan_distance};

@@ -25,10 +25,12 @@ static void pad(const scan_columns *c, int64_t n)
     }
 }
 
-static void take(const float *from, int64_t n, float *to)
+static float take(const float *from, int64_t n, float *to)
 {
-    for (int64_t i = 0; i < n; i++) to[i] = fm_max(from[i], -INFINITY);
+    float most = -INFINITY;
+    for (int64_t i = 0; i < n; i++) most = fm_max(to[i] = fm_max(from[i], -INFINITY), most);
     for (; n % SCAN_LANES; n++) to[n] = -INFINITY;
+    return most;
 }
 
 static double sum(const float *weight, const float *by, int64_t n, float *sums)
@@ -72,6 +74,16 @@ static void above(const float *key, const float *weight, int64_t n, const float 
     }
 }
 
+static double erase(const float *by, int64_t n, float low, float *key, float *weight, float *sums)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (by[i] < low) {
+            key[i] = -INFINITY;
+            weight[i] = 0;
+        }
+    return sum(weight, NULL, n, sums);
+}
+
 static int64_t keep(const float *by, int64_t n, float low, float high, const scan_columns *from, const scan_columns *to)
 {
     int64_t held = 0;
@@ -97,4 +109,4 @@ static void distance(const float *key, int64_t n, float from, float *to)
     for (; n % SCAN_LANES; n++) to[n] = -INFINITY;
 }
 
-const scan_ops scan_reference = {best, take, weigh, sum, above, keep, bends, distance};
+const scan_ops scan_reference = {best, take, weigh, sum, above, erase, keep, bends, distance};

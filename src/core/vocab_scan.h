@@ -22,8 +22,8 @@ typedef struct scan_columns {
 typedef struct scan_ops {
     /* logits_best, of any n. */
     best_logit (*best)(const float *x, int64_t n);
-    /* Copies n values; NaN becomes -inf. */
-    void (*take)(const float *from, int64_t n, float *to);
+    /* Copies n values; NaN becomes -inf. Returns the greatest. */
+    float (*take)(const float *from, int64_t n, float *to);
     /* key = (key - top) * scale, weight = fm_exp of that; sums[block] of the weights. The total. */
     double (*weigh)(float *key, int64_t n, float top, float scale, float *weight, float *sums);
     /* The sum of weights; with `by`, each times `by`, which counts as -105 below that. */
@@ -31,6 +31,8 @@ typedef struct scan_ops {
     /* For each level: how many keys are at least that, and the sum of their weights. */
     void (*above)(const float *key, const float *weight, int64_t n, const float level[SCAN_LEVELS],
                   double mass[SCAN_LEVELS], int64_t count[SCAN_LEVELS]);
+    /* Where by < low, key becomes -inf and the weight 0; sums[block] of the weights. The total. */
+    double (*erase)(const float *by, int64_t n, float low, float *key, float *weight, float *sums);
     /* Copies the columns where low <= by < high, in order; returns how many. `to` may be `from`. */
     int64_t (*keep)(const float *by, int64_t n, float low, float high, const scan_columns *from,
                     const scan_columns *to);

@@ -12,6 +12,7 @@ typedef struct cut_place {
     float key;
     int32_t last_id;
     bool ties; /* some that equal it are not kept */
+    int64_t stay;
 } cut_place;
 
 /* What is enough. */
@@ -53,19 +54,20 @@ static void sort_columns(scan_columns *c, int64_t n)
 typedef struct cut_range {
     scan_columns at;          /* with those in the range, and perhaps others */
     int64_t n, n_low, n_high; /* of the columns: all, from `low` on, from `high` on */
+    int64_t ahead, n_gone;    /* tokens from `high` on; of these those that are not in the columns */
     float low, high;
     double above, gone; /* what there is, in tokens or mass: from `high` on; of that, what is not in the columns */
 } cut_range;
 
-/* Eight levels inside the range, falling; without a lower end ever farther below the greatest key. False: there is
+/* Eight levels inside the range, falling; without a lower end ever farther below 0. False: there is
  * nothing between its ends. */
-static bool choose_levels(const cut_range *r, float top, float *reach, float level[SCAN_LEVELS])
+static bool choose_levels(const cut_range *r, float *reach, float level[SCAN_LEVELS])
 {
     if (r->low == -INFINITY) {
-        for (int k = 0; k < SCAN_LEVELS; k++, *reach *= 2) level[k] = top - *reach;
+        for (int k = 0; k < SCAN_LEVELS; k++, *reach *= 2) level[k] = -*reach;
         return level[SCAN_LEVELS - 1] > -1e30f;
     }
-    const float high = fminf(r->high, nextafterf(top, INFINITY));
+    const float high = fminf(r->high, FLT_MIN); /* keys are at most 0 */
     const float least = nextafterf(r->low, INFINITY), most = nextafterf(high, -INFINITY);
     for (int k = 0; k < SCAN_LEVELS; k++)
         level[k] = fmaxf(fminf(high - (high - r->low) / (SCAN_LEVELS + 1) * (float)(k + 1), most), least);
@@ -80,16 +82,16 @@ static void gather(candidates *c, cut_range *r)
     r->n_low = r->n;
     r->n_high = 0;
     r->gone = r->above;
+    r->n_gone = r->ahead;
 }
 
 /* Narrows the range until few are left in it, or all keys there are equal. False: all are needed. */
 static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range *r)
 {
-    const float top = c->scan->best(by, c->n).value;
     float level[SCAN_LEVELS], reach = 0.25f;
     *r = (cut_range){.at = {(float *)by, c->at.weight, c->at.id}, .n = c->n, .low = -INFINITY, .high = INFINITY};
     while (r->low == -INFINITY || r->n_low - r->n_high > FEW) {
-        if (!choose_levels(r, top, &reach, level)) return r->low > -INFINITY;
+        if (!choose_levels(r, &reach, level)) return r->low > -INFINITY;
         double mass[SCAN_LEVELS], got[SCAN_LEVELS];
         int64_t count[SCAN_LEVELS];
         c->scan->above(r->at.key, r->at.weight, r->n, level, mass, count);
@@ -107,6 +109,7 @@ static bool narrow(candidates *c, const float *by, const cut_goal *g, cut_range 
             r->high = level[k - 1];
             r->above = got[k - 1];
             r->n_high = count[k - 1];
+            r->ahead = r->n_gone + count[k - 1];
         }
         if (r->n_low - r->n_high <= r->n / 4) gather(c, r); /* else another look at all costs less */
     }
@@ -118,17 +121,23 @@ static cut_place place_of(candidates *c, const cut_goal *g, cut_range *r)
 {
     double got = r->above;
     gather(c, r);
-    if (r->n <= FEW) sort_columns(&r->at, r->n);              /* else all keys are equal */
-    if (!r->n) return (cut_place){r->high, INT32_MAX, false}; /* sums of parts round in another way than their sum */
+    if (r->n <= FEW) sort_columns(&r->at, r->n); /* else all keys are equal */
+    if (!r->n)
+        return (cut_place){r->high, INT32_MAX, false, r->ahead}; /* sums of parts round in another way than their sum */
     int64_t i = 0;
     for (; i < r->n; i++)
         if ((got += g->counts ? 1 : (double)r->at.weight[i]) >= g->enough) break;
     if (i == r->n) i--;
-    return (cut_place){r->at.key[i], r->at.id[i], i + 1 < r->n && r->at.key[i + 1] == r->at.key[i]};
+    return (cut_place){r->at.key[i], r->at.id[i], i + 1 < r->n && r->at.key[i + 1] == r->at.key[i], r->ahead + i + 1};
 }
 
-static void keep_from(candidates *c, const float *by, float low)
+/* Where many stay, it is cheaper to leave them in their places. */
+static void keep_from(candidates *c, const float *by, float low, int64_t stay)
 {
+    if (stay > c->n / 8) {
+        c->mass = c->scan->erase(by, c->n, low, c->at.key, c->at.weight, c->sums);
+        return;
+    }
     c->n = c->scan->keep(by, c->n, low, INFINITY, &c->at, &c->own);
     c->at = c->own;
     c->mass = c->scan->sum(c->at.weight, NULL, c->n, c->sums);
@@ -141,7 +150,7 @@ static void keep_goal(candidates *c, float *by, const cut_goal *g)
     const cut_place p = place_of(c, g, &r);
     for (int64_t i = 0; p.ties && i < c->n; i++)
         if (by[i] == p.key && c->at.id[i] > p.last_id) by[i] = -INFINITY;
-    keep_from(c, by, p.key);
+    keep_from(c, by, p.key, p.stay);
 }
 
 void candidates_keep_best(candidates *c, int64_t k)
@@ -160,25 +169,17 @@ void candidates_keep_weight(candidates *c, double least)
 {
     const float best = c->scan->best(c->at.weight, c->n).value;
     if (least > (double)best) candidates_keep_best(c, 1);
-    else keep_from(c, c->at.weight, (float)least);
+    else c->mass = c->scan->erase(c->at.weight, c->n, (float)least, c->at.key, c->at.weight, c->sums);
 }
 
 int32_t candidates_list(candidates *c, int32_t k)
 {
     const cut_goal g = {true, (double)k};
-    cut_place p = {-FLT_MAX, 0, false};
-    cut_range r;
-    if (k < c->n && narrow(c, c->at.key, &g, &r)) p = place_of(c, &g, &r);
-    const int64_t n = c->scan->keep(c->at.key, c->n, p.key, INFINITY, &c->at, &c->spare);
-    int64_t held = p.ties ? 0 : n;
-    for (int64_t i = 0; i < n && p.ties; i++) {
-        if (c->spare.key[i] == p.key && c->spare.id[i] > p.last_id) continue;
-        c->spare.key[held] = c->spare.key[i];
-        c->spare.weight[held] = c->spare.weight[i];
-        c->spare.id[held++] = c->spare.id[i];
-    }
-    sort_columns(&c->spare, held);
-    return (int32_t)held;
+    cut_range r = {.low = -INFINITY};
+    const bool some = k < c->n && narrow(c, c->at.key, &g, &r);
+    const int64_t n = c->scan->keep(c->at.key, c->n, some ? r.low : -FLT_MAX, INFINITY, &c->at, &c->spare);
+    sort_columns(&c->spare, n);
+    return (int32_t)(n < k ? n : k);
 }
 
 int64_t candidates_draw(const candidates *c, double u)

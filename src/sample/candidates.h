@@ -3,7 +3,7 @@
  * They are columns in order of id: nothing is sorted. A cut looks for the value of a key down to which the best, taken
  * together, are enough (so many, or of so much mass): eight levels a pass over the column narrow the range in which it
  * lies until a few hundred tokens are left in it; these alone are sorted. Of equal keys the lowest ids come first, so
- * every cut has one answer. What is cut off leaves the columns. */
+ * every cut has one answer. */
 #pragma once
 #include "core/vocab_scan.h"
 
@@ -11,9 +11,9 @@
 
 typedef struct candidates {
     const scan_ops *scan;
-    /* [n] those that are left: logit minus the best one, over the temperature; its exponential; id */
+    /* [n] logit minus the best one, over the temperature; its exponential; id */
     scan_columns at;
-    int64_t n;
+    int64_t n;   /* some of them may be gone: their key is -inf, their weight 0 */
     double mass; /* of their weights */
     float *sums; /* of blocks of them */
     /* working memory [scan_room(n_vocab)]: where `at` goes on after the first cut; others */

@@ -72,10 +72,10 @@ void sampler_close(sampler *s)
     mem_free(s);
 }
 
-/* All tokens, with the logits as keys. */
-static candidates all_of(sampler *s, const float *logits, int32_t n)
+/* All tokens, with the logits as keys; *best: the greatest. */
+static candidates all_of(sampler *s, const float *logits, int32_t n, float *best)
 {
-    s->scan->take(logits, n, s->own.key);
+    *best = s->scan->take(logits, n, s->own.key);
     return (candidates){.scan = s->scan,
                         .at = {s->own.key, s->own.weight, s->ids},
                         .n = n,
@@ -95,17 +95,22 @@ static void apply_mask(float *logit, const uint64_t *allowed, int32_t n)
     }
 }
 
-/* Bias counts after the penalties; what is banned or not allowed stays so. */
-static void adjust(sampler *s, float *logit, const sample_params *p, const sample_input *in)
+/* Bias counts after the penalties; what is banned or not allowed stays so. False: nothing was to be done. */
+static bool adjust(sampler *s, float *logit, const sample_params *p, const sample_input *in)
 {
     const sample_logits l = {logit, in->n_vocab, s->count, in};
-    for (int k = 0; k < sample_step_count; k++)
-        if (sample_steps[k]->adjust && sample_steps[k]->is_on(p)) sample_steps[k]->adjust(&l, p);
+    bool adjusts = false;
+    for (int k = 0; k < sample_step_count; k++) {
+        if (!sample_steps[k]->adjust || !sample_steps[k]->is_on(p)) continue;
+        sample_steps[k]->adjust(&l, p);
+        adjusts = true;
+    }
     for (int32_t i = 0; i < in->n_bias; i++)
         if (sample_in_vocab(&l, in->bias[i].id)) logit[in->bias[i].id] += in->bias[i].bias;
     for (int32_t i = 0; i < in->n_banned; i++)
         if (sample_in_vocab(&l, in->banned[i])) logit[in->banned[i]] = -INFINITY;
     if (in->allowed) apply_mask(logit, in->allowed, in->n_vocab);
+    return adjusts || in->n_bias || in->n_banned || in->allowed;
 }
 
 bool sampler_is_argmax(const sample_params *p)
@@ -126,18 +131,22 @@ static double coin_of(const sample_params *p, uint64_t position)
 
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 {
-    candidates c = all_of(s, in->logits, in->n_vocab);
-    adjust(s, c.at.key, p, in);
-    const best_logit top = s->scan->best(c.at.key, c.n);
-    if (top.value == -INFINITY) return -1;
-    if (p->temperature <= 0 || top.value == INFINITY) return top.id;
+    float best;
+    candidates c = all_of(s, in->logits, in->n_vocab, &best);
+    const bool changed = adjust(s, c.at.key, p, in), greedy = p->temperature <= 0;
+    if (changed || greedy || !isfinite(best)) {
+        const best_logit top = s->scan->best(c.at.key, c.n);
+        best = top.value;
+        if (best == -INFINITY) return -1;
+        if (greedy || best == INFINITY) return top.id;
+    }
     const uint64_t position = (uint64_t)(in->n_prompt + in->n_generated);
     const sample_chance x = {.p = p,
                              .in = in,
                              .u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, position),
                              .coin = coin_of(p, position),
                              .count = s->count};
-    candidates_weigh(&c, top.value, p->temperature);
+    candidates_weigh(&c, best, p->temperature);
     for (int k = 0; k < sample_step_count; k++) {
         const sample_step *step = sample_steps[k];
         if (step->adjust || !step->is_on(p)) continue;
@@ -154,10 +163,10 @@ int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n)
 {
     if (n_vocab > s->n_vocab) n_vocab = s->n_vocab;
-    candidates c = all_of(s, logits, n_vocab);
-    const best_logit top = s->scan->best(c.at.key, c.n);
-    candidates_weigh(&c, isfinite(top.value) ? top.value : 0, 1);
-    const float norm = (float)((double)top.value + log(c.mass));
+    float top;
+    candidates c = all_of(s, logits, n_vocab, &top);
+    candidates_weigh(&c, isfinite(top) ? top : 0, 1);
+    const float norm = (float)((double)top + log(c.mass));
     const int32_t held = n > 0 ? candidates_list(&c, n) : 0;
     for (int32_t i = 0; i < held; i++) best[i] = (top_logprob){s->spare.id[i], logits[s->spare.id[i]] - norm};
     for (int32_t i = 0, k = held; i < n_vocab && k < n; i++) /* there are too few that are finite */

@@ -50,7 +50,9 @@ static void cut(candidates *c, const sample_params *p)
 {
     const float most = c->scan->best(c->at.weight, c->n).value, least = 0x1p-24f * most;
     const int64_t n = c->scan->keep(c->at.weight, c->n, least, INFINITY, &c->at, &c->spare);
-    const int64_t zeros = c->n - n < 2 ? c->n - n : 2, n_bend = n + zeros - 2;
+    int64_t zeros = 0; /* of those that are left; two make all differences */
+    for (int64_t i = 0; i < c->n && zeros < 2; i++) zeros += c->at.key[i] > -INFINITY && c->at.weight[i] < least;
+    const int64_t n_bend = n + zeros - 2;
     if (n_bend < 1) return;
     float *sorted = sort_weights(c->spare.weight, c->spare.key, n, least, most), *bend = c->by;
     for (int64_t i = 0; i < zeros; i++) sorted[n + i] = 0;
