@@ -50,7 +50,7 @@ static struct {
     int fail_open;       /* error code of engine_open */
     int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
     int waiting;         /* what the statistics say of the queue */
-    bool no_tokenizer, no_pooled;
+    bool no_tokenizer, no_pooled, fills_in;
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
     char enc[64], dec[64];      /* what the last query gave encoder and decoder, as text */
@@ -518,4 +518,14 @@ int32_t tokenizer_role(const tokenizer *t, token_role role)
 {
     (void)t;
     return role == TOKEN_BOS ? 0 : role == TOKEN_EOS ? 1 : -1;
+}
+
+/* With fake.fills_in, three letters are the marks of text to fill in. */
+int32_t tokenizer_id(const tokenizer *t, const char *piece)
+{
+    static const char *const mark[] = {"P<fim_prefix>", "S<fim_suffix>", "M<fim_middle>"};
+    (void)t;
+    for (int i = 0; i < 3 && fake.fills_in; i++)
+        if (strcmp(piece, mark[i] + 1) == 0) return 3 + mark[i][0];
+    return -1;
 }

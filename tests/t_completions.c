@@ -650,6 +650,31 @@ static void ends_and_ids(void **state)
     assert_int_equal(fake.last.n_bad, 5); /* the blank is a token of its own */
 }
 
+static void text_is_filled_in(void **state)
+{
+    (void)state;
+    fake.text = "x";
+    expect_error(400, post("\"suffix\":\"c\""), "suffix", "unsupported");
+    expect_error(400, call("POST", "/infill", "{\"input_prefix\":\"a\"}"), "input_prefix", "unsupported");
+    fake.fills_in = true;
+    assert_int_equal(post("\"suffix\":\"c\""), 200);
+    assert_string_equal(fake.dec, "<0>PabScM");
+    expect_part("\"text\":\"x\"");
+    expect_error(400, post("\"suffix\":\"c\",\"echo\":true"), "suffix", "unsupported");
+    expect_error(400, call("POST", "/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"suffix\":\"c\"}"), "suffix",
+                 "unsupported");
+    assert_int_equal(call("POST", "/infill", "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"prompt\":\"c\"}"), 200);
+    assert_string_equal(fake.dec, "<0>PaSbMc");
+    expect_part("{\"content\":\"x\",\"tokens\":[123],");
+    assert_int_equal(call("POST", "/infill", "{\"input_prefix\":\"a\",\"input_extra\":[{\"text\":\"e\"}]}"), 200);
+    assert_string_equal(fake.dec + strlen(fake.dec) - 5, "ePaSM");
+    expect_error(400, call("POST", "/infill", "{\"input_prefix\":\"a\",\"input_extra\":[5]}"), "input_extra",
+                 "invalid_type");
+    expect_error(400, call("POST", "/infill", "{\"prompt\":\"a\"}"), "input_prefix", "missing_field");
+    fake.fills_in = false;
+    fake.text = NULL;
+}
+
 /* The reply of llama.cpp's own endpoint, whole and streamed. */
 static void native_form(void **state)
 {
@@ -704,6 +729,7 @@ int main(void)
         cmocka_unit_test(the_best_of_several),
         cmocka_unit_test(ends_and_ids),
         cmocka_unit_test(native_form),
+        cmocka_unit_test(text_is_filled_in),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -12,6 +12,7 @@
     X(chat)                                                                                                            \
     X(apply_template)                                                                                                  \
     X(native)                                                                                                          \
+    X(fill_in)                                                                                                         \
     X(embeddings)                                                                                                      \
     X(rerank)                                                                                                          \
     X(tokenize)                                                                                                        \

@@ -12,15 +12,10 @@ static void handle_native(server *s, exchange *x)
 
 const field native_fields[] = {
     REQUEST_FIELDS,
+    NATIVE_FIELDS,
     REQUEST_FIELD("prompt", FIELD_NODE, prompt_node),
-    REQUEST_NUMBER("n_predict", FIELD_INT, max_tokens, -1, 1 << 30),
-    REQUEST_NUMBER("n_probs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
     REQUEST_FIELD("add_special_tokens", FIELD_BOOL, adds_special),
     REQUEST_FIELD("parse_special", FIELD_BOOL, parses_special),
-    {.name = "cache_prompt", .type = FIELD_IGNORE},
-    {.name = "id_slot", .type = FIELD_IGNORE},
-    {.name = "return_tokens", .type = FIELD_IGNORE},
-    {.name = "timings_per_token", .type = FIELD_IGNORE},
     {NULL},
 };
 

@@ -1,6 +1,7 @@
 /* request.c - see request.h. Everything a client can get wrong is found here, before the engine hears of it. */
 #include "engine/decoder_prompt.h"
 #include "engine/receipt.h"
+#include "serve/api_fill_in.h"
 #include "serve/chat_request.h"
 #include "serve/request.h"
 #include "sample/strategy.h"
@@ -123,10 +124,6 @@ static bool check_together(exchange *x, const request *r)
     }
     if (r->best_of > 1 && r->streams) {
         reply_error(x, 400, "best_of", "unsupported", "best_of: not with stream; the best is known at the end");
-        return false;
-    }
-    if (r->suffix && *r->suffix) {
-        reply_error(x, 400, "suffix", "unsupported", "suffix: this endpoint continues text, it does not fill in");
         return false;
     }
     if (r->min_tokens > r->max_tokens) {
@@ -399,7 +396,8 @@ static bool check_receipt(const server *s, exchange *x, const request *r)
 
 bool request_read(server *s, exchange *x, request *r)
 {
-    const bool chat = x->endpoint->fields == chat_fields, native = x->endpoint->fields == native_fields;
+    const bool chat = x->endpoint->fields == chat_fields, fills = x->endpoint->fields == fill_in_fields,
+               native = fills || x->endpoint->fields == native_fields;
     *r = (request){.n = 1,
                    .beams = 1,
                    .length_penalty = 1,
@@ -429,7 +427,12 @@ bool request_read(server *s, exchange *x, request *r)
     if (r->sample.seed == -1 && getrandom(&r->sample.seed, sizeof r->sample.seed, 0) > 0) r->sample.seed &= INT64_MAX;
     exchange_salt(s, x, r->cache_salt, r->salt);
     r->owner = exchange_owner(s, x);
-    return chat ? chat_prompt_read(s, x, r) : read_prompts(s, x, r);
+    if (chat) return chat_prompt_read(s, x, r);
+    if (fills && !fill_in_asked(r)) {
+        reply_error(x, 400, "input_prefix", "missing_field", "input_prefix and input_suffix are missing");
+        return false;
+    }
+    return fill_in_asked(r) ? fill_in_read(s, x, r) : read_prompts(s, x, r);
 }
 
 void request_free(request *r)

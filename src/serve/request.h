@@ -29,7 +29,11 @@ typedef struct request {
     const json *allowed_node, *stop_ids_node, *bad_node;
     int64_t n, best_of, max_tokens, min_tokens;
     int64_t logprobs, prompt_logprobs; /* -1: not asked for */
-    bool native;                       /* the reply has llama.cpp's form */
+    struct {
+        const char *prefix, *suffix, *start;
+        const json *extra;
+    } fill;      /* of /infill */
+    bool native; /* the reply has llama.cpp's form */
     bool echo, streams, ignore_eos, shows_stop, returns_ids, receipt;
     bool adds_special, parses_special; /* of prompts that are texts */
     sample_params sample;
@@ -96,6 +100,16 @@ typedef struct request {
         REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \
         REQUEST_NUMBER("priority", FIELD_INT, priority, -(1 << 30), 1 << 30), TEXT_RULE_FIELDS(request),               \
         FIELDS_WITHOUT_EFFECT
+
+/* Fields of llama.cpp's own endpoints. */
+#define NATIVE_FIELDS                                                                                                  \
+    REQUEST_NUMBER("n_predict", FIELD_INT, max_tokens, -1, 1 << 30),                                                   \
+        REQUEST_NUMBER("n_probs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),                                       \
+        {.name = "cache_prompt", .type = FIELD_IGNORE}, {.name = "id_slot", .type = FIELD_IGNORE},                     \
+        {.name = "return_tokens", .type = FIELD_IGNORE},                                                               \
+    {                                                                                                                  \
+        .name = "timings_per_token", .type = FIELD_IGNORE                                                              \
+    }
 
 extern const field request_fields[];
 extern const field native_fields[]; /* of POST /completion */
