@@ -232,6 +232,49 @@ static void at_once(void **unused)
         }
 }
 
+/* Choices of one prompt: it is read and counted once, all have their first token at once, and each text is what it is
+ * alone; also when the first one leaves, and when there are too few places. */
+static void choices(void **unused)
+{
+    (void)unused;
+    enum { CHOICES = 6, PROMPT = 150 };
+    static text alone[CHOICES], got[CHOICES];
+    for (int greedy = 0; greedy < 2; greedy++) {
+        for (int k = 0; k < CHOICES; k++) {
+            make_text(&alone[k], 1, 0, PROMPT, 30);
+            alone[k].q.sample.choice = k;
+            alone[k].q.sample.temperature = greedy ? 0 : 1.2;
+            alone[k].q.sample.repetition_penalty = 1;
+            alone[k].q.n_logprobs = greedy ? -1 : 3;
+            run_alone(&alone[k], true);
+        }
+        for (int w = 0; w < WAYS; w++)
+            for (int leaves = 0; leaves < 2; leaves++) {
+                engine *g = open_way(w, true, 0);
+                err e = {0};
+                bool more;
+                engine_stats st;
+                for (int k = 0; k < CHOICES; k++) {
+                    got[k] = alone[k];
+                    got[k].n = got[k].ends = 0;
+                    got[k].q.ctx = &got[k];
+                    got[k].q.ids = got[k].ids;
+                    got[k].q.like = k ? got[0].id : 0;
+                    add(g, &got[k]);
+                }
+                if (leaves) engine_cancel(g, got[0].id);
+                while (!got[leaves].n) assert_ok(engine_infer(g, &more, &e), &e);
+                for (int k = leaves; k < CHOICES && k < leaves + ways[w].max_batch; k++) assert_true(got[k].n > 0);
+                run_all(g);
+                for (int k = leaves; k < CHOICES; k++) same(&alone[k], &got[k]);
+                engine_get_stats(g, &st);
+                assert_true(st.prompt_tokens == PROMPT && st.cached_tokens == 0);
+                all_given_back(g);
+                engine_close(g);
+            }
+    }
+}
+
 /* Salts keep texts apart, queries that score their prompt compute it, and those for measurements share nothing. */
 static void kept_apart(void **unused)
 {
@@ -329,7 +372,7 @@ static void short_of_pages(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(equal_texts), cmocka_unit_test(at_once),
-                                       cmocka_unit_test(kept_apart), cmocka_unit_test(goes_on),
-                                       cmocka_unit_test(short_of_pages)};
+                                       cmocka_unit_test(choices),     cmocka_unit_test(kept_apart),
+                                       cmocka_unit_test(goes_on),     cmocka_unit_test(short_of_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

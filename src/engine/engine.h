@@ -109,6 +109,7 @@ typedef struct query {
     const uint8_t
         *salt;        /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
     bool apart;       /* it shares nothing: for measurements */
+    uint64_t like;    /* a query with the same prompt, added before: it is read, and counted, once for both; 0: none */
     int64_t priority; /* lower ones go first */
     uint64_t owner, request; /* equal numbers: of one client, of one request; these take turns */
     bool (*on_token)(void *ctx, const token_event *ev); /* false: stop now (stop string found) with FINISH_STOP */

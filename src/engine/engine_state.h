@@ -134,6 +134,15 @@ void session_name_pages(engine *g, session *s);
 /* `to`, another beam, goes on with the text of `from`: they share full pages, and `to` gets a copy of the last one. */
 void session_copy_text(engine *g, session *to, const session *from);
 
+/* ---- choices.c: on the engine thread */
+/* A new session waits for the one that computes the same prompt, if it says so and can. */
+void choices_join(engine *g, session *s);
+/* The session goes, or stops: of those that wait for it, the first computes the prompt. */
+void choices_part(engine *g, session *s);
+/* The prompt of s is in the cache: those that waited for it get places, as many as there are, and its pages. Returns
+ * their number; to: [max_batch] g->ready will do. */
+int choices_fork(engine *g, session *s, session **to);
+
 /* ---- slots.c */
 /* Notes how far the running sessions are, for engine_slots. On the engine thread, under the lock. */
 void slots_note(engine *g);
@@ -157,6 +166,8 @@ void session_drop_cache(engine *g, session *s);    /* gives all back; no step wi
 void schedule_admit(engine *g);
 /* The first part of that: new and cancelled ones. */
 void schedule_accept(engine *g);
+/* Gives a session that waits a place now, if there is one, and what else it needs. */
+bool schedule_place(engine *g, session *s);
 /* Pages are needed for a session that runs: another one gives its own up, or, where all others go before it, this one
  * does. True: there are more pages now. False: it has to wait. */
 bool schedule_make_room(engine *g, session *s);

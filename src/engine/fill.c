@@ -46,7 +46,7 @@ void schedule_guess(engine *g)
     int m = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
-        if (!s->beams && !s->in_flight && is_ready(g, s, false)) g->guesses.who[m++] = s;
+        if (!s->beams && !s->leads && !s->in_flight && is_ready(g, s, false)) g->guesses.who[m++] = s;
     }
     if (m) draft_guess(&g->guesses, g->guesses.who, m, g->chunk / 2);
 }

@@ -106,6 +106,17 @@ static void deliver_pooled(engine *g, session *s, int32_t at)
     session_end(g, s);
 }
 
+/* The prompt of a session has been read: those that waited for it draw from the row of its last token. */
+static void fork_choices(engine *g, session *s, const float *logits, const best_logit *best, uint64_t *made)
+{
+    const int n = choices_fork(g, s, g->ready);
+    for (int i = 0; i < n; i++) {
+        session *other = g->ready[i];
+        if (!other->greedy && other->room) draws_one(g->draw, &g->info, other, logits);
+        generate(g, other, 0, logits, best, made);
+    }
+}
+
 /* Delivers the rows of sequence k from row *i of the results on. */
 static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64_t before, int32_t *i, uint64_t *made)
 {
@@ -122,6 +133,7 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
         } else if (s->beams) {
             beam_take(g, s, row, made);
         } else if (holds) {
+            if (s->leads) fork_choices(g, s, row, best + *i, made);
             const int32_t guess = pos + 1 < n_ids + s->n_draft ? s->ids[pos + 1] : -1;
             generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
             holds = s->ids[pos + 1] == guess;

@@ -80,6 +80,7 @@ void session_end(engine *g, session *s)
     if (s->placed) unlink_from(&g->running, s);
     s->placed = false;
     learn_room(g, s);
+    choices_part(g, s);
     pthread_mutex_lock(&g->lock);
     g->n_queued -= was_waiting;
     session **at = &g->all;
@@ -126,17 +127,24 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
 /* New sessions join the queue, paused ones leave their place, cancelled ones end. */
 void schedule_accept(engine *g)
 {
-    session *cancelled = NULL;
+    session *cancelled = NULL, *oldest = NULL;
     pthread_mutex_lock(&g->lock);
     for (session *s = g->inbox, *next; s; s = next) {
         next = s->next;
-        insert_in_order(&g->waiting, s);
+        s->next = oldest;
+        oldest = s;
     }
     g->inbox = NULL;
+    for (session *s = oldest, *next; s; s = next) {
+        next = s->next;
+        choices_join(g, s);
+        insert_in_order(&g->waiting, s);
+    }
     for (session *s = g->running, *next; s; s = next) {
         next = s->next;
         if (!s->paused || s->cancelled) continue;
         leave_place(g, s);
+        choices_part(g, s);
         g->n_queued++;
     }
     for (session **list = &g->waiting; list; list = list == &g->waiting ? &g->running : NULL)
@@ -260,7 +268,7 @@ static session *next_waiting(engine *g)
     session *best = NULL;
     pthread_mutex_lock(&g->lock); /* of `paused` */
     for (session *s = g->waiting; s; s = s->next)
-        if (!s->paused && !s->yields && (!best || has_turn(g, s, best))) best = s;
+        if (!s->paused && !s->yields && !s->leader && (!best || has_turn(g, s, best))) best = s;
     pthread_mutex_unlock(&g->lock);
     return best;
 }
@@ -284,6 +292,28 @@ static bool make_places(engine *g, const session *s)
     return true;
 }
 
+/* 0: s runs; ERR_BUSY: not now; another code: it cannot. */
+static int place(engine *g, session *s, err *e)
+{
+    if (!s->admitted && g->n_running && !has_room(g, s)) return ERR_BUSY;
+    if (!make_places(g, s)) return ERR_BUSY;
+    int rc;
+    while ((rc = session_admit(g, s, e)) == ERR_BUSY && evict_waiting(g)) {}
+    if (rc) return rc;
+    take_place(g, s);
+    if (!(s->waited > 0)) s->waited = clock_now() - s->added;
+    count_queued(g, -1);
+    return OK;
+}
+
+bool schedule_place(engine *g, session *s)
+{
+    pthread_mutex_lock(&g->lock);
+    const bool may = !s->paused && !s->cancelled;
+    pthread_mutex_unlock(&g->lock);
+    return may && g->n_running < g->info.max_batch && place(g, s, &(err){0}) == OK;
+}
+
 void schedule_admit(engine *g)
 {
     schedule_accept(g);
@@ -291,17 +321,8 @@ void schedule_admit(engine *g)
         if (s->yields && !in_flight(s)) give_up_cache(g, s);
     for (session *s; (s = next_waiting(g));) {
         err e = {0};
-        int rc;
-        if (!s->admitted && g->n_running && !has_room(g, s)) return; /* nobody overtakes */
-        if (!make_places(g, s)) return;
-        while ((rc = session_admit(g, s, &e)) == ERR_BUSY && evict_waiting(g)) {}
-        if (rc == ERR_BUSY) return;
-        if (rc) {
-            session_finish(g, s, FINISH_ERROR, e.msg);
-            continue;
-        }
-        take_place(g, s);
-        if (!(s->waited > 0)) s->waited = clock_now() - s->added;
-        count_queued(g, -1);
+        const int rc = place(g, s, &e);
+        if (rc == ERR_BUSY) return; /* nobody overtakes */
+        if (rc) session_finish(g, s, FINISH_ERROR, e.msg);
     }
 }

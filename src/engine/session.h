@@ -65,6 +65,7 @@ struct session {
     bool yields;               /* its place was taken: when its steps are done it gives its cache up */
     uint64_t filled;           /* the last step that was filled with rows of it, or of its beams */
     session *leader;           /* computes the prompt for it; NULL: nobody does */
+    bool leads;                /* some have it as leader */
     bool sibling;              /* its prompt is counted as another's */
     bool admitted;             /* holds slots, rope variants and encoder pages */
     int64_t n_page[GROUP_MAX]; /* length of the page tables: of the tokens, or of the encoder input */

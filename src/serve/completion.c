@@ -402,7 +402,8 @@ static int add_choice(job *j, choice *c, err *e)
 {
     const request *r = &j->req;
     if (r->beams > 1 && c->index % r->n) return OK; /* of the search of the prompt's first */
-    const query q = completion_query(c);
+    query q = completion_query(c);
+    if (r->beams == 1 && c->index % r->drawn) q.like = j->choices[c->index - c->index % r->drawn].query_id;
     const int64_t texts = r->beams > 1 ? r->n : 1;
     int rc = ERR_CANCELLED;
     pthread_mutex_lock(&j->lock);
