@@ -1,6 +1,6 @@
 /* fuzz_gbnf.c - grammars as text. A byte 0xff ends the grammar; what follows is matched byte by byte: what the mask
  * allows must be what can be read, and a text that is no end can be continued. */
-#include "tests/grammar_rig.h"
+#include "tests/grammar_vocab.h"
 
 #include "sample/gbnf.h"
 

@@ -1,5 +1,5 @@
 /* fuzz_schema.c - JSON schemas: what compiles gives texts that can be completed, and are JSON where they end. */
-#include "tests/grammar_rig.h"
+#include "tests/grammar_vocab.h"
 
 #include "sample/json_schema.h"
 
