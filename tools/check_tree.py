@@ -67,8 +67,6 @@ SHARED = {
 TESTED = set("""ckpt_entry_mapped coll_advance engine_of_model import_service_text importance_open_bytes
 mem_fail_at plan_segment plan_segments rope_serial sha256_best stream_waiting tables_get
 tokenizer_is_special weight_column_grain""".split())
-# Of src/sample, what conversations will use.
-TESTED |= {"call_form_compile"}
 # Of src/net, what only tests use yet.
 TESTED |= set("""door_refused frame_record peer_drop peer_hello peer_rtt
 step_writer_forget supply_bytes""".split())

@@ -159,12 +159,9 @@ uint32_t grammar_run_make(grammar_run *r, uint32_t state, uint8_t byte)
 
 /* ---- life */
 
-static void forget(grammar_run *r)
+/* The first state alone, in tables that are clear. */
+static void begin(grammar_run *r)
 {
-    memset(r->cell_slot, 0, 2 * RUN_CELLS * sizeof *r->cell_slot);
-    memset(r->state_slot, 0, 2 * RUN_STATES * sizeof *r->state_slot);
-    memset(r->go, 0, (size_t)r->n_state * (size_t)r->g->n_class * sizeof *r->go);
-    memset(r->pass, 0, r->n_state * sizeof *r->pass);
     r->n_cell = CELL_DONE + 1;
     r->n_state = STATE_START;
     r->n_member = 0;
@@ -177,9 +174,13 @@ static void forget(grammar_run *r)
 uint32_t grammar_run_flush(grammar_run *r, uint32_t state)
 {
     const uint32_t n = r->state[state].n;
+    memset(r->cell_slot, 0, 2 * RUN_CELLS * sizeof *r->cell_slot);
+    memset(r->state_slot, 0, 2 * RUN_STATES * sizeof *r->state_slot);
+    memset(r->go, 0, (size_t)r->n_state * (size_t)r->g->n_class * sizeof *r->go);
+    memset(r->pass, 0, r->n_state * sizeof *r->pass);
     memcpy(r->old, r->cell, r->n_cell * sizeof *r->cell);
     memcpy(r->kept, r->member + r->state[state].first, n * sizeof *r->kept);
-    forget(r);
+    begin(r);
     begin_state(r);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t depth = 0, cell = CELL_DONE;
@@ -198,9 +199,9 @@ int grammar_run_open(grammar_run *r, const grammar_nodes *g, err *e)
     r->old = mem_array(RUN_CELLS, sizeof *r->old);
     r->kept = mem_array(RUN_CONFIGS, sizeof *r->kept);
     r->path = mem_array(RUN_CELLS, sizeof *r->path);
-    r->cell_slot = mem_array(2 * RUN_CELLS, sizeof *r->cell_slot);
+    r->cell_slot = mem_zero(2 * RUN_CELLS, sizeof *r->cell_slot);
     r->state = mem_zero(RUN_STATES, sizeof *r->state);
-    r->state_slot = mem_array(2 * RUN_STATES, sizeof *r->state_slot);
+    r->state_slot = mem_zero(2 * RUN_STATES, sizeof *r->state_slot);
     r->member = mem_array(RUN_MEMBERS, sizeof *r->member);
     r->go = mem_zero(RUN_STATES, (size_t)g->n_class * sizeof *r->go);
     r->pass = mem_zero(RUN_STATES, sizeof *r->pass);
@@ -212,7 +213,7 @@ int grammar_run_open(grammar_run *r, const grammar_nodes *g, err *e)
         grammar_run_close(r);
         return err_set(e, ERR_MEMORY, "out of memory for the states of a grammar");
     }
-    forget(r);
+    begin(r);
     if (r->n_state > STATE_START) return OK;
     grammar_run_close(r);
     return err_set(e, ERR_LIMIT, "the grammar has more than %d beginnings", RUN_CONFIGS);

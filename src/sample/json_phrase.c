@@ -90,7 +90,7 @@ static void open_values(json_phrases *j)
 void json_phrases_open(json_phrases *j, grammar_builder *b)
 {
     *j = (json_phrases){.b = b};
-    phrase *line = phrase_both(b, phrase_string(b, "\n"), phrase_repeat(b, one_of(b, " \t"), 0, 20));
+    phrase *line = phrase_both(b, phrase_string(b, "\n"), phrase_repeat(b, one_of(b, " \t"), 0, 8));
     j->space = rule_of(j, "blanks", phrase_repeat(b, phrase_either(b, phrase_string(b, " "), line), 0, 1));
     j->plain = rule_of(j, "a character", plain_character(b));
     phrase *escaped = phrase_both(b, phrase_string(b, "\\"), escape(b));

@@ -1,6 +1,6 @@
 /* json_phrase.h - phrases of JSON text: values of any form, strings, numbers, and bounded blanks between them.
  *
- * Between tokens of JSON stands nothing, one blank, or a newline with at most 20 blanks or tabs; nothing stands around
+ * Between tokens of JSON stands nothing, one blank, or a newline with at most 8 blanks or tabs; nothing stands around
  * the whole. Strings are UTF-8 with all escapes but \u0000 and lone surrogates. */
 #pragma once
 #include "base/json.h"
