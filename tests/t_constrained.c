@@ -3,6 +3,9 @@
 #include "tests/grammar_rig.h"
 
 #include "engine/engine.h"
+#include "engine/receipt.h"
+#include "engine/replay.h"
+#include "sample/form_source.h"
 #include "sample/gbnf.h"
 
 static engine *g;
@@ -24,10 +27,12 @@ static bool on_token(void *ctx, const token_event *ev)
     return !a->ended;
 }
 
+static query last; /* as it was asked, with its prompt */
+static token_list prompt;
+
 static void ask(grammar *form, int64_t seed, int64_t max_tokens, int64_t min_tokens, answer *a)
 {
     err e = {0};
-    token_list prompt = {0};
     *a = (answer){0};
     query q = {.max_tokens = max_tokens,
                .min_tokens = min_tokens,
@@ -39,11 +44,12 @@ static void ask(grammar *form, int64_t seed, int64_t max_tokens, int64_t min_tok
     q.sample.temperature = seed < 0 ? 0 : 1.2;
     q.sample.seed = seed;
     q.constraint = form;
+    prompt.n = 0;
     assert_ok(tokenizer_encode(engine_tokenizer(g), span_str("Once upon"), TOKENIZE_SPECIAL, &prompt, &e), &e);
     q.ids = prompt.id;
     q.n_ids = prompt.n;
     assert_ok(engine_add_query(g, &q, NULL, &e), &e);
-    token_list_free(&prompt);
+    last = q;
 }
 
 static void run(void)
@@ -129,6 +135,116 @@ static void ends_are_told_apart(void **state)
     check_end("root ::= \"aaaa\"{1000}", 1, 0, FINISH_LENGTH, "a");
 }
 
+static grammar *schema_form(void)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\",\"minimum\":10,\"maximum\":99},"
+        "\"who\":{\"type\":\"string\",\"maxLength\":12},\"list\":{\"type\":\"array\",\"items\":{\"enum\":[\"red\","
+        "\"blue\"]},"
+        "\"minItems\":3,\"maxItems\":6}},\"required\":[\"id\",\"list\"]}";
+    grammar *form;
+    err e = {0};
+    assert_ok(form_compile(&form, FORM_SCHEMA, span_str(schema), engine_token_trie(g, &e), &e), &e);
+    return form;
+}
+
+static void json_keeps_to_its_schema(void **state)
+{
+    (void)state;
+    enum { SEEDS = 20 };
+    grammar *form = schema_form();
+    answer a[SEEDS];
+    int whole = 0;
+    for (int i = 0; i < SEEDS; i++) ask(form, i, 120, 0, &a[i]);
+    run();
+    for (int i = 0; i < SEEDS; i++) {
+        json *j;
+        err e = {0};
+        buf text = {0};
+        text_of(&a[i], &text);
+        if (a[i].finish == FINISH_STOP) {
+            assert_ok(json_parse(&j, buf_span(&text), "text", &e), &e);
+            assert_in_range(json_int(json_get(j, "id"), 0), 10, 99);
+            assert_in_range(json_count(json_get(j, "list")), 3, 6);
+            for (const json *m = json_first(json_get(j, "list")); m; m = json_next(m))
+                assert_true(!strcmp(json_str(m, ""), "red") || !strcmp(json_str(m, ""), "blue"));
+            json_free(j);
+            whole++;
+        } else {
+            assert_int_equal(a[i].finish, FINISH_LENGTH);
+        }
+        buf_free(&text);
+        token_list_free(&a[i].ids);
+    }
+    assert_true(whole >= SEEDS / 2);
+    grammar_drop(form);
+}
+
+/* What a receipt says of the form is enough to draw the text again. */
+static void receipts_name_the_form(void **state)
+{
+    (void)state;
+    grammar *form = schema_form();
+    answer a;
+    fingerprint here;
+    err e = {0};
+    assert_ok(engine_fingerprint(g, &here, &e), &e);
+    for (int seed = 0; seed < 4; seed++) {
+        json *to = json_new_object(), *from;
+        buf text = {0};
+        receipt r;
+        replay found;
+        ask(form, seed, 60, 0, &a);
+        run();
+        assert_ok(receipt_check_query(&here, &last, &e), &e);
+        receipt_write(to, g, &here, &last, a.ids.id, a.ids.n,
+                      a.finish == FINISH_STOP ? RECEIPT_END_TOKEN : RECEIPT_LENGTH);
+        assert_true(json_print(&text, to, false));
+        assert_ok(json_parse(&from, buf_span(&text), "receipt", &e), &e);
+        assert_ok(receipt_read(&r, from, &here, g, &e), &e);
+        assert_ok(engine_replay(g, &r.q, r.ids.id, r.ids.n, r.ended, &found, &e), &e);
+        assert_int_equal(found.at, -1);
+        r.q.constraint = NULL; /* without the form other tokens are drawn */
+        assert_ok(engine_replay(g, &r.q, r.ids.id, r.ids.n, r.ended, &found, &e), &e);
+        assert_true(found.at >= 0);
+        receipt_free(&r);
+        json_free(to);
+        json_free(from);
+        buf_free(&text);
+        token_list_free(&a.ids);
+    }
+    grammar_drop(form);
+}
+
+/* Guesses change no text. */
+static void drafts_change_nothing(void **state)
+{
+    (void)state;
+    enum { SEEDS = 12 };
+    answer a[SEEDS], b;
+    err e = {0};
+    engine *plain = g, *guessing;
+    grammar *form = schema_form();
+    for (int i = 0; i < SEEDS; i++) ask(form, i - 1, 90, 0, &a[i]);
+    run();
+    grammar_drop(form);
+    assert_ok(engine_open(&guessing, &(engine_options){.model = "builtin", .draft = "ngram", .draft_max = 6}, &e), &e);
+    g = guessing;
+    form = schema_form();
+    for (int i = 0; i < SEEDS; i++) {
+        ask(form, i - 1, 90, 0, &b);
+        run();
+        assert_int_equal(b.finish, a[i].finish);
+        assert_int_equal(b.ids.n, a[i].ids.n);
+        assert_memory_equal(b.ids.id, a[i].ids.id, b.ids.n * sizeof *b.ids.id);
+        token_list_free(&a[i].ids);
+        token_list_free(&b.ids);
+    }
+    grammar_drop(form);
+    engine_close(guessing);
+    g = plain;
+}
+
 /* A vocabulary that cannot spell a text ends it with an error, not with another text. */
 static void nothing_is_drawn_beside_the_grammar(void **state)
 {
@@ -167,15 +283,16 @@ static int close_engine(void **state)
 {
     (void)state;
     engine_close(g);
+    token_list_free(&prompt);
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_whole_or_cut),
-        cmocka_unit_test(ends_are_told_apart),
-        cmocka_unit_test(nothing_is_drawn_beside_the_grammar),
+        cmocka_unit_test(texts_are_whole_or_cut),   cmocka_unit_test(ends_are_told_apart),
+        cmocka_unit_test(json_keeps_to_its_schema), cmocka_unit_test(receipts_name_the_form),
+        cmocka_unit_test(drafts_change_nothing),    cmocka_unit_test(nothing_is_drawn_beside_the_grammar),
         cmocka_unit_test(beams_are_refused),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

@@ -76,7 +76,7 @@ static int check_one(checking *c, span text, int line, err *e)
     buf said = {0};
     snprintf(where, sizeof where, line ? "%.280s:%d" : "%.280s", c->path, line);
     int rc = json_parse(&from, text, where, e);
-    if (!rc && (rc = receipt_read(&r, from, &c->here, engine_describe(c->g)->n_vocab, e))) err_wrap(e, "%s", where);
+    if (!rc && (rc = receipt_read(&r, from, &c->here, c->g, e))) err_wrap(e, "%s", where);
     if (!rc && (rc = engine_replay(c->g, &r.q, r.ids.id, r.ids.n, r.ended, &found, e))) err_wrap(e, "%s", where);
     if (!rc) {
         c->n++;

@@ -2,8 +2,7 @@
 #include "app/text_form.h"
 
 #include "base/file.h"
-#include "sample/gbnf.h"
-#include "sample/json_schema.h"
+#include "sample/form_source.h"
 
 enum { FORM_BYTES_MAX = 8 << 20 };
 
@@ -11,17 +10,13 @@ int text_form_read(grammar **out, engine *g, const char *gbnf, const char *schem
 {
     const char *path = gbnf ? gbnf : schema;
     buf text = {0};
-    json *parsed = NULL;
     *out = NULL;
     if (!path) return OK;
     if (gbnf && schema) return err_set(e, ERR_USAGE, "give one of --grammar and --json-schema");
     const token_trie *t = engine_token_trie(g, e);
     int rc = t ? file_read(&text, path, FORM_BYTES_MAX, e) : ERR_USAGE;
-    if (!rc && gbnf) rc = gbnf_compile(out, buf_span(&text), t, e);
-    if (!rc && schema) rc = json_parse(&parsed, buf_span(&text), "the schema", e);
-    if (!rc && schema) rc = json_schema_compile(out, parsed, t, e);
+    if (!rc) rc = form_compile(out, gbnf ? FORM_GBNF : FORM_SCHEMA, buf_span(&text), t, e);
     if (rc && t) err_wrap(e, "%s", path);
-    json_free(parsed);
     buf_free(&text);
     return rc;
 }

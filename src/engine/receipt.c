@@ -2,6 +2,7 @@
 #include "engine/receipt.h"
 
 #include "base/mem.h"
+#include "sample/form_source.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,8 +26,9 @@ static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 int receipt_check_query(const fingerprint *f, const query *q, err *e)
 {
     if (q->beams > 1) return err_set(e, ERR_USAGE, "receipt: the tokens of a beam search are not drawn");
-    if (q->constraint) return err_set(e, ERR_USAGE, "receipt: not of a text that follows a grammar");
-    if (q->constraint) return err_set(e, ERR_USAGE, "receipt: of a text that follows a grammar there is none");
+    span source;
+    if (q->constraint && !grammar_source(q->constraint, &source))
+        return err_set(e, ERR_USAGE, "receipt: not of a text that is bound to call tools");
     return f->exact ? OK : err_set(e, ERR_USAGE, "receipt: with --exact off another processor gives other logits");
 }
 
@@ -42,6 +44,22 @@ static void add_allowed(json *list, const query *q, int32_t n_vocab)
         if (q->allowed[id / 64] >> id % 64 & 1) json_add_int(list, NULL, id);
 }
 
+/* The form of the text, as requests have it. */
+static void add_form(json *to, grammar *form)
+{
+    span source;
+    const form_kind kind = (form_kind)grammar_source(form, &source);
+    json *parsed = NULL;
+    buf text = {0};
+    if (kind == FORM_SCHEMA || kind == FORM_CHOICE) {
+        if (json_parse(&parsed, source, "the form", NULL) == OK) json_add_copy(to, form_kind_name(kind), parsed);
+    } else if (json_quote(&text, source)) {
+        json_add_raw(to, form_kind_name(kind), buf_cstr(&text));
+    }
+    json_free(parsed);
+    buf_free(&text);
+}
+
 static void add_params(json *to, const engine *g, const query *q)
 {
     query cut = *q;
@@ -51,6 +69,7 @@ static void add_params(json *to, const engine *g, const query *q)
     param_json(own_rows, own_count, &cut, to);
     if (q->n_stop_ids) add_ids(to, "stop_token_ids", q->stop_ids, (size_t)q->n_stop_ids);
     if (q->n_allowed) add_allowed(json_add_array(to, "allowed_token_ids"), q, engine_describe(g)->n_vocab);
+    if (q->constraint) add_form(to, q->constraint);
     json *bad = q->n_bad ? json_add_array(to, "bad_words_ids") : NULL;
     for (int32_t i = 0; i < q->n_bad; i += q->bad[i] + 1) add_ids(bad, NULL, q->bad + i + 1, (size_t)q->bad[i]);
     json *bias = q->n_bias ? json_add_object(to, "logit_bias") : NULL;
@@ -134,6 +153,22 @@ static int read_bias(receipt *r, const json *from, err *e)
     return OK;
 }
 
+static int read_form(receipt *r, const json *m, engine *g, err *e)
+{
+    const form_kind kind = form_kind_named(json_key(m));
+    const token_trie *t = engine_token_trie(g, e);
+    buf text = {0};
+    err why = {0};
+    if (!t) return ERR_USAGE;
+    const bool is_json = kind == FORM_SCHEMA || kind == FORM_CHOICE;
+    if (is_json ? !json_print(&text, m, false) : !buf_str(&text, json_str(m, "")))
+        err_set(&why, ERR_MEMORY, "out of memory");
+    else form_compile(&r->form, kind, buf_span(&text), t, &why);
+    buf_free(&text);
+    r->q.constraint = r->form;
+    return why.code ? err_set(e, why.code, "params.%s: %s", json_key(m), why.msg) : OK;
+}
+
 /* A parameter as text, so that whole numbers of 64 bits stay exact. */
 static int read_param(receipt *r, const json *m, err *e)
 {
@@ -151,21 +186,22 @@ static int read_param(receipt *r, const json *m, err *e)
     return rc ? err_set(e, ERR_FORMAT, "params: %s", why.msg) : OK;
 }
 
-static int read_member(receipt *r, const json *m, const json *params, int32_t n_vocab, err *e)
+static int read_member(receipt *r, const json *m, const json *params, engine *g, err *e)
 {
     const char *key = json_key(m);
     return !strcmp(key, "logit_bias")          ? read_bias(r, m, e)
            : !strcmp(key, "stop_token_ids")    ? read_ids(params, key, &r->stops, e)
-           : !strcmp(key, "allowed_token_ids") ? read_allowed(r, params, n_vocab, e)
+           : !strcmp(key, "allowed_token_ids") ? read_allowed(r, params, engine_describe(g)->n_vocab, e)
            : !strcmp(key, "bad_words_ids")     ? read_bad(r, m, e)
+           : form_kind_named(key)              ? read_form(r, m, g, e)
                                                : read_param(r, m, e);
 }
 
-static int read_params(receipt *r, const json *from, int32_t n_vocab, err *e)
+static int read_params(receipt *r, const json *from, engine *g, err *e)
 {
     int rc = json_type(from) == JSON_OBJECT ? OK : err_set(e, ERR_FORMAT, "params: an object is missing");
     param_defaults(sample_param_rows, sample_param_count, &r->q.sample);
-    for (const json *m = json_first(from); m && !rc; m = json_next(m)) rc = read_member(r, m, from, n_vocab, e);
+    for (const json *m = json_first(from); m && !rc; m = json_next(m)) rc = read_member(r, m, from, g, e);
     return rc;
 }
 
@@ -182,7 +218,7 @@ static int check_fingerprint(const json *from, const fingerprint *here, err *e)
                    here->arithmetic);
 }
 
-int receipt_read(receipt *out, const json *from, const fingerprint *f, int32_t n_vocab, err *e)
+int receipt_read(receipt *out, const json *from, const fingerprint *f, engine *g, err *e)
 {
     *out = (receipt){.q = {.n_logprobs = -1, .beams = 1, .length_penalty = 1}};
     if (json_int(json_get(from, "version"), 0) != RECEIPT_VERSION)
@@ -191,7 +227,7 @@ int receipt_read(receipt *out, const json *from, const fingerprint *f, int32_t n
     if (!rc) rc = read_ids(from, "prompt_ids", &out->prompt, e);
     if (!rc && json_get(from, "encoder_ids")) rc = read_ids(from, "encoder_ids", &out->encoder, e);
     if (!rc) rc = read_ids(from, "ids", &out->ids, e);
-    if (!rc) rc = read_params(out, json_get(from, "params"), n_vocab, e);
+    if (!rc) rc = read_params(out, json_get(from, "params"), g, e);
     const char *finish = json_str(json_get(from, "finish_reason"), "");
     if (!rc && strcmp(finish, "stop") && strcmp(finish, "length"))
         rc = err_set(e, ERR_FORMAT, "finish_reason: \"stop\" or \"length\" is expected");
@@ -213,5 +249,6 @@ void receipt_free(receipt *r)
     token_list_free(&r->bad);
     mem_free(r->bias);
     mem_free(r->allowed);
+    grammar_drop(r->form);
     *r = (receipt){0};
 }

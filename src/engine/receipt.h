@@ -14,7 +14,8 @@ typedef struct receipt {
     token_list prompt, encoder, ids, stops, bad;
     logit_bias *bias;
     uint64_t *allowed;
-    bool ended; /* by an end token */
+    grammar *form; /* of the text, or NULL */
+    bool ended;    /* by an end token */
 } receipt;
 
 /* How a text ended. An end token is not among its ids; a text that a stop string ended may be cut inside its last. */
@@ -26,6 +27,6 @@ int receipt_check_query(const fingerprint *f, const query *q, err *e);
 /* Adds the members to an object. q: as it was added, with its seed; n ids were generated. */
 void receipt_write(json *to, const engine *g, const fingerprint *f, const query *q, const int32_t *ids, size_t n,
                    receipt_end how);
-/* n_vocab: of the model. ERR_FORMAT: malformed, of another model or arithmetic than f; the message says which. */
-int receipt_read(receipt *out, const json *from, const fingerprint *f, int32_t n_vocab, err *e);
+/* ERR_FORMAT: malformed, of another model or arithmetic than f; the message says which. */
+int receipt_read(receipt *out, const json *from, const fingerprint *f, engine *g, err *e);
 void receipt_free(receipt *r);

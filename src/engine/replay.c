@@ -22,7 +22,8 @@ static void draw_again(replaying *r, int64_t pos, bool last, const float *logits
     s->n_ids = pos + 1;
     draws_one(r->g->draw, &r->g->info, s, logits);
     s->n_ids = n_ids;
-    const bool ends = s->drawn[0] >= 0 && session_ends_with(s, &r->g->info, s->drawn[0]);
+    const bool ends = s->drawn[0] == CONSTRAINT_OVER ||
+                      (s->drawn[0] >= 0 && session_ends_with(s, &r->g->info, s->drawn[0]));
     if (last ? ends : s->drawn[0] == given && !ends) return;
     sampler *own = draws_sampler(r->g->draw);
     const int32_t n_vocab = r->g->info.n_vocab;

@@ -19,6 +19,8 @@ enum {
 struct grammar {
     _Atomic int references;
     const token_trie *t;
+    int kind; /* of its source */
+    buf source;
     grammar_nodes nodes;
     pthread_mutex_t lock; /* of what follows */
     grammar_run run;
@@ -70,6 +72,7 @@ void grammar_drop(grammar *g)
     if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
     grammar_run_close(&g->run);
     grammar_nodes_free(&g->nodes);
+    buf_free(&g->source);
     pthread_mutex_destroy(&g->lock);
     mem_free(g->mask);
     mem_free(g->mask_of);
@@ -78,6 +81,19 @@ void grammar_drop(grammar *g)
 }
 
 size_t grammar_mask_words(const grammar *g) { return g->t->n_word; }
+
+int grammar_set_source(grammar *g, int kind, span source, err *e)
+{
+    g->kind = kind;
+    buf_add(&g->source, source.p, source.n);
+    return g->source.bad ? err_set(e, ERR_MEMORY, "out of memory for a grammar") : OK;
+}
+
+int grammar_source(const grammar *g, span *source)
+{
+    *source = buf_span(&g->source);
+    return g->kind;
+}
 
 static int too_ambiguous(err *e)
 {

@@ -18,6 +18,10 @@ grammar *grammar_keep(grammar *g); /* another reference; NULL gives NULL */
 void grammar_drop(grammar *g);     /* NULL ok */
 size_t grammar_mask_words(const grammar *g);
 
+/* What it was made from (form_source.h), copied; before it is shared. kind 0: it has no source. */
+int grammar_set_source(grammar *g, int kind, span source, err *e);
+int grammar_source(const grammar *g, span *source); /* the kind */
+
 typedef struct grammar_place {
     uint32_t epoch, state; /* {0}: the beginning */
     int64_t n;             /* ids that it has read */

@@ -66,6 +66,7 @@ int server_open(server *s, const serve_options *o, err *e)
 {
     *s = (server){.o = o, .created = time(NULL)};
     pthread_rwlock_init(&s->keys_lock, NULL);
+    form_cache_open(&s->forms);
     if (o->alias && !*o->alias) return err_set(e, ERR_USAGE, "--alias: the name is empty");
     int rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
@@ -94,6 +95,7 @@ void server_close(server *s)
 {
     keys_free(&s->keys);
     pthread_rwlock_destroy(&s->keys_lock);
+    form_cache_close(&s->forms);
     metrics_close(s->counts);
     chat_template_close(s->chat);
     s->chat = NULL;

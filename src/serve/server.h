@@ -7,6 +7,7 @@
 #include "engine/fingerprint.h"
 #include "sample/sample.h"
 #include "text/chat_template.h"
+#include "serve/form_cache.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
 
@@ -34,6 +35,7 @@ typedef struct server {
     key_list keys; /* empty: no key is asked for */
     pthread_rwlock_t keys_lock;
     metrics *counts;
+    form_cache forms;
     time_t created;
     bool loopback; /* listens on loopback only: names other than localhost in Host and Origin are suspicious */
 

@@ -1,18 +1,18 @@
-/* text_rules.c - see text_rules.h. Grammars are compiled here, on the listener's thread. */
+/* text_rules.c - see text_rules.h. Grammars are compiled here, on the listener's thread, or found among those of
+ * earlier requests. */
 #include "serve/text_rules.h"
 
-#include "sample/gbnf.h"
-#include "sample/json_schema.h"
-#include "sample/pattern.h"
+#include "sample/form_source.h"
 
 #include <string.h>
 
-/* A field of text_rules, or a member of one, that was compiled. */
-typedef struct source {
+/* Where a form that was read goes. */
+typedef struct target {
+    server *s;
     exchange *x;
     const token_trie *t;
     grammar **out;
-} source;
+} target;
 
 static bool refuse(exchange *x, const char *name, const char *code, const char *why)
 {
@@ -20,54 +20,33 @@ static bool refuse(exchange *x, const char *name, const char *code, const char *
     return false;
 }
 
-/* Ends the compiling of a field. */
-static bool compiled(const source *to, const char *name, const err *e)
+static bool compile(const target *to, const char *name, form_kind kind, span source)
 {
-    if (!e->code) return true;
-    if (e->code == ERR_MEMORY) reply_error(to->x, 500, name, NULL, "out of memory");
-    else refuse(to->x, name, "invalid_value", e->msg);
+    err e = {0};
+    if ((*to->out = form_cache_find(&to->s->forms, kind, source))) return true;
+    if (form_compile(to->out, kind, source, to->t, &e) == OK) {
+        form_cache_add(&to->s->forms, *to->out);
+        return true;
+    }
+    if (e.code == ERR_MEMORY) reply_error(to->x, 500, name, NULL, "out of memory");
+    else refuse(to->x, name, "invalid_value", e.msg);
     return false;
 }
 
-static bool read_grammar(const source *to, const char *name, const char *text)
+/* A form that is JSON itself. */
+static bool compile_json(const target *to, const char *name, form_kind kind, const json *v)
 {
-    err e = {0};
-    gbnf_compile(to->out, span_str(text), to->t, &e);
-    return compiled(to, name, &e);
+    buf text = {0};
+    bool good = json_print(&text, v, false);
+    if (good) good = compile(to, name, kind, buf_span(&text));
+    else reply_error(to->x, 500, name, NULL, "out of memory");
+    buf_free(&text);
+    return good;
 }
 
-/* NULL: any object. */
-static bool read_schema(const source *to, const char *name, const json *schema)
+static bool compile_object(const target *to, const char *name)
 {
-    err e = {0};
-    json_schema_compile(to->out, schema, to->t, &e);
-    return compiled(to, name, &e);
-}
-
-/* The text itself follows a regular expression. */
-static bool read_regex(const source *to, const char *name, const char *text)
-{
-    err e = {0};
-    grammar_builder b;
-    grammar_builder_open(&b, &e);
-    grammar_open(to->out, &b, grammar_rule_new(&b, span_str("regex"), pattern_of_text(&b, text)), to->t);
-    return compiled(to, name, &e);
-}
-
-/* One of several texts. */
-static bool read_choice(const source *to, const char *name, const json *v)
-{
-    err e = {0};
-    grammar_builder b;
-    if (json_type(v) != JSON_ARRAY || !json_count(v))
-        return field_wrong_type(to->x, name, "an array of at least one string", v);
-    for (const json *m = json_first(v); m; m = json_next(m))
-        if (json_type(m) != JSON_STRING) return field_wrong_type(to->x, name, "an array of strings", m);
-    grammar_builder_open(&b, &e);
-    phrase *any = phrase_list(&b, PHRASE_CHOICE);
-    for (const json *m = json_first(v); m; m = json_next(m)) phrase_add(&b, any, phrase_string(&b, json_str(m, "")));
-    grammar_open(to->out, &b, grammar_rule_new(&b, span_str("choice"), any), to->t);
-    return compiled(to, name, &e);
+    return compile(to, name, FORM_SCHEMA, span_str("{\"type\":\"object\"}"));
 }
 
 typedef struct structured {
@@ -76,20 +55,8 @@ typedef struct structured {
     bool any_object;
 } structured;
 
-/* A schema, also as a text; it is parsed for as long as it is read. */
-static bool read_schema_text(const source *to, const char *name, const json *v)
-{
-    json *parsed = NULL;
-    err e = {0};
-    const char *text = json_str(v, NULL);
-    if (text && json_parse(&parsed, span_str(text), "the schema", &e)) return compiled(to, name, &e);
-    const bool good = read_schema(to, name, text ? parsed : v);
-    json_free(parsed);
-    return good;
-}
-
-/* Exactly one member says what the form is, as in vLLM. */
-static bool read_structured(server *s, const source *to, const json *v)
+/* Exactly one member says what the form is, as in vLLM; a schema may be a text. */
+static bool read_structured(const target *to, const json *v)
 {
     static const field rows[] = {
         {.name = "json", .type = FIELD_NODE, .offset = offsetof(structured, schema)},
@@ -100,14 +67,16 @@ static bool read_structured(server *s, const source *to, const json *v)
         {NULL}};
     structured o = {0};
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(to->x, "structured_outputs", "an object", v);
-    if (!fields_read(to->x, rows, s->o->lenient, v, &o)) return false;
+    if (!fields_read(to->x, rows, to->s->o->lenient, v, &o)) return false;
     if (!!o.schema + o.any_object + !!o.regex + !!o.choice + !!o.grammar != 1)
         return refuse(to->x, "structured_outputs", "invalid_value",
                       "give exactly one of json, json_object, regex, choice and grammar");
-    if (o.grammar) return read_grammar(to, "grammar", o.grammar);
-    if (o.regex) return read_regex(to, "regex", o.regex);
-    if (o.choice) return read_choice(to, "choice", o.choice);
-    return o.schema ? read_schema_text(to, "json", o.schema) : read_schema(to, "json_object", NULL);
+    if (o.grammar) return compile(to, "grammar", FORM_GBNF, span_str(o.grammar));
+    if (o.regex) return compile(to, "regex", FORM_REGEX, span_str(o.regex));
+    if (o.choice) return compile_json(to, "choice", FORM_CHOICE, o.choice);
+    if (o.any_object) return compile_object(to, "json_object");
+    const char *text = json_str(o.schema, NULL);
+    return text ? compile(to, "json", FORM_SCHEMA, span_str(text)) : compile_json(to, "json", FORM_SCHEMA, o.schema);
 }
 
 typedef struct response_form {
@@ -121,7 +90,7 @@ typedef struct named_schema {
 } named_schema;
 
 /* OpenAI's: {"type":"json_schema","json_schema":{"name","strict","schema"}}, "json_object" or "text". */
-static bool read_response_format(server *s, const source *to, const json *v)
+static bool read_response_format(const target *to, const json *v)
 {
     static const field rows[] = {
         {.name = "type", .type = FIELD_TEXT, .offset = offsetof(response_form, type)},
@@ -136,7 +105,7 @@ static bool read_response_format(server *s, const source *to, const json *v)
     response_form o = {0};
     named_schema n = {0};
     if (json_type(v) != JSON_OBJECT) return field_wrong_type(to->x, "response_format", "an object", v);
-    if (!fields_read(to->x, rows, s->o->lenient, v, &o)) return false;
+    if (!fields_read(to->x, rows, to->s->o->lenient, v, &o)) return false;
     if (!o.type) return refuse(to->x, "response_format", "missing_field", "type is missing");
     const bool named = strcmp(o.type, "json_schema") == 0, object = strcmp(o.type, "json_object") == 0;
     if (!named && !object && strcmp(o.type, "text") != 0)
@@ -145,14 +114,15 @@ static bool read_response_format(server *s, const source *to, const json *v)
         return refuse(to->x, "response_format", "invalid_value", "json_schema goes with type json_schema");
     if (!object && o.schema)
         return refuse(to->x, "response_format", "invalid_value", "schema belongs into json_schema");
-    if (object) return read_schema(to, "response_format", o.schema);
+    if (object && !o.schema) return compile_object(to, "response_format");
+    if (object) return compile_json(to, "response_format", FORM_SCHEMA, o.schema);
     if (!named) return true;
     if (!o.json_schema) return refuse(to->x, "response_format", "missing_field", "json_schema is missing");
     if (json_type(o.json_schema) != JSON_OBJECT)
         return field_wrong_type(to->x, "json_schema", "an object", o.json_schema);
-    if (!fields_read(to->x, inner, s->o->lenient, o.json_schema, &n)) return false;
+    if (!fields_read(to->x, inner, to->s->o->lenient, o.json_schema, &n)) return false;
     if (!n.schema) return refuse(to->x, "response_format", "missing_field", "json_schema.schema is missing");
-    return read_schema(to, "response_format", n.schema);
+    return compile_json(to, "response_format", FORM_SCHEMA, n.schema);
 }
 
 bool text_rules_read(server *s, exchange *x, const text_rules *r, grammar **out)
@@ -168,11 +138,11 @@ bool text_rules_read(server *s, exchange *x, const text_rules *r, grammar **out)
     if (n > 1)
         return refuse(x, name, "invalid_value",
                       "give one of grammar, json_schema, response_format and structured_outputs");
-    const source to = {x, engine_token_trie(s->g, &e), out};
+    const target to = {s, x, engine_token_trie(s->g, &e), out};
     if (!to.t && e.code == ERR_USAGE) return refuse(x, name, "no_tokenizer", e.msg);
-    if (!to.t) return compiled(&to, name, &e);
-    if (r->grammar) return read_grammar(&to, name, r->grammar);
-    if (r->json_schema) return read_schema(&to, name, r->json_schema);
-    return r->structured_outputs ? read_structured(s, &to, r->structured_outputs)
-                                 : read_response_format(s, &to, r->response_format);
+    if (!to.t) return reply_error(x, 500, name, NULL, "out of memory"), false;
+    if (r->grammar) return compile(&to, name, FORM_GBNF, span_str(r->grammar));
+    if (r->json_schema) return compile_json(&to, name, FORM_SCHEMA, r->json_schema);
+    return r->structured_outputs ? read_structured(&to, r->structured_outputs)
+                                 : read_response_format(&to, r->response_format);
 }

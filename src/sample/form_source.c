@@ -1,0 +1,92 @@
+/* form_source.c - see form_source.h. */
+#include "sample/form_source.h"
+
+#include "sample/gbnf.h"
+#include "sample/json_schema.h"
+#include "sample/pattern.h"
+
+#include <string.h>
+
+form_kind form_kind_named(const char *name)
+{
+#define X(kind, text)                                                                                                  \
+    if (!strcmp(name, text)) return kind;
+    FORM_KIND_LIST(X)
+#undef X
+    return FORM_NONE;
+}
+
+const char *form_kind_name(form_kind kind)
+{
+    static const char *const names[] = {"",
+#define X(kind, text) text,
+                                        FORM_KIND_LIST(X)
+#undef X
+    };
+    return names[kind];
+}
+
+static int compile_schema(grammar **out, span source, const token_trie *t, err *e)
+{
+    json *schema;
+    int rc = json_parse(&schema, source, "the schema", e);
+    if (rc) return rc;
+    rc = json_schema_compile(out, schema, t, e);
+    json_free(schema);
+    return rc;
+}
+
+/* Closes the builder of a grammar that is this phrase. */
+static int open_phrase(grammar **out, grammar_builder *b, phrase *p, const char *name, const token_trie *t, err *e)
+{
+    err *own = b->e;
+    grammar_open(out, b, grammar_rule_new(b, span_str(name), p), t);
+    return own->code ? err_set(e, own->code, "%s", own->msg) : OK;
+}
+
+static int compile_regex(grammar **out, span source, const token_trie *t, err *e)
+{
+    grammar_builder b;
+    err own = {0};
+    grammar_builder_open(&b, &own);
+    const char *text = arena_strn(&b.mem, (const char *)source.p, source.n);
+    if (!text) err_set(&own, ERR_MEMORY, "out of memory compiling a pattern");
+    else if (strlen(text) != source.n) err_set(&own, ERR_FORMAT, "a pattern cannot hold NUL");
+    return open_phrase(out, &b, own.code ? NULL : pattern_of_text(&b, text), "regex", t, e);
+}
+
+static int compile_choice(grammar **out, span source, const token_trie *t, err *e)
+{
+    grammar_builder b;
+    err own = {0};
+    json *list;
+    int rc = json_parse(&list, source, "the choice", e);
+    if (rc) return rc;
+    grammar_builder_open(&b, &own);
+    phrase *any = phrase_list(&b, PHRASE_CHOICE);
+    if (json_type(list) != JSON_ARRAY || !json_count(list)) err_set(&own, ERR_FORMAT, "expected an array of strings");
+    for (const json *m = own.code ? NULL : json_first(list); m; m = json_next(m)) {
+        if (json_type(m) != JSON_STRING) err_set(&own, ERR_FORMAT, "expected an array of strings");
+        phrase_add(&b, any, phrase_string(&b, json_str(m, "")));
+    }
+    json_free(list);
+    return open_phrase(out, &b, any, "choice", t, e);
+}
+
+int form_compile(grammar **out, form_kind kind, span source, const token_trie *t, err *e)
+{
+    int rc = OK;
+    *out = NULL;
+    switch (kind) {
+    case FORM_NONE: return err_set(e, ERR_USAGE, "a form of no kind");
+    case FORM_GBNF: rc = gbnf_compile(out, source, t, e); break;
+    case FORM_SCHEMA: rc = compile_schema(out, source, t, e); break;
+    case FORM_REGEX: rc = compile_regex(out, source, t, e); break;
+    case FORM_CHOICE: rc = compile_choice(out, source, t, e); break;
+    }
+    if (!rc && (rc = grammar_set_source(*out, kind, source, e))) {
+        grammar_drop(*out);
+        *out = NULL;
+    }
+    return rc;
+}
