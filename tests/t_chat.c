@@ -230,6 +230,94 @@ static void calls_of_tools(void **state)
     assert_null(strstr(strstr(reply, "call_") + 5, "call_"));
 }
 
+static void responses(void **state)
+{
+    (void)state;
+    fake.text = "<think>\nhm\n</think>\n\nhello";
+    assert_int_equal(call("POST", "/v1/responses", "{\"input\":\"hi\",\"instructions\":\"be\",\"store\":true}"), 200);
+    assert_string_equal(fake.dec, "<0><2>system:be\n<2>user:hi\nassistant:");
+    expect_part("{\"id\":\"resp_");
+    expect_part("\"object\":\"response\"");
+    expect_part("\"status\":\"completed\"");
+    expect_part("\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}]");
+    expect_part("\"content\":[{\"type\":\"output_text\",\"text\":\"hello\",\"annotations\":[],\"logprobs\":[]}]");
+    expect_part("\"input_tokens_details\":{\"cached_tokens\":");
+    json_free(parsed());
+    fake.text = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    assert_int_equal(call("POST", "/v1/responses",
+                          "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"u\"}]},"
+                          "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},"
+                          "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"r\"}],\"stream\":true,"
+                          "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}"),
+                     200);
+    static const char *const events[] = {"response.created",
+                                         "response.in_progress",
+                                         "response.output_item.added",
+                                         "response.function_call_arguments.delta",
+                                         "response.function_call_arguments.done",
+                                         "response.output_item.done",
+                                         "response.completed",
+                                         "data: [DONE]"};
+    const char *at = reply;
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        at = strstr(at, events[i]);
+        if (!at) fail_msg("no %s: %s", events[i], reply);
+    }
+    static const char *const bad[][2] = {{"\"previous_response_id\":\"x\"", "previous_response_id"},
+                                         {"\"conversation\":\"x\"", "conversation"},
+                                         {"\"background\":true", "background"},
+                                         {"\"messages\":[]", "messages"},
+                                         {"\"tools\":[{\"type\":\"web_search\"}]", "tools"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(body, sizeof body, "{\"input\":\"a\",%s}", bad[i][0]);
+        expect_error(400, call("POST", "/v1/responses", body), bad[i][1], NULL);
+    }
+    expect_error(400, call("POST", "/v1/responses", "{}"), "input", "missing_field");
+}
+
+static void messages_of_another_api(void **state)
+{
+    (void)state;
+    fake.text = "hello END";
+    assert_int_equal(
+        call("POST", "/v1/messages",
+             "{\"max_tokens\":50,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"stop_sequences\":[\"END\"],"
+             "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}]}"),
+        200);
+    assert_string_equal(fake.dec, "<0><2>system:s\n<2>user:hi\nassistant:");
+    expect_part("{\"id\":\"msg_");
+    expect_part("\"type\":\"message\",\"role\":\"assistant\"");
+    expect_part("\"content\":[{\"type\":\"text\",\"text\":\"hello ");
+    expect_part("\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\"END\"");
+    json_free(parsed());
+    fake.text = "so <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
+    assert_int_equal(
+        call("POST", "/v1/messages",
+             "{\"max_tokens\":90,\"stream\":true,\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],"
+             "\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":[{\"type\":"
+             "\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":"
+             "\"tool_result\",\"tool_use_id\":\"c\",\"content\":\"r\"}]}]}"),
+        200);
+    static const char *const events[] = {
+        "event: message_start",      "event: content_block_start",   "\"type\":\"text_delta\"",
+        "event: content_block_stop", "\"type\":\"tool_use\"",        "\"partial_json\":\"{\\\"a\\\":1}\"",
+        "event: content_block_stop", "\"stop_reason\":\"tool_use\"", "event: message_stop"};
+    const char *at = reply;
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        at = strstr(at, events[i]);
+        if (!at) fail_msg("no %s: %s", events[i], reply);
+    }
+    assert_null(strstr(reply, "[DONE]"));
+    assert_int_equal(
+        call("POST", "/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+    expect_part("{\"input_tokens\":20}");
+    assert_int_equal(call("POST", "/v1/messages", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 400);
+    expect_part("{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"max_tokens");
+    assert_int_equal(
+        call("POST", "/v1/messages", "{\"max_tokens\":5,\"messages\":[{\"role\":\"pope\",\"content\":\"\"}]}"), 400);
+    assert_int_equal(call("POST", "/v1/messages", "{\"max_tokens\":5,\"x\":1}"), 400);
+}
+
 static void prompts_are_tokenized(void **state)
 {
     (void)state;
@@ -277,6 +365,8 @@ int main(void)
         cmocka_unit_test(streams_add_up),
         cmocka_unit_test(logprobs_have_the_form_of_chats),
         cmocka_unit_test(calls_of_tools),
+        cmocka_unit_test(responses),
+        cmocka_unit_test(messages_of_another_api),
         cmocka_unit_test(prompts_are_tokenized),
         cmocka_unit_test(without_a_template_there_is_no_chat),
     };

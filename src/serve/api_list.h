@@ -10,6 +10,9 @@
     X(model)                                                                                                           \
     X(completions)                                                                                                     \
     X(chat)                                                                                                            \
+    X(responses)                                                                                                       \
+    X(messages)                                                                                                        \
+    X(count_tokens)                                                                                                    \
     X(apply_template)                                                                                                  \
     X(native)                                                                                                          \
     X(fill_in)                                                                                                         \

@@ -7,6 +7,7 @@
 #include "serve/chat_json.h"
 #include "serve/chat_request.h"
 #include "serve/native_json.h"
+#include "serve/reply_form.h"
 #include "serve/stop_text.h"
 
 #include <math.h>
@@ -104,14 +105,18 @@ static void end_reply(job *j)
     if (atomic_fetch_sub(&j->pending, 1) != 1) return;
     bool live = stream_is_started(j->out);
     j->scratch.n = 0;
-    if (j->failed && live) buf_str(&j->scratch, "data: ");
-    if (j->failed) error_text(&j->scratch, 500, NULL, NULL, j->error);
-    if (live) {
+    const reply_form *form = j->req.reply;
+    if (j->failed && form && live) form->error(&j->scratch, 500, j->error);
+    else if (j->failed && live) buf_str(&j->scratch, "data: ");
+    if (j->failed && !(form && live)) error_text(&j->scratch, 500, NULL, NULL, j->error);
+    if (live && form) {
+        if (form->done) buf_str(&j->scratch, "data: [DONE]\n\n");
+    } else if (live) {
         if (j->failed) buf_str(&j->scratch, "\n\n");
         else if (j->req.include_usage && !j->req.native) chunk_usage(&j->scratch, j);
         if (!j->req.native) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else {
-        if (!j->failed) (j->req.native ? native_write : completion_write)(&j->scratch, j);
+        if (!j->failed) (form ? form->whole : j->req.native ? native_write : completion_write)(&j->scratch, j);
         stream_start(j->out, j->failed || j->scratch.bad ? 500 : 200, "application/json", false);
     }
     stream_write(j->out, j->scratch.p, j->scratch.n);
@@ -128,7 +133,8 @@ static void send_chunk(choice *c, size_t upto)
                        c->tokens.p[c->tokens_sent].offset < upto;
     if (upto == c->sent && !tokens_wait && !c->finish) return;
     j->scratch.n = 0;
-    if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
+    if (j->req.reply) j->req.reply->events(&j->scratch, j, c);
+    else if (j->req.chat) chat_chunk_write(&j->scratch, j, c, upto);
     else if (j->req.native) native_chunk_write(&j->scratch, j, c, upto);
     else chunk_write(&j->scratch, j, c, upto);
     if (j->scratch.bad) fail_job(j, "out of memory");
@@ -340,8 +346,8 @@ static int new_job(job **out, server *s, exchange *x, request *r, err *e)
     j->created = time(NULL);
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof random, 0) < 0) random[0] = atomic_fetch_add(&s->serial, 1);
-    snprintf(j->id, sizeof j->id, "%s-%016llx%08x", j->req.chat ? "chatcmpl" : "cmpl", (unsigned long long)random[0],
-             (unsigned)random[1]);
+    const char *prefix = j->req.reply ? j->req.reply->prefix : j->req.chat ? "chatcmpl-" : "cmpl-";
+    snprintf(j->id, sizeof j->id, "%s%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
     int rc = stream_open(&j->out, &(stream_owner){j, resume_job, cancel_job, free_job}, e);
     if (rc) {
         free_job(j);

@@ -24,6 +24,7 @@ typedef struct record_list {
 } record_list;
 
 typedef struct job job;
+typedef struct reply_form reply_form;
 
 /* What a chat makes of a choice's text. */
 typedef struct chat_part {
@@ -31,6 +32,7 @@ typedef struct chat_part {
     chat_message message;
     size_t taken;                                    /* bytes of the text that the parser has */
     size_t content_sent, reasoning_sent, calls_sent; /* of the message, in earlier chunks */
+    int block, n_blocks, n_events;                   /* of streams that are lists of items: the open one; how many */
 } chat_part;
 
 typedef struct choice {

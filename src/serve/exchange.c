@@ -67,7 +67,7 @@ void reply_error(exchange *x, int status, const char *at, const char *code, cons
     x->status = status;
     x->content_type = "application/json";
     x->out.n = 0;
-    error_text(&x->out, status, at, code, e.msg);
+    (x->endpoint && x->endpoint->error ? x->endpoint->error : error_text)(&x->out, status, at, code, e.msg);
 }
 
 void reply_err(exchange *x, const char *at, const err *e)

@@ -53,6 +53,8 @@ struct route {
     bool needs_engine;                   /* 503 until the model is loaded */
     const field *fields;                 /* of its JSON body, closed by a row without a name; NULL: it takes none */
     void (*handle)(server *s, exchange *x);
+    /* its form of errors, as error_text; NULL: OpenAI's */
+    bool (*error)(buf *out, int status, const char *at, const char *code, const char *message);
 };
 extern const route *const route_all[]; /* ROUTE_LIST of api_list.h */
 extern const int route_count;

@@ -380,7 +380,7 @@ static bool read_strategy(const server *s, exchange *x, request *r)
         reply_error(x, 400, "strategy", "invalid_value", "%s", e.msg);
         return false;
     }
-    const bool good = fields_read(x, x->endpoint->fields, s->o->lenient, r->body, r);
+    const bool good = fields_read(x, r->rows, s->o->lenient, r->body, r);
     r->sample.strategy = NULL; /* it has done its work */
     return good;
 }
@@ -394,11 +394,11 @@ static bool check_receipt(const server *s, exchange *x, const request *r)
     return false;
 }
 
-bool request_read(server *s, exchange *x, request *r)
+static void set_defaults(const server *s, const field *rows, request *r)
 {
-    const bool chat = x->endpoint->fields == chat_fields, fills = x->endpoint->fields == fill_in_fields,
-               native = fills || x->endpoint->fields == native_fields;
-    *r = (request){.n = 1,
+    const bool chat = rows == chat_fields, fills = rows == fill_in_fields, native = fills || rows == native_fields;
+    *r = (request){.rows = rows,
+                   .n = 1,
                    .beams = 1,
                    .length_penalty = 1,
                    .max_tokens = chat || native ? INT32_MAX : 16,
@@ -411,11 +411,16 @@ bool request_read(server *s, exchange *x, request *r)
                    .adds_special = true,
                    .parses_special = true,
                    .sample = s->o->sample};
-    r->body = body_read(s, x, r);
+}
+
+/* All that follows the plain fields. */
+static bool read_rest(server *s, exchange *x, request *r)
+{
+    const bool chat = r->rows == chat_fields, fills = r->rows == fill_in_fields, native = r->native;
     if (native && r->max_tokens < 0) r->max_tokens = INT32_MAX;
     if (native && r->logprobs == 0) r->logprobs = -1;
-    if (chat && r->body && !(r->chat = chat_job_new(s, x, r))) return false;
-    if (!r->body || !exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
+    if (chat && !(r->chat = chat_job_new(s, x, r))) return false;
+    if (!exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||
         !check_together(x, r))
         return false;
     const int32_t n_vocab = engine_describe(s->g)->n_vocab;
@@ -435,6 +440,21 @@ bool request_read(server *s, exchange *x, request *r)
     return fill_in_asked(r) ? fill_in_read(s, x, r) : read_prompts(s, x, r);
 }
 
+bool request_read(server *s, exchange *x, request *r)
+{
+    set_defaults(s, x->endpoint->fields, r);
+    r->body = body_read(s, x, r);
+    return r->body && read_rest(s, x, r);
+}
+
+bool request_read_json(server *s, exchange *x, const field *rows, json *body, request *r)
+{
+    set_defaults(s, rows, r);
+    r->body = body;
+    if (body) return fields_read(x, rows, false, body, r) && read_rest(s, x, r);
+    return out_of_memory(x);
+}
+
 void request_free(request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) {
@@ -450,5 +470,6 @@ void request_free(request *r)
     grammar_drop(r->form);
     chat_job_free(r->chat);
     json_free(r->body);
+    json_free(r->original);
     *r = (request){0};
 }

@@ -62,8 +62,11 @@ typedef struct request {
     token_list bad;    /* query.bad */
     uint64_t *allowed; /* query.allowed */
     int32_t n_allowed;
-    grammar *form;         /* of the text; NULL: any */
-    struct chat_job *chat; /* NULL: no chat */
+    grammar *form;                  /* of the text; NULL: any */
+    struct chat_job *chat;          /* NULL: no chat */
+    const struct reply_form *reply; /* of chats under other APIs; NULL: OpenAI's chat completions */
+    json *original;                 /* the body of such a request; `body` is what was made of it */
+    const field *rows;              /* of `body` */
 } request;
 
 /* Fields of all requests for text: rows of a table of this struct. */
@@ -117,6 +120,8 @@ extern const field native_fields[]; /* of POST /completion */
 /* Reads the body of POST /v1/completions or /v1/chat/completions and tokenizes its prompts. False: the reply is in x.
  * Always request_free. */
 bool request_read(server *s, exchange *x, request *r);
+/* The same of a body that was made from a request of another API, with the fields of `rows`; taken over. */
+bool request_read_json(server *s, exchange *x, const field *rows, json *body, request *r);
 /* Starts an empty prompt from BOS; one beyond the context is refused with both numbers. False: the reply is in x. */
 bool request_check_length(server *s, exchange *x, prompt *p);
 void request_free(request *r);

@@ -90,8 +90,8 @@ static int find_mark(span s, const char *const *mark, int n, size_t *at)
 static size_t put_text(call_parser *p, buf *to, span s)
 {
     size_t from = 0, end = s.n;
-    const bool trims = p->state == IN_REASONING || p->o.reasoning || p->o.format;
-    while (trims && !p->begun && from < s.n && is_blank(s.p[from])) from++;
+    const bool trims = p->state == IN_REASONING || p->o.format;
+    while ((trims || p->o.reasoning) && !p->begun && from < s.n && is_blank(s.p[from])) from++;
     while (trims && end > from && is_blank(s.p[end - 1])) end--;
     if (end > from) p->begun = true;
     if (end > from && p->state == IN_CONTENT) p->said = true;
