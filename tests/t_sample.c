@@ -164,10 +164,105 @@ static void draws_depend_on_seed_choice_and_position_only(void **state)
     assert_true(fabs(sum / 10000 - 0.5) < 0.01);
 }
 
+/* ---- guesses */
+
+enum { GUESS_VOCAB = 40, GUESS_DRAWS = 60000 };
+
+/* Chi-square of how often each token came, by the probabilities that it should have. */
+static double chi_square(const int came[], const double p[], int *degrees)
+{
+    double sum = 0;
+    *degrees = -1;
+    for (int i = 0; i < GUESS_VOCAB; i++) {
+        const double expected = p[i] * GUESS_DRAWS;
+        if (p[i] == 0) assert_int_equal(came[i], 0);
+        if (p[i] == 0) continue;
+        sum += (came[i] - expected) * (came[i] - expected) / expected;
+        ++*degrees;
+    }
+    return sum;
+}
+
+/* Which tokens a rule gives where another model guesses (chances: it tells them), or one token is always guessed. */
+static void judge_often(guess_rule rule, const sample_params *base, const float *logits, const float *other, int came[],
+                        int *held)
+{
+    err e = {0};
+    sampler *s;
+    assert_ok(sampler_open(&s, GUESS_VOCAB, &scan_reference, &e), &e);
+    memset(came, 0, GUESS_VOCAB * sizeof *came);
+    *held = 0;
+    for (int i = 0; i < GUESS_DRAWS; i++) {
+        sample_params p = *base;
+        guess_chances q;
+        p.seed = i;
+        const sample_input in = {.logits = logits, .n_vocab = GUESS_VOCAB},
+                           theirs = {.logits = other, .n_vocab = GUESS_VOCAB};
+        const int32_t guess = other ? sampler_guess(s, &p, &theirs, &q) : 3;
+        const int32_t id = sampler_judge(s, &p, &in, rule, guess, other ? &q : NULL);
+        *held += id == guess;
+        came[id]++;
+    }
+    sampler_close(s);
+}
+
+static void guesses_change_no_chances(void **state)
+{
+    (void)state;
+    float logits[GUESS_VOCAB], other[GUESS_VOCAB];
+    double p[GUESS_VOCAB] = {0}, mass = 0, both = 0, theirs[GUESS_VOCAB], all = 0;
+    sample_params cut = defaults();
+    int came[GUESS_VOCAB], held, degrees;
+    cut.top_k = 25;
+    for (int i = 0; i < GUESS_VOCAB; i++) logits[i] = (float)(i * 37 % GUESS_VOCAB) / 10; /* 0, 0.1, … in some order */
+    for (int i = 0; i < GUESS_VOCAB; i++) other[i] = logits[i] + (float)(i * 7 % 5) / 4;
+    for (int i = 0; i < GUESS_VOCAB; i++) mass += p[i] = logits[i] > 1.45f ? exp((double)logits[i]) : 0;
+    for (int i = 0; i < GUESS_VOCAB; i++) p[i] /= mass;
+    judge_often(GUESS_EXACT, &cut, logits, NULL, came, &held);
+    assert_true(chi_square(came, p, &degrees) < 24 + 5 * sqrt(48));
+    assert_int_equal(degrees, 24);
+    judge_often(GUESS_EXACT, &cut, logits, other, came, &held);
+    assert_true(chi_square(came, p, &degrees) < 24 + 5 * sqrt(48));
+    /* as many hold as can: the sum of the lesser chances of each, of guesses among their 25 best */
+    for (int i = 0; i < GUESS_VOCAB; i++) {
+        int better = 0;
+        for (int k = 0; k < GUESS_VOCAB; k++) better += other[k] > other[i] || (other[k] == other[i] && k < i);
+        all += theirs[i] = better < 25 ? exp((double)other[i]) : 0;
+    }
+    for (int i = 0; i < GUESS_VOCAB; i++) both += p[i] < theirs[i] / all ? p[i] : theirs[i] / all;
+    assert_true(fabs((double)held / GUESS_DRAWS - both) < 0.01);
+    judge_often(GUESS_SAME, &cut, logits, other, came, &held);
+    assert_true(chi_square(came, p, &degrees) < 24 + 5 * sqrt(48));
+    judge_often(GUESS_POOL, &cut, logits, other, came, &held);
+    assert_true((double)held / GUESS_DRAWS > both);
+    for (int i = 0; i < GUESS_VOCAB; i++) assert_true(p[i] > 0 || !came[i]);
+}
+
+/* Without a temperature the best is drawn, whatever is guessed. */
+static void guesses_without_temperature(void **state)
+{
+    (void)state;
+    sample_params p = defaults();
+    sampler *s;
+    err e = {0};
+    guess_chances q;
+    const float l[4] = {1, 3, 2, 3};
+    const sample_input in = {.logits = l, .n_vocab = 4};
+    p.temperature = 0;
+    assert_ok(sampler_open(&s, 4, &scan_reference, &e), &e);
+    for (int rule = GUESS_SAME; rule <= GUESS_POOL; rule++)
+        assert_int_equal(sampler_judge(s, &p, &in, (guess_rule)rule, 2, NULL), 1);
+    assert_int_equal(sampler_guess(s, &p, &in, &q), 1);
+    assert_int_equal(q.n, 1);
+    sampler_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_takes_lowest_id_of_a_tie),
+        cmocka_unit_test(guesses_change_no_chances),
+        cmocka_unit_test(guesses_without_temperature),
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(filters_keep_what_they_say),
         cmocka_unit_test(penalties_change_the_winner),

@@ -17,7 +17,11 @@ int draft_open(draft *d, engine *g, err *e)
 {
     const char *text = g->asked.draft;
     const int64_t most = g->asked.draft_max;
-    *d = (draft){.most = most > 0 && most < DRAFT_MAX ? (int)most : DRAFT_MAX};
+    const char *accept = g->asked.draft_accept;
+    *d = (draft){.most = most > 0 && most < DRAFT_MAX ? (int)most : DRAFT_MAX,
+                 .rule = !accept || !strcmp(accept, "same") ? GUESS_SAME
+                         : !strcmp(accept, "exact")         ? GUESS_EXACT
+                                                            : GUESS_POOL};
     d->who = mem_array((size_t)g->info.max_batch, sizeof *d->who);
     if (!d->who) return err_set(e, ERR_MEMORY, "out of memory for guesses");
     if (text && !strcmp(text, draft_ngram.name)) d->from = &draft_ngram;

@@ -4,7 +4,8 @@
  *
  * A guess is part of the step: its row gives the logits of the token after it, should it hold. The model draws with the
  * random number of each position, and a guess holds when it is what was drawn. So texts are the same with and without
- * guesses, at any temperature, whatever else is in the step; how many are made is only a matter of time. */
+ * guesses, at any temperature, whatever else is in the step; how many are made is only a matter of time. By the other
+ * rules (sample/sample.h) more guesses hold, and texts depend on them. */
 #pragma once
 #include "engine/session.h"
 
@@ -25,6 +26,7 @@ typedef struct draft {
     void *self;
     session **who; /* [max_batch] for draft_guess */
     int most;      /* guesses of a sequence in a step */
+    guess_rule rule;
     /* The time of a step that generates, by its rows, is about step + row * rows: running sums of a least squares fit,
      * in which older steps count less. */
     double n, x, y, xx, xy;

@@ -49,8 +49,11 @@ int draft_twin(engine *small, session *s, err *e)
     q.max_tokens = s->room;
     q.apart = true;
     int rc = session_new(&s->twin, &q, small->prog, small->info.ctx, e);
-    if (!rc) s->twin->greedy = s->greedy;
-    return rc;
+    if (rc) return rc;
+    s->twin->greedy = s->greedy;
+    if (s->accept != GUESS_EXACT || s->greedy) return OK;
+    s->chances = s->twin->chances = mem_array(DRAFT_MAX, sizeof *s->chances);
+    return s->chances ? OK : err_set(e, ERR_MEMORY, "out of memory for guesses");
 }
 
 void draft_twin_drop(engine *small, session *s)

@@ -46,6 +46,14 @@ void draws_close(draws *d)
 
 sampler *draws_sampler(const draws *d) { return d->own[0]; }
 
+static int32_t draw_by_rule(sampler *own, const session *s, int k, const sample_input *in)
+{
+    const sample_params *p = &s->q.sample;
+    if (s->agreed && s->chances) return sampler_guess(own, p, in, &s->chances[s->n_ids - s->agreed]);
+    if (s->accept == GUESS_SAME || k == s->n_draft) return sampler_pick(own, p, in);
+    return sampler_judge(own, p, in, s->accept, s->ids[s->n_ids], s->chances ? &s->chances[k] : NULL);
+}
+
 /* The token after the session's own and its first `k` guesses, from the row of the last of these. */
 static int32_t draw(sampler *own, const engine_info *info, session *s, int k, const float *logits)
 {
@@ -67,7 +75,7 @@ static int32_t draw(sampler *own, const engine_info *info, session *s, int k, co
                              .allowed = allowed,
                              .state = s->states && made ? s->states + made : NULL,
                              .next = s->states ? s->states + made + 1 : NULL};
-    id = sampler_pick(own, &s->q.sample, &in);
+    id = draw_by_rule(own, s, k, &in);
     if (s->rule && id >= 0 && !constraint_allows(s->rule, id)) id = -1; /* none has a finite logit */
     if (s->q.n_logprobs >= 0)
         s->drawn_logprob[k] = sampler_logprobs(own, logits, info->n_vocab, id, top, s->q.n_logprobs);

@@ -217,9 +217,10 @@ static int place_waiting(engine *g, err *e)
 /* Options with texts of the engine's own: a plan may have to be made again. */
 static int keep_options(engine *g, const engine_options *o, err *e)
 {
-    const char **texts[] = {&g->asked.devices, &g->asked.weights, &g->asked.isa,        &g->asked.kv,
-                            &g->asked.exact,   &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
-                            &g->asked.experts, &g->asked.wire,    &g->asked.ends,       &g->asked.draft};
+    const char **texts[] = {&g->asked.devices,     &g->asked.weights, &g->asked.isa,        &g->asked.kv,
+                            &g->asked.exact,       &g->asked.reduce,  &g->asked.collective, &g->asked.key_file,
+                            &g->asked.experts,     &g->asked.wire,    &g->asked.ends,       &g->asked.draft,
+                            &g->asked.draft_accept};
     g->asked = *o;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))

@@ -71,6 +71,9 @@ const param engine_param_rows[] = {
     ROW(draft, PARAM_TEXT, .words = "PATH|ngram", .path = PATH_MODEL,
         .doc = "guess next tokens and check several in one step, which changes no text: by a small model of the same "
                "vocabulary; ngram: by what followed the last tokens where they stood before"),
+    ROW(draft_accept, PARAM_WORD, .otherwise = "same", .words = "same|exact|pool",
+        .doc = "a guess holds when it is what is drawn, so texts stay the same; by rejection sampling, so chances stay "
+               "the same; or when it is among the tokens that top-k, top-p, ... leave"),
     ROW(draft_max, PARAM_INT, .otherwise = "16", .min = 1, .max = DRAFT_MAX,
         .doc = "guesses of a sequence in a step; fewer are made where they rarely hold or cost time"),
 };

@@ -13,6 +13,7 @@ typedef struct engine_options {
     const char *reduce, *collective, *experts; /* of ranks: plan/plan.h */
     const char *wire;                          /* between groups: likewise */
     const char *draft;                         /* where guesses come from (draft.h); NULL: there are none */
+    const char *draft_accept;                  /* "same", "exact", "pool" (sample/sample.h); NULL: same */
     int64_t draft_max;                         /* guesses of a sequence in a step */
     const char *ends;                          /* "home", "away": likewise; NULL: home */
     const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */

@@ -66,7 +66,7 @@ static int digest_model(const engine *g, fingerprint *out, err *e)
 int engine_fingerprint(const engine *g, fingerprint *out, err *e)
 {
     snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
-    out->exact = !plan_asked(g->placed)->inexact;
+    out->exact = !plan_asked(g->placed)->inexact && (!g->guesses.from || g->guesses.rule == GUESS_SAME);
     int rc = digest_arithmetic(g, out, e);
     return rc ? rc : digest_model(g, out, e);
 }

@@ -8,7 +8,7 @@ typedef struct fingerprint {
     char model[33];      /* digits of SHA-256 over what the program is and what its tensors hold */
     char kv[16];         /* type of the cache, "i16": one of those below */
     char arithmetic[17]; /* the same over ARITHMETIC, types of cache and activations, and what rounds between devices */
-    bool exact;          /* these bits come from any processor: --exact on */
+    bool exact;          /* a seed gives the same text on any processor: --exact on, --draft-accept same */
 } fingerprint;
 
 /* Reads the whole checkpoint the first time; its digest is remembered by file (io/contents_cache.h). */

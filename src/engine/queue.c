@@ -101,6 +101,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
+    s->accept = g->guesses.rule;
     if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, e);
     pthread_mutex_lock(&g->lock);
     const int64_t most = g->asked.max_queue ? g->asked.max_queue : QUEUE_MAX;

@@ -29,7 +29,10 @@ int receipt_check_query(const fingerprint *f, const query *q, err *e)
     span source;
     if (q->constraint && !grammar_source(q->constraint, &source))
         return err_set(e, ERR_USAGE, "receipt: not of a text that is bound to call tools");
-    return f->exact ? OK : err_set(e, ERR_USAGE, "receipt: with --exact off another processor gives other logits");
+    return f->exact ? OK
+                    : err_set(e, ERR_USAGE,
+                              "receipt: with --exact off, or --draft-accept exact or pool, a text does not follow from "
+                              "its seed");
 }
 
 static void add_ids(json *to, const char *key, const int32_t *ids, size_t n)

@@ -21,8 +21,8 @@ typedef struct receipt {
 /* How a text ended. An end token is not among its ids; a text that a stop string ended may be cut inside its last. */
 typedef enum { RECEIPT_LENGTH, RECEIPT_END_TOKEN, RECEIPT_STOP_TEXT } receipt_end;
 
-/* ERR_USAGE: the tokens of a text of this query are not drawn (beams), or not from the same bits everywhere (--exact
- * off). */
+/* ERR_USAGE: the tokens of a text of this query are not drawn (beams), or not from their seed alone (--exact off,
+ * --draft-accept exact or pool). */
 int receipt_check_query(const fingerprint *f, const query *q, err *e);
 /* Adds the members to an object. q: as it was added, with its seed; n ids were generated. */
 void receipt_write(json *to, const engine *g, const fingerprint *f, const query *q, const int32_t *ids, size_t n,

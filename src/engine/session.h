@@ -51,8 +51,10 @@ struct session {
     float holds;
     int wait_draft; /* steps until the next are made; `patience`: as set last, 0: they were worth their time */
     int patience;
-    session *twin;  /* its text for the model that guesses (draft_model.c); NULL: none */
-    int64_t agreed; /* of a twin: tokens that are the session's */
+    session *twin;          /* its text for the model that guesses (draft_model.c); NULL: none */
+    int64_t agreed;         /* of a twin: tokens that are the session's */
+    guess_rule accept;      /* by which its guesses hold */
+    guess_chances *chances; /* [DRAFT_MAX] of its guesses, where `accept` asks for them; of a twin: where they go */
 
     uint8_t salt[SALT_BYTES];
     bool shares;            /* its full pages get names; false: it neither gives nor takes pages */

@@ -123,41 +123,132 @@ bool sampler_is_argmax(const sample_params *p)
 
 bool sampler_has_state(const sample_params *p) { return p->mirostat > 0 && p->temperature > 0; }
 
-/* Another random number of the same position. */
-static double coin_of(const sample_params *p, uint64_t position)
+/* Other random numbers of the same position. */
+typedef enum { COIN_STEP, COIN_ACCEPT, COIN_REST } coin;
+static double coin_of(const sample_params *p, uint64_t position, coin which)
 {
-    return rng_uniform((uint64_t)p->seed, ~(uint64_t)p->choice, position);
+    return rng_uniform((uint64_t)p->seed, ~(uint64_t)p->choice - ((uint64_t)which << 32), position);
+}
+
+static uint64_t position_of(const sample_input *in) { return (uint64_t)(in->n_prompt + in->n_generated); }
+
+/* A draw after the cuts. */
+typedef struct picking {
+    candidates c;
+    sample_chance x;
+    const sample_step *draws; /* a step that draws; NULL: candidates_draw does */
+    int32_t decided;          /* without a draw */
+} picking;
+
+/* False: the token is decided. */
+static bool open_draw(sampler *s, const sample_params *p, const sample_input *in, picking *k)
+{
+    float best;
+    *k = (picking){.c = all_of(s, in->logits, in->n_vocab, &best), .decided = -1};
+    const bool changed = adjust(s, k->c.at.key, p, in), greedy = p->temperature <= 0;
+    if (changed || greedy || !isfinite(best)) {
+        const best_logit top = s->scan->best(k->c.at.key, k->c.n);
+        best = top.value;
+        if (best == -INFINITY) return false;
+        k->decided = top.id;
+        if (greedy || best == INFINITY) return false;
+    }
+    const uint64_t position = position_of(in);
+    k->x = (sample_chance){.p = p,
+                           .in = in,
+                           .u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, position),
+                           .coin = coin_of(p, position, COIN_STEP),
+                           .count = s->count};
+    candidates_weigh(&k->c, best, p->temperature);
+    for (int i = 0; i < sample_step_count && !k->draws; i++) {
+        const sample_step *step = sample_steps[i];
+        if (step->adjust || !step->is_on(p)) continue;
+        if (step->cut) step->cut(&k->c, p);
+        else k->draws = step;
+    }
+    return true;
+}
+
+static int32_t draw_one(picking *k)
+{
+    const int64_t at = k->draws ? k->draws->draw(&k->c, &k->x) : candidates_draw(&k->c, k->x.u); /* it may cut */
+    return k->c.at.id[at];
 }
 
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in)
 {
-    float best;
-    candidates c = all_of(s, in->logits, in->n_vocab, &best);
-    const bool changed = adjust(s, c.at.key, p, in), greedy = p->temperature <= 0;
-    if (changed || greedy || !isfinite(best)) {
-        const best_logit top = s->scan->best(c.at.key, c.n);
-        best = top.value;
-        if (best == -INFINITY) return -1;
-        if (greedy || best == INFINITY) return top.id;
+    picking k;
+    return open_draw(s, p, in, &k) ? draw_one(&k) : k.decided;
+}
+
+/* ---- guesses */
+
+static void guess_for_certain(guess_chances *q, int32_t id) { *q = (guess_chances){.n = 1, .id = {id}, .p = {1}}; }
+
+int32_t sampler_guess(sampler *s, const sample_params *p, const sample_input *in, guess_chances *q)
+{
+    picking k;
+    if (!open_draw(s, p, in, &k) || k.draws) {
+        const int32_t id = k.draws ? draw_one(&k) : k.decided;
+        guess_for_certain(q, id);
+        return id;
     }
-    const uint64_t position = (uint64_t)(in->n_prompt + in->n_generated);
-    const sample_chance x = {.p = p,
-                             .in = in,
-                             .u = rng_uniform((uint64_t)p->seed, (uint64_t)p->choice, position),
-                             .coin = coin_of(p, position),
-                             .count = s->count};
-    candidates_weigh(&c, best, p->temperature);
-    for (int k = 0; k < sample_step_count; k++) {
-        const sample_step *step = sample_steps[k];
-        if (step->adjust || !step->is_on(p)) continue;
-        if (step->cut) {
-            step->cut(&c, p);
-            continue;
-        }
-        const int64_t at = step->draw(&c, &x); /* which may cut */
-        return c.at.id[at];
+    double mass = 0, sum = 0;
+    q->n = candidates_list(&k.c, GUESS_CHANCES);
+    for (int32_t i = 0; i < q->n; i++) mass += (double)k.c.spare.weight[i];
+    int32_t drawn = 0;
+    for (int32_t i = 0; i < q->n; i++) {
+        q->id[i] = k.c.spare.id[i];
+        q->p[i] = (float)((double)k.c.spare.weight[i] / mass);
+        if (sum <= k.x.u && q->p[i] > 0) drawn = i;
+        sum += (double)q->p[i];
     }
-    return c.at.id[candidates_draw(&c, x.u)];
+    return q->id[drawn];
+}
+
+/* The place of a token among the candidates, which are in order of id; -1: it is not among them. */
+static int64_t place_of(const candidates *c, int32_t id)
+{
+    int64_t low = 0, high = c->n;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (c->at.id[middle] < id) low = middle + 1;
+        else high = middle;
+    }
+    return low < c->n && c->at.id[low] == id ? low : -1;
+}
+
+/* A draw of what the chances of the guess leave of those of the tokens: max(0, p - q), over its sum. */
+static int32_t draw_rest(candidates *c, const guess_chances *q, double u)
+{
+    const double mass = c->mass;
+    for (int32_t i = 0; i < q->n; i++) {
+        const int64_t at = place_of(c, q->id[i]);
+        if (at < 0) continue;
+        const double rest = (double)c->at.weight[at] - (double)q->p[i] * mass;
+        c->at.weight[at] = rest > 0 ? (float)rest : 0;
+    }
+    c->mass = c->scan->sum(c->at.weight, NULL, c->n, c->sums);
+    return c->mass > 0 ? c->at.id[candidates_draw(c, u)] : -1;
+}
+
+int32_t sampler_judge(sampler *s, const sample_params *p, const sample_input *in, guess_rule rule, int32_t guess,
+                      const guess_chances *q)
+{
+    picking k;
+    guess_chances certain;
+    if (!open_draw(s, p, in, &k)) return k.decided;
+    if (k.draws || rule == GUESS_SAME) return draw_one(&k);
+    const int64_t found = place_of(&k.c, guess), at = found >= 0 && k.c.at.weight[found] > 0 ? found : -1;
+    if (rule == GUESS_POOL) return at >= 0 ? guess : draw_one(&k);
+    if (!q) guess_for_certain(&certain, guess), q = &certain;
+    double chance = 0;
+    for (int32_t i = 0; i < q->n; i++) chance = q->id[i] == guess ? (double)q->p[i] : chance;
+    const uint64_t position = position_of(in);
+    const double own = at >= 0 ? (double)k.c.at.weight[at] / k.c.mass : 0;
+    if (coin_of(p, position, COIN_ACCEPT) * chance < own) return guess;
+    const int32_t id = draw_rest(&k.c, q, coin_of(p, position, COIN_REST));
+    return id >= 0 ? id : guess;
 }
 
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n)

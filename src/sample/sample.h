@@ -72,6 +72,22 @@ bool sampler_has_state(const sample_params *p);
 /* The next token; -1: none is left. NaN logits never win. */
 int32_t sampler_pick(sampler *s, const sample_params *p, const sample_input *in);
 
+/* How a guess of the next token may hold (engine/draft.h): it is what is drawn; by rejection sampling, so that tokens
+ * have the chances that they have without guesses (Leviathan et al. 2023, algorithm 1); or it is among those that the
+ * samplers leave, so that texts lean to what is guessed (Inferflow, section 8). Where a sampler of its own draws
+ * (mirostat, FSD), or the temperature is 0, the guess has to be what is drawn. */
+typedef enum { GUESS_SAME, GUESS_EXACT, GUESS_POOL } guess_rule;
+enum { GUESS_CHANCES = 64 };
+typedef struct guess_chances {
+    int32_t n, id[GUESS_CHANCES]; /* the tokens among which the guess was drawn */
+    float p[GUESS_CHANCES];       /* their probabilities; the sum is 1 */
+} guess_chances;
+/* A guess: drawn among the likeliest of the tokens that the samplers leave, whose chances are told. */
+int32_t sampler_guess(sampler *s, const sample_params *p, const sample_input *in, guess_chances *q);
+/* The next token, where one was guessed: the guess if it holds. q: its chances; NULL: it was certain. */
+int32_t sampler_judge(sampler *s, const sample_params *p, const sample_input *in, guess_rule rule, int32_t guess,
+                      const guess_chances *q);
+
 /* Returns the log-probability of `id` in the raw distribution, before penalties, bias and temperature; fills the n
  * best. */
 float sampler_logprobs(sampler *s, const float *logits, int32_t n_vocab, int32_t id, top_logprob *best, int32_t n);
