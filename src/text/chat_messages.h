@@ -14,6 +14,7 @@ typedef struct chat_caps {
     bool null_content;     /* ... and whose content may be null */
     bool results;          /* shows messages of the role tool */
     bool parts;            /* wants content as a list of parts */
+    bool empty_tools;      /* without tools wants an empty list, not null */
     bool short_ids;        /* wants ids of calls of 9 letters and digits */
 } chat_caps;
 

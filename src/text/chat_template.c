@@ -40,10 +40,10 @@ static void add_own(chat_template *c, const tokenizer *t)
                  {"pad_token", TOKEN_PAD},  {"sep_token", TOKEN_SEP}, {"cls_token", TOKEN_CLS},
                  {"mask_token", TOKEN_MASK}};
     int n = 0;
-    for (size_t i = 0; t && i < sizeof roles / sizeof *roles; i++) {
-        const int32_t id = tokenizer_role(t, roles[i].role);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) { /* the first two are there for all */
+        const int32_t id = t ? tokenizer_role(t, roles[i].role) : -1;
         const span piece = id < 0 ? (span){0} : tokenizer_piece(t, id);
-        const char *text = piece.n ? arena_strn(&c->mem, (const char *)piece.p, piece.n) : NULL;
+        const char *text = piece.n ? arena_strn(&c->mem, (const char *)piece.p, piece.n) : i < 2 ? "" : NULL;
         if (text) c->own[n++] = (jinja_own){roles[i].name, text};
     }
 }
@@ -67,7 +67,9 @@ static void probe(const chat_template *c, const char *messages, bool tools, buf 
     buf context = {0};
     jinja_output o = {0};
     buf_printf(&context, "{\"messages\":[%s],\"tools\":%s,\"documents\":null,\"add_generation_prompt\":true}", messages,
-               tools ? TOOLS : "null");
+               tools                 ? TOOLS
+               : c->caps.empty_tools ? "[]"
+                                     : "null");
     out->n = 0;
     if (!jinja_render(c->t, &(jinja_input){buf_span(&context), c->own, 0}, &o, NULL))
         buf_add(out, o.text.p ? (const void *)o.text.p : "", o.text.n);
@@ -120,6 +122,8 @@ static void find_caps(chat_template *c)
 {
     chat_caps *k = &c->caps;
     static const char parts[] = "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"PROBE_user\"}]}";
+    k->empty_tools = !shows(c, USER, false, "PROBE_user");
+    if (k->empty_tools) k->empty_tools = shows(c, USER, false, "PROBE_user");
     k->parts = !shows(c, USER, false, "PROBE_user") && shows(c, parts, false, "PROBE_user");
     const char *system = k->parts ? "{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"PROBE_system\"}]},"
                                     "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"PROBE_user\"}]}"
@@ -166,6 +170,7 @@ static bool write_context(const chat_template *c, const chat_input *in, const js
     json *root = json_new_object();
     json_add_copy(root, "messages", messages);
     if (json_count(in->tools) && c->caps.tools) json_add_copy(root, "tools", in->tools);
+    else if (c->caps.empty_tools) json_add_array(root, "tools");
     else json_add_null(root, "tools");
     json_add_bool(root, "add_generation_prompt", in->add_generation_prompt && !in->continue_final);
     for (const json *m = json_first(in->kwargs); m; m = json_next(m))
