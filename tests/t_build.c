@@ -183,7 +183,12 @@ static void install_strip_and_uninstall(void **unused)
     }
     must(shell(QUIET "-o all BUILD=%s DESTDIR=%s/root PREFIX=/usr install", build, folder));
     must(shell("cd %s/root && find * -type f | sort", folder));
-    assert_string_equal(out.p, "usr/bin/inferflow\nusr/share/licenses/inferflow/LICENSE\n");
+    assert_string_equal(out.p, "usr/bin/inferflow\n"
+                               "usr/share/bash-completion/completions/inferflow\n"
+                               "usr/share/fish/vendor_completions.d/inferflow.fish\n"
+                               "usr/share/licenses/inferflow/LICENSE\n"
+                               "usr/share/man/man1/inferflow.1\n"
+                               "usr/share/zsh/site-functions/_inferflow\n");
     must(shell("cmp %s/inferflow %s/root/usr/bin/inferflow", build, folder));
     must(shell(QUIET "-o all BUILD=%s DESTDIR=%s/root PREFIX=/usr install-strip", build, folder));
     must(shell("%s/root/usr/bin/inferflow --version && ! nm %s/root/usr/bin/inferflow 2>/dev/null | grep .", folder,
