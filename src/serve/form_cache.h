@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { FORM_CACHE_SIZE = 8, FORM_CACHE_BYTES = 64 << 10 }; /* bytes: of one source; longer ones are not kept */
+enum { FORM_CACHE_SIZE = 4, FORM_CACHE_BYTES = 64 << 10 }; /* bytes: of one source; longer ones are not kept */
 
 typedef struct form_cache {
     pthread_mutex_t lock;

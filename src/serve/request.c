@@ -152,7 +152,7 @@ static bool read_beams(server *s, exchange *x, request *r)
                      : r->n_bias               ? "logit_bias"
                      : r->n_allowed            ? "allowed_token_ids"
                      : r->bad.n                ? "bad_words"
-                     : r->form                 ? "grammar"
+                     : r->form                 ? text_rules_field(&r->rules)
                                                : NULL;
     if (at) reply_error(x, 400, at, "unsupported", "%s: not with beams; they give whole texts", at);
     else if (r->beams > most)

@@ -125,14 +125,19 @@ static bool read_response_format(const target *to, const json *v)
     return compile_json(to, "response_format", FORM_SCHEMA, n.schema);
 }
 
+const char *text_rules_field(const text_rules *r)
+{
+    return r->grammar              ? "grammar"
+           : r->json_schema        ? "json_schema"
+           : r->structured_outputs ? "structured_outputs"
+                                   : "response_format";
+}
+
 bool text_rules_read(server *s, exchange *x, const text_rules *r, grammar **out)
 {
     err e = {0};
     const int n = !!r->grammar + !!r->json_schema + !!r->structured_outputs + !!r->response_format;
-    const char *name = r->grammar              ? "grammar"
-                       : r->json_schema        ? "json_schema"
-                       : r->structured_outputs ? "structured_outputs"
-                                               : "response_format";
+    const char *name = text_rules_field(r);
     *out = NULL;
     if (!n) return true;
     if (n > 1)

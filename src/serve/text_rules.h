@@ -20,5 +20,6 @@ typedef struct text_rules {
         .name = "structured_outputs", .type = FIELD_NODE, .offset = offsetof(struct_type, rules.structured_outputs)    \
     }
 
+const char *text_rules_field(const text_rules *r); /* the first of them that is given */
 /* *out: the grammar, to be dropped by the caller, or NULL where the text is free. False: the reply is in x. */
 bool text_rules_read(server *s, exchange *x, const text_rules *r, grammar **out);
