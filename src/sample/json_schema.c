@@ -28,6 +28,8 @@ static const keyword keywords[] = {
     {"properties", TYPE_OBJECT},
     {"required", TYPE_OBJECT},
     {"additionalProperties", TYPE_OBJECT},
+    {"propertyNames", TYPE_OBJECT},
+    {"patternProperties", TYPE_OBJECT},
     {"minProperties", TYPE_OBJECT},
     {"maxProperties", TYPE_OBJECT},
     {"items", TYPE_ARRAY},
@@ -53,7 +55,7 @@ static const keyword keywords[] = {
 #define BYTE  "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define PATH  "(/[A-Za-z0-9._~-]{1,30}){0,8}/?"
 
-/* Formats of strings; a part of what each allows. Formats of numbers say how they are stored. */
+/* Formats of strings; a part of what each allows ("": anything). Formats of numbers say how they are stored. */
 static const struct {
     const char *name, *pattern;
 } format_list[] = {
@@ -66,7 +68,13 @@ static const struct {
     {"email", "^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,20}){0,2}@(" LABEL "\\.){1,3}[a-z]{2,10}$"},
     {"hostname", "^(" LABEL "\\.){0,5}[a-z]([a-z0-9-]{0,20}[a-z0-9])?$"},
     {"ipv4", "^" BYTE "(\\." BYTE "){3}$"},
+    {"idn-email", "^[a-z0-9]{1,30}@(" LABEL "\\.){1,3}[a-z]{2,10}$"},
+    {"uri-reference", "^" PATH "$"},
+    {"byte", "^([A-Za-z0-9+/]{4})*$"},
+    {"binary", ""},
+    {"password", ""},
     {"ipv6", "^[0-9a-f]{1,4}(:[0-9a-f]{1,4}){7}$"},
+    {"iri", "^https?://(" LABEL "\\.){1,3}[a-z]{2,10}" PATH "$"},
     {"uri", "^https?://(" LABEL "\\.){1,3}[a-z]{2,10}" PATH "(\\?[A-Za-z0-9_=&.-]{1,40})?(#[A-Za-z0-9_-]{1,20})?$"},
 };
 
@@ -245,16 +253,66 @@ static phrase *braces(schema_reader *r, phrase *pairs)
                        phrase_both(b, inside, phrase_string(b, "}")));
 }
 
-/* Whether the object can keep to its numbers of properties. */
-static bool check_property_counts(schema_reader *r, const json *schema, int64_t declared, int64_t required, bool more)
+/* Whether the object can keep to its numbers of properties: n are declared, of which some are required. */
+static bool check_property_counts(schema_reader *r, const json *schema, int64_t n, int64_t required, bool more)
 {
     int64_t min, max;
-    if (!read_counts(r, schema, "minProperties", "maxProperties", &min, &max)) return true;
-    if (declared && (min > required)) schema_refuse(r, "minProperties", "beside properties it is not supported");
-    else if (!declared && min > 1) schema_refuse(r, "minProperties", "more than 1 is not supported");
-    else if (declared && max >= 0 && (more || max < declared))
-        schema_refuse(r, "maxProperties", "beside properties it is not supported");
+    if (!read_counts(r, schema, "minProperties", "maxProperties", &min, &max)) return !failed(r);
+    const bool only_others = more && !n;
+    if (min > (only_others ? 1 : required))
+        schema_refuse(r, "minProperties", "more than 1, or than what is required, is not supported");
+    else if (!only_others && max >= 0 && (more || max < n))
+        schema_refuse(r, "maxProperties", "less than all properties is not supported");
     return !failed(r);
+}
+
+/* Whether propertyNames says nothing. */
+static bool allows_any_name(const json *named)
+{
+    bool any = !named || json_type(named) == JSON_OBJECT || json_bool(named, false);
+    for (const json *m = json_first(named); m; m = json_next(m))
+        any = any && (!strcmp(json_key(m), "type") ? (schema_types(named) & TYPE_STRING) != 0
+                                                   : schema_is_annotation(json_key(m)));
+    return any;
+}
+
+/* What is said of names in general would have to hold for those that are listed, too. */
+static bool check_names(schema_reader *r, const json *schema, size_t n)
+{
+    const bool patterns = json_get(schema, "patternProperties") != NULL;
+    const bool named = !allows_any_name(json_get(schema, "propertyNames"));
+    if ((patterns && named) || (n && (patterns || named)))
+        schema_refuse(r, patterns ? "patternProperties" : "propertyNames",
+                      "beside properties, required or each other it is not supported");
+    return !failed(r);
+}
+
+/* A key, with its colon, that no property has: of any name, or as propertyNames or the only pattern says; *value is
+ * changed to that of the pattern. */
+static phrase *other_key(schema_reader *r, const json *schema, const char *const *names, size_t n, phrase **value)
+{
+    grammar_builder *b = r->b;
+    const json *named = json_get(schema, "propertyNames"), *patterns = json_get(schema, "patternProperties");
+    const char *key = patterns ? "patternProperties" : "propertyNames";
+    if (!patterns && allows_any_name(named)) return json_other_key(&r->words, names, n);
+    phrase *name = NULL;
+    if (patterns) {
+        const json *only = json_first(patterns);
+        if (json_type(patterns) != JSON_OBJECT || json_count(patterns) != 1)
+            return schema_refuse(r, key, "expected an object of one pattern: more are not supported");
+        name = pattern_in_json(&r->words, json_key(only), 0, -1);
+        if (b->e->code == ERR_FORMAT) err_wrap(b->e, "%.200s/%s", buf_cstr(&r->path), key);
+        *value = read_below(r, only, key, json_key(only));
+    } else {
+        json *text = json_new_object();
+        json_add_str(text, "type", "string");
+        const json *both = schema_merge(r, named, text);
+        r->made++;
+        name = both ? read_below(r, both, key, NULL) : NULL;
+        r->made--;
+        json_free(text);
+    }
+    return phrase_both(b, name, phrase_both(b, phrase_string(b, ":"), r->words.space));
 }
 
 static size_t list_properties(schema_reader *r, const json *schema, property *p, const char **names)
@@ -301,11 +359,14 @@ static phrase *read_object(schema_reader *r, const json *schema)
     if (b->e->code) return NULL;
     const size_t n = list_properties(r, schema, p, names);
     for (size_t i = 0; i < n; i++) needed += p[i].required;
-    const bool closed = json_type(extra) == JSON_BOOL && !json_bool(extra, true), more = extra ? !closed : !declared;
-    if (b->e->code || !check_property_counts(r, schema, (int64_t)n, needed, more)) return NULL;
+    const bool closed = json_type(extra) == JSON_BOOL && !json_bool(extra, true);
+    const bool patterns = json_get(schema, "patternProperties") != NULL;
+    const bool more = patterns || (extra ? !closed : !declared);
+    if (b->e->code || !check_names(r, schema, n) || !check_property_counts(r, schema, (int64_t)n, needed, more))
+        return NULL;
     if (!more) return braces(r, chain_pairs(r, p, n, NULL));
-    phrase *value = extra ? read_below(r, extra, "additionalProperties", NULL) : r->words.value;
-    phrase *pair = phrase_both(b, json_other_key(&r->words, names, n), value);
+    phrase *value = extra && !patterns ? read_below(r, extra, "additionalProperties", NULL) : r->words.value;
+    phrase *key = other_key(r, schema, names, n, &value), *pair = phrase_both(b, key, value);
     return braces(r, n ? chain_pairs(r, p, n, pair) : only_others(r, pair, min, max));
 }
 
@@ -369,7 +430,7 @@ static phrase *read_string(schema_reader *r, const json *schema)
     const char *text = format ? format_pattern(json_str(format, "")) : json_str(pattern, NULL);
     if (format && !text) return schema_refuse(r, "format", "\"%.40s\" is not supported", json_str(format, ""));
     if (failed(r)) return NULL;
-    if (!text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
+    if (!text || !*text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
     phrase *p = pattern_in_json(&r->words, text, min, max);
     if (r->b->e->code == ERR_FORMAT) err_wrap(r->b->e, "%.200s/%s", buf_cstr(&r->path), format ? "format" : "pattern");
     return p;
@@ -497,7 +558,7 @@ static bool check_keywords(schema_reader *r, const json *schema)
 {
     for (const json *m = json_first(schema); m; m = json_next(m)) {
         const char *key = json_key(m);
-        bool known = schema_is_annotation(key);
+        bool known = schema_is_annotation(key) || strncmp(key, "x-", 2) == 0;
         for (size_t i = 0; i < sizeof keywords / sizeof *keywords && !known; i++)
             known = !strcmp(keywords[i].name, key);
         if (!known) schema_refuse(r, key, "this keyword is not supported");

@@ -1,10 +1,11 @@
 /* json_schema.h - JSON schemas as grammars: every text that comes out satisfies the schema.
  *
- * Known: type (one or several), properties, required, additionalProperties, minProperties and maxProperties where they
- * can be held, items, prefixItems, minItems, maxItems, minLength, maxLength, pattern (sample/pattern.h), format (those
- * of format_list in json_schema.c), minimum, maximum, exclusiveMinimum, exclusiveMaximum, enum, const, anyOf, oneOf,
- * allOf, $ref within the schema, $defs, and what only describes (title, default, …). Another keyword is refused by
- * name, and so are schemas that nothing satisfies: nothing is ever ignored that would forbid a text.
+ * Known: type (one or several), properties, required, additionalProperties, propertyNames, patternProperties,
+ * minProperties and maxProperties where they can be held, items, prefixItems, minItems, maxItems, minLength, maxLength,
+ * pattern (sample/pattern.h), format (those of format_list in json_schema.c), minimum, maximum, exclusiveMinimum,
+ * exclusiveMaximum, enum, const, anyOf, oneOf, allOf, $ref within the schema, $defs, and what only describes (title,
+ * default, …). Another keyword is refused by name, and so are schemas that nothing satisfies: nothing is ever ignored
+ * that would forbid a text.
  *
  * Of the texts that satisfy a schema some are left out. Properties come in the order in which they are declared, those
  * that are required without being declared after them; others only where additionalProperties allows them or neither

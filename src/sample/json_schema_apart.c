@@ -68,7 +68,8 @@ schema_fit schema_fits(schema_reader *r, const json *schema, const json *value, 
 {
     static const char *const texts[] = {"pattern", "format", NULL}, *const others[] = {"anyOf", "oneOf", NULL};
     static const char *const arrays[] = {"items", "prefixItems", "uniqueItems", NULL};
-    static const char *const objects[] = {"properties", "required", "additionalProperties", NULL};
+    static const char *const objects[] = {"properties",    "required",          "additionalProperties",
+                                          "propertyNames", "patternProperties", NULL};
     schema = schema_flat(r, schema);
     if (!schema || depth > APART_DEPTH_MAX) return FITS_PERHAPS;
     if (json_type(schema) == JSON_BOOL) return json_bool(schema, true) ? FITS : FITS_NOT;
@@ -118,7 +119,8 @@ static bool objects_excluded(schema_reader *r, const json *from, const json *oth
 {
     const json *makes = json_get(from, "properties"), *knows = json_get(other, "properties");
     const json *extra = json_get(from, "additionalProperties"), *rest = json_get(other, "additionalProperties");
-    const bool only_declared = extra ? is_false(extra) : makes != NULL;
+    const bool only_declared = !json_get(from, "patternProperties") && (extra ? is_false(extra) : makes != NULL);
+    if (json_get(other, "patternProperties")) rest = NULL;
     for (const json *m = json_first(json_get(other, "required")); m; m = json_next(m)) {
         const char *name = json_str(m, "");
         if (only_declared && !json_get(makes, name) && !is_listed(json_get(from, "required"), name)) return true;

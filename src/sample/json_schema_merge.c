@@ -15,10 +15,11 @@ static bool one_of(const char *key, const char *const *words)
 
 bool schema_is_annotation(const char *key)
 {
-    static const char *const words[] = {"title",         "description", "default",   "examples",    "example",
-                                        "deprecated",    "readOnly",    "writeOnly", "$schema",     "$id",
-                                        "$comment",      "$defs",       "$anchor",   "definitions", "$vocabulary",
-                                        "discriminator", NULL};
+    static const char *const words[] = {
+        "title",         "description",     "default",          "examples",    "example",
+        "deprecated",    "readOnly",        "writeOnly",        "$schema",     "$id",
+        "$comment",      "$defs",           "$anchor",          "definitions", "$vocabulary",
+        "discriminator", "contentEncoding", "contentMediaType", "nullable",    NULL};
     return one_of(key, words);
 }
 
@@ -162,7 +163,7 @@ static void merge_member(schema_reader *r, json *to, const char *key, const json
 {
     static const char *const lows[] = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", NULL};
     static const char *const highs[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", NULL};
-    static const char *const schemas[] = {"items", "additionalProperties", NULL};
+    static const char *const schemas[] = {"items", "additionalProperties", "propertyNames", NULL};
     if (json_same(x, y)) copy_to(r, to, key, x);
     else if (one_of(key, lows)) copy_to(r, to, key, json_num(x, 0) > json_num(y, 0) ? x : y);
     else if (one_of(key, highs)) copy_to(r, to, key, json_num(x, 0) < json_num(y, 0) ? x : y);

@@ -35,6 +35,8 @@ SCHEMAS = [
      "items": {"enum": ["a", "b"]}, "maxItems": 3}}, "required": ["name", "age"], "additionalProperties": False},
     {"type": "object", "properties": {"ab": {"type": "null"}}, "additionalProperties": {"type": "integer"}},
     {"type": "object", "additionalProperties": {"type": "boolean"}, "maxProperties": 3, "minProperties": 1},
+    {"patternProperties": {"^[a-z]{1,4}$": {"type": "boolean"}}, "additionalProperties": False, "maxProperties": 3},
+    {"type": "object", "propertyNames": {"pattern": "^k\\d$"}, "maxProperties": 2},
     {"type": "object", "required": ["x", "y"], "properties": {"x": {"type": "integer"}}},
     {"anyOf": [{"type": "string", "maxLength": 5}, {"type": "object", "properties": {"z": {"const": 1}},
      "required": ["z"]}]},
