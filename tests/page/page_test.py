@@ -142,6 +142,7 @@ def test_first_sight(p, server):
 
 def test_a_reply(p, server):
     p.setting('Max tokens', '40')
+    p.js("settings.fields.min_tokens = '30'")
     p.one('#box').send_keys('Once upon', Keys.SHIFT, Keys.ENTER)
     p.one('#box').send_keys(Keys.NULL)
     assert p.one('#box').get_attribute('value') == 'Once upon\n'
@@ -155,7 +156,7 @@ def test_a_reply(p, server):
     assert unit == 'tokens/s' and float(number) > 0
     assert p.one('#speed').text == f'{number} tokens/s'
     tokens = p.all('.token')
-    assert 20 <= len(tokens) <= 40, len(tokens)
+    assert 30 <= len(tokens) <= 40, len(tokens)
     assert ''.join(t.get_attribute('textContent') for t in tokens) == p.replies()[0]
     colours = {t.value_of_css_property('background-color') for t in tokens}
     assert len(colours) > 2, colours
@@ -213,6 +214,7 @@ def test_edit(p, server):
 def test_microscope(p, server):
     p.setting('Max tokens', '12')
     p.setting('Seed', '7')
+    p.js("settings.fields.min_tokens = '12'")
     p.say('The captain looked at')
     p.button('Settings').click()
     node = p.js('return talk.nodes.at(-1)')
@@ -244,6 +246,7 @@ def test_microscope(p, server):
 
 def test_without_a_template(p, server):
     p.js('chat = false')
+    p.js("settings.fields.min_tokens = '30'")
     p.setting('Max tokens', '30')
     p.say('The captain looked at ☃ and')
     p.say(', then')
