@@ -230,9 +230,39 @@ static void turns_are_taken(void **unused)
     engine_close(g);
 }
 
+/* A short prompt behind six long ones has its first token within five steps, also while others generate. */
+static void short_prompts_overtake(void **unused)
+{
+    (void)unused;
+    static text shorts[2], longs[6], busy[3];
+    bool more;
+    err e = {0};
+    for (int mixed = 0; mixed < 2; mixed++) {
+        engine *g = open_engine((engine_options){.max_batch = 16, .chunk = 32}, 0);
+        for (int k = 0; k < 3 && mixed; k++) {
+            make_text(&busy[k], 6 * k, 5, TOKENS);
+            add(g, &busy[k]);
+        }
+        for (int i = 0; i < 10 && mixed; i++) assert_ok(engine_infer(g, &more, &e), &e);
+        for (int k = 0; k < 6; k++) {
+            make_text(&longs[k], 6 * k + 60, 390, 5);
+            add(g, &longs[k]);
+        }
+        assert_ok(engine_infer(g, &more, &e), &e);
+        make_text(&shorts[mixed], 600, 2, 5);
+        add(g, &shorts[mixed]);
+        for (int i = 0; i < 5; i++) assert_ok(engine_infer(g, &more, &e), &e);
+        assert_true(shorts[mixed].n > 0 && longs[5].n == 0);
+        run_all(g);
+        for (int k = 0; k < 6; k++) assert_int_equal(longs[k].n, 5);
+        engine_close(g);
+    }
+    assert_memory_equal(shorts[0].token, shorts[1].token, sizeof shorts[0].token);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(short_of_pages), cmocka_unit_test(short_of_pages_with_slots),
-                                       cmocka_unit_test(turns_are_taken)};
+                                       cmocka_unit_test(turns_are_taken), cmocka_unit_test(short_prompts_overtake)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,9 @@ typedef struct engine_options {
     int64_t draft_max;                         /* guesses of a sequence in a step */
     const char *ends;                          /* "home", "away": likewise; NULL: home */
     const struct backend_use *more_backends;   /* besides those of backend_list.h, in tests; NULL: none */
-    int64_t max_queue;                         /* queries that wait; 0: 1024 */
-    bool touch;                                /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
+    double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
+    int64_t max_queue;    /* queries that wait; 0: 1024 */
+    bool touch;           /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
     int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */
 } engine_options;
 

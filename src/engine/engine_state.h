@@ -11,6 +11,7 @@
 #include "engine/page_tree.h"
 #include "engine/session.h"
 #include "engine/spares.h"
+#include "engine/step_time.h"
 #include "engine/steps.h"
 #include "models/model.h"
 #include "plan/plan.h"
@@ -20,7 +21,6 @@
 enum {
     QUEUE_MAX = 1024, /* queries that wait, unless engine_options says another number */
     SCORE_ROWS = 256, /* rows of a step with results, at least */
-    MIXED_ROWS = 128, /* prompt rows of a step in which others generate */
     TURN_COUNTS =
         1024 /* of turns: owners and requests are counted by number modulo this; when two meet, turns are less fair */
 };
@@ -71,6 +71,7 @@ struct engine {
     double used_room;     /* of the tokens that texts may have, those that they have in the end: a moving mean */
     uint64_t preemptions; /* engine_stats */
     turns turn;
+    step_time times;
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -182,7 +183,5 @@ void session_finish(engine *g, session *s, finish_reason why, const char *error)
 /* ---- fill.c: on the engine thread */
 /* Guesses for the sessions that generate, together at most half of a chunk. */
 void schedule_guess(engine *g);
-/* Fills the batch, encoder inputs whole: first every session with one token left, then prompts, at most `chunk` of
- * their rows; fewer when other sessions generate, which would wait for the whole step. Sessions whose last token is not
- * known yet are left out. */
+/* Fills the batch, encoder inputs whole. Sessions whose last token is not known yet are left out. */
 void schedule_fill(engine *g, batch *to);

@@ -1,6 +1,12 @@
-/* fill.c - what is computed in the next step. */
+/* fill.c - what is computed in the next step.
+ *
+ * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
+ * --chunk rows; in a mixed step, for which the others wait, to a share of its predicted time. The shortest prompt gets
+ * up to half of that, the oldest what is left, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
+
+#include <math.h>
 
 /* Whether the tokens of the session must all be in one step. */
 static bool undivided(const engine *g, const session *s) { return g->prog->needs_whole_sequence || s->q.pooled; }
@@ -64,27 +70,79 @@ static int add_rows(engine *g, batch *to, session *s, int64_t rows, int keep)
     return n;
 }
 
+/* What is left of a step for prompts. */
+typedef struct space {
+    int64_t rows;
+    double seconds; /* INFINITY: no matter */
+} space;
+
+static space space_for_prompts(const engine *g, const batch *b)
+{
+    enum { UNKNOWN = 32 }; /* rows, before times are known */
+    const double share = g->asked.prefill_share > 0 ? g->asked.prefill_share : 0.6;
+    space left = {g->chunk - (b->st.n[AXIS_TOK] - b->st.n_seq), INFINITY}; /* guesses are rows of it */
+    if (!b->st.n_seq) return left;
+    left.seconds = step_time_predict(&g->times, &b->st) * share / (1 - share);
+    if (!(left.seconds > 0) && left.rows > UNKNOWN) left.rows = UNKNOWN;
+    if (!(left.seconds > 0)) left.seconds = INFINITY;
+    return left;
+}
+
+/* Adds rows of a prompt, for at most so many seconds; a few at least in every step. */
+static void add_prompt(engine *g, batch *to, session *s, space *left, double seconds, int keep)
+{
+    enum { LEAST = 4 };
+    const bool whole = undivided(g, s);
+    int64_t rows = rest_of(s);
+    if (rows > left->rows && !whole) rows = left->rows;
+    if (!whole && seconds < INFINITY) {
+        const int64_t fit = step_time_fit(&g->times, seconds, s->n_sent, rows);
+        rows = fit >= LEAST || fit >= rows ? fit : left->seconds > 0 && LEAST < rows ? LEAST : rows;
+    }
+    if (rows < 1 || rows > left->rows || (!whole && left->seconds <= 0)) return;
+    const int64_t depth = s->n_sent;
+    const int added = add_rows(g, to, s, rows, keep);
+    left->rows -= added;
+    left->seconds -= step_time_rows(&g->times, added, depth);
+}
+
+/* The prompt with the fewest rows left, of those that can go on now; NULL: there is one at most. */
+static session *shortest_prompt(engine *g, int n)
+{
+    session *least = NULL;
+    int ready = 0;
+    for (int i = 0; i < n; i++) {
+        session *s = g->ready[i];
+        if (!is_ready(g, s, true) || undivided(g, s) || !session_follow(g, s)) continue;
+        ready++;
+        if (!least || rest_of(s) < rest_of(least)) least = s;
+    }
+    return ready > 1 ? least : NULL;
+}
+
 void schedule_fill(engine *g, batch *to)
 {
     const int n = list_ready(g), most = step_sequences(g, n);
-    int64_t left = g->chunk, free_rows = g->chunk;
     int apart = n; /* sessions that are not in the step yet */
     g->fill++;
-    for (int prompts = 0; prompts < 2; prompts++) {
-        if (prompts && to->st.n_seq && left > MIXED_ROWS) left = MIXED_ROWS;
-        for (int i = 0; i < n; i++) {
-            session *s = g->ready[i];
-            if (!is_ready(g, s, prompts) || (prompts && !session_follow(g, s))) continue;
-            const int64_t rest = rest_of(s);
-            const bool whole = undivided(g, s);
-            if (!prompts && to->st.n_seq >= most) {
-                if (!s->in_flight) s->n_draft = 0;
-                continue;
-            }
-            if (prompts && (whole ? rest > free_rows : left <= 0)) continue;
-            const int added = add_rows(g, to, s, prompts && !whole && rest > left ? left : rest + s->n_draft, --apart);
-            if (prompts) left -= added, free_rows -= added;
-            else left -= s->n_draft = added > 1 ? added - 1 : 0;
-        }
+    for (int i = 0; i < n; i++) {
+        session *s = g->ready[i];
+        if (!is_ready(g, s, false)) continue;
+        int added = 0;
+        if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->n_draft, --apart);
+        if (added || !s->in_flight) s->n_draft = added > 1 ? added - 1 : 0;
+    }
+    space left = space_for_prompts(g, to);
+    session *shortest = shortest_prompt(g, n);
+    if (shortest) {
+        space half = {left.rows - left.rows / 2, left.seconds};
+        add_prompt(g, to, shortest, &half, left.seconds / 2, --apart);
+        left.rows += half.rows - (left.rows - left.rows / 2);
+        left.seconds = half.seconds;
+    }
+    for (int i = 0; i < n; i++) {
+        session *s = g->ready[i];
+        if (s == shortest || !is_ready(g, s, true) || !session_follow(g, s)) continue;
+        add_prompt(g, to, s, &left, left.seconds, --apart);
     }
 }

@@ -277,6 +277,7 @@ static void time_step(engine *g, const batch *b)
 {
     const double now = clock_now();
     if (b->st.n[AXIS_TOK] == b->st.n[AXIS_OUT]) draft_timed(&g->guesses, b->st.n[AXIS_TOK], now - g->step_began);
+    step_time_learn(&g->times, &b->st, now - g->step_began);
     g->step_began = now;
 }
 

@@ -30,6 +30,8 @@ const param serve_param_rows[] = {
     ROW(tls_key, PARAM_TEXT, .words = "FILE", .path = PATH_FILE, .doc = "private key of the certificate (PEM)"),
     ROW(max_body, PARAM_INT, .otherwise = "8388608", .min = 1024, .max = 1 << 30, .words = "BYTES",
         .doc = "largest request body"),
+    ROW(prefill_share, PARAM_FLOAT, .otherwise = "0.6", .min = 0.01, .max = 0.95,
+        .doc = "what prompts may take of the predicted time of a step in which other texts are generated"),
     ROW(max_queue, PARAM_INT, .otherwise = "1024", .min = 1, .max = 1 << 20,
         .doc = "queries that may wait for a place; more are refused with 429"),
     ROW(drain, PARAM_INT, .otherwise = "30", .max = 86400, .words = "SECONDS",
@@ -155,6 +157,7 @@ static void *run_engine(void *arg)
     engine *g = NULL;
     engine_options o = *s->model;
     o.max_queue = s->o->max_queue;
+    o.prefill_share = s->o->prefill_share;
     o.touch = true;
     int rc = engine_open(&g, &o, &s->load_error);
     if (!rc && (rc = engine_fingerprint(g, &s->here, &s->load_error))) engine_close(g);
