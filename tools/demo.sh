@@ -10,7 +10,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n%s\n' "$*"; }
 
 say "$ $inferflow serve --port 0 &"
-"$inferflow" serve --port 0 >"$log" &
+"$inferflow" serve --port 0 >"$log" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -f "$log"' EXIT INT TERM
 
@@ -22,7 +22,8 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 [ -n "$url" ] || { echo "demo: the server did not say where it listens"; exit 1; }
-cat "$log"
+sed -n '/ready after/p' "$log"
+sed -n '/serves at/p' "$log"
 
 body="{\"prompt\": \"$prompt\", \"max_tokens\": 120, \"temperature\": 0.7, \"seed\": 7, \"stream\": true}"
 say "$ curl -N $url/v1/completions -d '$body'"
