@@ -154,7 +154,7 @@ debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token
 	$(MAKE) check BUILD=build/debug OPT='-O1 -g -DINFERFLOW_DEBUG'
 
 # Kernels and models on another kind of processor, then kernels on one of them that has no products of bytes.
-EMULATED := t_packed t_packed_parts t_kernels t_quant t_fmath t_builtin t_models t_stories
+EMULATED := t_packed t_packed_parts t_kernels t_quant t_fmath t_scan t_builtin t_models t_stories
 ON_ARM = $(MAKE) --no-print-directory check CC=aarch64-linux-gnu-gcc BUILD=build/aarch64
 test-aarch64: ## kernels and models on Arm under qemu (a cross compiler, qemu-user, our libraries for arm64)
 	$(ON_ARM) RUN='qemu-aarch64 -cpu max' TESTS='$(EMULATED:%=build/aarch64/tests/%)'

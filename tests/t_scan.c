@@ -59,6 +59,17 @@ static void compare(const scan_ops *a, const scan_ops *b, int n, uint64_t seed)
     assert_true(p.id == q.id && p.value == q.value);
     if (!isfinite(p.value)) return;
     assert_true(a->take(row, n, x.key) == p.value && b->take(row, n, y.key) == p.value);
+    uint64_t allowed[MOST / 64 + 1];
+    for (int i = 0; i <= n / 64; i++) {
+        const uint64_t r = rng_bits(seed, 4, (uint64_t)i);
+        allowed[i] = r % 4 == 0 ? 0 : r % 4 == 1 ? UINT64_MAX : rng_mix(r);
+    }
+    memcpy(x.by, x.key, sizeof x.by);
+    memcpy(y.by, x.key, sizeof y.by);
+    a->mask(allowed, n, x.by);
+    b->mask(allowed, n, y.by);
+    assert_memory_equal(x.by, y.by, (size_t)n * sizeof(float));
+    assert_true(x.by[n / 2] == (allowed[n / 2 / 64] >> n / 2 % 64 & 1 ? x.key[n / 2] : -INFINITY));
     const float scale = (float)(0.2 + 3 * rng_uniform(seed, 2, 0));
     double one = a->weigh(x.key, n, p.value, scale, x.weight, x.sums),
            other = b->weigh(y.key, n, p.value, scale, y.weight, y.sums);

@@ -87,6 +87,25 @@ static float v_scan_take(const float *from, int64_t n, float *to)
     return v16_most(most);
 }
 
+static void v_scan_mask(const uint64_t *allowed, int64_t n, float *key)
+{
+    const v16 none = v16_all(-INFINITY);
+    int64_t i = 0;
+    for (; i + SCAN_LANES <= n; i += SCAN_LANES) {
+        const unsigned bits = allowed[i / 64] >> i % 64 & 0xffff;
+        if (bits == 0xffff) continue;
+#if defined(__AVX512F__)
+        v16_store(key + i, v16_pick((m16)bits, v16_load(key + i), none));
+#else
+        if (!bits) v16_store(key + i, none);
+        for (int k = 0; k < SCAN_LANES && bits; k++)
+            if (!(bits >> k & 1)) key[i + k] = -INFINITY;
+#endif
+    }
+    for (; i < n; i++)
+        if (!(allowed[i / 64] >> i % 64 & 1)) key[i] = -INFINITY;
+}
+
 static double v_scan_erase(const float *by, int64_t n, float low, float *key, float *w, float *sums)
 {
     const v16 l = v16_all(low), none = v16_all(-INFINITY);
@@ -217,5 +236,5 @@ static void v_scan_distance(const float *key, int64_t n, float from, float *to)
     for (int64_t i = 0; i < n; i += SCAN_LANES) v16_store(to + i, v16_neg(v16_abs(v16_sub(v16_load(key + i), f))));
 }
 
-static const scan_ops v_scan = {v_scan_best,  v_scan_take, v_scan_weigh, v_scan_sum,     v_scan_above,
-                                v_scan_erase, v_scan_keep, v_scan_bends, v_scan_distance};
+static const scan_ops v_scan = {v_scan_best,  v_scan_take,  v_scan_mask, v_scan_weigh, v_scan_sum,
+                                v_scan_above, v_scan_erase, v_scan_keep, v_scan_bends, v_scan_distance};

@@ -33,6 +33,12 @@ static float take(const float *from, int64_t n, float *to)
     return most;
 }
 
+static void mask(const uint64_t *allowed, int64_t n, float *key)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(allowed[i / 64] >> i % 64 & 1)) key[i] = -INFINITY;
+}
+
 static double sum(const float *weight, const float *by, int64_t n, float *sums)
 {
     double total = 0;
@@ -109,4 +115,4 @@ static void distance(const float *key, int64_t n, float from, float *to)
     for (; n % SCAN_LANES; n++) to[n] = -INFINITY;
 }
 
-const scan_ops scan_reference = {best, take, weigh, sum, above, erase, keep, bends, distance};
+const scan_ops scan_reference = {best, take, mask, weigh, sum, above, erase, keep, bends, distance};

@@ -24,6 +24,8 @@ typedef struct scan_ops {
     best_logit (*best)(const float *x, int64_t n);
     /* Copies n values; NaN becomes -inf. Returns the greatest. */
     float (*take)(const float *from, int64_t n, float *to);
+    /* Where the bit of an element is not set, key becomes -inf. */
+    void (*mask)(const uint64_t *allowed, int64_t n, float *key);
     /* key = (key - top) * scale, weight = fm_exp of that; sums[block] of the weights. The total. */
     double (*weigh)(float *key, int64_t n, float top, float scale, float *weight, float *sums);
     /* The sum of weights; with `by`, each times `by`, which counts as -105 below that. */

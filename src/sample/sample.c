@@ -86,15 +86,6 @@ static candidates all_of(sampler *s, const float *logits, int32_t n, float *best
                         .n_vocab = n};
 }
 
-static void apply_mask(float *logit, const uint64_t *allowed, int32_t n)
-{
-    for (int32_t i = 0; i < n; i += 64) {
-        const uint64_t word = allowed[i / 64];
-        for (int32_t k = i; word != UINT64_MAX && k < n && k < i + 64; k++)
-            logit[k] = word >> k % 64 & 1 ? logit[k] : -INFINITY;
-    }
-}
-
 /* Bias counts after the penalties; what is banned or not allowed stays so. False: nothing was to be done. */
 static bool adjust(sampler *s, float *logit, const sample_params *p, const sample_input *in)
 {
@@ -109,7 +100,7 @@ static bool adjust(sampler *s, float *logit, const sample_params *p, const sampl
         if (sample_in_vocab(&l, in->bias[i].id)) logit[in->bias[i].id] += in->bias[i].bias;
     for (int32_t i = 0; i < in->n_banned; i++)
         if (sample_in_vocab(&l, in->banned[i])) logit[in->banned[i]] = -INFINITY;
-    if (in->allowed) apply_mask(logit, in->allowed, in->n_vocab);
+    if (in->allowed) s->scan->mask(in->allowed, in->n_vocab, logit);
     return adjusts || in->n_bias || in->n_banned || in->allowed;
 }
 
