@@ -456,7 +456,10 @@ static void what_runs_here(void **state)
                                        "time_to_first_token_seconds_count",
                                        "inter_token_latency_seconds_sum",
                                        "e2e_request_latency_seconds_count",
-                                       "request_queue_time_seconds_sum"};
+                                       "request_queue_time_seconds_sum",
+                                       "num_preemptions_total",
+                                       "spec_decode_num_draft_tokens_total",
+                                       "spec_decode_num_accepted_tokens_total"};
     for (size_t i = 0; i < sizeof vllm / sizeof *vllm; i++) {
         char line[100];
         snprintf(line, sizeof line, "\nvllm:%s{model_name=\"a \\\"b\\\"\"} ", vllm[i]);

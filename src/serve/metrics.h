@@ -19,6 +19,10 @@
       "num_preemptions_total")                                                                                         \
     X(counter, "recoveries_total", st.recoveries, "Losses of nodes that were made good", NULL)                         \
     X(counter, "recomputed_tokens_total", st.recomputed_tokens, "Tokens that had to be computed again", NULL)          \
+    X(counter, "draft_tokens_total", st.draft_tokens, "Tokens that --draft guessed",                                   \
+      "spec_decode_num_draft_tokens_total")                                                                            \
+    X(counter, "draft_accepted_total", st.draft_accepted, "Guesses of --draft that held",                              \
+      "spec_decode_num_accepted_tokens_total")                                                                         \
     X(gauge, "requests_running", st.running, "Queries that take part in steps", "num_requests_running")                \
     X(gauge, "requests_waiting", st.waiting, "Queries that wait for a place", "num_requests_waiting")                  \
     X(gauge, "steps_in_flight", st.in_flight, "Steps under way", NULL)                                                 \
