@@ -49,6 +49,7 @@ static bool put_text(exchange *x, const char *at, const json *v, buf *out)
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, at, "a string or an array of blocks", v);
     for (const json *b = json_first(v); b; b = json_next(b)) {
         if (strcmp(text_of(b, "type"), "text") != 0) return refuse(x, at, "only blocks of type text are possible here");
+        if (!fields_only(x, at, b, "type text cache_control citations")) return false;
         if (out->n) buf_byte(out, '\n');
         buf_str(out, text_of(b, "text"));
     }
@@ -63,11 +64,20 @@ static json *message_new(json *list, const char *role, const char *text)
     return m;
 }
 
+static const char *block_members(const char *type)
+{
+    if (strcmp(type, "text") == 0) return "type text cache_control citations";
+    if (strcmp(type, "tool_use") == 0) return "type id name input cache_control caller";
+    if (strcmp(type, "tool_result") == 0) return "type tool_use_id content is_error cache_control";
+    return "type thinking signature data source cache_control";
+}
+
 /* One block of a message: what it adds to its text, or a message or call of its own. */
 static bool put_block(exchange *x, json *list, const json *b, buf *text, buf *reasoning, json *calls)
 {
     const char *type = text_of(b, "type");
     buf part = {0};
+    if (!fields_only(x, "messages", b, block_members(type))) return false;
     if (strcmp(type, "text") == 0) {
         if (text->n) buf_byte(text, '\n');
         return buf_str(text, text_of(b, "text"));
@@ -102,11 +112,7 @@ static bool put_message(exchange *x, json *list, const json *m)
     const bool assistant = strcmp(role, "assistant") == 0;
     if (json_type(m) != JSON_OBJECT) return field_wrong_type(x, "messages", "an array of objects", m);
     if (!assistant && strcmp(role, "user") != 0) return refuse(x, "messages", "a role is user or assistant");
-    for (const json *k = json_first(m); k; k = json_next(k))
-        if (strcmp(json_key(k), "role") != 0 && strcmp(json_key(k), "content") != 0) {
-            reply_error(x, 400, "messages", "unknown_field", "unknown field \"%.60s\" of a message", json_key(k));
-            return false;
-        }
+    if (!fields_only(x, "messages", m, "role content")) return false;
     if (json_type(content) == JSON_STRING) return message_new(list, role, json_str(content, "")) != NULL;
     if (json_type(content) != JSON_ARRAY || !json_count(content))
         return field_wrong_type(x, "content", "a string or an array of blocks", content);
@@ -155,6 +161,7 @@ static bool put_tools(exchange *x, const messages_fields *f, json *to)
     json *list = json_add_array(to, "tools");
     for (const json *t = json_first(f->tools); t; t = json_next(t)) {
         const char *type = json_str(json_get(t, "type"), "custom");
+        if (!fields_only(x, "tools", t, "type name description input_schema cache_control strict")) return false;
         if (strcmp(type, "custom") != 0) return refuse(x, "tools", "only tools with an input_schema are possible");
         json *o = json_add_object(list, NULL), *fn = json_add_object(o, "function");
         json_add_str(o, "type", "function");
@@ -163,6 +170,8 @@ static bool put_tools(exchange *x, const messages_fields *f, json *to)
         if (json_get(t, "input_schema")) json_add_copy(fn, "parameters", json_get(t, "input_schema"));
     }
     const char *type = text_of(f->tool_choice, "type");
+    if (f->tool_choice && !fields_only(x, "tool_choice", f->tool_choice, "type name disable_parallel_tool_use"))
+        return false;
     if (json_bool(json_get(f->tool_choice, "disable_parallel_tool_use"), false))
         json_add_bool(to, "parallel_tool_calls", false);
     if (strcmp(type, "tool") == 0) {

@@ -63,6 +63,7 @@ static bool put_content(exchange *x, json *message, const json *v)
                         type);
             return false;
         }
+        if (!fields_only(x, "input", p, "type text refusal annotations logprobs")) return false;
         json *part = json_add_object(list, NULL);
         json_add_str(part, "type", "text");
         json_add_str(part, "text", is(type, "refusal") ? text_of(p, "refusal") : text_of(p, "text"));
@@ -90,6 +91,10 @@ static bool put_item(exchange *x, json *list, json **calls, const json *item)
 {
     const char *type = json_str(json_get(item, "type"), "message");
     if (json_type(item) != JSON_OBJECT) return field_wrong_type(x, "input", "a string or an array of items", item);
+    if (is(type, "message") && !fields_only(x, "input", item, "type id status role content phase")) return false;
+    if ((is(type, "function_call") || is(type, "function_call_output")) &&
+        !fields_only(x, "input", item, "type id status call_id name arguments output caller namespace"))
+        return false;
     if (is(type, "reasoning")) return true; /* what was thought is not told again */
     if (is(type, "function_call")) {
         put_call(list, calls, item);
@@ -141,6 +146,7 @@ static bool put_tools(exchange *x, const responses_fields *f, json *to)
     for (const json *t = json_first(f->tools); t; t = json_next(t)) {
         if (!is(text_of(t, "type"), "function"))
             return refuse(x, "tools", "unsupported", "only tools of type function are possible");
+        if (!fields_only(x, "tools", t, "type name description parameters strict")) return false;
         json *o = json_add_object(list, NULL), *fn = json_add_object(o, "function");
         json_add_str(o, "type", "function");
         for (const char *const *k = copied; *k; k++)
@@ -176,6 +182,8 @@ static bool convert(exchange *x, const responses_fields *f, json *to)
     if (f->previous) return refuse(x, "previous_response_id", "unsupported", "nothing is stored; send the whole input");
     if (f->conversation) return refuse(x, "conversation", "unsupported", "nothing is stored; send the whole input");
     if (f->background) return refuse(x, "background", "unsupported", "replies are given at once");
+    if (f->text && !fields_only(x, "text", f->text, "format verbosity")) return false;
+    if (f->reasoning && !fields_only(x, "reasoning", f->reasoning, "effort summary generate_summary")) return false;
     if (f->model) json_add_str(to, "model", f->model);
     if (f->max_tokens) json_add_copy(to, "max_tokens", f->max_tokens);
     if (f->temperature) json_add_copy(to, "temperature", f->temperature);

@@ -295,6 +295,7 @@ bool exchange_admit(server *s, exchange *x)
     }
     host = split_target(x, of_target);
     x->endpoint = find_route(x, &other);
+    x->lenient = s->o->lenient;
     bool is_options = strcmp(x->method, "OPTIONS") == 0,
          is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
     if (x->endpoint != &route_health && is_foreign_host(s, host)) {

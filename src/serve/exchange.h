@@ -40,6 +40,7 @@ typedef struct exchange {
     int n_header;
     /* set on the way */
     const route *endpoint;
+    bool lenient;             /* unknown fields are ignored */
     const char *tail;         /* what stands for {id} in the endpoint's path */
     char id[EXCHANGE_ID + 1]; /* of the request: the client's, or a new one */
     double began;             /* clock_now of the head */

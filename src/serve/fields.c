@@ -138,6 +138,24 @@ bool fields_read(exchange *x, const field *rows, bool lenient, const json *objec
     return true;
 }
 
+bool fields_only(exchange *x, const char *at, const json *object, const char *names)
+{
+    if (json_type(object) != JSON_OBJECT) return field_wrong_type(x, at, "an object", object);
+    for (const json *m = json_first(object); m; m = json_next(m)) {
+        const size_t n = strlen(json_key(m));
+        const char *p = names;
+        while (*p && !(strncmp(p, json_key(m), n) == 0 && strchr(" ", p[n])))
+            p += strcspn(p, " ") + (strchr(p, ' ') != 0);
+        if (*p || json_type(m) == JSON_NULL) continue;
+        if (!x->lenient) {
+            reply_error(x, 400, json_key(m), "unknown_field", "%s: unknown field \"%.80s\"", at, json_key(m));
+            return false;
+        }
+        log_line(LOG_WARN, "%.100s: field \"%.80s\" of %s ignored", x->path, json_key(m), at);
+    }
+    return true;
+}
+
 static json *parse(exchange *x)
 {
     json *j = NULL;

@@ -42,6 +42,10 @@ json *body_read(const server *s, exchange *x, void *into);
 /* Reads the members of an object that is a field; `rows` as in a route. On failure the reply is in x. */
 bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into);
 
+/* Whether an object, which is part of field `at`, has no members but those of `names` (split by blanks), and null ones.
+ * Where the server is lenient others are logged. False: the reply is in x. */
+bool fields_only(exchange *x, const char *at, const json *object, const char *names);
+
 const char *json_type_name(const json *j); /* "a string", "an array", … */
 /* Replies that the field has another type than expected; false. */
 bool field_wrong_type(exchange *x, const char *name, const char *expected, const json *v);
