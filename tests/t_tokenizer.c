@@ -233,6 +233,20 @@ static void side_files_name_roles(void **state)
     tokenizer_close(t);
 }
 
+/* A byte of a decoder with ByteFallback stands for itself, though half a character has no text. */
+static void bytes_of_fallback_are_raw(void **state)
+{
+    (void)state;
+    err e = {0};
+    tokenizer *t;
+    buf b = {0};
+    assert_ok(tokenizer_open(&t, "tests/vectors/tokenizers/fallback.json", NULL, &e), &e);
+    assert_true(tokenizer_bytes(t, tokenizer_id(t, "<0xC3>"), &b) && tokenizer_bytes(t, tokenizer_id(t, "<0x22>"), &b));
+    assert_string_equal(buf_cstr(&b), "\xc3\"");
+    buf_free(&b);
+    tokenizer_close(t);
+}
+
 /* Of work: what else the machine does is left out. */
 static double seconds(void)
 {
@@ -348,10 +362,15 @@ static void spellings_of_a_special_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_once_is_special), cmocka_unit_test(spellings_of_a_special_id),
-        cmocka_unit_test(bytes_merge_by_rank),     cmocka_unit_test(unknown_parts_are_named),
-        cmocka_unit_test(real_vocabularies),       cmocka_unit_test(tries_find_prefixes),
-        cmocka_unit_test(wide_tries_stay_small),   cmocka_unit_test(pairs_of_texts),
+        cmocka_unit_test(bytes_of_fallback_are_raw),
+        cmocka_unit_test(special_once_is_special),
+        cmocka_unit_test(spellings_of_a_special_id),
+        cmocka_unit_test(bytes_merge_by_rank),
+        cmocka_unit_test(unknown_parts_are_named),
+        cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(tries_find_prefixes),
+        cmocka_unit_test(wide_tries_stay_small),
+        cmocka_unit_test(pairs_of_texts),
         cmocka_unit_test(side_files_name_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -374,13 +374,21 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id)
     return vocab_has(&t->voc, id) && (t->voc.flag[id] & PIECE_SPECIAL);
 }
 
+/* Whether any piece spelled <0xXX> stands for a byte when ids become text. */
+static bool joins_bytes(const tokenizer *t)
+{
+    for (int i = 0; i < (int)t->dec.n; i++)
+        if (t->dec.step[i].kind == DECODE_BYTE_FALLBACK || t->dec.step[i].kind == DECODE_LLAMA2C) return true;
+    return false;
+}
+
 bool tokenizer_bytes(const tokenizer *t, int32_t id, buf *out)
 {
     if (!vocab_has(&t->voc, id) || (t->voc.flag[id] & PIECE_SPECIAL)) return false;
     span piece = t->voc.piece[id];
     int byte = vocab_piece_byte(piece);
     if (t->byte_level) return byte_unspell(piece, out) || buf_add(out, piece.p, piece.n);
-    if (byte >= 0 && (t->voc.flag[id] & PIECE_BYTE)) return buf_byte(out, (uint8_t)byte);
+    if (byte >= 0 && ((t->voc.flag[id] & PIECE_BYTE) || joins_bytes(t))) return buf_byte(out, (uint8_t)byte);
     detok *d;
     size_t start = out->n;
     bool ok = detok_open(&d, t, DETOKENIZE_CONTINUE, NULL) == OK;
