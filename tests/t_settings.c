@@ -111,6 +111,17 @@ static void model_under_spec_and_flags(void **state)
     s = sampled(all, 4, (char *[]){"--spec", path, "--top-p", "0.7"});
     assert_true(s.temperature == 0.6 && s.top_k == 7 && s.top_p == 0.7);
     unlink(path);
+    s = sampled("{\"do_sample\": true, \"typical_p\": 0.8, \"top_k\": 50}", 0, NULL);
+    assert_true(s.typical_p == 0.8 && s.top_k == 50);
+    /* a strategy is other defaults of its place: what is said there counts, before or behind it; what was below not */
+    s = sampled(all, 4, (char *[]){"--top-k", "3", "--strategy", "top_p"});
+    assert_true(s.temperature == 0.6 && s.top_k == 3 && s.top_p == 0.9 && s.repetition_penalty == 1.1);
+    path = (char *)write_spec("[model]\nbase = llama\n[generate]\nfsd_k = 4\nstrategy = random_fsd\n");
+    s = sampled(all, 4, (char *[]){"--spec", path, "--fsd-steps", "2"});
+    assert_true(s.fsd_k == 4 && s.fsd_steps == 2 && s.top_k == 0 && s.top_p == 1 && s.temperature == 0.6);
+    s = sampled(all, 4, (char *[]){"--spec", path, "--strategy", "sample.greedy"});
+    assert_true(s.fsd_k == 0 && s.temperature == 0 && s.top_k == 1);
+    unlink(path);
     /* as in transformers: filters belong to sampling, penalties do not */
     s = sampled("{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.2}", 0, NULL);
     assert_true(s.temperature == 0 && s.repetition_penalty == 1.2);

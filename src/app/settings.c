@@ -53,7 +53,7 @@ const char *settings_sampled_model(spec *over, const invocation *v)
 
 void settings_of_model(const char *path, const invocation *v)
 {
-    static const char *const keys[] = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p"};
+    static const char *const keys[] = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "typical_p"};
     sample_params *to = options_of(v, sample_param_rows);
     ckpt *c;
     err why = {0};
