@@ -205,6 +205,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle_tokenizers.py --binary $(BUILD)/inferflow --random 100 --count 100
 	$(PYTHON) tools/oracle/oracle_classes.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_schemas.py --binary $(BUILD)/inferflow
 
 # All rows, or some: make netlab ROWS=tools/netlab/rows/two_step.py
 ROWS ?= tools/netlab/rows/laboratory.py \

@@ -34,6 +34,32 @@ static void a_reply_has_the_shape_of_the_api(void **state)
     expect_part("\"finish_reason\":\"length\"");
 }
 
+/* The last forms are found again by kind and source; older ones make room. */
+static void forms_are_kept_for_the_next_request(void **state)
+{
+    (void)state;
+    form_cache c;
+    grammar *first, *again;
+    err e = {0};
+    form_cache_open(&c);
+    for (int i = 0; i <= FORM_CACHE_SIZE; i++) {
+        char text[40];
+        grammar *g;
+        snprintf(text, sizeof text, "root ::= \"%d\"", i);
+        assert_int_equal(form_compile(&g, FORM_GBNF, span_str(text), engine_token_trie(srv.g, &e), &e), OK);
+        form_cache_add(&c, g);
+        if (i == 1) first = g; /* the cache keeps it */
+        grammar_drop(g);
+        if (i == FORM_CACHE_SIZE - 1) grammar_drop(form_cache_find(&c, FORM_GBNF, span_str("root ::= \"1\"")));
+    }
+    again = form_cache_find(&c, FORM_GBNF, span_str("root ::= \"1\""));
+    assert_ptr_equal(again, first);
+    grammar_drop(again);
+    assert_null(form_cache_find(&c, FORM_GBNF, span_str("root ::= \"0\"")));
+    assert_null(form_cache_find(&c, FORM_REGEX, span_str("root ::= \"1\"")));
+    form_cache_close(&c);
+}
+
 static void fields_of_wrong_type_or_range_are_refused(void **state)
 {
     (void)state;
@@ -712,6 +738,7 @@ static void native_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forms_are_kept_for_the_next_request),
         cmocka_unit_test(a_reply_has_the_shape_of_the_api),
         cmocka_unit_test(fields_of_wrong_type_or_range_are_refused),
         cmocka_unit_test(sampling_fields_have_the_ranges_of_their_flags),

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Constrained texts of a running server, judged by Python's jsonschema, re and its own JSON reader.
+"""Constrained texts of a server, judged by Python's jsonschema, re and its own JSON reader.
 
-    oracle_schemas.py [--url http://127.0.0.1:8080] [--seeds 20] [--random 40]
+    oracle_schemas.py [--binary build/inferflow | --url http://127.0.0.1:8080] [--seeds 20] [--random 40]
 
 Every schema is asked for with many seeds at temperature 1.2: each text that ended by itself must be JSON that satisfies
 it; one that max_tokens cut is counted only. Streamed pieces must give the same text. Schemas made at random follow, and
-some that must be refused. Needs jsonschema (pip install jsonschema).
+some that must be refused. With --binary a server of the built-in model is started. Needs jsonschema (pip install
+jsonschema).
 """
 import argparse
 import concurrent.futures
 import json
 import random
 import re
+import socket
+import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -151,12 +155,37 @@ def any_schema(chance, depth):
     return {"type": "boolean"}
 
 
+def start(binary):
+    """A server of the built-in model: its process and address."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{s.getsockname()[1]}"
+    process = subprocess.Popen([binary, "serve", "--port", url.rsplit(":", 1)[1]], stderr=subprocess.DEVNULL)
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(url + "/health").read()
+            break
+        except OSError:
+            time.sleep(0.1)
+    return process, url
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--binary")
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--random", type=int, default=40)
-    run = Run(args := parser.parse_args())
+    args = parser.parse_args()
+    process, args.url = start(args.binary) if args.binary else (None, args.url)
+    try:
+        return check(Run(args), args)
+    finally:
+        if process:
+            process.terminate()
+
+
+def check(run, args):
     for schema in SCHEMAS:
         run.check_schema(schema)
     run.check_schema({"type": "object"}, {"response_format": {"type": "json_object"}})
