@@ -20,14 +20,14 @@ static void every_route_is_found_and_documented(void **state)
     (void)state;
     buf readme = {0};
     err e = {0};
-    assert_ok(file_read(&readme, "README.md", 1 << 20, &e), &e);
+    assert_ok(file_read(&readme, "src/serve/README.md", 1 << 20, &e), &e);
     for (int i = 0; i < route_count; i++) {
         const route *r = route_all[i];
         char text[100];
         exchange x = {.method = r->method, .path = r->path, .content_length = -1};
         assert_true(exchange_admit(&srv, &x) && x.endpoint == r && r->handle);
         snprintf(text, sizeof text, "%s %s", r->method, r->path);
-        if (!strstr(buf_cstr(&readme), text)) fail_msg("the README does not name %s", text);
+        if (!strstr(buf_cstr(&readme), text)) fail_msg("src/serve/README.md does not name %s", text);
         expect_error(405, call(strcmp(r->method, "GET") == 0 ? "POST" : "GET", r->path, NULL), NULL,
                      "method_not_allowed");
         assert_memory_equal(header_of("Allow"), r->method, strlen(r->method));
