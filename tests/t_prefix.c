@@ -262,13 +262,17 @@ static void choices(void **unused)
                     got[k].q.like = k ? got[0].id : 0;
                     add(g, &got[k]);
                 }
-                if (leaves) engine_cancel(g, got[0].id);
+                if (leaves && w % 2) engine_pause(g, got[0].id, true);
+                else if (leaves) engine_cancel(g, got[0].id);
                 while (!got[leaves].n) assert_ok(engine_infer(g, &more, &e), &e);
                 for (int k = leaves; k < CHOICES && k < leaves + ways[w].max_batch; k++) assert_true(got[k].n > 0);
                 run_all(g);
+                engine_pause(g, got[0].id, false);
+                run_all(g);
                 for (int k = leaves; k < CHOICES; k++) same(&alone[k], &got[k]);
                 engine_get_stats(g, &st);
-                assert_true(st.prompt_tokens == PROMPT && st.cached_tokens == 0);
+                const int read = leaves && w % 2 ? 2 : 1; /* the one that stopped is read later, from named pages */
+                assert_int_equal(st.prompt_tokens, read * PROMPT);
                 all_given_back(g);
                 engine_close(g);
             }

@@ -39,7 +39,8 @@ void choices_join(engine *g, session *s)
 void choices_part(engine *g, session *s)
 {
     session *next = NULL;
-    for (session *w = g->waiting; w && s->leads; w = w->next) {
+    if (!s->leads) return;
+    for (session *w = g->waiting; w; w = w->next) {
         if (w->leader != s) continue;
         w->leader = next;
         if (next) next->leads = true;

@@ -144,12 +144,12 @@ void schedule_accept(engine *g)
         next = s->next;
         if (!s->paused || s->cancelled) continue;
         leave_place(g, s);
-        choices_part(g, s);
         g->n_queued++;
     }
     for (session **list = &g->waiting; list; list = list == &g->waiting ? &g->running : NULL)
         for (session **at = list; *at;) {
             session *s = *at;
+            if (s->paused) choices_part(g, s); /* nobody waits for it */
             if (!s->cancelled) {
                 at = &s->next;
                 continue;
