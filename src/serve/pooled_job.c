@@ -92,6 +92,8 @@ static void feed(pooled_job *j)
                    .n_ids = in->ids.n,
                    .pooled = true,
                    .n_logprobs = -1,
+                   .owner = j->owner,
+                   .request = (uint64_t)(uintptr_t)j,
                    .on_token = on_result,
                    .ctx = in};
         err e = {0};
@@ -132,6 +134,7 @@ static bool on_result(void *ctx, const token_event *ev)
 
 void pooled_job_start(pooled_job *j, exchange *x)
 {
+    j->owner = exchange_owner(j->srv, x);
     err e = {0};
     if (server_check_queue(j->srv, 1, &e)) {
         reply_err(x, NULL, &e);

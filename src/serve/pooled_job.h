@@ -20,6 +20,7 @@ typedef struct pooled_input {
 
 struct pooled_job {
     server *srv;
+    uint64_t owner; /* of its queries */
     stream *out;
     pooled_input *in;
     size_t n;
