@@ -63,7 +63,8 @@ static int foreign_spec(opened *o, const char *text, const char *what, const cha
         const file_row *r = &f.rows[i];
         bool about = strcmp(r->section, "model") == 0, allowed = !*r->key || !about;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++) allowed |= strcmp(r->key, known[k]) == 0;
-        if (strcmp(r->section, "runtime") == 0 || strcmp(r->section, "serve") == 0) allowed = false;
+        if (strcmp(r->section, "runtime") == 0 || strcmp(r->section, "serve") == 0 || strcmp(r->section, "chat") == 0)
+            allowed = false;
         if (strcmp(r->section, "tokenizer") == 0 && strcmp(r->key, "path") == 0) allowed = false;
         if (!allowed)
             rc = err_set(e, ERR_SPEC, "%s:%d: [%.20s] %.40s: not in the spec that a model carries", what, r->line,

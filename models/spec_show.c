@@ -279,6 +279,7 @@ int spec_show(spec *s, config_eval *values, const char *arch, const char *path, 
     if (!rc && whole) {
         show_plain(&w, "runtime");
         show_plain(&w, "serve");
+        show_plain(&w, "chat");
     }
     if (!rc && out->bad) rc = err_set(&own, ERR_MEMORY, "out of memory");
     if (!rc) rc = own.code;

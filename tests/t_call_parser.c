@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "text/call_parser.h"
+#include "text/chat_options.h"
 
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{"
@@ -114,6 +115,7 @@ static void every_format_whole_and_byte_by_byte(void **state)
             }
             tried = true;
         }
+        assert_ptr_equal(call_format_find(f->name), f);
         if (!tried) fail_msg("no case for %s", f->name);
     }
     json_free(tools);
@@ -130,6 +132,25 @@ static void options(void **state)
     parse(&(call_parser_options){0}, "  as it is \n", 3, &out);
     assert_string_equal(buf_cstr(&out), "  as it is \n");
     buf_free(&out);
+}
+
+static void a_format_may_be_named(void **state)
+{
+    (void)state;
+    const char *path = temp_path("chat.jinja");
+    chat_template *c;
+    err e = {0};
+    FILE *f = fopen(path, "w");
+    fputs("{{ messages[0].content }}", f);
+    fclose(f);
+    assert_ok(chat_options_open(&c, &(chat_options){path, "glm"}, NULL, &e), &e);
+    assert_string_equal(chat_template_calls(c)->name, "glm");
+    chat_template_close(c);
+    assert_int_equal(chat_options_open(&c, &(chat_options){path, "latin"}, NULL, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, "'latin' is none of harmony"));
+    e = (err){0};
+    assert_int_equal(chat_options_open(&c, &(chat_options){0}, NULL, &e), ERR_NOT_FOUND);
+    unlink(path);
 }
 
 static void formats_are_found_in_templates(void **state)
@@ -176,6 +197,7 @@ int main(void)
         cmocka_unit_test(every_format_whole_and_byte_by_byte),
         cmocka_unit_test(options),
         cmocka_unit_test(formats_are_found_in_templates),
+        cmocka_unit_test(a_format_may_be_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static int check_template(const char *name, span source)
     err e = {0};
     int wrong = 0;
     json *tools = parse(tools_text);
-    if (chat_template_open(&c, source, NULL, &e)) fail_msg("%s: %s", name, e.msg);
+    if (chat_template_open(&c, source, NULL, NULL, &e)) fail_msg("%s: %s", name, e.msg);
     for (int i = 0; i < CONVERSATIONS; i++)
         for (int with_tools = i >= 4; with_tools < 2; with_tools++) {
             json *messages = parse(conversations[i]);

@@ -17,8 +17,8 @@
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while reading a spec"); }
 
-static const char *const sections[] = {"model", "config",    "network",  "tensors", "config.json",
-                                       "gguf",  "tokenizer", "generate", "runtime", "serve"};
+static const char *const sections[] = {"model",     "config",   "network", "tensors", "config.json", "gguf",
+                                       "tokenizer", "generate", "runtime", "serve",   "chat"};
 
 static bool is_layer(const char *section) { return strncmp(section, "layer ", 6) == 0 && section[6]; }
 

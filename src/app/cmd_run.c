@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "engine/busy.h"
 #include "engine/decoder_prompt.h"
+#include "text/chat_options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { PROMPT_BYTES_MAX = 64 << 20, TEMPLATE_BYTES_MAX = 4 << 20 };
+enum { PROMPT_BYTES_MAX = 64 << 20 };
 
 typedef struct run_options {
     const char *prompt, *file, *ids, *decoder_prompt, *decoder_ids, *output;
@@ -30,7 +31,8 @@ typedef struct run_options {
     double length_penalty;
     const char *early_stopping, *receipt;
     const char *grammar, *json_schema;
-    const char *system, *chat, *chat_template;
+    const char *system, *chat;
+    chat_options talk;
     bool parse_special;
     struct grammar *form; /* of these files; NULL: any text */
     engine_options model;
@@ -66,8 +68,6 @@ static const param own_rows[] = {
     ROW(chat, PARAM_WORD, .otherwise = "auto", .words = "auto|on|off",
         .doc = "apply the model's chat template: on a terminal (auto), always, never"),
     ROW(system, PARAM_TEXT, .words = "TEXT", .doc = "chat: what the model is told before the conversation"),
-    ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
-        .doc = "chat template in Jinja (default: the model's own)"),
     ROW(parse_special, PARAM_BOOL, .doc = "special-token text in prompts counts as the tokens"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
@@ -79,6 +79,7 @@ static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 
 static const flag_group groups[] = {
     {"Text", own_rows, &own_count, 0},
+    {"Chat", chat_param_rows, &chat_param_count, offsetof(run_options, talk)},
     {"Sampling", sample_param_rows, &sample_param_count, offsetof(run_options, sample)},
     MODEL_FLAGS(run_options, model),
     {NULL},
@@ -263,24 +264,9 @@ static int encode_prompt(const engine *eng, const run_options *o, span text, tok
 static bool chats(const run_options *o, const engine *eng, bool terminal)
 {
     const tokenizer *t = engine_tokenizer(eng);
-    const bool has = t && !engine_describe(eng)->n_enc_vocab && (o->chat_template || tokenizer_chat_template(t));
+    const bool has = t && !engine_describe(eng)->n_enc_vocab && (o->talk.chat_template || tokenizer_chat_template(t));
     if (strcmp(o->chat, "auto") != 0) return strcmp(o->chat, "on") == 0;
-    return has && (terminal || o->system || o->chat_template);
-}
-
-static int open_template(chat_template **out, const run_options *o, const engine *eng, err *e)
-{
-    const tokenizer *t = engine_tokenizer(eng);
-    const char *own = t ? tokenizer_chat_template(t) : NULL;
-    buf text = {0};
-    if (!t) return tokenizer_missing(eng, "", e);
-    if (!o->chat_template && !own)
-        return err_set(e, ERR_USAGE, "this model has no chat template; --chat-template FILE gives one");
-    int rc = o->chat_template ? file_read(&text, o->chat_template, TEMPLATE_BYTES_MAX, e) : OK;
-    if (!rc) rc = chat_template_open(out, o->chat_template ? buf_span(&text) : span_str(own), t, e);
-    if (rc && o->chat_template) err_wrap(e, "%s", o->chat_template);
-    buf_free(&text);
-    return rc;
+    return has && (terminal || o->system || o->talk.chat_template);
 }
 
 static conversation_options conversation_of(run_options *o)
@@ -367,7 +353,7 @@ static int run_run(const invocation *v, err *e)
     if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
         rc = tokenizer_missing(eng, ", or --ids with --output ids", e);
     if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
-    if (!rc && chats(o, eng, talks)) rc = open_template(&chat, o, eng, e);
+    if (!rc && chats(o, eng, talks)) rc = chat_options_open(&chat, &o->talk, engine_tokenizer(eng), e);
     if (talks && chat && !is_given(v, "max_tokens")) o->max_tokens = -1; /* an answer ends by itself */
     const conversation_options told = conversation_of(o);
     if (!rc && talks) rc = chat ? conversation_run(eng, chat, &told, e) : talk(eng, o, e);

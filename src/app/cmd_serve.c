@@ -15,6 +15,7 @@ typedef struct serve_command {
 static const flag_group groups[] = {
     {"Server", serve_param_rows, &serve_param_count, offsetof(serve_command, serve)},
     MODEL_FLAGS(serve_command, model),
+    {"Chat", chat_param_rows, &chat_param_count, offsetof(serve_command, serve) + offsetof(serve_options, chat)},
     {"Vectors", embed_param_rows, &embed_param_count, offsetof(serve_command, how)},
     {"Sampling, unless the request says", sample_param_rows, &sample_param_count,
      offsetof(serve_command, serve) + offsetof(serve_options, sample)},

@@ -17,6 +17,7 @@ static const struct {
     const size_t *n;
 } speaks_for[] = {{"runtime", engine_param_rows, &engine_param_count},
                   {"serve", serve_param_rows, &serve_param_count},
+                  {"chat", chat_param_rows, &chat_param_count},
                   {"generate", sample_param_rows, &sample_param_count}};
 
 static const char *section_of(const flag_group *g)
@@ -126,10 +127,12 @@ int settings_check(spec *s, err *e)
 {
     engine_options run;
     serve_options serve;
+    chat_options chat;
     sample_params sample = {0};
     int rc = mistake_noted(s->noted, check_place(s, e), e);
     if (!rc) rc = spec_settings(s, "runtime", engine_param_rows, engine_param_count, &run, e);
     if (!rc) rc = spec_settings(s, "serve", serve_param_rows, serve_param_count, &serve, e);
+    if (!rc) rc = spec_settings(s, "chat", chat_param_rows, chat_param_count, &chat, e);
     if (!rc) rc = apply_generate(s, &sample, e);
     return rc == ERR_USAGE && e ? (e->code = ERR_SPEC) : rc;
 }

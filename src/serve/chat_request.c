@@ -28,6 +28,9 @@ const field chat_fields[] = {
     REQUEST_FIELD("logprobs", FIELD_BOOL, logprobs_asked),
     REQUEST_NUMBER("top_logprobs", FIELD_INT, top_logprobs, 0, REQUEST_LOGPROBS_MAX),
     REQUEST_FIELD("parallel_tool_calls", FIELD_BOOL, parallel_calls),
+    {.name = "add_special_tokens", .type = FIELD_ONLY, .only = "false"}, /* the template writes them */
+    {.name = "parse_special", .type = FIELD_ONLY, .only = "false"},
+    {.name = "echo", .type = FIELD_ONLY, .only = "false"},
     {NULL},
 };
 const field chat_template_fields[] = {REQUEST_FIELD("model", FIELD_TEXT, model), TEMPLATE_FIELDS, {NULL}};
@@ -335,7 +338,7 @@ static bool read_calls(server *s, exchange *x, request *r, tool_use use, const c
 {
     const call_format *own = chat_template_calls(s->chat);
     const bool bound = use == TOOLS_REQUIRED || use == TOOLS_NAMED;
-    const call_format *f = bound && !own->writing.before ? call_format_plain() : own;
+    const call_format *f = bound && !own->writing.before ? call_format_find("hermes") : own;
     r->chat->parse.format = use == TOOLS_NONE && own->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
     if (use == TOOLS_NONE || !f->writing.before) return true;
     if (r->form && !bound) return true; /* the text has another form already */

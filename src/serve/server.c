@@ -3,16 +3,12 @@
 #include "serve/server.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "serve/exchange.h"
 
 #include <string.h>
 
-enum {
-    IDLE_MS = 500, /* longest sleep of an idle engine thread */
-    CHAT_TEMPLATE_MAX = 4 << 20
-};
+enum { IDLE_MS = 500 };                 /* longest sleep of an idle engine thread */
 static const double STUCK_SECONDS = 60; /* longer than any step */
 
 #define ROW(field, kind, ...) PARAM_ROW(serve_options, field, kind, __VA_ARGS__)
@@ -40,8 +36,6 @@ const param serve_param_rows[] = {
         .doc = "a connection whose request head takes longer is closed"),
     ROW(http_threads, PARAM_INT, .otherwise = "4", .min = 1, .max = 64,
         .doc = "threads that read requests and send replies"),
-    ROW(chat_template, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
-        .doc = "chat template in Jinja (default: the model's own)"),
     ROW(log_format, PARAM_WORD, .otherwise = "text", .words = "text|json",
         .doc = "of standard error, where each request is a line"),
     ROW(metrics_as, PARAM_WORD, .words = "vllm", .doc = "print the names of another server's metrics besides"),
@@ -135,19 +129,10 @@ static void set_state(server *s, server_state state)
 /* The template of --chat-template, else the model's. A failure of the model's own concerns chats alone. */
 static int open_chat(server *s, engine *g)
 {
-    const tokenizer *t = engine_tokenizer(g);
-    const char *own = t ? tokenizer_chat_template(t) : NULL, *file = s->o->chat_template;
-    buf text = {0};
-    if (!file && !own) {
-        err_set(&s->chat_why, ERR_USAGE, "this model has no chat template; --chat-template FILE gives one");
-        return OK;
-    }
-    int rc = file ? file_read(&text, file, CHAT_TEMPLATE_MAX, &s->chat_why) : OK;
-    if (!rc) rc = chat_template_open(&s->chat, file ? buf_span(&text) : span_str(own), t, &s->chat_why);
-    buf_free(&text);
-    if (rc) err_wrap(&s->chat_why, "%s", file ? file : "chat");
-    if (rc && !file) log_line(LOG_WARN, "%s: chats are refused", s->chat_why.msg);
-    return file ? rc : OK;
+    int rc = chat_options_open(&s->chat, &s->o->chat, engine_tokenizer(g), &s->chat_why);
+    if (rc && (s->o->chat.chat_template || rc == ERR_USAGE)) return rc;
+    if (rc && rc != ERR_NOT_FOUND) log_line(LOG_WARN, "%s: chats are refused", s->chat_why.msg);
+    return OK;
 }
 
 /* Opens the model, then steps for ever: the only thread that calls engine_infer. */

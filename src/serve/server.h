@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
 #include "sample/sample.h"
-#include "text/chat_template.h"
+#include "text/chat_options.h"
 #include "serve/form_cache.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
@@ -21,9 +21,10 @@ typedef struct serve_options {
     const char *host;
     int64_t port, max_body, max_queue, drain, head_timeout, http_threads;
     double prefill_share;
-    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as, *chat_template;
+    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as;
     bool lenient;
     sample_params sample; /* of requests that do not say */
+    chat_options chat;
 } serve_options;
 
 extern const param serve_param_rows[];

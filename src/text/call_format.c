@@ -155,11 +155,11 @@ const call_format *call_format_of_template(span template)
     return NULL;
 }
 
-const call_format *call_format_plain(void)
+const call_format *call_format_find(const char *name)
 {
-    const call_format *f = call_formats;
-    while (strcmp(f->name, "hermes") != 0) f++;
-    return f;
+    for (const call_format *f = call_formats; f->name; f++)
+        if (strcmp(f->name, name) == 0) return f;
+    return NULL;
 }
 
 const reasoning_marks *reasoning_of_template(span template)

@@ -32,8 +32,7 @@ typedef struct call_format {
 
 extern const call_format call_formats[];                   /* closed by a row without a name */
 const call_format *call_format_of_template(span template); /* NULL: it shows none */
-/* A format for models whose template knows no tools, and for texts that are bound to be a call. */
-const call_format *call_format_plain(void);
+const call_format *call_format_find(const char *name);     /* NULL: there is none */
 
 /* Marks around reasoning. */
 typedef struct reasoning_marks {

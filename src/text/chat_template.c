@@ -136,7 +136,7 @@ static void find_caps(chat_template *c)
     find_calls(c);
 }
 
-int chat_template_open(chat_template **out, span source, const tokenizer *t, err *e)
+int chat_template_open(chat_template **out, span source, const char *format, const tokenizer *t, err *e)
 {
     chat_template *c = *out = mem_zero(1, sizeof *c);
     if (!c) return err_set(e, ERR_MEMORY, "out of memory for the chat template");
@@ -145,8 +145,8 @@ int chat_template_open(chat_template **out, span source, const tokenizer *t, err
     if (!rc) {
         add_own(c, t);
         find_caps(c);
-        c->calls = c->caps.tools ? call_format_of_template(source) : call_format_plain();
-        if (!c->calls) c->calls = call_format_plain();
+        c->calls = format ? call_format_find(format) : c->caps.tools ? call_format_of_template(source) : NULL;
+        if (!c->calls) c->calls = call_format_find("hermes");
         c->reasoning = reasoning_of_template(source);
         return OK;
     }

@@ -11,8 +11,9 @@
 
 typedef struct chat_template chat_template;
 
-/* `source` is Jinja, and copied; t (NULL ok) gives bos_token and its like. */
-int chat_template_open(chat_template **out, span source, const tokenizer *t, err *e);
+/* `source` is Jinja, and copied; format: a name of call_format.h, NULL: as the template shows; t (NULL ok) gives
+ * bos_token and its like. */
+int chat_template_open(chat_template **out, span source, const char *format, const tokenizer *t, err *e);
 void chat_template_close(chat_template *c); /* NULL ok */
 span chat_template_source(const chat_template *c);
 /* How its model writes calls: of the template itself, or the plain one if it shows no tools. */

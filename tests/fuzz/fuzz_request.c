@@ -24,7 +24,7 @@ static void ready(void)
     static const char chat[] =
         "{% for m in messages %}<|x|>{{ m.role }}{{ m.content }}{% for c in m.tool_calls %}<tool_call>"
         "{{ c.function|tojson }}{% endfor %}{% endfor %}{{ tools|tojson if tools }}</think>";
-    if (chat_template_open(&srv.chat, span_str(chat), engine_tokenizer(g), &e)) abort();
+    if (chat_template_open(&srv.chat, span_str(chat), NULL, engine_tokenizer(g), &e)) abort();
     atomic_store(&srv.g, g);
 }
 
