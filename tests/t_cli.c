@@ -63,6 +63,10 @@ static void run_prints_the_reference_tokens(void **state)
     buf_free(&expected);
     assert_int_equal(run("run %s -p 'Once upon a time' -n 8 --temp 0 --echo", m), 0);
     assert_string_equal(buf_cstr(&out), "Once upon a time, there was a little girl");
+    assert_int_equal(run("run %s -p 'Once upon a time' -n 8 --temp 0 --echo --stop ' a l'", m), 0);
+    assert_string_equal(buf_cstr(&out), "Once upon a time, there was"); /* the prompt is not searched */
+    assert_int_equal(run("run %s -p 'Once upon a time' -n 8 --temp 0 --stop 'girls'", m), 0);
+    assert_string_equal(buf_cstr(&out), ", there was a little girl");
     assert_int_equal(run("run %s --ids 1,403 -n 4 --temp 0 --output ids", m), 0);
     assert_string_equal(buf_cstr(&out), "[407,261,378,432]\n");
     assert_int_equal(run("run --model %s --ids '[1, 403]' -n 4 --temp 0 --output ids", /* no tokenizer is needed */
@@ -166,10 +170,10 @@ static void flags_without_effect_are_refused(void **state)
         {"run -i", "unknown flag -i (this version applies no chat template"},
         {"run -fa -p a", "unknown flag -fa (there is nothing to switch"},
         {"run -s 1", "unknown flag -s; did you mean --seed?"},
+        {"run --reverse-prompt x", "unknown flag --reverse-prompt; did you mean --stop?"},
         {"run --n-predict 5", "unknown flag --n-predict; did you mean --max-tokens?"},
         {"run --ctx-size=5", "unknown flag --ctx-size; did you mean --ctx?"},
         {"serve -np 4", "unknown flag -np; did you mean --max-batch?"},
-        {"run --stop x", "unknown flag --stop (run has no stop texts"},
         {"run -nonsense", "unknown flag -nonsense"},
         {"run -n5x", "-n: '5x' is not a whole number"},
         {"run --slotz 5", "unknown flag --slotz; did you mean --slots?"},

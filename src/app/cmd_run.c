@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "engine/busy.h"
 #include "engine/decoder_prompt.h"
+#include "serve/stop_text.h"
 #include "text/chat_options.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ typedef struct run_options {
     bool echo, ignore_eos;
     int64_t beams;
     double length_penalty;
-    const char *early_stopping, *receipt;
+    const char *early_stopping, *receipt, *stop;
     const char *grammar, *json_schema;
     const char *system, *chat;
     chat_options talk;
@@ -59,6 +60,7 @@ static const param own_rows[] = {
         .doc = "beam search: follow this many texts at once, print the best at the end; no sampling"),
     ROW(length_penalty, PARAM_FLOAT, .otherwise = "1", .min = -100, .max = 100,
         .doc = "beams: divides scores by length to this power; larger prefers longer texts"),
+    ROW(stop, PARAM_TEXT, .words = "TEXT", .doc = "ends the answer where this text comes, which is not shown"),
     ROW(early_stopping, PARAM_WORD, .otherwise = "off", .words = "off|on|never",
         .doc = "beams: stop once as many texts as beams have ended; off: and a better one is unlikely; never: and "
                "impossible"),
@@ -96,16 +98,33 @@ typedef struct generation {
     finish_reason finish;
     char error[ERR_MSG_MAX];
     bool out_of_memory;
+    const char *stop; /* NULL: none */
+    size_t echo;      /* bytes of `text` in which it is not looked for */
+    int64_t hold;     /* nor while there are fewer tokens */
+    bool stopped;
     float score;        /* of the best beam */
     double first, last; /* clock_now of the first and last token */
 } generation;
 
 static void print_text(generation *g)
 {
-    if (g->output != OUTPUT_TEXT || !g->text.n) return;
-    fwrite(g->text.p, 1, g->text.n, stdout);
+    const char *text = (const char *)g->text.p;
+    size_t n = g->text.n;
+    if (g->output != OUTPUT_TEXT || !n) return;
+    if (g->stop && !g->finish) n = stop_certain(&g->stop, 1, text, g->echo, n);
+    fwrite(text, 1, n, stdout);
     fflush(stdout);
-    g->text.n = 0;
+    memmove(g->text.p, g->text.p + n, g->text.n -= n);
+    g->echo = 0;
+}
+
+/* Looks for the stop text in what is new since `seen`, and cuts there. */
+static void look_for_stop(generation *g, size_t seen)
+{
+    size_t cut;
+    if (!g->stop || !g->text.n || (int64_t)g->made.n < g->hold) return;
+    g->stopped = stop_find(&g->stop, 1, (const char *)g->text.p, g->echo, seen, g->text.n, false, &cut);
+    if (g->stopped) g->text.n = cut;
 }
 
 static bool keep_id(generation *g, int32_t id)
@@ -120,6 +139,7 @@ static bool keep_id(generation *g, int32_t id)
 static bool on_token(void *ctx, const token_event *ev)
 {
     generation *g = ctx;
+    const size_t seen = g->text.n + 1;
     if (ev->token >= 0) {
         g->last = clock_now();
         if (!g->made.n) g->first = g->last;
@@ -129,12 +149,14 @@ static bool on_token(void *ctx, const token_event *ev)
             printf("%s%d", g->made.n > 1 ? "," : "[", ev->token);
             fflush(stdout);
         }
+        look_for_stop(g, seen);
         print_text(g);
     }
     if (ev->finish == FINISH_ERROR)
         snprintf(g->error, sizeof g->error, "%s", ev->error ? ev->error : "the engine failed");
     g->score = ev->score;
-    g->finish = ev->finish ? ev->finish : interrupted || g->out_of_memory ? FINISH_STOP : FINISH_NONE;
+    const bool ends = g->stopped || interrupted || g->out_of_memory;
+    g->finish = ev->finish && !g->stopped ? ev->finish : ends ? FINISH_STOP : FINISH_NONE;
     return g->finish == FINISH_NONE;
 }
 
@@ -216,6 +238,8 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                                                                            : BEAM_STOP_BETTER,
                .on_token = on_token,
                .ctx = &g};
+    g.stop = o->stop && *o->stop ? o->stop : NULL;
+    g.hold = o->min_tokens;
     q.sample.strategy = NULL; /* it has done its work */
     if (q.sample.seed == -1 && getrandom(&q.sample.seed, sizeof q.sample.seed, 0) > 0) q.sample.seed &= INT32_MAX;
     uint64_t id;
@@ -224,18 +248,19 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
     int rc = o->receipt ? engine_fingerprint(eng, &here, e) : OK;
     if (!rc && o->receipt) rc = receipt_check_query(&here, &q, e);
     if (!rc) rc = feed_prompt(eng, &g, prompt, o->echo, e);
+    g.echo = g.text.n;
     print_text(&g);
     if (!rc) rc = engine_add_query(eng, &q, &id, e);
     if (!rc) rc = steps_until_done(eng, &g, id, e);
-    if (!rc && g.text_maker) rc = detok_finish(g.text_maker, &g.text, e);
+    if (!rc && g.text_maker && !g.stopped) rc = detok_finish(g.text_maker, &g.text, e);
     print_text(&g);
     if (!rc && g.output == OUTPUT_IDS) printf("%s]\n", g.made.n ? "" : "[");
     if (!rc && g.output == OUTPUT_JSON) rc = print_json(eng, prompt, &g, o, &q.sample, e);
     if (!rc && o->receipt)
         rc = receipt_file_write(o->receipt, eng, &here, &q, &g.made,
-                                g.finish == FINISH_LENGTH ? RECEIPT_LENGTH
-                                : interrupted             ? RECEIPT_STOP_TEXT
-                                                          : RECEIPT_END_TOKEN,
+                                g.finish == FINISH_LENGTH  ? RECEIPT_LENGTH
+                                : interrupted || g.stopped ? RECEIPT_STOP_TEXT
+                                                           : RECEIPT_END_TOKEN,
                                 e);
     if (!rc && g.made.n > 1)
         log_line(LOG_DEBUG, "%zu prompt tokens, first token after %.1f ms, then %.1f tokens/s", prompt->n,

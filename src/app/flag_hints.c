@@ -19,7 +19,7 @@ static const flag_hint hints[] = {
      NULL, no_chat},
     {"-fa --flash-attn --mmap --no-mmap --mlock -cb --cont-batching --no-warmup", NULL, always},
     {"-hf -hfr --hf-repo --hf-file --hf-token", NULL, no_hub},
-    {"-r --reverse-prompt --stop", NULL, "run has no stop texts; serve takes \"stop\" in requests"},
+    {"-r --reverse-prompt", "stop", NULL},
     {"-s", "seed", NULL},
     {"--n-predict --predict --max-new-tokens", "max-tokens", NULL},
     {"--ctx-size --max-model-len", "ctx", NULL},
