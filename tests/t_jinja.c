@@ -149,14 +149,15 @@ static void test_origin(void **state)
         {"{{ [x, '<s>']|sort|last }}", "[aé<s>b ]"},
         {"<|{{ m.role }}|>{{ m.name }}", "<|user|>[user]"},
         {"{{ bos }}{{ x|first }}", "<s>[a]"},
+        {"{{ d2.role }}", "[(INST)]"},
         {"{{ (x|e)[:5] }}", "[aé]&lt"},
     };
     static const jinja_own own[] = {{"bos", "<s>"}, {NULL}};
-    jinja_input in = {
-        .context = span_str(
-            "{\"x\":\"aé<s>b \",\"d\":{\"<k>\":[\"v\",1]},\"bos\":\"no\",\"m\":{\"role\":\"user\",\"name\":"
-            "\"user\"}}"),
-        .own = own};
+    jinja_input in = {.context = span_str("{\"x\":\"aé<s>b "
+                                          "\",\"d\":{\"<k>\":[\"v\",1]},\"bos\":\"no\",\"d2\":{\"role\":\"(INST)\"},"
+                                          "\"m\":{\"role\":\"user\",\"name\":"
+                                          "\"user\"}}"),
+                      .own = own};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         jinja_output out = {0};
         buf shown = {0};

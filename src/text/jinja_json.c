@@ -130,6 +130,14 @@ static jval read_number(reader *x)
 
 static jval read_value(reader *x, int depth);
 
+/* A string of small letters: the name of a role, which is no special token by itself. */
+static bool is_word(jval v)
+{
+    bool word = v.kind == J_STRING;
+    for (size_t i = 0; word && i < v.s.n; i++) word = (v.s.p[i] >= 'a' && v.s.p[i] <= 'z') || v.s.p[i] == '_';
+    return word;
+}
+
 static jval read_object(reader *x, int depth)
 {
     jdict *d = jdict_new(x->r);
@@ -143,7 +151,7 @@ static jval read_object(reader *x, int depth)
         x->at++;
         jval v = read_value(x, depth + 1);
         if (jdict_find(x->r, d, key)) wrong(x, "a key appears twice");
-        if (jstr_is(key.s, "role") && v.kind == J_STRING && !memchr(v.s.p, '<', v.s.n)) v.s.user = NULL;
+        if (jstr_is(key.s, "role") && is_word(v)) v.s.user = NULL; /* templates make tokens of it */
         jdict_put(x->r, d, key, v);
         blanks(x);
         if (peek(x) == '}') break;
