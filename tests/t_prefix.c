@@ -279,6 +279,40 @@ static void choices(void **unused)
     }
 }
 
+/* Choices of an encoder-decoder: the encoder runs once for all. */
+static void choices_of_an_encoder(void **unused)
+{
+    (void)unused;
+    enum { CHOICES = 4, INPUT = 70 };
+    static text alone[CHOICES], got[CHOICES];
+    static int32_t input[INPUT];
+    for (int i = 0; i < INPUT; i++) input[i] = 3 + i % 40;
+    for (int turn = 0; turn < 2; turn++) {
+        err e = {0};
+        engine *g;
+        engine_stats st;
+        const engine_options o = {.model = "tests/vectors/models/t5", .kv = "f32", .ctx = 96, .threads = 1};
+        assert_ok(engine_open(&g, &o, &e), &e);
+        text *t = turn ? got : alone;
+        for (int k = 0; k < CHOICES; k++) {
+            make_text(&t[k], 1, 0, 1, 20);
+            t[k].ids[0] = 0;
+            t[k].q.enc_ids = input;
+            t[k].q.n_enc = INPUT;
+            t[k].q.sample = (sample_params){.temperature = 1.2, .top_p = 1, .repetition_penalty = 1, .choice = k};
+            t[k].q.like = turn && k ? t[0].id : 0;
+            add(g, &t[k]);
+            if (!turn) run_all(g);
+        }
+        run_all(g);
+        for (int k = 0; k < CHOICES && turn; k++) same(&alone[k], &got[k]);
+        engine_get_stats(g, &st);
+        assert_int_equal(st.encoder_runs, turn ? 1 : CHOICES);
+        all_given_back(g);
+        engine_close(g);
+    }
+}
+
 /* Salts keep texts apart, queries that score their prompt compute it, and those for measurements share nothing. */
 static void kept_apart(void **unused)
 {
@@ -375,8 +409,9 @@ static void short_of_pages(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_texts), cmocka_unit_test(at_once),
-                                       cmocka_unit_test(choices),     cmocka_unit_test(kept_apart),
-                                       cmocka_unit_test(goes_on),     cmocka_unit_test(short_of_pages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_texts),   cmocka_unit_test(at_once),
+                                       cmocka_unit_test(choices),       cmocka_unit_test(choices_of_an_encoder),
+                                       cmocka_unit_test(kept_apart),    cmocka_unit_test(goes_on),
+                                       cmocka_unit_test(short_of_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

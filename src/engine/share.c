@@ -154,10 +154,11 @@ void session_copy_text(engine *g, session *to, const session *from)
         to->n_named = from->n_named;
     }
     for (uint32_t i = 0; i < p->n_group; i++) {
-        if (p->group_axis[i] == AXIS_ENC) continue;
-        for (int64_t k = 0; k * PAGE_TOKENS < from->n_past; k++) {
+        const bool enc = p->group_axis[i] == AXIS_ENC;
+        const int64_t n = enc ? from->n_page[i] : (from->n_past + PAGE_TOKENS - 1) / PAGE_TOKENS;
+        for (int64_t k = 0; k < n; k++) {
             int32_t *page = &to->page[i][k], of = from->page[i][k];
-            const bool full = (k + 1) * PAGE_TOKENS <= from->n_past;
+            const bool full = enc || (k + 1) * PAGE_TOKENS <= from->n_past;
             if (*page == of) continue;
             if (*page >= 0 && (full || of < 0)) session_give_page(g, i, page);
             if (of < 0) continue;
