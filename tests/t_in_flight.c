@@ -172,7 +172,9 @@ static void ask(schedule *s, int which, int leave_at)
     *a = (asked){.in = s, .of = &queries[which], .leave_at = leave_at};
     q.on_token = on_token;
     q.ctx = a;
-    pthread_mutex_unlock(&s->lock); /* the engine's thread may call on_token before this returns */
+    for (int i = 0; i < s->n - 1; i++)
+        if (s->of[i].of == a->of) q.like = s->of[i].id; /* it, or what has come of it, may lead */
+    pthread_mutex_unlock(&s->lock);                     /* the engine's thread may call on_token before this returns */
     uint64_t id;
     int rc = engine_add_query(s->g, &q, &id, &e);
     pthread_mutex_lock(&s->lock);
@@ -185,7 +187,8 @@ static void act(schedule *s)
     pthread_mutex_lock(&s->lock);
     const uint64_t what = chance(s, 20), which = s->n ? chance(s, (uint64_t)s->n) : 0;
     const asked *a = &s->of[which];
-    if (what < 7 && s->n < ASKED) ask(s, (int)chance(s, POOL), chance(s, 4) ? 0 : 1 + (int)chance(s, 12));
+    if (what < 7 && s->n < ASKED)
+        ask(s, (int)chance(s, s->seed % 3 ? POOL : 3), chance(s, 4) ? 0 : 1 + (int)chance(s, 12));
     else if (what < 9 && s->n) engine_cancel(s->g, a->id);
     else if (what < 13 && s->n) engine_pause(s->g, a->id, true);
     else if (what < 17 && s->n) engine_pause(s->g, a->id, false);
