@@ -296,7 +296,13 @@ static bool chats(const run_options *o, const engine *eng, bool terminal)
 
 static conversation_options conversation_of(run_options *o)
 {
-    return (conversation_options){o->system, o->max_tokens, o->parse_special, &o->sample, o->form};
+    return (conversation_options){.system = o->system,
+                                  .max_tokens = o->max_tokens,
+                                  .min_tokens = o->min_tokens,
+                                  .ignore_eos = o->ignore_eos,
+                                  .parse_special = o->parse_special,
+                                  .sample = &o->sample,
+                                  .form = o->form};
 }
 
 /* chat: NULL: the text is continued. */

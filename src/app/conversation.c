@@ -128,6 +128,8 @@ static int write_answer(answer *a, const token_list *prompt, bool thinking, err 
     query q = {.ids = prompt->id,
                .n_ids = prompt->n,
                .max_tokens = c->o.max_tokens < 0 ? INT32_MAX : c->o.max_tokens,
+               .min_tokens = c->o.min_tokens,
+               .ignore_eos = c->o.ignore_eos,
                .sample = *c->o.sample,
                .constraint = c->o.form,
                .n_logprobs = -1,

@@ -6,6 +6,8 @@
 typedef struct conversation_options {
     const char *system;    /* NULL: none */
     int64_t max_tokens;    /* of an answer; -1: up to the context */
+    int64_t min_tokens;    /* before it may end */
+    bool ignore_eos;       /* it goes on after the model's end token */
     bool parse_special;    /* special-token text of the user counts */
     sample_params *sample; /* changed by /set */
     struct grammar *form;  /* of answers; NULL: any */
