@@ -249,6 +249,15 @@ static void ngrams(void **unused)
 /* As many guesses as are wanted. */
 static void guess_anything(void *self, session **who, int n) { (void)self, (void)who, (void)n; }
 
+/* A step of one row of each sequence took so long. */
+static void learn(step_time *t, int rows, double seconds)
+{
+    int32_t row[16], len[16];
+    for (int i = 0; i < 16; i++) row[i] = i, len[i] = 1;
+    const step st = {.tok = {.seq_row = row, .seq_len = len}, .n_seq = rows, .n = {[AXIS_TOK] = rows}};
+    step_time_learn(t, &st, seconds);
+}
+
 /* Guesses that never hold are given up but for a try now and then; those that hold are made. */
 static void guesses_follow_what_held(void **unused)
 {
@@ -257,32 +266,33 @@ static void guesses_follow_what_held(void **unused)
     static const draft_source anything = {"anything", guess_anything, NULL};
     session s = {.ids = ids, .n_ids = 100, .n_prompt = 50, .room = 4000}, *who[9] = {&s};
     draft d = {.from = &anything, .who = who, .most = 8};
+    step_time t = {.n = 0};
     int made = 0;
-    for (int rows = 1; rows < 9; rows++) draft_timed(&d, rows, 1 + 0.02 * rows); /* a row costs 2 % */
+    for (int rows = 1; rows < 9; rows++) learn(&t, rows, 1 + 0.02 * rows); /* a row costs 2 % */
     for (int i = 0; i < 200; i++) {
-        draft_guess(&d, who, 1, 8);
+        draft_guess(&d, &t, who, 1, 8);
         assert_true(s.n_draft <= 8);
         made += i >= 100 ? s.n_draft : 0;
         draft_learn(&s, 0);
     }
     assert_in_range(made, 1, 20);
     for (int i = 0; i < 400; i++) {
-        draft_guess(&d, who, 1, 8);
+        draft_guess(&d, &t, who, 1, 8);
         draft_learn(&s, s.n_draft);
     }
-    draft_guess(&d, who, 1, 8);
+    draft_guess(&d, &t, who, 1, 8);
     assert_int_equal(s.n_draft, 8);
-    draft_guess(&d, who, 1, 3); /* of a chunk no more are left */
+    draft_guess(&d, &t, who, 1, 3); /* of a chunk no more are left */
     assert_int_equal(s.n_draft, 3);
     d.each = 1; /* a guess takes as long as a step */
-    draft_guess(&d, who, 1, 8);
+    draft_guess(&d, &t, who, 1, 8);
     assert_true(s.n_draft < 2);
     d.each = 0;
-    for (int rows = 1; rows < 200; rows++) draft_timed(&d, 1 + rows % 9, rows % 9 + 1); /* a row costs all */
-    draft_guess(&d, who, 1, 8);
+    for (int rows = 1; rows < 200; rows++) learn(&t, 1 + rows % 9, rows % 9 + 1); /* a row costs all */
+    draft_guess(&d, &t, who, 1, 8);
     assert_true(s.n_draft < 2);
     s.room = 52; /* two tokens are left, one of them comes without a guess */
-    draft_guess(&d, who, 1, 8);
+    draft_guess(&d, &t, who, 1, 8);
     assert_true(s.n_draft <= 1);
 }
 

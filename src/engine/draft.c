@@ -7,10 +7,11 @@
 
 #include <string.h>
 
-/* Weight of the step before in the fit; steps that the first guess at a row's cost counts for. */
-static const double FORGET = 0.98, PRIOR = 2, PRIOR_ROW = 0.1;
-static const float LEARN = 0.15f,
-                   HOPE = 0.7f;          /* weight of a new guess in what is known of a session; before the first */
+/* The time of a row beside that of a step without rows, before both are known: it invites to try. The least share of
+ * a step's time that a row is taken to add. */
+static const double ROW_COST = 0.1, LEAST_SHARE = 0.005;
+static const float LEARN = 0.15f;        /* weight of a new guess in what is known of a session */
+static const float HOPE = 0.7f;          /* what is known before the first */
 enum { WAIT_MIN = 16, WAIT_MAX = 1024 }; /* steps without guesses, where they are not worth their time */
 
 int draft_open(draft *d, engine *g, err *e)
@@ -39,49 +40,14 @@ void draft_close(draft *d)
     *d = (draft){0};
 }
 
-static void add_point(draft *d, double count, double rows, double seconds)
-{
-    d->n += count;
-    d->x += count * rows;
-    d->y += count * seconds;
-    d->xx += count * rows * rows;
-    d->xy += count * rows * seconds;
-}
-
-void draft_timed(draft *d, int rows, double seconds)
-{
-    if (!(seconds > 0)) return;
-    if (d->n == 0) { /* a line through the first point, with a slope that invites to try */
-        add_point(d, PRIOR, rows, seconds);
-        add_point(d, PRIOR, rows + 8, seconds * (1 + 8 * PRIOR_ROW));
-    }
-    d->n *= FORGET, d->x *= FORGET, d->y *= FORGET, d->xx *= FORGET, d->xy *= FORGET;
-    add_point(d, 1, rows, seconds);
-}
-
-static double row_seconds(const draft *d)
-{
-    const double spread = d->n * d->xx - d->x * d->x;
-    return spread > 0 ? (d->n * d->xy - d->x * d->y) / spread : 0;
-}
-
-static double step_seconds(const draft *d, int rows)
-{
-    return d->n > 0 ? (d->y + row_seconds(d) * (d->n * rows - d->x)) / d->n : 0;
-}
-
-/* The part of a step's time that one more row adds. */
-static double row_share(const draft *d, int rows)
-{
-    const double all = step_seconds(d, rows), share = all > 0 ? row_seconds(d) / all : 1;
-    return d->n == 0 ? PRIOR_ROW / (1 + PRIOR_ROW * rows) : share > 0.005 ? share : 0.005;
-}
-
 /* How many guesses of a session are worth their time in a step of `rows` rows, of which each gives a token. */
-static int count_worth(const draft *d, session *s, int rows, int most)
+static int count_worth(const draft *d, const step_time *t, session *s, int rows, int most)
 {
     const int64_t room = s->room - (s->n_ids - s->n_prompt) - 1;
-    const double all = step_seconds(d, rows), share = row_share(d, rows) + (all > 0 ? d->each / rows / all : 0);
+    const double all = step_time_of(t, rows, s->n_ids), row = step_time_rows(t, 1, s->n_ids) + d->each / rows;
+    const double share = !(all > 0)                ? ROW_COST / (1 + ROW_COST * rows)
+                         : row / all > LEAST_SHARE ? row / all
+                                                   : LEAST_SHARE;
     const double worth = rows * share, hold = s->drafted ? s->holds : HOPE; /* a row is to give as many as others do */
     int n = 0;
     if (s->wait_draft > 0) {
@@ -99,12 +65,12 @@ static int count_worth(const draft *d, session *s, int rows, int most)
     return 1;
 }
 
-void draft_guess(draft *d, session **who, int n, int64_t room)
+void draft_guess(draft *d, const step_time *t, session **who, int n, int64_t room)
 {
     int m = 0, most = 0;
     for (int i = 0; i < n; i++) {
         session *s = who[i];
-        s->n_draft = count_worth(d, s, n, room < DRAFT_MAX ? (int)room : DRAFT_MAX);
+        s->n_draft = count_worth(d, t, s, n, room < DRAFT_MAX ? (int)room : DRAFT_MAX);
         room -= s->n_draft;
         if (s->n_draft > most) most = s->n_draft;
         if (s->n_draft) who[m++] = s;

@@ -8,6 +8,7 @@
  * rules (sample/sample.h) more guesses hold, and texts depend on them. */
 #pragma once
 #include "engine/session.h"
+#include "engine/step_time.h"
 
 struct engine;
 
@@ -27,9 +28,6 @@ typedef struct draft {
     session **who; /* [max_batch] for draft_guess */
     int most;      /* guesses of a sequence in a step */
     guess_rule rule;
-    /* The time of a step that generates, by its rows, is about step + row * rows: running sums of a least squares fit,
-     * in which older steps count less. */
-    double n, x, y, xx, xy;
     double each; /* seconds of one guess, for all sessions together */
 } draft;
 
@@ -38,10 +36,8 @@ int draft_open(draft *d, struct engine *g, err *e);
 void draft_close(draft *d); /* no session has a twin any more */
 
 /* ---- on the engine thread */
-/* A step of so many rows, all of them of sequences that generate, took so long. */
-void draft_timed(draft *d, int rows, double seconds);
 /* Guesses for those of n sessions, each with one token left, for which they are worth their time: sets s->n_draft. All
- * together at most `room`. */
-void draft_guess(draft *d, session **who, int n, int64_t room);
+ * together at most `room`. t: what steps took. */
+void draft_guess(draft *d, const step_time *t, session **who, int n, int64_t room);
 /* What came of the guesses of a step: `held` of them. */
 void draft_learn(session *s, int held);

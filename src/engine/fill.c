@@ -54,7 +54,7 @@ void schedule_guess(engine *g)
         session *s = g->ready[i];
         if (!s->beams && !s->leads && !s->in_flight && is_ready(g, s, false)) g->guesses.who[m++] = s;
     }
-    if (m) draft_guess(&g->guesses, g->guesses.who, m, g->chunk / 2);
+    if (m) draft_guess(&g->guesses, &g->times, g->guesses.who, m, g->chunk / 2);
 }
 
 /* Adds at most `rows` rows, of which there are that many; undivided ones all or none. Returns their number. */

@@ -71,6 +71,11 @@ double step_time_rows(const step_time *t, int64_t rows, int64_t depth)
     return n * (t->cost[1] / ROWS + t->cost[2] * ((double)depth + n / 2) / SEEN);
 }
 
+double step_time_of(const step_time *t, int sequences, int64_t depth)
+{
+    return t->n < LEARN ? 0 : t->cost[0] + sequences * step_time_rows(t, 1, depth);
+}
+
 int64_t step_time_fit(const step_time *t, double seconds, int64_t depth, int64_t most)
 {
     if (step_time_rows(t, most, depth) <= seconds) return most;

@@ -15,6 +15,8 @@ typedef struct step_time {
 void step_time_learn(step_time *t, const step *st, double seconds);
 /* Of a step that is being filled. 0: nothing is known. */
 double step_time_predict(const step_time *t, const step *st);
+/* Of a step of `sequences`, each with one row after `depth` positions. 0: nothing is known. */
+double step_time_of(const step_time *t, int sequences, int64_t depth);
 /* Of `rows` more rows of a sequence, after `depth` positions. */
 double step_time_rows(const step_time *t, int64_t rows, int64_t depth);
 /* The rows that take so long there, at most `most`. */
