@@ -424,3 +424,8 @@ bool json_quote(buf *out, span s)
     }
     return buf_byte(out, '"');
 }
+
+bool json_quote_or_null(buf *out, const char *text)
+{
+    return text ? json_quote(out, span_str(text)) : buf_str(out, "null");
+}

@@ -47,11 +47,9 @@ bool error_text(buf *out, int status, const char *at, const char *code, const ch
     buf_str(out, "{\"error\":{\"message\":");
     json_quote(out, span_str(message));
     buf_printf(out, ",\"type\":\"%s\",\"param\":", error_type(status));
-    if (at) json_quote(out, span_str(at));
-    else buf_str(out, "null");
+    json_quote_or_null(out, at);
     buf_str(out, ",\"code\":");
-    if (code) json_quote(out, span_str(code));
-    else buf_str(out, "null");
+    json_quote_or_null(out, code);
     return buf_str(out, "}}");
 }
 

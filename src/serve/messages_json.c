@@ -21,11 +21,9 @@ bool messages_error_write(buf *out, int status, const char *at, const char *code
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
     json_quote(out, span_str(message));
     buf_str(out, ",\"param\":");
-    if (at) json_quote(out, span_str(at));
-    else buf_str(out, "null");
+    json_quote_or_null(out, at);
     buf_str(out, ",\"code\":");
-    if (code) json_quote(out, span_str(code));
-    else buf_str(out, "null");
+    json_quote_or_null(out, code);
     return buf_str(out, "}}");
 }
 
@@ -46,8 +44,7 @@ static const char *stop_reason(const choice *c)
 static void write_stop(buf *out, const choice *c)
 {
     buf_printf(out, "\"stop_reason\":%s,\"stop_sequence\":", stop_reason(c));
-    if (c->stop_word && !c->chat.message.n_calls) json_quote(out, span_str(c->stop_word));
-    else buf_str(out, "null");
+    json_quote_or_null(out, c->chat.message.n_calls ? NULL : c->stop_word);
 }
 
 static void write_input_usage(buf *out, const choice *c)
