@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/call_parser.h"
+#include "text/chat_messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,21 +157,13 @@ static int write_answer(answer *a, const token_list *prompt, bool thinking, err 
 
 /* ---- the prompt ---- */
 
-static json *message_new(json *list, const char *role, const char *text)
-{
-    json *m = json_add_object(list, NULL);
-    json_add_str(m, "role", role);
-    json_add_str(m, "content", text);
-    return m;
-}
-
 /* The ids of the conversation; *thinking: the template has opened the reasoning. */
 static int make_prompt(const engine *eng, const chat_template *chat, const conversation_options *o, const char *system,
                        const json *messages, bool *thinking, token_list *out, err *e)
 {
     json *root = json_new_object(), *list = json_add_array(root, "messages");
     jinja_output text = {0};
-    if (system) message_new(list, "system", system);
+    if (system) chat_message_add(list, "system", system);
     for (const json *m = json_first(messages); m; m = json_next(m)) json_add_copy(list, NULL, m);
     int rc = chat_template_apply(
         chat, &(chat_input){.messages = list, .add_generation_prompt = true, .now = time(NULL)}, &text, e);
@@ -189,7 +182,7 @@ int conversation_prompt(const engine *eng, const chat_template *chat, const conv
 {
     json *root = json_new_object(), *list = json_add_array(root, "messages");
     bool thinking;
-    message_new(list, "user", text);
+    chat_message_add(list, "user", text);
     int rc = make_prompt(eng, chat, o, o->system, list, &thinking, out, e);
     json_free(root);
     return rc;
@@ -220,13 +213,13 @@ static int answer_line(conversation *c, const char *text, err *e)
     answer a = {.c = c};
     bool thinking;
     interrupted = 0;
-    message_new(list, "user", text);
+    chat_message_add(list, "user", text);
     int rc = make_prompt(c->eng, c->chat, &c->o, c->system, list, &thinking, &prompt, e);
     if (!rc) rc = write_answer(&a, &prompt, thinking, e);
     if (rc || !a.tokens) {
         forget_last(c, 1);
     } else {
-        json *m = message_new(list, "assistant", buf_cstr(&a.message.content));
+        json *m = chat_message_add(list, "assistant", buf_cstr(&a.message.content));
         if (a.message.reasoning.n) json_add_str(m, "reasoning_content", buf_cstr(&a.message.reasoning));
     }
     chat_message_free(&a.message);

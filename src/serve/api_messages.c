@@ -3,6 +3,7 @@
 #include "serve/api_list.h"
 #include "serve/chat_request.h"
 #include "serve/messages_json.h"
+#include "text/chat_messages.h"
 
 #include <string.h>
 
@@ -12,23 +13,20 @@ typedef struct messages_fields {
     bool stream;
 } messages_fields;
 
-#define FIELD(key, kind, member)                                                                                       \
-    {                                                                                                                  \
-        .name = key, .type = kind, .offset = offsetof(messages_fields, member)                                         \
-    }
+#define AT(member) .offset = offsetof(messages_fields, member)
 static const field messages_rows[] = {
-    FIELD("model", FIELD_TEXT, model),
-    FIELD("messages", FIELD_NODE, messages),
-    FIELD("system", FIELD_NODE, system),
-    FIELD("tools", FIELD_NODE, tools),
-    FIELD("tool_choice", FIELD_NODE, tool_choice),
-    FIELD("stop_sequences", FIELD_NODE, stop),
-    FIELD("thinking", FIELD_NODE, thinking),
-    FIELD("max_tokens", FIELD_NODE, max_tokens),
-    FIELD("temperature", FIELD_NODE, temperature),
-    FIELD("top_p", FIELD_NODE, top_p),
-    FIELD("top_k", FIELD_NODE, top_k),
-    FIELD("stream", FIELD_BOOL, stream),
+    {.name = "model", .type = FIELD_TEXT, AT(model)},
+    {.name = "messages", .type = FIELD_NODE, AT(messages)},
+    {.name = "system", .type = FIELD_NODE, AT(system)},
+    {.name = "tools", .type = FIELD_NODE, AT(tools)},
+    {.name = "tool_choice", .type = FIELD_NODE, AT(tool_choice)},
+    {.name = "stop_sequences", .type = FIELD_NODE, AT(stop)},
+    {.name = "thinking", .type = FIELD_NODE, AT(thinking)},
+    {.name = "max_tokens", .type = FIELD_NODE, AT(max_tokens)},
+    {.name = "temperature", .type = FIELD_NODE, AT(temperature)},
+    {.name = "top_p", .type = FIELD_NODE, AT(top_p)},
+    {.name = "top_k", .type = FIELD_NODE, AT(top_k)},
+    {.name = "stream", .type = FIELD_BOOL, AT(stream)},
     {.name = "metadata", .type = FIELD_IGNORE},
     {.name = "service_tier", .type = FIELD_IGNORE},
     {NULL},
@@ -54,14 +52,6 @@ static bool put_text(exchange *x, const char *at, const json *v, buf *out)
         buf_str(out, text_of(b, "text"));
     }
     return true;
-}
-
-static json *message_new(json *list, const char *role, const char *text)
-{
-    json *m = json_add_object(list, NULL);
-    json_add_str(m, "role", role);
-    json_add_str(m, "content", text);
-    return m;
 }
 
 static const char *block_members(const char *type)
@@ -100,7 +90,7 @@ static bool put_block(exchange *x, json *list, const json *b, buf *text, buf *re
     }
     const json *content = json_get(b, "content");
     const bool good = !content || put_text(x, "messages", content, &part);
-    if (good) json_add_str(message_new(list, "tool", buf_cstr(&part)), "tool_call_id", text_of(b, "tool_use_id"));
+    if (good) json_add_str(chat_message_add(list, "tool", buf_cstr(&part)), "tool_call_id", text_of(b, "tool_use_id"));
     buf_free(&part);
     return good;
 }
@@ -113,7 +103,7 @@ static bool put_message(exchange *x, json *list, const json *m)
     if (json_type(m) != JSON_OBJECT) return field_wrong_type(x, "messages", "an array of objects", m);
     if (!assistant && strcmp(role, "user") != 0) return refuse(x, "messages", "a role is user or assistant");
     if (!fields_only(x, "messages", m, "role content")) return false;
-    if (json_type(content) == JSON_STRING) return message_new(list, role, json_str(content, "")) != NULL;
+    if (json_type(content) == JSON_STRING) return chat_message_add(list, role, json_str(content, "")) != NULL;
     if (json_type(content) != JSON_ARRAY || !json_count(content))
         return field_wrong_type(x, "content", "a string or an array of blocks", content);
     buf text = {0}, reasoning = {0};
@@ -124,7 +114,7 @@ static bool put_message(exchange *x, json *list, const json *m)
         good = put_block(x, list, b, &text, &reasoning, calls);
     }
     if (good && (text.n || !results)) {
-        json *out = message_new(list, role, buf_cstr(&text));
+        json *out = chat_message_add(list, role, buf_cstr(&text));
         if (json_count(calls)) json_add_copy(out, "tool_calls", calls);
         if (reasoning.n) json_add_str(out, "reasoning_content", buf_cstr(&reasoning));
     }
@@ -139,7 +129,7 @@ static bool put_messages(exchange *x, const messages_fields *f, json *to)
     json *list = json_add_array(to, "messages");
     buf system = {0};
     bool good = !f->system || put_text(x, "system", f->system, &system);
-    if (good && system.n) message_new(list, "system", buf_cstr(&system));
+    if (good && system.n) chat_message_add(list, "system", buf_cstr(&system));
     buf_free(&system);
     if (!good) return false;
     if (!f->messages) {

@@ -3,6 +3,7 @@
 #include "serve/api_list.h"
 #include "serve/chat_request.h"
 #include "serve/reply_form.h"
+#include "text/chat_messages.h"
 
 #include <string.h>
 
@@ -13,27 +14,24 @@ typedef struct responses_fields {
     bool stream, background;
 } responses_fields;
 
-#define FIELD(key, kind, member)                                                                                       \
-    {                                                                                                                  \
-        .name = key, .type = kind, .offset = offsetof(responses_fields, member)                                        \
-    }
+#define AT(member) .offset = offsetof(responses_fields, member)
 static const field responses_rows[] = {
-    FIELD("model", FIELD_TEXT, model),
-    FIELD("input", FIELD_NODE, input),
-    FIELD("instructions", FIELD_TEXT, instructions),
-    FIELD("tools", FIELD_NODE, tools),
-    FIELD("tool_choice", FIELD_NODE, tool_choice),
-    FIELD("parallel_tool_calls", FIELD_NODE, parallel),
-    FIELD("text", FIELD_NODE, text),
-    FIELD("reasoning", FIELD_NODE, reasoning),
-    FIELD("max_output_tokens", FIELD_NODE, max_tokens),
-    FIELD("temperature", FIELD_NODE, temperature),
-    FIELD("top_p", FIELD_NODE, top_p),
-    FIELD("seed", FIELD_NODE, seed),
-    FIELD("stream", FIELD_BOOL, stream),
-    FIELD("background", FIELD_BOOL, background),
-    FIELD("previous_response_id", FIELD_NODE, previous),
-    FIELD("conversation", FIELD_NODE, conversation),
+    {.name = "model", .type = FIELD_TEXT, AT(model)},
+    {.name = "input", .type = FIELD_NODE, AT(input)},
+    {.name = "instructions", .type = FIELD_TEXT, AT(instructions)},
+    {.name = "tools", .type = FIELD_NODE, AT(tools)},
+    {.name = "tool_choice", .type = FIELD_NODE, AT(tool_choice)},
+    {.name = "parallel_tool_calls", .type = FIELD_NODE, AT(parallel)},
+    {.name = "text", .type = FIELD_NODE, AT(text)},
+    {.name = "reasoning", .type = FIELD_NODE, AT(reasoning)},
+    {.name = "max_output_tokens", .type = FIELD_NODE, AT(max_tokens)},
+    {.name = "temperature", .type = FIELD_NODE, AT(temperature)},
+    {.name = "top_p", .type = FIELD_NODE, AT(top_p)},
+    {.name = "seed", .type = FIELD_NODE, AT(seed)},
+    {.name = "stream", .type = FIELD_BOOL, AT(stream)},
+    {.name = "background", .type = FIELD_BOOL, AT(background)},
+    {.name = "previous_response_id", .type = FIELD_NODE, AT(previous)},
+    {.name = "conversation", .type = FIELD_NODE, AT(conversation)},
     {.name = "include", .type = FIELD_IGNORE},
     {.name = "truncation", .type = FIELD_IGNORE},
     {.name = "stream_options", .type = FIELD_IGNORE},
@@ -117,21 +115,15 @@ static bool put_item(exchange *x, json *list, json **calls, const json *item)
 
 static bool put_input(exchange *x, const responses_fields *f, json *to)
 {
-    json *list = json_add_array(to, "messages"), *calls = NULL, *m;
-    if (f->instructions) {
-        m = json_add_object(list, NULL);
-        json_add_str(m, "role", "developer");
-        json_add_str(m, "content", f->instructions);
-    }
+    json *list = json_add_array(to, "messages"), *calls = NULL;
+    if (f->instructions) chat_message_add(list, "developer", f->instructions);
     if (!f->input) {
         reply_error(x, 400, "input", "missing_field", "input is missing");
         return false;
     }
     if (json_type(f->input) != JSON_ARRAY) {
-        m = json_add_object(list, NULL);
-        json_add_str(m, "role", "user");
         if (json_type(f->input) != JSON_STRING) return field_wrong_type(x, "input", "a string or an array", f->input);
-        return put_content(x, m, f->input);
+        return chat_message_add(list, "user", json_str(f->input, "")) != NULL;
     }
     for (const json *item = json_first(f->input); item; item = json_next(item))
         if (!put_item(x, list, &calls, item)) return false;

@@ -237,3 +237,11 @@ json *chat_messages_system_first(const json *messages)
     json_free(holder);
     return NULL;
 }
+
+json *chat_message_add(json *list, const char *role, const char *content)
+{
+    json *m = json_add_object(list, NULL);
+    json_add_str(m, "role", role);
+    json_add_str(m, "content", content);
+    return m;
+}

@@ -23,3 +23,5 @@ typedef struct chat_caps {
 json *chat_messages_put_right(const json *messages, const json *tools, const chat_caps *caps);
 /* The same with all system messages as one at the front, for templates that want it there. */
 json *chat_messages_system_first(const json *messages);
+/* Adds a message to an array; NULL: out of memory. */
+json *chat_message_add(json *list, const char *role, const char *content);
