@@ -37,7 +37,7 @@ INLINE float v16_most(v16 a)
     return most;
 }
 
-/* The greatest of whole vectors up to n, four chains. */
+/* The maximum of whole vectors up to n, in four chains. */
 static float scan_max(const float *x, int64_t n)
 {
     v16 m[4];

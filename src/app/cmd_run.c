@@ -118,7 +118,7 @@ static void print_text(generation *g)
     g->echo = 0;
 }
 
-/* Looks for the stop text in what is new since `seen`, and cuts there. */
+/* Cuts the text where the stop text begins. Bytes before `seen` have been searched already. */
 static void look_for_stop(generation *g, size_t seen)
 {
     size_t cut;

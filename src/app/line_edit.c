@@ -1,7 +1,7 @@
 /* line_edit.c - see line_edit.h. The only file that includes libedit.
  *
- * Terminals put marks around pasted text when they are asked to (bracketed paste): what lies between them goes into the
- * line as it is, with its line ends. */
+ * Terminals put marks around pasted text when they are asked to (bracketed paste). Text between the marks is taken as
+ * it is, with its line ends. */
 #define _GNU_SOURCE
 #include "app/line_edit.h"
 

@@ -1,9 +1,9 @@
-/* vocab_scan.h - passes over a row of the vocabulary: the greatest, exponentials and their sum, what lies above a
- * value. Their order is fixed, so every backend that has its own gets the same bits.
+/* vocab_scan.h - passes over a row of the vocabulary: the maximum, exponentials and their sum, counts of values above a
+ * level. Their order is fixed, so every backend that has its own gets the same bits.
  *
  * Sums: element i of a block of SCAN_BLOCK belongs to lane i mod 16; each lane adds in float, in order; the lanes are
- * folded by halves (8, 4, 2, 1); blocks are added in double, in order. Columns are as long as a multiple of SCAN_LANES:
- * what lies between n and there is -inf where keys are, 0 where weights are, and is written by `take` and `keep`. */
+ * folded by halves (8, 4, 2, 1); blocks are added in double, in order. Columns are padded to a multiple of SCAN_LANES,
+ * keys with -inf and weights with 0; `take` and `keep` write the padding. */
 #pragma once
 #include "core/best_logit.h"
 
@@ -22,7 +22,7 @@ typedef struct scan_columns {
 typedef struct scan_ops {
     /* logits_best, of any n. */
     best_logit (*best)(const float *x, int64_t n);
-    /* Copies n values; NaN becomes -inf. Returns the greatest. */
+    /* Copies n values; NaN becomes -inf. Returns the maximum. */
     float (*take)(const float *from, int64_t n, float *to);
     /* Where the bit of an element is not set, key becomes -inf. */
     void (*mask)(const uint64_t *allowed, int64_t n, float *key);

@@ -169,30 +169,29 @@ METHOD(count)
     return jval_int(n);
 }
 
+/* The text before, `by` and the text after it; where it is nowhere, s stands at the front, or at the end if `last`. */
+static jval parts_around(jinja_run *r, jstr s, jstr by, bool last)
+{
+    if (!by.n) jinja_fail(r, "empty separator");
+    const size_t at = jstring_find(s, by, 0, last);
+    const bool found = at <= s.n;
+    jlist *l = jlist_new(r, 3);
+    jlist_add(r, l, found ? jval_str(jstr_cut(s, 0, at)) : last ? jval_text("") : jval_str(s));
+    jlist_add(r, l, found ? jval_str(by) : jval_text(""));
+    jlist_add(r, l, found ? jval_str(jstr_cut(s, at + by.n, s.n)) : last ? jval_str(s) : jval_text(""));
+    return jval_list(J_TUPLE, l);
+}
+
 METHOD(partition)
 {
     UNUSED;
-    jstr by = jval_as_str(r, a[0], "partition"), s = self.s;
-    if (!by.n) jinja_fail(r, "empty separator");
-    size_t at = jstring_find(s, by, 0, false);
-    jlist *l = jlist_new(r, 3);
-    jlist_add(r, l, jval_str(jstr_cut(s, 0, at > s.n ? s.n : at)));
-    jlist_add(r, l, at > s.n ? jval_text("") : jval_str(by));
-    jlist_add(r, l, at > s.n ? jval_text("") : jval_str(jstr_cut(s, at + by.n, s.n)));
-    return jval_list(J_TUPLE, l);
+    return parts_around(r, self.s, jval_as_str(r, a[0], "partition"), false);
 }
 
 METHOD(rpartition)
 {
     UNUSED;
-    jstr by = jval_as_str(r, a[0], "rpartition"), s = self.s;
-    if (!by.n) jinja_fail(r, "empty separator");
-    size_t at = jstring_find(s, by, 0, true);
-    jlist *l = jlist_new(r, 3);
-    jlist_add(r, l, at > s.n ? jval_text("") : jval_str(jstr_cut(s, 0, at)));
-    jlist_add(r, l, at > s.n ? jval_text("") : jval_str(by));
-    jlist_add(r, l, jval_str(at > s.n ? s : jstr_cut(s, at + by.n, s.n)));
-    return jval_list(J_TUPLE, l);
+    return parts_around(r, self.s, jval_as_str(r, a[0], "rpartition"), true);
 }
 
 static uint32_t fill_of(jinja_run *r, jval v)
