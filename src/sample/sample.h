@@ -7,7 +7,7 @@
  * At 151 936 tokens, on one thread with AVX-512 (EPYC, 1 MiB of second-level cache): temperature alone 0.08 ms,
  * with top-k 0.17, min-p 0.11, top-p and typical 0.16 to 0.3, mirostat 0.09 to 0.3, FSD 0.17 to 0.25; 20
  * log-probabilities 0.15. The second numbers are of rows in which no token stands out. Tail-free has to sort what has
- * any weight: 0.2, or 1 to 1.7 in such rows. With AVX2 a third more. */
+ * any weight: 0.15, or 0.8 in such rows. With AVX2 a third more. */
 #pragma once
 #include "base/err.h"
 #include "base/param.h"
