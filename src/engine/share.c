@@ -90,8 +90,9 @@ static void take_known(engine *g, session *s, int64_t most)
         for (uint32_t i = 0; i < n_group && may; i++) {
             const int32_t window = g->prog->group_window[i];
             run[i] = t->name[at].page[i] >= 0 ? run[i] + 1 : 0;
-            good = good && run[i] >= k + 1 - first_seen(window, (k + 1) * PAGE_TOKENS);
-            may = window || good; /* where all pages are seen, none can be missing */
+            const bool seen = run[i] >= k + 1 - first_seen(window, (k + 1) * PAGE_TOKENS);
+            good = good && seen;
+            may = window || seen; /* where all pages are seen, none can be missing */
         }
         if (good) best = k + 1, best_name = at;
     }
