@@ -75,6 +75,12 @@ int engine_fingerprint(const engine *g, fingerprint *out, err *e)
     return OK;
 }
 
+int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
+{
+    (void)g, (void)dir, (void)bytes, (void)e;
+    return OK;
+}
+
 int engine_open(engine **out, const engine_options *o, err *e)
 {
     (void)o;

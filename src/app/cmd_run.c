@@ -30,7 +30,7 @@ typedef struct run_options {
     bool echo, ignore_eos;
     int64_t beams;
     double length_penalty;
-    const char *early_stopping, *receipt, *stop;
+    const char *early_stopping, *receipt, *session, *stop;
     const char *grammar, *json_schema;
     const char *system, *chat;
     chat_options talk;
@@ -74,6 +74,8 @@ static const param own_rows[] = {
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
     ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
+    ROW(session, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+        .doc = "keep what was computed of the text in this file: a prompt that begins alike goes on after it"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
 };
@@ -103,6 +105,7 @@ typedef struct generation {
     int64_t hold;     /* nor while there are fewer tokens */
     bool stopped;
     float score;        /* of the best beam */
+    int64_t cached;     /* tokens of the prompt that were not computed */
     double first, last; /* clock_now of the first and last token */
 } generation;
 
@@ -143,6 +146,7 @@ static bool on_token(void *ctx, const token_event *ev)
     if (ev->token >= 0) {
         g->last = clock_now();
         if (!g->made.n) g->first = g->last;
+        g->cached = ev->cached_tokens;
         if (!keep_id(g, ev->token) || (g->text_maker && detok_next(g->text_maker, ev->token, &g->text, NULL)))
             g->out_of_memory = true;
         if (g->output == OUTPUT_IDS) {
@@ -190,6 +194,7 @@ static int print_json(engine *eng, const token_list *prompt, const generation *g
     json_add_str(root, "finish_reason", g->finish == FINISH_LENGTH ? "length" : "stop");
     if (o->beams > 1) json_add_num(root, "score", (double)g->score);
     else json_add_int(root, "seed", sample->seed);
+    json_add_int(root, "cached_tokens", g->cached);
     if (g->made.n > 1 && o->beams == 1)
         json_add_num(root, "tokens_per_s", (double)(g->made.n - 1) / (g->last - g->first));
     busy_marks devices;
@@ -263,8 +268,8 @@ static int continue_prompt(engine *eng, const run_options *o, const token_list *
                                                            : RECEIPT_END_TOKEN,
                                 e);
     if (!rc && g.made.n > 1)
-        log_line(LOG_DEBUG, "%zu prompt tokens, first token after %.1f ms, then %.1f tokens/s", prompt->n,
-                 (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));
+        log_line(LOG_DEBUG, "%zu prompt tokens, %lld of them cached, first token after %.1f ms, then %.1f tokens/s",
+                 prompt->n, (long long)g.cached, (g.first - began) * 1e3, (double)(g.made.n - 1) / (g.last - g.first));
     detok_close(g.text_maker);
     mem_free(g.made.id);
     buf_free(&g.text);
@@ -383,6 +388,7 @@ static int run_run(const invocation *v, err *e)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");
     if (!rc && strcmp(o->output, "text") == 0 && !engine_tokenizer(eng))
         rc = tokenizer_missing(eng, ", or --ids with --output ids", e);
+    if (!rc && o->session) rc = engine_keep_file(eng, o->session, e);
     if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
     if (!rc && chats(o, eng, talks)) rc = chat_options_open(&chat, &o->talk, engine_tokenizer(eng), e);
     if (talks && chat && !is_given(v, "max_tokens")) o->max_tokens = -1; /* an answer ends by itself */
@@ -391,6 +397,7 @@ static int run_run(const invocation *v, err *e)
     if (!rc && !talks) rc = read_prompt(eng, o, chat, &prompt, e);
     if (!rc && !talks) rc = continue_read(eng, o, &prompt, e);
     if (!rc && !talks && isatty(STDOUT_FILENO)) putchar('\n');
+    if (!rc && o->session) rc = engine_session_save(eng, o->session, e);
     mem_free(prompt.id);
     chat_template_close(chat);
     grammar_drop(o->form);

@@ -412,13 +412,20 @@ int engine_open(engine **out, const engine_options *o, err *e)
     return rc;
 }
 
+void engine_end_steps(engine *g)
+{
+    err ignored = {0};
+    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
+    sessions_free_gone(g);
+}
+
 void engine_close(engine *g)
 {
     if (!g) return;
-    err ignored = {0};
-    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
+    engine_end_steps(g);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
+    keep_close(g);
     draft_close(&g->guesses);
     engine_unplace(g);
     arena_free(&g->texts);

@@ -53,6 +53,16 @@ const token_trie *engine_token_trie(engine *g, err *e);
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
 int engine_plan_json(const engine *g, const double *seconds, json *root, err *e);
 
+/* Pages on disk, after engine_open and before the first query. Texts go on after pages that are there as after those in
+ * memory; what is there is of this model, this arithmetic and this division over devices alone. Nodes keep none.
+ *
+ * _folder: pages are written to files of this folder, at most so many bytes, and outlive the engine (page_store.h).
+ * _file: those of one text, from its first one, are read from this file, if there is one (ERR_FORMAT, ERR_NOT_FOUND: it
+ * is damaged, or another model's); engine_session_save writes those of the text that has ended last. */
+int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e);
+int engine_keep_file(engine *g, const char *path, err *e);
+int engine_session_save(engine *g, const char *path, err *e);
+
 typedef enum { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 
 typedef struct token_event {

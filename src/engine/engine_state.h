@@ -8,6 +8,7 @@
 #include "engine/draws.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
+#include "engine/keep.h"
 #include "engine/page_tree.h"
 #include "engine/session.h"
 #include "engine/spares.h"
@@ -46,6 +47,7 @@ struct engine {
     int64_t chunk;
     page_pool pages[GROUP_MAX];
     page_tree names; /* of pages of the text; without slots only, for they are not shared */
+    page_keep *keep; /* pages on disk; NULL: none are kept there */
     page_pool slots; /* two for each sequence, if the program has any */
     step_ring steps;
     draft guesses;
@@ -97,6 +99,8 @@ int engine_place(engine *g, bool first, double patience, err *e);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
 void engine_unplace(engine *g);
+/* Waits for the steps under way, whose results nobody gets; what they held back goes. */
+void engine_end_steps(engine *g);
 
 /* ---- recovery.c: on the engine thread */
 /* A step failed. False: a device did, its queries end. True: other processes are lost; queries wait, to be computed
@@ -123,6 +127,11 @@ int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, vo
 int engine_watch(engine *g, const int32_t *ids, size_t n, const tap *taps, int32_t n_tap, err *e);
 
 /* ---- share.c: on the engine thread */
+/* The first page that a row at position `pos` sees. */
+static inline int64_t session_first_seen(int32_t window, int64_t pos)
+{
+    return window && pos >= window ? (pos - window + 1) / PAGE_TOKENS : 0;
+}
 /* An admitted session gets a name of the tree, if it may share at all. */
 void session_join_names(engine *g, session *s);
 void session_leave_names(engine *g, session *s);

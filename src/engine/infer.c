@@ -291,7 +291,7 @@ int engine_infer(engine *g, bool *more, err *e)
     }
     schedule_admit(g);
     sessions_free_gone(g);
-    for (bool sent = true; sent;) sent = send_step(g);
+    for (bool sent = true; sent && !keep_waits(g);) sent = send_step(g);
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
     err why = {0};
@@ -302,6 +302,7 @@ int engine_infer(engine *g, bool *more, err *e)
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);
     sessions_free_gone(g);
+    keep_write(g);
     peers_look(g, false);
     did.steps = any;
     add_stats(g, &did);

@@ -29,6 +29,15 @@ void tree_close(page_tree *t)
     *t = (page_tree){0};
 }
 
+void tree_digest(const uint8_t *parent, const int32_t ids[PAGE_TOKENS], uint8_t digest[SHA256_BYTES])
+{
+    sha256 s;
+    sha256_init(&s);
+    if (parent) sha256_add(&s, parent, SHA256_BYTES);
+    sha256_add(&s, ids, PAGE_TOKENS * sizeof *ids);
+    sha256_end(&s, digest);
+}
+
 static int32_t *bucket_of(const page_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS])
 {
     uint64_t h = (uint64_t)parent;
@@ -83,6 +92,7 @@ int32_t tree_use(page_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS])
         *m = (page_name){.parent = parent, .next = *bucket};
         for (int g = 0; g < GROUP_MAX; g++) m->page[g] = -1;
         memcpy(m->ids, ids, sizeof m->ids);
+        tree_digest(parent < 0 ? NULL : t->name[parent].digest, ids, m->digest);
         *bucket = i;
     }
     t->name[i].users++;

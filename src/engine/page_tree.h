@@ -7,6 +7,7 @@
  * A name has a page in each group, or none where a window has left it, or where it was needed for something else.
  * A name lives while it has a page, or a user: a name after it, or a session that is there or is about to fill it. */
 #pragma once
+#include "base/sha256.h"
 #include "engine/pages.h"
 
 struct session;
@@ -18,6 +19,7 @@ typedef struct page_name {
     int32_t page[GROUP_MAX];      /* -1: none */
     const struct session *filler; /* whose next steps fill its pages; NULL: nobody's */
     int32_t ids[PAGE_TOKENS];     /* of a root: what tells it from others */
+    uint8_t digest[SHA256_BYTES]; /* of all ids from the root on: tree_digest */
 } page_name;
 
 typedef struct page_tree {
@@ -31,6 +33,9 @@ typedef struct page_tree {
 /* For pages of these pools, which are open and outlive the tree. */
 int tree_open(page_tree *t, page_pool *pool, int n_group, err *e);
 void tree_close(page_tree *t);
+
+/* The digest of the name of 64 ids after the one with digest `parent`; NULL: of a root. */
+void tree_digest(const uint8_t *parent, const int32_t ids[PAGE_TOKENS], uint8_t digest[SHA256_BYTES]);
 
 /* The name of 64 ids after `parent` (-1: a root); -1: there is none. */
 int32_t tree_find(const page_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS]);

@@ -1,4 +1,4 @@
-/* share.c - sessions whose texts begin alike share pages (page_tree.h).
+/* share.c - sessions whose texts begin alike share pages (page_tree.h); those on disk are as good (keep.h).
  *
  * A session goes from name to name: of its n_named first pages the last is s->name. Where the pages of the next names
  * are there it takes them and computes what comes after. Pages that it will fill itself it claims beforehand, by names
@@ -42,16 +42,11 @@ void session_give_claims(engine *g, session *s)
 void session_leave_names(engine *g, session *s)
 {
     if (s->name < 0) return;
+    keep_remember(g, s->name);
     session_give_claims(g, s);
     tree_drop(&g->names, s->name);
     s->name = -1;
     s->n_named = 0;
-}
-
-/* The first page that a row at position `pos` sees. */
-static int64_t first_seen(int32_t window, int64_t pos)
-{
-    return window && pos >= window ? (pos - window + 1) / PAGE_TOKENS : 0;
 }
 
 /* Takes the pages of `name`, the n-th of the text, and of those before it. */
@@ -60,7 +55,7 @@ static void take_pages(engine *g, session *s, int32_t name, int64_t n)
     const int64_t before = s->n_past > s->n_done ? s->n_past : s->n_done;
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
         int32_t at = name;
-        const int64_t seen = first_seen(g->prog->group_window[i], n * PAGE_TOKENS);
+        const int64_t seen = session_first_seen(g->prog->group_window[i], n * PAGE_TOKENS);
         for (int64_t k = n; k-- > s->n_named && k >= seen; at = g->names.name[at].parent) {
             s->page[i][k] = g->names.name[at].page[i];
             pages_hold(&g->pages[i], s->page[i][k]);
@@ -90,13 +85,24 @@ static void take_known(engine *g, session *s, int64_t most)
         for (uint32_t i = 0; i < n_group && may; i++) {
             const int32_t window = g->prog->group_window[i];
             run[i] = t->name[at].page[i] >= 0 ? run[i] + 1 : 0;
-            const bool seen = run[i] >= k + 1 - first_seen(window, (k + 1) * PAGE_TOKENS);
+            const bool seen = run[i] >= k + 1 - session_first_seen(window, (k + 1) * PAGE_TOKENS);
             good = good && seen;
             may = window || seen; /* where all pages are seen, none can be missing */
         }
         if (good) best = k + 1, best_name = at;
     }
     if (best > s->n_named) take_pages(g, s, best_name, best);
+}
+
+/* Takes pages that are on disk; true: more may come in the next step. */
+static bool waits_for_disk(engine *g, session *s, int64_t most)
+{
+    const int64_t before = s->n_named;
+    const keep_result got = keep_fetch(g, s, most);
+    if (got != KEEP_SOME) return got == KEEP_LATER;
+    take_known(g, s, most);
+    keep_fetched(g);
+    return s->n_named > before && s->n_named < most;
 }
 
 bool session_follow(engine *g, session *s)
@@ -109,6 +115,7 @@ bool session_follow(engine *g, session *s)
         take_known(g, s, most);
         const int32_t next = s->n_named < most ? tree_find(t, s->name, s->ids + s->n_named * PAGE_TOKENS) : -1;
         if (next >= 0 && t->name[next].filler) return false;
+        if (s->n_named < most && waits_for_disk(g, s, most)) return false;
     }
     int32_t at = s->name;
     for (int64_t k = s->n_named; k < full; k++) {
@@ -138,6 +145,7 @@ void session_name_pages(engine *g, session *s)
         for (uint32_t i = 0; i < g->prog->n_group; i++)
             if (s->page[i][k] >= 0) tree_put(t, name, (int)i, s->page[i][k]);
         if (t->name[name].filler == s) t->name[name].filler = NULL;
+        keep_note(g, name);
         move_to(t, s, name, k + 1);
         tree_drop(t, name);
         if (s->claim == name) session_give_claims(g, s);

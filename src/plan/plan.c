@@ -288,15 +288,17 @@ bool plan_takes_int8(const plan *l)
     return false;
 }
 
-/* Adds the bytes that one page of each group takes for the states that a segment writes. */
-static void add_pages(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX])
+bool writes_state(const program *p, uint32_t i)
+{
+    uint32_t k = 0;
+    while (k < p->n_op && (p->ops[k].kind != OP_KV_PUT || p->ops[k].state != (int16_t)i)) k++;
+    return k < p->n_op;
+}
+
+void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX])
 {
     for (uint32_t i = 0; i < p->n_state; i++)
-        for (uint32_t k = 0; k < p->n_op; k++) {
-            if (p->ops[k].kind != OP_KV_PUT || p->ops[k].state != (int16_t)i) continue;
-            page[p->states[i].group] += kv_page_bytes(&p->states[i], k_type, v_type);
-            break; /* layers may share a state */
-        }
+        if (writes_state(p, i)) page[p->states[i].group] += kv_page_bytes(&p->states[i], k_type, v_type);
 }
 
 /* The first device of memory number i; NULL: there are no more. */
@@ -331,7 +333,7 @@ bool plan_memory(const plan *l, int i, dtype k_type, dtype v_type, uint64_t page
     for (const plan_rank *r = first; r < l->ranks + l->n; r++) {
         const segment *other = &r->seg;
         if (!other->on || (r != first && !(s->be->shares_memory && other->be == s->be))) continue;
-        add_pages(other->p, k_type, v_type, page);
+        add_page_bytes(other->p, k_type, v_type, page);
         *slot += program_slot_bytes(other->p);
         more += (uint64_t)(r->n_lane - 1) * other->act_bytes;
     }

@@ -129,6 +129,11 @@ static inline const rank_lane *lane_of(const plan_rank *r, uint64_t number)
     return &r->lane[number % (uint64_t)r->n_lane];
 }
 
+/* plan.c: whether a segment writes a state (layers may share one); adds the bytes that one page of each group takes for
+ * those that it writes. */
+bool writes_state(const program *p, uint32_t i);
+void add_page_bytes(const program *p, dtype k_type, dtype v_type, uint64_t page[GROUP_MAX]);
+
 /* layer_cut.c: op0, op1 of each group. */
 int divide_layers(plan *l, err *e);
 

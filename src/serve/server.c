@@ -30,6 +30,10 @@ const param serve_param_rows[] = {
         .doc = "what prompts may take of the predicted time of a step in which other texts are generated"),
     ROW(max_queue, PARAM_INT, .otherwise = "1024", .min = 1, .max = 1 << 20,
         .doc = "queries that may wait for a place; more are refused with 429"),
+    ROW(cache_dir, PARAM_TEXT, .words = "DIR",
+        .doc = "keep the pages of texts in this folder: after a restart texts that begin alike need not be read again"),
+    ROW(cache_bytes, PARAM_BYTES, .otherwise = "4G", .min = 1 << 20, .max = 1e18, .words = "N",
+        .doc = "bytes that --cache-dir may take; those that were not used for longest go first"),
     ROW(drain, PARAM_INT, .otherwise = "30", .max = 86400, .words = "SECONDS",
         .doc = "after SIGTERM, time for streams to finish"),
     ROW(head_timeout, PARAM_INT, .otherwise = "10", .min = 1, .max = 3600, .words = "SECONDS",
@@ -146,6 +150,8 @@ static void *run_engine(void *arg)
     o.touch = true;
     int rc = engine_open(&g, &o, &s->load_error);
     if (!rc && (rc = engine_fingerprint(g, &s->here, &s->load_error))) engine_close(g);
+    if (!rc && s->o->cache_dir && (rc = engine_keep_folder(g, s->o->cache_dir, s->o->cache_bytes, &s->load_error)))
+        engine_close(g);
     if (rc) {
         set_state(s, SERVER_FAILED);
         return NULL;

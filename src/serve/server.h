@@ -19,9 +19,9 @@
 
 typedef struct serve_options {
     const char *host;
-    int64_t port, max_body, max_queue, drain, head_timeout, http_threads;
+    int64_t port, max_body, max_queue, drain, head_timeout, http_threads, cache_bytes;
     double prefill_share;
-    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as;
+    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as, *cache_dir;
     bool lenient;
     sample_params sample; /* of requests that do not say */
     chat_options chat;

@@ -3,6 +3,7 @@
 
     python3 tests/fuzz/seeds.py
 """
+import hashlib
 import json
 import math
 import os
@@ -150,6 +151,23 @@ def net():
         listed("scale", "f32", (1,), b"\0\0\x80\x3f"))
 
 
+def pages():
+    """Files of pages of 64 and 128 bytes: of one name, with both groups; of a text, under a window."""
+    def record(name, data):
+        digest = hashlib.sha256(b"".join(data.values())).digest()
+        return name * 32 + struct.pack("<I", sum(1 << g for g in data)) + digest
+
+    def whole(records):
+        head = b"inferflow pages 1" + bytes([1]) + bytes(31) + struct.pack("<4QI", 64, 128, 0, 0, len(records))
+        head += b"".join(record(bytes([65 + i]), r) for i, r in enumerate(records))
+        return head + hashlib.sha256(head).digest() + b"".join(b for r in records for b in r.values())
+
+    both = {0: b"a" * 64, 1: b"b" * 128}
+    put("page_file", "one", whole([both]))
+    put("page_file", "text", whole([{0: b"c" * 64}, {0: b"d" * 64}, both]))
+    put("page_file", "empty", whole([]))
+
+
 def templates():
     """A template, and behind a byte 0xff its context."""
     put("jinja", "chat", b"""{%- set ns = namespace(n=0) -%}
@@ -226,3 +244,4 @@ def main():
 main()
 networks()
 net()
+pages()
