@@ -618,6 +618,41 @@ static void serve_answers_and_ends(void **state)
     close(c.fd);
 }
 
+/* A folder of pages: after a restart, or a kill, the prompt is there, and the text is the same. */
+static void pages_outlive_a_restart(void **state)
+{
+    (void)state;
+    enum { PROMPT = 1000, WHOLE = (PROMPT - 1) / 64 };
+    char flags[400], look[400], body[2 * PROMPT + 100], first[2000] = "";
+    const char *dir = temp_path("pages");
+    int n = snprintf(body, sizeof body, "{\"max_tokens\":20,\"seed\":4,\"prompt\":[");
+    for (int i = 0; i < PROMPT; i++)
+        n += snprintf(body + n, sizeof body - (size_t)n, "%s%d", i ? "," : "", 3 + i * i % 7);
+    snprintf(body + n, sizeof body - (size_t)n, "]}");
+    snprintf(flags, sizeof flags, "--cache-dir %s --cache-bytes 64M", dir);
+    snprintf(look, sizeof look, "test $(ls %s/*.page 2>/dev/null | wc -l) -ge %d", dir, WHOLE);
+    for (int turn = 0; turn < 3; turn++) {
+        child c = serve(flags);
+        assert_true(wait_ready(&c));
+        int fd = ask(&c, "POST", "/v1/completions", body);
+        assert_true(read_until(fd, "}}}"));
+        const char *at = strstr(buf_cstr(&out), "\"choices\""), *cached = strstr(at, "cached_tokens\":");
+        const int found = atoi(cached + strlen("cached_tokens\":"));
+        close(fd);
+        if (!turn) snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "]"), at);
+        assert_int_equal(strncmp(at, first, strlen(first)), 0);
+        assert_int_equal(found, turn ? WHOLE * 64 : 0);
+        bool written = false; /* while the server is idle */
+        for (double end = clock_now() + PATIENCE; !written && clock_now() < end; usleep(9000)) written = !system(look);
+        assert_true(written);
+        kill(c.pid, turn ? SIGTERM : SIGKILL);
+        assert_int_equal(wait_exit(c.pid, 2), turn ? 0 : -2);
+        close(c.fd);
+    }
+    snprintf(flags, sizeof flags, "rm -r %s", dir);
+    assert_int_equal(system(flags), 0);
+}
+
 /* The status of GET /v1/models with a key. */
 static int status_with(const child *c, const char *key)
 {
@@ -718,6 +753,7 @@ int main(void)
         cmocka_unit_test(run_on_a_terminal),
         cmocka_unit_test(bars_leave_results_alone),
         cmocka_unit_test(serve_answers_and_ends),
+        cmocka_unit_test(pages_outlive_a_restart),
         cmocka_unit_test(hang_up_reads_keys_again),
         cmocka_unit_test(streams_outlive_the_first_signal),
     };

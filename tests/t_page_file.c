@@ -4,9 +4,9 @@
  * within its bytes; two engines share one. */
 #include "engine/engine_state.h"
 #include "fake/fake_backend.h"
-#include "tests/test.h"
+#include "tests/command.h"
 
-#include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -414,6 +414,63 @@ static void a_text_in_a_file(void **unused)
     }
 }
 
+/* Continues ids on the built-in model; the ids that were made, and how many tokens of the prompt were not computed. */
+static int64_t continue_ids(const char *ids, int n, const char *flag, buf *made)
+{
+    char args[4000];
+    buf out = {0}, errors = {0};
+    json *root;
+    err e = {0};
+    snprintf(args, sizeof args, "run --json --seed 3 -n %d --ids %s %s", n, ids, flag);
+    if (command_run(NULL, args, &out, &errors)) fail_msg("%s", buf_cstr(&errors));
+    assert_ok(json_parse(&root, buf_span(&out), "output", &e), &e);
+    made->n = 0;
+    assert_true(json_print(made, json_get(root, "ids"), false));
+    const int64_t cached = json_int(json_get(root, "cached_tokens"), -1);
+    json_free(root);
+    buf_free(&out);
+    buf_free(&errors);
+    return cached;
+}
+
+/* run --session: the same text with and without; a prompt that goes on after an answer finds the answer too. */
+static void run_with_a_session(void **unused)
+{
+    (void)unused;
+    char flag[400], notes[400], ids[3000] = "1", args[1000], path[300], other[300];
+    buf want = {0}, got = {0}, errors = {0};
+    for (int i = 1; i < 300; i++) snprintf(ids + strlen(ids), 10, ",%d", 3 + i * i % 401);
+    snprintf(path, sizeof path, "%s", temp_path("session"));
+    snprintf(other, sizeof other, "%s", temp_path("notes"));
+    snprintf(flag, sizeof flag, "--session %s", path);
+    unlink(path);
+    assert_int_equal(continue_ids(ids, 200, "", &want), 0);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(continue_ids(ids, 200, flag, &got), turn ? 256 : 0);
+        assert_string_equal(buf_cstr(&want), buf_cstr(&got));
+    }
+    snprintf(ids + strlen(ids), 1200, ",%.*s", (int)want.n - 2, buf_cstr(&want) + 1);
+    assert_int_equal(continue_ids(ids, 20, "", &want), 0);
+    assert_int_equal(continue_ids(ids, 20, flag, &got), 448);
+    assert_string_equal(buf_cstr(&want), buf_cstr(&got));
+    make_foreign(other, NULL);
+    snprintf(notes, sizeof notes, "run -p x -n 1 --session %s", other);
+    snprintf(args, sizeof args, "run -p x -n 1 --session %s --kv q8", path);
+    for (int i = 0; i < 2; i++) {
+        uint8_t before[SHA256_BYTES] = {0}, after[SHA256_BYTES] = {0};
+        add_contents(i ? path : other, before);
+        assert_int_equal(command_run(NULL, i ? args : notes, &got, &errors), 1);
+        assert_non_null(strstr(buf_cstr(&errors), i ? "inferflow: error: /" : "no file of pages"));
+        add_contents(i ? path : other, after);
+        assert_memory_equal(before, after, sizeof before);
+    }
+    unlink(path);
+    unlink(other);
+    buf_free(&want);
+    buf_free(&got);
+    buf_free(&errors);
+}
+
 int main(void)
 {
     log_set_level("error");
@@ -425,6 +482,7 @@ int main(void)
         cmocka_unit_test(stays_within_bytes),
         cmocka_unit_test(engines_share),
         cmocka_unit_test(a_text_in_a_file),
+        cmocka_unit_test(run_with_a_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ const param serve_param_rows[] = {
         .doc = "what prompts may take of the predicted time of a step in which other texts are generated"),
     ROW(max_queue, PARAM_INT, .otherwise = "1024", .min = 1, .max = 1 << 20,
         .doc = "queries that may wait for a place; more are refused with 429"),
-    ROW(cache_dir, PARAM_TEXT, .words = "DIR",
+    ROW(cache_dir, PARAM_TEXT, .words = "DIR", .path = PATH_FILE,
         .doc = "keep the pages of texts in this folder: after a restart texts that begin alike need not be read again"),
     ROW(cache_bytes, PARAM_BYTES, .otherwise = "4G", .min = 1 << 20, .max = 1e18, .words = "N",
         .doc = "bytes that --cache-dir may take; those that were not used for longest go first"),
