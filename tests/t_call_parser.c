@@ -121,6 +121,65 @@ static void every_format_whole_and_byte_by_byte(void **state)
     json_free(tools);
 }
 
+/* Calls as they are written where they are bound to be right. */
+static void write_calls(const call_format *f, buf *out)
+{
+    const char *arguments[] = {"{\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}", "{\"n\":1.0}"};
+    const call_writing *w = &f->writing;
+    buf_str(out, w->open ? w->open : "");
+    for (int i = 0; i < 2; i++) {
+        if (i && w->between) buf_str(out, w->between);
+        for (const char *c = w->before; *c; c++) {
+            if (*c == '@') buf_str(out, i ? "get-2" : "f_1");
+            else buf_byte(out, (uint8_t)*c);
+        }
+        buf_str(out, arguments[i]);
+        if (w->after) buf_str(out, w->after);
+    }
+    buf_str(out, w->close ? w->close : "");
+}
+
+/* Cut anywhere, whole or by any steps: the same message, whose arguments are there as they come. */
+static void bound_calls_come_in_pieces(void **state)
+{
+    (void)state;
+    static const char want[] = "{f_1 {\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}}{get-2 {\"n\":1.0}}";
+    for (const call_format *f = call_formats; f->name; f++) {
+        if (!f->writing.before) continue;
+        const call_parser_options o = {.format = f, .bound = true};
+        buf text = {0}, whole = {0}, pieces = {0};
+        write_calls(f, &text);
+        for (size_t n = text.n; n > 0; n--) {
+            char *cut = strndup((const char *)text.p, n);
+            whole.n = 0;
+            parse(&o, cut, n, &whole);
+            if (n == text.n) assert_string_equal(buf_cstr(&whole), want);
+            for (size_t step = 1; step < 40; step = step * 2 + 1) {
+                pieces.n = 0;
+                parse(&o, cut, step, &pieces);
+                if (strcmp(buf_cstr(&pieces), buf_cstr(&whole)) != 0)
+                    fail_msg("%s by %zu: %s\n gives %s\n not   %s", f->name, step, cut, buf_cstr(&pieces),
+                             buf_cstr(&whole));
+            }
+            free(cut);
+        }
+        const char *at = strstr(buf_cstr(&text), "\"l\""); /* half of the first arguments */
+        call_parser *p;
+        chat_message m = {0};
+        err e = {0};
+        assert_non_null(at);
+        assert_ok(call_parser_open(&p, &o, &e), &e);
+        assert_ok(call_parser_feed(p, span_of(text.p, (size_t)(at - buf_cstr(&text))), false, &m, &e), &e);
+        if (m.n_calls != 1 || !m.calls[0].arguments.n) fail_msg("%s: no arguments yet", f->name);
+        assert_false(m.calls[0].whole);
+        call_parser_close(p);
+        chat_message_free(&m);
+        buf_free(&text);
+        buf_free(&whole);
+        buf_free(&pieces);
+    }
+}
+
 static void options(void **state)
 {
     (void)state;
@@ -195,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_whole_and_byte_by_byte),
+        cmocka_unit_test(bound_calls_come_in_pieces),
         cmocka_unit_test(options),
         cmocka_unit_test(formats_are_found_in_templates),
         cmocka_unit_test(a_format_may_be_named),

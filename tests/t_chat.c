@@ -230,6 +230,57 @@ static void calls_of_tools(void **state)
     assert_null(strstr(strstr(reply, "call_") + 5, "call_"));
 }
 
+/* The texts of a member of the reply's events, joined; *n: how many. */
+static void join_pieces(const char *member, buf *out, size_t *n)
+{
+    *n = 0;
+    for (const char *at = reply; (at = strstr(at, member)); ++*n) {
+        at += strlen(member);
+        for (; *at != '"'; at++) {
+            if (*at == '\\') at++;
+            buf_byte(out, (uint8_t)*at);
+        }
+    }
+}
+
+static void arguments_come_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const posts[][3] = {
+        {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"stream\":true," TOOL "}",
+         "\"arguments\":\""},
+        {"/v1/responses", "{\"input\":\"a\",\"stream\":true,\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}",
+         "\"delta\":\""},
+        {"/v1/messages",
+         "{\"max_tokens\":90,\"stream\":true,\"tools\":[{\"name\":\"f\"}],\"messages\":[{\"role\":\"user\","
+         "\"content\":\"u\"}]}",
+         "\"partial_json\":\""}};
+    fake.text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1.0, \"}\"]}}\n</tool_call>";
+    for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
+        buf all = {0};
+        size_t n;
+        assert_int_equal(call("POST", posts[i][0], posts[i][1]), 200);
+        join_pieces(posts[i][2], &all, &n);
+        assert_string_equal(buf_cstr(&all), "{\"a\": [1.0, \"}\"]}");
+        if (n < 5) fail_msg("%s: only %zu pieces", posts[i][0], n);
+        buf_free(&all);
+    }
+    assert_int_equal(call("POST", "/v1/responses", posts[1][1]), 200);
+    assert_non_null(strstr(strstr(reply, "function_call_arguments.done"), "output_item.done"));
+    assert_null(strstr(strstr(reply, "event: response.output_item.done") + 1, "event: response.output_item.done"));
+    /* cut within them: what is there, and no broken input */
+    assert_int_equal(chat(TOOL ",\"max_tokens\":48"), 200);
+    expect_part("\"arguments\":\"{\\\"a\\\": [1.\"}}]");
+    expect_part("\"finish_reason\":\"length\"");
+    assert_int_equal(
+        call("POST", "/v1/messages",
+             "{\"max_tokens\":48,\"tools\":[{\"name\":\"f\"}],\"messages\":[{\"role\":\"user\",\"content\":"
+             "\"u\"}]}"),
+        200);
+    expect_part("\"name\":\"f\",\"input\":{}}]");
+    json_free(parsed());
+}
+
 static void responses(void **state)
 {
     (void)state;
@@ -316,6 +367,21 @@ static void messages_of_another_api(void **state)
     assert_int_equal(
         call("POST", "/v1/messages", "{\"max_tokens\":5,\"messages\":[{\"role\":\"pope\",\"content\":\"\"}]}"), 400);
     assert_int_equal(call("POST", "/v1/messages", "{\"max_tokens\":5,\"x\":1}"), 400);
+    static const char *const outputs[][2] = {
+        {"{\"effort\":\"low\",\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}}", NULL},
+        {"{\"format\":null}", NULL},
+        {"{\"format\":{\"type\":\"json_schema\"}}", "response_format"},
+        {"{\"format\":{\"type\":\"xml\"}}", "output_config"},
+        {"{\"form\":1}", "form"},
+        {"5", "output_config"}};
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        snprintf(body, sizeof body,
+                 "{\"max_tokens\":9,\"output_config\":%s,\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}",
+                 outputs[i][0]);
+        assert_int_equal(call("POST", "/v1/messages", body), outputs[i][1] ? 400 : 200);
+        if (outputs[i][1]) expect_part(outputs[i][1]);
+        if (!i) assert_non_null(fake.last.constraint);
+    }
 }
 
 static void prompts_are_tokenized(void **state)
@@ -365,6 +431,7 @@ int main(void)
         cmocka_unit_test(streams_add_up),
         cmocka_unit_test(logprobs_have_the_form_of_chats),
         cmocka_unit_test(calls_of_tools),
+        cmocka_unit_test(arguments_come_in_pieces),
         cmocka_unit_test(responses),
         cmocka_unit_test(messages_of_another_api),
         cmocka_unit_test(prompts_are_tokenized),

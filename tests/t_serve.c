@@ -372,11 +372,13 @@ static void tokenize_and_back(void **state)
     assert_string_equal(reply, "{\"content\":\"a<|x|>\xc3\xa9\",\"prompt\":\"a<|x|>\xc3\xa9\"}");
     assert_int_equal(call("POST", "/tokenize", "{\"prompt\":\"ab\",\"model\":\"fake\"}"), 200);
     assert_string_equal(reply, "{\"count\":3,\"max_model_len\":128,\"tokens\":[0,100,101],\"token_strs\":null}");
-    assert_int_equal(call("POST", "/tokenize",
-                          "{\"prompt\":\"<|x|>\",\"parse_special\":true,\"add_special_tokens\":false,"
-                          "\"return_token_strs\":true}"),
-                     200);
+    assert_int_equal(
+        call("POST", "/tokenize", "{\"prompt\":\"<|x|>\",\"add_special_tokens\":false,\"return_token_strs\":true}"),
+        200);
     expect_part("\"tokens\":[2],\"token_strs\":[\"<|x|>\"]}");
+    assert_int_equal(call("POST", "/tokenize", "{\"prompt\":\"<|x|>\",\"parse_special\":false}"), 200);
+    expect_part("\"count\":6");
+    expect_error(400, call("POST", "/tokenize", "{\"prompt\":\"a\",\"parse_special\":1}"), "parse_special", NULL);
     expect_error(404, call("POST", "/tokenize", "{\"prompt\":\"ab\",\"model\":\"b\"}"), "model", "model_not_found");
     assert_int_equal(call("GET", "/tokenizer_info", NULL), 200);
     expect_part("\"vocab_size\":259");

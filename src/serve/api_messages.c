@@ -9,7 +9,8 @@
 
 typedef struct messages_fields {
     const char *model;
-    const json *messages, *system, *tools, *tool_choice, *stop, *thinking, *max_tokens, *temperature, *top_p, *top_k;
+    const json *messages, *system, *tools, *tool_choice, *stop, *thinking, *max_tokens, *temperature, *top_p, *top_k,
+        *output;
     bool stream;
 } messages_fields;
 
@@ -27,6 +28,7 @@ static const field messages_rows[] = {
     {.name = "top_p", .type = FIELD_NODE, AT(top_p)},
     {.name = "top_k", .type = FIELD_NODE, AT(top_k)},
     {.name = "stream", .type = FIELD_BOOL, AT(stream)},
+    {.name = "output_config", .type = FIELD_NODE, AT(output)},
     {.name = "metadata", .type = FIELD_IGNORE},
     {.name = "service_tier", .type = FIELD_IGNORE},
     {NULL},
@@ -181,6 +183,25 @@ static void put_thinking(const messages_fields *f, json *to)
     json_add_bool(json_add_object(to, "chat_template_kwargs"), "enable_thinking", strcmp(type, "disabled") != 0);
 }
 
+/* "output_config": {"effort", "format": {"type": "json_schema", "schema"}}. */
+static bool put_output(exchange *x, const messages_fields *f, json *to)
+{
+    const json *effort = json_get(f->output, "effort"), *format = json_get(f->output, "format");
+    if (!f->output) return true;
+    if (json_type(f->output) != JSON_OBJECT) return field_wrong_type(x, "output_config", "an object", f->output);
+    if (!fields_only(x, "output_config", f->output, "effort format")) return false;
+    if (json_type(effort) != JSON_NULL) json_add_copy(to, "reasoning_effort", effort);
+    if (json_type(format) == JSON_NULL) return true;
+    if (json_type(format) != JSON_OBJECT) return field_wrong_type(x, "format", "an object", format);
+    if (!fields_only(x, "output_config", format, "type schema")) return false;
+    if (strcmp(text_of(format, "type"), "json_schema") != 0)
+        return refuse(x, "output_config", "the type of a format is json_schema");
+    json *form = json_add_object(to, "response_format"), *inner = json_add_object(form, "json_schema");
+    json_add_str(form, "type", "json_schema");
+    if (json_get(format, "schema")) json_add_copy(inner, "schema", json_get(format, "schema"));
+    return true;
+}
+
 /* What becomes of the request: the fields of a chat. NULL: the reply is in x. */
 static json *convert(server *s, exchange *x, messages_fields *f, json **original)
 {
@@ -188,7 +209,7 @@ static json *convert(server *s, exchange *x, messages_fields *f, json **original
     json *to = *original ? json_new_object() : NULL;
     if (!to) return NULL;
     if (f->model) json_add_str(to, "model", f->model);
-    bool good = put_messages(x, f, to) && put_tools(x, f, to);
+    bool good = put_messages(x, f, to) && put_tools(x, f, to) && put_output(x, f, to);
     put_thinking(f, to);
     if (good) return to;
     json_free(to);

@@ -9,8 +9,8 @@
 /* Two forms: llama.cpp's with `content`, vLLM's with `prompt` or `messages`. */
 typedef struct tokenize_fields {
     const char *model, *content, *prompt;
-    bool add_special, parse_special, with_pieces, return_token_strs;
-    const json *add_special_tokens; /* its default differs */
+    bool add_special, with_pieces, return_token_strs;
+    const json *add_special_tokens, *parse_special; /* their defaults differ */
     request chat;
 } tokenize_fields;
 
@@ -21,7 +21,7 @@ static const field tokenize_rows[] = {
     {.name = "prompt", .type = FIELD_TEXT, AT(prompt)},
     {.name = "add_special", .type = FIELD_BOOL, AT(add_special)},
     {.name = "add_special_tokens", .type = FIELD_NODE, AT(add_special_tokens)},
-    {.name = "parse_special", .type = FIELD_BOOL, AT(parse_special)},
+    {.name = "parse_special", .type = FIELD_NODE, AT(parse_special)},
     {.name = "with_pieces", .type = FIELD_BOOL, AT(with_pieces)},
     {.name = "return_token_strs", .type = FIELD_BOOL, AT(return_token_strs)},
     {.name = "messages", .type = FIELD_NODE, AT(chat.messages_node)},
@@ -104,8 +104,11 @@ static bool encode(server *s, exchange *x, const tokenizer *t, const tokenize_fi
     const json *special = f->add_special_tokens;
     if (special && json_type(special) != JSON_BOOL)
         return field_wrong_type(x, "add_special_tokens", "true or false", special);
+    if (f->parse_special && json_type(f->parse_special) != JSON_BOOL)
+        return field_wrong_type(x, "parse_special", "true or false", f->parse_special);
+    const bool parses = json_bool(f->parse_special, f->prompt != NULL); /* as in completions */
     const bool adds = f->content ? f->add_special : json_bool(special, !f->chat.messages_node);
-    int flags = (adds ? TOKENIZE_SPECIAL : 0) | (f->parse_special ? TOKENIZE_PARSE : 0);
+    int flags = (adds ? TOKENIZE_SPECIAL : 0) | (parses ? TOKENIZE_PARSE : 0);
     if (!!f->content + !!f->prompt + !!f->chat.messages_node > 1) {
         reply_error(x, 400, "prompt", "invalid_value", "content, prompt and messages: one of them");
         return false;

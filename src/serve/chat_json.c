@@ -18,6 +18,21 @@ bool chat_take(job *j, choice *c, size_t upto)
     return !call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL);
 }
 
+bool chat_calls_wait(const chat_part *p)
+{
+    const chat_message *m = &p->message;
+    return m->n_calls > p->calls_sent || (p->calls_sent && m->calls[p->calls_sent - 1].arguments.n > p->arguments_sent);
+}
+
+span chat_arguments_take(chat_part *p)
+{
+    if (!p->calls_sent) return (span){0};
+    const buf *all = &p->message.calls[p->calls_sent - 1].arguments;
+    const span more = span_of(all->p + p->arguments_sent, all->n - p->arguments_sent);
+    p->arguments_sent = all->n;
+    return more;
+}
+
 static const char *finish_word(const choice *c)
 {
     if (c->finish == FINISH_NONE) return "null";
@@ -126,11 +141,20 @@ static void write_delta(buf *out, choice *c)
         p->reasoning_sent = m->reasoning.n;
         comma = true;
     }
-    for (bool first = true; p->calls_sent < m->n_calls; p->calls_sent++, first = false) {
-        buf_str(out, !first ? "," : comma ? ",\"tool_calls\":[" : "\"tool_calls\":[");
-        write_call(out, &m->calls[p->calls_sent], (int)p->calls_sent);
-        if (p->calls_sent + 1 == m->n_calls) buf_byte(out, ']');
+    if (!chat_calls_wait(p)) return;
+    buf_str(out, comma ? ",\"tool_calls\":[" : "\"tool_calls\":[");
+    const span more = chat_arguments_take(p);
+    if (more.n) {
+        buf_printf(out, "{\"index\":%zu,\"function\":{\"arguments\":", p->calls_sent - 1);
+        json_quote(out, more);
+        buf_str(out, "}}");
     }
+    for (bool first = !more.n; p->calls_sent < m->n_calls; p->calls_sent++, first = false) {
+        if (!first) buf_byte(out, ',');
+        write_call(out, &m->calls[p->calls_sent], (int)p->calls_sent);
+        p->arguments_sent = m->calls[p->calls_sent].arguments.n;
+    }
+    buf_byte(out, ']');
 }
 
 static void write_chunk(buf *out, job *j, choice *c, size_t upto, bool last)
@@ -153,7 +177,7 @@ void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
     const bool tokens = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                         (c->finish || c->tokens.p[c->tokens_sent].offset < upto);
     if (!c->begun || p->message.content.n > p->content_sent || p->message.reasoning.n > p->reasoning_sent ||
-        p->message.n_calls > p->calls_sent || tokens)
+        chat_calls_wait(p) || tokens)
         write_chunk(out, j, c, upto, false);
     if (c->finish) write_chunk(out, j, c, upto, true);
     c->sent = upto;

@@ -327,6 +327,7 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
     if (!e.code) call_form_compile(&r->form, &all, t, &e);
     for (size_t i = 0; i < all.n; i++) mem_free((char *)form[i].before);
     mem_free(form);
+    r->chat->parse.bound = !e.code;
     if (!e.code) return true;
     if (e.code == ERR_MEMORY) reply_err(x, NULL, &e);
     else reply_error(x, 400, "tools", "invalid_value", "tools: %s", e.msg);

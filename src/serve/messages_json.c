@@ -2,6 +2,7 @@
  * close them one after the other. */
 #include "serve/messages_json.h"
 
+#include "serve/chat_json.h"
 #include "serve/chat_request.h"
 
 #include <string.h>
@@ -58,7 +59,7 @@ static void write_call(buf *out, const tool_call *t, bool with_input)
     buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", t->id);
     json_quote(out, buf_span(&t->name));
     buf_str(out, ",\"input\":");
-    if (with_input) buf_add(out, t->arguments.p, t->arguments.n);
+    if (with_input && t->whole) buf_add(out, t->arguments.p, t->arguments.n);
     else buf_str(out, "{}");
     buf_byte(out, '}');
 }
@@ -135,6 +136,13 @@ static void write_delta(buf *out, const chat_part *p, const char *type, const ch
     buf_str(out, "}}\n\n");
 }
 
+/* What is new of the arguments of the call that was begun last. */
+static void write_arguments(buf *out, chat_part *p)
+{
+    const span more = chat_arguments_take(p);
+    if (more.n) write_delta(out, p, "input_json_delta", "partial_json", more);
+}
+
 static void write_events(buf *out, job *j, choice *c)
 {
     chat_part *p = &c->chat;
@@ -148,6 +156,7 @@ static void write_events(buf *out, job *j, choice *c)
         buf_str(out, "\"output_tokens\":0}}}\n\n");
         c->begun = true;
     }
+    write_arguments(out, p);
     if (m->reasoning.n > p->reasoning_sent) {
         open_block(out, p, BLOCK_THINKING, NULL);
         write_delta(out, p, "thinking_delta", "thinking",
@@ -160,10 +169,9 @@ static void write_events(buf *out, job *j, choice *c)
                     span_of(m->content.p + p->content_sent, m->content.n - p->content_sent));
         p->content_sent = m->content.n;
     }
-    for (; p->calls_sent < m->n_calls; p->calls_sent++) {
-        const tool_call *call = &m->calls[p->calls_sent];
-        open_block(out, p, BLOCK_CALL, call);
-        write_delta(out, p, "input_json_delta", "partial_json", buf_span(&call->arguments));
+    for (; p->calls_sent < m->n_calls; write_arguments(out, p)) {
+        open_block(out, p, BLOCK_CALL, &m->calls[p->calls_sent++]);
+        p->arguments_sent = 0;
     }
     if (!c->finish) return;
     close_block(out, p);

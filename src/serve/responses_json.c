@@ -1,5 +1,6 @@
 /* responses_json.c - replies of POST /v1/responses: a response is a list of items, which are reasoning, a message, or
  * calls. Streams open, fill and close them one after the other, by typed events with numbers. */
+#include "serve/chat_json.h"
 #include "serve/chat_request.h"
 #include "serve/reply_form.h"
 
@@ -161,10 +162,11 @@ static void write_item_event(buf *out, const job *j, chat_part *p, part_state st
     end(out);
 }
 
-static void close_item(buf *out, const job *j, chat_part *p, const tool_call *call)
+static void close_item(buf *out, const job *j, chat_part *p)
 {
     const chat_message *m = &p->message;
     const bool message = p->block == ITEM_MESSAGE;
+    const tool_call *call = p->block == ITEM_CALL ? &m->calls[p->calls_sent - 1] : NULL;
     if (p->block == ITEM_NONE) return;
     if (call) {
         write_text_event(out, j, p, "response.function_call_arguments.done", "arguments", buf_span(&call->arguments));
@@ -178,10 +180,11 @@ static void close_item(buf *out, const job *j, chat_part *p, const tool_call *ca
     p->block = ITEM_NONE;
 }
 
+/* Opens an item, unless one of its kind is open; call: its call, for ITEM_CALL. */
 static void open_item(buf *out, const job *j, chat_part *p, item_kind kind, const tool_call *call)
 {
-    if (p->block == (int)kind) return;
-    close_item(out, j, p, NULL);
+    if (p->block == (int)kind && kind != ITEM_CALL) return;
+    close_item(out, j, p);
     p->block = (int)kind;
     p->n_blocks++;
     write_item_event(out, j, p, PART_ADDED, call);
@@ -196,6 +199,13 @@ static void write_state(buf *out, const job *j, chat_part *p, const char *type, 
     end(out);
 }
 
+/* What is new of the arguments of the call that was begun last. */
+static void write_arguments(buf *out, const job *j, chat_part *p)
+{
+    const span more = chat_arguments_take(p);
+    if (more.n) write_text_event(out, j, p, "response.function_call_arguments.delta", "delta", more);
+}
+
 static void write_events(buf *out, job *j, choice *c)
 {
     chat_part *p = &c->chat;
@@ -205,6 +215,7 @@ static void write_events(buf *out, job *j, choice *c)
         write_state(out, j, p, "response.in_progress", false);
         c->begun = true;
     }
+    write_arguments(out, j, p);
     if (m->reasoning.n > p->reasoning_sent) {
         open_item(out, j, p, ITEM_REASONING, NULL);
         write_text_event(out, j, p, "response.reasoning_text.delta", "delta",
@@ -217,14 +228,13 @@ static void write_events(buf *out, job *j, choice *c)
                          span_of(m->content.p + p->content_sent, m->content.n - p->content_sent));
         p->content_sent = m->content.n;
     }
-    for (; p->calls_sent < m->n_calls; p->calls_sent++) {
-        const tool_call *call = &m->calls[p->calls_sent];
-        open_item(out, j, p, ITEM_CALL, call);
-        write_text_event(out, j, p, "response.function_call_arguments.delta", "delta", buf_span(&call->arguments));
-        close_item(out, j, p, call);
+    for (; p->calls_sent < m->n_calls; write_arguments(out, j, p)) {
+        open_item(out, j, p, ITEM_CALL, &m->calls[p->calls_sent]);
+        p->calls_sent++;
+        p->arguments_sent = 0;
     }
     if (!c->finish) return;
-    close_item(out, j, p, NULL);
+    close_item(out, j, p);
     write_state(out, j, p, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
 }
 

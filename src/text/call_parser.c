@@ -9,18 +9,26 @@
 #include <string.h>
 #include <sys/random.h>
 
-typedef enum { IN_CONTENT, IN_REASONING, IN_CALL, IN_HEADER } parser_state;
+typedef enum { IN_CONTENT, IN_REASONING, IN_CALL, IN_HEADER, IN_ARGUMENTS, BEHIND_ARGUMENTS } parser_state;
 
 enum { MARKS_MAX = 8 };
+
+/* Where a scan is in JSON text. */
+typedef struct json_place {
+    int depth; /* objects and arrays that are open */
+    bool string, escaped;
+} json_place;
 
 struct call_parser {
     call_parser_options o;
     parser_state state;
-    buf in;        /* fed, not used up */
-    size_t at;     /* ... from here on */
-    bool begun;    /* content or reasoning of this state has something other than blanks */
-    bool said;     /* so has the content as a whole */
-    buf recipient; /* CALL_CHANNELS: what a message's head says */
+    buf in;           /* fed, not used up */
+    size_t at;        /* ... from here on */
+    bool begun;       /* content or reasoning of this state has something other than blanks */
+    bool said;        /* so has the content as a whole */
+    json_place place; /* IN_ARGUMENTS */
+    bool left_out;    /* CALL_CHANNELS: this call is not wanted */
+    buf recipient;    /* CALL_CHANNELS: what a message's head says */
 };
 
 void chat_message_free(chat_message *m)
@@ -99,7 +107,7 @@ static size_t put_text(call_parser *p, buf *to, span s)
     return end > from ? end : from;
 }
 
-static tool_call *new_call(chat_message *m)
+static tool_call *new_call(chat_message *m, span name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     uint8_t random[24] = {0};
@@ -112,7 +120,92 @@ static tool_call *new_call(chat_message *m)
     int n = snprintf(c->id, sizeof c->id, "call_");
     for (size_t i = 0; i < sizeof random; i++) c->id[n++] = letters[random[i] % (sizeof letters - 1)];
     m->n_calls++;
-    return c;
+    return buf_add(&c->name, name.p, name.n) ? c : NULL;
+}
+
+static bool is_name_byte(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+/* The head of a bound call at the beginning of s, up to its arguments: the bytes that it takes; 0: it is not there. */
+static size_t call_head(const call_parser *p, span s, span *name)
+{
+    const call_format *f = p->o.format;
+    const char *before = f->writing.before, *at = before ? strchr(before, '@') : NULL;
+    if (!p->o.bound || !at) return 0;
+    const size_t opened = f->open && strncmp(before, f->open, strlen(f->open)) == 0 ? strlen(f->open) : 0;
+    const size_t lead = (size_t)(at - before) - opened, tail = strlen(at + 1);
+    size_t from = 0; /* of a list: its beginning, or what stands between two calls */
+    while (f->body == CALL_LIST && from < s.n && (is_blank(s.p[from]) || s.p[from] == '[' || s.p[from] == ',')) from++;
+    if (s.n - from < lead || memcmp(s.p + from, before + opened, lead) != 0) return 0;
+    size_t end = from += lead;
+    while (end < s.n && is_name_byte(s.p[end])) end++;
+    if (end == from || s.n - end <= tail || memcmp(s.p + end, at + 1, tail) != 0) return 0;
+    *name = span_of(s.p + from, end - from);
+    return s.p[end + tail] == '{' ? end + tail : 0;
+}
+
+/* Begins a call whose arguments follow. False: s does not begin with its head. */
+static bool begin_call(call_parser *p, span s, chat_message *to)
+{
+    span name;
+    const size_t head = p->o.one_call && to->n_calls ? 0 : call_head(p, s, &name);
+    if (!head) return false;
+    if (!new_call(to, name)) to->content.bad = true;
+    p->at = (size_t)(s.p - p->in.p) + head;
+    p->place = (json_place){0};
+    p->state = to->content.bad ? IN_CALL : IN_ARGUMENTS;
+    return !to->content.bad;
+}
+
+/* Bytes of s up to the end of an object that has begun before it, or of s. */
+static size_t scan_object(json_place *at, span s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        const uint8_t c = s.p[i];
+        if (at->string) {
+            at->string = at->escaped || c != '"';
+            at->escaped = !at->escaped && c == '\\';
+        } else if (c == '"') {
+            at->string = true;
+        } else if (c == '{' || c == '[') {
+            at->depth++;
+        } else if ((c == '}' || c == ']') && --at->depth == 0) {
+            return i + 1;
+        }
+    }
+    return s.n;
+}
+
+static bool step_arguments(call_parser *p, chat_message *to)
+{
+    tool_call *c = &to->calls[to->n_calls - 1];
+    const span s = rest(p);
+    const size_t n = scan_object(&p->place, s);
+    if (!buf_add(&c->arguments, s.p, n)) to->content.bad = true;
+    p->at += n;
+    if (p->place.depth) return false;
+    c->whole = true;
+    p->state = BEHIND_ARGUMENTS;
+    return true;
+}
+
+/* What is written behind the arguments: of a list, to its end or up to the next call. */
+static bool step_behind(call_parser *p, bool last)
+{
+    const call_writing *w = &p->o.format->writing;
+    const bool list = p->o.format->body == CALL_LIST;
+    const size_t after = w->after ? strlen(w->after) : 0;
+    const size_t close = list ? strlen(w->close) : 0, between = list ? strlen(w->between) : 0;
+    const span s = rest(p);
+    if (s.n < after + (close > between ? close : between) && !last) return false;
+    const bool more = list && s.n >= after + between && memcmp(s.p + after, w->between, between) == 0;
+    const size_t used = after + (more ? between : close);
+    p->at += used < s.n ? used : s.n;
+    p->state = more ? IN_CALL : IN_CONTENT;
+    p->begun = p->begun && !p->o.format->bare;
+    return true;
 }
 
 /* Adds the calls of a body; false: it has none. */
@@ -125,10 +218,10 @@ static bool add_calls(call_parser *p, span body, chat_message *to)
     while ((good = call_body_next(&walk, &name, &arguments)) && name.n) {
         n++;
         if (p->o.one_call && to->n_calls) continue;
-        tool_call *c = new_call(to);
-        if (!c || !buf_add(&c->name, name.p, name.n) || !buf_add(&c->arguments, arguments.p, arguments.n))
-            to->content.bad = true;
+        tool_call *c = new_call(to, name);
+        if (!c || !buf_add(&c->arguments, arguments.p, arguments.n)) to->content.bad = true;
         if (!c) break;
+        c->whole = true;
     }
     buf_free(&walk.text);
     return good && n;
@@ -165,6 +258,7 @@ static bool take_bare(call_parser *p, bool last, chat_message *to)
         p->begun = true; /* it is text after all */
         return true;
     }
+    if (begin_call(p, span_of(s.p + from, s.n - from), to)) return true;
     const size_t n = call_json_length(span_of(s.p + from, s.n - from));
     if (!n && !last) return false;
     if (n && add_calls(p, span_of(s.p + from, n), to)) p->at += from + n;
@@ -180,6 +274,7 @@ static bool step_content(call_parser *p, bool last, chat_message *to)
     const call_format *f = p->o.format;
     if (f && f->bare && !p->begun && !p->said) {
         if (!take_bare(p, last, to)) return false;
+        if (p->state == IN_ARGUMENTS) return true;
         if (p->at == p->in.n) return false;
         if (!p->begun) return true;
     }
@@ -224,6 +319,7 @@ static bool step_call(call_parser *p, bool last, chat_message *to)
     size_t skip;
     const call_format *f = p->o.format;
     span s = rest(p);
+    if (begin_call(p, s, to)) return true;
     ptrdiff_t end = call_end(f, s, &skip);
     if (end < 0 && !last) return false;
     if (end < 0) { /* cut off, or closed by the end of the text */
@@ -242,7 +338,7 @@ static bool step_call(call_parser *p, bool last, chat_message *to)
 }
 
 /* CALL_CHANNELS: "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json" before <|message|>. */
-static bool step_header(call_parser *p, bool last)
+static bool step_header(call_parser *p, bool last, chat_message *to)
 {
     static const char *const mark[] = {"<|message|>"};
     size_t at;
@@ -258,16 +354,11 @@ static bool step_header(call_parser *p, bool last)
                : strstr(head, "analysis")                   ? IN_REASONING
                                                             : IN_CONTENT;
     p->begun = false;
-    return true;
-}
-
-static void add_channel_call(call_parser *p, span arguments, chat_message *to)
-{
-    const char *name = strstr(buf_cstr(&p->recipient), "to=functions.") + strlen("to=functions.");
-    if (p->o.one_call && to->n_calls) return;
-    tool_call *c = new_call(to);
-    if (!c || !buf_add(&c->name, name, strcspn(name, " <\n")) || !buf_add(&c->arguments, arguments.p, arguments.n))
-        to->content.bad = true;
+    p->left_out = p->o.one_call && to->n_calls;
+    if (p->state != IN_CALL || p->left_out) return true;
+    const char *name = strstr(head, "to=functions.") + strlen("to=functions.");
+    if (!new_call(to, span_of(name, strcspn(name, " <\n")))) to->content.bad = true;
+    return !to->content.bad;
 }
 
 static bool step_channel(call_parser *p, bool last, chat_message *to)
@@ -277,8 +368,9 @@ static bool step_channel(call_parser *p, bool last, chat_message *to)
     const int found = find_mark(rest(p), mark, 5, &at);
     if (found < 0 && last) at = rest(p).n;
     if (p->state == IN_CALL) {
-        if (found < 0 && !last) return false;
-        add_channel_call(p, span_of(rest(p).p, at), to);
+        tool_call *c = to->n_calls ? &to->calls[to->n_calls - 1] : NULL;
+        if (c && !p->left_out && !buf_add(&c->arguments, rest(p).p, at)) to->content.bad = true;
+        if (c && !p->left_out) c->whole = found >= 0 || last;
         used = at;
     } else {
         used = put_text(p, p->state == IN_REASONING ? &to->reasoning : &to->content, span_of(rest(p).p, at));
@@ -300,7 +392,9 @@ int call_parser_feed(call_parser *p, span text, bool last, chat_message *to, err
     bool more = p->in.n > 0;
     while (more && p->at < p->in.n) {
         switch (p->state) {
-        case IN_HEADER: more = step_header(p, last); break;
+        case IN_HEADER: more = step_header(p, last, to); break;
+        case IN_ARGUMENTS: more = step_arguments(p, to); break;
+        case BEHIND_ARGUMENTS: more = step_behind(p, last); break;
         case IN_CALL: more = channels ? step_channel(p, last, to) : step_call(p, last, to); break;
         case IN_REASONING: more = channels ? step_channel(p, last, to) : step_reasoning(p, last, to); break;
         case IN_CONTENT: more = channels ? step_channel(p, last, to) : step_content(p, last, to); break;

@@ -2,7 +2,11 @@
  *
  * The parser appends to a message: reasoning, content, calls. It holds back what may be the beginning of a mark and
  * blanks that may stand before one, so that what it has appended never has to be taken back: a stream adds up to the
- * whole reply. A call that does not follow its format is content. */
+ * whole reply. A call that does not follow its format is content.
+ *
+ * Of calls that are bound to be right (`bound`, and those of harmony) the arguments are appended as they come, where they
+ * are JSON in the text; a text that is cut within them ends with a part of them. Other calls come when they are
+ * complete. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -12,6 +16,7 @@
 typedef struct tool_call {
     char id[40];
     buf name, arguments; /* arguments: JSON text */
+    bool whole;          /* they are complete */
 } tool_call;
 
 typedef struct chat_message {
@@ -27,6 +32,7 @@ typedef struct call_parser_options {
     const reasoning_marks *reasoning; /* NULL: neither is reasoning */
     bool thinking;                    /* the prompt has opened the reasoning */
     bool one_call;                    /* later calls are left out */
+    bool bound;                       /* calls are written as format->writing says */
     const json *tools;                /* declared, as in a request: types of arguments that are written as text */
 } call_parser_options;
 /* `tools` must outlive the parser. */
