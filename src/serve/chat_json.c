@@ -18,7 +18,8 @@ bool chat_take(job *j, choice *c, size_t upto)
     return !call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL);
 }
 
-bool chat_calls_wait(const chat_part *p)
+/* Whether calls, or arguments of the last one, are not in earlier chunks. */
+static bool calls_wait(const chat_part *p)
 {
     const chat_message *m = &p->message;
     return m->n_calls > p->calls_sent || (p->calls_sent && m->calls[p->calls_sent - 1].arguments.n > p->arguments_sent);
@@ -141,7 +142,7 @@ static void write_delta(buf *out, choice *c)
         p->reasoning_sent = m->reasoning.n;
         comma = true;
     }
-    if (!chat_calls_wait(p)) return;
+    if (!calls_wait(p)) return;
     buf_str(out, comma ? ",\"tool_calls\":[" : "\"tool_calls\":[");
     const span more = chat_arguments_take(p);
     if (more.n) {
@@ -177,7 +178,7 @@ void chat_chunk_write(buf *out, job *j, choice *c, size_t upto)
     const bool tokens = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                         (c->finish || c->tokens.p[c->tokens_sent].offset < upto);
     if (!c->begun || p->message.content.n > p->content_sent || p->message.reasoning.n > p->reasoning_sent ||
-        chat_calls_wait(p) || tokens)
+        calls_wait(p) || tokens)
         write_chunk(out, j, c, upto, false);
     if (c->finish) write_chunk(out, j, c, upto, true);
     c->sent = upto;

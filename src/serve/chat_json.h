@@ -6,8 +6,6 @@
 bool chat_take(job *j, choice *c, size_t upto);
 /* What is new in the message since the last chunk, as SSE events; tokens that begin before `upto`. */
 void chat_chunk_write(buf *out, job *j, choice *c, size_t upto);
-/* Whether calls, or arguments of the last one, are not in earlier chunks. */
-bool chat_calls_wait(const chat_part *p);
 /* The arguments of the call that was begun last, as far as they are not in earlier chunks; now they are. */
 span chat_arguments_take(chat_part *p);
 /* One choice of a whole reply. */
