@@ -263,7 +263,7 @@ static void every_command_is_complete(void **state)
                 const param *p = &g->rows[r];
                 if (!p->doc) fail_msg("%s: --%s has no doc", c->name, p->key);
                 bool file = p->type == PARAM_TEXT && p->words &&
-                            (strstr(p->words, "FILE") || strstr(p->words, "PATH") ||
+                            (strstr(p->words, "FILE") || strstr(p->words, "PATH") || strstr(p->words, "DIR") ||
                              (strchr(p->words, '.') && !strchr(p->words, ',')) || strstr(p->words, "IDS"));
                 bool output = p->type == PARAM_TEXT &&
                               (strcmp(p->key, "output") == 0 || (p->alias && *p->alias == 'o'));

@@ -30,7 +30,7 @@ static const param rows[] = {
               .doc = "writes a new key there, and ends"),
     PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
-    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR",
+    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR", .path = PATH_FILE,
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
     PARAM_ROW(node_flags, devices, PARAM_TEXT, .words = "LIST",
               .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
