@@ -281,13 +281,26 @@ static int32_t encoder_vocab(const program *p)
     return 0;
 }
 
+/* Rows of a step: as many as the devices prefer, or more where steps stay short, a quarter of a second at 5e11
+ * operations a second. Small models gain: 5 M weights read prompts 1.4 times as fast by 512 rows as by 128, and the
+ * first tokens of 256 requests come before any of these is over. */
+static int64_t rows_of_step(const program *p, int64_t preferred)
+{
+    enum { MOST = 512 };
+    const double products = 0x1p36;
+    double weights = 1;
+    for (uint32_t i = 0; i < p->n_weight; i++) weights += (double)p->weights[i].rows * (double)p->weights[i].cols;
+    while (preferred < MOST && 2 * (double)preferred * weights <= products) preferred *= 2;
+    return preferred;
+}
+
 /* chunk, sequences: of a step, as the devices prefer. */
 static void describe(engine *g, const engine_options *o, int chunk, int sequences)
 {
     const model *m = g->served;
     bool whole = m->prog->needs_whole_sequence ||
                  m->prog->entries[ENTRY_POOL].out; /* a step must hold the longest text */
-    g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : chunk;
+    g->chunk = whole ? m->ctx : o->chunk > 0 ? o->chunk : rows_of_step(m->prog, chunk);
     if (g->chunk > m->ctx) g->chunk = m->ctx;
     g->info = (engine_info){.name = m->name,
                             .arch = m->arch,

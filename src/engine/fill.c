@@ -1,8 +1,8 @@
 /* fill.c - what is computed in the next step.
  *
  * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
- * --chunk rows; in a mixed step, for which the others wait, to a share of its predicted time. The shortest prompt gets
- * up to half of that, the oldest what is left, then the others in order. */
+ * --chunk rows; in a mixed step, for which the others wait, to a share of its predicted time, or a little more while
+ * prompts are many. The shortest prompt gets up to half of that, the oldest what is left, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
@@ -76,13 +76,17 @@ typedef struct space {
     double seconds; /* INFINITY: no matter */
 } space;
 
-static space space_for_prompts(const engine *g, const batch *b)
+/* prompts: how many there are. Where they outnumber the others, each gets as much time as one of these: of many
+ * requests that arrive together the first would else be over before the last begins. */
+static space space_for_prompts(const engine *g, const batch *b, int prompts)
 {
-    enum { UNKNOWN = 32 }; /* rows, before times are known */
+    enum { UNKNOWN = 32 };      /* rows, before times are known */
+    const double CROWD = 0.030; /* seconds, at most, for that */
     const double share = g->asked.prefill_share > 0 ? g->asked.prefill_share : 0.6;
     space left = {g->chunk - (b->st.n[AXIS_TOK] - b->st.n_seq), INFINITY}; /* guesses are rows of it */
     if (!b->st.n_seq) return left;
-    left.seconds = step_time_predict(&g->times, &b->st) * share / (1 - share);
+    const double others = step_time_predict(&g->times, &b->st);
+    left.seconds = fmax(others * share / (1 - share), fmin(others * prompts / b->st.n_seq, CROWD));
     if (!(left.seconds > 0) && left.rows > UNKNOWN) left.rows = UNKNOWN;
     if (!(left.seconds > 0)) left.seconds = INFINITY;
     return left;
@@ -106,18 +110,18 @@ static void add_prompt(engine *g, batch *to, session *s, space *left, double sec
     left->seconds -= step_time_rows(&g->times, added, depth);
 }
 
-/* The prompt with the fewest rows left, of those that can go on now; NULL: there is one at most. */
-static session *shortest_prompt(engine *g, int n)
+/* The prompt with the fewest rows left, of those that can go on now; NULL: there is one at most. *ready: how many. */
+static session *shortest_prompt(engine *g, int n, int *ready)
 {
     session *least = NULL;
-    int ready = 0;
+    *ready = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (!is_ready(g, s, true) || undivided(g, s) || !session_follow(g, s)) continue;
-        ready++;
+        ++*ready;
         if (!least || rest_of(s) < rest_of(least)) least = s;
     }
-    return ready > 1 ? least : NULL;
+    return *ready > 1 ? least : NULL;
 }
 
 void schedule_fill(engine *g, batch *to)
@@ -132,8 +136,9 @@ void schedule_fill(engine *g, batch *to)
         if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->n_draft, --apart);
         if (added || !s->in_flight) s->n_draft = added > 1 ? added - 1 : 0;
     }
-    space left = space_for_prompts(g, to);
-    session *shortest = shortest_prompt(g, n);
+    int prompts;
+    session *shortest = shortest_prompt(g, n, &prompts);
+    space left = space_for_prompts(g, to, prompts);
     if (shortest) {
         space half = {left.rows - left.rows / 2, left.seconds};
         add_prompt(g, to, shortest, &half, left.seconds / 2, --apart);
