@@ -151,6 +151,7 @@ typedef struct engine_stats {
     uint64_t draft_tokens, draft_accepted;  /* guesses of --draft; those that held */
     uint64_t encoder_runs;                  /* inputs that the encoder of an encoder-decoder has read */
     uint64_t preemptions;                   /* caches that were given up for others */
+    uint64_t disk_read, disk_written;       /* full pages that came from engine_keep_folder, and went there */
     uint64_t recoveries, recomputed_tokens; /* losses of nodes that were made good; tokens computed a second time */
     int in_flight;                          /* steps under way */
     bool away;                              /* a node is lost, and queries wait for it */

@@ -247,6 +247,7 @@ static void add_stats(engine *g, const engine_stats *did)
     st->draft_accepted += did->draft_accepted;
     st->recomputed_tokens += did->recomputed_tokens;
     st->preemptions = g->preemptions;
+    keep_count(g, &st->disk_read, &st->disk_written);
     st->running = g->n_running;
     st->in_flight = steps_under_way(&g->steps);
     slots_note(g);

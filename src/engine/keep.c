@@ -28,9 +28,12 @@ struct page_keep {
     page_store *store;
     page_shape shape;
     bool has_file;
-    bool waits;     /* a session waits until no step is under way */
-    int32_t *order; /* [cap] ring of names that are to be written: n from `first` on */
-    bool *noted;    /* [cap] whether a name is in it */
+    bool waits;    /* a session waits until no step is under way */
+    uint64_t fill; /* the step that pages were loaded for last; bytes that may still be loaded for it */
+    int64_t left;
+    uint64_t read, written; /* names, so far */
+    int32_t *order;         /* [cap] ring of names that are to be written: n from `first` on */
+    bool *noted;            /* [cap] whether a name is in it */
     int32_t first, n, cap;
     page_record *ahead;  /* [pages of a text] what is on disk of those that come next */
     loaded_page *loaded; /* [GROUP_MAX * pages of a text] held until their session holds them */
@@ -90,7 +93,12 @@ int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
         return OK;
     }
     const int rc = keep_open(g, e);
-    return rc ? rc : page_store_add_folder(g->keep->store, dir, bytes, wake, g, e);
+    if (rc) return rc;
+    const uint64_t page = page_record_bytes(&g->keep->shape, (1u << GROUP_MAX) - 1) + PAGE_FILE_ONE;
+    if ((uint64_t)bytes < page)
+        return err_set(e, ERR_USAGE, "--cache-bytes %lld: the pages of %d tokens alone take %llu", (long long)bytes,
+                       PAGE_TOKENS, (unsigned long long)page);
+    return page_store_add_folder(g->keep->store, dir, bytes, wake, g, e);
 }
 
 int engine_keep_file(engine *g, const char *path, err *e)
@@ -165,7 +173,9 @@ void keep_write(engine *g)
         k->n--;
         k->noted[name] = false;
         if (get_pages(g, name, to, &groups, &e)) log_line(LOG_WARN, "a page cannot be kept: %s", e.msg);
-        else if (groups) page_store_write(k->store, g->names.name[name].digest, groups, depth_of(&g->names, name));
+        if (e.code || !groups) continue;
+        page_store_write(k->store, g->names.name[name].digest, groups, depth_of(&g->names, name));
+        k->written++;
     }
 }
 
@@ -225,7 +235,9 @@ static bool load_name(engine *g, int32_t name, const page_record *r, int64_t n, 
         k->loaded[k->n_loaded++] = (loaded_page){page, (uint8_t)i};
         if (plan_page_put(g->placed, (int)i, page, bytes + from, &(err){0})) return false;
         tree_put(&g->names, name, (int)i, page);
+        k->left -= (int64_t)k->shape.bytes[i];
     }
+    k->read += bytes != NULL;
     return true;
 }
 
@@ -236,7 +248,9 @@ keep_result keep_fetch(engine *g, session *s, int64_t most)
     const int64_t from = s->n_named, to = look_ahead(g, s, most);
     if (to == from) return KEEP_NOTHING;
     k->waits = steps_under_way(&g->steps) > 0;
-    if (k->waits) return KEEP_LATER;
+    if (k->fill != g->fill) k->left = STAGE_BYTES;
+    k->fill = g->fill;
+    if (k->waits || k->left <= 0) return KEEP_LATER;
     int32_t at = s->name;
     tree_hold(&g->names, at);
     for (int64_t n = from; n < to; n++) {
@@ -264,6 +278,12 @@ bool keep_waits(engine *g)
     if (!k || !k->waits) return false;
     k->waits = steps_under_way(&g->steps) > 0;
     return k->waits;
+}
+
+void keep_count(const engine *g, uint64_t *read, uint64_t *written)
+{
+    *read = g->keep ? g->keep->read : 0;
+    *written = g->keep ? g->keep->written : 0;
 }
 
 /* ---- a file for one text */

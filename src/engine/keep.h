@@ -18,9 +18,12 @@ void keep_write(engine *g);
 /* A text has ended with this name, which stays until another one ends: engine_session_save. */
 void keep_remember(engine *g, int32_t name);
 
+/* Names whose pages were read from disk, and handed to the store. */
+void keep_count(const engine *g, uint64_t *read, uint64_t *written);
+
 /* Loads the next pages of a session, those before number `most`, that are on disk. KEEP_LATER: the session has to wait,
- * as steps are under way; no more are sent while keep_waits. KEEP_SOME: there are more pages than before, which nobody
- * else takes before keep_fetched. */
+ * as enough was loaded for this step, or steps are under way: then no more are sent while keep_waits. KEEP_SOME: there
+ * are more pages than before, which nobody else takes before keep_fetched. */
 keep_result keep_fetch(engine *g, session *s, int64_t most);
 void keep_fetched(engine *g);
 bool keep_waits(engine *g);

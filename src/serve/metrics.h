@@ -17,6 +17,8 @@
     X(counter, "generation_tokens_total", st.generated_tokens, "Tokens generated", "generation_tokens_total")          \
     X(counter, "preemptions_total", st.preemptions, "Caches that were given up because pages ran out",                 \
       "num_preemptions_total")                                                                                         \
+    X(counter, "disk_pages_read_total", st.disk_read, "Pages of 64 tokens that came from --cache-dir", NULL)           \
+    X(counter, "disk_pages_written_total", st.disk_written, "Pages of 64 tokens that went there", NULL)                \
     X(counter, "recoveries_total", st.recoveries, "Losses of nodes that were made good", NULL)                         \
     X(counter, "recomputed_tokens_total", st.recomputed_tokens, "Tokens that had to be computed again", NULL)          \
     X(counter, "draft_tokens_total", st.draft_tokens, "Tokens that --draft guessed",                                   \
