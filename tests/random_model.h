@@ -15,6 +15,7 @@ typedef struct model_shape {
     int layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     int window;     /* of odd layers; 0 = none */
     int taps;       /* of the convolution that every third layer has in place of attention; 0 = none has */
+    bool only_taps; /* all layers have it */
     int norm, bias; /* NORM_*, BIAS_* (then no rope) */
     int rope_dims, rope_style;
     dtype type; /* of matrices; block types are packed, their activations int8 */
@@ -219,7 +220,7 @@ static ref test_conv(model_builder *b, ref x)
 
 static ref test_mix(model_builder *b, ref x)
 {
-    return b->m->taps && b->layer % 3 == 2 ? test_conv(b, x) : test_attention(b, x);
+    return b->m->only_taps || (b->m->taps && b->layer % 3 == 2) ? test_conv(b, x) : test_attention(b, x);
 }
 
 static ref test_ffn(model_builder *b, ref x)

@@ -98,7 +98,7 @@ static void all_given_back(engine *g)
     assert_true(st.kv_usage == 0 && st.running == 0 && st.waiting == 0);
     for (uint32_t i = 0; i < g->prog->n_group; i++)
         assert_int_equal(g->pages[i].n_free + g->pages[i].n_kept, g->pages[i].total);
-    assert_int_equal(g->slots.n_free, g->slots.total);
+    assert_int_equal(g->slots.n_free + g->slots.n_kept, g->slots.total);
     for (int i = 0; i < TURN_COUNTS; i++) assert_true(g->turn.owner[i] == 0 && g->turn.request[i] == 0);
 }
 

@@ -1,8 +1,8 @@
 /* choices.c - choices of one prompt: the first session computes it, the others wait for its last row. From this row
- * each draws its own first token; they share the full pages of the prompt, and copy the last one.
+ * each draws its own first token; they share the full pages of the prompt and the slot, and copy the last page.
  *
- * When the first one leaves before that, the next takes its part. One for which there is no place or page at that
- * moment goes on alone later, from the pages that have names. */
+ * When the first one leaves before that, the next takes its part. One for which there is no place, page or slot at
+ * that moment goes on alone later, from the pages that have names. */
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
@@ -15,13 +15,13 @@ static bool same_ids(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
 }
 
 /* Whether `s` can go on from the last row of a prompt that `first` computes. */
-static bool can_follow(const engine *g, const session *s, const session *first)
+static bool can_follow(const session *s, const session *first)
 {
     const query *q = &s->q, *f = &first->q;
-    return !g->slots.total && !q->apart && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams &&
-           !f->prompt_logprobs && !first->beams && s->greedy == first->greedy && s->room == first->room &&
-           first->n_done < first->n_prompt && same_ids(q->ids, q->n_ids, f->ids, f->n_ids) &&
-           same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) && memcmp(s->salt, first->salt, SALT_BYTES) == 0;
+    return !q->apart && !q->pooled && !q->types && !q->prompt_logprobs && !s->beams && !f->prompt_logprobs &&
+           !first->beams && s->greedy == first->greedy && s->room == first->room && first->n_done < first->n_prompt &&
+           same_ids(q->ids, q->n_ids, f->ids, f->n_ids) && same_ids(q->enc_ids, q->n_enc, f->enc_ids, f->n_enc) &&
+           memcmp(s->salt, first->salt, SALT_BYTES) == 0;
 }
 
 void choices_join(engine *g, session *s)
@@ -31,7 +31,7 @@ void choices_join(engine *g, session *s)
     for (int i = 0; i < 2 && s->sibling && !first; i++)
         for (first = lists[i]; first && first->id != s->q.like;) first = first->next;
     if (first && first->leader) first = first->leader;
-    if (!first || first == s || !can_follow(g, s, first)) return;
+    if (!first || first == s || !can_follow(s, first)) return;
     s->leader = first;
     first->leads = true;
 }
@@ -56,7 +56,7 @@ int choices_fork(engine *g, session *s, session **to)
     for (session *w = g->waiting, *next; w && s->leads; w = next) {
         next = w->next;
         if (w->leader != s) continue;
-        if (n < g->info.max_batch && schedule_place(g, w)) {
+        if (n < g->info.max_batch && session_part_slot(g, s) && schedule_place(g, w)) {
             session_copy_text(g, w, s);
             w->cached = s->cached;
             to[n++] = w;

@@ -56,12 +56,15 @@ static dtype kv_type(const engine *g, const engine_options *o)
 }
 
 /* Slots of `bytes` each, two a sequence; fewer sequences where they would take more than half of the budget, but one
- * always fits. */
+ * always fits. Besides, snapshots for sixteen texts of full length, where these take no more than an eighth. */
 static int count_slots(const engine *g, uint64_t bytes, uint64_t budget)
 {
-    uint64_t n = bytes ? budget / 4 / bytes : 0;
+    enum { FULL = 16 };
+    const uint64_t most = FULL * ((uint64_t)g->info.ctx / SNAPSHOT_TOKENS + 1);
+    uint64_t n = bytes ? budget / 4 / bytes : 0, snapshots = bytes ? budget / 8 / bytes : 0;
     if (n > (uint64_t)g->info.max_batch) n = (uint64_t)g->info.max_batch;
-    return bytes ? 2 * (n ? (int)n : 1) : 0;
+    if (snapshots > most) snapshots = most;
+    return bytes ? 2 * (n ? (int)n : 1) + (int)snapshots : 0;
 }
 
 /* What pages may take of so many bytes. Where nobody said how many sequences run at once: no more than sixteen of full
@@ -244,7 +247,7 @@ static int open_parts(engine *g, err *e)
         rc = pages_open(&g->pages[i], g->cache.n_page[i], e);
         max.copies += g->cache.n_page[i];
     }
-    if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, e);
+    if (!rc) rc = tree_open(&g->names, g->pages, (int)p->n_group, &g->slots, e);
     g->ready = mem_array((size_t)max.sequences, sizeof *g->ready);
     if (!rc && !g->ready) rc = err_set(e, ERR_MEMORY, "out of memory for %d sequences", max.sequences);
     if (!rc) rc = steps_open(&g->steps, p, plan_in_flight(g->placed), &max, e);

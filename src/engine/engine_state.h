@@ -46,9 +46,9 @@ struct engine {
     engine_info info;
     int64_t chunk;
     page_pool pages[GROUP_MAX];
-    page_tree names; /* of pages of the text; without slots only, for they are not shared */
+    page_tree names; /* of pages of the text, and of snapshots */
     page_keep *keep; /* pages on disk; NULL: none are kept there */
-    page_pool slots; /* two for each sequence, if the program has any */
+    page_pool slots; /* two for each sequence, and some for snapshots, if the program has any */
     step_ring steps;
     draft guesses;
     double step_began;    /* clock_now of the first step under way, or when the one before was collected */
@@ -141,7 +141,8 @@ void session_give_claims(engine *g, session *s); /* what it was about to fill ot
 bool session_follow(engine *g, session *s);
 /* Names the pages that have become full. */
 void session_name_pages(engine *g, session *s);
-/* `to`, another beam, goes on with the text of `from`: they share full pages, and `to` gets a copy of the last one. */
+/* `to`, another beam or choice, goes on with the text of `from`: they share full pages and the slot, and `to` gets a
+ * copy of the last page. */
 void session_copy_text(engine *g, session *to, const session *from);
 
 /* ---- choices.c: on the engine thread */
@@ -156,6 +157,25 @@ int choices_fork(engine *g, session *s, session **to);
 /* ---- slots.c */
 /* Notes how far the running sessions are, for engine_slots. On the engine thread, under the lock. */
 void slots_note(engine *g);
+
+/* ---- session_slots.c: on the engine thread. Where the model has no slots nothing happens, and nothing is missing */
+/* A session that is admitted gets two of its own. False: there are none now. */
+bool session_take_slots(engine *g, session *s);
+void session_give_slots(engine *g, session *s);
+/* Its state is in this slot, of which it becomes a holder where it is not its own. */
+void session_move_slot(engine *g, session *s, int32_t slot);
+/* Its state is where its steps do not write, so that others can go on from there too. False: there is no slot left. */
+bool session_part_slot(engine *g, session *s);
+/* Of so many rows, those up to the next position at which a snapshot is due. */
+int64_t session_cut_rows(const engine *g, const session *s, int64_t rows);
+/* Its next step will end at position `to`: where a snapshot is due, and there is a slot, the step writes one. */
+void session_plan_snapshot(engine *g, session *s, int64_t to);
+/* A step was sent: its sessions hold what they read next. */
+void slots_sent(engine *g, const batch *b);
+/* The session has taken what a step to position `to`, which wrote this slot, has given: a snapshot gets its name. */
+void session_name_snapshot(engine *g, session *s, int32_t slot, int64_t to);
+/* A step has failed, or is lost: so are its snapshots. */
+void slots_lost(engine *g, const batch *b);
 
 /* ---- session_pages.c: on the engine thread */
 /* Takes slots, rope tables and pages of the encoder input. 0; ERR_BUSY: not now; another code: never. */

@@ -52,7 +52,8 @@ void schedule_guess(engine *g)
     int m = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
-        if (!s->beams && !s->leads && !s->in_flight && is_ready(g, s, false)) g->guesses.who[m++] = s;
+        if (s->beams || s->leads || s->in_flight || !is_ready(g, s, false)) continue;
+        if (!g->slots.total || session_owns_slot(s, s->slot_now)) g->guesses.who[m++] = s; /* it may go back there */
     }
     if (m) draft_guess(&g->guesses, &g->times, g->guesses.who, m, g->chunk / 2);
 }
@@ -61,12 +62,14 @@ void schedule_guess(engine *g)
 static int add_rows(engine *g, batch *to, session *s, int64_t rows, int keep)
 {
     session *first = beam_member(s, 0);
+    rows = session_cut_rows(g, s, rows);
     const int64_t least = s->n_sent + (undivided(g, s) ? rows : 1);
     int64_t upto;
     while ((upto = session_take_pages(g, s, s->n_sent + rows)) < least)
         if (!schedule_make_room(g, first)) return 0;
     const int n = batch_add(to, s, (int)(upto - s->n_sent), keep);
     if (n) first->filled = g->fill;
+    if (n) session_plan_snapshot(g, s, s->n_sent + n);
     return n;
 }
 

@@ -156,17 +156,18 @@ static void count_rows(engine_stats *did, const session *s, int64_t before, int6
 }
 
 /* Delivers the rows of a session with guesses. What is in the cache counts as far as they held. */
-static void deliver_guesses(engine *g, const step *st, int32_t k, session *s, int32_t *i, engine_stats *did)
+static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, int32_t *i, engine_stats *did)
 {
-    const int64_t n_ids = s->n_ids;
+    const int64_t n_ids = s->n_ids, to = s->n_sent;
     const int made = s->n_draft;
-    deliver_rows(g, st, k, s, s->n_past, i, &did->generated_tokens);
+    deliver_rows(g, &b->st, k, s, s->n_past, i, &did->generated_tokens);
     const int came = (int)(s->n_ids - n_ids), held = came > 0 ? came - 1 : 0;
     did->draft_tokens += (uint64_t)made;
     did->draft_accepted += (uint64_t)held;
     if (!s->gone) draft_learn(s, held);
-    if (g->slots.total && held < made) s->slot_now = session_next_slot(s); /* the state before this step */
+    if (g->slots.total && held < made) session_move_slot(g, s, s->slot_was); /* the state before this step */
     else session_advance(g, s, held + 1);
+    session_name_snapshot(g, s, b->slot_write[k], to);
     s->n_sent = s->n_past;
     s->n_draft = 0;
 }
@@ -181,11 +182,12 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
         did->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
         if (s->n_draft) {
-            deliver_guesses(g, st, k, s, &i, did);
+            deliver_guesses(g, b, k, s, &i, did);
             continue;
         }
         count_rows(did, s, before, to);
         session_advance(g, s, to - before);
+        session_name_snapshot(g, s, b->slot_write[k], to);
         if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
         pooled += s->q.pooled;
         deliver_rows(g, st, k, s, before, &i, &did->generated_tokens);
@@ -269,6 +271,7 @@ static bool send_step(engine *g)
     schedule_fill(g, b);
     const bool sent = steps_send(&g->steps, g->prog, g->placed);
     for (int32_t i = 0; sent && i < b->st.n_copy; i++) pages_give(&g->pages[b->copies[i].group], b->copies[i].from);
+    if (sent) slots_sent(g, b);
     mem_unguard();
     return sent;
 }
@@ -299,6 +302,7 @@ int engine_infer(engine *g, bool *more, err *e)
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
     if (b) time_step(g, b);
+    if (b && rc) slots_lost(g, b);
     if ((!any || rc) && recovery_begin(g)) any = false;
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);

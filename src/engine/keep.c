@@ -80,7 +80,7 @@ static int keep_open(engine *g, err *e)
 
 static void wake(void *g) { engine_wake(g); }
 
-/* Whether texts of this model share pages at all. */
+/* Whether texts of this model share pages, and go on after any of them. */
 static bool can_keep(const engine *g)
 {
     return g->info.generates && !g->info.n_enc_vocab && !g->slots.total && g->prog->n_rope <= PAGE_TOKENS / 2;
@@ -89,7 +89,7 @@ static bool can_keep(const engine *g)
 int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
 {
     if (!can_keep(g)) {
-        log_line(LOG_WARN, "--cache-dir: texts of this model share no pages, so nothing is kept");
+        log_line(LOG_WARN, "--cache-dir: this model does not go on from pages alone, so nothing is kept");
         return OK;
     }
     const int rc = keep_open(g, e);
@@ -103,7 +103,8 @@ int engine_keep_folder(engine *g, const char *dir, int64_t bytes, err *e)
 
 int engine_keep_file(engine *g, const char *path, err *e)
 {
-    if (!can_keep(g)) return err_set(e, ERR_USAGE, "--session: texts of this model share no pages: leave it out");
+    if (!can_keep(g))
+        return err_set(e, ERR_USAGE, "--session: this model does not go on from pages alone: leave it out");
     const int rc = keep_open(g, e);
     if (rc) return rc;
     g->keep->has_file = true;

@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-int tree_open(page_tree *t, page_pool *pool, int n_group, err *e)
+int tree_open(page_tree *t, page_pool *pool, int n_group, page_pool *slots, err *e)
 {
     int64_t cap = 256; /* names whose pages are gone stay while names after them have some */
-    for (int g = 0; g < n_group; g++) cap += 2 * (int64_t)pool[g].total;
-    if (cap > INT32_MAX / 2) cap = INT32_MAX / 2;
-    *t = (page_tree){.pool = pool, .n_group = n_group, .cap = (int32_t)cap, .free = -1};
+    *t = (page_tree){.n_group = n_group + (slots->total > 0), .free = -1, .slots = slots->total ? n_group : -1};
+    for (int g = 0; g < n_group; g++) t->pool[g] = &pool[g], cap += 2 * (int64_t)pool[g].total;
+    if (t->slots >= 0) t->pool[t->slots] = slots, cap += 2 * SNAPSHOT_PAGES * (int64_t)slots->total;
+    t->cap = (int32_t)(cap > INT32_MAX / 2 ? INT32_MAX / 2 : cap);
     t->name = mem_array((size_t)cap, sizeof *t->name);
     t->bucket = mem_array((size_t)cap, sizeof *t->bucket);
     if (!t->name || !t->bucket) {
@@ -56,7 +57,7 @@ int32_t tree_find(const page_tree *t, int32_t parent, const int32_t ids[PAGE_TOK
 /* Takes its name from the oldest page that is kept in a group. */
 static void forget_oldest(page_tree *t, int group)
 {
-    page_pool *p = &t->pool[group];
+    page_pool *p = t->pool[group];
     page_use *u = &p->use[p->oldest];
     const int32_t name = u->name;
     u->name = -1;
@@ -70,7 +71,7 @@ static void forget_oldest(page_tree *t, int group)
 static int32_t take_name(page_tree *t)
 {
     for (int g = 0; t->free < 0 && t->n == t->cap && g < t->n_group; g++)
-        while (t->free < 0 && t->pool[g].n_kept) forget_oldest(t, g);
+        while (t->free < 0 && t->pool[g]->n_kept) forget_oldest(t, g);
     const int32_t i = t->free;
     if (i < 0) return t->n < t->cap ? t->n++ : -1;
     t->free = t->name[i].next;
@@ -90,7 +91,7 @@ int32_t tree_use(page_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS])
         page_name *m = &t->name[i];
         int32_t *bucket = bucket_of(t, parent, ids);
         *m = (page_name){.parent = parent, .next = *bucket};
-        for (int g = 0; g < GROUP_MAX; g++) m->page[g] = -1;
+        for (int g = 0; g <= GROUP_MAX; g++) m->page[g] = -1;
         memcpy(m->ids, ids, sizeof m->ids);
         tree_digest(parent < 0 ? NULL : t->name[parent].digest, ids, m->digest);
         *bucket = i;
@@ -123,7 +124,7 @@ void tree_drop(page_tree *t, int32_t name)
 
 void tree_put(page_tree *t, int32_t name, int group, int32_t page)
 {
-    page_use *u = &t->pool[group].use[page];
+    page_use *u = &t->pool[group]->use[page];
     if (t->name[name].page[group] >= 0 || u->name >= 0) return;
     t->name[name].page[group] = page;
     u->name = name;
@@ -131,7 +132,7 @@ void tree_put(page_tree *t, int32_t name, int group, int32_t page)
 
 int32_t tree_take(page_tree *t, int group)
 {
-    page_pool *p = &t->pool[group];
+    page_pool *p = t->pool[group];
     if (!p->n_free && !p->n_kept) return -1;
     if (!p->n_free) forget_oldest(t, group);
     return pages_take(p);
@@ -140,5 +141,5 @@ int32_t tree_take(page_tree *t, int group)
 void tree_clear(page_tree *t)
 {
     for (int g = 0; g < t->n_group; g++)
-        while (t->pool[g].n_kept) forget_oldest(t, g);
+        while (t->pool[g]->n_kept) forget_oldest(t, g);
 }

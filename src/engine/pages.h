@@ -5,7 +5,7 @@
  * else it can be found again. Of kept pages the one that was given back first goes first.
  *
  * Nothing is reserved: a sequence takes pages as it grows, and where there is none another one gives its own up
- * (schedule.c). Slots are counted in the same way; they have one holder and no name. */
+ * (schedule.c). Slots, which are of no position, are counted in the same way (session_slots.c). */
 #pragma once
 #include "base/err.h"
 #include "core/program.h"

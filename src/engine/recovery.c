@@ -28,7 +28,7 @@ bool recovery_begin(engine *g)
 {
     err ignored = {0}, why;
     if (!plan_is_lost(g->placed, &why)) return false;
-    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
+    for (int rc; steps_under_way(&g->steps);) slots_lost(g, steps_collect(&g->steps, g->placed, &rc, &ignored));
     sessions_free_gone(g);
     schedule_requeue(g);
     engine_unplace(g);

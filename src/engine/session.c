@@ -24,7 +24,7 @@ int session_new(session **out, const query *q, const program *p, int64_t ctx, er
     s->room = q->max_tokens < room ? q->max_tokens : room;
     s->n_prompt = s->n_ids = n;
     s->shares = !q->apart && !q->pooled && !q->types && !q->n_enc && !p->needs_whole_sequence;
-    s->name = s->claim = -1;
+    s->name = s->claim = s->snapshot = -1;
     if (q->salt) memcpy(s->salt, q->salt, SALT_BYTES);
     s->ids = mem_array((size_t)(n + s->room), sizeof *s->ids);
     s->variant = mem_zero(p->n_rope + 1, sizeof *s->variant);

@@ -74,8 +74,10 @@ struct session {
     int32_t *page[GROUP_MAX];  /* [n_page] physical page, -1 none */
     int64_t first[GROUP_MAX];  /* pages before this one fell out of the window and were given back */
     int32_t *variant;          /* [n_rope] */
-    int32_t slot[2];           /* its own */
-    int32_t slot_now; /* where its state is when all that was sent is done: one of them, or of the beam it follows */
+    int32_t slot[2];           /* its own: session_slots.c */
+    int32_t slot_now; /* where its state is when all that was sent is done: one of them, or another one that it holds */
+    int32_t slot_was; /* where it was before the last step that was sent */
+    int32_t snapshot; /* the slot that its next step writes in place of its own; -1: none */
 };
 
 /* A session for a query whose ids were checked; q->max_tokens is cut to the room that the context leaves. */
@@ -85,8 +87,15 @@ static inline bool session_is_before(const session *s, const session *other)
 {
     return s->q.priority != other->q.priority ? s->q.priority < other->q.priority : s->id < other->id;
 }
+static inline bool session_owns_slot(const session *s, int32_t slot)
+{
+    return slot == s->slot[0] || slot == s->slot[1];
+}
 /* The slot that its next step writes. */
-static inline int32_t session_next_slot(const session *s) { return s->slot[s->slot_now == s->slot[0]]; }
+static inline int32_t session_next_slot(const session *s)
+{
+    return s->snapshot >= 0 ? s->snapshot : s->slot[s->slot_now == s->slot[0]];
+}
 /* Whether the token ends its text. */
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);
 /* Fills s->banned with the ids that must not come next: ends before min_tokens, the last of a bad sequence. */

@@ -1,4 +1,4 @@
-/* session_pages.c - what a session holds: pages, slots, rope tables.
+/* session_pages.c - what a session holds: pages, slots (session_slots.c), rope tables.
  *
  * An admitted session holds its slots, its rope tables and the pages of its encoder input. Pages of the text it takes
  * as it goes on, and gives those back that fall out of a window. */
@@ -6,20 +6,6 @@
 #include "engine/engine_state.h"
 
 #include <string.h>
-
-static bool take_slots(engine *g, session *s)
-{
-    if (!g->slots.total) return true;
-    if (g->slots.n_free < 2) return false;
-    for (int i = 0; i < 2; i++) s->slot[i] = pages_take(&g->slots);
-    s->slot_now = s->slot[0];
-    return true;
-}
-
-static void give_slots(engine *g, const session *s)
-{
-    for (int i = 0; i < 2 && g->slots.total; i++) pages_give(&g->slots, s->slot[i]);
-}
 
 /* All pages of the encoder input, or none; a choice that follows another one gets them from it. */
 static bool take_encoder_pages(engine *g, session *s)
@@ -39,9 +25,9 @@ static int admit_one(engine *g, session *s, err *e)
 {
     const program *p = g->prog;
     if (s->admitted) return OK;
-    if (!take_slots(g, s)) return ERR_BUSY;
+    if (!session_take_slots(g, s)) return ERR_BUSY;
     if (!take_encoder_pages(g, s)) {
-        give_slots(g, s);
+        session_give_slots(g, s);
         return ERR_BUSY;
     }
     s->admitted = true;
@@ -137,7 +123,7 @@ void session_start_again(engine *g, session *s)
     give_pages(g, s, AXIS_TOK);
     session_join_names(g, s);
     s->n_past = s->n_sent = 0;
-    s->slot_now = s->slot[0];
+    session_move_slot(g, s, s->slot[0]);
 }
 
 static void drop_one(engine *g, session *s)
@@ -147,7 +133,7 @@ static void drop_one(engine *g, session *s)
     session_leave_names(g, s);
     give_pages(g, s, AXIS_TOK);
     give_pages(g, s, AXIS_ENC);
-    give_slots(g, s);
+    session_give_slots(g, s);
     for (uint32_t r = 0; r < p->n_rope; r++) rope_release(&p->ropes[r], s->variant[r]);
     s->n_past = s->n_sent = 0;
     s->n_draft = 0;

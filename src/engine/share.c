@@ -5,6 +5,10 @@
  * without pages; another session that needs them waits for them, page by page. Who has claimed something does not wait,
  * so that nobody waits in a circle; when it leaves, its claims go, and who waited goes on alone.
  *
+ * Where the model has states of fixed size, a session can go on only after a name with a snapshot of them
+ * (session_slots.c), which every fourth may have. It waits for, and claims, four names at a time; pages after the last
+ * snapshot it computes again.
+ *
  * Pages are named when the step that filled them has been collected without an error. */
 #include "engine/engine_state.h"
 
@@ -14,7 +18,7 @@ void session_join_names(engine *g, session *s)
 {
     const program *p = g->prog;
     int32_t root[PAGE_TOKENS] = {0};
-    if (!s->shares || g->slots.total || p->n_rope > PAGE_TOKENS / 2) return;
+    if (!s->shares || p->n_rope > PAGE_TOKENS / 2) return;
     for (uint32_t r = 0; r < p->n_rope; r++) root[r] = rope_length(&p->ropes[r], s->variant[r]);
     memcpy(root + PAGE_TOKENS / 2, s->salt, SALT_BYTES);
     s->name = tree_use(&g->names, -1, root);
@@ -57,10 +61,12 @@ static void take_pages(engine *g, session *s, int32_t name, int64_t n)
         int32_t at = name;
         const int64_t seen = session_first_seen(g->prog->group_window[i], n * PAGE_TOKENS);
         for (int64_t k = n; k-- > s->n_named && k >= seen; at = g->names.name[at].parent) {
+            if (s->page[i][k] >= 0) session_give_page(g, i, &s->page[i][k]); /* taken for rows that had to wait */
             s->page[i][k] = g->names.name[at].page[i];
             pages_hold(&g->pages[i], s->page[i][k]);
         }
     }
+    if (g->names.slots >= 0) session_move_slot(g, s, g->names.name[name].page[g->names.slots]);
     move_to(&g->names, s, name, n);
     s->n_sent = s->n_past = n * PAGE_TOKENS;
     session_leave_windows(g, s);
@@ -89,6 +95,7 @@ static void take_known(engine *g, session *s, int64_t most)
             good = good && seen;
             may = window || seen; /* where all pages are seen, none can be missing */
         }
+        if (t->slots >= 0) good = good && t->name[at].page[t->slots] >= 0;
         if (good) best = k + 1, best_name = at;
     }
     if (best > s->n_named) take_pages(g, s, best_name, best);
@@ -105,30 +112,46 @@ static bool waits_for_disk(engine *g, session *s, int64_t most)
     return s->n_named > before && s->n_named < most;
 }
 
-bool session_follow(engine *g, session *s)
+/* The next name of its text after which it could go on, of `most` at most; -1: there is none. */
+static int32_t next_stop(const page_tree *t, const session *s, int64_t most)
 {
-    page_tree *t = &g->names;
-    const int64_t full = s->n_ids / PAGE_TOKENS, most = (s->n_ids - 1) / PAGE_TOKENS;
-    if (s->name < 0 || s->claim >= 0 || s->n_sent != s->n_named * PAGE_TOKENS || s->n_sent != s->n_past) return true;
-    const bool scores = s->q.prompt_logprobs && s->scored + 1 < s->n_prompt; /* it computes what it scores */
-    if (s->n_named < most && !scores) {
-        take_known(g, s, most);
-        const int32_t next = s->n_named < most ? tree_find(t, s->name, s->ids + s->n_named * PAGE_TOKENS) : -1;
-        if (next >= 0 && t->name[next].filler) return false;
-        if (s->n_named < most && waits_for_disk(g, s, most)) return false;
-    }
+    const int64_t to = t->slots < 0 ? s->n_named + 1 : (s->n_named / SNAPSHOT_PAGES + 1) * SNAPSHOT_PAGES;
+    int32_t at = to <= most ? s->name : -1;
+    for (int64_t k = s->n_named; k < to && at >= 0; k++) at = tree_find(t, at, s->ids + k * PAGE_TOKENS);
+    return at;
+}
+
+/* Claims the names that it will fill, to the last after which others could go on. */
+static void claim_names(page_tree *t, session *s)
+{
+    const int64_t pages = s->n_ids / PAGE_TOKENS, full = t->slots < 0 ? pages : pages - pages % SNAPSHOT_PAGES;
     int32_t at = s->name;
     for (int64_t k = s->n_named; k < full; k++) {
         const int32_t next = tree_use(t, at, s->ids + k * PAGE_TOKENS);
         if (next < 0) break;
-        if (t->name[next].filler || t->name[next].page[0] >= 0) {
+        if (t->slots < 0 && (t->name[next].filler || t->name[next].page[0] >= 0)) {
             tree_drop(t, next);
             break;
         }
-        t->name[next].filler = s;
+        if (!t->name[next].filler) t->name[next].filler = s;
         if (s->claim >= 0) tree_drop(t, s->claim);
         s->claim = at = next;
     }
+}
+
+bool session_follow(engine *g, session *s)
+{
+    page_tree *t = &g->names;
+    const int64_t most = (s->n_ids - 1) / PAGE_TOKENS;
+    if (s->name < 0 || s->claim >= 0 || s->n_sent != s->n_named * PAGE_TOKENS || s->n_sent != s->n_past) return true;
+    const bool scores = s->q.prompt_logprobs && s->scored + 1 < s->n_prompt; /* it computes what it scores */
+    if (s->n_named < most && !scores) {
+        take_known(g, s, most);
+        const int32_t next = next_stop(t, s, most);
+        if (next >= 0 && t->name[next].filler) return false;
+        if (s->n_named < most && waits_for_disk(g, s, most)) return false;
+    }
+    claim_names(t, s);
     return true;
 }
 
@@ -180,7 +203,7 @@ void session_copy_text(engine *g, session *to, const session *from)
     memcpy(to->ids, from->ids, (size_t)from->n_ids * sizeof *to->ids);
     to->n_ids = from->n_ids;
     to->n_sent = to->n_past = from->n_past;
-    to->slot_now = from->slot_now; /* read in the next step, which writes another */
+    session_move_slot(g, to, from->slot_now); /* read in the next step, which writes another */
     to->encoded = true;
     if (to->n_done < to->n_past) to->n_done = to->n_past;
     if (!whole) session_start_again(g, to);

@@ -40,6 +40,7 @@ bool steps_send(step_ring *r, const program *p, plan *to)
     for (int32_t i = 0; i < st->n_seq; i++) {
         session *s = b->who[i];
         s->n_sent += st->tok.seq_row[i + 1] - st->tok.seq_row[i];
+        s->slot_was = s->slot_now;
         s->slot_now = st->slot_write[i];
         s->encoded = true;
         s->in_flight++;
