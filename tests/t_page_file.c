@@ -93,6 +93,40 @@ static void same(const text *a, const text *b)
     assert_memory_equal(a->token, b->token, sizeof a->token);
 }
 
+/* ---- the form of files */
+
+/* Every changed byte, every other length and every other model is seen. */
+static void heads_are_checked(void **unused)
+{
+    (void)unused;
+    const page_shape shape = {.made_for = {7}, .bytes = {64, 128}};
+    const page_record r[3] = {{.name = {1}, .groups = 1}, {.name = {2}, .groups = 3}, {.name = {3}, .groups = 2}};
+    const uint64_t pages = 64 + 192 + 128;
+    page_record got[3];
+    page_shape other = shape;
+    uint32_t n;
+    err e = {0};
+    buf file = {0};
+    page_file_add_head(&file, &shape, r, 3);
+    const size_t head = file.n;
+    assert_ok(page_file_read_head(buf_span(&file), head + pages, &shape, got, 3, &n, &e), &e);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++) assert_true(got[i].groups == r[i].groups && got[i].name[0] == i + 1);
+    assert_true(got[0].offset == head && got[1].offset == head + 64 && got[2].offset == head + 256);
+    for (size_t i = 0; i < head; i++) {
+        file.p[i] ^= 1 << i % 8;
+        assert_int_equal(page_file_read_head(buf_span(&file), head + pages, &shape, got, 3, &n, NULL), ERR_FORMAT);
+        file.p[i] ^= 1 << i % 8;
+        assert_int_equal(page_file_read_head(span_of(file.p, i), i, &shape, got, 3, &n, NULL), ERR_FORMAT);
+    }
+    for (uint64_t size = head; size < head + pages + 3; size++)
+        assert_int_equal(page_file_read_head(buf_span(&file), size, &shape, got, 3, &n, NULL),
+                         size == head + pages ? OK : ERR_FORMAT);
+    other.made_for[31] = 1;
+    assert_int_equal(page_file_read_head(buf_span(&file), head + pages, &other, got, 3, &n, NULL), ERR_NOT_FOUND);
+    buf_free(&file);
+}
+
 /* ---- folders */
 
 static const char *empty_folder(void)
@@ -475,13 +509,10 @@ int main(void)
 {
     log_set_level("error");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goes_on),
-        cmocka_unit_test(salts_are_kept),
-        cmocka_unit_test(damaged_files_stay),
-        cmocka_unit_test(others_are_kept_apart),
-        cmocka_unit_test(stays_within_bytes),
-        cmocka_unit_test(engines_share),
-        cmocka_unit_test(a_text_in_a_file),
+        cmocka_unit_test(heads_are_checked),     cmocka_unit_test(goes_on),
+        cmocka_unit_test(salts_are_kept),        cmocka_unit_test(damaged_files_stay),
+        cmocka_unit_test(others_are_kept_apart), cmocka_unit_test(stays_within_bytes),
+        cmocka_unit_test(engines_share),         cmocka_unit_test(a_text_in_a_file),
         cmocka_unit_test(run_with_a_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
