@@ -37,7 +37,7 @@ static engine *open_engine(engine_options o, int taps)
 }
 
 typedef struct text {
-    int32_t ids[CTX], token[TOKENS];
+    int32_t ids[CTX], token[CTX];
     query q;
     uint64_t id;
     int n, ends, *order; /* order: of first tokens, counted by all */
@@ -230,6 +230,34 @@ static void turns_are_taken(void **unused)
     engine_close(g);
 }
 
+/* Long texts will need pages that short ones have given back by then: all run at once, and nobody's place is taken. */
+static void short_texts_run_beside_long_ones(void **unused)
+{
+    (void)unused;
+    enum { LONG = 3, ALL = 11 };
+    static text all[ALL];
+    int order = 0;
+    bool more;
+    err e = {0};
+    engine_stats st;
+    engine *g = open_engine((engine_options){.max_batch = 64}, 0);
+    g->used_room = 1;
+    for (uint32_t i = 0; i < g->prog->n_group; i++)
+        if (!g->prog->group_window[i]) g->pages[i].total = g->pages[i].n_free = 26; /* of 37 that all have in the end */
+    for (int k = 0; k < ALL; k++) {
+        make_text(&all[k], 6 * k, 10, k < LONG ? TOKENS + 160 : 100);
+        all[k].order = &order;
+        add(g, &all[k]);
+    }
+    for (int i = 0; i < 30; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    assert_int_equal(order, ALL);
+    run_all(g);
+    engine_get_stats(g, &st);
+    assert_int_equal(st.preemptions, 0);
+    all_given_back(g);
+    engine_close(g);
+}
+
 /* A short prompt behind six long ones has its first token within five steps, also while others generate. */
 static void short_prompts_overtake(void **unused)
 {
@@ -263,6 +291,8 @@ static void short_prompts_overtake(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(short_of_pages), cmocka_unit_test(short_of_pages_with_slots),
-                                       cmocka_unit_test(turns_are_taken), cmocka_unit_test(short_prompts_overtake)};
+                                       cmocka_unit_test(turns_are_taken),
+                                       cmocka_unit_test(short_texts_run_beside_long_ones),
+                                       cmocka_unit_test(short_prompts_overtake)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

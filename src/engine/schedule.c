@@ -3,9 +3,9 @@
  * Order is by priority, then by age; of those that wait, by priority, then whose owner has the fewest places, then
  * whose request has, then by age. Where all places are taken, one whose owner or request has fewer by two than
  * another's takes the place of the last one of that. Nothing is reserved: a session gets a place when pages are there
- * for what it, and those before it, will probably hold. When pages run out all the same, the last in order gives its
- * own up. Its tokens stay, and are computed again later, to the same bits. Those that wait and still have a cache
- * (readers that are slow, those whose place was taken) give it up first.
+ * for what it, and those before it, will probably hold at any time. When pages run out all the same, the last in order
+ * gives its own up. Its tokens stay, and are computed again later, to the same bits. Those that wait and still have a
+ * cache (readers that are slow, those whose place was taken) give it up first.
  *
  * A query with beams is several sessions: their group is asked of beam.c, which in turn ends queries here. */
 #include "engine/beam.h"
@@ -16,6 +16,8 @@
 #include "base/mem.h"
 
 #include <math.h>
+
+enum { ROOM_TIMES = 32 }; /* stretches of time for which pages are counted */
 
 /* ---- lists */
 
@@ -231,24 +233,56 @@ static int64_t expected(const engine *g, const session *s)
     return s->n_prompt + (more < s->room ? more : s->room);
 }
 
-/* Whether there are pages for a session, besides those that others will take who go before it. */
+/* Pages of a group that a session will hold besides those of now when it has made `from` … `to` more tokens, one a step
+ * like all; below 0: it will have ended, and have given them back. */
+static int64_t pages_more(const engine *g, uint32_t group, const session *s, int64_t from, int64_t to)
+{
+    const int64_t held = (s->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - s->first[group];
+    const int64_t left = expected(g, s) - s->n_ids;
+    if (left < from) return -held;
+    const int64_t length = s->n_ids + (left < to ? left : to);
+    const int64_t most = pages_needed(length, g->prog->group_window[group], g->chunk * g->steps.in_flight);
+    return most > held ? most - held : 0;
+}
+
+/* The same for s and all that run and go before it. */
+static int64_t all_pages_more(const engine *g, uint32_t group, session *s, int64_t from, int64_t to)
+{
+    int64_t sum = pages_more(g, group, s, from, to) * beam_count(s);
+    for (session *r = g->running; r; r = r->next)
+        for (int k = 0; r->admitted && r->q.priority <= s->q.priority && k < beam_count(r); k++)
+            sum += pages_more(g, group, beam_member(r, k), from, to);
+    return sum;
+}
+
+/* Pages of a group that s could take now: free ones, and those of sessions that go behind it. */
+static int64_t pages_there(const engine *g, uint32_t group, const session *s)
+{
+    int64_t there = g->pages[group].n_free + g->pages[group].n_kept;
+    for (session *list = g->running; list; list = list == g->running ? g->waiting : NULL)
+        for (session *r = list; r; r = r->next)
+            for (int k = 0; r->admitted && (!r->placed || r->q.priority > s->q.priority) && k < beam_count(r); k++) {
+                const session *m = beam_member(r, k);
+                there += (m->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - m->first[group];
+            }
+    return there;
+}
+
+/* Whether there are pages for a session, besides those that others will take who go before it: at any time, for short
+ * texts will have ended when long ones are at their longest. */
 static bool has_room(engine *g, session *s)
 {
+    int64_t most = expected(g, s) - s->n_ids;
+    for (session *r = g->running; r; r = r->next) {
+        const int64_t left = expected(g, r) - r->n_ids;
+        if (left > most) most = left;
+    }
     for (uint32_t i = 0; i < g->prog->n_group; i++) {
-        const int32_t window = g->prog->group_window[i];
-        const int64_t rows = g->chunk * g->steps.in_flight;
-        int64_t there = g->pages[i].n_free + g->pages[i].n_kept;
         if (g->prog->group_axis[i] == AXIS_ENC) continue;
-        for (session *list = g->running; list; list = list == g->running ? g->waiting : NULL)
-            for (session *r = list; r; r = r->next)
-                for (int k = 0; r->admitted && k < beam_count(r); k++) {
-                    const session *m = beam_member(r, k);
-                    const int64_t held = (m->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - m->first[i];
-                    const int64_t most = pages_needed(expected(g, m), window, rows);
-                    if (!r->placed || r->q.priority > s->q.priority) there += held;
-                    else if (most > held) there -= most - held;
-                }
-        if (pages_needed(expected(g, s), window, rows) * beam_count(s) > there) return false;
+        const int64_t there = pages_there(g, i, s);
+        if (all_pages_more(g, i, s, 0, most) <= there) continue; /* even if none ends before */
+        for (int k = 0; k < ROOM_TIMES; k++)
+            if (all_pages_more(g, i, s, most * k / ROOM_TIMES, most * (k + 1) / ROOM_TIMES) > there) return false;
     }
     return true;
 }
