@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 
 #define HOSTILE "-Ofast -march=native -ffp-contract=fast -std=gnu17 -fPIC"
-#define QUIET   "make --no-print-directory -s "
+#define QUIET   "MAKEFLAGS= make --no-print-directory -s " /* without what this run of make was told */
 
 static char folder[256];
 static buf out;

@@ -510,10 +510,10 @@ static void memory_may_run_out(void **state)
             bool live;
             stream_attach(x.later, &(stream_waiter){NULL, fall_asleep, wake_up});
             while (!stream_ready(x.later, &status, &type, &live)) wait_awake();
-            stream_drop(x.later);
         }
         if (status != 200 && status != 500) fail_msg("allocation %ld: status %d", at, status);
         exchange_finish(&srv, &x, status);
+        stream_drop(x.later);
         if (!fired) break;
     }
 }

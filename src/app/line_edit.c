@@ -87,7 +87,7 @@ static void open_editor(void)
     el_set(editor, EL_PROMPT, give_prompt);
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_HIST, history, past);
-    el_set(editor, EL_ADDFN, "paste", "takes a paste", take_paste);
+    el_wset(editor, EL_ADDFN, L"paste", L"takes a paste", take_paste); /* el_set copies the texts and keeps them */
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
 }
 

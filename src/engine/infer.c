@@ -136,7 +136,7 @@ static void deliver_rows(engine *g, const step *st, int32_t k, session *s, int64
             if (s->leads) fork_choices(g, s, row, best + *i, made);
             const int32_t guess = pos + 1 < n_ids + s->n_draft ? s->ids[pos + 1] : -1;
             generate(g, s, (int)(pos + 1 - n_ids), row, best + *i, made);
-            holds = s->ids[pos + 1] == guess;
+            holds = pos + 1 < s->n_ids && s->ids[pos + 1] == guess; /* there may be no room for one */
         }
     }
 }
