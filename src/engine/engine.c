@@ -431,7 +431,7 @@ int engine_open(engine **out, const engine_options *o, err *e)
 void engine_end_steps(engine *g)
 {
     err ignored = {0};
-    for (int rc; steps_under_way(&g->steps);) steps_collect(&g->steps, g->placed, &rc, &ignored);
+    for (int rc; steps_under_way(&g->steps);) slots_lost(g, steps_collect(&g->steps, g->placed, &rc, &ignored));
     sessions_free_gone(g);
 }
 
