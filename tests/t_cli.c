@@ -474,6 +474,13 @@ static void run_on_a_terminal(void **state)
         put(master, "\003"); /* Ctrl-C ends the continuation, not the program */
         assert_true(read_until(master, "> "));
     }
+#ifdef HAVE_EDIT
+    usleep(200000);
+    put(master, "nonsense\003"); /* a line that is dropped */
+    assert_true(read_until(master, "^C"));
+    put(master, "\n");
+    assert_true(read_until(master, "> "));
+#endif
     int status = -1; /* Ctrl-D ends the program; one that comes while the terminal changes its mode is an odd letter */
     for (double end = clock_now() + PATIENCE; clock_now() < end && waitpid(pid, &status, WNOHANG) != pid; status = -1) {
         read_within(master, "nothing", 0.1);

@@ -365,6 +365,12 @@ static bool read_input(buf *out)
     for (const char *prompt = ">>> ";; prompt = "... ") {
         char *line = line_read(prompt);
         if (!line) return out->n > 0;
+        if (line_dropped()) { /* with all lines before it */
+            printf("/bye or Ctrl-D ends\n");
+            line_free(line);
+            out->n = 0;
+            return true;
+        }
         size_t n = strlen(line);
         const char *from = line;
         bool more = false;

@@ -24,6 +24,7 @@ static EditLine *editor;
 static History *past;
 static const char *shown_prompt = "";
 static char history_path[PATH_BYTES];
+static bool dropped;
 
 static char *give_prompt(EditLine *el)
 {
@@ -55,6 +56,19 @@ static unsigned char take_paste(EditLine *el, int ch)
     }
     mem_free(text);
     return CC_REFRESH;
+}
+
+/* Ctrl-C, which is a key like others while a line is written: the line goes. */
+static unsigned char drop_line(EditLine *el, int ch)
+{
+    const LineInfoW *line = el_wline(el);
+    (void)ch;
+    el_cursor(el, (int)(line->lastchar - line->cursor));
+    fputs("^C\n", stdout);
+    fflush(stdout);
+    el_deletestr(el, (int)(line->lastchar - line->buffer));
+    dropped = true;
+    return CC_NEWLINE;
 }
 
 /* ~/.local/state/inferflow/history, or what XDG_STATE_HOME says; folders are made. */
@@ -89,6 +103,9 @@ static void open_editor(void)
     el_set(editor, EL_HIST, history, past);
     el_wset(editor, EL_ADDFN, L"paste", L"takes a paste", take_paste); /* el_set copies the texts and keeps them */
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
+    el_set(editor, EL_ADDFN, "drop", "drops the line", drop_line);
+    el_set(editor, EL_BIND, "^C", "drop", NULL);
+    el_set(editor, EL_SETTY, "-d", "-isig", NULL);
 }
 
 char *line_read(const char *prompt)
@@ -98,15 +115,19 @@ char *line_read(const char *prompt)
     if (!editor) open_editor();
     if (!editor || !past) return NULL;
     shown_prompt = prompt;
+    dropped = false;
     fputs("\033[?2004h", stdout); /* pastes with marks */
     fflush(stdout);
     const char *line = el_gets(editor, &n);
     fputs("\033[?2004l", stdout);
     fflush(stdout);
+    if (dropped) return mem_str("");
     if (!line || n <= 0) return NULL;
     if (*line != '\n') history(past, &ev, H_ENTER, line);
     return mem_strn(line, (size_t)n - (line[n - 1] == '\n'));
 }
+
+bool line_dropped(void) { return dropped; }
 
 void line_close(void)
 {
@@ -131,6 +152,8 @@ char *line_read(const char *prompt)
     free(line);
     return out;
 }
+
+bool line_dropped(void) { return false; }
 
 void line_close(void) {}
 
