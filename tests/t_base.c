@@ -156,6 +156,14 @@ static void json_prints_exactly(void **state)
     json_quote(&b, span_of("\x01\xff\n", 3));
     assert_string_equal(buf_cstr(&b), "\"\\u0001\xef\xbf\xbd\\n\"");
     buf_free(&b);
+    static const char numbers[] = "{\"a\":[1.0,-0.0,1e3,1,0.1,12345678901234567890,{\"b\":2.50}],\"c\":-3.00}";
+    err e = {0};
+    assert_ok(json_parse(&j, span_str(numbers), "numbers", &e), &e);
+    assert_true(json_is_int(json_at(json_get(j, "a"), 0)) && json_int(json_at(json_get(j, "a"), 2), 0) == 1000);
+    json_print(&b, j, false);
+    assert_string_equal(buf_cstr(&b), "{\"a\":[1.0,-0.0,1e3,1,0.1,12345678901234567890,{\"b\":2.5}],\"c\":-3.00}");
+    json_free(j);
+    buf_free(&b);
 }
 
 static void utf8_is_strict(void **state)

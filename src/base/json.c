@@ -4,8 +4,8 @@
  * measured, not guessed: leading zeros, "1.", 1e400, raw newlines, bad UTF-8, "\u0000", text after the value).
  * Duplicate keys are found with a hash map per object, so an object of 100k keys costs linear time.
  *
- * cJSON keeps numbers as doubles. Integers beyond 2^53 keep their digits beside, in the field that cJSON uses for
- * strings. */
+ * cJSON keeps numbers as doubles. Integers beyond 2^53, and fractions that are whole (1.0), keep their text beside, in
+ * the field that cJSON uses for strings, and are printed as that. */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -24,7 +24,8 @@
 enum { DEPTH_MAX = 200, VALUES_MAX = 1 << 23 }; /* a value takes cJSON 64 bytes: half a GiB */
 #define EXACT_MAX 0x1p53                        /* up to here doubles hold every integer */
 
-/* An integer that a double may not hold, and which of all numbers of the text it is. */
+/* A number whose text is kept: an integer that a double may not hold, or a fraction that would be printed as an integer
+ * (1.0); and which of all numbers of the text it is. */
 typedef struct long_number {
     size_t ordinal, at;
 } long_number;
@@ -150,7 +151,7 @@ static int scan_number(scan *s)
     text[n] = 0;
     double v = strtod(text, NULL);
     if (!isfinite(v)) return bad(s, "number out of range");
-    return whole && fabs(v) >= EXACT_MAX ? keep_long(s, start) : OK;
+    return (whole ? fabs(v) >= EXACT_MAX : v == floor(v)) ? keep_long(s, start) : OK;
 }
 
 /* Grammar check without recursion: `open` holds the bracket of every open level. */
@@ -250,7 +251,7 @@ static bool give_digits(json *j, const scan *s, size_t *number, size_t *next)
         if (!cJSON_IsNumber(m) || ++*number != s->longs[*next].ordinal) continue;
         const char *digits = (const char *)s->p + s->longs[(*next)++].at;
         size_t n = 1;
-        while (digits + n < (const char *)s->p + s->n && digits[n] >= '0' && digits[n] <= '9') n++;
+        while (digits + n < (const char *)s->p + s->n && strchr("0123456789.eE+-", digits[n])) n++;
         m->valuestring = mem_alloc(n + 1);
         if (!m->valuestring) return false;
         memcpy(m->valuestring, digits, n);
@@ -350,7 +351,7 @@ bool json_is_int(const json *j)
 
 bool json_int64(const json *j, int64_t *out)
 {
-    bool has_digits = cJSON_IsNumber(j) && j->valuestring;
+    bool has_digits = cJSON_IsNumber(j) && j->valuestring && !strpbrk(j->valuestring, ".eE");
     if (!has_digits && !json_is_int(j)) return false;
     errno = 0;
     *out = has_digits ? strtoll(j->valuestring, NULL, 10) : (int64_t)j->valuedouble;
@@ -395,9 +396,30 @@ json *json_add_int(json *obj, const char *key, int64_t v)
     return json_add_raw(obj, key, text);
 }
 
+static bool keeps_texts(const json *j)
+{
+    for (; j; j = j->next)
+        if ((cJSON_IsNumber(j) && j->valuestring) || keeps_texts(j->child)) return true;
+    return false;
+}
+
+/* Numbers whose text is kept are printed as that. */
+static void print_as_kept(json *j)
+{
+    for (; j; j = j->next) {
+        if (cJSON_IsNumber(j) && j->valuestring) j->type = cJSON_Raw;
+        print_as_kept(j->child);
+    }
+}
+
 bool json_print(buf *out, const json *j, bool indent)
 {
-    char *text = indent ? cJSON_Print(j) : cJSON_PrintUnformatted(j);
+    const bool kept = j && ((cJSON_IsNumber(j) && j->valuestring) || keeps_texts(j->child));
+    json *copy = kept ? json_copy(j) : NULL;
+    const json *from = kept ? copy : j;
+    print_as_kept(copy);
+    char *text = indent ? cJSON_Print(from) : cJSON_PrintUnformatted(from);
+    json_free(copy);
     if (!text) return false;
     bool ok = buf_str(out, text);
     cJSON_free(text);
