@@ -280,6 +280,8 @@ static void masks_agree_with_every_token_by_itself(void **state)
     static const char *const text[] = {"root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]* \"\\\"\"",
                                        "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{0,20} \"\\\"\"",
                                        "root ::= (\"ab\" | [a-h]{2,9} | .{3})+",
+                                       "root ::= [a-z]{1,6} [a-e]{1,3} \" \"{0,2} [^h]{2,4} \"x\"",
+                                       "root ::= (.{1,2} \"\\n\")+",
                                        "root ::= v\nv ::= \"[\" (v (\",\" v)*)? \"]\" | \"null\" | \"true\" | [0-9]+"};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         grammar *g = gbnf(text[i]);

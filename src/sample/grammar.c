@@ -1,11 +1,12 @@
 /* grammar.c - see grammar.h. A mask is a walk over the vocabulary's trie beside the automaton: a byte that leads
  * nowhere takes its whole subtree away. Where a state lets characters pass without distinction, as within a string,
- * subtrees of such characters are allowed at once; counted strings, whose every position is another state, are cheap by
- * that. Masks of long walks are kept. */
+ * the tokens of such characters alone are allowed at once (plain_masks.h), and further on subtrees of them; counted
+ * strings, whose every position is another state, are cheap by that. Masks of long walks are kept. */
 #include "sample/grammar.h"
 
 #include "base/mem.h"
 #include "sample/grammar_run.h"
+#include "sample/plain_masks.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +14,8 @@
 
 enum {
     MASK_BYTES = 2 << 20, /* of masks that are kept */
-    MASK_WORTH = 64       /* nodes of a walk whose mask is kept */
+    MASK_WORTH = 64,      /* nodes of a walk whose mask is kept */
+    MARK_WORTH = 1024     /* tokens of a subtree that are marked */
 };
 
 struct grammar {
@@ -27,7 +29,8 @@ struct grammar {
     uint32_t n_mask, next_mask;
     uint64_t *mask;    /* [n_mask * n_word] */
     uint32_t *mask_of; /* [n_mask] the state; STATE_UNKNOWN: none */
-    uint8_t *mark;     /* [64 * n_word] of tokens, for a walk: zero before and after */
+    plain_masks plain;
+    uint8_t *mark; /* [64 * n_word] of tokens, for a walk: zero before and after */
     uint32_t mask_epoch;
 };
 
@@ -53,6 +56,7 @@ int grammar_open(grammar **out, grammar_builder *b, uint32_t root, const token_t
         if (!g->mask || !g->mask_of || !g->mark)
             rc = err_set(b->e, ERR_MEMORY, "out of memory for the masks of a grammar");
     }
+    if (!rc) rc = plain_masks_open(&g->plain, t, b->e);
     if (rc && g) {
         grammar_drop(g);
         *out = NULL;
@@ -77,6 +81,7 @@ void grammar_drop(grammar *g)
     mem_free(g->mask);
     mem_free(g->mask_of);
     mem_free(g->mark);
+    plain_masks_close(&g->plain);
     mem_free(g);
 }
 
@@ -157,6 +162,41 @@ static void allow_marked(const token_trie *t, uint8_t *mark, uint64_t *allowed)
     memset(mark, 0, 64 * t->n_word);
 }
 
+/* The characters that a state lets pass without distinction, and how many of them. */
+typedef struct plain_part {
+    uint64_t buckets;
+    int chars; /* 0: none pass; no more than the longest token has */
+    bool ends; /* no other character of these buckets may follow them */
+} plain_part;
+
+/* Whether no character of the buckets may follow: 1, 0, or negative where the tables are full. */
+static int ends_here(grammar_run *r, uint32_t state, uint64_t buckets)
+{
+    for (unsigned b = 0; b <= 0xf4; b++) {
+        if (!(buckets >> (b < 0x80 ? trie_bucket((uint8_t)b) : BUCKET_BEYOND_ASCII) & 1)) continue;
+        const uint32_t to = grammar_run_go(r, state, (uint8_t)b);
+        if (to != STATE_DEAD) return to ? 0 : -1;
+    }
+    return 1;
+}
+
+/* False: the tables are full. */
+static bool find_plain(grammar *g, uint32_t state, plain_part *out)
+{
+    grammar_run *r = &g->run;
+    const int most = g->t->most_chars;
+    const grammar_pass *p = grammar_run_pass(r, state);
+    *out = (plain_part){.buckets = p ? p->buckets : 0};
+    while (p && out->buckets && out->chars < most && !(out->buckets & ~p->buckets)) {
+        out->chars = p->to == state ? most : out->chars + 1;
+        state = p->to;
+        p = grammar_run_pass(r, state);
+    }
+    const int ends = p && out->chars && out->chars < most ? ends_here(r, state, out->buckets) : 1;
+    out->ends = ends > 0;
+    return p && ends >= 0;
+}
+
 /* Sets the tokens that may follow the state; the nodes looked at, or negative where the tables are full. */
 static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
 {
@@ -164,10 +204,17 @@ static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
     grammar_run *r = &g->run;
     struct {
         uint32_t next, end, state; /* children to look at, of a node where the grammar is in this state */
+        bool plain;                /* the bytes up to them are plain characters */
     } at[TRIE_TOKEN_BYTES + 1];
     int64_t looked = 0, marked = 0;
     int depth = 0;
-    memset(allowed, 0, t->n_word * sizeof *allowed);
+    plain_part plain;
+    if (!find_plain(g, state, &plain)) return -1;
+    const int level = plain_level(&g->plain, plain.chars);   /* all plain tokens of so many characters are set */
+    const bool decided = plain.ends && level == plain.chars; /* … and no other plain token may follow */
+    if (level) memcpy(allowed, plain_mask(&g->plain, plain.buckets, level), t->n_word * sizeof *allowed);
+    else memset(allowed, 0, t->n_word * sizeof *allowed);
+    at[0].plain = level > 0;
     at[0].next = t->node[0].child;
     at[0].end = at[0].next + t->node[0].n_child;
     at[0].state = state;
@@ -177,17 +224,22 @@ static int64_t walk(grammar *g, uint32_t state, uint64_t *allowed)
             continue;
         }
         const trie_node *x = &t->node[at[depth].next++];
+        const bool here = at[depth].plain;
+        if (here && !(x->buckets & ~plain.buckets) && (decided || depth + x->height <= level)) continue;
         const int all = passes(r, at[depth].state, x);
         uint32_t to = STATE_DEAD;
         if (all < 0 || (!all && !(to = grammar_run_go(r, at[depth].state, x->byte)))) break;
         looked++;
-        for (uint32_t k = x->first; all && k < x->last; k++, marked++) g->mark[t->id[k]] = 1;
+        if (all && x->last - x->first < MARK_WORTH) allow(t, x->first, x->last, allowed);
+        else
+            for (uint32_t k = x->first; all && k < x->last; k++, marked++) g->mark[t->id[k]] = 1;
         if (to == STATE_DEAD) continue;
         allow(t, x->first, trie_own_end(t, x), allowed);
         depth++;
         at[depth].next = x->child;
         at[depth].end = x->child + x->n_child;
         at[depth].state = to;
+        at[depth].plain = here && x->byte < 0x80 && plain.buckets >> trie_bucket(x->byte) & 1;
     }
     if (marked) allow_marked(t, g->mark, allowed);
     return depth < 0 ? looked : -1;

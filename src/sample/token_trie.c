@@ -17,11 +17,13 @@ int trie_bucket(uint8_t byte)
     return byte == ' ' ? 53 : byte == '"' ? 54 : byte == '\\' ? 55 : strchr("{}[]:,", byte) ? 56 : 59;
 }
 
-/* Buckets of a run of bytes that begins at a character; where its end cuts one, the beginning must be valid. */
-static uint64_t buckets_of(span s)
+/* Buckets of a run of bytes that begins at a character, and how many characters it has; where its end cuts one, the
+ * beginning must be valid. */
+static uint64_t buckets_of(span s, int *chars)
 {
     uint64_t all = 0;
-    for (size_t i = 0, n; i < s.n; i += n) {
+    *chars = 0;
+    for (size_t i = 0, n; i < s.n; i += n, ++*chars) {
         n = utf8_valid_length(s.p + i, s.n - i);
         if (n == 1) {
             all |= UINT64_C(1) << trie_bucket(s.p[i]);
@@ -98,7 +100,8 @@ static void walk_tokens(walk_order *w, token_trie *t, const token *sorted, size_
             trie_node *x = &w->node[path[d + 1]];
             const span rest = span_of(s.p + d, s.n - d);
             if (rest.n > x->height) x->height = (uint8_t)rest.n;
-            x->buckets |= utf8_is_valid(span_of(s.p, d)) ? buckets_of(rest) : UINT64_C(1) << BUCKET_INVALID;
+            int chars;
+            x->buckets |= utf8_is_valid(span_of(s.p, d)) ? buckets_of(rest, &chars) : UINT64_C(1) << BUCKET_INVALID;
             x->last = (uint32_t)i + 1;
         }
         t->id[i] = sorted[i].id;
@@ -145,9 +148,13 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
     token_trie *t = *out = mem_zero(1, sizeof *t);
     size_t n = 0;
     int rc = ERR_MEMORY;
-    if (t) t->start = mem_array((size_t)from->n_vocab + 1, sizeof *t->start);
+    if (t) {
+        t->start = mem_array((size_t)from->n_vocab + 1, sizeof *t->start);
+        t->buckets = mem_array((size_t)from->n_vocab, sizeof *t->buckets);
+        t->chars = mem_zero((size_t)from->n_vocab, sizeof *t->chars);
+    }
     token *sorted = mem_array((size_t)from->n_vocab + 1, sizeof *sorted);
-    if (!t || !t->start || !sorted) {
+    if (!t || !t->start || !t->buckets || !t->chars || !sorted) {
         err_set(e, ERR_MEMORY, "out of memory for the bytes of a vocabulary");
     } else {
         t->n_vocab = from->n_vocab;
@@ -156,9 +163,15 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
         memcpy(t->ends, from->ends, (size_t)from->n_end * sizeof *t->ends);
         rc = read_bytes(t, from, e);
     }
-    for (int32_t id = 0; !rc && id < t->n_vocab; id++)
-        if (t->start[id + 1] > t->start[id])
-            sorted[n++] = (token){span_of(t->bytes + t->start[id], t->start[id + 1] - t->start[id]), id};
+    for (int32_t id = 0; !rc && id < t->n_vocab; id++) {
+        const span s = span_of(t->bytes + t->start[id], t->start[id + 1] - t->start[id]);
+        int chars;
+        t->buckets[id] = s.n ? buckets_of(s, &chars) : UINT64_C(1) << BUCKET_INVALID;
+        if (!s.n) continue;
+        sorted[n++] = (token){s, id};
+        t->chars[id] = (uint8_t)chars;
+        if (chars > t->most_chars) t->most_chars = chars;
+    }
     if (!rc) {
         qsort(sorted, n, sizeof *sorted, by_bytes);
         rc = make_nodes(t, sorted, n, e);
@@ -189,5 +202,7 @@ void token_trie_close(token_trie *t)
     mem_free(t->id);
     mem_free(t->bytes);
     mem_free(t->start);
+    mem_free(t->buckets);
+    mem_free(t->chars);
     mem_free(t);
 }

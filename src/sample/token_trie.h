@@ -32,9 +32,12 @@ typedef struct token_trie {
     uint32_t n_node;
     int32_t *id; /* tokens in the order of their bytes */
     int32_t n_vocab;
-    size_t n_word;   /* of a mask: (n_vocab + 63) / 64 */
-    uint8_t *bytes;  /* of all tokens */
-    uint32_t *start; /* [n_vocab + 1] where those of an id begin; none: it is not in the trie */
+    size_t n_word;     /* of a mask: (n_vocab + 63) / 64 */
+    uint8_t *bytes;    /* of all tokens */
+    uint32_t *start;   /* [n_vocab + 1] where those of an id begin; none: it is not in the trie */
+    uint64_t *buckets; /* [n_vocab] of all bytes of an id */
+    uint8_t *chars;    /* [n_vocab] characters of an id; one that is cut at the end counts */
+    int most_chars;
     int32_t ends[16];
     int n_end; /* tokens that end a text */
 } token_trie;
