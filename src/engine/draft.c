@@ -10,9 +10,11 @@
 /* The time of a row beside that of a step without rows, before both are known: it invites to try. The least share of
  * a step's time that a row is taken to add. */
 static const double ROW_COST = 0.1, LEAST_SHARE = 0.005;
-static const float LEARN = 0.15f;        /* weight of a new guess in what is known of a session */
-static const float HOPE = 0.7f;          /* what is known before the first */
-enum { WAIT_MIN = 16, WAIT_MAX = 1024 }; /* steps without guesses, where they are not worth their time */
+static const float LEARN = 0.15f; /* weight of a new guess in what is known of a session */
+static const float HOPE = 0.7f;   /* what is known before the first */
+/* Steps without guesses, where they are not worth their time, and steps with some before the next; the first of them are
+ * slow, because their code and data are cold. */
+enum { WAIT_MIN = 16, WAIT_MAX = 1024, TRIES = 4 };
 
 int draft_open(draft *d, engine *g, err *e)
 {
@@ -57,12 +59,16 @@ static int count_worth(const draft *d, const step_time *t, session *s, int rows,
     if (most > d->most) most = d->most;
     if (most > room) most = (int)room;
     for (double p = hold; n < most && p >= worth; p *= hold) n++;
-    if (n) s->patience = 0;
+    if (n) s->patience = s->tries = 0;
     if (n || most < 1) return n;
-    s->patience = s->patience ? 2 * s->patience : WAIT_MIN; /* things may change */
-    if (s->patience > WAIT_MAX) s->patience = WAIT_MAX;
-    s->wait_draft = s->patience;
-    return 1;
+    if (!s->tries) { /* things may change */
+        s->patience = !s->patience ? WAIT_MIN : s->patience < WAIT_MAX ? 2 * s->patience : WAIT_MAX;
+        s->tries = TRIES;
+    }
+    if (--s->tries == 0) s->wait_draft = s->patience;
+    double p = hold * hold; /* many rows tell more of their cost than two, but guesses that fail tell nothing */
+    for (n = 1; n < most && p >= 0.5; p *= hold) n++;
+    return n;
 }
 
 void draft_guess(draft *d, const step_time *t, session **who, int n, int64_t room)

@@ -2,7 +2,7 @@
  * decoding, Saxena 2023). Free of cost, and good where texts repeat: code, tables, quotations, summaries, loops. */
 #include "engine/draft.h"
 
-enum { NGRAM_MIN = 2, NGRAM_MAX = 5, LOOK_BACK = 1 << 16 };
+enum { NGRAM_MIN = 2, NGRAM_MAX = 16, LOOK_BACK = 1 << 16 };
 
 /* How many tokens before `i` are those before the end. */
 static int same_before(const int32_t *ids, int64_t n, int64_t i)
