@@ -10,7 +10,8 @@
 #include <dlfcn.h>
 
 #define HOSTILE "-Ofast -march=native -ffp-contract=fast -std=gnu17 -fPIC"
-#define QUIET   "MAKEFLAGS= make --no-print-directory -s " /* without what this run of make was told */
+/* Without what this run of make was told. */
+#define QUIET   "env -u MAKEFLAGS -u CC -u OPT -u SAN -u OPENMP make --no-print-directory -s "
 
 static char folder[256];
 static buf out;

@@ -7,14 +7,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED /* it has memory of its own */
-#endif
-#endif
-
 /* ---- key files */
 
 static void write_text(const char *path, const char *text, mode_t mode)

@@ -165,9 +165,9 @@ static void lends_little(void **unused)
     err e = {0};
     engine *g, *other;
     nodes_open(&n, NULL, NULL);
-    n.o.memory = 40 * mib;
+    n.o.memory = 48 * mib;
     nodes_again(&n);
-    assert_true(node_says(n.at[0])->device[0].bytes == 40 * mib);
+    assert_true(node_says(n.at[0])->device[0].bytes == 48 * mib);
     const engine_options fits = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .max_batch = 16, .key_file = n.key};
     for (int i = 0; i < 3; i++) { /* what a lease took is given back */
         assert_ok(engine_open(&g, &fits, &e), &e);

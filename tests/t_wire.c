@@ -158,8 +158,8 @@ static void groups_stand_alone(void **unused)
 static void vectors_equal_the_definition(void **unused)
 {
     (void)unused;
-    static float x[N_MAX], want[N_MAX], got[N_MAX];
-    static uint8_t want_bytes[8 * N_MAX], got_bytes[8 * N_MAX];
+    static float x[N_MAX], want[N_MAX + 1], got[N_MAX + 1];
+    static uint8_t want_bytes[8 * N_MAX + 1], got_bytes[8 * N_MAX + 1];
     static const int64_t sizes[] = {N_MAX, 4096, 128, 1, 33, 700};
     for (int k = 0; cpu_tables[k]; k++) {
         const cpu_table *table = cpu_kernels_named(cpu_tables[k]->isa);

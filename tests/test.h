@@ -16,6 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED /* it has memory of its own */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 /* Fails with the message of an err when rc is not 0. */
 #define assert_ok(rc, e)                                                                                               \
     do {                                                                                                               \

@@ -12,8 +12,8 @@
 static const double ROW_COST = 0.1, LEAST_SHARE = 0.005;
 static const float LEARN = 0.15f; /* weight of a new guess in what is known of a session */
 static const float HOPE = 0.7f;   /* what is known before the first */
-/* Steps without guesses, where they are not worth their time, and steps with some before the next; the first of them are
- * slow, because their code and data are cold. */
+/* Steps without guesses, where they are not worth their time, and steps with some before the next; the first of these
+ * are slow, because their code and data are cold. */
 enum { WAIT_MIN = 16, WAIT_MAX = 1024, TRIES = 4 };
 
 int draft_open(draft *d, engine *g, err *e)
