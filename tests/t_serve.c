@@ -252,7 +252,8 @@ static void requests_have_ids(void **state)
         memcpy(made, last.id, sizeof made);
         last = (exchange){.client_id = bad[i]};
         assert_int_equal(call("GET", "/v1/models", NULL), 200);
-        assert_non_null(header_of("X-Request-Id"));
+        assert_string_equal(header_of("X-Request-Id"), last.id);
+        assert_string_equal(header_of("Request-Id"), last.id);
         assert_memory_equal(last.id, "req-", 4);
         assert_string_not_equal(last.id, made);
     }

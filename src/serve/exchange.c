@@ -198,7 +198,8 @@ static bool has_key(server *s, const exchange *x)
     return has;
 }
 
-/* The client's id where it is a plain word, else a new one; every reply carries it. */
+/* The client's id where it is a plain word, else a new one; every reply carries it, by the names that the clients of
+ * OpenAI and of Anthropic read. */
 static void name_request(server *s, exchange *x)
 {
     const char *own = x->client_id;
@@ -210,6 +211,7 @@ static void name_request(server *s, exchange *x)
     else if (getrandom(&random, sizeof random, 0) != sizeof random) random = atomic_fetch_add(&s->serial, 1);
     if (!plain) snprintf(x->id, sizeof x->id, "req-%016llx", (unsigned long long)random);
     exchange_add_header(x, "X-Request-Id", x->id);
+    exchange_add_header(x, "Request-Id", x->id);
 }
 
 /* "http://host/path" → "/path", and its host; "/path" → that of Host. The listener has cut the query already. */
