@@ -224,6 +224,10 @@ static void calls_of_tools(void **state)
                  "tool_choice", NULL);
     expect_error(400, chat("\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"strange\"}}}]"),
                  "tools", NULL);
+    assert_int_equal(chat(TOOL ",\"tool_choice\":\"required\",\"receipt\":true"), 200);
+    expect_part(
+        "\"tool_calls\":{\"form\":[{\"before\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",");
+    expect_part("\"after\":\"}\\n</tool_call>\",\"schema\":{\"type\":\"object\"}}],\"open\":\"\",\"between\":\"\\n\",");
     fake.text = "x <tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"f\"}</tool_call>";
     assert_int_equal(chat(TOOL ",\"parallel_tool_calls\":false"), 200);
     expect_part("\"content\":\"x\",\"tool_calls\":[{");

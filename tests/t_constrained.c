@@ -180,11 +180,23 @@ static void json_keeps_to_its_schema(void **state)
     grammar_drop(form);
 }
 
-/* What a receipt says of the form is enough to draw the text again. */
-static void receipts_name_the_form(void **state)
+/* Calls of two tools. */
+static grammar *calls_form(void)
 {
-    (void)state;
-    grammar *form = schema_form();
+    static const char source[] =
+        "{\"form\":[{\"before\":\"{\\\"f\\\":\",\"after\":\"}\",\"schema\":{\"properties\":"
+        "{\"a\":{\"type\":\"integer\",\"minimum\":1.0},\"b\":{\"enum\":[\"\\u00e9\",null,1e1]}},"
+        "\"required\":[\"a\"],\"additionalProperties\":false}},{\"before\":\"{\\\"g\\\":\",\"after\":\"}\"}],"
+        "\"between\":\", \",\"several\":true}";
+    grammar *form;
+    err e = {0};
+    assert_ok(form_compile(&form, FORM_CALLS, span_str(source), engine_token_trie(g, &e), &e), &e);
+    return form;
+}
+
+/* What a receipt says of the form is enough to draw the text again. */
+static void check_receipts_of(grammar *form)
+{
     answer a;
     fingerprint here;
     err e = {0};
@@ -214,6 +226,13 @@ static void receipts_name_the_form(void **state)
         token_list_free(&a.ids);
     }
     grammar_drop(form);
+}
+
+static void receipts_name_the_form(void **state)
+{
+    (void)state;
+    check_receipts_of(schema_form());
+    check_receipts_of(calls_form());
 }
 
 /* Guesses change no text. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "sample/call_form.h"
+#include "sample/form_source.h"
 #include "sample/json_schema.h"
 #include "sample/pattern.h"
 
@@ -310,14 +311,50 @@ static void drawn_texts_keep_to_their_schema(void **state)
     grammar_drop(g);
 }
 
+static int compile_calls(grammar **out, call_forms f, err *e)
+{
+    buf source = {0};
+    assert_true(call_form_print(&source, &f));
+    const int rc = form_compile(out, FORM_CALLS, buf_span(&source), rig_trie(), e);
+    buf_free(&source);
+    return rc;
+}
+
 static rig_answer call(call_forms f, const char *text)
 {
     grammar *g;
     err e = {0};
-    assert_ok(call_form_compile(&g, &f, rig_trie(), &e), &e);
+    assert_ok(compile_calls(&g, f, &e), &e);
     const rig_answer a = rig_match(g, span_str(text));
     grammar_drop(g);
     return a;
+}
+
+static void forms_of_calls_are_checked(void **state)
+{
+    (void)state;
+    buf lengthy = {0};
+    buf_str(&lengthy, "{\"form\":[{}],\"special\":\"");
+    for (int i = 0; i < 2000; i++) buf_byte(&lengthy, 'x');
+    buf_str(&lengthy, "\"}");
+    const struct {
+        const char *source, *message;
+    } wrong[] = {{"[]", "form"},
+                 {"{\"form\":{\"a\":1}}", "form"},
+                 {"{\"form\":[]}", "form"},
+                 {"{\"form\":[{\"before\":1}]}", "before: expected a string"},
+                 {"{\"form\":[{}],\"trigger\":[]}", "trigger: expected a string"},
+                 {"{\"form\":[{\"schema\":1}]}", "schema"},
+                 {"{\"form\":[{}],\"trigger\":\"a\"}", "trigger"},
+                 {buf_cstr(&lengthy), "special: more than 1000 bytes"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        grammar *g;
+        err e = {0};
+        assert_true(form_compile(&g, FORM_CALLS, span_str(wrong[i].source), rig_trie(), &e) != OK);
+        assert_null(g);
+        if (!strstr(e.msg, wrong[i].message)) fail_msg("\"%s\" does not say \"%s\"", e.msg, wrong[i].message);
+    }
+    buf_free(&lengthy);
 }
 
 /* Calls at once, after free text, with special tokens, one or several. */
@@ -354,7 +391,7 @@ static void tool_calls_have_their_form(void **state)
     assert_int_equal(call(f, "so \xff[C]\xff]"), RIG_NEVER);
     f.trigger = "a";
     grammar *g;
-    assert_int_equal(call_form_compile(&g, &f, rig_trie(), &e), ERR_USAGE);
+    assert_int_equal(compile_calls(&g, f, &e), ERR_USAGE);
     json_free(j);
 }
 
@@ -391,13 +428,10 @@ static void compiling_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_that_schemas_allow),
-        cmocka_unit_test(refusals_name_the_keyword),
-        cmocka_unit_test(bounds_of_numbers_are_exact),
-        cmocka_unit_test(patterns_of_texts),
-        cmocka_unit_test(drawn_texts_keep_to_their_schema),
-        cmocka_unit_test(tool_calls_have_their_form),
-        cmocka_unit_test(compiling_is_bounded),
+        cmocka_unit_test(texts_that_schemas_allow),         cmocka_unit_test(refusals_name_the_keyword),
+        cmocka_unit_test(bounds_of_numbers_are_exact),      cmocka_unit_test(patterns_of_texts),
+        cmocka_unit_test(drawn_texts_keep_to_their_schema), cmocka_unit_test(tool_calls_have_their_form),
+        cmocka_unit_test(forms_of_calls_are_checked),       cmocka_unit_test(compiling_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

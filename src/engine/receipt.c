@@ -26,9 +26,6 @@ static const size_t own_count = sizeof own_rows / sizeof *own_rows;
 int receipt_check_query(const fingerprint *f, const query *q, err *e)
 {
     if (q->beams > 1) return err_set(e, ERR_USAGE, "receipt: the tokens of a beam search are not drawn");
-    span source;
-    if (q->constraint && !grammar_source(q->constraint, &source))
-        return err_set(e, ERR_USAGE, "receipt: not of a text that is bound to call tools");
     return f->exact ? OK
                     : err_set(e, ERR_USAGE,
                               "receipt: with --exact off, or --draft-accept exact or pool, a text does not follow from "
@@ -54,7 +51,7 @@ static void add_form(json *to, grammar *form)
     const form_kind kind = (form_kind)grammar_source(form, &source);
     json *parsed = NULL;
     buf text = {0};
-    if (kind == FORM_SCHEMA || kind == FORM_CHOICE) {
+    if (form_kind_is_json(kind)) {
         if (json_parse(&parsed, source, "the form", NULL) == OK) json_add_copy(to, form_kind_name(kind), parsed);
     } else if (json_quote(&text, source)) {
         json_add_raw(to, form_kind_name(kind), buf_cstr(&text));
@@ -163,8 +160,7 @@ static int read_form(receipt *r, const json *m, engine *g, err *e)
     buf text = {0};
     err why = {0};
     if (!t) return ERR_USAGE;
-    const bool is_json = kind == FORM_SCHEMA || kind == FORM_CHOICE;
-    if (is_json ? !json_print(&text, m, false) : !buf_str(&text, json_str(m, "")))
+    if (form_kind_is_json(kind) ? !json_print(&text, m, false) : !buf_str(&text, json_str(m, "")))
         err_set(&why, ERR_MEMORY, "out of memory");
     else form_compile(&r->form, kind, buf_span(&text), t, &why);
     buf_free(&text);

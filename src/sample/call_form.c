@@ -2,11 +2,12 @@
  * for each beginning of the trigger that the text may end with. */
 #include "sample/call_form.h"
 
+#include "base/mem.h"
 #include "sample/json_schema.h"
 
 #include <string.h>
 
-enum { TRIGGER_BYTES_MAX = 200 };
+enum { TRIGGER_BYTES_MAX = 200, LITERAL_BYTES_MAX = 1000 };
 
 /* How much of the trigger the text ends with after a byte, where it ended with `have` bytes of it. */
 static size_t after_byte(span trigger, size_t have, uint8_t byte)
@@ -122,7 +123,7 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
     return s.trigger.n ? until(b, s.trigger, all, f->required) : all;
 }
 
-int call_form_compile(grammar **out, const call_forms *f, const token_trie *t, err *e)
+static int compile_forms(grammar **out, const call_forms *f, const token_trie *t, err *e)
 {
     err own = {0};
     grammar_builder b;
@@ -130,5 +131,68 @@ int call_form_compile(grammar **out, const call_forms *f, const token_trie *t, e
     grammar_builder_open(&b, &own);
     phrase *all = all_calls(&b, f, t);
     grammar_open(out, &b, grammar_rule_new(&b, span_str("tool calls"), all), t);
+    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+}
+
+/* ---- as JSON */
+
+static void add_literal(json *to, const char *key, const char *text)
+{
+    if (text) json_add_str(to, key, text);
+}
+
+bool call_form_print(buf *out, const call_forms *f)
+{
+    json *root = json_new_object(), *list = json_add_array(root, "form");
+    for (size_t i = 0; i < f->n; i++) {
+        json *one = json_add_object(list, NULL);
+        add_literal(one, "before", f->form[i].before);
+        add_literal(one, "after", f->form[i].after);
+        if (f->form[i].schema) json_add_copy(one, "schema", f->form[i].schema);
+    }
+    add_literal(root, "open", f->open);
+    add_literal(root, "between", f->between);
+    add_literal(root, "close", f->close);
+    add_literal(root, "trigger", f->trigger);
+    add_literal(root, "special", f->special);
+    json_add_bool(root, "several", f->several);
+    json_add_bool(root, "required", f->required);
+    const bool good = json_print(out, root, false);
+    json_free(root);
+    return good;
+}
+
+static const char *read_literal(const json *from, const char *key, const char *otherwise, err *e)
+{
+    const json *v = json_get(from, key);
+    const char *text = json_str(v, otherwise);
+    if (v && json_type(v) != JSON_STRING) err_set(e, ERR_FORMAT, "%s: expected a string", key);
+    else if (text && strlen(text) > LITERAL_BYTES_MAX)
+        err_set(e, ERR_LIMIT, "%s: more than %d bytes", key, LITERAL_BYTES_MAX);
+    return text;
+}
+
+int call_form_compile(grammar **out, const json *from, const token_trie *t, err *e)
+{
+    err own = {0};
+    const json *list = json_get(from, "form");
+    call_form *form = mem_zero(json_count(list) + 1, sizeof *form);
+    call_forms f = {.form = form,
+                    .open = read_literal(from, "open", "", &own),
+                    .between = read_literal(from, "between", "", &own),
+                    .close = read_literal(from, "close", "", &own),
+                    .trigger = read_literal(from, "trigger", NULL, &own),
+                    .special = read_literal(from, "special", NULL, &own),
+                    .several = json_bool(json_get(from, "several"), false),
+                    .required = json_bool(json_get(from, "required"), false)};
+    *out = NULL;
+    if (!form) err_set(&own, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    else if (json_type(list) != JSON_ARRAY || !json_count(list))
+        err_set(&own, ERR_FORMAT, "form: expected an array of forms of calls");
+    for (const json *m = own.code ? NULL : json_first(list); m && !own.code; m = json_next(m))
+        form[f.n++] = (call_form){read_literal(m, "before", "", &own), read_literal(m, "after", "", &own),
+                                  json_get(m, "schema")};
+    if (!own.code) compile_forms(out, &f, t, &own);
+    mem_free(form);
     return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
 }

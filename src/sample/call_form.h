@@ -2,7 +2,7 @@
  * one call or several. Perhaps only from a trigger on: what stands before it is free.
  *
  * Literals and triggers are plain text; names of special tokens in them mean these tokens where the vocabulary has
- * them. */
+ * them. As JSON, the form is an object whose members are those of call_forms and call_form. */
 #pragma once
 #include "base/json.h"
 #include "sample/grammar.h"
@@ -25,5 +25,8 @@ typedef struct call_forms {
     const char *special; /* names of special tokens, separated by blanks; NULL: none */
 } call_forms;
 
-/* Errors as json_schema_compile, with the path in the tool's schema. */
-int call_form_compile(grammar **out, const call_forms *f, const token_trie *t, err *e);
+/* The form as JSON text; false: out of memory. */
+bool call_form_print(buf *out, const call_forms *f);
+/* Compiles what call_form_print wrote. Errors as json_schema_compile, with the path in the tool's schema; ERR_USAGE: a
+ * call does not begin with its trigger. */
+int call_form_compile(grammar **out, const json *from, const token_trie *t, err *e);

@@ -1,6 +1,7 @@
 /* form_source.c - see form_source.h. */
 #include "sample/form_source.h"
 
+#include "sample/call_form.h"
 #include "sample/gbnf.h"
 #include "sample/json_schema.h"
 #include "sample/pattern.h"
@@ -26,6 +27,8 @@ const char *form_kind_name(form_kind kind)
     return names[kind];
 }
 
+bool form_kind_is_json(form_kind kind) { return kind == FORM_SCHEMA || kind == FORM_CHOICE || kind == FORM_CALLS; }
+
 static int compile_schema(grammar **out, span source, const token_trie *t, err *e)
 {
     json *schema;
@@ -33,6 +36,16 @@ static int compile_schema(grammar **out, span source, const token_trie *t, err *
     if (rc) return rc;
     rc = json_schema_compile(out, schema, t, e);
     json_free(schema);
+    return rc;
+}
+
+static int compile_calls(grammar **out, span source, const token_trie *t, err *e)
+{
+    json *forms;
+    int rc = json_parse(&forms, source, "the form of tool calls", e);
+    if (rc) return rc;
+    rc = call_form_compile(out, forms, t, e);
+    json_free(forms);
     return rc;
 }
 
@@ -83,6 +96,7 @@ int form_compile(grammar **out, form_kind kind, span source, const token_trie *t
     case FORM_SCHEMA: rc = compile_schema(out, source, t, e); break;
     case FORM_REGEX: rc = compile_regex(out, source, t, e); break;
     case FORM_CHOICE: rc = compile_choice(out, source, t, e); break;
+    case FORM_CALLS: rc = compile_calls(out, source, t, e); break;
     }
     if (!rc && (rc = grammar_set_source(*out, kind, source, e))) {
         grammar_drop(*out);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "sample/call_form.h"
+#include "sample/form_source.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -299,6 +300,14 @@ static char *with_name(const char *pattern, const char *name)
     return text;
 }
 
+/* As other forms: the same tools are compiled once, and receipts name them. */
+static void compile_calls(server *s, request *r, span source, err *e)
+{
+    const token_trie *t = engine_token_trie(s->g, e);
+    if (!t || (r->form = form_cache_find(&s->forms, FORM_CALLS, source))) return;
+    if (form_compile(&r->form, FORM_CALLS, source, t, e) == OK) form_cache_add(&s->forms, r->form);
+}
+
 /* Makes r->form of the declared tools, or of one of them: what the text must be (required), or what it must be once it
  * begins a call. */
 static bool bind_calls(server *s, exchange *x, request *r, const call_format *f, tool_use use, const char *named)
@@ -306,8 +315,8 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
     const call_writing *w = &f->writing;
     const size_t n = json_count(r->tools_node);
     err e = {0};
-    const token_trie *t = engine_token_trie(s->g, &e);
-    call_form *form = t ? mem_zero(n, sizeof *form) : NULL;
+    buf source = {0};
+    call_form *form = mem_zero(n, sizeof *form);
     call_forms all = {.form = form,
                       .open = w->open ? w->open : "",
                       .between = w->between ? w->between : "",
@@ -324,7 +333,9 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
         if (!before) err_set(&e, ERR_MEMORY, "out of memory");
         form[all.n++] = (call_form){before, w->after ? w->after : "", json_path(tool, "function.parameters")};
     }
-    if (!e.code) call_form_compile(&r->form, &all, t, &e);
+    if (!e.code && !call_form_print(&source, &all)) err_set(&e, ERR_MEMORY, "out of memory");
+    if (!e.code) compile_calls(s, r, buf_span(&source), &e);
+    buf_free(&source);
     for (size_t i = 0; i < all.n; i++) mem_free((char *)form[i].before);
     mem_free(form);
     r->chat->parse.bound = !e.code;

@@ -387,7 +387,7 @@ static bool read_strategy(const server *s, exchange *x, request *r)
 
 static bool check_receipt(const server *s, exchange *x, const request *r)
 {
-    const query q = {.beams = (int32_t)r->beams, .constraint = r->form};
+    const query q = {.beams = (int32_t)r->beams};
     err e = {0};
     if (!r->receipt || receipt_check_query(&s->here, &q, &e) == OK) return true;
     reply_error(x, 400, "receipt", "unsupported", "%s", e.msg);
