@@ -165,10 +165,11 @@ static void lends_little(void **unused)
     err e = {0};
     engine *g, *other;
     nodes_open(&n, NULL, NULL);
-    n.o.memory = 48 * mib;
+    n.o.memory = 40 * mib;
     nodes_again(&n);
-    assert_true(node_says(n.at[0])->device[0].bytes == 48 * mib);
-    const engine_options fits = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .max_batch = 16, .key_file = n.key};
+    assert_true(node_says(n.at[0])->device[0].bytes == 40 * mib);
+    const engine_options fits = {
+        .devices = list_of(&n, "A/cpu"), .ctx = 256, .chunk = 128, .max_batch = 16, .key_file = n.key};
     for (int i = 0; i < 3; i++) { /* what a lease took is given back */
         assert_ok(engine_open(&g, &fits, &e), &e);
         assert_true(page_bytes(g) > (int64_t)(2 * mib) && page_bytes(g) < (int64_t)(20 * mib));
@@ -178,12 +179,12 @@ static void lends_little(void **unused)
         engine_close(g);
     }
     const engine_options twice = {
-        .devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .max_batch = 16, .key_file = n.key};
+        .devices = list_of(&n, "A/cpu;A/cpu&A/cpu"), .ctx = 256, .chunk = 128, .max_batch = 16, .key_file = n.key};
     assert_ok(engine_open(&g, &twice, &e), &e); /* three ranks share it */
     engine_close(g);
     n.o.memory = 24 * mib;
     nodes_again(&n);
-    refuses_little(&n, "A/cpu", 8192, NULL, " lends 24.0 MiB, its part needs 3");
+    refuses_little(&n, "A/cpu", 8192, NULL, " lends 24.0 MiB, its part needs 4");
     n.o.memory = mib;
     nodes_again(&n);
     refuses_little(&n, "A/cpu", 256, "f32", " lends 1.0 MiB, its part needs 1");
