@@ -293,7 +293,7 @@ static int64_t rows_of_step(const program *p, int64_t preferred)
     const double products = 0x1p36;
     double weights = 1;
     for (uint32_t i = 0; i < p->n_weight; i++) weights += (double)p->weights[i].rows * (double)p->weights[i].cols;
-    while (preferred < MOST && 2 * (double)preferred * weights <= products) preferred *= 2;
+    while (preferred > 0 && preferred < MOST && 2 * (double)preferred * weights <= products) preferred *= 2;
     return preferred;
 }
 
