@@ -57,5 +57,5 @@ json *json_add_copy(json *obj, const char *key, const json *other);
 bool json_print(buf *out, const json *j, bool indent);
 /* Appends a JSON string literal with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 bool json_quote(buf *out, span s);
-/* The same of a text; NULL: null. */
+/* Appends a text as a string literal, or the word null for NULL. */
 bool json_quote_or_null(buf *out, const char *text);

@@ -10,8 +10,8 @@
 /* The time of a row beside that of a step without rows, before both are known: it invites to try. The least share of
  * a step's time that a row is taken to add. */
 static const double ROW_COST = 0.1, LEAST_SHARE = 0.005;
-static const float LEARN = 0.15f; /* weight of a new guess in what is known of a session */
-static const float HOPE = 0.7f;   /* what is known before the first */
+static const float LEARN = 0.15f; /* weight of the newest guess in the share of guesses that hold */
+static const float HOPE = 0.7f;   /* that share before the first guess of a session */
 /* Steps without guesses, where they are not worth their time, and steps with some before the next; the first of these
  * are slow, because their code and data are cold. */
 enum { WAIT_MIN = 16, WAIT_MAX = 1024, TRIES = 4 };

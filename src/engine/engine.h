@@ -53,8 +53,8 @@ const token_trie *engine_token_trie(engine *g, err *e);
 int engine_plan_text(const engine *g, bool dump, buf *out, err *e);
 int engine_plan_json(const engine *g, const double *seconds, json *root, err *e);
 
-/* Pages on disk, after engine_open and before the first query. Texts go on after pages that are there as after those in
- * memory; what is there is of this model, this arithmetic and this division over devices alone. Nodes keep none.
+/* Pages on disk, after engine_open and before the first query. Texts find pages on disk as they find pages in memory.
+ * Pages of another model, arithmetic or division over devices are never found. Pages on nodes are not kept.
  *
  * _folder: pages are written to files of this folder, at most so many bytes, and outlive the engine (page_store.h).
  * _file: those of one text, from its first one, are read from this file, if there is one (ERR_FORMAT, ERR_NOT_FOUND: it

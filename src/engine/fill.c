@@ -1,8 +1,9 @@
 /* fill.c - what is computed in the next step.
  *
  * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
- * --chunk rows; in a mixed step, for which the others wait, to a share of its predicted time, or a little more while
- * prompts are many. The shortest prompt gets up to half of that, the oldest what is left, then the others in order. */
+ * --chunk rows. A mixed step delays the sessions that generate, so prompts get a share of its predicted time there, and
+ * more, up to 30 ms, while prompts outnumber these sessions. The shortest prompt gets up to half of that time, the
+ * oldest the rest, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
