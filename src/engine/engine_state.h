@@ -99,7 +99,7 @@ int engine_place(engine *g, bool first, double patience, err *e);
 /* Of so many seconds that are left to wait: a second at least. */
 static inline double engine_patience(double left) { return left > 1 ? left : 1; }
 void engine_unplace(engine *g);
-/* Waits for the steps under way, whose results nobody gets; what they held back goes. */
+/* Waits for the steps under way and drops their results and snapshots; sessions that ended meanwhile are freed. */
 void engine_end_steps(engine *g);
 
 /* ---- recovery.c: on the engine thread */
@@ -132,6 +132,15 @@ static inline int64_t session_first_seen(int32_t window, int64_t pos)
 {
     return window && pos >= window ? (pos - window + 1) / PAGE_TOKENS : 0;
 }
+/* How far a text can go on, found by looking at its pages one after another: of a group with a window only the pages
+ * that are seen have to be there. */
+typedef struct page_reach {
+    int64_t run[GROUP_MAX]; /* pages that are there without a gap, to the last one that was looked at */
+    bool may;               /* later pages may still be reached */
+} page_reach;
+page_reach session_reach(const engine *g, const session *s); /* before its page n_named */
+/* The next page of the text, number n, is there in these groups, a bit each. True: the text can go on after it. */
+bool reach_add(const engine *g, page_reach *r, int64_t n, uint32_t groups);
 /* An admitted session gets a name of the tree, if it may share at all. */
 void session_join_names(engine *g, session *s);
 void session_leave_names(engine *g, session *s);
@@ -162,7 +171,7 @@ void slots_note(engine *g);
 /* A session that is admitted gets two of its own. False: there are none now. */
 bool session_take_slots(engine *g, session *s);
 void session_give_slots(engine *g, session *s);
-/* Its state is in this slot, of which it becomes a holder where it is not its own. */
+/* The session continues from the state in this slot. It becomes a holder of a slot that is not its own. */
 void session_move_slot(engine *g, session *s, int32_t slot);
 /* Its state is where its steps do not write, so that others can go on from there too. False: there is no slot left. */
 bool session_part_slot(engine *g, session *s);
@@ -170,7 +179,7 @@ bool session_part_slot(engine *g, session *s);
 int64_t session_cut_rows(const engine *g, const session *s, int64_t rows);
 /* Its next step will end at position `to`: where a snapshot is due, and there is a slot, the step writes one. */
 void session_plan_snapshot(engine *g, session *s, int64_t to);
-/* A step was sent: its sessions hold what they read next. */
+/* Called when a step was sent: each session of it holds the slot that its next step reads. */
 void slots_sent(engine *g, const batch *b);
 /* The session has taken what a step to position `to`, which wrote this slot, has given: a snapshot gets its name. */
 void session_name_snapshot(engine *g, session *s, int32_t slot, int64_t to);

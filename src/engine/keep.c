@@ -188,31 +188,21 @@ static int64_t look_ahead(engine *g, const session *s, int64_t most)
 {
     const page_tree *t = &g->names;
     page_keep *k = g->keep;
-    const uint32_t n_group = g->prog->n_group;
-    int64_t run[GROUP_MAX], best = s->n_named;
+    page_reach reach = session_reach(g, s);
+    int64_t best = s->n_named;
     uint64_t bytes = 0;
     int32_t at = s->name;
     uint8_t digest[SHA256_BYTES];
-    bool may = true;
     memcpy(digest, t->name[at].digest, sizeof digest);
-    for (uint32_t i = 0; i < n_group; i++) run[i] = s->n_named - s->first[i];
-    for (int64_t n = s->n_named; n < most && may && (bytes < STAGE_BYTES || best == s->n_named); n++) {
+    for (int64_t n = s->n_named; n < most && reach.may && (bytes < STAGE_BYTES || best == s->n_named); n++) {
         page_record *r = &k->ahead[n - s->n_named];
         const int32_t *ids = s->ids + n * PAGE_TOKENS;
-        bool good = true;
         tree_digest(digest, ids, digest);
         if (at >= 0) at = tree_find(t, at, ids);
         if (!page_store_find(k->store, digest, r)) r->groups = 0;
-        for (uint32_t i = 0; i < n_group && may; i++) {
-            const int32_t window = g->prog->group_window[i];
-            const bool here = at >= 0 && t->name[at].page[i] >= 0, there = r->groups >> i & 1;
-            run[i] = here || there ? run[i] + 1 : 0;
-            const bool seen = run[i] >= n + 1 - session_first_seen(window, (n + 1) * PAGE_TOKENS);
-            good = good && seen;
-            may = window || seen;
-            if (!here && there) bytes += k->shape.bytes[i];
-        }
-        if (good && may) best = n + 1;
+        const uint32_t here = at >= 0 ? tree_groups(t, at) : 0;
+        bytes += page_record_bytes(&k->shape, r->groups & ~here);
+        if (reach_add(g, &reach, n, here | r->groups)) best = n + 1;
     }
     return best;
 }

@@ -122,6 +122,13 @@ void tree_drop(page_tree *t, int32_t name)
     }
 }
 
+uint32_t tree_groups(const page_tree *t, int32_t name)
+{
+    uint32_t groups = 0;
+    for (int i = 0; i < t->n_group; i++) groups |= (uint32_t)(t->name[name].page[i] >= 0) << i;
+    return groups;
+}
+
 void tree_put(page_tree *t, int32_t name, int group, int32_t page)
 {
     page_use *u = &t->pool[group]->use[page];

@@ -50,6 +50,7 @@ int32_t tree_use(page_tree *t, int32_t parent, const int32_t ids[PAGE_TOKENS]);
 void tree_hold(page_tree *t, int32_t name); /* one more user */
 void tree_drop(page_tree *t, int32_t name); /* one less: it, and those before it, may be gone */
 
+uint32_t tree_groups(const page_tree *t, int32_t name); /* those in which it has a page, a bit each */
 /* Names a page that somebody holds, unless it, or this name in its group, has another already. */
 void tree_put(page_tree *t, int32_t name, int group, int32_t page);
 /* A page for one holder: a free one, else the oldest that is kept, which loses its name; -1: there is none. */

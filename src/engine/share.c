@@ -75,28 +75,38 @@ static void take_pages(engine *g, session *s, int32_t name, int64_t n)
     if (s->n_past > s->n_done) s->n_done = s->n_past;
 }
 
-/* Goes down from the session's name as far as pages are there, and takes those with which it can go on: of a group with
- * a window only the pages that are seen have to be there. */
+page_reach session_reach(const engine *g, const session *s)
+{
+    page_reach r = {.may = true};
+    for (uint32_t i = 0; i < g->prog->n_group; i++) r.run[i] = s->n_named - s->first[i];
+    return r;
+}
+
+bool reach_add(const engine *g, page_reach *r, int64_t n, uint32_t groups)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < g->prog->n_group && r->may; i++) {
+        const int32_t window = g->prog->group_window[i];
+        r->run[i] = groups >> i & 1 ? r->run[i] + 1 : 0;
+        const bool seen = r->run[i] >= n + 1 - session_first_seen(window, (n + 1) * PAGE_TOKENS);
+        good = good && seen;
+        r->may = window || seen; /* where all pages are seen, none can be missing */
+    }
+    return good;
+}
+
+/* Goes down from the session's name as far as pages are there, and takes those with which it can go on. */
 static void take_known(engine *g, session *s, int64_t most)
 {
     const page_tree *t = &g->names;
-    const uint32_t n_group = g->prog->n_group;
-    int64_t run[GROUP_MAX], best = s->n_named; /* run: pages that are there without a gap, to the name at hand */
+    page_reach reach = session_reach(g, s);
+    int64_t best = s->n_named;
     int32_t at = s->name, best_name = at;
-    bool may = true;
-    for (uint32_t i = 0; i < n_group; i++) run[i] = s->n_named - s->first[i];
-    for (int64_t k = s->n_named; k < most && may; k++) {
-        bool good = (at = tree_find(t, at, s->ids + k * PAGE_TOKENS)) >= 0;
-        may = good;
-        for (uint32_t i = 0; i < n_group && may; i++) {
-            const int32_t window = g->prog->group_window[i];
-            run[i] = t->name[at].page[i] >= 0 ? run[i] + 1 : 0;
-            const bool seen = run[i] >= k + 1 - session_first_seen(window, (k + 1) * PAGE_TOKENS);
-            good = good && seen;
-            may = window || seen; /* where all pages are seen, none can be missing */
-        }
-        if (t->slots >= 0) good = good && t->name[at].page[t->slots] >= 0;
-        if (good) best = k + 1, best_name = at;
+    for (int64_t k = s->n_named; k < most && reach.may; k++) {
+        at = tree_find(t, at, s->ids + k * PAGE_TOKENS);
+        if (at < 0) break;
+        const bool good = reach_add(g, &reach, k, tree_groups(t, at));
+        if (good && (t->slots < 0 || t->name[at].page[t->slots] >= 0)) best = k + 1, best_name = at;
     }
     if (best > s->n_named) take_pages(g, s, best_name, best);
 }
