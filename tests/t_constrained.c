@@ -135,17 +135,22 @@ static void ends_are_told_apart(void **state)
     check_end("root ::= \"aaaa\"{1000}", 1, 0, FINISH_LENGTH, "a");
 }
 
+static grammar *form_of(form_kind kind, const char *source)
+{
+    grammar *form;
+    err e = {0};
+    assert_ok(form_compile(&form, kind, span_str(source), engine_token_trie(g, &e), &e), &e);
+    return form;
+}
+
 static grammar *schema_form(void)
 {
-    static const char schema[] =
+    return form_of(
+        FORM_SCHEMA,
         "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\",\"minimum\":10,\"maximum\":99},"
         "\"who\":{\"type\":\"string\",\"maxLength\":12},\"list\":{\"type\":\"array\",\"items\":{\"enum\":[\"red\","
         "\"blue\"]},"
-        "\"minItems\":3,\"maxItems\":6}},\"required\":[\"id\",\"list\"]}";
-    grammar *form;
-    err e = {0};
-    assert_ok(form_compile(&form, FORM_SCHEMA, span_str(schema), engine_token_trie(g, &e), &e), &e);
-    return form;
+        "\"minItems\":3,\"maxItems\":6}},\"required\":[\"id\",\"list\"]}");
 }
 
 static void json_keeps_to_its_schema(void **state)
@@ -183,15 +188,12 @@ static void json_keeps_to_its_schema(void **state)
 /* Calls of two tools. */
 static grammar *calls_form(void)
 {
-    static const char source[] =
+    return form_of(
+        FORM_CALLS,
         "{\"form\":[{\"before\":\"{\\\"f\\\":\",\"after\":\"}\",\"schema\":{\"properties\":"
         "{\"a\":{\"type\":\"integer\",\"minimum\":1.0},\"b\":{\"enum\":[\"\\u00e9\",null,1e1]}},"
         "\"required\":[\"a\"],\"additionalProperties\":false}},{\"before\":\"{\\\"g\\\":\",\"after\":\"}\"}],"
-        "\"between\":\", \",\"several\":true}";
-    grammar *form;
-    err e = {0};
-    assert_ok(form_compile(&form, FORM_CALLS, span_str(source), engine_token_trie(g, &e), &e), &e);
-    return form;
+        "\"between\":\", \",\"several\":true}");
 }
 
 /* What a receipt says of the form is enough to draw the text again. */

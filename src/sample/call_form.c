@@ -123,15 +123,12 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
     return s.trigger.n ? until(b, s.trigger, all, f->required) : all;
 }
 
-static int compile_forms(grammar **out, const call_forms *f, const token_trie *t, err *e)
+static void compile_forms(grammar **out, const call_forms *f, const token_trie *t, err *e)
 {
-    err own = {0};
     grammar_builder b;
-    *out = NULL;
-    grammar_builder_open(&b, &own);
+    grammar_builder_open(&b, e);
     phrase *all = all_calls(&b, f, t);
     grammar_open(out, &b, grammar_rule_new(&b, span_str("tool calls"), all), t);
-    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
 }
 
 /* ---- as JSON */

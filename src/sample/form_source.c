@@ -29,23 +29,15 @@ const char *form_kind_name(form_kind kind)
 
 bool form_kind_is_json(form_kind kind) { return kind == FORM_SCHEMA || kind == FORM_CHOICE || kind == FORM_CALLS; }
 
-static int compile_schema(grammar **out, span source, const token_trie *t, err *e)
-{
-    json *schema;
-    int rc = json_parse(&schema, source, "the schema", e);
-    if (rc) return rc;
-    rc = json_schema_compile(out, schema, t, e);
-    json_free(schema);
-    return rc;
-}
+typedef int json_compiler(grammar **out, const json *from, const token_trie *t, err *e);
 
-static int compile_calls(grammar **out, span source, const token_trie *t, err *e)
+static int compile_json(grammar **out, span source, const char *what, json_compiler *compile, const token_trie *t,
+                        err *e)
 {
-    json *forms;
-    int rc = json_parse(&forms, source, "the form of tool calls", e);
-    if (rc) return rc;
-    rc = call_form_compile(out, forms, t, e);
-    json_free(forms);
+    json *from = NULL;
+    int rc = json_parse(&from, source, what, e);
+    if (!rc) rc = compile(out, from, t, e);
+    json_free(from);
     return rc;
 }
 
@@ -68,13 +60,10 @@ static int compile_regex(grammar **out, span source, const token_trie *t, err *e
     return open_phrase(out, &b, own.code ? NULL : pattern_of_text(&b, text), "regex", t, e);
 }
 
-static int compile_choice(grammar **out, span source, const token_trie *t, err *e)
+static int compile_choice(grammar **out, const json *list, const token_trie *t, err *e)
 {
     grammar_builder b;
     err own = {0};
-    json *list;
-    int rc = json_parse(&list, source, "the choice", e);
-    if (rc) return rc;
     grammar_builder_open(&b, &own);
     phrase *any = phrase_list(&b, PHRASE_CHOICE);
     if (json_type(list) != JSON_ARRAY || !json_count(list)) err_set(&own, ERR_FORMAT, "expected an array of strings");
@@ -82,7 +71,6 @@ static int compile_choice(grammar **out, span source, const token_trie *t, err *
         if (json_type(m) != JSON_STRING) err_set(&own, ERR_FORMAT, "expected an array of strings");
         phrase_add(&b, any, phrase_string(&b, json_str(m, "")));
     }
-    json_free(list);
     return open_phrase(out, &b, any, "choice", t, e);
 }
 
@@ -93,10 +81,10 @@ int form_compile(grammar **out, form_kind kind, span source, const token_trie *t
     switch (kind) {
     case FORM_NONE: return err_set(e, ERR_USAGE, "a form of no kind");
     case FORM_GBNF: rc = gbnf_compile(out, source, t, e); break;
-    case FORM_SCHEMA: rc = compile_schema(out, source, t, e); break;
+    case FORM_SCHEMA: rc = compile_json(out, source, "the schema", json_schema_compile, t, e); break;
     case FORM_REGEX: rc = compile_regex(out, source, t, e); break;
-    case FORM_CHOICE: rc = compile_choice(out, source, t, e); break;
-    case FORM_CALLS: rc = compile_calls(out, source, t, e); break;
+    case FORM_CHOICE: rc = compile_json(out, source, "the choice", compile_choice, t, e); break;
+    case FORM_CALLS: rc = compile_json(out, source, "the form of tool calls", call_form_compile, t, e); break;
     }
     if (!rc && (rc = grammar_set_source(*out, kind, source, e))) {
         grammar_drop(*out);
