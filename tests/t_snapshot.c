@@ -237,7 +237,7 @@ static void choices(void **unused)
     for (int kind = 0; kind < KINDS; kind++)
         for (int prompt = 500; prompt <= 512; prompt += 12) { /* 512: the slot where they part is a snapshot */
             for (int k = 0; k < CHOICES; k++) {
-                make_text(&alone[k], 1, 0, prompt, 30);
+                make_text(&alone[k], 1, 0, prompt, TOKENS);
                 alone[k].q.sample.choice = k;
                 alone[k].q.sample.temperature = 1.2;
                 run_alone(&alone[k], kind);
@@ -248,7 +248,7 @@ static void choices(void **unused)
                 bool more;
                 engine_stats st;
                 for (int k = 0; k < CHOICES; k++) {
-                    make_text(&got[k], 1, 0, prompt, 30);
+                    make_text(&got[k], 1, 0, prompt, TOKENS);
                     got[k].q.sample = alone[k].q.sample;
                     got[k].q.like = k ? got[0].id : 0;
                     add(g, &got[k]);

@@ -82,7 +82,7 @@ static int take_turn(frames *f, const frame_head *h, const uint8_t *payload, uin
     f->busy = true;
     int rc = f->dead ? err_set(e, ERR_IO, "the connection ended") : OK;
     pthread_mutex_unlock(&f->lock);
-    if (!rc) rc = send_record(f, h, payload + at, n, at > 0, e);
+    if (!rc) rc = send_record(f, h, n ? payload + at : NULL, n, at > 0, e);
     pthread_mutex_lock(&f->lock);
     f->busy = false;
     f->dead = f->dead || rc;

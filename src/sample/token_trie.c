@@ -160,7 +160,7 @@ int token_trie_open(token_trie **out, const trie_source *from, err *e)
         t->n_vocab = from->n_vocab;
         t->n_word = ((size_t)from->n_vocab + 63) / 64;
         t->n_end = from->n_end;
-        memcpy(t->ends, from->ends, (size_t)from->n_end * sizeof *t->ends);
+        if (from->n_end) memcpy(t->ends, from->ends, (size_t)from->n_end * sizeof *t->ends);
         rc = read_bytes(t, from, e);
     }
     for (int32_t id = 0; !rc && id < t->n_vocab; id++) {
