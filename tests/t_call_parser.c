@@ -67,6 +67,7 @@ static const char *const cases[][3] = {
      "[1]}</arg_value>\n"
      "</tool_call>",
      "{f {\"s\": \"a\\nb\", \"o\": {\"k\": [1]}}}"},
+    {"glm-4.7", "<tool_call>f<arg_key>s</arg_key><arg_value>7</arg_value></tool_call>", "{f {\"s\": \"7\"}}"},
     {"deepseek-old",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": 1}\n```<｜tool▁call▁end｜>"
      "<｜tool▁calls▁end｜>",
@@ -124,7 +125,9 @@ static void every_format_whole_and_byte_by_byte(void **state)
 /* Calls as they are written where they are bound to be right. */
 static void write_calls(const call_format *f, buf *out)
 {
-    const char *arguments[] = {"{\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}", "{\"n\":1.0}"};
+    static const char *const names[][3] = {{"s", "l", "s"}, {"n"}}, *const values[][3] = {
+                                                                        {"}{\"", "[{}, \"]\"]", "again"}, {"1.0"}};
+    const char *arguments[] = {"{\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}", "{\"n\": 1.0}"};
     const call_writing *w = &f->writing;
     buf_str(out, w->open ? w->open : "");
     for (int i = 0; i < 2; i++) {
@@ -133,7 +136,9 @@ static void write_calls(const call_format *f, buf *out)
             if (*c == '@') buf_str(out, i ? "get-2" : "f_1");
             else buf_byte(out, (uint8_t)*c);
         }
-        buf_str(out, arguments[i]);
+        for (int k = 0; w->key && k < 3 && names[i][k]; k++)
+            buf_printf(out, "%s%s%s%s%s", w->key, names[i][k], w->value, values[i][k], w->end);
+        if (!w->key) buf_str(out, arguments[i]);
         if (w->after) buf_str(out, w->after);
     }
     buf_str(out, w->close ? w->close : "");
@@ -143,10 +148,16 @@ static void write_calls(const call_format *f, buf *out)
 static void bound_calls_come_in_pieces(void **state)
 {
     (void)state;
-    static const char want[] = "{f_1 {\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}}{get-2 {\"n\":1.0}}";
+    static const char want[] = "{f_1 {\"s\": \"}{\\\"\", \"l\": [{}, \"]\"]}}{get-2 {\"n\": 1.0}}";
+    json *tools;
+    err parsed = {0};
+    assert_ok(json_parse(&tools,
+                         span_str("[{\"function\":{\"name\":\"f_1\",\"parameters\":{\"properties\":{\"s\":{\"enum\":["
+                                  "\"a\"]}}}}}]"),
+                         "tools", &parsed),
+              &parsed);
     for (const call_format *f = call_formats; f->name; f++) {
-        if (!f->writing.before) continue;
-        const call_parser_options o = {.format = f, .bound = true};
+        const call_parser_options o = {.format = f, .bound = true, .tools = tools};
         buf text = {0}, whole = {0}, pieces = {0};
         write_calls(f, &text);
         for (size_t n = text.n; n > 0; n--) {
@@ -163,7 +174,7 @@ static void bound_calls_come_in_pieces(void **state)
             }
             free(cut);
         }
-        const char *at = strstr(buf_cstr(&text), "\"l\""); /* half of the first arguments */
+        const char *at = strstr(buf_cstr(&text), "[{}"); /* half of the first arguments */
         call_parser *p;
         chat_message m = {0};
         err e = {0};
@@ -178,6 +189,7 @@ static void bound_calls_come_in_pieces(void **state)
         buf_free(&whole);
         buf_free(&pieces);
     }
+    json_free(tools);
 }
 
 static void options(void **state)

@@ -1,47 +1,12 @@
-/* call_form.c - see call_form.h. Free text before a trigger is the automaton of Knuth, Morris and Pratt (1977): a rule
- * for each beginning of the trigger that the text may end with. */
+/* call_form.c - see call_form.h. Names of special tokens in literals become marked bytes first. */
 #include "sample/call_form.h"
 
 #include "base/mem.h"
-#include "sample/json_schema.h"
+#include "sample/json_schema_tags.h"
 
 #include <string.h>
 
-enum { TRIGGER_BYTES_MAX = 200, LITERAL_BYTES_MAX = 1000 };
-
-/* How much of the trigger the text ends with after a byte, where it ended with `have` bytes of it. */
-static size_t after_byte(span trigger, size_t have, uint8_t byte)
-{
-    for (size_t n = have + 1; n > 0; n--) /* the longest beginning that trigger[0 … have) and the byte end with */
-        if (trigger.p[n - 1] == byte && memcmp(trigger.p, trigger.p + have + 1 - n, n - 1) == 0) return n;
-    return 0;
-}
-
-/* Any bytes up to the first `trigger`, it too, then `then`; or, unless required, bytes without it to the end. */
-static phrase *until(grammar_builder *b, span trigger, phrase *then, bool required)
-{
-    uint32_t rule[TRIGGER_BYTES_MAX];
-    if (trigger.n > TRIGGER_BYTES_MAX) err_set(b->e, ERR_LIMIT, "a trigger of more than %d bytes", TRIGGER_BYTES_MAX);
-    for (size_t i = 0; i < trigger.n && grammar_builder_good(b, 0); i++)
-        rule[i] = grammar_rule_new(b, span_str("text before a call"), NULL);
-    for (size_t i = 0; i < trigger.n && grammar_builder_good(b, 0); i++) {
-        phrase *any = phrase_list(b, PHRASE_CHOICE);
-        byte_set to[TRIGGER_BYTES_MAX + 1];
-        memset(to, 0, sizeof to);
-        for (unsigned byte = 0; byte < 256; byte++) {
-            byte_set *s = &to[after_byte(trigger, i, (uint8_t)byte)];
-            byte_set_add(s, byte, byte);
-        }
-        for (size_t k = 0; k <= i + 1; k++) {
-            if (!(to[k].bit[0] | to[k].bit[1] | to[k].bit[2] | to[k].bit[3])) continue;
-            phrase *next = k == trigger.n ? then : phrase_rule(b, rule[k]);
-            phrase_add(b, any, phrase_both(b, phrase_set(b, to[k]), next));
-        }
-        if (!required) phrase_add(b, any, phrase_string(b, ""));
-        if (!b->e->code) b->rule[rule[i]].body = any;
-    }
-    return b->e->code ? NULL : phrase_rule(b, rule[0]);
-}
+enum { LITERAL_BYTES_MAX = 1000 };
 
 /* A literal as bytes of tokens: names of special tokens that the vocabulary has stand between marks. It lies in the
  * builder's arena. */
@@ -97,6 +62,14 @@ static phrase *one_call(grammar_builder *b, const spelled *s, size_t n, span ski
     return any;
 }
 
+/* A literal without the blanks around it. */
+static span trimmed(span s)
+{
+    while (s.n && strchr(" \n\t\r", s.p[0])) s = span_of(s.p + 1, s.n - 1);
+    while (s.n && strchr(" \n\t\r", s.p[s.n - 1])) s.n--;
+    return s;
+}
+
 static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_trie *t)
 {
     static const span none = {(const uint8_t *)"", 0};
@@ -109,10 +82,18 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
                  .arguments = arena_array(&b->mem, f->n + 1, sizeof *s.arguments)};
     if (!s.before || !s.after || !s.arguments)
         err_set(b->e, ERR_MEMORY, "out of memory compiling the form of tool calls");
+    json_tags tags = {0};
+    if (f->key) {
+        tags.key = spell(b, t, f->key, f->special);
+        tags.value = spell(b, t, f->value ? f->value : "", f->special);
+        tags.end = spell(b, t, f->end ? f->end : "", f->special);
+        text_rules_open(&tags.text, b, trimmed(span_str(f->end ? f->end : "")));
+    }
     for (size_t i = 0; i < f->n && !b->e->code; i++) {
         s.before[i] = spell(b, t, f->form[i].before, f->special);
         s.after[i] = spell(b, t, f->form[i].after, f->special);
-        s.arguments[i] = json_schema_phrase(b, f->form[i].schema);
+        s.arguments[i] = f->key ? json_schema_tags(b, f->form[i].schema, &tags)
+                                : json_schema_phrase(b, f->form[i].schema);
     }
     if (b->e->code) return NULL;
     phrase *open = s.open.n ? behind(b, s.open, s.trigger) : phrase_string(b, "");
@@ -120,7 +101,7 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
     phrase *next = phrase_both(b, phrase_text(b, s.between), one_call(b, &s, f->n, none));
     phrase *calls = phrase_both(b, first, phrase_repeat(b, next, 0, f->several ? -1 : 0));
     phrase *all = phrase_both(b, open, phrase_both(b, calls, phrase_text(b, s.close)));
-    return s.trigger.n ? until(b, s.trigger, all, f->required) : all;
+    return s.trigger.n ? text_until(b, s.trigger, all, f->required) : all;
 }
 
 static void compile_forms(grammar **out, const call_forms *f, const token_trie *t, err *e)
@@ -151,6 +132,9 @@ bool call_form_print(buf *out, const call_forms *f)
     add_literal(root, "between", f->between);
     add_literal(root, "close", f->close);
     add_literal(root, "trigger", f->trigger);
+    add_literal(root, "key", f->key);
+    add_literal(root, "value", f->value);
+    add_literal(root, "end", f->end);
     add_literal(root, "special", f->special);
     json_add_bool(root, "several", f->several);
     json_add_bool(root, "required", f->required);
@@ -179,6 +163,9 @@ int call_form_compile(grammar **out, const json *from, const token_trie *t, err 
                     .between = read_literal(from, "between", "", &own),
                     .close = read_literal(from, "close", "", &own),
                     .trigger = read_literal(from, "trigger", NULL, &own),
+                    .key = read_literal(from, "key", NULL, &own),
+                    .value = read_literal(from, "value", "", &own),
+                    .end = read_literal(from, "end", "", &own),
                     .special = read_literal(from, "special", NULL, &own),
                     .several = json_bool(json_get(from, "several"), false),
                     .required = json_bool(json_get(from, "required"), false)};

@@ -1,5 +1,6 @@
-/* call_form.h - the form of tool calls within a text: literal text, an object that satisfies a schema, literal text;
- * one call or several. Perhaps only from a trigger on: what stands before it is free.
+/* call_form.h - the form of tool calls within a text: literal text, arguments that satisfy a schema, literal text; one
+ * call or several. Perhaps only from a trigger on: what stands before it is free. Arguments are an object of JSON, or
+ * tags (sample/json_schema_tags.h).
  *
  * Literals and triggers are plain text; names of special tokens in them mean these tokens where the vocabulary has
  * them. As JSON, the form is an object whose members are those of call_forms and call_form. */
@@ -21,7 +22,10 @@ typedef struct call_forms {
     /* Where the beginning of the first call is: `open` or every `before` begins with it. Text that does not contain it
      * may come first. NULL: the first call comes at once. */
     const char *trigger;
-    bool required;       /* with a trigger: the text cannot end without a call */
+    bool required; /* with a trigger: the text cannot end without a call */
+    /* Arguments as tags: before and behind the name of each, and behind its value. key NULL: as JSON. A text ends with
+     * `end` less its blanks. */
+    const char *key, *value, *end;
     const char *special; /* names of special tokens, separated by blanks; NULL: none */
 } call_forms;
 

@@ -137,15 +137,26 @@ phrase *json_comma(json_phrases *j) { return phrase_both(j->b, phrase_string(j->
 
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* What may follow the first `at` bytes of names[0 … n), which are the same in all, and sorted: any text that makes none
- * of the names whole. */
-static phrase *other_than(json_phrases *j, const char *const *names, size_t n, size_t at)
+/* The characters that no such key has, in strings or tags. */
+static bool add_signs(grammar_builder *b, char_class *c, bool in_tag)
 {
-    grammar_builder *b = j->b;
+    return char_class_add(b, c, 0, in_tag ? ' ' : 0x1f) && char_class_add(b, c, '"', '"') &&
+           char_class_add(b, c, '\\', '\\') &&
+           (!in_tag || (char_class_add(b, c, '<', '<') && char_class_add(b, c, '>', '>')));
+}
+
+static bool is_sign(uint32_t c, bool in_tag)
+{
+    return c < 0x20 || c == '"' || c == '\\' || (in_tag && (c == ' ' || c == '<' || c == '>'));
+}
+
+/* What may follow the first `at` bytes of names[0 … n), which are the same in all, and sorted: any text that makes none
+ * of the names whole. plain: one of its characters. */
+static phrase *other_than(grammar_builder *b, phrase *plain, bool in_tag, const char *const *names, size_t n, size_t at)
+{
     char_class none = {0};
     phrase *any = phrase_list(b, PHRASE_CHOICE);
-    bool whole = false, ok = char_class_add(b, &none, 0, 0x1f) && char_class_add(b, &none, '"', '"') &&
-                             char_class_add(b, &none, '\\', '\\');
+    bool whole = in_tag && !at, ok = add_signs(b, &none, in_tag);
     if (!grammar_builder_good(b, 0)) return NULL;
     for (size_t i = 0, same; i < n && ok; i += same) {
         size_t length = 1;
@@ -158,17 +169,17 @@ static phrase *other_than(json_phrases *j, const char *const *names, size_t n, s
         const uint32_t c = utf8_decode(text, strlen(names[i]) - at, &length);
         while (i + same < n && !strncmp(names[i + same], names[i], at + length)) same++;
         ok = char_class_add(b, &none, c, c);
-        if (c < 0x20 || c == '"' || c == '\\') continue; /* not without an escape */
-        phrase *rest = other_than(j, names + i, same, at + length);
+        if (is_sign(c, in_tag)) continue; /* not without an escape */
+        phrase *rest = other_than(b, plain, in_tag, names + i, same, at + length);
         phrase_add(b, any, phrase_both(b, phrase_text(b, span_of(text, length)), rest));
     }
     if (!ok || !char_class_close(b, &none, true)) return NULL;
-    phrase_add(b, any, phrase_both(b, phrase_class(b, &none), phrase_repeat(b, j->plain, 0, -1)));
+    phrase_add(b, any, phrase_both(b, phrase_class(b, &none), phrase_repeat(b, plain, 0, -1)));
     if (!whole) phrase_add(b, any, phrase_string(b, ""));
     return any;
 }
 
-phrase *json_other_key(json_phrases *j, const char *const *names, size_t n)
+static phrase *other_name(json_phrases *j, phrase *plain, bool in_tag, const char *const *names, size_t n)
 {
     grammar_builder *b = j->b;
     const char **sorted = arena_array(&b->mem, n + 1, sizeof *sorted);
@@ -182,8 +193,21 @@ phrase *json_other_key(json_phrases *j, const char *const *names, size_t n)
         sorted[i] = names[i];
     }
     qsort(sorted, n, sizeof *sorted, by_text);
-    phrase *key = json_quoted(j, other_than(j, sorted, n, 0));
+    return other_than(b, plain, in_tag, sorted, n, 0);
+}
+
+phrase *json_other_key(json_phrases *j, const char *const *names, size_t n)
+{
+    grammar_builder *b = j->b;
+    phrase *key = json_quoted(j, other_name(j, j->plain, false, names, n));
     return phrase_both(b, key, phrase_both(b, phrase_string(b, ":"), j->space));
+}
+
+phrase *json_other_tag(json_phrases *j, const char *const *names, size_t n)
+{
+    char_class c = {0};
+    const bool ok = add_signs(j->b, &c, true) && char_class_close(j->b, &c, true);
+    return other_name(j, rule_of(j, "a character of a tag", ok ? phrase_class(j->b, &c) : NULL), true, names, n);
 }
 
 phrase *json_class(grammar_builder *b, const char_class *c)

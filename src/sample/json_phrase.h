@@ -23,5 +23,7 @@ phrase *json_quoted(json_phrases *j, phrase *inside);      /* quotes around it *
 phrase *json_comma(json_phrases *j);                       /* with blanks after it */
 /* A key, with colon and blanks, that is none of these names, without escapes. */
 phrase *json_other_key(json_phrases *j, const char *const *names, size_t n);
+/* The same as it is, in a tag: at least one character, and none of blanks < > " \. */
+phrase *json_other_tag(json_phrases *j, const char *const *names, size_t n);
 /* One character of a closed class within a string, escaped where it has to be; NUL cannot be. */
 phrase *json_class(grammar_builder *b, const char_class *c);

@@ -3,7 +3,7 @@
 #include "sample/json_schema_state.h"
 
 #include "base/mem.h"
-#include "sample/json_schema.h"
+#include "base/schema_text.h"
 #include "sample/pattern.h"
 
 #include <math.h>
@@ -184,8 +184,7 @@ number_bound schema_bound(const json *schema, bool low)
 
 static phrase *read_schema(schema_reader *r, const json *schema);
 
-/* Reads a schema one or two steps down the path. */
-static phrase *read_below(schema_reader *r, const json *schema, const char *key, const char *name)
+phrase *schema_read_below(schema_reader *r, const json *schema, const char *key, const char *name)
 {
     const size_t n = r->path.n;
     buf_printf(&r->path, name ? "/%s/%.100s" : "/%s", key, name);
@@ -198,17 +197,12 @@ static phrase *read_numbered(schema_reader *r, const json *schema, const char *k
 {
     char name[16];
     snprintf(name, sizeof name, "%d", i);
-    return read_below(r, schema, key, name);
+    return schema_read_below(r, schema, key, name);
 }
 
 /* ---- objects */
 
 enum { PROPERTIES_MAX = 4000 };
-
-typedef struct property {
-    phrase *pair;
-    bool required;
-} property;
 
 static bool is_required(const json *required, const char *name)
 {
@@ -302,29 +296,36 @@ static phrase *other_key(schema_reader *r, const json *schema, const char *const
             return schema_refuse(r, key, "expected an object of one pattern: more are not supported");
         name = pattern_in_json(&r->words, json_key(only), 0, -1);
         if (b->e->code == ERR_FORMAT) err_wrap(b->e, "%.200s/%s", buf_cstr(&r->path), key);
-        *value = read_below(r, only, key, json_key(only));
+        *value = schema_read_below(r, only, key, json_key(only));
     } else {
         json *text = json_new_object();
         json_add_str(text, "type", "string");
         const json *both = schema_merge(r, named, text);
         r->made++;
-        name = both ? read_below(r, both, key, NULL) : NULL;
+        name = both ? schema_read_below(r, both, key, NULL) : NULL;
         r->made--;
         json_free(text);
     }
     return phrase_both(b, name, phrase_both(b, phrase_string(b, ":"), r->words.space));
 }
 
-static size_t list_properties(schema_reader *r, const json *schema, property *p, const char **names)
+/* Undeclared properties: schema NULL: of any value. */
+static phrase *read_pair(schema_reader *r, const json *schema, const char *name, bool declared, json_tags *tags)
+{
+    if (tags) return schema_tag(r, tags, name, NULL, schema);
+    const char *key = declared ? "properties" : "additionalProperties";
+    phrase *value = schema ? schema_read_below(r, schema, key, declared ? name : NULL) : r->words.value;
+    return phrase_both(r->b, json_named_key(&r->words, name), value);
+}
+
+static size_t list_properties(schema_reader *r, const json *schema, json_tags *tags, property *p, const char **names)
 {
     const json *declared = json_get(schema, "properties"), *required = json_get(schema, "required");
     const json *extra = json_get(schema, "additionalProperties");
     size_t n = 0;
     for (const json *m = json_first(declared); m && !failed(r); m = json_next(m), n++) {
         names[n] = json_key(m);
-        phrase *value = read_below(r, m, "properties", names[n]);
-        p[n] = (property){phrase_both(r->b, json_named_key(&r->words, names[n]), value),
-                          is_required(required, names[n])};
+        p[n] = (property){read_pair(r, m, names[n], true, tags), is_required(required, names[n])};
     }
     for (const json *m = json_first(required); m && !failed(r); m = json_next(m)) {
         names[n] = json_str(m, "");
@@ -332,14 +333,13 @@ static size_t list_properties(schema_reader *r, const json *schema, property *p,
         bool twice = false;
         for (size_t i = 0; i < n; i++) twice = twice || !strcmp(names[i], names[n]);
         if (twice) continue;
-        phrase *value = extra ? read_below(r, extra, "additionalProperties", NULL) : r->words.value;
-        p[n] = (property){phrase_both(r->b, json_named_key(&r->words, names[n]), value), true};
+        p[n] = (property){read_pair(r, extra, names[n], false, tags), true};
         n++;
     }
     return n;
 }
 
-static phrase *read_object(schema_reader *r, const json *schema)
+phrase *schema_read_object(schema_reader *r, const json *schema, json_tags *tags)
 {
     const json *declared = json_get(schema, "properties"), *required = json_get(schema, "required");
     const json *extra = json_get(schema, "additionalProperties");
@@ -357,15 +357,19 @@ static phrase *read_object(schema_reader *r, const json *schema)
     if (cap > PROPERTIES_MAX) return schema_refuse(r, "properties", "more than %d are not supported", PROPERTIES_MAX);
     if (!p || !names) err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
     if (b->e->code) return NULL;
-    const size_t n = list_properties(r, schema, p, names);
+    const size_t n = list_properties(r, schema, tags, p, names);
     for (size_t i = 0; i < n; i++) needed += p[i].required;
     const bool closed = json_type(extra) == JSON_BOOL && !json_bool(extra, true);
     const bool patterns = json_get(schema, "patternProperties") != NULL;
     const bool more = patterns || (extra ? !closed : !declared);
     if (b->e->code || !check_names(r, schema, n) || !check_property_counts(r, schema, (int64_t)n, needed, more))
         return NULL;
+    if (tags) {
+        phrase *free = more ? schema_tag(r, tags, NULL, json_other_tag(&r->words, names, n), extra) : NULL;
+        return n || !more ? schema_tag_list(r, p, n, free) : phrase_repeat(b, free, min, max);
+    }
     if (!more) return braces(r, chain_pairs(r, p, n, NULL));
-    phrase *value = extra && !patterns ? read_below(r, extra, "additionalProperties", NULL) : r->words.value;
+    phrase *value = extra && !patterns ? schema_read_below(r, extra, "additionalProperties", NULL) : r->words.value;
     phrase *key = other_key(r, schema, names, n, &value), *pair = phrase_both(b, key, value);
     return braces(r, n ? chain_pairs(r, p, n, pair) : only_others(r, pair, min, max));
 }
@@ -397,7 +401,7 @@ static phrase *read_array(schema_reader *r, const json *schema)
     const int64_t left = max < 0 ? -1 : max - n;
     const bool closed = json_type(items) == JSON_BOOL && !json_bool(items, true);
     phrase *one = r->words.value;
-    if (items && !closed && left) one = read_below(r, items, "items", NULL);
+    if (items && !closed && left) one = schema_read_below(r, items, "items", NULL);
     if (closed && min > n) return nothing(r, "minItems", "more items than there may be");
     if (closed || !left || (n && !items && min <= n)) one = NULL;
     if (one && n) phrase_add(b, inside, more_items(r, one, min - n, left));
@@ -430,8 +434,11 @@ static phrase *read_string(schema_reader *r, const json *schema)
     const char *text = format ? format_pattern(json_str(format, "")) : json_str(pattern, NULL);
     if (format && !text) return schema_refuse(r, "format", "\"%.40s\" is not supported", json_str(format, ""));
     if (failed(r)) return NULL;
-    if (!text || !*text) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
-    phrase *p = pattern_in_json(&r->words, text, min, max);
+    const bool any = !text || !*text;
+    if (any && r->raw) return text_without(r->raw, min, max);
+    if (any) return json_quoted(&r->words, phrase_repeat(r->b, r->words.character, min, max));
+    phrase *p = r->raw ? pattern_in_raw(r->b, text, (char)r->raw->stop.p[0], min, max)
+                       : pattern_in_json(&r->words, text, min, max);
     if (r->b->e->code == ERR_FORMAT) err_wrap(r->b->e, "%.200s/%s", buf_cstr(&r->path), format ? "format" : "pattern");
     return p;
 }
@@ -452,6 +459,18 @@ static phrase *read_number(schema_reader *r, const json *schema, bool whole)
 
 /* ---- values, branches, references */
 
+/* A value that is given, as JSON or as it is; NULL: refused. */
+static phrase *read_literal(schema_reader *r, const char *key, const json *value)
+{
+    const char *text = json_str(value, NULL);
+    if (!r->raw) return json_literal(&r->words, value);
+    if (!text) return phrase_never(r->b);
+    for (const char *p = text; *p; p++)
+        if (strlen(p) >= r->raw->stop.n && !memcmp(p, r->raw->stop.p, r->raw->stop.n))
+            return schema_refuse(r, key, "\"%.40s\" holds what ends a text between tags", text);
+    return phrase_string(r->b, text);
+}
+
 static phrase *read_values(schema_reader *r, const json *schema)
 {
     const json *list = json_get(schema, "enum"), *only = json_get(schema, "const");
@@ -463,7 +482,7 @@ static phrase *read_values(schema_reader *r, const json *schema)
         const schema_fit fit = schema_fits(r, rest, m, 0);
         if (fit == FITS_PERHAPS)
             return schema_refuse(r, key, "not supported beside keywords other than type and bounds");
-        if (fit == FITS) phrase_add(r->b, any, json_literal(&r->words, m));
+        if (fit == FITS) phrase_add(r->b, any, read_literal(r, key, m));
     }
     return any && any->n ? any : nothing(r, key, "no value is left");
 }
@@ -501,7 +520,6 @@ static phrase *read_branches(schema_reader *r, const json *schema, const char *k
 
 const json *schema_target(schema_reader *r, const char *ref)
 {
-    const json *at = r->root;
     if (!ref) {
         schema_refuse(r, "$ref", "expected a string");
         return NULL;
@@ -510,20 +528,7 @@ const json *schema_target(schema_reader *r, const char *ref)
         schema_refuse(r, "$ref", "\"%.80s\" is not supported: only what begins with #/", ref);
         return NULL;
     }
-    for (const char *p = ref + 1; *p == '/' && at;) {
-        char name[256];
-        size_t n = 0, i = 0;
-        for (p++; *p && *p != '/' && n < sizeof name - 1; p++) {
-            const bool tilde = *p == '~' && (p[1] == '0' || p[1] == '1');
-            unsigned byte = 0;
-            if (tilde) name[n++] = *++p == '0' ? '~' : '/';
-            else if (*p == '%' && sscanf(p + 1, "%2x", &byte) == 1 && p[1] && p[2]) name[n++] = (char)byte, p += 2;
-            else name[n++] = *p;
-        }
-        name[n] = 0;
-        if (json_type(at) == JSON_ARRAY) at = sscanf(name, "%zu", &i) == 1 ? json_at(at, i) : NULL;
-        else at = json_get(at, name);
-    }
+    const json *at = schema_referred(r->root, ref);
     if (!at) schema_refuse(r, "$ref", "\"%.80s\" refers to nothing", ref);
     return at;
 }
@@ -533,14 +538,15 @@ static phrase *read_reference(schema_reader *r, const json *ref)
     const json *target = schema_target(r, json_str(ref, NULL));
     if (!target) return NULL;
     for (size_t i = 0; i < r->n_rules; i++)
-        if (r->rules[i].schema == target) return phrase_rule(r->b, r->rules[i].rule);
+        if (r->rules[i].schema == target && r->rules[i].raw == (r->raw != NULL))
+            return phrase_rule(r->b, r->rules[i].rule);
     void *p = r->rules;
     const uint32_t rule = grammar_rule_new(r->b, span_str(json_str(ref, "")), NULL);
     if (!mem_grow(&p, &r->cap_rules, r->n_rules + 1, sizeof *r->rules))
         err_set(r->b->e, ERR_MEMORY, "out of memory compiling a schema");
     if (failed(r)) return NULL;
     r->rules = p;
-    r->rules[r->n_rules++] = (struct schema_rule){target, rule};
+    r->rules[r->n_rules++] = (struct schema_rule){target, rule, r->raw != NULL};
     const int made = r->made; /* what is referred to is the user's own text */
     buf path = r->path;
     r->made = 0;
@@ -554,7 +560,7 @@ static phrase *read_reference(schema_reader *r, const json *ref)
     return phrase_rule(r->b, rule);
 }
 
-static bool check_keywords(schema_reader *r, const json *schema)
+bool schema_check_keywords(schema_reader *r, const json *schema)
 {
     for (const json *m = json_first(schema); m; m = json_next(m)) {
         const char *key = json_key(m);
@@ -570,8 +576,9 @@ static phrase *read_types(schema_reader *r, const json *schema)
 {
     const unsigned types = schema_implied_types(schema);
     phrase *any = phrase_list(r->b, PHRASE_CHOICE);
+    if (r->raw) return types & TYPE_STRING ? read_string(r, schema) : nothing(r, "type", "no type is left");
     if (types == TYPE_ALL && !json_get(schema, "type")) return r->words.value;
-    if (types & TYPE_OBJECT) phrase_add(r->b, any, read_object(r, schema));
+    if (types & TYPE_OBJECT) phrase_add(r->b, any, schema_read_object(r, schema, NULL));
     if (types & TYPE_ARRAY) phrase_add(r->b, any, read_array(r, schema));
     if (types & TYPE_STRING) phrase_add(r->b, any, read_string(r, schema));
     if (types & TYPE_INTEGER) phrase_add(r->b, any, read_number(r, schema, !(types & TYPE_NUMBER)));
@@ -598,13 +605,14 @@ static phrase *read_merged(schema_reader *r, const json *schema)
 static phrase *read_schema(schema_reader *r, const json *schema)
 {
     phrase *p = NULL;
-    if (json_type(schema) == JSON_BOOL && json_bool(schema, true)) return r->words.value;
+    if (json_type(schema) == JSON_BOOL && json_bool(schema, true))
+        return r->raw ? text_without(r->raw, 0, -1) : r->words.value;
     if (json_type(schema) == JSON_BOOL) {
         if (!r->nothing[0]) snprintf(r->nothing, sizeof r->nothing, "%.200s: false", buf_cstr(&r->path));
         return phrase_never(r->b);
     }
     if (json_type(schema) != JSON_OBJECT) return schema_refuse(r, NULL, "expected a schema: an object, true or false");
-    if (!check_keywords(r, schema) || !grammar_builder_good(r->b, 0)) return NULL;
+    if (!schema_check_keywords(r, schema) || !grammar_builder_good(r->b, 0)) return NULL;
     if (++r->depth > SCHEMA_NEST_MAX) return schema_refuse(r, NULL, "the schema nests too deeply");
     if (json_get(schema, "$ref") || json_get(schema, "allOf")) p = read_merged(r, schema);
     else if (json_get(schema, "oneOf")) p = read_branches(r, schema, "oneOf");
@@ -615,16 +623,15 @@ static phrase *read_schema(schema_reader *r, const json *schema)
     return p;
 }
 
-/* Reads a whole schema as a rule; why[]: what was found that nothing satisfies. */
-static uint32_t read_whole(grammar_builder *b, const json *schema, char *why, size_t n)
+uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, char *why, size_t n)
 {
     schema_reader r = {.b = b, .root = schema};
     buf_str(&r.path, "#");
     json_phrases_open(&r.words, b);
-    phrase *all = !schema ? r.words.object : grammar_builder_good(b, 0) ? read_schema(&r, schema) : NULL;
+    phrase *all = tags ? schema_read_tags(&r, schema, tags) : !schema ? r.words.object : read_schema(&r, schema);
     if (r.path.bad) err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
     for (size_t i = 0; i < r.n_owned; i++) json_free(r.owned[i]);
-    snprintf(why, n, "%s", r.nothing);
+    if (n) snprintf(why, n, "%s", r.nothing);
     mem_free(r.owned);
     mem_free(r.rules);
     buf_free(&r.path);
@@ -633,8 +640,7 @@ static uint32_t read_whole(grammar_builder *b, const json *schema, char *why, si
 
 phrase *json_schema_phrase(grammar_builder *b, const json *schema)
 {
-    char why[300];
-    return phrase_rule(b, read_whole(b, schema, why, sizeof why));
+    return phrase_rule(b, schema_read_whole(b, schema, NULL, NULL, 0));
 }
 
 int json_schema_compile(grammar **out, const json *schema, const token_trie *t, err *e)
@@ -644,7 +650,7 @@ int json_schema_compile(grammar **out, const json *schema, const token_trie *t, 
     char why[300];
     *out = NULL;
     grammar_builder_open(&b, &own);
-    const uint32_t root = read_whole(&b, schema, why, sizeof why);
+    const uint32_t root = schema_read_whole(&b, schema, NULL, why, sizeof why);
     const bool read = !own.code;
     grammar_open(out, &b, root, t);
     if (read && own.code == ERR_FORMAT && strstr(own.msg, "derives no text"))

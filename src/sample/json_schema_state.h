@@ -1,10 +1,11 @@
 /* json_schema_state.h - inside the compiler of JSON schemas: what its files share.
  *
- * json_schema.c turns schemas into phrases, json_schema_merge.c makes one schema of several that must hold at once,
- * json_schema_apart.c finds out whether two schemas exclude each other. */
+ * json_schema.c turns schemas into phrases, json_schema_tags.c those of arguments in tags, json_schema_merge.c makes
+ * one schema of several that must hold at once, json_schema_apart.c finds out whether two exclude each other. */
 #pragma once
 #include "base/json.h"
 #include "sample/json_phrase.h"
+#include "sample/json_schema_tags.h"
 #include "sample/number_range.h"
 
 typedef struct schema_reader {
@@ -12,12 +13,14 @@ typedef struct schema_reader {
     json_phrases words;
     const json *root; /* of the whole schema: what references begin from */
     buf path;         /* of the schema that is read: "#/properties/a" */
+    text_rules *raw;  /* strings, and nothing else, are read, and written as they are; NULL: JSON */
     int depth;
     int made;          /* inside schemas that were made by merging: contradictions are theirs, not the user's */
     char nothing[300]; /* why the first part that nothing satisfies is so; "": there is none */
     struct schema_rule {
         const json *schema;
         uint32_t rule;
+        bool raw;
     } * rules; /* of the targets of references */
     size_t n_rules, cap_rules;
     json **owned; /* merged schemas */
@@ -48,6 +51,27 @@ unsigned schema_types(const json *schema);         /* of `type`; TYPE_ALL where 
 unsigned schema_implied_types(const json *schema); /* the same, or of its other keywords */
 /* The bound of the numbers of a schema. */
 number_bound schema_bound(const json *schema, bool low);
+/* Reads a schema one or two steps down the path, as a phrase. */
+phrase *schema_read_below(schema_reader *r, const json *schema, const char *key, const char *name);
+/* An object; tags NULL: as JSON. */
+phrase *schema_read_object(schema_reader *r, const json *schema, json_tags *tags);
+bool schema_check_keywords(schema_reader *r, const json *schema);
+/* A whole schema as a rule, read by json_schema.c or, with tags, by json_schema_tags.c; why[n] (n 0: not asked) says
+ * what was found that nothing satisfies. */
+uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, char *why, size_t n);
+
+typedef struct property {
+    phrase *pair;
+    bool required;
+} property;
+
+/* ---- json_schema_tags.c */
+/* The arguments of a tool; schema NULL: any. */
+phrase *schema_read_tags(schema_reader *r, const json *schema, json_tags *tags);
+/* A property in its tag; name NULL: the name is the phrase `other`; schema NULL: any value. */
+phrase *schema_tag(schema_reader *r, json_tags *tags, const char *name, phrase *other, const json *schema);
+/* The properties in their order, then any number of `more` (NULL: none). */
+phrase *schema_tag_list(schema_reader *r, const property *p, size_t n, phrase *more);
 
 /* ---- json_schema_merge.c */
 /* Whether a member only describes, or holds definitions. */

@@ -19,9 +19,10 @@ typedef struct scan {
     span in;
     size_t at;
     int depth;
-    bool in_json;
-    bool start, end; /* ^ and $ of the alternative of the whole that was read last */
-    part single;     /* the last alternative is this character, repeated; p NULL: it is not */
+    bool in_json, within; /* the text is a JSON string; something may stand before and after what is not anchored */
+    char without;         /* a character that the text must not have, nor NUL; 0: any may come */
+    bool start, end;      /* ^ and $ of the alternative of the whole that was read last */
+    part single;          /* the last alternative is this character, repeated; p NULL: it is not */
 } scan;
 
 static int peek(const scan *s, size_t ahead) { return s->at + ahead < s->in.n ? s->in.p[s->at + ahead] : -1; }
@@ -141,7 +142,13 @@ static uint32_t take_char(scan *s, bool in_class)
 static part character(scan *s, char_class *c, bool negated)
 {
     phrase *p = NULL;
-    if (char_class_close(s->b, c, negated)) p = s->in_json ? json_class(s->b, c) : phrase_class(s->b, c);
+    const uint32_t other = (uint8_t)s->without;
+    bool ok = char_class_close(s->b, c, s->without ? !negated : negated);
+    if (s->without)
+        ok = ok && char_class_add(s->b, c, 0, 0) && char_class_add(s->b, c, other, other) &&
+             char_class_close(s->b, c, true);
+    if (ok && s->without && !c->n) refuse(s, "what ends here cannot be written in a text between tags");
+    if (ok) p = s->in_json ? json_class(s->b, c) : phrase_class(s->b, c);
     return (part){p, 1, 1};
 }
 
@@ -306,7 +313,6 @@ static part take_sequence(scan *s, bool whole)
 static phrase *anything(scan *s)
 {
     char_class all = {0};
-    if (!s->in_json) return phrase_string(s->b, "");
     add(s, &all, 0, CHAR_MAX_CODE);
     return phrase_repeat(s->b, character(s, &all, false).p, 0, -1);
 }
@@ -316,7 +322,7 @@ static part take_choice(scan *s, bool whole)
     part any = {phrase_list(s->b, PHRASE_CHOICE), INT64_MAX, 0};
     for (bool more = true, first = true; more && !failed(s); first = false) {
         part x = take_sequence(s, whole);
-        if (whole && s->in_json) {
+        if (whole && s->within) {
             phrase *p = s->start ? x.p : phrase_both(s->b, anything(s), x.p);
             x.p = s->end ? p : phrase_both(s->b, p, anything(s));
             if (!s->start || !s->end) x.most = -1;
@@ -338,19 +344,31 @@ static part take_whole(scan *s)
     return x;
 }
 
-phrase *pattern_in_json(json_phrases *j, const char *pattern, int64_t min, int64_t max)
+/* The pattern as a part of a text of min to max characters. */
+static phrase *take_within(scan *s, int64_t min, int64_t max)
 {
-    scan s = {.b = j->b, .in = span_str(pattern), .in_json = true};
-    const part x = take_whole(&s), one = s.single;
-    if (failed(&s)) return NULL;
-    if (x.least >= min && (max < 0 || (x.most >= 0 && x.most <= max))) return json_quoted(j, x.p);
+    const part x = take_whole(s);
+    const part one = s->single;
+    if (failed(s)) return NULL;
+    if (x.least >= min && (max < 0 || (x.most >= 0 && x.most <= max))) return x.p;
     if (!one.p)
-        err_set(j->b->e, ERR_FORMAT, "\"%.100s\": minLength and maxLength beside this pattern are not supported",
-                pattern);
+        err_set(s->b->e, ERR_FORMAT, "\"%.100s\": minLength and maxLength beside this pattern are not supported",
+                (const char *)s->in.p);
     if (one.least > min) min = one.least;
     if (max < 0 || (one.most >= 0 && one.most < max)) max = one.most;
-    if (max >= 0 && max < min) return phrase_never(j->b);
-    return json_quoted(j, phrase_repeat(j->b, one.p, min, max));
+    return max >= 0 && max < min ? phrase_never(s->b) : phrase_repeat(s->b, one.p, min, max);
+}
+
+phrase *pattern_in_json(json_phrases *j, const char *pattern, int64_t min, int64_t max)
+{
+    scan s = {.b = j->b, .in = span_str(pattern), .in_json = true, .within = true};
+    return json_quoted(j, take_within(&s, min, max));
+}
+
+phrase *pattern_in_raw(grammar_builder *b, const char *pattern, char without, int64_t min, int64_t max)
+{
+    scan s = {.b = b, .in = span_str(pattern), .within = true, .without = without};
+    return take_within(&s, min, max);
 }
 
 phrase *pattern_of_text(grammar_builder *b, const char *pattern)

@@ -11,5 +11,7 @@
  * has min to max characters (max -1: any number). ERR_FORMAT in the builder: malformed, or what is not known; also
  * where the number of characters cannot be held. */
 phrase *pattern_in_json(json_phrases *j, const char *pattern, int64_t min, int64_t max);
+/* The same in a text as it is, with neither NUL nor the character `without`, which is ASCII. */
+phrase *pattern_in_raw(grammar_builder *b, const char *pattern, char without, int64_t min, int64_t max);
 /* The whole of a text that is not JSON. */
 phrase *pattern_of_text(grammar_builder *b, const char *pattern);

@@ -324,6 +324,9 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
                       .several = r->parallel_calls && use != TOOLS_NAMED,
                       .trigger = use == TOOLS_AUTO || r->chat->parse.thinking ? w->trigger : NULL,
                       .required = use != TOOLS_AUTO,
+                      .key = w->key,
+                      .value = w->value,
+                      .end = w->end,
                       .special = f->special};
     if (!form) err_set(&e, ERR_MEMORY, "out of memory");
     for (const json *tool = json_first(r->tools_node); tool && form; tool = json_next(tool)) {
@@ -348,11 +351,10 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
 /* How calls of this text are read, and how they are bound. */
 static bool read_calls(server *s, exchange *x, request *r, tool_use use, const char *named)
 {
-    const call_format *own = chat_template_calls(s->chat);
+    const call_format *f = chat_template_calls(s->chat);
     const bool bound = use == TOOLS_REQUIRED || use == TOOLS_NAMED;
-    const call_format *f = bound && !own->writing.before ? call_format_find("hermes") : own;
-    r->chat->parse.format = use == TOOLS_NONE && own->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
-    if (use == TOOLS_NONE || !f->writing.before) return true;
+    r->chat->parse.format = use == TOOLS_NONE && f->body != CALL_CHANNELS ? NULL : f; /* channels are in every text */
+    if (use == TOOLS_NONE) return true;
     if (r->form && !bound) return true; /* the text has another form already */
     if (r->form) return refuse(x, "tool_choice", "invalid_value", "a call that is required has a form of its own");
     if (r->beams > 1) return refuse(x, "tools", "unsupported", "not with beams");

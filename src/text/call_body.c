@@ -2,13 +2,15 @@
 #define _GNU_SOURCE
 #include "text/call_body.h"
 
+#include "base/schema_text.h"
+
 #include <string.h>
 
 enum { NESTING_MAX = 200 };
 
 static bool is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-static span trimmed(span s)
+span call_trimmed(span s)
 {
     while (s.n && is_blank(s.p[0])) s = span_of(s.p + 1, s.n - 1);
     while (s.n && is_blank(s.p[s.n - 1])) s.n--;
@@ -48,8 +50,7 @@ size_t call_json_length(span s)
     return 0;
 }
 
-/* Whether a text is one JSON value. */
-static bool is_json(span s)
+bool call_value_is_json(span s)
 {
     json *j = NULL;
     const bool ok = json_parse(&j, s, "value", NULL) == OK;
@@ -91,7 +92,7 @@ static bool from_object(call_body_walk *w, span s, span *name, span *arguments)
 {
     static const char *const names[] = {"name", "tool_name", "function", NULL};
     static const char *const values[] = {"arguments", "parameters", NULL};
-    if (!s.n || s.p[0] != '{' || !is_json(s)) return false;
+    if (!s.n || s.p[0] != '{' || !call_value_is_json(s)) return false;
     const span quoted = member(s, names), given = member(s, values);
     if (!quoted.n || quoted.p[0] != '"') return false;
     w->text.n = 0;
@@ -108,7 +109,7 @@ static bool from_object(call_body_walk *w, span s, span *name, span *arguments)
 
 static bool next_of_list(call_body_walk *w, span *name, span *arguments)
 {
-    const span s = trimmed(w->body);
+    const span s = call_trimmed(w->body);
     if (!w->at && s.n && s.p[0] == '{') { /* one call without its list */
         w->done = true;
         return from_object(w, s, name, arguments);
@@ -129,7 +130,7 @@ static bool next_of_list(call_body_walk *w, span *name, span *arguments)
 /* "functions.name:0" and "name" alike. */
 static span plain_name(span s)
 {
-    s = trimmed(s);
+    s = call_trimmed(s);
     if (span_starts(s, "functions.")) s = span_of(s.p + 10, s.n - 10);
     const uint8_t *colon = memrchr(s.p, ':', s.n);
     for (const uint8_t *c = colon ? colon + 1 : NULL; c && c < s.p + s.n; c++)
@@ -156,28 +157,30 @@ static bool from_named(call_body_walk *w, span *name, span *arguments)
     const uint8_t *open = memchr(tail.p, '{', tail.n), *close = memrchr(tail.p, '}', tail.n);
     *arguments = open && close > open ? span_of(open, (size_t)(close - open) + 1) : span_str("{}");
     w->done = true;
-    return name->n && is_json(*arguments);
+    return name->n && call_value_is_json(*arguments);
 }
 
-/* Whether the declared type of an argument is text. */
-static bool is_text(const json *tools, span function, span key)
+bool call_argument_is_text(const json *tools, span function, const char *key)
 {
     for (const json *t = json_first(tools); t; t = json_next(t)) {
-        const json *f = json_get(t, "function"), *all = json_path(f, "parameters.properties");
-        if (!span_is(function, json_str(json_get(f, "name"), ""))) continue;
-        for (const json *m = json_first(all); m; m = json_next(m))
-            if (span_is(key, json_key(m))) return strcmp(json_str(json_get(m, "type"), ""), "string") == 0;
+        const json *f = json_get(t, "function"), *parameters = json_get(f, "parameters");
+        if (span_is(function, json_str(json_get(f, "name"), "")))
+            return schema_is_text(parameters, schema_of_member(parameters, key));
     }
     return false;
 }
 
 static void put_argument(call_body_walk *w, span function, span key, span value)
 {
+    buf name = {0};
+    buf_add(&name, key.p, key.n);
+    const bool text = call_argument_is_text(w->tools, function, buf_cstr(&name));
+    const span v = call_trimmed(value);
+    buf_free(&name);
     buf_str(&w->text, w->text.n > 1 ? ", " : "");
     json_quote(&w->text, key);
     buf_str(&w->text, ": ");
-    if (!is_text(w->tools, function, key) && is_json(trimmed(value)))
-        buf_add(&w->text, trimmed(value).p, trimmed(value).n);
+    if (!text && call_value_is_json(v)) buf_add(&w->text, v.p, v.n);
     else json_quote(&w->text, value);
 }
 
@@ -205,7 +208,7 @@ static bool from_tags(call_body_walk *w, span *name, span *arguments)
 {
     size_t at = 0;
     w->done = true;
-    *name = trimmed(between(w->body, &at, "<function=", ">"));
+    *name = call_trimmed(between(w->body, &at, "<function=", ">"));
     if (!name->n) return false;
     buf_str(&w->text, "{");
     for (;;) {
@@ -215,7 +218,7 @@ static bool from_tags(call_body_walk *w, span *name, span *arguments)
         span value = between(w->body, &at, "", "</parameter>");
         if (!value.p) return false;
         value = span_of(w->body.p + value_at, value.n);
-        put_argument(w, *name, trimmed(key), without_lines(value));
+        put_argument(w, *name, call_trimmed(key), without_lines(value));
     }
     buf_str(&w->text, "}");
     *arguments = buf_span(&w->text);
@@ -227,7 +230,7 @@ static bool from_pairs(call_body_walk *w, span *name, span *arguments)
     size_t at = 0;
     const uint8_t *end = memmem(w->body.p, w->body.n, "<arg_key>", 9);
     w->done = true;
-    *name = trimmed(end ? span_of(w->body.p, (size_t)(end - w->body.p)) : w->body);
+    *name = call_trimmed(end ? span_of(w->body.p, (size_t)(end - w->body.p)) : w->body);
     if (!name->n || memchr(name->p, '{', name->n)) return false;
     buf_str(&w->text, "{");
     for (;;) {
@@ -235,7 +238,7 @@ static bool from_pairs(call_body_walk *w, span *name, span *arguments)
         if (!key.p) break;
         const span value = between(w->body, &at, "<arg_value>", "</arg_value>");
         if (!value.p) return false;
-        put_argument(w, *name, trimmed(key), value);
+        put_argument(w, *name, call_trimmed(key), value);
     }
     buf_str(&w->text, "}");
     *arguments = buf_span(&w->text);

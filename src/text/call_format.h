@@ -11,11 +11,14 @@ typedef enum {
     CALL_CHANNELS /* messages with channels and recipients: harmony */
 } call_body;
 
-/* How calls are written where they are bound to be right; @ stands for the tool's name, and arguments between `before`
- * and `after` are JSON. */
+/* How calls are written where they are bound to be right, as their templates write them; @ stands for the tool's name,
+ * which `before` has. Arguments between `before` and `after` are JSON, or tags. */
 typedef struct call_writing {
-    const char *open, *before, *after, *between, *close; /* NULL: nothing; before NULL: calls cannot be bound */
+    const char *open, *before, *after, *between, *close; /* NULL: nothing */
     const char *trigger;                                 /* what only calls begin with */
+    /* Of tags (CALL_TAGS, CALL_PAIRS): before and behind the name of an argument, behind its value. Strings stand as
+     * they are, by base/schema_text.h, and do not hold `end` less its blanks; other values are JSON. */
+    const char *key, *value, *end;
 } call_writing;
 
 typedef struct call_format {

@@ -3,13 +3,23 @@
 #include "text/call_parser.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/call_body.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-typedef enum { IN_CONTENT, IN_REASONING, IN_CALL, IN_HEADER, IN_ARGUMENTS, BEHIND_ARGUMENTS } parser_state;
+typedef enum {
+    IN_CONTENT,
+    IN_REASONING,
+    IN_CALL,
+    IN_HEADER,
+    IN_ARGUMENTS,
+    IN_TAGS,  /* between two arguments that are tags */
+    IN_VALUE, /* of such an argument */
+    BEHIND_ARGUMENTS
+} parser_state;
 
 enum { MARKS_MAX = 8 };
 
@@ -27,6 +37,8 @@ struct call_parser {
     bool begun;       /* content or reasoning of this state has something other than blanks */
     bool said;        /* so has the content as a whole */
     json_place place; /* IN_ARGUMENTS */
+    buf names;        /* IN_TAGS: of the arguments so far, each between NUL bytes */
+    bool text, again; /* IN_VALUE: it stands as it is; its name has come before */
     bool left_out;    /* CALL_CHANNELS: this call is not wanted */
     buf recipient;    /* CALL_CHANNELS: what a message's head says */
 };
@@ -57,6 +69,7 @@ void call_parser_close(call_parser *p)
 {
     if (!p) return;
     buf_free(&p->in);
+    buf_free(&p->names);
     buf_free(&p->recipient);
     mem_free(p);
 }
@@ -125,15 +138,16 @@ static tool_call *new_call(chat_message *m, span name)
 
 static bool is_name_byte(uint8_t c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
 }
 
 /* The head of a bound call at the beginning of s, up to its arguments: the bytes that it takes; 0: it is not there. */
 static size_t call_head(const call_parser *p, span s, span *name)
 {
     const call_format *f = p->o.format;
-    const char *before = f->writing.before, *at = before ? strchr(before, '@') : NULL;
-    if (!p->o.bound || !at) return 0;
+    const char *before = f->writing.before, *at = strchr(before, '@');
+    if (!p->o.bound) return 0;
     const size_t opened = f->open && strncmp(before, f->open, strlen(f->open)) == 0 ? strlen(f->open) : 0;
     const size_t lead = (size_t)(at - before) - opened, tail = strlen(at + 1);
     size_t from = 0; /* of a list: its beginning, or what stands between two calls */
@@ -143,7 +157,7 @@ static size_t call_head(const call_parser *p, span s, span *name)
     while (end < s.n && is_name_byte(s.p[end])) end++;
     if (end == from || s.n - end <= tail || memcmp(s.p + end, at + 1, tail) != 0) return 0;
     *name = span_of(s.p + from, end - from);
-    return s.p[end + tail] == '{' ? end + tail : 0;
+    return s.p[end + tail] == (f->writing.key ? '<' : '{') ? end + tail : 0;
 }
 
 /* Begins a call whose arguments follow. False: s does not begin with its head. */
@@ -155,7 +169,9 @@ static bool begin_call(call_parser *p, span s, chat_message *to)
     if (!new_call(to, name)) to->content.bad = true;
     p->at = (size_t)(s.p - p->in.p) + head;
     p->place = (json_place){0};
-    p->state = to->content.bad ? IN_CALL : IN_ARGUMENTS;
+    p->names.n = 0;
+    p->state = to->content.bad ? IN_CALL : p->o.format->writing.key ? IN_TAGS : IN_ARGUMENTS;
+    if (p->state == IN_TAGS && !buf_str(&to->calls[to->n_calls - 1].arguments, "{")) to->content.bad = true;
     return !to->content.bad;
 }
 
@@ -189,6 +205,105 @@ static bool step_arguments(call_parser *p, chat_message *to)
     c->whole = true;
     p->state = BEHIND_ARGUMENTS;
     return true;
+}
+
+/* Whether s begins with a mark: 1, 0, or -1 where it is too short to tell. */
+static int begins_with(span s, const char *mark)
+{
+    const size_t n = strlen(mark);
+    if (memcmp(s.p, mark, s.n < n ? s.n : n) != 0) return 0;
+    return s.n < n ? -1 : 1;
+}
+
+/* The beginning of the next argument, or the end of all. */
+static bool step_tags(call_parser *p, bool last, chat_message *to)
+{
+    const call_writing *w = &p->o.format->writing;
+    tool_call *c = &to->calls[to->n_calls - 1];
+    span s = rest(p);
+    const int more = begins_with(s, w->key), over = begins_with(s, w->after);
+    size_t at;
+    if (more <= 0 && (more || over) && over <= 0) { /* one of both begins here */
+        if (last) p->at = p->in.n;
+        return false;
+    }
+    if (more <= 0) {
+        buf_str(&c->arguments, "}");
+        c->whole = true;
+        p->state = over ? BEHIND_ARGUMENTS : IN_CONTENT;
+        return true;
+    }
+    s = span_of(s.p + strlen(w->key), s.n - strlen(w->key));
+    if (find_mark(s, &w->value, 1, &at) < 0) {
+        if (last) p->at = p->in.n;
+        return false;
+    }
+    if (!p->names.n) buf_byte(&p->names, 0);
+    const size_t before = p->names.n;
+    buf_add(&p->names, s.p, at);
+    buf_byte(&p->names, 0);
+    if (p->names.bad) {
+        to->content.bad = true;
+        return false;
+    }
+    const uint8_t *key = p->names.p + before;
+    p->again = memmem(p->names.p, before, key - 1, at + 2) != NULL;
+    p->text = call_argument_is_text(p->o.tools, buf_span(&c->name), (const char *)key);
+    if (!p->again) {
+        buf_str(&c->arguments, c->arguments.n > 1 ? ", " : "");
+        json_quote(&c->arguments, span_of(s.p, at));
+        buf_str(&c->arguments, p->text ? ": \"" : ": ");
+    }
+    p->at += strlen(w->key) + at + strlen(w->value);
+    p->state = IN_VALUE;
+    p->place = (json_place){0};
+    return true;
+}
+
+/* Appends a part of a string literal. */
+static void put_quoted(buf *to, span s)
+{
+    buf quoted = {0};
+    if (json_quote(&quoted, s)) buf_add(to, quoted.p + 1, quoted.n - 2);
+    else to->bad = true;
+    buf_free(&quoted);
+}
+
+/* The end of a value that is JSON: the mark outside its strings; -1: not yet. */
+static ptrdiff_t json_end(span s, const char *end)
+{
+    bool string = false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == '"') string = !string;
+        else if (string && s.p[i] == '\\') i++;
+        else if (!string && s.n - i >= strlen(end) && !memcmp(s.p + i, end, strlen(end))) return (ptrdiff_t)i;
+    }
+    return -1;
+}
+
+static bool step_value(call_parser *p, bool last, chat_message *to)
+{
+    const call_writing *w = &p->o.format->writing;
+    buf *arguments = &to->calls[to->n_calls - 1].arguments;
+    const span s = rest(p);
+    size_t at = 0;
+    bool found;
+    if (p->text) {
+        found = find_mark(s, &w->end, 1, &at) >= 0;
+        if (!found) at -= utf8_incomplete_tail(span_of(s.p, at));
+        if (!p->again) put_quoted(arguments, span_of(s.p, at));
+        if (found && !p->again) buf_str(arguments, "\"");
+    } else {
+        const ptrdiff_t end = json_end(s, w->end);
+        found = end >= 0;
+        const span value = call_trimmed(span_of(s.p, found ? (size_t)end : 0));
+        at = found ? (size_t)end : 0;
+        if (found && !p->again && call_value_is_json(value)) buf_add(arguments, value.p, value.n);
+        else if (found && !p->again) json_quote(arguments, value);
+    }
+    p->at += found ? at + strlen(w->end) : last ? s.n : at;
+    if (found) p->state = IN_TAGS;
+    return found;
 }
 
 /* What is written behind the arguments: of a list, to its end or up to the next call. */
@@ -394,6 +509,8 @@ int call_parser_feed(call_parser *p, span text, bool last, chat_message *to, err
         switch (p->state) {
         case IN_HEADER: more = step_header(p, last, to); break;
         case IN_ARGUMENTS: more = step_arguments(p, to); break;
+        case IN_TAGS: more = step_tags(p, last, to); break;
+        case IN_VALUE: more = step_value(p, last, to); break;
         case BEHIND_ARGUMENTS: more = step_behind(p, last); break;
         case IN_CALL: more = channels ? step_channel(p, last, to) : step_call(p, last, to); break;
         case IN_REASONING: more = channels ? step_channel(p, last, to) : step_reasoning(p, last, to); break;

@@ -4,8 +4,9 @@
  * blanks that may stand before one, so that what it has appended never has to be taken back: a stream adds up to the
  * whole reply. A call that does not follow its format is content.
  *
- * Of calls that are bound to be right (`bound`, and those of harmony) the arguments are appended as they come, where
- * they are JSON in the text; a text that is cut within them ends with a part of them. Other calls come when they are
+ * Of calls that are bound to be right (`bound`, and those of harmony) the arguments are appended as they come; a text
+ * that is cut within them ends with a part of them. Of arguments in tags, text comes in pieces too, other values when
+ * they are complete; of a name that comes twice the first value counts. Calls that are not bound come when they are
  * complete. */
 #pragma once
 #include "base/buf.h"
