@@ -68,10 +68,11 @@ struct engine {
     session *waiting, *running;
     session *leaving; /* those that have ended, until no step with rows of theirs is under way */
     int n_running;
-    session **ready;      /* [max_batch] those that could have rows in the step that is being filled */
-    uint64_t fill;        /* steps filled so far */
-    double used_room;     /* of the tokens that texts may have, those that they have in the end: a moving mean */
-    uint64_t preemptions; /* engine_stats */
+    session **ready;       /* [max_batch] those that could have rows in the step that is being filled */
+    uint64_t fill;         /* steps filled so far */
+    double prompt_seconds; /* predicted, of prompts in the steps since those that generate had rows */
+    double used_room;      /* of the tokens that texts may have, those that they have in the end: a moving mean */
+    uint64_t preemptions;  /* engine_stats */
     turns turn;
     step_time times;
 
@@ -210,6 +211,8 @@ bool schedule_place(engine *g, session *s);
 /* Pages are needed for a session that runs: another one gives its own up, or, where all others go before it, this one
  * does. True: there are more pages now. False: it has to wait. */
 bool schedule_make_room(engine *g, session *s);
+/* Positions that a session will probably have in the end: by its limit, and by how much of theirs texts use. */
+int64_t schedule_expect(const engine *g, const session *s);
 /* All caches are lost: every session goes back to the queue, in its place. */
 void schedule_requeue(engine *g);
 /* Takes the session out of all lists; it is freed when no step with rows of it is under way. */

@@ -2,8 +2,9 @@
  *
  * Sessions with one token left come first: each has a row. Prompts fill the rest, in a step without such sessions to
  * --chunk rows. A mixed step delays the sessions that generate, so prompts get a share of its predicted time there, and
- * more, up to 30 ms, while prompts outnumber these sessions. The shortest prompt gets up to half of that time, the
- * oldest the rest, then the others in order. */
+ * as much as nobody notices. Of requests that arrive together, none shall end before all have begun: brief prompts get
+ * the time that this takes, too, for which the others sit steps out. The shortest prompt gets up to half of the time,
+ * the oldest the rest, then the others in order. */
 #include "engine/beam.h"
 #include "engine/engine_state.h"
 
@@ -74,25 +75,52 @@ static int add_rows(engine *g, batch *to, session *s, int64_t rows, int keep)
     return n;
 }
 
+/* A prompt that one step can read, no more: for longer ones nobody waits. */
+static bool is_brief(const engine *g, session *s) { return is_ready(g, s, true) && s->n_prompt <= g->chunk; }
+
+/* Seconds that brief prompts must still have before the next token of those that generate, if of requests that arrive
+ * together none is to end before all have begun: the time of their prompts, over the fewest tokens that one has left
+ * before its last. */
+static double seconds_owed(const engine *g, int n)
+{
+    const double TOGETHER = 0.25, PAUSE = 0.5; /* seconds: between arrivals; between two tokens, at most, for that */
+    const double had = g->prompt_seconds;
+    double oldest = INFINITY, newest = 0, sum = 0;
+    int64_t fewest = INT64_MAX;
+    for (int i = 0; i < n; i++)
+        if (is_brief(g, g->ready[i])) oldest = fmin(oldest, g->ready[i]->added);
+    for (int i = 0; i < n; i++) {
+        const session *s = g->ready[i];
+        if (!s->begun || s->begun + TOGETHER < oldest) continue;
+        const int64_t left = schedule_expect(g, s) - s->n_ids;
+        if (left < fewest) fewest = left;
+        newest = fmax(newest, s->begun);
+    }
+    for (int i = 0; i < n; i++) {
+        session *s = g->ready[i];
+        if (s->added < newest + TOGETHER && is_brief(g, s)) sum += step_time_rows(&g->times, rest_of(s), s->n_sent);
+    }
+    if (!(sum > 0)) return 0;
+    return (fewest < 2 ? PAUSE : fmin((had + sum) / (double)(fewest - 1), PAUSE)) - had;
+}
+
 /* What is left of a step for prompts. */
 typedef struct space {
     int64_t rows;
     double seconds; /* INFINITY: no matter */
 } space;
 
-/* prompts: how many there are. Where they outnumber the others, each gets as much time as one of these: of many
- * requests that arrive together the first would else be over before the last begins. */
-static space space_for_prompts(const engine *g, const batch *b, int prompts)
+/* owed: see seconds_owed. */
+static space space_for_prompts(const engine *g, const batch *b, double owed)
 {
-    enum { UNKNOWN = 32 };      /* rows, before times are known */
-    const double CROWD = 0.030; /* seconds, at most, for that */
+    enum { UNKNOWN = 32 };       /* rows, before times are known */
+    const double UNSEEN = 0.010; /* seconds that nobody notices between two tokens */
     const double share = g->asked.prefill_share > 0 ? g->asked.prefill_share : 0.6;
     space left = {g->chunk - (b->st.n[AXIS_TOK] - b->st.n_seq), INFINITY}; /* guesses are rows of it */
     if (!b->st.n_seq) return left;
     const double others = step_time_predict(&g->times, &b->st);
-    left.seconds = fmax(others * share / (1 - share), fmin(others * prompts / b->st.n_seq, CROWD));
-    if (!(left.seconds > 0) && left.rows > UNKNOWN) left.rows = UNKNOWN;
-    if (!(left.seconds > 0)) left.seconds = INFINITY;
+    if (others > 0) left.seconds = fmax(others * share / (1 - share), fmax(owed, UNSEEN));
+    else if (left.rows > UNKNOWN) left.rows = UNKNOWN;
     return left;
 }
 
@@ -110,48 +138,63 @@ static void add_prompt(engine *g, batch *to, session *s, space *left, double sec
     if (rows < 1 || rows > left->rows || (!whole && left->seconds <= 0)) return;
     const int64_t depth = s->n_sent;
     const int added = add_rows(g, to, s, rows, keep);
+    const double took = step_time_rows(&g->times, added, depth);
     left->rows -= added;
-    left->seconds -= step_time_rows(&g->times, added, depth);
+    left->seconds -= took;
+    g->prompt_seconds += took;
 }
 
-/* The prompt with the fewest rows left, of those that can go on now; NULL: there is one at most. *ready: how many. */
-static session *shortest_prompt(engine *g, int n, int *ready)
+/* The prompt with the fewest rows left, of those that can go on now; NULL: there is one at most. */
+static session *shortest_prompt(engine *g, int n)
 {
     session *least = NULL;
-    *ready = 0;
+    int ready = 0;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (!is_ready(g, s, true) || undivided(g, s) || !session_follow(g, s)) continue;
-        ++*ready;
+        ready++;
         if (!least || rest_of(s) < rest_of(least)) least = s;
     }
-    return *ready > 1 ? least : NULL;
+    return ready > 1 ? least : NULL;
 }
 
-void schedule_fill(engine *g, batch *to)
+/* Adds a row, and those of its guesses, of up to `most` sessions with one token left. */
+static void add_tokens(engine *g, batch *to, int n, int most, int *apart)
 {
-    const int n = list_ready(g), most = step_sequences(g, n);
-    int apart = n; /* sessions that are not in the step yet */
-    g->fill++;
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (!is_ready(g, s, false)) continue;
         int added = 0;
-        if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->n_draft, --apart);
+        if (to->st.n_seq < most) added = add_rows(g, to, s, 1 + s->n_draft, --*apart);
         if (added || !s->in_flight) s->n_draft = added > 1 ? added - 1 : 0;
     }
-    int prompts;
-    session *shortest = shortest_prompt(g, n, &prompts);
-    space left = space_for_prompts(g, to, prompts);
+    if (to->st.n_seq) g->prompt_seconds = 0;
+}
+
+static void add_prompts(engine *g, batch *to, int n, space left, int *apart)
+{
+    session *shortest = shortest_prompt(g, n);
     if (shortest) {
         space half = {left.rows - left.rows / 2, left.seconds};
-        add_prompt(g, to, shortest, &half, left.seconds / 2, --apart);
+        add_prompt(g, to, shortest, &half, left.seconds / 2, --*apart);
         left.rows += half.rows - (left.rows - left.rows / 2);
         left.seconds = half.seconds;
     }
     for (int i = 0; i < n; i++) {
         session *s = g->ready[i];
         if (s == shortest || !is_ready(g, s, true) || !session_follow(g, s)) continue;
-        add_prompt(g, to, s, &left, left.seconds, --apart);
+        add_prompt(g, to, s, &left, left.seconds, --*apart);
     }
+}
+
+void schedule_fill(engine *g, batch *to)
+{
+    const int n = list_ready(g), most = step_sequences(g, n);
+    int apart = n; /* sessions that are not in the step yet */
+    const double owed = seconds_owed(g, n);
+    const bool wait = owed > step_time_rows(&g->times, g->chunk, 0); /* more than a step holds */
+    g->fill++;
+    add_tokens(g, to, n, wait ? 0 : most, &apart);
+    add_prompts(g, to, n, space_for_prompts(g, to, owed), &apart);
+    if (wait && !to->st.n_seq) add_tokens(g, to, n, most, &apart);
 }

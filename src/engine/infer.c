@@ -74,6 +74,7 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         return;
     }
     s->ids[s->n_ids++] = id;
+    if (index == 0) s->begun = clock_now();
     ++*made;
     bool over = index + 1 == s->room;
     ev.finish = over ? FINISH_LENGTH : FINISH_NONE;

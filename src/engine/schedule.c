@@ -224,8 +224,7 @@ void schedule_requeue(engine *g)
 
 /* ---- places */
 
-/* Positions that a session will probably have in the end. */
-static int64_t expected(const engine *g, const session *s)
+int64_t schedule_expect(const engine *g, const session *s)
 {
     const int64_t made = s->n_ids - s->n_prompt;
     int64_t more = (int64_t)ceil(1.1 * g->used_room * (double)s->room);
@@ -238,7 +237,7 @@ static int64_t expected(const engine *g, const session *s)
 static int64_t pages_more(const engine *g, uint32_t group, const session *s, int64_t from, int64_t to)
 {
     const int64_t held = (s->n_sent + PAGE_TOKENS - 1) / PAGE_TOKENS - s->first[group];
-    const int64_t left = expected(g, s) - s->n_ids;
+    const int64_t left = schedule_expect(g, s) - s->n_ids;
     if (left < from) return -held;
     const int64_t length = s->n_ids + (left < to ? left : to);
     const int64_t most = pages_needed(length, g->prog->group_window[group], g->chunk * g->steps.in_flight);
@@ -272,9 +271,9 @@ static int64_t pages_there(const engine *g, uint32_t group, const session *s)
  * texts will have ended when long ones are at their longest. */
 static bool has_room(engine *g, session *s)
 {
-    int64_t most = expected(g, s) - s->n_ids;
+    int64_t most = schedule_expect(g, s) - s->n_ids;
     for (session *r = g->running; r; r = r->next) {
-        const int64_t left = expected(g, r) - r->n_ids;
+        const int64_t left = schedule_expect(g, r) - r->n_ids;
         if (left > most) most = left;
     }
     for (uint32_t i = 0; i < g->prog->n_group; i++) {

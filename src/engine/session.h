@@ -23,6 +23,7 @@ struct session {
     engine_slot seen;       /* as of step `seen_at`, under the engine's lock: slots.c */
     uint64_t seen_at;
     double added, waited; /* clock_now of engine_add_query; seconds from there to the first step, 0 = not yet */
+    double begun;         /* clock_now when it had its first token; 0: it has none, or beams */
 
     query q;                        /* ids, enc_ids and bias point to copies */
     int32_t *ids, *types, *enc_ids; /* types: NULL: all 0 */
