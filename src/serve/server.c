@@ -27,9 +27,8 @@ const param serve_param_rows[] = {
     ROW(max_body, PARAM_INT, .otherwise = "8388608", .min = 1024, .max = 1 << 30, .words = "BYTES",
         .doc = "largest request body"),
     ROW(prefill_share, PARAM_FLOAT, .otherwise = "0.6", .min = 0.01, .max = 0.95,
-        .doc = "what prompts may take of the predicted time of a step in which other texts are generated, beyond 10 "
-               "ms; of "
-               "requests that arrive together all begin before one ends"),
+        .doc = "what prompts may take of the predicted time of a step in which other texts are generated; 10 ms at "
+               "least, and more while brief requests that arrived together have not all begun"),
     ROW(max_queue, PARAM_INT, .otherwise = "1024", .min = 1, .max = 1 << 20,
         .doc = "queries that may wait for a place; more are refused with 429"),
     ROW(cache_dir, PARAM_TEXT, .words = "DIR", .path = PATH_FILE,
