@@ -206,6 +206,7 @@ oracle: all ## live comparison with transformers and the tokenizer libraries; PY
 	$(PYTHON) tools/oracle/oracle_classes.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_quantized.py --binary $(BUILD)/inferflow
 	$(PYTHON) tools/oracle/oracle_schemas.py --binary $(BUILD)/inferflow
+	$(PYTHON) tools/oracle/oracle_calls.py --binary $(BUILD)/inferflow
 
 # All rows, or some: make netlab ROWS=tools/netlab/rows/two_step.py
 ROWS ?= tools/netlab/rows/laboratory.py \

@@ -155,12 +155,12 @@ def any_schema(chance, depth):
     return {"type": "boolean"}
 
 
-def start(binary):
+def start(binary, *flags):
     """A server of the built-in model: its process and address."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{s.getsockname()[1]}"
-    process = subprocess.Popen([binary, "serve", "--port", url.rsplit(":", 1)[1]], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([binary, "serve", "--port", url.rsplit(":", 1)[1], *flags], stderr=subprocess.DEVNULL)
     for _ in range(300):
         try:
             urllib.request.urlopen(url + "/health").read()
