@@ -189,6 +189,8 @@ static void refusals_name_the_keyword(void **state)
         {OBJECT("\"s\":{\"type\":\"string\",\"not\":{}}", ""), "not"},
         {OBJECT("\"s\":{\"type\":\"string\",\"minLength\":2000000}", ""), "MiB"},
         {OBJECT("\"n\":{\"type\":\"integer\",\"multipleOf\":3}", ""), "multipleOf"},
+        {OBJECT("\"s\":{\"allOf\":[{\"const\":\"a\"},{\"const\":\"b\"}]}", ",\"required\":[\"s\"]"),
+         "nothing satisfies the schema: #/properties/s"},
     };
     for (const call_format *f = call_formats; f->name; f++)
         for (size_t i = 0; f->writing.key && i < sizeof cases / sizeof *cases; i++) {

@@ -70,7 +70,7 @@ static span trimmed(span s)
     return s;
 }
 
-static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_trie *t)
+static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_trie *t, schema_doubt *doubt)
 {
     static const span none = {(const uint8_t *)"", 0};
     spelled s = {.open = spell(b, t, f->open, f->special),
@@ -92,8 +92,8 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
     for (size_t i = 0; i < f->n && !b->e->code; i++) {
         s.before[i] = spell(b, t, f->form[i].before, f->special);
         s.after[i] = spell(b, t, f->form[i].after, f->special);
-        s.arguments[i] = f->key ? json_schema_tags(b, f->form[i].schema, &tags)
-                                : json_schema_phrase(b, f->form[i].schema);
+        s.arguments[i] = f->key ? json_schema_tags(b, f->form[i].schema, &tags, doubt)
+                                : json_schema_phrase(b, f->form[i].schema, doubt);
     }
     if (b->e->code) return NULL;
     phrase *open = s.open.n ? behind(b, s.open, s.trigger) : phrase_string(b, "");
@@ -102,14 +102,6 @@ static phrase *all_calls(grammar_builder *b, const call_forms *f, const token_tr
     phrase *calls = phrase_both(b, first, phrase_repeat(b, next, 0, f->several ? -1 : 0));
     phrase *all = phrase_both(b, open, phrase_both(b, calls, phrase_text(b, s.close)));
     return s.trigger.n ? text_until(b, s.trigger, all, f->required) : all;
-}
-
-static void compile_forms(grammar **out, const call_forms *f, const token_trie *t, err *e)
-{
-    grammar_builder b;
-    grammar_builder_open(&b, e);
-    phrase *all = all_calls(&b, f, t);
-    grammar_open(out, &b, grammar_rule_new(&b, span_str("tool calls"), all), t);
 }
 
 /* ---- as JSON */
@@ -156,6 +148,7 @@ static const char *read_literal(const json *from, const char *key, const char *o
 int call_form_compile(grammar **out, const json *from, const token_trie *t, err *e)
 {
     err own = {0};
+    schema_doubt doubt = {0};
     const json *list = json_get(from, "form");
     call_form *form = mem_zero(json_count(list) + 1, sizeof *form);
     call_forms f = {.form = form,
@@ -176,7 +169,12 @@ int call_form_compile(grammar **out, const json *from, const token_trie *t, err 
     for (const json *m = own.code ? NULL : json_first(list); m && !own.code; m = json_next(m))
         form[f.n++] = (call_form){read_literal(m, "before", "", &own), read_literal(m, "after", "", &own),
                                   json_get(m, "schema")};
-    if (!own.code) compile_forms(out, &f, t, &own);
+    if (!own.code) {
+        grammar_builder b;
+        grammar_builder_open(&b, &own);
+        phrase *all = all_calls(&b, &f, t, &doubt);
+        grammar_open(out, &b, grammar_rule_new(&b, span_str("tool calls"), all), t);
+    }
     mem_free(form);
-    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+    return json_schema_error(e, &own, &doubt);
 }

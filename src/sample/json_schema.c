@@ -95,7 +95,8 @@ static bool failed(const schema_reader *r) { return r->b->e->code != OK; }
 static phrase *nothing(schema_reader *r, const char *key, const char *what)
 {
     if (!r->made) return schema_refuse(r, key, "%s: nothing satisfies it", what);
-    if (!r->nothing[0]) snprintf(r->nothing, sizeof r->nothing, "%.200s/%s: %s", buf_cstr(&r->path), key, what);
+    char *text = r->doubt->text;
+    if (!*text) snprintf(text, sizeof r->doubt->text, "%.200s/%s: %s", buf_cstr(&r->path), key, what);
     return phrase_never(r->b);
 }
 
@@ -608,7 +609,8 @@ static phrase *read_schema(schema_reader *r, const json *schema)
     if (json_type(schema) == JSON_BOOL && json_bool(schema, true))
         return r->raw ? text_without(r->raw, 0, -1) : r->words.value;
     if (json_type(schema) == JSON_BOOL) {
-        if (!r->nothing[0]) snprintf(r->nothing, sizeof r->nothing, "%.200s: false", buf_cstr(&r->path));
+        char *text = r->doubt->text;
+        if (!*text) snprintf(text, sizeof r->doubt->text, "%.200s: false", buf_cstr(&r->path));
         return phrase_never(r->b);
     }
     if (json_type(schema) != JSON_OBJECT) return schema_refuse(r, NULL, "expected a schema: an object, true or false");
@@ -623,37 +625,40 @@ static phrase *read_schema(schema_reader *r, const json *schema)
     return p;
 }
 
-uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, char *why, size_t n)
+uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, schema_doubt *doubt)
 {
-    schema_reader r = {.b = b, .root = schema};
+    schema_reader r = {.b = b, .root = schema, .doubt = doubt};
     buf_str(&r.path, "#");
     json_phrases_open(&r.words, b);
     phrase *all = tags ? schema_read_tags(&r, schema, tags) : !schema ? r.words.object : read_schema(&r, schema);
     if (r.path.bad) err_set(b->e, ERR_MEMORY, "out of memory compiling a schema");
     for (size_t i = 0; i < r.n_owned; i++) json_free(r.owned[i]);
-    if (n) snprintf(why, n, "%s", r.nothing);
     mem_free(r.owned);
     mem_free(r.rules);
     buf_free(&r.path);
     return grammar_rule_new(b, span_str("#"), all);
 }
 
-phrase *json_schema_phrase(grammar_builder *b, const json *schema)
+phrase *json_schema_phrase(grammar_builder *b, const json *schema, schema_doubt *doubt)
 {
-    return phrase_rule(b, schema_read_whole(b, schema, NULL, NULL, 0));
+    return phrase_rule(b, schema_read_whole(b, schema, NULL, doubt));
+}
+
+int json_schema_error(err *e, const err *own, const schema_doubt *doubt)
+{
+    const char *why = doubt->text;
+    if (own->code == ERR_FORMAT && strstr(own->msg, "derives no text"))
+        return err_set(e, ERR_FORMAT, "nothing satisfies the schema%s%s", *why ? ": " : "", why);
+    return own->code ? err_set(e, own->code, "%s", own->msg) : OK;
 }
 
 int json_schema_compile(grammar **out, const json *schema, const token_trie *t, err *e)
 {
     grammar_builder b;
     err own = {0};
-    char why[300];
+    schema_doubt doubt = {0};
     *out = NULL;
     grammar_builder_open(&b, &own);
-    const uint32_t root = schema_read_whole(&b, schema, NULL, why, sizeof why);
-    const bool read = !own.code;
-    grammar_open(out, &b, root, t);
-    if (read && own.code == ERR_FORMAT && strstr(own.msg, "derives no text"))
-        return err_set(e, ERR_FORMAT, "nothing satisfies the schema%s%s", why[0] ? ": " : "", why);
-    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+    grammar_open(out, &b, schema_read_whole(&b, schema, NULL, &doubt), t);
+    return json_schema_error(e, &own, &doubt);
 }

@@ -19,5 +19,12 @@
 /* ERR_FORMAT: malformed, not supported or not satisfiable, with the path of the keyword; ERR_LIMIT: too large. */
 int json_schema_compile(grammar **out, const json *schema, const token_trie *t, err *e);
 
-/* The same as a phrase, for a builder that makes more of it; NULL: any object. The phrase does not need the schema. */
-phrase *json_schema_phrase(grammar_builder *b, const json *schema);
+/* What was found in schemas that nothing satisfies, with its place; "": nothing was. */
+typedef struct schema_doubt {
+    char text[300];
+} schema_doubt;
+/* The same as a phrase, for a builder that makes more of it; NULL: any object. The phrase does not need the schema. The
+ * first doubt that there is stays. */
+phrase *json_schema_phrase(grammar_builder *b, const json *schema, schema_doubt *doubt);
+/* Makes the error of a grammar that derives no text say what nothing satisfies. */
+int json_schema_error(err *e, const err *own, const schema_doubt *doubt);

@@ -15,8 +15,8 @@ typedef struct schema_reader {
     buf path;         /* of the schema that is read: "#/properties/a" */
     text_rules *raw;  /* strings, and nothing else, are read, and written as they are; NULL: JSON */
     int depth;
-    int made;          /* inside schemas that were made by merging: contradictions are theirs, not the user's */
-    char nothing[300]; /* why the first part that nothing satisfies is so; "": there is none */
+    int made; /* inside schemas that were made by merging: contradictions are theirs, not the user's */
+    schema_doubt *doubt;
     struct schema_rule {
         const json *schema;
         uint32_t rule;
@@ -56,9 +56,8 @@ phrase *schema_read_below(schema_reader *r, const json *schema, const char *key,
 /* An object; tags NULL: as JSON. */
 phrase *schema_read_object(schema_reader *r, const json *schema, json_tags *tags);
 bool schema_check_keywords(schema_reader *r, const json *schema);
-/* A whole schema as a rule, read by json_schema.c or, with tags, by json_schema_tags.c; why[n] (n 0: not asked) says
- * what was found that nothing satisfies. */
-uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, char *why, size_t n);
+/* A whole schema as a rule, read by json_schema.c or, with tags, by json_schema_tags.c. */
+uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *tags, schema_doubt *doubt);
 
 typedef struct property {
     phrase *pair;

@@ -72,7 +72,7 @@ phrase *schema_read_tags(schema_reader *r, const json *schema, json_tags *tags)
     return top ? schema_read_object(r, top, tags) : NULL;
 }
 
-phrase *json_schema_tags(grammar_builder *b, const json *schema, json_tags *tags)
+phrase *json_schema_tags(grammar_builder *b, const json *schema, json_tags *tags, schema_doubt *doubt)
 {
-    return phrase_rule(b, schema_read_whole(b, schema, tags, NULL, 0));
+    return phrase_rule(b, schema_read_whole(b, schema, tags, doubt));
 }

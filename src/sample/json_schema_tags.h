@@ -17,5 +17,5 @@ typedef struct json_tags {
     text_rules text;      /* opened with what closes a value */
 } json_tags;
 
-/* All properties of the arguments; schema NULL: any. Errors are the builder's. */
-phrase *json_schema_tags(grammar_builder *b, const json *schema, json_tags *tags);
+/* All properties of the arguments; schema NULL: any. Otherwise as json_schema_phrase. */
+phrase *json_schema_tags(grammar_builder *b, const json *schema, json_tags *tags, schema_doubt *doubt);

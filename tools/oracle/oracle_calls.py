@@ -5,8 +5,8 @@
 
 For each format a server of the built-in model answers with required calls at temperature 1.2. A call that ended by
 itself must have arguments that satisfy the schema; one that max_tokens cut is counted only. Streamed pieces of
-/v1/chat/completions and /v1/responses must give the arguments of the whole reply, those of /v1/messages valid ones. Schemas made at
-random follow: each is bound or refused. Needs jsonschema (pip install jsonschema).
+/v1/chat/completions and /v1/responses must give the arguments of the whole reply, those of /v1/messages valid ones.
+Schemas made at random follow: each is bound or refused. Needs jsonschema (pip install jsonschema).
 """
 import argparse
 import concurrent.futures
