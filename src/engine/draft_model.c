@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Models without tokenizers may have the same one. */
+/* Models without tokenizers may have the same one. With one the small model may lack the last rows, which fill up. */
 static bool same_vocabulary(const engine *a, const engine *b)
 {
     if (!a->tok && !b->tok) return a->info.n_vocab == b->info.n_vocab;
@@ -32,6 +32,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
         wrong = "only decoders can guess, for decoders";
     else if (d->slots.total) wrong = "a model with recurrent states cannot guess: it does not go back";
     else if (!same_vocabulary(d, g)) wrong = "its vocabulary is another one";
+    else if (d->info.n_vocab > g->info.n_vocab) wrong = "it has logits for more tokens than the model";
     if (!wrong) return OK;
     rc = err_set(e, ERR_USAGE, "--draft %s: %s", o->draft, wrong);
     engine_close(*out);
@@ -39,7 +40,7 @@ int draft_model_open(engine **out, const engine *g, err *e)
     return rc;
 }
 
-int draft_twin(engine *small, session *s, err *e)
+int draft_twin(engine *small, session *s, grammar *form, err *e)
 {
     query q = s->q;
     if (q.pooled || s->beams || (int64_t)q.n_ids >= small->info.ctx) return OK;
@@ -48,6 +49,7 @@ int draft_twin(engine *small, session *s, err *e)
     q.on_token = NULL;
     q.max_tokens = s->room;
     q.apart = true;
+    q.constraint = form;
     int rc = session_new(&s->twin, &q, small->prog, small->info.ctx, e);
     if (rc) return rc;
     s->twin->greedy = s->greedy;
@@ -69,8 +71,13 @@ static bool follow(engine *g, session *s)
     if (!t->admitted && session_admit(g, t, &(err){0})) return false;
     int64_t same = t->agreed < t->n_past ? t->agreed : t->n_past;
     while (same < t->n_past && same < s->n_ids && t->ids[same] == s->ids[same]) same++;
+    for (int64_t i = same; i < s->n_ids; i++)
+        if (s->ids[i] >= g->info.n_vocab) return false;
     memcpy(t->ids + same, s->ids + same, (size_t)(s->n_ids - same) * sizeof *t->ids);
     t->n_past = t->n_sent = same < s->n_ids ? same : s->n_ids - 1;
+    const int64_t known = t->agreed > s->n_prompt ? t->agreed - s->n_prompt : 0; /* the state after the last is new */
+    if (t->states)
+        memcpy(t->states + known, s->states + known, (size_t)(s->n_ids - s->n_prompt - known + 1) * sizeof *s->states);
     t->n_ids = t->agreed = s->n_ids;
     session_leave_windows(g, t);
     return true;

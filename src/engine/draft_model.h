@@ -10,6 +10,7 @@ extern const draft_source draft_model; /* `self`: the engine of the small model 
 
 /* Opens it, as g's options say. ERR_USAGE: it cannot guess for g. */
 int draft_model_open(struct engine **out, const struct engine *g, err *e);
-/* Gives a session of a new query its twin; from any thread. None where its text does not fit the small context. */
-int draft_twin(struct engine *small, session *s, err *e);
+/* Gives a session of a new query its twin, with the query's grammar (NULL: none); from any thread. None where its text
+ * does not fit the small context. */
+int draft_twin(struct engine *small, session *s, grammar *form, err *e);
 void draft_twin_drop(struct engine *small, session *s); /* its pages */

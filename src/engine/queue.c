@@ -102,7 +102,7 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     s->accept = g->guesses.rule;
-    if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, e);
+    if (!rc && g->guesses.from == &draft_model) rc = draft_twin(g->guesses.self, s, q->constraint, e);
     pthread_mutex_lock(&g->lock);
     const int64_t most = g->asked.max_queue ? g->asked.max_queue : QUEUE_MAX;
     if (!rc && g->n_queued >= most) rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);
