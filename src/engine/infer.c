@@ -61,7 +61,7 @@ static void generate(engine *g, session *s, int k, const float *logits, const be
         if (s->q.prompt_logprobs && index == 0) /* what scored the prompt has used `top` since it was drawn */
             s->drawn_logprob[0] = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, s->q.n_logprobs);
         ev.logprob = s->drawn_logprob[k];
-        ev.top = s->top + (int64_t)k * s->q.n_logprobs;
+        if (s->top) ev.top = s->top + (int64_t)k * s->q.n_logprobs;
         ev.n_top = s->q.n_logprobs;
     }
     if (session_ends_with(s, &g->info, id)) {
