@@ -134,6 +134,34 @@ unsigned schema_implied_types(const json *schema)
     return bits ? bits : TYPE_ALL;
 }
 
+/* Of the branches of oneOf only one may be about strings. */
+static bool branch_takes_strings(schema_reader *r, const json *list, bool alone)
+{
+    size_t some = 0, all = 0;
+    if (json_type(list) != JSON_ARRAY || ++r->depth > SCHEMA_NEST_MAX) return false;
+    for (const json *m = json_first(list); m && grammar_builder_good(r->b, 0); m = json_next(m)) {
+        some += json_type(m) != JSON_OBJECT || (schema_implied_types(m) & TYPE_STRING) != 0;
+        all += schema_takes_strings(r, m);
+    }
+    r->depth--;
+    return all && (!alone || some == 1);
+}
+
+bool schema_takes_strings(schema_reader *r, const json *schema)
+{
+    if (!schema || json_type(schema) == JSON_BOOL) return json_bool(schema, true);
+    bool takes = (schema_implied_types(schema) & TYPE_STRING) != 0 && json_type(schema) == JSON_OBJECT;
+    for (const json *m = json_first(schema); m && takes; m = json_next(m)) {
+        const char *key = json_key(m);
+        unsigned about = 0;
+        for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+            if (!strcmp(keywords[i].name, key)) about = keywords[i].types;
+        if (!strcmp(key, "anyOf") || !strcmp(key, "oneOf")) takes = branch_takes_strings(r, m, key[0] == 'o');
+        else takes = !strcmp(key, "type") || schema_is_annotation(key) || (about && !(about & TYPE_STRING));
+    }
+    return takes;
+}
+
 static bool check_types(schema_reader *r, const json *schema)
 {
     const json *v = json_get(schema, "type");

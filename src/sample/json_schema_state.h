@@ -49,6 +49,8 @@ phrase *schema_refuse(schema_reader *r, const char *key, const char *fmt, ...) _
 const json *schema_target(schema_reader *r, const char *ref);
 unsigned schema_types(const json *schema);         /* of `type`; TYPE_ALL where it is absent */
 unsigned schema_implied_types(const json *schema); /* the same, or of its other keywords */
+/* Whether every string satisfies a schema, as far as it is plain to see; schema NULL: it does. */
+bool schema_takes_strings(schema_reader *r, const json *schema);
 /* The bound of the numbers of a schema. */
 number_bound schema_bound(const json *schema, bool low);
 /* Reads a schema one or two steps down the path, as a phrase. */

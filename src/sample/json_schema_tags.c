@@ -15,6 +15,40 @@ static bool is_plain_name(const char *name)
     return n && name[0] != ' ' && name[n - 1] != ' ';
 }
 
+/* A character but those of a class and the first of tags->text.stop, or that one; then any text. */
+static void add_rest(grammar_builder *b, phrase *any, phrase *head, char_class *none, json_tags *tags)
+{
+    const uint32_t stop = tags->text.stop.p[0];
+    const bool ok = char_class_add(b, none, 0, 0) && char_class_add(b, none, stop, stop) &&
+                    char_class_close(b, none, true);
+    phrase *other = phrase_both(b, ok ? phrase_class(b, none) : NULL, text_rest(&tags->text, false));
+    phrase *begin = phrase_both(b, phrase_range(b, stop, stop), text_rest(&tags->text, true));
+    phrase_add(b, any, phrase_both(b, head, phrase_either(b, other, begin)));
+}
+
+/* A text that is no JSON, with whatever blanks behind it: its first character tells, or that it is none of the words
+ * of JSON. */
+static phrase *not_json(grammar_builder *b, json_tags *tags)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    static const char firsts[] = "{[\"-0123456789tfn";
+    phrase *any = phrase_list(b, PHRASE_CHOICE);
+    char_class none = {0};
+    bool ok = char_class_add(b, &none, 0, ' ') && char_class_add(b, &none, 0xfeff, 0xfeff);
+    for (const char *c = firsts; *c && ok; c++) ok = char_class_add(b, &none, (uint32_t)*c, (uint32_t)*c);
+    add_rest(b, any, phrase_string(b, ""), &none, tags);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (size_t n = 1; words[i][n - 1] && ok; n++) {
+            const uint32_t next = (uint8_t)words[i][n];
+            phrase *head = phrase_text(b, span_of(words[i], n));
+            none = (char_class){0};
+            ok = next ? char_class_add(b, &none, next, next) : char_class_add(b, &none, 0, ' ');
+            add_rest(b, any, head, &none, tags);
+            if (next) phrase_add(b, any, head);
+        }
+    return any;
+}
+
 phrase *schema_tag(schema_reader *r, json_tags *tags, const char *name, phrase *other, const json *schema)
 {
     grammar_builder *b = r->b;
@@ -28,6 +62,7 @@ phrase *schema_tag(schema_reader *r, json_tags *tags, const char *name, phrase *
     phrase *value = r->words.value;
     if (schema && declared) value = schema_read_below(r, schema, "properties", name);
     else if (schema) value = schema_read_below(r, schema, "additionalProperties", NULL);
+    if (!r->raw && schema_takes_strings(r, schema)) value = phrase_either(b, value, not_json(b, tags));
     r->raw = NULL;
     phrase *head = phrase_both(b, phrase_text(b, tags->key), name ? phrase_string(b, name) : other);
     phrase *tail = phrase_both(b, value, phrase_text(b, tags->end));

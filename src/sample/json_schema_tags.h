@@ -2,9 +2,10 @@
  * `value`, the value, `end`.
  *
  * A property that is a string by base/schema_text.h stands as it is, without quotes, escapes, NUL and `text.stop`.
- * Every other value is JSON, also where a string is one type of several. Properties come in the order that they have
- * in JSON. Free ones have names without blanks < > " \; that such a name comes again cannot be held: readers take the
- * first. Texts with a pattern do not have the first byte of text.stop.
+ * Every other value is JSON; where any string is possible among other types, also a text that is no JSON, which readers
+ * take for a string. Properties come in the order that they have in JSON. Free ones have names without blanks < > " \;
+ * that such a name comes again cannot be held: readers take the first. Texts with a pattern do not have the first byte
+ * of text.stop.
  *
  * Refused by name are: names that no tag can hold; anyOf, oneOf, allOf, enum and const at the top; patternProperties
  * and propertyNames; constants that hold text.stop; patterns that cannot do without its first byte. */

@@ -112,3 +112,5 @@ phrase *text_without(text_rules *t, int64_t min, int64_t max)
         row = new_row(t, COUNTED_STATES, &row, true, false);
     return phrase_rule(t->b, row);
 }
+
+phrase *text_rest(text_rules *t, bool begun) { return phrase_rule(t->b, t->loop + begun); }

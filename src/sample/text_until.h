@@ -19,3 +19,5 @@ void text_rules_open(text_rules *t, grammar_builder *b, span stop);
 /* min to max characters (max -1: any number). The first two bytes of stop are not among the first min, nor, where
  * max is given, among all of them; of a high maximum, texts of more than min + 10000 are left out. */
 phrase *text_without(text_rules *t, int64_t min, int64_t max);
+/* What may follow a text without stop; begun: it ends with the first byte of stop. */
+phrase *text_rest(text_rules *t, bool begun);

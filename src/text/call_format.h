@@ -17,7 +17,8 @@ typedef struct call_writing {
     const char *open, *before, *after, *between, *close; /* NULL: nothing */
     const char *trigger;                                 /* what only calls begin with */
     /* Of tags (CALL_TAGS, CALL_PAIRS): before and behind the name of an argument, behind its value. Strings stand as
-     * they are, by base/schema_text.h, and do not hold `end` less its blanks; other values are JSON. */
+     * they are, by base/schema_text.h, and do not hold `end` less its blanks; other values are JSON, or else strings
+     * that are none. */
     const char *key, *value, *end;
 } call_writing;
 

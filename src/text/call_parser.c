@@ -269,12 +269,14 @@ static void put_quoted(buf *to, span s)
     buf_free(&quoted);
 }
 
-/* The end of a value that is JSON: the mark outside its strings; -1: not yet. */
+/* The end of a value that is JSON, if it is: the mark outside its strings; -1: not yet. */
 static ptrdiff_t json_end(span s, const char *end)
 {
+    const span value = call_trimmed(s);
+    const bool strings = value.n && memchr("{[\"", value.p[0], 3);
     bool string = false;
     for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '"') string = !string;
+        if (s.p[i] == '"') string = strings && !string;
         else if (string && s.p[i] == '\\') i++;
         else if (!string && s.n - i >= strlen(end) && !memcmp(s.p + i, end, strlen(end))) return (ptrdiff_t)i;
     }
@@ -296,10 +298,10 @@ static bool step_value(call_parser *p, bool last, chat_message *to)
     } else {
         const ptrdiff_t end = json_end(s, w->end);
         found = end >= 0;
-        const span value = call_trimmed(span_of(s.p, found ? (size_t)end : 0));
         at = found ? (size_t)end : 0;
+        const span value = call_trimmed(span_of(s.p, at));
         if (found && !p->again && call_value_is_json(value)) buf_add(arguments, value.p, value.n);
-        else if (found && !p->again) json_quote(arguments, value);
+        else if (found && !p->again) json_quote(arguments, span_of(s.p, at));
     }
     p->at += found ? at + strlen(w->end) : last ? s.n : at;
     if (found) p->state = IN_TAGS;

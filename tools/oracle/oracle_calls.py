@@ -39,6 +39,8 @@ SCHEMAS = [
     object_of(["a"], a=text(pattern="^[0-9]{1,4}$"), b={"type": "boolean"}),
     object_of(["a"], a=text(pattern="x.")), object_of(["a"], a=text(format="date-time")),
     object_of(["a"], a={"type": ["string", "null"], "maxLength": 5}),
+    object_of(["a"], a={"type": ["string", "null"]}), object_of(["a"], a={}),
+    object_of(["a"], a={"anyOf": [text(), {"type": "boolean"}]}), object_of(["a"], a=text(), b=text(minLength=2)),
     object_of(["a"], a={"anyOf": [text(maxLength=4), {"type": "integer"}]}),
     object_of(["a"], a={"anyOf": [text(maxLength=4), {"enum": ["1e5"]}]}),
     object_of(["a"], a={"allOf": [text(minLength=1), {"maxLength": 4}]}),
