@@ -285,6 +285,58 @@ static void arguments_come_in_pieces(void **state)
     json_free(parsed());
 }
 
+/* Arguments as tags: of a string as it is, in pieces, with what JSON needs around it. */
+static void arguments_in_tags_come_in_pieces(void **state)
+{
+    (void)state;
+#define SCHEMA "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"}},\"required\":[\"s\"]}"
+    static const char *const posts[][3] = {
+        {"/v1/chat/completions",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"function\":{\"name\":\"f\","
+         "\"parameters\":" SCHEMA "}}]",
+         "\"arguments\":\""},
+        {"/v1/responses",
+         "\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":" SCHEMA "}]",
+         "\"delta\":\""},
+        {"/v1/messages",
+         "\"max_tokens\":99,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"name\":\"f\","
+         "\"input_schema\":" SCHEMA "}]",
+         "\"partial_json\":\""}};
+    stop_server();
+    fake.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools|tojson }}{# <function= "
+                         "<parameter= #}";
+    fake.ctx = 1000;
+    start_server();
+    fake.text = "<tool_call>\n<function=f>\n<parameter=s>\n5 \"\xc3\xa9\n</parameter>\n</function>\n</tool_call>";
+    for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
+        buf all = {0};
+        size_t n;
+        snprintf(body, sizeof body, "{%s,\"stream\":true}", posts[i][1]);
+        if (call("POST", posts[i][0], body) != 200) fail_msg("%s", reply);
+        assert_non_null(fake.last.constraint);
+        join_pieces(posts[i][2], &all, &n);
+        assert_string_equal(buf_cstr(&all), "{\"s\": \"5 \\\"\xc3\xa9\"}");
+        if (n < 5) fail_msg("%s: only %zu pieces", posts[i][0], n);
+        snprintf(body, sizeof body, "{%s}", posts[i][1]);
+        assert_int_equal(call("POST", posts[i][0], body), 200);
+        if (i == 2) expect_part("\"input\":{\"s\": \"5 \\\"\xc3\xa9\"}");
+        else expect_part("\"arguments\":\"{\\\"s\\\": \\\"5 \\\\\\\"\xc3\xa9\\\"}\"");
+        buf_free(&all);
+    }
+    snprintf(body, sizeof body, "{%s,\"tool_choice\":\"required\",\"receipt\":true}", posts[0][1]);
+    assert_int_equal(call("POST", posts[0][0], body), 200);
+    expect_part("\"tool_calls\":{\"form\":[{\"before\":\"<tool_call>\\n<function=f>\\n\",");
+    expect_part("\"key\":\"<parameter=\",\"value\":\">\\n\",\"end\":\"\\n</parameter>\\n\"");
+    expect_error(400,
+                 chat("\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"patternProperties\":{\"a\":{}}}}}]"),
+                 "tools", NULL);
+    expect_part("#/patternProperties");
+    stop_server();
+    fake.chat_template = chat_source;
+    fake.ctx = 128;
+    start_server();
+}
+
 static void responses(void **state)
 {
     (void)state;
@@ -436,6 +488,7 @@ int main(void)
         cmocka_unit_test(logprobs_have_the_form_of_chats),
         cmocka_unit_test(calls_of_tools),
         cmocka_unit_test(arguments_come_in_pieces),
+        cmocka_unit_test(arguments_in_tags_come_in_pieces),
         cmocka_unit_test(responses),
         cmocka_unit_test(messages_of_another_api),
         cmocka_unit_test(prompts_are_tokenized),

@@ -196,6 +196,17 @@ static grammar *calls_form(void)
         "\"between\":\", \",\"several\":true}");
 }
 
+/* The same in tags. */
+static grammar *tags_form(void)
+{
+    return form_of(
+        FORM_CALLS,
+        "{\"form\":[{\"before\":\"<f>\",\"after\":\"</f>\",\"schema\":{\"properties\":{\"a\":{\"type\":\"integer\"},"
+        "\"s\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":9},\"o\":{\"type\":[\"string\",\"null\"]}},"
+        "\"required\":[\"s\"]}},{\"before\":\"<g>\",\"after\":\"</g>\"}],\"between\":\" \",\"several\":true,"
+        "\"key\":\"<p=\",\"value\":\">\",\"end\":\"</p>\\n\"}");
+}
+
 /* What a receipt says of the form is enough to draw the text again. */
 static void check_receipts_of(grammar *form)
 {
@@ -235,6 +246,7 @@ static void receipts_name_the_form(void **state)
     (void)state;
     check_receipts_of(schema_form());
     check_receipts_of(calls_form());
+    check_receipts_of(tags_form());
 }
 
 /* Guesses change no text. */
