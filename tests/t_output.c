@@ -137,6 +137,8 @@ static void folders_too(void **state)
               "ln F/model.safetensors w.safetensors && printf '[model]\\npath = F\\n' >F.ini && cp -r F kept"),
         0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect(2, "reads", bad[i]);
+    expect(2, "--receipt F/config.json: would", "$P run -p a -n 1 --model F --receipt F/config.json");
+    expect(2, "--session F/config.json: would", "$P run -p a -n 1 --model F --session F/config.json");
     assert_int_equal(shell("diff -r F kept && cmp model d/in.gguf && rm config w.safetensors"), 0);
     /* what is no input may be written, and again */
     static const char *const good[] = {

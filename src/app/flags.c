@@ -52,15 +52,6 @@ static const param *find_row(const invocation *v, common_flags *common, const ch
     return NULL;
 }
 
-/* A key as flags are written: with '-' for '_'. */
-static const char *spelt(const char *key, char out[80])
-{
-    snprintf(out, 80, "%s", key);
-    for (char *c = out; *c; c++)
-        if (*c == '_') *c = '-';
-    return out;
-}
-
 static int unknown_flag(invocation *v, common_flags *common, const char *flag, const char *key, err *e)
 {
     const flag_hint *hint = flag_hint_find(flag);
@@ -82,7 +73,7 @@ static int unknown_flag(invocation *v, common_flags *common, const char *flag, c
     }
     if (!best) return err_set(e, ERR_USAGE, "%s: unknown flag %.60s", v->cmd->name, flag);
     char shown[80];
-    spelt(best, shown);
+    param_spell(best, shown);
     return err_set(e, ERR_USAGE, "%s: unknown flag %.60s; did you mean %s%s?", v->cmd->name, flag,
                    shown[1] ? "--" : "-", shown);
 }
@@ -214,7 +205,7 @@ int flags_allow_only(const invocation *v, const char *const *keys, const char *w
         const char *const *k = keys;
         char shown[80];
         while (*k && strcmp(*k, v->given[i]->key) != 0) k++;
-        if (!*k) return err_set(e, ERR_USAGE, "--%s means nothing to %s", spelt(v->given[i]->key, shown), what);
+        if (!*k) return err_set(e, ERR_USAGE, "--%s means nothing to %s", param_spell(v->given[i]->key, shown), what);
     }
     return OK;
 }

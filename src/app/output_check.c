@@ -15,6 +15,7 @@
 
 typedef struct output {
     const char *path;
+    char flag[80]; /* that names it */
     struct stat id;
     char reader[300]; /* the flag whose input is compared, for the message */
     err *e;
@@ -55,9 +56,10 @@ static int check_file(const output *o, const char *path)
     struct stat st;
     if (stat(path, &st) != 0 || !keeps_data(&st)) return OK;
     if (same(&st, &o->id))
-        return err_set(o->e, ERR_USAGE, "-o %s: would overwrite %s, which %s reads", o->path, path, o->reader);
+        return err_set(o->e, ERR_USAGE, "%s %s: would overwrite %s, which %s reads", o->flag, o->path, path, o->reader);
     if (S_ISDIR(o->id.st_mode) && is_inside(path, &o->id))
-        return err_set(o->e, ERR_USAGE, "-o %s: this folder holds %s, which %s reads", o->path, path, o->reader);
+        return err_set(o->e, ERR_USAGE, "%s %s: this folder holds %s, which %s reads", o->flag, o->path, path,
+                       o->reader);
     return OK;
 }
 
@@ -141,19 +143,22 @@ static const char *path_of(const invocation *v, const flag_group *g, size_t i)
     return g->rows[i].path ? *(const char **)((char *)v->options + g->offset + g->rows[i].offset) : NULL;
 }
 
-static int check_output(const invocation *v, const char *path, err *e)
+static int check_output(const invocation *v, const param *row, const char *path, err *e)
 {
     output o = {.path = path, .e = e, .reader = "standard input"};
+    char key[80];
     struct stat in;
+    if (row->alias && !row->alias[1]) snprintf(o.flag, sizeof o.flag, "-%s", row->alias);
+    else snprintf(o.flag, sizeof o.flag, "--%.70s", param_spell(row->key, key));
     if (stat(path, &o.id) != 0 || !keeps_data(&o.id)) return OK;
     if (fstat(0, &in) == 0 && S_ISREG(in.st_mode) && same(&in, &o.id))
-        return err_set(e, ERR_USAGE, "-o %s: would overwrite what standard input reads", path);
+        return err_set(e, ERR_USAGE, "%s %s: would overwrite what standard input reads", o.flag, path);
     int rc = OK;
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
         for (size_t i = 0; i < *g->n && !rc; i++) {
             const char *input = g->rows[i].path == PATH_OUT ? NULL : path_of(v, g, i);
             if (!input) continue;
-            snprintf(o.reader, sizeof o.reader, "--%s", g->rows[i].key);
+            snprintf(o.reader, sizeof o.reader, "--%s", param_spell(g->rows[i].key, key));
             rc = check_input(&o, g->rows[i].path, input);
         }
     for (int i = v->cmd->first_file; i && i < v->n_operand && !rc; i++) {
@@ -169,7 +174,7 @@ int output_check(const invocation *v, err *e)
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
         for (size_t i = 0; i < *g->n && !rc; i++) {
             const char *path = g->rows[i].path == PATH_OUT ? path_of(v, g, i) : NULL;
-            if (path) rc = check_output(v, path, e);
+            if (path) rc = check_output(v, &g->rows[i], path, e);
         }
     return rc;
 }

@@ -230,6 +230,14 @@ const char *param_nearest(const param *rows, size_t n, const char *key)
 
 enum { HELP_WIDTH = 100, HELP_INDENT = 29 };
 
+const char *param_spell(const char *key, char out[80])
+{
+    snprintf(out, 80, "%s", key);
+    for (char *c = out; *c; c++)
+        if (*c == '_') *c = '-';
+    return out;
+}
+
 static const char *value_name(const param *p)
 {
     if (p->words) return p->words;

@@ -55,6 +55,8 @@ int param_set_number(const param *row, void *into, double value, const char *whe
 bool param_bytes(span text, int64_t *out);
 /* Whether "a|b|c" has the word; NULL has none. */
 bool param_words_have(const char *words, span word);
+/* The key as flags are written: with '-' for '_', cut to 79 bytes; returns `out`. */
+const char *param_spell(const char *key, char out[80]);
 /* The key or alias nearest to a misspelt one; NULL when none is near (edit distance: a third of its length, at least
  * 1). */
 const char *param_nearest(const param *rows, size_t n, const char *key);
