@@ -2,13 +2,11 @@
  * and in a file, under windows, on several devices with several steps under way, with salts and rope tables of their
  * own; what is damaged, foreign, of another model or of another cache is neither read nor touched; a folder stays
  * within its bytes; two engines share one. */
-#include "engine/engine_state.h"
-#include "fake/fake_backend.h"
 #include "tests/command.h"
+#include "text_rig.h"
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/rng.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -35,62 +33,21 @@ static engine *open_model(const char *name, engine_options o)
     return g;
 }
 
-typedef struct text {
-    int32_t ids[CTX], token[TOKENS];
-    int n;
-    int64_t cached;
-} text;
-
-static bool on_token(void *ctx, const token_event *ev)
-{
-    text *t = ctx;
-    if (ev->token >= 0) t->token[t->n++] = ev->token;
-    t->cached = ev->cached_tokens;
-    return true;
-}
-
+/* A prompt of n tokens, drawn by the seed. */
 static void add(engine *g, text *t, int seed, int n, const uint8_t *salt)
 {
-    err e = {0};
-    uint64_t id;
-    t->n = 0;
-    for (int i = 0; i < n; i++)
-        t->ids[i] = (int32_t)(rng_bits(3, (uint64_t)seed, (uint64_t)i) % (uint64_t)engine_describe(g)->n_vocab);
-    const query q = {.ids = t->ids,
-                     .n_ids = (size_t)n,
-                     .max_tokens = TOKENS,
-                     .ignore_eos = true,
-                     .salt = salt,
-                     .sample = {.temperature = 0.9,
-                                .top_p = 0.9,
-                                .repetition_penalty = 1,
-                                .typical_p = 1,
-                                .tfs_z = 1,
-                                .fsd_n = 1,
-                                .seed = seed},
-                     .n_logprobs = -1,
-                     .on_token = on_token,
-                     .ctx = t};
-    assert_ok(engine_add_query(g, &q, &id, &e), &e);
+    text_make(t, seed, 0, n, TOKENS);
+    for (int i = 0; i < n; i++) t->ids[i] %= engine_describe(g)->n_vocab;
+    t->q.salt = salt;
+    t->q.sample.temperature = 0.9;
+    t->q.sample.repetition_penalty = 1;
+    text_add(g, t);
 }
 
-static void run_all(engine *g)
-{
-    err e = {0};
-    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
-}
-
-static void run(engine *g, text *t, int seed, const uint8_t *salt)
+static void run_one(engine *g, text *t, int seed, const uint8_t *salt)
 {
     add(g, t, seed, PROMPT, salt);
-    run_all(g);
-}
-
-static void same(const text *a, const text *b)
-{
-    assert_int_equal(a->n, TOKENS);
-    assert_int_equal(b->n, TOKENS);
-    assert_memory_equal(a->token, b->token, sizeof a->token);
+    text_run(g);
 }
 
 /* ---- the form of files */
@@ -202,8 +159,8 @@ static void goes_on(void **unused)
     static text want, other_want, got, other;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         engine *g = open_model(models[m], (engine_options){0});
-        run(g, &want, 1, NULL);
-        run(g, &other_want, 2, NULL);
+        run_one(g, &want, 1, NULL);
+        run_one(g, &other_want, 2, NULL);
         engine_close(g);
         for (int w = 0; w < WAYS; w++) {
             const char *dir = empty_folder();
@@ -214,10 +171,10 @@ static void goes_on(void **unused)
                     add(g, &other, 2, PROMPT, NULL);
                     for (int i = 0; i < 3; i++) assert_int_equal(engine_infer(g, &(bool){false}, NULL), OK);
                 }
-                run(g, &got, 1, NULL);
-                same(&want, &got);
+                run_one(g, &got, 1, NULL);
+                text_same(&want, &got);
                 assert_int_equal(got.cached, turn ? WHOLE : 0);
-                if (turn == 2) same(&other_want, &other);
+                if (turn == 2) text_same(&other_want, &other);
                 engine_close(g);
             }
             if (ways[w].max_batch > 1) /* there was memory for both */
@@ -236,7 +193,7 @@ static void salts_are_kept(void **unused)
     for (int turn = 0; turn < 3; turn++) {
         engine *g = open_model("llama", (engine_options){0});
         keep(g, dir, 1 << 30);
-        run(g, &t, 1, salt[turn == 2]);
+        run_one(g, &t, 1, salt[turn == 2]);
         assert_int_equal(t.cached, turn == 1 ? WHOLE : 0);
         engine_close(g);
     }
@@ -291,14 +248,14 @@ static void damaged_files_stay(void **unused)
                                                                cut_off,     make_empty, make_foreign};
     static text want, got;
     engine *g = open_model("llama", (engine_options){0});
-    run(g, &want, 1, NULL);
+    run_one(g, &want, 1, NULL);
     engine_close(g);
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         const char *dir = empty_folder();
         uint8_t before[SHA256_BYTES] = {0}, after[SHA256_BYTES] = {0};
         g = open_model("llama", (engine_options){0});
         keep(g, dir, 1 << 30);
-        run(g, &got, 1, NULL);
+        run_one(g, &got, 1, NULL);
         engine_close(g);
         const int n = each_file(dir, how[i], NULL);
         char notes[400];
@@ -308,9 +265,9 @@ static void damaged_files_stay(void **unused)
         for (int turn = 0; turn < 2; turn++) {
             g = open_model("llama", (engine_options){0});
             keep(g, dir, turn ? 1 << 20 : 1 << 30);
-            run(g, &got, 1, NULL);
+            run_one(g, &got, 1, NULL);
             assert_int_equal(got.cached, 0);
-            same(&want, &got);
+            text_same(&want, &got);
             engine_close(g);
         }
         assert_int_equal(each_file(dir, add_contents, after), n + 1);
@@ -331,7 +288,7 @@ static void others_are_kept_apart(void **unused)
         for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
             engine *g = open_model(other[i].model, (engine_options){.kv = other[i].kv, .devices = other[i].devices});
             keep(g, dir, 1 << 30);
-            run(g, &t, 1, NULL);
+            run_one(g, &t, 1, NULL);
             assert_int_equal(t.cached, turn ? WHOLE : 0);
             engine_close(g);
         }
@@ -348,11 +305,11 @@ static void stays_within_bytes(void **unused)
     engine *g = open_model("llama", (engine_options){0});
     keep(g, dir, MOST);
     for (int k = 0; k < TEXTS; k++) {
-        run(g, &t, k, NULL);
+        run_one(g, &t, k, NULL);
         engine_stats st = {0};
         for (int i = 0; i < 5000 && st.disk_written < EACH * (uint64_t)(k + 1); i++) { /* idle */
             engine_wait(g, 5);
-            run_all(g);
+            text_run(g);
             engine_get_stats(g, &st);
         }
         assert_true(folder_bytes(dir) <= MOST);
@@ -361,9 +318,9 @@ static void stays_within_bytes(void **unused)
     assert_true(folder_bytes(dir) <= MOST && folder_bytes(dir) > MOST / 2);
     g = open_model("llama", (engine_options){0});
     keep(g, dir, MOST);
-    run(g, &t, TEXTS - 1, NULL);
+    run_one(g, &t, TEXTS - 1, NULL);
     assert_int_equal(t.cached, WHOLE);
-    run(g, &t, 0, NULL);
+    run_one(g, &t, 0, NULL);
     assert_int_equal(t.cached, 0);
     engine_close(g);
 }
@@ -384,17 +341,17 @@ static void engines_share(void **unused)
             assert_int_equal(engine_infer(g, &more, NULL), OK);
             assert_int_equal(engine_infer(h, &other, NULL), OK);
         }
-        same(&a, &b);
+        text_same(&a, &b);
     }
     engine_close(g);
     engine_close(h);
     g = open_model("gemma3", (engine_options){.max_batch = 1});
     keep(g, dir, 1 << 30);
     for (int k = 0; k < 4; k++) {
-        run(g, &a, k, NULL);
+        run_one(g, &a, k, NULL);
         assert_int_equal(a.cached, WHOLE);
     }
-    same(&b, &a);
+    text_same(&b, &a);
     engine_close(g);
 }
 
@@ -415,14 +372,14 @@ static void a_text_in_a_file(void **unused)
         engine *g = open_model(models[m], (engine_options){0});
         err e = {0};
         buf before = {0}, after = {0};
-        run(g, &want, 1, NULL);
+        run_one(g, &want, 1, NULL);
         engine_close(g);
         unlink(path);
         for (int turn = 0; turn < 3; turn++) {
             assert_ok(open_file(&g, models[m], path, &e), &e);
-            run(g, &got, 1, NULL);
+            run_one(g, &got, 1, NULL);
             assert_int_equal(got.cached, turn ? WHOLE : 0);
-            same(&want, &got);
+            text_same(&want, &got);
             assert_ok(engine_session_save(g, path, &e), &e);
             engine_close(g);
             assert_ok(file_read(turn ? &after : &before, path, 1 << 24, &e), &e);

@@ -1,150 +1,37 @@
 /* t_prefix.c - texts that begin alike share pages: what each query gives is what it gives alone in a fresh engine, and
  * what it is said to have found is what was not computed; one after another, at once, when the one that computes
  * leaves, under windows, on several devices with several steps under way, when pages run short. */
-#include "engine/engine_state.h"
-#include "fake/fake_backend.h"
-#include "model_rig.h"
+#include "text_rig.h"
 
-#include "base/rng.h"
-
-enum { CTX = 400, VOCAB = 61, TOKENS = 40, QUERIES = 12, COMMON = 200 };
-
-static const model_shape shape_of_each = {.layers = 3,
-                                          .dim = 32,
-                                          .heads = 4,
-                                          .kv_heads = 2,
-                                          .head_dim = 10,
-                                          .ffn = 40,
-                                          .vocab = VOCAB,
-                                          .ctx = CTX,
-                                          .window = 70,
-                                          .rope_dims = 10,
-                                          .gated = true,
-                                          .type = DTYPE_F32};
-
-static const fake_options fake_of_each = {.delay = 20};
-static const backend_use more_backends[] = {{&fake_backend, &fake_of_each}, {0}};
+enum { CTX = 400, TOKENS = 40, QUERIES = 12, COMMON = 200 };
 
 static engine *open_engine(engine_options o, bool by_length)
 {
-    err e = {0};
-    engine *g;
-    model *m = rig_model(&shape_of_each, 7, CTX);
+    const model_shape of = text_shape(CTX);
+    model *m = rig_model(&of, 7, CTX);
     if (by_length)
         m->prog->ropes[0].params = (rope_params){
             .scaling = ROPE_DYNAMIC, .dims = 10, .theta = 500, .factor = 2, .max_positions = 50, .truncate = true};
-    o.threads = 1;
-    o.kv = "f32";
-    o.more_backends = more_backends;
-    assert_ok(engine_of_model(&g, m, rig_model_drop, &o, &e), &e);
-    return g;
-}
-
-typedef struct text {
-    int32_t ids[CTX], token[TOKENS];
-    query q;
-    uint64_t id;
-    int n, ends;
-    int64_t cached;
-    finish_reason finish;
-} text;
-
-static bool on_token(void *ctx, const token_event *ev)
-{
-    text *t = ctx;
-    assert_int_equal(t->ends, 0);
-    if (ev->index >= 0) t->cached = ev->cached_tokens;
-    if (ev->token >= 0 && ev->index >= 0) t->token[t->n++] = ev->token;
-    t->ends = ev->finish != FINISH_NONE;
-    t->finish = ev->finish;
-    return true;
-}
-
-/* Text k: `common` ids that all have, then its own. */
-static void make_text(text *t, int k, int common, int n, int most)
-{
-    *t = (text){.n = 0};
-    for (int i = 0; i < n; i++)
-        t->ids[i] = (int32_t)(rng_bits(3, i < common ? 0 : (uint64_t)k + 1, (uint64_t)i) % VOCAB);
-    t->q = (query){.ids = t->ids,
-                   .n_ids = (size_t)n,
-                   .max_tokens = most,
-                   .ignore_eos = true,
-                   .sample = {.temperature = k % 2 ? 0.9 : 0,
-                              .top_p = 0.9,
-                              .repetition_penalty = 1.1,
-                              .typical_p = 1,
-                              .tfs_z = 1,
-                              .fsd_n = 1,
-                              .seed = k},
-                   .n_logprobs = -1,
-                   .on_token = on_token,
-                   .ctx = t};
-}
-
-static void add(engine *g, text *t)
-{
-    err e = {0};
-    assert_ok(engine_add_query(g, &t->q, &t->id, &e), &e);
-}
-
-static void run_all(engine *g)
-{
-    err e = {0};
-    for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
-}
-
-static void same(const text *a, const text *b)
-{
-    assert_int_equal(b->ends, 1);
-    assert_int_equal(a->finish, b->finish);
-    assert_int_equal(a->n, b->n);
-    assert_memory_equal(a->token, b->token, sizeof a->token);
+    return text_engine(m, o);
 }
 
 /* What each text is in an engine that knows nothing else. */
-static void run_alone(text *t, bool by_length)
-{
-    engine *g = open_engine((engine_options){0}, by_length);
-    add(g, t);
-    run_all(g);
-    assert_int_equal(t->cached, 0);
-    engine_close(g);
-}
+static void run_alone(text *t, bool by_length) { text_run_alone(open_engine((engine_options){0}, by_length), t); }
 
-static void all_given_back(engine *g)
-{
-    engine_stats st;
-    engine_get_stats(g, &st);
-    assert_true(st.kv_usage == 0 && st.pages_used == 0);
-    for (uint32_t i = 0; i < g->prog->n_group; i++)
-        assert_int_equal(g->pages[i].n_free + g->pages[i].n_kept, g->pages[i].total);
-    for (int32_t i = 0; i < g->names.n; i++) assert_null(g->names.name[i].filler);
-    tree_clear(&g->names);
-    int unused = 0;
-    for (int32_t i = g->names.free; i >= 0; i = g->names.name[i].next) unused++;
-    assert_int_equal(unused, g->names.n);
-}
-
-static const struct {
-    const char *devices;
-    int in_flight, chunk, max_batch;
-} ways[] = {{NULL, 0, 0, 16},
-            {NULL, 0, 24, 3},
-            {"cpu:1;cpu:1", 0, 100, 16},
-            {"cpu:1&cpu:1", 2, 64, 16},
-            {"cpu&fake;fake", 4, 50, 16},
-            {"fake;fake", 5, 7, 5}};
+static const text_way ways[] = {{NULL, 0, 0, 16},
+                                {NULL, 0, 24, 3},
+                                {"cpu:1;cpu:1", 0, 100, 16},
+                                {"cpu:1&cpu:1", 2, 64, 16},
+                                {"cpu&fake;fake", 4, 50, 16},
+                                {"fake;fake", 5, 7, 5}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* max_batch 0: that of the way. */
 static engine *open_way(int i, bool by_length, int max_batch)
 {
-    return open_engine((engine_options){.devices = ways[i].devices,
-                                        .in_flight = ways[i].in_flight,
-                                        .chunk = ways[i].chunk,
-                                        .max_batch = max_batch ? max_batch : ways[i].max_batch},
-                       by_length);
+    engine_options o = text_way_options(&ways[i]);
+    if (max_batch) o.max_batch = max_batch;
+    return open_engine(o, by_length);
 }
 
 /* Texts one after another, then again, and all at once: the same tokens; every page that was there is found. There are
@@ -155,7 +42,7 @@ static void equal_texts(void **unused)
     static text alone[QUERIES], got[QUERIES];
     for (int by_length = 0; by_length < 2; by_length++) {
         for (int k = 0; k < QUERIES; k++) {
-            make_text(&alone[k], k, COMMON, COMMON + 3 + 13 * k, k % 3 ? 20 : TOKENS);
+            text_make(&alone[k], k, COMMON, COMMON + 3 + 13 * k, k % 3 ? 20 : TOKENS);
             run_alone(&alone[k], by_length);
         }
         for (int w = 0; w < WAYS; w++) {
@@ -167,13 +54,13 @@ static void equal_texts(void **unused)
                     got[k].n = got[k].ends = 0;
                     got[k].q.ctx = &got[k];
                     got[k].q.ids = got[k].ids;
-                    add(g, &got[k]);
-                    if (turn < 2) run_all(g);
+                    text_add(g, &got[k]);
+                    if (turn < 2) text_run(g);
                     if (turn == 2 && k < QUERIES - 1) continue;
-                    run_all(g);
+                    text_run(g);
                     for (int i = turn < 2 ? k : 0; i <= k; i++) {
                         const int64_t whole = ((int64_t)got[i].q.n_ids - 1) / PAGE_TOKENS * PAGE_TOKENS;
-                        same(&alone[i], &got[i]);
+                        text_same(&alone[i], &got[i]);
                         if (by_length) assert_int_equal(got[i].cached, turn ? whole : 0);
                         else assert_int_equal(got[i].cached, turn ? whole : i ? COMMON / PAGE_TOKENS * PAGE_TOKENS : 0);
                     }
@@ -188,7 +75,7 @@ static void equal_texts(void **unused)
             assert_int_equal(st.prompt_tokens, all);
             assert_int_equal(st.cached_tokens, cached);
             assert_true(st.sought_tokens == all && st.found_tokens == cached && st.recomputed_tokens == 0);
-            all_given_back(g);
+            text_all_given_back(g);
             engine_close(g);
         }
     }
@@ -200,7 +87,7 @@ static void at_once(void **unused)
     (void)unused;
     static text alone[QUERIES], got[QUERIES];
     for (int k = 0; k < QUERIES; k++) {
-        make_text(&alone[k], k, COMMON, COMMON + 32, 20);
+        text_make(&alone[k], k, COMMON, COMMON + 32, 20);
         run_alone(&alone[k], false);
     }
     for (int w = 0; w < WAYS; w++)
@@ -210,24 +97,24 @@ static void at_once(void **unused)
             bool more;
             int64_t cached = 0;
             for (int k = 0; k < QUERIES; k++) {
-                make_text(&got[k], k, COMMON, COMMON + 32, 20);
-                add(g, &got[k]);
+                text_make(&got[k], k, COMMON, COMMON + 32, 20);
+                text_add(g, &got[k]);
             }
             if (leaves) { /* when it has begun */
                 for (int i = 0; i < 2; i++) assert_ok(engine_infer(g, &more, &e), &e);
                 if (w == 1) engine_pause(g, got[0].id, true);
                 else engine_cancel(g, got[0].id);
-                run_all(g);
+                text_run(g);
                 engine_pause(g, got[0].id, false);
             }
-            run_all(g);
+            text_run(g);
             for (int k = 0; k < QUERIES; k++) {
                 if (got[k].finish == FINISH_CANCELLED) continue;
-                same(&alone[k], &got[k]);
+                text_same(&alone[k], &got[k]);
                 cached += got[k].cached;
             }
             if (!leaves) assert_int_equal(cached, (QUERIES - 1) * (COMMON / PAGE_TOKENS * PAGE_TOKENS));
-            all_given_back(g);
+            text_all_given_back(g);
             engine_close(g);
         }
 }
@@ -241,7 +128,7 @@ static void choices(void **unused)
     static text alone[CHOICES], got[CHOICES];
     for (int greedy = 0; greedy < 2; greedy++) {
         for (int k = 0; k < CHOICES; k++) {
-            make_text(&alone[k], 1, 0, PROMPT, 30);
+            text_make(&alone[k], 1, 0, PROMPT, 30);
             alone[k].q.sample.choice = k;
             alone[k].q.sample.temperature = greedy ? 0 : 1.2;
             alone[k].q.sample.repetition_penalty = 1;
@@ -260,20 +147,20 @@ static void choices(void **unused)
                     got[k].q.ctx = &got[k];
                     got[k].q.ids = got[k].ids;
                     got[k].q.like = k ? got[0].id : 0;
-                    add(g, &got[k]);
+                    text_add(g, &got[k]);
                 }
                 if (leaves && w % 2) engine_pause(g, got[0].id, true);
                 else if (leaves) engine_cancel(g, got[0].id);
                 while (!got[leaves].n) assert_ok(engine_infer(g, &more, &e), &e);
                 for (int k = leaves; k < CHOICES && k < leaves + ways[w].max_batch; k++) assert_true(got[k].n > 0);
-                run_all(g);
+                text_run(g);
                 engine_pause(g, got[0].id, false);
-                run_all(g);
-                for (int k = leaves; k < CHOICES; k++) same(&alone[k], &got[k]);
+                text_run(g);
+                for (int k = leaves; k < CHOICES; k++) text_same(&alone[k], &got[k]);
                 engine_get_stats(g, &st);
                 const int read = leaves && w % 2 ? 2 : 1; /* the one that stopped is read later, from named pages */
                 assert_int_equal(st.prompt_tokens, read * PROMPT);
-                all_given_back(g);
+                text_all_given_back(g);
                 engine_close(g);
             }
     }
@@ -295,20 +182,20 @@ static void choices_of_an_encoder(void **unused)
         assert_ok(engine_open(&g, &o, &e), &e);
         text *t = turn ? got : alone;
         for (int k = 0; k < CHOICES; k++) {
-            make_text(&t[k], 1, 0, 1, 20);
+            text_make(&t[k], 1, 0, 1, 20);
             t[k].ids[0] = 0;
             t[k].q.enc_ids = input;
             t[k].q.n_enc = INPUT;
             t[k].q.sample = (sample_params){.temperature = 1.2, .top_p = 1, .repetition_penalty = 1, .choice = k};
             t[k].q.like = turn && k ? t[0].id : 0;
-            add(g, &t[k]);
-            if (!turn) run_all(g);
+            text_add(g, &t[k]);
+            if (!turn) text_run(g);
         }
-        run_all(g);
-        for (int k = 0; k < CHOICES && turn; k++) same(&alone[k], &got[k]);
+        text_run(g);
+        for (int k = 0; k < CHOICES && turn; k++) text_same(&alone[k], &got[k]);
         engine_get_stats(g, &st);
         assert_int_equal(st.encoder_runs, turn ? 1 : CHOICES);
-        all_given_back(g);
+        text_all_given_back(g);
         engine_close(g);
     }
 }
@@ -323,33 +210,33 @@ static void kept_apart(void **unused)
     const int64_t whole = 192;
     for (int turn = 0; turn < 2; turn++)
         for (int k = 0; k < 3; k++) {
-            make_text(&t, 0, COMMON, COMMON, 5);
+            text_make(&t, 0, COMMON, COMMON, 5);
             t.q.salt = k ? salts[k - 1] : NULL;
-            add(g, &t);
-            run_all(g);
+            text_add(g, &t);
+            text_run(g);
             assert_int_equal(t.cached, turn ? whole : 0);
         }
     engine_stats st;
     engine_get_stats(g, &st);
-    make_text(&t, 0, COMMON, COMMON, 5);
+    text_make(&t, 0, COMMON, COMMON, 5);
     t.q.prompt_logprobs = true;
     t.q.n_logprobs = 0;
-    add(g, &t);
-    run_all(g);
+    text_add(g, &t);
+    text_run(g);
     assert_true(t.n == 5 && t.cached == 0);
-    make_text(&t, 0, COMMON, COMMON, 5);
+    text_make(&t, 0, COMMON, COMMON, 5);
     t.q.apart = true;
-    add(g, &t);
-    run_all(g);
+    text_add(g, &t);
+    text_run(g);
     assert_true(t.n == 5 && t.cached == 0);
     engine_stats now;
     engine_get_stats(g, &now);
     assert_true(now.sought_tokens == st.sought_tokens && now.prompt_tokens == st.prompt_tokens + 2 * COMMON);
-    make_text(&t, 0, COMMON, COMMON, 5);
-    add(g, &t);
-    run_all(g);
+    text_make(&t, 0, COMMON, COMMON, 5);
+    text_add(g, &t);
+    text_run(g);
     assert_int_equal(t.cached, whole);
-    all_given_back(g);
+    text_all_given_back(g);
     engine_close(g);
 }
 
@@ -359,21 +246,21 @@ static void goes_on(void **unused)
     (void)unused;
     static text first, next, alone;
     engine *g = open_engine((engine_options){0}, false);
-    make_text(&first, 1, 0, 300, TOKENS);
-    add(g, &first);
-    run_all(g);
-    make_text(&next, 1, 0, 300, TOKENS);
-    memcpy(next.ids + 300, first.token, sizeof first.token);
+    text_make(&first, 1, 0, 300, TOKENS);
+    text_add(g, &first);
+    text_run(g);
+    text_make(&next, 1, 0, 300, TOKENS);
+    memcpy(next.ids + 300, first.token, TOKENS * sizeof *first.token);
     next.q.n_ids = 300 + TOKENS;
     alone = next;
     alone.q.ids = alone.ids;
     alone.q.ctx = &alone;
-    add(g, &next);
-    run_all(g);
+    text_add(g, &next);
+    text_run(g);
     assert_int_equal(next.cached, 320);
     run_alone(&alone, false);
-    same(&alone, &next);
-    all_given_back(g);
+    text_same(&alone, &next);
+    text_all_given_back(g);
     engine_close(g);
 }
 
@@ -383,7 +270,7 @@ static void short_of_pages(void **unused)
     (void)unused;
     static text alone[QUERIES], got[3 * QUERIES];
     for (int k = 0; k < QUERIES; k++) {
-        make_text(&alone[k], k, 70 * (k % 3), 100 + 20 * (k % 7), TOKENS);
+        text_make(&alone[k], k, 70 * (k % 3), 100 + 20 * (k % 7), TOKENS);
         run_alone(&alone[k], false);
     }
     for (int w = 0; w < WAYS; w++) {
@@ -395,14 +282,15 @@ static void short_of_pages(void **unused)
         g->names.cap = 24; /* names are short too */
         for (int k = 0; k < 3 * QUERIES; k++) {
             const int of = (int)(rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES);
-            make_text(&got[k], of, 70 * (of % 3), 100 + 20 * (of % 7), TOKENS);
+            text_make(&got[k], of, 70 * (of % 3), 100 + 20 * (of % 7), TOKENS);
             got[k].q.sample = alone[of].q.sample;
-            add(g, &got[k]);
-            if (k % 5 == 4) run_all(g);
+            text_add(g, &got[k]);
+            if (k % 5 == 4) text_run(g);
         }
-        run_all(g);
-        for (int k = 0; k < 3 * QUERIES; k++) same(&alone[rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES], &got[k]);
-        all_given_back(g);
+        text_run(g);
+        for (int k = 0; k < 3 * QUERIES; k++)
+            text_same(&alone[rng_bits(9, (uint64_t)w, (uint64_t)k) % QUERIES], &got[k]);
+        text_all_given_back(g);
         engine_close(g);
     }
 }
