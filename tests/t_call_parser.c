@@ -67,6 +67,10 @@ static const char *const cases[][3] = {
      "[1]}</arg_value>\n"
      "</tool_call>",
      "{f {\"s\": \"a\\nb\", \"o\": {\"k\": [1]}}}"},
+    {"seed-oss",
+     "ok\n<seed:tool_call>\n<function=f>\n<parameter=s>12</parameter>\n<parameter=n>12</parameter>\n</function>\n"
+     "</seed:tool_call>",
+     "ok{f {\"s\": \"12\", \"n\": 12}}"},
     {"glm-4.7", "<tool_call>f<arg_key>s</arg_key><arg_value>7</arg_value></tool_call>", "{f {\"s\": \"7\"}}"},
     {"deepseek-old",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"n\": 1}\n```<｜tool▁call▁end｜>"
@@ -230,7 +234,9 @@ static void formats_are_found_in_templates(void **state)
     static const char *const of[][2] = {
         {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
         {"Qwen3-Coder", "qwen3-coder"},
+        {"ByteDance-Seed-OSS", "seed-oss"},
         {"GLM-4.6", "glm"},
+        {"GLM-4.7-Flash", "glm-4.7"},
         {"Kimi-K2-Instruct", "kimi"},
         {"deepseek-ai-DeepSeek-V3.1", "deepseek"},
         {"llama-cpp-deepseek-r1", "deepseek-old"},
