@@ -22,7 +22,7 @@ from oracle_schemas import any_schema, start
 
 V = jsonschema.Draft202012Validator
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{% endif %}"
-FORMATS = "qwen3-coder glm glm-4.7 hermes mistral llama3"
+FORMATS = "qwen3-coder seed-oss glm glm-4.7 hermes mistral llama3"
 
 
 def object_of(required=(), more=False, **properties):
