@@ -62,7 +62,7 @@ int pooling_read(pooling *out, ckpt *c, err *e)
         else out->unsupported_module = type;
     }
     if (out->found && !own.code) read_side(out, c, &own);
-    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+    return err_copy(e, &own);
 }
 
 /* Gives a name of [config] a word, unless the user's spec file has the name and this source is weaker. A spec without a

@@ -20,6 +20,11 @@ static void err_first_message_wins(void **state)
     assert_int_equal(err_set(&e, ERR_SPEC, "b"), ERR_IO);
     err_wrap(&e, "file %s", "x");
     assert_string_equal(e.msg, "file x: a?1");
+    err other = {0};
+    assert_int_equal(err_copy(&other, &(err){0}), OK);
+    assert_int_equal(err_copy(NULL, &e), ERR_IO);
+    assert_int_equal(err_copy(&other, &e), ERR_IO);
+    assert_string_equal(other.msg, e.msg);
     assert_int_equal(err_http(ERR_NOT_FOUND), 404);
 }
 

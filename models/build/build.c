@@ -28,7 +28,7 @@ int build_sources(config_sources *out, ckpt *c, const json *config, err *e)
     if (config) from.hf = config;
     from.generation = ckpt_side_json(c, "generation_config.json", &side);
     *out = from;
-    return side.code ? err_set(e, side.code, "%s", side.msg) : OK;
+    return err_copy(e, &side);
 }
 
 int build_number(spec *s, config_eval *values, const char *key, int64_t otherwise, int64_t *out, err *e)

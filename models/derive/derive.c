@@ -113,7 +113,7 @@ int spec_derive(ckpt *c, buf *out, err *e)
         write_start(c, base, out);
         return rc ? rc : out->bad ? err_set(e, ERR_MEMORY, "out of memory") : OK;
     }
-    if (unknown.code != ERR_NOT_FOUND) return err_set(e, unknown.code, "%s", unknown.msg);
+    if (unknown.code != ERR_NOT_FOUND) return err_copy(e, &unknown);
     family_fit *fits = NULL;
     size_t n = 0;
     parts p;

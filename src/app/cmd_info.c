@@ -70,7 +70,7 @@ static int open_described(described *d, const info_options *o, err *e)
     const char *path = o->model.model ? o->model.model : "builtin";
     err why = {0};
     int rc = o->own.hash ? model_open(&d->m, &wanted, &why) : OK;
-    if (rc && (o->model.spec || why.code == ERR_MEMORY)) return err_set(e, rc, "%s", why.msg);
+    if (rc && (o->model.spec || why.code == ERR_MEMORY)) return err_copy(e, &why);
     if (!d->m && (rc = model_weights(&d->own, path, e))) return rc;
     d->c = d->m ? d->m->weights : d->own;
     if (why.code) log_line(LOG_WARN, "no identity: %s", why.msg);

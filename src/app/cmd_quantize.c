@@ -146,7 +146,7 @@ static int open_tokenizer(tokenizer **out, const engine_options *o, err *e)
     int rc = tokenizer_choose(out, o, &why);
     if (rc == OK) return OK;
     *out = NULL;
-    if (o->tokenizer) return err_set(e, rc, "%s", why.msg);
+    if (o->tokenizer) return err_copy(e, &why);
     log_line(LOG_WARN, "the file will carry no tokenizer that can be used: %s", why.msg);
     return OK;
 }

@@ -106,7 +106,7 @@ static int make_tokenizer(const engine_options *o, const char *dir, bool copied,
         if (!copied) log_line(LOG_WARN, "the folder will hold no tokenizer: %s", why.msg);
         rc = OK;
     } else if (rc) {
-        err_set(e, rc, "%s", why.msg);
+        err_copy(e, &why);
     } else {
         rc = write_bytes(dir, "tokenizer.json", buf_span(&file), e);
         if (!rc && !has_file(dir, "tokenizer_config.json"))

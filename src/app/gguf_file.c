@@ -43,7 +43,7 @@ static int add_vocabulary(const model *m, const engine_options *o, exporter *x, 
         say_none(export_pairs(x));
         return OK;
     }
-    return rc ? err_set(e, rc, "%s", why.msg) : OK;
+    return err_copy(e, &why);
 }
 
 int gguf_file_write(const model *m, const engine_options *o, exporter *x, const char *path, int threads, err *e)

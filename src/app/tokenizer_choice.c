@@ -42,8 +42,7 @@ int tokenizer_choose(tokenizer **out, const engine_options *o, err *e)
     bool plain = o->model && !o->spec && strcmp(o->model, "builtin") != 0;
     if (plain && file_is_dir(o->model)) { /* needs no weights */
         err none = {0};
-        if (tokenizer_open(out, o->model, o->pre, &none) != ERR_NOT_FOUND)
-            return none.code ? err_set(e, none.code, "%s", none.msg) : OK;
+        if (tokenizer_open(out, o->model, o->pre, &none) != ERR_NOT_FOUND) return err_copy(e, &none);
     }
     return plain ? of_checkpoint(out, o, e) : of_spec(out, o, e);
 }

@@ -24,6 +24,8 @@ int err_set(err *e, int code, const char *fmt, ...)
     return code;
 }
 
+int err_copy(err *e, const err *from) { return from->code ? err_set(e, from->code, "%s", from->msg) : OK; }
+
 int err_wrap(err *e, const char *fmt, ...)
 {
     if (!e || !e->code) return e ? e->code : 0;

@@ -97,7 +97,7 @@ static int threads_wait(link_end *l, err *e)
     else end->spins = most || end->spins * 2 > g->spins_most ? g->spins_most : end->spins * 2;
     end->seen = signal_now(&end->changed);
     atomic_store(&end->drains, false);
-    return atomic_load(&g->given_up) == 2 ? err_set(e, g->why.code, "%s", g->why.msg) : OK;
+    return atomic_load(&g->given_up) == 2 ? err_copy(e, &g->why) : OK;
 }
 
 static void threads_give_up(link_end *l, int code, const char *why)

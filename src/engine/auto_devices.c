@@ -297,7 +297,7 @@ static int try_best(choice *c, buf *out, err *e)
     }
     int rc = OK;
     if (chosen >= 0) buf_str(out, buf_cstr(&list[chosen].devices));
-    else if (n) rc = err_set(e, last.code, "%s", last.msg);
+    else if (n) rc = err_copy(e, &last);
     else rc = err_set(e, ERR_LIMIT, "--devices auto: the model does not fit the memory of this machine and its peers");
     layouts_free(list, n);
     return rc;

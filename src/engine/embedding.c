@@ -115,7 +115,7 @@ static int run_tickets(engine *g, ticket *t, size_t n, batch_run *run, void (*pr
         int rc = engine_infer(g, &more, e);
         if (rc) return rc;
         if (progress) progress(ctx, run->done);
-        if (run->failed.code) return err_set(e, run->failed.code, "%s", run->failed.msg);
+        if (run->failed.code) return err_copy(e, &run->failed);
     }
     return OK;
 }

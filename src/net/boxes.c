@@ -109,10 +109,7 @@ static void fail(boxes *b, int code, const char *why)
 
 void boxes_lost(boxes *b, const err *why) { fail(b, why->code, why->msg); }
 
-int boxes_check(const boxes *b, err *e)
-{
-    return atomic_load(&b->failed) ? err_set(e, b->why.code, "%s", b->why.msg) : OK;
-}
+int boxes_check(const boxes *b, err *e) { return atomic_load(&b->failed) ? err_copy(e, &b->why) : OK; }
 
 /* ---- out */
 

@@ -75,7 +75,7 @@ static int await_piece(fetch *f, const asked *x, err *e)
     int rc = OK;
     pthread_mutex_lock(&f->lock);
     while (!x->there && !f->over) pthread_cond_wait(&f->changed, &f->lock);
-    if (!x->there) rc = err_set(e, f->why.code, "%s", f->why.msg);
+    if (!x->there) rc = err_copy(e, &f->why);
     pthread_mutex_unlock(&f->lock);
     if (rc) return rc;
     sha256_of(x->room + SHA256_BYTES, x->ask.bytes, digest);

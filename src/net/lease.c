@@ -171,7 +171,7 @@ static int place_model(lease *l, const plan_options *o, err *e)
         rc = plan_open(&l->l, l->m->prog, o, &own);
         fetches = rc && l->differs && may_fetch;
     }
-    if (!fetches) return rc ? err_set(e, rc, "%s", own.msg) : OK;
+    if (!fetches) return err_copy(e, &own);
     model_close(l->m);
     l->m = NULL;
     rc = take_model(l, e);

@@ -52,8 +52,8 @@ int question_await(question *q, double seconds, err *e)
     pthread_mutex_lock(&a->lock);
     while (q->asked && !a->lost && in_time) in_time = cond_wait(&a->changed, &a->lock, until);
     if (q->asked && !a->lost) rc = err_set(e, ERR_IO, "%s: no answer within %.0f s", peer_name(q->to), seconds);
-    else if (q->asked) rc = err_set(e, a->why.code, "%s", a->why.msg);
-    else if (q->why.code) rc = err_set(e, q->why.code, "%s", q->why.msg);
+    else if (q->asked) rc = err_copy(e, &a->why);
+    else if (q->why.code) rc = err_copy(e, &q->why);
     pthread_mutex_unlock(&a->lock);
     return rc;
 }

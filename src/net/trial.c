@@ -135,7 +135,7 @@ static int run_here(trial *t, const coll_test *test, err *e)
     for (int i = 0; i < t->n; i++)
         if (started[i]) pthread_join(t->ranks[i].thread, NULL);
     for (int i = 0; i < t->n && !rc; i++)
-        if (started[i] && t->ranks[i].why.code) rc = err_set(e, t->ranks[i].why.code, "%s", t->ranks[i].why.msg);
+        if (started[i] && t->ranks[i].why.code) rc = err_copy(e, &t->ranks[i].why);
     return rc;
 }
 

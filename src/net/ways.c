@@ -223,7 +223,7 @@ int ways_wait(ways *w, double seconds, err *e)
             if (!w->all[i].joined) missing = w->all[i].b;
         if (missing < 0 || s->lost || !in_time) break;
     }
-    if (s->lost) rc = err_set(e, s->why.code, "%s", s->why.msg);
+    if (s->lost) rc = err_copy(e, &s->why);
     else if (missing >= 0) rc = err_set(e, ERR_IO, "rank %d did not connect within %.0f seconds", missing, seconds);
     pthread_mutex_unlock(&s->lock);
     return rc;

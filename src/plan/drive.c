@@ -372,7 +372,7 @@ int plan_collect(plan *l, err *e)
     if (drive_has_threads(l)) {
         pthread_mutex_lock(&l->lock);
         while (!is_over(l, l->collected)) pthread_cond_wait(&l->changed, &l->lock);
-        if (!f->rc && l->lost.code) f->rc = err_set(&f->why, l->lost.code, "%s", l->lost.msg);
+        if (!f->rc && l->lost.code) f->rc = err_copy(&f->why, &l->lost);
         l->collected++;
         pthread_mutex_unlock(&l->lock);
     } else {

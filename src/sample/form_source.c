@@ -46,7 +46,7 @@ static int open_phrase(grammar **out, grammar_builder *b, phrase *p, const char 
 {
     err *own = b->e;
     grammar_open(out, b, grammar_rule_new(b, span_str(name), p), t);
-    return own->code ? err_set(e, own->code, "%s", own->msg) : OK;
+    return err_copy(e, own);
 }
 
 static int compile_regex(grammar **out, span source, const token_trie *t, err *e)

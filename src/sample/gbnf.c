@@ -284,5 +284,5 @@ int gbnf_compile(grammar **out, span text, const token_trie *t, err *e)
     const uint32_t root = map_get_str(&p.b.names, "root");
     if (!failed(&p) && root == MAP_NONE) err_set(&own, ERR_FORMAT, "grammar: there is no rule 'root'");
     grammar_open(out, &p.b, root == MAP_NONE ? 0 : root, t);
-    return own.code ? err_set(e, own.code, "%s", own.msg) : OK;
+    return err_copy(e, &own);
 }

@@ -677,7 +677,7 @@ int json_schema_error(err *e, const err *own, const schema_doubt *doubt)
     const char *why = doubt->text;
     if (own->code == ERR_FORMAT && strstr(own->msg, "derives no text"))
         return err_set(e, ERR_FORMAT, "nothing satisfies the schema%s%s", *why ? ": " : "", why);
-    return own->code ? err_set(e, own->code, "%s", own->msg) : OK;
+    return err_copy(e, own);
 }
 
 int json_schema_compile(grammar **out, const json *schema, const token_trie *t, err *e)

@@ -238,7 +238,7 @@ int chat_template_apply(const chat_template *c, const chat_input *in, jinja_outp
         if (moved && !render(c, in, json_get(moved, "messages"), out, NULL)) rc = OK;
         json_free(moved);
     }
-    if (rc) return err_set(e, rc, "%s", first.msg);
+    if (rc) return err_copy(e, &first);
     return in->continue_final ? cut_to_final(messages, out, e) : OK;
 }
 
