@@ -36,6 +36,11 @@ typedef struct qkind {
 
 INLINE bool q_two(qkind k) { return k.scale == PANEL_SUB8 || k.scale == PANEL_SUB4; }
 INLINE int q_act(qkind k) { return PANEL_ACT(k.bits, k.block, k.scale); }
+/* Sums of parts of row m's codes, from those of row 0; only blocks of 64 have them. */
+INLINE int16_t *q_subsums_of(qkind k, int16_t *neg_subsums, int m)
+{
+    return q_act(k) == 64 ? neg_subsums + m * ACT_SUBSUMS : NULL;
+}
 /* Number of k whose products are summed as integers. */
 INLINE int q_block(qkind k) { return k.block < q_act(k) ? k.block : q_act(k); }
 INLINE bool q_picks(qkind k) { return k.code == PANEL_PICK8 || k.code == PANEL_PICK16; }

@@ -168,7 +168,7 @@ INLINE void q_start_block(qshape z, qplace at, qstate *s, int i, int b)
     const qkind k = z.k;
     UNROLLED (m, z.mr) {
         s->a[m] = q_two(k) && !DOT4 ? s->whole[m]
-                                    : q_start(k, s->xb.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b);
+                                    : q_start(k, s->xb.neg_sum + m, q_subsums_of(k, s->x.neg_subsums, m), b);
         s->low[m] = s->high[m] = Q_ZERO();
     }
     s->by = _mm256_set1_epi16(1);

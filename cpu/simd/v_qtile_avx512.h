@@ -127,7 +127,8 @@ INLINE act_part q_row(qshape z, const qstate *s, int m)
 {
     const act_part x = s->x[m >= z.m1];
     const int r = m < z.m1 ? m : m - z.m1;
-    return (act_part){x.code + 4 * r, x.scale + r, x.scaled_sum + r, x.neg_sum + r, x.neg_subsums + r * ACT_SUBSUMS};
+    return (act_part){x.code + 4 * r, x.scale + r, x.scaled_sum + r, x.neg_sum + r,
+                      q_subsums_of(z.k, x.neg_subsums, r)};
 }
 INLINE int q_stride(qshape z, int m) { return m < z.m1 ? z.m1 : z.m2; }
 
@@ -282,7 +283,8 @@ INLINE void q_pass(qshape z, const qjob *q)
     const int blocks = PANEL_K / q_block(k), steps = 16 / q_width(k.bits) / blocks;
     const int code_bytes = q_code_lines(k) * PANEL_LINE, tail_bytes = q->f->tail_lines * PANEL_LINE;
     qplace at = {.lines = q->panel, .ahead = q->ahead};
-    qstate s = {.q = q, .x = {q->x, q->second}, .table = q_table(k, q), .factor = _mm512_set1_ps(q->f->factor)};
+    qstate s = {
+        .q = q, .x = {q->x, z.m2 ? q->second : q->x}, .table = q_table(k, q), .factor = _mm512_set1_ps(q->f->factor)};
     UNROLLED (i, z.np)
         UNROLLED (m, z.m1 + z.m2) s.f[i][m] = _mm512_setzero_ps();
     for (int64_t tile = 0; tile < q->k_tiles; at.lines += tail_bytes, at.ahead += tail_bytes) {

@@ -145,7 +145,7 @@ INLINE void q_start_tile(qshape z, qplace at, qstate *s)
 INLINE void q_start_block(qshape z, qstate *s, int b)
 {
     UNROLLED (m, z.mr) {
-        int32x4_t start = vdupq_n_s32(q_start(z.k, s->x.neg_sum + m, s->x.neg_subsums + m * ACT_SUBSUMS, b));
+        int32x4_t start = vdupq_n_s32(q_start(z.k, s->x.neg_sum + m, q_subsums_of(z.k, s->x.neg_subsums, m), b));
         UNROLLED (v, z.quads) s->a[v][m] = start;
     }
 }
