@@ -26,7 +26,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LIST_MAX = 16, CHUNK = 512, HASH_IDS = 24, NAME = 24 };
+enum { LIST_MAX = 16, DEPTH_STEP = 512, HASH_IDS = 24, NAME = 24 };
 
 typedef struct bench_options {
     engine_options model;
@@ -60,15 +60,18 @@ static const flag_group bench_flags[] = {
 /* ---- one repetition */
 
 typedef struct progress {
+    engine *g;
     int64_t made, first; /* tokens generated; sequences that have one, or their vector */
 } progress;
 
+/* A sequence that has its first token waits for the others. */
 static bool on_token(void *ctx, const token_event *ev)
 {
     progress *p = ctx;
-    if (ev->token >= 0) {
-        p->made++;
-        p->first += ev->index == 0;
+    if (ev->token >= 0) p->made++;
+    if (ev->token >= 0 && ev->index == 0) {
+        p->first++;
+        engine_pause(p->g, ev->query_id, true);
     }
     p->first += ev->pooled || ev->scores;
     return true;
@@ -97,7 +100,7 @@ static int add_sequence(engine *g, const bench_options *o, const bench_case *c, 
         ids[k] = (int32_t)(rng_bits(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)engine_describe(g)->n_vocab);
     query q = {.ids = ids,
                .n_ids = n,
-               .max_tokens = o->generate + c->batch + 1,
+               .max_tokens = o->generate + 1,
                .ignore_eos = true,
                .pooled = !engine_describe(g)->generates,
                .n_logprobs = -1,
@@ -109,34 +112,35 @@ static int add_sequence(engine *g, const bench_options *o, const bench_case *c, 
     return rc;
 }
 
-static uint64_t prompt_tokens(engine *g)
+/* Tokens in the cache of the sequence that was added last. */
+static int64_t last_past(engine *g)
 {
-    engine_stats now;
-    engine_get_stats(g, &now);
-    return now.prompt_tokens;
+    engine_slot last = {0};
+    engine_slots(g, &last, 1);
+    return last.past;
 }
 
 static int repetition(engine *g, const bench_options *o, const bench_case *c, uint64_t seed, busy_marks *m,
                       sample_times *t, err *e)
 {
-    progress p = {0};
+    progress p = {.g = g};
     uint64_t ids[4096];
     int rc = 0, batch = c->batch;
-    bool more = true;
+    bool more;
     *t = (sample_times){0};
     for (int i = 0; i < batch && !rc; i++) {
         rc = add_sequence(g, o, c, seed, i, &p, &ids[i], e);
         if (c->depth == 0 && i + 1 < batch) continue; /* all prompts together; at a depth one after another */
-        uint64_t start = prompt_tokens(g);
-        while (!rc && more && prompt_tokens(g) < start + (uint64_t)c->depth) rc = engine_infer(g, &more, e);
+        more = true;
+        while (!rc && more && last_past(g) < c->depth) rc = engine_infer(g, &more, e);
         double t0 = clock_now();
         busy_mark(m, g);
         while (!rc && p.first <= i && more) rc = engine_infer(g, &more, e);
         t->prefill += clock_now() - t0;
         t->prefill_rest = busy_rest(m, g, clock_now() - t0);
-        if (i + 1 < batch) engine_pause(g, ids[i], true);
     }
     for (int i = 0; i < batch && !rc; i++) engine_pause(g, ids[i], false);
+    more = true;
     int64_t before = p.made;
     double t1 = clock_now();
     busy_mark(m, g);
@@ -313,7 +317,7 @@ static int measure(bench_run *x, const bench_case *at, bench_row *rows, size_t *
         decode[i] = t.decode > 0 ? (double)t.decoded / t.decode : 0;
     }
     if (!rc && o->prompt) {
-        int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK, steps = (o->prompt + chunk - 1) / chunk;
+        const int64_t chunk = engine_describe(g)->chunk, steps = (o->prompt + chunk - 1) / chunk;
         step_cost c = engine_cost_of(g, o->prompt, 1, before);
         c.weight_bytes *= (double)steps / (double)o->prompt;
         c.kv_bytes /= (double)o->prompt;
@@ -340,7 +344,7 @@ typedef struct bench_grid {
 static int list_cases(const bench_options *o, const bench_grid *grid, bench_case at[LIST_MAX * LIST_MAX], int64_t *most)
 {
     const int n = grid->n_batch * grid->n_depth;
-    const int64_t chunk = o->model.chunk > 0 ? o->model.chunk : CHUNK;
+    const int64_t chunk = o->model.chunk > 0 ? o->model.chunk : DEPTH_STEP;
     *most = 0;
     for (int i = 0; i < n; i++) {
         at[i] = (bench_case){.batch = grid->batch[i / grid->n_depth],
