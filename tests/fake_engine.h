@@ -50,6 +50,7 @@ static struct {
     int fail_open;       /* error code of engine_open */
     int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
     int waiting;         /* what the statistics say of the queue */
+    engine_peer *peer;   /* the only one; NULL: there is none */
     bool no_tokenizer, no_pooled, fills_in;
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
@@ -64,8 +65,9 @@ static const tokenizer fake_tokenizer;
 
 int engine_peers(engine *g, engine_peer *out, int most)
 {
-    (void)g, (void)out, (void)most;
-    return 0;
+    (void)g;
+    if (fake.peer && most > 0) *out = *fake.peer;
+    return fake.peer && most > 0;
 }
 
 int engine_fingerprint(const engine *g, fingerprint *out, err *e)

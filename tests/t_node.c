@@ -405,12 +405,65 @@ static void spare(void **unused)
     nodes_close(&n);
 }
 
+static bool none_less(const engine_traffic *a, const engine_traffic *b)
+{
+    return b->step >= a->step && b->data >= a->data && b->weight >= a->weight;
+}
+
+/* What is counted of nodes: bytes by what they carry, idle time, the use of their pages. It outlives connections. */
+static void counts(void **unused)
+{
+    (void)unused;
+    nodes n;
+    err e = {0};
+    engine *g;
+    heard h[TEXTS];
+    engine_peer first[2], last[2];
+    engine_stats stats;
+    nodes_open(&n, NULL, NULL);
+    const engine_options o = {.model = "tests/vectors/models/llama",
+                              .devices = list_of(&n, "A/cpu;B/cpu"),
+                              .threads = 1,
+                              .ctx = 256,
+                              .peer_wait = 10,
+                              .key_file = n.key};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    ask(g, h);
+    bool more = true;
+    for (int i = 0; i < 10; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    peers_look(g, true);
+    engine_get_stats(g, &stats);
+    assert_int_equal(engine_peers(g, first, 2), 2);
+    const uint64_t row = 4 * (uint64_t)engine_describe(g)->dim;
+    for (int i = 0; i < 2; i++) {
+        assert_true(stats.kv_usage > 0 && fabs(first[i].kv_usage - stats.kv_usage) < 1e-9);
+        assert_true(first[i].sent.step > 0 && first[i].received.step > 0);
+        assert_true(first[i].sent.weight > 1000 && first[i].received.weight > 0);
+        assert_true(first[i].wait > 0 && first[i].wait < 60);
+    }
+    assert_true(first[0].sent.data >= stats.generated_tokens * row); /* rows go in at one, and come out of the other */
+    assert_true(first[1].received.data >= stats.generated_tokens * row);
+    assert_true(first[0].received.data < stats.generated_tokens * row);
+    interrupt(&n, 0, g, 5);
+    finish(g);
+    assert_int_equal(engine_peers(g, last, 2), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_true(none_less(&first[i].sent, &last[i].sent) && none_less(&first[i].received, &last[i].received));
+        assert_true(last[i].wait >= first[i].wait);
+        assert_true(last[i].kv_usage == 0);
+    }
+    assert_true(last[0].sent.weight >= 2 * first[0].sent.weight);
+    engine_close(g);
+    nodes_close(&n);
+}
+
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),     cmocka_unit_test(wires),           cmocka_unit_test(refusals),
-        cmocka_unit_test(lends_some), cmocka_unit_test(lends_little),    cmocka_unit_test(lost_node),
-        cmocka_unit_test(comes_back), cmocka_unit_test(waits_no_longer), cmocka_unit_test(spare)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models),       cmocka_unit_test(wires),
+                                       cmocka_unit_test(refusals),     cmocka_unit_test(lends_some),
+                                       cmocka_unit_test(lends_little), cmocka_unit_test(lost_node),
+                                       cmocka_unit_test(comes_back),   cmocka_unit_test(waits_no_longer),
+                                       cmocka_unit_test(spare),        cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -446,6 +446,26 @@ static void what_runs_here(void **state)
                                        "inferflow_finished_total{reason=\"length\"} "};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) expect_part(name[i]);
     assert_null(strstr(reply, "vllm"));
+    assert_null(strstr(reply, "peer"));
+    engine_peer node = {.name = "a:7071",
+                        .rtt_ms = 250,
+                        .sent = {1, 2, 3},
+                        .received = {4, 5, (uint64_t)1 << 53},
+                        .wait = 6.5,
+                        .kv_usage = 0.75};
+    fake.peer = &node;
+    assert_int_equal(call("GET", "/metrics", NULL), 200);
+    static const char *const of_peers[] = {
+        "inferflow_peer_up{peer=\"a:7071\"} 1\n",
+        "inferflow_link_rtt_seconds{peer=\"a:7071\"} 0.25\n",
+        "inferflow_link_wait_seconds_total{peer=\"a:7071\"} 6.5\n",
+        "inferflow_node_kv_usage_ratio{peer=\"a:7071\"} 0.75\n",
+        "inferflow_link_bytes_total{peer=\"a:7071\",direction=\"sent\",kind=\"step\"} 1\n",
+        "inferflow_link_bytes_total{peer=\"a:7071\",direction=\"sent\",kind=\"weight\"} 3\n",
+        "inferflow_link_bytes_total{peer=\"a:7071\",direction=\"received\",kind=\"data\"} 5\n",
+        "inferflow_link_bytes_total{peer=\"a:7071\",direction=\"received\",kind=\"weight\"} 9007199254740992\n"};
+    for (size_t i = 0; i < sizeof of_peers / sizeof *of_peers; i++) expect_part(of_peers[i]);
+    fake.peer = NULL;
     opt.metrics_as = "vllm";
     opt.alias = "a \"b\"";
     assert_int_equal(call("GET", "/metrics", NULL), 200);

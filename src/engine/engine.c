@@ -186,6 +186,7 @@ int engine_place(engine *g, bool first, double patience, err *e)
 
 void engine_unplace(engine *g)
 {
+    peers_part(g);
     plan_close(g->placed);
     leader_close(g->leader);
     g->placed = NULL;
@@ -450,6 +451,7 @@ void engine_close(engine *g)
     engine_unplace(g);
     arena_free(&g->texts);
     mem_free(g->peers);
+    mem_free(g->peers_before);
     buf_free(&g->devices);
     steps_close(&g->steps);
     tree_close(&g->names);

@@ -177,12 +177,19 @@ int engine_slots(engine *g, engine_slot *out, int most);
 
 /* A node of --devices. */
 typedef enum { ENGINE_PEER_UP, ENGINE_PEER_AWAY, ENGINE_PEER_REFUSED } engine_peer_state;
+/* Bytes of messages by what they carry: what to do, rows, weights. */
+typedef struct engine_traffic {
+    uint64_t step, data, weight;
+} engine_traffic;
 typedef struct engine_peer {
     char name[280], node[17], detail[300]; /* "a:7071"; 16 hex digits, or empty; why it is not up */
     char as[64]; /* GB/s,GOP/s of the machine that it pretends to be (node --as); "": it does not */
     engine_peer_state state;
     bool unused;   /* a spare whose turn it is not, or a node that a spare stands for */
     double rtt_ms; /* 0: unknown */
+    engine_traffic sent, received;
+    double wait;     /* seconds in which it had a step, or waited for rows of one, and did not compute */
+    double kv_usage; /* of the memory of its pages, what queries hold; 0 … 1 */
 } engine_peer;
 /* Fills at most `most`; from any thread. */
 int engine_peers(engine *g, engine_peer *out, int most);

@@ -84,8 +84,9 @@ struct engine {
     bool woken;
     uint64_t last_id;
     engine_stats stats;
-    uint64_t noted;     /* times that slots_note was called */
-    engine_peer *peers; /* [n_peer] */
+    uint64_t noted;            /* times that slots_note was called */
+    engine_peer *peers;        /* [n_peer] */
+    engine_peer *peers_before; /* [n_peer] what was counted of connections that ended; of the engine thread */
     int n_peer;
     double peers_at; /* clock_now of the last look at them; of the engine thread */
 };
@@ -112,6 +113,7 @@ void recovery_go_on(engine *g);
 
 /* ---- peers.c */
 int peers_open(engine *g, err *e); /* the nodes that `asked.devices` names */
+void peers_part(engine *g);        /* their connections are about to be closed: keeps what was counted */
 void peers_lost(void *g);          /* one is lost: wakes the engine thread; from any thread */
 /* Looks at them; now and then, unless something has happened. On the engine thread. */
 void peers_look(engine *g, bool now);

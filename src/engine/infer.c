@@ -309,9 +309,9 @@ int engine_infer(engine *g, bool *more, err *e)
     else if (b) deliver(g, b, &did);
     sessions_free_gone(g);
     keep_write(g);
-    peers_look(g, false);
     did.steps = any;
     add_stats(g, &did);
     *more = steps_under_way(&g->steps) > 0 || queue_has_work(g);
+    peers_look(g, !*more);
     return OK;
 }

@@ -24,7 +24,8 @@ static engine_peer *find(engine *g, const char *name)
 int peers_open(engine *g, err *e)
 {
     g->peers = mem_zero(DEVICES_MAX, sizeof *g->peers);
-    if (!g->peers) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    g->peers_before = mem_zero(DEVICES_MAX, sizeof *g->peers_before);
+    if (!g->peers || !g->peers_before) return err_set(e, ERR_MEMORY, "out of memory for the engine");
     for (const char *at = g->asked.devices; at && *at && g->n_peer < DEVICES_MAX;) {
         const size_t n = strcspn(at, ";&|");
         const char *slash = memchr(at, '/', n);
@@ -43,6 +44,33 @@ int peers_open(engine *g, err *e)
     return OK;
 }
 
+static void add_traffic(engine_traffic *to, const engine_traffic *before, const uint64_t by_use[USE_COUNT])
+{
+    to->step = before->step + by_use[USE_STEP];
+    to->data = before->data + by_use[USE_DATA];
+    to->weight = before->weight + by_use[USE_WEIGHT];
+}
+
+/* Of the memory of its pages, what queries hold. */
+static double kv_usage(const engine *g, const leader_node *node)
+{
+    double used = 0, all = 0;
+    for (uint32_t i = 0; i < g->prog->n_group; i++) {
+        const page_pool *p = &g->pages[i];
+        used += (double)node->page[i] * (double)(p->total - p->n_free - p->n_kept);
+        all += (double)node->page[i] * (double)p->total;
+    }
+    return all > 0 ? used / all : 0;
+}
+
+/* What its connections have carried: these, and those before. */
+static void add_counts(engine_peer *p, const engine_peer *before, const leader_node *node)
+{
+    add_traffic(&p->sent, &before->sent, node->bytes.sent);
+    add_traffic(&p->received, &before->received, node->bytes.received);
+    p->wait = before->wait + node->wait;
+}
+
 static void look_up(engine *g)
 {
     leader_node up[DEVICES_MAX];
@@ -55,6 +83,8 @@ static void look_up(engine *g)
         p->unused = false;
         p->detail[0] = 0;
         p->rtt_ms = up[i].rtt * 1e3;
+        p->kv_usage = kv_usage(g, &up[i]);
+        add_counts(p, &g->peers_before[p - g->peers], &up[i]);
         if (*up[i].as && !p->as[0])
             log_line(LOG_WARN, "%s pretends to be a machine of %s GB/s,GOP/s (node --as): times are not this one's",
                      p->name, up[i].as);
@@ -85,6 +115,21 @@ void peers_look(engine *g, bool now)
     pthread_mutex_lock(&g->lock);
     if (g->away.is) look_away(g);
     else look_up(g);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void peers_part(engine *g)
+{
+    leader_node left[DEVICES_MAX];
+    const int n = g->leader && g->n_peer ? leader_nodes(g->leader, left, DEVICES_MAX) : 0;
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < n; i++) {
+        engine_peer *p = find(g, left[i].name);
+        if (!p) continue;
+        add_counts(p, &g->peers_before[p - g->peers], &left[i]);
+        p->kv_usage = 0;
+        g->peers_before[p - g->peers] = *p;
+    }
     pthread_mutex_unlock(&g->lock);
 }
 

@@ -16,6 +16,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* A rank on a node. */
@@ -26,6 +27,10 @@ typedef struct far_rank {
     supply *pieces; /* for a node without a copy */
     uint64_t done;  /* steps */
     question q;
+    lease_memory memory;
+    _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
+    double done_at;          /* of the last step; of the reading thread */
+    _Atomic double wait;     /* leader_node.wait */
 } far_rank;
 
 struct leader {
@@ -69,6 +74,15 @@ static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room
     return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
 }
 
+/* A device takes steps in order: it could begin when the one before was over. */
+static void note_wait(far_rank *r, uint64_t number, double took)
+{
+    const double now = clock_now(), sent = r->sent_at[number % (uint64_t)plan_in_flight(r->of->l)];
+    const double idle = now - (sent > r->done_at ? sent : r->done_at) - took;
+    if (idle > 0) atomic_store(&r->wait, r->wait + idle);
+    r->done_at = now;
+}
+
 static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     far_rank *r = ctx;
@@ -79,6 +93,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
     err_wrap(&why, "%s", peer_name(p));
     const double took = lease_seconds_read(more);
+    if (h->channel == r->done) note_wait(r, h->channel, took);
     if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;
     return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
@@ -151,6 +166,8 @@ static int far_open(void *self, plan *l, err *e)
         r->rank = i;
         r->q.of = &d->asks;
         rc = address_parse(&d->nodes.at[i], plan_node(l, i), false, e);
+        r->sent_at = mem_zero((size_t)plan_in_flight(l), sizeof *r->sent_at);
+        if (!r->sent_at) rc = err_set(e, ERR_MEMORY, "out of memory for leases");
         if (!rc) rc = supply_open(&r->pieces, d->m->weights, e);
         if (!rc) rc = peer_dial(&r->control, &d->nodes.at[i], &d->self, &use, e);
         if (!rc) rc = ask_lease(r, buf_span(&text), buf_span(&tensors), e);
@@ -175,6 +192,7 @@ static void far_memory(void *self, int rank, dtype k_type, dtype v_type, uint64_
     if (!rc) rc = lease_memory_read(&m, buf_span(&r->q.more), &ignored);
     if (rc) m = (lease_memory){.left = 0}; /* the loss of the node is told by `ready` */
     buf_free(&message);
+    r->memory = m;
     memcpy(page, m.page, sizeof m.page);
     *slot = m.slot;
     *left = m.left;
@@ -225,6 +243,7 @@ static void far_send(void *self, uint64_t number, const step *st)
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
     for (int i = 0; i < d->n && !rc; i++) {
         if (!is_far(d, i)) continue;
+        d->ranks[i].sent_at[number % (uint64_t)plan_in_flight(d->l)] = clock_now();
         rc = peer_send(d->ranks[i].control, PEER_CONTROL, &head, bytes.p, &e);
         if (rc) err_wrap(&e, "%s", peer_name(d->ranks[i].control));
     }
@@ -247,6 +266,7 @@ static void far_close(void *self)
         supply_stop(d->ranks[i].pieces);
         peer_close(d->ranks[i].control);
         supply_close(d->ranks[i].pieces);
+        mem_free(d->ranks[i].sent_at);
     }
     ways_close(d->w);
     d->w = NULL;
@@ -283,15 +303,27 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
 
 const plan_far *leader_far(const leader *d) { return &d->far; }
 
+/* The entry of the rank's node, which is made if there is none; NULL: there is no room. */
+static leader_node *node_of(leader_node *all, int *n, int most, const char *name, const peer *p)
+{
+    for (int k = 0; k < *n; k++)
+        if (!strcmp(all[k].name, name)) return &all[k];
+    if (*n == most) return NULL;
+    all[*n] = (leader_node){.name = name, .id = peer_hello(p)->node, .rtt = peer_rtt(p), .as = peer_hello(p)->as};
+    return &all[(*n)++];
+}
+
 int leader_nodes(const leader *d, leader_node *out, int most)
 {
     int n = 0;
     for (int i = 0; i < d->n; i++) {
-        const peer *p = d->ranks[i].control;
-        bool known = false;
-        for (int k = 0; p && k < n; k++) known = known || !strcmp(out[k].name, plan_node(d->l, i));
-        if (p && !known && n < most)
-            out[n++] = (leader_node){plan_node(d->l, i), peer_hello(p)->node, peer_rtt(p), peer_hello(p)->as};
+        const far_rank *r = &d->ranks[i];
+        leader_node *x = r->control ? node_of(out, &n, most, plan_node(d->l, i), r->control) : NULL;
+        if (!x) continue;
+        peer_count(r->control, &x->bytes);
+        if (d->w) ways_count(d->w, i, &x->bytes);
+        x->wait += r->wait;
+        for (int g = 0; g < GROUP_MAX; g++) x->page[g] += r->memory.page[g];
     }
     return n;
 }

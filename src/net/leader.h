@@ -1,6 +1,7 @@
 /* leader.h - ranks on nodes, for the process that leads a plan: plan_far (plan/plan.h) over connections. */
 #pragma once
 #include "models/model.h"
+#include "net/peer.h"
 #include "plan/plan.h"
 
 typedef struct leader leader;
@@ -25,6 +26,9 @@ typedef struct leader_node {
     uint64_t id;
     double rtt;     /* seconds; 0: unknown */
     const char *as; /* how fast it pretends to be, "2,500" (plan/pace.h); "": it does not */
+    peer_bytes bytes;
+    double wait; /* seconds in which its ranks had a step, or waited for rows of one, and did not compute */
+    uint64_t page[GROUP_MAX]; /* bytes there of a page of each group */
 } leader_node;
 /* Nodes of which ranks are open, each once; at most `most`. */
 int leader_nodes(const leader *d, leader_node *out, int most);

@@ -15,31 +15,42 @@ enum { LEASE_BYTES_MAX = 1 << 23 };
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
 enum { MSG_IN_ORDER = 4 };                                 /* by the control connection alone */
 
-/* X(name, number, direction, bytes at most, what it says) */
+/* What the bytes of a message are for, as metrics count them; of no use: signs of life, hellos. */
+typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
+
+/* X(name, number, direction, use, bytes at most, what it says) */
 #define MSG_LIST(X)                                                                                                    \
-    X(HELLO, 1, MSG_BOTH, 4096, "who I am, what I speak, what I lend; the first frame of a connection each way")       \
-    X(PING, 2, MSG_BOTH, FRAME_SMALL, "I am here; a number (the channel) and any bytes")                               \
-    X(PONG, 3, MSG_BOTH, FRAME_SMALL, "number and bytes of a PING; where the way back is full there is none")          \
-    X(PROBE, 4, MSG_BOTH, FRAME_SMALL, "bytes that nobody needs: the rate of a connection is measured by them")        \
-    X(DATA, 16, MSG_BOTH, UINT32_MAX, "a message of a box, which knows its size; perhaps boxes that were released")    \
-    X(TAKEN, 17, MSG_BOTH, 0, "boxes whose messages were released")                                                    \
-    X(GIVE_UP, 18, MSG_BOTH, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")                            \
-    X(LEASE, 32, MSG_TO_NODE | MSG_IN_ORDER, LEASE_BYTES_MAX, "a rank of a plan is asked for: net/lease_msg.h")        \
-    X(MEMORY, 33, MSG_TO_NODE | MSG_IN_ORDER, 64, "what do pages of these types take there, and what is left?")        \
-    X(READY, 34, MSG_TO_NODE | MSG_IN_ORDER, 256,                                                                      \
+    X(HELLO, 1, MSG_BOTH, USE_NONE, 4096,                                                                              \
+      "who I am, what I speak, what I lend; the first frame of a connection each way")                                 \
+    X(PING, 2, MSG_BOTH, USE_NONE, FRAME_SMALL, "I am here; a number (the channel) and any bytes")                     \
+    X(PONG, 3, MSG_BOTH, USE_NONE, FRAME_SMALL,                                                                        \
+      "number and bytes of a PING; where the way back is full there is none")                                          \
+    X(PROBE, 4, MSG_BOTH, USE_NONE, FRAME_SMALL,                                                                       \
+      "bytes that nobody needs: the rate of a connection is measured by them")                                         \
+    X(DATA, 16, MSG_BOTH, USE_DATA, UINT32_MAX,                                                                        \
+      "a message of a box, which knows its size; perhaps boxes that were released")                                    \
+    X(TAKEN, 17, MSG_BOTH, USE_DATA, 0, "boxes whose messages were released")                                          \
+    X(GIVE_UP, 18, MSG_BOTH, USE_DATA, ERR_MSG_MAX, "a step failed here: a code (4 bytes), then why")                  \
+    X(LEASE, 32, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, LEASE_BYTES_MAX,                                                \
+      "a rank of a plan is asked for: net/lease_msg.h")                                                                \
+    X(MEMORY, 33, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, 64,                                                            \
+      "what do pages of these types take there, and what is left?")                                                    \
+    X(READY, 34, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, 256,                                                            \
       "so many pages and slots; steps follow when ranks have joined each other")                                       \
-    X(ANSWER, 35, MSG_BOTH | MSG_IN_ORDER, FRAME_SMALL, "to the last of these, or to a JOIN: done, or why not")        \
-    X(STEP, 36, MSG_TO_NODE | MSG_IN_ORDER, UINT32_MAX, "a step: net/step_code.h; the channel is its number")          \
-    X(DONE, 37, MSG_TO_LEADER | MSG_IN_ORDER, FRAME_SMALL,                                                             \
+    X(ANSWER, 35, MSG_BOTH | MSG_IN_ORDER, USE_STEP, FRAME_SMALL,                                                      \
+      "to the last of these, or to a JOIN: done, or why not")                                                          \
+    X(STEP, 36, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, UINT32_MAX,                                                      \
+      "a step: net/step_code.h; the channel is its number")                                                            \
+    X(DONE, 37, MSG_TO_LEADER | MSG_IN_ORDER, USE_STEP, FRAME_SMALL,                                                   \
       "a step is done here: an ANSWER; the channel is its number")                                                     \
-    X(JOIN, 38, MSG_TO_NODE | MSG_IN_ORDER, 64, "this connection is between two ranks of a plan: a token")             \
-    X(MEASURE, 39, MSG_TO_NODE | MSG_IN_ORDER, TCP_NAME_MAX,                                                           \
+    X(JOIN, 38, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, 64, "this connection is between two ranks of a plan: a token")   \
+    X(MEASURE, 39, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, TCP_NAME_MAX,                                                 \
       "how fast is the link to this other node? (net/on_measure.h)")                                                   \
-    X(TRIAL, 40, MSG_TO_NODE | MSG_IN_ORDER, FRAME_SMALL,                                                              \
+    X(TRIAL, 40, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, FRAME_SMALL,                                                    \
       "a rank is asked for that measures collectives: net/trial_msg.h")                                                \
-    X(TEST, 41, MSG_TO_NODE | MSG_IN_ORDER, 256, "of a trial: measure this one, with the other ranks")                 \
-    X(GET, 42, MSG_TO_LEADER, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")               \
-    X(PIECE, 43, MSG_TO_NODE, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
+    X(TEST, 41, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, 256, "of a trial: measure this one, with the other ranks")       \
+    X(GET, 42, MSG_TO_LEADER, USE_WEIGHT, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")   \
+    X(PIECE, 43, MSG_TO_NODE, USE_WEIGHT, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
 
 typedef enum msg_kind {
 #define X(name, number, ...) MSG_##name = number,
@@ -51,6 +62,7 @@ typedef struct msg_row {
     const char *name;
     uint16_t kind;
     uint8_t direction;
+    msg_use use;
     uint32_t bytes_max;
 } msg_row;
 
@@ -58,7 +70,7 @@ typedef struct msg_row {
 static inline const msg_row *msg_find(uint16_t kind)
 {
     static const msg_row rows[] = {
-#define X(name, number, direction, bytes, doc) {#name, number, direction, bytes},
+#define X(name, number, direction, use, bytes, doc) {#name, number, direction, use, bytes},
         MSG_LIST(X)
 #undef X
     };

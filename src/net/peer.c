@@ -29,8 +29,9 @@ struct peer {
     double silence, beat;       /* seconds until it counts as dead; between signs of life of this side */
     _Atomic double rtt, active; /* when a message of others than this file left last */
     atomic_ullong signs;        /* bytes that signs of life put into sockets */
-    atomic_bool over;           /* lost, or closed */
-    atomic_int holders;         /* and its owner, until peer_close */
+    atomic_ullong sent[USE_COUNT], received[USE_COUNT]; /* as peer_bytes */
+    atomic_bool over;                                   /* lost, or closed */
+    atomic_int holders;                                 /* and its owner, until peer_close */
     pthread_mutex_t lock;
     pthread_cond_t ponged;
     uint64_t ping, pong; /* numbers of the last of each */
@@ -210,10 +211,17 @@ static void send_sign(line *l, const frame_head *h, const void *payload)
     if (!frame_offer(l->f, h, payload)) atomic_fetch_sub(&l->of->signs, n);
 }
 
+static void count(atomic_ullong *by_use, const frame_head *h)
+{
+    const msg_row *row = msg_find(h->kind);
+    if (row) atomic_fetch_add_explicit(&by_use[row->use], FRAME_HEAD + (uint64_t)h->bytes, memory_order_relaxed);
+}
+
 static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
 {
     line *l = ctx;
     peer *p = l->of;
+    count(p->received, h);
     switch (h->kind) {
     case MSG_PROBE: return OK;
     case MSG_PING: send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload); return OK;
@@ -333,13 +341,17 @@ void peer_let_go(peer *p)
 int peer_send(peer *p, peer_way way, const frame_head *h, const void *payload, err *e)
 {
     atomic_store(&p->active, clock_now());
-    return frame_send(p->way[way].f, h, payload, e);
+    const int rc = frame_send(p->way[way].f, h, payload, e);
+    if (!rc) count(p->sent, h);
+    return rc;
 }
 
 bool peer_offer(peer *p, peer_way way, const frame_head *h, const void *payload)
 {
     atomic_store(&p->active, clock_now());
-    return frame_offer(p->way[way].f, h, payload);
+    const bool sent = frame_offer(p->way[way].f, h, payload);
+    if (sent) count(p->sent, h);
+    return sent;
 }
 
 int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
@@ -371,4 +383,12 @@ uint64_t peer_sent(const peer *p)
     uint64_t n = 0;
     for (int i = 0; i < 2; i++) n += tls_bytes_out(frames_tls(p->way[i].f));
     return n - atomic_load(&p->signs);
+}
+
+void peer_count(const peer *p, peer_bytes *to)
+{
+    for (int i = 0; i < USE_COUNT; i++) {
+        to->sent[i] += atomic_load_explicit(&p->sent[i], memory_order_relaxed);
+        to->received[i] += atomic_load_explicit(&p->received[i], memory_order_relaxed);
+    }
 }

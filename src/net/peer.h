@@ -6,6 +6,7 @@
 #pragma once
 #include "net/frame.h"
 #include "net/hello.h"
+#include "net/msg.h"
 #include "net/tcp.h"
 
 typedef struct peer peer;
@@ -59,3 +60,8 @@ const char *peer_name(const peer *p);   /* the address, as it was given or came 
 const hello *peer_hello(const peer *p); /* what it says of itself */
 double peer_rtt(const peer *p);         /* seconds, of the last PING; 0: unknown yet */
 uint64_t peer_sent(const peer *p);      /* bytes that left by its sockets, but for signs of life */
+/* Adds the bytes of messages, with their heads, that were sent and received whole, by use. */
+typedef struct peer_bytes {
+    uint64_t sent[USE_COUNT], received[USE_COUNT];
+} peer_bytes;
+void peer_count(const peer *p, peer_bytes *to);

@@ -120,6 +120,12 @@ uint64_t ways_sent(const ways *w, int a)
     return n;
 }
 
+void ways_count(const ways *w, int b, peer_bytes *to)
+{
+    for (int i = 0; i < w->n_way; i++)
+        if (w->all[i].b == b && w->all[i].p) peer_count(w->all[i].p, to);
+}
+
 /* ---- messages */
 
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e)

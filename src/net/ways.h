@@ -48,6 +48,8 @@ link_end *ways_end(const ways *w, int a, int lane); /* of a rank here */
 /* Bytes that connections of rank a, which is here, have put into sockets, but for signs of life. Not after one of them
  * was closed. */
 uint64_t ways_sent(const ways *w, int a);
+/* Adds what those of the ranks here with rank b have carried, as peer_count. */
+void ways_count(const ways *w, int b, peer_bytes *to);
 
 /* Messages of an accepted connection, as peer_use has them. */
 int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *e);

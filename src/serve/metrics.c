@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 
 static const double bound[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
@@ -135,6 +136,28 @@ static void print_requests(metrics *m, const scope *to)
         }
 }
 
+static void print_traffic(const scope *to, const char *peer, const char *direction, const engine_traffic *t)
+{
+    const struct {
+        const char *kind;
+        uint64_t bytes;
+    } kinds[] = {{"step", t->step}, {"data", t->data}, {"weight", t->weight}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        buf_printf(to->out, "inferflow_link_bytes_total{peer=\"%s\",direction=\"%s\",kind=\"%s\"} %llu\n", peer,
+                   direction, kinds[i].kind, (unsigned long long)kinds[i].bytes);
+}
+
+static const struct peer_row {
+    const char *type, *name, *help;
+    size_t at;
+    double unit;
+} peer_rows[] = {
+    {"gauge", "link_rtt_seconds", "Round trip to a node", offsetof(engine_peer, rtt_ms), 1e-3},
+    {"gauge", "node_kv_usage_ratio", "Share of a node's KV cache in use", offsetof(engine_peer, kv_usage), 1},
+    {"counter", "link_wait_seconds_total",
+     "Time in which a node had a step, or waited for rows of one, and did not compute", offsetof(engine_peer, wait), 1},
+};
+
 static void print_peers(engine *g, const scope *to)
 {
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
@@ -142,9 +165,18 @@ static void print_peers(engine *g, const scope *to)
     if (n) print_head(to, "peer_up", "gauge", "Whether a node of --devices can be used");
     for (int i = 0; i < n; i++)
         buf_printf(to->out, "inferflow_peer_up{peer=\"%s\"} %d\n", all[i].name, all[i].state == ENGINE_PEER_UP);
-    if (n) print_head(to, "link_rtt_seconds", "gauge", "Round trip to a node");
-    for (int i = 0; i < n; i++)
-        buf_printf(to->out, "inferflow_link_rtt_seconds{peer=\"%s\"} %.9g\n", all[i].name, all[i].rtt_ms / 1e3);
+    for (size_t k = 0; n && k < sizeof peer_rows / sizeof *peer_rows; k++) {
+        const struct peer_row *r = &peer_rows[k];
+        print_head(to, r->name, r->type, r->help);
+        for (int i = 0; i < n; i++)
+            buf_printf(to->out, "inferflow_%s{peer=\"%s\"} %.9g\n", r->name, all[i].name,
+                       *(const double *)((const char *)&all[i] + r->at) * r->unit);
+    }
+    if (n) print_head(to, "link_bytes_total", "counter", "Bytes of messages to and from a node, by what they carry");
+    for (int i = 0; i < n; i++) {
+        print_traffic(to, all[i].name, "sent", &all[i].sent);
+        print_traffic(to, all[i].name, "received", &all[i].received);
+    }
     mem_free(all);
 }
 
