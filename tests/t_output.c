@@ -155,6 +155,27 @@ static void folders_too(void **state)
     assert_int_equal(shell("rm -r F/new.npy F/again && diff -r F kept && cmp model d/in.gguf"), 0);
 }
 
+/* Files that only lie beside a model are no inputs; a folder that is missing is told before the work. */
+static void other_files_may_be_replaced(void **state)
+{
+    (void)state;
+    static const char run[] = "$P run --model model -p Once -n 3 --seed 1 --receipt ";
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(shell("%sr.json >/dev/null", run), 0);
+        assert_int_equal(shell("%snotes.txt >/dev/null", run), 0);
+    }
+    assert_int_equal(shell("touch tokenizer_config.json"), 0);
+    expect(2, "--receipt tokenizer_config.json: would overwrite",
+           "$P run --model model -p Once -n 3 --receipt tokenizer_config.json");
+    expect(1, "--receipt none/r.json: none: No such file",
+           "$P run --model model -p Once -n 3 --receipt none/r.json >out");
+    expect(1, "--session none/s: none: No such file", "$P run --model model -p Once -n 3 --session none/s >out");
+    assert_int_equal(shell("test ! -s out && rm out r.json notes.txt tokenizer_config.json"), 0);
+    expect(1, "-o none/m.gguf: none: No such file", "$P export --model model -o none/m.gguf");
+    assert_int_equal(shell("$P export --model model -o new/inner/folder && $P export --model model -o other/"), 0);
+    assert_int_equal(shell("test -e new/inner/folder/config.json && test -e other/config.json && rm -r new other"), 0);
+}
+
 static void a_size_limit_is_an_error(void **state)
 {
     (void)state;
@@ -204,9 +225,8 @@ static void what_killed_runs_left_is_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_command_overwrites_what_it_reads),
-        cmocka_unit_test(folders_too),
-        cmocka_unit_test(a_size_limit_is_an_error),
+        cmocka_unit_test(no_command_overwrites_what_it_reads), cmocka_unit_test(folders_too),
+        cmocka_unit_test(other_files_may_be_replaced),         cmocka_unit_test(a_size_limit_is_an_error),
         cmocka_unit_test(what_killed_runs_left_is_removed),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -24,7 +24,7 @@ typedef struct export_options {
 
 static const param rows[] = {
     {"output", PARAM_TEXT, offsetof(export_flags, out), NULL, 0, 0, "PATH",
-     "a folder, or a file whose name ends in .gguf", "o", PATH_OUT},
+     "a folder, or a file whose name ends in .gguf", "o", PATH_EXPORT},
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 

@@ -8,10 +8,12 @@
 #include "models/spec/spec_load.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct output {
     const char *path;
@@ -63,13 +65,27 @@ static int check_file(const output *o, const char *path)
     return OK;
 }
 
-/* Files that are read with a model: configurations and tokenizer files. */
+/* Files that are read with a model, configurations and tokenizer files, by how names begin or end. */
 static bool is_companion(const char *name)
 {
-    static const char *const endings[] = {".json", ".jinja", ".model",        ".txt",           ".spm",
-                                          ".py",   ".ini",   "tokenizer.bin", "tokenizer.gguf", ".tiktoken"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (str_ends(name, endings[i])) return true;
+    static const char *const begins[] = {"config",
+                                         "generation_config",
+                                         "special_tokens_map",
+                                         "added_tokens",
+                                         "chat_template",
+                                         "tokenizer",
+                                         "vocab",
+                                         "merges",
+                                         "target_",
+                                         "modules",
+                                         "sentence_",
+                                         "model.",
+                                         "pytorch_model."};
+    static const char *const ends[] = {".jinja", ".model", ".spm", ".tiktoken", ".index.json", ".ini"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strncmp(name, begins[i], strlen(begins[i]))) return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (str_ends(name, ends[i])) return true;
     return false;
 }
 
@@ -143,6 +159,23 @@ static const char *path_of(const invocation *v, const flag_group *g, size_t i)
     return g->rows[i].path ? *(const char **)((char *)v->options + g->offset + g->rows[i].offset) : NULL;
 }
 
+static bool is_output(const param *row) { return row->path == PATH_OUT || row->path == PATH_EXPORT; }
+
+/* Whether an output that is not there yet can be made: better told now than after the work. */
+static int check_folder(const output *o, bool makes_folders)
+{
+    char *dir = file_dir(o->path);
+    int rc = OK;
+    for (char *above; makes_folders && dir && access(dir, F_OK) && errno == ENOENT; dir = above) {
+        above = file_dir(dir);
+        mem_free(dir);
+    }
+    if (!dir) rc = err_set(o->e, ERR_MEMORY, "out of memory");
+    else if (access(dir, W_OK)) rc = err_set(o->e, ERR_IO, "%s %s: %s: %s", o->flag, o->path, dir, strerror(errno));
+    mem_free(dir);
+    return rc;
+}
+
 static int check_output(const invocation *v, const param *row, const char *path, err *e)
 {
     output o = {.path = path, .e = e, .reader = "standard input"};
@@ -150,13 +183,14 @@ static int check_output(const invocation *v, const param *row, const char *path,
     struct stat in;
     if (row->alias && !row->alias[1]) snprintf(o.flag, sizeof o.flag, "-%s", row->alias);
     else snprintf(o.flag, sizeof o.flag, "--%.70s", param_spell(row->key, key));
-    if (stat(path, &o.id) != 0 || !keeps_data(&o.id)) return OK;
+    if (stat(path, &o.id) != 0) return check_folder(&o, row->path == PATH_EXPORT && !str_ends(path, ".gguf"));
+    if (!keeps_data(&o.id)) return OK;
     if (fstat(0, &in) == 0 && S_ISREG(in.st_mode) && same(&in, &o.id))
         return err_set(e, ERR_USAGE, "%s %s: would overwrite what standard input reads", o.flag, path);
     int rc = OK;
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
         for (size_t i = 0; i < *g->n && !rc; i++) {
-            const char *input = g->rows[i].path == PATH_OUT ? NULL : path_of(v, g, i);
+            const char *input = is_output(&g->rows[i]) ? NULL : path_of(v, g, i);
             if (!input) continue;
             snprintf(o.reader, sizeof o.reader, "--%s", param_spell(g->rows[i].key, key));
             rc = check_input(&o, g->rows[i].path, input);
@@ -173,7 +207,7 @@ int output_check(const invocation *v, err *e)
     int rc = OK;
     for (const flag_group *g = v->cmd->flags; g && g->title && !rc; g++)
         for (size_t i = 0; i < *g->n && !rc; i++) {
-            const char *path = g->rows[i].path == PATH_OUT ? path_of(v, g, i) : NULL;
+            const char *path = is_output(&g->rows[i]) ? path_of(v, g, i) : NULL;
             if (path) rc = check_output(v, &g->rows[i], path, e);
         }
     return rc;

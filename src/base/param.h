@@ -24,7 +24,8 @@ typedef enum {
     PATH_IDS,   /* read where the text is "@FILE" */
     PATH_MODEL, /* read, with what belongs to it: a model or a tokenizer, as a file or a folder */
     PATH_SPEC,  /* read, with the files that it names */
-    PATH_OUT    /* written: a file or a folder */
+    PATH_OUT,   /* written: a file, in a folder that is there */
+    PATH_EXPORT /* written: a file whose name ends in .gguf, or a folder, made with those above it */
 } param_path;
 
 typedef struct param {
