@@ -224,6 +224,12 @@ static void calls_of_tools(void **state)
                  "tool_choice", NULL);
     expect_error(400, chat("\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"strange\"}}}]"),
                  "tools", NULL);
+    /* a tool that can never be called, beside one that can */
+    expect_error(400,
+                 chat("\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"never\",\"parameters\":{"
+                      "\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}}}]"),
+                 "tools", NULL);
+    expect_part("tools: \\\"never\\\": nothing satisfies the schema: #/properties/a: false");
     assert_int_equal(chat(TOOL ",\"tool_choice\":\"required\",\"receipt\":true"), 200);
     expect_part(
         "\"tool_calls\":{\"form\":[{\"before\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",");

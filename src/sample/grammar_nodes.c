@@ -259,17 +259,25 @@ static void put_rules(maker *m, uint32_t root)
     if (!b->e->code) g->root = g->entry[root];
 }
 
+/* The root and the rules that are needed must derive a text. */
+static void check_alive(maker *m, uint32_t root)
+{
+    const grammar_builder *b = m->b;
+    for (size_t i = 0; i < b->n_rule && !b->e->code; i++) {
+        const span name = b->rule[i].name;
+        if ((i != root && !b->rule[i].needed) || m->g->node[m->g->entry[i]].alive) continue;
+        err_set(b->e, ERR_FORMAT, "rule '%.*s' derives no text: nothing satisfies this grammar",
+                (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
+    }
+}
+
 int grammar_nodes_make(grammar_nodes *out, grammar_builder *b, uint32_t root)
 {
     *out = (grammar_nodes){0};
     maker m = {.g = out, .b = b};
     if (!b->e->code) put_rules(&m, root);
     if (!b->e->code) mark_alive(&m);
-    if (!b->e->code && !out->node[out->root].alive) {
-        const span name = b->rule[root].name;
-        err_set(b->e, ERR_FORMAT, "rule '%.*s' derives no text: nothing satisfies this grammar",
-                (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
-    }
+    if (!b->e->code) check_alive(&m, root);
     if (!b->e->code) check_left_recursion(&m);
     if (!b->e->code) make_classes(out);
     map_free(&m.sets);

@@ -63,7 +63,7 @@ uint32_t grammar_rule_new(grammar_builder *b, span name, phrase *body)
         return 0;
     }
     b->rule = p;
-    b->rule[b->n_rule] = (grammar_rule){own, body};
+    b->rule[b->n_rule] = (grammar_rule){.name = own, .body = body};
     return (uint32_t)b->n_rule++;
 }
 

@@ -45,6 +45,7 @@ struct phrase {
 typedef struct grammar_rule {
     span name;
     phrase *body; /* NULL: named, but not defined */
+    bool needed;  /* the grammar is refused where this rule derives no text, even if the root has other texts */
 } grammar_rule;
 
 enum { GRAMMAR_BYTES_MAX = 64 << 20, GRAMMAR_SECONDS_MAX = 1 };

@@ -664,7 +664,9 @@ uint32_t schema_read_whole(grammar_builder *b, const json *schema, json_tags *ta
     mem_free(r.owned);
     mem_free(r.rules);
     buf_free(&r.path);
-    return grammar_rule_new(b, span_str("#"), all);
+    const uint32_t rule = grammar_rule_new(b, span_str("#"), all);
+    if (!b->e->code) b->rule[rule].needed = true;
+    return rule;
 }
 
 phrase *json_schema_phrase(grammar_builder *b, const json *schema, schema_doubt *doubt)

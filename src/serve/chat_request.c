@@ -181,8 +181,9 @@ static bool check_messages(server *s, exchange *x, const request *r)
         return false;
     }
     if (json_type(v) != JSON_ARRAY) return field_wrong_type(x, "messages", "an array", v);
-    if (!json_count(v) || json_count(v) > MESSAGES_MAX) {
-        reply_error(x, 400, "messages", "invalid_value", "messages: 1 to %d", MESSAGES_MAX);
+    if (!json_count(v)) return refuse(x, "messages", "invalid_value", "messages is empty");
+    if (json_count(v) > MESSAGES_MAX) {
+        reply_error(x, 400, "messages", "invalid_value", "messages: at most %d", MESSAGES_MAX);
         return false;
     }
     for (const json *m = json_first(v); m; m = json_next(m))
@@ -301,11 +302,32 @@ static char *with_name(const char *pattern, const char *name)
 }
 
 /* As other forms: the same tools are compiled once, and receipts name them. */
-static void compile_calls(server *s, request *r, span source, err *e)
+static void compile_calls(server *s, request *r, const call_forms *all, err *e)
 {
     const token_trie *t = engine_token_trie(s->g, e);
-    if (!t || (r->form = form_cache_find(&s->forms, FORM_CALLS, source))) return;
-    if (form_compile(&r->form, FORM_CALLS, source, t, e) == OK) form_cache_add(&s->forms, r->form);
+    buf source = {0};
+    if (t && !call_form_print(&source, all)) err_set(e, ERR_MEMORY, "out of memory");
+    r->form = e->code ? NULL : form_cache_find(&s->forms, FORM_CALLS, buf_span(&source));
+    if (!e->code && !r->form && form_compile(&r->form, FORM_CALLS, buf_span(&source), t, e) == OK)
+        form_cache_add(&s->forms, r->form);
+    buf_free(&source);
+}
+
+/* The first of the calls that is refused by itself, as `all` were; all.n: none is. */
+static size_t refused_call(server *s, const call_forms *all)
+{
+    size_t i = 0;
+    for (; i < all->n; i++) {
+        request alone = {0};
+        call_forms one = *all;
+        err e = {0};
+        one.form += i;
+        one.n = 1;
+        compile_calls(s, &alone, &one, &e);
+        grammar_drop(alone.form);
+        if (e.code == ERR_FORMAT) break;
+    }
+    return i;
 }
 
 /* Makes r->form of the declared tools, or of one of them: what the text must be (required), or what it must be once it
@@ -315,7 +337,6 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
     const call_writing *w = &f->writing;
     const size_t n = json_count(r->tools_node);
     err e = {0};
-    buf source = {0};
     call_form *form = mem_zero(n, sizeof *form);
     call_forms all = {.form = form,
                       .open = w->open ? w->open : "",
@@ -336,15 +357,19 @@ static bool bind_calls(server *s, exchange *x, request *r, const call_format *f,
         if (!before) err_set(&e, ERR_MEMORY, "out of memory");
         form[all.n++] = (call_form){before, w->after ? w->after : "", json_path(tool, "function.parameters")};
     }
-    if (!e.code && !call_form_print(&source, &all)) err_set(&e, ERR_MEMORY, "out of memory");
-    if (!e.code) compile_calls(s, r, buf_span(&source), &e);
-    buf_free(&source);
+    if (!e.code) compile_calls(s, r, &all, &e);
+    const size_t refused = e.code == ERR_FORMAT ? refused_call(s, &all) : all.n;
+    const json *culprit = named ? find_tool(r->tools_node, named) : json_at(r->tools_node, refused);
     for (size_t i = 0; i < all.n; i++) mem_free((char *)form[i].before);
     mem_free(form);
     r->chat->parse.bound = !e.code;
+    r->chat->parse.required = all.required;
     if (!e.code) return true;
     if (e.code == ERR_MEMORY) reply_err(x, NULL, &e);
-    else reply_error(x, 400, "tools", "invalid_value", "tools: %s", e.msg);
+    else if (refused == all.n) reply_error(x, 400, "tools", "invalid_value", "tools: %s", e.msg);
+    else
+        reply_error(x, 400, "tools", "invalid_value", "tools: \"%.64s\": %s",
+                    json_str(json_path(culprit, "function.name"), ""), e.msg);
     return false;
 }
 
