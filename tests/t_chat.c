@@ -234,6 +234,20 @@ static void calls_of_tools(void **state)
     expect_part(
         "\"tool_calls\":{\"form\":[{\"before\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",");
     expect_part("\"after\":\"}\\n</tool_call>\",\"schema\":{\"type\":\"object\"}}],\"open\":\"\",\"between\":\"\\n\",");
+    /* cut before a call has its name, behind one, or in one that the text before did not need: no mark is content */
+    for (int n = 1; n < 31; n++) {
+        char fields[400];
+        snprintf(fields, sizeof fields, TOOL ",\"tool_choice\":\"required\",\"max_tokens\":%d", n);
+        assert_int_equal(chat(fields), 200);
+        expect_part("\"content\":\"\"");
+    }
+    assert_int_equal(chat(TOOL ",\"stop\":[\"{\"]"), 200);
+    expect_part("\"content\":\"\"");
+    fake.text = "so <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>";
+    assert_int_equal(chat(TOOL ",\"max_tokens\":65"), 200);
+    expect_part("\"content\":\"so\",\"tool_calls\"");
+    assert_int_equal(chat(TOOL ",\"max_tokens\":20"), 200);
+    expect_part("\"content\":\"so\"");
     fake.text = "x <tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"f\"}</tool_call>";
     assert_int_equal(chat(TOOL ",\"parallel_tool_calls\":false"), 200);
     expect_part("\"content\":\"x\",\"tool_calls\":[{");

@@ -364,6 +364,12 @@ static ptrdiff_t call_end(const call_format *f, span s, size_t *skip)
     return n ? (ptrdiff_t)(from + n) : -1;
 }
 
+/* What is left at the end is a part of a call, which was cut: it is no content. */
+static bool left_of_call(const call_parser *p, const chat_message *to)
+{
+    return p->o.bound && (p->o.required || to->n_calls);
+}
+
 /* A text that begins like an object, where the format allows calls without marks. False: wait for more. */
 static bool take_bare(call_parser *p, bool last, chat_message *to)
 {
@@ -379,6 +385,7 @@ static bool take_bare(call_parser *p, bool last, chat_message *to)
     const size_t n = call_json_length(span_of(s.p + from, s.n - from));
     if (!n && !last) return false;
     if (n && add_calls(p, span_of(s.p + from, n), to)) p->at += from + n;
+    else if (!n && left_of_call(p, to)) p->at = p->in.n;
     else p->begun = true;
     return true;
 }
@@ -401,7 +408,7 @@ static bool step_content(call_parser *p, bool last, chat_message *to)
     for (int i = 0; f && i < 4 && f->drop[i]; i++) mark[n++] = f->drop[i];
     size_t at;
     const int found = find_mark(rest(p), mark, n, &at);
-    if (found < 0 && last) at = rest(p).n;
+    if (found < 0 && last) at = left_of_call(p, to) ? 0 : rest(p).n;
     const size_t used = put_text(p, &to->content, span_of(rest(p).p, at));
     if (found < 0) {
         p->at += used;
@@ -443,8 +450,8 @@ static bool step_call(call_parser *p, bool last, chat_message *to)
         end = (ptrdiff_t)s.n;
         skip = 0;
     }
-    const bool cut = last && (size_t)end == s.n && to->n_calls; /* behind whole calls, a part of one says nothing */
-    if (!add_calls(p, span_of(s.p, (size_t)end), to) && !cut) { /* as it was written */
+    const bool cut = last && (size_t)end == s.n && (to->n_calls || p->o.bound); /* a part of a call says nothing */
+    if (!add_calls(p, span_of(s.p, (size_t)end), to) && !cut) {                 /* as it was written */
         buf_str(&to->content, f->open);
         buf_add(&to->content, s.p, (size_t)end + skip);
     }

@@ -33,7 +33,8 @@ typedef struct call_parser_options {
     const reasoning_marks *reasoning; /* NULL: neither is reasoning */
     bool thinking;                    /* the prompt has opened the reasoning */
     bool one_call;                    /* later calls are left out */
-    bool bound;                       /* calls are written as format->writing says */
+    bool bound;                       /* calls are written as format->writing says; nothing follows them */
+    bool required;                    /* if bound: nothing stands before them either, but reasoning */
     const json *tools;                /* declared, as in a request: types of arguments that are written as text */
 } call_parser_options;
 /* `tools` must outlive the parser. */
