@@ -368,8 +368,24 @@ static void responses(void **state)
     expect_part("\"status\":\"completed\"");
     expect_part("\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}]");
     expect_part("\"content\":[{\"type\":\"output_text\",\"text\":\"hello\",\"annotations\":[],\"logprobs\":[]}]");
+    expect_part("\"output_tokens_details\":{\"reasoning_tokens\":10}");
+    assert_null(strstr(reply, "incomplete\""));
     expect_part("\"input_tokens_details\":{\"cached_tokens\":");
     json_free(parsed());
+    for (int streams = 0; streams < 2; streams++) { /* within the message, and within the reasoning */
+        snprintf(body, sizeof body, "{\"input\":\"hi\",\"max_output_tokens\":24,\"stream\":%s}",
+                 streams ? "true" : "false");
+        assert_int_equal(call("POST", "/v1/responses", body), 200);
+        expect_part("\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}],"
+                    "\"status\":\"completed\"");
+        expect_part("\"type\":\"message\",\"status\":\"incomplete\"");
+        expect_part("\"incomplete_details\":{\"reason\":\"max_output_tokens\"}");
+        snprintf(body, sizeof body, "{\"input\":\"hi\",\"max_output_tokens\":9,\"stream\":%s}",
+                 streams ? "true" : "false");
+        assert_int_equal(call("POST", "/v1/responses", body), 200);
+        expect_part("\"text\":\"h\"}],\"status\":\"incomplete\"");
+        expect_part("\"reasoning_tokens\":9");
+    }
     fake.text = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
     assert_int_equal(call("POST", "/v1/responses",
                           "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"u\"}]},"

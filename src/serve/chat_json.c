@@ -14,8 +14,11 @@ bool chat_take(job *j, choice *c, size_t upto)
     if (!p->parser && call_parser_open(&p->parser, &j->req.chat->parse, NULL)) return false;
     if (upto < p->taken) upto = p->taken;
     const span more = span_of(c->text.p + p->taken, upto - p->taken);
+    const size_t before = p->message.reasoning.n;
     p->taken = upto;
-    return !call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL);
+    if (call_parser_feed(p->parser, more, c->finish != FINISH_NONE, &p->message, NULL)) return false;
+    if (p->message.reasoning.n > before) p->reasoning_tokens = c->n_generated;
+    return true;
 }
 
 /* Whether calls, or arguments of the last one, are not in earlier chunks. */

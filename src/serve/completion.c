@@ -126,8 +126,7 @@ static void end_reply(job *j)
 static void send_chunk(choice *c, size_t upto)
 {
     job *j = c->owner;
-    if (j->req.chat && !j->failed && (j->req.streams || c->finish) && !chat_take(j, c, upto))
-        fail_job(j, "out of memory");
+    if (j->req.chat && !j->failed && !chat_take(j, c, upto)) fail_job(j, "out of memory");
     if (!j->req.streams || j->failed) return;
     bool tokens_wait = j->req.logprobs >= 0 && c->tokens_sent < c->tokens.n &&
                        c->tokens.p[c->tokens_sent].offset < upto;

@@ -33,6 +33,7 @@ typedef struct chat_part {
     size_t taken;                                    /* bytes of the text that the parser has */
     size_t content_sent, reasoning_sent, calls_sent; /* of the message, in earlier chunks: bytes; calls that began */
     size_t arguments_sent;                           /* bytes, of the last of them */
+    int64_t reasoning_tokens;                        /* generated until the last that added to the reasoning */
     int block, n_blocks, n_events;                   /* of streams that are lists of items: the open one; how many */
 } chat_part;
 

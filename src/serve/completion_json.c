@@ -241,17 +241,21 @@ static void write_choice(buf *out, const job *j, choice *c, int index, size_t up
 
 static void write_usage(buf *out, const job *j)
 {
-    int64_t given = 0, generated = 0, cached = 0;
+    int64_t given = 0, generated = 0, cached = 0, reasoning = 0;
     for (size_t i = 0; i < j->n_choices; i++) {
         generated += j->choices[i].n_generated;
+        reasoning += j->choices[i].chat.reasoning_tokens;
         if (i % (size_t)j->req.drawn) continue; /* the choices of a prompt share it */
         given += (int64_t)(j->choices[i].from->enc.n + j->choices[i].from->ids.n);
         cached += j->choices[i].cached;
     }
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+               "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
                (long long)given, (long long)generated, (long long)(given + generated), (long long)cached);
+    if (j->req.chat)
+        buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", (long long)reasoning);
+    buf_byte(out, '}');
 }
 
 void chunk_write(buf *out, job *j, choice *c, size_t upto)

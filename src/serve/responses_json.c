@@ -8,8 +8,8 @@
 
 typedef enum { ITEM_NONE, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 
-/* What is written of an item. */
-typedef enum { PART_ADDED, PART_DONE } part_state;
+/* What is written of an item; cut: the text ended within it by its length. */
+typedef enum { PART_ADDED, PART_DONE, PART_CUT } part_state;
 
 static void write_error(buf *out, int status, const char *message)
 {
@@ -30,16 +30,17 @@ static void write_text_part(buf *out, const char *type, span text)
 static void write_item(buf *out, const job *j, item_kind kind, int index, const tool_call *call, part_state state)
 {
     const chat_message *m = &j->choices[0].chat.message;
-    const char *status = state == PART_DONE ? "completed" : "in_progress";
+    static const char *const words[] = {"in_progress", "completed", "incomplete"};
+    const char *status = words[state];
     if (kind == ITEM_REASONING) {
         buf_printf(out, "{\"id\":\"rs_%s_%d\",\"type\":\"reasoning\",\"summary\":[],\"content\":[", j->id + 5, index);
-        if (state == PART_DONE) write_text_part(out, "reasoning_text", buf_span(&m->reasoning));
+        if (state != PART_ADDED) write_text_part(out, "reasoning_text", buf_span(&m->reasoning));
         buf_printf(out, "],\"status\":\"%s\"}", status);
     } else if (kind == ITEM_MESSAGE) {
         buf_printf(out,
                    "{\"id\":\"msg_%s_%d\",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[",
                    j->id + 5, index, status);
-        if (state == PART_DONE) write_text_part(out, "output_text", buf_span(&m->content));
+        if (state != PART_ADDED) write_text_part(out, "output_text", buf_span(&m->content));
         buf_str(out, "]}");
     } else {
         buf_printf(out,
@@ -47,23 +48,26 @@ static void write_item(buf *out, const job *j, item_kind kind, int index, const 
                    j->id + 5, index, status, call->id);
         json_quote(out, buf_span(&call->name));
         buf_str(out, ",\"arguments\":");
-        json_quote(out, state == PART_DONE ? buf_span(&call->arguments) : span_str(""));
+        json_quote(out, state != PART_ADDED ? buf_span(&call->arguments) : span_str(""));
         buf_byte(out, '}');
     }
 }
 
+static bool is_cut(const choice *c) { return c->finish == FINISH_LENGTH; }
+
 static void write_output(buf *out, const job *j)
 {
-    const chat_message *m = &j->choices[0].chat.message;
-    int n = 0;
-    if (m->reasoning.n) write_item(out, j, ITEM_REASONING, n++, NULL, PART_DONE);
-    if (m->content.n || (!m->n_calls && !m->reasoning.n)) {
-        if (n) buf_byte(out, ',');
-        write_item(out, j, ITEM_MESSAGE, n++, NULL, PART_DONE);
-    }
-    for (size_t i = 0; i < m->n_calls; i++) {
-        if (n) buf_byte(out, ',');
-        write_item(out, j, ITEM_CALL, n++, &m->calls[i], PART_DONE);
+    const choice *c = &j->choices[0];
+    const chat_message *m = &c->chat.message;
+    const bool message = m->content.n || (!m->n_calls && !m->reasoning.n);
+    const int total = (m->reasoning.n > 0) + message + (int)m->n_calls;
+    for (int i = 0, call = 0; i < total; i++) {
+        const item_kind kind = i == 0 && m->reasoning.n               ? ITEM_REASONING
+                               : message && i == (m->reasoning.n > 0) ? ITEM_MESSAGE
+                                                                      : ITEM_CALL;
+        if (i) buf_byte(out, ',');
+        write_item(out, j, kind, i, kind == ITEM_CALL ? &m->calls[call++] : NULL,
+                   i + 1 == total && is_cut(c) ? PART_CUT : PART_DONE);
     }
 }
 
@@ -72,8 +76,8 @@ static void write_usage(buf *out, const choice *c)
     const long long given = (long long)c->from->ids.n, made = (long long)c->n_generated;
     buf_printf(out,
                "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld},\"output_tokens\":%lld,"
-               "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%lld}",
-               given, (long long)c->cached, made, given + made);
+               "\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
+               given, (long long)c->cached, made, (long long)c->chat.reasoning_tokens, given + made);
 }
 
 static void write_member(buf *out, const char *name, const json *v, const char *otherwise)
@@ -88,7 +92,7 @@ static void write_response(buf *out, const job *j, bool ended)
 {
     const choice *c = &j->choices[0];
     const json *asked = j->req.original;
-    const bool cut = ended && c->finish == FINISH_LENGTH;
+    const bool cut = ended && is_cut(c);
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"error\":null,",
                j->id, (long long)j->created,
                !ended ? "in_progress"
@@ -156,13 +160,13 @@ static void write_part_event(buf *out, const job *j, chat_part *p, const char *t
 
 static void write_item_event(buf *out, const job *j, chat_part *p, part_state state, const tool_call *call)
 {
-    begin(out, p, state == PART_DONE ? "response.output_item.done" : "response.output_item.added");
+    begin(out, p, state == PART_ADDED ? "response.output_item.added" : "response.output_item.done");
     buf_printf(out, ",\"output_index\":%d,\"item\":", p->n_blocks - 1);
     write_item(out, j, (item_kind)p->block, p->n_blocks - 1, call, state);
     end(out);
 }
 
-static void close_item(buf *out, const job *j, chat_part *p)
+static void close_item(buf *out, const job *j, chat_part *p, part_state state)
 {
     const chat_message *m = &p->message;
     const bool message = p->block == ITEM_MESSAGE;
@@ -176,7 +180,7 @@ static void close_item(buf *out, const job *j, chat_part *p)
                          text);
         write_part_event(out, j, p, "response.content_part.done", text);
     }
-    write_item_event(out, j, p, PART_DONE, call);
+    write_item_event(out, j, p, state, call);
     p->block = ITEM_NONE;
 }
 
@@ -184,7 +188,7 @@ static void close_item(buf *out, const job *j, chat_part *p)
 static void open_item(buf *out, const job *j, chat_part *p, item_kind kind, const tool_call *call)
 {
     if (p->block == (int)kind && kind != ITEM_CALL) return;
-    close_item(out, j, p);
+    close_item(out, j, p, PART_DONE);
     p->block = (int)kind;
     p->n_blocks++;
     write_item_event(out, j, p, PART_ADDED, call);
@@ -234,8 +238,8 @@ static void write_events(buf *out, job *j, choice *c)
         p->arguments_sent = 0;
     }
     if (!c->finish) return;
-    close_item(out, j, p);
-    write_state(out, j, p, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
+    close_item(out, j, p, is_cut(c) ? PART_CUT : PART_DONE);
+    write_state(out, j, p, is_cut(c) ? "response.incomplete" : "response.completed", true);
 }
 
 const reply_form responses_form = {
