@@ -31,6 +31,7 @@ static int setup(void **state)
     opt.head_timeout = 2;
     fake.max_batch = 256;
     fake.ctx = 1 << 20;
+    fake.chat_template = "{{ messages[0].content }}";
     assert_ok(server_open(&srv, &opt, &e), &e);
     assert_ok(http_open(&listener, &srv, &e), &e);
     assert_ok(server_start(&srv, &model, NULL, NULL, &e), &e);
@@ -506,6 +507,56 @@ static void a_client_that_leaves_frees_its_query(void **state)
     assert_true(wait_active(0, 2));
 }
 
+/* What /metrics counts of an endpoint's requests with a status. */
+static int count_requests(const char *path, const char *status)
+{
+    char name[120];
+    raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    expect_status("200");
+    snprintf(name, sizeof name, "requests_total{endpoint=\"%s\",status=\"%s\"} ", path, status);
+    const char *at = strstr(got, name);
+    return at ? atoi(at + strlen(name)) : 0;
+}
+
+/* A reply that nobody waits for is counted as 499 and not sent, whether its client left or closed its sending half. */
+static void who_leaves_gets_no_invented_reply(void **state)
+{
+    (void)state;
+    static const char *const path[] = {"/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses",
+                                       "/completion"};
+    static const char *const body[] = {
+        "{\"prompt\":\"a\",\"max_tokens\":1000000}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1000000}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1000000}",
+        "{\"input\":\"a\",\"max_output_tokens\":1000000}",
+        "{\"prompt\":\"a\",\"n_predict\":1000000}",
+    };
+    fake.text = NULL;
+    fake.delay_us = 1000;
+    for (int i = 0; i < 15; i++) {
+        const int k = i % 5, left = count_requests(path[k], "499"), failed = count_requests(path[k], "500"),
+                  good = count_requests(path[k], "200");
+        char text[500];
+        snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s", path[k],
+                 strlen(body[k]), body[k]);
+        int fd = dial();
+        put(fd, text);
+        if (i < 10) assert_true(wait_running(1, 2));
+        if (i >= 5) {
+            shutdown(fd, SHUT_WR);
+            assert_true(get(fd, NULL, 2) || errno == ECONNRESET);
+            if (n_got) fail_msg("%s: invented: %s", path[k], got);
+        }
+        close(fd);
+        assert_true(wait_running(0, 2));
+        assert_true(wait_active(0, 2));
+        assert_int_equal(count_requests(path[k], "499"), left + 1);
+        assert_int_equal(count_requests(path[k], "500"), failed);
+        assert_int_equal(count_requests(path[k], "200"), good);
+    }
+    fake.delay_us = 0;
+}
+
 static void a_client_that_does_not_read_waits_alone(void **state)
 {
     (void)state;
@@ -653,6 +704,7 @@ int main(void)
         cmocka_unit_test(pipelined_requests),
         cmocka_unit_test(streams_arrive_as_they_are_made),
         cmocka_unit_test(a_client_that_leaves_frees_its_query),
+        cmocka_unit_test(who_leaves_gets_no_invented_reply),
         cmocka_unit_test(a_client_that_does_not_read_waits_alone),
         cmocka_unit_test(many_streams_at_once),
         cmocka_unit_test(slow_heads_are_closed),

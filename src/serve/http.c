@@ -201,6 +201,10 @@ static enum MHD_Result send_later(call *c)
     const char *content_type;
     bool live;
     if (!stream_ready(c->x.later, &status, &content_type, &live)) return MHD_YES;
+    if (stream_is_gone(c->x.later)) { /* nobody is there for a reply, and there is none: the connection ends */
+        shutdown(c->fd, SHUT_RDWR);
+        return MHD_NO;
+    }
     if (live) {
         exchange_add_header(&c->x, "Cache-Control", "no-cache");
         exchange_add_header(&c->x, "X-Accel-Buffering", "no");

@@ -203,7 +203,7 @@ void stream_leave(stream *s)
 {
     pthread_mutex_lock(&s->lock);
     bool first = !s->gone && !s->ended;
-    s->gone = true;
+    s->gone |= !s->ended; /* what has ended can still be read */
     wake(s);
     pthread_mutex_unlock(&s->lock);
     if (first && s->owner.gone) s->owner.gone(s->owner.ctx);
