@@ -416,6 +416,22 @@ static void responses(void **state)
         expect_error(400, call("POST", "/v1/responses", body), bad[i][1], NULL);
     }
     expect_error(400, call("POST", "/v1/responses", "{}"), "input", "missing_field");
+    expect_error(400, call("POST", "/v1/responses", "{\"input\":\"a\",\"max_output_tokens\":0}"), "max_output_tokens",
+                 "out_of_range");
+    expect_error(400, call("POST", "/v1/responses", "{\"input\":\"a\",\"text\":{\"format\":{\"type\":\"x\"}}}"),
+                 "text.format", "unsupported");
+    /* null is as if it were not there: a history of openai-python is full of it */
+    assert_int_equal(
+        call("POST", "/v1/chat/completions",
+             "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"function_call\":null,\"audio\":null,"
+             "\"tool_calls\":null},{\"role\":\"user\",\"content\":\"b\"}],\"max_completion_tokens\":3,"
+             "\"max_tokens\":null,\"repetition_penalty\":1.1,\"repeat_penalty\":null,\"nothing\":null}"),
+        200);
+    expect_error(400,
+                 call("POST", "/v1/chat/completions",
+                      "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"}],\"max_completion_tokens\":3,"
+                      "\"max_tokens\":3}"),
+                 "max_completion_tokens", "duplicate_field");
 }
 
 static void messages_of_another_api(void **state)
@@ -450,7 +466,15 @@ static void messages_of_another_api(void **state)
         at = strstr(at, events[i]);
         if (!at) fail_msg("no %s: %s", events[i], reply);
     }
+    static const char *const choices[] = {"{\"type\":\"any\"}", "{\"type\":\"tool\",\"name\":\"f\"}",
+                                          "{\"type\":\"x\"}"};
     assert_null(strstr(reply, "[DONE]"));
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        snprintf(body, sizeof body,
+                 "{\"max_tokens\":2,\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tool_choice\":%s}",
+                 choices[i]);
+        assert_int_equal(call("POST", "/v1/messages", body), 400);
+    }
     assert_int_equal(
         call("POST", "/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
     expect_part("{\"input_tokens\":20}");

@@ -16,6 +16,12 @@ const field fill_in_fields[] = {
     REQUEST_FIELD("input_prefix", FIELD_TEXT, fill.prefix),
     REQUEST_FIELD("input_suffix", FIELD_TEXT, fill.suffix),
     REQUEST_FIELD("input_extra", FIELD_NODE, fill.extra),
+    /* editors send these too */
+    {.name = "samplers", .type = FIELD_IGNORE},
+    {.name = "n_indent", .type = FIELD_IGNORE},
+    {.name = "t_max_prompt_ms", .type = FIELD_IGNORE},
+    {.name = "t_max_predict_ms", .type = FIELD_IGNORE},
+    {.name = "response_fields", .type = FIELD_IGNORE},
     {NULL},
 };
 

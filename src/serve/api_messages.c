@@ -138,8 +138,8 @@ static bool put_messages(exchange *x, const messages_fields *f, json *to)
         reply_error(x, 400, "messages", "missing_field", "messages is missing");
         return false;
     }
-    if (json_type(f->messages) != JSON_ARRAY || !json_count(f->messages))
-        return field_wrong_type(x, "messages", "an array of at least one message", f->messages);
+    if (json_type(f->messages) != JSON_ARRAY) return field_wrong_type(x, "messages", "an array", f->messages);
+    if (!json_count(f->messages)) return refuse(x, "messages", "it is empty");
     const json *last = NULL;
     for (const json *m = json_first(f->messages); m && good; m = json_next(m)) good = put_message(x, list, last = m);
     if (good && strcmp(text_of(last, "role"), "assistant") == 0) json_add_bool(to, "continue_final_message", true);
@@ -161,16 +161,21 @@ static bool put_tools(exchange *x, const messages_fields *f, json *to)
         if (json_get(t, "description")) json_add_copy(fn, "description", json_get(t, "description"));
         if (json_get(t, "input_schema")) json_add_copy(fn, "parameters", json_get(t, "input_schema"));
     }
+    return true;
+}
+
+static bool put_tool_choice(exchange *x, const messages_fields *f, json *to)
+{
     const char *type = text_of(f->tool_choice, "type");
-    if (f->tool_choice && !fields_only(x, "tool_choice", f->tool_choice, "type name disable_parallel_tool_use"))
-        return false;
+    if (!f->tool_choice) return true;
+    if (!fields_only(x, "tool_choice", f->tool_choice, "type name disable_parallel_tool_use")) return false;
     if (json_bool(json_get(f->tool_choice, "disable_parallel_tool_use"), false))
         json_add_bool(to, "parallel_tool_calls", false);
     if (strcmp(type, "tool") == 0) {
         json *chosen = json_add_object(to, "tool_choice");
         json_add_str(chosen, "type", "function");
         json_add_str(json_add_object(chosen, "function"), "name", text_of(f->tool_choice, "name"));
-    } else if (f->tool_choice) {
+    } else {
         json_add_str(to, "tool_choice", strcmp(type, "any") == 0 ? "required" : type);
     }
     return true;
@@ -209,7 +214,7 @@ static json *convert(server *s, exchange *x, messages_fields *f, json **original
     json *to = *original ? json_new_object() : NULL;
     if (!to) return NULL;
     if (f->model) json_add_str(to, "model", f->model);
-    bool good = put_messages(x, f, to) && put_tools(x, f, to) && put_output(x, f, to);
+    bool good = put_messages(x, f, to) && put_tools(x, f, to) && put_tool_choice(x, f, to) && put_output(x, f, to);
     put_thinking(f, to);
     if (good) return to;
     json_free(to);

@@ -9,8 +9,9 @@
 
 typedef struct responses_fields {
     const char *model, *instructions;
-    const json *input, *tools, *tool_choice, *text, *reasoning, *max_tokens, *temperature, *top_p, *seed, *previous,
-        *conversation, *parallel;
+    const json *input, *tools, *tool_choice, *text, *reasoning, *temperature, *top_p, *seed, *previous, *conversation,
+        *parallel;
+    int64_t max_tokens; /* 0: none is given */
     bool stream, background;
 } responses_fields;
 
@@ -24,7 +25,7 @@ static const field responses_rows[] = {
     {.name = "parallel_tool_calls", .type = FIELD_NODE, AT(parallel)},
     {.name = "text", .type = FIELD_NODE, AT(text)},
     {.name = "reasoning", .type = FIELD_NODE, AT(reasoning)},
-    {.name = "max_output_tokens", .type = FIELD_NODE, AT(max_tokens)},
+    {.name = "max_output_tokens", .type = FIELD_INT, .min = 1, .max = 1 << 30, AT(max_tokens)},
     {.name = "temperature", .type = FIELD_NODE, AT(temperature)},
     {.name = "top_p", .type = FIELD_NODE, AT(top_p)},
     {.name = "seed", .type = FIELD_NODE, AT(seed)},
@@ -160,9 +161,15 @@ static bool put_format(exchange *x, const responses_fields *f, json *to)
     const json *format = json_get(f->text, "format");
     if (f->text && json_type(f->text) != JSON_OBJECT) return field_wrong_type(x, "text", "an object", f->text);
     if (!format) return true;
+    const char *type = text_of(format, "type");
+    if (!is(type, "text") && !is(type, "json_object") && !is(type, "json_schema")) {
+        reply_error(x, 400, "text.format", "unsupported",
+                    "text.format: \"%.60s\" is none of text, json_object and json_schema", type);
+        return false;
+    }
     json *o = json_add_object(to, "response_format");
-    json_add_str(o, "type", text_of(format, "type"));
-    if (!is(text_of(format, "type"), "json_schema")) return true;
+    json_add_str(o, "type", type);
+    if (!is(type, "json_schema")) return true;
     json *inner = json_add_object(o, "json_schema");
     for (const json *m = json_first(format); m; m = json_next(m))
         if (!is(json_key(m), "type")) json_add_copy(inner, json_key(m), m);
@@ -177,7 +184,7 @@ static bool convert(exchange *x, const responses_fields *f, json *to)
     if (f->text && !fields_only(x, "text", f->text, "format verbosity")) return false;
     if (f->reasoning && !fields_only(x, "reasoning", f->reasoning, "effort summary generate_summary")) return false;
     if (f->model) json_add_str(to, "model", f->model);
-    if (f->max_tokens) json_add_copy(to, "max_tokens", f->max_tokens);
+    if (f->max_tokens) json_add_num(to, "max_tokens", (double)f->max_tokens);
     if (f->temperature) json_add_copy(to, "temperature", f->temperature);
     if (f->top_p) json_add_copy(to, "top_p", f->top_p);
     if (f->seed) json_add_copy(to, "seed", f->seed);

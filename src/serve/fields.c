@@ -61,7 +61,7 @@ static bool read_only_value(exchange *x, const field *f, const json *v)
 static bool read_field(exchange *x, const field *f, const json *v, void *into)
 {
     char *to = (char *)into + f->offset;
-    if (json_type(v) == JSON_NULL || f->type == FIELD_IGNORE) return true;
+    if (f->type == FIELD_IGNORE) return true;
     switch (f->type) {
     case FIELD_INT:
     case FIELD_FLOAT: return read_number(x, f, v, to);
@@ -121,15 +121,18 @@ static bool unknown_field(exchange *x, const field *rows, bool lenient, const ch
     return false;
 }
 
+static bool is_given(const json *object, const char *name) { return json_type(json_get(object, name)) != JSON_NULL; }
+
 bool fields_read(exchange *x, const field *rows, bool lenient, const json *object, void *into)
 {
     for (const json *m = json_first(object); m; m = json_next(m)) {
         const field *f = find_field(rows, json_key(m));
+        if (json_type(m) == JSON_NULL) continue; /* as if it were not there */
         if (!f) {
             if (!unknown_field(x, rows, lenient, json_key(m))) return false;
             continue;
         }
-        if (f->alias && json_get(object, f->name) && json_get(object, f->alias)) {
+        if (f->alias && is_given(object, f->name) && is_given(object, f->alias)) {
             reply_error(x, 400, f->name, "duplicate_field", "%s and %s are the same field", f->name, f->alias);
             return false;
         }

@@ -114,7 +114,7 @@ static bool check_together(exchange *x, const request *r)
         reply_error(x, 400, "max_tokens", "out_of_range", "max_tokens: at least 1");
         return false;
     }
-    if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0) {
+    if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0 && !r->native) {
         reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
         return false;
     }
