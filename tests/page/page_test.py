@@ -162,6 +162,7 @@ def test_a_reply(p, server):
     assert len(colours) > 2, colours
     assert all(t.get_attribute('tabindex') is None for t in tokens)
     before = p.replies()
+    assert ('Cut at its length.' in p.one('article.assistant .tools').text) == (len(tokens) == 40)
     p.say(' and then')
     assert p.replies()[0] == before[0] and len(p.replies()) == 2
 
