@@ -86,8 +86,12 @@ static void lines_are_answered(void **state)
     at = expect("... ", at);
     type("one\r");
     at = expect("... ", at);
-    type("two\"\"\"\r");
+    type("two\r");
+    at = expect("... ", at);
+    type("\"\"\"\r"); /* the block ends with its last line, not with a newline */
     at = expect("answer tokens at", at);
+    at = expect(">>> ", at);
+    type("  \r"); /* not sent */
     at = expect(">>> ", at);
     type("a\\\r");
     at = expect("... ", at);
@@ -109,9 +113,10 @@ static void lines_are_answered(void **state)
     assert_non_null(strstr(text, "\"one\\ntwo\""));
     assert_non_null(strstr(text, "\"a\\nb\""));
     assert_non_null(strstr(text, "Be kind."));
+    assert_null(strstr(text, "\"  \""));
     type("/dance\r");
-    at = expect("unknown command /dance", at);
-    type("/bye\r");
+    at = expect("unknown command /dance;", at);
+    type("/quit\r");
     assert_int_equal(finish(), 0);
     assert_null(strstr(seen, "\033[2m")); /* NO_COLOR */
 }
@@ -141,7 +146,142 @@ static void without_the_template_lines_are_continued(void **state)
     at = expect("> ", expect("\n", expect("It was", at)));
     type("\004");
     assert_int_equal(finish(), 0);
+    assert_non_null(strstr(seen, "continues texts, as --chat off says"));
     assert_null(strstr(seen, "answer tokens"));
+}
+
+/* A vocabulary without a chat template. */
+static const char plain[] = "tests/vectors/tokenizers/random0.json";
+
+static void a_model_without_template_says_so(void **state)
+{
+    (void)state;
+    const char *const args[] = {"--tokenizer", plain, "-n", "4", "--temperature", "0", NULL};
+    start(args);
+    size_t at = expect("has no chat template: it continues texts; Ctrl-C stops a text, /bye or Ctrl-D ends", 0);
+    at = expect("> ", at);
+    type("/help\r");
+    at = expect("> ", expect("Type the beginning of a text", at));
+    type("/exit\r");
+    assert_int_equal(finish(), 0);
+}
+
+static void a_system_message_needs_a_template(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args, *message;
+        int status;
+    } cases[] = {
+        {"--tokenizer tests/vectors/tokenizers/random0.json -p hi --system X", "this model has no chat template", 1},
+        {"-p hi --system X --chat off", "--system needs the chat template, which --chat off leaves out", 2},
+        {"--ids 1,2 --system X", "--system needs the chat template, which --ids leaves out", 2},
+    };
+    buf out = {0}, errors = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "run -n 4 %s", cases[i].args);
+        assert_int_equal(command_run(NULL, args, &out, &errors), cases[i].status);
+        assert_non_null(strstr(buf_cstr(&errors), cases[i].message));
+        assert_int_equal(out.n, 0);
+    }
+    const char *const args[] = {"--tokenizer", plain, "--system", "X", NULL};
+    start(args);
+    expect("this model has no chat template", 0);
+    assert_int_equal(finish(), 1);
+    buf_free(&out);
+    buf_free(&errors);
+}
+
+static size_t ask(const char *line, const char *answer, size_t from)
+{
+    type(line);
+    type("\r");
+    return expect(">>> ", expect(answer, from));
+}
+
+/* A file of messages as /save writes them; the path lasts until the next call. */
+static const char *write_saved(const char *text)
+{
+    const char *path = temp_path("conversation.json");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+
+static void commands_say_what_they_did(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-n", "4", "--temperature", "0", NULL};
+    char line[400], told[400];
+    static const char *const bad[] = {"{\"messages\": [", "{\"messages\": [{\"role\": 1}]}", "[]", "no JSON"};
+    start(args);
+    size_t at = expect(">>> ", 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *path = write_saved(bad[i]);
+        snprintf(line, sizeof line, "/load %s", path);
+        snprintf(told, sizeof told, "error: %s is no saved conversation, which /save writes\r\n", path);
+        at = ask(line, told, at);
+    }
+    at = ask("/load /nonexistent", "No such file or directory\r\n", at);
+    const char *path = write_saved("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+                                   "{\"role\": \"assistant\", \"content\": \"b\"}], \"system\": \"c\"}");
+    snprintf(line, sizeof line, "/load %s", path);
+    at = ask(line, "loaded 2 messages and the system message\r\n", at);
+    unlink(path);
+    at = ask("/set temprature 1", "unknown parameter \"temprature\"; did you mean temperature?", at);
+    at = ask("/set max_token 1", "unknown parameter \"max_token\"; did you mean max_tokens?", at);
+    at = ask("/set dance 1", "unknown parameter \"dance\"\r\n", at);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+}
+
+/* The built-in model's prompts have some tokens for each word. */
+static void prompt_tokens_are_told_by_where_they_came_from(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-n", "4", "--temperature", "0", NULL};
+    char words[400] = "";
+    for (int i = 0; i < 40; i++) strcat(words, "Good day ");
+    start(args);
+    size_t at = expect(">>> ", 0);
+    size_t before = at;
+    at = ask(words, "answer tokens at", at);
+    assert_null(strstr(seen + before, "cached"));
+    before = at;
+    at = ask("And then?", "answer tokens at", at);
+    const char *told = strstr(seen + before, " prompt tokens, ");
+    assert_non_null(told);
+    while (told[-1] != '[') told--;
+    long long all, cached, rest;
+    assert_int_equal(sscanf(told, "%lld prompt tokens, %lld cached, %lld at", &all, &cached, &rest), 3);
+    assert_int_equal(cached % 64, 0);
+    assert_true(cached > 0 && rest > 0);
+    assert_int_equal(all, cached + rest);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+}
+
+static void a_full_context_says_what_helps(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-c", "64", "--temperature", "0", "--ignore-eos", NULL};
+    static const char helps[] = "is full: -c N makes it larger, /clear forgets the conversation\r\n";
+    start(args);
+    size_t at = expect(">>> ", 0), before = at;
+    at = ask("Good morning!", helps, at);
+    assert_non_null(strstr(seen + before, "cut where the context ends]"));
+    assert_non_null(strstr(seen + before, "the context of 64 tokens is full"));
+    before = at;
+    at = ask("And then? And then? And then? And then? And then? And then? And then? And then?", helps, at);
+    assert_non_null(strstr(seen + before, "error: with this message the conversation has"));
+    at = ask("/set max_tokens 2", "/set", at);
+    at = ask("/clear", "/clear", at);
+    at = ask("Good morning!", ", cut at the limit]", at);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
 }
 
 int main(void)
@@ -150,6 +290,11 @@ int main(void)
         cmocka_unit_test(lines_are_answered),
         cmocka_unit_test(an_interrupt_stops_the_answer_alone),
         cmocka_unit_test(without_the_template_lines_are_continued),
+        cmocka_unit_test(a_model_without_template_says_so),
+        cmocka_unit_test(a_system_message_needs_a_template),
+        cmocka_unit_test(commands_say_what_they_did),
+        cmocka_unit_test(prompt_tokens_are_told_by_where_they_came_from),
+        cmocka_unit_test(a_full_context_says_what_helps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

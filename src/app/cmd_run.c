@@ -53,7 +53,8 @@ static const param own_rows[] = {
     ROW(decoder_ids, PARAM_TEXT, .words = "IDS", .path = PATH_IDS,
         .doc = "encoder-decoders: the start of the output as token ids, with the start token"),
     ROW(max_tokens, PARAM_INT, .alias = "n", .otherwise = "256", .min = -1, .max = 1 << 30,
-        .doc = "tokens to generate; -1: until the model ends or the context is full"),
+        .doc =
+            "tokens to generate (default 256, in a conversation -1); -1: until the model ends or the context is full"),
     ROW(min_tokens, PARAM_INT, .min = 0, .max = 1 << 30, .doc = "tokens before the model may end"),
     ROW(ignore_eos, PARAM_BOOL, .doc = "go on after the model's end token"),
     ROW(beams, PARAM_INT, .otherwise = "1", .min = 1, .max = BEAMS_MAX,
@@ -75,7 +76,8 @@ static const param own_rows[] = {
     ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
     ROW(session, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
-        .doc = "keep what was computed of the text in this file: a prompt that begins alike goes on after it"),
+        .doc = "keep what was computed of the text in this file, by whole pages of 64 tokens (shorter texts: nothing): "
+               "a prompt that begins alike goes on after it"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",
         .doc = "what to print: text, one JSON array of the generated ids, or one JSON object"),
 };
@@ -290,13 +292,13 @@ static int encode_prompt(const engine *eng, const run_options *o, span text, tok
     return ids_parse_text(out, span_str(first), "bos", e);
 }
 
-/* Whether the template is applied: asked for, or on a terminal where there is one. */
+/* Whether the template is applied: asked for (an error where there is none), or on a terminal where there is one. */
 static bool chats(const run_options *o, const engine *eng, bool terminal)
 {
     const tokenizer *t = engine_tokenizer(eng);
     const bool has = t && !engine_describe(eng)->n_enc_vocab && (o->talk.chat_template || tokenizer_chat_template(t));
     if (strcmp(o->chat, "auto") != 0) return strcmp(o->chat, "on") == 0;
-    return has && (terminal || o->system || o->talk.chat_template);
+    return o->system || (has && (terminal || o->talk.chat_template));
 }
 
 static conversation_options conversation_of(run_options *o)
@@ -335,20 +337,33 @@ static int continue_read(engine *eng, const run_options *o, const token_list *re
     return rc;
 }
 
-/* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input the
+/* What lines on the terminal are to this model. */
+static const char *banner(const engine *eng, const run_options *o)
+{
+    return engine_describe(eng)->n_enc_vocab ? "is an encoder-decoder: it reads a line and writes its own text"
+           : strcmp(o->chat, "off") == 0     ? "continues texts, as --chat off says"
+                                             : "has no chat template: it continues texts";
+}
+
+/* A prompt on the terminal: every line is continued by itself. SIGINT ends the continuation, end of input or /bye the
  * program. */
 static int talk(engine *eng, const run_options *o, err *e)
 {
+    static const char keys[] = "Ctrl-C stops a text, /bye or Ctrl-D ends";
     interrupt_watch();
-    fprintf(stderr, "%s: type the beginning of a text; Ctrl-C stops it, Ctrl-D ends\n", engine_describe(eng)->name);
+    fprintf(stderr, "%s %s; %s\n", engine_describe(eng)->name, banner(eng, o), keys);
     int rc = OK;
     char *line;
     while (!rc && (line = line_read("> "))) {
         token_list prompt = {0};
+        const line_kind kind = conversation_line(line);
         interrupted = 0;
-        if (*line) rc = encode_prompt(eng, o, span_str(line), &prompt, e);
-        if (*line && !rc) rc = continue_read(eng, o, &prompt, e);
-        if (*line) putchar('\n');
+        if (kind == LINE_HELP) printf("Type the beginning of a text; %s\n", keys);
+        if (kind == LINE_TEXT) {
+            rc = encode_prompt(eng, o, span_str(line), &prompt, e);
+            if (!rc) rc = continue_read(eng, o, &prompt, e);
+            putchar('\n');
+        }
         if (rc == ERR_LIMIT) { /* a line that is too long is no reason to leave */
             log_line(LOG_ERROR, "%s", e->msg);
             *e = (err){0};
@@ -356,6 +371,7 @@ static int talk(engine *eng, const run_options *o, err *e)
         }
         mem_free(prompt.id);
         line_free(line);
+        if (kind == LINE_BYE) break;
     }
     line_close();
     return rc;
@@ -368,13 +384,23 @@ static bool is_given(const invocation *v, const char *key)
     return false;
 }
 
+static int check_combination(const run_options *o, err *e)
+{
+    if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
+    if (o->decoder_prompt && o->decoder_ids)
+        return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
+    if (o->system && (o->ids || strcmp(o->chat, "off") == 0))
+        return err_set(e, ERR_USAGE, "run: --system needs the chat template, which %s leaves out",
+                       o->ids ? "--ids" : "--chat off");
+    return OK;
+}
+
 static int run_run(const invocation *v, err *e)
 {
     run_options *o = v->options;
     if (v->json) o->output = "json";
-    if (!!o->prompt + !!o->file + !!o->ids > 1) return err_set(e, ERR_USAGE, "run: give one of -p, -f and --ids");
-    if (o->decoder_prompt && o->decoder_ids)
-        return err_set(e, ERR_USAGE, "run: give one of --decoder-prompt and --decoder-ids");
+    int rc = check_combination(o, e);
+    if (rc) return rc;
     const bool talks = !o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO);
     if (talks && o->receipt) return err_set(e, ERR_USAGE, "run: --receipt needs -p, -f or --ids: it is of one text");
     engine *eng;
@@ -382,7 +408,7 @@ static int run_run(const invocation *v, err *e)
     token_list prompt = {0};
     engine_options model = o->model;
     if (!model.max_batch) model.max_batch = o->beams; /* nothing else runs */
-    int rc = engine_open(&eng, &model, e);
+    rc = engine_open(&eng, &model, e);
     if (rc) return rc;
     if ((o->decoder_prompt || o->decoder_ids) && !engine_describe(eng)->n_enc_vocab)
         rc = err_set(e, ERR_USAGE, "run: this model has no encoder, so it takes no decoder prompt");

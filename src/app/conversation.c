@@ -18,6 +18,7 @@
 
 enum { SAVED_BYTES_MAX = 64 << 20 };
 static const double PATIENCE = 1; /* seconds from which reading a prompt shows a bar */
+#define MORE_ROOM "-c N makes it larger, /clear forgets the conversation"
 
 typedef struct conversation {
     engine *eng;
@@ -36,7 +37,7 @@ typedef struct answer {
     chat_message message;
     buf text; /* not given to the parser yet */
     size_t shown_reasoning, shown_content;
-    int64_t tokens;
+    int64_t tokens, cached, unread; /* of the prompt: not computed; not read either, as it was stopped */
     double first, last;
     finish_reason finish;
     char error[ERR_MSG_MAX];
@@ -72,6 +73,7 @@ static bool on_token(void *ctx, const token_event *ev)
         a->last = clock_now();
         if (!a->tokens++) {
             a->first = a->last;
+            a->cached = ev->cached_tokens;
             log_progress_end();
         }
         if (detok_next(a->maker, ev->token, &a->text, NULL)) a->out_of_memory = true;
@@ -100,9 +102,15 @@ static int run_steps(answer *a, uint64_t id, double began, err *e)
         int rc = engine_infer(eng, &more, e);
         if (rc) return rc;
         if (!more && !a->finish) return err_set(e, ERR_IO, "the engine ended without a word");
-        if (interrupted && !told) engine_cancel(eng, id);
-        told = interrupted;
         engine_slot slot;
+        if (interrupted && !told) {
+            if (!a->tokens && engine_slots(eng, &slot, 1) == 1) {
+                a->cached = slot.cached_tokens;
+                a->unread = slot.prompt_tokens - slot.past;
+            }
+            engine_cancel(eng, id);
+        }
+        told = interrupted;
         if (!a->tokens && !a->finish && clock_now() - began > PATIENCE && engine_slots(eng, &slot, 1) == 1)
             log_progress("reading", (unsigned long long)slot.past, (unsigned long long)slot.prompt_tokens + 1);
     }
@@ -111,15 +119,26 @@ static int run_steps(answer *a, uint64_t id, double began, err *e)
     return a->out_of_memory ? err_set(e, ERR_MEMORY, "out of memory") : OK;
 }
 
-static void tell_speed(const answer *a, size_t n_prompt, double began)
+static void tell_speed(const answer *a, int64_t n_prompt, double began)
 {
     const conversation *c = a->c;
+    const int ctx = engine_describe(c->eng)->ctx;
     const double reading = a->tokens ? a->first - began : clock_now() - began, writing = a->last - a->first;
-    printf("\n%s[%zu prompt tokens at %.1f tokens/s, %lld answer tokens at %.1f tokens/s%s%s]%s\n", style(c, "\033[2m"),
-           n_prompt, reading > 0 ? (double)n_prompt / reading : 0, (long long)a->tokens,
+    const int64_t taken = n_prompt - a->unread, computed = taken - a->cached;
+    const bool cut = a->finish == FINISH_LENGTH, full = cut && n_prompt + a->tokens >= ctx;
+    printf("\n%s[%lld ", style(c, "\033[2m"), (long long)taken);
+    if (a->unread) printf("of %lld ", (long long)n_prompt);
+    printf("prompt tokens");
+    if (a->cached) printf(", %lld cached, %lld", (long long)a->cached, (long long)computed);
+    printf(" at %.1f tokens/s; %lld answer tokens at %.1f tokens/s%s%s]%s\n",
+           reading > 0 ? (double)computed / reading : 0, (long long)a->tokens,
            writing > 0 ? (double)(a->tokens - 1) / writing : 0, interrupted ? ", stopped" : "",
-           a->finish == FINISH_LENGTH ? ", cut at the limit" : "", style(c, "\033[0m"));
+           full  ? ", cut where the context ends"
+           : cut ? ", cut at the limit"
+                 : "",
+           style(c, "\033[0m"));
     fflush(stdout);
+    if (full) log_line(LOG_WARN, "the context of %d tokens is full: " MORE_ROOM, ctx);
 }
 
 static int write_answer(answer *a, const token_list *prompt, bool thinking, err *e)
@@ -147,8 +166,13 @@ static int write_answer(answer *a, const token_list *prompt, bool thinking, err 
         a->text.n = 0;
     }
     if (!rc) rc = engine_add_query(c->eng, &q, &id, e);
+    if (rc == ERR_LIMIT) {
+        *e = (err){0};
+        err_set(e, rc, "with this message the conversation has %zu tokens, and the context of %d is full: " MORE_ROOM,
+                prompt->n, engine_describe(c->eng)->ctx);
+    }
     if (!rc) rc = run_steps(a, id, began, e);
-    if (!rc) tell_speed(a, prompt->n, began);
+    if (!rc) tell_speed(a, (int64_t)prompt->n, began);
     detok_close(a->maker);
     call_parser_close(a->parser);
     buf_free(&a->text);
@@ -276,7 +300,13 @@ static int do_set(conversation *c, const char *rest, err *e)
         .key = "max_tokens", .type = PARAM_INT, .offset = 0, .min = -1, .max = 1 << 30, .doc = "tokens of an answer"};
     if (param_find(&length, 1, key)) return param_set(&length, &c->o.max_tokens, value, "/set max_tokens", e);
     const param *row = param_find(sample_param_rows, sample_param_count, key);
-    if (!row) return err_set(e, ERR_USAGE, "/set: unknown parameter \"%s\"", key);
+    if (!row) {
+        const char *near = param_nearest(sample_param_rows, sample_param_count, key),
+                   *other = param_nearest(&length, 1, key);
+        if (!near || (other && edit_distance(other, key) < edit_distance(near, key))) near = other;
+        return err_set(e, ERR_USAGE, "/set: unknown parameter \"%s\"%s%s%s", key, near ? "; did you mean " : "",
+                       near ? near : "", near ? "?" : "");
+    }
     if (row->type == PARAM_TEXT || row->type == PARAM_WORD)
         return err_set(e, ERR_USAGE, "/set: %s is set when the program starts", key);
     return param_set(row, c->o.sample, value, key, e);
@@ -302,13 +332,14 @@ static int do_load(conversation *c, const char *rest, err *e)
     json *root;
     if (!*rest) return err_set(e, ERR_USAGE, "/load: a file name is missing");
     int rc = json_read(&root, rest, SAVED_BYTES_MAX, e);
-    if (rc) return rc;
+    if (rc && rc != ERR_FORMAT) return rc;
     bool good = json_type(json_get(root, "messages")) == JSON_ARRAY;
     for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
         good = good && json_str(json_get(m, "role"), NULL) && json_str(json_get(m, "content"), NULL);
     if (!good) {
         json_free(root);
-        return err_set(e, ERR_FORMAT, "%s: no conversation", rest);
+        *e = (err){0};
+        return err_set(e, ERR_FORMAT, "%s is no saved conversation, which /save writes", rest);
     }
     const char *system = json_str(json_get(root, "system"), NULL);
     forget_all(c);
@@ -318,6 +349,8 @@ static int do_load(conversation *c, const char *rest, err *e)
         mem_free(c->system);
         c->system = mem_str(system);
     }
+    const size_t n = json_count(json_get(root, "messages"));
+    printf("loaded %zu message%s%s\n", n, n == 1 ? "" : "s", system ? " and the system message" : "");
     json_free(root);
     return OK;
 }
@@ -329,7 +362,9 @@ static const struct {
     int (*run)(conversation *c, const char *rest, err *e);
 } commands[] = {
     {"/help", "this list", do_help},
-    {"/bye", "ends the program, as Ctrl-D does", do_bye},
+    {"/bye", "ends the program, as /exit, /quit and Ctrl-D do", do_bye},
+    {"/exit", NULL, do_bye},
+    {"/quit", NULL, do_bye},
     {"/clear", "forgets the conversation", do_clear},
     {"/system", "TEXT: what the model is told before the conversation; without TEXT: shows it", do_system},
     {"/set", "NAME VALUE: a sampling parameter, or max_tokens; without NAME: shows them", do_set},
@@ -341,18 +376,37 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static int do_help(conversation *c, const char *rest, err *e)
 {
     (void)c, (void)rest, (void)e;
-    for (int i = 0; i < N_COMMANDS; i++) printf("%-8s %s\n", commands[i].name, commands[i].doc);
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (commands[i].doc) printf("%-8s %s\n", commands[i].name, commands[i].doc);
     printf("A \\ at the end of a line, or \"\"\" around several, makes them one message. Ctrl-C stops an answer.\n");
     return OK;
 }
 
-static int run_command(conversation *c, const char *line, err *e)
+/* The command that a line begins with, and what follows it; -1: there is none of this name. */
+static int find_command(const char *line, const char **rest)
 {
     const size_t n = strcspn(line, " ");
+    *rest = line + n + strspn(line + n, " ");
     for (int i = 0; i < N_COMMANDS; i++)
-        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0)
-            return commands[i].run(c, line + n + strspn(line + n, " "), e);
-    return err_set(e, ERR_USAGE, "unknown command %.*s; /help lists them", (int)(n < 60 ? n : 60), line);
+        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0) return i;
+    return -1;
+}
+
+line_kind conversation_line(const char *line)
+{
+    const char *rest;
+    const int i = find_command(line, &rest);
+    if (!line[strspn(line, " \t\r\n")]) return LINE_BLANK;
+    if (i < 0 || *rest) return LINE_TEXT;
+    return commands[i].run == do_bye ? LINE_BYE : commands[i].run == do_help ? LINE_HELP : LINE_TEXT;
+}
+
+static int run_command(conversation *c, const char *line, err *e)
+{
+    const char *rest;
+    const int i = find_command(line, &rest), n = (int)strcspn(line, " ");
+    if (i >= 0) return commands[i].run(c, rest, e);
+    return err_set(e, ERR_USAGE, "unknown command %.*s; /help lists them", n < 60 ? n : 60, line);
 }
 
 /* ---- input ---- */
@@ -378,10 +432,13 @@ static bool read_input(buf *out)
             quoted = true;
             from += 3;
             n -= 3;
+            if (*from == '\n') from++, n--; /* a paste */
         }
         if (quoted && n >= 3 && strcmp(from + n - 3, "\"\"\"") == 0) {
             quoted = false;
             n -= 3;
+            if (n && from[n - 1] == '\n') n--; /* of a paste */
+            else if (!n && out->n) out->n--;   /* that of the line before */
         } else if (!quoted && n && from[n - 1] == '\\') {
             more = true;
             n--;
@@ -401,14 +458,15 @@ int conversation_run(engine *eng, const chat_template *chat, const conversation_
     c.colours = isatty(STDOUT_FILENO) && !(plain && *plain);
     forget_all(&c);
     interrupt_watch();
-    fprintf(stderr, "%s: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n", engine_describe(eng)->name);
+    fprintf(stderr, "%s: /help lists commands, Ctrl-C stops an answer, /bye or Ctrl-D ends\n",
+            engine_describe(eng)->name);
     int rc = OK;
     while (!rc && !c.ends && read_input(&input)) {
         const char *text = buf_cstr(&input);
-        if (!*text) continue;
+        if (conversation_line(text) == LINE_BLANK) continue;
         rc = *text == '/' ? run_command(&c, text, e) : answer_line(&c, text, e);
         if (!rc || rc == ERR_MEMORY) continue;
-        log_line(LOG_ERROR, "%s%s", e->msg, rc == ERR_LIMIT ? "; /clear forgets the conversation" : "");
+        log_line(LOG_ERROR, "%s", e->msg);
         *e = (err){0};
         rc = OK;
     }

@@ -13,6 +13,10 @@ typedef struct conversation_options {
     struct grammar *form;  /* of answers; NULL: any */
 } conversation_options;
 
+/* What a line from the terminal is, where there is no template too: a text, blanks alone, /help, or /bye and its other
+ * names. Other commands are texts here. */
+typedef enum { LINE_TEXT, LINE_BLANK, LINE_HELP, LINE_BYE } line_kind;
+line_kind conversation_line(const char *line);
 /* Reads lines and answers them until the end of input or /bye. */
 int conversation_run(engine *eng, const chat_template *chat, const conversation_options *o, err *e);
 /* The ids of a prompt with one message of the user. */

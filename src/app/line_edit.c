@@ -116,7 +116,8 @@ char *line_read(const char *prompt)
     if (!editor || !past) return NULL;
     shown_prompt = prompt;
     dropped = false;
-    fputs("\033[?2004h", stdout); /* pastes with marks */
+    el_set(editor, EL_PREP_TERM, 1); /* before the prompt: else a Ctrl-D that comes at once is lost */
+    fputs("\033[?2004h", stdout);    /* pastes with marks */
     fflush(stdout);
     const char *line = el_gets(editor, &n);
     fputs("\033[?2004l", stdout);
