@@ -31,9 +31,20 @@ typedef struct opened {
 
 static int short_of_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory while opening a model"); }
 
+/* "owner/name", as hubs call models. */
+static bool is_hub_name(const char *path)
+{
+    const char *slash = strchr(path, '/');
+    return slash && slash > path && slash[1] && path[0] != '.' && !strchr(slash + 1, '/');
+}
+
 int model_weights(ckpt **out, const char *path, err *e)
 {
-    if (strcmp(path, "builtin") != 0) return ckpt_open(out, path, e);
+    if (strcmp(path, "builtin") != 0) {
+        const int rc = ckpt_open(out, path, e);
+        if (rc == ERR_NOT_FOUND && is_hub_name(path)) err_wrap(e, "models are not downloaded: give a folder or a file");
+        return rc;
+    }
     span file = embedded_find("builtin.gguf");
     if (!file.p) return err_set(e, ERR_NOT_FOUND, "this build has no built-in model: give --model PATH or --spec FILE");
     return ckpt_open_bytes(out, file, "builtin", e);

@@ -121,6 +121,7 @@ static int read_lines(const engine *g, bool jsonl, int threads, inputs *in, err 
     span *line = NULL;
     size_t n = 0, cap = 0, bad = SIZE_MAX;
     int rc = file_read(&text, "-", TEXT_MAX, e);
+    (void)threads; /* without OpenMP */
     for (span rest = buf_span(&text); !rc && rest.n;) {
         const uint8_t *end = memchr(rest.p, '\n', rest.n);
         size_t used = end ? (size_t)(end - rest.p) : rest.n, cr = !jsonl && used && rest.p[used - 1] == '\r';

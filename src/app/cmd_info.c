@@ -265,7 +265,7 @@ static int run_info(const invocation *v, err *e)
 
 const command command_info = {
     .name = "info",
-    .summary = "CPU features and the kernels chosen, GPUs, build options, memory; tensors of a model",
+    .summary = "CPU features and the kernels chosen, build options, memory; tensors of a model",
     .prints_json = true,
     .flags = flags,
     .options_size = sizeof(info_options),

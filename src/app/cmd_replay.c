@@ -151,7 +151,7 @@ const command command_replay = {
     .run = run_replay,
     .notes = "FILE is a receipt, from `run --receipt FILE`, or JSON lines of receipts. All logits are computed\n"
              "in one pass and each token is drawn again, on any processor. Status 1: a token differs, or the\n"
-             "model or its arithmetic does.\n"
+             "model or its arithmetic does. Give the model as to `run`; without --model it is the built-in one.\n"
              "\n"
              "  inferflow run -p \"Once upon a time\" --seed 1 --receipt story.json\n"
              "  inferflow replay story.json\n",

@@ -5,7 +5,8 @@
 #include <string.h>
 
 static const char no_gpu[] = "it is for GPUs: this build has no GPU devices; leave it out",
-                  no_chat[] = "this version applies no chat template: run continues texts, on a terminal line by line",
+                  converses[] =
+                      "run converses on a terminal where the model has a chat template; --chat on or off decides",
                   always[] = "there is nothing to switch; leave it out",
                   no_hub[] = "models are read from this machine: --model PATH";
 
@@ -14,10 +15,9 @@ static const flag_hint hints[] = {
      no_gpu},
     {"--cpu-moe -cmoe --n-cpu-moe -ncmoe -nkvo --no-kv-offload --tensor-parallel-size -tp --gpu-memory-utilization",
      NULL, no_gpu},
-    {"-cnv --conversation -no-cnv --no-conversation -i --interactive -if --interactive-first -sys --system-prompt "
-     "--jinja --chat-template",
-     NULL, no_chat},
-    {"-fa --flash-attn --mmap --no-mmap --mlock -cb --cont-batching --no-warmup", NULL, always},
+    {"-cnv --conversation -no-cnv --no-conversation -i --interactive -if --interactive-first", NULL, converses},
+    {"-sys --system-prompt", "system", NULL},
+    {"--jinja -fa --flash-attn --mmap --no-mmap --mlock -cb --cont-batching --no-warmup", NULL, always},
     {"-hf -hfr --hf-repo --hf-file --hf-token", NULL, no_hub},
     {"-r --reverse-prompt", "stop", NULL},
     {"-s", "seed", NULL},

@@ -11,7 +11,7 @@
 static const param common_rows[] = {
     PARAM_ROW(common_flags, help, PARAM_BOOL, .alias = "h", .doc = "this text"),
     PARAM_ROW(common_flags, log_level, PARAM_WORD, .words = "error|warn|info|debug",
-              .doc = "what goes to standard error"),
+              .doc = "what goes to standard error (default info)"),
     PARAM_ROW(common_flags, json, PARAM_BOOL, .doc = "print one JSON object on standard output"),
 };
 static const size_t common_count = sizeof common_rows / sizeof *common_rows;
@@ -194,7 +194,8 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     v->json = common->json;
     if (common->help) return OK;
     if (v->n_operand > cmd->operand_max)
-        return err_set(e, ERR_USAGE, "%s: unexpected word \"%.60s\"", cmd->name, v->operand[cmd->operand_max]);
+        return err_set(e, ERR_USAGE, "%s: unexpected word \"%.60s\"; a model is given by -m, a text by -p", cmd->name,
+                       v->operand[cmd->operand_max]);
     if (v->n_operand < cmd->operand_min) return err_set(e, ERR_USAGE, "%s: needs %s", cmd->name, cmd->operands);
     return OK;
 }

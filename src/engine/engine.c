@@ -312,17 +312,17 @@ static void describe(engine *g, const engine_options *o, int chunk, int sequence
                             .dim = (int32_t)m->prog->dim,
                             .n_layer = m->prog->n_layer,
                             .ctx = m->ctx,
-                            .bos = m->bos,
                             .chunk = (int)g->chunk,
+                            .bos = m->bos,
                             .n_eos = m->n_eos,
                             .n_enc_vocab = encoder_vocab(m->prog),
                             .n_start = m->n_start,
                             .max_batch = o->max_batch > 0 ? (int)o->max_batch : sequences,
                             .threads = o->threads > 0 ? (int)o->threads : pool_default_threads()};
-    describe_pooled(&g->info, m);
     if (o->threads > pool_default_threads())
         log_line(LOG_WARN, "%d threads on %d cores are slower than %d", g->info.threads, pool_default_threads(),
                  pool_default_threads());
+    describe_pooled(&g->info, m);
     memcpy(g->info.eos, m->eos, sizeof g->info.eos);
     memcpy(g->info.start, m->start, sizeof g->info.start);
     g->info.format = m->weights ? ckpt_format(m->weights) : "none";

@@ -28,8 +28,9 @@ static int parse_number(span part, const char *from, int *number, err *e)
     errno = 0;
     long n = strtol(from, &tail, 10);
     if (tail == from || *tail || errno || n < 0 || n > NUMBER_MAX)
-        return err_set(e, ERR_USAGE, "--devices: \"%.*s\": after ':' comes a number up to %d", (int)part.n,
-                       (const char *)part.p, NUMBER_MAX);
+        return err_set(e, ERR_USAGE,
+                       "--devices: \"%.*s\": after ':' comes a number up to %d; a node's device is host:port/cpu",
+                       (int)part.n, (const char *)part.p, NUMBER_MAX);
     *number = (int)n;
     return OK;
 }
