@@ -48,6 +48,7 @@ static void run_one(engine *g, text *t, int seed, const uint8_t *salt)
 {
     add(g, t, seed, PROMPT, salt);
     text_run(g);
+    assert_int_equal(t->n, TOKENS);
 }
 
 /* ---- the form of files */

@@ -68,9 +68,11 @@ static void run_short(int taps)
             cut_pages(g, got, TEXTS, 0.25);
             for (int k = 0; k < TEXTS; k++) text_add(g, &got[k]);
             if (hopes) g->used_room = 0;
-            for (bool more = true; more;) {
+            int steps = 0;
+            for (bool more = true; more; steps++) {
                 err e = {0};
                 assert_ok(engine_infer(g, &more, &e), &e);
+                assert_true(steps < TEXT_STEPS);
                 if (hopes) g->used_room = 0;
             }
             for (int k = 0; k < TEXTS; k++) text_same(&alone[k], &got[k]);
