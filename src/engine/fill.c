@@ -80,9 +80,10 @@ static bool is_brief(const engine *g, session *s) { return is_ready(g, s, true) 
 
 /* Seconds that brief prompts must still have before the next token of those that generate, if of requests that arrive
  * together none is to end before all have begun: the time of their prompts, over the fewest tokens that one has left
- * before its last. */
+ * before its last few, which leave readers time to see what came before. */
 static double seconds_owed(const engine *g, int n)
 {
+    enum { LAST = 3 };
     const double TOGETHER = 0.25, PAUSE = 0.5; /* seconds: between arrivals; between two tokens, at most, for that */
     const double had = g->prompt_seconds;
     double oldest = INFINITY, newest = 0, sum = 0;
@@ -101,7 +102,7 @@ static double seconds_owed(const engine *g, int n)
         if (s->added < newest + TOGETHER && is_brief(g, s)) sum += step_time_rows(&g->times, rest_of(s), s->n_sent);
     }
     if (!(sum > 0)) return 0;
-    return (fewest < 2 ? PAUSE : fmin((had + sum) / (double)(fewest - 1), PAUSE)) - had;
+    return (fewest <= LAST ? PAUSE : fmin((had + sum) / (double)(fewest - LAST), PAUSE)) - had;
 }
 
 /* What is left of a step for prompts. */
