@@ -210,6 +210,8 @@ static void framing_is_strict(void **state)
         bool refused = n_got == 0 || strncmp(got, "HTTP/1.1 4", 10) == 0;
         if (!refused || strstr(got, "\"object\":\"list\"")) fail_msg("taken: %s -> %s", bad[i], got);
     }
+    raw("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n");
+    assert_non_null(strstr(got, "Host stands twice"));
     static const char *const heads[] = {
         "GET /v1/models HTTP/1.1\r\nHost : localhost\r\n\r\n",
         "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX-Y : 1\r\n\r\n",

@@ -156,8 +156,9 @@ static void *look_at_target(void *ctx, const char *target, struct MHD_Connection
 static const char *misframing(const framing *f, bool uncut)
 {
     if (f->dirty || !uncut) return "the head has a blank before a colon, a control byte or a line without CR";
-    if (f->strange || f->lengths > 1 || f->codings > 1 || f->hosts > 1 || (f->lengths && f->codings))
+    if (f->strange || f->lengths > 1 || f->codings > 1 || (f->lengths && f->codings))
         return "the length of the body is not clear: Content-Length and Transfer-Encoding";
+    if (f->hosts > 1) return "Host stands twice in the head";
     return NULL;
 }
 
