@@ -176,6 +176,8 @@ static void a_system_message_needs_a_template(void **state)
         {"--tokenizer tests/vectors/tokenizers/random0.json -p hi --system X", "this model has no chat template", 1},
         {"-p hi --system X --chat off", "--system needs the chat template, which --chat off leaves out", 2},
         {"--ids 1,2 --system X", "--system needs the chat template, which --ids leaves out", 2},
+        {"--ids 1,2 --chat on", "--chat on needs a text (-p or -f): --ids are taken as they are", 2},
+        {"--ids 1,2 --chat-template x", "--chat-template needs a text", 2},
     };
     buf out = {0}, errors = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

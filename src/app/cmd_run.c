@@ -392,6 +392,9 @@ static int check_combination(const run_options *o, err *e)
     if (o->system && (o->ids || strcmp(o->chat, "off") == 0))
         return err_set(e, ERR_USAGE, "run: --system needs the chat template, which %s leaves out",
                        o->ids ? "--ids" : "--chat off");
+    if (o->ids && (o->talk.chat_template || strcmp(o->chat, "on") == 0))
+        return err_set(e, ERR_USAGE, "run: %s needs a text (-p or -f): --ids are taken as they are",
+                       o->talk.chat_template ? "--chat-template" : "--chat on");
     return OK;
 }
 
