@@ -19,11 +19,15 @@ WARN    := -Wall -Wextra -Wformat=2 -Wmissing-format-attribute -Wshadow -Wstrict
 # same bits.
 BITS    := -fno-fast-math -fno-unsafe-math-optimizations -fno-associative-math -fno-reciprocal-math \
   -fno-finite-math-only -fsigned-zeros -ffp-contract=off -fno-math-errno -fno-trapping-math
+# What makes a fault in memory an end instead of a way in, where the compiler has it. Sanitizers do that themselves.
+takes = $(shell echo 'int x;' | $(CC) -Werror $(1) -c -o /dev/null -x c - 2>/dev/null && echo '$(1)')
+HARDEN := $(if $(SAN),,$(foreach f,-fstack-protector-strong -fstack-clash-protection -fcf-protection \
+  -mbranch-protection=standard,$(call takes,$(f))) -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 THREADS := -pthread $(if $(filter 1,$(OPENMP)),-fopenmp,-Wno-unknown-pragmas)
 # CFLAGS, CPPFLAGS and LDFLAGS are the user's and add to these; what decides the bits comes after them.
-FLAGS   := $(OPT) $(WARN) $(CFLAGS) -std=gnu11 $(SAN) $(BITS) $(THREADS)
+FLAGS   := $(OPT) $(WARN) $(HARDEN) $(CFLAGS) -std=gnu11 $(SAN) $(BITS) $(THREADS)
 INCLUDE := -Isrc -I. -I$(BUILD)/gen $(CPPFLAGS)
-LINK    := $(LDFLAGS) $(OPT) $(SAN) -fno-fast-math $(THREADS)
+LINK    := -Wl,-z,relro,-z,now $(LDFLAGS) $(OPT) $(SAN) -fno-fast-math $(THREADS)
 LDLIBS  := -lmicrohttpd -lgnutls -lcjson -linih -lpcre2-8 -lutf8proc -lm
 
 HAVE_EDIT := $(and $(call has,editline/readline.h),$(findstring /,$(shell $(CC) -print-file-name=libedit.so)))
@@ -129,7 +133,7 @@ $(BUILD)/gen/embed: tools/embed_files.c
 $(BUILD)/gen/embedded.S: $(BUILD)/gen/embed $(SPECS) Makefile
 	$(Q)$< $@ $(SPECS)
 $(BUILD)/gen/embedded.o: $(BUILD)/gen/embedded.S $(SPECS)
-	$(Q)$(CC) -c -o $@ $<
+	$(Q)$(CC) $(HARDEN) -c -o $@ $<
 
 $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	@mkdir -p $(@D)

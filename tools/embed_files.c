@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     if (argc < 2) return fprintf(stderr, "usage: embed OUT.S FILE...\n"), 2;
     FILE *f = fopen(argv[1], "w");
     if (!f) return perror(argv[1]), 1;
-    fprintf(f, "    .section .rodata\n");
+    fprintf(f, "#ifdef __CET__\n#include <cet.h>\n#endif\n    .section .rodata\n");
     for (int i = 2; i < argc; i++) {
         const char *slash = strrchr(argv[i], '/');
         fprintf(f, "    .balign 64\ndata_%d:\n    .incbin \"%s\"\nend_%d:\n    .byte 0\n", i, argv[i], i);
