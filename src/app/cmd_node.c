@@ -22,28 +22,30 @@ typedef struct node_flags {
 } node_flags;
 
 static const param rows[] = {
-    PARAM_ROW(node_flags, listen, PARAM_TEXT, .otherwise = "127.0.0.1:7071", .words = "H:P",
+    PARAM_ROW(node_flags, listen, PARAM_TEXT, .keeps_bits = true, .otherwise = "127.0.0.1:7071", .words = "H:P",
               .doc = "address to listen at; port 0 picks one"),
-    PARAM_ROW(node_flags, key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+    PARAM_ROW(node_flags, key_file, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
               .doc = "key that leaders share, mode 0600"),
-    PARAM_ROW(node_flags, new_key, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+    PARAM_ROW(node_flags, new_key, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
               .doc = "writes a new key there, and ends"),
-    PARAM_ROW(node_flags, model, PARAM_TEXT, .words = "PATH[,PATH]", .alias = "m", .path = PATH_MODEL,
+    PARAM_ROW(node_flags, model, PARAM_TEXT, .keeps_bits = true, .words = "PATH[,PATH]", .alias = "m",
+              .path = PATH_MODEL,
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
-    PARAM_ROW(node_flags, cache, PARAM_TEXT, .words = "DIR", .path = PATH_FILE,
+    PARAM_ROW(node_flags, cache, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
-    PARAM_ROW(node_flags, devices, PARAM_TEXT, .words = "LIST",
+    PARAM_ROW(node_flags, devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
               .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
-    PARAM_ROW(node_flags, memory, PARAM_BYTES, .min = 1, .max = 1e15, .words = "BYTES",
+    PARAM_ROW(node_flags, memory, PARAM_BYTES, .keeps_bits = true, .min = 1, .max = 1e15, .words = "BYTES",
               .doc = "lends at most so much for weights that are not mapped, pages and buffers; K, M, G: KiB, MiB, GiB "
                      "(default: all free memory)"),
-    PARAM_ROW(node_flags, threads, PARAM_INT, .max = 1024, .alias = "t",
+    PARAM_ROW(node_flags, threads, PARAM_INT, .keeps_bits = true, .max = 1024, .alias = "t",
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
-    PARAM_ROW(node_flags, as, PARAM_TEXT, .words = "GB/s,GOP/s",
+    PARAM_ROW(node_flags, as, PARAM_TEXT, .keeps_bits = true, .words = "GB/s,GOP/s",
               .doc = "takes as long as a machine that reads and computes so much, sleeping: many on one for trials"),
-    PARAM_ROW(node_flags, drain, PARAM_INT, .otherwise = "30", .max = 3600,
+    PARAM_ROW(node_flags, drain, PARAM_INT, .keeps_bits = true, .otherwise = "30", .max = 3600,
               .doc = "seconds that SIGTERM leaves to leases; a second one ends the node at once"),
-    PARAM_ROW(node_flags, json, PARAM_BOOL, .doc = "the line that says where it listens as a JSON object"),
+    PARAM_ROW(node_flags, json, PARAM_BOOL, .keeps_bits = true,
+              .doc = "the line that says where it listens as a JSON object"),
 };
 static const size_t n_rows = sizeof rows / sizeof *rows;
 static const flag_group groups[] = {{"Node", rows, &n_rows, 0}, {NULL}};

@@ -73,9 +73,9 @@ static const param own_rows[] = {
     ROW(system, PARAM_TEXT, .words = "TEXT", .doc = "chat: what the model is told before the conversation"),
     ROW(parse_special, PARAM_BOOL, .doc = "special-token text in prompts counts as the tokens"),
     ROW(echo, PARAM_BOOL, .doc = "show the prompt too"),
-    ROW(receipt, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+    ROW(receipt, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
         .doc = "write what `inferflow replay` needs to draw the text again, token by token"),
-    ROW(session, PARAM_TEXT, .words = "FILE", .path = PATH_OUT,
+    ROW(session, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_OUT,
         .doc = "keep what was computed of the text in this file, by whole pages of 64 tokens (shorter texts: nothing): "
                "a prompt that begins alike goes on after it"),
     ROW(output, PARAM_WORD, .otherwise = "text", .words = "text|ids|json",

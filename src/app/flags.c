@@ -10,7 +10,7 @@
 
 static const param common_rows[] = {
     PARAM_ROW(common_flags, help, PARAM_BOOL, .alias = "h", .doc = "this text"),
-    PARAM_ROW(common_flags, log_level, PARAM_WORD, .words = "error|warn|info|debug",
+    PARAM_ROW(common_flags, log_level, PARAM_WORD, .keeps_bits = true, .words = "error|warn|info|debug",
               .doc = "what goes to standard error (default info)"),
     PARAM_ROW(common_flags, json, PARAM_BOOL, .doc = "print one JSON object on standard output"),
 };

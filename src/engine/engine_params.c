@@ -22,10 +22,10 @@ const param engine_param_rows[] = {
     ROW(act, PARAM_WORD, .otherwise = "q8", .words = "f32|q8",
         .doc = "inputs of quantized matrices: q8 rounds them to 8 bits and is fast, f32 keeps them exact"),
     ROW(ctx, PARAM_INT, .max = 1 << 24, .alias = "c", .doc = "context in tokens (default: the model's, at most 8192)"),
-    ROW(devices, PARAM_TEXT, .words = "LIST",
+    ROW(devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
         .doc = "groups of devices with consecutive layers, \"cpu;cpu\"; in a group '&' divides matrices and heads, "
                "\"cpu:1&cpu:1\" (cpu:N: N threads); shares: \"cpu*3;cpu*1\"; of a node: \"host:7071/cpu\""),
-    ROW(peers, PARAM_TEXT, .words = "HOST:PORT,...",
+    ROW(peers, PARAM_TEXT, .keeps_bits = true, .words = "HOST:PORT,...",
         .doc =
             "nodes that may take part: without --devices, or with \"auto\", those that make a token fastest are used"),
     ROW(reduce, PARAM_WORD, .otherwise = "exact", .words = "exact|f32|f16|int8|int6|int4",
@@ -38,16 +38,16 @@ const param engine_param_rows[] = {
         .doc = "with --reduce: each device has some columns of every expert, or some experts whole"),
     ROW(wire, PARAM_WORD, .otherwise = "f32", .words = "f32|f16|int8|int4",
         .doc = "how rows pass from one group of devices to the next: f32 keeps them exactly"),
-    ROW(ends, PARAM_WORD, .otherwise = "home", .words = "home|away",
+    ROW(ends, PARAM_WORD, .keeps_bits = true, .otherwise = "home", .words = "home|away",
         .doc = "embedding and output head stay with the leader, or lie with the first and last group, when these are "
                "on nodes"),
     ROW(codec_group, PARAM_INT, .otherwise = "128", .min = WIRE_GROUP_MIN, .max = WIRE_GROUP_MAX,
         .doc = "elements that share a scale on the way between devices"),
-    ROW(key_file, PARAM_TEXT, .words = "FILE", .path = PATH_FILE,
+    ROW(key_file, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
         .doc = "the key that nodes share, made by `inferflow node --new-key`"),
-    ROW(peer_timeout, PARAM_FLOAT, .otherwise = "3", .min = 0.1, .max = 3600,
+    ROW(peer_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
         .doc = "seconds of silence after which a node counts as dead"),
-    ROW(peer_wait, PARAM_FLOAT, .otherwise = "30", .max = 1e6,
+    ROW(peer_wait, PARAM_FLOAT, .keeps_bits = true, .otherwise = "30", .max = 1e6,
         .doc = "seconds that queries wait for a node that is lost, or not there yet"),
     ROW(kv, PARAM_WORD, .words = "f32|f16|i16|q8|q4",
         .doc = "type of the KV cache; attention over i16, q8 and q4 computes with integers (default: f32 for f32 "
@@ -55,26 +55,27 @@ const param engine_param_rows[] = {
     ROW(exact, PARAM_WORD, .otherwise = "on", .words = "on|off",
         .doc = "on: the same results on every processor, for any batch, chunk and threads; off: bfloat16 products for "
                "float matrices (AVX-512 BF16 only), faster in prefill; results may differ between processors"),
-    ROW(isa, PARAM_WORD, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
+    ROW(isa, PARAM_WORD, .keeps_bits = true, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
                "changes results"),
-    ROW(threads, PARAM_INT, .max = 1024, .alias = "t",
+    ROW(threads, PARAM_INT, .keeps_bits = true, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
-    ROW(chunk, PARAM_INT, .max = 1 << 16, .doc = "prefill rows per step (default: chosen for the machine)"),
-    ROW(max_batch, PARAM_INT, .max = 4096, .alias = "slots",
+    ROW(chunk, PARAM_INT, .keeps_bits = true, .max = 1 << 16,
+        .doc = "prefill rows per step (default: chosen for the machine)"),
+    ROW(max_batch, PARAM_INT, .keeps_bits = true, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once (default: 256, as memory allows)"),
-    ROW(in_flight, PARAM_INT, .max = 64,
+    ROW(in_flight, PARAM_INT, .keeps_bits = true, .max = 64,
         .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
                "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
-    ROW(step_sequences, PARAM_INT, .max = 4096,
+    ROW(step_sequences, PARAM_INT, .keeps_bits = true, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
-    ROW(draft, PARAM_TEXT, .words = "PATH|ngram", .path = PATH_MODEL,
+    ROW(draft, PARAM_TEXT, .keeps_bits = true, .words = "PATH|ngram", .path = PATH_MODEL,
         .doc = "guess next tokens and check several in one step, which changes no text: by a small model of the same "
                "vocabulary; ngram: by what followed the last tokens where they stood before"),
     ROW(draft_accept, PARAM_WORD, .otherwise = "same", .words = "same|exact|pool",
         .doc = "a guess holds when it is what is drawn, so texts stay the same; by rejection sampling, so chances stay "
                "the same; or when it is among the tokens that top-k, top-p, ... leave"),
-    ROW(draft_max, PARAM_INT, .otherwise = "16", .min = 1, .max = DRAFT_MAX,
+    ROW(draft_max, PARAM_INT, .keeps_bits = true, .otherwise = "16", .min = 1, .max = DRAFT_MAX,
         .doc = "guesses of a sequence in a step; fewer are made where they rarely hold or cost time"),
 };
 const size_t engine_param_count = sizeof engine_param_rows / sizeof *engine_param_rows;
