@@ -266,11 +266,39 @@ static void test_fingerprints(void **state)
     assert_string_equal(f[3].arithmetic, f[4].arithmetic);
 }
 
+/* Where ranks round what they exchange, the digest has who rounds and how; and a text is drawn again. */
+static void test_rounded_sums(void **state)
+{
+    (void)state;
+    static const engine_options of[] = {{.devices = "cpu:1&cpu:1"},
+                                        {.devices = "cpu:1&cpu:1", .reduce = "int8"},
+                                        {.devices = "cpu:1&cpu:1", .reduce = "int4"},
+                                        {.devices = "cpu:1*3&cpu:1", .reduce = "int4"},
+                                        {.devices = "cpu:1;cpu:1", .wire = "int8"}};
+    enum { N = sizeof of / sizeof *of };
+    static written texts[QUERIES];
+    fingerprint f[N];
+    err e = {0};
+    for (int i = 0; i < N; i++) {
+        engine_options o = of[i];
+        engine *g;
+        o.ctx = 512;
+        assert_ok(engine_open(&g, &o, &e), &e);
+        assert_ok(engine_fingerprint(g, &f[i], &e), &e);
+        for (int k = 0; k < i; k++) assert_string_not_equal(f[k].arithmetic, f[i].arithmetic);
+        write_texts(g, texts);
+        json *from = receipt_of(g, &texts[0]);
+        check_receipt(g, from);
+        json_free(from);
+        engine_close(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_builtin), cmocka_unit_test(test_models),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_outside), cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_rounded_sums), cmocka_unit_test(test_builtin), cmocka_unit_test(test_models),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_outside), cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,24 +7,19 @@
 #include "engine/engine_state.h"
 #include "io/contents.h"
 #include "io/contents_cache.h"
-#include "plan/devices.h"
 
 #include <stdio.h>
 
 /* Who adds what with whom, where that changes bits: groups, ranks and their shares. Which machine has them does not. */
-static int add_division(const engine *g, buf *out, err *e)
+static void add_division(const engine *g, buf *out)
 {
-    const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
-    if (!reduce && !wire) return OK;
-    device_entry *device = mem_array(DEVICES_MAX, sizeof *device);
-    if (!device) return err_set(e, ERR_MEMORY, "out of memory for a list of devices");
-    const plan_options *asked = plan_asked(g->placed);
-    const int n = devices_parse(asked->devices, asked->backends, device, e);
+    const plan *l = g->placed;
+    const char *reduce = plan_reduces(l), *wire = plan_wire(l);
+    if (!reduce && !wire) return;
+    const plan_options *asked = plan_asked(l);
     buf_printf(out, "reduce %s wire %s group %lld experts %d ends %d\n", reduce ? reduce : "-", wire ? wire : "-",
                (long long)asked->codec_group, asked->whole_experts, asked->ends_away);
-    for (int i = 0; i < n; i++) buf_printf(out, "%d %.17g\n", device[i].group, device[i].share);
-    mem_free(device);
-    return n < 0 ? n : OK;
+    for (int i = 0; i < plan_devices(l); i++) buf_printf(out, "%d %.17g\n", plan_group_of(l, i), plan_share_of(l, i));
 }
 
 static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
@@ -35,8 +30,9 @@ static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
     buf_printf(&text, "arithmetic %d cache %s %s act %s\n", ARITHMETIC, dtype_info[g->cache.k_type].name,
                dtype_info[g->cache.v_type].name, asked->act_f32 ? "f32" : "q8");
     if (asked->inexact) buf_printf(&text, "kernels %s\n", g->info.isa ? g->info.isa : "-");
-    int rc = add_division(g, &text, e);
-    if (!rc && text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a fingerprint");
+    add_division(g, &text);
+    int rc = OK;
+    if (text.bad) rc = err_set(e, ERR_MEMORY, "out of memory for a fingerprint");
     if (!rc) sha256_of(text.p, text.n, digest);
     if (!rc) sha256_hex(digest, (sizeof out->arithmetic - 1) / 2, out->arithmetic);
     buf_free(&text);

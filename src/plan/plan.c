@@ -205,6 +205,8 @@ int plan_open(plan **out, const program *p, const plan_options *o, err *e)
     if (!rc) add_lanes(l, o);
     if (!rc) rc = open_ranks(l, o, e);
     if (!rc && l->n_far && l->far) rc = l->far->open(l->far->self, l, e);
+    l->asked.devices = NULL;
+    l->asked.backends = NULL;
     if (rc) plan_close(l);
     else *out = l;
     return rc;
@@ -361,6 +363,8 @@ int plan_devices(const plan *l) { return l->results_to < 0 ? l->n : l->results_t
 int plan_groups(const plan *l) { return l->n_group - (l->results_to >= 0); }
 
 int plan_group_of(const plan *l, int i) { return l->ranks[i].group; }
+
+double plan_share_of(const plan *l, int i) { return l->shares[i]; }
 
 int plan_layers_of(const plan *l, int i)
 {

@@ -83,13 +83,14 @@ uint64_t plan_taken_bytes(const plan *l);
 int plan_ready(plan *l, const cache_options *cache, link_end *(*ends)[PLAN_LANES], err *e);
 void plan_close(plan *l); /* NULL ok; steps under way end first */
 
-int plan_devices(const plan *l);          /* without the rank that only takes results */
-int plan_groups(const plan *l);           /* that have something of the program */
-int plan_group_of(const plan *l, int i);  /* of device i */
-int plan_layers_of(const plan *l, int i); /* of its group */
-const char *plan_wire(const plan *l);     /* the codec of what passes between groups; NULL: floats, or nothing does */
-const char *plan_reduces(const plan *l);  /* the codec in which ranks add up their parts; NULL: they do not */
-int plan_segments(const plan *l);         /* devices: all ranks of the first group, then those of the next */
+int plan_devices(const plan *l);            /* without the rank that only takes results */
+int plan_groups(const plan *l);             /* that have something of the program */
+int plan_group_of(const plan *l, int i);    /* of device i */
+double plan_share_of(const plan *l, int i); /* as asked for: its part of what its group has */
+int plan_layers_of(const plan *l, int i);   /* of its group */
+const char *plan_wire(const plan *l);       /* the codec of what passes between groups; NULL: floats, or nothing does */
+const char *plan_reduces(const plan *l);    /* the codec in which ranks add up their parts; NULL: they do not */
+int plan_segments(const plan *l);           /* devices: all ranks of the first group, then those of the next */
 const segment *plan_segment(const plan *l, int i);
 /* Whether a process that has some of the ranks is lost, so that no step can go on. */
 bool plan_is_lost(plan *l, err *why); /* why: NULL ok */
@@ -100,7 +101,8 @@ const char *plan_as(const plan *l, int i);
 /* Whether taps of steps reach all devices. */
 bool plan_sees_taps(const plan *l);
 const program *plan_program(const plan *l);
-const plan_options *plan_asked(const plan *l); /* what it was opened with */
+/* What it was opened with; devices and backends are the caller's, and NULL once plan_open has returned. */
+const plan_options *plan_asked(const plan *l);
 
 /* ---- for processes that share a plan */
 /* The node that has device i, "a:7071"; NULL: it is here. */
