@@ -201,7 +201,7 @@ int import_service_text(span text, const char *path, const char *dir, const char
 int import_file(const char *path, const char *id, const char *model, const ckpt *weights, buf *out, err *e)
 {
     buf text = {0};
-    int rc = file_read(&text, path, FILE_MAX, e);
+    int rc = file_read_regular(&text, path, FILE_MAX, e);
     char *dir = rc ? NULL : folder_of(path, e);
     if (!rc && !dir) rc = e->code;
     bool is_json = false, comment = false;

@@ -93,27 +93,38 @@ static file_id id_of(const struct stat *st)
                      .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
 }
 
+/* A descriptor, or a negative error: nobody waits for the writer of a FIFO, and devices have no end. */
+static int open_regular(const char *path, struct stat *st, err *e)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return open_error(path, e);
+    int rc = fstat(fd, st) ? open_error(path, e) : OK;
+    if (!rc && !S_ISREG(st->st_mode)) rc = err_set(e, ERR_IO, "%s: not a regular file", path);
+    if (rc) close(fd);
+    return rc ? rc : fd;
+}
+
+/* Reads only: a private mapping serves where a file system has no shared ones. */
+static void *map_pages(void *at, size_t bytes, int fd)
+{
+    const int fixed = at ? MAP_FIXED : 0;
+    void *p = mmap(at, bytes, PROT_READ, MAP_SHARED | fixed, fd, 0);
+    return p == MAP_FAILED ? mmap(at, bytes, PROT_READ, MAP_PRIVATE | fixed, fd, 0) : p;
+}
+
 int file_map(file_mapping **out, const char *path, err *e)
 {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO must not wait for a writer */
-    if (fd < 0) return open_error(path, e);
     struct stat st;
-    int rc = OK;
+    int fd = open_regular(path, &st, e), rc = OK;
+    if (fd < 0) return fd;
     file_mapping *m = mem_zero(1, sizeof *m);
     if (m) m->slot = -1;
-    if (!m) {
-        rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
-    } else if (fstat(fd, &st) != 0) {
-        rc = open_error(path, e);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_IO, "%s: not a regular file", path);
-    } else {
-        m->id = id_of(&st);
-    }
+    if (!m) rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    else m->id = id_of(&st);
     if (!rc && st.st_size > 0) {
         m->bytes = (size_t)st.st_size;
-        void *p = mmap(NULL, m->bytes, PROT_READ, MAP_SHARED, fd, 0);
+        void *p = map_pages(NULL, m->bytes, fd);
         if (p == MAP_FAILED) {
             m->bytes = 0;
             rc = open_error(path, e);
@@ -174,12 +185,8 @@ void file_release(const void *p, size_t n)
     }
 }
 
-int file_read(buf *out, const char *path, size_t max, err *e)
+static int read_all(buf *out, FILE *f, const char *name, size_t max, err *e)
 {
-    bool use_stdin = strcmp(path, "-") == 0;
-    const char *name = use_stdin ? "standard input" : path;
-    FILE *f = use_stdin ? stdin : fopen(path, "rbe");
-    if (!f) return open_error(name, e);
     int rc = OK;
     char chunk[65536];
     size_t n;
@@ -187,9 +194,35 @@ int file_read(buf *out, const char *path, size_t max, err *e)
         if (out->n + n > max) rc = err_set(e, ERR_LIMIT, "%s: larger than %zu bytes", name, max);
         else if (!buf_add(out, chunk, n)) rc = err_set(e, ERR_MEMORY, "%s: out of memory", name);
     }
-    if (!rc && ferror(f)) rc = open_error(name, e);
+    return !rc && ferror(f) ? open_error(name, e) : rc;
+}
+
+int file_read(buf *out, const char *path, size_t max, err *e)
+{
+    bool use_stdin = strcmp(path, "-") == 0;
+    const char *name = use_stdin ? "standard input" : path;
+    FILE *f = use_stdin ? stdin : fopen(path, "rbe");
+    if (!f) return open_error(name, e);
+    int rc = read_all(out, f, name, max, e);
     if (!rc && !use_stdin) rc = refuse_pointer(path, buf_span(out), e);
     if (!use_stdin) fclose(f);
+    return rc;
+}
+
+int file_read_regular(buf *out, const char *path, size_t max, err *e)
+{
+    struct stat st;
+    int fd = open_regular(path, &st, e), rc = OK;
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (fd < 0) return fd;
+    if (!f) {
+        rc = open_error(path, e);
+        close(fd);
+        return rc;
+    }
+    rc = read_all(out, f, path, max, e);
+    if (!rc) rc = refuse_pointer(path, buf_span(out), e);
+    fclose(f);
     return rc;
 }
 
@@ -249,16 +282,37 @@ static int create_in_place(file_out **out, file_out *f, const char *path, err *e
 }
 
 /* A file in the folder of `path` that has no name until it is whole; negative: not on this file system. */
-static int open_unnamed(const char *path)
+static int open_unnamed(const char *path, mode_t mode)
 {
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
     int n = snprintf(dir, sizeof dir, "%.*s/", slash ? (int)(slash - path) : 1, slash ? path : ".");
     bool can_name = n > 0 && (size_t)n < sizeof dir && access("/proc/self/fd", X_OK) == 0;
-    return can_name ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    return can_name ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, mode) : -1;
 }
 
-int file_create(file_out **out, const char *path, err *e)
+/* Sets the digits at the end of the temporary name: those of try number i. */
+static void call_temporary(file_out *f, unsigned i)
+{
+    snprintf(f->temporary + strlen(f->temporary) - 6, 7, "%06u", ((unsigned)getpid() + i) % 1000000);
+}
+
+enum { NAMES_MAX = 1000 };
+
+/* The same with a name, that of f->temporary. */
+static int open_named(file_out *f, mode_t mode)
+{
+    int fd = -1;
+    for (unsigned i = 0; i < NAMES_MAX && fd < 0; i++) {
+        call_temporary(f, i);
+        fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    return fd;
+}
+
+/* The system takes from `mode` what the user's umask says: asking for that here would change it for other threads. */
+static int create(file_out **out, const char *path, mode_t mode, err *e)
 {
     *out = NULL;
     file_out *f = mem_zero(1, sizeof *f);
@@ -274,18 +328,16 @@ int file_create(file_out **out, const char *path, err *e)
         return err_set(e, ERR_MEMORY, "%s: out of memory", path);
     }
     snprintf(f->temporary, n + 16, "%s.tmp.XXXXXX", f->path);
-    fd = open_unnamed(f->path);
+    fd = open_unnamed(f->path, mode);
     f->unnamed = fd >= 0;
-    if (fd < 0) fd = mkstemp(f->temporary);
+    if (fd < 0) fd = open_named(f, mode);
     if (fd < 0) {
         f->temporary[0] = 0;
         int rc = open_error(path, e);
         file_abandon(f);
         return rc;
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(fd, 0666 & ~mask) != 0 || !(f->f = fdopen(fd, "wb"))) {
+    if (!(f->f = fdopen(fd, "wb"))) {
         int rc = open_error(path, e);
         close(fd);
         file_abandon(f);
@@ -295,6 +347,10 @@ int file_create(file_out **out, const char *path, err *e)
     *out = f;
     return OK;
 }
+
+int file_create(file_out **out, const char *path, err *e) { return create(out, path, 0666, e); }
+
+int file_create_private(file_out **out, const char *path, err *e) { return create(out, path, 0600, e); }
 
 int file_reserve(file_out *f, uint64_t bytes, err *e)
 {
@@ -330,10 +386,9 @@ uint64_t file_offset(const file_out *f) { return f->at; }
 static int give_name(file_out *f, err *e)
 {
     char self[40];
-    size_t n = strlen(f->temporary);
     snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(f->f));
-    for (unsigned i = 0; i < 1000; i++) {
-        snprintf(f->temporary + n - 6, 7, "%06u", (unsigned)(getpid() + (int)i) % 1000000);
+    for (unsigned i = 0; i < NAMES_MAX; i++) {
+        call_temporary(f, i);
         if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0) {
             f->unnamed = false;
             return OK;

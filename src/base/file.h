@@ -36,6 +36,8 @@ void file_release(const void *p, size_t n);
 
 /* Reads a whole file of at most `max` bytes (a larger one: ERR_LIMIT). "-" reads standard input. */
 int file_read(buf *out, const char *path, size_t max, err *e);
+/* The same of a file that belongs to a model: FIFOs, devices and folders are refused (ERR_IO), never waited for. */
+int file_read_regular(buf *out, const char *path, size_t max, err *e);
 
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
@@ -49,6 +51,8 @@ char *file_dir(const char *path);
  * drops it. A link is kept and its target replaced; devices and pipes are written directly. */
 typedef struct file_out file_out;
 int file_create(file_out **out, const char *path, err *e);
+/* The same of a file that only its owner may read and write: what texts were about. */
+int file_create_private(file_out **out, const char *path, err *e);
 int file_write(file_out *f, const void *p, size_t n, err *e);
 /* Says how large the file will be. ERR_IO when the disk has no room for that. */
 int file_reserve(file_out *f, uint64_t bytes, err *e);

@@ -66,9 +66,10 @@ static bool join(char to[PATH_MAX], const char *dir, const char *name)
 static bool main_snapshot(const char *root, const char *all, char path[PATH_MAX])
 {
     char name[300] = "";
-    FILE *f = join(path, root, "refs/main") ? fopen(path, "re") : NULL;
-    if (f && !fgets(name, sizeof name, f)) *name = 0;
-    if (f) fclose(f);
+    buf text = {0};
+    if (join(path, root, "refs/main") && file_read_regular(&text, path, sizeof name - 1, NULL) == OK && text.n)
+        memcpy(name, text.p, text.n);
+    buf_free(&text);
     name[strcspn(name, "/ \t\r\n")] = 0;
     return *name && *name != '.' && join(path, all, name) && file_is_dir(path);
 }

@@ -287,7 +287,7 @@ int json_read(json **out, const char *path, size_t max_bytes, err *e)
 {
     buf b = {0};
     *out = NULL;
-    int rc = file_read(&b, path, max_bytes, e);
+    int rc = file_read_regular(&b, path, max_bytes, e);
     if (!rc) rc = json_parse(out, buf_span(&b), path, e);
     buf_free(&b);
     return rc;

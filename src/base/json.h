@@ -18,7 +18,7 @@ typedef enum { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_
 
 /* `what` names the text in messages ("config.json"). Errors: ERR_FORMAT with byte offset. */
 int json_parse(json **out, span text, const char *what, err *e);
-int json_read(json **out, const char *path, size_t max_bytes, err *e); /* file_read + json_parse */
+int json_read(json **out, const char *path, size_t max_bytes, err *e); /* file_read_regular + json_parse */
 void json_free(json *root);                                            /* NULL ok */
 
 json_kind json_type(const json *j); /* NULL is JSON_NULL */

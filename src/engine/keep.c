@@ -327,7 +327,8 @@ int engine_session_save(engine *g, const char *path, err *e)
     page_record *r = mem_array((size_t)n + 1, sizeof *r);
     uint8_t *bytes = mem_alloc(page_record_bytes(&k->shape, (1u << GROUP_MAX) - 1));
     file_out *f = NULL;
-    int rc = name && r && bytes ? file_create(&f, path, e) : err_set(e, ERR_MEMORY, "out of memory for a session file");
+    int rc = name && r && bytes ? file_create_private(&f, path, e)
+                                : err_set(e, ERR_MEMORY, "out of memory for a session file");
     if (!rc) rc = write_pages(g, f, name, r, (uint32_t)list_names(g, name, n), bytes, e);
     if (rc) file_abandon(f);
     else rc = file_commit(f, e);

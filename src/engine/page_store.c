@@ -346,7 +346,7 @@ static int write_page(page_store *s, const char *path, err *e)
     const uint64_t n = page_record_bytes(&s->shape, s->due.groups);
     sha256_of(s->out, n, s->due.sum);
     page_file_add_head(&head, &s->shape, &s->due, 1);
-    int rc = head.bad ? no_memory(e) : file_create(&f, path, e);
+    int rc = head.bad ? no_memory(e) : file_create_private(&f, path, e);
     if (!rc) {
         rc = file_write(f, head.p, head.n, e);
         if (!rc) rc = file_write(f, s->out, n, e);

@@ -207,7 +207,7 @@ int importance_open(importance **out, const char *path, err *e)
 {
     buf bytes = {0};
     *out = NULL;
-    int rc = file_read(&bytes, path, FILE_MOST, e);
+    int rc = file_read_regular(&bytes, path, FILE_MOST, e);
     if (!rc) rc = importance_open_bytes(out, buf_span(&bytes), path, e);
     buf_free(&bytes);
     return rc;
