@@ -290,6 +290,10 @@ static bool fake_advance(engine *g, fake_query *f)
             ev.logprob = -0.5f * (float)i;
             if (!fake_say(f, ev)) return false;
         }
+    if (!f->started && f->q.tells_reading && f->q.n_ids > 1) {
+        const int64_t read = (int64_t)f->q.n_ids - 1;
+        if (!fake_say(f, (token_event){.token = -1, .index = -1, .prompt_read = read})) return false;
+    }
     f->started = true;
     if (f->q.beams > 1) return fake_search(f);
     ev.index = f->done;

@@ -735,6 +735,32 @@ static void native_form(void **state)
     fake.text = NULL;
 }
 
+/* return_progress: streams say how far the prompt was read; the text is the same, and whole replies are as before. */
+static void streams_tell_how_far_the_prompt_is(void **state)
+{
+    (void)state;
+    char text[256], finish[32];
+    bool usage;
+    fake.text = "hello";
+    assert_int_equal(post("\"return_progress\":true,\"stream\":true"), 200);
+    expect_part("\"choices\":[],\"prompt_progress\":{\"total\":");
+    expect_part(",\"cache\":0,\"processed\":2,\"time_ms\":");
+    const char *first = strstr(reply, "prompt_progress");
+    assert_true(first && first < strstr(reply, "\"text\":\"h\"") && !strstr(first + 1, "prompt_progress"));
+    join_stream(text, finish, &usage);
+    assert_string_equal(text, "hello");
+    assert_int_equal(post("\"return_progress\":true"), 200);
+    assert_null(strstr(reply, "prompt_progress"));
+    assert_int_equal(post("\"stream\":true"), 200);
+    assert_null(strstr(reply, "prompt_progress"));
+    assert_int_equal(call("POST", "/completion", "{\"prompt\":\"abcdef\",\"stream\":true,\"return_progress\":true}"),
+                     200);
+    expect_part("data: {\"content\":\"\",\"tokens\":[],\"index\":0,\"stop\":false,\"tokens_predicted\":0,"
+                "\"tokens_evaluated\":7,\"prompt_progress\":{\"total\":7,\"cache\":4,\"processed\":6,");
+    assert_int_equal(post("\"return_progress\":1,\"stream\":true"), 400);
+    fake.text = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -757,6 +783,7 @@ int main(void)
         cmocka_unit_test(ends_and_ids),
         cmocka_unit_test(native_form),
         cmocka_unit_test(text_is_filled_in),
+        cmocka_unit_test(streams_tell_how_far_the_prompt_is),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -497,6 +497,47 @@ static void slots_tell_how_far_queries_are(void **unused)
     engine_close(g);
 }
 
+typedef struct reading {
+    int64_t read;
+    int told, made;
+} reading;
+
+static bool on_reading(void *ctx, const token_event *ev)
+{
+    reading *r = ctx;
+    if (ev->prompt_read) {
+        assert_true(ev->token < 0 && !ev->finish && !r->made && ev->prompt_read > r->read);
+        r->read = ev->prompt_read;
+        r->told++;
+    } else if (ev->token >= 0) {
+        r->made++;
+    }
+    return true;
+}
+
+/* A prompt of several steps tells each part that was read but the last, if asked to. */
+static void reading_of_a_prompt_is_told(void **unused)
+{
+    (void)unused;
+    static result unseen;
+    engine *g = open_engine(&(engine_options){.threads = 1, .max_batch = 2, .chunk = 32});
+    for (int i = 0; i < 2; i++) {
+        uint64_t id;
+        err e = {0};
+        reading r = {0};
+        query q = make_query(0, 150, 3, &unseen);
+        q.tells_reading = i;
+        q.on_token = on_reading;
+        q.ctx = &r;
+        assert_ok(engine_add_query(g, &q, &id, &e), &e);
+        run_all(g);
+        assert_int_equal(r.made, 3);
+        assert_int_equal(r.told, i ? 4 : 0);
+        assert_int_equal(r.read, i ? 128 : 0);
+    }
+    engine_close(g);
+}
+
 static void threads(void **unused)
 {
     (void)unused;
@@ -531,6 +572,7 @@ int main(void)
                                        cmocka_unit_test(short_of_memory),
                                        cmocka_unit_test(steps_allocate_nothing),
                                        cmocka_unit_test(slots_tell_how_far_queries_are),
+                                       cmocka_unit_test(reading_of_a_prompt_is_told),
                                        cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

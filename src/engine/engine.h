@@ -79,6 +79,7 @@ typedef struct token_event {
     finish_reason finish;         /* FINISH_NONE: more will come */
     const char *error;            /* FINISH_ERROR */
     int64_t cached_tokens;        /* prompt tokens that needed no computation */
+    int64_t prompt_read;          /* > 0: no token, but how many of the prompt's have been read (query.tells_reading) */
     double queue_seconds;         /* from engine_add_query to the query's first step */
     const float *pooled, *scores; /* of a pooled query: [n_pooled], [n_score]; NULL: the model has none */
     float score;                  /* of the best beam: log-probability / length ^ length_penalty */
@@ -117,6 +118,7 @@ typedef struct query {
     grammar *constraint; /* the text follows it, and ends with FINISH_STOP where nothing may follow; kept. NULL: none */
     int32_t n_logprobs;  /* -1 none; k: logprob of each token and the k best */
     bool prompt_logprobs;
+    bool tells_reading; /* an event after each step that reads a part of the prompt but not its end */
     const uint8_t
         *salt;        /* [SALT_BYTES], copied: prompts share what was computed with those of the same; NULL: of none */
     bool apart;       /* it shares nothing: for measurements */

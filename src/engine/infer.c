@@ -173,6 +173,18 @@ static void deliver_guesses(engine *g, const batch *b, int32_t k, session *s, in
     s->n_draft = 0;
 }
 
+/* Tells how far the prompt of a session has been read. */
+static void tell_reading(engine *g, session *s, int64_t read)
+{
+    const token_event ev = {.query_id = s->id,
+                            .token = -1,
+                            .index = read - s->n_prompt,
+                            .cached_tokens = s->cached,
+                            .queue_seconds = s->waited,
+                            .prompt_read = read};
+    if (s->q.on_token && !s->q.on_token(s->q.ctx, &ev)) session_end(g, s);
+}
+
 /* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
 static void deliver(engine *g, const batch *b, engine_stats *did)
 {
@@ -191,6 +203,7 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         session_name_snapshot(g, s, b->slot_write[k], to);
         if (s->q.pooled && !s->gone) deliver_pooled(g, s, pooled);
         pooled += s->q.pooled;
+        if (s->q.tells_reading && to < s->n_prompt && !s->gone) tell_reading(g, s, to);
         deliver_rows(g, st, k, s, before, &i, &did->generated_tokens);
     }
 }

@@ -224,6 +224,17 @@ static bool stops_here(choice *c, size_t seen)
     return true;
 }
 
+/* Streams how far the prompt has been read. */
+static bool send_reading(choice *c, const token_event *ev)
+{
+    job *j = c->owner;
+    j->scratch.n = 0;
+    (j->req.native ? native_reading_write : chunk_reading)(&j->scratch, j, c, ev->prompt_read);
+    if (j->scratch.bad) fail_job(j, "out of memory");
+    else stream_write(j->out, j->scratch.p, j->scratch.n);
+    return true;
+}
+
 /* Handles an event of one choice. False: the query ends. */
 static bool on_event(void *ctx, const token_event *ev)
 {
@@ -237,6 +248,7 @@ static bool on_event(void *ctx, const token_event *ev)
         end_choice(c, FINISH_CANCELLED);
         return false;
     }
+    if (ev->prompt_read) return send_reading(c, ev);
     if (ev->token >= 0) good = ev->index < 0 ? take_prompt_token(c, ev) : take_token(c, ev);
     if (ev->ends) good = good && take_end(c, ev);
     c->end_token = ev->ends;
@@ -392,6 +404,7 @@ query completion_query(const choice *c)
                .constraint = r->form,
                .n_logprobs = (int32_t)k,
                .prompt_logprobs = c->prompt_tokens.n > 0,
+               .tells_reading = r->tells_reading && r->streams && r->beams == 1,
                .salt = r->salt,
                .priority = r->priority,
                .owner = r->owner,

@@ -3,6 +3,7 @@
 #include "serve/completion_json.h"
 
 #include "serve/chat_json.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "engine/receipt.h"
 
@@ -272,6 +273,21 @@ void chunk_usage(buf *out, const job *j)
     reply_head_write(out, j);
     buf_str(out, "],");
     write_usage(out, j);
+    buf_str(out, "}\n\n");
+}
+
+void reply_reading_write(buf *out, const job *j, const choice *c, int64_t read)
+{
+    buf_printf(out, "\"prompt_progress\":{\"total\":%zu,\"cache\":%lld,\"processed\":%lld,\"time_ms\":%.3f}",
+               c->from->ids.n, (long long)c->cached, (long long)read, (clock_now() - j->began) * 1e3);
+}
+
+void chunk_reading(buf *out, const job *j, const choice *c, int64_t read)
+{
+    buf_str(out, "data: ");
+    reply_head_write(out, j);
+    buf_str(out, "],");
+    reply_reading_write(out, j, c, read);
     buf_str(out, "}\n\n");
 }
 

@@ -123,6 +123,16 @@ void native_chunk_write(buf *out, job *j, choice *c, size_t upto)
     buf_str(out, "\n\n");
 }
 
+void native_reading_write(buf *out, const job *j, const choice *c, int64_t read)
+{
+    buf_printf(out,
+               "data: {\"content\":\"\",\"tokens\":[],\"index\":%d,\"stop\":false,\"tokens_predicted\":0,"
+               "\"tokens_evaluated\":%zu,",
+               c->index, c->from->ids.n);
+    reply_reading_write(out, j, c, read);
+    buf_str(out, "}\n\n");
+}
+
 void native_write(buf *out, job *j)
 {
     const bool many = j->n_choices > 1;

@@ -50,7 +50,8 @@ typedef struct request {
     uint8_t salt[SALT_BYTES];
     uint64_t owner; /* exchange_owner */
     bool include_usage;
-    int64_t drawn; /* choices of a prompt that are made, of which n come back */
+    bool tells_reading; /* a stream says how far the prompt has been read */
+    int64_t drawn;      /* choices of a prompt that are made, of which n come back */
     beam_stop early_stopping;
     prompt *prompts;
     size_t n_prompts;
@@ -98,6 +99,7 @@ typedef struct request {
         REQUEST_FIELD("allowed_token_ids", FIELD_NODE, allowed_node),                                                  \
         REQUEST_FIELD("bad_words", FIELD_NODE, bad_node), REQUEST_FIELD("return_token_ids", FIELD_BOOL, returns_ids),  \
         REQUEST_FIELD("receipt", FIELD_BOOL, receipt), REQUEST_FIELD("logit_bias", FIELD_NODE, bias_node),             \
+        REQUEST_FIELD("return_progress", FIELD_BOOL, tells_reading),                                                   \
         SAMPLE_PARAM_LIST(REQUEST_SAMPLE_FIELD) REQUEST_NUMBER("beams", FIELD_INT, beams, 1, BEAMS_MAX),               \
         REQUEST_NUMBER("length_penalty", FIELD_FLOAT, length_penalty, -100, 100),                                      \
         REQUEST_FIELD("early_stopping", FIELD_NODE, early_node), REQUEST_FIELD("cache_salt", FIELD_TEXT, cache_salt),  \
