@@ -513,6 +513,9 @@ static void prompts_are_tokenized(void **state)
     expect_error(400, call("POST", "/tokenize", "{\"messages\":[]}"), "messages", NULL);
     assert_int_equal(call("GET", "/props", NULL), 200);
     expect_part("\"chat_template\":\"{{ bos_token }}");
+    expect_part("\"generation_fields\":{\"temperature\":{\"doc\":\"divides the logits");
+    expect_part("\"min\":0,\"max\":100},\"top_k\":");
+    expect_part("\"words\":[\"std\",\"greedy\",");
 }
 
 static void without_a_template_there_is_no_chat(void **state)

@@ -24,6 +24,8 @@ static const strategy_row rows[] = {
     {"mirostat", .mirostat = 2},
 };
 
+const char *strategy_name(size_t i) { return i < sizeof rows / sizeof *rows ? rows[i].name : NULL; }
+
 static double share(double p) { return p > 0 ? p : 1; } /* not named: all */
 
 int strategy_apply(sample_params *p, const char *where, err *e)

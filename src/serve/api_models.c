@@ -2,11 +2,13 @@
  * ready. */
 #include "base/mem.h"
 #include "base/version.h"
+#include "sample/strategy.h"
 #include "serve/api_list.h"
 #include "serve/server.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <string.h>
 
 static void add_model(const server *s, const engine_info *info, json *m)
 {
@@ -102,6 +104,23 @@ static void handle_health(server *s, exchange *x)
     reply_json(x, 200, root);
 }
 
+/* What each field of generation does, with its range or its words: help for who sets it. */
+static void add_fields(json *fields)
+{
+    for (size_t i = 0; i < sample_param_count; i++) {
+        const param *p = &sample_param_rows[i];
+        json *one = json_add_object(fields, p->key);
+        json_add_str(one, "doc", p->doc);
+        if (p->min || p->max) {
+            json_add_num(one, "min", p->min);
+            json_add_num(one, "max", p->max);
+        }
+        if (strcmp(p->key, "strategy") != 0) continue;
+        json *words = json_add_array(one, "words");
+        for (size_t k = 0; strategy_name(k); k++) json_add_str(words, NULL, strategy_name(k));
+    }
+}
+
 static void handle_props(server *s, exchange *x)
 {
     const engine_info *info = engine_describe(s->g);
@@ -116,6 +135,7 @@ static void handle_props(server *s, exchange *x)
     json_add_str(root, "build_info", inferflow_version);
     json *defaults = json_add_object(root, "default_generation_settings");
     param_json(sample_param_rows, sample_param_count, &s->o->sample, defaults);
+    add_fields(json_add_object(root, "generation_fields"));
     reply_json(x, 200, root);
 }
 
