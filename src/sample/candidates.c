@@ -161,7 +161,7 @@ void candidates_keep_best(candidates *c, int64_t k)
 
 void candidates_keep_mass(candidates *c, float *by, double mass)
 {
-    const cut_goal g = {false, mass};
+    const cut_goal g = {false, mass > 0 ? mass : DBL_TRUE_MIN}; /* one token is left at least */
     keep_goal(c, by, &g);
 }
 
