@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static char seen[1 << 20];
@@ -27,6 +28,8 @@ static void start(const char *const *args)
         setenv("XDG_STATE_HOME", state, 1);
         setenv("TERM", "dumb", 1);
         setenv("NO_COLOR", "1", 1);
+        unsetenv("LANG");
+        setenv("LC_ALL", "C", 1);
         execl("/bin/sh", "sh", "-c", line, (char *)NULL);
         _exit(127);
     }
@@ -240,6 +243,59 @@ static void commands_say_what_they_did(void **state)
     assert_int_equal(finish(), 0);
 }
 
+static void read_back(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, size - 1, f)] = 0;
+    fclose(f);
+}
+
+/* /save replaces conversations that it wrote, and nothing else, by whatever name. */
+static void other_files_stay(void **state)
+{
+    (void)state;
+    const char *const args[] = {"-n", "4", "--temperature", "0", NULL};
+    static char text[1 << 16];
+    char line[400], other[300], alias[300], saved[300];
+    struct stat st;
+    snprintf(other, sizeof other, "%s", temp_path("weights.safetensors"));
+    snprintf(alias, sizeof alias, "%s", temp_path("alias"));
+    snprintf(saved, sizeof saved, "%s", temp_path("talk.json"));
+    static const char *const foreign[] = {"weights", "{\"messages\": [{\"role\": 1}]}", "{\"model\": {}}"};
+    start(args);
+    size_t at = expect(">>> ", 0);
+    at = ask("h\u00e9llo \u65e5\u672c w\u00f6rld", "answer tokens at", at);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        FILE *f = fopen(other, "w");
+        assert_non_null(f);
+        fputs(foreign[i], f);
+        fclose(f);
+        assert_int_equal(symlink(other, alias), 0);
+        for (int by_link = 0; by_link < 2; by_link++) {
+            snprintf(line, sizeof line, "/save %s", by_link ? alias : other);
+            at = ask(line, "is there and no saved conversation: choose another name\r\n", at);
+            read_back(other, text, sizeof text);
+            assert_string_equal(text, foreign[i]);
+        }
+        unlink(alias);
+    }
+    at = ask("/save /tmp", "is no file: choose another name\r\n", at);
+    for (int again = 0; again < 2; again++) {
+        snprintf(line, sizeof line, "/save %s\r", saved);
+        type(line);
+        at = expect(">>> ", at);
+        assert_int_equal(stat(saved, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
+    read_back(saved, text, sizeof text);
+    assert_non_null(strstr(text, "h\u00e9llo \u65e5\u672c w\u00f6rld")); /* in a locale of ASCII */
+    unlink(saved);
+    unlink(other);
+    type("/bye\r");
+    assert_int_equal(finish(), 0);
+}
+
 /* The built-in model's prompts have some tokens for each word. */
 static void prompt_tokens_are_told_by_where_they_came_from(void **state)
 {
@@ -295,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_model_without_template_says_so),
         cmocka_unit_test(a_system_message_needs_a_template),
         cmocka_unit_test(commands_say_what_they_did),
+        cmocka_unit_test(other_files_stay),
         cmocka_unit_test(prompt_tokens_are_told_by_where_they_came_from),
         cmocka_unit_test(a_full_context_says_what_helps),
     };

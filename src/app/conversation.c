@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -312,35 +313,59 @@ static int do_set(conversation *c, const char *rest, err *e)
     return param_set(row, c->o.sample, value, key, e);
 }
 
+/* A file as /save writes it. ERR_FORMAT: it is another one; errors of reading. */
+static int read_saved(json **out, const char *path, err *e)
+{
+    int rc = json_read(out, path, SAVED_BYTES_MAX, e);
+    if (rc && rc != ERR_FORMAT) return rc;
+    bool good = !rc && json_type(json_get(*out, "messages")) == JSON_ARRAY;
+    for (const json *m = rc ? NULL : json_first(json_get(*out, "messages")); m; m = json_next(m))
+        good = good && json_str(json_get(m, "role"), NULL) && json_str(json_get(m, "content"), NULL);
+    if (good) return OK;
+    if (!rc) json_free(*out);
+    *out = NULL;
+    *e = (err){0};
+    return err_set(e, ERR_FORMAT, "%s is no saved conversation, which /save writes", path);
+}
+
+/* Nothing but a saved conversation, or an empty file, is replaced: weights, templates and texts of others stay. */
+static int check_target(const char *path, err *e)
+{
+    json *old = NULL;
+    struct stat st;
+    err why = {0};
+    if (stat(path, &st) != 0 || S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) || (S_ISREG(st.st_mode) && !st.st_size))
+        return OK;
+    if (!S_ISREG(st.st_mode)) return err_set(e, ERR_USAGE, "/save: %s is no file: choose another name", path);
+    int rc = read_saved(&old, path, &why);
+    json_free(old);
+    return rc ? err_set(e, ERR_USAGE, "/save: %s is there and no saved conversation: choose another name", path) : OK;
+}
+
 static int do_save(conversation *c, const char *rest, err *e)
 {
     if (!*rest) return err_set(e, ERR_USAGE, "/save: a file name is missing");
+    int rc = check_target(rest, e);
+    if (rc) return rc;
     json *root = json_copy(c->messages);
     buf text = {0};
+    file_out *f = NULL;
     if (c->system) json_add_str(root, "system", c->system);
-    bool ok = root && json_print(&text, root, true) && buf_byte(&text, '\n');
+    bool made = root && json_print(&text, root, true) && buf_byte(&text, '\n');
     json_free(root);
-    FILE *f = ok ? fopen(rest, "w") : NULL;
-    ok = f && fwrite(text.p, 1, text.n, f) == text.n;
-    if (f && fclose(f)) ok = false;
+    rc = made ? file_create_private(&f, rest, e) : err_set(e, ERR_MEMORY, "out of memory for the conversation");
+    if (!rc && (rc = file_write(f, text.p, text.n, e))) file_abandon(f);
+    else if (!rc) rc = file_commit(f, e);
     buf_free(&text);
-    return ok ? OK : err_set(e, ERR_IO, "/save: cannot write %s", rest);
+    return rc ? err_wrap(e, "/save") : OK;
 }
 
 static int do_load(conversation *c, const char *rest, err *e)
 {
     json *root;
     if (!*rest) return err_set(e, ERR_USAGE, "/load: a file name is missing");
-    int rc = json_read(&root, rest, SAVED_BYTES_MAX, e);
-    if (rc && rc != ERR_FORMAT) return rc;
-    bool good = json_type(json_get(root, "messages")) == JSON_ARRAY;
-    for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
-        good = good && json_str(json_get(m, "role"), NULL) && json_str(json_get(m, "content"), NULL);
-    if (!good) {
-        json_free(root);
-        *e = (err){0};
-        return err_set(e, ERR_FORMAT, "%s is no saved conversation, which /save writes", rest);
-    }
+    int rc = read_saved(&root, rest, e);
+    if (rc) return rc;
     const char *system = json_str(json_get(root, "system"), NULL);
     forget_all(c);
     for (const json *m = json_first(json_get(root, "messages")); m; m = json_next(m))
@@ -453,9 +478,9 @@ static bool read_input(buf *out)
 int conversation_run(engine *eng, const chat_template *chat, const conversation_options *o, err *e)
 {
     conversation c = {.eng = eng, .chat = chat, .o = *o, .system = mem_str(o->system)};
-    const char *plain = getenv("NO_COLOR");
+    const char *plain = getenv("NO_COLOR"), *kind = getenv("TERM");
     buf input = {0};
-    c.colours = isatty(STDOUT_FILENO) && !(plain && *plain);
+    c.colours = isatty(STDOUT_FILENO) && !(plain && *plain) && kind && strcmp(kind, "dumb") != 0;
     forget_all(&c);
     interrupt_watch();
     fprintf(stderr, "%s: /help lists commands, Ctrl-C stops an answer, /bye or Ctrl-D ends\n",
