@@ -9,6 +9,7 @@
 #include "base/version.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -91,10 +92,19 @@ static int run_command(const command *cmd, int argc, char **argv, err *e)
     return rc;
 }
 
+/* Letters as the user's locale has them, and as UTF-8 where it has ASCII alone, as in most containers. Never
+ * LC_NUMERIC: number texts use the C locale. */
+static void set_letters(void)
+{
+    setlocale(LC_CTYPE, "");
+    const char *letters = nl_langinfo(CODESET);
+    if (strcmp(letters, "ANSI_X3.4-1968") == 0 || strcmp(letters, "US-ASCII") == 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 int app_main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
-    setlocale(LC_CTYPE, "");  /* never LC_NUMERIC: number texts use the C locale */
+    set_letters();
     err e = {0};
     if (argc < 2) {
         print_overview(stderr);

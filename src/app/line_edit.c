@@ -14,7 +14,7 @@
 #ifdef HAVE_EDIT
 #include <errno.h>
 #include <histedit.h>
-#include <locale.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <wchar.h>
 
@@ -30,6 +30,15 @@ static char *give_prompt(EditLine *el)
 {
     (void)el;
     return (char *)shown_prompt;
+}
+
+/* Marks around pastes, of a terminal that knows them. */
+static void ask_for_marks(bool on)
+{
+    const char *kind = getenv("TERM");
+    if (!kind || strcmp(kind, "dumb") == 0) return;
+    fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
 }
 
 /* Called behind the mark of a paste: takes everything up to its end. */
@@ -71,6 +80,20 @@ static unsigned char drop_line(EditLine *el, int ch)
     return CC_NEWLINE;
 }
 
+/* Ctrl-Z, a key like others too: the program stops as any other does, and shows its line again when it goes on. */
+static unsigned char stop_program(EditLine *el, int ch)
+{
+    (void)ch;
+    ask_for_marks(false);
+    el_set(el, EL_PREP_TERM, 0);
+    fputc('\n', stdout);
+    fflush(stdout);
+    kill(0, SIGTSTP);
+    el_set(el, EL_PREP_TERM, 1);
+    ask_for_marks(true);
+    return CC_REDISPLAY;
+}
+
 /* ~/.local/state/inferflow/history, or what XDG_STATE_HOME says; folders are made. */
 static void find_history(void)
 {
@@ -90,7 +113,6 @@ static void find_history(void)
 static void open_editor(void)
 {
     HistEvent ev;
-    setlocale(LC_CTYPE, ""); /* letters beyond ASCII; numbers keep their point */
     editor = el_init("inferflow", stdin, stdout, stderr);
     past = history_init();
     if (!editor || !past) return;
@@ -105,6 +127,8 @@ static void open_editor(void)
     el_set(editor, EL_BIND, "\033[200~", "paste", NULL);
     el_set(editor, EL_ADDFN, "drop", "drops the line", drop_line);
     el_set(editor, EL_BIND, "^C", "drop", NULL);
+    el_set(editor, EL_ADDFN, "stop", "stops the program", stop_program);
+    el_set(editor, EL_BIND, "^Z", "stop", NULL);
     el_set(editor, EL_SETTY, "-d", "-isig", NULL);
 }
 
@@ -117,11 +141,9 @@ char *line_read(const char *prompt)
     shown_prompt = prompt;
     dropped = false;
     el_set(editor, EL_PREP_TERM, 1); /* before the prompt: else a Ctrl-D that comes at once is lost */
-    fputs("\033[?2004h", stdout);    /* pastes with marks */
-    fflush(stdout);
+    ask_for_marks(true);
     const char *line = el_gets(editor, &n);
-    fputs("\033[?2004l", stdout);
-    fflush(stdout);
+    ask_for_marks(false);
     if (dropped) return mem_str("");
     if (!line || n <= 0) return NULL;
     if (*line != '\n') history(past, &ev, H_ENTER, line);
