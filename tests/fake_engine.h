@@ -45,12 +45,13 @@ static struct {
     const char *chat_template;
     int ctx;
     int max_batch;
-    atomic_int delay_us; /* per step */
-    int load_ms;         /* of engine_open */
-    int fail_open;       /* error code of engine_open */
-    int fail_at;         /* token index at which a query ends with FINISH_ERROR; 0: never */
-    int waiting;         /* what the statistics say of the queue */
-    engine_peer *peer;   /* the only one; NULL: there is none */
+    atomic_int delay_us;     /* per step */
+    int load_ms;             /* of engine_open */
+    int fail_open;           /* error code of engine_open */
+    int fail_at;             /* token index at which a query ends with FINISH_ERROR; 0: never */
+    const char *unavailable; /* why it serves no query now; NULL: it does */
+    int waiting;             /* what the statistics say of the queue */
+    engine_peer *peer;       /* the only one; NULL: there is none */
     bool no_tokenizer, no_pooled, fills_in;
     int n_score;                /* up to FAKE_SCORES */
     atomic_int paused, resumed; /* counted */
@@ -70,7 +71,7 @@ int engine_peers(engine *g, engine_peer *out, int most)
     return fake.peer && most > 0;
 }
 
-int engine_fingerprint(const engine *g, fingerprint *out, err *e)
+int engine_fingerprint(engine *g, fingerprint *out, err *e)
 {
     (void)g, (void)e;
     *out = (fingerprint){.model = "aa", .kv = "f32", .arithmetic = "bb", .exact = true};
@@ -354,6 +355,13 @@ void engine_wake(engine *g)
     g->woken = true;
     pthread_cond_signal(&g->work);
     pthread_mutex_unlock(&g->lock);
+}
+
+bool engine_unavailable(engine *g, err *why)
+{
+    (void)g;
+    if (fake.unavailable) err_set(why, ERR_UNAVAILABLE, "%s", fake.unavailable);
+    return fake.unavailable != NULL;
 }
 
 void engine_get_stats(engine *g, engine_stats *out)

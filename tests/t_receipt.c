@@ -100,7 +100,7 @@ static void write_texts(engine *g, written out[QUERIES])
 }
 
 /* The receipt as its reader gets it: as text. */
-static json *receipt_of(const engine *g, const written *w)
+static json *receipt_of(engine *g, const written *w)
 {
     fingerprint f;
     err e = {0};

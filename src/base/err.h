@@ -14,7 +14,8 @@
     X(ERR_LIMIT, -6, 400, "a stated limit is exceeded: context, body, queue")                                          \
     X(ERR_NOT_FOUND, -7, 404, "no such model, file, key or tensor")                                                    \
     X(ERR_BUSY, -8, 429, "no room now: try again later")                                                               \
-    X(ERR_CANCELLED, -9, 499, "the caller went away")
+    X(ERR_CANCELLED, -9, 499, "the caller went away")                                                                  \
+    X(ERR_UNAVAILABLE, -10, 503, "what it takes is not whole, or not there, for a while: a file of weights")
 
 enum {
     OK = 0,

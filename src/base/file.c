@@ -21,10 +21,13 @@ struct file_mapping {
     uint8_t *base;
     size_t bytes;
     int slot; /* in live[], -1 for an empty file */
+    int fd;   /* of the file that is mapped, whatever its name is now */
     file_id id;
+    struct stat seen; /* file_look */
 };
 
-enum { LIVE_MAX = 4096, PAGE_MIN = 4096 };
+enum { LIVE_MAX = 4096 };
+static uintptr_t page_bytes;
 static struct {
     _Atomic uintptr_t base, end;
     atomic_bool torn;
@@ -37,9 +40,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     for (int i = 0; i < LIVE_MAX; i++) {
         uintptr_t base = atomic_load(&live[i].base), end = atomic_load(&live[i].end);
         if (!base || at < base || at >= end) continue;
-        uintptr_t page = at & ~(uintptr_t)(PAGE_MIN - 1);
-        if (mmap((void *)page, PAGE_MIN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-            break;
+        void *page = (void *)(at & ~(page_bytes - 1));
+        if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
         atomic_store(&live[i].torn, true);
         return;
     }
@@ -53,6 +55,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 
 static void install_handler(void)
 {
+    page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigaction(SIGBUS, &sa, &chained);
 }
@@ -65,7 +68,7 @@ static int claim_slot(uint8_t *base, size_t bytes)
         uintptr_t free_slot = 0;
         if (!atomic_compare_exchange_strong(&live[i].base, &free_slot, (uintptr_t)base)) continue;
         atomic_store(&live[i].torn, false);
-        atomic_store(&live[i].end, (uintptr_t)base + ((bytes + PAGE_MIN - 1) & ~(size_t)(PAGE_MIN - 1)));
+        atomic_store(&live[i].end, ((uintptr_t)base + bytes + page_bytes - 1) & ~(page_bytes - 1));
         return i;
     }
     return -1;
@@ -119,9 +122,9 @@ int file_map(file_mapping **out, const char *path, err *e)
     int fd = open_regular(path, &st, e), rc = OK;
     if (fd < 0) return fd;
     file_mapping *m = mem_zero(1, sizeof *m);
-    if (m) m->slot = -1;
-    if (!m) rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
-    else m->id = id_of(&st);
+    if (m) *m = (file_mapping){.slot = -1, .fd = fd, .id = id_of(&st), .seen = st};
+    else rc = err_set(e, ERR_MEMORY, "%s: out of memory", path);
+    if (!m) close(fd);
     if (!rc && st.st_size > 0) {
         m->bytes = (size_t)st.st_size;
         void *p = map_pages(NULL, m->bytes, fd);
@@ -134,7 +137,6 @@ int file_map(file_mapping **out, const char *path, err *e)
             if (m->slot < 0) rc = err_set(e, ERR_LIMIT, "%s: more than %d files mapped", path, LIVE_MAX);
         }
     }
-    close(fd);
     if (!rc) rc = refuse_pointer(path, file_bytes(m), e);
     if (rc) {
         file_unmap(m);
@@ -145,7 +147,52 @@ int file_map(file_mapping **out, const char *path, err *e)
 }
 
 span file_bytes(const file_mapping *m) { return span_of(m->base, m->bytes); }
-bool file_torn(const file_mapping *m) { return m->slot >= 0 && atomic_load(&live[m->slot].torn); }
+
+bool file_torn(const file_mapping *m)
+{
+    struct stat now;
+    if (m->slot >= 0 && atomic_load(&live[m->slot].torn)) return true;
+    return fstat(m->fd, &now) != 0 || (uint64_t)now.st_size < m->bytes; /* the end of a page that is left reads as 0 */
+}
+
+static bool same_time(struct timespec a, struct timespec b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+file_state file_look(file_mapping *m)
+{
+    struct stat now;
+    const struct stat *was = &m->seen;
+    if (file_torn(m) || fstat(m->fd, &now) != 0) return FILE_TORN;
+    if (now.st_size != was->st_size || !same_time(now.st_mtim, was->st_mtim)) return FILE_WRITTEN;
+    if (same_time(now.st_ctim, was->st_ctim)) return FILE_SAME;
+    const bool named = now.st_nlink != was->st_nlink || now.st_mode != was->st_mode || now.st_uid != was->st_uid ||
+                       now.st_gid != was->st_gid;
+    m->seen = now;
+    return named ? FILE_SAME : FILE_TOUCHED;
+}
+
+int file_restore(file_mapping *m, const char *path, err *e)
+{
+    struct stat st;
+    const bool torn = file_torn(m);
+    int fd = open_regular(path, &st, e);
+    if (fd < 0) return fd;
+    if ((uint64_t)st.st_size < m->bytes) {
+        close(fd);
+        return err_set(e, ERR_UNAVAILABLE, "%s: has %llu of %zu bytes", path, (unsigned long long)st.st_size, m->bytes);
+    }
+    const bool same = st.st_dev == m->seen.st_dev && st.st_ino == m->seen.st_ino;
+    if (m->base && (torn || !same) && map_pages(m->base, m->bytes, fd) == MAP_FAILED) {
+        const int rc = open_error(path, e);
+        close(fd);
+        return rc;
+    }
+    if (m->slot >= 0) atomic_store(&live[m->slot].torn, false);
+    close(m->fd);
+    m->fd = fd;
+    m->seen = st;
+    m->id = id_of(&st);
+    return OK;
+}
 
 file_id file_mapped_id(const file_mapping *m) { return m->id; }
 
@@ -169,6 +216,7 @@ void file_unmap(file_mapping *m)
         atomic_store(&live[m->slot].base, 0);
     }
     if (m->base) munmap(m->base, m->bytes);
+    close(m->fd);
     mem_free(m);
 }
 

@@ -1,8 +1,8 @@
 /* file.h - files: read whole, map, write atomically.
  *
- * A mapping survives a file that shrinks underneath it: the SIGBUS handler installed by the first file_map puts zero
- * pages where the file ended and marks the mapping `torn`; owners ask file_torn after they used the bytes and report
- * an error. */
+ * A mapping survives a file that shrinks underneath it, or that cannot be read: the SIGBUS handler installed by the
+ * first file_map puts zero pages there and marks the mapping `torn`; owners ask file_torn after they used the bytes
+ * and report an error. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -18,8 +18,17 @@ typedef struct file_mapping file_mapping;
 /* Maps `path` read-only. ERR_NOT_FOUND / ERR_IO name the path. An empty file gives an empty span. */
 int file_map(file_mapping **out, const char *path, err *e);
 span file_bytes(const file_mapping *m);
+/* Bytes of it may have been read as zeros, or would be now. */
 bool file_torn(const file_mapping *m);
 void file_unmap(file_mapping *m);
+
+/* The file beside what it was when it was mapped or restored. TOUCHED: somebody set its times, so that it may have been
+ * written to before; said once. New names, rights and owners are no change. One thread at a time. */
+typedef enum { FILE_SAME, FILE_TOUCHED, FILE_WRITTEN, FILE_TORN } file_state;
+file_state file_look(file_mapping *m);
+/* Maps what `path` is now at the same addresses, without a mark: whether it holds the same bytes the caller has to see.
+ * ERR_UNAVAILABLE: it is too short. Nobody else may read the mapping meanwhile. */
+int file_restore(file_mapping *m, const char *path, err *e);
 
 /* Which file it is and when its bytes or its place were last changed, in nanoseconds: equal while nobody touches it. */
 typedef struct file_id {

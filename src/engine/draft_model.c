@@ -116,7 +116,9 @@ static bool guess_once(engine *g, session **who, int n)
         if (s->n_draft && t->n_ids > t->n_sent && t->n_ids - s->n_ids < s->n_draft) add_rows(g, b, t, &left);
     }
     if (!steps_send(&g->steps, g->prog, g->placed)) return false;
+    err why = {0};
     const batch *done = steps_collect(&g->steps, g->placed, &rc, &(err){0});
+    if (!rc && (rc = damage_check(g, &why))) damage_begin(g, &why);
     if (!rc) take_guesses(g, done);
     for (int i = 0; rc && i < done->st.n_seq; i++) session_drop_cache(g, done->who[i]);
     return !rc;
@@ -126,8 +128,9 @@ static void guess(void *self, session **who, int n)
 {
     engine *g = self;
     int most = 0;
+    if (g->harm.is) damage_go_on(g);
     for (int i = 0; i < n; i++) {
-        if (!follow(g, who[i])) who[i]->n_draft = 0;
+        if (g->harm.is || !follow(g, who[i])) who[i]->n_draft = 0;
         if (who[i]->n_draft > most) most = who[i]->n_draft;
     }
     for (int k = 0; k < most && guess_once(g, who, n); k++) {} /* where there is much to read, the guesses come later */

@@ -446,6 +446,7 @@ void engine_close(engine *g)
     engine_end_steps(g);
     while (g->all) session_finish(g, g->all, FINISH_CANCELLED, NULL);
     sessions_free_gone(g);
+    damage_close(g);
     keep_close(g);
     draft_close(&g->guesses);
     engine_unplace(g);

@@ -130,7 +130,7 @@ typedef struct query {
 } query;
 
 /* Queues a query. ERR_LIMIT: the prompt does not fit the context (message holds both numbers); ERR_USAGE: ids outside
- * the vocabulary; ERR_BUSY: the queue is full.
+ * the vocabulary; ERR_BUSY: the queue is full; ERR_UNAVAILABLE: as engine_unavailable.
  *
  * Exactly one event with a finish reason ends every accepted query, a cancelled one too; on_token is not called after
  * it, nor after it returned false. Events of a query may come before engine_add_query has returned. */
@@ -163,6 +163,10 @@ typedef struct engine_stats {
     int64_t pages_used, pages_kept, pages_free; /* kept: nobody holds them, but they can be found again */
 } engine_stats;
 void engine_get_stats(engine *g, engine_stats *out);
+
+/* Why no query can be served for a while: a file of weights is not as it was when it was loaded (damage.h). From any
+ * thread; why: NULL ok. */
+bool engine_unavailable(engine *g, err *why);
 
 /* A query that has not ended. */
 typedef enum { ENGINE_SLOT_WAITING, ENGINE_SLOT_RUNNING, ENGINE_SLOT_PAUSED } engine_slot_state;

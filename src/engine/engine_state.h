@@ -4,6 +4,7 @@
  * runs steps and delivers tokens, evaluate.c runs one sequence without sampling. */
 #pragma once
 #include "engine/batch.h"
+#include "engine/damage.h"
 #include "engine/draft.h"
 #include "engine/draws.h"
 #include "engine/engine.h"
@@ -62,6 +63,7 @@ struct engine {
         double since, next; /* clock_now: of the loss, of the next attempt */
         err why;
     } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
+    damage harm;        /* of its files of weights */
     int step_sequences; /* of --step-sequences, 0: by what a step costs */
 
     /* of the engine thread: sessions in order (session_is_before) */

@@ -37,6 +37,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         const int64_t first = all || s->want_from < s->n_past ? s->n_past : s->want_from;
         const int64_t rows = all ? n : b->st.n[AXIS_OUT];
         if (!rc) rc = failed;
+        if (!rc) rc = damage_check(g, e);
         if (!rc && rows) rc = on_rows(ctx, values ? values : plan_result(g->placed, ENTRY_HEAD), first, rows, e);
         session_advance(g, s, n);
         if (s->want_to == s->n_ids || rc) continue;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "core/arithmetic.h"
+#include "engine/draft_model.h"
 #include "engine/engine_state.h"
 #include "io/contents.h"
 #include "io/contents_cache.h"
@@ -39,27 +40,34 @@ static int digest_arithmetic(const engine *g, fingerprint *out, err *e)
     return rc;
 }
 
-static int digest_model(const engine *g, fingerprint *out, err *e)
+/* Kept: they tell later whether files that were damaged are whole again. */
+static int hash_weights(engine *g, err *e)
 {
     char *cache = contents_cache_folder();
+    contents *held = &g->harm.held;
+    const int rc = held->tensor ? OK : contents_hash(held, g->served->weights, cache, pool_default_threads(), e);
+    mem_free(cache);
+    return rc;
+}
+
+static int digest_model(engine *g, fingerprint *out, err *e)
+{
     uint8_t identity[SHA256_BYTES], digest[SHA256_BYTES];
-    contents held;
-    int rc = contents_hash(&held, g->served->weights, cache, pool_default_threads(), e);
+    int rc = hash_weights(g, e);
+    if (!rc && g->guesses.from == &draft_model) rc = hash_weights(g->guesses.self, e);
     if (!rc) {
         sha256 s;
         program_identity(g->prog, (span){0}, identity);
         sha256_init(&s);
         sha256_add(&s, identity, sizeof identity);
-        sha256_add(&s, held.all, sizeof held.all);
+        sha256_add(&s, g->harm.held.all, sizeof g->harm.held.all);
         sha256_end(&s, digest);
         sha256_hex(digest, (sizeof out->model - 1) / 2, out->model);
     }
-    contents_free(&held);
-    mem_free(cache);
     return rc;
 }
 
-int engine_fingerprint(const engine *g, fingerprint *out, err *e)
+int engine_fingerprint(engine *g, fingerprint *out, err *e)
 {
     snprintf(out->kv, sizeof out->kv, "%s", dtype_info[g->kv_type].name);
     out->exact = !plan_asked(g->placed)->inexact && (!g->guesses.from || g->guesses.rule == GUESS_SAME);

@@ -300,8 +300,15 @@ static void time_step(engine *g, const batch *b)
 int engine_infer(engine *g, bool *more, err *e)
 {
     engine_stats did = {0};
+    err why = {0};
     int rc = OK;
     (void)e;
+    if (!g->harm.is && damage_check(g, &why)) damage_begin(g, &why);
+    if (g->harm.is) {
+        damage_go_on(g);
+        *more = queue_has_work(g);
+        return OK;
+    }
     if (g->away.is) {
         recovery_go_on(g);
         *more = queue_has_work(g);
@@ -312,12 +319,13 @@ int engine_infer(engine *g, bool *more, err *e)
     for (bool sent = true; sent && !keep_waits(g);) sent = send_step(g);
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
-    err why = {0};
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
     mem_unguard();
     if (b) time_step(g, b);
+    const bool damaged = b && !rc && (rc = damage_check(g, &why));
     if (b && rc) slots_lost(g, b);
-    if ((!any || rc) && recovery_begin(g)) any = false;
+    if (damaged) damage_begin(g, &why);
+    else if ((!any || rc) && recovery_begin(g)) any = false;
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);
     sessions_free_gone(g);

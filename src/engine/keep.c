@@ -46,7 +46,7 @@ struct page_keep {
 static int no_memory(err *e) { return err_set(e, ERR_MEMORY, "out of memory for pages on disk"); }
 
 /* What pages of this engine belong to. */
-static int find_shape(const engine *g, page_shape *out, err *e)
+static int find_shape(engine *g, page_shape *out, err *e)
 {
     fingerprint f;
     buf text = {0};

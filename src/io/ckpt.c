@@ -548,6 +548,29 @@ int ckpt_check_torn(const ckpt *c, err *e)
 {
     for (size_t i = 0; i < c->n_file; i++)
         if (c->file[i].mapping && file_torn(c->file[i].mapping))
-            return err_set(e, ERR_IO, "%s: became shorter while it was read", c->file[i].path);
+            return err_set(e, ERR_UNAVAILABLE, "%s: became shorter, or could not be read, while it was used",
+                           c->file[i].path);
     return OK;
+}
+
+int ckpt_look(ckpt *c, bool *touched, err *e)
+{
+    for (size_t i = 0; i < c->n_file; i++) {
+        const file_state now = c->file[i].mapping ? file_look(c->file[i].mapping) : FILE_SAME;
+        if (now == FILE_WRITTEN)
+            return err_set(e, ERR_UNAVAILABLE, "%s: was written to while it was used", c->file[i].path);
+        if (now == FILE_TORN) return ckpt_check_torn(c, e);
+        if (now == FILE_TOUCHED) *touched = true;
+    }
+    return OK;
+}
+
+int ckpt_restore(ckpt *c, err *e)
+{
+    int rc = OK;
+    for (size_t i = 0; i < c->n_file && !rc; i++) {
+        file_mapping *m = c->file[i].mapping;
+        if (m && file_look(m) != FILE_SAME) rc = file_restore(m, c->file[i].path, e);
+    }
+    return rc;
 }

@@ -79,5 +79,11 @@ typedef struct ckpt_array {
 bool ckpt_meta_array(const ckpt *c, const char *key, ckpt_array *out);
 /* All key-values of a GGUF file, in its order, scalars as arrays of one (*scalar); false after the last. */
 bool ckpt_meta_at(const ckpt *c, uint32_t i, const char **key, ckpt_array *out, bool *scalar);
-/* ERR_IO when a mapped file shrank while it was used (file_torn). Call after reading weights. */
+/* ERR_UNAVAILABLE when a mapped file shrank while it was used, or could not be read (file_torn). Call after reading
+ * weights. */
 int ckpt_check_torn(const ckpt *c, err *e);
+/* The same, and when a file was written to since it was mapped or restored. *touched becomes true where one should be
+ * hashed again (file_look). One thread at a time. */
+int ckpt_look(ckpt *c, bool *touched, err *e);
+/* Maps the files that are not as they were again, at the same addresses (file_restore). */
+int ckpt_restore(ckpt *c, err *e);

@@ -288,6 +288,15 @@ static int join_others(lease *l, err *e)
     return rc ? rc : ways_wait(l->w, JOIN_SECONDS, e);
 }
 
+/* Whether the files that the step has read are as they were when they were compared with the leader's. One that pieces
+ * of the leader are written to may only not be torn. */
+static int check_weights(const lease *l, err *e)
+{
+    bool touched = false;
+    ckpt *c = l->m->weights;
+    return !c ? OK : l->parts ? ckpt_check_torn(c, e) : ckpt_look(c, &touched, e);
+}
+
 static void *collect_steps(void *arg)
 {
     lease *l = arg;
@@ -301,13 +310,16 @@ static void *collect_steps(void *arg)
         pthread_mutex_unlock(&l->lock);
         if (none) return NULL;
         int rc = plan_collect(l->l, &e);
+        if (!rc) rc = check_weights(l, &e);
         pthread_mutex_lock(&l->lock);
         l->done = number + 1;
         pthread_mutex_unlock(&l->lock);
         const double before = busy;
         busy = plan_busy(l->l, l->ask.rank);
         lease_seconds_write(&more, busy - before);
+        const err torn = e;
         if (answer_send(l->control, MSG_DONE, number, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
+        if (torn.code == ERR_UNAVAILABLE) lease_end(l, &torn);
         buf_free(&more);
     }
 }

@@ -70,14 +70,14 @@ static void handle_version(server *s, exchange *x)
 enum { PEERS_MAX = 64 };
 
 /* Nodes that have some of the model; none: it is all here. */
-static void add_peers(engine *g, json *root)
+static void add_peers(engine *g, bool unavailable, json *root)
 {
     static const char *const state[] = {"up", "away", "refused"};
     engine_peer *all = mem_array(PEERS_MAX, sizeof *all);
     const int n = all ? engine_peers(g, all, PEERS_MAX) : 0;
     bool up = true;
     for (int i = 0; i < n; i++) up = up && (all[i].unused || all[i].state == ENGINE_PEER_UP);
-    json_add_str(root, "status", up ? "ok" : "degraded");
+    json_add_str(root, "status", unavailable ? "unavailable" : up ? "ok" : "degraded");
     json *list = n ? json_add_array(root, "peers") : NULL;
     for (int i = 0; i < n; i++) {
         json *one = json_add_object(list, NULL);
@@ -91,7 +91,7 @@ static void add_peers(engine *g, json *root)
     mem_free(all);
 }
 
-/* 503 while the model loads, so that whoever starts the server can wait for 200. */
+/* 503 while the model loads, so that whoever starts the server can wait for 200, and while no query can be served. */
 static void handle_health(server *s, exchange *x)
 {
     if (!atomic_load(&s->g)) {
@@ -99,9 +99,11 @@ static void handle_health(server *s, exchange *x)
         exchange_add_header(x, "Retry-After", "1");
         return;
     }
+    const bool unavailable = engine_unavailable(s->g, NULL); /* the log says why */
     json *root = json_new_object();
-    add_peers(atomic_load(&s->g), root);
-    reply_json(x, 200, root);
+    add_peers(s->g, unavailable, root);
+    reply_json(x, unavailable ? 503 : 200, root);
+    if (unavailable) exchange_add_header(x, "Retry-After", "1");
 }
 
 /* What each field of generation does, with its range or its words: help for who sets it. */

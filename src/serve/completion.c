@@ -106,9 +106,11 @@ static void end_reply(job *j)
     bool live = stream_is_started(j->out);
     j->scratch.n = 0;
     const reply_form *form = j->req.reply;
-    if (j->failed && form && live) form->error(&j->scratch, 500, j->error);
+    const int status = j->failed && engine_unavailable(j->srv->g, NULL) ? 503 : 500;
+    if (j->failed && form && live) form->error(&j->scratch, status, j->error);
     else if (j->failed && live) buf_str(&j->scratch, "data: ");
-    if (j->failed && !(form && live)) error_text(&j->scratch, 500, NULL, NULL, j->error);
+    if (j->failed && !(form && live))
+        error_text(&j->scratch, status, NULL, status == 503 ? "unavailable" : NULL, j->error);
     if (live && form) {
         if (form->done) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else if (live) {
@@ -117,7 +119,7 @@ static void end_reply(job *j)
         if (!j->req.native) buf_str(&j->scratch, "data: [DONE]\n\n");
     } else {
         if (!j->failed) (form ? form->whole : j->req.native ? native_write : completion_write)(&j->scratch, j);
-        stream_start(j->out, j->failed || j->scratch.bad ? 500 : 200, "application/json", false);
+        stream_start(j->out, j->failed ? status : j->scratch.bad ? 500 : 200, "application/json", false);
     }
     stream_write(j->out, j->scratch.p, j->scratch.n);
     stream_end(j->out);

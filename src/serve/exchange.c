@@ -72,11 +72,12 @@ void reply_err(exchange *x, const char *at, const err *e)
 {
     int status = err_http(e->code);
     reply_error(x, status, at,
-                e->code == ERR_BUSY ? "queue_full"
-                : status == 400     ? "invalid_value"
-                                    : NULL,
+                e->code == ERR_BUSY          ? "queue_full"
+                : e->code == ERR_UNAVAILABLE ? "unavailable"
+                : status == 400              ? "invalid_value"
+                                             : NULL,
                 "%s", e->msg);
-    if (status == 429) exchange_add_header(x, "Retry-After", "1");
+    if (status == 429 || status == 503) exchange_add_header(x, "Retry-After", "1");
 }
 
 void reply_json(exchange *x, int status, json *j)

@@ -120,6 +120,7 @@ int server_check_queue(const server *s, size_t n, err *e)
     if (n > (size_t)s->o->max_queue)
         return err_set(e, ERR_USAGE, "%zu choices in one request are more than the queue of %lld holds (--max-queue)",
                        n, (long long)s->o->max_queue);
+    if (engine_unavailable(s->g, e)) return ERR_UNAVAILABLE;
     engine_get_stats(s->g, &st);
     if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
     return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);

@@ -70,7 +70,8 @@ void server_close(server *s);
 /* Reads the keys again; the old ones stay where that fails. */
 int server_reload(server *s, err *e);
 
-/* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do. */
+/* ERR_BUSY when n more queries do not fit the queue now, ERR_USAGE when they never do, ERR_UNAVAILABLE while the engine
+ * serves none. */
 int server_check_queue(const server *s, size_t n, err *e);
 /* Whether the engine thread has come round its loop within the last minute, or still loads the model. */
 bool server_is_alive(const server *s);

@@ -1,0 +1,154 @@
+/* damage.c - see damage.h. A thread hashes, so that the engine's goes on to answer. */
+#include "engine/damage.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "engine/engine_state.h"
+
+#include <string.h>
+
+/* Seconds between looks at files that are not whole; after hashing in vain, so many times what it took. */
+#define LOOK        0.25
+#define AGAIN_TIMES 4
+
+/* Whether weights are read here. */
+static bool is_used(const engine *g)
+{
+    bool here = false;
+    for (int i = 0; g->placed && i < plan_devices(g->placed); i++) here = here || !plan_node(g->placed, i);
+    return here && g->served->weights;
+}
+
+/* ---- hashing */
+
+static int compare(const damage *d, const ckpt *c, err *e)
+{
+    for (uint32_t i = 0; i < ckpt_count(c) && !atomic_load(&d->stop); i++) {
+        const ckpt_entry *t = ckpt_at(c, i);
+        uint8_t digest[SHA256_BYTES];
+        if (!ckpt_entry_mapped(c, t)) continue;
+        sha256_of(t->data, t->bytes, digest);
+        if (memcmp(digest, d->held.tensor[i], sizeof digest) != 0 && !ckpt_check_torn(c, e))
+            return err_set(e, ERR_UNAVAILABLE, "%s: tensor '%.100s' has other contents than when it was loaded",
+                           ckpt_file(c, t->file), t->name);
+    }
+    return ckpt_check_torn(c, e);
+}
+
+static void *hash(void *arg)
+{
+    engine *g = arg;
+    compare(&g->harm, g->served->weights, &g->harm.found);
+    atomic_store(&g->harm.done, true);
+    engine_wake(g);
+    return NULL;
+}
+
+static void hash_begin(engine *g)
+{
+    damage *d = &g->harm;
+    d->found = (err){0};
+    d->began = clock_now();
+    atomic_store(&d->stop, false);
+    atomic_store(&d->done, false);
+    d->hashes = pthread_create(&d->thread, NULL, hash, g) == 0;
+}
+
+/* True: it has ended; then *found says how. */
+static bool hash_ended(damage *d, err *found)
+{
+    if (!d->hashes || !atomic_load(&d->done)) return false;
+    pthread_join(d->thread, NULL);
+    d->hashes = false;
+    d->took = clock_now() - d->began;
+    *found = d->found;
+    return true;
+}
+
+void damage_close(engine *g)
+{
+    damage *d = &g->harm;
+    atomic_store(&d->stop, true);
+    if (d->hashes) pthread_join(d->thread, NULL);
+    contents_free(&d->held);
+}
+
+/* ---- */
+
+int damage_check(engine *g, err *e)
+{
+    damage *d = &g->harm;
+    bool touched = false;
+    err found = {0};
+    if (d->is) return err_copy(e, &d->why);
+    if (!is_used(g)) return OK;
+    int rc = ckpt_look(g->served->weights, &touched, e);
+    if (!rc && hash_ended(d, &found) && found.code) rc = err_copy(e, &found);
+    if (!rc && touched && d->held.tensor && !d->hashes) hash_begin(g);
+    return rc;
+}
+
+/* Queries that wait, or came meanwhile. */
+static void end_queries(engine *g)
+{
+    schedule_accept(g);
+    while (g->waiting) session_finish(g, g->waiting, FINISH_ERROR, g->harm.why.msg);
+    sessions_free_gone(g);
+}
+
+void damage_begin(engine *g, const err *why)
+{
+    pthread_mutex_lock(&g->lock);
+    g->harm.is = true;
+    g->harm.why = *why;
+    g->stats.running = 0;
+    g->stats.kv_usage = 0;
+    pthread_mutex_unlock(&g->lock);
+    g->harm.next = clock_now() + LOOK;
+    log_line(LOG_ERROR, "%s: not used %s", why->msg, g->harm.held.tensor ? "until it is whole again" : "any more");
+    engine_end_steps(g);
+    schedule_accept(g);
+    schedule_requeue(g);
+    end_queries(g);
+}
+
+/* Whether the files may be whole now: then they are mapped anew, and hashed. */
+static void try_to_mend(engine *g)
+{
+    damage *d = &g->harm;
+    err why = {0};
+    const double now = clock_now();
+    d->next = now + LOOK;
+    if (ckpt_restore(g->served->weights, &why) == OK) hash_begin(g);
+    if (!why.code) return;
+    pthread_mutex_lock(&g->lock);
+    d->why = why;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void damage_go_on(engine *g)
+{
+    damage *d = &g->harm;
+    err found = {0};
+    bool touched = false;
+    end_queries(g);
+    if (!d->hashes && d->held.tensor && clock_now() >= d->next) try_to_mend(g);
+    if (!hash_ended(d, &found)) return;
+    ckpt_look(g->served->weights, &touched, &found); /* written to while it was hashed */
+    d->next = clock_now() + LOOK + AGAIN_TIMES * d->took;
+    pthread_mutex_lock(&g->lock);
+    d->is = found.code != OK;
+    if (d->is) d->why = found;
+    pthread_mutex_unlock(&g->lock);
+    if (!d->is) log_line(LOG_WARN, "%s: whole again", ckpt_path(g->served->weights));
+}
+
+bool engine_unavailable(engine *g, err *why)
+{
+    pthread_mutex_lock(&g->lock);
+    const bool is = g->harm.is;
+    if (is) err_copy(why, &g->harm.why);
+    pthread_mutex_unlock(&g->lock);
+    return is;
+}
