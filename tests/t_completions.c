@@ -761,33 +761,9 @@ static void streams_tell_how_far_the_prompt_is(void **state)
     fake.text = NULL;
 }
 
-/* While no query can be served each is refused at once, and whoever asks for health is told; all else is answered. */
-static void unavailable(void **state)
-{
-    (void)state;
-    static const char *const path[] = {"/v1/completions", "/completion", "/v1/embeddings"};
-    static const char *const body[] = {"{\"prompt\":\"ab\",\"stream\":true}", "{\"prompt\":\"ab\"}",
-                                       "{\"input\":\"ab\"}"};
-    fake.unavailable = "model.safetensors: became shorter";
-    for (int i = 0; i < 3; i++) {
-        expect_error(503, call("POST", path[i], body[i]), NULL, "unavailable");
-        expect_part("model.safetensors: became shorter");
-        bool told = false;
-        for (int k = 0; k < last.n_header; k++) told = told || !strcmp(last.header[k].name, "Retry-After");
-        assert_true(told);
-    }
-    assert_int_equal(call("GET", "/health", NULL), 503);
-    expect_part("\"status\":\"unavailable\"");
-    assert_int_equal(call("GET", "/props", NULL), 200);
-    fake.unavailable = NULL;
-    assert_int_equal(post(""), 200);
-    assert_int_equal(call("GET", "/health", NULL), 200);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unavailable),
         cmocka_unit_test(forms_are_kept_for_the_next_request),
         cmocka_unit_test(a_reply_has_the_shape_of_the_api),
         cmocka_unit_test(fields_of_wrong_type_or_range_are_refused),

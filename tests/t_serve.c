@@ -639,6 +639,29 @@ static void stopping_ends_streams(void **state)
 }
 
 /* Every allocation of a request fails once: no crash, no leak (with the sanitizers), an error or a full reply. */
+/* While no query can be served each is refused at once, and whoever asks for health is told; all else is answered. */
+static void unavailable(void **state)
+{
+    (void)state;
+    static const char *const path[] = {"/v1/completions", "/completion", "/v1/embeddings"};
+    static const char *const body[] = {"{\"prompt\":\"ab\",\"stream\":true}", "{\"prompt\":\"ab\"}",
+                                       "{\"input\":\"ab\"}"};
+    fake.unavailable = "model.safetensors: became shorter";
+    for (int i = 0; i < 3; i++) {
+        expect_error(503, call("POST", path[i], body[i]), NULL, "unavailable");
+        expect_part("model.safetensors: became shorter");
+        bool told = false;
+        for (int k = 0; k < last.n_header; k++) told = told || !strcmp(last.header[k].name, "Retry-After");
+        assert_true(told);
+    }
+    assert_int_equal(call("GET", "/health", NULL), 503);
+    expect_part("\"status\":\"unavailable\"");
+    assert_int_equal(call("GET", "/props", NULL), 200);
+    fake.unavailable = NULL;
+    assert_int_equal(post(""), 200);
+    assert_int_equal(call("GET", "/health", NULL), 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -653,6 +676,7 @@ int main(void)
         cmocka_unit_test(each_request_is_a_line),
         cmocka_unit_test(tokenize_and_back),
         cmocka_unit_test(what_runs_here),
+        cmocka_unit_test(unavailable),
         cmocka_unit_test(salts_tell_clients_apart),
         cmocka_unit_test(the_page),
         cmocka_unit_test(a_slow_reader_pauses_its_own_query),
