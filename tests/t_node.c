@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/engine_state.h"
 #include "node_rig.h"
+#include "copied_model.h"
 #include "vector_rig.h"
 
 /* Devices, how their ranks join, what gives the same bits here, and where tables and head lie. */
@@ -189,6 +190,70 @@ static void lends_little(void **unused)
     nodes_again(&n);
     refuses_little(&n, "A/cpu", 256, "f32", " lends 1.0 MiB, its part needs 1");
     nodes_close(&n);
+}
+
+/* ---- rows that no codec holds */
+
+static bool hear_error(void *ctx, const token_event *ev)
+{
+    if (ev->finish == FINISH_ERROR) snprintf(ctx, ERR_MSG_MAX, "%s", ev->error);
+    return true;
+}
+
+/* Noticed on nodes alone, and told by layer and token; a model that computes no numbers is not the codec's fault. */
+static void rows_not_held(void **unused)
+{
+    (void)unused;
+    static const char *const lists[][3] = {{"A/cpu&B/cpu", "f16", NULL},
+                                           {"A/cpu&B/cpu;C/cpu", "int8", NULL},
+                                           {"A/cpu;B/cpu", NULL, "int4"},
+                                           {"cpu&A/cpu", "int4", NULL}};
+    const int32_t ids[] = {5, 6, 7};
+    char *dir = mem_str(temp_path("node-loud"));
+    nodes n;
+    for (int w = 0; w < 2; w++) {
+        wide_times = w ? INFINITY : 1e12f;
+        write_model(dir, &(layout){.shards = 1, .wide = "model.layers.0.mlp.down_proj.weight"});
+        nodes_open(&n, dir, NULL);
+        for (int i = 0; i < 4; i++) {
+            const engine_options o = {.model = dir,
+                                      .devices = list_of(&n, lists[i][0]),
+                                      .ends = "away",
+                                      .reduce = lists[i][1],
+                                      .wire = lists[i][2],
+                                      .act = "f32",
+                                      .threads = 1,
+                                      .key_file = n.key};
+            char error[ERR_MSG_MAX] = "", want[200];
+            table rows;
+            err e = {0};
+            engine *g;
+            assert_ok(engine_open(&g, &o, &e), &e);
+            const query q = {.ids = ids,
+                             .n_ids = 3,
+                             .max_tokens = 4,
+                             .n_logprobs = -1,
+                             .beams = 1,
+                             .sample = {.top_p = 1, .repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1},
+                             .on_token = hear_error,
+                             .ctx = error};
+            assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+            for (bool more = true; more;) assert_ok(engine_infer(g, &more, &e), &e);
+            snprintf(want, sizeof want, "--%s %s cannot hold a row of token 0 (id 5) in layer 0",
+                     lists[i][1] ? "reduce" : "wire", lists[i][1] ? lists[i][1] : lists[i][2]);
+            if (w) snprintf(want, sizeof want, "computed no finite numbers for token 0 (id 5) in layer 0");
+            if (!strstr(error, want)) fail_msg("%s: %s", lists[i][0], error);
+            rows = table_new(engine_describe(g)->n_vocab, IDS_MAX);
+            assert_int_equal(engine_eval(g, ids, 3, -1, keep_rows, &rows, &e), ERR_LIMIT);
+            if (!strstr(e.msg, want)) fail_msg("%s: %s", lists[i][0], e.msg);
+            free(rows.at);
+            engine_close(g);
+        }
+        nodes_close(&n);
+        drop_folder(dir);
+    }
+    wide_times = 1;
+    mem_free(dir);
 }
 
 /* ---- a node that goes */
@@ -460,10 +525,10 @@ static void counts(void **unused)
 int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models),       cmocka_unit_test(wires),
-                                       cmocka_unit_test(refusals),     cmocka_unit_test(lends_some),
-                                       cmocka_unit_test(lends_little), cmocka_unit_test(lost_node),
-                                       cmocka_unit_test(comes_back),   cmocka_unit_test(waits_no_longer),
-                                       cmocka_unit_test(spare),        cmocka_unit_test(counts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models),        cmocka_unit_test(wires),      cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some), cmocka_unit_test(lends_little),
+        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back), cmocka_unit_test(waits_no_longer),
+        cmocka_unit_test(spare),         cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

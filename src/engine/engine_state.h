@@ -125,6 +125,13 @@ int query_check(const engine *g, const query *q, err *e);         /* as engine_a
 int query_check_encoder(const engine *g, const query *q, err *e); /* the encoder input is there if needed, and valid */
 bool queue_has_work(engine *g); /* a session could take part in a step, or has to be ended */
 
+/* ---- faulty_rows.c */
+/* Whether rows of sequence k of the step that was collected are no numbers (plan_faults): ERR_LIMIT, with layer, token
+ * and codec. before: the position of its first row. */
+int row_fault_error(const engine *g, const batch *b, int32_t k, int64_t before, err *e);
+/* The same of a result: NaN or infinity; minus infinity is a logit of what may not come. */
+int row_not_finite(int64_t at, int64_t width, const float *row, err *e);
+
 /* ---- evaluate.c */
 /* The logits of the rows of a session that is not queued, from row `from` on. */
 int engine_eval_session(engine *g, session *s, int64_t from, rows_fn on_rows, void *ctx, err *e);

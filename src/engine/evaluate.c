@@ -24,6 +24,7 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
                       void *ctx, err *e)
 {
     const program *p = g->prog;
+    const int64_t width = values ? tensor_count(&p->tensors[taps->what]) : g->info.n_vocab;
     bool again = p->needs_whole_sequence && s->want_all;
     int rc = OK;
     s->want_to = again && s->n_ids > SCORE_ROWS ? SCORE_ROWS : s->n_ids;
@@ -38,7 +39,10 @@ static int run_chunks(engine *g, session *s, const tap *taps, int32_t n_tap, con
         const int64_t rows = all ? n : b->st.n[AXIS_OUT];
         if (!rc) rc = failed;
         if (!rc) rc = damage_check(g, e);
-        if (!rc && rows) rc = on_rows(ctx, values ? values : plan_result(g->placed, ENTRY_HEAD), first, rows, e);
+        if (!rc) rc = row_fault_error(g, b, 0, s->n_past, e);
+        const float *got = values ? values : plan_result(g->placed, ENTRY_HEAD);
+        for (int64_t i = 0; i < rows && !rc; i++) rc = row_not_finite(first + i, width, got + i * width, e);
+        if (!rc && rows) rc = on_rows(ctx, got, first, rows, e);
         session_advance(g, s, n);
         if (s->want_to == s->n_ids || rc) continue;
         s->n_past = s->n_sent = 0;

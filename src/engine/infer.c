@@ -9,21 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ends a query that got no finite `what`. A row on its way between devices may have been too large for its codec: all
- * its numbers are NaN then. */
+/* Ends a query that got no finite `what`. */
 static void end_not_finite(engine *g, session *s, const char *what)
 {
-    const char *reduce = plan_reduces(g->placed), *wire = plan_wire(g->placed);
-    char why[200];
-    const int n = snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
-    if (reduce && !strcmp(reduce, "f32")) reduce = NULL;
-    if (reduce && wire)
-        snprintf(why + n, sizeof why - (size_t)n,
-                 "; perhaps --reduce %s or --wire %s cannot hold a row: use f32 for both", reduce, wire);
-    else if (reduce || wire)
-        snprintf(why + n, sizeof why - (size_t)n, "; perhaps --%s %s cannot hold a row: use --%s %s",
-                 reduce ? "reduce" : "wire", reduce ? reduce : wire, reduce ? "reduce" : "wire",
-                 strcmp(reduce ? reduce : wire, "int8") ? "f32 or int8" : "f32");
+    char why[100];
+    snprintf(why, sizeof why, "the model computed no finite %s for this text", what);
     session_finish(g, s, FINISH_ERROR, why);
 }
 
@@ -185,6 +175,26 @@ static void tell_reading(engine *g, session *s, int64_t read)
     if (s->q.on_token && !s->q.on_token(s->q.ctx, &ev)) session_end(g, s);
 }
 
+/* A step with rows or page copies of the session failed: what its pages hold is not known. */
+static void end_failed(engine *g, session *s, const err *why)
+{
+    for (int i = 0; i < beam_count(s); i++) session_leave_names(g, beam_member(s, i));
+    if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
+}
+
+/* Ends the query of sequence k if its rows are no numbers, and leaves out its results; those of others are good. */
+static bool end_faulty(engine *g, const batch *b, int32_t k, int64_t before, int32_t *i)
+{
+    session *s = b->who[k];
+    const int64_t to = s->n_sent;
+    err why = {0};
+    if (!row_fault_error(g, b, k, before, &why)) return false;
+    end_failed(g, beam_member(s, 0), &why);
+    session_name_snapshot(g, s, b->slot_write[k], to); /* gives it back */
+    while (*i < b->st.n[AXIS_OUT] && b->st.out[*i] < b->st.tok.seq_row[k + 1]) ++*i;
+    return true;
+}
+
 /* Delivers the results of a step to its sessions, some of which end here, or have ended since it was sent. */
 static void deliver(engine *g, const batch *b, engine_stats *did)
 {
@@ -194,6 +204,10 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         session *s = b->who[k];
         const int64_t before = s->n_past, to = before + st->tok.seq_row[k + 1] - st->tok.seq_row[k];
         did->encoder_runs += st->enc.seq_row[k + 1] > st->enc.seq_row[k];
+        if (end_faulty(g, b, k, before, &i)) {
+            pooled += s->q.pooled;
+            continue;
+        }
         if (s->n_draft) {
             deliver_guesses(g, b, k, s, &i, did);
             continue;
@@ -206,13 +220,6 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         if (s->q.tells_reading && to < s->n_prompt && !s->gone) tell_reading(g, s, to);
         deliver_rows(g, st, k, s, before, &i, &did->generated_tokens);
     }
-}
-
-/* A step with rows or page copies of the session failed: what its pages hold is not known. */
-static void end_failed(engine *g, session *s, const err *why)
-{
-    for (int i = 0; i < beam_count(s); i++) session_leave_names(g, beam_member(s, i));
-    if (!s->gone) session_finish(g, s, FINISH_ERROR, why->msg);
 }
 
 /* Whether a page that the step was to copy is the session's, or of one of its beams. */

@@ -94,6 +94,10 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     err_wrap(&why, "%s", peer_name(p));
     const double took = lease_seconds_read(more);
     if (h->channel == r->done) note_wait(r, h->channel, took);
+    row_fault x;
+    int32_t k;
+    for (size_t i = 0; !rc && lease_faults_read(more, i, &k, &x); i++)
+        if (!plan_far_fault(r->of->l, h->channel, k, &x)) return err_set(e, ERR_FORMAT, "a row of no step is at fault");
     if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
     if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;
     return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);

@@ -317,6 +317,7 @@ static void *collect_steps(void *arg)
         const double before = busy;
         busy = plan_busy(l->l, l->ask.rank);
         lease_seconds_write(&more, busy - before);
+        lease_faults_write(&more, plan_faults(l->l), (int32_t)plan_sequences(l->l));
         const err torn = e;
         if (answer_send(l->control, MSG_DONE, number, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
         if (torn.code == ERR_UNAVAILABLE) lease_end(l, &torn);

@@ -169,6 +169,32 @@ double lease_seconds_read(span more)
     return c.bad ? 0 : seconds;
 }
 
+enum { FAULT_BYTES = 13, FAULTS_MOST = 1024 };
+
+bool lease_faults_write(buf *out, const row_fault *f, int32_t n)
+{
+    for (int32_t k = 0, written = 0; f && k < n && written < FAULTS_MOST; k++) {
+        if (f[k].how == ROW_GOOD) continue;
+        buf_uint(out, (uint32_t)k, 4);
+        buf_uint(out, f[k].how, 1);
+        buf_uint(out, f[k].op, 4);
+        buf_uint(out, (uint32_t)f[k].row, 4);
+        written++;
+    }
+    return !out->bad;
+}
+
+bool lease_faults_read(span more, size_t i, int32_t *k, row_fault *out)
+{
+    cursor c = cursor_of(more);
+    cursor_take(&c, 8 + i * FAULT_BYTES);
+    *k = (int32_t)cursor_u32(&c);
+    out->how = cursor_u8(&c);
+    out->op = cursor_u32(&c);
+    out->row = (int32_t)cursor_u32(&c);
+    return !c.bad;
+}
+
 bool lease_answer_write(buf *out, int rc, const char *why, span more)
 {
     buf_uint(out, (uint32_t)rc, 4);

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "core/backend.h"
 #include "core/link.h"
+#include "plan/plan.h"
 
 enum { LEASE_TOKEN = 16, LEASE_TEXT_MAX = 1 << 22 };
 
@@ -53,6 +54,10 @@ int lease_join_read(lease_join *j, span payload, err *e);
 /* What follows in a good DONE: the seconds that its rank has computed. 0: malformed. */
 bool lease_seconds_write(buf *out, double seconds);
 double lease_seconds_read(span more);
+/* And behind them, by sequence [n], rows at fault there (plan_faults; NULL: none); the i-th of them, false after the
+ * last. */
+bool lease_faults_write(buf *out, const row_fault *f, int32_t n);
+bool lease_faults_read(span more, size_t i, int32_t *k, row_fault *out);
 
 /* A code and, if it is not OK, why; `more` follows a good answer. */
 bool lease_answer_write(buf *out, int rc, const char *why, span more);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_MIN = 1, PROTOCOL_MAX = 1 };
+enum { PROTOCOL_MIN = 2, PROTOCOL_MAX = 2 };
 enum { LEASE_BYTES_MAX = 1 << 23 };
 
 enum { MSG_TO_NODE = 1, MSG_TO_LEADER = 2, MSG_BOTH = 3 }; /* leader: who dialled */
@@ -42,7 +42,7 @@ typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
     X(STEP, 36, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, UINT32_MAX,                                                      \
       "a step: net/step_code.h; the channel is its number")                                                            \
     X(DONE, 37, MSG_TO_LEADER | MSG_IN_ORDER, USE_STEP, FRAME_SMALL,                                                   \
-      "a step is done here: an ANSWER; the channel is its number")                                                     \
+      "a step is done here: an ANSWER, seconds, rows at fault; the channel is its number")                             \
     X(JOIN, 38, MSG_TO_NODE | MSG_IN_ORDER, USE_STEP, 64, "this connection is between two ranks of a plan: a token")   \
     X(MEASURE, 39, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, TCP_NAME_MAX,                                                 \
       "how fast is the link to this other node? (net/on_measure.h)")                                                   \

@@ -12,6 +12,7 @@
 #include "plan/rank_exchange.h"
 #include "plan/rank_pass.h"
 #include "plan/results.h"
+#include "plan/row_faults.h"
 #include "plan/turns.h"
 
 #include "base/clock.h"
@@ -47,7 +48,7 @@ static void decode_rows(const plan_rank *r, const uint8_t *from, int64_t cols, i
 }
 
 /* Columns of an input that one rank wrote. After *rc is set, what comes from elsewhere is still taken. */
-static void put_part(const plan *l, rank_lane *a, const flight *f, uint32_t k, int from, int *rc, err *e)
+static void put_part(plan *l, rank_lane *a, flight *f, uint32_t k, int from, int *rc, err *e)
 {
     const segment *s = &a->seg;
     const plan_rank *giver = &l->ranks[from];
@@ -58,14 +59,17 @@ static void put_part(const plan *l, rank_lane *a, const flight *f, uint32_t k, i
     err late = {0};
     int came = here ? OK : far_take(a, k, from, passed_bytes(l, cols, rows), &bytes, &late);
     if (!*rc && came) *rc = came, *e = late;
-    if (!*rc && a->plain) decode_rows(a->of, bytes, cols, rows, a->plain);
+    if (!*rc && a->plain) {
+        decode_rows(a->of, bytes, cols, rows, a->plain);
+        row_faults_find(l, f, l->cross[k].t, true, a->plain, rows, cols);
+    }
     turn_take_for_rows(a);
     if (!*rc) *rc = s->be->act_put(s->on, s, l->cross[k].t, col0, cols, rows, a->plain ? a->plain : bytes, e);
     turn_give(a, a->reached);
     if (!here && bytes) far_release(a, k, from);
 }
 
-static int put_inputs(const plan *l, rank_lane *a, const flight *f, err *e)
+static int put_inputs(plan *l, rank_lane *a, flight *f, err *e)
 {
     int rc = OK;
     for (uint32_t k = 0; k < l->n_cross; k++) {
@@ -107,7 +111,7 @@ static int get_logits(const plan *l, const rank_lane *a, const flight *f, uint32
 }
 
 /* *rc: the device has failed; then others still get bytes, so that they need not wait. */
-static void get_outputs(const plan *l, rank_lane *a, const flight *f, int *rc, err *e)
+static void get_outputs(plan *l, rank_lane *a, flight *f, int *rc, err *e)
 {
     const segment *s = &a->seg;
     const plan_rank *r = a->of;
@@ -129,7 +133,11 @@ static void get_outputs(const plan *l, rank_lane *a, const flight *f, int *rc, e
         if (l->self >= 0) results_send(a, f, k, rc, e);
         if (!c->read_by_device) continue;
         if (!*rc && c->divided) step_tap_columns(f->st, l->p, c->t, part->columns, rows, plain);
-        if (!*rc && a->plain) encode_rows(r, plain, part->columns.to - part->columns.from, rows, (uint8_t *)to);
+        const int64_t cols = part->columns.to - part->columns.from;
+        if (!*rc && a->plain) {
+            row_faults_find(l, f, c->t, false, plain, rows, cols);
+            encode_rows(r, plain, cols, rows, (uint8_t *)to);
+        }
         int sent = far_post_readers(a, k, to, &late);
         if (sent && !*rc) *rc = sent, *e = late;
     }
@@ -161,7 +169,7 @@ static int run_stretches(rank_lane *a, const step *st, double *busy, int rc, err
     return rc;
 }
 
-static int run_segment(rank_lane *a, const flight *f, double *busy, err *e)
+static int run_segment(rank_lane *a, flight *f, double *busy, err *e)
 {
     plan_rank *r = a->of;
     plan *l = r->of;
@@ -261,9 +269,13 @@ uint64_t drive_bytes(const plan *l)
     return sum * (uint64_t)l->in_flight + plain * (uint64_t)l->lanes;
 }
 
+/* Each has a row at least. */
+static size_t sequences_max(const plan *l) { return (size_t)l->max_rows[AXIS_TOK] + (size_t)l->max_rows[AXIS_SEQ] + 1; }
+
 static int flight_open(const plan *l, flight *f, err *e)
 {
     bool ok = (f->passed = mem_zero((size_t)l->n_cross + 1, sizeof *f->passed)) != NULL;
+    ok = (f->faults = mem_zero(sequences_max(l), sizeof *f->faults)) && ok;
     ok = (f->best = mem_zero((size_t)l->max_rows[AXIS_OUT] * (size_t)l->n + 1, sizeof *f->best)) && ok;
     for (uint32_t k = 0; k < l->n_cross && ok; k++)
         if (is_kept(&l->cross[k])) ok = (f->passed[k] = rows_of(l, l->cross[k].t)) != NULL;
@@ -333,6 +345,7 @@ void drive_close(plan *l)
         for (int k = 0; k < ENTRY_COUNT; k++) mem_unmap(f->result[k], rows_bytes(l, l->p->entries[k].out));
         results_close(l, f);
         mem_free(f->passed);
+        mem_free(f->faults);
         mem_free(f->best);
     }
     mem_free(l->flights);
@@ -348,6 +361,8 @@ void plan_send(plan *l, const step *st)
     pthread_mutex_lock(&l->lock);
     f->st = st;
     f->rc = OK;
+    if (f->faulty) memset(f->faults, 0, sequences_max(l) * sizeof *f->faults);
+    f->faulty = false;
     f->far = l->far ? l->n_far : 0;
     l->sent++;
     pthread_cond_broadcast(&l->changed);
@@ -386,3 +401,11 @@ int plan_collect(plan *l, err *e)
 const float *plan_result(const plan *l, int entry) { return flight_of(l, l->collected - 1)->result[entry]; }
 
 const best_logit *plan_best(const plan *l) { return flight_of(l, l->collected - 1)->best; }
+
+const row_fault *plan_faults(const plan *l)
+{
+    const flight *f = flight_of(l, l->collected - 1);
+    return f->faulty ? f->faults : NULL;
+}
+
+int32_t plan_sequences(const plan *l) { return flight_of(l, l->collected - 1)->st->n_seq; }

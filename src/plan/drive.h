@@ -16,3 +16,7 @@ int plan_collect(plan *l, err *e);
  * there, but in plan_best [n[AXIS_OUT]]. */
 const float *plan_result(const plan *l, int entry);
 const best_logit *plan_best(const plan *l);
+/* Of the step that was collected last, by sequence, rows between devices that were no numbers, or became none because
+ * a codec cannot hold them; NULL: there are none. Results of such sequences are worth nothing. */
+const row_fault *plan_faults(const plan *l);
+int32_t plan_sequences(const plan *l); /* of that step */

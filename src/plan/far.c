@@ -3,6 +3,7 @@
 
 #include "plan/rank_pass.h"
 #include "plan/results.h"
+#include "plan/row_faults.h"
 
 int plan_lanes(const plan *l) { return l->lanes; }
 int plan_channels(const plan *l) { return COLL_CHANNELS + steps_of_lane(l) * (int)l->n_cross; }
@@ -68,6 +69,17 @@ bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, cons
         }
         pthread_cond_broadcast(&l->changed);
     }
+    pthread_mutex_unlock(&l->lock);
+    return known;
+}
+
+bool plan_far_fault(plan *l, uint64_t number, int32_t k, const row_fault *x)
+{
+    pthread_mutex_lock(&l->lock);
+    flight *f = &l->flights[number % (uint64_t)l->in_flight];
+    const bool known = number >= l->collected && number < l->sent && k >= 0 && k < f->st->n_seq &&
+                       (x->how == ROW_NOT_FINITE || x->how == ROW_NOT_HELD) && x->op < l->p->n_op;
+    if (known) row_fault_note(f, k, x);
     pthread_mutex_unlock(&l->lock);
     return known;
 }

@@ -11,5 +11,7 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
 /* A rank in another process has finished a step, for which it has computed `busy` seconds; rc and why: it failed there.
  * False: that step is not under way. Each rank tells it once a step. From any thread. */
 bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why);
+/* Before that: a row of sequence k is at fault there. False: that step is not under way, or has no such sequence. */
+bool plan_far_fault(plan *l, uint64_t number, int32_t k, const row_fault *x);
 /* The way to one is lost: all steps from now on fail with this. From any thread. */
 void plan_far_lost(plan *l, const err *why);

@@ -14,6 +14,14 @@
 
 typedef struct plan plan;
 
+/* What is wrong with a row that passed between devices. */
+typedef enum { ROW_GOOD, ROW_NOT_FINITE, ROW_NOT_HELD } row_state; /* not finite before it was coded; only after */
+typedef struct row_fault {
+    uint8_t how; /* row_state */
+    uint32_t op; /* of the whole program: the one whose result it is */
+    int32_t row; /* of the step's rows of tokens, or of an encoder */
+} row_fault;
+
 /* Steps that a device may have begun at once; each has ends of links of its own (far.h). */
 enum { PLAN_LANES = 2 };
 

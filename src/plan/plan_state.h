@@ -66,7 +66,10 @@ typedef struct flight {
     const step *st;
     int rc; /* of the first segment that failed, and its group; under the driver's lock, as is `why` */
     int failed_in;
-    int far; /* ranks in other processes that have not finished it; as rc */
+    row_fault
+        *faults; /* of each sequence (row_faults.h); under the driver's lock until the step is over, as is `faulty` */
+    bool faulty; /* some are not ROW_GOOD */
+    int far;     /* ranks in other processes that have not finished it; as rc */
     err why;
     float **passed; /* [n_cross] rows of an activation that crosses: of each rank its columns one after another, coded,
                        from max_rows * (its first column) on; NULL: it is a result, from one rank */

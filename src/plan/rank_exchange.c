@@ -2,6 +2,7 @@
  * others straight from there, where the link is of threads. */
 #include "plan/rank_exchange.h"
 
+#include "plan/row_faults.h"
 #include "plan/turns.h"
 
 #include "base/mem.h"
@@ -193,6 +194,19 @@ static void take_out(exchanging *x, uint32_t number)
     turn_give(x->a, number + 1);
 }
 
+static bool is_coded(const exchanging *x)
+{
+    const wire_pair *codec = x->a->of->of->joins.codec;
+    return x->k->how == COLL_REDUCE && !x->rc && !x->idle && codec->sum != WIRE_F32;
+}
+
+static void find_faults(const exchanging *x, bool coded)
+{
+    plan *l = x->a->of->of;
+    flight *f = &l->flights[x->a->next % (uint64_t)l->in_flight];
+    row_faults_find(l, f, x->k->t, coded, x->a->rows, x->rows, width_of_row(x));
+}
+
 void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step *st, int *rc, err *e)
 {
     uint64_t bytes[LINK_RANKS_MAX];
@@ -204,9 +218,11 @@ void rank_exchange(rank_lane *a, const cut_coll *k, uint32_t number, const step 
     if (!x.rows) return;
     const coll_job job = job_of(&x, bytes);
     if (k->how == COLL_OWNER) fill_rows(&x);
+    if (is_coded(&x)) find_faults(&x, false);
     coll_begin(&a->side, &job);
     err lost = {0};
     fail(&x, coll_run(&a->side, &lost), &lost);
+    if (is_coded(&x)) find_faults(&x, true);
     const cut_range all = {0, width_of_row(&x)};
     if (whole && !k->goes_on) step_tap_columns(st, p, k->t, all, x.rows, a->rows);
     if (whole) put_in(&x, all, a->rows);
