@@ -1,6 +1,8 @@
 /* t_pieces.c - weights of ranks on nodes: a node's own copy is used if its tensors hold what the leader's hold; a node
  * without one fetches what its rank reads, keeps it, and gives the same bits. */
 #include "copied_model.h"
+#include "models/model.h"
+#include "net/store.h"
 #include "net/supply.h"
 #include "node_rig.h"
 #include "rows_rig.h"
@@ -136,6 +138,150 @@ static void cache_is_kept(void **unused)
     drop_folder(cache_dir);
 }
 
+/* The same model in one file, in shards, and with its tensors in another order has one place in the cache: what one of
+ * them brought the others use, after one another and at once. */
+static void order_of_files_does_not_matter(void **unused)
+{
+    (void)unused;
+    static const layout forms[] = {
+        {.shards = 1}, {.shards = 3}, {.shards = 2, .turned = true}, {.shards = 1, .turned = true}};
+    enum { FORMS = sizeof forms / sizeof *forms };
+    char dir[FORMS][64];
+    engine *g[FORMS];
+    err e = {0};
+    nodes n;
+    drop_folder(cache_dir);
+    nodes_open(&n, NULL, cache_dir);
+    for (int i = 0; i < FORMS; i++) {
+        snprintf(dir[i], sizeof dir[i], "%s.%d", copy_dir, i);
+        drop_folder(dir[i]);
+        write_model(dir[i], &forms[i]);
+        const uint64_t bytes = fetched_by(&n, dir[i], "A/cpu;B/cpu");
+        if ((i == 0) != (bytes > 0)) fail_msg("form %d: %llu bytes fetched", i, (unsigned long long)bytes);
+        assert_true(gives_same_bits(&n, dir[i], "A/cpu;B/cpu", NULL));
+    }
+    drop_folder(cache_dir);
+    for (int i = 0; i < FORMS; i++) assert_ok(open_over(&g[i], &n, dir[i], "A/cpu;B/cpu", &e), &e);
+    for (int i = 0; i < FORMS; i++) assert_true(gives_same_bits(&n, dir[i], "A/cpu;B/cpu", NULL));
+    for (int i = 0; i < FORMS; i++) {
+        engine_close(g[i]);
+        drop_folder(dir[i]);
+    }
+    nodes_close(&n);
+    drop_folder(cache_dir);
+}
+
+/* The list of a model's tensors, as its leader sends it. */
+static void list_of_model(const char *path, buf *text, catalogue *told)
+{
+    err e = {0};
+    contents held;
+    model *m;
+    assert_ok(model_open(&m, &(model_options){.model_path = path}, &e), &e);
+    assert_ok(contents_hash(&held, m->weights, NULL, 1, &e), &e);
+    assert_true(catalogue_write(text, m->weights, &held, m->prog));
+    assert_ok(catalogue_read(told, buf_span(text), &e), &e);
+    contents_free(&held);
+    model_close(m);
+}
+
+/* A peer with the key brought other bytes of a tensor, with their right digest: a leader's own come in their place. */
+static void what_others_brought_is_compared(void **unused)
+{
+    (void)unused;
+    static const char *const lies[] = {"model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.q_proj.weight"};
+    static uint8_t bytes[PIECE_BYTES];
+    buf text = {0};
+    catalogue told;
+    store *s;
+    err e = {0};
+    nodes n;
+    drop_folder(cache_dir);
+    nodes_open(&n, NULL, cache_dir);
+    const uint64_t whole = fetched_by(&n, model_source, "A/cpu;B/cpu");
+    list_of_model(model_source, &text, &told);
+    assert_ok(store_open(&s, &told, cache_dir, 0, &e), &e);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t k = map_get_str(&told.names, lies[i]);
+        uint8_t digest[SHA256_BYTES];
+        assert_true(k != MAP_NONE && told.tensor[k].t.bytes < sizeof bytes);
+        static piece_ask a;
+        a = (piece_ask){.n = 1, .bytes = (uint32_t)told.tensor[k].t.bytes, .run = {{k, 0, told.tensor[k].t.bytes}}};
+        sha256_of(bytes, a.bytes, digest);
+        assert_ok(store_put(s, &a, digest, bytes, &e), &e);
+    }
+    store_close(s);
+    assert_true(gives_same_bits(&n, model_source, "A/cpu;B/cpu", NULL));
+    assert_int_equal(fetched_by(&n, model_source, "A/cpu;B/cpu"), 0);
+    assert_true(whole > 0);
+    catalogue_free(&told);
+    buf_free(&text);
+    nodes_close(&n);
+    drop_folder(cache_dir);
+}
+
+/* A list that has not the digest it says opens no file of the cache. */
+static void lists_prove_their_digest(void **unused)
+{
+    (void)unused;
+    buf text = {0};
+    catalogue told;
+    err e = {0};
+    list_of_model(model_source, &text, &told);
+    catalogue_free(&told);
+    for (size_t i = 4 + strlen("safetensors"); i < text.n; i += 1 + text.n / 500) {
+        text.p[i] ^= 1;
+        e = (err){0};
+        assert_int_not_equal(catalogue_read(&told, buf_span(&text), &e), OK);
+        text.p[i] ^= 1;
+    }
+    assert_ok(catalogue_read(&told, buf_span(&text), &e), &e);
+    catalogue_free(&told);
+    buf_free(&text);
+}
+
+static int files_in_cache(void)
+{
+    int n = 0;
+    DIR *d = opendir(cache_dir);
+    for (const struct dirent *f; d && (f = readdir(d));) n += strstr(f->d_name, ".tensors") != NULL;
+    if (d) closedir(d);
+    return n;
+}
+
+/* Models that nobody has open go, the one that was used least recently first; one that does not fit is refused. */
+static void the_cache_is_bounded(void **unused)
+{
+    (void)unused;
+    static const char *const models[] = {"tests/vectors/models/llama", "tests/vectors/models/qwen2",
+                                         "tests/vectors/models/gemma"};
+    uint64_t bytes[3];
+    engine *g;
+    err e = {0};
+    nodes n;
+    drop_folder(cache_dir);
+    nodes_open(&n, NULL, cache_dir);
+    for (int i = 0; i < 3; i++) bytes[i] = fetched_by(&n, models[i], "A/cpu");
+    assert_int_equal(files_in_cache(), 3);
+    FILE *old = fopen("build/t_pieces.cache/0123456789abcdef0123456789abcdef.tensors", "w"); /* of an earlier form */
+    assert_non_null(old);
+    fclose(old);
+    n.o.cache_bytes = bytes[0] + bytes[1] + 4096;
+    nodes_again(&n);
+    drop_folder(cache_dir);
+    for (int i = 0; i < 3; i++) assert_true(fetched_by(&n, models[i], "A/cpu") > 0);
+    assert_true(files_in_cache() < 3);
+    assert_int_equal(fetched_by(&n, models[2], "A/cpu"), 0); /* the last one is there */
+    assert_true(fetched_by(&n, models[0], "A/cpu") > 0);     /* the first one went */
+    n.o.cache_bytes = bytes[0] / 2;
+    nodes_again(&n);
+    drop_folder(cache_dir);
+    assert_int_equal(open_over(&g, &n, models[0], "A/cpu", &e), ERR_LIMIT);
+    assert_non_null(strstr(e.msg, "--cache-bytes"));
+    nodes_close(&n);
+    drop_folder(cache_dir);
+}
+
 /* The built-in model, for nodes that have another one: of blocks of four bits, in several pieces. */
 static void packed_files_are_cut(void **unused)
 {
@@ -201,6 +347,10 @@ int main(void)
                                        cmocka_unit_test(nothing_is_fetched_beside_copies),
                                        cmocka_unit_test(packed_files_are_cut),
                                        cmocka_unit_test(cache_is_kept),
+                                       cmocka_unit_test(order_of_files_does_not_matter),
+                                       cmocka_unit_test(what_others_brought_is_compared),
+                                       cmocka_unit_test(lists_prove_their_digest),
+                                       cmocka_unit_test(the_cache_is_bounded),
                                        cmocka_unit_test(hostile_asks_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 typedef struct node_flags {
     const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
-    int64_t memory, threads, drain;
+    int64_t memory, cache_bytes, threads, drain;
     bool json;
 } node_flags;
 
@@ -33,6 +33,10 @@ static const param rows[] = {
               .doc = "own copies of the models that leaders serve (default: leaders send their weights)"),
     PARAM_ROW(node_flags, cache, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
               .doc = "keeps weights that leaders send where no own copy fits (default: in memory, without --model)"),
+    PARAM_ROW(
+        node_flags, cache_bytes, PARAM_BYTES, .keeps_bits = true, .min = 1 << 20, .max = 1e18, .words = "N",
+        .doc = "bytes that --cache may take (default: half of its disk): of the models that no leader has open, those "
+               "that were not used for longest go first"),
     PARAM_ROW(node_flags, devices, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
               .doc = "lends only these, by these names: \"cpu:1,cpu:2\" (default: cpu, and cpu:N of any N)"),
     PARAM_ROW(node_flags, memory, PARAM_BYTES, .keeps_bits = true, .min = 1, .max = 1e15, .words = "BYTES",
@@ -120,6 +124,7 @@ static int run_node(const invocation *v, err *e)
                        .backends = backends,
                        .models = models,
                        .cache = o->cache,
+                       .cache_bytes = (uint64_t)o->cache_bytes,
                        .devices = o->devices,
                        .memory = (uint64_t)o->memory,
                        .as = o->as};

@@ -98,8 +98,7 @@ static int check_name(const ckpt *c, span name, err *e)
     return err_set(e, ERR_FORMAT, "tensor \"%.*s\" appears twice (also in %s)", shown, p, where);
 }
 
-/* Bytes of a tensor; false when its shape does not fit its type. */
-static bool bytes_of(dtype type, bool packed, const shape *dims, uint64_t *need)
+bool ckpt_tensor_bytes(dtype type, bool packed, const shape *dims, uint64_t *need)
 {
     uint64_t count;
     int64_t cols = dims->rank ? dims->dim[dims->rank - 1] : 1;
@@ -129,7 +128,7 @@ static int add_entry(ckpt *c, span name, const ckpt_entry *as, const uint64_t *b
     if (dims->rank < 0 || dims->rank > SHAPE_MAX || !shape_count(dims, &count))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": impossible shape", shown, (const char *)name.p);
     shape_text(dims, text, sizeof text);
-    if (!bytes_of(as->type, as->packed, dims, &need))
+    if (!ckpt_tensor_bytes(as->type, as->packed, dims, &need))
         return err_set(e, ERR_FORMAT, "tensor \"%.*s\": shape %s does not fit type %s", shown, (const char *)name.p,
                        text, as->type < DTYPE_COUNT ? dtype_info[as->type].name : "?");
     if (bytes && *bytes != need)

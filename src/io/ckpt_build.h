@@ -27,6 +27,8 @@ uint32_t ckpt_file_count(const ckpt *c);
 span ckpt_file_bytes(const ckpt *c, uint32_t file);
 bool ckpt_file_id(const ckpt *c, uint32_t file, file_id *out); /* false: bytes in memory */
 
+/* Bytes of a tensor; false when its shape does not fit its type. packed: panels. */
+bool ckpt_tensor_bytes(dtype type, bool packed, const shape *dims, uint64_t *need);
 /* One tensor at [offset, offset + bytes) of a file. `bytes` must be exactly what type and shape need. */
 int ckpt_add(ckpt *c, uint32_t file, span name, dtype type, const shape *dims, uint64_t offset, uint64_t bytes, err *e);
 /* The same of panels: dims are rows and columns of the matrix, in front of them the number of a stack. */

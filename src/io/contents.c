@@ -88,7 +88,7 @@ static void hash_rest(contents *o, const ckpt *c, const bool *want, const bool *
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const ckpt_entry *const *)a)->name, (*(const ckpt_entry *const *)b)->name);
+    return strcmp(((const contents_item *)a)->t->name, ((const contents_item *)b)->t->name);
 }
 
 static void add_int(sha256 *s, uint64_t v)
@@ -104,25 +104,30 @@ static void add_text(sha256 *s, const char *t)
     sha256_add(s, t, strlen(t));
 }
 
-static int hash_all(contents *o, const ckpt *c, err *e)
+void contents_join(contents_item *items, size_t n, uint8_t all[SHA256_BYTES])
 {
-    const ckpt_entry **sorted = mem_array(ckpt_count(c), sizeof *sorted);
     sha256 s;
-    if (!sorted) return no_memory(e);
-    for (uint32_t i = 0; i < ckpt_count(c); i++) sorted[i] = ckpt_at(c, i);
-    qsort(sorted, ckpt_count(c), sizeof *sorted, by_name);
+    qsort(items, n, sizeof *items, by_name);
     sha256_init(&s);
-    for (uint32_t i = 0; i < ckpt_count(c); i++) {
-        const ckpt_entry *t = sorted[i];
+    for (size_t i = 0; i < n; i++) {
+        const ckpt_entry *t = items[i].t;
         add_text(&s, t->name);
         add_text(&s, dtype_info[t->type].name);
         add_int(&s, t->packed);
         add_int(&s, (uint64_t)t->dims.rank);
         for (int d = 0; d < t->dims.rank; d++) add_int(&s, (uint64_t)t->dims.dim[d]);
-        sha256_add(&s, o->tensor[t - ckpt_at(c, 0)], SHA256_BYTES);
+        sha256_add(&s, items[i].digest, SHA256_BYTES);
     }
-    sha256_end(&s, o->all);
-    mem_free(sorted);
+    sha256_end(&s, all);
+}
+
+static int hash_all(contents *o, const ckpt *c, err *e)
+{
+    contents_item *items = mem_array(ckpt_count(c), sizeof *items);
+    if (!items) return no_memory(e);
+    for (uint32_t i = 0; i < ckpt_count(c); i++) items[i] = (contents_item){ckpt_at(c, i), o->tensor[i]};
+    contents_join(items, ckpt_count(c), o->all);
+    mem_free(items);
     return OK;
 }
 

@@ -20,3 +20,10 @@ int contents_hash(contents *out, const ckpt *c, const char *cache, int threads, 
 /* The same of the tensors i with want[i]; [ckpt_count]. */
 int contents_hash_some(contents *out, const ckpt *c, const bool *want, const char *cache, int threads, err *e);
 void contents_free(contents *o);
+
+/* contents.all of tensors of which only this is known; sorts them by name. */
+typedef struct contents_item {
+    const ckpt_entry *t; /* its data is not looked at */
+    const uint8_t *digest;
+} contents_item;
+void contents_join(contents_item *items, size_t n, uint8_t all[SHA256_BYTES]);

@@ -81,12 +81,51 @@ static int read_tensor(catalogue *to, cursor *c, err *e)
     t->bytes = cursor_u64(c);
     read_digest(c, x->digest);
     x->given = cursor_take(c, cursor_u32(c));
-    if (c->bad || t->type == DTYPE_NONE || t->bytes > bytes_max || (x->given.n && x->given.n != t->bytes))
+    uint64_t need;
+    if (c->bad || !ckpt_tensor_bytes(t->type, t->packed, &t->dims, &need) || t->bytes != need || need > bytes_max ||
+        (x->given.n && x->given.n != need))
         return err_set(e, ERR_FORMAT, "its list of tensors is malformed");
-    x->at = to->bytes;
-    to->bytes += (t->bytes + CATALOGUE_ALIGN - 1) / CATALOGUE_ALIGN * CATALOGUE_ALIGN;
-    if (to->bytes > bytes_max) return err_set(e, ERR_LIMIT, "its tensors have more than 64 TiB");
+    if (map_get_str(&to->names, t->name) != MAP_NONE)
+        return err_set(e, ERR_FORMAT, "its list of tensors has '%.100s' twice", t->name);
     return map_put(&to->names, span_str(t->name), to->n++) ? OK : no_memory(e);
+}
+
+/* Contents that came with the list are what it says. */
+static bool given_is_right(const listed *x)
+{
+    uint8_t digest[SHA256_BYTES];
+    if (!x->given.n) return true;
+    sha256_of(x->given.p, x->given.n, digest);
+    return memcmp(digest, x->digest, sizeof digest) == 0;
+}
+
+/* Places in the order of names; the digest of the whole. */
+static int place_all(catalogue *to, err *e)
+{
+    contents_item *items = mem_array((size_t)to->n + 1, sizeof *items);
+    uint8_t all[SHA256_BYTES];
+    to->ranked = mem_array((size_t)to->n + 1, sizeof *to->ranked);
+    int rc = items && to->ranked ? OK : no_memory(e);
+    for (uint32_t i = 0; i < to->n && !rc; i++) {
+        items[i] = (contents_item){&to->tensor[i].t, to->tensor[i].digest};
+        if (!given_is_right(&to->tensor[i]))
+            rc = err_set(e, ERR_FORMAT, "its tensor '%.100s' has other contents than it says", to->tensor[i].t.name);
+    }
+    if (!rc) {
+        contents_join(items, to->n, all);
+        if (memcmp(all, to->all, sizeof all) != 0)
+            rc = err_set(e, ERR_FORMAT, "its list of tensors has another digest than it says");
+    }
+    for (uint32_t i = 0; i < to->n && !rc; i++) {
+        listed *x = &to->tensor[map_get_str(&to->names, items[i].t->name)];
+        x->rank = i;
+        x->at = to->bytes;
+        to->ranked[i] = (uint32_t)(x - to->tensor);
+        to->bytes += (x->t.bytes + CATALOGUE_ALIGN - 1) / CATALOGUE_ALIGN * CATALOGUE_ALIGN;
+        if (to->bytes > bytes_max) rc = err_set(e, ERR_LIMIT, "its tensors have more than 64 TiB");
+    }
+    mem_free(items);
+    return rc;
 }
 
 int catalogue_read(catalogue *out, span text, err *e)
@@ -103,6 +142,7 @@ int catalogue_read(catalogue *out, span text, err *e)
     if (!rc && !(out->tensor = mem_zero((size_t)n + 1, sizeof *out->tensor))) rc = no_memory(e);
     for (uint32_t i = 0; i < n && !rc; i++) rc = read_tensor(out, &c, e);
     if (!rc && cursor_left(&c)) rc = err_set(e, ERR_FORMAT, "its list of tensors is malformed");
+    if (!rc) rc = place_all(out, e);
     if (rc) catalogue_free(out);
     return rc;
 }
@@ -111,6 +151,7 @@ void catalogue_free(catalogue *c)
 {
     map_free(&c->names);
     mem_free(c->tensor);
+    mem_free(c->ranked);
     arena_free(&c->mem);
     *c = (catalogue){.n = 0};
 }

@@ -16,8 +16,9 @@ enum { CATALOGUE_ALIGN = 64 };
 typedef struct listed {
     ckpt_entry t; /* without data; name: the catalogue's */
     uint8_t digest[SHA256_BYTES];
-    uint64_t at; /* its first byte, where all tensors lie one after another */
-    span given;  /* its contents where they came with the catalogue, else empty; memory of the reader's input */
+    uint32_t rank; /* its number in the order of names */
+    uint64_t at;   /* its first byte, where all tensors lie one after another in that order */
+    span given;    /* its contents where they came with the catalogue, else empty; memory of the reader's input */
 } listed;
 
 typedef struct catalogue {
@@ -25,6 +26,7 @@ typedef struct catalogue {
     const char *format;        /* ckpt_format: which keys and names these are */
     uint8_t all[SHA256_BYTES]; /* contents.all */
     listed *tensor;            /* [n] in the order of the leader's checkpoint */
+    uint32_t *ranked;          /* [n] their numbers in the order of names, which is the same for every copy */
     uint32_t n;
     uint64_t bytes; /* of all, one after another */
     map names;      /* to numbers of tensors */
@@ -32,7 +34,8 @@ typedef struct catalogue {
 
 /* p: the program that was built from the checkpoint. False: memory is short. */
 bool catalogue_write(buf *out, const ckpt *c, const contents *held, const program *p);
-/* `text` must outlive it. ERR_FORMAT when malformed, or a size is impossible. */
+/* `text` must outlive it. ERR_FORMAT when malformed, a size is impossible, or `all` is not the digest of the list: so
+ * what has one digest has one list, and the same places. */
 int catalogue_read(catalogue *out, span text, err *e);
 void catalogue_free(catalogue *c);
 

@@ -118,7 +118,7 @@ static int find_model(lease *l, err *e)
 static int take_model(lease *l, err *e)
 {
     ckpt *c;
-    int rc = store_open(&l->parts, &l->told, l->host->cache, e);
+    int rc = store_open(&l->parts, &l->told, l->host->cache, l->host->cache_bytes, e);
     if (!rc) rc = store_ckpt(l->parts, "the model of the leader", &c, e);
     return rc ? rc : open_model(l, c, NULL, e);
 }
@@ -130,9 +130,25 @@ static int may_take(void *ctx, uint64_t bytes, err *e)
     return loan_take(l->host->memory, &l->loan, l->fetched + bytes, e);
 }
 
+/* Whole tensors that do not hold what the leader's list says: somebody else brought them, or the leader lies. */
+static int fetch_again(lease *l, byte_runs *bad, err *e)
+{
+    byte_runs still = {0};
+    const char *name = l->told.tensor[bad->run[0].entry].t.name;
+    log_line(LOG_WARN,
+             "%zu tensors of the cache hold other weights than the leader's, '%.100s' among them: fetched anew", bad->n,
+             name);
+    int rc = fetch_run(l->fetches, l->parts, bad, e);
+    if (!rc) rc = store_check(l->parts, l->m->weights, bad, &still, e);
+    if (!rc && still.n)
+        rc = err_set(e, ERR_FORMAT, "tensor '%.100s' of the leader has other contents than its list says", name);
+    byte_runs_free(&still);
+    return rc;
+}
+
 static int fetch_weights(lease *l, const program *p, err *e)
 {
-    byte_runs reads = {0};
+    byte_runs reads = {0}, missing = {0}, bad = {0};
     int rc = OK;
     for (uint32_t i = 0; i < p->n_op && !rc; i++)
         for (int k = 0; k < 4 && !rc; k++) {
@@ -142,9 +158,16 @@ static int fetch_weights(lease *l, const program *p, err *e)
     byte_runs_merge(&reads);
     if (!l->host->cache) l->fetched = byte_runs_bytes(&reads);
     if (!rc) rc = may_take(l, 0, e);
-    if (!rc) rc = store_missing(l->parts, l->m->weights, &reads, e);
-    if (!rc) rc = fetch_run(l->fetches, l->parts, &reads, e);
+    if (!rc && !byte_runs_minus(&missing, &reads, &bad))
+        rc = err_set(e, ERR_MEMORY, "out of memory for a list of bytes");
+    if (!rc) rc = store_missing(l->parts, l->m->weights, &missing, e);
+    if (!rc) rc = store_make_room(l->parts, byte_runs_bytes(&missing), e);
+    if (!rc) rc = fetch_run(l->fetches, l->parts, &missing, e);
+    if (!rc) rc = store_check(l->parts, l->m->weights, &reads, &bad, e);
+    if (!rc && bad.n) rc = fetch_again(l, &bad, e);
     byte_runs_free(&reads);
+    byte_runs_free(&missing);
+    byte_runs_free(&bad);
     return rc;
 }
 
@@ -232,7 +255,9 @@ static int open_plan(lease *l, err *e)
 static int open_trial(lease *l, err *e)
 {
     const ways_shape these = trial_shape(l->trial);
-    int rc = make_ways(l, &these, e);
+    const uint64_t left = loan_left(l->host->memory);
+    int rc = l->trial->bytes > left ? loan_refuse(left, l->trial->bytes, e) : OK;
+    if (!rc) rc = make_ways(l, &these, e);
     l->side.w = l->w;
     l->side.rank = l->ask.rank;
     l->opened = !rc;
@@ -361,7 +386,9 @@ static int test(lease *l, span payload, buf *out, err *e)
     if (!rc && !l->opened) rc = err_set(e, ERR_FORMAT, "a test after one that failed");
     if (!rc && !l->joined) rc = join_others(l, e);
     l->joined = !rc;
+    if (!rc) rc = loan_take(l->host->memory, &l->loan, trial_side_bytes(&l->side, &t), e);
     if (!rc) rc = trial_side_run(&l->side, &t, &s, e);
+    loan_return(l->host->memory, &l->loan);
     if (!rc && !trial_score_write(out, &s)) rc = err_set(e, ERR_MEMORY, "out of memory");
     l->opened = !rc;
     return rc;

@@ -15,7 +15,8 @@ typedef struct lease_host {
     const char *devices;       /* which it lends (plan/devices.h); NULL: all */
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
-    const char *cache; /* folder for weights from leaders; NULL: in memory, unless there are copies */
+    const char *cache;    /* folder for weights from leaders; NULL: in memory, unless there are copies */
+    uint64_t cache_bytes; /* that it may take; 0: half of its disk */
     const peer_self *self;
     loans *memory; /* of the node */
     pace as;       /* node --as */

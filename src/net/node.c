@@ -2,6 +2,7 @@
  * or as another rank of a plan of which a rank is here. */
 #include "net/node.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/door.h"
@@ -11,6 +12,8 @@
 #include "net/question.h"
 #include "plan/devices.h"
 
+#include <sys/stat.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -256,11 +259,15 @@ int node_open(node **out, const node_options *o, err *e)
                            .models = o->models,
                            .n_model = o->n_model,
                            .cache = o->cache,
+                           .cache_bytes = o->cache_bytes,
                            .self = &n->self,
                            .memory = &n->memory};
     n->memory.most = o->memory;
     int rc = o->as ? pace_parse(&n->host.as, o->as, e) : OK;
     if (!rc) rc = peer_self_open(&n->self, o->key_file, e);
+    if (!rc && o->cache && mkdir(o->cache, 0700) && errno != EEXIST) /* told now, not by the first lease */
+        rc = err_set(e, ERR_IO, "--cache %s: %s", o->cache, strerror(errno));
+    if (!rc && o->cache && !file_is_dir(o->cache)) rc = err_set(e, ERR_IO, "--cache %s: is no folder", o->cache);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     if (!rc) rc = list_devices(n, e);
     const door_use use = {n, node_has_room, node_enter};

@@ -14,10 +14,11 @@ typedef struct node_options {
     const backend_use *backends;
     const char *const *models; /* [n_model] paths of copies; none: the built-in model */
     int n_model;
-    const char *devices; /* that it lends, "cpu:1,cpu" (plan/devices.h); NULL: all backends, with any number */
-    uint64_t memory;     /* bytes that it lends, in all; 0: what the machine has */
-    const char *cache;   /* folder for weights that leaders send; NULL: in memory, and only without copies */
-    const char *as;      /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
+    const char *devices;  /* that it lends, "cpu:1,cpu" (plan/devices.h); NULL: all backends, with any number */
+    uint64_t memory;      /* bytes that it lends, in all; 0: what the machine has */
+    const char *cache;    /* folder for weights that leaders send; NULL: in memory, and only without copies */
+    uint64_t cache_bytes; /* that it may take; 0: half of its disk */
+    const char *as;       /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;
 
 /* Listens; the strings and lists of o must outlive it. */

@@ -37,6 +37,12 @@ static uint64_t side_sent(const void *of)
     return ways_sent(s->w, s->rank);
 }
 
+uint64_t trial_side_bytes(const trial_side *s, const coll_test *t)
+{
+    const int ranks = ways_end(s->w, s->rank, 0)->ranks;
+    return coll_measure_bytes(t, s->rank, ranks) + (uint64_t)(t->rows * t->cols) * sizeof(float);
+}
+
 int trial_side_run(trial_side *s, const coll_test *t, coll_score *to, err *e)
 {
     link_end *l = ways_end(s->w, s->rank, 0);

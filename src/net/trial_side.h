@@ -23,6 +23,8 @@ typedef struct trial_side {
 ways_shape trial_shape(const trial_layout *l); /* which must outlive it */
 /* The largest message of a test, at most. */
 uint64_t trial_message_bytes(const coll_test *t, int ranks);
+/* What a test takes of this process's memory. */
+uint64_t trial_side_bytes(const trial_side *s, const coll_test *t);
 /* Takes part; all ranks have to. After an error no further test is possible. */
 int trial_side_run(trial_side *s, const coll_test *t, coll_score *to, err *e);
 void trial_side_close(trial_side *s); /* after the ways were closed */
