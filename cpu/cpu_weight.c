@@ -47,9 +47,24 @@ static int plan_own(dev *d, const weight *w, held_weight *h, err *e)
     return OK;
 }
 
+/* Memory is taken as it is written: where there is too little, a process is killed without a word. */
+static int check_memory(const dev *d, err *e)
+{
+    const double mib = 1 << 20;
+    const uint64_t there = mem_available();
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < d->p->n_weight; i++) bytes += d->held[i].own_bytes;
+    if (bytes <= there) return OK;
+    return err_set(e, ERR_MEMORY,
+                   "the weights need %.1f MiB in memory (they are repacked at load), of which %.1f are free: --weights "
+                   "q8 or q4 may take less, and what `quantize` writes is used in its file",
+                   (double)bytes / mib, (double)there / mib);
+}
+
 int cpu_weights_end(dev *d, err *e)
 {
-    int rc = weight_fill_run(d->fills, d->n_fill, d->threads, e);
+    int rc = d->n_fill ? check_memory(d, e) : OK;
+    if (!rc) rc = weight_fill_run(d->fills, d->n_fill, d->threads, e);
     mem_free(d->fills);
     d->fills = NULL;
     d->n_fill = d->cap_fill = 0;

@@ -1,6 +1,8 @@
 /* mem.c - see mem.h. */
 #include "base/mem.h"
 
+#include "base/cgroup.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,31 +95,6 @@ void mem_unmap(void *p, size_t n)
     if (p) munmap(p, n ? n : 1);
 }
 
-/* First number of a small file of the kernel; `otherwise` when it cannot be read ("max" too). */
-static uint64_t file_number(const char *folder, const char *name, uint64_t otherwise)
-{
-    char path[700];
-    unsigned long long v;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", folder, name);
-    FILE *f = fopen(path, "re");
-    if (!f) return otherwise;
-    bool ok = fscanf(f, "%llu", &v) == 1;
-    fclose(f);
-    return ok ? v : otherwise;
-}
-
-/* What one control group and those above it leave, at most `least`. */
-static uint64_t group_leaves(char *group, const char *limit, const char *usage, uint64_t least)
-{
-    for (char *slash;; *slash = 0) {
-        uint64_t most = file_number(group, limit, UINT64_MAX), used = file_number(group, usage, 0);
-        uint64_t left = used < most ? most - used : 0;
-        if (most != UINT64_MAX && left < least) least = left;
-        slash = strrchr(group, '/');
-        if (!slash) return least;
-    }
-}
-
 void mem_trim(void)
 {
 #ifdef __GLIBC__
@@ -127,23 +104,15 @@ void mem_trim(void)
 
 uint64_t mem_available(void)
 {
-    char line[512], v2[512] = "", v1[520] = "";
+    char line[512];
     unsigned long long kib = 0;
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
     if (f) fclose(f);
-    f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        char *memory = strstr(line, ":memory:");
-        if (strncmp(line, "0::", 3) == 0) snprintf(v2, sizeof v2, "%s", line + 3);
-        else if (memory) snprintf(v1, sizeof v1, "/memory%s", memory + 8);
-    }
-    if (f) fclose(f);
-    uint64_t least = kib ? (uint64_t)kib << 10 : (uint64_t)1 << 30; /* unknown: a cautious guess */
-    least = group_leaves(v2, "memory.max", "memory.current", least);
-    return group_leaves(v1, "memory.limit_in_bytes", "memory.usage_in_bytes", least);
+    const uint64_t free = kib ? (uint64_t)kib << 10 : (uint64_t)1 << 30; /* unknown: a cautious guess */
+    const uint64_t left = cgroup_memory(&cgroup_here);
+    return left < free ? left : free;
 }
 
 void mem_guard(const char *why) { guarded = why; }

@@ -28,7 +28,8 @@ void mem_unmap(void *p, size_t n);
 /* Gives the system what has been freed: a process whose work has ended keeps it else, by as many threads as it had. */
 void mem_trim(void);
 
-/* Bytes that this process could still take without harm: free memory of the machine, and what control groups leave. */
+/* Bytes that this process could still take without harm: free memory of the machine, and what control groups leave
+ * (cgroup.h). */
 uint64_t mem_available(void);
 
 /* Grows *p (elements of `size` bytes, *cap of them) so that it holds at least `need`; doubles. Returns false on

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
+#include "base/cgroup.h"
 #include "base/mem.h"
 #include "base/signal_word.h"
 
@@ -13,8 +14,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -118,50 +117,6 @@ void pool_close(pool *p)
 
 int pool_workers(const pool *p) { return p->workers; }
 
-/* First line of a small file of the kernel; false when it cannot be read. */
-static bool line_read(const char *path, char *line, int cap)
-{
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    bool ok = fgets(line, cap, f) != NULL;
-    fclose(f);
-    return ok;
-}
-
-/* Cores' worth of time that control groups allow, 0 = no limit: version 2 has "quota period" in cpu.max of this group
- * and each above it, version 1 two files. */
-static double quota_cores(void)
-{
-    char line[512], path[700], group[512] = "";
-    double least = 0;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        if (strncmp(line, "0::", 3) == 0) snprintf(group, sizeof group, "%s", line + 3);
-    }
-    if (f) fclose(f);
-    for (;;) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", strcmp(group, "/") == 0 ? "" : group);
-        double quota, period;
-        if (line_read(path, line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0 &&
-            quota > 0)
-            if (least == 0 || quota / period < least) least = quota / period;
-        char *slash = strrchr(group, '/');
-        if (!slash) break;
-        *slash = 0;
-    }
-    static const char *const v1[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
-    for (size_t i = 0; i < sizeof v1 / sizeof *v1; i++) {
-        double quota = 0, period = 0;
-        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", v1[i]);
-        if (!line_read(path, line, sizeof line) || (quota = strtod(line, NULL)) <= 0) continue;
-        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", v1[i]);
-        if (!line_read(path, line, sizeof line) || (period = strtod(line, NULL)) <= 0) continue;
-        if (least == 0 || quota / period < least) least = quota / period;
-    }
-    return least;
-}
-
 int pool_default_threads(void)
 {
     int n = 1;
@@ -172,7 +127,7 @@ int pool_default_threads(void)
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         if (online > 0) n = (int)online;
     }
-    double quota = quota_cores();
+    double quota = cgroup_cores(&cgroup_here);
     if (quota > 0 && quota < n) n = quota < 1 ? 1 : (int)quota;
     if (n > WORKERS_MAX) n = WORKERS_MAX;
     return n < 1 ? 1 : n;
