@@ -68,8 +68,8 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices test-page lint format \
-  fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
+.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices test-page weather \
+  lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -152,6 +152,9 @@ PAGE_PYTHON ?= $(shell for p in python3 /usr/bin/python3; do $$p -c 'import sele
   echo $$p)
 test-page: all ## the web page in Chromium (Debian: chromium, chromium-driver, python3-selenium)
 	$(PAGE_PYTHON) tests/page/page_test.py $(BUILD)/inferflow
+WEATHER_PYTHON ?= python3
+weather: all ## files that shrink, nodes that stop, memory that runs out, while a server generates (Python 3; minutes)
+	$(WEATHER_PYTHON) tests/weather/weather.py $(BUILD)/inferflow '$(ROW)'
 test-devices: $(BUILD)/tests/t_devices ## every test model on all combinations of devices, chunks, caches (an hour)
 	DEVICES=all TEST_TIMEOUT=14400 tools/run_tests.sh $(BUILD) $<
 debug: ## the tests with -DINFERFLOW_DEBUG: aborts on an allocation in the token loop
