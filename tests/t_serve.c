@@ -76,9 +76,9 @@ static void every_field_is_read_by_its_row(void **state)
                 assert_true(strcmp(f->name, g->name) != 0 && (!f->alias || strcmp(f->alias, g->name) != 0));
             assert_true(f->min <= f->max);
             const char *known = f->alias ? f->alias : f->name, *bad = f->type <= FIELD_TEXT ? wrong[f->type] : NULL;
-            if (bad) expect_error(400, send_field(r, known, bad), f->name, "invalid_type");
+            if (bad) expect_error(400, send_field(r, known, bad), known, "invalid_type"); /* as it was sent */
             for (int above = 0; above < 2; above++)
-                if ((bad = beyond(f, above))) expect_error(400, send_field(r, known, bad), f->name, "out_of_range");
+                if ((bad = beyond(f, above))) expect_error(400, send_field(r, known, bad), known, "out_of_range");
             send_field(r, known, "null");
             assert_null(strstr(reply, "unknown_field"));
         }
@@ -231,6 +231,27 @@ static void foreign_hosts(void **state)
     last = (exchange){.host = "b.evil.example"};
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
     opt.cors_origin = NULL;
+    last = (exchange){.host = "llm:8000"}; /* as a proxy passes it on */
+    assert_int_equal(call("GET", "/v1/models", NULL), 403);
+    expect_part("--allow-host llm\"");
+    opt.allow_host = "box, llm";
+    static const char *const allowed[] = {"llm", "LLM:8000", "box"}, *const others[] = {"llm.example", "ll", "b",
+                                                                                        "llm:x"};
+    for (int i = 0; i < 3; i++) {
+        last = (exchange){.host = allowed[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    }
+    for (int i = 0; i < 4; i++) {
+        last = (exchange){.host = others[i]};
+        assert_int_equal(call("GET", "/v1/models", NULL), 403);
+    }
+    opt.allow_host = NULL;
+    opt.api_key_file = "keys"; /* a page that rebinds a name has no key */
+    last = (exchange){.host = "evil.example"};
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    opt.api_key_file = NULL;
+    last = (exchange){.origin = "http://localhost:80@evil.example"};
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a\"}"), 403);
     srv.loopback = false;
     last = (exchange){.host = "box.example"};
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
@@ -299,6 +320,15 @@ static void keys_are_asked_for(void **state)
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
     keys_free(&srv.keys);
     f = fopen(path, "w");
+    fputs("first-key Team of Ann\nsecond\n", f);
+    fclose(f);
+    assert_ok(keys_read(&srv.keys, path, &e), &e);
+    char made[24];
+    assert_string_equal(keys_name(&srv.keys, keys_find(&srv.keys, "first-key"), made), "Team of Ann");
+    assert_string_equal(keys_name(&srv.keys, keys_find(&srv.keys, "second"), made), "key 2");
+    assert_int_equal(keys_find(&srv.keys, "first-key Team of Ann"), -1);
+    keys_free(&srv.keys);
+    f = fopen(path, "w");
     fputs("# nothing\n", f);
     fclose(f);
     assert_int_equal(keys_read(&srv.keys, path, &e), ERR_USAGE);
@@ -330,7 +360,7 @@ static void each_request_is_a_line(void **state)
     fake.text = "answer";
     last = (exchange){.client_id = "id-7", .authorization = "Bearer sk-key"};
     const char *line = logged("POST", "/v1/completions", body);
-    assert_memory_equal(line, "id-7 POST /v1/completions 200 9 + 5 tokens 0.", 45);
+    assert_memory_equal(line, "id-7 POST /v1/completions 200 9 + 5 tokens length 0.", 52);
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
     assert_true(!strstr(line, "secret") && !strstr(line, "sk-key") && !strstr(line, "answ"));
     log_set_json(true);
@@ -344,6 +374,8 @@ static void each_request_is_a_line(void **state)
     assert_int_equal(json_int(json_get(j, "status"), 0), 200);
     assert_int_equal(json_int(json_get(j, "prompt_tokens"), 0), 9);
     assert_int_equal(json_int(json_get(j, "generated_tokens"), 0), 5);
+    assert_string_equal(json_str(json_get(j, "finish_reason"), ""), "length");
+    assert_true(json_num(json_get(j, "first_token_seconds"), -1) > 0);
     assert_int_equal(strlen(json_str(json_get(j, "time"), "")), strlen("2026-11-23T16:34:35.963Z"));
     json_free(j);
     opt.lenient = true; /* other lines too */
@@ -354,6 +386,8 @@ static void each_request_is_a_line(void **state)
     opt.lenient = false;
     log_set_json(false);
     assert_memory_equal(logged("GET", "/no\n/such", NULL), "req-", 4);
+    snprintf(last.key_name, sizeof last.key_name, "%s", "");
+    assert_string_equal(logged("GET", "/health", NULL), ""); /* asked all the time */
     fake.text = NULL;
 }
 
@@ -401,6 +435,33 @@ static void tokenize_and_back(void **state)
     fake.no_tokenizer = false;
 }
 
+/* As --alias. */
+static void call_model(const char *names)
+{
+    opt.alias = names;
+    snprintf(srv.alias, sizeof srv.alias, "%.*s", names && *names != '*' ? (int)strcspn(names, ",") : 0,
+             names ? names : "");
+}
+
+static void names_of_the_model(void **state)
+{
+    (void)state;
+    fake.text = "hello";
+    call_model("first, second");
+    assert_int_equal(call("GET", "/v1/models", NULL), 200);
+    expect_part("\"id\":\"first\"");
+    expect_part("\"id\":\"second\"");
+    assert_int_equal(post("\"model\":\"second\""), 200);
+    expect_part("\"model\":\"first\"");
+    assert_int_equal(post("\"model\":\"third\""), 404);
+    assert_int_equal(post("\"model\":\"\""), 404);
+    call_model("*");
+    assert_int_equal(post("\"model\":\"gpt-4o\""), 200);
+    expect_part("\"model\":\"fake\"");
+    call_model(NULL);
+    fake.text = NULL;
+}
+
 static void what_runs_here(void **state)
 {
     (void)state;
@@ -417,14 +478,14 @@ static void what_runs_here(void **state)
     expect_error(404, call("GET", "/v1/models/", NULL), NULL, "not_found");
     assert_int_equal(call("GET", "/version", NULL), 200);
     expect_part("{\"version\":\"0.1.0\"");
-    opt.alias = "an/org 1";
+    call_model("an/org 1");
     assert_int_equal(call("GET", "/v1/models", NULL), 200);
     expect_part("\"id\":\"an/org 1\"");
     assert_int_equal(call("GET", "/models/an%2Forg%201", NULL), 200);
     assert_int_equal(call("GET", "/v1/models/an/org%201", NULL), 200);
-    opt.alias = "mine";
+    call_model("mine");
     assert_int_equal(post("\"model\":\"mine\""), 200);
-    opt.alias = NULL;
+    call_model(NULL);
     assert_int_equal(call("GET", "/metrics", NULL), 200);
     static const char *const name[] = {"inferflow_prompt_tokens_total ",
                                        "inferflow_prompt_tokens_cached_total ",
@@ -441,6 +502,9 @@ static void what_runs_here(void **state)
                                        "inferflow_inter_token_seconds_count",
                                        "inferflow_queue_seconds_sum",
                                        "inferflow_request_duration_seconds_bucket{le=\"0.001\"}",
+                                       "inferflow_prompt_tokens_bucket{le=\"1\"}",
+                                       "inferflow_output_tokens_count ",
+                                       "inferflow_build_info{version=\"0.1.0\",commit=\"",
                                        "inferflow_step_seconds_count ",
                                        "inferflow_steps_in_flight ",
                                        "inferflow_finished_total{reason=\"length\"} "};
@@ -467,7 +531,7 @@ static void what_runs_here(void **state)
     for (size_t i = 0; i < sizeof of_peers / sizeof *of_peers; i++) expect_part(of_peers[i]);
     fake.peer = NULL;
     opt.metrics_as = "vllm";
-    opt.alias = "a \"b\"";
+    call_model("a \"b\"");
     assert_int_equal(call("GET", "/metrics", NULL), 200);
     static const char *const vllm[] = {"num_requests_running",
                                        "num_requests_waiting",
@@ -491,7 +555,8 @@ static void what_runs_here(void **state)
     expect_part("\nvllm:request_success_total{finished_reason=\"stop\",model_name=\"a \\\"b\\\"\"} ");
     expect_part("\nvllm:time_to_first_token_seconds_bucket{le=\"0.001\",model_name=\"a \\\"b\\\"\"} ");
     expect_part("\ninferflow_prompt_tokens_total ");
-    opt.metrics_as = opt.alias = NULL;
+    opt.metrics_as = NULL;
+    call_model(NULL);
     assert_int_equal(call("GET", "/slots", NULL), 200);
     assert_string_equal(reply, "[]");
 }
@@ -676,6 +741,7 @@ int main(void)
         cmocka_unit_test(each_request_is_a_line),
         cmocka_unit_test(tokenize_and_back),
         cmocka_unit_test(what_runs_here),
+        cmocka_unit_test(names_of_the_model),
         cmocka_unit_test(unavailable),
         cmocka_unit_test(salts_tell_clients_apart),
         cmocka_unit_test(the_page),

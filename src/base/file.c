@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -272,6 +273,15 @@ int file_read_regular(buf *out, const char *path, size_t max, err *e)
     if (!rc) rc = refuse_pointer(path, buf_span(out), e);
     fclose(f);
     return rc;
+}
+
+void file_warn_readable(const char *path)
+{
+    static _Atomic uint64_t warned; /* inode of the last one */
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 077)) return;
+    if (atomic_exchange(&warned, (uint64_t)st.st_ino) != (uint64_t)st.st_ino)
+        log_line(LOG_WARN, "%s can be read by others: chmod 600", path);
 }
 
 bool file_is_dir(const char *path)

@@ -48,6 +48,8 @@ int file_read(buf *out, const char *path, size_t max, err *e);
 /* The same of a file that belongs to a model: FIFOs, devices and folders are refused (ERR_IO), never waited for. */
 int file_read_regular(buf *out, const char *path, size_t max, err *e);
 
+/* Warns, once a file, where others than its owner may read a key. */
+void file_warn_readable(const char *path);
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
 /* dir + "/" + name (or name itself when it is absolute); mem_free the result. NULL: out of memory. */

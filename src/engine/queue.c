@@ -106,7 +106,8 @@ int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
     pthread_mutex_lock(&g->lock);
     const int64_t most = g->asked.max_queue ? g->asked.max_queue : QUEUE_MAX;
     if (!rc && g->harm.is) rc = err_copy(e, &g->harm.why);
-    if (!rc && g->n_queued >= most) rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);
+    if (!rc && g->stats.running + g->n_queued >= g->info.max_batch + most) /* those that find a place do not wait */
+        rc = err_set(e, ERR_BUSY, "%" PRId64 " queries are waiting already", most);
     if (rc) {
         pthread_mutex_unlock(&g->lock);
         beam_free(s->beams);

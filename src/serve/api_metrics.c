@@ -9,7 +9,7 @@ static void handle_metrics(server *s, exchange *x)
     x->status = 200;
     x->content_type = "text/plain; version=0.0.4; charset=utf-8";
     const bool vllm = s->o->metrics_as && strcmp(s->o->metrics_as, "vllm") == 0;
-    metrics_print(s->counts, atomic_load(&s->g), vllm ? server_model_name(s) : NULL, &x->out);
+    metrics_print(s->counts, atomic_load(&s->g), server_model_name(s), vllm, &x->out);
 }
 
-const route route_metrics = {.method = "GET", .path = "/metrics", .handle = handle_metrics};
+const route route_metrics = {.method = "GET", .path = "/metrics", .is_probe = true, .handle = handle_metrics};

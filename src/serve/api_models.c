@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_model(const server *s, const engine_info *info, json *m)
+static void add_model(const server *s, const engine_info *info, const char *name, json *m)
 {
-    json_add_str(m, "id", server_model_name(s));
+    json_add_str(m, "id", name);
     json_add_str(m, "object", "model");
     json_add_int(m, "created", (int64_t)s->created);
     json_add_str(m, "owned_by", "inferflow");
@@ -32,7 +32,14 @@ static void handle_models(server *s, exchange *x)
     json_add_str(root, "object", "list");
     json *list = json_add_array(root, "data");
     engine *g = atomic_load(&s->g);
-    if (g) add_model(s, engine_describe(g), json_add_object(list, NULL));
+    if (g) add_model(s, engine_describe(g), server_model_name(s), json_add_object(list, NULL));
+    for (const char *p = g ? s->o->alias : NULL; p && *p; p += strcspn(p, ",")) {
+        char name[256];
+        p += strspn(p, ", ");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
+        if (*name && strcmp(name, "*") != 0 && strcmp(name, server_model_name(s)) != 0)
+            add_model(s, engine_describe(g), name, json_add_object(list, NULL));
+    }
     reply_json(x, 200, root);
 }
 
@@ -54,7 +61,7 @@ static void handle_model(server *s, exchange *x)
     unescape(id, sizeof id, x->tail);
     if (!exchange_check_model(s, x, id)) return;
     json *root = json_new_object();
-    add_model(s, engine_describe(s->g), root);
+    add_model(s, engine_describe(s->g), id, root);
     reply_json(x, 200, root);
 }
 
@@ -143,7 +150,11 @@ static void handle_props(server *s, exchange *x)
 
 const route route_models = {.method = "GET", .path = "/v1/models", .handle = handle_models};
 const route route_model = {.method = "GET", .path = "/v1/models/{id}", .needs_engine = true, .handle = handle_model};
-const route route_health = {
-    .method = "GET", .path = "/health", .also = {"/v1/health", "/ping"}, .open_to_all = true, .handle = handle_health};
+const route route_health = {.method = "GET",
+                            .path = "/health",
+                            .also = {"/v1/health", "/ping"},
+                            .open_to_all = true,
+                            .is_probe = true,
+                            .handle = handle_health};
 const route route_props = {.method = "GET", .path = "/props", .needs_engine = true, .handle = handle_props};
 const route route_version = {.method = "GET", .path = "/version", .handle = handle_version};

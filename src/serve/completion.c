@@ -147,6 +147,7 @@ static void end_choice(choice *c, finish_reason why)
     job *j = c->owner;
     c->finish = why;
     metrics_finished(j->srv->counts, why);
+    stream_note_end(j->out, metrics_finish_name(why));
     if (why == FINISH_CANCELLED && !j->failed && !stream_is_gone(j->out)) fail_job(j, "the server is shutting down");
     send_chunk(c, c->text.n);
     end_reply(j);
@@ -185,6 +186,7 @@ static bool take_token(choice *c, const token_event *ev)
     stream_count(j->out, 0, 1);
     if (c->last_token > 0) metrics_observe(j->srv->counts, HISTOGRAM_INTER_TOKEN, now - c->last_token);
     if (!j->first_token_seen) metrics_observe(j->srv->counts, HISTOGRAM_FIRST_TOKEN, now - j->began);
+    if (!j->first_token_seen) stream_note_first(j->out, now);
     j->first_token_seen = true;
     c->last_token = now;
     if (c->n_generated == 1) c->first_token = now;

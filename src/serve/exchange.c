@@ -91,7 +91,7 @@ void reply_json(exchange *x, int status, json *j)
 bool exchange_check_model(const server *s, exchange *x, const char *model)
 {
     const char *served = server_model_name(s);
-    if (!model || strcmp(model, served) == 0) return true;
+    if (!model || server_has_name(s, model)) return true;
     reply_error(x, 404, "model", "model_not_found", "the model \"%.100s\" does not exist; this server has \"%s\"",
                 model, served);
     return false;
@@ -109,7 +109,8 @@ static const char *origin_authority(const char *origin)
 static bool is_name(const char *authority, const char *name)
 {
     size_t n = strlen(name);
-    return strncasecmp(authority, name, n) == 0 && (authority[n] == 0 || authority[n] == ':');
+    if (strncasecmp(authority, name, n) != 0) return false;
+    return authority[n] == 0 || (authority[n] == ':' && !authority[n + 1 + strspn(authority + n + 1, "0123456789")]);
 }
 
 static bool is_local_name(const char *authority)
@@ -152,6 +153,18 @@ static bool is_listed_name(const char *list, const char *host)
     return false;
 }
 
+/* One of the names of --allow-host, with any port. */
+static bool is_allowed_name(const char *list, const char *host)
+{
+    char name[256];
+    for (const char *p = list; p && *p; p += strcspn(p, ",")) {
+        p += strspn(p, ", ");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ", "), p);
+        if (*name && is_name(host, name)) return true;
+    }
+    return false;
+}
+
 /* The key that the client shows; NULL: none. */
 static const char *key_of(const exchange *x)
 {
@@ -183,20 +196,25 @@ uint64_t exchange_owner(const server *s, const exchange *x)
 }
 
 /* A name that somebody else's DNS may give to 127.0.0.1, so that their pages reach a loopback listener. Numbers are no
- * names. */
+ * names; and where a key is asked for, such a page has none. */
 static bool is_foreign_host(const server *s, const char *host)
 {
-    if (!s->loopback || !host || *host == '[' || !host[strspn(host, "0123456789.:")]) return false;
-    return !is_local_name(host) && !is_name(host, s->o->host) && !is_listed_name(s->o->cors_origin, host);
+    if (!s->loopback || s->o->api_key_file || !host || *host == '[' || !host[strspn(host, "0123456789.:")])
+        return false;
+    return !is_local_name(host) && !is_name(host, s->o->host) && !is_listed_name(s->o->cors_origin, host) &&
+           !is_allowed_name(s->o->allow_host, host);
 }
 
-static bool has_key(server *s, const exchange *x)
+static bool has_key(server *s, exchange *x)
 {
     const char *key = key_of(x);
+    char made[24];
     pthread_rwlock_rdlock(&s->keys_lock);
-    bool has = !s->keys.n || (key && keys_match(&s->keys, key));
+    const bool asked = s->keys.n > 0;
+    const int which = asked && key ? keys_find(&s->keys, key) : -1;
+    if (which >= 0) snprintf(x->key_name, sizeof x->key_name, "%s", keys_name(&s->keys, which, made));
     pthread_rwlock_unlock(&s->keys_lock);
-    return has;
+    return !asked || which >= 0;
 }
 
 /* The client's id where it is a plain word, else a new one; every reply carries it, by the names that the clients of
@@ -301,7 +319,8 @@ bool exchange_admit(server *s, exchange *x)
          is_get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
     if (x->endpoint != &route_health && is_foreign_host(s, host)) {
         reply_error(x, 403, NULL, "host_not_allowed",
-                    "%.100s is no name of this server: use localhost (or name its origin in --cors-origin)", host);
+                    "Host \"%.100s\" is refused (protection against DNS rebinding): --allow-host %.*s", host,
+                    (int)(strcspn(host, ":") < 100 ? strcspn(host, ":") : 100), host);
         return false;
     }
     bool cors = x->origin && is_allowed_origin(s, x);
@@ -363,8 +382,14 @@ static void log_request(const exchange *x, int status, double seconds)
     buf text = {0}, members = {0};
     if (x->later) stream_counts(x->later, &prompt, &generated);
     buf_printf(&text, "%s %.16s %.200s %d", x->id, x->method, x->path, status);
+    const double first = x->later ? stream_first(x->later) : 0;
+    const char *ended = x->later ? stream_end_reason(x->later) : NULL;
     if (x->later) buf_printf(&text, " %lld + %lld tokens", (long long)prompt, (long long)generated);
+    if (ended) buf_printf(&text, " %s", ended);
     buf_printf(&text, " %.3f s", seconds);
+    if (first > 0) buf_printf(&text, " (first token %.3f)", first - x->began);
+    if (x->client[0]) buf_printf(&text, " from %s", x->client);
+    if (x->key_name[0]) buf_printf(&text, " (%s)", x->key_name);
     buf_str(&members, "\"id\":");
     json_quote(&members, span_str(x->id));
     buf_printf(&members, ",\"method\":");
@@ -373,16 +398,32 @@ static void log_request(const exchange *x, int status, double seconds)
     json_quote(&members, span_of(x->path, strnlen(x->path, 200)));
     buf_printf(&members, ",\"status\":%d,\"prompt_tokens\":%lld,\"generated_tokens\":%lld,\"seconds\":%.6f", status,
                (long long)prompt, (long long)generated, seconds);
-    if (!text.bad && !members.bad) log_event(LOG_INFO, buf_cstr(&text), buf_cstr(&members));
+    if (ended) buf_printf(&members, ",\"finish_reason\":\"%s\"", ended);
+    if (first > 0) buf_printf(&members, ",\"first_token_seconds\":%.6f", first - x->began);
+    if (x->client[0]) buf_printf(&members, ",\"client\":\"%s\"", x->client);
+    if (x->key_name[0]) buf_str(&members, ",\"key\":");
+    if (x->key_name[0]) json_quote(&members, span_str(x->key_name));
+    const bool quiet = x->endpoint && x->endpoint->is_probe && status == 200;
+    if (!text.bad && !members.bad) log_event(quiet ? LOG_DEBUG : LOG_INFO, buf_cstr(&text), buf_cstr(&members));
     buf_free(&text);
     buf_free(&members);
+}
+
+/* Of requests that generate, embed or rank: probes and refusals have no place in these. */
+static void observe_work(server *s, const exchange *x, double seconds)
+{
+    int64_t prompt, generated;
+    stream_counts(x->later, &prompt, &generated);
+    metrics_observe(s->counts, HISTOGRAM_DURATION, seconds);
+    metrics_observe(s->counts, HISTOGRAM_PROMPT, (double)prompt);
+    if (generated) metrics_observe(s->counts, HISTOGRAM_OUTPUT, (double)generated);
 }
 
 void exchange_finish(server *s, exchange *x, int status)
 {
     double seconds = clock_now() - x->began;
     metrics_request(s->counts, x->endpoint ? route_index(x->endpoint) : -1, status);
-    metrics_observe(s->counts, HISTOGRAM_DURATION, seconds);
+    if (x->later) observe_work(s, x, seconds);
     log_request(x, status, seconds);
     buf_free(&x->out);
 }

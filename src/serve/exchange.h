@@ -28,6 +28,7 @@ typedef struct exchange {
     const char *misframed;      /* why its head cannot be trusted; NULL: it can */
     int64_t content_length;     /* -1: not declared */
     uint64_t address;           /* another number for each address of a client */
+    char client[48];            /* that address, for the log; empty: not known */
     span body;
     /* reply */
     int status; /* 0: not decided yet */
@@ -44,6 +45,7 @@ typedef struct exchange {
     const char *tail;         /* what stands for {id} in the endpoint's path */
     char id[EXCHANGE_ID + 1]; /* of the request: the client's, or a new one */
     double began;             /* clock_now of the head */
+    char key_name[64];        /* of the key that it showed, for the log; empty: none */
 } exchange;
 
 /* An endpoint: one const struct in api_<x>.c plus one line in api_list.h. "/v1/x" answers at "/x" too; "{id}" ends a
@@ -52,6 +54,7 @@ struct route {
     const char *method, *path, *also[2]; /* also: other paths, NULL: none */
     bool open_to_all;                    /* no key asked for */
     bool needs_engine;                   /* 503 until the model is loaded */
+    bool is_probe;                       /* asked all the time: its line of the log is for --log-level debug */
     const field *fields;                 /* of its JSON body, closed by a row without a name; NULL: it takes none */
     void (*handle)(server *s, exchange *x);
     /* its form of errors, as error_text; NULL: OpenAI's */

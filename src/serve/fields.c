@@ -44,6 +44,10 @@ static bool read_number(exchange *x, const field *f, const json *v, void *to)
                     f->min, f->max);
         return false;
     }
+    if (f->never_zero && value == 0) {
+        reply_error(x, 400, f->name, "out_of_range", "%s: at least 1, or -1 for no limit", f->name);
+        return false;
+    }
     if (whole) *(int64_t *)to = exact;
     else *(double *)to = value;
     return true;
@@ -136,7 +140,9 @@ bool fields_read(exchange *x, const field *rows, bool lenient, const json *objec
             reply_error(x, 400, f->name, "duplicate_field", "%s and %s are the same field", f->name, f->alias);
             return false;
         }
-        if (!read_field(x, f, m, into)) return false;
+        field sent = *f;
+        sent.name = json_key(m); /* errors name what was sent */
+        if (!read_field(x, &sent, m, into)) return false;
     }
     return true;
 }

@@ -19,8 +19,9 @@ typedef enum {
 struct field {
     const char *name, *alias; /* alias NULL ok */
     field_type type;
-    size_t offset;    /* in the struct of the endpoint */
-    double min, max;  /* numbers; both 0 = unbounded */
+    size_t offset;   /* in the struct of the endpoint */
+    double min, max; /* numbers; both 0 = unbounded */
+    bool never_zero;
     const char *only; /* JSON text without blanks */
 };
 

@@ -240,6 +240,15 @@ static uint64_t address_of(struct MHD_Connection *conn)
     return rng_mix(rng_mix(part[0]) ^ part[1]);
 }
 
+static void name_client(struct MHD_Connection *conn, char *to, size_t size)
+{
+    const struct sockaddr *a = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    const void *at = a->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
+                                             : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+    if ((a->sa_family != AF_INET && a->sa_family != AF_INET6) || !inet_ntop(a->sa_family, at, to, (socklen_t)size))
+        *to = 0;
+}
+
 /* The head is complete: everything that can be refused without the body. */
 static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const char *url, const char *method,
                                   const char *version, void **slot)
@@ -259,6 +268,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     exchange *x = &c->x;
     x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped);
     x->address = address_of(conn);
+    name_client(conn, x->client, sizeof x->client);
     x->method = method;
     x->path = url;
     x->authorization = request_header(conn, "Authorization");
@@ -428,8 +438,18 @@ static int read_tls(const serve_options *o, buf *cert, buf *key, err *e)
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return err_set(e, ERR_USAGE, "--tls-cert: the installed libmicrohttpd has no TLS");
     int rc = file_read(cert, o->tls_cert, 1 << 20, e);
-    return rc ? rc : file_read(key, o->tls_key, 1 << 20, e);
+    if (!rc) rc = file_read(key, o->tls_key, 1 << 20, e);
+    if (!rc && !strstr(buf_cstr(cert), "-----BEGIN CERTIFICATE-----"))
+        rc = err_set(e, ERR_USAGE, "--tls-cert: %s holds no certificate (PEM)", o->tls_cert);
+    if (!rc && !strstr(buf_cstr(key), "PRIVATE KEY-----"))
+        rc = err_set(e, ERR_USAGE, "--tls-key: %s holds no private key (PEM)", o->tls_key);
+    if (!rc) file_warn_readable(o->tls_key);
+    return rc;
 }
+
+/* TLS 1.2 and 1.3, with keys that are made for each connection, and ciphers that prove what they carry. */
+static const char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:"
+                                     "+AES-128-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD";
 
 /* Threads around the listening socket; with TLS where cert is not empty. */
 static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
@@ -439,6 +459,7 @@ static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
     unsigned threads = (unsigned)h->srv->o->http_threads;
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, buf_cstr(cert)},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, buf_cstr(key)},
+                                   {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)tls_priorities},
                                    {MHD_OPTION_END, 0, NULL}};
     if (cert->n) flags |= MHD_USE_TLS;
     else tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
@@ -456,14 +477,21 @@ static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
                             MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
 }
 
+static unsigned long descriptors_left(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_NOFILE, &r) ? 0 : (unsigned long)r.rlim_cur;
+}
+
 static int start_daemon(http *h, struct MHD_Daemon **out, err *e)
 {
     buf cert = {0}, key = {0};
     int rc = read_tls(h->srv->o, &cert, &key, e);
     *out = rc ? NULL : run_daemon(h, &cert, &key);
     if (!rc && !*out)
-        rc = err_set(e, cert.n ? ERR_USAGE : ERR_IO, "cannot start the HTTP threads%s",
-                     cert.n ? " (are certificate and key right?)" : "");
+        rc = cert.n ? err_set(e, ERR_USAGE, "%s is not the key of %s", h->srv->o->tls_key, h->srv->o->tls_cert)
+                    : err_set(e, ERR_IO, "cannot start the HTTP threads: %s (ulimit -n: %lu descriptors)",
+                              strerror(errno), descriptors_left());
     buf_free(&cert);
     buf_free(&key);
     return rc;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { KEY_FILE_MAX = 1 << 20, KEY_MAX = 4096 };
@@ -22,11 +23,13 @@ static int add_key(key_list *out, span line, const char *path, err *e)
     if (!line.n || line.p[0] == '#') return OK;
     if (line.n > KEY_MAX) return err_set(e, ERR_USAGE, "%s: a key of more than %d bytes", path, KEY_MAX);
     void *p = out->key;
-    char *copy = mem_strn((const char *)line.p, line.n);
+    char *copy = mem_zero(line.n + 2, 1); /* "key\0name\0" */
     if (!copy || !mem_grow(&p, &out->cap, out->n + 1, sizeof *out->key)) {
         mem_free(copy);
         return err_set(e, ERR_MEMORY, "%s: out of memory", path);
     }
+    memcpy(copy, line.p, line.n);
+    copy[strcspn(copy, " \t")] = 0;
     out->key = p;
     out->key[out->n++] = copy;
     return OK;
@@ -49,15 +52,24 @@ int keys_read(key_list *out, const char *path, err *e)
     return rc;
 }
 
-bool keys_match(const key_list *l, const char *key)
+int keys_find(const key_list *l, const char *key)
 {
     size_t n = strlen(key);
-    unsigned found = 0;
+    int found = -1;
     for (size_t i = 0; i < l->n; i++) {
         size_t len = strlen(l->key[i]);
         unsigned differ = len != n;
         for (size_t k = 0; k < n; k++) differ |= (unsigned char)key[k] ^ (unsigned char)l->key[i][len ? k % len : 0];
-        found |= !differ;
+        found = differ ? found : (int)i;
     }
     return found;
+}
+
+const char *keys_name(const key_list *l, int which, char made[24])
+{
+    const char *name = l->key[which] + strlen(l->key[which]) + 1;
+    name += strspn(name, " \t");
+    if (*name) return name;
+    snprintf(made, 24, "key %d", which + 1);
+    return made;
 }

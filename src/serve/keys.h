@@ -6,12 +6,15 @@
 #include <stddef.h>
 
 typedef struct key_list {
-    char **key;
+    char **key; /* each with its name behind the NUL */
     size_t n, cap;
 } key_list;
 
-/* Reads one key per line; blank lines and lines starting with '#' are ignored. ERR_USAGE when there is none. */
+/* Reads one key per line, with a name behind a blank where it has one; blank lines and lines starting with '#' are
+ * ignored. ERR_USAGE when there is none. */
 int keys_read(key_list *out, const char *path, err *e);
 void keys_free(key_list *l);
-/* Compares in a time that depends on lengths only, with all keys. */
-bool keys_match(const key_list *l, const char *key);
+/* Compares in a time that depends on lengths only, with all keys: its number, -1: it is none. */
+int keys_find(const key_list *l, const char *key);
+/* The name of a key, for logs; without one "key 2", in `made`. */
+const char *keys_name(const key_list *l, int which, char made[24]);

@@ -3,13 +3,23 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/version.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 static const double bound[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
+static const double tokens_bound[] = {1,   2,    5,    10,   20,    50,    100,   200,
+                                      500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 enum { BOUNDS = sizeof bound / sizeof *bound, PEERS_MAX = 64 };
+_Static_assert(sizeof tokens_bound == sizeof bound, "as many buckets");
+
+static const double *bounds_of(histogram_id id)
+{
+    return id == HISTOGRAM_PROMPT || id == HISTOGRAM_OUTPUT ? tokens_bound : bound;
+}
 
 /* Statuses the server sends; anything else is counted under the last. */
 static const int status_known[] = {200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 499, 500, 503};
@@ -17,7 +27,7 @@ enum { STATUSES = sizeof status_known / sizeof *status_known };
 
 typedef struct histogram {
     atomic_uint_fast64_t bucket[BOUNDS + 1];
-    atomic_uint_fast64_t nanoseconds;
+    atomic_uint_fast64_t billionths; /* of the sum */
 } histogram;
 
 struct metrics {
@@ -50,13 +60,24 @@ void metrics_close(metrics *m)
     mem_free(m);
 }
 
-void metrics_observe(metrics *m, histogram_id id, double seconds)
+void metrics_observe(metrics *m, histogram_id id, double value)
 {
     histogram *h = &m->h[id];
+    const double *at = bounds_of(id);
     int i = 0;
-    while (i < BOUNDS && seconds > bound[i]) i++;
+    while (i < BOUNDS && value > at[i]) i++;
     atomic_fetch_add_explicit(&h->bucket[i], 1, memory_order_relaxed);
-    if (seconds > 0) atomic_fetch_add_explicit(&h->nanoseconds, (uint64_t)(seconds * 1e9), memory_order_relaxed);
+    if (value > 0) atomic_fetch_add_explicit(&h->billionths, (uint64_t)(value * 1e9), memory_order_relaxed);
+}
+
+const char *metrics_finish_name(finish_reason why)
+{
+    static const char *const reason[] = {[FINISH_NONE] = "none",
+                                         [FINISH_STOP] = "stop",
+                                         [FINISH_LENGTH] = "length",
+                                         [FINISH_CANCELLED] = "abort",
+                                         [FINISH_ERROR] = "error"};
+    return reason[why];
 }
 
 void metrics_finished(metrics *m, finish_reason why)
@@ -91,7 +112,7 @@ static void print_value(const scope *to, const char *name, const char *label, do
                own && more ? "," : "", to->label, own || more ? "}" : "", value);
 }
 
-static void print_histogram(const scope *to, histogram *h, const char *name, const char *help)
+static void print_histogram(const scope *to, histogram *h, const double *at, const char *name, const char *help)
 {
     char line[100], label[40];
     uint64_t sum = 0;
@@ -99,12 +120,12 @@ static void print_histogram(const scope *to, histogram *h, const char *name, con
     snprintf(line, sizeof line, "%s_bucket", name);
     for (int i = 0; i <= BOUNDS; i++) {
         sum += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
-        if (i < BOUNDS) snprintf(label, sizeof label, "le=\"%g\"", bound[i]);
+        if (i < BOUNDS) snprintf(label, sizeof label, "le=\"%.9g\"", at[i]);
         else snprintf(label, sizeof label, "le=\"+Inf\"");
         print_value(to, line, label, (double)sum);
     }
     snprintf(line, sizeof line, "%s_sum", name);
-    print_value(to, line, "", (double)h->nanoseconds * 1e-9);
+    print_value(to, line, "", (double)h->billionths * 1e-9);
     snprintf(line, sizeof line, "%s_count", name);
     print_value(to, line, "", (double)sum);
 }
@@ -112,12 +133,10 @@ static void print_histogram(const scope *to, histogram *h, const char *name, con
 /* Choices that ended, by why: vLLM's names of reasons. */
 static void print_finished(metrics *m, const scope *to, const char *name, const char *key, const char *help)
 {
-    static const char *const reason[] = {
-        [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CANCELLED] = "abort", [FINISH_ERROR] = "error"};
     print_head(to, name, "counter", help);
     for (int i = FINISH_STOP; i <= FINISH_ERROR; i++) {
         char label[60];
-        snprintf(label, sizeof label, "%s=\"%s\"", key, reason[i]);
+        snprintf(label, sizeof label, "%s=\"%s\"", key, metrics_finish_name((finish_reason)i));
         print_value(to, name, label, (double)atomic_load_explicit(&m->finished[i], memory_order_relaxed));
     }
 }
@@ -206,7 +225,8 @@ static void print_common(metrics *m, const engine_stats *stats, const scope *to,
         print_value(to, called, "", rows[i].value);
     }
     for (int i = 0; i < HISTOGRAM_COUNT; i++)
-        if (!vllm || name[i][2]) print_histogram(to, &m->h[i], vllm ? name[i][2] : name[i][0], name[i][1]);
+        if (!vllm || name[i][2])
+            print_histogram(to, &m->h[i], bounds_of((histogram_id)i), vllm ? name[i][2] : name[i][0], name[i][1]);
 }
 
 static void print_vllm(metrics *m, const engine_stats *st, const char *model, buf *out)
@@ -221,11 +241,25 @@ static void print_vllm(metrics *m, const engine_stats *st, const char *model, bu
     buf_free(&label);
 }
 
-bool metrics_print(metrics *m, engine *g, const char *vllm, buf *out)
+/* What runs: a gauge that is always 1. */
+static void print_build(const scope *to, const char *model)
+{
+    const char *open = strchr(inferflow_version, '('), *commit = open ? open + 1 : "";
+    buf label = {0};
+    buf_printf(&label, "version=\"" INFERFLOW_RELEASE "\",commit=\"%.*s\",model=", (int)strcspn(commit, ")"), commit);
+    json_quote(&label, span_str(model)); /* labels escape what JSON escapes */
+    print_head(to, "build_info", "gauge", "Release, commit and model");
+    print_value(to, "build_info", buf_cstr(&label), 1);
+    to->out->bad |= label.bad;
+    buf_free(&label);
+}
+
+bool metrics_print(metrics *m, engine *g, const char *model, bool vllm, buf *out)
 {
     engine_stats st = {0};
     const scope to = {out, "inferflow_", ""};
     if (g) engine_get_stats(g, &st);
+    print_build(&to, model);
     print_common(m, &st, &to, false);
     print_head(&to, "kv_pages", "gauge", "Pages of the KV cache, by what they are for");
     print_value(&to, "kv_pages", "state=\"used\"", (double)st.pages_used);
@@ -234,6 +268,6 @@ bool metrics_print(metrics *m, engine *g, const char *vllm, buf *out)
     print_finished(m, &to, "finished_total", "reason", "Choices that have ended, by reason");
     print_requests(m, &to);
     print_peers(g, &to);
-    if (vllm) print_vllm(m, &st, vllm, out);
+    if (vllm) print_vllm(m, &st, model, out);
     return !out->bad;
 }

@@ -30,15 +30,18 @@
     X(gauge, "steps_in_flight", st.in_flight, "Steps under way", NULL)                                                 \
     X(gauge, "kv_usage_ratio", st.kv_usage, "Share of the KV cache in use", "kv_cache_usage_perc")
 
-/* X(id, name, help, vllm): seconds */
+/* X(id, name, help, vllm): seconds, but for lengths, which are tokens */
 #define HISTOGRAM_LIST(X)                                                                                              \
     X(FIRST_TOKEN, "time_to_first_token_seconds", "From the request's arrival to its first generated token",           \
       "time_to_first_token_seconds")                                                                                   \
     X(INTER_TOKEN, "inter_token_seconds", "Between two tokens of one choice", "inter_token_latency_seconds")           \
     X(QUEUE, "queue_seconds", "From the arrival of a query in the engine to its first step",                           \
       "request_queue_time_seconds")                                                                                    \
-    X(DURATION, "request_duration_seconds", "From the head of a request to the end of its reply",                      \
+    X(DURATION, "request_duration_seconds",                                                                            \
+      "From the head of a request that generates, embeds or ranks to the end of its reply",                            \
       "e2e_request_latency_seconds")                                                                                   \
+    X(PROMPT, "prompt_tokens", "Prompt tokens of such a request", "request_prompt_tokens")                             \
+    X(OUTPUT, "output_tokens", "Tokens that it generated", "request_generation_tokens")                                \
     X(STEP, "step_seconds", "One step of the engine", NULL)
 
 typedef enum {
@@ -55,13 +58,15 @@ metrics *metrics_open(int n_endpoints);
 void metrics_label(metrics *m, int endpoint, const char *path); /* a literal */
 void metrics_close(metrics *m);
 
-void metrics_observe(metrics *m, histogram_id h, double seconds);
+void metrics_observe(metrics *m, histogram_id h, double value);
 /* endpoint: 0 … n_endpoints - 1, -1 = other. */
 void metrics_request(metrics *m, int endpoint, int status);
 
+/* vLLM's word for it; a literal. */
+const char *metrics_finish_name(finish_reason why);
 /* A choice has ended; FINISH_CANCELLED: its client left. */
 void metrics_finished(metrics *m, finish_reason why);
 
-/* Prints everything, with the engine's own counters (g NULL while loading). vllm: print vLLM's names besides, for a
- * model of this name; NULL: do not. */
-bool metrics_print(metrics *m, engine *g, const char *vllm, buf *out);
+/* Prints everything, with the engine's own counters (g NULL while loading), for a model of this name. vllm: vLLM's
+ * names besides. */
+bool metrics_print(metrics *m, engine *g, const char *model, bool vllm, buf *out);

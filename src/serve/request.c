@@ -19,7 +19,7 @@ const field request_fields[] = {
     REQUEST_FIELDS,
     {.name = "prompt", .type = FIELD_NODE, AT(prompt_node)},
     {.name = "decoder_prompt", .type = FIELD_NODE, AT(decoder_node)},
-    REQUEST_NUMBER("max_tokens", FIELD_INT, max_tokens, 0, 1 << 30),
+    REQUEST_NUMBER("max_tokens", FIELD_INT, max_tokens, -1, 1 << 30),
     REQUEST_NUMBER("logprobs", FIELD_INT, logprobs, 0, REQUEST_LOGPROBS_MAX),
     {.name = "echo", .type = FIELD_BOOL, AT(echo)},
     {.name = "suffix", .type = FIELD_TEXT, AT(suffix)},
@@ -110,10 +110,6 @@ static bool read_stream_options(exchange *x, request *r)
 /* Rules between fields. */
 static bool check_together(exchange *x, const request *r)
 {
-    if (r->chat && r->max_tokens == 0) {
-        reply_error(x, 400, "max_tokens", "out_of_range", "max_tokens: at least 1");
-        return false;
-    }
     if (r->max_tokens == 0 && !r->echo && r->prompt_logprobs < 0 && !r->native) {
         reply_error(x, 400, "max_tokens", "invalid_value", "max_tokens: 0 is possible only with \"echo\": true");
         return false;
@@ -417,7 +413,7 @@ static void set_defaults(const server *s, const field *rows, request *r)
 static bool read_rest(server *s, exchange *x, request *r)
 {
     const bool chat = r->rows == chat_fields, fills = r->rows == fill_in_fields, native = r->native;
-    if (native && r->max_tokens < 0) r->max_tokens = INT32_MAX;
+    if (r->max_tokens < 0) r->max_tokens = INT32_MAX; /* up to the context */
     if (native && r->logprobs == 0) r->logprobs = -1;
     if (chat && !(r->chat = chat_job_new(s, x, r))) return false;
     if (!exchange_check_model(s, x, r->model) || !read_stop(x, r) || !read_stream_options(x, r) ||

@@ -3,6 +3,7 @@
 #include "serve/server.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "serve/exchange.h"
 
@@ -18,11 +19,15 @@ const param serve_param_rows[] = {
         .doc = "address to listen on; 0.0.0.0: all networks"),
     ROW(port, PARAM_INT, .keeps_bits = true, .otherwise = "8080", .max = 65535,
         .doc = "port to listen on; 0: a free one, which is printed"),
-    ROW(alias, PARAM_TEXT, .keeps_bits = true, .words = "NAME", .doc = "name of the model in /v1/models and replies"),
+    ROW(alias, PARAM_TEXT, .keeps_bits = true, .words = "NAME,...",
+        .doc = "names of the model in requests and /v1/models, the first in replies; *: requests may give any name"),
     ROW(api_key_file, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
         .doc = "ask for one of these keys, one per line"),
     ROW(cors_origin, PARAM_TEXT, .keeps_bits = true, .words = "LIST",
         .doc = "web pages that may use the server, besides local ones: origins split by ',', or *"),
+    ROW(allow_host, PARAM_TEXT, .keeps_bits = true, .words = "NAME,...",
+        .doc = "names in the Host of requests, besides localhost, that a server on a loopback address without keys "
+               "answers: those that a proxy in front of it passes on"),
     ROW(tls_cert, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
         .doc = "certificate chain (PEM): serve https"),
     ROW(tls_key, PARAM_TEXT, .keeps_bits = true, .words = "FILE", .path = PATH_FILE,
@@ -33,7 +38,7 @@ const param serve_param_rows[] = {
         .doc = "what prompts may take of the predicted time of a step in which other texts are generated; 10 ms at "
                "least, and more while brief requests that arrived together have not all begun"),
     ROW(max_queue, PARAM_INT, .keeps_bits = true, .otherwise = "1024", .min = 1, .max = 1 << 20,
-        .doc = "queries that may wait for a place; more are refused with 429"),
+        .doc = "queries that may wait while all places are taken; more are refused with 429"),
     ROW(cache_dir, PARAM_TEXT, .keeps_bits = true, .words = "DIR", .path = PATH_FILE,
         .doc = "keep the pages of texts in this folder: after a restart texts that begin alike need not be read again"),
     ROW(cache_bytes, PARAM_BYTES, .keeps_bits = true, .otherwise = "4G", .min = 1 << 20, .max = 1e18, .words = "N",
@@ -73,13 +78,23 @@ int server_open(server *s, const serve_options *o, err *e)
     *s = (server){.o = o, .created = time(NULL)};
     pthread_rwlock_init(&s->keys_lock, NULL);
     form_cache_open(&s->forms);
-    if (o->alias && !*o->alias) return err_set(e, ERR_USAGE, "--alias: the name is empty");
+    if (o->alias && !o->alias[strspn(o->alias, ", ")]) return err_set(e, ERR_USAGE, "--alias: the name is empty");
+    for (const char *p = o->alias; p && !*s->alias; p += strcspn(p, ",") + 1) {
+        p += strspn(p, " ,");
+        const size_t len = strcspn(p, ",");
+        if (len >= sizeof s->alias)
+            return err_set(e, ERR_USAGE, "--alias: a name of more than %zu bytes", sizeof s->alias);
+        if (!*p) break;
+        if (*p != '*' || len > 1) memcpy(s->alias, p, len);
+        if (!p[strcspn(p, ",")]) break;
+    }
     int rc = check_origins(o->cors_origin, e);
     if (rc) return rc;
     s->counts = metrics_open(route_count);
     if (!s->counts) return err_set(e, ERR_MEMORY, "out of memory");
     for (int i = 0; i < route_count; i++) metrics_label(s->counts, i, route_all[i]->path);
     if (!o->api_key_file) return OK;
+    file_warn_readable(o->api_key_file);
     return keys_read(&s->keys, o->api_key_file, e);
 }
 
@@ -111,18 +126,32 @@ void server_close(server *s)
 const char *server_model_name(const server *s)
 {
     engine *g = atomic_load(&s->g);
-    return s->o->alias ? s->o->alias : g ? engine_describe(g)->name : "";
+    const char *own = g ? engine_describe(g)->name : "";
+    return s->alias[0] ? s->alias : own;
+}
+
+bool server_has_name(const server *s, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *p = s->o->alias; p && *p; p += strcspn(p, ",")) {
+        p += strspn(p, ", ");
+        if ((*p == '*' && strcspn(p, ",") == 1) || (n && strcspn(p, ",") == n && !strncmp(p, name, n))) return true;
+    }
+    return strcmp(name, server_model_name(s)) == 0;
 }
 
 int server_check_queue(const server *s, size_t n, err *e)
 {
     engine_stats st;
-    if (n > (size_t)s->o->max_queue)
-        return err_set(e, ERR_USAGE, "%zu choices in one request are more than the queue of %lld holds (--max-queue)",
-                       n, (long long)s->o->max_queue);
+    const size_t room = (size_t)engine_describe(s->g)->max_batch + (size_t)s->o->max_queue;
+    if (n > room)
+        return err_set(e, ERR_USAGE,
+                       "%zu choices in one request are more than %zu: all places and the queue of %lld "
+                       "(--max-queue)",
+                       n, room, (long long)s->o->max_queue);
     if (engine_unavailable(s->g, e)) return ERR_UNAVAILABLE;
     engine_get_stats(s->g, &st);
-    if ((size_t)st.waiting + n <= (size_t)s->o->max_queue) return OK;
+    if ((size_t)st.running + (size_t)st.waiting + n <= room) return OK;
     return err_set(e, ERR_BUSY, "the queue is full (%d queries wait); try again later", st.waiting);
 }
 

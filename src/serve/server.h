@@ -21,7 +21,8 @@ typedef struct serve_options {
     const char *host;
     int64_t port, max_body, max_queue, drain, head_timeout, http_threads, cache_bytes;
     double prefill_share;
-    const char *alias, *api_key_file, *cors_origin, *tls_cert, *tls_key, *log_format, *metrics_as, *cache_dir;
+    const char *alias, *api_key_file, *cors_origin, *allow_host, *tls_cert, *tls_key, *log_format, *metrics_as,
+        *cache_dir;
     bool lenient;
     sample_params sample; /* of requests that do not say */
     chat_options chat;
@@ -39,7 +40,8 @@ typedef struct server {
     metrics *counts;
     form_cache forms;
     time_t created;
-    bool loopback; /* listens on loopback only: names other than localhost in Host and Origin are suspicious */
+    char alias[256]; /* the first name of --alias; empty: the model's own */
+    bool loopback;   /* listens on loopback only: names other than localhost in Host and Origin are suspicious */
 
     chat_template *chat; /* set before g; NULL: none, and chat_why says why */
     err chat_why;
@@ -75,5 +77,7 @@ int server_reload(server *s, err *e);
 int server_check_queue(const server *s, size_t n, err *e);
 /* Whether the engine thread has come round its loop within the last minute, or still loads the model. */
 bool server_is_alive(const server *s);
-/* The name under which the model is served: --alias, else the model's own. */
+/* The name under which the model is served: the first of --alias, else the model's own. */
 const char *server_model_name(const server *s);
+/* Whether a request may ask for a model of this name. */
+bool server_has_name(const server *s, const char *name);

@@ -20,6 +20,8 @@ struct stream {
     const char *content_type;
     double last_write;
     atomic_int_fast64_t prompt, generated; /* tokens */
+    _Atomic double first;
+    const char *_Atomic ended_by;
     bool live, started, ended, full, gone, asleep, failed;
 };
 
@@ -125,6 +127,11 @@ void stream_counts(stream *s, int64_t *prompt, int64_t *generated)
     *prompt = atomic_load_explicit(&s->prompt, memory_order_relaxed);
     *generated = atomic_load_explicit(&s->generated, memory_order_relaxed);
 }
+
+void stream_note_first(stream *s, double when) { atomic_store(&s->first, when); }
+void stream_note_end(stream *s, const char *why) { atomic_store(&s->ended_by, why); }
+double stream_first(stream *s) { return atomic_load(&s->first); }
+const char *stream_end_reason(stream *s) { return atomic_load(&s->ended_by); }
 
 bool stream_is_gone(stream *s)
 {

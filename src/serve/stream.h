@@ -49,6 +49,9 @@ void stream_end(stream *s);
 bool stream_is_full(stream *s);
 /* Adds to the tokens of its request: what the log tells. */
 void stream_count(stream *s, int64_t prompt, int64_t generated);
+/* The time of its first token, and why its last text ended, a literal: likewise. */
+void stream_note_first(stream *s, double when);
+void stream_note_end(stream *s, const char *why);
 bool stream_is_gone(stream *s);
 
 /* Consumer. */
@@ -59,6 +62,8 @@ bool stream_ready(stream *s, int *status, const char **content_type, bool *live)
 ssize_t stream_read(stream *s, void *p, size_t max);
 size_t stream_waiting(stream *s); /* bytes that can be read now */
 void stream_counts(stream *s, int64_t *prompt, int64_t *generated);
-void stream_leave(stream *s); /* the consumer is going: wakes it if it sleeps, tells the owner once */
+double stream_first(stream *s);           /* clock_now; 0: there is none */
+const char *stream_end_reason(stream *s); /* NULL: none has been told */
+void stream_leave(stream *s);             /* the consumer is going: wakes it if it sleeps, tells the owner once */
 /* Keeps an idle live stream open through proxies: appends an SSE comment when nothing was written for `seconds`. */
 void stream_ping(stream *s, double now, double seconds);
