@@ -68,8 +68,8 @@ say = @printf '  %-5s %s\n' $(1) $(2)
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help config setup demo test check asan ubsan tsan debug test-aarch64 test-devices test-page weather \
-  lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
+.PHONY: all help config setup demo test check pairs weather asan ubsan tsan debug test-aarch64 test-devices \
+  test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -140,6 +140,14 @@ $(BUILD)/tests/%: tests/%.c $(FAKE) $(BUILD)/libinferflow.a $(BUILD)/flags
 	$(call say,TEST,$<)
 	$(Q)$(CC) $(FLAGS) $(INCLUDE) -MMD -MP -MF $(BUILD)/tests/$*.d -o $@ $< $(FAKE) $(BUILD)/libinferflow.a \
 	  $(LINK) -lcmocka $(LDLIBS)
+
+PAIRS = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/pairs/*.c))
+$(BUILD)/pairs: $(PAIRS) $(BUILD)/libinferflow.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(LDLIBS)
+# PAIRS_SECONDS=170: as many as that time allows; PAIRS_OF='run serve': these commands (run, serve, eval, bench, node).
+pairs: all $(BUILD)/pairs ## every two values of two options together, in all commands (an hour)
+	INFERFLOW_BIN=$(BUILD)/inferflow $(BUILD)/pairs $(if $(PAIRS_SECONDS),--seconds $(PAIRS_SECONDS)) $(PAIRS_OF)
 
 asan: ## the tests under AddressSanitizer and leak check
 	$(MAKE) check BUILD=build/asan CC=$(CLANG) OPT='-O1 -g' SAN='-fsanitize=address -fno-omit-frame-pointer'
@@ -256,4 +264,4 @@ $(BUILD)/flags: FORCE
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
 	  { CC='$(CC)' tools/setup.sh check && echo '$(subst ','\'',$(FLAGS_NOW))' > $@; }
 
--include $(OBJ:.o=.d) $(FAKE:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)
+-include $(OBJ:.o=.d) $(FAKE:.o=.d) $(PAIRS:.o=.d) $(BUILD)/obj/src/app/main.d $(TESTS:%=%.d)
