@@ -69,7 +69,8 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help config setup demo test check pairs weather asan ubsan tsan debug test-aarch64 test-devices \
-  test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip uninstall clean FORCE
+  test-page lint format fuzz bench bench-model oracle netlab netlab-tools install install-strip deb uninstall clean \
+  FORCE
 .SECONDARY:
 
 all: $(BUILD)/inferflow ## build build/inferflow (the default)
@@ -251,6 +252,8 @@ install: all ## copy the executable, its manual page and completion to PREFIX (d
 	@chmod 644 $(PAGES)
 install-strip: install ## the same without debugging symbols
 	strip $(firstword $(INSTALLED))
+deb: all ## a Debian package of the executable, its manual page and a unit: build/inferflow_*.deb
+	tools/deb.sh $(BUILD)
 uninstall: ## remove what install copied
 	rm -f $(INSTALLED) && rmdir $(dir $(lastword $(INSTALLED)))
 
