@@ -16,7 +16,8 @@ install -D -m 644 "$root/usr/share/licenses/inferflow/LICENSE" "$root/usr/share/
 rm -r "$root/usr/share/licenses"
 install -d "$root/DEBIAN" "$root/etc/inferflow" "$root/lib/systemd/system"
 sed -e 's,/usr/local/bin,/usr/bin,' \
-    -e 's,serve --model builtin.*,serve --spec /etc/inferflow/serve.ini --log-format json,' tools/inferflow.service >"$root/lib/systemd/system/inferflow.service"
+    -e 's,serve --model builtin.*,serve --spec /etc/inferflow/serve.ini --log-format json,' \
+    tools/inferflow.service >"$root/lib/systemd/system/inferflow.service"
 cat >"$root/etc/inferflow/serve.ini" <<'INI'
 # Settings of the unit inferflow: `inferflow serve --help` lists the keys. After a change: systemctl restart inferflow
 [model]
