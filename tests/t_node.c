@@ -8,6 +8,8 @@
 #include "copied_model.h"
 #include "vector_rig.h"
 
+#include <semaphore.h>
+
 /* Devices, how their ranks join, what gives the same bits here, and where tables and head lie. */
 static const char *const forms[][4] = {{"A/cpu", NULL, "cpu", "away"},
                                        {"A/cpu;B/cpu", NULL, "cpu", "home"},
@@ -470,6 +472,63 @@ static void spare(void **unused)
     nodes_close(&n);
 }
 
+/* ---- a node that answers, and stands still */
+
+static atomic_int holds; /* of calls that wait for the device: so many do not come back before go_on */
+static sem_t go_on;
+
+static int wait_or_hang(dev *on, err *e)
+{
+    if (atomic_fetch_sub(&holds, 1) > 0) sem_wait(&go_on);
+    return cpu_backend.wait(on, e);
+}
+
+/* The computing thread of a node sleeps for ever in a step while its connections answer: it counts as lost in time, and
+ * the text goes on at its spare. */
+static void stands_still(void **unused)
+{
+    (void)unused;
+    static const cpu_options one_thread = {.threads = 1};
+    backend hangs = cpu_backend;
+    const backend_use lent[] = {{&hangs, &one_thread}, {0}};
+    heard want[TEXTS], got[TEXTS];
+    nodes n;
+    err e = {0};
+    engine *g;
+    hangs.wait = wait_or_hang;
+    sem_init(&go_on, 0, 0);
+    assert_ok(engine_open(&g, &(engine_options){.threads = 1, .ctx = 256}, &e), &e);
+    ask(g, want);
+    finish(g);
+    engine_close(g);
+    nodes_open(&n, NULL, NULL);
+    n.o.backends = lent;
+    nodes_again(&n);
+    const engine_options o = {
+        .devices = list_of(&n, "A/cpu|B/cpu;C/cpu"), .threads = 1, .ctx = 256, .peer_wait = 20, .key_file = n.key};
+    assert_ok(engine_open(&g, &o, &e), &e);
+    ask(g, got);
+    bool more = true;
+    for (int i = 0; i < 10 && more; i++) assert_ok(engine_infer(g, &more, &e), &e);
+    const double from = clock_now();
+    atomic_store(&holds, 1);
+    finish(g);
+    const double took = clock_now() - from;
+    engine_stats stats;
+    engine_get_stats(g, &stats);
+    assert_int_equal(stats.recoveries, 1);
+    assert_true(took > 4 && took < 25);
+    sem_post(&go_on);
+    engine_close(g);
+    for (int k = 0; k < TEXTS; k++) {
+        if (got[k].error[0]) fail_msg("text %d: %s", k, got[k].error);
+        assert_int_equal(got[k].n, want[k].n);
+        assert_memory_equal(got[k].ids, want[k].ids, (size_t)want[k].n * sizeof *want[k].ids);
+    }
+    nodes_close(&n);
+    sem_destroy(&go_on);
+}
+
 static bool none_less(const engine_traffic *a, const engine_traffic *b)
 {
     return b->step >= a->step && b->data >= a->data && b->weight >= a->weight;
@@ -529,6 +588,6 @@ int main(void)
         cmocka_unit_test(models),        cmocka_unit_test(wires),      cmocka_unit_test(refusals),
         cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some), cmocka_unit_test(lends_little),
         cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back), cmocka_unit_test(waits_no_longer),
-        cmocka_unit_test(spare),         cmocka_unit_test(counts)};
+        cmocka_unit_test(spare), cmocka_unit_test(stands_still),         cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

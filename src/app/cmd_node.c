@@ -18,6 +18,7 @@
 typedef struct node_flags {
     const char *listen, *key_file, *new_key, *model, *cache, *devices, *as;
     int64_t memory, cache_bytes, threads, drain;
+    double peer_timeout;
     bool json;
 } node_flags;
 
@@ -46,8 +47,11 @@ static const param rows[] = {
               .doc = "threads of a cpu device without a number (default: the cores this process may use)"),
     PARAM_ROW(node_flags, as, PARAM_TEXT, .keeps_bits = true, .words = "GB/s,GOP/s",
               .doc = "takes as long as a machine that reads and computes so much, sleeping: many on one for trials"),
+    PARAM_ROW(node_flags, peer_timeout, PARAM_FLOAT, .keeps_bits = true, .otherwise = "3", .min = 0.1, .max = 3600,
+              .doc = "seconds until a silent leader or node counts as dead; the longer of its own and the other side's "
+                     "holds"),
     PARAM_ROW(node_flags, drain, PARAM_INT, .keeps_bits = true, .otherwise = "30", .max = 3600,
-              .doc = "seconds that SIGTERM leaves to leases; a second one ends the node at once"),
+              .doc = "seconds that SIGTERM leaves to steps under way; a second one ends the node at once"),
     PARAM_ROW(node_flags, json, PARAM_BOOL, .keeps_bits = true,
               .doc = "the line that says where it listens as a JSON object"),
 };
@@ -88,15 +92,17 @@ static int say_ready(const node *n, const char *as, bool as_json, err *e)
     return rc;
 }
 
-/* Until a signal, and then until the last lease has ended. */
+/* Until a signal, and then until nothing has been under way for a while, in which leaders may leave. */
 static void lend(node *n, int64_t drain)
 {
+    enum { QUIET = 10 };
     const struct timespec tick = {.tv_nsec = 50000000};
     int64_t left = drain * 20;
     for (; !stops; nanosleep(&tick, NULL)) node_tidy(n);
     node_drain(n);
-    for (; stops < 2 && left > 0 && node_leases(n); left--) {
+    for (int quiet = 0; stops < 2 && left > 0 && quiet < QUIET && node_leases(n); left--) {
         node_tidy(n);
+        quiet = node_works(n) ? 0 : quiet + 1;
         nanosleep(&tick, NULL);
     }
 }
@@ -127,6 +133,7 @@ static int run_node(const invocation *v, err *e)
                        .cache_bytes = (uint64_t)o->cache_bytes,
                        .devices = o->devices,
                        .memory = (uint64_t)o->memory,
+                       .timeout = o->peer_timeout,
                        .as = o->as};
     node *n;
     if (o->new_key) return key_file_write(o->new_key, e);

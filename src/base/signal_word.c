@@ -9,10 +9,12 @@
 #define _GNU_SOURCE
 #include "base/signal_word.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static void relax(void)
@@ -24,18 +26,26 @@ static void relax(void)
 #endif
 }
 
-bool signal_wait(signal_word *w, unsigned old, int spins)
+static bool wait_on(signal_word *w, unsigned old, int spins, const struct timespec *most)
 {
     for (int i = 0; i < spins; i++) {
         if (signal_now(w) != old) return false;
         relax();
     }
-    while (__atomic_load_n(&w->value, __ATOMIC_SEQ_CST) == old) {
+    for (bool late = false; !late && __atomic_load_n(&w->value, __ATOMIC_SEQ_CST) == old;) {
         __atomic_fetch_add(&w->sleepers, 1, __ATOMIC_SEQ_CST);
-        syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+        late = syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, old, most, NULL, 0) && errno == ETIMEDOUT;
         __atomic_fetch_sub(&w->sleepers, 1, __ATOMIC_SEQ_CST);
     }
     return true;
+}
+
+bool signal_wait(signal_word *w, unsigned old, int spins) { return wait_on(w, old, spins, NULL); }
+
+bool signal_wait_for(signal_word *w, unsigned old, int spins, double seconds)
+{
+    const struct timespec most = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    return wait_on(w, old, spins, &most);
 }
 
 void signal_move(signal_word *w)

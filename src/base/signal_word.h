@@ -15,6 +15,8 @@ static inline unsigned signal_now(const signal_word *w) { return __atomic_load_n
 
 /* Returns when the number is another than `old`; whether it had to sleep after so many looks, 50 ns each. */
 bool signal_wait(signal_word *w, unsigned old, int spins);
+/* The same, but for so many seconds at most. */
+bool signal_wait_for(signal_word *w, unsigned old, int spins, double seconds);
 
 /* Adds one to the number and wakes all who wait. */
 void signal_move(signal_word *w);

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 enum { SPINS_LEAST = 16, TRY_AGAIN = 256 };
+#define WAIT_MOST 0.5 /* seconds: a wait ends now and then, and shows that its thread can run */
 
 typedef struct message_box {
     _Alignas(64) const void *_Atomic bytes;
@@ -92,7 +93,7 @@ static int threads_wait(link_end *l, err *e)
     thread_end *end = end_of(l);
     link_group *g = end->of;
     const bool most = end->waits++ % TRY_AGAIN == 0;
-    const bool slept = signal_wait(&end->changed, end->seen, most ? g->spins_most : end->spins);
+    const bool slept = signal_wait_for(&end->changed, end->seen, most ? g->spins_most : end->spins, WAIT_MOST);
     if (slept) end->spins = end->spins / 2 > SPINS_LEAST ? end->spins / 2 : SPINS_LEAST;
     else end->spins = most || end->spins * 2 > g->spins_most ? g->spins_most : end->spins * 2;
     end->seen = signal_now(&end->changed);

@@ -36,4 +36,8 @@ struct link_end {
     const link_kind *kind;
     int rank, ranks;
     uint64_t posted; /* bytes, in all */
+    /* Of links between processes, read by other threads (__atomic): the rank, plus one, for whose message it waits, 0:
+     * none; and how often a wait has ended, which is twice a second at least. */
+    int sought, waits_for;
+    uint64_t waited;
 };

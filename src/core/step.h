@@ -49,6 +49,7 @@ typedef struct step {
     const bool *best_only; /* [OUT] of these rows only the best logit is wanted; NULL: all rows are wanted whole */
     const tap *taps;
     int32_t n_tap;
+    double expected; /* seconds that it will probably take, 0: unknown; nodes that take far longer count as lost */
 } step;
 
 static inline const step_rows *step_rows_of(const step *st, int rows) { return rows == AXIS_ENC ? &st->enc : &st->tok; }

@@ -290,6 +290,7 @@ static bool send_step(engine *g)
     if (!steps_under_way(&g->steps)) g->step_began = clock_now();
     mem_guard("a step");
     schedule_fill(g, b);
+    b->st.expected = step_time_predict(&g->times, &b->st);
     const bool sent = steps_send(&g->steps, g->prog, g->placed);
     for (int32_t i = 0; sent && i < b->st.n_copy; i++) pages_give(&g->pages[b->copies[i].group], b->copies[i].from);
     if (sent) slots_sent(g, b);

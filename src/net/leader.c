@@ -24,11 +24,12 @@ typedef struct far_rank {
     leader *of;
     int rank;
     peer *control;
-    supply *pieces; /* for a node without a copy */
-    uint64_t done;  /* steps */
+    supply *pieces;     /* for a node without a copy */
+    atomic_ullong done; /* steps */
     question q;
     lease_memory memory;
     _Atomic double *sent_at; /* [in_flight] clock_now of steps, by number */
+    progress_watch watch;    /* of its steps, under the lock of `asks` */
     double done_at;          /* of the last step; of the reading thread */
     _Atomic double wait;     /* leader_node.wait */
 } far_rank;
@@ -46,6 +47,10 @@ struct leader {
     step_writer *writer;
     asking asks;
     bool closes;
+    atomic_ullong sent;     /* steps */
+    progress_watch watch;   /* of all ranks together, of those here too; under the lock of `asks`, as the next */
+    double began, expected; /* of the steps under way: when the oldest could begin; what the longest should take */
+    err leaving;            /* a node is about to end; under the lock of `asks`; code OK: none */
 };
 
 static bool is_far(const leader *d, int r) { return plan_node(d->l, r) != NULL; }
@@ -70,7 +75,9 @@ static void ways_lost(void *ctx, const err *why) { asking_lose(&((leader *)ctx)-
 static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e)
 {
     (void)ctx, (void)p, (void)room;
-    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET) && h->bytes <= FRAME_SMALL) return OK;
+    if ((h->kind == MSG_ANSWER || h->kind == MSG_DONE || h->kind == MSG_GET || h->kind == MSG_DRAINING) &&
+        h->bytes <= FRAME_SMALL)
+        return OK;
     return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a lease", h->kind);
 }
 
@@ -83,11 +90,118 @@ static void note_wait(far_rank *r, uint64_t number, double took)
     r->done_at = now;
 }
 
+/* ---- nodes that stand still */
+
+#define STEP_LEAST 5.0  /* seconds without progress of any rank after which one counts as lost, at least */
+#define STEP_TIMES 8    /* and so many times what the step should take */
+#define STEP_MOST  30.0 /* the same for a step that goes on and never ends; where nothing is known of its length, … */
+#define STEP_ENDS  20
+#define STEP_WHOLE 600.0
+
+/* Something moves; `ends`: a step is over somewhere. */
+static void note_moved(leader *d, bool ends)
+{
+    pthread_mutex_lock(&d->asks.lock);
+    progress_begin(&d->watch);
+    if (ends) d->began = clock_now();
+    pthread_mutex_unlock(&d->asks.lock);
+}
+
+static bool has_done(const leader *d, int rank, uint64_t number)
+{
+    return !is_far(d, rank) || atomic_load(&d->ranks[rank].done) > number;
+}
+
+/* The rank at which the oldest step hangs: of those that have not done it one whose threads cannot run, else the first,
+ * or whose rows it waits for. -1: none elsewhere. Under the lock. */
+static int find_culprit(leader *d)
+{
+    uint64_t oldest = UINT64_MAX;
+    int at = -1;
+    for (int i = 0; i < d->n; i++)
+        if (is_far(d, i) && atomic_load(&d->ranks[i].done) < oldest) oldest = atomic_load(&d->ranks[i].done);
+    if (oldest < atomic_load(&d->sent)) {
+        for (int i = d->n - 1; i >= 0; i--)
+            if (!has_done(d, i, oldest)) at = i;
+        for (int i = 0; i < d->n; i++) {
+            const far_rank *r = &d->ranks[i];
+            if (!has_done(d, i, oldest) && clock_now() - r->watch.alive_at > STEP_LEAST / 2) return i;
+        }
+        for (int hops = 0; hops < d->n; hops++) {
+            const int next = d->ranks[at].watch.last.waits;
+            if (next < 0 || next >= d->n || next == at) return at;
+            if (!is_far(d, next)) return at;
+            if (has_done(d, next, oldest)) return next;
+            at = next;
+        }
+        return at;
+    }
+    const int waits = plan_progress_now(d->l).waits;
+    return waits >= 0 && is_far(d, waits) ? waits : -1;
+}
+
+static int look_at_steps(far_rank *r, err *e)
+{
+    leader *d = r->of;
+    int culprit = -1;
+    double rest = 0;
+    if (!atomic_load(&d->sent)) return OK;
+    const plan_progress here = plan_progress_now(d->l);
+    const progress ours = {.work = here.work, .waits = here.waits};
+    pthread_mutex_lock(&d->asks.lock);
+    const double missed = clock_now() - d->watch.looked - 1;
+    if (missed > 0) d->began += missed; /* this process stood still */
+    progress_hear(&d->watch, &ours);
+    rest = progress_rest(&d->watch);
+    const double often = d->expected * STEP_TIMES, whole = d->expected * STEP_ENDS, took = clock_now() - d->began;
+    const double soft = often > STEP_LEAST ? often : STEP_LEAST;
+    const double hard = whole <= 0 ? STEP_WHOLE : whole > STEP_MOST ? whole : STEP_MOST;
+    if (rest > soft || took > hard) culprit = find_culprit(d);
+    pthread_mutex_unlock(&d->asks.lock);
+    if (culprit != r->rank) return OK;
+    return rest > soft ? err_set(e, ERR_IO, "no progress for %.0f s in a step that should take %.1f: it stands still",
+                                 rest, d->expected)
+                       : err_set(e, ERR_IO, "a step is not over after %.0f s: it should take %.1f", took, d->expected);
+}
+
+static void control_hear(void *ctx, const progress *said)
+{
+    far_rank *r = ctx;
+    leader *d = r->of;
+    question_hear(&r->q, said);
+    pthread_mutex_lock(&d->asks.lock);
+    const uint64_t before = r->watch.last.work;
+    progress_hear(&r->watch, said);
+    if (said->work != before) progress_begin(&d->watch);
+    pthread_mutex_unlock(&d->asks.lock);
+}
+
+static int control_look(void *ctx, err *e)
+{
+    far_rank *r = ctx;
+    int rc = question_look(&r->q, PROGRESS_BUSY, e);
+    return rc ? rc : look_at_steps(r, e);
+}
+
+/* The node ends soon: whoever has a spare for it need not wait for that. */
+static int note_draining(far_rank *r, peer *p)
+{
+    leader *d = r->of;
+    pthread_mutex_lock(&d->asks.lock);
+    if (!d->leaving.code) err_set(&d->leaving, ERR_IO, "%s: it is about to end", peer_name(p));
+    const bool closes = d->closes;
+    pthread_mutex_unlock(&d->asks.lock);
+    if (d->o.on_lost && !closes) d->o.on_lost(d->o.ctx);
+    return OK;
+}
+
 static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e)
 {
     far_rank *r = ctx;
     err why = {0};
     span more;
+    if (h->kind == MSG_GET) question_moves(&r->q);
+    if (h->kind == MSG_DRAINING) return note_draining(r, p);
     if (h->kind == MSG_GET) return supply_take(r->pieces, p, h, payload, e);
     if (h->kind == MSG_ANSWER) return question_take(&r->q, p, h, payload, e);
     int rc = lease_answer_read(&more, span_of(payload, h->bytes), &why);
@@ -99,6 +213,7 @@ static int control_take(void *ctx, peer *p, const frame_head *h, const uint8_t *
     for (size_t i = 0; !rc && lease_faults_read(more, i, &k, &x); i++)
         if (!plan_far_fault(r->of->l, h->channel, k, &x)) return err_set(e, ERR_FORMAT, "a row of no step is at fault");
     if (rc == ERR_UNAVAILABLE) asking_lose(&r->of->asks, &why); /* its weights are not whole: others may have them */
+    note_moved(r->of, true);
     if (h->channel == r->done++ && plan_far_done(r->of->l, r->rank, h->channel, took, rc, why.msg)) return OK;
     return err_set(e, ERR_FORMAT, "step %" PRIu64 " is done, which it was not given", h->channel);
 }
@@ -165,7 +280,12 @@ static int far_open(void *self, plan *l, err *e)
     if (!rc) rc = list_tensors(d, &tensors, e);
     for (int i = 0; i < d->n && !rc; i++) {
         far_rank *r = &d->ranks[i];
-        const peer_use use = {r, control_admit, control_take, control_lost};
+        const peer_use use = {.ctx = r,
+                              .admit = control_admit,
+                              .take = control_take,
+                              .lost = control_lost,
+                              .hear = control_hear,
+                              .look = control_look};
         if (!is_far(d, i)) continue;
         r->of = d;
         r->rank = i;
@@ -239,12 +359,29 @@ static int far_ready(void *self, const cache_options *cache, link_end *(*ends)[P
     return rc;
 }
 
+/* A step is about to be sent. */
+static void note_sent(leader *d, uint64_t number, double expected)
+{
+    bool first = true;
+    for (int i = 0; i < d->n; i++) first = first && has_done(d, i, number - 1);
+    pthread_mutex_lock(&d->asks.lock);
+    if (first || number == 0) {
+        progress_begin(&d->watch);
+        d->began = clock_now();
+        for (int i = 0; i < d->n; i++) d->ranks[i].watch.alive_at = d->began;
+    }
+    d->expected = first || expected > d->expected ? expected : d->expected;
+    pthread_mutex_unlock(&d->asks.lock);
+    atomic_store(&d->sent, number + 1);
+}
+
 static void far_send(void *self, uint64_t number, const step *st)
 {
     leader *d = self;
     span bytes;
     err e = {0};
     int rc = step_write(d->writer, st, &bytes, &e);
+    note_sent(d, number, st->expected);
     const frame_head head = {(uint32_t)bytes.n, MSG_STEP, number};
     for (int i = 0; i < d->n && !rc; i++) {
         if (!is_far(d, i)) continue;
@@ -307,6 +444,15 @@ int leader_open(leader **out, const model *m, const leader_options *o, err *e)
 }
 
 const plan_far *leader_far(const leader *d) { return &d->far; }
+
+bool leader_is_left(leader *d, err *why)
+{
+    pthread_mutex_lock(&d->asks.lock);
+    const bool is = d->leaving.code != OK;
+    if (is) err_copy(why, &d->leaving);
+    pthread_mutex_unlock(&d->asks.lock);
+    return is;
+}
 
 /* The entry of the rank's node, which is made if there is none; NULL: there is no room. */
 static leader_node *node_of(leader_node *all, int *n, int most, const char *name, const peer *p)

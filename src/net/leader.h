@@ -30,6 +30,8 @@ typedef struct leader_node {
     double wait; /* seconds in which its ranks had a step, or waited for rows of one, and did not compute */
     uint64_t page[GROUP_MAX]; /* bytes there of a page of each group */
 } leader_node;
+/* Whether a node has said that it ends soon; why begins with its address. From any thread. */
+bool leader_is_left(leader *d, err *why);
 /* Nodes of which ranks are open, each once; at most `most`. */
 int leader_nodes(const leader *d, leader_node *out, int most);
 void leader_close(leader *d); /* after plan_close; NULL ok */

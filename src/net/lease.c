@@ -52,8 +52,10 @@ struct lease {
     buf pending;           /* of a message for the worker */
     uint16_t pending_kind; /* 0: none */
     bool opened, ready, over;
-    uint64_t sent, done; /* steps: to the plan; and collected */
-    err why;             /* it is over */
+    uint64_t sent, done;   /* steps: to the plan; and collected */
+    bool carries;          /* out a message, on the worker */
+    clockid_t worker_time; /* the processor time of that */
+    err why;               /* it is over */
 };
 
 /* ---- the end */
@@ -79,6 +81,35 @@ bool lease_is_over(const lease *l)
     const bool over = l->over;
     pthread_mutex_unlock((pthread_mutex_t *)&l->lock);
     return over;
+}
+
+void lease_progress(lease *l, progress *out)
+{
+    struct timespec t = {0};
+    *out = (progress){.waits = PROGRESS_WAITS_NOT};
+    pthread_mutex_lock(&l->lock);
+    const bool carries = l->carries || l->pending_kind, ready = l->ready;
+    out->busy = carries || l->sent > l->done;
+    out->work = l->done;
+    if (l->carries) clock_gettime(l->worker_time, &t);
+    pthread_mutex_unlock(&l->lock);
+    if (carries) out->work += (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    if (carries && l->fetches) out->work += (uint64_t)(peer_bulk_at(l->control) * 1000);
+    if (!ready || carries) return;
+    const plan_progress steps = plan_progress_now(l->l);
+    out->work += steps.work;
+    out->alive = steps.alive;
+    out->waits = steps.waits;
+}
+
+bool lease_measures(const lease *l) { return l->trial != NULL; }
+
+bool lease_works(lease *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool works = !l->over && (l->carries || l->pending_kind || l->sent > l->done);
+    pthread_mutex_unlock(&l->lock);
+    return works;
 }
 
 /* ---- what takes long */
@@ -398,6 +429,9 @@ static void carry_out(lease *l, uint16_t kind, span payload)
 {
     err e = {0};
     buf more = {0};
+    pthread_mutex_lock(&l->lock);
+    l->carries = true;
+    pthread_mutex_unlock(&l->lock);
     int rc = kind == MSG_LEASE    ? open_plan(l, &e)
              : kind == MSG_TRIAL  ? open_trial(l, &e)
              : kind == MSG_TEST   ? test(l, payload, &more, &e)
@@ -407,6 +441,9 @@ static void carry_out(lease *l, uint16_t kind, span payload)
     else if (kind == MSG_READY)
         log_line(LOG_INFO, "%s: rank %d of %d is ready", peer_name(l->control), l->ask.rank, l->ask.ranks);
     if (answer_send(l->control, MSG_ANSWER, 0, rc, e.msg, buf_span(&more), &e)) lease_end(l, &e);
+    pthread_mutex_lock(&l->lock);
+    l->carries = false;
+    pthread_mutex_unlock(&l->lock);
     buf_free(&more);
 }
 
@@ -414,6 +451,7 @@ static void *work(void *arg)
 {
     lease *l = arg;
     buf own = {0};
+    pthread_getcpuclockid(pthread_self(), &l->worker_time);
     carry_out(l, l->trial ? MSG_TRIAL : MSG_LEASE, (span){0});
     pthread_mutex_lock(&l->lock);
     while (!l->over) {

@@ -34,6 +34,10 @@ bool lease_knows(const lease *l, const lease_join *j);
 int lease_join_way(lease *l, const lease_join *j, peer *p, err *e);
 int lease_way_admit(lease *l, int from, const frame_head *h, uint8_t **room, err *e);
 int lease_way_take(lease *l, int from, const frame_head *h, const uint8_t *payload, err *e);
+/* How far its work is, as PONGs say it. */
+void lease_progress(lease *l, progress *out);
+bool lease_measures(const lease *l); /* it is one of a trial */
+bool lease_works(lease *l);          /* something was asked that is not answered, a step too */
 /* The leader or another rank is gone: work ends. From any thread, does not wait. */
 void lease_end(lease *l, const err *why);
 bool lease_is_over(const lease *l);

@@ -26,14 +26,19 @@ static int tls_post(link_end *l, int to, int channel, const void *bytes, uint64_
 static bool tls_taken(link_end *l, int to, int channel)
 {
     link_tls *t = end_of(l);
-    return t->to[to] ? boxes_taken(t->to[to], t->box0 + channel) : t->local->kind->taken(t->local, to, channel);
+    const bool is = t->to[to] ? boxes_taken(t->to[to], t->box0 + channel)
+                              : t->local->kind->taken(t->local, to, channel);
+    if (!is) l->sought = to + 1;
+    return is;
 }
 
 static int tls_take(link_end *l, int from, int channel, uint64_t n, const void **bytes, err *e)
 {
     link_tls *t = end_of(l);
-    return t->to[from] ? boxes_take(t->to[from], t->box0 + channel, n, bytes, e)
-                       : t->local->kind->take(t->local, from, channel, n, bytes, e);
+    const int rc = t->to[from] ? boxes_take(t->to[from], t->box0 + channel, n, bytes, e)
+                               : t->local->kind->take(t->local, from, channel, n, bytes, e);
+    if (!*bytes) l->sought = from + 1;
+    return rc;
 }
 
 static void tls_release(link_end *l, int from, int channel)
@@ -55,7 +60,10 @@ static int tls_wait(link_end *l, err *e)
 {
     link_tls *t = end_of(l);
     int rc = check_all(t, e);
+    __atomic_store_n(&l->waits_for, l->sought, __ATOMIC_RELAXED);
     if (!rc) rc = t->local->kind->wait(t->local, e);
+    __atomic_store_n(&l->waits_for, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&l->waited, 1, __ATOMIC_RELAXED);
     return rc ? rc : check_all(t, e);
 }
 

@@ -24,7 +24,7 @@ typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
       "who I am, what I speak, what I lend; the first frame of a connection each way")                                 \
     X(PING, 2, MSG_BOTH, USE_NONE, FRAME_SMALL, "I am here; a number (the channel) and any bytes")                     \
     X(PONG, 3, MSG_BOTH, USE_NONE, FRAME_SMALL,                                                                        \
-      "number and bytes of a PING; where the way back is full there is none")                                          \
+      "number and bytes of a PING, to number 0 how work goes on: net/progress.h; none where the way back is full")     \
     X(PROBE, 4, MSG_BOTH, USE_NONE, FRAME_SMALL,                                                                       \
       "bytes that nobody needs: the rate of a connection is measured by them")                                         \
     X(DATA, 16, MSG_BOTH, USE_DATA, UINT32_MAX,                                                                        \
@@ -49,6 +49,8 @@ typedef enum { USE_NONE, USE_STEP, USE_DATA, USE_WEIGHT, USE_COUNT } msg_use;
     X(TRIAL, 40, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, FRAME_SMALL,                                                    \
       "a rank is asked for that measures collectives: net/trial_msg.h")                                                \
     X(TEST, 41, MSG_TO_NODE | MSG_IN_ORDER, USE_NONE, 256, "of a trial: measure this one, with the other ranks")       \
+    X(DRAINING, 44, MSG_TO_LEADER | MSG_IN_ORDER, USE_STEP, 0,                                                         \
+      "this node ends soon: what has a spare leaves it between two steps")                                             \
     X(GET, 42, MSG_TO_LEADER, USE_WEIGHT, FRAME_SMALL, "bytes of tensors: net/piece_ask.h; the channel is a number")   \
     X(PIECE, 43, MSG_TO_NODE, USE_WEIGHT, (1 << 20) + 32, "those of the GET with this number, after their SHA-256")
 

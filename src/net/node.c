@@ -41,6 +41,8 @@ struct node {
     pthread_mutex_t lock;
     guest *guests;
     int n_guest;
+    int n_closing; /* threads that close guests */
+    pthread_cond_t closed;
     bool drains;
 };
 
@@ -124,6 +126,12 @@ static void guest_lost(void *ctx, peer *p, const err *why)
     if (l) lease_end(l, why);
 }
 
+static void guest_tell(void *ctx, progress *mine)
+{
+    guest *g = ctx;
+    if (g->l && g->from < 0) lease_progress(g->l, mine);
+}
+
 /* ---- the door */
 
 static bool node_has_room(void *ctx)
@@ -139,7 +147,7 @@ static void node_enter(void *ctx, peer *p)
 {
     node *n = ctx;
     guest *g = mem_zero(1, sizeof *g);
-    const peer_use use = {g, guest_admit, guest_take, guest_lost};
+    const peer_use use = {.ctx = g, .admit = guest_admit, .take = guest_take, .lost = guest_lost, .tell = guest_tell};
     err e = {0};
     if (!g) {
         peer_close(p);
@@ -159,47 +167,79 @@ static void node_enter(void *ctx, peer *p)
 
 /* ---- guests that are gone */
 
-/* Takes one out of the list that is to be closed: a lease's connections go together, its leader's last. */
+/* Takes those of one lease that is over out of the list, or one who has none and is gone: its ways first, its leader
+ * last, linked by `next`. NULL: there is nobody. */
 static guest *take_gone(node *n, bool all)
 {
-    guest **at = &n->guests, **found = NULL;
+    guest *gone = NULL, *out = NULL, **end = &out;
     pthread_mutex_lock(&n->lock);
-    for (; *at; at = &(*at)->next) {
-        const guest *g = *at;
-        const bool over = all || g->gone || (g->l && lease_is_over(g->l));
-        if (over && (!found || g->from >= 0)) found = at;
-    }
-    guest *g = found ? *found : NULL;
-    bool last = true;
-    for (const guest *other = n->guests; g && other; other = other->next)
-        last = last && (other == g || !g->l || other->l != g->l);
-    if (g && g->l && g->from < 0 && !last) g = NULL; /* its ways come first: they are not over yet */
-    if (g) {
-        *found = g->next;
-        g->closes = true;
-        n->n_guest--;
-    }
+    for (guest *g = n->guests; g && !gone; g = g->next)
+        if (all || g->gone || (g->l && lease_is_over(g->l))) gone = g;
+    const lease *l = gone ? gone->l : NULL;
+    for (int leads = 0; leads < 2 && gone; leads++)
+        for (guest **at = &n->guests; *at;) {
+            guest *g = *at;
+            if (l ? g->l != l || (g->from < 0) != leads : g != gone) {
+                at = &g->next;
+                continue;
+            }
+            *at = g->next;
+            g->next = NULL;
+            g->closes = true;
+            *end = g;
+            end = &g->next;
+            n->n_guest--;
+        }
     pthread_mutex_unlock(&n->lock);
-    return g;
+    return out;
 }
 
-static void close_guest(guest *g)
+static void close_guests(guest *all)
 {
     const err ended = {.code = ERR_CANCELLED, .msg = "the lease has ended"};
-    const bool leads = g->l && g->from < 0;
-    if (g->l) lease_end(g->l, &ended);
-    if (g->l) lease_stop(g->l);
-    measuring_close(g->measures);
-    peer_close(g->p);
-    if (leads) lease_close(g->l);
-    mem_free(g->room);
-    mem_free(g);
-    if (leads) mem_trim();
+    for (guest *g = all, *next; g; g = next) {
+        next = g->next;
+        const bool leads = g->l && g->from < 0;
+        if (g->l) lease_end(g->l, &ended);
+        if (g->l) lease_stop(g->l);
+        measuring_close(g->measures);
+        peer_close(g->p);
+        if (leads) lease_close(g->l);
+        mem_free(g->room);
+        mem_free(g);
+        if (leads) mem_trim();
+    }
+}
+
+static void *close_main(void *arg)
+{
+    guest *all = arg;
+    node *n = all->of;
+    close_guests(all);
+    pthread_mutex_lock(&n->lock);
+    n->n_closing--;
+    pthread_cond_broadcast(&n->closed);
+    pthread_mutex_unlock(&n->lock);
+    return NULL;
+}
+
+/* On a thread of their own: what a lease does may take long to end. */
+static void close_beside(node *n, guest *all)
+{
+    pthread_t thread;
+    pthread_attr_t alone;
+    pthread_attr_init(&alone);
+    pthread_attr_setdetachstate(&alone, PTHREAD_CREATE_DETACHED);
+    pthread_mutex_lock(&n->lock);
+    n->n_closing++;
+    pthread_mutex_unlock(&n->lock);
+    if (pthread_create(&thread, &alone, close_main, all)) close_main(all);
+    pthread_attr_destroy(&alone);
 }
 
 void node_tidy(node *n)
 {
-    for (guest *g; (g = take_gone(n, false));) close_guest(g);
+    for (guest *g; (g = take_gone(n, false));) close_beside(n, g);
 }
 
 int node_leases(node *n)
@@ -211,10 +251,23 @@ int node_leases(node *n)
     return count;
 }
 
+bool node_works(node *n)
+{
+    bool works = false;
+    pthread_mutex_lock(&n->lock);
+    for (const guest *g = n->guests; g && !works; g = g->next) works = g->l && g->from < 0 && lease_works(g->l);
+    pthread_mutex_unlock(&n->lock);
+    return works;
+}
+
+/* What can be sent without waiting: who does not hear it sees the node go. */
 void node_drain(node *n)
 {
     pthread_mutex_lock(&n->lock);
     n->drains = true;
+    for (const guest *g = n->guests; g; g = g->next)
+        if (g->l && g->from < 0 && !lease_measures(g->l))
+            peer_offer(g->p, PEER_CONTROL, &(frame_head){0, MSG_DRAINING, 0}, NULL);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -251,6 +304,7 @@ int node_open(node **out, const node_options *o, err *e)
     node *n = *out = mem_zero(1, sizeof *n);
     if (!n) return err_set(e, ERR_MEMORY, "out of memory for a node");
     pthread_mutex_init(&n->lock, NULL);
+    pthread_cond_init(&n->closed, NULL);
     pthread_mutex_init(&n->memory.lock, NULL);
     n->o = *o;
     n->at = o->at;
@@ -268,6 +322,7 @@ int node_open(node **out, const node_options *o, err *e)
     if (!rc && o->cache && mkdir(o->cache, 0700) && errno != EEXIST) /* told now, not by the first lease */
         rc = err_set(e, ERR_IO, "--cache %s: %s", o->cache, strerror(errno));
     if (!rc && o->cache && !file_is_dir(o->cache)) rc = err_set(e, ERR_IO, "--cache %s: is no folder", o->cache);
+    if (!rc && o->timeout > 0) n->self.me.silence_ms = (uint32_t)(o->timeout * 1000);
     if (!rc && o->as) snprintf(n->self.me.as, sizeof n->self.me.as, "%s", o->as);
     if (!rc) rc = list_devices(n, e);
     const door_use use = {n, node_has_room, node_enter};
@@ -286,7 +341,11 @@ void node_close(node *n)
     for (guest *g = n->guests; g; g = g->next)
         if (g->l) lease_end(g->l, &(err){.code = ERR_CANCELLED, .msg = "the node has ended"});
     pthread_mutex_unlock(&n->lock);
-    for (guest *g; (g = take_gone(n, true));) close_guest(g);
+    for (guest *g; (g = take_gone(n, true));) close_beside(n, g);
+    pthread_mutex_lock(&n->lock);
+    while (n->n_closing) pthread_cond_wait(&n->closed, &n->lock);
+    pthread_mutex_unlock(&n->lock);
+    pthread_cond_destroy(&n->closed);
     pthread_mutex_destroy(&n->lock);
     pthread_mutex_destroy(&n->memory.lock);
     mem_free(n);

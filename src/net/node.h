@@ -18,6 +18,7 @@ typedef struct node_options {
     uint64_t memory;      /* bytes that it lends, in all; 0: what the machine has */
     const char *cache;    /* folder for weights that leaders send; NULL: in memory, and only without copies */
     uint64_t cache_bytes; /* that it may take; 0: half of its disk */
+    double timeout;       /* seconds of silence after which a leader counts as dead, if it allows no more; 0: 3 */
     const char *as;       /* GB/s,GOP/s of the machine that it pretends to be (plan/pace.h); NULL: it does not */
 } node_options;
 
@@ -26,8 +27,9 @@ int node_open(node **out, const node_options *o, err *e);
 const address *node_address(const node *n);
 const hello *node_says(const node *n); /* of itself: its number, what it lends */
 int node_leases(node *n);              /* that have not ended */
-/* Ends what leases have ended: to be called again and again, by one thread. */
+bool node_works(node *n);              /* a step is under way, or a leader waits for an answer */
+/* Ends what leases have ended, on threads of their own: to be called again and again, by one thread. */
 void node_tidy(node *n);
-/* No new leases from now on. */
+/* No new leases from now on; leaders are told, so that they take spares between two steps. */
 void node_drain(node *n);
 void node_close(node *n); /* ends all leases; NULL ok */

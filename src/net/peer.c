@@ -11,6 +11,7 @@
 #include <string.h>
 
 static const double IN_TIME = 0.98; /* of the silence allowed: so that it is told, and waiting ended, when it is over */
+static const double BEAT_MOST = 1;  /* seconds between signs of life, however long a silence is allowed */
 static const double GREET_SECONDS = 5; /* for everything until both sides have said hello, at most */
 
 typedef struct line {
@@ -26,7 +27,7 @@ struct peer {
     bool dialled; /* by this process: it is the leader of the two */
     hello theirs;
     peer_use use;
-    double silence, beat;       /* seconds until it counts as dead; between signs of life of this side */
+    double silence, beat, asks; /* seconds until it counts as dead; between signs of life; between PINGs at work */
     _Atomic double rtt, active; /* when a message of others than this file left last */
     atomic_ullong signs;        /* bytes that signs of life put into sockets */
     atomic_ullong sent[USE_COUNT], received[USE_COUNT]; /* as peer_bytes */
@@ -159,15 +160,16 @@ peer *peer_join(frames *control, frames *bulk, const char *name, bool dialled, c
         frames_close(bulk);
         return NULL;
     }
-    uint32_t least = mine->silence_ms < theirs->silence_ms ? mine->silence_ms : theirs->silence_ms;
+    const uint32_t longer = mine->silence_ms > theirs->silence_ms ? mine->silence_ms : theirs->silence_ms;
     p->way[PEER_CONTROL] = (line){.of = p, .f = control};
     p->way[PEER_BULK] = (line){.of = p, .f = bulk};
     snprintf(p->name, sizeof p->name, "%s", name);
     p->dialled = dialled;
     atomic_store(&p->holders, 1);
     p->theirs = *theirs;
-    p->silence = mine->silence_ms * 1e-3 * IN_TIME;
-    p->beat = least * 1e-3 / 4;
+    p->silence = longer * 1e-3 * IN_TIME;
+    p->beat = longer * 1e-3 / 4 < BEAT_MOST ? longer * 1e-3 / 4 : BEAT_MOST;
+    p->asks = p->silence < 1 ? p->silence : 1;
     p->asked_at = clock_now();
     pthread_mutex_init(&p->lock, NULL);
     cond_open(&p->ponged);
@@ -217,6 +219,32 @@ static void count(atomic_ullong *by_use, const frame_head *h)
     if (row) atomic_fetch_add_explicit(&by_use[row->use], FRAME_HEAD + (uint64_t)h->bytes, memory_order_relaxed);
 }
 
+/* A sign of life: the time at which it left there, and how the work goes on here. */
+static int answer_sign(line *l, const frame_head *h, const uint8_t *payload, err *e)
+{
+    uint8_t message[sizeof(double) + PROGRESS_BYTES];
+    progress mine = {.waits = PROGRESS_WAITS_NOT};
+    if (h->bytes != sizeof(double)) return err_set(e, ERR_FORMAT, "a malformed PING");
+    if (l->of->use.tell) l->of->use.tell(l->of->use.ctx, &mine);
+    memcpy(message, payload, sizeof(double));
+    progress_write(message + sizeof(double), &mine);
+    send_sign(l, &(frame_head){sizeof message, MSG_PONG, 0}, message);
+    return OK;
+}
+
+static int take_sign(peer *p, const frame_head *h, const uint8_t *payload, err *e)
+{
+    double sent;
+    progress said;
+    if (h->bytes < sizeof sent) return err_set(e, ERR_FORMAT, "a malformed PONG");
+    memcpy(&sent, payload, sizeof sent);
+    const double took = clock_now() - sent;
+    if (took >= 0 && took < 3600) atomic_store(&p->rtt, took);
+    int rc = progress_read(&said, span_of(payload + sizeof sent, h->bytes - sizeof sent), e);
+    if (!rc && p->use.hear) p->use.hear(p->use.ctx, &said);
+    return rc;
+}
+
 static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, err *e)
 {
     line *l = ctx;
@@ -224,16 +252,13 @@ static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, 
     count(p->received, h);
     switch (h->kind) {
     case MSG_PROBE: return OK;
-    case MSG_PING: send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload); return OK;
+    case MSG_PING:
+        if (h->channel) send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
+        else return answer_sign(l, h, payload, e);
+        return OK;
     case MSG_PONG:
-        if (h->channel) {
-            note_pong(p, h);
-        } else if (h->bytes == sizeof(double)) { /* of a sign of life: the time at which it left here */
-            double sent;
-            memcpy(&sent, payload, sizeof sent);
-            double took = clock_now() - sent;
-            if (took >= 0 && took < 3600) atomic_store(&p->rtt, took);
-        }
+        if (!h->channel) return take_sign(p, h, payload, e);
+        note_pong(p, h);
         return OK;
     default: return p->use.take(p->use.ctx, p, h, payload, e);
     }
@@ -246,11 +271,11 @@ static int keep_alive(peer *p, err *e)
     line *l = &p->way[PEER_CONTROL];
     double now = clock_now(), quiet = now - frames_taken_at(l->f);
     if (quiet >= p->silence) return err_set(e, ERR_IO, "silent for %.1f s", quiet);
-    if (now - frames_sent_at(l->f) >= p->beat || now - p->asked_at >= p->silence) {
+    if (now - frames_sent_at(l->f) >= p->beat || now - p->asked_at >= p->asks) {
         send_sign(l, &(frame_head){sizeof now, MSG_PING, 0}, &now);
         p->asked_at = now;
     }
-    return OK;
+    return p->use.look ? p->use.look(p->use.ctx, e) : OK;
 }
 
 /* Where a connection is silent for longer than its retransmission timer (200 ms at least), TCP forgets how much the way
@@ -376,6 +401,7 @@ int peer_ping(peer *p, peer_way way, uint32_t bytes, double *seconds, err *e)
 
 const char *peer_name(const peer *p) { return p->name; }
 const hello *peer_hello(const peer *p) { return &p->theirs; }
+double peer_bulk_at(const peer *p) { return frames_taken_at(p->way[PEER_BULK].f); }
 double peer_rtt(const peer *p) { return atomic_load(&p->rtt); }
 
 uint64_t peer_sent(const peer *p)

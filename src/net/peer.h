@@ -1,12 +1,14 @@
 /* peer.h - another process of ours, reached by a control and a bulk connection, each with a thread that reads it.
  *
  * What is small and urgent goes by control, tensors and weights by bulk. Each side sends a PING where it has sent
- * nothing else for a quarter of the silence that is allowed; one from which nothing came for all of it counts as dead,
- * however healthy its connections look. */
+ * nothing else for a quarter of the silence that is allowed, the longer of what the two allow; one from which nothing
+ * came for all of it counts as dead, however healthy its connections look. One that answers and stands still is known
+ * by what its PONGs say (progress.h). */
 #pragma once
 #include "net/frame.h"
 #include "net/hello.h"
 #include "net/msg.h"
+#include "net/progress.h"
 #include "net/tcp.h"
 
 typedef struct peer peer;
@@ -28,6 +30,11 @@ typedef struct peer_use {
     int (*admit)(void *ctx, peer *p, const frame_head *h, uint8_t **room, err *e); /* as frame_sink */
     int (*take)(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
     void (*lost)(void *ctx, peer *p, const err *why); /* once; not after peer_close has begun */
+    /* NULL ok: what this process has done for the other side, as PONGs tell it; what the other side has; whether it
+     * stands still, asked a few times a second: an error loses it. By the thread that reads the control connection. */
+    void (*tell)(void *ctx, progress *mine);
+    void (*hear)(void *ctx, const progress *theirs);
+    int (*look)(void *ctx, err *e);
 } peer_use;
 
 /* Connects to a process that listens. ERR_IO: it cannot be reached now; ERR_BUSY: it has no room; ERR_FORMAT: it will
@@ -58,6 +65,7 @@ void peer_drop(peer *p, const err *why);
 
 const char *peer_name(const peer *p);   /* the address, as it was given or came in */
 const hello *peer_hello(const peer *p); /* what it says of itself */
+double peer_bulk_at(const peer *p);     /* clock_now when something came by bulk last */
 double peer_rtt(const peer *p);         /* seconds, of the last PING; 0: unknown yet */
 uint64_t peer_sent(const peer *p);      /* bytes that left by its sockets, but for signs of life */
 /* Adds the bytes of messages, with their heads, that were sent and received whole, by use. */

@@ -37,6 +37,7 @@ int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *
     pthread_mutex_lock(&q->of->lock);
     q->to = to;
     q->asked = true;
+    progress_begin(&q->watch);
     pthread_mutex_unlock(&q->of->lock);
     int rc = peer_send(to, PEER_CONTROL, &head, message->p, e);
     if (rc) err_wrap(e, "%s", peer_name(to));
@@ -83,6 +84,31 @@ int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payloa
     pthread_cond_broadcast(&q->of->changed);
     pthread_mutex_unlock(&q->of->lock);
     return asked ? OK : err_set(e, ERR_FORMAT, "an answer without a question");
+}
+
+void question_hear(question *q, const progress *said)
+{
+    pthread_mutex_lock(&q->of->lock);
+    progress_hear(&q->watch, said);
+    pthread_mutex_unlock(&q->of->lock);
+}
+
+void question_moves(question *q)
+{
+    pthread_mutex_lock(&q->of->lock);
+    progress_begin(&q->watch);
+    pthread_mutex_unlock(&q->of->lock);
+}
+
+int question_look(question *q, double busy, err *e)
+{
+    pthread_mutex_lock(&q->of->lock);
+    const double rest = progress_rest(&q->watch), most = q->watch.last.busy ? busy : PROGRESS_IDLE;
+    const bool late = q->asked && rest > most, works = q->watch.last.busy;
+    pthread_mutex_unlock(&q->of->lock);
+    if (!late) return OK;
+    return err_set(e, ERR_IO, works ? "no progress for %.0f s: its threads stand still" : "no answer within %.0f s",
+                   rest);
 }
 
 void question_lost(void *ctx, peer *p, const err *why)

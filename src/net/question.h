@@ -20,9 +20,10 @@ typedef struct asking {
 typedef struct question {
     asking *of;
     peer *to;
-    bool asked; /* not answered yet */
-    buf more;   /* of a good answer */
-    err why;    /* of another one */
+    bool asked;           /* not answered yet */
+    progress_watch watch; /* of who was asked, from then on; under the lock of `of` */
+    buf more;             /* of a good answer */
+    err why;              /* of another one */
 } question;
 
 void asking_open(asking *a, void (*on_lost)(void *ctx, const err *why), void *ctx); /* once; from any thread; NULL ok */
@@ -34,6 +35,10 @@ void asking_lose(asking *a, const err *why);
 int question_ask(question *q, peer *to, uint16_t kind, const buf *message, err *e);
 /* Waits for the answer, which is in q->more if it is good; ERR_IO after so many seconds (INFINITY: never). */
 int question_await(question *q, double seconds, err *e);
+/* What who was asked says of its work. When it has stood still for too long, at most `busy` seconds: ERR_IO. */
+void question_hear(question *q, const progress *said);
+void question_moves(question *q); /* it does something for its answer */
+int question_look(question *q, double busy, err *e);
 /* As peer_use has them; ctx: a question. An ANSWER comes: ERR_FORMAT when nothing was asked. The process is lost. */
 int question_take(void *ctx, peer *p, const frame_head *h, const uint8_t *payload, err *e);
 void question_lost(void *ctx, peer *p, const err *why);

@@ -48,10 +48,14 @@ static int control_admit(void *ctx, peer *p, const frame_head *h, uint8_t **room
     return err_set(e, ERR_FORMAT, "a message of kind %u on the connection of a trial", h->kind);
 }
 
+static void hear(void *ctx, const progress *said) { question_hear(ctx, said); }
+static int look(void *ctx, err *e) { return question_look(ctx, PROGRESS_TRIAL, e); }
+
 static int ask_rank(trial_rank *r, err *e)
 {
     trial *t = r->of;
-    const peer_use use = {&r->q, control_admit, question_take, question_lost};
+    const peer_use use = {
+        .ctx = &r->q, .admit = control_admit, .take = question_take, .lost = question_lost, .hear = hear, .look = look};
     trial_ask a = {.rank = r->rank, .ranks = t->n, .bytes = t->o->layout->bytes, .devices = span_str(t->o->devices)};
     address *at = &t->nodes.at[r->rank];
     buf message = {0};

@@ -149,10 +149,13 @@ static int run_stretch(rank_lane *a, const step *st, uint32_t i, double *busy, e
     const segment *s = &a->seg;
     const plan *l = a->of->of;
     const double start = clock_now();
+    __atomic_store_n(&a->computes, 1, __ATOMIC_RELAXED);
     int rc = s->be->start(s->on, s, i, st, e);
     if (!rc) rc = s->be->wait(s->on, e);
     if (!rc) pace_keep(&l->asked.as, s, i, st, &l->cache, start, &a->of->late);
     *busy += clock_now() - start;
+    __atomic_store_n(&a->computes, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&a->computed, 1, __ATOMIC_RELAXED);
     return rc;
 }
 
@@ -219,6 +222,7 @@ static void *drive_lane(void *arg)
     rank_lane *a = arg;
     plan_rank *r = a->of;
     plan *l = r->of;
+    pthread_getcpuclockid(pthread_self(), &a->clock);
     mem_guard("a step");
     pthread_mutex_lock(&l->lock);
     for (;;) {

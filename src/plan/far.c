@@ -5,6 +5,8 @@
 #include "plan/results.h"
 #include "plan/row_faults.h"
 
+#include <time.h>
+
 int plan_lanes(const plan *l) { return l->lanes; }
 int plan_channels(const plan *l) { return COLL_CHANNELS + steps_of_lane(l) * (int)l->n_cross; }
 
@@ -90,4 +92,32 @@ void plan_far_lost(plan *l, const err *why)
     if (!l->lost.code) l->lost = *why;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
+}
+
+/* Microseconds that the thread has computed; of a machine that is only pretended, that sleeps too. */
+static uint64_t time_of(const plan *l, const rank_lane *a)
+{
+    struct timespec t = {0};
+    clock_gettime(l->asked.as.bytes_per_s > 0 || l->asked.as.ops_per_s > 0 ? CLOCK_MONOTONIC : a->clock, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+plan_progress plan_progress_now(const plan *l)
+{
+    plan_progress p = {.waits = -1};
+    for (int i = 0; i < l->n; i++) {
+        const plan_rank *r = &l->ranks[i];
+        for (int k = 0; is_here(l, r) && k < PLAN_LANES; k++) {
+            const rank_lane *a = &r->lane[k];
+            p.work += __atomic_load_n(&a->computed, __ATOMIC_RELAXED);
+            if (__atomic_load_n(&a->computes, __ATOMIC_RELAXED)) p.work += time_of(l, a);
+        }
+        for (int k = 0; is_here(l, r) && k < l->lanes; k++) {
+            const link_end *end = r->end[k];
+            const int waits = end ? __atomic_load_n(&end->waits_for, __ATOMIC_RELAXED) : 0;
+            if (waits) p.waits = waits - 1;
+            if (end) p.alive += __atomic_load_n(&end->waited, __ATOMIC_RELAXED);
+        }
+    }
+    return p;
 }

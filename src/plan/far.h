@@ -13,5 +13,13 @@ uint64_t plan_channel_bytes(const plan *l, int a, int b, int channel);
 bool plan_far_done(plan *l, int rank, uint64_t number, double busy, int rc, const char *why);
 /* Before that: a row of sequence k is at fault there. False: that step is not under way, or has no such sequence. */
 bool plan_far_fault(plan *l, uint64_t number, int32_t k, const row_fault *x);
+/* How far the ranks here are, for who wonders whether they stand still. `work` moves while they compute, by the time of
+ * the processor that their threads use; `alive` while they can run; waits: the rank for whose rows one of them waits,
+ * -1: none does. From any thread. */
+typedef struct plan_progress {
+    uint64_t work, alive;
+    int waits;
+} plan_progress;
+plan_progress plan_progress_now(const plan *l);
 /* The way to one is lost: all steps from now on fail with this. From any thread. */
 void plan_far_lost(plan *l, const err *why);

@@ -19,6 +19,9 @@ typedef struct rank_lane {
     uint32_t reached; /* stretches of it that are over; under the driver's lock */
     pthread_t thread;
     bool has_thread;
+    clockid_t clock;   /* of its processor time */
+    int computes;      /* __atomic: it is in a stretch */
+    uint64_t computed; /* __atomic: stretches so far */
     link_part part;    /* of the rank's end, the ranks of the group */
     coll side;         /* its side of the group's collectives */
     void *coll_memory; /* coll_bytes of the rank, as below */

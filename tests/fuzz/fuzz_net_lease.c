@@ -2,9 +2,11 @@
  * written again as it came. */
 #include "net/lease_msg.h"
 #include "net/on_measure.h"
+#include "net/progress.h"
 #include "net/trial_msg.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool same(const buf *b, span s) { return !b->bad && span_eq(buf_span(b), s); }
 
@@ -26,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     span more;
     bool ok = true;
     err e = {0};
-    switch (data[0] % 10) {
+    switch (data[0] % 11) {
     case 0:
         if (!lease_ask_read(&ask, s, &e)) ok = lease_ask_write(&back, &ask) && back.n == s.n;
         break;
@@ -55,6 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     case 9:
         if (!trial_score_read(&score, s, &e)) ok = trial_score_write(&back, &score) && back.n == s.n;
         break;
+    case 10: {
+        progress work;
+        uint8_t again[PROGRESS_BYTES];
+        if (progress_read(&work, s, &e)) break;
+        progress_write(again, &work);
+        ok = s.n == sizeof again && !memcmp(again, s.p, s.n);
+        break;
+    }
     }
     if (!ok) abort();
     for (const char *c = e.msg; *c; c++)

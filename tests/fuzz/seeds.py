@@ -93,7 +93,7 @@ def net():
     """What a connection between processes carries: hellos, and records by their heads."""
     def name(text):
         return bytes([len(text)]) + text.encode()
-    hello = struct.pack("<IHHQIBBBI16sBB", 0x4c464e49, 1, 1, 0x123456789abcdef0, 1, 0, 1, 0, 3000, b"t" * 16, 0, 2)
+    hello = struct.pack("<IHHQIBBBI16sBB", 0x4c464e49, 2, 2, 0x123456789abcdef0, 1, 0, 1, 0, 3000, b"t" * 16, 0, 2)
     devices = b"".join(name(n) + name(w) + struct.pack("<QI", 1 << 33, 8) for n, w in (("cpu", "x"), ("cuda:0", "y")))
     put("net_hello", "two", hello + devices)
     put("net_hello", "future", struct.pack("<IHH", 0x4c464e49, 7, 9) + b"whatever")
@@ -137,7 +137,8 @@ def net():
                                     struct.pack("<3d", 1e-3, 2e-3, 1e9),
                                     struct.pack("<2IQ", 1, 2, 4096) + b"t" * 32 + b"cpu&a:1/cpu",
                                     struct.pack("<4IQ", 8, 4096, 128, 5, 1) + b"two_step int6",
-                                    struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1)]):
+                                    struct.pack("<6dQB", 1e-3, 1e-3, 2e-3, 9, 10, 0.1, 7, 1),
+                                    struct.pack("<2QiB", 12345, 6, -1, 1)]):
         put("net_lease", str(kind), bytes([kind]) + message)
 
     put("net_pieces", "two", struct.pack("<IIQIIQI", 2, 0, 0, 1000, 3, 3000, 500))
