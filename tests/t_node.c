@@ -585,9 +585,9 @@ int main(void)
 {
     setenv("XDG_CACHE_HOME", "/proc", 1); /* where no digest can be kept */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models),        cmocka_unit_test(wires),      cmocka_unit_test(refusals),
-        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some), cmocka_unit_test(lends_little),
-        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back), cmocka_unit_test(waits_no_longer),
-        cmocka_unit_test(spare), cmocka_unit_test(stands_still),         cmocka_unit_test(counts)};
+        cmocka_unit_test(models),        cmocka_unit_test(wires),        cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),   cmocka_unit_test(lends_little),
+        cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),   cmocka_unit_test(waits_no_longer),
+        cmocka_unit_test(spare),         cmocka_unit_test(stands_still), cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

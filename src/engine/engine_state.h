@@ -61,6 +61,9 @@ struct engine {
     struct {
         bool is;
         double since, next; /* clock_now: of the loss, of the next attempt */
+        double waited;      /* seconds, by losses before it since anything was generated */
+        int losses;         /* those, this one too */
+        uint64_t made;      /* tokens generated before the last of them */
         err why;
     } away;             /* devices of other processes are lost: there is no plan, and queries wait; recovery.c */
     damage harm;        /* of its files of weights */
@@ -75,6 +78,7 @@ struct engine {
     double prompt_seconds; /* predicted, of prompts in the steps since those that generate had rows */
     double used_room;      /* of the tokens that texts may have, those that they have in the end: a moving mean */
     uint64_t preemptions;  /* engine_stats */
+    uint64_t losses;       /* of nodes */
     turns turn;
     step_time times;
 
@@ -107,9 +111,15 @@ void engine_unplace(engine *g);
 void engine_end_steps(engine *g);
 
 /* ---- recovery.c: on the engine thread */
-/* A step failed. False: a device did, its queries end. True: other processes are lost; queries wait, to be computed
- * again from their tokens. */
-bool recovery_begin(engine *g);
+/* A step failed, this one; NULL: none was under way. False: a device did, its queries end. True: other processes are
+ * lost; queries wait, to be computed again from their tokens. */
+bool recovery_begin(engine *g, const batch *failed);
+/* A node says that it ends soon: whether nothing should be sent any more, because another one can take its part; when
+ * nothing is under way, that is done. */
+bool recovery_leaves(engine *g);
+/* Whether its steps have lost nodes again and again: it runs alone, until it has made a token. */
+enum { LOSSES_ALONE = 2, LOSSES_MOST = 3 };
+static inline bool session_is_suspect(const session *s) { return s->losses >= LOSSES_ALONE; }
 /* While devices are away: tries to reach them now and then, ends queries that have waited too long. */
 void recovery_go_on(engine *g);
 

@@ -208,8 +208,10 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
             pooled += s->q.pooled;
             continue;
         }
+        const uint64_t made = did->generated_tokens;
         if (s->n_draft) {
             deliver_guesses(g, b, k, s, &i, did);
+            s->losses = 0;
             continue;
         }
         count_rows(did, s, before, to);
@@ -219,6 +221,7 @@ static void deliver(engine *g, const batch *b, engine_stats *did)
         pooled += s->q.pooled;
         if (s->q.tells_reading && to < s->n_prompt && !s->gone) tell_reading(g, s, to);
         deliver_rows(g, st, k, s, before, &i, &did->generated_tokens);
+        if (did->generated_tokens != made) beam_member(s, 0)->losses = 0;
     }
 }
 
@@ -322,9 +325,14 @@ int engine_infer(engine *g, bool *more, err *e)
         *more = queue_has_work(g);
         return OK;
     }
-    schedule_admit(g);
+    const bool leaves = recovery_leaves(g);
+    if (g->away.is) {
+        *more = queue_has_work(g);
+        return OK;
+    }
+    if (!leaves) schedule_admit(g);
     sessions_free_gone(g);
-    for (bool sent = true; sent && !keep_waits(g);) sent = send_step(g);
+    for (bool sent = !leaves; sent && !keep_waits(g);) sent = send_step(g);
     mem_guard("a step");
     bool any = steps_under_way(&g->steps) > 0;
     const batch *b = any ? steps_collect(&g->steps, g->placed, &rc, &why) : NULL;
@@ -333,7 +341,7 @@ int engine_infer(engine *g, bool *more, err *e)
     const bool damaged = b && !rc && (rc = damage_check(g, &why));
     if (b && rc) slots_lost(g, b);
     if (damaged) damage_begin(g, &why);
-    else if ((!any || rc) && recovery_begin(g)) any = false;
+    else if ((!any || rc) && recovery_begin(g, b)) any = false;
     else if (b && rc) fail(g, b, &why);
     else if (b) deliver(g, b, &did);
     sessions_free_gone(g);

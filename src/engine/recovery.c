@@ -2,10 +2,12 @@
  * they, or their spares, can be reached, and every text goes on from its tokens, to the same bits.
  *
  * A device keeps nothing of a sequence but what its tokens determine, so nothing is saved or moved. */
+#include "engine/beam.h"
 #include "engine/engine_state.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/leader.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -24,21 +26,79 @@ static void add_stats(engine *g, uint64_t recoveries)
     pthread_mutex_unlock(&g->lock);
 }
 
-bool recovery_begin(engine *g)
+/* A node was lost in a step with rows of these: each time is counted once. */
+static void note_losses(const engine *g, const batch *b)
 {
-    err ignored = {0}, why;
-    if (!plan_is_lost(g->placed, &why)) return false;
-    for (int rc; steps_under_way(&g->steps);) slots_lost(g, steps_collect(&g->steps, g->placed, &rc, &ignored));
+    for (int32_t k = 0; b && k < b->st.n_seq; k++) {
+        session *s = beam_member(b->who[k], 0);
+        if (s->lost_in != g->losses) s->losses++;
+        s->lost_in = g->losses;
+    }
+}
+
+/* Those whose steps have lost a node three times, alone at last, without a token in between. */
+static void end_deadly(engine *g, const err *why)
+{
+    char text[ERR_MSG_MAX];
+    snprintf(text, sizeof text, "%.350s (%d times while this text was computed, and no token in between)", why->msg,
+             LOSSES_MOST);
+    for (session *s = g->waiting, *next; s; s = next) {
+        next = s->next;
+        if (s->losses < LOSSES_MOST) continue;
+        log_line(LOG_WARN, "a text is given up: %s", text);
+        session_finish(g, s, FINISH_ERROR, text);
+        g->away.losses = 0; /* the others need not wait longer for that */
+        g->away.waited = 0;
+    }
+}
+
+/* Devices are gone, as `why` says: texts go back to the queue. */
+static void begin(engine *g, const err *why, bool lost)
+{
+    const double now = clock_now();
+    const bool made = g->away.made != g->stats.generated_tokens;
     sessions_free_gone(g);
     schedule_requeue(g);
     engine_unplace(g);
-    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why.msg);
+    if (g->asked.devices) spares_turn(&g->spare, g->asked.devices, why->msg);
+    if (made) g->away.losses = 0, g->away.waited = 0;
+    g->away.losses += lost;
+    g->away.made = g->stats.generated_tokens;
+    end_deadly(g, why);
     g->away.is = true;
-    g->away.why = why;
-    g->away.since = g->away.next = clock_now();
-    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);
+    g->away.why = *why;
+    g->away.since = now - g->away.waited;
+    g->away.next = now + (g->away.losses > 1 ? AGAIN * (1 << (g->away.losses < 6 ? g->away.losses - 1 : 5)) : 0);
+    sessions_free_gone(g);
     add_stats(g, 0);
     peers_look(g, true);
+}
+
+bool recovery_begin(engine *g, const batch *failed)
+{
+    err ignored = {0}, why;
+    if (!plan_is_lost(g->placed, &why)) return false;
+    g->losses++;
+    note_losses(g, failed);
+    for (int rc; steps_under_way(&g->steps);) {
+        const batch *b = steps_collect(&g->steps, g->placed, &rc, &ignored);
+        note_losses(g, b);
+        slots_lost(g, b);
+    }
+    begin(g, &why, true);
+    log_line(LOG_WARN, "%s: texts wait up to %.0f s for it", why.msg, g->asked.peer_wait);
+    return true;
+}
+
+bool recovery_leaves(engine *g)
+{
+    err why = {0};
+    spares other = g->spare;
+    if (!g->leader || !g->asked.devices || !leader_is_left(g->leader, &why)) return false;
+    if (!spares_turn(&other, g->asked.devices, why.msg)) return false;
+    if (steps_under_way(&g->steps)) return true;
+    begin(g, &why, false);
+    log_line(LOG_INFO, "%s: its spare takes its part", why.msg);
     return true;
 }
 
@@ -83,6 +143,7 @@ void recovery_go_on(engine *g)
     int rc = engine_place(g, false, engine_patience(least_wait(g)), &e);
     if (!rc) {
         g->away.is = false;
+        g->away.waited = clock_now() - g->away.since;
         log_line(LOG_WARN, "all devices are there again");
         add_stats(g, 1);
         peers_look(g, true);

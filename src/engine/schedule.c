@@ -290,6 +290,7 @@ static bool has_room(engine *g, session *s)
 static bool has_turn(const engine *g, const session *a, const session *b)
 {
     const turns *t = &g->turn;
+    if (session_is_suspect(a) != session_is_suspect(b)) return session_is_suspect(a);
     const int owner = t->owner[a->q.owner % TURN_COUNTS] - t->owner[b->q.owner % TURN_COUNTS];
     const int request = t->request[a->q.request % TURN_COUNTS] - t->request[b->q.request % TURN_COUNTS];
     if (a->q.priority != b->q.priority) return a->q.priority < b->q.priority;
@@ -329,6 +330,7 @@ static bool make_places(engine *g, const session *s)
 static int place(engine *g, session *s, err *e)
 {
     if (!s->admitted && g->n_running && !has_room(g, s)) return ERR_BUSY;
+    if (g->running && (session_is_suspect(s) || session_is_suspect(g->running))) return ERR_BUSY; /* it runs alone */
     if (!make_places(g, s)) return ERR_BUSY;
     int rc;
     while ((rc = session_admit(g, s, e)) == ERR_BUSY && evict_waiting(g)) {}

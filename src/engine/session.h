@@ -33,12 +33,14 @@ struct session {
     int64_t n_prompt, n_ids, room;  /* room: tokens that may be generated in all */
     int64_t n_sent; /* tokens that are in the cache, or will be by a step under way; n_past: by steps collected */
     int64_t n_past;
-    int in_flight;   /* steps under way with rows of it */
-    int32_t *banned; /* memory for session_list_banned */
-    bool greedy;     /* the next token is the best logit, and nothing else of the row is wanted */
-    bool gone;       /* it has ended, and waits for its steps */
-    int64_t scored;  /* prompt positions whose log-probability was delivered */
-    bool want_all;   /* evaluation: rows want_from … want_to - 1 are wanted */
+    int in_flight;    /* steps under way with rows of it */
+    int losses;       /* of nodes, with a step of it under way, since it has made a token; of the first of beams */
+    uint64_t lost_in; /* the last of these, as engine.losses counts them */
+    int32_t *banned;  /* memory for session_list_banned */
+    bool greedy;      /* the next token is the best logit, and nothing else of the row is wanted */
+    bool gone;        /* it has ended, and waits for its steps */
+    int64_t scored;   /* prompt positions whose log-probability was delivered */
+    bool want_all;    /* evaluation: rows want_from … want_to - 1 are wanted */
     int64_t want_from, want_to;
     top_logprob *top;
     sample_state *states; /* [room + 2] before each generated token, guesses too; NULL: its samplers have none */

@@ -219,17 +219,15 @@ static void count(atomic_ullong *by_use, const frame_head *h)
     if (row) atomic_fetch_add_explicit(&by_use[row->use], FRAME_HEAD + (uint64_t)h->bytes, memory_order_relaxed);
 }
 
-/* A sign of life: the time at which it left there, and how the work goes on here. */
-static int answer_sign(line *l, const frame_head *h, const uint8_t *payload, err *e)
+/* To a sign of life: the time at which it left there, and how the work goes on here. */
+static void answer_sign(line *l, const uint8_t *payload)
 {
     uint8_t message[sizeof(double) + PROGRESS_BYTES];
     progress mine = {.waits = PROGRESS_WAITS_NOT};
-    if (h->bytes != sizeof(double)) return err_set(e, ERR_FORMAT, "a malformed PING");
     if (l->of->use.tell) l->of->use.tell(l->of->use.ctx, &mine);
     memcpy(message, payload, sizeof(double));
     progress_write(message + sizeof(double), &mine);
     send_sign(l, &(frame_head){sizeof message, MSG_PONG, 0}, message);
-    return OK;
 }
 
 static int take_sign(peer *p, const frame_head *h, const uint8_t *payload, err *e)
@@ -240,6 +238,7 @@ static int take_sign(peer *p, const frame_head *h, const uint8_t *payload, err *
     memcpy(&sent, payload, sizeof sent);
     const double took = clock_now() - sent;
     if (took >= 0 && took < 3600) atomic_store(&p->rtt, took);
+    if (h->bytes == sizeof sent) return OK; /* it does nothing for this process */
     int rc = progress_read(&said, span_of(payload + sizeof sent, h->bytes - sizeof sent), e);
     if (!rc && p->use.hear) p->use.hear(p->use.ctx, &said);
     return rc;
@@ -253,8 +252,8 @@ static int take_message(void *ctx, const frame_head *h, const uint8_t *payload, 
     switch (h->kind) {
     case MSG_PROBE: return OK;
     case MSG_PING:
-        if (h->channel) send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
-        else return answer_sign(l, h, payload, e);
+        if (!h->channel && h->bytes == sizeof(double)) answer_sign(l, payload);
+        else send_sign(l, &(frame_head){h->bytes, MSG_PONG, h->channel}, payload);
         return OK;
     case MSG_PONG:
         if (!h->channel) return take_sign(p, h, payload, e);
