@@ -55,7 +55,7 @@ ISA_dotprod := -march=armv8.2-a+dotprod -fno-schedule-insns
 SRC   := $(filter-out src/app/main.c $(OTHER_ISAS:%=cpu/simd/\%_%.c),\
   $(wildcard src/*/*.c cpu/*.c cpu/*/*.c models/*.c models/*/*.c))
 OBJ   := $(SRC:%.c=$(BUILD)/obj/%.o)
-SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/*.html)
+SPECS := $(wildcard specs/*.ini specs/*.gguf src/serve/page/*)
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/t_*.c))
 FAKE  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/fake/*.c))
 FUZZ  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
