@@ -258,6 +258,38 @@ static void rows_not_held(void **unused)
     mem_free(dir);
 }
 
+static void *close_soon(void *g)
+{
+    usleep(700000);
+    engine_close(g);
+    return NULL;
+}
+
+/* What others have now is waited for; a name that does not exist is not. */
+static void waits_for_memory(void **unused)
+{
+    (void)unused;
+    nodes n;
+    err e = {0};
+    engine *g, *other;
+    pthread_t closes;
+    nodes_open(&n, NULL, NULL);
+    n.o.memory = 10 << 20;
+    nodes_again(&n);
+    engine_options o = {.devices = list_of(&n, "A/cpu"), .ctx = 256, .chunk = 64, .max_batch = 4, .key_file = n.key};
+    o.peer_wait = 20;
+    assert_ok(engine_open(&g, &o, &e), &e);
+    assert_int_equal(pthread_create(&closes, NULL, close_soon, g), 0);
+    assert_ok(engine_open(&other, &o, &e), &e);
+    pthread_join(closes, NULL);
+    engine_close(other);
+    o.devices = "no-such-host.invalid:7071/cpu";
+    const double from = clock_now();
+    assert_int_equal(engine_open(&g, &o, &e), ERR_UNAVAILABLE);
+    assert_true(clock_now() - from < 15);
+    nodes_close(&n);
+}
+
 /* ---- a node that goes */
 
 typedef struct heard {
@@ -588,6 +620,7 @@ int main(void)
         cmocka_unit_test(models),        cmocka_unit_test(wires),        cmocka_unit_test(refusals),
         cmocka_unit_test(rows_not_held), cmocka_unit_test(lends_some),   cmocka_unit_test(lends_little),
         cmocka_unit_test(lost_node),     cmocka_unit_test(comes_back),   cmocka_unit_test(waits_no_longer),
-        cmocka_unit_test(spare),         cmocka_unit_test(stands_still), cmocka_unit_test(counts)};
+        cmocka_unit_test(spare),         cmocka_unit_test(stands_still), cmocka_unit_test(waits_for_memory),
+        cmocka_unit_test(counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,6 +94,7 @@ static int repeat(measurement *m, rank_note *own, double *seconds, err *e)
 {
     const coll_test *t = m->t;
     const int rank = m->link->rank;
+    if (t->ends && t->ends(t->of)) return err_set(e, ERR_CANCELLED, "nobody waits for the measurement any more");
     for (int64_t i = 0; i < t->rows * t->cols; i++) m->x[i] = value(t, t->kind->reduces ? rank : 0, i);
     int rc = exchange_notes(m, own, e); /* all begin */
     const uint64_t before = m->link->posted;

@@ -14,6 +14,7 @@ typedef struct coll_test {
     int64_t reps;
     uint64_t seed;
     const wire_ops *wire;
+    bool (*ends)(const void *of);     /* somebody else has gone, and nobody waits for the result; NULL: never */
     uint64_t (*sent)(const void *of); /* bytes that this rank has put into sockets for it; NULL: there are none */
     const void *of;
 } coll_test;

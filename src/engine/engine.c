@@ -204,13 +204,15 @@ static int place_waiting(engine *g, err *e)
     for (;;) {
         err own = {0};
         int rc = engine_place(g, true, engine_patience(until - clock_now()), &own);
-        if (rc == ERR_MEMORY && g->asked.key_file && !g->asked.max_batch && g->info.max_batch > SEQUENCES_LEAST) {
+        if ((rc == ERR_MEMORY || rc == ERR_BUSY) && g->asked.key_file && !g->asked.max_batch &&
+            g->info.max_batch > SEQUENCES_LEAST) {
             g->info.max_batch /= 4; /* a node lends too little for so many */
             engine_unplace(g);
             continue;
         }
-        if (rc && g->asked.devices) spares_turn(&g->spare, g->asked.devices, own.msg);
-        if (rc != ERR_IO || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
+        const bool other = rc && g->asked.devices && spares_turn(&g->spare, g->asked.devices, own.msg);
+        const bool waits = rc == ERR_IO || rc == ERR_BUSY || (other && rc == ERR_UNAVAILABLE);
+        if (!waits || !g->asked.key_file || clock_now() >= until) return rc ? err_set(e, rc, "%s", own.msg) : OK;
         if (!said) log_line(LOG_WARN, "%s: waiting up to %.0f s for it", own.msg, g->asked.peer_wait);
         said = true;
         engine_unplace(g);

@@ -151,7 +151,7 @@ void recovery_go_on(engine *g)
     }
     engine_unplace(g);
     if (g->asked.devices && spares_turn(&g->spare, g->asked.devices, e.msg)) rc = ERR_IO; /* another one may do */
-    const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED;
+    const bool final = rc != ERR_IO && rc != ERR_BUSY && rc != ERR_CANCELLED && rc != ERR_UNAVAILABLE;
     g->away.why = e;
     g->away.next = clock_now() + AGAIN;
     peers_look(g, true);

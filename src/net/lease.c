@@ -287,7 +287,7 @@ static int open_trial(lease *l, err *e)
 {
     const ways_shape these = trial_shape(l->trial);
     const uint64_t left = loan_left(l->host->memory);
-    int rc = l->trial->bytes > left ? loan_refuse(left, l->trial->bytes, e) : OK;
+    int rc = l->trial->bytes > left ? loan_refuse(l->host->memory, left, l->trial->bytes, e) : OK;
     if (!rc) rc = make_ways(l, &these, e);
     l->side.w = l->w;
     l->side.rank = l->ask.rank;
@@ -315,7 +315,7 @@ static int check_pages(const lease *l, const cache_options *cache, err *e)
     for (int g = 0; g < GROUP_MAX; g++) needs += (uint64_t)cache->n_page[g] * m.page[g];
     needs += (uint64_t)cache->n_slot * m.slot;
     const uint64_t has = taken_bytes(l);
-    return needs <= m.left ? OK : loan_refuse(has + m.left, has + needs, e);
+    return needs <= m.left ? OK : loan_refuse(l->host->memory, has + m.left, has + needs, e);
 }
 
 static int tell_memory(lease *l, span payload, buf *out, err *e)

@@ -1,12 +1,13 @@
 /* loan.c - see loan.h. */
 #include "net/loan.h"
 
-int loan_refuse(uint64_t lends, uint64_t needs, err *e)
+int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e)
 {
     const bool large = lends >> 30 != 0;
     const double unit = large ? 0x1p30 : 0x1p20;
-    return err_set(e, ERR_MEMORY, "lends %.1f %s, its part needs %.1f", (double)lends / unit, large ? "GiB" : "MiB",
-                   (double)needs / unit);
+    const bool others = of->most && needs <= of->most; /* who will give it back */
+    return err_set(e, others ? ERR_BUSY : ERR_MEMORY, "lends %.1f %s%s, its part needs %.1f", (double)lends / unit,
+                   large ? "GiB" : "MiB", others ? " beside other leaders" : "", (double)needs / unit);
 }
 
 int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e)
@@ -19,7 +20,7 @@ int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e)
         *held = needs;
     }
     pthread_mutex_unlock(&of->lock);
-    return fits ? OK : loan_refuse(free, needs, e);
+    return fits ? OK : loan_refuse(of, free, needs, e);
 }
 
 uint64_t loan_left(loans *of)

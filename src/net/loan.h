@@ -13,10 +13,10 @@ typedef struct loans {
     uint64_t taken; /* so far */
 } loans;
 
-/* A lease that has *held bytes needs so many in all. ERR_MEMORY, "lends 8.0 GiB, its part needs 9.2": *held is as
- * before. */
+/* A lease that has *held bytes needs so many in all. ERR_MEMORY, "lends 8.0 GiB, its part needs 9.2"; ERR_BUSY where
+ * others have what it lacks: *held is as before. */
 int loan_take(loans *of, uint64_t *held, uint64_t needs, err *e);
 uint64_t loan_left(loans *of); /* UINT64_MAX: without bound */
 void loan_return(loans *of, uint64_t *held);
 /* That error: `lends` bytes for a part that needs more. */
-int loan_refuse(uint64_t lends, uint64_t needs, err *e);
+int loan_refuse(const loans *of, uint64_t lends, uint64_t needs, err *e);

@@ -78,7 +78,8 @@ static int look_up(struct addrinfo **out, const address *a, int flags, err *e)
     int rc = getaddrinfo(a->host, port, &hint, out);
     if (rc == 0) return OK;
     address_print(a, name);
-    return err_set(e, ERR_IO, "%s: %s", name, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    const int code = rc == EAI_NONAME ? ERR_UNAVAILABLE : ERR_IO; /* no such name: waiting is of use only later */
+    return err_set(e, code, "%s: %s", name, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
 }
 
 bool tcp_wait(int fd, bool write, double until)

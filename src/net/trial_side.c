@@ -37,6 +37,8 @@ static uint64_t side_sent(const void *of)
     return ways_sent(s->w, s->rank);
 }
 
+static bool side_ends(const void *of) { return ways_failed(((const trial_side *)of)->w); }
+
 uint64_t trial_side_bytes(const trial_side *s, const coll_test *t)
 {
     const int ranks = ways_end(s->w, s->rank, 0)->ranks;
@@ -49,6 +51,7 @@ int trial_side_run(trial_side *s, const coll_test *t, coll_score *to, err *e)
     coll_test own = *t;
     own.wire = s->wire;
     own.sent = side_sent;
+    own.ends = side_ends;
     own.of = s;
     s->memory_bytes = coll_measure_bytes(t, s->rank, l->ranks);
     s->memory = mem_map(s->memory_bytes);

@@ -52,6 +52,15 @@ static void on_lost(void *ctx, const err *why)
 
 void ways_fail(ways *w, const err *why) { asking_lose(&w->asks, why); }
 
+bool ways_failed(const ways *w)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&w->asks.lock;
+    pthread_mutex_lock(lock);
+    const bool is = w->asks.lost;
+    pthread_mutex_unlock(lock);
+    return is;
+}
+
 /* ---- opening */
 
 static uint64_t plan_bytes(const void *of, int a, int b, int channel) { return plan_channel_bytes(of, a, b, channel); }

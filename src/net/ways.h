@@ -56,6 +56,7 @@ int ways_admit(ways *w, int a, int b, const frame_head *h, uint8_t **room, err *
 int ways_take(ways *w, int a, int b, const frame_head *h, const uint8_t *payload, err *e);
 /* Ends all waiting of ranks; they fail with this. */
 void ways_fail(ways *w, const err *why);
+bool ways_failed(const ways *w); /* that was called, or a connection is lost */
 /* Ends all connections, and the threads that send: then those accepted may be closed. No rank may work. */
 void ways_stop(ways *w);
 /* Ends the connections that were dialled. Those accepted must be closed before. No rank may work. NULL ok. */
