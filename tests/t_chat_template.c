@@ -1,5 +1,6 @@
 /* t_chat_template.c - conversations through the templates of many models (shared data): whatever a template takes, the
  * conversation is told, and what its user wrote is marked as the user's. */
+#define _GNU_SOURCE
 #include "test.h"
 
 #include "base/file.h"
@@ -128,8 +129,54 @@ static void every_template_tells_the_conversation(void **state)
     assert_int_equal(n, 83);
 }
 
+/* Templates that show calls in forms of their own, under a condition: turns that alternate, where calls and results do
+ * not count; an answer behind each result; no content beside a call. */
+#define SHOW_CALL                                                                                                      \
+    "{% for c in m.tool_calls %}#call {{ c.function.name }} {{ c.function.arguments | tojson }}#{% endfor %}"
+#define SHOW_REST                                                                                                      \
+    "{% elif m.role == 'tool' %}#result {{ m.content }}#{% else %}#{{ m.role }} {{ m.content }}#{% endif %}{% endfor " \
+    "%}"
+static const char *const conditional[] = {
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role != 'tool' and not m.tool_calls %}"
+    "{% if (m.role == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}{% set ns.n = ns.n + 1 %}"
+    "{% endif %}{% endfor %}{% for m in messages %}{% if m.tool_calls %}" SHOW_CALL SHOW_REST,
+    "{% for m in messages %}{% if m.role == 'tool' and (loop.last or messages[loop.index].role != 'assistant') and "
+    "messages | length != 3 %}{{ raise_exception('an answer') }}{% endif %}{% if m.tool_calls %}" SHOW_CALL SHOW_REST,
+    "{% for m in messages %}{% if m.tool_calls and m.content is none %}" SHOW_CALL SHOW_REST,
+};
+
+static void calls_keep_the_templates_own_form(void **state)
+{
+    (void)state;
+    static const char *const content[] = {"null", "\"\""};
+    for (size_t i = 0; i < sizeof conditional / sizeof *conditional; i++)
+        for (int k = 0; k < 2; k++) {
+            chat_template *c;
+            jinja_output out = {0};
+            err e = {0};
+            char text[600];
+            snprintf(
+                text, sizeof text,
+                "[{\"role\":\"user\",\"content\":\"late?\"},{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":"
+                "[{\"id\":\"abcdef123\",\"type\":\"function\",\"function\":{\"name\":\"clock\",\"arguments\":"
+                "\"{\\\"zone\\\": \\\"UTC\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdef123\",\"content\":"
+                "\"ten\"}]",
+                content[k]);
+            json *messages = parse(text);
+            assert_ok(chat_template_open(&c, span_str(conditional[i]), NULL, NULL, &e), &e);
+            assert_ok(chat_template_apply(c, &(chat_input){.messages = messages}, &out, &e), &e);
+            static const char own[] = "#call clock {\"zone\": \"UTC\"}##result ten#";
+            if (!memmem(out.text.p, out.text.n, own, sizeof own - 1))
+                fail_msg("template %zu, content %s: %.*s", i, content[k], (int)out.text.n, (const char *)out.text.p);
+            jinja_output_free(&out);
+            chat_template_close(c);
+            json_free(messages);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_template_tells_the_conversation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_template_tells_the_conversation),
+                                       cmocka_unit_test(calls_keep_the_templates_own_form)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

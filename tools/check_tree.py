@@ -48,7 +48,7 @@ RULE = {
     "tools/oracle": None,
 }
 TOP = {"Makefile", "src", "cuda", "cpu", "models", "specs", "tests", "tools", "README.md", "LICENSE", ".gitignore",
-       ".clang-format", ".github", ".ci"}
+       ".clang-format", ".dockerignore", ".github", ".ci"}
 LENGTH_MAX, WIDTH_MAX, BRANCHES_MAX, PARAMS_MAX = 800, 120, 40, 8
 LENGTH_FREE = re.compile(r"(_table|_grids)\.[ch]$")  # tables may be longer
 CIRCLE_FREE = ("models", "src/text", "src/io", "src/plan")  # files of these rooms do not include each other in circles

@@ -147,8 +147,8 @@ static void add_assistant(json *list, const json *m, buf *text, const chat_caps 
     const bool has_calls = json_count(calls) > 0;
     json_add_str(o, "role", "assistant");
     if (has_calls && !caps->calls) put_calls(text, calls);
-    if (json_type(json_get(m, "content")) == JSON_NULL && has_calls && caps->calls && caps->null_content)
-        json_add_null(o, "content");
+    const bool none = json_type(json_get(m, "content")) == JSON_NULL || (caps->only_null_content && !text->n);
+    if (none && has_calls && caps->calls && caps->null_content) json_add_null(o, "content");
     else add_text(o, caps, buf_cstr(text));
     if (reasoning) {
         json_add_str(o, "reasoning_content", reasoning);

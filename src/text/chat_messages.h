@@ -6,16 +6,17 @@
 
 /* What a template can do. */
 typedef struct chat_caps {
-    bool system;           /* takes a system message */
-    bool developer;        /* knows the role developer */
-    bool tools;            /* shows `tools` */
-    bool calls;            /* shows the calls of an assistant's message, */
-    bool object_arguments; /* ... whose arguments are to be objects, not text */
-    bool null_content;     /* ... and whose content may be null */
-    bool results;          /* shows messages of the role tool */
-    bool parts;            /* wants content as a list of parts */
-    bool empty_tools;      /* without tools wants an empty list, not null */
-    bool short_ids;        /* wants ids of calls of 9 letters and digits */
+    bool system;            /* takes a system message */
+    bool developer;         /* knows the role developer */
+    bool tools;             /* shows `tools` */
+    bool calls;             /* shows the calls of an assistant's message, */
+    bool object_arguments;  /* ... whose arguments are to be objects, not text */
+    bool null_content;      /* ... and whose content may be null, */
+    bool only_null_content; /* ... or must be: beside any text no call is shown */
+    bool results;           /* shows messages of the role tool */
+    bool parts;             /* wants content as a list of parts */
+    bool empty_tools;       /* without tools wants an empty list, not null */
+    bool short_ids;         /* wants ids of calls of 9 letters and digits */
 } chat_caps;
 
 /* A new array with the messages as `caps` says; tools (NULL: none) are told in a system message where the template does

@@ -54,6 +54,7 @@ static void add_own(chat_template *c, const tokenizer *t)
 #define CALL(content, arguments)                                                                                       \
     "{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"callPROBE\",\"type\":\"function\","     \
     "\"function\":{\"name\":\"PROBE_call\",\"arguments\":" arguments "}}]}"
+#define ANSWER "{\"role\":\"assistant\",\"content\":\"PROBE_answer\"}"
 #define RESULT "{\"role\":\"tool\",\"name\":\"PROBE_call\",\"tool_call_id\":\"callPROBE\",\"content\":\"PROBE_result\"}"
 #define TOOLS                                                                                                          \
     "[{\"type\":\"function\",\"function\":{\"name\":\"PROBE_call\",\"description\":\"d\",\"parameters\":{\"type\":"    \
@@ -91,30 +92,61 @@ static bool mentions(const chat_template *c, const char *what)
     return memmem(c->source.p, c->source.n, what, strlen(what)) != NULL;
 }
 
+/* What a template does with a call and its result, between a question and `tail`. */
+typedef struct call_shown {
+    bool object, text, result, python; /* arguments as an object, as text; python: objects in Python's quotes */
+} call_shown;
+
+static bool shows_call(const buf *out)
+{
+    const char *s = buf_cstr((buf *)out);
+    return strstr(s, "PROBE_call") && strstr(s, "PROBE_value"); /* the name alone is there with the tools, too */
+}
+
+static call_shown look_at_call(const chat_template *c, bool null_content, const char *tail)
+{
+    static const char *const by_object[] = {CALL("\"\"", OBJECT), CALL("null", OBJECT)}, *const by_text[] = {
+                                                                                             CALL("\"\"", TEXT),
+                                                                                             CALL("null", TEXT)};
+    call_shown is = {0};
+    buf messages = {0}, out = {0};
+    buf_printf(&messages, USER ",%s," RESULT "%s", by_object[null_content], tail);
+    probe(c, buf_cstr(&messages), true, &out);
+    is.object = shows_call(&out);
+    is.result = strstr(buf_cstr(&out), "PROBE_result") != NULL;
+    is.python = strstr(buf_cstr(&out), "'PROBE_key'") != NULL;
+    messages.n = 0;
+    buf_printf(&messages, USER ",%s," RESULT "%s", by_text[null_content], tail);
+    probe(c, buf_cstr(&messages), true, &out);
+    is.text = strstr(buf_cstr(&out), "PROBE_value") != NULL;
+    is.result |= strstr(buf_cstr(&out), "PROBE_result") != NULL;
+    buf_free(&messages);
+    buf_free(&out);
+    return is;
+}
+
+/* Templates differ in what may follow a result: some count a question after it as two in a row, some want an answer
+ * first; and some show a call only where there is no content beside it. */
 static void find_calls(chat_template *c)
 {
+    static const char *const tails[] = {"," USER, "", "," ANSWER "," USER, "," ANSWER};
+    enum { TAILS = sizeof tails / sizeof *tails };
     chat_caps *k = &c->caps;
+    call_shown is = {0};
+    for (int null_content = 0; null_content < 2 && !k->calls; null_content++)
+        for (int i = 0; i < TAILS && !k->calls; i++) {
+            is = look_at_call(c, null_content, tails[i]);
+            k->calls = is.object || is.text;
+            k->results |= is.result;
+            k->only_null_content = k->calls && null_content;
+        }
+    k->object_arguments = is.object && !(is.python && is.text);
+    if (!k->calls) return;
     buf out = {0};
-    probe(c, USER "," CALL("\"\"", OBJECT) "," RESULT "," USER, true, &out);
-    const char *s = buf_cstr(&out);
-    const bool object = strstr(s, "PROBE_call") && strstr(s, "PROBE_value"), python = strstr(s, "'PROBE_key'");
-    bool result = strstr(s, "PROBE_result");
-    const char *after = strstr(s, "PROBE_call"); /* with the tools it is there once without a call */
-    const bool call_shown = after && strstr(s, "PROBE_value");
-    probe(c, USER "," CALL("\"\"", TEXT) "," RESULT "," USER, true, &out);
-    s = buf_cstr(&out);
-    const bool text = strstr(s, "PROBE_value") != NULL;
-    result |= strstr(s, "PROBE_result") != NULL;
-    k->calls = call_shown || text;
-    k->results = result;
-    k->object_arguments = object && !(python && text);
-    if (k->calls) {
-        probe(c,
-              k->object_arguments ? USER "," CALL("null", OBJECT) "," RESULT : USER "," CALL("null", TEXT) "," RESULT,
-              true, &out);
-        s = buf_cstr(&out);
-        k->null_content = strstr(s, "PROBE_value") && !strstr(s, "None");
-    }
+    probe(c, k->object_arguments ? USER "," CALL("null", OBJECT) "," RESULT : USER "," CALL("null", TEXT) "," RESULT,
+          true, &out);
+    k->null_content = k->only_null_content ||
+                      (strstr(buf_cstr(&out), "PROBE_value") && !strstr(buf_cstr(&out), "None"));
     buf_free(&out);
 }
 
