@@ -367,6 +367,35 @@ def test_storage(p, server):
     assert p.titles() == ['One too many', 'Go on 0']
 
 
+def test_no_storage(p, server):
+    p.d.execute_cdp_cmd('Page.addScriptToEvaluateOnNewDocument', {'source': '''
+        for (const name of ['localStorage', 'sessionStorage'])
+          Object.defineProperty(window, name, {get() { throw new DOMException('denied', 'SecurityError'); }});'''})
+    p.d.refresh()
+    p.ready()
+    p.setting('Max tokens', '5')
+    p.say('Hello')
+    assert len(p.replies()) == 1 and p.titles() == ['Hello']
+    assert p.one('#full').is_displayed()
+
+
+def test_reading_is_told(p, server):
+    slow = Server(BINARY, '--chunk', '16', '--threads', '1')
+    p.d.get(slow.url)
+    p.ready()
+    ask_for(p, max_tokens=3)
+    p.js('''window.seen = [];
+            new MutationObserver(() => document.querySelectorAll('.busy .wait').forEach(e => seen.push(e.textContent)))
+              .observe(document.body, {subtree: true, childList: true, characterData: true});
+            byId('box').value = 'It was a dark and stormy night on the sea. '.repeat(90);
+            send();''')
+    p.idle()
+    told = p.js('return window.seen.filter(s => /^reading [0-9 ]+ of [0-9 ]+$/.test(s))')
+    assert len(set(told)) > 1, p.js('return window.seen')
+    p.d.get(server.url)
+    slow.close()
+
+
 def test_conversations_of_old_versions(p, server):
     def node(parent, kids, role, text, ids, pick=0):
         return {'parent': parent, 'kids': kids, 'pick': pick, 'role': role, 'text': text, 'ids': ids,
@@ -452,7 +481,7 @@ def test_a_lost_server(p, server):
 
 def test_key(p, server):
     with tempfile.NamedTemporaryFile('w') as f:
-        f.write('open sesame\n')
+        f.write('open-sesame\n')
         f.flush()
         locked = Server(BINARY, '--api-key-file', f.name)
         p.allowed += ['401 (Unauthorized)']
@@ -465,7 +494,7 @@ def test_key(p, server):
         until(lambda: 'asks for a key' in p.trouble())
         p.press('Try again')
         until(lambda: p.one('#door').is_displayed())
-        p.one('#key').send_keys('open sesame', Keys.ENTER)
+        p.one('#key').send_keys('open-sesame', Keys.ENTER)
         p.ready()
         ask_for(p, max_tokens=5)
         p.say('Hello')

@@ -6,7 +6,7 @@ function send() {
   byId('box').value = '';
   grow();
   talk.title ||= text.trim().slice(0, 60);
-  sessionStorage.setItem('inferflow.talk', talk.id);
+  keepInTab('talk', talk.id);
   const t = talk, node = addNode(t, way.at(-1)?.id ?? 'root', {role: 'user', text});
   reply(t, node);
   showPast();
@@ -82,7 +82,7 @@ async function start() {
 }
 
 readTalks();
-talk = talks.get(sessionStorage.getItem('inferflow.talk')) ?? talk;
+talk = talks.get(tab.getItem('inferflow.talk')) ?? talk;
 showPast();
 show(true);
 focusBox();

@@ -20,11 +20,20 @@ function button(text, onclick, name) {
   return b;
 }
 
+/* A browser may refuse to keep anything: then what is written is told as storage that is full. */
+function storage(name) {
+  try { return window[name]; } catch { return {getItem: () => null, setItem() { throw Error(name); }, removeItem() {}}; }
+}
+const disk = storage('localStorage'), tab = storage('sessionStorage');
+function keepInTab(name, value) {
+  try { tab.setItem('inferflow.' + name, value); } catch { /* it is asked again after a reload */ }
+}
+
 const TALK = 'inferflow.talk.';
 const LONG_AGO = 4000; // ms after which a reply that nobody goes on writing counts as broken off
 
 function load(name, otherwise) {
-  try { return JSON.parse(localStorage.getItem('inferflow.' + name)) ?? otherwise; } catch { return otherwise; }
+  try { return JSON.parse(disk.getItem('inferflow.' + name)) ?? otherwise; } catch { return otherwise; }
 }
 const loadSettings = () => ({fields: {}, shade: false, ...load('settings', {})});
 let settings = loadSettings();
@@ -32,7 +41,7 @@ let settings = loadSettings();
 function changeSettings(change) {
   settings = loadSettings();
   change(settings);
-  try { localStorage.setItem('inferflow.settings', JSON.stringify(settings)); } catch { roomIsShort(); }
+  try { disk.setItem('inferflow.settings', JSON.stringify(settings)); } catch { roomIsShort(); }
 }
 
 /* ---- the tree
@@ -135,12 +144,12 @@ function join(t, other) {
 }
 
 function keepTalk(t) {
-  const name = TALK + t.id, old = localStorage.getItem(name), other = old && unpack(old);
+  const name = TALK + t.id, old = disk.getItem(name), other = old && unpack(old);
   if (!old && kept.has(t.id)) return; // deleted, perhaps in another tab
   if (other) join(t, other);
   talks.set(t.id, t);
   try {
-    localStorage.setItem(name, pack(t));
+    disk.setItem(name, pack(t));
     kept.add(t.id);
     roomIsShort(false);
   } catch { roomIsShort(); }
@@ -148,13 +157,13 @@ function keepTalk(t) {
 /* A conversation that goes on is kept again, even if another tab has deleted it. */
 function renewTalk(t) {
   t.at = Date.now();
-  if (localStorage.getItem(TALK + t.id) === null) kept.delete(t.id);
+  if (disk.getItem(TALK + t.id) === null) kept.delete(t.id);
   keepTalk(t);
 }
 function deleteTalk(t) {
   talks.delete(t.id);
   kept.add(t.id);
-  localStorage.removeItem(TALK + t.id);
+  disk.removeItem(TALK + t.id);
 }
 function editTalk(t, change) {
   Object.assign(t, change, {edited: Date.now()});
@@ -180,12 +189,12 @@ function readOldTalks() {
     keepTalk(t);
     whole &&= kept.has(t.id);
   });
-  if (whole) localStorage.removeItem('inferflow.talks');
+  if (whole) disk.removeItem('inferflow.talks');
 }
 
 function readTalks() {
-  for (const name of Object.keys(localStorage).filter(n => n.startsWith(TALK))) {
-    const t = unpack(localStorage.getItem(name));
+  for (const name of Object.keys(disk).filter(n => n.startsWith(TALK))) {
+    const t = unpack(disk.getItem(name));
     if (t) talks.set(t.id, t);
     if (t) kept.add(t.id);
   }

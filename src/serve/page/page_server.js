@@ -9,7 +9,7 @@ let running = null; // {stop, talk, node, reading}: the reply that comes in
 
 /* ---- requests; the key is kept until its tab is closed */
 
-let key = sessionStorage.getItem('inferflow.key') || '';
+let key = tab.getItem('inferflow.key') || '';
 let door = null; // a promise while the dialog is open
 function askForKey(why) {
   return door ??= new Promise((done, no) => {
@@ -21,7 +21,7 @@ function askForKey(why) {
       door = null;
       if (d.returnValue !== 'use') { no(new Error('This server asks for a key.')); return; }
       key = byId('key').value.trim();
-      sessionStorage.setItem('inferflow.key', key);
+      keepInTab('key', key);
       done();
     };
     d.showModal();

@@ -254,7 +254,7 @@ const titleOf = t => t.title || 'Untitled';
 function openTalk(t) {
   halt();
   talk = t;
-  sessionStorage.setItem('inferflow.talk', t.id);
+  keepInTab('talk', t.id);
   toggleList(false);
   trouble('');
   showPast();
