@@ -2,7 +2,7 @@
  * the rows is not read: its other keys are for other commands. */
 #include "app/settings.h"
 
-#include "base/log.h"
+#include "app/generation_config.h"
 #include "engine/engine.h"
 #include "models/model.h"
 #include "sample/strategy.h"
@@ -54,21 +54,18 @@ const char *settings_sampled_model(spec *over, const invocation *v)
 
 void settings_of_model(const char *path, const invocation *v)
 {
-    static const char *const keys[] = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "typical_p"};
+    static ban_list bans; /* the engine copies them */
     sample_params *to = options_of(v, sample_param_rows);
+    engine_options *o = options_of(v, engine_param_rows);
+    char where[300];
     ckpt *c;
     err why = {0};
     if (model_weights(&c, path, &why)) return; /* whoever opens the model says so */
-    const json *file = ckpt_side_json(c, "generation_config.json", &why), *sample = json_get(file, "do_sample");
-    if (json_type(sample) == JSON_BOOL && !json_bool(sample, false)) to->temperature = 0;
-    for (size_t i = 0; i < (json_bool(sample, false) ? sizeof keys / sizeof *keys : 1); i++) {
-        const json *value = json_get(file, keys[i]);
-        char where[300];
-        snprintf(where, sizeof where, "%.200s/generation_config.json: %s", ckpt_dir(c), keys[i]);
-        const param *row = param_find(sample_param_rows, sample_param_count, keys[i]);
-        if (json_type(value) == JSON_NUMBER && param_set_number(row, to, json_num(value, 0), where, &why))
-            log_line(LOG_WARN, "%s: ignored", why.msg);
-    }
+    bans.n = 0;
+    snprintf(where, sizeof where, "%.250s/generation_config.json", ckpt_dir(c));
+    generation_config_read(ckpt_side_json(c, "generation_config.json", &why), where, to, &bans);
+    o->bans = bans.id;
+    o->n_bans = (int32_t)bans.n;
     ckpt_close(c);
 }
 

@@ -46,11 +46,11 @@ static int64_t forced_of(const query *q, const engine_info *i)
     return start ? i->n_start - 1 : 0;
 }
 
-static bool open_arrays(beam_group *b, int64_t room)
+static bool open_arrays(beam_group *b, int64_t room, int32_t bans)
 {
     b->member = mem_zero((size_t)b->n, sizeof *b->member);
     b->cand = mem_array((size_t)b->n * (size_t)b->keep, sizeof *b->cand);
-    b->top = mem_array((size_t)b->keep, sizeof *b->top);
+    b->top = mem_array((size_t)b->keep + (size_t)bans, sizeof *b->top);
     b->done = mem_zero((size_t)b->n, sizeof *b->done);
     for (int i = 0; b->done && i < b->n; i++)
         if (!(b->done[i].ids = mem_array((size_t)room + 1, sizeof *b->done[i].ids))) return false;
@@ -67,7 +67,8 @@ int beam_new(session *first, const query *q, const engine *g, err *e)
     b->live = 1;
     b->keep = (ends > 1 ? 1 + ends : 2) * b->n;
     b->forced = forced_of(q, &g->info);
-    if (!open_arrays(b, first->room)) return err_set(e, ERR_MEMORY, "out of memory for %d beams", b->n);
+    if (!open_arrays(b, first->room, g->asked.n_bans))
+        return err_set(e, ERR_MEMORY, "out of memory for %d beams", b->n);
     b->member[0] = first;
     for (int i = 1; i < b->n; i++) {
         int rc = session_new(&b->member[i], q, g->prog, g->info.ctx, e);
@@ -234,7 +235,8 @@ static void advance(engine *g, session *first, uint64_t *made)
 void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
 {
     beam_group *b = s->beams;
-    int which = 0, keep = b->keep < g->info.n_vocab ? b->keep : g->info.n_vocab;
+    int which = 0, keep = b->keep + g->asked.n_bans; /* as many are left at least */
+    if (keep > g->info.n_vocab) keep = g->info.n_vocab;
     session *first = b->member[0];
     if (first->room == 0) {
         session_finish(g, first, FINISH_LENGTH, NULL);
@@ -243,7 +245,9 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
     while (b->member[which] != s) which++;
     sampler_logprobs(g->picker, logits, g->info.n_vocab, 0, b->top, keep);
     bool hold = s->n_ids - s->n_prompt < s->q.min_tokens;
-    for (int i = 0; i < keep; i++) {
+    for (int i = 0, taken = 0; i < keep && taken < b->keep; i++) {
+        if (session_would_complete(s, g->asked.bans, g->asked.n_bans, b->top[i].id)) continue;
+        taken++;
         bool ends = session_ends_with(s, &g->info, b->top[i].id);
         if (!isfinite(b->top[i].logprob) || (ends && hold)) continue;
         b->cand[b->n_cand++] = (candidate){which, b->top[i].id, b->score[which] + (double)b->top[i].logprob, ends};

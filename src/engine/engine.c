@@ -228,6 +228,18 @@ static int keep_options(engine *g, const engine_options *o, err *e)
                             &g->asked.experts,     &g->asked.wire,    &g->asked.ends,       &g->asked.draft,
                             &g->asked.draft_accept};
     g->asked = *o;
+    int32_t *own = o->n_bans ? arena_alloc(&g->texts, (size_t)o->n_bans * sizeof *own) : NULL;
+    if (o->n_bans && !own) return err_set(e, ERR_MEMORY, "out of memory for the engine");
+    g->asked.bans = own;
+    g->asked.n_bans = 0;
+    for (int32_t i = 0; i < o->n_bans; i += o->bans[i] + 1) { /* those of ids that the vocabulary has */
+        bool known = true;
+        for (int32_t k = 1; k <= o->bans[i]; k++)
+            known = known && o->bans[i + k] >= 0 && o->bans[i + k] < (int64_t)g->prog->vocab;
+        if (!known) continue;
+        memcpy(own + g->asked.n_bans, o->bans + i, ((size_t)o->bans[i] + 1) * sizeof *own);
+        g->asked.n_bans += o->bans[i] + 1;
+    }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = arena_str(&g->texts, *texts[i])))
             return err_set(e, ERR_MEMORY, "out of memory for the engine");
@@ -312,6 +324,8 @@ static void describe(engine *g, const engine_options *o, int chunk, int sequence
                             .arch = m->arch,
                             .n_vocab = (int32_t)m->prog->vocab,
                             .dim = (int32_t)m->prog->dim,
+                            .bans = g->asked.bans,
+                            .n_bans = g->asked.n_bans,
                             .n_layer = m->prog->n_layer,
                             .ctx = m->ctx,
                             .chunk = (int)g->chunk,

@@ -39,6 +39,8 @@ typedef struct engine_info {
     const char *embed_unsupported_module; /* of the model's embedding pipeline, or NULL */
     uint64_t weight_bytes; /* read per token: all weights except the embedding table, of experts the used ones */
     uint64_t weight_count; /* numbers in them: two operations each per token */
+    const int32_t *bans;   /* [n_bans] sequences that no text may have, as query.bad: engine_options */
+    int32_t n_bans;
     const char *isa;
     const char *devices; /* that --devices, spares and `auto` have come to; until they change */
 } engine_info;

@@ -20,6 +20,8 @@ typedef struct engine_options {
     double prefill_share; /* of the predicted time of a step in which others generate, for prompts; 0: 0.6 */
     int64_t max_queue;    /* queries that wait; 0: 1024 */
     bool touch;           /* memory of pages, up to 256 MiB, is taken at once, not as it is used */
+    const int32_t *bans;  /* [n_bans] sequences that no text may have, as query.bad; copied */
+    int32_t n_bans;
     int64_t ctx, threads, chunk, max_batch, in_flight, step_sequences, codec_group; /* 0 = default */
 } engine_options;
 

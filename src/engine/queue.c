@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 int query_check_encoder(const engine *g, const query *q, err *e)
 {
@@ -92,13 +93,31 @@ int query_check(const engine *g, const query *q, err *e)
     return 0;
 }
 
+/* The model's own bad sequences behind those of the query; *memory: to be freed once they were copied. */
+static int add_bans(const engine *g, query *q, int32_t **memory, err *e)
+{
+    const int32_t n = q->n_bad, more = g->asked.n_bans;
+    if (!more) return OK;
+    *memory = n <= INT32_MAX - more ? mem_array((size_t)n + (size_t)more, sizeof **memory) : NULL;
+    if (!*memory) return err_set(e, ERR_MEMORY, "out of memory for a query");
+    if (n) memcpy(*memory, q->bad, (size_t)n * sizeof **memory);
+    memcpy(*memory + n, g->asked.bans, (size_t)more * sizeof **memory);
+    q->bad = *memory;
+    q->n_bad = n + more;
+    return OK;
+}
+
 int engine_add_query(engine *g, const query *q, uint64_t *id, err *e)
 {
     session *s;
+    int32_t *bad = NULL;
+    query own = *q;
     int rc = query_check(g, q, e);
-    if (!rc) rc = session_new(&s, q, g->prog, g->info.ctx, e);
+    if (!rc && !q->pooled && q->beams < 2) rc = add_bans(g, &own, &bad, e);
+    if (!rc) rc = session_new(&s, &own, g->prog, g->info.ctx, e);
+    mem_free(bad);
     if (rc) return rc;
-    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !q->n_bad &&
+    s->greedy = sampler_is_argmax(&q->sample) && q->beams < 2 && !q->n_bias && !q->n_allowed && !own.n_bad &&
                 !q->constraint && q->n_logprobs < 0 && q->min_tokens < 1;
     if (q->beams > 1) rc = beam_new(s, q, g, e);
     s->accept = g->guesses.rule;

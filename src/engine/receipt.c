@@ -70,8 +70,10 @@ static void add_params(json *to, const engine *g, const query *q)
     if (q->n_stop_ids) add_ids(to, "stop_token_ids", q->stop_ids, (size_t)q->n_stop_ids);
     if (q->n_allowed) add_allowed(json_add_array(to, "allowed_token_ids"), q, engine_describe(g)->n_vocab);
     if (q->constraint) add_form(to, q->constraint);
-    json *bad = q->n_bad ? json_add_array(to, "bad_words_ids") : NULL;
+    json *bad = q->n_bad || engine_describe(g)->n_bans ? json_add_array(to, "bad_words_ids") : NULL;
     for (int32_t i = 0; i < q->n_bad; i += q->bad[i] + 1) add_ids(bad, NULL, q->bad + i + 1, (size_t)q->bad[i]);
+    for (int32_t i = 0; i < engine_describe(g)->n_bans; i += engine_describe(g)->bans[i] + 1) /* the model's own */
+        add_ids(bad, NULL, engine_describe(g)->bans + i + 1, (size_t)engine_describe(g)->bans[i]);
     json *bias = q->n_bias ? json_add_object(to, "logit_bias") : NULL;
     for (int32_t i = 0; i < q->n_bias; i++) {
         char id[12];

@@ -105,6 +105,20 @@ bool session_ends_with(const session *s, const engine_info *i, int32_t id)
     return false;
 }
 
+/* Whether a sequence stands before the next id, but for its own last. */
+static bool has_begun(const session *s, const int32_t *word, int32_t before)
+{
+    return before <= s->n_ids - s->n_prompt && !memcmp(s->ids + s->n_ids - before, word, (size_t)before * sizeof *word);
+}
+
+bool session_would_complete(const session *s, const int32_t *bad, int32_t n_bad, int32_t id)
+{
+    bool would = false;
+    for (int32_t k = 0; k < n_bad && !would; k += bad[k] + 1)
+        would = bad[k + bad[k]] == id && has_begun(s, bad + k + 1, bad[k] - 1);
+    return would;
+}
+
 int32_t session_list_banned(const session *s, const engine_info *i)
 {
     const int64_t made = s->n_ids - s->n_prompt;
@@ -115,8 +129,7 @@ int32_t session_list_banned(const session *s, const engine_info *i)
     }
     for (int32_t k = 0; k < s->q.n_bad; k += s->q.bad[k] + 1) {
         const int32_t *word = s->q.bad + k + 1, before = s->q.bad[k] - 1;
-        if (before <= made && !memcmp(s->ids + s->n_ids - before, word, (size_t)before * sizeof *word))
-            s->banned[n++] = word[before];
+        if (has_begun(s, word, before)) s->banned[n++] = word[before];
     }
     return n;
 }

@@ -103,4 +103,6 @@ static inline int32_t session_next_slot(const session *s)
 bool session_ends_with(const session *s, const engine_info *i, int32_t id);
 /* Fills s->banned with the ids that must not come next: ends before min_tokens, the last of a bad sequence. */
 int32_t session_list_banned(const session *s, const engine_info *i);
+/* Whether the id would complete one of these sequences (query.bad). */
+bool session_would_complete(const session *s, const int32_t *bad, int32_t n_bad, int32_t id);
 void session_free(session *s); /* NULL ok; pages and variants were given back, the beams freed */
