@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/act_move.h"
+#include "core/logit_check.h"
 #include "cpu/cpu.h"
 #include "tensor/panel.h"
 
@@ -489,11 +490,16 @@ static int cpu_act_get(dev *d, const segment *s, ref t, int64_t row0, int64_t ro
     return OK;
 }
 
+static best_logit pick_row(const scan_ops *scan, const float *row, int64_t n)
+{
+    return logits_have_nan(row, n) ? (best_logit){0, NAN} : scan->best(row, n);
+}
+
 static int cpu_pick(dev *d, const segment *s, ref t, int64_t row0, int64_t rows, best_logit *to, err *e)
 {
     (void)e;
     for (int64_t i = 0; i < rows; i++)
-        to[i] = d->table->scan->best(act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
+        to[i] = pick_row(d->table->scan, act_row(s, t, row0 + i), tensor_count(&s->p->tensors[t]));
     return OK;
 }
 

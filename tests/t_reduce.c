@@ -309,9 +309,51 @@ static void rows_that_a_codec_cannot_hold(void **unused)
     }
 }
 
+/* One logit that is NaN, of a token that nobody would draw: there is no text, whatever draws. */
+static void a_logit_that_is_none(void **unused)
+{
+    (void)unused;
+    static const char *const devices[] = {NULL, "cpu&cpu", "fake;fake", "cpu&fake"};
+    const fake_options fake = {.seed = 3};
+    const backend_use more[] = {{&fake_backend, &fake}, {0}};
+    const int32_t ids[] = {5, 6, 7};
+    for (int w = 0; w < 4; w++) {
+        const engine_options o = {.devices = devices[w], .threads = 1, .kv = "f32", .more_backends = more};
+        model *m = rig_model(&small, 5, 64);
+        const op *head = &m->prog->ops[m->prog->n_op - 1];
+        assert_int_equal(head->out, m->prog->entries[ENTRY_HEAD].out);
+        float *rows = (float *)m->prog->weights[m->prog->tensors[head->in[1]].weight].pieces[0].data;
+        rows[(small.vocab - 1) * DIM] = NAN;
+        err e = {0};
+        engine *g;
+        assert_ok(engine_of_model(&g, m, rig_model_drop, &o, &e), &e);
+        for (int k = 0; k < 5; k++) {
+            ending x = {.n = 0};
+            query q = {.ids = ids,
+                       .n_ids = 3,
+                       .max_tokens = NEW_TOKENS,
+                       .sample = {.repetition_penalty = 1, .typical_p = 1, .tfs_z = 1, .fsd_n = 1, .top_p = 1},
+                       .beams = k == 3 ? 2 : 1,
+                       .length_penalty = 1,
+                       .n_logprobs = k == 2 || k == 4 ? 1 : -1,
+                       .prompt_logprobs = k == 4,
+                       .on_token = take_ending,
+                       .ctx = &x};
+            if (k == 1) q.sample.temperature = 1;
+            assert_ok(engine_add_query(g, &q, NULL, &e), &e);
+            for (bool on = true; on;) assert_ok(engine_infer(g, &on, &e), &e);
+            assert_int_equal(x.finish, FINISH_ERROR);
+            assert_int_equal(x.n, 0);
+            assert_non_null(strstr(x.error, "no finite logit"));
+        }
+        engine_close(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decoders), cmocka_unit_test(encoders),
-                                       cmocka_unit_test(rows_that_a_codec_cannot_hold)};
+                                       cmocka_unit_test(rows_that_a_codec_cannot_hold),
+                                       cmocka_unit_test(a_logit_that_is_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

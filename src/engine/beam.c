@@ -3,6 +3,7 @@
 #include "engine/beam.h"
 
 #include "base/mem.h"
+#include "core/logit_check.h"
 
 #include <math.h>
 #include <string.h>
@@ -240,6 +241,10 @@ void beam_take(engine *g, session *s, const float *logits, uint64_t *made)
     session *first = b->member[0];
     if (first->room == 0) {
         session_finish(g, first, FINISH_LENGTH, NULL);
+        return;
+    }
+    if (logits_have_nan(logits, g->info.n_vocab)) {
+        session_finish(g, first, FINISH_ERROR, "the model computed no finite logit for this text");
         return;
     }
     while (b->member[which] != s) which++;

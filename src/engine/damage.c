@@ -106,7 +106,7 @@ void damage_begin(engine *g, const err *why)
     g->stats.kv_usage = 0;
     pthread_mutex_unlock(&g->lock);
     g->harm.next = clock_now() + LOOK;
-    log_line(LOG_ERROR, "%s: not used %s", why->msg, g->harm.held.tensor ? "until it is whole again" : "any more");
+    if (g->harm.held.tensor) log_line(LOG_ERROR, "%s: not used until it is whole again", why->msg);
     engine_end_steps(g);
     schedule_accept(g);
     schedule_requeue(g);

@@ -2,6 +2,7 @@
 #include "engine/draws.h"
 
 #include "base/mem.h"
+#include "core/logit_check.h"
 #include "base/pool.h"
 
 #include <stdatomic.h>
@@ -89,7 +90,8 @@ static void draw_rows(sampler *own, const engine_info *info, session *s, const f
     bool holds = true;
     for (int k = 0; k <= s->n_draft && holds; k++) {
         s->n_ids = n_ids + k; /* the draw sees the guesses before it as tokens */
-        s->drawn[k] = draw(own, info, s, k, rows + (int64_t)k * info->n_vocab);
+        const float *row = rows + (int64_t)k * info->n_vocab;
+        s->drawn[k] = logits_have_nan(row, info->n_vocab) ? -1 : draw(own, info, s, k, row);
         holds = k < s->n_draft && s->drawn[k] == s->ids[n_ids + k];
     }
     s->n_ids = n_ids;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/logit_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,10 @@ static void end_not_finite(engine *g, session *s, const char *what)
 /* Log-probability of the prompt token after `pos`. False: the query is over. */
 static bool score_prompt(engine *g, session *s, int64_t pos, const float *logits)
 {
+    if (logits_have_nan(logits, g->info.n_vocab)) {
+        end_not_finite(g, s, "logit");
+        return true; /* it has ended already */
+    }
     int32_t id = s->ids[pos + 1], n = s->q.n_logprobs > 0 ? s->q.n_logprobs : 0;
     token_event ev = {.query_id = s->id, .token = id, .index = pos + 1 - s->n_prompt, .top = s->top, .n_top = n};
     ev.logprob = sampler_logprobs(g->picker, logits, g->info.n_vocab, id, s->top, n);

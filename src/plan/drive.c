@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 static flight *flight_of(const plan *l, uint64_t number) { return &l->flights[number % (uint64_t)l->in_flight]; }
@@ -381,7 +382,8 @@ static void join_best(const plan *l, flight *f)
     for (int r = 1; r < last->ranks; r++) {
         const best_logit *of = f->best + (int64_t)r * l->max_rows[AXIS_OUT];
         for (int32_t i = 0; i < f->st->n[AXIS_OUT]; i++)
-            if (f->st->best_only && f->st->best_only[i] && of[i].value > f->best[i].value) f->best[i] = of[i];
+            if (f->st->best_only && f->st->best_only[i] && (of[i].value > f->best[i].value || isnan(of[i].value)))
+                f->best[i] = of[i];
     }
 }
 

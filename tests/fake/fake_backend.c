@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/act_move.h"
+#include "core/logit_check.h"
 #include "core/weight_fill.h"
 
 #include <string.h>
@@ -541,8 +542,10 @@ static int fake_pick(dev *of, const segment *s, ref t, int64_t row0, int64_t row
     check_rows_of(d, a, row0, rows);
     if (rc) return rc;
     memory_open(d, true);
-    for (int64_t i = 0; i < rows; i++)
-        to[i] = logits_best((float *)(void *)(((placed *)s->compiled)->act + a->off) + (row0 + i) * n, n);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row = (float *)(void *)(((placed *)s->compiled)->act + a->off) + (row0 + i) * n;
+        to[i] = logits_have_nan(row, n) ? (best_logit){0, NAN} : logits_best(row, n);
+    }
     memory_open(d, false);
     COUNT(d, gets, (uint64_t)rows * sizeof *to);
     return OK;

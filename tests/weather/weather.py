@@ -24,7 +24,7 @@ BINARY = os.path.abspath(sys.argv[1])
 ONLY = sys.argv[2] if len(sys.argv) > 2 else ''
 LONG, TOKENS = 'It was a dark night, and the captain looked at the sea. ' * 6, 400
 SHORT = 'The captain looked at the sea'
-failed, skipped = [], []
+failed, skipped, tried = [], [], []
 
 
 class Skip(Exception):
@@ -88,6 +88,7 @@ class Place:
         """happens(place): a context in which it is so. It gives what an error may be called, and whether one may be."""
         if ONLY and ONLY not in f'{self.name} {row}':
             return
+        tried.append(row)
         self.descriptors, self.rss = self.server.descriptors(), self.server.rss()
         wrong, began = [], time.monotonic()
         stream = self.server.stream(LONG, TOKENS)
@@ -378,8 +379,8 @@ def main():
             p.run('it is stopped for 8 s', leader_stops)
         for program in [p.server, *p.nodes]:
             program.end()
-    print(f'weather: {len(failed)} wrong, {len(skipped)} skipped')
-    return bool(failed)
+    print(f'weather: {len(tried)} rows, {len(failed)} wrong, {len(skipped)} skipped')
+    return bool(failed) or not tried
 
 
 if __name__ == '__main__':
