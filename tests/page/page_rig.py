@@ -94,7 +94,20 @@ class Page:
         return [b for b in self.all('button') if b.is_displayed() and name in (b.text, b.get_attribute('aria-label'))]
 
     def button(self, name):
-        return until(lambda: self.buttons(name))[-1]
+        return until(lambda: self.buttons(name) or self.list_for(name))[-1]
+
+    def list_for(self, name):
+        """On a phone, opens the list of conversations for a button in it."""
+        inside = self.js('''return [...document.querySelectorAll('#past button')].some(b =>
+            [b.textContent, b.ariaLabel].includes(arguments[0]))''', name)
+        if inside:
+            self.open_list()
+        return []
+
+    def open_list(self):
+        if not self.one('#past').is_displayed():
+            self.one('#menu').click()
+        return self.one('#past')
 
     def press(self, name):
         """Clicks the last button of the name; where the page draws anew meanwhile, the new one."""
@@ -109,6 +122,8 @@ class Page:
         return self
 
     def say(self, text, wait=True):
+        if self.js('return byId("page").inert'):
+            self.press('Close the list')
         self.one('#box').send_keys(text, Keys.ENTER)
         return self.idle() if wait else self
 
@@ -127,7 +142,7 @@ class Page:
         return [e.get_attribute('textContent') for e in self.all('article.assistant > .text')]
 
     def titles(self):
-        return [b.text for b in self.all('#list li > button:first-child')]
+        return [b.get_attribute('textContent') for b in self.all('#list li > button:first-child')]
 
     def trouble(self):
         return self.one('#trouble').text
@@ -138,6 +153,8 @@ class Page:
         return self.all('.token')
 
     def setting(self, label, value):
+        if self.js('return byId("page").inert'):
+            self.press('Close the list')
         if not self.one('#settings').is_displayed():
             self.press('Settings')
         for e in self.all('#settings label'):

@@ -266,6 +266,7 @@ function remove(t) {
   deleteTalk(t);
   if (t === talk) openTalk(newTalk());
   roomIsShort(false);
+  toggleList(false);
   showPast();
   note(`“${titleOf(t)}” is deleted.`, button('Undo', () => {
     kept.delete(t.id);
