@@ -168,6 +168,9 @@ static void plain_requests(void **state)
             "chunked\r\n\r\n5\r\n{\"con\r\nb\r\ntent\":\"ab\"}\r\n0\r\n\r\n");
     assert_true(get(fd, "]}", 2));
     expect_status("200");
+    assert_non_null(strstr(got, "Connection: close\r\n")); /* chunks that a proxy reads otherwise hide no request */
+    close(fd);
+    fd = dial();
     put(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: "
             "4\r\n\r\n\x1f\x8b\b\b");
     assert_true(get(fd, "}}", 2));
@@ -201,6 +204,7 @@ static void framing_is_strict(void **state)
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
         "GET /health HTTP/1.1\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n",
         "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -210,6 +214,10 @@ static void framing_is_strict(void **state)
         bool refused = n_got == 0 || strncmp(got, "HTTP/1.1 4", 10) == 0;
         if (!refused || strstr(got, "\"object\":\"list\"")) fail_msg("taken: %s -> %s", bad[i], got);
     }
+    raw("GET /health HTTP/1.1\r\n\r\n");
+    expect_status("400");
+    assert_non_null(strstr(got, "Host is missing"));
+    assert_null(strstr(got + 1, "HTTP/1.1")); /* answered once */
     raw("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n");
     assert_non_null(strstr(got, "Host stands twice"));
     static const char *const heads[] = {
@@ -432,8 +440,6 @@ static void large_heads_and_bodies(void **state)
     put(fd, "0\r\n\r\n");
     assert_true(get(fd, "}}", 3));
     expect_status("413");
-    put(fd, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_true(get(fd, "ok", 2));
     close(fd);
     fd = dial();
     put(fd, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");

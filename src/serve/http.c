@@ -1,8 +1,10 @@
 /* http.c - see http.h. The only file that includes microhttpd.h (0.9.75).
  *
  * The library parses, times and sends; this file adds what it lacks (each point was seen to fail without it):
- * - framing: two Content-Length, Content-Length with Transfer-Encoding, other codings, blanks before a colon and
- *   control bytes are refused (request smuggling);
+ * - framing: a missing Host (the library would answer twice), two Content-Length, Content-Length with
+ *   Transfer-Encoding, other codings, blanks before a colon and control bytes are refused (request smuggling);
+ * - chunks whose lines end in LF alone are taken: so a chunked request is the last of its connection, and nothing that
+ *   a proxy took for its body is answered;
  * - replies that come later: the connection sleeps inside the stream's lock, so a wake-up cannot be lost;
  * - clients that leave, heads that never end: watch.c;
  * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
@@ -65,6 +67,7 @@ typedef struct call {
     buf body;
     uint64_t body_seen;
     bool receiving, handled, refused, unread, queued; /* unread: refused before its body came */
+    bool chunked;
     int status;
 } call;
 
@@ -153,11 +156,12 @@ static void *look_at_target(void *ctx, const char *target, struct MHD_Connection
 }
 
 /* NULL: nothing is wrong with it. */
-static const char *misframing(const framing *f, bool uncut)
+static const char *misframing(const framing *f, bool uncut, const char *version)
 {
     if (f->dirty || !uncut) return "the head has a blank before a colon, a control byte or a line without CR";
     if (f->strange || f->lengths > 1 || f->codings > 1 || (f->lengths && f->codings))
         return "the length of the body is not clear: Content-Length and Transfer-Encoding";
+    if (!f->hosts && strcmp(version, "HTTP/1.1") == 0) return "Host is missing in the head";
     if (f->hosts > 1) return "Host stands twice in the head";
     return NULL;
 }
@@ -181,7 +185,7 @@ static enum MHD_Result queue_response(call *c, struct MHD_Response *r, int statu
     if (!r) return MHD_NO;
     if (content_type) MHD_add_response_header(r, "Content-Type", content_type);
     for (int i = 0; i < c->x.n_header; i++) MHD_add_response_header(r, c->x.header[i].name, c->x.header[i].value);
-    if (c->unread) MHD_add_response_header(r, "Connection", "close");
+    if (c->unread || c->chunked) MHD_add_response_header(r, "Connection", "close");
     c->status = status;
     c->queued = true;
     enum MHD_Result rc = MHD_queue_response(c->conn, (unsigned)status, r);
@@ -266,7 +270,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     MHD_get_connection_values(conn, MHD_HEADER_KIND, count_header, &f);
     const client *who = client_of(conn);
     exchange *x = &c->x;
-    x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped);
+    x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped, version);
     x->address = address_of(conn);
     name_client(conn, x->client, sizeof x->client);
     x->method = method;
@@ -279,6 +283,7 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     x->wanted_headers = request_header(conn, "Access-Control-Request-Headers");
     x->client_id = request_header(conn, "X-Request-Id");
     x->content_length = f.lengths ? f.length : -1;
+    c->chunked = f.codings > 0;
     if (!exchange_admit(h->srv, x)) {
         c->refused = true;
         c->unread = x->misframed || f.codings > 0 || f.length > DRAIN_BYTES ||
@@ -344,7 +349,7 @@ static void on_completed(void *ctx, struct MHD_Connection *conn, void **slot, en
     if (c->body.n) atomic_fetch_sub(&h->body_bytes, (long long)c->body.n);
     buf_free(&c->body);
     client *who = client_of(c->conn);
-    if (who && c->unread) who->linger = true;
+    if (who && (c->unread || c->chunked)) who->linger = true;
     atomic_fetch_sub(c->receiving ? &h->receiving : &h->active, 1);
     mem_free(c);
 }
@@ -473,7 +478,7 @@ static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
                             MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
                             NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_target, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                             (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT, room, MHD_OPTION_CONNECTION_TIMEOUT,
-                            (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls,
+                            (unsigned)SEND_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_ARRAY, tls,
                             MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
 }
 
