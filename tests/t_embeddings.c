@@ -184,6 +184,8 @@ static void other_models(void **state)
     fake.n_score = 3;
     start_server();
     expect_error(400, call("POST", path, "{\"input\":\"a\"}"), "model", "no_embeddings");
+    expect_error(400, call("POST", path, "{\"input\":\"a\",\"inputs\":1}"), "inputs", "unknown_field");
+    expect_error(400, call("POST", "/v1/rerank", "{\"query\":\"a\",\"docs\":[\"b\"]}"), "docs", "unknown_field");
     expect_error(400, call("POST", "/v1/rerank", "{\"query\":\"a\",\"documents\":[\"b\"]}"), "model", "no_scores");
     stop_server();
     fake.n_score = 0;

@@ -394,7 +394,9 @@ static void each_request_is_a_line(void **state)
 static void tokenize_and_back(void **state)
 {
     (void)state;
-    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\"}"), 200);
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\"}"), 200); /* as /completion reads it */
+    assert_string_equal(reply, "{\"tokens\":[100,2]}");
+    assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\",\"parse_special\":false}"), 200);
     assert_string_equal(reply, "{\"tokens\":[100,63,127,123,127,65]}");
     assert_int_equal(call("POST", "/tokenize", "{\"content\":\"a<|x|>\",\"add_special\":true,\"parse_special\":true}"),
                      200);

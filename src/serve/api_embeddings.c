@@ -131,7 +131,12 @@ static bool check_fields(const server *s, exchange *x, const embedding_fields *f
 {
     const char *form = f->encoding_format;
     int32_t most = engine_describe(s->g)->n_pooled;
+    err e = {0};
     if (!exchange_check_model(s, x, f->model)) return false;
+    if (embedding_check(s->g, false, s->model && s->model->pooling, &e)) {
+        reply_error(x, 400, "model", "no_embeddings", "%s", e.msg);
+        return false;
+    }
     if (form && strcmp(form, "float") != 0 && strcmp(form, "base64") != 0) {
         reply_error(x, 400, "encoding_format", "invalid_value",
                     "encoding_format: \"%.40s\" is not one of float, base64", form);
@@ -148,10 +153,6 @@ static void handle_embeddings(server *s, exchange *x)
     embedding_fields f = {0};
     err e = {0};
     pooled_job *j = NULL;
-    if (embedding_check(s->g, false, s->model && s->model->pooling, &e)) {
-        reply_error(x, 400, "model", "no_embeddings", "%s", e.msg);
-        return;
-    }
     json *body = body_read(s, x, &f);
     if (body && check_fields(s, x, &f)) {
         int rc = read_inputs(s, f.input, &j, &e);

@@ -125,8 +125,8 @@ static void handle_rerank(server *s, exchange *x)
     rerank_fields f = {0};
     err e = {0};
     pooled_job *j = NULL;
-    json *body = check_model(s, x) ? body_read(s, x, &f) : NULL;
-    if (body && exchange_check_model(s, x, f.model)) {
+    json *body = body_read(s, x, &f);
+    if (body && exchange_check_model(s, x, f.model) && check_model(s, x)) {
         int rc = read_pairs(s, &f, &j, &e);
         if (!rc && !(j->own = mem_zero(1, sizeof(rerank_reply)))) rc = err_set(&e, ERR_MEMORY, "out of memory");
         if (!rc) {

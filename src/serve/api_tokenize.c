@@ -106,7 +106,7 @@ static bool encode(server *s, exchange *x, const tokenizer *t, const tokenize_fi
         return field_wrong_type(x, "add_special_tokens", "true or false", special);
     if (f->parse_special && json_type(f->parse_special) != JSON_BOOL)
         return field_wrong_type(x, "parse_special", "true or false", f->parse_special);
-    const bool parses = json_bool(f->parse_special, f->prompt != NULL); /* as in completions */
+    const bool parses = json_bool(f->parse_special, true); /* as in completions */
     const bool adds = f->content ? f->add_special : json_bool(special, !f->chat.messages_node);
     int flags = (adds ? TOKENIZE_SPECIAL : 0) | (parses ? TOKENIZE_PARSE : 0);
     if (!!f->content + !!f->prompt + !!f->chat.messages_node > 1) {
@@ -134,11 +134,10 @@ static void handle_tokenize(server *s, exchange *x)
 {
     tokenize_fields f = {.chat = {.generation_prompt = true}};
     token_list ids = {0};
-    const tokenizer *t = tokenizer_of(s, x);
-    json *body = t ? body_read(s, x, &f) : NULL;
-    if (!body) return;
+    json *body = body_read(s, x, &f);
+    const tokenizer *t = body && exchange_check_model(s, x, f.model) ? tokenizer_of(s, x) : NULL;
     f.chat.body = body;
-    if (exchange_check_model(s, x, f.model) && encode(s, x, t, &f, &ids)) {
+    if (t && encode(s, x, t, &f, &ids)) {
         if (f.content) reply_content(x, t, &ids, f.with_pieces);
         else reply_prompt(s, x, t, &ids, f.return_token_strs);
     }
@@ -170,9 +169,9 @@ static void handle_detokenize(server *s, exchange *x)
     token_list ids = {0};
     buf text = {0};
     err e = {0};
-    const tokenizer *t = tokenizer_of(s, x);
-    json *body = t ? body_read(s, x, &f) : NULL;
-    if (body && exchange_check_model(s, x, f.model) && collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
+    json *body = body_read(s, x, &f);
+    const tokenizer *t = body && exchange_check_model(s, x, f.model) ? tokenizer_of(s, x) : NULL;
+    if (t && collect_ids(x, f.tokens, tokenizer_size(t), &ids)) {
         if (tokenizer_decode(t, ids.id, ids.n, 0, &text, &e)) {
             reply_err(x, "tokens", &e);
         } else {
