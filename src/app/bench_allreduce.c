@@ -17,7 +17,7 @@ static const int64_t bytes_max = (int64_t)1 << 32;
 #define ROW(field, kind, ...) PARAM_ROW(allreduce_options, field, kind, __VA_ARGS__)
 const param allreduce_rows[] = {
     ROW(bytes, PARAM_TEXT, .otherwise = "1M,16M", .words = "N,N,...",
-        .doc = "sizes of the tensor as f16, in rows of 8K; K, M, G: KiB, MiB, GiB"),
+        .doc = "sizes of the tensor as f16, in rows of 8K or in one; K, M, G: KiB, MiB, GiB"),
     ROW(codec, PARAM_TEXT, .otherwise = "f16,int8,int6,int4", .words = "NAME,...",
         .doc = "f32, f16, int8, int4, int6 (int4, then int8), and the symmetric int8s, int4s"),
     ROW(algorithm, PARAM_TEXT, .otherwise = "ring,two_step,one_shot", .words = "NAME,...",
@@ -39,10 +39,9 @@ static bool next_word(const char **list, span *word)
 static int parse_bytes(span word, int64_t *n, err *e)
 {
     int64_t v;
-    if (!param_bytes(word, &v) || v < 2 || v > bytes_max || v % (v < ROW_BYTES ? 2 : ROW_BYTES))
-        return err_set(e, ERR_USAGE, "--bytes %.*s: expected an even number below 8K, or a multiple of 8K up to 4G",
-                       (int)word.n, (const char *)word.p);
-    *n = v;
+    if (!param_bytes(word, &v) || v < 2 || v > bytes_max)
+        return err_set(e, ERR_USAGE, "--bytes %.*s: expected 2 to 4G", (int)word.n, (const char *)word.p);
+    *n = v + v % 2; /* whole elements */
     return OK;
 }
 
@@ -61,7 +60,7 @@ static int parse_test(coll_test *t, span algorithm, span codec, span size, err *
     int rc = parse_bytes(size, &bytes, e);
     if (rc) return rc;
     t->codec = *w;
-    t->cols = bytes < ROW_BYTES ? bytes / 2 : COLS;
+    t->cols = bytes % ROW_BYTES ? bytes / 2 : COLS;
     t->rows = bytes / 2 / t->cols;
     if (!t->kind->reduces && w->partial != w->sum) t->reps = 0;
     return OK;

@@ -58,16 +58,16 @@ const param engine_param_rows[] = {
     ROW(isa, PARAM_WORD, .keeps_bits = true, .words = "c|avx2|avxvnni|avx512|avx512bf16|neon|dotprod",
         .doc = "instruction set of the kernels (default: the best here); only avx512bf16, which needs --exact off, "
                "changes results"),
-    ROW(threads, PARAM_INT, .keeps_bits = true, .max = 1024, .alias = "t",
+    ROW(threads, PARAM_INT, .keeps_bits = true, .min = 1, .max = 1024, .alias = "t",
         .doc = "compute threads (default: the cores this process may use)"),
-    ROW(chunk, PARAM_INT, .keeps_bits = true, .max = 1 << 16,
+    ROW(chunk, PARAM_INT, .keeps_bits = true, .min = 1, .max = 1 << 16,
         .doc = "prefill rows per step (default: chosen for the machine)"),
-    ROW(max_batch, PARAM_INT, .keeps_bits = true, .max = 4096, .alias = "slots",
+    ROW(max_batch, PARAM_INT, .keeps_bits = true, .min = 1, .max = 4096, .alias = "slots",
         .doc = "sequences that run at once (default: 256, as memory allows)"),
-    ROW(in_flight, PARAM_INT, .keeps_bits = true, .max = 64,
+    ROW(in_flight, PARAM_INT, .keeps_bits = true, .min = 1, .max = 64,
         .doc = "steps under way at once: each group of devices works on another, and on the next while its ranks "
                "exchange rows (default: groups plus one, with those of a leader's tables and head; of one group 1)"),
-    ROW(step_sequences, PARAM_INT, .keeps_bits = true, .max = 4096,
+    ROW(step_sequences, PARAM_INT, .keeps_bits = true, .min = 1, .max = 4096,
         .doc = "sequences that generate in one step (default: all; with several devices, by what a step costs)"),
     ROW(draft, PARAM_TEXT, .keeps_bits = true, .words = "PATH|ngram", .path = PATH_MODEL,
         .doc = "guess next tokens and check several in one step, which changes no text: by a small model of the same "

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { ROWS_MOST = 1 << 20, COLS_MOST = 1 << 16, REPS_MOST = 1000 };
+enum { ROWS_MOST = 1 << 20, REPS_MOST = 1000 };
 static const int64_t elements_most = (int64_t)1 << 31;
 
 static int check_end(const cursor *c, const char *what, err *e)
@@ -58,7 +58,7 @@ int trial_test_read(coll_test *t, span payload, err *e)
 {
     cursor c = cursor_of(payload);
     *t = (coll_test){.rows = read_number(&c, 1, ROWS_MOST)};
-    t->cols = read_number(&c, 1, COLS_MOST);
+    t->cols = read_number(&c, 1, elements_most);
     t->group = read_number(&c, WIRE_GROUP_MIN, WIRE_GROUP_MAX);
     t->reps = read_number(&c, 1, REPS_MOST);
     t->seed = cursor_u64(&c);
