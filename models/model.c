@@ -5,6 +5,7 @@
 #include "models/model.h"
 
 #include "base/embed.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
@@ -42,7 +43,8 @@ int model_weights(ckpt **out, const char *path, err *e)
 {
     if (strcmp(path, "builtin") != 0) {
         const int rc = ckpt_open(out, path, e);
-        if (rc == ERR_NOT_FOUND && is_hub_name(path)) err_wrap(e, "models are not downloaded: give a folder or a file");
+        if (rc == ERR_NOT_FOUND && is_hub_name(path) && !file_exists(path))
+            err_wrap(e, "models are not downloaded: give a folder or a file");
         return rc;
     }
     span file = embedded_find("builtin.gguf");

@@ -254,6 +254,37 @@ static void write_shard(const char *dir, const char *file, const char *first, co
     buf_free(&b);
 }
 
+/* Downloads that did not end: which shard is missing, and what of it was begun. */
+static void missing_shards_are_named(void **state)
+{
+    (void)state;
+    const char *dir = temp_path("part");
+    ckpt *c;
+    err e = {0};
+    assert_int_equal(mkdir(dir, 0700), 0);
+    write_shard(dir, "model-00001-of-00002.safetensors", "a", "b", 1);
+    assert_int_equal(ckpt_open(&c, dir, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "shard 2 of 2 is missing: model-00002-of-00002.safetensors"));
+    write_file(dir, "model-00002-of-00002.safetensors.incomplete", "x", 1);
+    e = (err){0};
+    assert_int_equal(ckpt_open(&c, dir, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "its download did not end: "));
+    const char *index = "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b\":"
+                        "\"model-00002-of-00002.safetensors\"}}";
+    write_file(dir, "model.safetensors.index.json", index, strlen(index));
+    e = (err){0};
+    assert_int_equal(ckpt_open(&c, dir, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "shard 2 of 2 is missing: model-00002-of-00002.safetensors"));
+    remove_file(dir, "model.safetensors.index.json");
+    remove_file(dir, "model-00001-of-00002.safetensors");
+    e = (err){0};
+    assert_int_equal(ckpt_open(&c, dir, &e), ERR_NOT_FOUND);
+    assert_non_null(strstr(e.msg, "no weights here; their download did not end: "));
+    assert_non_null(strstr(e.msg, "safetensors.incomplete"));
+    remove_file(dir, "model-00002-of-00002.safetensors.incomplete");
+    rmdir(dir);
+}
+
 static void shards_are_joined_by_their_index(void **state)
 {
     (void)state;
@@ -430,6 +461,7 @@ int main(void)
         cmocka_unit_test(llama2c_v2_keeps_values),
         cmocka_unit_test(safetensors_is_listed),
         cmocka_unit_test(safetensors_faults_are_refused),
+        cmocka_unit_test(missing_shards_are_named),
         cmocka_unit_test(shards_are_joined_by_their_index),
         cmocka_unit_test(stories_in_three_versions_agree),
         cmocka_unit_test(every_format_keeps_the_rules),

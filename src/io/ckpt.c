@@ -216,7 +216,9 @@ int ckpt_add_file(ckpt *c, const char *name, uint32_t *file, err *e)
     if (!c->dir) return err_set(e, ERR_FORMAT, "part %s is missing: only one file was given", name);
     char *path;
     int rc = ckpt_part_path(&path, c->dir, name, e);
-    if (!rc) rc = open_source(c, path, file, e);
+    err own = {0};
+    if (!rc && open_source(c, path, file, &own))
+        rc = own.code == ERR_NOT_FOUND ? ckpt_say_missing(c->dir, name, e) : err_copy(e, &own);
     mem_free(path);
     return rc;
 }

@@ -9,6 +9,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +86,68 @@ static bool is_other(const char *s)
     return (str_ends(s, ".bin") || str_ends(s, ".pt") || str_ends(s, ".pth")) && !is_leftover(s);
 }
 
+/* The name of a download that did not end: beside the model, or where the clients of hubs keep it. NULL: none. */
+static char *find_incomplete(const char *dir)
+{
+    static const char *const places[] = {"", "../../blobs", ".cache/huggingface/download"};
+    char *found = NULL;
+    for (size_t i = 0; i < sizeof places / sizeof *places && !found; i++) {
+        char *path = *places[i] ? file_join(dir, places[i]) : mem_str(dir), **names = NULL;
+        size_t n = 0;
+        err none = {0};
+        if (path && list_folder(path, &names, &n, &none) == OK)
+            for (size_t k = 0; k < n && !found; k++)
+                if (str_ends(names[k], ".incomplete") || str_ends(names[k], ".part") || str_ends(names[k], ".aria2"))
+                    found = file_join(path, names[k]);
+        ckpt_names_free(names, n);
+        mem_free(path);
+    }
+    return found;
+}
+
+/* Where the K of "PREFIX-K-of-N.EXTENSION" begins, and both numbers; 0: the name has no such form. */
+static size_t shard_of(const char *name, int *k, int *n)
+{
+    const char *of = strstr(name, "-of-"), *at = of;
+    while (at && at > name && at[-1] >= '0' && at[-1] <= '9') at--;
+    if (!of || at == of || at <= name || at[-1] != '-' || of - at > 5) return 0;
+    *k = atoi(at);
+    *n = atoi(of + 4);
+    return *n > 0 && *n < 100000 ? (size_t)(at - name) : 0;
+}
+
+int ckpt_say_missing(const char *dir, const char *name, err *e)
+{
+    int k, n;
+    char *begun = find_incomplete(dir);
+    const char *why = begun ? "; its download did not end: " : "", *file = begun ? begun : "";
+    if (shard_of(name, &k, &n))
+        err_set(e, ERR_NOT_FOUND, "%s: shard %d of %d is missing: %.200s%s%s", dir, k, n, name, why, file);
+    else err_set(e, ERR_NOT_FOUND, "%s: a file of the model is missing: %.200s%s%s", dir, name, why, file);
+    mem_free(begun);
+    return ERR_NOT_FOUND;
+}
+
+/* Whether shards that no index lists are all there, as their names say. */
+static int check_shards(const char *dir, char *const *names, size_t n, err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        int k, count, rc = OK;
+        const size_t at = shard_of(names[i], &k, &count);
+        const char *rest = at ? strstr(names[i] + at, "-of-") : NULL;
+        for (int want = 1; at && want <= count && !rc; want++) {
+            char other[400];
+            snprintf(other, sizeof other, "%.*s%0*d%s", (int)at, names[i], (int)(rest - names[i] - (ptrdiff_t)at), want,
+                     rest);
+            char *path = file_join(dir, other);
+            rc = !path ? no_memory(e) : file_exists(path) ? OK : ckpt_say_missing(dir, other, e);
+            mem_free(path);
+        }
+        if (rc) return rc;
+    }
+    return OK;
+}
+
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
 {
     static const struct {
@@ -99,8 +163,12 @@ int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e)
         if (hits > 1 && !order[i].many)
             return err_set(e, ERR_USAGE, "%s: holds several models (%s, %s): name one of the files", dir, (*names)[0],
                            (*names)[1]);
-        if (hits) return OK;
+        if (hits) return order[i].many ? check_shards(dir, *names, *n, e) : OK;
     }
+    char *begun = find_incomplete(dir);
+    if (begun) err_set(e, ERR_NOT_FOUND, "%s: no weights here; their download did not end: %s", dir, begun);
+    mem_free(begun);
+    if (begun) return ERR_NOT_FOUND;
     return err_set(e, ERR_NOT_FOUND,
                    "%s: no weights here (looked for *.safetensors, pytorch_model*.bin, *.gguf, *.pt, *.pth, *.bin)",
                    dir);

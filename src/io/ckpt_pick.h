@@ -10,6 +10,10 @@
  * with ckpt_names_free (also after an error). ERR_NOT_FOUND says what was looked for. */
 int ckpt_pick_files(const char *dir, char ***names, size_t *n, err *e);
 
+/* Says that a file of the model in dir is missing, which shard it is, and whether a download did not end.
+ * ERR_NOT_FOUND. */
+int ckpt_say_missing(const char *dir, const char *name, err *e);
+
 /* Replaces the name of one shard ("model-00002-of-00003.safetensors") by that of the index beside it, where there is
  * one that names the shard: a shard alone is never a model. *name belongs to the caller before and after. */
 int ckpt_prefer_index(const char *dir, char **name, err *e);
