@@ -338,6 +338,21 @@ static void exit_statuses(void **state)
     assert_int_equal(status_of("info --json"), 0);
     assert_int_equal(status_of("help info"), 0);
     assert_int_equal(status_of("nonsense"), 2);
+    /* words that users of other programs type */
+    assert_int_equal(status_of("chat 2>&1 | grep -q 'inferflow run -m MODEL'"), 0);
+    assert_int_equal(status_of("rm x 2>&1 | grep -qv 'did you mean run'"), 0);
+    assert_int_equal(status_of("show 2>&1 | grep -q 'inferflow info'"), 0);
+    assert_int_equal(status_of("serve --tensor-parallel-size 2 2>&1 | grep -q 'cpu:1&cpu:1'"), 0);
+    assert_int_equal(status_of("run -md x 2>&1 | grep -q -e '--draft'"), 0);
+    assert_int_equal(status_of("serve --served-model-name x --help"), 0); /* help wins */
+    assert_int_equal(status_of("serve --port x -h"), 0);
+    /* one word too many is the model */
+    assert_int_equal(status_of("run tests/vectors/models/llama --ids 5 -n 1 --output ids"), 0);
+    assert_int_equal(status_of("info tests/vectors/models/llama | grep -q llama"), 0);
+    assert_int_equal(status_of("eval logits tests/vectors/models/llama --ids 5 -o /dev/null"), 0);
+    assert_int_equal(status_of("run nowhere --ids 5"), 1);
+    assert_int_equal(status_of("run -m builtin tests/vectors/models/llama --ids 5"), 2);
+    assert_int_equal(status_of("run a b"), 2);
     assert_int_equal(status_of("info --nonsense"), 2);
     assert_int_equal(status_of("info >/dev/full"), 1);
 }

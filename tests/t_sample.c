@@ -257,9 +257,31 @@ static void guesses_without_temperature(void **state)
     sampler_close(s);
 }
 
+/* Conversations read well where nobody said how to draw, and are drawn as told where somebody did. */
+static void conversations_have_defaults_of_their_own(void **state)
+{
+    (void)state;
+    sample_params p = {0};
+    param_defaults(sample_param_rows, sample_param_count, &p);
+    p.seed = 7;
+    assert_true(sample_for_conversation(&p));
+    assert_true(p.temperature == 0.8 && p.top_k == 40 && p.top_p == 0.95 && p.min_p == 0.05 && p.seed == 7);
+    for (int i = 0; i < 4; i++) {
+        param_defaults(sample_param_rows, sample_param_count, &p);
+        if (i == 0) p.temperature = 0;
+        if (i == 1) p.top_p = 0.9;
+        if (i == 2) p.strategy = "std";
+        if (i == 3) p.repetition_penalty = 1.1;
+        const sample_params told = p;
+        assert_false(sample_for_conversation(&p));
+        assert_memory_equal(&p, &told, sizeof p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversations_have_defaults_of_their_own),
         cmocka_unit_test(greedy_takes_lowest_id_of_a_tie),
         cmocka_unit_test(guesses_change_no_chances),
         cmocka_unit_test(guesses_without_temperature),

@@ -44,19 +44,45 @@ static void print_buf(buf *b, FILE *to)
 static void print_overview(FILE *to)
 {
     buf b = {0};
-    buf_str(&b,
-            "inferflow: serve transformer models from spec files\n\nusage: inferflow COMMAND [flags]\n\ncommands:\n");
+    buf_str(&b, "inferflow: run and serve transformer models, on one machine or several\n\n"
+                "usage: inferflow COMMAND [flags]\n\ncommands:\n");
     for (const command *const *c = command_all; *c; c++) buf_printf(&b, "  %-12s %s\n", (*c)->name, (*c)->summary);
-    buf_str(
-        &b,
-        "\n`inferflow COMMAND --help` lists the flags of a command; `inferflow -V` prints the version.\n"
-        "Without --model and --spec a command uses the built-in model:\n\n  inferflow run -p \"Once upon a time\"\n");
+    buf_str(&b, "\n`inferflow COMMAND --help` lists the flags of a command; `inferflow -V` prints the version.\n"
+                "Without --model and --spec a command uses the built-in model, a toy:\n\n"
+                "  inferflow run -m MODEL            chat on this terminal; MODEL is a folder or a file\n"
+                "  inferflow run -m MODEL -p TEXT    continue a text\n"
+                "  inferflow serve -m MODEL          OpenAI-compatible server, with a chat page\n");
     print_buf(&b, to);
+}
+
+/* What users of Ollama, llama.cpp and vLLM type. */
+static const struct {
+    const char *words, *hint;
+} foreign[] = {
+    {"chat", "`inferflow run -m MODEL` chats"},
+    {"generate complete completion-text", "`inferflow run -m MODEL -p TEXT` continues a text"},
+    {"show", "`inferflow info -m MODEL` shows what a model is"},
+    {"pull push download", "nothing is downloaded here: -m takes a folder or file of this machine"},
+    {"list ls ps rm cp create stop models", "models are folders and files of this machine: -m MODEL takes one"},
+    {"start server api_server", "`inferflow serve -m MODEL` serves"},
+    {"benchmark llama-bench", "`inferflow bench -m MODEL` measures"},
+    {"convert", "`inferflow export -m MODEL -o OUT` writes other formats; none is needed to run a model"},
+    {"worker rpc-server", "`inferflow node` lends this machine's devices"},
+};
+
+static const char *foreign_hint(const char *name)
+{
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        for (const char *w = foreign[i].words; w; w = strchr(w, ' ') ? strchr(w, ' ') + 1 : NULL)
+            if (n && strcspn(w, " ") == n && memcmp(w, name, n) == 0) return foreign[i].hint;
+    return NULL;
 }
 
 static const command *find_command(const char *name, err *e)
 {
     const command *near = NULL;
+    const char *hint = foreign_hint(name);
     int best = 3;
     for (const command *const *c = command_all; *c; c++) {
         int d = edit_distance((*c)->name, name);
@@ -66,7 +92,8 @@ static const command *find_command(const char *name, err *e)
             near = *c;
         }
     }
-    if (near) err_set(e, ERR_USAGE, "unknown command \"%.40s\"; did you mean %s?", name, near->name);
+    if (hint) err_set(e, ERR_USAGE, "unknown command \"%.40s\": %s", name, hint);
+    else if (near) err_set(e, ERR_USAGE, "unknown command \"%.40s\"; did you mean %s?", name, near->name);
     else err_set(e, ERR_USAGE, "unknown command \"%.40s\"; `inferflow --help` lists them", name);
     return NULL;
 }

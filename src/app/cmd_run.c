@@ -398,6 +398,17 @@ static int check_combination(const run_options *o, err *e)
     return OK;
 }
 
+/* Whether a flag says how to draw, if only what holds anyway. */
+static bool samples_as_told(const invocation *v)
+{
+    for (size_t i = 0; i < v->n_given; i++) {
+        const param *row = v->given[i];
+        const bool own = row >= sample_param_rows && row < sample_param_rows + sample_param_count;
+        if (own && strcmp(row->key, "seed") != 0) return true;
+    }
+    return false;
+}
+
 static int run_run(const invocation *v, err *e)
 {
     run_options *o = v->options;
@@ -421,6 +432,8 @@ static int run_run(const invocation *v, err *e)
     if (!rc) rc = text_form_read(&o->form, eng, o->grammar, o->json_schema, e);
     if (!rc && chats(o, eng, talks)) rc = chat_options_open(&chat, &o->talk, engine_tokenizer(eng), e);
     if (talks && chat && !is_given(v, "max_tokens")) o->max_tokens = -1; /* an answer ends by itself */
+    if (!rc && chat && !samples_as_told(v) && sample_for_conversation(&o->sample))
+        log_line(LOG_INFO, "sampling: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05 (the model's files set none)");
     const conversation_options told = conversation_of(o);
     if (!rc && talks) rc = chat ? conversation_run(eng, chat, &told, e) : talk(eng, o, e);
     if (!rc && !talks) rc = read_prompt(eng, o, chat, &prompt, e);
@@ -436,7 +449,7 @@ static int run_run(const invocation *v, err *e)
 
 const command command_run = {
     .name = "run",
-    .summary = "continue a text, token by token",
+    .summary = "chat with a model, or continue a text",
     .prints_json = true,
     .flags = groups,
     .options_size = sizeof(run_options),

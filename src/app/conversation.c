@@ -483,6 +483,9 @@ int conversation_run(engine *eng, const chat_template *chat, const conversation_
     c.colours = isatty(STDOUT_FILENO) && !(plain && *plain) && kind && strcmp(kind, "dumb") != 0;
     forget_all(&c);
     interrupt_watch();
+    if (strcmp(engine_describe(eng)->name, "builtin") == 0)
+        fprintf(stderr, "The built-in model is a toy of 5.5M parameters that writes like an old novel.\n"
+                        "-m FILE takes a model that chats.\n");
     fprintf(stderr, "%s: /help lists commands, Ctrl-C stops an answer, /bye or Ctrl-D ends\n",
             engine_describe(eng)->name);
     int rc = OK;

@@ -140,6 +140,24 @@ static void set_defaults(const invocation *v)
         param_defaults(g->rows, *g->n, (char *)v->options + g->offset);
 }
 
+/* A word too many is the model, for commands that take one and were not told which: `inferflow run DIR`. */
+static void take_model_word(invocation *v, common_flags *common)
+{
+    const command *cmd = v->cmd;
+    const char *words = cmd->operands && *cmd->operands == '[' ? cmd->operands + 1
+                                                               : NULL; /* "[a|b]": or none of them */
+    int at = cmd->operand_max;
+    void *into, *of_spec;
+    const param *row = find_row(v, common, "model", false, &into),
+                *other = find_row(v, common, "spec", false, &of_spec);
+    if (!row || row->path != PATH_MODEL || !other) return;
+    if (words && v->n_operand == 1 && !strstr(words, v->operand[0])) at = 0;
+    const char **model = (const char **)((char *)into + row->offset);
+    if (v->n_operand != at + 1 || *model || *(const char **)((char *)of_spec + other->offset)) return;
+    *model = v->operand[at];
+    v->n_operand = at;
+}
+
 /* Flags into options, operands to the front of argv. */
 static int take_words(invocation *v, common_flags *common, int argc, char **argv, err *e)
 {
@@ -158,7 +176,16 @@ static int take_words(invocation *v, common_flags *common, int argc, char **argv
             v->operand[v->n_operand++] = argv[i++];
         }
     }
+    take_model_word(v, common);
     return OK;
+}
+
+/* --help answers also who wrote other words wrong. */
+static bool asks_for_help(int argc, char **words)
+{
+    for (int i = 0; i < argc && strcmp(words[i], "--") != 0; i++)
+        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return true;
+    return false;
 }
 
 /* The words again, over the defaults of a model and a spec (NULL: none). Operands are found where the first pass put
@@ -185,6 +212,11 @@ int flags_parse(invocation *v, common_flags *common, int argc, char **argv, spec
     if (argc) memcpy(words, argv, (size_t)argc * sizeof *words);
     set_defaults(v);
     int rc = take_words(v, common, argc, argv, e);
+    if (rc && asks_for_help(argc, words)) {
+        rc = OK;
+        common->help = true;
+        if (e) *e = (err){0};
+    }
     if (!rc && over && !common->help) rc = settings_open(over, v, e);
     const char *model = !rc && over && !common->help ? settings_sampled_model(*over, v) : NULL;
     if (!rc && !common->help && (model || settings_strategy(v) || (over && *over)))

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 struct sampler {
     int32_t n_vocab;
@@ -22,6 +23,21 @@ struct sampler {
 const param sample_param_rows[] = {SAMPLE_PARAM_LIST(X)};
 #undef X
 const size_t sample_param_count = sizeof sample_param_rows / sizeof *sample_param_rows;
+
+bool sample_for_conversation(sample_params *p)
+{
+    sample_params plain;
+    param_defaults(sample_param_rows, sample_param_count, &plain);
+#define X(kind, name, ...)                                                                                             \
+    if (strcmp(#name, "seed") != 0 && p->name != plain.name) return false;
+    SAMPLE_PARAM_LIST(X)
+#undef X
+    p->temperature = 0.8;
+    p->top_k = 40;
+    p->top_p = 0.95;
+    p->min_p = 0.05;
+    return true;
+}
 
 #define X(name) extern const sample_step smp_##name;
 SAMPLER_LIST(X)

@@ -34,6 +34,10 @@ typedef struct sample_state {
 extern const param sample_param_rows[]; /* "temperature" (alias "temp"), "top_k", … */
 extern const size_t sample_param_count;
 
+/* Where nothing but the seed was set by anybody: what conversations read well with, 0.8, top-k 40, top-p 0.95 and min-p
+ * 0.05, as llama.cpp has them. False: something was, and all stays. */
+bool sample_for_conversation(sample_params *p);
+
 typedef struct logit_bias {
     int32_t id;
     float bias;

@@ -144,6 +144,9 @@ static void handle_props(server *s, exchange *x)
     json_add_str(root, "build_info", inferflow_version);
     json *defaults = json_add_object(root, "default_generation_settings");
     param_json(sample_param_rows, sample_param_count, &s->o->sample, defaults);
+    sample_params talk = s->o->sample; /* for clients that converse, as the page; requests do not get it */
+    sample_for_conversation(&talk);
+    param_json(sample_param_rows, sample_param_count, &talk, json_add_object(root, "chat_generation_settings"));
     add_fields(json_add_object(root, "generation_fields"));
     reply_json(x, 200, root);
 }
