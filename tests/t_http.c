@@ -213,6 +213,7 @@ static void framing_is_strict(void **state)
         raw(two);
         bool refused = n_got == 0 || strncmp(got, "HTTP/1.1 4", 10) == 0;
         if (!refused || strstr(got, "\"object\":\"list\"")) fail_msg("taken: %s -> %s", bad[i], got);
+        if (n_got && strstr(got + 1, "HTTP/1.1 4")) fail_msg("answered twice: %s -> %s", bad[i], got);
     }
     raw("GET /health HTTP/1.1\r\n\r\n");
     expect_status("400");

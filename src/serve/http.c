@@ -9,7 +9,8 @@
  * - clients that leave, heads that never end: watch.c;
  * - a refusal sent before the body was read must survive the bytes still on their way: the socket lingers;
  * - a daemon must not be stopped while a connection sleeps: streams are left first.
- * Some heads it answers itself in HTML: too long (431, 414), or broken, as a Content-Length that is no number (400). */
+ * - a Content-Length that is no number it would answer with two heads: refuse_length.
+ * Some heads it answers itself in HTML: too long (431, 414), or broken (400). */
 #define _GNU_SOURCE
 #include "serve/http.h"
 
@@ -28,6 +29,7 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +80,39 @@ static const char *request_header(struct MHD_Connection *c, const char *name)
 
 /* What belongs to a connection, not to one of its requests. */
 typedef struct client {
-    bool linger;  /* a refusal was sent before the body was read */
-    bool clipped; /* the target of the request has control bytes */
+    int fd;
+    bool in_head; /* the first line of a request was read, the head is not complete; then: */
+    pthread_t thread;
+    struct client *prev, *next; /* of the thread's heads */
+    bool linger;                /* a refusal was sent before the body was read */
+    bool clipped;               /* the target of the request has control bytes */
 } client;
 
 static client *client_of(struct MHD_Connection *c)
 {
     return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+static _Thread_local client *heads; /* of which this thread of the library reads the rest */
+
+static void begin_head(client *who)
+{
+    if (who->in_head) return;
+    who->in_head = true;
+    who->thread = pthread_self();
+    who->prev = NULL;
+    who->next = heads;
+    if (heads) heads->prev = who;
+    heads = who;
+}
+
+static void end_head(client *who)
+{
+    if (!who->in_head || !pthread_equal(who->thread, pthread_self())) return; /* another's: that thread has ended */
+    who->in_head = false;
+    if (who->next) who->next->prev = who->prev;
+    if (who->prev) who->prev->next = who->next;
+    else heads = who->next;
 }
 
 typedef struct framing {
@@ -151,6 +179,7 @@ static void *look_at_target(void *ctx, const char *target, struct MHD_Connection
     client *who = client_of(conn);
     const unsigned char *p = (const unsigned char *)target;
     while (*p > ' ' && *p != 127) p++;
+    if (who) begin_head(who);
     if (who) who->clipped = *p || (MHD_VERSION < 0x01000000 && memcmp(p + 1, "HTTP/", 5) != 0);
     return NULL;
 }
@@ -268,7 +297,8 @@ static enum MHD_Result begin_call(http *h, struct MHD_Connection *conn, const ch
     watch_body(h->w, c->fd);
     framing f = {0};
     MHD_get_connection_values(conn, MHD_HEADER_KIND, count_header, &f);
-    const client *who = client_of(conn);
+    client *who = client_of(conn);
+    if (who) end_head(who);
     exchange *x = &c->x;
     x->misframed = misframing(&f, is_uncut(conn, method, url, version) && who && !who->clipped, version);
     x->address = address_of(conn);
@@ -359,22 +389,44 @@ static void on_connection(void *ctx, struct MHD_Connection *conn, void **slot, e
     http *h = ctx;
     int fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        *slot = mem_zero(1, sizeof(client));
+        client *who = *slot = mem_zero(1, sizeof(client));
+        if (who) who->fd = fd;
         watch_add(h->w, fd);
     } else {
         client *who = *slot;
+        if (who) end_head(who);
         watch_remove(h->w, fd, who && who->linger);
         mem_free(who);
         *slot = NULL;
     }
 }
 
+/* A Content-Length that is no number: the library has found it, and would now send its head twice, and HTML. Where it
+ * is plain whose head that is, the one reply is ours, and the socket takes no other. */
+static void refuse_length(const http *h, client *who)
+{
+    exchange x = {0};
+    reply_error(&x, 400, NULL, "bad_framing", "the length of the body is not clear: Content-Length");
+    buf whole = {0};
+    buf_printf(&whole,
+               "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\n"
+               "Content-Length: %zu\r\n\r\n%s",
+               x.out.n, buf_cstr(&x.out));
+    if (!h->srv->o->tls_cert && !whole.bad && send(who->fd, whole.p, whole.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        log_line(LOG_DEBUG, "http: %s", strerror(errno));
+    shutdown(who->fd, SHUT_WR);
+    who->linger = true;
+    buf_free(&whole);
+    buf_free(&x.out);
+}
+
 __attribute__((format(printf, 2, 0))) static void log_library(void *ctx, const char *fmt, va_list ap)
 {
-    (void)ctx;
+    const http *h = ctx;
     char line[400];
     vsnprintf(line, sizeof line, fmt, ap);
     line[strcspn(line, "\n")] = 0;
+    if (strstr(line, "Content-Length' header") && heads && !heads->next) refuse_length(h, heads);
     log_line(LOG_DEBUG, "http: %s", line);
 }
 
@@ -473,7 +525,7 @@ static struct MHD_Daemon *run_daemon(http *h, buf *cert, buf *key)
     if (room < threads * 4) room = threads * 4;
     int fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 0); /* the daemon's own, which a failure closes */
     if (fd < 0) return NULL;
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, h,
                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
                             MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
                             NULL, MHD_OPTION_URI_LOG_CALLBACK, look_at_target, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
