@@ -2,6 +2,7 @@
 
 Page drives Chromium by what a user sees: names of buttons, labels of settings, texts. Network failures of a browser and
 statuses above 399 are written to its console by the browser itself: a test that means them names them in `allowed`."""
+import atexit
 import glob
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ class Server:
     def __init__(self, binary, *flags, port=0):
         self.process = subprocess.Popen([binary, 'serve', '--port', str(port), *flags], stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
+        atexit.register(self.process.kill)  # where a test fails; one that has ended is left alone
         self.url = self.process.stdout.readline().split()[-1]
         until(lambda: self.get('/health')[0] == 200)
 
