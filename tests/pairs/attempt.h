@@ -14,6 +14,7 @@ typedef struct attempt_outcome {
     attempt_end end;
     char why[700]; /* of a refusal its line; of a fault what happened */
     buf result;    /* of one that ended well: bytes that are equal where options keep bits; may be empty */
+    bool partial;  /* not all of it is there: a full queue refused a request */
 } attempt_outcome;
 
 typedef struct attempt attempt;

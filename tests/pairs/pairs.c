@@ -87,9 +87,9 @@ static bool is_other(const attempt *t, const uint8_t *row, attempt_outcome *out)
         kept |= plain[i] != row[i];
     }
     t->run(t, row, out);
-    if (out->end != ATTEMPT_WELL || !kept || is_loose(t, row)) return false;
+    if (out->end != ATTEMPT_WELL || !kept || out->partial || is_loose(t, row)) return false;
     t->run(t, plain, &without);
-    if (without.end == ATTEMPT_WELL)
+    if (without.end == ATTEMPT_WELL && !without.partial)
         other = without.result.n != out->result.n ||
                 (out->result.n && memcmp(without.result.p, out->result.p, out->result.n) != 0);
     if (other)
